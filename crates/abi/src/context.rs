@@ -1,0 +1,61 @@
+//! The per-CPU context: how the programs of one activation talk to each other.
+//!
+//! One value of a per-CPU array map, named by every program of a node. The
+//! entry program writes the facts about the message, tail-calls the program of
+//! the path's instance, and that program keeps fuel, frames and trap records
+//! here. User space cannot map it, so a handler's bookkeeping is out of the
+//! application's reach. XDP programs do not nest on a CPU, so one context per
+//! CPU is enough.
+//!
+//! All fields are offsets in bytes from the start of the value.
+
+/// Size of the map value.
+pub const BYTES: usize = 16 * 1024;
+
+/// `u32`: the path's row in the counters map.
+pub const ROW: i16 = 0;
+/// `u32`: the path's position within its instance.
+pub const LOCAL_PATH: i16 = 4;
+/// `u32`: the ring of receive queue 0 of this interface within the instance.
+pub const RING_BASE: i16 = 8;
+/// `u32`: where the UDP payload starts in the frame.
+pub const PAYLOAD_OFF: i16 = 12;
+/// `u32`: length of the UDP payload, at most what the frame really holds.
+pub const PAYLOAD_LEN: i16 = 16;
+/// `u32`: bit set of [`flag`].
+pub const FLAGS: i16 = 20;
+/// `i64`: fuel left of the current slice; negative means the slice is spent.
+pub const FUEL: i16 = 24;
+/// `i64`: fuel left beyond the current slice.
+pub const RESERVE: i16 = 32;
+/// `u64`: when the budget ends on `CLOCK_MONOTONIC`, in ns; 0 until the first
+/// slice is spent (a handler that needs less never reads the clock).
+pub const DEADLINE: i16 = 40;
+/// `u32`: 1 once the handler has changed the message.
+pub const DIRTY: i16 = 48;
+/// `u32`: the [`Cause`](crate::Cause) of a trap.
+pub const CAUSE: i16 = 52;
+/// `u32`: the trap's offset in the Wasm file the author wrote.
+pub const AT: i16 = 56;
+/// `u64`: always 0, which the verifier does not know (laundering, FACTS 1).
+pub const ZERO: i16 = 64;
+/// Scratch words for trusted code between two programs' steps (64 bytes).
+pub const SCRATCH: i16 = 72;
+/// First byte of the frames of promoted functions.
+pub const FRAMES: i16 = 256;
+/// Bytes for all frames together.
+pub const FRAMES_BYTES: usize = BYTES - FRAMES as usize;
+
+/// Bits of [`FLAGS`].
+pub mod flag {
+    /// The message came by IPv6; otherwise by IPv4.
+    pub const IPV6: u32 = 1;
+    /// The UDP checksum field holds only the pseudo-header's sum, because the
+    /// sender left the rest to its device (`CHECKSUM_PARTIAL`, FACTS 3b).
+    pub const CHECKSUM_PARTIAL: u32 = 2;
+    /// Replies leave through the TCX exit program, because the veth peer
+    /// cannot take `XDP_TX`.
+    pub const REPLY_BY_TCX: u32 = 4;
+    /// A fault on this path drops the message; otherwise it is passed on.
+    pub const ON_FAULT_DROP: u32 = 8;
+}

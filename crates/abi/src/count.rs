@@ -1,0 +1,174 @@
+//! What is counted, and in which ledger.
+//!
+//! A *row* is [`ROW_WORDS`] `u64` counters. There is one row per path and one
+//! per interface (for what matched no path); the kernel programs keep one copy
+//! of each row per CPU, the user tier keeps its own, and `status` adds them up.
+//!
+//! **Messages in:** each received message ends in exactly one *fate*, so
+//! `received = sum of fates + waiting`. **Messages out:** `originated = handed
+//! over + dropped`. Everything else is a note: true, but in no sum.
+
+/// Counters in a row.
+pub const ROW_WORDS: usize = 64;
+
+/// Bytes in a row.
+pub const ROW_BYTES: usize = ROW_WORDS * 8;
+
+/// Which sum a counter belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ledger {
+    /// The left side of the ledger of messages in.
+    Received,
+    /// One of the ends a received message can come to.
+    Fate,
+    /// The left side of the ledger of messages out.
+    Originated,
+    /// One of the ends an originated message can come to.
+    Sent,
+    /// In no sum.
+    Note,
+}
+
+macro_rules! counts {
+    ($($(#[$doc:meta])* $variant:ident = $number:literal, $ledger:ident, $name:literal;)*) => {
+        /// A counter of a row; the number is its position.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        #[repr(usize)]
+        pub enum Count {
+            $($(#[$doc])* $variant = $number,)*
+        }
+
+        impl Count {
+            /// Every counter, in numerical order.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The name used in the CLI, in metrics and in documents.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// The ledger it belongs to.
+            #[must_use]
+            pub const fn ledger(self) -> Ledger {
+                match self { $(Self::$variant => Ledger::$ledger,)* }
+            }
+        }
+    };
+}
+
+counts! {
+    /// Messages that matched the path (on an interface's row: frames that
+    /// matched no path and whose fate is `Passed`).
+    Received = 0, Received, "received";
+    /// Used up by the handler.
+    Consumed = 1, Fate, "consumed";
+    /// Sent back to the sender.
+    Answered = 2, Fate, "answered";
+    /// Handed to the application's ring.
+    Delivered = 3, Fate, "delivered";
+    /// Handed to the host's own stack, unchanged.
+    Passed = 4, Fate, "passed";
+    /// Handed to another path or a next hop.
+    Forwarded = 5, Fate, "forwarded";
+    /// Kept as a part of a larger message.
+    Absorbed = 6, Fate, "absorbed";
+    /// The handler was stopped after it had changed the message.
+    AbortedDirty = 7, Fate, "aborted_dirty";
+    /// Dropped: the handler said so.
+    DroppedHandler = 8, Fate, "dropped_handler";
+    /// Dropped: the handler was stopped and `on_fault` says drop.
+    DroppedFault = 9, Fate, "dropped_fault";
+    /// Dropped: the lengths in the headers contradict each other or the frame.
+    DroppedBadLength = 10, Fate, "dropped_bad_length";
+    /// Dropped: the IPv4 header checksum is wrong.
+    DroppedBadIpChecksum = 11, Fate, "dropped_bad_ip_checksum";
+    /// Dropped: the UDP checksum is wrong.
+    DroppedBadUdpChecksum = 12, Fate, "dropped_bad_udp_checksum";
+    /// Dropped: the first fragment of a datagram (nothing reassembles yet).
+    DroppedFragment = 13, Fate, "dropped_fragment";
+    /// Dropped: longer than a ring slot.
+    DroppedTooLong = 14, Fate, "dropped_too_long";
+    /// Dropped: the ring to the user tier was full.
+    DroppedRingFull = 15, Fate, "dropped_ring_full";
+    /// Dropped: `deliver` on a path without an endpoint.
+    DroppedNoEndpoint = 16, Fate, "dropped_no_endpoint";
+    /// Dropped: `forward` on a path without a next hop.
+    DroppedNoNextHop = 17, Fate, "dropped_no_next_hop";
+    /// Dropped: `pass` or `abort` after changing the message.
+    DroppedChanged = 18, Fate, "dropped_changed";
+    /// Dropped: `reply` to an address that cannot be a sender.
+    DroppedNoSender = 19, Fate, "dropped_no_sender";
+    /// Dropped: the user tier could not give the message back to the host.
+    DroppedPassFailed = 20, Fate, "dropped_pass_failed";
+    /// Went to the user tier because that is where the path runs.
+    QueuedTier = 32, Note, "queued_tier";
+    /// Went to the user tier because the instance was busy on another CPU.
+    QueuedBusy = 33, Note, "queued_busy";
+    /// Went to the user tier because earlier messages of the path are there.
+    QueuedOrder = 34, Note, "queued_order";
+    /// Voluntary aborts.
+    AbortVoluntary = 40, Note, "abort_voluntary";
+    /// Involuntary aborts: `unreachable`.
+    AbortUnreachable = 41, Note, "abort_unreachable";
+    /// Involuntary aborts: outside the memory.
+    AbortMemoryBounds = 42, Note, "abort_memory_bounds";
+    /// Involuntary aborts: outside the message.
+    AbortMessageBounds = 43, Note, "abort_message_bounds";
+    /// Involuntary aborts: division by zero.
+    AbortDivideByZero = 44, Note, "abort_divide_by_zero";
+    /// Involuntary aborts: division overflow.
+    AbortOverflow = 45, Note, "abort_overflow";
+    /// Involuntary aborts: indirect call.
+    AbortIndirectCall = 46, Note, "abort_indirect_call";
+    /// Involuntary aborts: call depth.
+    AbortStack = 47, Note, "abort_stack";
+    /// Involuntary aborts: fuel.
+    AbortFuel = 48, Note, "abort_fuel";
+    /// Involuntary aborts: time.
+    AbortTime = 49, Note, "abort_time";
+    /// Involuntary aborts: no such verdict.
+    AbortBadVerdict = 50, Note, "abort_bad_verdict";
+    /// Messages made by the user tier (the kernel tier's replies are counted
+    /// as `Answered` alone: the verdict *is* the hand-over).
+    OutOriginated = 56, Originated, "out_originated";
+    /// Messages taken by the driver's transmit ring or the socket.
+    OutHandedOver = 57, Sent, "out_handed_over";
+    /// Messages dropped because the transmit ring stayed full.
+    OutDroppedTxFull = 58, Sent, "out_dropped_tx_full";
+}
+
+impl Count {
+    /// The counter of an involuntary abort.
+    #[must_use]
+    pub fn of_cause(cause: crate::Cause) -> Self {
+        *Self::ALL
+            .iter()
+            .find(|count| **count as usize == Self::AbortVoluntary as usize + cause as usize)
+            .unwrap_or(&Self::AbortUnreachable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Cause;
+
+    #[test]
+    fn positions_fit_a_row_and_rise() {
+        let mut last = None;
+        for count in Count::ALL {
+            assert!((*count as usize) < ROW_WORDS);
+            assert!(last < Some(*count as usize));
+            last = Some(*count as usize);
+        }
+    }
+
+    #[test]
+    fn every_cause_has_its_own_counter() {
+        for cause in Cause::ALL {
+            let name = Count::of_cause(cause).name();
+            assert_eq!(name.strip_prefix("abort_"), Some(cause.name()));
+        }
+    }
+}

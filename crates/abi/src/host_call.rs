@@ -1,0 +1,125 @@
+//! Host calls: what a handler can import from `ashway`.
+//!
+//! All offsets are into the message at the handler's own layer (above `udp`:
+//! the UDP payload starts at 0). An access outside the message stops the
+//! handler with [`Cause::MessageBounds`](crate::Cause::MessageBounds).
+
+/// Wasm value types in signatures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ValueType {
+    /// 32-bit integer.
+    I32,
+    /// 64-bit integer.
+    I64,
+}
+
+/// The import module's name.
+pub const MODULE: &str = "ashway";
+
+/// The closed table of host calls. Numbers are never reused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum HostCall {
+    /// `msg_load8(at) -> i32`, zero-extended.
+    Load8 = 1,
+    /// `msg_load16le(at) -> i32`, zero-extended.
+    Load16Le = 2,
+    /// `msg_load16be(at) -> i32`, zero-extended.
+    Load16Be = 3,
+    /// `msg_load32le(at) -> i32`.
+    Load32Le = 4,
+    /// `msg_load32be(at) -> i32`.
+    Load32Be = 5,
+    /// `msg_load64le(at) -> i64`.
+    Load64Le = 6,
+    /// `msg_load64be(at) -> i64`.
+    Load64Be = 7,
+    /// `msg_store8(at, value: i32)`, low bits.
+    Store8 = 8,
+    /// `msg_store16le(at, value: i32)`, low bits.
+    Store16Le = 9,
+    /// `msg_store16be(at, value: i32)`, low bits.
+    Store16Be = 10,
+    /// `msg_store32le(at, value: i32)`.
+    Store32Le = 11,
+    /// `msg_store32be(at, value: i32)`.
+    Store32Be = 12,
+    /// `msg_store64le(at, value: i64)`.
+    Store64Le = 13,
+    /// `msg_store64be(at, value: i64)`.
+    Store64Be = 14,
+    /// `msg_read(at, into: ptr, len)`: message to memory.
+    Read = 15,
+    /// `msg_write(at, from: ptr, len)`: memory to message.
+    Write = 16,
+}
+
+impl HostCall {
+    /// Every call, in numerical order, starting at 1.
+    pub const ALL: [Self; 16] = [
+        Self::Load8,
+        Self::Load16Le,
+        Self::Load16Be,
+        Self::Load32Le,
+        Self::Load32Be,
+        Self::Load64Le,
+        Self::Load64Be,
+        Self::Store8,
+        Self::Store16Le,
+        Self::Store16Be,
+        Self::Store32Le,
+        Self::Store32Be,
+        Self::Store64Le,
+        Self::Store64Be,
+        Self::Read,
+        Self::Write,
+    ];
+
+    /// The import's name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Load8 => "msg_load8",
+            Self::Load16Le => "msg_load16le",
+            Self::Load16Be => "msg_load16be",
+            Self::Load32Le => "msg_load32le",
+            Self::Load32Be => "msg_load32be",
+            Self::Load64Le => "msg_load64le",
+            Self::Load64Be => "msg_load64be",
+            Self::Store8 => "msg_store8",
+            Self::Store16Le => "msg_store16le",
+            Self::Store16Be => "msg_store16be",
+            Self::Store32Le => "msg_store32le",
+            Self::Store32Be => "msg_store32be",
+            Self::Store64Le => "msg_store64le",
+            Self::Store64Be => "msg_store64be",
+            Self::Read => "msg_read",
+            Self::Write => "msg_write",
+        }
+    }
+
+    /// The call with this name, if there is one.
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|call| call.name() == name)
+    }
+
+    /// Parameter types, then the result type.
+    #[must_use]
+    pub const fn signature(self) -> (&'static [ValueType], Option<ValueType>) {
+        use ValueType::{I32, I64};
+        match self {
+            Self::Load8 | Self::Load16Le | Self::Load16Be | Self::Load32Le | Self::Load32Be => {
+                (&[I32], Some(I32))
+            }
+            Self::Load64Le | Self::Load64Be => (&[I32], Some(I64)),
+            Self::Store8
+            | Self::Store16Le
+            | Self::Store16Be
+            | Self::Store32Le
+            | Self::Store32Be => (&[I32, I32], None),
+            Self::Store64Le | Self::Store64Be => (&[I32, I64], None),
+            Self::Read | Self::Write => (&[I32, I32, I32], None),
+        }
+    }
+}

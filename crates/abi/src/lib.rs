@@ -1,0 +1,33 @@
+//! The words every side of Ashway shares.
+//!
+//! Verdicts, counters, abort causes, host calls, and the layouts of the three
+//! kinds of memory that cross a border: the per-CPU [`context`] (kernel side
+//! only), the [`trusted`] words of an instance (kernel programs and the
+//! daemon), and the instance's own [`memory`] (also mapped by the application,
+//! therefore never believed).
+//!
+//! No dependencies, no allocation, no `std`. Numbers in here are the ABI: they
+//! are never renumbered (`docs/abi/`).
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+pub mod cause;
+pub mod context;
+pub mod count;
+pub mod host_call;
+pub mod memory;
+pub mod trusted;
+pub mod verdict;
+
+pub use cause::Cause;
+pub use count::Count;
+pub use host_call::HostCall;
+pub use verdict::Verdict;
+
+/// Version of the handler ABI, carried by a module in the custom section
+/// [`VERSION_SECTION`] as a little-endian `u32`.
+pub const VERSION: u32 = 1;
+
+/// Name of the custom section that holds [`VERSION`].
+pub const VERSION_SECTION: &str = "ashway.abi";

@@ -1,0 +1,63 @@
+//! The instance's memory: what lies where.
+//!
+//! ```text
+//! 0            guest_bytes        +64 KiB                    total_bytes
+//! | guest      | state            | slots: rings x 256 x slot_bytes |
+//! ```
+//!
+//! * **guest** is the handler's Wasm memory, at the addresses it knows.
+//! * **state** holds the module's mutable globals, out of the guest's reach.
+//! * **slots** hold the payloads of messages that wait for the user tier.
+//!
+//! The application maps all of it and may write any of it at any time. That
+//! can spoil its own handler's results and nothing else.
+
+/// Bytes of a Wasm page.
+pub const WASM_PAGE: usize = 65536;
+
+/// Bytes of the state region.
+pub const STATE_BYTES: usize = WASM_PAGE;
+
+/// Offset in the state region of the `u32` current size of the guest memory,
+/// in Wasm pages; mutable globals follow at [`STATE_GLOBALS`], 8 bytes each.
+pub const STATE_GUEST_PAGES: usize = 0;
+
+/// Offset in the state region of the first mutable global.
+pub const STATE_GLOBALS: usize = 64;
+
+/// Where the regions of one instance lie.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    /// Size of the handler's memory: its declared maximum.
+    pub guest_bytes: usize,
+    /// Number of rings: one per receive queue.
+    pub rings: usize,
+    /// Room for one payload; a power of two.
+    pub slot_bytes: usize,
+}
+
+impl Layout {
+    /// Offset of the state region.
+    #[must_use]
+    pub const fn state_offset(&self) -> usize {
+        self.guest_bytes
+    }
+
+    /// Offset of the payload slots.
+    #[must_use]
+    pub const fn slots_offset(&self) -> usize {
+        self.guest_bytes + STATE_BYTES
+    }
+
+    /// Offset of one payload slot.
+    #[must_use]
+    pub const fn slot_offset(&self, ring: usize, slot: usize) -> usize {
+        self.slots_offset() + (ring * crate::trusted::RING_SLOTS + slot) * self.slot_bytes
+    }
+
+    /// Size of the whole memory.
+    #[must_use]
+    pub const fn total_bytes(&self) -> usize {
+        self.slot_offset(self.rings, 0)
+    }
+}

@@ -1,0 +1,66 @@
+//! The trusted words of an instance.
+//!
+//! One mmapable array map per instance that only kernel programs and the
+//! daemon can touch. What must be believed lives here and never in the
+//! instance's own memory: the lock, the counts that keep order, ring indices,
+//! and the headers of waiting messages (a reply is built from them, so an
+//! application that could write them could send as anybody).
+//!
+//! All fields are offsets in bytes from the start of the map's one value, and
+//! are read and written with atomics on both sides. A field written by one
+//! side never shares a cache line with a field written by the other.
+
+/// `u32`: 1 while an activation of the instance runs, in whichever tier.
+pub const LOCK: usize = 0;
+/// `u32`: 1 while the worker sleeps and wants the wake ring to be rung.
+pub const NEED_WAKE: usize = 64;
+/// `u32`: how many traps have been recorded; the fields below are of the last.
+pub const FAULT_COUNT: usize = 128;
+/// `u32`: the [`Cause`](crate::Cause) of the last trap in the kernel tier.
+pub const FAULT_CAUSE: usize = 132;
+/// `u32`: its offset in the Wasm file.
+pub const FAULT_AT: usize = 136;
+/// `u32`: the row of the path it happened on.
+pub const FAULT_ROW: usize = 140;
+/// First of [`MAX_PATHS`] path words, [`PATH_STRIDE`] bytes apart; each starts
+/// with the `u32` number of the path's messages in the user tier (`in_user`).
+pub const PATHS: usize = 256;
+/// Distance of two path words: a cache line.
+pub const PATH_STRIDE: usize = 64;
+/// Most paths of one instance.
+pub const MAX_PATHS: usize = 60;
+/// First ring control block, [`RING_STRIDE`] bytes apart.
+pub const RINGS: usize = 4096;
+/// Distance of two ring control blocks.
+pub const RING_STRIDE: usize = 128;
+/// Most rings of one instance: one per receive queue of each interface.
+pub const MAX_RINGS: usize = 64;
+/// `u32` in a ring control block: slots filled so far, by the kernel (wraps).
+pub const RING_PRODUCED: usize = 0;
+/// `u32` in a ring control block: slots given back so far, by the daemon.
+pub const RING_CONSUMED: usize = 64;
+/// Slots of a ring; a power of two.
+pub const RING_SLOTS: usize = 256;
+/// First slot descriptor; ring `r`, slot `s` is number `r * RING_SLOTS + s`.
+pub const SLOTS: usize = RINGS + MAX_RINGS * RING_STRIDE;
+/// Size of a slot descriptor.
+pub const SLOT_BYTES: usize = 128;
+
+/// `u32` in a slot: the path's position within the instance.
+pub const SLOT_LOCAL_PATH: usize = 0;
+/// `u32` in a slot: bytes of headers in [`SLOT_HEADERS`].
+pub const SLOT_PAYLOAD_OFF: usize = 4;
+/// `u32` in a slot: length of the payload in the instance's memory.
+pub const SLOT_PAYLOAD_LEN: usize = 8;
+/// `u32` in a slot: bits of [`context::flag`](crate::context::flag).
+pub const SLOT_FLAGS: usize = 12;
+/// The frame's bytes before the payload.
+pub const SLOT_HEADERS: usize = 16;
+/// Room for headers: Ethernet 14, IPv4 with options 60 or IPv6 40, UDP 8.
+pub const SLOT_HEADERS_BYTES: usize = 96;
+
+/// Size of the map's value for this many rings.
+#[must_use]
+pub const fn bytes(rings: usize) -> usize {
+    SLOTS + rings * RING_SLOTS * SLOT_BYTES
+}
