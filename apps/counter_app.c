@@ -1,0 +1,33 @@
+/*
+ * The application of the counter handler: prints the counter as it stands in
+ * memory, once for each line on standard input, until that ends.
+ *
+ *     ashway handler map counter -- counter_app
+ *
+ * It exchanges no message with anyone: the handler's variable is a variable of
+ * this process too.
+ */
+#include <ashway_app.h>
+
+#include <err.h>
+#include <stdio.h>
+
+int main(void)
+{
+    struct ashway_memory memory;
+
+    if (ashway_memory_open(&memory) != 0)
+        err(1, "cannot map the handler's memory (started by `ashway handler map`?)");
+    volatile unsigned *counter = ashway_symbol(&memory, "counter");
+    if (counter == NULL)
+        errx(1, "the handler shares no variable named `counter`");
+
+    for (int c; (c = getchar()) != EOF;) {
+        if (c != '\n')
+            continue;
+        printf("%u\n", *counter);
+        fflush(stdout);
+    }
+    ashway_memory_close(&memory);
+    return 0;
+}

@@ -1,0 +1,278 @@
+//! A small, safe eBPF interpreter: the oracle that needs no root.
+//!
+//! It runs an [`Image`] as the kernel would run the loaded program, over
+//! memory of its own, and is stricter than a CPU: every access is checked
+//! against the region it falls into, reading a register that was never written
+//! is a fault, helpers get the arguments they must get. A program that the
+//! verifier accepts never faults here; one that faults here is wrong.
+//!
+//! Not modelled: several CPUs at once, multi-buffer frames, and the arena's
+//! pages that nobody touched (all of them exist).
+//!
+//! Source: RFC 9669; Linux 6.12 for helpers, `may_goto` and the arena cast.
+
+mod alu;
+mod helpers;
+mod space;
+mod step;
+#[cfg(test)]
+mod tests;
+
+use super::Image;
+use ashway_abi::count::{ROW_BYTES, ROW_WORDS};
+use ashway_abi::{Count, context, trusted};
+use space::{HEADROOM, STACK_BYTES, Space};
+use step::End;
+
+/// Why the interpreter stopped a program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Reason {
+    /// No such instruction, or one that we never emit.
+    #[error("no such instruction: {0:#018x}")]
+    NoSuchInsn(u64),
+    /// A register was read before it was written, or after a call clobbered it.
+    #[error("r{0} is read but was never written")]
+    NeverWritten(u8),
+    /// A write to the frame pointer.
+    #[error("r{0} cannot be written")]
+    ReadOnly(u8),
+    /// An access that is not wholly inside a region.
+    #[error("{len} bytes at {address:#x} are in no region")]
+    Outside {
+        /// Where.
+        address: u64,
+        /// How many bytes.
+        len: usize,
+    },
+    /// A stack or atomic access that is not aligned to its size.
+    #[error("{len} bytes at {address:#x} are not aligned")]
+    Misaligned {
+        /// Where.
+        address: u64,
+        /// How many bytes.
+        len: usize,
+    },
+    /// A helper that is not modelled.
+    #[error("no helper {0}")]
+    NoSuchHelper(i32),
+    /// A helper got the wrong map or context.
+    #[error("helper {helper} cannot take what is in r{register}")]
+    Argument {
+        /// The helper.
+        helper: i32,
+        /// The argument's register.
+        register: u8,
+    },
+    /// A direct value address of a map that has none, or beyond its end.
+    #[error("the map has no such direct value address")]
+    NoValue,
+    /// An arena cast while the memory is an array map.
+    #[error("arena cast, but the memory is an array map")]
+    NoArena,
+    /// Execution left the program.
+    #[error("ran off the program's end")]
+    OffTheEnd,
+    /// More instructions than [`Machine::insn_limit`].
+    #[error("more than {0} instructions")]
+    TooLong(u64),
+}
+
+/// A stopped program.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("instruction {insn}{}: {reason}", self.slot.map(|slot| format!(" of slot {slot}")).unwrap_or_default())]
+pub struct Fault {
+    /// Index of the instruction.
+    pub insn: usize,
+    /// The program's slot; `None` for the one given to [`Machine::run`].
+    pub slot: Option<u32>,
+    /// What was wrong.
+    pub reason: Reason,
+}
+
+/// A node's worth of kernel: maps, clock, one interface, one CPU.
+///
+/// Maps keep their contents from run to run, as they do in the kernel.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The program array.
+    pub slots: Vec<Option<Image>>,
+    /// Whether the memory is an array map (direct value address or lookup)
+    /// instead of an arena (cast).
+    pub array_mode: bool,
+    /// `ingress_ifindex`.
+    pub ifindex: u32,
+    /// `rx_queue_index`.
+    pub rx_queue: u32,
+    /// What `bpf_ktime_get_ns` says next.
+    pub clock_ns: u64,
+    /// By how much each call moves the clock.
+    pub clock_step_ns: u64,
+    /// How often `may_goto` falls through in one program.
+    pub may_goto_limit: u64,
+    /// How many instructions one run may take, tail calls included.
+    pub insn_limit: u64,
+    /// Instructions the last run took.
+    pub executed: u64,
+    /// Tail calls the last run made.
+    pub tail_calls: u32,
+    /// How often the wake ring was rung, over all runs.
+    pub wakes: u32,
+    /// Calls of `bpf_redirect` over all runs: interface and flags.
+    pub redirects: Vec<(u32, u64)>,
+    space: Space,
+    /// Which slots are filled, while a run holds [`Machine::slots`].
+    filled: Vec<bool>,
+}
+
+impl Machine {
+    /// A machine with zeroed maps: `rows` of counters, trusted words for
+    /// `rings`, and an arena of `memory_bytes`.
+    #[must_use]
+    pub fn new(rows: usize, rings: usize, memory_bytes: usize) -> Self {
+        Self {
+            slots: Vec::new(),
+            array_mode: false,
+            ifindex: 1,
+            rx_queue: 0,
+            clock_ns: 1_000_000_000,
+            clock_step_ns: 1_000,
+            // `BPF_MAX_LOOPS`.
+            may_goto_limit: 8 << 20,
+            insn_limit: 100_000_000,
+            executed: 0,
+            tail_calls: 0,
+            wakes: 0,
+            redirects: Vec::new(),
+            space: Space {
+                packet: vec![0; HEADROOM],
+                meta: HEADROOM,
+                stack: [0; STACK_BYTES],
+                context: vec![0; context::BYTES],
+                counters: vec![0; rows * ROW_BYTES],
+                trusted: vec![0; trusted::bytes(rings)],
+                memory: vec![0; memory_bytes],
+            },
+            filled: Vec::new(),
+        }
+    }
+
+    /// Runs `image` on a frame and returns `r0` of the program that exits.
+    ///
+    /// Bounded by [`Machine::insn_limit`].
+    ///
+    /// # Errors
+    ///
+    /// [`Fault`] if the program does what the kernel would not let it do. The
+    /// maps keep what was written until then.
+    pub fn run(&mut self, image: &Image, packet: &[u8]) -> Result<u32, Fault> {
+        self.space.packet.truncate(HEADROOM);
+        self.space.packet.extend_from_slice(packet);
+        self.space.meta = HEADROOM;
+        self.executed = 0;
+        self.tail_calls = 0;
+        let slots = std::mem::take(&mut self.slots);
+        self.filled = slots.iter().map(Option::is_some).collect();
+        let result = self.programs(image, &slots);
+        self.slots = slots;
+        result
+    }
+
+    fn programs(&mut self, image: &Image, slots: &[Option<Image>]) -> Result<u32, Fault> {
+        let mut image = image;
+        let mut slot = None;
+        loop {
+            match self.program(image) {
+                Ok(End::Exit(value)) => return Ok(value),
+                Ok(End::TailCall(index)) => {
+                    image = slots[index as usize]
+                        .as_ref()
+                        .expect("only filled slots are called");
+                    slot = Some(index);
+                }
+                Err((insn, reason)) => return Err(Fault { insn, slot, reason }),
+            }
+        }
+    }
+
+    /// The frame, as the last run left it.
+    #[must_use]
+    pub fn packet(&self) -> &[u8] {
+        &self.space.packet[HEADROOM..]
+    }
+
+    /// The metadata before the frame, as the last run left it.
+    #[must_use]
+    pub fn metadata(&self) -> &[u8] {
+        &self.space.packet[self.space.meta..HEADROOM]
+    }
+
+    /// The per-CPU context's value.
+    #[must_use]
+    pub fn context(&self) -> &[u8] {
+        &self.space.context
+    }
+
+    /// The per-CPU context's value, to prepare a run.
+    pub fn context_mut(&mut self) -> &mut [u8] {
+        &mut self.space.context
+    }
+
+    /// The `u32` at `field` of the context ([`ashway_abi::context`]).
+    ///
+    /// # Panics
+    ///
+    /// If there is no such field.
+    #[must_use]
+    pub fn context_u32(&self, field: i16) -> u32 {
+        word(&self.space.context, field as usize)
+    }
+
+    /// A counter.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such row.
+    #[must_use]
+    pub fn count(&self, row: usize, count: Count) -> u64 {
+        let at = (row * ROW_WORDS + count as usize) * 8;
+        let word = self.space.counters[at..at + 8].try_into();
+        u64::from_le_bytes(word.expect("eight bytes"))
+    }
+
+    /// The `u32` at `offset` of the trusted words ([`ashway_abi::trusted`]).
+    ///
+    /// # Panics
+    ///
+    /// If there is no such word.
+    #[must_use]
+    pub fn trusted_u32(&self, offset: usize) -> u32 {
+        word(&self.space.trusted, offset)
+    }
+
+    /// The trusted words' bytes.
+    #[must_use]
+    pub fn trusted(&self) -> &[u8] {
+        &self.space.trusted
+    }
+
+    /// The trusted words' bytes, to play the daemon's part.
+    pub fn trusted_mut(&mut self) -> &mut [u8] {
+        &mut self.space.trusted
+    }
+
+    /// The instance's memory.
+    #[must_use]
+    pub fn memory(&self) -> &[u8] {
+        &self.space.memory
+    }
+
+    /// The instance's memory, to play the daemon's or the application's part.
+    pub fn memory_mut(&mut self) -> &mut [u8] {
+        &mut self.space.memory
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}

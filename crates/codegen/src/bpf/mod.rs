@@ -1,0 +1,56 @@
+//! eBPF instructions, an assembler with labels, BTF line info, a printer and an
+//! interpreter.
+//!
+//! Source: RFC 9669 (BPF ISA) for the encodings; `may_goto`, the arena cast
+//! and pseudo loads from Linux 6.12 `include/uapi/linux/bpf.h`.
+
+mod asm;
+mod btf;
+mod form;
+mod insn;
+pub mod interp;
+mod print;
+
+pub use asm::{Assembler, Label};
+pub use btf::{Btf, Line};
+pub use insn::{Atomic, Insn, Reg, Size, helper, op};
+pub use print::print;
+
+/// A map as a program names it; the daemon turns it into a file descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapRef {
+    /// The node's per-CPU context ([`ashway_abi::context`]).
+    Context,
+    /// The node's counters ([`ashway_abi::count`]).
+    Counters,
+    /// The node's wake ring.
+    Wake,
+    /// The interface's program array.
+    Slots,
+    /// The instance's trusted words ([`ashway_abi::trusted`]).
+    Trusted,
+    /// The instance's memory ([`ashway_abi::memory`]).
+    Memory,
+}
+
+/// A place in a program that needs the file descriptor of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapUse {
+    /// Index of the first half of the `ld_imm64`.
+    pub insn: usize,
+    /// Which map.
+    pub map: MapRef,
+    /// Offset into the map's value, for a direct value address.
+    pub value_offset: Option<u32>,
+}
+
+/// A finished program, not yet loaded.
+#[derive(Clone, Debug, Default)]
+pub struct Image {
+    /// The instructions, raw.
+    pub insns: Vec<u64>,
+    /// Where maps are named.
+    pub maps: Vec<MapUse>,
+    /// Source lines, in instruction order; empty when none are known.
+    pub lines: Vec<Line>,
+}

@@ -1,0 +1,493 @@
+//! The entry program: the first code of ours that sees a frame.
+//!
+//! One per interface, attached as XDP. It finds the path, checks the headers
+//! that the path relies on, counts, writes what it learned into the per-CPU
+//! context and tail-calls the program behind the path's slot. It holds no
+//! handler and no arena. A frame that matches no path is the host's: it goes to
+//! the host's own stack untouched, however malformed it may be.
+//!
+//! Protocol halves: Ethernet, IPv4 (RFC 791), IPv6 without extension headers
+//! (RFC 8200), UDP (RFC 768). `ashway_wire::Datagram` is the same decision in
+//! Rust, for tiers without XDP; a test holds the two together.
+
+use ashway_abi::{Count, context, context::flag};
+
+use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
+use crate::filter::{Family, Filter};
+use crate::xdp::{self, KEY, action};
+use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+
+/// What the entry program of one interface has to know.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// Paths of the interface; a path's position is its slot. At most
+    /// [`MAX_PATHS`].
+    pub paths: Vec<Path>,
+    /// Row of counters for frames that match no path.
+    pub unmatched_row: u32,
+    /// Whether replies leave through the TCX exit program.
+    pub reply_by_tcx: bool,
+}
+
+/// A path as demux sees it.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// What it matches.
+    pub filter: Filter,
+    /// Its row of counters.
+    pub row: u32,
+    /// Its position within its instance.
+    pub local: u32,
+    /// The instance's ring for this interface's receive queue 0.
+    pub ring_base: u32,
+    /// Whether a fault drops the message (otherwise it is passed on).
+    pub on_fault_drop: bool,
+}
+
+/// Most paths of one interface: they are compared one after another.
+pub const MAX_PATHS: usize = 64;
+
+/// Stack: the path's position.
+const PATH: i16 = -48;
+/// Stack: where the UDP header starts in the frame.
+const UDP_AT: i16 = -56;
+/// Stack: the path's row of counters, as a pointer.
+const ROW: i16 = -64;
+
+const ETH: i16 = 14;
+const IPV4_MIN: i16 = 20;
+const IPV6: i16 = 40;
+const UDP: i16 = 8;
+const PROTOCOL_UDP: i32 = 17;
+
+/// Network byte order as a little-endian load sees it.
+const fn be16(value: u16) -> i32 {
+    value.swap_bytes() as i32
+}
+
+/// Generates the program. More specific filters are tried first.
+///
+/// # Panics
+///
+/// If there are more than [`MAX_PATHS`] paths.
+#[must_use]
+pub fn generate(spec: &Spec) -> Image {
+    assert!(spec.paths.len() <= MAX_PATHS, "at most {MAX_PATHS} paths");
+    let mut asm = Assembler::new();
+    let labels = Labels {
+        host: asm.label(),
+        no_program: asm.label(),
+        bad_length: asm.label(),
+        bad_ip_checksum: asm.label(),
+        bad_udp_checksum: asm.label(),
+        fragment: asm.label(),
+        dispatch: asm.label(),
+    };
+    let ipv6 = asm.label();
+    let options = asm.label();
+
+    asm.mov(R6, R1);
+    xdp::packet_bounds(&mut asm);
+    need(&mut asm, ETH + IPV4_MIN + UDP, labels.host);
+    // Group addresses are the host's: a reply from one would be a forgery.
+    asm.load(Size::B, R1, R7, 0);
+    asm.alu_imm(op::AND, R1, 1);
+    asm.jump_if_imm(op::JNE, R1, 0, labels.host);
+    asm.load(Size::H, R1, R7, 12);
+    asm.jump_if_imm(op::JEQ, R1, be16(0x86dd), ipv6);
+    asm.jump_if_imm(op::JNE, R1, be16(0x0800), labels.host);
+
+    asm.load(Size::B, R1, R7, 23);
+    asm.jump_if_imm(op::JNE, R1, PROTOCOL_UDP, labels.host);
+    // A fragment other than the first carries no ports.
+    asm.load(Size::H, R1, R7, 20);
+    asm.alu_imm(op::AND, R1, be16(0x1fff));
+    asm.jump_if_imm(op::JNE, R1, 0, labels.host);
+    asm.load(Size::B, R1, R7, 14);
+    asm.jump_if_imm(op::JNE, R1, 0x45, options);
+    half(&mut asm, spec, &labels, Header::Ipv4);
+
+    asm.bind(options);
+    // Version 4 and a header of 24 to 60 bytes.
+    asm.alu_imm(op::SUB, R1, 0x46);
+    asm.jump_if_imm(op::JGT, R1, 0x0f - 0x06, labels.host);
+    asm.alu_imm(op::LSH, R1, 2);
+    asm.alu_imm(op::ADD, R1, i32::from(ETH) + 24);
+    asm.store(Size::D, R10, UDP_AT, R1);
+    half(&mut asm, spec, &labels, Header::Ipv4Options);
+
+    asm.bind(ipv6);
+    need(&mut asm, ETH + IPV6 + UDP, labels.host);
+    asm.load(Size::B, R1, R7, 14);
+    asm.alu_imm(op::AND, R1, 0xf0);
+    asm.jump_if_imm(op::JNE, R1, 0x60, labels.host);
+    asm.load(Size::B, R1, R7, 20);
+    asm.jump_if_imm(op::JNE, R1, PROTOCOL_UDP, labels.host);
+    half(&mut asm, spec, &labels, Header::Ipv6);
+
+    dispatch(&mut asm, spec, &labels);
+    ends(&mut asm, spec, &labels);
+    asm.finish()
+}
+
+struct Labels {
+    host: Label,
+    no_program: Label,
+    bad_length: Label,
+    bad_ip_checksum: Label,
+    bad_udp_checksum: Label,
+    fragment: Label,
+    dispatch: Label,
+}
+
+/// Where the UDP header lies.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Header {
+    /// Behind a 20-byte IPv4 header.
+    Ipv4,
+    /// Behind a longer one; its place is on the stack.
+    Ipv4Options,
+    /// Behind a 40-byte IPv6 header.
+    Ipv6,
+}
+
+impl Header {
+    /// The register and offset by which the UDP header is reached. For a
+    /// variable place that is `r5`, set and range-checked here.
+    fn udp(self, asm: &mut Assembler, fail: Label) -> (Reg, i16) {
+        match self {
+            Self::Ipv4 => (R7, ETH + IPV4_MIN),
+            Self::Ipv6 => (R7, ETH + IPV6),
+            Self::Ipv4Options => {
+                asm.load(Size::D, R1, R10, UDP_AT);
+                asm.mov(R5, R7);
+                asm.alu(op::ADD, R5, R1);
+                asm.mov(R1, R5);
+                asm.alu_imm(op::ADD, R1, i32::from(UDP));
+                asm.jump_if(op::JGT, R1, R8, fail);
+                (R5, 0)
+            }
+        }
+    }
+
+    fn is_ipv6(self) -> bool {
+        self == Self::Ipv6
+    }
+}
+
+/// To `fail` unless the frame has `bytes`. Clobbers `r1`.
+fn need(asm: &mut Assembler, bytes: i16, fail: Label) {
+    asm.mov(R1, R7);
+    asm.alu_imm(op::ADD, R1, i32::from(bytes));
+    asm.jump_if(op::JGT, R1, R8, fail);
+}
+
+/// One protocol half: match, then validate. Falls to `dispatch` with the facts
+/// in the context, or leaves by another label.
+fn half(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
+    let matched = asm.label();
+    demux(asm, spec, labels, header, matched);
+    asm.bind(matched);
+    asm.store(Size::W, R10, PATH, R0);
+    xdp::find_context(asm, labels.no_program);
+    received(asm, spec, labels);
+    if header.is_ipv6() {
+        lengths_ipv6(asm, labels);
+    } else {
+        lengths_ipv4(asm, labels, header);
+        ipv4_checksum(asm, labels, header);
+    }
+    udp_checksum(asm, spec, labels, header);
+    asm.jump(labels.dispatch);
+}
+
+/// Finds the path: `r0` = its position. No match goes to the host.
+fn demux(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header, matched: Label) {
+    let mut order: Vec<usize> = (0..spec.paths.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(spec.paths[i].filter.specificity()));
+    let (udp, at) = header.udp(asm, labels.host);
+    asm.load(Size::H, R2, udp, at);
+    asm.load(Size::H, R3, udp, at + 2);
+    for i in order {
+        let filter = &spec.paths[i].filter;
+        let family = if header.is_ipv6() {
+            Family::Ipv6
+        } else {
+            Family::Ipv4
+        };
+        if filter.family.is_some_and(|f| f != family) {
+            continue;
+        }
+        let next = asm.label();
+        if let Some(port) = filter.dst_port {
+            asm.jump_if_imm(op::JNE, R3, be16(port), next);
+        }
+        if let Some(port) = filter.src_port {
+            asm.jump_if_imm(op::JNE, R2, be16(port), next);
+        }
+        let (src, dst) = if header.is_ipv6() { (22, 38) } else { (26, 30) };
+        for (address, place) in [(filter.src_addr, src), (filter.dst_addr, dst)] {
+            let bytes: Vec<u8> = match address {
+                None => continue,
+                Some(std::net::IpAddr::V4(v4)) => v4.octets().to_vec(),
+                Some(std::net::IpAddr::V6(v6)) => v6.octets().to_vec(),
+            };
+            for (word, chunk) in bytes.chunks_exact(4).enumerate() {
+                let value = u32::from_le_bytes(chunk.try_into().expect("chunks of four"));
+                asm.load(Size::W, R4, R7, place + word as i16 * 4);
+                asm.jump32_if_imm(op::JNE, R4, value as i32, next);
+            }
+        }
+        asm.mov_imm(R0, i as i32);
+        asm.jump(matched);
+        asm.bind(next);
+    }
+    asm.jump(labels.host);
+}
+
+/// Counts `received` and keeps the row on the stack.
+fn received(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
+    // Rows of an interface's paths need not be consecutive: a small table.
+    let found = asm.label();
+    asm.load(Size::W, R1, R10, PATH);
+    for (i, path) in spec.paths.iter().enumerate() {
+        let next = asm.label();
+        if i + 1 < spec.paths.len() {
+            asm.jump_if_imm(op::JNE, R1, i as i32, next);
+        }
+        asm.store_imm(Size::W, R10, KEY, path.row as i32);
+        asm.jump(found);
+        asm.bind(next);
+    }
+    asm.bind(found);
+    xdp::find_row(asm, labels.no_program);
+    asm.store(Size::D, R10, ROW, R0);
+    xdp::count(asm, R0, Count::Received);
+}
+
+/// RFC 791 §3.1: lengths agree with each other and with the frame, and this is
+/// the whole datagram. Leaves the payload's place and length in the context.
+fn lengths_ipv4(asm: &mut Assembler, labels: &Labels, header: Header) {
+    asm.load(Size::H, R1, R7, 20);
+    asm.alu_imm(op::AND, R1, be16(0x2000));
+    asm.jump_if_imm(op::JNE, R1, 0, labels.fragment);
+    asm.load(Size::H, R2, R7, 16);
+    asm.to_be(Size::H, R2);
+    let (udp, at) = header.udp(asm, labels.bad_length);
+    asm.load(Size::H, R3, udp, at + 4);
+    asm.to_be(Size::H, R3);
+    asm.jump_if_imm(op::JLT, R3, i32::from(UDP), labels.bad_length);
+    // r4 = where the datagram ends by UDP's word, counted from the IP header.
+    asm.mov(R4, R3);
+    match header {
+        Header::Ipv4Options => {
+            asm.load(Size::D, R1, R10, UDP_AT);
+            asm.alu(op::ADD, R4, R1);
+            asm.alu_imm(op::SUB, R4, i32::from(ETH));
+        }
+        _ => asm.alu_imm(op::ADD, R4, i32::from(IPV4_MIN)),
+    }
+    asm.jump_if(op::JGT, R4, R2, labels.bad_length);
+    within_frame(asm, labels, R2);
+    payload(asm, header);
+}
+
+/// RFC 8200 §3: the same for IPv6.
+fn lengths_ipv6(asm: &mut Assembler, labels: &Labels) {
+    asm.load(Size::H, R2, R7, 18);
+    asm.to_be(Size::H, R2);
+    asm.load(Size::H, R3, R7, ETH + IPV6 + 4);
+    asm.to_be(Size::H, R3);
+    asm.jump_if_imm(op::JLT, R3, i32::from(UDP), labels.bad_length);
+    asm.jump_if(op::JGT, R3, R2, labels.bad_length);
+    asm.alu_imm(op::ADD, R2, i32::from(IPV6));
+    within_frame(asm, labels, R2);
+    payload(asm, Header::Ipv6);
+}
+
+/// To `bad_length` unless the frame holds `bytes` behind its Ethernet header.
+fn within_frame(asm: &mut Assembler, labels: &Labels, bytes: Reg) {
+    asm.mov(R1, R7);
+    asm.alu_imm(op::ADD, R1, i32::from(ETH));
+    asm.alu(op::ADD, R1, bytes);
+    asm.jump_if(op::JGT, R1, R8, labels.bad_length);
+}
+
+/// Writes the payload's place and length; `r3` is UDP's length.
+fn payload(asm: &mut Assembler, header: Header) {
+    asm.alu_imm(op::SUB, R3, i32::from(UDP));
+    asm.store(Size::W, R9, context::PAYLOAD_LEN, R3);
+    match header {
+        Header::Ipv4 => asm.store_imm(
+            Size::W,
+            R9,
+            context::PAYLOAD_OFF,
+            i32::from(ETH + IPV4_MIN + UDP),
+        ),
+        Header::Ipv6 => {
+            asm.store_imm(
+                Size::W,
+                R9,
+                context::PAYLOAD_OFF,
+                i32::from(ETH + IPV6 + UDP),
+            );
+        }
+        Header::Ipv4Options => {
+            asm.load(Size::D, R1, R10, UDP_AT);
+            asm.alu_imm(op::ADD, R1, i32::from(UDP));
+            asm.store(Size::W, R9, context::PAYLOAD_OFF, R1);
+        }
+    }
+}
+
+/// RFC 791 §3.1: the header's words sum to all ones.
+fn ipv4_checksum(asm: &mut Assembler, labels: &Labels, header: Header) {
+    asm.load(Size::W, R5, R7, ETH);
+    for word in 1..5 {
+        asm.load(Size::W, R1, R7, ETH + word * 4);
+        asm.alu(op::ADD, R5, R1);
+    }
+    if header == Header::Ipv4Options {
+        let done = asm.label();
+        asm.load(Size::D, R2, R10, UDP_AT);
+        for word in 5..15_i16 {
+            let start = ETH + word * 4;
+            asm.jump_if_imm(op::JLE, R2, i32::from(start), done);
+            need(asm, start + 4, labels.bad_length);
+            asm.load(Size::W, R1, R7, start);
+            asm.alu(op::ADD, R5, R1);
+        }
+        asm.bind(done);
+    }
+    xdp::fold(asm, R5, R1);
+    asm.jump_if_imm(op::JNE, R5, 0xffff, labels.bad_ip_checksum);
+}
+
+/// RFC 768; RFC 8200 §8.1 for IPv6. Three forms are good: none (IPv4 only), the
+/// pseudo-header's sum alone (the sender left the rest to its device, which on
+/// a veth is nobody: FACTS 3b), and the whole.
+fn udp_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
+    let good = asm.label();
+    let partial = asm.label();
+    let mut base = 0;
+    if header.is_ipv6() {
+        base |= flag::IPV6;
+    }
+    if spec.reply_by_tcx {
+        base |= flag::REPLY_BY_TCX;
+    }
+    let base = base as i32;
+
+    let (udp, at) = header.udp(asm, labels.bad_length);
+    asm.load(Size::H, R3, udp, at + 6);
+    asm.load(Size::H, R4, udp, at + 4);
+    if header.is_ipv6() {
+        asm.jump_if_imm(op::JEQ, R3, 0, labels.bad_udp_checksum);
+    } else {
+        let some = asm.label();
+        asm.jump_if_imm(op::JNE, R3, 0, some);
+        asm.mov_imm(R2, base);
+        asm.jump(good);
+        asm.bind(some);
+    }
+    // r5 = the pseudo-header's sum.
+    asm.mov(R5, R4);
+    asm.alu_imm(op::ADD, R5, be16(PROTOCOL_UDP as u16));
+    let addresses = if header.is_ipv6() { 22..54 } else { 26..34 };
+    for place in addresses.step_by(4) {
+        asm.load(Size::W, R1, R7, place);
+        asm.alu(op::ADD, R5, R1);
+    }
+    asm.mov(R2, R5);
+    xdp::fold(asm, R2, R1);
+    asm.jump_if(op::JEQ, R2, R3, partial);
+    // The whole: UDP header and payload on top of it.
+    asm.mov(R3, R4);
+    asm.to_be(Size::H, R3);
+    match header {
+        Header::Ipv4Options => {
+            asm.load(Size::D, R1, R10, UDP_AT);
+            asm.mov(R2, R7);
+            asm.alu(op::ADD, R2, R1);
+        }
+        Header::Ipv4 | Header::Ipv6 => {
+            asm.mov(R2, R7);
+            asm.alu_imm(op::ADD, R2, i32::from(at));
+        }
+    }
+    xdp::add_words(asm, labels.bad_length);
+    xdp::fold(asm, R5, R1);
+    asm.jump_if_imm(op::JNE, R5, 0xffff, labels.bad_udp_checksum);
+    asm.mov_imm(R2, base);
+    asm.jump(good);
+    asm.bind(partial);
+    asm.mov_imm(R2, base | flag::CHECKSUM_PARTIAL as i32);
+    asm.bind(good);
+    asm.store(Size::W, R9, context::FLAGS, R2);
+}
+
+/// Goes to the path's program. The slot is a constant at each call, so the
+/// kernel patches a direct jump in.
+fn dispatch(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
+    asm.bind(labels.dispatch);
+    asm.load(Size::W, R0, R10, PATH);
+    for (i, path) in spec.paths.iter().enumerate() {
+        let next = asm.label();
+        if i + 1 < spec.paths.len() {
+            asm.jump_if_imm(op::JNE, R0, i as i32, next);
+        }
+        asm.store_imm(Size::W, R9, context::ROW, path.row as i32);
+        asm.store_imm(Size::W, R9, context::LOCAL_PATH, path.local as i32);
+        asm.store_imm(Size::W, R9, context::RING_BASE, path.ring_base as i32);
+        if path.on_fault_drop {
+            asm.load(Size::W, R1, R9, context::FLAGS);
+            asm.alu_imm(op::OR, R1, flag::ON_FAULT_DROP as i32);
+            asm.store(Size::W, R9, context::FLAGS, R1);
+        }
+        asm.mov(R1, R6);
+        asm.map(R2, MapRef::Slots, None);
+        asm.mov_imm(R3, i as i32);
+        asm.call(helper::TAIL_CALL);
+        asm.jump(labels.no_program);
+        asm.bind(next);
+    }
+    if spec.paths.is_empty() {
+        asm.jump(labels.host);
+    }
+}
+
+fn ends(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
+    let out = asm.label();
+    for (label, reason) in [
+        (labels.bad_length, Count::DroppedBadLength),
+        (labels.bad_ip_checksum, Count::DroppedBadIpChecksum),
+        (labels.bad_udp_checksum, Count::DroppedBadUdpChecksum),
+        (labels.fragment, Count::DroppedFragment),
+    ] {
+        asm.bind(label);
+        asm.load(Size::D, R0, R10, ROW);
+        xdp::count(asm, R0, reason);
+        xdp::finish(asm, action::DROP);
+    }
+    // The path has no program (it is being set up or taken down): the host
+    // answers, as it would without us.
+    asm.bind(labels.no_program);
+    asm.load(Size::W, R1, R10, PATH);
+    for (i, path) in spec.paths.iter().enumerate() {
+        let next = asm.label();
+        asm.jump_if_imm(op::JNE, R1, i as i32, next);
+        asm.store_imm(Size::W, R10, KEY, path.row as i32);
+        asm.bind(next);
+    }
+    xdp::find_row(asm, out);
+    xdp::count(asm, R0, Count::Passed);
+    xdp::finish(asm, action::PASS);
+
+    asm.bind(labels.host);
+    asm.store_imm(Size::W, R10, KEY, spec.unmatched_row as i32);
+    xdp::find_row(asm, out);
+    xdp::count(asm, R0, Count::Received);
+    xdp::count(asm, R0, Count::Passed);
+    asm.bind(out);
+    xdp::finish(asm, action::PASS);
+}

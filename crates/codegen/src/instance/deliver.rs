@@ -1,0 +1,222 @@
+//! Puts a message into the instance's ring for the user tier.
+//!
+//! One ring per receive queue, so each has one producer: a queue is served by
+//! one CPU at a time. The headers and the descriptor go to the trusted words
+//! (a reply is built from them), the payload to the instance's own memory.
+
+use ashway_abi::{Count, context, trusted};
+
+use super::Spec;
+use crate::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, helper, op};
+use crate::promote::MemoryKind;
+use crate::xdp::{self, KEY, action, md};
+use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+
+/// Stack: the slot's number within the instance.
+const SLOT: i16 = -48;
+/// Stack: the ring's control block.
+const RING: i16 = -56;
+/// Stack: the slot's descriptor.
+const DESCRIPTOR: i16 = -64;
+/// Stack: what the wake ring is told (its bytes mean nothing).
+const BELL: i16 = -72;
+
+/// `BPF_RB_FORCE_WAKEUP`.
+const FORCE_WAKEUP: i32 = 2;
+
+/// `r1` = the path's trusted word (`in_user` first). `r7` = trusted words.
+pub(super) fn path_word(asm: &mut Assembler, spec: &Spec, host: Label) {
+    if spec.paths == 1 {
+        asm.mov(R1, R7);
+    } else {
+        asm.load(Size::W, R2, R9, context::LOCAL_PATH);
+        asm.jump_if_imm(op::JGE, R2, spec.paths as i32, host);
+        asm.alu_imm(op::LSH, R2, trusted::PATH_STRIDE.trailing_zeros() as i32);
+        asm.mov(R1, R7);
+        asm.alu(op::ADD, R1, R2);
+    }
+    asm.alu_imm(op::ADD, R1, trusted::PATHS as i32);
+}
+
+/// `r6` = `xdp_md`, `r7` = trusted words, `r8` = the note to count, `r9` = the
+/// context. Ends the program, or jumps to `host`.
+pub(super) fn emit(asm: &mut Assembler, spec: &Spec, host: Label) {
+    let full = asm.label();
+    let too_long = asm.label();
+    let slot_shift = trusted::RING_SLOTS.trailing_zeros() as i32;
+
+    // The ring of this queue, and room in it.
+    asm.load(Size::W, R1, R9, context::RING_BASE);
+    asm.load(Size::W, R2, R6, md::RX_QUEUE);
+    asm.alu32(op::ADD, R1, R2);
+    asm.jump_if_imm(op::JGE, R1, spec.layout.rings as i32, full);
+    asm.mov(R2, R1);
+    asm.alu_imm(op::LSH, R2, trusted::RING_STRIDE.trailing_zeros() as i32);
+    asm.alu(op::ADD, R2, R7);
+    asm.alu_imm(op::ADD, R2, trusted::RINGS as i32);
+    asm.load(Size::W, R3, R2, trusted::RING_PRODUCED as i16);
+    asm.load(Size::W, R4, R2, trusted::RING_CONSUMED as i16);
+    asm.mov(R5, R3);
+    asm.alu32(op::SUB, R5, R4);
+    asm.jump_if_imm(op::JGE, R5, trusted::RING_SLOTS as i32, full);
+    asm.store(Size::D, R10, RING, R2);
+
+    asm.alu_imm(op::AND, R3, trusted::RING_SLOTS as i32 - 1);
+    asm.alu_imm(op::LSH, R1, slot_shift);
+    asm.alu(op::ADD, R1, R3);
+    asm.store(Size::D, R10, SLOT, R1);
+    asm.alu_imm(op::LSH, R1, trusted::SLOT_BYTES.trailing_zeros() as i32);
+    asm.alu(op::ADD, R1, R7);
+    asm.alu_imm(op::ADD, R1, trusted::SLOTS as i32);
+    asm.store(Size::D, R10, DESCRIPTOR, R1);
+
+    // The descriptor and the headers.
+    asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
+    asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
+    asm.jump_if_imm(op::JGT, R5, spec.layout.slot_bytes as i32, too_long);
+    asm.jump_if_imm(op::JEQ, R4, 0, too_long);
+    asm.jump_if_imm(op::JGT, R4, trusted::SLOT_HEADERS_BYTES as i32, too_long);
+    asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_OFF as i16, R4);
+    asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_LEN as i16, R5);
+    asm.load(Size::W, R2, R9, context::LOCAL_PATH);
+    asm.store(Size::W, R1, trusted::SLOT_LOCAL_PATH as i16, R2);
+    asm.load(Size::W, R2, R9, context::FLAGS);
+    asm.store(Size::W, R1, trusted::SLOT_FLAGS as i16, R2);
+    asm.mov(R3, R1);
+    asm.alu_imm(op::ADD, R3, trusted::SLOT_HEADERS as i32);
+    asm.mov(R1, R6);
+    asm.mov_imm(R2, 0);
+    asm.call(helper::XDP_LOAD_BYTES);
+    asm.jump_if_imm(op::JNE, R0, 0, too_long);
+
+    copy_payload(asm, spec, too_long);
+
+    // Publish: the message counts as in the user tier before it can be seen
+    // there. The exchange is a full barrier, which the wake protocol needs
+    // between "produced" and "does the worker sleep?".
+    path_word(asm, spec, host);
+    asm.mov_imm(R2, 1);
+    asm.atomic(Atomic::Add, Size::W, R1, 0, R2);
+    asm.load(Size::D, R1, R10, RING);
+    asm.load(Size::W, R2, R1, trusted::RING_PRODUCED as i16);
+    asm.alu32_imm(op::ADD, R2, 1);
+    asm.atomic(
+        Atomic::Exchange,
+        Size::W,
+        R1,
+        trusted::RING_PRODUCED as i16,
+        R2,
+    );
+    wake(asm);
+
+    let out = asm.label();
+    let tell = asm.label();
+    asm.mov_imm(R7, action::DROP);
+    asm.jump(tell);
+    asm.bind(full);
+    asm.mov_imm(R8, Count::DroppedRingFull as i32);
+    asm.mov_imm(R7, action::DROP);
+    asm.jump(tell);
+    asm.bind(too_long);
+    asm.mov_imm(R8, Count::DroppedTooLong as i32);
+    asm.mov_imm(R7, action::DROP);
+    asm.bind(tell);
+    asm.load(Size::W, R1, R9, context::ROW);
+    asm.store(Size::W, R10, KEY, R1);
+    xdp::find_row(asm, out);
+    super::add_one(asm, R8, out);
+    asm.bind(out);
+    asm.mov(R0, R7);
+    asm.exit();
+}
+
+/// Packet to the slot in the instance's memory, 32 bytes at a time, then 8,
+/// then the rest. Clobbers `r0`-`r5` and `r7`, which it restores.
+fn copy_payload(asm: &mut Assembler, spec: &Spec, bad: Label) {
+    let slot_bytes = spec.layout.slot_bytes as i32;
+    // r7 = where the slot lies in the memory; r2 = the payload; r3 = its
+    // length; r4 = index, laundered.
+    if spec.memory == MemoryKind::Arena {
+        // A program belongs to the arena it names; the value is not used.
+        asm.map(R1, MapRef::Memory, None);
+    }
+    asm.load(Size::D, R7, R10, SLOT);
+    asm.alu_imm(op::LSH, R7, slot_bytes.trailing_zeros() as i32);
+    asm.alu_imm(op::ADD, R7, spec.layout.slots_offset() as i32);
+    asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
+    asm.load(Size::D, R4, R9, context::ZERO);
+    asm.load(Size::W, R1, R9, context::PAYLOAD_OFF);
+    asm.jump_if_imm(op::JGT, R1, trusted::SLOT_HEADERS_BYTES as i32, bad);
+    asm.load(Size::W, R2, R6, md::DATA);
+    asm.alu(op::ADD, R2, R1);
+    for step in [32, 8] {
+        let head = asm.label();
+        let done = asm.label();
+        asm.bind(head);
+        asm.may_goto(bad);
+        asm.mov(R0, R4);
+        asm.alu_imm(op::ADD, R0, step);
+        asm.jump_if(op::JGT, R0, R3, done);
+        chunk(asm, spec, bad, step, Size::D);
+        asm.mov(R4, R0);
+        asm.jump(head);
+        asm.bind(done);
+    }
+    for size in [Size::W, Size::H, Size::B] {
+        let skip = asm.label();
+        asm.mov(R0, R3);
+        asm.alu_imm(op::AND, R0, size.bytes() as i32);
+        asm.jump_if_imm(op::JEQ, R0, 0, skip);
+        chunk(asm, spec, bad, size.bytes() as i32, size);
+        asm.alu_imm(op::ADD, R4, size.bytes() as i32);
+        asm.bind(skip);
+    }
+    asm.map(R7, MapRef::Trusted, Some(0));
+}
+
+/// Copies `bytes` at index `r4` in pieces of `size`. Keeps `r0`, `r2`-`r4`.
+fn chunk(asm: &mut Assembler, spec: &Spec, bad: Label, bytes: i32, size: Size) {
+    asm.jump_if_imm(op::JGT, R4, spec.layout.slot_bytes as i32 - bytes, bad);
+    asm.mov(R1, R2);
+    asm.alu(op::ADD, R1, R4);
+    asm.mov(R5, R1);
+    asm.alu_imm(op::ADD, R5, bytes);
+    asm.store(Size::D, R10, super::END, R3);
+    asm.load(Size::W, R3, R6, md::DATA_END);
+    asm.jump_if(op::JGT, R5, R3, bad);
+    // r3 = the destination.
+    asm.mov(R3, R7);
+    asm.alu(op::ADD, R3, R4);
+    match spec.memory {
+        MemoryKind::Arena => asm.arena_cast(R3, R3),
+        MemoryKind::Array => {
+            let limit = spec.layout.total_bytes() as i32 - bytes;
+            asm.jump_if_imm(op::JGT, R3, limit, bad);
+            asm.map(R5, MapRef::Memory, Some(0));
+            asm.alu(op::ADD, R3, R5);
+        }
+    }
+    for piece in (0..bytes as i16).step_by(size.bytes() as usize) {
+        asm.load(size, R5, R1, piece);
+        asm.store(size, R3, piece, R5);
+    }
+    asm.load(Size::D, R3, R10, super::END);
+}
+
+/// Rings the bell if the worker sleeps; whoever clears the flag rings.
+fn wake(asm: &mut Assembler) {
+    let awake = asm.label();
+    asm.load(Size::W, R1, R7, trusted::NEED_WAKE as i16);
+    asm.jump_if_imm(op::JEQ, R1, 0, awake);
+    asm.mov_imm(R1, 0);
+    asm.atomic(Atomic::Exchange, Size::W, R7, trusted::NEED_WAKE as i16, R1);
+    asm.jump_if_imm(op::JEQ, R1, 0, awake);
+    asm.store_imm(Size::D, R10, BELL, 0);
+    asm.map(R1, MapRef::Wake, None);
+    asm.mov(R2, R10);
+    asm.alu_imm(op::ADD, R2, i32::from(BELL));
+    asm.mov_imm(R3, 8);
+    asm.mov_imm(R4, FORCE_WAKEUP);
+    asm.call(helper::RINGBUF_OUTPUT);
+    asm.bind(awake);
+}

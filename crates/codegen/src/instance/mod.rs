@@ -1,0 +1,312 @@
+//! The program behind a path's slot: one per handler instance and tier.
+//!
+//! In the user tier it is only [`deliver`]: the message goes into a ring and
+//! the worker is woken. In the kernel tier the promoted handler comes first,
+//! between a trusted prologue (is it this message's turn? is the instance
+//! free?) and a trusted epilogue (do what the verdict says, count it); a
+//! message whose turn it is not falls through to `deliver`.
+//!
+//! * **Never overtake:** the handler runs only while no earlier message of the
+//!   path is in the user tier (`in_user` is 0; ASH §V.B, the TCP handler's
+//!   third condition).
+//! * **Serial:** one activation of an instance at a time, by a try-lock that
+//!   only trusted code can reach. It is released on every way out.
+//! * **A verdict is an allegation:** the epilogue finds packet pointers afresh
+//!   and believes nothing the handler could have written.
+
+mod deliver;
+mod reply;
+
+pub(crate) use reply::EXIT_MARK;
+
+use ashway_abi::memory::Layout;
+use ashway_abi::{Cause, Count, Verdict, context, context::flag, trusted};
+
+use crate::bpf::{Assembler, Atomic, Image, Label, MapRef, Reg, Size, op};
+use crate::normalise::Module;
+use crate::promote::{self, MemoryKind, PromoteError, Shape};
+use crate::xdp::{self, KEY, action, md};
+use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
+
+/// Stack: the `xdp_md` pointer (promoted code reads this slot and the next
+/// three, [`promote`]).
+const MD: i16 = -8;
+/// Stack: the payload's packet pointer.
+const PAYLOAD: i16 = -16;
+/// Stack: `data_end`.
+const END: i16 = -24;
+/// Stack: the memory's address, in array mode.
+const MEMORY: i16 = -32;
+
+/// What both tiers' programs have to know about an instance.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Where its memory's regions lie.
+    pub layout: Layout,
+    /// What its memory is.
+    pub memory: MemoryKind,
+    /// Number of its paths; at most [`trusted::MAX_PATHS`].
+    pub paths: usize,
+}
+
+/// The handler half of a kernel-tier program.
+#[derive(Clone, Copy, Debug)]
+pub struct Handler<'m> {
+    /// The normalised module.
+    pub module: &'m Module<'m>,
+    /// Index of the function to run.
+    pub entry: u32,
+    /// How much it may use.
+    pub budget: promote::Budget,
+    /// Whether `reply` was granted; if not it is no verdict.
+    pub may_reply: bool,
+    /// Keeps locals out of registers: the second try when the verifier finds
+    /// the first too complex (FACTS 1).
+    pub locals_in_memory: bool,
+}
+
+/// Generates the user tier's program. Linux 5.18 (`bpf_xdp_load_bytes`).
+#[must_use]
+pub fn user(spec: &Spec) -> Image {
+    let mut asm = Assembler::new();
+    let host = asm.label();
+    asm.mov(R6, R1);
+    xdp::find_context(&mut asm, host);
+    asm.map(R7, MapRef::Trusted, Some(0));
+    asm.mov_imm(R8, Count::QueuedTier as i32);
+    deliver::emit(&mut asm, spec, host);
+    asm.bind(host);
+    xdp::finish(&mut asm, action::PASS);
+    asm.finish()
+}
+
+/// Generates the kernel tier's program. Linux 6.12.
+///
+/// # Errors
+///
+/// [`PromoteError`] if the handler has something that cannot be translated.
+pub fn kernel(spec: &Spec, handler: &Handler) -> Result<(Image, promote::Summary), PromoteError> {
+    let mut asm = Assembler::new();
+    let host = asm.label();
+    let queue = asm.label();
+    let done = asm.label();
+    let trap = asm.label();
+
+    asm.mov(R6, R1);
+    xdp::find_context(&mut asm, host);
+    asm.map(R7, MapRef::Trusted, Some(0));
+    turn(&mut asm, spec, host, queue);
+    prepare(&mut asm, spec, &handler.budget, trap);
+    let summary = promote::emit(
+        &mut asm,
+        &Shape {
+            module: handler.module,
+            entry: handler.entry,
+            memory: spec.memory,
+            layout: spec.layout,
+            budget: handler.budget,
+            locals_in_memory: handler.locals_in_memory,
+        },
+        done,
+        trap,
+    )?;
+    asm.line(None);
+    verdict(&mut asm, handler, done, trap);
+    fault(&mut asm, trap);
+
+    asm.bind(queue);
+    deliver::emit(&mut asm, spec, host);
+    asm.bind(host);
+    xdp::finish(&mut asm, action::PASS);
+    Ok((asm.finish(), summary))
+}
+
+/// Takes the lock if it is this message's turn; otherwise to `queue` with the
+/// note to count in `r8`.
+fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label) {
+    deliver::path_word(asm, spec, host);
+    asm.mov_imm(R8, Count::QueuedOrder as i32);
+    asm.load(Size::W, R2, R1, 0);
+    asm.jump_if_imm(op::JNE, R2, 0, queue);
+    asm.mov_imm(R8, Count::QueuedBusy as i32);
+    asm.mov_imm(R0, 0);
+    asm.mov_imm(R1, 1);
+    asm.atomic(
+        Atomic::CompareExchange,
+        Size::W,
+        R7,
+        trusted::LOCK as i16,
+        R1,
+    );
+    asm.jump32_if_imm(op::JNE, R0, 0, queue);
+}
+
+/// Sets up what promoted code relies on (`promote`'s contract).
+fn prepare(asm: &mut Assembler, spec: &Spec, budget: &promote::Budget, trap: Label) {
+    let good = asm.label();
+    asm.store(Size::D, R10, MD, R6);
+    asm.load(Size::W, R1, R6, md::DATA);
+    asm.load(Size::W, R2, R6, md::DATA_END);
+    asm.load(Size::W, R3, R9, context::PAYLOAD_OFF);
+    // Only entry programs write it, so this never happens; the verifier wants
+    // a bound on a packet pointer's offset.
+    asm.jump_if_imm(
+        op::JLE,
+        R3,
+        trusted::SLOT_HEADERS_BYTES as i32,
+        good,
+    );
+    trap_here(asm, Cause::MessageBounds, trap);
+    asm.bind(good);
+    asm.alu(op::ADD, R1, R3);
+    asm.store(Size::D, R10, PAYLOAD, R1);
+    asm.store(Size::D, R10, END, R2);
+    if spec.memory == MemoryKind::Array {
+        asm.map(R1, MapRef::Memory, Some(0));
+        asm.store(Size::D, R10, MEMORY, R1);
+    }
+    let slice = budget.fuel.min(u64::from(budget.slice));
+    asm.store_imm(Size::D, R9, context::FUEL, slice as i32);
+    asm.load_imm(R1, budget.fuel - slice);
+    asm.store(Size::D, R9, context::RESERVE, R1);
+    asm.store_imm(Size::D, R9, context::DEADLINE, 0);
+    asm.store_imm(Size::W, R9, context::DIRTY, 0);
+}
+
+/// Stops with `cause` at no particular place.
+fn trap_here(asm: &mut Assembler, cause: Cause, trap: Label) {
+    asm.store_imm(Size::W, R9, context::CAUSE, cause as i32);
+    asm.store_imm(Size::W, R9, context::AT, 0);
+    asm.jump(trap);
+}
+
+/// Back from promoted code: `r6` = `xdp_md`, `r7` = trusted words.
+fn recover(asm: &mut Assembler) {
+    asm.load(Size::D, R6, R10, MD);
+    asm.map(R7, MapRef::Trusted, Some(0));
+}
+
+fn unlock(asm: &mut Assembler) {
+    asm.store_imm(Size::W, R7, trusted::LOCK as i16, 0);
+}
+
+/// Turns the verdict in `r0` into action, and counts it.
+fn verdict(asm: &mut Assembler, handler: &Handler, done: Label, trap: Label) {
+    asm.bind(done);
+    recover(asm);
+    let reply = asm.label();
+    if handler.may_reply {
+        asm.jump32_if_imm(op::JEQ, R0, Verdict::Reply as i32, reply);
+    }
+    let finish = asm.label();
+    let changed = asm.label();
+    for verdict in Verdict::ALL {
+        let (fate, code, keeps_message) = match verdict {
+            Verdict::Reply => continue,
+            Verdict::Consume => (Count::Consumed, action::DROP, false),
+            Verdict::Deliver => (Count::DroppedNoEndpoint, action::DROP, false),
+            Verdict::Pass | Verdict::Abort => (Count::Passed, action::PASS, true),
+            Verdict::Forward => (Count::DroppedNoNextHop, action::DROP, false),
+            Verdict::Drop => (Count::DroppedHandler, action::DROP, false),
+        };
+        let next = asm.label();
+        asm.jump32_if_imm(op::JNE, R0, verdict as i32, next);
+        unlock(asm);
+        let note = if verdict == Verdict::Abort {
+            Count::AbortVoluntary as i32
+        } else {
+            -1
+        };
+        asm.mov_imm(R2, note);
+        if keeps_message {
+            asm.load(Size::W, R1, R9, context::DIRTY);
+            asm.jump_if_imm(op::JNE, R1, 0, changed);
+        }
+        asm.mov_imm(R7, fate as i32);
+        asm.mov_imm(R8, code);
+        asm.jump(finish);
+        asm.bind(next);
+    }
+    trap_here(asm, Cause::BadVerdict, trap);
+
+    asm.bind(changed);
+    asm.mov_imm(R7, Count::DroppedChanged as i32);
+    asm.mov_imm(R8, action::DROP);
+    asm.jump(finish);
+
+    if handler.may_reply {
+        asm.bind(reply);
+        unlock(asm);
+        reply::emit(asm, finish);
+    }
+    finish_with(asm, finish);
+}
+
+/// Counts fate `r7` and, unless negative, note `r2`; ends with `r8`.
+fn finish_with(asm: &mut Assembler, finish: Label) {
+    asm.bind(finish);
+    let out = asm.label();
+    let no_note = asm.label();
+    // The note waits in the context: r2 does not survive the look-up.
+    asm.store(Size::D, R9, context::SCRATCH, R2);
+    asm.load(Size::W, R1, R9, context::ROW);
+    asm.store(Size::W, R10, KEY, R1);
+    xdp::find_row(asm, out);
+    add_one(asm, R7, out);
+    asm.load(Size::D, R7, R9, context::SCRATCH);
+    asm.jump_if_imm(op::JSLT, R7, 0, no_note);
+    add_one(asm, R7, out);
+    asm.bind(no_note);
+    asm.bind(out);
+    asm.mov(R0, R8);
+    asm.exit();
+}
+
+/// Adds 1 to counter number `which` of the row in `r0`. Clobbers `r1`-`r3`.
+fn add_one(asm: &mut Assembler, which: Reg, out: Label) {
+    asm.mov(R3, which);
+    asm.jump_if_imm(
+        op::JGE,
+        R3,
+        ashway_abi::count::ROW_WORDS as i32,
+        out,
+    );
+    asm.alu_imm(op::LSH, R3, 3);
+    asm.mov(R2, R0);
+    asm.alu(op::ADD, R2, R3);
+    asm.load(Size::D, R1, R2, 0);
+    asm.alu_imm(op::ADD, R1, 1);
+    asm.store(Size::D, R2, 0, R1);
+}
+
+/// An involuntary abort: record it for the owner, free the instance, and do
+/// what the path's `on_fault` says, unless the message is spoiled.
+fn fault(asm: &mut Assembler, trap: Label) {
+    asm.bind(trap);
+    recover(asm);
+    let finish = asm.label();
+    let pass = asm.label();
+    asm.load(Size::W, R2, R9, context::CAUSE);
+    asm.store(Size::W, R7, trusted::FAULT_CAUSE as i16, R2);
+    asm.load(Size::W, R1, R9, context::AT);
+    asm.store(Size::W, R7, trusted::FAULT_AT as i16, R1);
+    asm.load(Size::W, R1, R9, context::ROW);
+    asm.store(Size::W, R7, trusted::FAULT_ROW as i16, R1);
+    asm.mov_imm(R1, 1);
+    asm.atomic(Atomic::Add, Size::W, R7, trusted::FAULT_COUNT as i16, R1);
+    unlock(asm);
+    asm.alu_imm(op::ADD, R2, Count::AbortVoluntary as i32);
+    asm.mov_imm(R7, Count::AbortedDirty as i32);
+    asm.mov_imm(R8, action::DROP);
+    asm.load(Size::W, R1, R9, context::DIRTY);
+    asm.jump_if_imm(op::JNE, R1, 0, finish);
+    asm.load(Size::W, R1, R9, context::FLAGS);
+    asm.alu_imm(op::AND, R1, flag::ON_FAULT_DROP as i32);
+    asm.jump_if_imm(op::JEQ, R1, 0, pass);
+    asm.mov_imm(R7, Count::DroppedFault as i32);
+    asm.jump(finish);
+    asm.bind(pass);
+    asm.mov_imm(R7, Count::Passed as i32);
+    asm.mov_imm(R8, action::PASS);
+    finish_with(asm, finish);
+}

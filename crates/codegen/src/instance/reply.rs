@@ -1,0 +1,227 @@
+//! `reply`: the same buffer back to its sender, with true headers.
+//!
+//! Addresses and ports change places, TTL starts at 64 again, and the UDP
+//! checksum is computed whole: a request from a veth peer carries only half of
+//! one (FACTS 3b), so an incremental update would spoil every reply.
+//! `ashway_wire::make_reply` is the same for the user tier; a test holds the
+//! two together.
+
+use ashway_abi::{Count, context, context::flag};
+
+use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
+use crate::xdp::{self, KEY, action, md};
+use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+
+/// What the TCX exit program looks for in front of the frame: this frame is a
+/// reply, send it back. Only an XDP program can put it there.
+pub(crate) const EXIT_MARK: i32 = 0x4173_6877;
+
+/// Hop limit of a message that starts here (RFC 1700's recommended default).
+const TTL: u16 = 64;
+
+/// `r6` = `xdp_md`, `r9` = the context. Ends the program, or jumps to `finish`
+/// with fate `r7` and code `r8`.
+pub(super) fn emit(asm: &mut Assembler, finish: Label) {
+    let no_sender = asm.label();
+    let short = asm.label();
+    let ipv6 = asm.label();
+    let send = asm.label();
+
+    xdp::packet_bounds(asm);
+    asm.mov(R1, R7);
+    asm.alu_imm(op::ADD, R1, 42);
+    asm.jump_if(op::JGT, R1, R8, short);
+    swap_ethernet(asm, no_sender);
+    asm.load(Size::W, R1, R9, context::FLAGS);
+    asm.alu_imm(op::AND, R1, flag::IPV6 as i32);
+    asm.jump_if_imm(op::JNE, R1, 0, ipv6);
+
+    // IPv4: neither end may be 0.0.0.0/32 or a group (224.0.0.0 and up).
+    asm.load(Size::W, R2, R7, 26);
+    asm.load(Size::W, R3, R7, 30);
+    for address in [R2, R3] {
+        asm.jump_if_imm(op::JEQ, address, 0, no_sender);
+        asm.mov(R1, address);
+        asm.alu_imm(op::AND, R1, 0xff);
+        asm.jump_if_imm(op::JGE, R1, 224, no_sender);
+    }
+    asm.store(Size::W, R7, 26, R3);
+    asm.store(Size::W, R7, 30, R2);
+    // The pseudo-header's sum does not mind the order.
+    asm.mov(R5, R2);
+    asm.alu(op::ADD, R5, R3);
+    fresh_ttl(asm);
+    udp(asm, send, no_sender, short);
+
+    asm.bind(ipv6);
+    asm.mov(R1, R7);
+    asm.alu_imm(op::ADD, R1, 62);
+    asm.jump_if(op::JGT, R1, R8, short);
+    swap_ipv6(asm, no_sender);
+    asm.store_imm(Size::B, R7, 21, i32::from(TTL));
+    udp(asm, send, no_sender, short);
+
+    asm.bind(send);
+    answer(asm, finish);
+
+    asm.bind(no_sender);
+    asm.mov_imm(R2, -1);
+    asm.mov_imm(R7, Count::DroppedNoSender as i32);
+    asm.mov_imm(R8, action::DROP);
+    asm.jump(finish);
+    // Cannot happen while the entry program has checked the lengths.
+    asm.bind(short);
+    asm.mov_imm(R2, -1);
+    asm.mov_imm(R7, Count::DroppedBadLength as i32);
+    asm.mov_imm(R8, action::DROP);
+    asm.jump(finish);
+}
+
+fn swap_ethernet(asm: &mut Assembler, no_sender: Label) {
+    asm.load(Size::W, R1, R7, 6);
+    asm.load(Size::H, R2, R7, 10);
+    asm.mov(R3, R1);
+    asm.alu_imm(op::AND, R3, 1);
+    asm.jump_if_imm(op::JNE, R3, 0, no_sender);
+    asm.load(Size::W, R3, R7, 0);
+    asm.load(Size::H, R4, R7, 4);
+    asm.store(Size::W, R7, 0, R1);
+    asm.store(Size::H, R7, 4, R2);
+    asm.store(Size::W, R7, 6, R3);
+    asm.store(Size::H, R7, 10, R4);
+}
+
+/// RFC 1624 equation 3 on the word that holds TTL and protocol.
+fn fresh_ttl(asm: &mut Assembler) {
+    asm.load(Size::H, R1, R7, 22);
+    asm.store_imm(Size::B, R7, 22, i32::from(TTL));
+    asm.load(Size::H, R2, R7, 22);
+    asm.load(Size::H, R3, R7, 24);
+    // HC' = ~(~HC + ~m + m')
+    asm.alu_imm(op::XOR, R3, 0xffff);
+    asm.alu_imm(op::XOR, R1, 0xffff);
+    asm.alu(op::ADD, R3, R1);
+    asm.alu(op::ADD, R3, R2);
+    for _ in 0..2 {
+        asm.mov(R1, R3);
+        asm.alu_imm(op::RSH, R1, 16);
+        asm.alu_imm(op::AND, R3, 0xffff);
+        asm.alu(op::ADD, R3, R1);
+    }
+    asm.alu_imm(op::XOR, R3, 0xffff);
+    asm.store(Size::H, R7, 24, R3);
+}
+
+/// Swaps the addresses, leaves their sum in `r5`.
+fn swap_ipv6(asm: &mut Assembler, no_sender: Label) {
+    for first in [22, 38] {
+        let some = asm.label();
+        asm.load(Size::B, R1, R7, first);
+        asm.jump_if_imm(op::JEQ, R1, 0xff, no_sender);
+        asm.jump_if_imm(op::JNE, R1, 0, some);
+        // `::` is nobody (RFC 4291 §2.5.2).
+        asm.load(Size::W, R1, R7, first);
+        for word in 1..4 {
+            asm.load(Size::W, R2, R7, first + word * 4);
+            asm.alu(op::OR, R1, R2);
+        }
+        asm.jump_if_imm(op::JEQ, R1, 0, no_sender);
+        asm.bind(some);
+    }
+    asm.mov_imm(R5, 0);
+    for word in 0..4 {
+        asm.load(Size::W, R1, R7, 22 + word * 4);
+        asm.load(Size::W, R2, R7, 38 + word * 4);
+        asm.store(Size::W, R7, 22 + word * 4, R2);
+        asm.store(Size::W, R7, 38 + word * 4, R1);
+        asm.alu(op::ADD, R5, R1);
+        asm.alu(op::ADD, R5, R2);
+    }
+}
+
+/// Ports and checksum. `r5` = sum of the addresses.
+fn udp(asm: &mut Assembler, send: Label, no_sender: Label, short: Label) {
+    // r2 = the UDP header.
+    asm.load(Size::W, R1, R9, context::PAYLOAD_OFF);
+    asm.jump_if_imm(
+        op::JGT,
+        R1,
+        ashway_abi::trusted::SLOT_HEADERS_BYTES as i32,
+        short,
+    );
+    asm.jump_if_imm(op::JLT, R1, 8, short);
+    asm.alu_imm(op::SUB, R1, 8);
+    asm.mov(R2, R7);
+    asm.alu(op::ADD, R2, R1);
+    asm.mov(R1, R2);
+    asm.alu_imm(op::ADD, R1, 8);
+    asm.jump_if(op::JGT, R1, R8, short);
+    asm.load(Size::H, R1, R2, 0);
+    asm.load(Size::H, R3, R2, 2);
+    asm.jump_if_imm(op::JEQ, R1, 0, no_sender);
+    asm.store(Size::H, R2, 0, R3);
+    asm.store(Size::H, R2, 2, R1);
+
+    // Through the exit program a frame keeps its offload state: a half
+    // checksum stays half (its sum is the same both ways) and the device or
+    // the receiving stack completes it.
+    let both = (flag::CHECKSUM_PARTIAL | flag::REPLY_BY_TCX) as i32;
+    asm.load(Size::W, R1, R9, context::FLAGS);
+    asm.alu_imm(op::AND, R1, both);
+    asm.jump_if_imm(op::JEQ, R1, both, send);
+
+    asm.store_imm(Size::H, R2, 6, 0);
+    asm.load(Size::H, R1, R2, 4);
+    asm.alu(op::ADD, R5, R1);
+    asm.alu_imm(op::ADD, R5, 17 << 8);
+    asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
+    asm.alu_imm(op::ADD, R3, 8);
+    xdp::add_words(asm, short);
+    xdp::fold(asm, R5, R1);
+    asm.alu_imm(op::XOR, R5, 0xffff);
+    let some = asm.label();
+    asm.jump_if_imm(op::JNE, R5, 0, some);
+    asm.mov_imm(R5, 0xffff);
+    asm.bind(some);
+    asm.store(Size::H, R2, 6, R5);
+    asm.jump(send);
+}
+
+/// Counts and sends.
+fn answer(asm: &mut Assembler, finish: Label) {
+    let direct = asm.label();
+    let out = asm.label();
+    let failed = asm.label();
+    asm.mov_imm(R8, action::TX);
+    asm.load(Size::W, R1, R9, context::FLAGS);
+    asm.alu_imm(op::AND, R1, flag::REPLY_BY_TCX as i32);
+    asm.jump_if_imm(op::JEQ, R1, 0, direct);
+
+    asm.mov(R1, R6);
+    asm.mov_imm(R2, -8);
+    asm.call(helper::XDP_ADJUST_META);
+    asm.jump_if_imm(op::JNE, R0, 0, failed);
+    asm.load(Size::W, R1, R6, md::DATA_META);
+    asm.load(Size::W, R2, R6, md::DATA);
+    asm.mov(R3, R1);
+    asm.alu_imm(op::ADD, R3, 8);
+    asm.jump_if(op::JGT, R3, R2, failed);
+    asm.store_imm(Size::D, R1, 0, EXIT_MARK);
+    asm.mov_imm(R8, action::PASS);
+
+    asm.bind(direct);
+    asm.load(Size::W, R1, R9, context::ROW);
+    asm.store(Size::W, R10, KEY, R1);
+    xdp::find_row(asm, out);
+    xdp::count(asm, R0, Count::Answered);
+    asm.bind(out);
+    asm.mov(R0, R8);
+    asm.exit();
+
+    // No headroom for the mark: the driver gives 256 bytes, so never.
+    asm.bind(failed);
+    asm.mov_imm(R2, -1);
+    asm.mov_imm(R7, Count::DroppedRingFull as i32);
+    asm.mov_imm(R8, action::DROP);
+    asm.jump(finish);
+}

@@ -1,0 +1,139 @@
+//! What every generated kernel program does: the words of XDP, and the few
+//! sequences that entry and instance programs share.
+
+use ashway_abi::{Count, context};
+
+use crate::bpf::{Assembler, Label, MapRef, Reg, Size, helper, op};
+use Reg::{R0, R1, R2, R3, R4, R5, R6, R8, R9, R10};
+
+/// Return codes of an XDP program (`enum xdp_action`).
+pub(crate) mod action {
+    pub(crate) const DROP: i32 = 1;
+    pub(crate) const PASS: i32 = 2;
+    pub(crate) const TX: i32 = 3;
+}
+
+/// Fields of `struct xdp_md`.
+pub(crate) mod md {
+    pub(crate) const DATA: i16 = 0;
+    pub(crate) const DATA_END: i16 = 4;
+    pub(crate) const DATA_META: i16 = 8;
+    pub(crate) const RX_QUEUE: i16 = 16;
+}
+
+/// Stack slot for the `u32` key of a map look-up.
+pub(crate) const KEY: i16 = -40;
+
+/// Longest message any loop over a packet believes in, in bytes. Frames are
+/// linear (no XDP fragments), so a page bounds them.
+const MAX_LINEAR: i32 = 4096;
+
+/// `r9` = this CPU's context; jumps to `fail` if there is none (never, but the
+/// verifier wants to see it asked). Clobbers `r0`-`r5`.
+pub(crate) fn find_context(asm: &mut Assembler, fail: Label) {
+    asm.store_imm(Size::W, R10, KEY, 0);
+    asm.map(R1, MapRef::Context, None);
+    asm.mov(R2, R10);
+    asm.alu_imm(op::ADD, R2, KEY as i32);
+    asm.call(helper::MAP_LOOKUP_ELEM);
+    asm.jump_if_imm(op::JEQ, R0, 0, fail);
+    asm.mov(R9, R0);
+}
+
+/// `r0` = this CPU's row of counters whose number lies at `[r10+KEY]`; jumps to
+/// `fail` if there is none. Clobbers `r0`-`r5`.
+pub(crate) fn find_row(asm: &mut Assembler, fail: Label) {
+    asm.map(R1, MapRef::Counters, None);
+    asm.mov(R2, R10);
+    asm.alu_imm(op::ADD, R2, KEY as i32);
+    asm.call(helper::MAP_LOOKUP_ELEM);
+    asm.jump_if_imm(op::JEQ, R0, 0, fail);
+}
+
+/// Adds 1 to a counter of the row in `row`. Clobbers `r1`. Not atomic: the row
+/// is this CPU's, and XDP programs do not interrupt each other.
+pub(crate) fn count(asm: &mut Assembler, row: Reg, which: Count) {
+    let off = which as i16 * 8;
+    asm.load(Size::D, R1, row, off);
+    asm.alu_imm(op::ADD, R1, 1);
+    asm.store(Size::D, row, off, R1);
+}
+
+/// Adds to `r5` the 16-bit words of the `r3` packet bytes at `r2`, as a plain
+/// 64-bit sum to be folded later (RFC 1071 §2(A): the order of the bytes within
+/// words does not matter to the sum, so 32-bit loads will do).
+///
+/// `r8` is `data_end`, `r9` the context, `r3` at most 64 KiB; a piece beyond
+/// `data_end` goes to `bad`. Clobbers `r0`, `r1`, `r4`; leaves `r2`, `r3`.
+///
+/// The index starts as a zero that the verifier does not know, so that it sees
+/// one iteration instead of a hundred (FACTS 1, laundering).
+pub(crate) fn add_words(asm: &mut Assembler, bad: Label) {
+    asm.load(Size::D, R4, R9, context::ZERO);
+    for step in [32, 8] {
+        let head = asm.label();
+        let done = asm.label();
+        asm.bind(head);
+        asm.may_goto(bad);
+        asm.mov(R0, R4);
+        asm.alu_imm(op::ADD, R0, step);
+        asm.jump_if(op::JGT, R0, R3, done);
+        asm.jump_if_imm(op::JGT, R4, MAX_LINEAR, bad);
+        asm.mov(R1, R2);
+        asm.alu(op::ADD, R1, R4);
+        asm.mov(R4, R1);
+        asm.alu_imm(op::ADD, R4, step);
+        asm.jump_if(op::JGT, R4, R8, bad);
+        asm.mov(R4, R0);
+        for word in 0..step / 4 {
+            asm.load(Size::W, R0, R1, word as i16 * 4);
+            asm.alu(op::ADD, R5, R0);
+        }
+        asm.jump(head);
+        asm.bind(done);
+    }
+    // At most 7 bytes are left: 4, 2 and 1 of them, as the bits of the length.
+    for size in [Size::W, Size::H, Size::B] {
+        let skip = asm.label();
+        asm.mov(R0, R3);
+        asm.alu_imm(op::AND, R0, size.bytes() as i32);
+        asm.jump_if_imm(op::JEQ, R0, 0, skip);
+        asm.jump_if_imm(op::JGT, R4, MAX_LINEAR, bad);
+        asm.mov(R1, R2);
+        asm.alu(op::ADD, R1, R4);
+        asm.alu_imm(op::ADD, R4, size.bytes() as i32);
+        asm.mov(R0, R1);
+        asm.alu_imm(op::ADD, R0, size.bytes() as i32);
+        asm.jump_if(op::JGT, R0, R8, bad);
+        asm.load(size, R0, R1, 0);
+        asm.alu(op::ADD, R5, R0);
+        asm.bind(skip);
+    }
+}
+
+/// Folds the 64-bit sum in `sum` to 16 bits (RFC 1071 §4.1). Clobbers `tmp`.
+pub(crate) fn fold(asm: &mut Assembler, sum: Reg, tmp: Reg) {
+    // 64 -> 33 -> 32 + carry bits -> 17 -> 16.
+    asm.mov(tmp, sum);
+    asm.alu_imm(op::RSH, tmp, 32);
+    asm.alu32(op::MOV, sum, sum);
+    asm.alu(op::ADD, sum, tmp);
+    for _ in 0..3 {
+        asm.mov(tmp, sum);
+        asm.alu_imm(op::RSH, tmp, 16);
+        asm.alu_imm(op::AND, sum, 0xffff);
+        asm.alu(op::ADD, sum, tmp);
+    }
+}
+
+/// `r7`, `r8` = `data`, `data_end`, from `xdp_md` in `r6`.
+pub(crate) fn packet_bounds(asm: &mut Assembler) {
+    asm.load(Size::W, Reg::R7, R6, md::DATA);
+    asm.load(Size::W, R8, R6, md::DATA_END);
+}
+
+/// Ends the program.
+pub(crate) fn finish(asm: &mut Assembler, code: i32) {
+    asm.mov_imm(R0, code);
+    asm.exit();
+}

@@ -1,0 +1,26 @@
+//! Frames to and from the kernel without the host's stack.
+//!
+//! * [`TxSocket`]: `AF_XDP`, transmit only. The daemon's replies leave by it.
+//! * [`PacketSocket`]: `AF_PACKET`. Where XDP may not be attached, messages come
+//!   and go by it; [`IngressDrop`] then keeps the host's stack from answering
+//!   the same message, and [`Passer`] gives the host the messages that no
+//!   handler wanted.
+//!
+//! The words are those of `if_xdp.h`: UMEM, chunk, fill, tx, completion. No
+//! dependency on the rest of Ashway, so that an application can link it.
+//!
+//! Unsafe code is in `mapping`, `queue`, `umem` and `packet`: memory shared with
+//! the kernel and system calls that the standard library does not have.
+
+pub mod ingress_drop;
+mod mapping;
+pub mod packet;
+pub mod pass;
+mod queue;
+pub mod socket;
+mod umem;
+
+pub use ingress_drop::{IngressDrop, IngressDropError, Match, Net};
+pub use packet::PacketSocket;
+pub use pass::{PassError, Passer};
+pub use socket::{BindError, SendError, TxSocket};

@@ -1,0 +1,126 @@
+/*
+ * Ashway handlers in C: ABI version 1, the part that exists today.
+ *
+ * A handler is a freestanding C file compiled to WebAssembly. It is called once
+ * for each message of its path, says what becomes of the message by the verdict
+ * it returns, and keeps its state in ordinary variables: their memory is one
+ * and the same in both tiers and in the application that maps it.
+ *
+ *     #include <ashway.h>
+ *
+ *     ASHWAY_HANDLER int on_rx(int len, int channel) { return ASHWAY_REPLY; }
+ *
+ * `cargo xtask handlers` shows the compiler line; without it:
+ *
+ *     clang-19 --target=wasm32 -O2 -g -nostdlib -ffreestanding \
+ *         -fvisibility=hidden -Isdk/c -fuse-ld=lld -Wl,--no-entry \
+ *         -Wl,--export-dynamic -Wl,--stack-first -Wl,-z,stack-size=16384 \
+ *         -Wl,--initial-memory=131072 -Wl,--max-memory=131072 \
+ *         -o handler.wasm handler.c
+ *
+ * The numbers and signatures in here are those of the crate `ashway-abi`; a
+ * test in `xtask` compares the two.
+ */
+#ifndef ASHWAY_H
+#define ASHWAY_H
+
+#ifndef __wasm32__
+#error "ashway.h is for handlers (--target=wasm32); applications include ashway_app.h"
+#endif
+
+/* The version this file describes; a module carries it in a custom section. */
+#define ASHWAY_ABI_VERSION 1
+
+/*
+ * The custom section `ashway.abi`: the version as a little-endian 32-bit number.
+ * A handler made of several C files defines ASHWAY_NOT_FIRST in all but one,
+ * because the linker joins equally named sections.
+ */
+#ifndef ASHWAY_NOT_FIRST
+__asm__(".section .custom_section.ashway.abi,\"\",@\n"
+        ".int32 1\n"
+        ".text\n");
+#endif
+
+/*
+ * What becomes of the message. A number that is not in this table stops the
+ * handler with cause `bad_verdict`.
+ */
+enum ashway_verdict {
+    ASHWAY_CONSUME = 0, /* the message is used up */
+    ASHWAY_REPLY = 1,   /* the same buffer goes back to the sender */
+    ASHWAY_DELIVER = 2, /* the application's ring gets the message */
+    ASHWAY_PASS = 3,    /* the host's own stack gets it, unchanged */
+    ASHWAY_FORWARD = 4, /* it goes to another path or a next hop */
+    ASHWAY_DROP = 5,    /* it is discarded */
+    ASHWAY_ABORT = 6,   /* voluntary abort: the handler undid its work */
+};
+
+/* Exports a symbol of this file under its own name. */
+#define ASHWAY_EXPORT __attribute__((visibility("default"), used))
+
+/*
+ * Marks a handler: `int on_rx(int len, int channel)`.
+ *
+ * `len` is the message's length in bytes, at the handler's own layer: above
+ * `udp` the UDP payload, which may be empty. `channel` is the receive queue
+ * the message came by, counted from 0. The result is a verdict.
+ */
+#define ASHWAY_HANDLER ASHWAY_EXPORT
+
+/*
+ * Marks a variable the application may look for by name. The application can
+ * write it at any time, also while the handler runs: declare it `volatile` if
+ * the handler must not read it twice and get one value.
+ *
+ *     ASHWAY_SHARED unsigned counter;
+ */
+#define ASHWAY_SHARED ASHWAY_EXPORT
+
+/*
+ * Declares a parameter, a 64-bit number set from the configuration:
+ *
+ *     ASHWAY_PARAM(step, 1);            // params = { step = 5 }
+ *     ... counter += ashway_param_step; // reads 5; without a config line, 1
+ *
+ * The daemon writes the value before the handler's first message.
+ */
+#define ASHWAY_PARAM(name, value) ASHWAY_EXPORT long long ashway_param_##name = (value)
+
+/* Marks a host call by its name in the import module `ashway`. */
+#define ASHWAY_IMPORT(name) __attribute__((import_module("ashway"), import_name(name)))
+
+/*
+ * Access to the message. `at` is an offset in bytes from the start of the
+ * message; it needs no alignment. `be` is big-endian (network order), `le`
+ * little-endian. Loads are zero-extended, stores take the low bits.
+ *
+ * Any byte outside the message stops the handler with cause `message_bounds`:
+ * nothing of that access is done, what was done before stays done. A message
+ * already changed is then dropped and never passed on. Each access costs a few
+ * instructions in both tiers, it is not a call.
+ */
+ASHWAY_IMPORT("msg_load8") unsigned msg_load8(unsigned at);
+ASHWAY_IMPORT("msg_load16le") unsigned msg_load16le(unsigned at);
+ASHWAY_IMPORT("msg_load16be") unsigned msg_load16be(unsigned at);
+ASHWAY_IMPORT("msg_load32le") unsigned msg_load32le(unsigned at);
+ASHWAY_IMPORT("msg_load32be") unsigned msg_load32be(unsigned at);
+ASHWAY_IMPORT("msg_load64le") unsigned long long msg_load64le(unsigned at);
+ASHWAY_IMPORT("msg_load64be") unsigned long long msg_load64be(unsigned at);
+ASHWAY_IMPORT("msg_store8") void msg_store8(unsigned at, unsigned value);
+ASHWAY_IMPORT("msg_store16le") void msg_store16le(unsigned at, unsigned value);
+ASHWAY_IMPORT("msg_store16be") void msg_store16be(unsigned at, unsigned value);
+ASHWAY_IMPORT("msg_store32le") void msg_store32le(unsigned at, unsigned value);
+ASHWAY_IMPORT("msg_store32be") void msg_store32be(unsigned at, unsigned value);
+ASHWAY_IMPORT("msg_store64le") void msg_store64le(unsigned at, unsigned long long value);
+ASHWAY_IMPORT("msg_store64be") void msg_store64be(unsigned at, unsigned long long value);
+
+/*
+ * Copies `len` bytes between the message, from `at` on, and memory. Memory
+ * outside the handler's own stops it with cause `memory_bounds`. The cost grows
+ * with `len`.
+ */
+ASHWAY_IMPORT("msg_read") void msg_read(unsigned at, void *into, unsigned len);
+ASHWAY_IMPORT("msg_write") void msg_write(unsigned at, const void *from, unsigned len);
+
+#endif

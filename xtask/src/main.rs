@@ -1,0 +1,81 @@
+//! The one front door: `cargo xtask` lists every chore of this repository.
+//!
+//! Anything with logic lives here rather than in shell scripts; `./demo`,
+//! `./test` and CI call these commands.
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod graph;
+mod handlers;
+#[cfg(test)]
+mod header;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result, bail};
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  handlers [--out DIR]  build apps/handlers/*.c to DIR/*.wasm and the
+                        applications beside them (default: target/handlers)
+  check                 format, lints and unit tests: what to run before a commit
+  graph                 print which crate depends on which
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args.as_slice() {
+        ["handlers"] => handlers::build(&root().join("target/handlers")),
+        ["handlers", "--out", dir] => handlers::build(Path::new(dir)),
+        ["check"] => check::run(),
+        ["graph"] => graph::print(),
+        _ => {
+            eprint!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            for cause in error.chain().skip(1) {
+                eprintln!("  because: {cause}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's root.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("xtask lies in the workspace's root")
+        .to_path_buf()
+}
+
+/// Runs a command in the root; its output is shown, its failure is an error.
+fn run(command: &mut Command) -> Result<()> {
+    let shown = shown(command);
+    let status = command
+        .current_dir(root())
+        .status()
+        .with_context(|| format!("cannot start `{shown}`"))?;
+    if !status.success() {
+        bail!("`{shown}` failed: {status}");
+    }
+    Ok(())
+}
+
+/// The command as one would type it.
+fn shown(command: &Command) -> String {
+    let words: Vec<_> = std::iter::once(command.get_program())
+        .chain(command.get_args())
+        .map(|word| word.to_string_lossy())
+        .collect();
+    words.join(" ")
+}
