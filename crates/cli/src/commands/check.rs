@@ -1,0 +1,216 @@
+//! `ashway check`: look at a file, change nothing.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path as FsPath, PathBuf};
+
+use ashway_codegen::normalise::{self, Limits};
+use ashway_daemon::config::{self, Config, HandlerConfig};
+use clap::Args;
+use serde_json::{Value, json};
+
+use crate::face::Face;
+use crate::failure::{Exit, Failure};
+
+/// What every WebAssembly file starts with.
+const MAGIC: &[u8] = b"\0asm";
+
+/// Prefix of the variables that `params` sets (`sdk/c/ashway.h`).
+const PARAM: &str = "ashway_param_";
+
+/// Look at a configuration or a handler, and change nothing
+///
+/// Says which of the two the file is. All errors of a configuration are shown at
+/// once (exit code 2); then its handlers are looked at. A handler that no node
+/// would load is refused with the reason (exit code 3).
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway check node.toml
+  ashway check counter.wasm -j")]
+pub(crate) struct Check {
+    /// A configuration (TOML) or a handler (Wasm)
+    file: PathBuf,
+}
+
+impl Check {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        let mut start = Vec::new();
+        let opened = File::open(&self.file)
+            .and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));
+        // An unreadable file is named by `config::load`, with a hint.
+        let wasm = self.file.extension().is_some_and(|ending| ending == "wasm");
+        if opened.is_ok() && (wasm || start == MAGIC) {
+            let handler = look(&self.file, None)?;
+            let document = json!({ "kind": "handler", "handler": handler });
+            face.show(&document, || {
+                format!(
+                    "ok: {} is a handler\n{}",
+                    self.file.display(),
+                    line(&handler)
+                )
+            });
+            return Ok(());
+        }
+        let config = config::load(&self.file)?;
+        let handlers = config
+            .handlers
+            .iter()
+            .map(|handler| look(&handler.file, Some((&config, handler))))
+            .collect::<Result<Vec<_>, _>>()?;
+        show(face, &config, &handlers);
+        Ok(())
+    }
+}
+
+fn show(face: Face, config: &Config, handlers: &[Value]) {
+    let paths: Vec<_> = config
+        .paths
+        .iter()
+        .map(|path| {
+            json!({
+                "name": path.name,
+                "iface": path.ifaces,
+                "match": path.filter.to_string(),
+                "handler": path.handler,
+                "function": path.function,
+                "tier": path.tier.word(),
+                "on_fault": path.on_fault.word(),
+                "budget_ns": path.budget.as_nanos() as u64,
+            })
+        })
+        .collect();
+    let interfaces: Vec<_> = config
+        .ifaces
+        .iter()
+        .map(|iface| json!({ "name": iface.name, "mode": iface.mode.word() }))
+        .collect();
+    let document = json!({
+        "kind": "configuration",
+        "file": config.file.display().to_string(),
+        "interfaces": interfaces,
+        "handlers": handlers,
+        "paths": paths,
+    });
+    face.show(&document, || {
+        let file = config.file.display();
+        let mut text = format!("ok: {file} is a configuration\n");
+        for handler in handlers {
+            text += &line(handler);
+        }
+        for path in &config.paths {
+            let (name, filter, ifaces) = (&path.name, path.filter, path.ifaces.join(", "));
+            let (handler, function) = (&path.handler, &path.function);
+            text += &["  path ", name, ": ", &filter.to_string(), " on ", &ifaces].concat();
+            text += &[", to ", handler, ":", function, "\n"].concat();
+        }
+        text
+    });
+}
+
+/// One line about a handler that [`look`] accepted.
+fn line(handler: &Value) -> String {
+    let names = |key: &str| {
+        let list = handler[key].as_array().into_iter().flatten();
+        let names: Vec<_> = list.filter_map(Value::as_str).collect();
+        match names.join(", ") {
+            names if names.is_empty() => "nothing".to_owned(),
+            names => names,
+        }
+    };
+    format!(
+        "  handler {}: {} functions, {} to {} pages of memory, exports {}, shares {}{}\n",
+        handler["name"].as_str().unwrap_or("?"),
+        handler["functions"],
+        handler["initial_pages"],
+        handler["maximum_pages"],
+        names("exports"),
+        names("symbols"),
+        if handler["source_lines"] == Value::Bool(true) {
+            ""
+        } else {
+            "; no source lines (compile with -g)"
+        }
+    )
+}
+
+/// Reads a handler as a node would, for the paths of `user` if it has any.
+fn look(file: &FsPath, user: Option<(&Config, &HandlerConfig)>) -> Result<Value, Failure> {
+    let shown = file.display().to_string();
+    let refused = |because: String, hint: String| {
+        let mut failure = Failure::new(Exit::HandlerRefused, format!("`{shown}` is refused"));
+        failure.file = Some(shown.clone());
+        failure.because(&because).hint(hint)
+    };
+    let limits = Limits::default();
+    let mut bytes = Vec::new();
+    // One byte more than is allowed is enough to be refused for it.
+    File::open(file)
+        .and_then(|opened| {
+            opened
+                .take(limits.file_bytes as u64 + 1)
+                .read_to_end(&mut bytes)
+        })
+        .map_err(|error| {
+            Failure::new(Exit::Usage, format!("cannot read `{shown}`")).because(&error)
+        })?;
+    let module = normalise::normalise(&bytes, &limits).map_err(|error| {
+        let at = error.place().map(|at| format!(" (at offset {at:#x})"));
+        refused(format!("{error}{}", at.unwrap_or_default()), error.hint())
+    })?;
+    let exports: Vec<_> = module
+        .exports
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let symbols: Vec<_> = module
+        .symbols
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let name = if let Some((config, handler)) = user {
+        for path in config.paths_of(&handler.name) {
+            if !exports.contains(&path.function.as_str()) {
+                return Err(refused(
+                    format!(
+                        "path `{}` binds `{}`, which it does not export",
+                        path.name, path.function
+                    ),
+                    format!("it exports {}", exports.join(", ")),
+                ));
+            }
+        }
+        for param in handler.params.keys() {
+            if !symbols.contains(&format!("{PARAM}{param}").as_str()) {
+                let known: Vec<_> = symbols
+                    .iter()
+                    .filter_map(|s| s.strip_prefix(PARAM))
+                    .collect();
+                return Err(refused(
+                    format!("`params` sets `{param}`, which it does not declare"),
+                    match known.join(", ") {
+                        known if known.is_empty() => {
+                            format!("write `ASHWAY_PARAM({param}, 0)` in the handler")
+                        }
+                        known => format!("it declares {known}"),
+                    },
+                ));
+            }
+        }
+        handler.name.clone()
+    } else {
+        let stem = file.file_stem().unwrap_or_default();
+        stem.to_string_lossy().into_owned()
+    };
+    Ok(json!({
+        "name": name,
+        "file": shown,
+        "bytes": bytes.len(),
+        "functions": module.functions.len(),
+        "initial_pages": module.initial_pages,
+        "maximum_pages": module.maximum_pages,
+        "exports": exports,
+        "symbols": symbols,
+        "source_lines": !module.lines.is_empty(),
+    }))
+}

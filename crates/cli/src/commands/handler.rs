@@ -1,0 +1,33 @@
+//! `ashway handler`: the handlers of a running node.
+
+use clap::Subcommand;
+use serde_json::json;
+
+use super::{Node, map, status};
+use crate::face::Face;
+use crate::failure::Failure;
+
+/// Handlers of a running node
+#[derive(Debug, Subcommand)]
+pub(crate) enum Handler {
+    /// List them, with tier, memory and promotion
+    Ls {
+        #[command(flatten)]
+        node: Node,
+    },
+    Map(map::Map),
+}
+
+impl Handler {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        match self {
+            Self::Ls { node } => {
+                let document = node.connect()?.request(&json!({ "request": "status" }))?;
+                let list = json!({ "handlers": document["handlers"] });
+                face.show(&list, || status::handlers(&document));
+                Ok(())
+            }
+            Self::Map(command) => command.run(),
+        }
+    }
+}

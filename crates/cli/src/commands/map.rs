@@ -1,0 +1,116 @@
+//! `ashway handler map`: a program that shares a handler's memory.
+
+use std::ffi::OsString;
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use clap::Args;
+use rustix::io::{FdFlags, fcntl_setfd};
+use serde_json::Value;
+
+use super::Node;
+use crate::failure::{Exit, Failure};
+
+/// Start a program that shares the memory of a handler
+///
+/// The program takes the place of this command. It inherits the memory as a file
+/// descriptor, named by environment variables that `sdk/c/ashway_app.h` reads:
+/// `ASHWAY_MEMORY_FD`, `ASHWAY_MEMORY_KIND` (arena, array or anonymous),
+/// `ASHWAY_MEMORY_ADDRESS` (where it must be mapped, 0 for anywhere),
+/// `ASHWAY_MEMORY_BYTES` and `ASHWAY_SYMBOLS` (the handler's shared variables, as
+/// `name=address`, separated by commas).
+///
+/// It needs no privilege to map the memory, and gets none: with --uid it runs as
+/// that user.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway handler map counter -- ./counter_app
+  ashway handler map counter --uid 1000 -- env")]
+pub(crate) struct Map {
+    /// The handler
+    name: String,
+    /// Run the program as this user (a number), without further groups
+    #[arg(long)]
+    uid: Option<u32>,
+    /// Run the program in this group (a number) [default: that of --uid]
+    #[arg(long)]
+    gid: Option<u32>,
+    #[command(flatten)]
+    node: Node,
+    /// The program and its arguments
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+impl Map {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let (memory, fd) = self.node.connect()?.memory(&self.name)?;
+        let malformed = || Failure::new(Exit::Failed, "the node's answer makes no sense");
+        // Received close-on-exec, so that only this program inherits it.
+        fcntl_setfd(&fd, FdFlags::empty()).map_err(|errno| {
+            Failure::new(Exit::Failed, "cannot pass the memory on").because(&errno)
+        })?;
+        let mut words = self.command.iter();
+        let program = words.next().ok_or_else(malformed)?;
+        let mut command = Command::new(program);
+        command
+            .args(words)
+            .env("ASHWAY_MEMORY_FD", fd.as_raw_fd().to_string())
+            .env(
+                "ASHWAY_MEMORY_KIND",
+                memory["kind"].as_str().ok_or_else(malformed)?,
+            )
+            .env(
+                "ASHWAY_MEMORY_ADDRESS",
+                memory["address"].as_str().unwrap_or("0"),
+            )
+            .env(
+                "ASHWAY_MEMORY_BYTES",
+                memory["bytes"].as_u64().ok_or_else(malformed)?.to_string(),
+            )
+            .env("ASHWAY_SYMBOLS", symbols(&memory["symbols"]));
+        if let Some(gid) = self.gid.or(self.uid) {
+            command.gid(gid);
+        }
+        if let Some(uid) = self.uid {
+            // Also gives up every supplementary group.
+            command.uid(uid);
+        }
+        let error = command.exec();
+        let exit = match error.kind() {
+            // From setuid(2) or setgid(2), or from execve(2).
+            std::io::ErrorKind::PermissionDenied => Exit::PrivilegeMissing,
+            _ => Exit::Failed,
+        };
+        let program = program.display();
+        let mut failure = Failure::new(exit, format!("cannot start `{program}`")).because(&error);
+        if exit == Exit::PrivilegeMissing {
+            failure = failure.hint(
+                "another user or group (--uid, --gid) takes CAP_SETUID and CAP_SETGID, and that \
+                 user must be allowed to execute the file",
+            );
+        }
+        Err(failure)
+    }
+}
+
+/// `counter=1024,ashway_param_step=1032`.
+fn symbols(symbols: &Value) -> String {
+    let entries = symbols.as_object().into_iter().flatten();
+    let entry = |(name, address): (&String, &Value)| format!("{name}={address}");
+    entries.map(entry).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn symbols_are_one_word() {
+        let value = serde_json::json!({ "counter": 1024, "step": 1032 });
+        assert_eq!(symbols(&value), "counter=1024,step=1032");
+        assert_eq!(symbols(&Value::Null), "");
+    }
+}

@@ -1,0 +1,116 @@
+//! The commands, one file each, and the grammar that leads to them:
+//! `ashway OBJECT VERB [NAME] [--options]`, daily verbs at the top.
+
+use std::path::PathBuf;
+
+use ashway_daemon::client::{self, Client};
+use clap::{Args, Parser, Subcommand};
+
+use crate::face::Face;
+use crate::failure::Failure;
+
+mod bench;
+mod check;
+mod confirm;
+mod doctor;
+mod handler;
+mod iface;
+mod map;
+mod path;
+mod run;
+mod status;
+
+const EXAMPLES: &str = "\
+Examples:
+  ashway check node.toml               look at a configuration, change nothing
+  ashway run node.toml --try 30        run it; detach after 30 s unless confirmed
+  ashway confirm                       keep it
+  ashway status                        where every message went
+  ashway handler map counter -- ./app  start a program with the handler's memory
+  ashway doctor                        what this host can do, and how to get more
+
+Exit codes:
+  0 done                  1 failed               2 usage or configuration
+  3 handler refused       4 privilege missing    5 node not reachable
+  6 not supported by this kernel";
+
+/// Runs application code where messages arrive: in the kernel or right above.
+///
+/// A node (`ashway run`) attaches to network interfaces and gives the messages
+/// that match its paths to WebAssembly handlers. Everything else goes on to the
+/// host, untouched.
+#[derive(Debug, Parser)]
+#[command(version, after_help = EXAMPLES, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    /// Print one JSON document instead of text
+    #[arg(short, long, global = true)]
+    pub(crate) json: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Run(run::Run),
+    Check(check::Check),
+    Status(status::Status),
+    Confirm(confirm::Confirm),
+    Doctor(doctor::Doctor),
+    #[command(subcommand)]
+    Path(path::Path),
+    #[command(subcommand)]
+    Handler(handler::Handler),
+    #[command(subcommand)]
+    Iface(iface::Iface),
+    #[command(subcommand)]
+    Bench(bench::Bench),
+}
+
+impl Command {
+    /// Does what was asked for.
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        match self {
+            Self::Run(command) => command.run(),
+            Self::Check(command) => command.run(face),
+            Self::Status(command) => command.run(face),
+            Self::Confirm(command) => command.run(face),
+            Self::Doctor(command) => command.run(face),
+            Self::Path(command) => command.run(face),
+            Self::Handler(command) => command.run(face),
+            Self::Iface(command) => command.run(face),
+            Self::Bench(command) => command.run(face),
+        }
+    }
+}
+
+/// Which node is meant.
+#[derive(Debug, Args)]
+pub(crate) struct Node {
+    /// The node's control socket [default: `/run/ashway/NODE.sock` for root, else
+    /// `$XDG_RUNTIME_DIR/ashway/NODE.sock`]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// The node's name, if its socket is where it is by default
+    #[arg(long, value_name = "NAME", default_value = "default")]
+    node: String,
+}
+
+impl Node {
+    fn connect(self) -> Result<Client, Failure> {
+        let socket = self
+            .socket
+            .unwrap_or_else(|| client::default_socket(&self.node));
+        Ok(Client::connect(&socket)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_grammar_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}

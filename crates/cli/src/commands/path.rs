@@ -1,0 +1,59 @@
+//! `ashway path`: the paths of a running node.
+
+use clap::Subcommand;
+use serde_json::json;
+
+use super::{Node, status};
+use crate::face::Face;
+use crate::failure::Failure;
+
+/// Paths of a running node
+#[derive(Debug, Subcommand)]
+pub(crate) enum Path {
+    /// List them, with what they received and what became of it
+    Ls {
+        #[command(flatten)]
+        node: Node,
+    },
+    /// Let a path's handler run in the kernel tier
+    ///
+    /// If the handler cannot be translated, or the kernel refuses the result, it
+    /// stays in the user tier and the reason is printed (exit code 3).
+    Promote {
+        /// The path
+        name: String,
+        #[command(flatten)]
+        node: Node,
+    },
+    /// Take a path's handler back to the user tier
+    ///
+    /// Messages on the way are neither lost nor reordered.
+    Demote {
+        /// The path
+        name: String,
+        #[command(flatten)]
+        node: Node,
+    },
+}
+
+impl Path {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        let (verb, name, node, tier) = match self {
+            Self::Ls { node } => {
+                let document = node.connect()?.request(&json!({ "request": "status" }))?;
+                let list = json!({ "paths": document["paths"] });
+                face.show(&list, || status::paths(&document));
+                return Ok(());
+            }
+            Self::Promote { name, node } => ("promote", name, node, "kernel"),
+            Self::Demote { name, node } => ("demote", name, node, "user"),
+        };
+        let request = json!({ "request": verb, "path": name });
+        let answer = node.connect()?.request(&request)?;
+        face.show(&answer, || {
+            let tier = answer["tier"].as_str().unwrap_or(tier);
+            format!("path `{name}` runs in the {tier} tier")
+        });
+        Ok(())
+    }
+}

@@ -1,0 +1,55 @@
+//! `ashway run`: a node in the foreground.
+
+use std::path::PathBuf;
+
+use ashway_daemon::node::{self, RunOptions};
+use ashway_daemon::{client, config};
+use clap::Args;
+
+use crate::failure::{Exit, Failure};
+
+/// Run a node in the foreground
+///
+/// Says what attaching costs the host's own traffic, attaches to the interfaces
+/// of the configuration, and serves its paths until SIGINT or SIGTERM. Then, or
+/// if it is killed, the interfaces are as they were.
+///
+/// An interface that another program holds is refused, and nothing is changed.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway run paths/02-counter.toml
+  ashway run node.toml --try 30        then `ashway confirm` within 30 s
+  ashway run node.toml --socket ./node.sock")]
+pub(crate) struct Run {
+    /// The configuration (`paths/` has examples)
+    config: PathBuf,
+    /// Detach after this time unless `ashway confirm` comes first
+    #[arg(long = "try", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    try_seconds: Option<u64>,
+    /// The control socket [default: `socket` of the configuration, else
+    /// `/run/ashway/NODE.sock` for root, `$XDG_RUNTIME_DIR/ashway/NODE.sock`]
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+}
+
+impl Run {
+    pub(crate) fn run(self) -> Result<(), Failure> {
+        let config = config::load(&self.config)?;
+        let socket = self
+            .socket
+            .or_else(|| config.node.socket.clone())
+            .unwrap_or_else(|| client::default_socket(&config.node.name));
+        let options = RunOptions {
+            try_seconds: self.try_seconds,
+            socket,
+        };
+        node::run(&config, &options).map_err(|error| {
+            let (message, because, hint) = error.report();
+            let mut failure = Failure::new(Exit::from_number(error.exit_code()), message);
+            failure.because = because;
+            failure.hint = hint;
+            failure
+        })
+    }
+}

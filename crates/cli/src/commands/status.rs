@@ -1,0 +1,298 @@
+//! `ashway status`: where every message went.
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::Node;
+use crate::face::Face;
+use crate::failure::Failure;
+use crate::table;
+
+/// Say where every message went
+///
+/// Each message a path received is in exactly one column of fates or still
+/// waiting: at rest the sums close to the message.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway status
+  ashway status -j | jq '.paths[] | {name, received}'")]
+pub(crate) struct Status {
+    #[command(flatten)]
+    node: Node,
+}
+
+impl Status {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        let document = self
+            .node
+            .connect()?
+            .request(&json!({ "request": "status" }))?;
+        face.show(&document, || render(&document));
+        Ok(())
+    }
+}
+
+/// All tables.
+fn render(document: &Value) -> String {
+    let mut parts = vec![
+        interfaces(document),
+        handlers(document),
+        paths(document),
+        losses(document),
+    ];
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n")
+}
+
+fn interfaces(document: &Value) -> String {
+    let rows: Vec<_> = each(document, "interfaces")
+        .map(|iface| {
+            vec![
+                text(&iface["name"]),
+                text(&iface["mode"]),
+                text(&iface["reply"]),
+                text(&iface["udp_checksum"]),
+                text(&iface["unmatched"]["passed"]),
+                text(&iface["lost_after_hand_over"]),
+            ]
+        })
+        .collect();
+    let header = [
+        "INTERFACE",
+        "MODE",
+        "REPLY",
+        "UDP CHECKSUM",
+        "PASSED ON",
+        "LOST AFTER HAND-OVER",
+    ];
+    table::render(&header, &rows)
+}
+
+/// The handlers and why each runs where it runs.
+pub(crate) fn handlers(document: &Value) -> String {
+    let rows: Vec<_> = each(document, "handlers")
+        .map(|handler| {
+            let promotion = &handler["promotion"];
+            let mut why = text(&promotion["because"]);
+            let line = text(&promotion["line"]);
+            if !line.is_empty() {
+                why = format!("{why} ({line})");
+            }
+            if why.is_empty() && promotion["insns"].is_u64() {
+                why = format!(
+                    "{} instructions, {} verified, loaded in {} us",
+                    promotion["insns"], promotion["verified_insns"], promotion["load_us"]
+                );
+            }
+            vec![
+                text(&handler["name"]),
+                text(&handler["tier"]),
+                text(&handler["memory"]),
+                text(&handler["bytes"]),
+                text(&handler["digest"]).chars().take(12).collect(),
+                text(&promotion["state"]),
+                why,
+            ]
+        })
+        .collect();
+    let header = [
+        "HANDLER",
+        "TIER",
+        "MEMORY",
+        "BYTES",
+        "DIGEST",
+        "PROMOTION",
+        "WHY",
+    ];
+    let mut out = table::render(&header, &rows);
+    let faults: Vec<_> = each(document, "handlers")
+        .filter(|handler| handler["last_fault"].is_object())
+        .map(|handler| {
+            let fault = &handler["last_fault"];
+            let place = match (text(&fault["file"]), text(&fault["line"])) {
+                (file, line) if !file.is_empty() => format!("{file}:{line}"),
+                _ => format!("offset {}", text(&fault["at"])),
+            };
+            vec![
+                text(&handler["name"]),
+                text(&fault["cause"]),
+                place,
+                text(&fault["count"]),
+            ]
+        })
+        .collect();
+    if !faults.is_empty() {
+        out.push('\n');
+        out += &table::render(&["STOPPED HANDLER", "LAST CAUSE", "AT", "TIMES"], &faults);
+    }
+    out
+}
+
+/// The paths and both their ledgers.
+pub(crate) fn paths(document: &Value) -> String {
+    let rows: Vec<_> = each(document, "paths")
+        .map(|path| {
+            let fates: Map<_, _> = entries(&path["fates"])
+                .map(|(name, count)| (name.clone(), Value::from(total(count))))
+                .collect();
+            let unbalanced = path["balanced"] == Value::Bool(false);
+            vec![
+                text(&path["name"]),
+                text(&path["tier"]),
+                text(&path["handler"]),
+                text(&path["iface"]),
+                text(&path["match"]),
+                text(&path["received"]),
+                text(&path["waiting"]),
+                counts(&Value::Object(fates)),
+                counts(&path["notes"]),
+                if unbalanced { "sums do not close" } else { "" }.to_owned(),
+            ]
+        })
+        .collect();
+    let header = [
+        "PATH",
+        "TIER",
+        "HANDLER",
+        "INTERFACE",
+        "MATCH",
+        "RECEIVED",
+        "WAITING",
+        "FATES",
+        "NOTES",
+        "",
+    ];
+    let mut out = table::render(&header, &rows);
+    let sent: Vec<_> = each(document, "paths")
+        .filter(|path| total(&path["out"]["originated"]) > 0)
+        .map(|path| {
+            let out = &path["out"];
+            vec![
+                text(&path["name"]),
+                text(&out["originated"]),
+                text(&out["handed_over"]),
+                counts(&out["dropped"]),
+            ]
+        })
+        .collect();
+    if !sent.is_empty() {
+        out.push('\n');
+        out += &table::render(&["PATH", "ORIGINATED", "HANDED OVER", "DROPPED"], &sent);
+    }
+    out
+}
+
+/// Drops by reason and aborts by cause, one line each.
+fn losses(document: &Value) -> String {
+    let mut rows = Vec::new();
+    for path in each(document, "paths") {
+        for (kind, list) in [
+            ("dropped", &path["fates"]["dropped"]),
+            ("aborted", &path["aborts"]),
+        ] {
+            for (reason, count) in entries(list) {
+                if total(count) > 0 {
+                    let name = text(&path["name"]);
+                    rows.push(vec![name, kind.to_owned(), reason.clone(), text(count)]);
+                }
+            }
+        }
+    }
+    table::render(&["PATH", "WHAT", "WHY", "MESSAGES"], &rows)
+}
+
+fn each<'d>(document: &'d Value, key: &str) -> impl Iterator<Item = &'d Value> {
+    document[key].as_array().into_iter().flatten()
+}
+
+fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    value.as_object().into_iter().flatten()
+}
+
+/// The sum of all numbers in a value.
+fn total(value: &Value) -> u64 {
+    match value {
+        Value::Number(number) => number.as_u64().unwrap_or(0),
+        Value::Object(map) => map.values().map(total).sum(),
+        _ => 0,
+    }
+}
+
+/// `answered 20000, passed 3`: what is not 0.
+fn counts(value: &Value) -> String {
+    entries(value)
+        .filter(|(_, count)| total(count) > 0)
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// A value as a cell.
+fn text(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(","),
+        Value::Object(_) => counts(value),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document() -> Value {
+        json!({
+            "node": { "name": "default" },
+            "interfaces": [{ "name": "veth0", "ifindex": 7, "mode": "native", "reply": "af_xdp",
+                "udp_checksum": "whole", "unmatched": { "passed": 12 },
+                "lost_after_hand_over": { "peer_drops": 0 } }],
+            "handlers": [
+                { "name": "counter", "tier": "kernel", "memory": "arena", "bytes": 4096,
+                  "digest": "0123456789abcdef", "promotion": { "state": "promoted", "insns": 101,
+                  "verified_insns": 102, "load_us": 180 } },
+                { "name": "loop", "tier": "user", "memory": "arena", "bytes": 4096,
+                  "digest": "fedcba9876543210", "promotion": { "state": "user",
+                  "because": "floating point", "line": "loop.c:9" },
+                  "last_fault": { "cause": "fuel", "file": "loop.c", "line": 7, "count": 2 } },
+            ],
+            "paths": [{ "name": "inc", "iface": ["veth0"], "handler": "counter", "tier": "kernel",
+                "match": "udp and dst port 7777", "received": 20005, "waiting": 0,
+                "fates": { "consumed": 0, "answered": 20000,
+                    "dropped": { "bad_length": 3, "fault": 2 } },
+                "notes": { "queued_busy": 4 }, "aborts": { "voluntary": 0, "fuel": 2 },
+                "out": { "originated": 5, "handed_over": 5, "dropped": { "tx_full": 0 } },
+                "balanced": true }],
+        })
+    }
+
+    #[test]
+    fn every_number_that_is_not_zero_is_shown() {
+        let shown = render(&document());
+        for part in [
+            "veth0      native  af_xdp",
+            "101 instructions, 102 verified, loaded in 180 us",
+            "floating point (loop.c:9)",
+            "fuel        loop.c:7      2",
+            "answered 20000, dropped 5",
+            "queued_busy 4",
+            "inc   dropped  bad_length         3",
+            "inc   aborted  fuel               2",
+        ] {
+            assert!(shown.contains(part), "{part}\n{shown}");
+        }
+        for part in ["consumed", "voluntary", "tx_full", "do not close"] {
+            assert!(!shown.contains(part), "{part}\n{shown}");
+        }
+    }
+
+    #[test]
+    fn a_document_without_anything_in_it_is_empty() {
+        assert_eq!(render(&Value::Null), "");
+        let mut unbalanced = document();
+        unbalanced["paths"][0]["balanced"] = Value::Bool(false);
+        assert!(paths(&unbalanced).contains("sums do not close"));
+    }
+}

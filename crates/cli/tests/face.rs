@@ -1,0 +1,312 @@
+//! The command as a user meets it: what it prints, and with which exit code.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+use serde_json::Value;
+
+/// A directory of one test, removed with it.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let name = format!("ashway-face-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        // Another user, to whom a test steps down, must get in.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn ashway(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ashway"))
+        .args(args)
+        .env_remove("XDG_RUNTIME_DIR")
+        .output()
+        .unwrap()
+}
+
+fn code(output: &Output) -> i32 {
+    output.status.code().unwrap()
+}
+
+fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+fn json(output: &Output) -> Value {
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+const HANDLER: &str = r#"(module
+    (memory (export "memory") 1 2)
+    (global (export "counter") i32 (i32.const 1024))
+    (func (export "on_rx") (param i32 i32) (result i32) i32.const 0))"#;
+
+const CONFIG: &str = "[iface.veth0]\n[handler.counter]\nfile = \"counter.wasm\"\n\
+    [path.inc]\niface = \"veth0\"\nmatch = \"udp dst port 7777\"\nhandler = \"counter\"\n";
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn check_says_what_the_file_is() {
+    let directory = Directory::new("check");
+    let wasm = directory.file("counter.wasm", wat::parse_str(HANDLER).unwrap());
+    let config = directory.file("node.toml", CONFIG);
+    let output = ashway(&["check", text(&wasm), "-j"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(json(&output)["kind"], "handler");
+    assert_eq!(json(&output)["handler"]["symbols"][0], "counter");
+    let output = ashway(&["check", text(&config)]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).contains("path inc: udp and dst port 7777 on veth0, to counter:on_rx"));
+    let output = ashway(&["check", text(&config), "-j"]);
+    assert_eq!(json(&output)["paths"][0]["budget_ns"], 50_000);
+}
+
+#[test]
+fn five_mistakes_are_shown_at_once() {
+    let directory = Directory::new("five");
+    let five = CONFIG
+        .replace("counter.wasm", "none.wasm")
+        .replace(
+            "iface = \"veth0\"",
+            "iface = \"veth9\"\nspeed = 5\nbudget = \"5 h\"",
+        )
+        .replace("udp dst", "tcp dst");
+    let config = directory.file("five.toml", five);
+    for command in ["check", "run"] {
+        let output = ashway(&[command, text(&config)]);
+        assert_eq!(code(&output), 2);
+        assert_eq!(
+            stderr(&output).matches("error: ").count(),
+            5,
+            "{}",
+            stderr(&output)
+        );
+        assert!(
+            stderr(&output).contains("five.toml:8:10"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    let document = json(&ashway(&["-j", "check", text(&config)]));
+    assert_eq!(document["error"]["code"], "usage");
+    assert_eq!(document["error"]["line"], 3);
+    assert_eq!(document["errors"].as_array().unwrap().len(), 5);
+}
+
+#[test]
+fn what_is_no_handler_is_refused() {
+    let directory = Directory::new("refused");
+    directory.file("counter.wasm", wat::parse_str(HANDLER).unwrap());
+    let huge = directory.file("huge.wasm", "");
+    fs::File::options()
+        .write(true)
+        .open(&huge)
+        .unwrap()
+        .set_len(100 << 20)
+        .unwrap();
+    let cases = [
+        (
+            directory.file("garbage.wasm", b"\0asm and then nonsense"),
+            "not a valid Wasm module",
+        ),
+        (directory.file("empty.wasm", ""), ""),
+        (
+            directory.file(
+                "no_rx.wasm",
+                wat::parse_str(HANDLER.replace("on_rx", "on_rt")).unwrap(),
+            ),
+            "on_rx",
+        ),
+        (huge, "at most"),
+        (
+            directory.file(
+                "other.toml",
+                CONFIG.replace("\"counter\"", "\"counter:on_tx\""),
+            ),
+            "it does not export",
+        ),
+        (
+            directory.file(
+                "param.toml",
+                CONFIG.replace("[path.inc]", "params = { step = 5 }\n[path.inc]"),
+            ),
+            "does not declare",
+        ),
+    ];
+    for (file, because) in cases {
+        let output = ashway(&["check", text(&file)]);
+        assert_eq!(code(&output), 3, "{} {}", file.display(), stderr(&output));
+        let said = stderr(&output);
+        assert!(
+            said.starts_with("error: ") && said.contains("  hint: "),
+            "{said}"
+        );
+        assert!(said.contains(because), "{said}");
+        let document = json(&ashway(&["check", text(&file), "-j"]));
+        assert_eq!(document["error"]["code"], "handler_refused");
+    }
+}
+
+#[test]
+fn usage_errors_and_help() {
+    let output = ashway(&["frobnicate", "-j"]);
+    assert_eq!(code(&output), 2);
+    assert_eq!(json(&output)["error"]["code"], "usage");
+    assert_eq!(code(&ashway(&["path", "promote"])), 2);
+    let output = ashway(&["--help"]);
+    assert_eq!(code(&output), 0);
+    assert!(stdout(&output).contains("ashway run node.toml"));
+}
+
+#[test]
+fn no_node_and_no_interface() {
+    let output = ashway(&["status", "--socket", "/nowhere/x.sock"]);
+    assert_eq!(code(&output), 5);
+    assert!(stderr(&output).contains("hint: "));
+    let document = json(&ashway(&["confirm", "-j", "--socket", "/nowhere/x.sock"]));
+    assert_eq!(document["error"]["code"], "not_reachable");
+    let output = ashway(&["iface", "detach", "ashway-none"]);
+    assert_eq!(code(&output), 1);
+    assert!(
+        stderr(&output).contains("`ashway-none`"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+/// A node that answers each connection's first line, `memory` with a file.
+fn node(directory: &Directory) -> PathBuf {
+    let socket = directory.0.join("node.sock");
+    let listener = UnixListener::bind(&socket).unwrap();
+    let file = fs::File::open(directory.file("memory", "shared")).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            let request: Value = serde_json::from_str(&line).unwrap();
+            let answer = match request["request"].as_str().unwrap() {
+                "status" => r#"{"ok":{"paths":[{"name":"inc","tier":"user","received":7}]}}"#,
+                "memory" => {
+                    r#"{"ok":{"kind":"arena","address":"0x100000000","bytes":6,"symbols":{"a":8}}}"#
+                }
+                "promote" => {
+                    r#"{"error":{"code":"handler_refused","message":"floats","hint":"use integers"}}"#
+                }
+                _ => r#"{"ok":{}}"#,
+            };
+            let answer = format!("{answer}\n");
+            if request["request"] != "memory" {
+                stream.write_all(answer.as_bytes()).unwrap();
+                continue;
+            }
+            let descriptors = [file.as_fd()];
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+            let bytes = [IoSlice::new(answer.as_bytes())];
+            rustix::net::sendmsg(&stream, &bytes, &mut control, SendFlags::empty()).unwrap();
+        }
+    });
+    socket
+}
+
+#[test]
+fn a_node_is_asked() {
+    let directory = Directory::new("node");
+    let socket = node(&directory);
+    let socket = text(&socket);
+    let output = ashway(&["status", "--socket", socket, "-j"]);
+    assert_eq!(json(&output)["paths"][0]["received"], 7);
+    assert!(stdout(&ashway(&["path", "ls", "--socket", socket])).contains("inc"));
+    assert_eq!(code(&ashway(&["confirm", "--socket", socket])), 0);
+    let output = ashway(&["path", "promote", "inc", "--socket", socket]);
+    assert_eq!(code(&output), 3);
+    assert_eq!(stderr(&output), "error: floats\n  hint: use integers\n");
+}
+
+#[test]
+fn a_program_gets_the_memory_and_another_user() {
+    let directory = Directory::new("map");
+    let socket = node(&directory);
+    let script = "cat <&$ASHWAY_MEMORY_FD; echo \" $ASHWAY_MEMORY_KIND $ASHWAY_MEMORY_ADDRESS \
+        $ASHWAY_MEMORY_BYTES $ASHWAY_SYMBOLS $(id -u) $(id -G)\"";
+    let mut args = vec!["handler", "map", "counter", "--socket", text(&socket)];
+    let root = rustix::process::geteuid().is_root();
+    if root {
+        args.extend(["--uid", "65534"]);
+    } else {
+        println!("not root: the change of user is not tested");
+    }
+    args.extend(["--", "sh", "-c", script]);
+    let output = ashway(&args);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let said = stdout(&output);
+    assert!(
+        said.starts_with("shared arena 0x100000000 6 a=8 "),
+        "{said}"
+    );
+    if root {
+        assert!(said.ends_with("65534 65534\n"), "{said}");
+    }
+    let output = ashway(&[
+        "handler",
+        "map",
+        "counter",
+        "--socket",
+        text(&socket),
+        "--",
+        "/nowhere/x",
+    ]);
+    assert_eq!(code(&output), 1);
+}
+
+/// The examples are real: every one passes `check` where the handlers are
+/// built (`cargo xtask handlers`).
+#[test]
+fn the_examples_are_in_order() {
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    if !workspace.join("target/handlers/lock.wasm").exists() {
+        println!("skipped: the handlers are not built");
+        return;
+    }
+    let mut examples = 0;
+    for entry in fs::read_dir(workspace.join("paths")).unwrap() {
+        let path = entry.unwrap().path();
+        let output = ashway(&["check", text(&path)]);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        examples += 1;
+    }
+    assert!(examples >= 3);
+}

@@ -1,0 +1,64 @@
+//! What each operator costs, in fuel units.
+//!
+//! One table for both tiers. A unit is about one simple instruction of either
+//! back end; it counts work, not time (FACTS 2: division, clz and copies
+//! differ by 10x in eBPF, so they cost differently here).
+
+use super::ir::OpKind;
+use wasmparser::Operator;
+
+/// A bulk operation costs one unit for each `1 << BULK_SHIFT` bytes.
+pub const BULK_SHIFT: u32 = 3;
+
+/// What a bulk operation over this many bytes (or table entries) costs beyond
+/// its place in the table.
+#[must_use]
+pub const fn bulk(len: u32) -> u32 {
+    len >> BULK_SHIFT
+}
+
+/// The cost of one operation. `ChargeBulk` costs nothing here: it charges by
+/// itself, by [`bulk`].
+#[must_use]
+pub(super) fn of(op: &OpKind<'_>) -> u32 {
+    match op {
+        OpKind::Charge { .. } | OpKind::ChargeBulk => 0,
+        OpKind::Message(call) => match call {
+            ashway_abi::HostCall::Read | ashway_abi::HostCall::Write => 8,
+            _ => 3,
+        },
+        OpKind::StateGet { .. } | OpKind::StateSet { .. } => 1,
+        OpKind::Wasm(operator) => of_operator(operator),
+    }
+}
+
+fn of_operator(operator: &Operator<'_>) -> u32 {
+    use Operator as O;
+    match operator {
+        O::Nop | O::Block { .. } | O::Loop { .. } | O::Else | O::End => 0,
+        O::Call { .. } => 4,
+        O::CallIndirect { .. } | O::BrTable { .. } => 8,
+        O::I32DivS
+        | O::I32DivU
+        | O::I32RemS
+        | O::I32RemU
+        | O::I64DivS
+        | O::I64DivU
+        | O::I64RemS
+        | O::I64RemU
+        | O::F32Div
+        | O::F64Div
+        | O::F32Sqrt
+        | O::F64Sqrt => 8,
+        O::I32Clz | O::I32Ctz | O::I32Popcnt | O::I64Clz | O::I64Ctz | O::I64Popcnt => 8,
+        O::MemoryCopy { .. }
+        | O::MemoryFill { .. }
+        | O::MemoryInit { .. }
+        | O::MemoryGrow { .. }
+        | O::TableCopy { .. }
+        | O::TableFill { .. }
+        | O::TableInit { .. }
+        | O::TableGrow { .. } => 8,
+        _ => 1,
+    }
+}

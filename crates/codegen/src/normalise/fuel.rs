@@ -1,0 +1,226 @@
+//! Where fuel is taken, and how much.
+//!
+//! A loop's head takes the cost of one turn, inner loops excluded, because
+//! they charge themselves. A function that can run more often than it is
+//! written down (it is called in a loop, is recursive, or is called through a
+//! table) takes its straight-line cost at its entry. What is left runs at most
+//! once per activation for each time it is written, and takes nothing, as long
+//! as all of it together stays under [`UNCHARGED_MOST`]; the commonest small
+//! handlers therefore carry no charge at all.
+//!
+//! Code that is not executed in a turn is charged all the same: fuel is an
+//! upper bound of work, and both tiers charge at the same places.
+
+use super::cost;
+use super::ir::{Module, Op, OpKind};
+use wasmparser::Operator;
+
+/// Units that one activation may use without a charge.
+const UNCHARGED_MOST: u64 = 4_096;
+
+/// What a function costs outside its loops, and whom it calls.
+#[derive(Default)]
+struct Walk {
+    straight: u64,
+    loops: bool,
+    indirect: bool,
+    /// Callee, and whether the call is in a loop; one entry for each call.
+    calls: Vec<(u32, bool)>,
+}
+
+/// Fills in loop charges and adds entry charges.
+pub(super) fn charge(module: &mut Module<'_>) {
+    let walks: Vec<Walk> = module.functions.iter_mut().map(|f| walk(&mut f.code)).collect();
+    let mut charged = called_often(module, &walks);
+    let uncharged = bounds(&walks, |walk, callee| {
+        let _ = walk;
+        !charged[callee as usize]
+    });
+    let roots = module.exports.iter().map(|(_, f)| *f).chain(module.start);
+    let over = roots.into_iter().any(|f| {
+        !charged[f as usize] && uncharged[f as usize].is_none_or(|cost| cost > UNCHARGED_MOST)
+    });
+    if over {
+        charged.fill(true);
+    }
+    for (index, function) in module.functions.iter_mut().enumerate() {
+        if charged[index] {
+            let kind = OpKind::Charge {
+                cost: as_cost(walks[index].straight),
+            };
+            let at = function.at;
+            function.code.insert(0, Op { kind, at });
+        }
+    }
+}
+
+/// The most fuel one call of `function` can need, in units, if that can be
+/// said without running it: it has no loop, no recursion and no call through a
+/// table. Bulk operations come on top, by their lengths.
+#[must_use]
+pub fn static_bound(module: &Module<'_>, function: u32) -> Option<u64> {
+    let mut walks = Vec::with_capacity(module.functions.len());
+    for function in &module.functions {
+        walks.push(walk(&mut function.code.clone()));
+    }
+    let bounds = bounds(&walks, |_, _| true);
+    let mut todo = vec![function];
+    let mut seen = vec![false; walks.len()];
+    while let Some(index) = todo.pop() {
+        let walk = &walks[index as usize];
+        if walk.loops || walk.indirect {
+            return None;
+        }
+        if !std::mem::replace(&mut seen[index as usize], true) {
+            todo.extend(walk.calls.iter().map(|(callee, _)| *callee));
+        }
+    }
+    bounds[function as usize]
+}
+
+fn as_cost(cost: u64) -> u32 {
+    cost.try_into().unwrap_or(u32::MAX)
+}
+
+/// Sums up one body and fills in its loops' charges.
+fn walk(code: &mut [Op<'_>]) -> Walk {
+    let mut walk = Walk::default();
+    // For each open block: the position of its charge and the cost so far, if
+    // it is a loop.
+    let mut open: Vec<Option<(usize, u64)>> = Vec::new();
+    let mut nested_loops = 0;
+    for position in 0..code.len() {
+        let cost = u64::from(cost::of(&code[position].kind));
+        match open.iter_mut().rev().flatten().next() {
+            Some((_, sum)) => *sum = sum.saturating_add(cost),
+            None => walk.straight = walk.straight.saturating_add(cost),
+        }
+        let OpKind::Wasm(operator) = &code[position].kind else {
+            continue;
+        };
+        match operator {
+            Operator::Block { .. } | Operator::If { .. } => open.push(None),
+            Operator::Loop { .. } => {
+                open.push(Some((position + 1, 0)));
+                nested_loops += 1;
+                walk.loops = true;
+            }
+            Operator::End => {
+                if let Some(Some((charge, sum))) = open.pop() {
+                    nested_loops -= 1;
+                    // A turn is never free, or an empty loop would never end.
+                    let cost = as_cost(sum.max(1));
+                    code[charge].kind = OpKind::Charge { cost };
+                }
+            }
+            Operator::Call { function_index } => {
+                walk.calls.push((*function_index, nested_loops > 0));
+            }
+            Operator::CallIndirect { .. } => walk.indirect = true,
+            _ => {}
+        }
+    }
+    walk
+}
+
+/// Which functions can run more often than they are written down.
+fn called_often(module: &Module<'_>, walks: &[Walk]) -> Vec<bool> {
+    let mut often = cyclic(walks);
+    if walks.iter().any(|walk| walk.indirect) {
+        for function in address_taken(module) {
+            often[function as usize] = true;
+        }
+    }
+    for walk in walks {
+        for (callee, in_loop) in &walk.calls {
+            often[*callee as usize] |= in_loop;
+        }
+    }
+    // Whom such a function calls runs as often as itself.
+    let mut todo: Vec<usize> = (0..walks.len()).filter(|i| often[*i]).collect();
+    while let Some(index) = todo.pop() {
+        for (callee, _) in &walks[index].calls {
+            if !std::mem::replace(&mut often[*callee as usize], true) {
+                todo.push(*callee as usize);
+            }
+        }
+    }
+    often
+}
+
+/// Functions that a table can hold.
+fn address_taken<'m>(module: &'m Module<'_>) -> impl Iterator<Item = u32> + 'm {
+    let tables = module.tables.iter().flat_map(|table| &table.entries);
+    let elements = module.elements.iter().flat_map(|element| &element.items);
+    let operators = module.functions.iter().flat_map(|f| &f.code);
+    let references = operators.filter_map(|op| match op.kind {
+        OpKind::Wasm(Operator::RefFunc { function_index }) => Some(function_index),
+        _ => None,
+    });
+    tables.chain(elements).copied().flatten().chain(references)
+}
+
+/// Functions on a cycle of direct calls, or between two cycles: what is left
+/// when functions that call nobody, and functions that nobody calls, have been
+/// taken away until there are none. (Cycles through a table need no care:
+/// functions in tables are charged anyway.)
+fn cyclic(walks: &[Walk]) -> Vec<bool> {
+    let mut callers = vec![Vec::new(); walks.len()];
+    for (index, walk) in walks.iter().enumerate() {
+        for (callee, _) in &walk.calls {
+            callers[*callee as usize].push(index);
+        }
+    }
+    let callees: Vec<Vec<usize>> = walks
+        .iter()
+        .map(|walk| walk.calls.iter().map(|(callee, _)| *callee as usize).collect())
+        .collect();
+    let below = peel(&callees, &callers);
+    let above = peel(&callers, &callees);
+    below.iter().zip(&above).map(|(b, a)| !(b | a)).collect()
+}
+
+/// Which nodes lead to no cycle: takes away nodes without `next`, again and
+/// again. `previous` is `next` turned around.
+fn peel(next: &[Vec<usize>], previous: &[Vec<usize>]) -> Vec<bool> {
+    let mut left: Vec<usize> = next.iter().map(Vec::len).collect();
+    let mut gone = vec![false; next.len()];
+    let mut todo: Vec<usize> = (0..next.len()).filter(|i| left[*i] == 0).collect();
+    while let Some(index) = todo.pop() {
+        gone[index] = true;
+        for &before in &previous[index] {
+            left[before] -= 1;
+            if left[before] == 0 {
+                todo.push(before);
+            }
+        }
+    }
+    gone
+}
+
+/// The straight-line cost of each function with its callees that `counts`
+/// lets in; `None` if they call each other in a cycle.
+fn bounds(walks: &[Walk], counts: impl Fn(&Walk, u32) -> bool) -> Vec<Option<u64>> {
+    let mut callers = vec![Vec::new(); walks.len()];
+    let mut left = vec![0; walks.len()];
+    for (index, walk) in walks.iter().enumerate() {
+        for (callee, _) in walk.calls.iter().filter(|(callee, _)| counts(walk, *callee)) {
+            callers[*callee as usize].push(index);
+            left[index] += 1;
+        }
+    }
+    let mut sums: Vec<u64> = walks.iter().map(|walk| walk.straight).collect();
+    let mut known = vec![None; walks.len()];
+    let mut todo: Vec<usize> = (0..walks.len()).filter(|i| left[*i] == 0).collect();
+    while let Some(index) = todo.pop() {
+        known[index] = Some(sums[index]);
+        for &caller in &callers[index] {
+            sums[caller] = sums[caller].saturating_add(sums[index]);
+            left[caller] -= 1;
+            if left[caller] == 0 {
+                todo.push(caller);
+            }
+        }
+    }
+    known
+}

@@ -1,0 +1,288 @@
+//! The walk over functions, and what all parts of it share.
+
+use super::control::Control;
+use super::error::PromoteError;
+use super::frame::{Home, Layout, Plan};
+use super::fuel::SlowCharge;
+use super::stack::Entry;
+use super::{Shape, Summary};
+use crate::bpf::{Assembler, Label, Reg, Size};
+use crate::normalise::ir::{FileOffset, Op};
+use ashway_abi::{Cause, context};
+use wasmparser::ValType;
+
+/// Translates a handler into `asm`. Takes time and memory in proportion to the
+/// functions it reaches; allocates.
+///
+/// # Errors
+///
+/// [`PromoteError`] if something in it has no counterpart; `asm` is then of no
+/// use.
+pub fn emit(
+    asm: &mut Assembler,
+    shape: &Shape<'_>,
+    done: Label,
+    trap: Label,
+) -> Result<Summary, PromoteError> {
+    let handler_type = &shape.module.functions[shape.entry as usize].type_index;
+    let handler_type = &shape.module.types[*handler_type as usize];
+    if handler_type.params() != [ValType::I32; 2] || handler_type.results() != [ValType::I32] {
+        return Err(PromoteError::HandlerType {
+            function: shape.entry,
+        });
+    }
+    let mut plan = Plan::new(shape)?;
+    // How many operands wait in frames at most, and which calls can be reached,
+    // is known when it has been done once; frames can have their places then.
+    let mut rehearsal = Assembler::new();
+    let (stage_done, stage_trap) = (rehearsal.label(), rehearsal.label());
+    let used = Emitter::new(&mut rehearsal, shape, &plan, stage_done, stage_trap).run()?;
+    for (layout, (operands, sites)) in plan.functions.iter_mut().zip(used) {
+        layout.operands = operands;
+        layout.call_sites = sites;
+    }
+    let frame_bytes = plan.place_frames()?;
+
+    let before = asm.len();
+    Emitter::new(asm, shape, &plan, done, trap).run()?;
+    Ok(Summary {
+        functions: plan.order.len(),
+        insns: asm.len() - before,
+        frame_bytes,
+    })
+}
+
+/// What is known to hold at a place, whichever way it was reached.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Facts {
+    /// The message has at least so many bytes, and the verifier knows that the
+    /// packet has.
+    pub(super) message_bytes: u32,
+    /// `DIRTY` is set.
+    pub(super) dirty: bool,
+}
+
+impl Facts {
+    /// What holds on both ways.
+    pub(super) fn meet(self, other: Self) -> Self {
+        Self {
+            message_bytes: self.message_bytes.min(other.message_bytes),
+            dirty: self.dirty && other.dirty,
+        }
+    }
+}
+
+/// A call: where it returns to, and what holds there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Site {
+    pub(super) back: Label,
+    pub(super) facts: Facts,
+}
+
+/// The function being translated.
+#[derive(Default)]
+pub(super) struct Body<'e> {
+    pub(super) index: u32,
+    pub(super) code: &'e [Op<'e>],
+    /// Position of the operator after the current one.
+    pub(super) next: usize,
+    pub(super) stack: Vec<Entry>,
+    /// Bit set of scratch registers in use, by entries or by operands.
+    pub(super) busy: u8,
+    pub(super) controls: Vec<Control>,
+    /// The depth of blocks at which each local got its value; `None` as long
+    /// as its register may hold nothing.
+    pub(super) defined: Vec<Option<usize>>,
+    /// Whether what comes cannot be reached.
+    pub(super) unreachable: bool,
+    /// Blocks opened in code that cannot be reached.
+    pub(super) skipped_blocks: usize,
+    /// A comparison left to the next operator.
+    pub(super) condition: Option<super::control::Condition>,
+    pub(super) facts: Facts,
+    /// Operand slots used so far.
+    pub(super) operands: usize,
+    /// Where every return goes.
+    pub(super) returns: Option<Label>,
+}
+
+/// Translates; see [`emit`].
+pub(super) struct Emitter<'e> {
+    pub(super) asm: &'e mut Assembler,
+    pub(super) shape: &'e Shape<'e>,
+    pub(super) plan: &'e Plan,
+    pub(super) body: Body<'e>,
+    /// The current operator's place.
+    pub(super) at: FileOffset,
+    pub(super) done: Label,
+    trap: Label,
+    /// First instruction of each function.
+    pub(super) entries: Vec<Label>,
+    /// Calls of each function so far.
+    pub(super) sites: Vec<Vec<Site>>,
+    /// Traps by cause and place.
+    stubs: Vec<(Cause, FileOffset, Label)>,
+    pub(super) slow_charges: Vec<SlowCharge>,
+}
+
+impl<'e> Emitter<'e> {
+    fn new(
+        asm: &'e mut Assembler,
+        shape: &'e Shape<'e>,
+        plan: &'e Plan,
+        done: Label,
+        trap: Label,
+    ) -> Self {
+        let functions = shape.module.functions.len();
+        let entries = (0..functions).map(|_| asm.label()).collect();
+        Self {
+            asm,
+            shape,
+            plan,
+            body: Body::default(),
+            at: 0,
+            done,
+            trap,
+            entries,
+            sites: vec![Vec::new(); functions],
+            stubs: Vec::new(),
+            slow_charges: Vec::new(),
+        }
+    }
+
+    /// Everything; returns operand slots and call sites of each function.
+    fn run(mut self) -> Result<Vec<(usize, usize)>, PromoteError> {
+        let mut operands = vec![0; self.entries.len()];
+        let plan = self.plan;
+        for &index in &plan.order {
+            if index == self.shape.entry || !self.sites[index as usize].is_empty() {
+                self.function(index)?;
+                operands[index as usize] = self.body.operands;
+            }
+        }
+        self.slow_charges();
+        self.trap_stubs();
+        let sites = self.sites.iter().map(Vec::len);
+        Ok(operands.into_iter().zip(sites).collect())
+    }
+
+    fn function(&mut self, index: u32) -> Result<(), PromoteError> {
+        let function = &self.shape.module.functions[index as usize];
+        let layout = &self.plan.functions[index as usize];
+        self.body = Body {
+            index,
+            code: &function.code,
+            defined: vec![None; layout.locals.len()],
+            ..Body::default()
+        };
+        self.place(function.at);
+        self.asm.bind(self.entries[index as usize]);
+        self.body.returns = Some(if index == self.shape.entry {
+            self.done
+        } else {
+            self.asm.label()
+        });
+        self.open_function(layout.results.clone());
+        self.prologue();
+        for (position, op) in function.code.iter().enumerate() {
+            self.body.next = position + 1;
+            self.place(op.at);
+            if self.body.unreachable {
+                self.skip(op);
+            } else {
+                self.operator(op)?;
+            }
+        }
+        if index != self.shape.entry {
+            self.return_dispatch();
+        }
+        Ok(())
+    }
+
+    /// Parameters and zeros to where locals live.
+    fn prologue(&mut self) {
+        let layout = self.layout();
+        if self.body.index != self.shape.entry {
+            self.function_entry();
+        }
+        for (index, local) in layout.locals.iter().enumerate() {
+            let slot = layout.local(index as u32);
+            if index < layout.params {
+                self.body.defined[index] = Some(0);
+                match (local.home, self.body.index == self.shape.entry) {
+                    (Home::Unread, _) | (Home::Frame, false) => {}
+                    (Home::Reg(reg), true) => self.handler_argument(index, reg),
+                    (Home::Frame, true) => {
+                        self.handler_argument(index, Reg::R0);
+                        self.asm.store(Size::W, Reg::R9, slot, Reg::R0);
+                    }
+                    (Home::Reg(reg), false) => {
+                        self.asm.load(width(local.wide), reg, Reg::R9, slot);
+                    }
+                }
+            } else if local.starts_at_zero {
+                self.body.defined[index] = Some(0);
+                match local.home {
+                    Home::Unread => {}
+                    Home::Reg(reg) => self.asm.mov_imm(reg, 0),
+                    Home::Frame => self.asm.store_imm(width(local.wide), Reg::R9, slot, 0),
+                }
+            }
+        }
+    }
+
+    /// `on_rx(len, channel)`.
+    fn handler_argument(&mut self, index: usize, into: Reg) {
+        if index == 0 {
+            self.asm
+                .load(Size::W, into, Reg::R9, context::PAYLOAD_LEN);
+        } else {
+            self.asm.mov_imm(into, 0);
+        }
+    }
+
+    /// The plan for the current function.
+    pub(super) fn layout(&self) -> &'e Layout {
+        &self.plan.functions[self.body.index as usize]
+    }
+
+    /// What follows comes from here in the author's file.
+    pub(super) fn place(&mut self, at: FileOffset) {
+        self.at = at;
+        self.asm.line(self.shape.module.lines.at(at));
+    }
+
+    /// Where to jump if the current operator traps.
+    pub(super) fn trap(&mut self, cause: Cause) -> Label {
+        self.trap_at(cause, self.at)
+    }
+
+    pub(super) fn trap_at(&mut self, cause: Cause, at: FileOffset) -> Label {
+        // An operator's traps follow each other, so a short look back finds
+        // what can be shared.
+        let known = self.stubs.iter().rev().take(8);
+        let known = known.into_iter().find(|(c, a, _)| (*c, *a) == (cause, at));
+        if let Some((_, _, label)) = known {
+            return *label;
+        }
+        let label = self.asm.label();
+        self.stubs.push((cause, at, label));
+        label
+    }
+
+    fn trap_stubs(&mut self) {
+        for (cause, at, label) in std::mem::take(&mut self.stubs) {
+            self.place(at);
+            self.asm.bind(label);
+            self.asm
+                .store_imm(Size::W, Reg::R9, context::CAUSE, cause as i32);
+            self.asm.store_imm(Size::W, Reg::R9, context::AT, at as i32);
+            self.asm.jump(self.trap);
+        }
+    }
+}
+
+/// Width of a value in memory that is ours.
+pub(super) const fn width(wide: bool) -> Size {
+    if wide { Size::D } else { Size::W }
+}

@@ -1,0 +1,158 @@
+//! Why a handler could not be promoted.
+
+use crate::normalise::Lines;
+use crate::normalise::ir::FileOffset;
+use std::fmt;
+use wasmparser::Operator;
+
+/// A place in the author's code.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Offset in the Wasm file.
+    pub at: FileOffset,
+    /// File and line, if the Wasm file carries DWARF.
+    pub line: Option<(String, u32)>,
+}
+
+impl Place {
+    pub(super) fn new(at: FileOffset, lines: &Lines) -> Self {
+        let line = lines.at(at).map(|(file, line)| (file.to_owned(), line));
+        Self { at, line }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.line {
+            Some((file, line)) => write!(f, "{file}:{line}"),
+            None => write!(f, "offset {:#x}", self.at),
+        }
+    }
+}
+
+/// Why a handler stays in the user tier.
+///
+/// Not a fault of the handler: it keeps running there, unchanged.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PromoteError {
+    /// eBPF has no counterpart for an operator, e.g. floating point.
+    #[error("{place}: `{op}` has no eBPF counterpart")]
+    NoCounterpart {
+        /// The operator's place.
+        place: Place,
+        /// Its name in the Wasm text format.
+        op: String,
+    },
+
+    /// A function calls itself, directly or through others: its frame cannot
+    /// have a fixed place.
+    #[error("{place}: recursive call of `{function}`")]
+    Recursion {
+        /// The call that closes the circle.
+        place: Place,
+        /// The function called.
+        function: String,
+    },
+
+    /// `call_indirect` through a table that something can change.
+    #[error("{place}: `call_indirect` through table {table}, which is not constant")]
+    MutableTable {
+        /// The call's place.
+        place: Place,
+        /// The table's index.
+        table: u32,
+    },
+
+    /// The call graph's frames do not fit the per-CPU context.
+    #[error("the functions' frames take {found} bytes, {most} are there")]
+    Frames {
+        /// Bytes along the most expensive chain of calls.
+        found: usize,
+        /// Bytes there are.
+        most: usize,
+    },
+
+    /// The function to run has not the type `(i32, i32) -> i32`.
+    #[error("function {function} has not the type of a handler")]
+    HandlerType {
+        /// Its index.
+        function: u32,
+    },
+}
+
+impl PromoteError {
+    /// Where in the author's code, if it is one place.
+    #[must_use]
+    pub const fn place(&self) -> Option<&Place> {
+        match self {
+            Self::NoCounterpart { place, .. }
+            | Self::Recursion { place, .. }
+            | Self::MutableTable { place, .. } => Some(place),
+            Self::Frames { .. } | Self::HandlerType { .. } => None,
+        }
+    }
+
+    /// One line on what the author can do next.
+    #[must_use]
+    pub const fn hint(&self) -> &'static str {
+        match self {
+            Self::NoCounterpart { .. } => "use integers, or set `tier = \"user\"` on the path",
+            Self::Recursion { .. } => "write it as a loop, or set `tier = \"user\"` on the path",
+            Self::MutableTable { .. } => "call it directly, or set `tier = \"user\"` on the path",
+            Self::Frames { .. } => "use fewer local variables or a flatter call graph",
+            Self::HandlerType { .. } => "write `ASHWAY_HANDLER int on_rx(int len, int channel)`",
+        }
+    }
+}
+
+/// Operators' names are made of their visitor's: `visit_i32_div_s`.
+macro_rules! define_visitor_name {
+    ($(@$proposal:ident $op:ident $({ $($arg:ident: $ty:ty),* })? => $visit:ident ($($ann:tt)*))*) => {
+        const fn visitor_name(operator: &Operator<'_>) -> &'static str {
+            match operator {
+                $(Operator::$op { .. } => stringify!($visit),)*
+                _ => "visit_unknown",
+            }
+        }
+    };
+}
+wasmparser::for_each_operator!(define_visitor_name);
+
+/// What stands before the dot in the text format.
+const PREFIXES: [&str; 17] = [
+    "i32", "i64", "f32", "f64", "v128", "i8x16", "i16x8", "i32x4", "i64x2", "f32x4", "f64x2",
+    "memory", "table", "local", "global", "data", "elem",
+];
+
+/// The operator's name in the Wasm text format.
+pub(super) fn operator_name(operator: &Operator<'_>) -> String {
+    let name = visitor_name(operator).trim_start_matches("visit_");
+    let prefix = PREFIXES.into_iter().chain(["ref"]).find(|prefix| {
+        let rest = name.strip_prefix(prefix);
+        rest.is_some_and(|rest| rest.starts_with('_'))
+    });
+    prefix.map_or_else(
+        || name.to_owned(),
+        |prefix| format!("{prefix}.{}", &name[prefix.len() + 1..]),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_have_the_names_of_the_text_format() {
+        for (operator, name) in [
+            (Operator::F64ConvertI32S, "f64.convert_i32_s"),
+            (Operator::I32DivS, "i32.div_s"),
+            (Operator::BrIf { relative_depth: 0 }, "br_if"),
+            (Operator::MemoryGrow { mem: 0 }, "memory.grow"),
+            (Operator::RefFunc { function_index: 0 }, "ref.func"),
+            (Operator::I8x16Add, "i8x16.add"),
+        ] {
+            assert_eq!(operator_name(&operator), name);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Fuel: the handler's real bound.
+//!
+//! `FUEL` holds what is left of the current slice, so that a charge is three
+//! instructions and a jump that is hardly ever taken. A spent slice goes to
+//! code out of line, which fills up from `RESERVE` and reads the clock (33 ns):
+//! the end of fuel comes at the same operator in both tiers, the end of time is
+//! the outer net with a cause of its own.
+
+use super::emitter::Emitter;
+use super::stack::At;
+use crate::bpf::{Label, Reg, Size, helper, op};
+use crate::normalise::cost::BULK_SHIFT;
+use crate::normalise::ir::FileOffset;
+use ashway_abi::{Cause, context};
+
+/// A charge's way out of line and back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SlowCharge {
+    from: Label,
+    back: Label,
+    at: FileOffset,
+}
+
+impl Emitter<'_> {
+    /// `Charge`.
+    pub(super) fn charge(&mut self, cost: u32) {
+        // The helper out of line clobbers every scratch register.
+        self.flush_registers();
+        self.asm.load(Size::D, Reg::R0, Reg::R9, context::FUEL);
+        if let Ok(cost) = i32::try_from(cost) {
+            self.asm.alu_imm(op::SUB, Reg::R0, cost);
+        } else {
+            self.asm.load_imm(Reg::R1, u64::from(cost));
+            self.asm.alu(op::SUB, Reg::R0, Reg::R1);
+        }
+        self.charged();
+    }
+
+    /// `ChargeBulk`.
+    pub(super) fn charge_bulk(&mut self) {
+        self.flush_registers();
+        let top = *self.body.stack.last().expect("the length is there");
+        if top.at == At::Const(0) {
+            return;
+        }
+        self.move_into(Reg::R1, top);
+        self.asm.alu_imm(op::RSH, Reg::R1, BULK_SHIFT as i32);
+        self.asm.load(Size::D, Reg::R0, Reg::R9, context::FUEL);
+        self.asm.alu(op::SUB, Reg::R0, Reg::R1);
+        self.charged();
+    }
+
+    /// The slice's new rest is in `r0`.
+    fn charged(&mut self) {
+        let slow = SlowCharge {
+            from: self.asm.label(),
+            back: self.asm.label(),
+            at: self.at,
+        };
+        self.asm.store(Size::D, Reg::R9, context::FUEL, Reg::R0);
+        self.asm.jump_if_imm(op::JSLT, Reg::R0, 0, slow.from);
+        self.asm.bind(slow.back);
+        self.slow_charges.push(slow);
+    }
+
+    /// All ways out of line.
+    pub(super) fn slow_charges(&mut self) {
+        for slow in std::mem::take(&mut self.slow_charges) {
+            self.place(slow.at);
+            self.refill(slow);
+        }
+    }
+
+    fn refill(&mut self, slow: SlowCharge) {
+        let budget = self.shape.budget;
+        let whole = self.asm.label();
+        let running = self.asm.label();
+        let fuel = self.trap_at(Cause::Fuel, slow.at);
+        let time = self.trap_at(Cause::Time, slow.at);
+        self.asm.bind(slow.from);
+        // r1 = what is left in all.
+        self.asm.load(Size::D, Reg::R1, Reg::R9, context::RESERVE);
+        self.asm.alu(op::ADD, Reg::R1, Reg::R0);
+        self.asm.jump_if_imm(op::JSLT, Reg::R1, 0, fuel);
+        let slice = i32::try_from(budget.slice).unwrap_or(i32::MAX);
+        self.asm.mov_imm(Reg::R2, slice);
+        self.asm.jump_if(op::JSGE, Reg::R1, Reg::R2, whole);
+        self.asm.mov(Reg::R2, Reg::R1);
+        self.asm.bind(whole);
+        self.asm.store(Size::D, Reg::R9, context::FUEL, Reg::R2);
+        self.asm.alu(op::SUB, Reg::R1, Reg::R2);
+        self.asm.store(Size::D, Reg::R9, context::RESERVE, Reg::R1);
+        self.asm.call(helper::KTIME_GET_NS);
+        self.asm.load(Size::D, Reg::R1, Reg::R9, context::DEADLINE);
+        self.asm.jump_if_imm(op::JNE, Reg::R1, 0, running);
+        self.asm.load_imm(Reg::R1, budget.ns);
+        self.asm.alu(op::ADD, Reg::R0, Reg::R1);
+        self.asm.store(Size::D, Reg::R9, context::DEADLINE, Reg::R0);
+        self.asm.jump(slow.back);
+        self.asm.bind(running);
+        self.asm.jump_if(op::JGT, Reg::R0, Reg::R1, time);
+        self.asm.jump(slow.back);
+    }
+}

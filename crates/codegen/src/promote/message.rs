@@ -1,0 +1,179 @@
+//! Accesses to the message, which is the packet itself.
+//!
+//! Two bounds hold at once: the message's length, which decides whether the
+//! access traps (a short frame is padded, and the padding is not the message),
+//! and `data_end`, which the verifier wants to see compared. Both are the
+//! same for every access, so what one access has checked serves all that come
+//! behind it and reach no further.
+
+use super::emitter::Emitter;
+use super::stack::{At, Entry};
+use crate::bpf::{Reg, Size, op};
+use ashway_abi::{Cause, HostCall, context};
+
+/// The stack slot of the packet pointer to the message.
+pub(super) const PAYLOAD: i16 = -16;
+/// The stack slot of the packet's end.
+pub(super) const PACKET_END: i16 = -24;
+
+/// No message is longer; the verifier adds up offsets only below 64 KiB
+/// (`MAX_PACKET_OFF`), headers included.
+pub(super) const MOST: i32 = 0xfe00;
+
+/// A message access of fixed width.
+struct Access {
+    load: bool,
+    size: Size,
+    big_endian: bool,
+}
+
+impl Access {
+    fn of(call: HostCall) -> Option<Self> {
+        use HostCall as H;
+        let (load, size, big_endian) = match call {
+            H::Load8 => (true, Size::B, false),
+            H::Load16Le => (true, Size::H, false),
+            H::Load16Be => (true, Size::H, true),
+            H::Load32Le => (true, Size::W, false),
+            H::Load32Be => (true, Size::W, true),
+            H::Load64Le => (true, Size::D, false),
+            H::Load64Be => (true, Size::D, true),
+            H::Store8 => (false, Size::B, false),
+            H::Store16Le => (false, Size::H, false),
+            H::Store16Be => (false, Size::H, true),
+            H::Store32Le => (false, Size::W, false),
+            H::Store32Be => (false, Size::W, true),
+            H::Store64Le => (false, Size::D, false),
+            H::Store64Be => (false, Size::D, true),
+            H::Read | H::Write => return None,
+        };
+        Some(Self {
+            load,
+            size,
+            big_endian,
+        })
+    }
+}
+
+impl Emitter<'_> {
+    pub(super) fn message(&mut self, call: HostCall) {
+        match Access::of(call) {
+            Some(access) if access.load => self.message_load(&access),
+            Some(access) => self.message_store(&access),
+            None if call == HostCall::Read => self.message_read(),
+            None => self.message_write(),
+        }
+    }
+
+    fn message_load(&mut self, access: &Access) {
+        let at = self.pop();
+        let (pointer, off) = self.message_pointer(at, access.size);
+        let into = self.result_from(pointer);
+        self.asm.load(access.size, into, pointer, off);
+        if access.big_endian {
+            self.asm.to_be(access.size, into);
+        }
+        self.push_reg(into, access.size == Size::D);
+    }
+
+    fn message_store(&mut self, access: &Access) {
+        let value = self.pop();
+        let at = self.pop();
+        // The swap needs a register of its own; it is taken before the
+        // pointer, because making that one emits jumps.
+        let value = if access.big_endian {
+            self.own(value)
+        } else {
+            self.reg_of(value)
+        };
+        let (pointer, off) = self.message_pointer(at, access.size);
+        if access.big_endian {
+            self.asm.to_be(access.size, value);
+        }
+        self.asm.store(access.size, pointer, off, value);
+        self.mark_dirty();
+        self.release(value);
+        self.release(pointer);
+    }
+
+    /// The message is changed from here on.
+    pub(super) fn mark_dirty(&mut self) {
+        if !self.body.facts.dirty {
+            self.asm.store_imm(Size::W, Reg::R9, context::DIRTY, 1);
+            self.body.facts.dirty = true;
+        }
+    }
+
+    /// A checked pointer, with an instruction offset, to `size` bytes of the
+    /// message.
+    fn message_pointer(&mut self, at: Entry, size: Size) -> (Reg, i16) {
+        match at.at {
+            At::Const(at) if at < 0x7fff => {
+                self.check_message(at as u32 + size.bytes());
+                let pointer = self.alloc();
+                self.asm.load(Size::D, pointer, Reg::R10, PAYLOAD);
+                (pointer, at as i16)
+            }
+            _ => (self.message_pointer_at(at, size), 0),
+        }
+    }
+
+    /// Traps unless the message has `end` bytes.
+    fn check_message(&mut self, end: u32) {
+        if self.body.facts.message_bytes >= end {
+            return;
+        }
+        self.body.facts.message_bytes = end;
+        let trap = self.trap(Cause::MessageBounds);
+        let pointer = self.alloc();
+        let limit = self.alloc();
+        self.asm
+            .load(Size::W, limit, Reg::R9, context::PAYLOAD_LEN);
+        self.asm.jump_if_imm(op::JLT, limit, end as i32, trap);
+        self.asm.load(Size::D, pointer, Reg::R10, PAYLOAD);
+        self.asm.alu_imm(op::ADD, pointer, end as i32);
+        self.asm.load(Size::D, limit, Reg::R10, PACKET_END);
+        self.asm.jump_if(op::JGT, pointer, limit, trap);
+        self.release(limit);
+        self.release(pointer);
+    }
+
+    fn message_pointer_at(&mut self, at: Entry, size: Size) -> Reg {
+        let bytes = size.bytes() as i32;
+        let trap = self.trap(Cause::MessageBounds);
+        let at = self.reg_of(at);
+        let pointer = self.alloc();
+        let limit = self.alloc();
+        self.asm.mov(pointer, at);
+        self.asm.alu_imm(op::ADD, pointer, bytes);
+        self.asm
+            .load(Size::W, limit, Reg::R9, context::PAYLOAD_LEN);
+        self.asm.jump_if(op::JGT, pointer, limit, trap);
+        self.message_chunk(pointer, limit, at, size.bytes(), trap);
+        self.release(limit);
+        self.release(at);
+        pointer
+    }
+
+    /// Makes a packet pointer, for a chunk of `bytes`, of an index into the
+    /// message that is known to be inside; tells the verifier so. Clobbers
+    /// `into` and `scratch`.
+    pub(super) fn message_chunk(
+        &mut self,
+        into: Reg,
+        scratch: Reg,
+        index: Reg,
+        bytes: u32,
+        trap: crate::bpf::Label,
+    ) {
+        self.asm.jump_if_imm(op::JGT, index, MOST, trap);
+        self.asm.load(Size::D, into, Reg::R10, PAYLOAD);
+        self.asm.alu(op::ADD, into, index);
+        // The end is compared with the pointer behind the chunk, then moved
+        // back: one register less, and the verifier follows.
+        self.asm.alu_imm(op::ADD, into, bytes as i32);
+        self.asm.load(Size::D, scratch, Reg::R10, PACKET_END);
+        self.asm.jump_if(op::JGT, into, scratch, trap);
+        self.asm.alu_imm(op::SUB, into, bytes as i32);
+    }
+}

@@ -1,0 +1,49 @@
+//! The normal form to eBPF (DESIGN 5).
+//!
+//! One pass over each function's operators, straight to instructions. What the
+//! result looks like, and why (FACTS 1 and 2 measured it):
+//!
+//! * **Merged:** all functions that the handler reaches become one eBPF
+//!   function; a call stores arguments into the callee's frame and jumps, a
+//!   return finds its way by the call site's number ([`call`]).
+//! * **Nothing on the eBPF stack:** locals are in `r6`-`r8` or, like operands
+//!   that are left waiting, in frames in the per-CPU context, out of the
+//!   application's reach ([`frame`], [`stack`]). `r0`-`r5` are scratch.
+//! * **Laundered loops:** before a loop every local in a register is XORed with
+//!   a zero that the verifier does not know, so that it sees one turn instead
+//!   of all ([`control`]); `may_goto` satisfies it that loops end, fuel ends
+//!   them ([`fuel`]).
+//! * **Traps are jumps:** a failed check goes to a stub that records cause and
+//!   place and leaves for the trusted epilogue, from any depth of calls.
+//!
+//! # Contract with the program around it
+//!
+//! On entry `r9` is the context; the stack holds the `xdp_md` pointer at
+//! `r10-8`, the packet pointer to the payload at `r10-16`, `data_end` at
+//! `r10-24` and, in array mode, the memory's address at `r10-32`. The context's
+//! `PAYLOAD_LEN`, `FUEL` (the first slice), `RESERVE`, `DEADLINE` = 0, `DIRTY`
+//! = 0 and `ZERO` = 0 are set. In arena mode the program names
+//! [`MapRef::Memory`](crate::bpf::MapRef::Memory) somewhere.
+//!
+//! At `done` the verdict is in `r0`; at `trap` the context's `CAUSE` and `AT`
+//! are set. The stack is as it was, `r0`-`r8` are not. Of the context only
+//! `FUEL`, `RESERVE`, `DEADLINE`, `DIRTY`, `CAUSE`, `AT` and the frames have
+//! changed.
+
+mod bulk;
+mod call;
+mod control;
+mod emitter;
+mod error;
+mod frame;
+mod fuel;
+mod integer;
+mod memory;
+mod message;
+mod operator;
+mod shape;
+mod stack;
+
+pub use emitter::emit;
+pub use error::{Place, PromoteError};
+pub use shape::{Budget, MemoryKind, Shape, Summary};

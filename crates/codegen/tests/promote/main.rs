@@ -1,0 +1,14 @@
+//! What promoted handlers do.
+//!
+//! Each handler is translated four ways (arena and array memory, locals in
+//! registers and in memory), each translation runs in our interpreter and, as
+//! root, in the kernel, and all of them must do the same.
+
+mod calls;
+mod control;
+mod handlers;
+mod harness;
+mod memory;
+mod messages;
+mod numbers;
+mod refusals;

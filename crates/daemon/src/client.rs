@@ -1,0 +1,258 @@
+//! How another process asks a running node: one JSON line there, one back.
+//!
+//! ```text
+//! {"request":"status"}                       {"ok":{…}}
+//! {"request":"confirm"}                      {"error":{"code":…,"message":…,"hint":…}}
+//! {"request":"promote","path":"inc"}
+//! {"request":"memory","handler":"counter"}   the same, and one file descriptor
+//! ```
+//!
+//! The socket belongs to the node's user (mode 0600): who can connect may ask.
+
+use std::io::{self, IoSliceMut, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path as FsPath, PathBuf};
+use std::time::Duration;
+
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use serde_json::{Value, json};
+
+/// How long a node may take to answer. Promotion, the slowest request, takes
+/// milliseconds; a node that needs longer hangs.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Longest answer: the status of some ten thousand paths.
+const MAX_ANSWER_BYTES: usize = 64 << 20;
+
+/// Where the node of this name listens: `/run/ashway/NAME.sock` for root, else
+/// below `$XDG_RUNTIME_DIR`.
+#[must_use]
+pub fn default_socket(node: &str) -> PathBuf {
+    let uid = rustix::process::geteuid();
+    let directory = if uid.is_root() {
+        PathBuf::from("/run")
+    } else {
+        std::env::var_os("XDG_RUNTIME_DIR").map_or_else(
+            || PathBuf::from(format!("/run/user/{}", uid.as_raw())),
+            PathBuf::from,
+        )
+    };
+    directory.join("ashway").join(format!("{node}.sock"))
+}
+
+/// No node listens there.
+#[derive(Debug, thiserror::Error)]
+#[error("no node answers on {}", socket.display())]
+pub struct NotReachable {
+    /// The socket that was tried.
+    pub socket: PathBuf,
+    /// What the kernel said.
+    #[source]
+    pub source: io::Error,
+}
+
+/// Why a request failed.
+#[derive(Debug, thiserror::Error)]
+pub enum ControlError {
+    /// The node turned it down.
+    #[error("{message}")]
+    Refused {
+        /// A stable name, or the empty string.
+        code: String,
+        /// Why.
+        message: String,
+        /// The next step, if the node knows one.
+        hint: Option<String>,
+    },
+    /// The connection broke, or the node did not answer in time.
+    #[error("the node did not answer")]
+    Broken(#[from] io::Error),
+    /// The answer is none.
+    #[error("the node's answer makes no sense: {0}")]
+    Malformed(String),
+}
+
+/// A connection to a node.
+#[derive(Debug)]
+pub struct Client {
+    stream: UnixStream,
+    /// Bytes after the last answer.
+    rest: Vec<u8>,
+}
+
+impl Client {
+    /// Connects.
+    ///
+    /// # Errors
+    ///
+    /// [`NotReachable`] if the socket is missing, closed, or not ours.
+    pub fn connect(socket: &FsPath) -> Result<Self, NotReachable> {
+        UnixStream::connect(socket)
+            .and_then(|stream| {
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                Ok(Self {
+                    stream,
+                    rest: Vec::new(),
+                })
+            })
+            .map_err(|source| NotReachable {
+                socket: socket.to_owned(),
+                source,
+            })
+    }
+
+    /// Sends a request and waits for what stands under `ok` in the answer.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError`].
+    pub fn request(&mut self, request: &Value) -> Result<Value, ControlError> {
+        Ok(self.exchange(request)?.0)
+    }
+
+    /// Asks for a handler's memory: its description
+    /// (`{"kind","address","bytes","symbols"}`) and the descriptor to map.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError`].
+    pub fn memory(&mut self, handler: &str) -> Result<(Value, OwnedFd), ControlError> {
+        let request = json!({ "request": "memory", "handler": handler });
+        let (value, fd) = self.exchange(&request)?;
+        let fd = fd.ok_or_else(|| ControlError::Malformed("no descriptor came with it".into()))?;
+        Ok((value, fd))
+    }
+
+    fn exchange(&mut self, request: &Value) -> Result<(Value, Option<OwnedFd>), ControlError> {
+        let mut line = request.to_string().into_bytes();
+        line.push(b'\n');
+        self.stream.write_all(&line)?;
+        let (line, fd) = self.line()?;
+        let mut answer: Value = serde_json::from_slice(&line)
+            .map_err(|error| ControlError::Malformed(error.to_string()))?;
+        if let Some(value) = answer.get_mut("ok") {
+            return Ok((value.take(), fd));
+        }
+        let Some(error) = answer.get("error") else {
+            return Err(ControlError::Malformed("neither `ok` nor `error`".into()));
+        };
+        let field = |name: &str| error.get(name).and_then(Value::as_str).map(str::to_owned);
+        Err(ControlError::Refused {
+            code: field("code").unwrap_or_default(),
+            message: field("message").unwrap_or_else(|| "the node refused".to_owned()),
+            hint: field("hint").filter(|hint| !hint.is_empty()),
+        })
+    }
+
+    /// The next line, and the first descriptor that came on the way.
+    fn line(&mut self) -> Result<(Vec<u8>, Option<OwnedFd>), ControlError> {
+        let mut line = std::mem::take(&mut self.rest);
+        let mut fd = None;
+        let mut seen = 0;
+        loop {
+            if let Some(end) = line[seen..].iter().position(|byte| *byte == b'\n') {
+                self.rest = line.split_off(seen + end + 1);
+                return Ok((line, fd));
+            }
+            seen = line.len();
+            if seen > MAX_ANSWER_BYTES {
+                return Err(ControlError::Malformed("it does not end".into()));
+            }
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+            let mut control = RecvAncillaryBuffer::new(&mut space);
+            let mut chunk = [0; 16384];
+            let got = rustix::io::retry_on_intr(|| {
+                rustix::net::recvmsg(
+                    &self.stream,
+                    &mut [IoSliceMut::new(&mut chunk)],
+                    &mut control,
+                    RecvFlags::CMSG_CLOEXEC,
+                )
+            })
+            .map_err(io::Error::from)?;
+            if got.bytes == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+            for message in control.drain() {
+                if let RecvAncillaryMessage::ScmRights(descriptors) = message {
+                    // The rest of the iterator closes what is too much.
+                    fd = fd.or_else(|| descriptors.into_iter().next());
+                }
+            }
+            line.extend_from_slice(&chunk[..got.bytes]);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
+    use std::fs::File;
+    use std::io::{BufRead, BufReader, IoSlice, Read};
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixListener;
+
+    /// A node of one connection that answers what `answer` says.
+    fn node(name: &str, answer: impl Fn(&str) -> String + Send + 'static) -> PathBuf {
+        let name = format!("ashway-{name}-{}.sock", std::process::id());
+        let socket = std::env::temp_dir().join(name);
+        let listener = UnixListener::bind(&socket).unwrap();
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let lines = BufReader::new(stream.try_clone().unwrap()).lines();
+            for line in lines.map_while(Result::ok) {
+                let text = answer(&line) + "\n";
+                if line.contains("memory") {
+                    let file = File::open("/proc/self/comm").unwrap();
+                    let descriptors = [file.as_fd()];
+                    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+                    let mut control = SendAncillaryBuffer::new(&mut space);
+                    assert!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
+                    let bytes = [IoSlice::new(text.as_bytes())];
+                    let flags = SendFlags::empty();
+                    rustix::net::sendmsg(&stream, &bytes, &mut control, flags).unwrap();
+                } else {
+                    stream.write_all(text.as_bytes()).unwrap();
+                }
+            }
+        });
+        socket
+    }
+
+    #[test]
+    fn requests_are_answered_in_turn_and_a_descriptor_arrives() {
+        let long = "x".repeat(100_000);
+        let socket = node("good", move |line| match line {
+            r#"{"request":"status"}"# => json!({ "ok": { "long": long } }).to_string(),
+            line if line.contains("memory") => r#"{"ok":{"kind":"arena"}}"#.to_owned(),
+            _ => r#"{"error":{"code":"no","message":"no such path","hint":"ls"}}"#.to_owned(),
+        });
+        let mut client = Client::connect(&socket).unwrap();
+        let status = client.request(&json!({ "request": "status" })).unwrap();
+        assert_eq!(status["long"].as_str().unwrap().len(), 100_000);
+        let (memory, fd) = client.memory("counter").unwrap();
+        assert_eq!(memory["kind"], "arena");
+        let mut text = String::new();
+        File::from(fd).read_to_string(&mut text).unwrap();
+        assert!(!text.is_empty());
+        let error = client.request(&json!({ "request": "x" })).unwrap_err();
+        assert!(
+            matches!(error, ControlError::Refused { message, .. } if message == "no such path")
+        );
+        std::fs::remove_file(socket).unwrap();
+    }
+
+    #[test]
+    fn nonsense_and_silence_are_errors() {
+        let socket = node("bad", |_| "{}".to_owned());
+        let mut client = Client::connect(&socket).unwrap();
+        let error = client.request(&json!({})).unwrap_err();
+        assert!(matches!(error, ControlError::Malformed(_)));
+        std::fs::remove_file(&socket).unwrap();
+        assert!(Client::connect(&socket).is_err());
+    }
+}

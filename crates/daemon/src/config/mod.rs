@@ -1,0 +1,42 @@
+//! The configuration of a node: TOML in, checked facts out.
+//!
+//! ```toml
+//! [node]                   # optional
+//! name   = "default"
+//! socket = "node.sock"     # the control socket; relative to this file
+//!
+//! [iface.veth0]
+//! mode = "auto"            # auto | native | generic | packet
+//!
+//! [handler.counter]
+//! file   = "counter.wasm"  # relative to this file
+//! allow  = ["reply"]
+//! memory = "auto"          # auto | arena | array
+//! params = { step = 5 }
+//!
+//! [path.inc]
+//! iface    = "veth0"       # or ["veth0", "veth1"]
+//! match    = "udp and dst port 7777"
+//! handler  = "counter"     # = counter:on_rx
+//! tier     = "auto"        # auto | kernel | user
+//! on_fault = "pass"        # pass | drop | demote
+//! budget   = "50 us"       # 1 us to 10 ms
+//! ```
+//!
+//! [`load`] reports every error at once ([`crate::diagnostics`]). What a
+//! [`Config`] says is consistent: names resolve, filters do not compete. Only
+//! the world (interfaces, privileges, the handlers' code) can still object.
+
+mod read;
+mod rules;
+mod sections;
+mod types;
+
+#[cfg(test)]
+mod tests;
+
+pub use read::{load, parse};
+pub use types::{
+    Config, Grant, HandlerConfig, IfaceConfig, MemoryMode, NodeConfig, OnFault, PathConfig, Tier,
+    XdpMode,
+};

@@ -1,0 +1,396 @@
+//! From a file to tables of values, each of which knows its place.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read;
+use std::ops::Range;
+use std::path::Path as FsPath;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::sections;
+use super::types::Config;
+use crate::diagnostics::{Diagnostic, Diagnostics};
+
+/// Largest configuration that is read. A thousand paths need 150 kB.
+const MAX_BYTES: u64 = 4 << 20;
+
+/// Reads and checks a configuration. Also looks whether the handlers' files
+/// exist, but not into them.
+///
+/// # Errors
+///
+/// Every error in the file, or the one reason why it cannot be read.
+pub fn load(file: &FsPath) -> Result<Config, Diagnostics> {
+    let mut bytes = Vec::new();
+    fs::File::open(file)
+        .and_then(|opened| opened.take(MAX_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| {
+            Diagnostics::whole_file(
+                file,
+                "unreadable",
+                format!("cannot read `{}`: {error}", file.display()),
+                "name a configuration file; `paths/` has examples",
+            )
+        })?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(Diagnostics::whole_file(
+            file,
+            "too_large",
+            format!("`{}` is larger than {MAX_BYTES} bytes", file.display()),
+            "a configuration is a small TOML file; is this another kind of file?",
+        ));
+    }
+    parse(file, &bytes)
+}
+
+/// Checks the bytes of a configuration that came from `file`.
+///
+/// # Errors
+///
+/// Every error in it.
+pub fn parse(file: &FsPath, bytes: &[u8]) -> Result<Config, Diagnostics> {
+    let text = match std::str::from_utf8(bytes) {
+        Ok(text) => text,
+        Err(error) => {
+            let lossy = String::from_utf8_lossy(bytes);
+            let at = error.valid_up_to();
+            let diagnostic = Diagnostic {
+                code: "syntax",
+                message: "this is not UTF-8 text".to_owned(),
+                span: Some(at..at + 1),
+                hint: Some("save the file as UTF-8".to_owned()),
+                ..Diagnostic::default()
+            };
+            return Err(Diagnostics::new(file, &lossy, vec![diagnostic]));
+        }
+    };
+    let (root, syntax) = DeTable::parse_recoverable(text);
+    let mut errors: Vec<_> = syntax
+        .iter()
+        .map(|error| Diagnostic {
+            code: "syntax",
+            message: error.message().to_owned(),
+            span: error.span(),
+            ..Diagnostic::default()
+        })
+        .collect();
+    let mut reader = Reader::new(text);
+    let config = sections::config(file, root.get_ref(), &mut reader);
+    let found = reader.errors;
+    if errors.is_empty() {
+        errors = found;
+    } else {
+        // The parser went on after a syntax error by leaving something out:
+        // what is said about that line, or about something missing or unknown
+        // elsewhere, may only follow from it.
+        let lines: Vec<_> = errors.iter().map(|error| line_of(text, error)).collect();
+        errors.extend(found.into_iter().filter(|error| {
+            !matches!(error.code, "missing_key" | "unknown_name")
+                && !lines.contains(&line_of(text, error))
+        }));
+    }
+    if errors.is_empty() {
+        Ok(config)
+    } else {
+        Err(Diagnostics::new(file, text, errors))
+    }
+}
+
+fn line_of(text: &str, error: &Diagnostic) -> Option<usize> {
+    let span = error.span.as_ref()?;
+    Some(crate::diagnostics::place(text, span.start).0)
+}
+
+/// The text, and the errors found in it so far.
+pub(super) struct Reader<'t> {
+    text: &'t str,
+    /// Every start of a line, for [`Self::line`].
+    lines: Vec<usize>,
+    pub(super) errors: Vec<Diagnostic>,
+}
+
+impl<'t> Reader<'t> {
+    fn new(text: &'t str) -> Self {
+        let newlines = text.match_indices('\n').map(|(at, _)| at + 1);
+        Self {
+            text,
+            lines: std::iter::once(0).chain(newlines).collect(),
+            errors: Vec::new(),
+        }
+    }
+
+    /// Line of a byte, from 1. Logarithmic.
+    pub(super) fn line(&self, byte: usize) -> usize {
+        self.lines.partition_point(|start| *start <= byte)
+    }
+
+    /// Notes an error at `span`.
+    pub(super) fn error(
+        &mut self,
+        code: &'static str,
+        span: Range<usize>,
+        message: String,
+        hint: Option<String>,
+    ) {
+        self.errors.push(Diagnostic {
+            code,
+            message,
+            span: Some(span),
+            hint,
+            ..Diagnostic::default()
+        });
+    }
+
+    /// Where bytes of a string's *value* stand in the text: exact for strings
+    /// without escapes, else the whole string.
+    pub(super) fn within(
+        &self,
+        string: Range<usize>,
+        value: &str,
+        part: Range<usize>,
+    ) -> Range<usize> {
+        let raw = self.text.get(string.clone()).unwrap_or("");
+        for quote in ["\"\"\"", "'''", "\"", "'"] {
+            let inner = raw
+                .strip_prefix(quote)
+                .and_then(|raw| raw.strip_suffix(quote));
+            if inner == Some(value) {
+                let start = string.start + quote.len();
+                return start + part.start..start + part.end;
+            }
+        }
+        string
+    }
+}
+
+/// One table of the file, read key by key.
+pub(super) struct Section<'r, 'v, 't> {
+    pub(super) reader: &'r mut Reader<'t>,
+    table: &'v DeTable<'v>,
+    /// How messages call it: `path.inc`.
+    title: String,
+    /// Its name in the file.
+    span: Range<usize>,
+}
+
+/// A value and where it stands.
+pub(super) type Found<T> = Option<(T, Range<usize>)>;
+
+impl<'r, 'v, 't> Section<'r, 'v, 't> {
+    /// Opens the table `value` and refuses keys that are not in `keys`. `None`
+    /// (and an error) if it is no table.
+    pub(super) fn open(
+        reader: &'r mut Reader<'t>,
+        title: String,
+        span: Range<usize>,
+        value: &'v Spanned<DeValue<'_>>,
+        keys: &[&str],
+    ) -> Option<Self> {
+        let Some(table) = value.get_ref().as_table() else {
+            let found = value.get_ref().type_str();
+            reader.error(
+                "wrong_type",
+                value.span(),
+                format!("`{title}` must be a table, not {}", article(found)),
+                Some(format!("write a section `[{title}]`")),
+            );
+            return None;
+        };
+        for key in table.keys() {
+            if !keys.contains(&key.get_ref().as_ref()) {
+                reader.error(
+                    "unknown_key",
+                    key.span(),
+                    format!("`{title}` has no key `{}`", key.get_ref()),
+                    Some(suggest(key.get_ref(), keys)),
+                );
+            }
+        }
+        Some(Self {
+            reader,
+            table,
+            title,
+            span,
+        })
+    }
+
+    fn value(&self, key: &str) -> Option<&'v Spanned<DeValue<'v>>> {
+        self.table.get(key)
+    }
+
+    /// Where a key's value stands, or the section's name if it has none.
+    pub(super) fn place(&self, key: &str) -> Range<usize> {
+        self.value(key)
+            .map_or_else(|| self.span.clone(), Spanned::span)
+    }
+
+    fn wrong_type(&mut self, key: &str, wanted: &str, value: &Spanned<DeValue<'_>>) {
+        let found = value.get_ref().type_str();
+        self.reader.error(
+            "wrong_type",
+            value.span(),
+            format!("`{key}` must be {wanted}, not {}", article(found)),
+            None,
+        );
+    }
+
+    /// A string, if the key is there.
+    pub(super) fn string(&mut self, key: &str) -> Found<&'v str> {
+        let value = self.value(key)?;
+        let Some(string) = value.get_ref().as_str() else {
+            self.wrong_type(key, "a string", value);
+            return None;
+        };
+        Some((string, value.span()))
+    }
+
+    /// A string that must be there; `example` is shown if it is not.
+    pub(super) fn required(&mut self, key: &str, example: &str) -> Found<&'v str> {
+        if self.is_missing(key, example) {
+            return None;
+        }
+        self.string(key)
+    }
+
+    /// Whether a required key is missing, which is then noted.
+    fn is_missing(&mut self, key: &str, example: &str) -> bool {
+        let missing = self.value(key).is_none();
+        if missing {
+            self.reader.error(
+                "missing_key",
+                self.span.clone(),
+                format!("`{}` needs the key `{key}`", self.title),
+                Some(format!("add `{key} = {example}`")),
+            );
+        }
+        missing
+    }
+
+    /// One of a closed list of words, or `None` if the key is missing or bad.
+    pub(super) fn word<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Option<T> {
+        let (string, span) = self.string(key)?;
+        self.one_of(key, string, span, words)
+    }
+
+    fn one_of<T: Copy>(
+        &mut self,
+        key: &str,
+        string: &str,
+        span: Range<usize>,
+        words: &[(&str, T)],
+    ) -> Option<T> {
+        let found = words.iter().find(|(word, _)| *word == string);
+        if found.is_none() {
+            let names: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+            self.reader.error(
+                "bad_value",
+                span,
+                format!("`{key}` cannot be `{string}`"),
+                Some(suggest(string, &names)),
+            );
+        }
+        found.map(|(_, value)| *value)
+    }
+
+    /// A required string or array of strings, each with its place.
+    pub(super) fn strings(&mut self, key: &str, example: &str) -> Vec<(&'v str, Range<usize>)> {
+        if self.is_missing(key, example) {
+            return Vec::new();
+        }
+        match self.value(key) {
+            Some(value) if value.get_ref().is_array() => self.array(key),
+            Some(value) if !value.get_ref().is_str() => {
+                self.wrong_type(key, "a string or an array of strings", value);
+                Vec::new()
+            }
+            _ => self.string(key).into_iter().collect(),
+        }
+    }
+
+    fn array(&mut self, key: &str) -> Vec<(&'v str, Range<usize>)> {
+        let Some(value) = self.value(key) else {
+            return Vec::new();
+        };
+        let Some(array) = value.get_ref().as_array() else {
+            self.wrong_type(key, "an array of strings", value);
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for item in array {
+            match item.get_ref().as_str() {
+                Some(string) => found.push((string, item.span())),
+                None => self.wrong_type(key, "an array of strings", item),
+            }
+        }
+        found
+    }
+
+    /// An array of words from a closed list; empty if the key is missing.
+    pub(super) fn words<T: Copy + PartialEq>(&mut self, key: &str, words: &[(&str, T)]) -> Vec<T> {
+        let mut found = Vec::new();
+        for (string, span) in self.array(key) {
+            if let Some(value) = self.one_of(key, string, span, words)
+                && !found.contains(&value)
+            {
+                found.push(value);
+            }
+        }
+        found
+    }
+
+    /// A table of integers; empty if the key is missing.
+    pub(super) fn integers(&mut self, key: &str) -> BTreeMap<String, i64> {
+        let mut found = BTreeMap::new();
+        let Some(value) = self.value(key) else {
+            return found;
+        };
+        let Some(table) = value.get_ref().as_table() else {
+            self.wrong_type(key, "a table of integers", value);
+            return found;
+        };
+        for (name, value) in table {
+            let Some(integer) = value.get_ref().as_integer() else {
+                self.wrong_type(&format!("{key}.{}", name.get_ref()), "an integer", value);
+                continue;
+            };
+            match i64::from_str_radix(integer.as_str(), integer.radix()) {
+                Ok(integer) => {
+                    found.insert(name.get_ref().to_string(), integer);
+                }
+                Err(_) => self.reader.error(
+                    "bad_value",
+                    value.span(),
+                    format!("`{}` does not fit 64 bits", name.get_ref()),
+                    None,
+                ),
+            }
+        }
+        found
+    }
+}
+
+fn article(type_name: &str) -> String {
+    let vowel = type_name.starts_with(['a', 'i']);
+    format!("{} {type_name}", if vowel { "an" } else { "a" })
+}
+
+/// "did you mean" if one of the words is near, and the list in any case.
+pub(super) fn suggest(word: &str, words: &[&str]) -> String {
+    let list = words
+        .iter()
+        .map(|word| format!("`{word}`"))
+        .collect::<Vec<_>>()
+        .join(", ");
+    let near = words
+        .iter()
+        .map(|candidate| (strsim::osa_distance(word, candidate), candidate))
+        .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3))
+        .min();
+    match (near, list.as_str()) {
+        (_, "") => "there is none yet".to_owned(),
+        (Some((_, candidate)), _) => format!("did you mean `{candidate}`? available: {list}"),
+        (None, _) => format!("available: {list}"),
+    }
+}

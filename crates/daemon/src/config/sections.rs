@@ -1,0 +1,308 @@
+//! The sections of the file, one function each.
+
+use std::ops::Range;
+use std::path::{Path as FsPath, PathBuf};
+use std::time::Duration;
+
+use ashway_codegen::filter;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::read::{Reader, Section, suggest};
+use super::rules;
+use super::types::{
+    Config, Grant, HandlerConfig, IfaceConfig, MemoryMode, NodeConfig, OnFault, PathConfig, Tier,
+    XdpMode,
+};
+use crate::units;
+
+/// Longest path of a unix socket (`sockaddr_un`, without the final 0).
+const MAX_SOCKET_BYTES: usize = 107;
+
+/// Longest name of an interface (`IFNAMSIZ` without the final 0).
+const MAX_IFACE_BYTES: usize = 15;
+
+/// Where the parts of a path stand, for the rules that compare paths.
+pub(super) struct PathPlaces {
+    pub(super) ifaces: Vec<(String, Range<usize>)>,
+    pub(super) filter: Option<Range<usize>>,
+    pub(super) handler: Option<Range<usize>>,
+    pub(super) tier: Range<usize>,
+}
+
+/// Reads the whole file. What is wrong is noted in `reader`; the result may
+/// only be used if nothing was.
+pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>) -> Config {
+    let directory = file.parent().unwrap_or_else(|| FsPath::new(""));
+    let mut config = Config {
+        file: file.to_owned(),
+        node: NodeConfig::default(),
+        ifaces: Vec::new(),
+        handlers: Vec::new(),
+        paths: Vec::new(),
+    };
+    let mut places = Vec::new();
+    for (key, value) in in_order(root) {
+        match key.get_ref().as_ref() {
+            "node" => config.node = node(reader, directory, key.span(), value),
+            "iface" => each(reader, "iface", value, |reader, name, span, value| {
+                config.ifaces.extend(iface(reader, name, span, value));
+            }),
+            "handler" => each(reader, "handler", value, |reader, name, span, value| {
+                let handler = handler(reader, directory, name, span, value);
+                config.handlers.extend(handler);
+            }),
+            "path" => each(reader, "path", value, |reader, name, span, value| {
+                if let Some((path, place)) = path(reader, name, span, value) {
+                    config.paths.push(path);
+                    places.push(place);
+                }
+            }),
+            other => {
+                let known = ["node", "iface", "handler", "path"];
+                let hint = suggest(other, &known);
+                let message = format!("there is no section `{other}`");
+                reader.error("unknown_section", key.span(), message, Some(hint));
+            }
+        }
+    }
+    rules::check(reader, &config, &places);
+    config
+}
+
+/// A key of a table and its value.
+type Entry<'a, 'v> = (
+    &'a Spanned<std::borrow::Cow<'v, str>>,
+    &'a Spanned<DeValue<'v>>,
+);
+
+/// The entries in the order of the file; the table itself is sorted by name.
+fn in_order<'a, 'v>(table: &'a DeTable<'v>) -> Vec<Entry<'a, 'v>> {
+    let mut entries: Vec<_> = table.iter().collect();
+    entries.sort_by_key(|(key, _)| key.span().start);
+    entries
+}
+
+/// Calls `read` with each `[KIND.NAME]`.
+fn each(
+    reader: &mut Reader<'_>,
+    kind: &str,
+    value: &Spanned<DeValue<'_>>,
+    mut read: impl FnMut(&mut Reader<'_>, &str, Range<usize>, &Spanned<DeValue<'_>>),
+) {
+    let Some(table) = value.get_ref().as_table() else {
+        reader.error(
+            "wrong_type",
+            value.span(),
+            format!("`{kind}` must be a table of tables"),
+            Some(format!("write a section `[{kind}.NAME]`")),
+        );
+        return;
+    };
+    for (name, value) in in_order(table) {
+        read(reader, name.get_ref(), name.span(), value);
+    }
+}
+
+/// Names of our own objects, which become file names, map names and labels.
+fn check_name(reader: &mut Reader<'_>, kind: &str, name: &str, span: Range<usize>) {
+    let fits = (1..=32).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
+    if !fits {
+        reader.error(
+            "bad_name",
+            span,
+            format!("`{name}` cannot be the name of a {kind}"),
+            Some("names are 1 to 32 characters from a-z, 0-9, `_` and `-`".to_owned()),
+        );
+    }
+}
+
+fn node(
+    reader: &mut Reader<'_>,
+    directory: &FsPath,
+    span: Range<usize>,
+    value: &Spanned<DeValue<'_>>,
+) -> NodeConfig {
+    let mut config = NodeConfig::default();
+    let keys = ["name", "socket"];
+    let Some(mut section) = Section::open(reader, "node".to_owned(), span, value, &keys) else {
+        return config;
+    };
+    if let Some((name, span)) = section.string("name") {
+        check_name(section.reader, "node", name, span);
+        name.clone_into(&mut config.name);
+    }
+    if let Some((socket, span)) = section.string("socket") {
+        let path = directory.join(socket);
+        if socket.is_empty() || path.as_os_str().len() > MAX_SOCKET_BYTES {
+            section.reader.error(
+                "bad_value",
+                span,
+                format!("`{socket}` cannot be the path of a socket"),
+                Some(format!(
+                    "the whole path has 1 to {MAX_SOCKET_BYTES} bytes (unix(7))"
+                )),
+            );
+        }
+        config.socket = Some(path);
+    }
+    config
+}
+
+fn iface(
+    reader: &mut Reader<'_>,
+    name: &str,
+    span: Range<usize>,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<IfaceConfig> {
+    // dev_valid_name() in net/core/dev.c, Linux 6.18.
+    let fits = (1..=MAX_IFACE_BYTES).contains(&name.len())
+        && name != "."
+        && name != ".."
+        && !name.contains(|c: char| c == '/' || c == ':' || c.is_whitespace() || c.is_control());
+    if !fits {
+        reader.error(
+            "bad_name",
+            span.clone(),
+            format!("`{name}` cannot be the name of an interface"),
+            Some(format!(
+                "`ip link` lists them; they have at most {MAX_IFACE_BYTES} bytes"
+            )),
+        );
+    }
+    let line = reader.line(span.start);
+    let mut section = Section::open(reader, format!("iface.{name}"), span, value, &["mode"])?;
+    Some(IfaceConfig {
+        name: name.to_owned(),
+        mode: section.word("mode", XdpMode::WORDS).unwrap_or_default(),
+        line,
+    })
+}
+
+fn handler(
+    reader: &mut Reader<'_>,
+    directory: &FsPath,
+    name: &str,
+    span: Range<usize>,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<HandlerConfig> {
+    check_name(reader, "handler", name, span.clone());
+    let line = reader.line(span.start);
+    let keys = ["file", "allow", "memory", "params"];
+    let mut section = Section::open(reader, format!("handler.{name}"), span, value, &keys)?;
+    let mut file = PathBuf::new();
+    if let Some((written, span)) = section.required("file", &format!("\"{name}.wasm\"")) {
+        file = directory.join(written);
+        let trouble = match file.metadata() {
+            Ok(metadata) if metadata.is_file() => None,
+            Ok(_) => Some(format!("`{}` is no file", file.display())),
+            Err(error) => Some(format!("cannot read `{}`: {error}", file.display())),
+        };
+        if let Some(message) = trouble {
+            let hint = "paths are relative to the directory of the configuration".to_owned();
+            section
+                .reader
+                .error("missing_file", span, message, Some(hint));
+        }
+    }
+    Some(HandlerConfig {
+        name: name.to_owned(),
+        file,
+        allow: section.words("allow", Grant::WORDS),
+        memory: section
+            .word("memory", MemoryMode::WORDS)
+            .unwrap_or_default(),
+        params: section.integers("params"),
+        line,
+    })
+}
+
+fn path(
+    reader: &mut Reader<'_>,
+    name: &str,
+    span: Range<usize>,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<(PathConfig, PathPlaces)> {
+    check_name(reader, "path", name, span.clone());
+    let line = reader.line(span.start);
+    let keys = ["iface", "match", "handler", "tier", "on_fault", "budget"];
+    let title = format!("path.{name}");
+    let mut section = Section::open(reader, title, span, value, &keys)?;
+    let mut places = PathPlaces {
+        ifaces: Vec::new(),
+        filter: None,
+        handler: None,
+        tier: section.place("tier"),
+    };
+    for (iface, span) in section.strings("iface", "\"veth0\"") {
+        places.ifaces.push((iface.to_owned(), span));
+    }
+    let mut path = PathConfig {
+        name: name.to_owned(),
+        ifaces: places.ifaces.iter().map(|(name, _)| name.clone()).collect(),
+        filter: filter::Filter::default(),
+        match_text: String::new(),
+        handler: String::new(),
+        function: "on_rx".to_owned(),
+        tier: section.word("tier", Tier::WORDS).unwrap_or_default(),
+        on_fault: section.word("on_fault", OnFault::WORDS).unwrap_or_default(),
+        budget: budget(&mut section),
+        line,
+    };
+    if let Some((text, span)) = section.required("match", "\"udp and dst port 7777\"") {
+        text.clone_into(&mut path.match_text);
+        match filter::parse(text) {
+            Ok(filter) => {
+                path.filter = filter;
+                places.filter = Some(span);
+            }
+            Err(error) => {
+                let at = section.reader.within(span, text, error.span);
+                section
+                    .reader
+                    .error("bad_match", at, error.message, Some(error.hint));
+            }
+        }
+    }
+    if let Some((text, span)) = section.required("handler", "\"NAME\"") {
+        let (handler, function) = text.split_once(':').unwrap_or((text, "on_rx"));
+        handler.clone_into(&mut path.handler);
+        function.clone_into(&mut path.function);
+        if function.is_empty() {
+            section.reader.error(
+                "bad_value",
+                span,
+                format!("`{text}` names no function after the colon"),
+                Some(format!("write `{handler}`, which means `{handler}:on_rx`")),
+            );
+        } else {
+            places.handler = Some(span);
+        }
+    }
+    Some((path, places))
+}
+
+fn budget(section: &mut Section<'_, '_, '_>) -> Duration {
+    let Some((text, span)) = section.string("budget") else {
+        return Config::DEFAULT_BUDGET;
+    };
+    let trouble = match units::read(text) {
+        Ok(time) if (Config::MIN_BUDGET..=Config::MAX_BUDGET).contains(&time) => return time,
+        Ok(_) => format!("a budget of {} is out of range", text.trim()),
+        Err(trouble) => trouble,
+    };
+    section.reader.error(
+        "bad_budget",
+        span,
+        trouble,
+        Some(format!(
+            "write a number and `ns`, `us` or `ms`, from \"{}\" to \"{}\"",
+            units::show(Config::MIN_BUDGET),
+            units::show(Config::MAX_BUDGET)
+        )),
+    );
+    Config::DEFAULT_BUDGET
+}

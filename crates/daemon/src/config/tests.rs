@@ -1,0 +1,274 @@
+use std::path::{Path as FsPath, PathBuf};
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::diagnostics::Diagnostics;
+
+/// This file exists, whatever the working directory: the directory of the
+/// configurations below is the crate's own.
+const WASM: &str = "Cargo.toml";
+
+fn read(text: &str) -> Result<Config, Diagnostics> {
+    parse(
+        &FsPath::new(env!("CARGO_MANIFEST_DIR")).join("test.toml"),
+        text.as_bytes(),
+    )
+}
+
+fn codes(text: &str) -> Vec<&'static str> {
+    match read(text) {
+        Ok(_) => Vec::new(),
+        Err(errors) => errors.list().iter().map(|error| error.code).collect(),
+    }
+}
+
+/// A good configuration with more lines for its path and more sections.
+fn with(path: &str, sections: &str) -> String {
+    format!(
+        "[iface.veth0]\n[handler.counter]\nfile = \"{WASM}\"\n[path.inc]\niface = \"veth0\"\n\
+         match = \"udp dst port 7777\"\nhandler = \"counter\"\n{path}\n{sections}"
+    )
+}
+
+#[test]
+fn the_smallest_configuration_has_the_documented_defaults() {
+    let config = read(&with("", "")).unwrap();
+    assert_eq!(config.node.name, "default");
+    assert_eq!(config.node.socket, None);
+    assert_eq!(config.ifaces[0].mode, XdpMode::Auto);
+    let handler = config.handler("counter").unwrap();
+    assert_eq!(handler.allow, []);
+    assert_eq!(handler.memory, MemoryMode::Auto);
+    assert_eq!(handler.line, 2);
+    let path = &config.paths[0];
+    assert_eq!(path.ifaces, ["veth0"]);
+    assert_eq!(path.filter.dst_port, Some(7777));
+    assert_eq!(
+        (path.handler.as_str(), path.function.as_str()),
+        ("counter", "on_rx")
+    );
+    assert_eq!((path.tier, path.on_fault), (Tier::Auto, OnFault::Pass));
+    assert_eq!(path.budget, Duration::from_micros(50));
+    assert_eq!(path.line, 4);
+}
+
+#[test]
+fn everything_can_be_said() {
+    let text = with(
+        "tier = 'kernel'\non_fault = \"demote\"\nbudget = \"1 ms\"",
+        "[node]\nname = \"edge-1\"\nsocket = \"node.sock\"\n[iface.\"eth0.100\"]\nmode = \"generic\"\n\
+         [handler.b]\nfile = 'src/../Cargo.toml'\nallow = [\"reply\"]\nmemory = \"array\"\n\
+         params = { step = 5, far = -7, mask = 0xff }\n[path.b]\niface = [\"veth0\", \"eth0.100\"]\n\
+         match = \"udp dst port 7778\"\nhandler = \"b:on_inc\"",
+    );
+    let config = read(&text).unwrap();
+    assert!(
+        config
+            .node
+            .socket
+            .as_deref()
+            .unwrap()
+            .ends_with("node.sock")
+    );
+    let handler = config.handler("b").unwrap();
+    assert_eq!(handler.allow, [Grant::Reply]);
+    assert_eq!(handler.memory, MemoryMode::Array);
+    let params: Vec<_> = handler.params.values().copied().collect();
+    assert_eq!(params, [-7, 255, 5]);
+    assert_eq!(config.paths[1].ifaces, ["veth0", "eth0.100"]);
+    assert_eq!(config.paths[1].function, "on_inc");
+    assert_eq!(config.paths[0].tier, Tier::Kernel);
+    assert_eq!(config.paths[0].budget, Duration::from_millis(1));
+    assert_eq!(config.iface("eth0.100").unwrap().mode, XdpMode::Generic);
+    assert_eq!(config.paths_of("b").count(), 1);
+}
+
+/// The text a person sees, to the letter; `UPDATE_EXPECT=1` writes it anew.
+#[test]
+fn five_mistakes_are_five_messages() {
+    let directory = FsPath::new(env!("CARGO_MANIFEST_DIR")).join("src/config");
+    let text = include_str!("five.toml");
+    let errors = parse(FsPath::new("five.toml"), text.as_bytes()).unwrap_err();
+    let rendered = errors.render(false);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        std::fs::write(directory.join("five.expected"), &rendered).unwrap();
+    }
+    let expected = std::fs::read_to_string(directory.join("five.expected")).unwrap();
+    assert_eq!(rendered, expected);
+    assert_eq!(errors.list().len(), 5);
+    let json = errors.to_json();
+    assert_eq!(json["errors"][3]["line"], 9);
+    assert_eq!(json["errors"][3]["column"], 25);
+    assert_eq!(json["errors"][4]["code"], "bad_budget");
+    assert_eq!(json["errors"][4]["file"], "five.toml");
+}
+
+#[test]
+fn each_mistake_has_its_code() {
+    let cases: [(&str, &[&str]); 21] = [
+        (&with("", "[iface.veth0]"), &["syntax"]),
+        (&with("budget =", ""), &["syntax"]),
+        (&with("teir = \"user\"", ""), &["unknown_key"]),
+        (&with("", "[hander.x]"), &["unknown_section"]),
+        (&with("tier = 5", ""), &["wrong_type"]),
+        (&with("tier = \"gpu\"", ""), &["bad_value"]),
+        (&with("on_fault = \"reset\"", ""), &["bad_value"]),
+        (&with("budget = \"50\"", ""), &["bad_budget"]),
+        (&with("budget = \"999 ns\"", ""), &["bad_budget"]),
+        (&with("budget = \"11 ms\"", ""), &["bad_budget"]),
+        (
+            &with(
+                "",
+                "[path.Big]\niface = 'veth0'\nmatch = 'udp'\nhandler = 'counter'",
+            ),
+            &["bad_name"],
+        ),
+        (&with("", "[iface.sixteen-letters-]"), &["bad_name"]),
+        (&with("", "[path.x]"), &["missing_key"; 3]),
+        (&with("", "[handler.x]"), &["missing_key"]),
+        (&with("", "[handler.x]\nfile = 'x.wasm'"), &["missing_file"]),
+        (&with("", "[handler.x]\nfile = 'src'"), &["missing_file"]),
+        (
+            &with(
+                "",
+                "[handler.x]\nfile = 'Cargo.toml'\nallow = ['send', 5]\nparams = { a = 'b' }",
+            ),
+            &["bad_value", "wrong_type", "wrong_type"],
+        ),
+        (
+            &with(
+                "",
+                "[path.x]\niface = ['veth0', 'veth0']\nmatch = 'udp'\nhandler = 'counter:'",
+            ),
+            &["bad_value", "bad_value"],
+        ),
+        (
+            &with(
+                "",
+                "[path.x]\niface = 'veth0'\nmatch = 'udp'\nhandler = 'conter'",
+            ),
+            &["unknown_name"],
+        ),
+        (
+            &with(
+                "",
+                "[iface.p]\nmode = 'packet'\n[path.x]\niface = 'p'\nmatch = 'udp'\nhandler = 'counter'\ntier = 'kernel'",
+            ),
+            &["contradiction"],
+        ),
+        ("path = 5\n", &["wrong_type"]),
+    ];
+    for (text, expected) in cases {
+        // The order of a good part of the errors is that of the file.
+        assert_eq!(
+            codes(text),
+            expected,
+            "{text}\n{:?}",
+            read(text).map_err(|e| e.to_string())
+        );
+    }
+}
+
+#[test]
+fn competing_filters_are_named_and_specific_ones_win() {
+    let second = |iface: &str, filter: &str| {
+        with(
+            "",
+            &format!(
+                "[iface.veth1]\n[path.other]\niface = \"{iface}\"\nmatch = \"{filter}\"\nhandler = \"counter\""
+            ),
+        )
+    };
+    let errors = read(&second("veth0", "dst port 7777 and udp")).unwrap_err();
+    let error = &errors.list()[0];
+    assert_eq!(
+        error.message,
+        "paths `inc` and `other` ask for the same messages on `veth0`"
+    );
+    assert!(error.also.is_some());
+    assert_eq!(
+        codes(&second("veth0", "udp src port 9")),
+        ["ambiguous_match"]
+    );
+    assert!(codes(&second("veth1", "udp dst port 7777")).is_empty());
+    assert!(codes(&second("veth0", "udp dst port 7778")).is_empty());
+    assert!(codes(&second("veth0", "udp dst port 7777 and src port 9")).is_empty());
+    assert!(codes(&second("veth0", "udp")).is_empty());
+}
+
+#[test]
+fn a_filter_with_escapes_is_pointed_at_as_a_whole() {
+    let text = with("", "").replace("udp dst port 7777", r"udp\u0020dst port x");
+    let errors = read(&text).unwrap_err();
+    let span = errors.list()[0].span.clone().unwrap();
+    assert_eq!(&text[span], r#""udp\u0020dst port x""#);
+}
+
+#[test]
+fn files_that_are_no_configuration() {
+    let errors = load(FsPath::new("/nowhere/x.toml")).unwrap_err();
+    assert_eq!(errors.list()[0].code, "unreadable");
+    assert!(errors.render(false).contains("/nowhere/x.toml"));
+    let errors = parse(FsPath::new("x"), b"a = \"\xff\"").unwrap_err();
+    assert_eq!(errors.to_json()["errors"][0]["column"], 6);
+    assert_eq!(load(&PathBuf::from("/")).unwrap_err().list().len(), 1);
+}
+
+fn pieces() -> impl Strategy<Value = String> {
+    let piece = proptest::sample::select(
+        &[
+            "[iface.veth0]\n",
+            "[iface",
+            "[path.a]\n",
+            "[path.b]\n",
+            "[handler.a]\n",
+            "iface = ",
+            "match = ",
+            "handler = ",
+            "file = ",
+            "budget = ",
+            "\"udp dst port 7\"",
+            "'veth0'",
+            "\"a\"",
+            "\"50 us\"",
+            "[",
+            "]",
+            "{",
+            "}",
+            "=",
+            ",",
+            "\n",
+            "5",
+            "é",
+            "\u{0}",
+            "\"",
+            "\t",
+            "params = { a = 5 }\n",
+            "allow = [\"reply\"]\n",
+            "\u{1b}[31m",
+            "𝛼",
+            "\r\n",
+        ][..],
+    );
+    proptest::collection::vec(piece, 0..30).prop_map(|pieces| pieces.concat())
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_are_too_much(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        if let Err(errors) = parse(FsPath::new("x.toml"), &bytes) {
+            prop_assert!(!errors.render(true).is_empty());
+        }
+    }
+
+    #[test]
+    fn no_heap_of_pieces_is_too_much(text in pieces()) {
+        if let Err(errors) = parse(FsPath::new("x.toml"), text.as_bytes()) {
+            let coloured = errors.render(false).contains('\u{1b}');
+            prop_assert!(!coloured);
+            prop_assert!(!errors.to_json()["errors"].as_array().unwrap().is_empty());
+        }
+    }
+}

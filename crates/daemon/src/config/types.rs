@@ -1,0 +1,204 @@
+//! What a configuration says.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ashway_codegen::filter::Filter;
+
+/// A whole, consistent configuration. Lists are in the order of the file.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The file, as it was named.
+    pub file: PathBuf,
+    /// `[node]`.
+    pub node: NodeConfig,
+    /// `[iface.*]`.
+    pub ifaces: Vec<IfaceConfig>,
+    /// `[handler.*]`.
+    pub handlers: Vec<HandlerConfig>,
+    /// `[path.*]`.
+    pub paths: Vec<PathConfig>,
+}
+
+impl Config {
+    /// The interface of this name.
+    #[must_use]
+    pub fn iface(&self, name: &str) -> Option<&IfaceConfig> {
+        self.ifaces.iter().find(|iface| iface.name == name)
+    }
+
+    /// The handler of this name.
+    #[must_use]
+    pub fn handler(&self, name: &str) -> Option<&HandlerConfig> {
+        self.handlers.iter().find(|handler| handler.name == name)
+    }
+
+    /// The paths that end in this handler.
+    pub fn paths_of<'c>(&'c self, handler: &'c str) -> impl Iterator<Item = &'c PathConfig> {
+        self.paths
+            .iter()
+            .filter(move |path| path.handler == handler)
+    }
+}
+
+/// `[node]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// Its name; `default` if none is given.
+    pub name: String,
+    /// The control socket, if the file names one.
+    pub socket: Option<PathBuf>,
+}
+
+impl Default for NodeConfig {
+    fn default() -> Self {
+        Self {
+            name: "default".to_owned(),
+            socket: None,
+        }
+    }
+}
+
+/// `[iface.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IfaceConfig {
+    /// The interface's name in this network namespace.
+    pub name: String,
+    /// How to receive from it.
+    pub mode: XdpMode,
+    /// Where the section starts, from 1.
+    pub line: usize,
+}
+
+/// How messages are taken from an interface: the rungs of the ladder.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum XdpMode {
+    /// The highest rung that works.
+    #[default]
+    Auto,
+    /// XDP in the driver.
+    Native,
+    /// XDP in the host's stack.
+    Generic,
+    /// No XDP: packet sockets, user tier only.
+    Packet,
+}
+
+/// `[handler.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HandlerConfig {
+    /// Its name.
+    pub name: String,
+    /// The Wasm file, resolved against the configuration's directory.
+    pub file: PathBuf,
+    /// What it may do beyond looking at messages.
+    pub allow: Vec<Grant>,
+    /// What its memory is made of.
+    pub memory: MemoryMode,
+    /// Values for its `ASHWAY_PARAM`s.
+    pub params: BTreeMap<String, i64>,
+    /// Where the section starts, from 1.
+    pub line: usize,
+}
+
+/// Something a handler may be allowed to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Grant {
+    /// Answer a message to its sender.
+    Reply,
+}
+
+/// What an instance's memory is made of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MemoryMode {
+    /// An arena where the process may have one, else an array.
+    #[default]
+    Auto,
+    /// A BPF arena.
+    Arena,
+    /// A mappable BPF array.
+    Array,
+}
+
+/// `[path.NAME]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathConfig {
+    /// Its name.
+    pub name: String,
+    /// Names of the interfaces it receives from, each once.
+    pub ifaces: Vec<String>,
+    /// Which messages belong to it.
+    pub filter: Filter,
+    /// The filter as it was written.
+    pub match_text: String,
+    /// The handler's name.
+    pub handler: String,
+    /// The function of the handler: `on_rx` if none is given.
+    pub function: String,
+    /// Where it may run.
+    pub tier: Tier,
+    /// What happens to a message whose handler was stopped.
+    pub on_fault: OnFault,
+    /// How long the handler may take for one message.
+    pub budget: Duration,
+    /// Where the section starts, from 1.
+    pub line: usize,
+}
+
+/// Where a path's handler may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tier {
+    /// In the kernel tier if it can be promoted, else in the user tier.
+    #[default]
+    Auto,
+    /// In the kernel tier, or not at all.
+    Kernel,
+    /// In the user tier.
+    User,
+}
+
+/// What happens to a message whose handler was stopped, if it was not changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnFault {
+    /// The host's own stack gets it.
+    #[default]
+    Pass,
+    /// It is dropped.
+    Drop,
+    /// The host's own stack gets it, and the handler leaves the kernel tier.
+    Demote,
+}
+
+impl Config {
+    /// The budget of a path that names none.
+    pub const DEFAULT_BUDGET: Duration = Duration::from_micros(50);
+    /// The smallest budget: below it a message costs more than its handler.
+    pub const MIN_BUDGET: Duration = Duration::from_micros(1);
+    /// The largest budget: softirq time that one path may take from others.
+    pub const MAX_BUDGET: Duration = Duration::from_millis(10);
+}
+
+macro_rules! words {
+    ($($type:ident { $($variant:ident = $word:literal),* $(,)? })*) => {
+        $(impl $type {
+            /// The words of the configuration and what each means.
+            pub const WORDS: &'static [(&'static str, Self)] =
+                &[$(($word, Self::$variant)),*];
+
+            /// The word of the configuration.
+            #[must_use]
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word),* }
+            }
+        })*
+    };
+}
+
+words! {
+    XdpMode { Auto = "auto", Native = "native", Generic = "generic", Packet = "packet" }
+    Grant { Reply = "reply" }
+    MemoryMode { Auto = "auto", Arena = "arena", Array = "array" }
+    Tier { Auto = "auto", Kernel = "kernel", User = "user" }
+    OnFault { Pass = "pass", Drop = "drop", Demote = "demote" }
+}

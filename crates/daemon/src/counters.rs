@@ -1,0 +1,80 @@
+//! Counting in the user tier, and adding both tiers up.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use ashway_abi::{Count, count};
+use ashway_kernel::Map;
+
+/// The user tier's rows, parallel to the kernel's.
+#[derive(Debug)]
+pub(crate) struct UserRows(Vec<[AtomicU64; count::ROW_WORDS]>);
+
+/// A row as it was at one moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Row([u64; count::ROW_WORDS]);
+
+impl UserRows {
+    /// Rows of zeros.
+    #[must_use]
+    pub(crate) fn new(rows: usize) -> Self {
+        Self(
+            (0..rows)
+                .map(|_| std::array::from_fn(|_| AtomicU64::new(0)))
+                .collect(),
+        )
+    }
+
+    /// Adds 1. Constant time, never blocks.
+    pub(crate) fn add(&self, row: u32, which: Count) {
+        self.0[row as usize][which as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The row alone, as the user tier counted it.
+    #[must_use]
+    pub(crate) fn row(&self, row: u32) -> Row {
+        Row(std::array::from_fn(|i| {
+            self.0[row as usize][i].load(Ordering::Relaxed)
+        }))
+    }
+}
+
+impl Row {
+    /// A counter.
+    #[must_use]
+    pub(crate) fn get(&self, which: Count) -> u64 {
+        self.0[which as usize]
+    }
+
+    /// Adds what the kernel's programs counted on all CPUs. A reply in the
+    /// kernel tier is made and handed over by its verdict, so it enters the
+    /// ledger of messages out here.
+    ///
+    /// # Errors
+    ///
+    /// When the map cannot be read.
+    pub(crate) fn add_kernel(&mut self, rows: &Map, row: u32) -> io::Result<()> {
+        let mut answered = 0;
+        for cpu in rows.lookup_percpu(&row.to_ne_bytes())? {
+            for (word, bytes) in self.0.iter_mut().zip(cpu.chunks_exact(8)) {
+                *word += u64::from_ne_bytes(bytes.try_into().expect("chunks of eight"));
+            }
+            let at = Count::Answered as usize * 8;
+            answered +=
+                u64::from_ne_bytes(cpu[at..at + 8].try_into().expect("eight bytes were taken"));
+        }
+        self.0[Count::OutOriginated as usize] += answered;
+        self.0[Count::OutHandedOver as usize] += answered;
+        Ok(())
+    }
+
+    /// Sum of a ledger's side.
+    #[must_use]
+    pub(crate) fn sum(&self, ledger: count::Ledger) -> u64 {
+        Count::ALL
+            .iter()
+            .filter(|which| which.ledger() == ledger)
+            .map(|which| self.get(*which))
+            .sum()
+    }
+}

@@ -1,0 +1,117 @@
+//! What a handler's outcome means for the message: pure.
+//!
+//! The kernel tier's epilogue (`codegen::instance`) is the same table in eBPF.
+
+use ashway_abi::{Cause, Count, Verdict};
+
+/// What the path's configuration has to say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Rules {
+    /// Whether the handler was granted `reply`.
+    pub(crate) may_reply: bool,
+    /// Whether a fault drops the message; otherwise it is passed on.
+    pub(crate) on_fault_drop: bool,
+}
+
+/// What to do with the message. `Done` needs nothing more than counting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Nothing.
+    Done,
+    /// Send it back to its sender; the fate is known only then.
+    Reply,
+    /// Give it back to the host's stack; the fate is known only then.
+    Pass,
+}
+
+/// A decision: what to do, what to count if that works, and what to count in
+/// any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Decision {
+    /// What to do.
+    pub(crate) act: Act,
+    /// The message's fate.
+    pub(crate) fate: Count,
+    /// A note in no ledger.
+    pub(crate) note: Option<Count>,
+    /// Why the handler was stopped, if it was.
+    pub(crate) stopped: Option<Cause>,
+}
+
+/// Decides. `verdict` is the handler's, or why it was stopped; `dirty` is
+/// whether it changed the message.
+#[must_use]
+pub(crate) fn decide(verdict: Result<Verdict, Cause>, dirty: bool, rules: Rules) -> Decision {
+    let verdict = match verdict {
+        Ok(Verdict::Reply) if !rules.may_reply => Err(Cause::BadVerdict),
+        other => other,
+    };
+    let (act, fate) = match verdict {
+        Ok(Verdict::Consume) => (Act::Done, Count::Consumed),
+        Ok(Verdict::Reply) => (Act::Reply, Count::Answered),
+        Ok(Verdict::Deliver) => (Act::Done, Count::DroppedNoEndpoint),
+        Ok(Verdict::Forward) => (Act::Done, Count::DroppedNoNextHop),
+        Ok(Verdict::Drop) => (Act::Done, Count::DroppedHandler),
+        Ok(Verdict::Pass | Verdict::Abort) if dirty => (Act::Done, Count::DroppedChanged),
+        Ok(Verdict::Pass | Verdict::Abort) => (Act::Pass, Count::Passed),
+        Err(_) if dirty => (Act::Done, Count::AbortedDirty),
+        Err(_) if rules.on_fault_drop => (Act::Done, Count::DroppedFault),
+        Err(_) => (Act::Pass, Count::Passed),
+    };
+    let note = match verdict {
+        Ok(Verdict::Abort) => Some(Count::AbortVoluntary),
+        Ok(_) => None,
+        Err(cause) => Some(Count::of_cause(cause)),
+    };
+    Decision {
+        act,
+        fate,
+        note,
+        stopped: verdict.err(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Rules = Rules {
+        may_reply: true,
+        on_fault_drop: false,
+    };
+
+    #[test]
+    fn a_changed_message_is_never_passed_on() {
+        for verdict in Verdict::ALL.map(Ok).into_iter().chain(Cause::ALL.map(Err)) {
+            for on_fault_drop in [false, true] {
+                let rules = Rules {
+                    on_fault_drop,
+                    ..RULES
+                };
+                assert_ne!(decide(verdict, true, rules).act, Act::Pass, "{verdict:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn reply_without_a_grant_is_no_verdict() {
+        let rules = Rules {
+            may_reply: false,
+            ..RULES
+        };
+        let decision = decide(Ok(Verdict::Reply), false, rules);
+        assert_eq!(decision.act, Act::Pass);
+        assert_eq!(decision.stopped, Some(Cause::BadVerdict));
+        assert_eq!(decision.note, Some(Count::AbortBadVerdict));
+    }
+
+    #[test]
+    fn every_outcome_has_exactly_one_fate() {
+        use ashway_abi::count::Ledger;
+        for verdict in Verdict::ALL.map(Ok).into_iter().chain(Cause::ALL.map(Err)) {
+            for dirty in [false, true] {
+                assert_eq!(decide(verdict, dirty, RULES).fate.ledger(), Ledger::Fate);
+            }
+        }
+    }
+}

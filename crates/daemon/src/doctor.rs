@@ -1,0 +1,298 @@
+//! `ashway doctor`: what this host can do, what follows, and how to get more.
+//!
+//! Looking ([`run`]) and judging are apart: the judgement is a function of what
+//! was found, so it is tested on hosts nobody has here. Nothing is attached and
+//! nothing fails for lack of privilege: what cannot be seen is a line that says
+//! so.
+
+mod checks;
+mod rungs;
+#[cfg(test)]
+mod tests;
+
+use std::fmt::Write as _;
+use std::path::{Path as FsPath, PathBuf};
+
+use ashway_kernel::probe::State;
+use ashway_kernel::{Feature, Iface, Owner, Probe, iface, owner};
+use serde_json::{Value, json};
+
+use checks::Check;
+use rungs::Standing;
+
+/// Looks at this process, this kernel, and the interfaces named, or at all but
+/// `lo` if none is. Takes some ms, up to 20 ms more for each veth.
+///
+/// Where the process may, one probe frame of 60 bytes is sent out of each veth
+/// that is up and free of XDP ([`iface::veth_peer_takes_xdp_tx`]).
+#[must_use]
+pub fn run(ifaces: &[String]) -> Report {
+    let probe = Probe::run();
+    let may_send = probe.has(Feature::Xdp);
+    let names = if ifaces.is_empty() {
+        all_interfaces()
+    } else {
+        ifaces.to_vec()
+    };
+    let seen = names.into_iter().map(|name| look(name, may_send)).collect();
+    Report::of(probe, find_tool("nft"), seen, !ifaces.is_empty())
+}
+
+/// What was seen of an interface.
+struct Seen {
+    name: String,
+    found: Result<Found, String>,
+}
+
+struct Found {
+    iface: Iface,
+    xdp: Result<Option<Owner>, String>,
+    /// `None` if it was not tried.
+    takes_xdp_tx: Option<Result<bool, String>>,
+}
+
+/// What was found and what it means.
+pub struct Report {
+    standing: Standing,
+    because: String,
+    climb: Option<String>,
+    probe: Probe,
+    nft: Option<PathBuf>,
+    seen: Vec<Seen>,
+    /// Whether somebody asked for just these interfaces.
+    named: bool,
+}
+
+impl Report {
+    fn of(probe: Probe, nft: Option<PathBuf>, seen: Vec<Seen>, named: bool) -> Self {
+        let (standing, because, climb) = rungs::judge(&probe);
+        Self {
+            standing,
+            because,
+            climb,
+            probe,
+            nft,
+            seen,
+            named,
+        }
+    }
+
+    /// For a person: the rung first, then one line for each check.
+    #[must_use]
+    pub fn render(&self) -> String {
+        let mut text = format!("rung: {}: {}", self.standing.words(), self.because);
+        if let Some(climb) = &self.climb {
+            write(&mut text, format_args!("; to climb: {climb}"));
+        }
+        text.push('\n');
+        for (title, checks) in self.groups() {
+            write(&mut text, format_args!("\n{title}\n"));
+            let width = checks.iter().map(|c| c.name.len()).max().unwrap_or(0);
+            for check in checks {
+                let Check { name, mark, detail } = check;
+                let mark = mark.word();
+                write(
+                    &mut text,
+                    format_args!("  {mark:<8}  {name:<width$}  {detail}\n"),
+                );
+            }
+        }
+        text
+    }
+
+    /// For a program:
+    ///
+    /// ```text
+    /// { "rung": { "name": "native_arena|native_array|packet|none",
+    ///             "because": S, "climb": S|null },
+    ///   "kernel": { "release": S, "unprivileged_bpf_disabled": N|null,
+    ///               "features": [{ CHECK, "since": "6.9" }] },
+    ///   "capabilities": [{ CHECK, "held": B, "needed_for": S }],
+    ///   "tools": [{ CHECK, "path": S|null }],
+    ///   "interfaces": [{ "name": S, "found": B, "checks": [{ CHECK }],
+    ///     and, if found: "driver": S, "mtu_bytes": N, "up": B,
+    ///     "rx_queues": N, "tx_queues": N, "is_veth": B,
+    ///     "offloads": { "tso": B, "gro": B, "lro": B },
+    ///     "xdp_program": { "id": N, "name": S|null, "uid": N|null,
+    ///                      "pid": N|null, "is_ashway": B } | null,
+    ///     "veth_peer_takes_xdp_tx": B|null }] }
+    /// CHECK = "name": S, "state": "ok|degraded|missing", "detail": S
+    /// ```
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let features = self.probe.features.iter().map(|(feature, state)| {
+            let mut value = checks::feature(&self.probe, *feature, state).json();
+            value["since"] = json!(feature.since());
+            value
+        });
+        let capabilities = self.probe.capabilities.iter().map(|capability| {
+            let mut value = checks::capability(capability).json();
+            value["held"] = json!(capability.held);
+            value["needed_for"] = json!(capability.needed_for);
+            value
+        });
+        let mut nft = checks::nft(self.nft.as_deref()).json();
+        nft["path"] = json!(self.nft);
+        json!({
+            "rung": {
+                "name": self.standing.name(),
+                "because": self.because,
+                "climb": self.climb,
+            },
+            "kernel": {
+                "release": self.probe.release,
+                "unprivileged_bpf_disabled": self.probe.unprivileged_bpf_disabled,
+                "features": features.collect::<Vec<_>>(),
+            },
+            "capabilities": capabilities.collect::<Vec<_>>(),
+            "tools": [nft],
+            "interfaces": self.seen.iter().map(|seen| self.json_of(seen)).collect::<Vec<_>>(),
+        })
+    }
+
+    /// 0; 1 if an interface that was named is not there; 6 if this kernel has
+    /// no rung at all. Missing privilege alone is no failure.
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        let packet = self.probe.state(Feature::AfPacket);
+        if self.named && self.seen.iter().any(|seen| seen.found.is_err()) {
+            1
+        } else if self.standing == Standing::Nothing
+            && matches!(
+                packet,
+                State::Missing {
+                    privilege: false,
+                    ..
+                }
+            )
+        {
+            6
+        } else {
+            0
+        }
+    }
+
+    fn groups(&self) -> Vec<(String, Vec<Check>)> {
+        let features = self.probe.features.iter();
+        let mut groups = vec![
+            (
+                format!("kernel {}", self.probe.release),
+                features
+                    .map(|(f, state)| checks::feature(&self.probe, *f, state))
+                    .collect(),
+            ),
+            (
+                "capabilities".to_owned(),
+                self.probe
+                    .capabilities
+                    .iter()
+                    .map(checks::capability)
+                    .collect(),
+            ),
+            ("tools".to_owned(), vec![checks::nft(self.nft.as_deref())]),
+        ];
+        for seen in &self.seen {
+            let title = match &seen.found {
+                Ok(found) if !found.iface.driver.is_empty() => {
+                    format!("interface {} (driver {})", seen.name, found.iface.driver)
+                }
+                _ => format!("interface {}", seen.name),
+            };
+            groups.push((title, checks::iface(&self.probe, seen)));
+        }
+        groups
+    }
+
+    fn json_of(&self, seen: &Seen) -> Value {
+        let checks: Vec<_> = checks::iface(&self.probe, seen)
+            .iter()
+            .map(Check::json)
+            .collect();
+        let Ok(Found {
+            iface,
+            xdp,
+            takes_xdp_tx,
+        }) = &seen.found
+        else {
+            return json!({ "name": seen.name, "found": false, "checks": checks });
+        };
+        let program = xdp.as_ref().ok().and_then(Option::as_ref).map(|owner| {
+            json!({
+                "id": owner.prog_id,
+                "name": owner.prog_name,
+                "uid": owner.uid,
+                "pid": owner.process.as_ref().map(|process| process.pid),
+                "is_ashway": owner.is_ashway(),
+            })
+        });
+        let takes_xdp_tx = takes_xdp_tx.as_ref().and_then(|tried| tried.as_ref().ok());
+        json!({
+            "name": seen.name,
+            "found": true,
+            "driver": iface.driver,
+            "mtu_bytes": iface.mtu,
+            "up": iface.up,
+            "rx_queues": iface.rx_queues,
+            "tx_queues": iface.tx_queues,
+            "is_veth": iface.is_veth,
+            "offloads": {
+                "tso": iface.offloads.tso,
+                "gro": iface.offloads.gro,
+                "lro": iface.offloads.lro,
+            },
+            "xdp_program": program,
+            "veth_peer_takes_xdp_tx": takes_xdp_tx,
+            "checks": checks,
+        })
+    }
+}
+
+fn look(name: String, may_send: bool) -> Seen {
+    let found = Iface::by_name(&name)
+        .map_err(|error| error.to_string())
+        .map(|iface| {
+            let xdp = owner(iface.ifindex).map_err(|error| error.to_string());
+            let free = matches!(xdp, Ok(None));
+            let try_it = may_send && iface.is_veth && iface.up && free;
+            Found {
+                takes_xdp_tx: try_it.then(|| {
+                    iface::veth_peer_takes_xdp_tx(iface.ifindex).map_err(|e| e.to_string())
+                }),
+                iface,
+                xdp,
+            }
+        });
+    Seen { name, found }
+}
+
+/// Every interface of this thread's namespace but `lo`. /proc, because /sys
+/// shows the namespace it was mounted in.
+fn all_interfaces() -> Vec<String> {
+    let table = std::fs::read_to_string("/proc/thread-self/net/dev").unwrap_or_default();
+    let mut names: Vec<_> = table
+        .lines()
+        .skip(2)
+        .filter_map(|line| {
+            line.rsplit_once(':')
+                .map(|(name, _)| name.trim().to_owned())
+        })
+        .filter(|name| name != "lo")
+        .collect();
+    names.sort();
+    names
+}
+
+/// Where the packet-socket rung would find it: on the `PATH`, or where
+/// unprivileged users' `PATH` does not lead.
+fn find_tool(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .map(|directory| directory.join(name))
+        .find(|file| FsPath::is_file(file))
+}
+
+fn write(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    text.write_fmt(arguments)
+        .expect("writing to a string does not fail");
+}

@@ -1,0 +1,237 @@
+//! The lines of the report: each says how one thing is, what follows if it is
+//! not as it should be, and what helps.
+
+use std::path::Path as FsPath;
+
+use ashway_kernel::probe::{Capability, State};
+use ashway_kernel::{Feature, Iface, Probe};
+use serde_json::{Value, json};
+
+use super::rungs::{AS_ROOT, capabilities_for, without};
+use super::{Found, Seen};
+use crate::rung::{Rung, cost_notice};
+
+/// Above about this MTU a frame and XDP's headroom no longer fit one page, and
+/// drivers refuse native XDP.
+const ONE_PAGE_MTU_BYTES: u32 = 3500;
+
+/// How a check came out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// As it should be.
+    Ok,
+    /// There is a way around; the line says what follows.
+    Degraded,
+    /// There is none; the line says what helps.
+    Missing,
+}
+
+impl Mark {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::Missing => "missing",
+        }
+    }
+}
+
+/// One line.
+#[derive(Clone, Debug)]
+pub(super) struct Check {
+    pub(super) name: String,
+    pub(super) mark: Mark,
+    pub(super) detail: String,
+}
+
+impl Check {
+    fn new(name: &str, mark: Mark, detail: impl Into<String>) -> Self {
+        Self {
+            name: name.to_owned(),
+            mark,
+            detail: detail.into(),
+        }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({ "name": self.name, "state": self.mark.word(), "detail": self.detail })
+    }
+}
+
+pub(super) fn feature(probe: &Probe, feature: Feature, state: &State) -> Check {
+    let since = feature.since();
+    let State::Missing { reason, privilege } = state else {
+        return Check::new(feature.name(), Mark::Ok, format!("Linux {since}"));
+    };
+    let (mark, follows) = without(feature);
+    let helps = match feature {
+        _ if *privilege => how_to_be_allowed(probe, feature),
+        Feature::Jit => "`sysctl net.core.bpf_jit_enable=1`".to_owned(),
+        _ => format!("Linux {since} or newer, configured for it"),
+    };
+    let detail = if *privilege {
+        format!("{follows}; helps: {helps}")
+    } else {
+        format!("{follows}: {reason}; helps: {helps}")
+    };
+    Check::new(feature.name(), mark, detail)
+}
+
+fn how_to_be_allowed(probe: &Probe, feature: Feature) -> String {
+    let wanted = capabilities_for(feature);
+    let lacking: Vec<_> = wanted
+        .iter()
+        .copied()
+        .filter(|name| !held(probe, name))
+        .collect();
+    if lacking.is_empty() {
+        // `unshare -Urn` hands out capabilities that BPF does not accept.
+        format!("{AS_ROOT} outside a user namespace: capabilities in one do not count here")
+    } else {
+        format!("{AS_ROOT}, or with {}", lacking.join(" and "))
+    }
+}
+
+fn held(probe: &Probe, name: &str) -> bool {
+    probe
+        .capabilities
+        .iter()
+        .any(|capability| capability.name == name && capability.held)
+}
+
+pub(super) fn nft(path: Option<&FsPath>) -> Check {
+    match path {
+        Some(path) => Check::new("nft", Mark::Ok, path.display().to_string()),
+        None => Check::new(
+            "nft",
+            Mark::Degraded,
+            "with packet sockets the host's stack also sees what a path consumes; helps: \
+             `apt-get install nftables`",
+        ),
+    }
+}
+
+pub(super) fn iface(probe: &Probe, seen: &Seen) -> Vec<Check> {
+    let found = match &seen.found {
+        Ok(found) => found,
+        Err(why) => {
+            let detail = format!("{why}; `ip link` lists the interfaces of this namespace");
+            return vec![Check::new("link", Mark::Missing, detail)];
+        }
+    };
+    let Found { iface, xdp, .. } = found;
+    let name = &iface.name;
+    let mut checks = vec![
+        if iface.up {
+            Check::new("link", Mark::Ok, "up")
+        } else {
+            let detail = format!("down, so nothing arrives; helps: `ip link set {name} up`");
+            Check::new("link", Mark::Degraded, detail)
+        },
+        if iface.mtu <= ONE_PAGE_MTU_BYTES {
+            Check::new("MTU", Mark::Ok, format!("{} bytes", iface.mtu))
+        } else {
+            let detail = format!(
+                "{} bytes: most drivers refuse native XDP above about {ONE_PAGE_MTU_BYTES}; \
+                 helps: `ip link set {name} mtu 1500`",
+                iface.mtu
+            );
+            Check::new("MTU", Mark::Degraded, detail)
+        },
+        Check::new(
+            "queues",
+            Mark::Ok,
+            format!("{} receive, {} transmit", iface.rx_queues, iface.tx_queues),
+        ),
+        match xdp {
+            Ok(None) => Check::new("XDP hook", Mark::Ok, "free"),
+            Ok(Some(owner)) if owner.is_ashway() => {
+                let detail = format!(
+                    "held by Ashway ({owner}); helps: stop that node, or `ashway iface detach {name}`"
+                );
+                Check::new("XDP hook", Mark::Degraded, detail)
+            }
+            Ok(Some(owner)) => {
+                let detail = format!("held by {owner}; helps: stop whoever put it there");
+                Check::new("XDP hook", Mark::Missing, detail)
+            }
+            Err(why) => Check::new("XDP hook", Mark::Degraded, format!("unknown: {why}")),
+        },
+    ];
+    if iface.is_veth {
+        checks.push(replies(probe, found));
+    }
+    checks.push(offloads(iface));
+    checks
+}
+
+fn replies(probe: &Probe, found: &Found) -> Check {
+    let name = "replies";
+    match &found.takes_xdp_tx {
+        Some(Ok(true)) => Check::new(
+            name,
+            Mark::Ok,
+            "the veth's peer takes XDP_TX (one probe frame was sent)",
+        ),
+        Some(Ok(false)) if probe.has(Feature::Tcx) => Check::new(
+            name,
+            Mark::Degraded,
+            "the veth's peer does not take XDP_TX (one probe frame was sent): replies leave \
+             by a TCX program; helps: `ethtool -K PEER gro on`",
+        ),
+        Some(Ok(false)) => Check::new(
+            name,
+            Mark::Missing,
+            "the veth's peer does not take XDP_TX (one probe frame was sent) and there is no \
+             TCX; helps: `ethtool -K PEER gro on`",
+        ),
+        Some(Err(why)) => Check::new(
+            name,
+            Mark::Degraded,
+            format!("whether the veth's peer takes XDP_TX is unknown: {why}"),
+        ),
+        None => {
+            let why = if !found.iface.up {
+                "the link is down"
+            } else if probe.has(Feature::Xdp) {
+                "somebody's XDP program is there"
+            } else {
+                "that needs XDP"
+            };
+            let detail = format!("whether the veth's peer takes XDP_TX was not tried: {why}");
+            Check::new(name, Mark::Degraded, detail)
+        }
+    }
+}
+
+pub(super) fn capability(capability: &Capability) -> Check {
+    let Capability {
+        name,
+        needed_for,
+        held,
+    } = capability;
+    // For these there is a way around: array mode, and an unnamed owner.
+    let optional = matches!(*name, "CAP_PERFMON" | "CAP_SYS_ADMIN");
+    match (held, optional) {
+        (true, _) => Check::new(name, Mark::Ok, format!("held: {needed_for}")),
+        (false, true) => Check::new(name, Mark::Degraded, format!("not held: {needed_for}")),
+        (false, false) => Check::new(name, Mark::Missing, format!("not held: {needed_for}")),
+    }
+}
+
+/// What the host's own traffic has now, and what attaching takes from it.
+fn offloads(iface: &Iface) -> Check {
+    let word = |on| if on { "on" } else { "off" };
+    let now = iface.offloads;
+    let cost = cost_notice(iface, Rung::Native);
+    let cost = cost
+        .strip_prefix(&format!("{}: ", iface.name))
+        .unwrap_or(&cost);
+    let detail = format!(
+        "TSO {}, GRO {}, LRO {}; if attached: {cost}",
+        word(now.tso),
+        word(now.gro),
+        word(now.lro),
+    );
+    Check::new("offloads", Mark::Ok, detail)
+}

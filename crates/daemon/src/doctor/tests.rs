@@ -1,0 +1,200 @@
+use super::*;
+use ashway_kernel::XdpMode;
+use ashway_kernel::iface::Offloads;
+use ashway_kernel::probe::Capability;
+
+const CAPABILITIES: [&str; 5] = [
+    "CAP_BPF",
+    "CAP_NET_ADMIN",
+    "CAP_PERFMON",
+    "CAP_NET_RAW",
+    "CAP_SYS_ADMIN",
+];
+
+/// A host that lacks these features, of which the kernel said `EPERM` or not,
+/// and these capabilities.
+fn host(missing: &[Feature], privilege: bool, lacking: &[&str]) -> Probe {
+    let state = |feature| {
+        if missing.contains(&feature) {
+            State::Missing {
+                reason: "because".to_owned(),
+                privilege,
+            }
+        } else {
+            State::Ok
+        }
+    };
+    Probe {
+        release: "6.18.3".to_owned(),
+        features: Feature::ALL.into_iter().map(|f| (f, state(f))).collect(),
+        capabilities: CAPABILITIES
+            .into_iter()
+            .map(|name| Capability {
+                name,
+                needed_for: "something",
+                held: !lacking.contains(&name),
+            })
+            .collect(),
+        unprivileged_bpf_disabled: Some(2),
+    }
+}
+
+fn veth(takes_xdp_tx: Option<Result<bool, String>>, xdp: Option<Owner>) -> Seen {
+    Seen {
+        name: "b0".to_owned(),
+        found: Ok(Found {
+            iface: Iface {
+                name: "b0".to_owned(),
+                ifindex: 7,
+                mac: [2, 0, 0, 0, 0, 11],
+                mtu: 1500,
+                driver: "veth".to_owned(),
+                rx_queues: 2,
+                tx_queues: 2,
+                is_veth: true,
+                up: true,
+                offloads: Offloads {
+                    tso: true,
+                    gro: false,
+                    lro: false,
+                },
+            },
+            xdp: Ok(xdp),
+            takes_xdp_tx,
+        }),
+    }
+}
+
+fn report(probe: Probe, seen: Vec<Seen>) -> Report {
+    Report::of(probe, Some("/usr/sbin/nft".into()), seen, true)
+}
+
+fn first_line(probe: Probe) -> String {
+    let text = report(probe, Vec::new()).render();
+    text.lines().next().unwrap().to_owned()
+}
+
+#[test]
+fn the_first_line_names_the_rung_and_the_way_up() {
+    assert_eq!(
+        first_line(host(&[], false, &[])),
+        "rung: native XDP + arena (both tiers): nothing is missing, this is the highest"
+    );
+    assert_eq!(
+        first_line(host(&[Feature::ArenaProgram], true, &["CAP_PERFMON"])),
+        "rung: native XDP + array (both tiers): no CAP_PERFMON; to climb: run as root, or give \
+         the process CAP_PERFMON"
+    );
+    assert_eq!(
+        first_line(host(&[Feature::Arena, Feature::ArenaProgram], false, &[])),
+        "rung: native XDP + array (both tiers): no arena programs (because); to climb: Linux 6.9 \
+         or newer"
+    );
+    assert_eq!(
+        first_line(host(&[Feature::Xdp], true, &["CAP_BPF", "CAP_NET_ADMIN"])),
+        "rung: packet socket (user tier only): no CAP_BPF, no CAP_NET_ADMIN; to climb: run as \
+         root, or give the process CAP_BPF and CAP_NET_ADMIN"
+    );
+}
+
+#[test]
+fn capabilities_of_a_user_namespace_are_not_believed() {
+    assert_eq!(
+        first_line(host(&[Feature::Xdp, Feature::ArenaProgram], true, &[])),
+        "rung: packet socket (user tier only): no XDP programs (because): capabilities of a user \
+         namespace do not count for it; to climb: run as root outside the user namespace"
+    );
+}
+
+#[test]
+fn lack_of_privilege_alone_is_no_failure() {
+    let all = Feature::ALL;
+    let report = report(host(&all, true, &CAPABILITIES), Vec::new());
+    assert_eq!(report.exit_code(), 0);
+    assert!(
+        report
+            .render()
+            .starts_with("rung: none: no CAP_NET_RAW; to climb: `unshare -Urn`")
+    );
+}
+
+#[test]
+fn a_kernel_without_any_rung_is_not_supported() {
+    let all = Feature::ALL;
+    assert_eq!(report(host(&all, false, &[]), Vec::new()).exit_code(), 6);
+}
+
+#[test]
+fn an_interface_that_was_named_must_exist() {
+    let absent = || Seen {
+        name: "eth9".to_owned(),
+        found: Err("No such device (os error 19)".to_owned()),
+    };
+    let named = report(host(&[], false, &[]), vec![absent()]);
+    assert_eq!(named.exit_code(), 1);
+    assert!(named.render().contains("missing   link  No such device"));
+    assert_eq!(named.to_json()["interfaces"][0]["found"], false);
+    let listed = Report::of(host(&[], false, &[]), None, vec![absent()], false);
+    assert_eq!(listed.exit_code(), 0);
+}
+
+#[test]
+fn lines_are_aligned_and_say_which_version_brings_what() {
+    let text = report(host(&[], false, &[]), vec![veth(Some(Ok(true)), None)]).render();
+    for line in [
+        "kernel 6.18.3",
+        "  ok        may_goto                 Linux 6.9",
+        "  ok        CAP_NET_ADMIN  held: something",
+        "  ok        nft  /usr/sbin/nft",
+        "interface b0 (driver veth)",
+        "  ok        queues    2 receive, 2 transmit",
+        "  ok        XDP hook  free",
+    ] {
+        assert!(text.lines().any(|has| has == line), "{line}\nin\n{text}");
+    }
+}
+
+#[test]
+fn a_foreign_program_is_named_and_a_probe_frame_admitted() {
+    let owner = Owner {
+        prog_id: 41,
+        prog_name: Some("xdp_drop".to_owned()),
+        uid: Some(0),
+        mode: XdpMode::Native,
+        link_id: None,
+        process: None,
+    };
+    let report = report(
+        host(&[], false, &[]),
+        vec![veth(None, Some(owner)), veth(Some(Ok(false)), None)],
+    );
+    let text = report.render();
+    assert!(
+        text.contains("missing   XDP hook  held by XDP program 41 `xdp_drop`"),
+        "{text}"
+    );
+    assert!(
+        text.contains("was not tried: somebody's XDP program is there"),
+        "{text}"
+    );
+    assert!(
+        text.contains("degraded  replies   the veth's peer does not take XDP_TX (one probe frame")
+    );
+    let json = report.to_json();
+    assert_eq!(json["interfaces"][0]["xdp_program"]["is_ashway"], false);
+    assert_eq!(json["interfaces"][0]["veth_peer_takes_xdp_tx"], Value::Null);
+    assert_eq!(json["interfaces"][1]["veth_peer_takes_xdp_tx"], false);
+    assert_eq!(json["interfaces"][1]["mtu_bytes"], 1500);
+}
+
+#[test]
+fn this_host_can_be_examined() {
+    let report = run(&["lo".to_owned()]);
+    let json = report.to_json();
+    println!("{}\n{json:#}", report.render());
+    assert!(json["rung"]["name"].is_string());
+    assert_eq!(
+        json["kernel"]["features"].as_array().unwrap().len(),
+        Feature::ALL.len()
+    );
+}

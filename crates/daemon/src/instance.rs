@@ -1,0 +1,513 @@
+//! A handler instance: one module, one memory, and its programs.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use ashway_abi::memory::{Layout, WASM_PAGE};
+use ashway_abi::{Cause, trusted};
+use ashway_codegen::instance::{self, Handler, Spec};
+use ashway_codegen::normalise::{self, Lines, NormaliseError, normalise};
+use ashway_codegen::promote::{self, Budget, PromoteError};
+use ashway_handler::{Engine, InstantiateError, UnknownSymbol};
+use ashway_kernel::{
+    LoadError, Memory, MemoryKind, Program, ProgramKind, SharedArray, verifier_log,
+};
+use sha2::{Digest, Sha256};
+
+use crate::config::{Grant, HandlerConfig, MemoryMode};
+use crate::plan::InstancePlan;
+use crate::programs::{self, Maps, NodeMaps};
+use crate::region::MemoryRegion;
+
+/// Fuel for each ns of budget. A unit is about one Wasm operator, of which this
+/// kind of machine runs two to four per ns; what a handler does more slowly
+/// than that, the clock ends.
+const FUEL_PER_NS: u64 = 4;
+
+/// Fuel between two looks at the clock: about 1 us of plain operators against
+/// 33 ns for the look.
+const SLICE: u32 = 2048;
+
+/// What the budget buys in fuel.
+#[must_use]
+pub(crate) fn fuel(budget: Duration) -> u64 {
+    budget.as_nanos() as u64 * FUEL_PER_NS
+}
+
+/// Why a handler cannot run at all.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InstanceError {
+    /// The file cannot be read.
+    #[error("cannot read `{file}`")]
+    Read {
+        /// The file, as the configuration names it.
+        file: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The module is not one of ours.
+    #[error("`{file}` is no handler")]
+    Refused {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        #[source]
+        source: NormaliseError,
+        /// The next step.
+        hint: String,
+    },
+    /// The function a path names is not there.
+    #[error("`{file}` exports no function `{function}` of type (i32, i32) -> i32")]
+    NoFunction {
+        /// The file.
+        file: String,
+        /// The function.
+        function: String,
+    },
+    /// A parameter the handler does not have.
+    #[error("handler `{handler}` has no parameter `{param}`")]
+    NoParam {
+        /// The handler.
+        handler: String,
+        /// The parameter.
+        param: String,
+        /// Those it has.
+        has: Vec<String>,
+    },
+    /// Wasmtime could not start it.
+    #[error("handler `{handler}` cannot be started")]
+    Start {
+        /// The handler.
+        handler: String,
+        /// Why.
+        #[source]
+        source: InstantiateError,
+    },
+    /// No memory of the wanted kind.
+    #[error("no memory of {bytes} bytes for handler `{handler}`")]
+    Memory {
+        /// The handler.
+        handler: String,
+        /// How much.
+        bytes: usize,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The program that fills its ring was not taken.
+    #[error("the ring program of handler `{handler}` was not accepted")]
+    Load {
+        /// The handler.
+        handler: String,
+        /// Why.
+        #[source]
+        source: LoadError,
+    },
+}
+
+/// The last fault of an instance's activations in the user tier.
+#[derive(Debug, Default)]
+pub(crate) struct UserFault {
+    count: AtomicU32,
+    cause: AtomicU32,
+    at: AtomicU32,
+}
+
+impl UserFault {
+    /// Records one. Only the worker does.
+    pub(crate) fn record(&self, cause: Cause, at: u32) {
+        self.cause.store(cause as u32, Ordering::Relaxed);
+        self.at.store(at, Ordering::Relaxed);
+        self.count.fetch_add(1, Ordering::Release);
+    }
+}
+
+/// A fault, as its owner is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Fault {
+    /// Faults of the instance so far.
+    pub(crate) count: u32,
+    /// Why the last one happened.
+    pub(crate) cause: Option<Cause>,
+    /// Offset in the Wasm file.
+    pub(crate) at: u32,
+    /// Source line, if the file has DWARF.
+    pub(crate) line: Option<(String, u32)>,
+}
+
+/// The kernel's half of an instance.
+#[derive(Debug)]
+pub(crate) struct KernelSide {
+    /// Words that only trusted code touches.
+    pub(crate) trusted: SharedArray,
+    /// Fills the rings.
+    pub(crate) user_program: Program,
+}
+
+/// A handler instance; see the module's documentation.
+#[derive(Debug)]
+pub(crate) struct Instance {
+    /// The handler's name.
+    pub(crate) name: String,
+    /// SHA-256 of the file.
+    pub(crate) digest: String,
+    /// Its numbers.
+    pub(crate) plan: InstancePlan,
+    /// Its memory's regions.
+    pub(crate) layout: Layout,
+    /// Its memory.
+    pub(crate) memory: Arc<Memory>,
+    /// Absent on rungs without XDP.
+    pub(crate) kernel: Option<KernelSide>,
+    /// Addresses of the variables its author shares.
+    pub(crate) symbols: Vec<(String, u32)>,
+    /// The last fault in the user tier.
+    pub(crate) user_fault: UserFault,
+    may_reply: bool,
+    wasm: Vec<u8>,
+    lines: Lines,
+}
+
+/// A program that runs the handler in the kernel tier.
+#[derive(Debug)]
+pub(crate) struct Promoted {
+    /// The loaded program.
+    pub(crate) program: Program,
+    /// eBPF instructions.
+    pub(crate) insns: usize,
+    /// Wasm to eBPF.
+    pub(crate) translate: Duration,
+    /// The verifier and the JIT.
+    pub(crate) load: Duration,
+    /// Whether the verifier wanted the second, plainer translation.
+    pub(crate) second_try: bool,
+}
+
+/// Why a handler stays in the user tier. Not its fault: it runs unchanged.
+#[derive(Clone, Debug)]
+pub(crate) struct NotPromoted {
+    /// Why, in a sentence.
+    pub(crate) because: String,
+    /// The source line, `file:line`, if known.
+    pub(crate) line: Option<String>,
+    /// The next step.
+    pub(crate) hint: String,
+}
+
+impl Instance {
+    /// Makes everything but the promoted program. `node` is absent on rungs
+    /// without XDP.
+    ///
+    /// # Errors
+    ///
+    /// [`InstanceError`]; nothing is left behind.
+    pub(crate) fn create(
+        config: &HandlerConfig,
+        functions: &[&str],
+        plan: &InstancePlan,
+        engine: &Engine,
+        node: Option<&NodeMaps>,
+        arena_allowed: bool,
+    ) -> Result<(Self, ashway_handler::Instance), InstanceError> {
+        let file = config.file.display().to_string();
+        let limits = normalise::Limits::default();
+        let wasm = read(&config.file, limits.file_bytes).map_err(|source| InstanceError::Read {
+            file: file.clone(),
+            source,
+        })?;
+        let refused = |source: NormaliseError| InstanceError::Refused {
+            hint: source.hint(),
+            file: file.clone(),
+            source,
+        };
+        let module = normalise(&wasm, &limits).map_err(refused)?;
+        for function in functions {
+            if !module.exports.iter().any(|(name, _)| name == function) {
+                return Err(InstanceError::NoFunction {
+                    file,
+                    function: (*function).to_owned(),
+                });
+            }
+        }
+        let layout = plan.layout(module.maximum_pages as usize * WASM_PAGE);
+        let bytes = layout.total_bytes();
+        let memory = match (node, config.memory) {
+            (None, _) => Memory::anonymous(bytes),
+            (Some(_), MemoryMode::Arena) => Memory::arena(bytes),
+            (Some(_), MemoryMode::Auto) if arena_allowed => Memory::arena(bytes),
+            (Some(_), MemoryMode::Array | MemoryMode::Auto) => Memory::array(bytes),
+        }
+        .map_err(|source| InstanceError::Memory {
+            handler: config.name.clone(),
+            bytes,
+            source,
+        })?;
+        let memory = Arc::new(memory);
+        let region = MemoryRegion::of(&memory);
+        let encoded = normalise::encode(&module);
+        let mut wasmtime = ashway_handler::Instance::new(
+            engine, &module, &encoded, &region, layout,
+        )
+        .map_err(|source| InstanceError::Start {
+            handler: config.name.clone(),
+            source,
+        })?;
+        for (param, value) in &config.params {
+            let symbol = format!("ashway_param_{param}");
+            wasmtime
+                .set_param(&symbol, *value)
+                .map_err(|UnknownSymbol(_)| InstanceError::NoParam {
+                    handler: config.name.clone(),
+                    param: param.clone(),
+                    has: params_of(&module.symbols),
+                })?;
+        }
+        let kernel = match node {
+            None => None,
+            Some(node) => Some(KernelSide::create(config, plan, layout, &memory, node)?),
+        };
+        let instance = Self {
+            name: config.name.clone(),
+            digest: hex(&Sha256::digest(&wasm)),
+            plan: plan.clone(),
+            layout,
+            memory,
+            kernel,
+            symbols: module.symbols.clone(),
+            user_fault: UserFault::default(),
+            may_reply: config.allow.contains(&Grant::Reply),
+            lines: module.lines.clone(),
+            wasm,
+        };
+        Ok((instance, wasmtime))
+    }
+
+    /// Whether the handler may answer its sender.
+    #[must_use]
+    pub(crate) fn may_reply(&self) -> bool {
+        self.may_reply
+    }
+
+    /// Translates the handler and loads it for the kernel tier.
+    ///
+    /// # Errors
+    ///
+    /// [`NotPromoted`]: why it stays in the user tier.
+    pub(crate) fn promote(
+        &self,
+        node: &NodeMaps,
+        function: &str,
+        budget: Duration,
+    ) -> Result<Promoted, NotPromoted> {
+        let kernel = self.kernel.as_ref().ok_or_else(|| NotPromoted {
+            because: "the node runs without XDP".to_owned(),
+            line: None,
+            hint: "run `ashway doctor` to see what is missing".to_owned(),
+        })?;
+        let begin = Instant::now();
+        let module = normalise(&self.wasm, &normalise::Limits::default())
+            .expect("the file was normalised when the instance was made");
+        let entry = module
+            .exports
+            .iter()
+            .find(|(name, _)| name == function)
+            .map(|(_, index)| *index)
+            .expect("the function was found when the instance was made");
+        let mut handler = Handler {
+            module: &module,
+            entry,
+            budget: Budget {
+                fuel: fuel(budget),
+                slice: SLICE,
+                ns: budget.as_nanos() as u64,
+            },
+            may_reply: self.may_reply,
+            locals_in_memory: false,
+        };
+        let spec = spec(self.memory.kind(), self.layout, self.plan.paths.len());
+        let name = program_name("k", &self.name);
+        let maps = Maps {
+            node,
+            slots: None,
+            trusted: Some(&kernel.trusted),
+            memory: Some(&self.memory),
+        };
+        let mut rejected = None;
+        for second_try in [false, true] {
+            handler.locals_in_memory = second_try;
+            let (image, _) = instance::kernel(&spec, &handler).map_err(|e| not_translated(&e))?;
+            let translate = begin.elapsed();
+            let loading = Instant::now();
+            match programs::load(&name, ProgramKind::Xdp, &image, &maps) {
+                Ok(program) => {
+                    return Ok(Promoted {
+                        program,
+                        insns: image.insns.len(),
+                        translate,
+                        load: loading.elapsed(),
+                        second_try,
+                    });
+                }
+                Err(error) => rejected = Some(error),
+            }
+        }
+        Err(not_loaded(&rejected.expect("both tries were rejected")))
+    }
+
+    /// The last fault in either tier, if there was one.
+    #[must_use]
+    pub(crate) fn last_fault(&self) -> Option<Fault> {
+        let user = &self.user_fault;
+        let user_count = user.count.load(Ordering::Acquire);
+        let word = |offset| {
+            self.kernel
+                .as_ref()
+                .map_or(0, |k| k.trusted.u32_at(offset).load(Ordering::Acquire))
+        };
+        let kernel_count = word(trusted::FAULT_COUNT);
+        let (cause, at) = if kernel_count > 0 {
+            (word(trusted::FAULT_CAUSE), word(trusted::FAULT_AT))
+        } else if user_count > 0 {
+            (
+                user.cause.load(Ordering::Relaxed),
+                user.at.load(Ordering::Relaxed),
+            )
+        } else {
+            return None;
+        };
+        Some(Fault {
+            count: kernel_count + user_count,
+            cause: Cause::from_number(cause),
+            at,
+            line: self
+                .lines
+                .at(at)
+                .map(|(file, line)| (file.to_owned(), line)),
+        })
+    }
+
+    /// Faults in the kernel tier so far.
+    #[must_use]
+    pub(crate) fn kernel_faults(&self) -> u32 {
+        self.kernel.as_ref().map_or(0, |kernel| {
+            kernel
+                .trusted
+                .u32_at(trusted::FAULT_COUNT)
+                .load(Ordering::Acquire)
+        })
+    }
+
+    /// Messages of a path that are in the user tier now.
+    #[must_use]
+    pub(crate) fn in_user(&self, local: usize) -> u32 {
+        self.kernel.as_ref().map_or(0, |kernel| {
+            kernel
+                .trusted
+                .u32_at(trusted::PATHS + local * trusted::PATH_STRIDE)
+                .load(Ordering::Acquire)
+        })
+    }
+}
+
+impl KernelSide {
+    fn create(
+        config: &HandlerConfig,
+        plan: &InstancePlan,
+        layout: Layout,
+        memory: &Memory,
+        node: &NodeMaps,
+    ) -> Result<Self, InstanceError> {
+        let trusted = SharedArray::create("ashway_trusted", trusted::bytes(layout.rings)).map_err(
+            |source| InstanceError::Memory {
+                handler: config.name.clone(),
+                bytes: trusted::bytes(layout.rings),
+                source,
+            },
+        )?;
+        let image = instance::user(&spec(memory.kind(), layout, plan.paths.len().max(1)));
+        let maps = Maps {
+            node,
+            slots: None,
+            trusted: Some(&trusted),
+            memory: Some(memory),
+        };
+        let name = program_name("u", &config.name);
+        let user_program =
+            programs::load(&name, ProgramKind::Xdp, &image, &maps).map_err(|source| {
+                InstanceError::Load {
+                    handler: config.name.clone(),
+                    source,
+                }
+            })?;
+        Ok(Self {
+            trusted,
+            user_program,
+        })
+    }
+}
+
+fn spec(kind: MemoryKind, layout: Layout, paths: usize) -> Spec {
+    Spec {
+        layout,
+        memory: match kind {
+            MemoryKind::Arena => promote::MemoryKind::Arena,
+            MemoryKind::Array | MemoryKind::Anonymous => promote::MemoryKind::Array,
+        },
+        paths,
+    }
+}
+
+fn read(file: &std::path::Path, most: usize) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    // One byte more than allowed is enough to be refused by size.
+    let mut wasm = Vec::new();
+    std::fs::File::open(file)?
+        .take(most as u64 + 1)
+        .read_to_end(&mut wasm)?;
+    Ok(wasm)
+}
+
+fn params_of(symbols: &[(String, u32)]) -> Vec<String> {
+    symbols
+        .iter()
+        .filter_map(|(name, _)| name.strip_prefix("ashway_param_"))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The kernel keeps 15 characters: `ashway_k_` and the start of the name.
+fn program_name(tier: &str, handler: &str) -> String {
+    format!("ashway_{tier}_{handler}")
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a string does not fail");
+        text
+    })
+}
+
+fn not_translated(error: &PromoteError) -> NotPromoted {
+    NotPromoted {
+        because: error.to_string(),
+        line: error.place().map(ToString::to_string),
+        hint: error.hint().to_owned(),
+    }
+}
+
+fn not_loaded(error: &LoadError) -> NotPromoted {
+    let summary = verifier_log::summary(error.log());
+    NotPromoted {
+        because: if summary.reason.is_empty() {
+            error.to_string()
+        } else {
+            format!("the kernel verifier rejected it: {}", summary.reason)
+        },
+        line: summary.source.map(str::to_owned),
+        hint: error.hint().to_owned(),
+    }
+}

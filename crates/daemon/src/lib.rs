@@ -1,0 +1,29 @@
+//! `ashway run`: the one place that knows every crate.
+//!
+//! Reads the configuration, makes memories, programs and rings out of it,
+//! attaches, serves the user tier, answers the control socket, and takes
+//! everything down again.
+
+#![deny(unsafe_code)]
+
+pub mod client;
+pub mod config;
+mod control;
+mod counters;
+mod decide;
+pub mod diagnostics;
+pub mod doctor;
+mod instance;
+pub mod node;
+mod packets;
+mod plan;
+pub mod programs;
+mod region;
+mod rings;
+mod rung;
+mod runner;
+mod status;
+pub mod units;
+mod worker;
+
+pub use instance::InstanceError;

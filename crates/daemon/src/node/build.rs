@@ -1,0 +1,454 @@
+//! Bringing a node up, in the order in which things need each other.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use ashway_abi::{context, count};
+use ashway_codegen::{entry, exit};
+use ashway_handler::Engine;
+use ashway_kernel::probe::{Feature, Probe, State};
+use ashway_kernel::{
+    AttachError, Iface, Map, MapSpec, Mode, Program, ProgramKind, TcxLink, WakeBell, XdpLink, iface,
+};
+use ashway_ring::{IngressDrop, PacketSocket, Passer, TxSocket};
+
+use super::{Node, NodeIface, NodePath, Promotion, RunError, XdpSide};
+use crate::config::{Config, OnFault, Tier, XdpMode};
+use crate::counters::UserRows;
+use crate::decide::Rules;
+use crate::instance::{Instance, fuel};
+use crate::packets::{Matched, PacketPort, drop_match};
+use crate::plan::{self, IfaceFacts, Plan};
+use crate::programs::{self, Maps, NodeMaps};
+use crate::rings::XdpPort;
+use crate::rung::{Rung, cost_notice};
+use crate::runner::{PathRun, RunInstance};
+use crate::worker::{Work, Worker};
+
+/// Frames of a transmit socket.
+const TX_FRAMES: u32 = 1024;
+
+/// How many ticks of [`TICK`](super::serve::TICK) an activation in the user
+/// tier may see before the outer net takes it: the longest budget and a
+/// descheduled worker fit well within.
+const TICKS: u64 = 4;
+
+/// Brings everything up; on any error what was made is dropped again.
+pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
+    let probe = Probe::run();
+    let bpf = probe.state(Feature::Xdp).clone();
+    let mut facts = Vec::new();
+    for iface in &config.ifaces {
+        let found = Iface::by_name(&iface.name).map_err(|source| RunError::NoInterface {
+            iface: iface.name.clone(),
+            source,
+        })?;
+        let rung = Rung::first(iface.mode, bpf == State::Ok);
+        if rung != Rung::Packet
+            && let State::Missing { reason, .. } = &bpf
+        {
+            return Err(RunError::NoBpf {
+                iface: iface.name.clone(),
+                because: reason.clone(),
+            });
+        }
+        facts.push((found, rung));
+    }
+    let plan = plan::draw(
+        config,
+        &facts
+            .iter()
+            .map(|(iface, _)| IfaceFacts {
+                queues: iface.rx_queues.max(1) as usize,
+                mtu: iface.mtu as usize,
+            })
+            .collect::<Vec<_>>(),
+    );
+    let uses_xdp = facts.iter().any(|(_, rung)| *rung != Rung::Packet);
+    let maps = if uses_xdp {
+        Some(Arc::new(node_maps(&plan)?))
+    } else {
+        None
+    };
+    let engine = Engine::new(TICKS).map_err(RunError::Engine)?;
+    let rows = Arc::new(UserRows::new(plan.rows));
+    let arena = probe.has(Feature::ArenaProgram);
+    let (instances, runs) = make_instances(config, &plan, &engine, maps.as_deref(), arena)?;
+
+    for (found, rung) in &facts {
+        println!("{}", cost_notice(found, *rung));
+    }
+    let mut ifaces = Vec::new();
+    let mut xdp_ports = Vec::new();
+    let mut packet_ports = Vec::new();
+    for (number, (found, rung)) in facts.iter().enumerate() {
+        if *rung == Rung::Packet {
+            let (iface, port) = take_with_sockets(config, &plan, number, found)?;
+            ifaces.push(iface);
+            packet_ports.push(port);
+            xdp_ports.push(None);
+        } else {
+            let maps = maps.as_deref().expect("an interface with XDP has maps");
+            let (iface, port) =
+                take_with_xdp(config, &plan, number, found, *rung, maps, &instances)?;
+            ifaces.push(iface);
+            xdp_ports.push(Some(port));
+        }
+    }
+    let worker = Worker::start(Work {
+        node: maps.clone(),
+        instances: runs,
+        xdp_ports,
+        packet_ports,
+        rows: Arc::clone(&rows),
+    })
+    .map_err(|source| RunError::System {
+        doing: "start the worker",
+        source,
+    })?;
+    let mut node = Node {
+        ifaces,
+        _worker: worker,
+        paths: config
+            .paths
+            .iter()
+            .map(|_| NodePath {
+                tier: Tier::User,
+                promotion: Promotion::NotAsked,
+                switch_ns: 0,
+                faults_seen: 0,
+            })
+            .collect(),
+        instances,
+        maps,
+        rows,
+        plan,
+        config: config.clone(),
+    };
+    promote_wanted(&mut node);
+    Ok((node, engine))
+}
+
+fn node_maps(plan: &Plan) -> Result<NodeMaps, RunError> {
+    let system = |source| RunError::System {
+        doing: "create the node's maps",
+        source,
+    };
+    Ok(NodeMaps {
+        context: Map::create(&MapSpec::percpu_array(
+            "ashway_context",
+            context::BYTES as u32,
+            1,
+        ))
+        .map_err(system)?,
+        counters: Map::create(&MapSpec::percpu_array(
+            "ashway_counters",
+            count::ROW_BYTES as u32,
+            plan.rows as u32,
+        ))
+        .map_err(system)?,
+        wake: WakeBell::create("ashway_wake", 4096).map_err(system)?,
+    })
+}
+
+fn make_instances(
+    config: &Config,
+    plan: &Plan,
+    engine: &Engine,
+    maps: Option<&NodeMaps>,
+    arena: bool,
+) -> Result<(Vec<Arc<Instance>>, Vec<RunInstance>), RunError> {
+    let mut instances = Vec::new();
+    let mut runs = Vec::new();
+    for (handler, numbers) in config.handlers.iter().zip(&plan.instances) {
+        let functions: Vec<&str> = numbers
+            .paths
+            .iter()
+            .map(|path| config.paths[*path].function.as_str())
+            .collect();
+        let (instance, wasm) = Instance::create(handler, &functions, numbers, engine, maps, arena)?;
+        let paths = numbers
+            .paths
+            .iter()
+            .map(|path| {
+                let path_config = &config.paths[*path];
+                PathRun {
+                    row: plan.paths[*path].row,
+                    rules: Rules {
+                        may_reply: instance.may_reply(),
+                        on_fault_drop: path_config.on_fault == OnFault::Drop,
+                    },
+                    fuel: fuel(path_config.budget),
+                }
+            })
+            .collect();
+        let shared = Arc::new(instance);
+        instances.push(Arc::clone(&shared));
+        runs.push(RunInstance {
+            shared,
+            wasm,
+            paths,
+        });
+    }
+    Ok((instances, runs))
+}
+
+fn take_with_sockets(
+    config: &Config,
+    plan: &Plan,
+    number: usize,
+    found: &Iface,
+) -> Result<(NodeIface, PacketPort), RunError> {
+    let system = |source| RunError::System {
+        doing: "open a packet socket (CAP_NET_RAW; `unshare -Urn` gives it in a namespace)",
+        source,
+    };
+    let numbers = &plan.ifaces[number];
+    let socket = PacketSocket::open(found.ifindex).map_err(system)?;
+    let out = socket.as_fd().try_clone_to_owned().map_err(system)?;
+    let matches: Vec<_> = numbers
+        .paths
+        .iter()
+        .map(|path| drop_match(&config.paths[*path].filter))
+        .collect();
+    let drop_rule = match IngressDrop::install(&found.name, &matches) {
+        Ok(rule) => Some(rule),
+        Err(error) => {
+            println!(
+                "{}: the host's stack also sees what the paths consume: {error} ({})",
+                found.name,
+                error.hint()
+            );
+            None
+        }
+    };
+    let passer = Passer::open(found.ifindex).ok();
+    let mut paths: Vec<Matched> = numbers
+        .paths
+        .iter()
+        .map(|path| Matched {
+            filter: config.paths[*path].filter,
+            instance: plan.paths[*path].instance,
+            local: plan.paths[*path].local,
+            row: plan.paths[*path].row,
+        })
+        .collect();
+    paths.sort_by_key(|path| std::cmp::Reverse(path.filter.specificity()));
+    let iface = NodeIface {
+        xdp: None,
+        ifindex: found.ifindex,
+        rung: Rung::Packet,
+        tx_errors_before: tx_errors(&found.name),
+        consumes: drop_rule.is_some(),
+    };
+    let port = PacketPort {
+        socket,
+        out,
+        frame: Vec::with_capacity(65_536),
+        paths,
+        unmatched_row: numbers.unmatched_row,
+        passer,
+        drop_rule,
+    };
+    Ok((iface, port))
+}
+
+fn take_with_xdp(
+    config: &Config,
+    plan: &Plan,
+    number: usize,
+    found: &Iface,
+    rung: Rung,
+    maps: &NodeMaps,
+    instances: &[Arc<Instance>],
+) -> Result<(NodeIface, XdpPort), RunError> {
+    // Refuse before anything is changed, even before the veth probe.
+    if let Ok(Some(owner)) = ashway_kernel::owner(found.ifindex) {
+        return Err(RunError::Attach {
+            iface: found.name.clone(),
+            source: AttachError::Taken {
+                ifindex: found.ifindex,
+                owner: Some(owner),
+                errno: std::io::ErrorKind::ResourceBusy.into(),
+            },
+        });
+    }
+    let numbers = &plan.ifaces[number];
+    let slots = Map::create(&MapSpec::prog_array(
+        "ashway_slots",
+        numbers.paths.len().max(1) as u32,
+    ))
+    .map_err(|source| RunError::System {
+        doing: "create a program array",
+        source,
+    })?;
+    for (slot, path) in numbers.paths.iter().enumerate() {
+        let instance = &instances[plan.paths[*path].instance];
+        let kernel = instance.kernel.as_ref().expect("the node has maps");
+        slots
+            .set_slot(slot as u32, kernel.user_program.fd())
+            .map_err(|source| RunError::System {
+                doing: "fill the program array",
+                source,
+            })?;
+    }
+    let reply_by_tcx =
+        found.is_veth && !iface::veth_peer_takes_xdp_tx(found.ifindex).unwrap_or(false);
+    let load = |what, name: &str, kind, image| {
+        let maps = Maps {
+            node: maps,
+            slots: Some(&slots),
+            trusted: None,
+            memory: None,
+        };
+        programs::load(name, kind, image, &maps).map_err(|source| RunError::Load {
+            what,
+            iface: found.name.clone(),
+            source,
+        })
+    };
+    let image = entry::generate(&entry_spec(config, plan, number, reply_by_tcx));
+    let entry = load("entry", "ashway_entry", ProgramKind::Xdp, &image)?;
+    let exit_link = if reply_by_tcx {
+        let exit = load(
+            "exit",
+            "ashway_exit",
+            ProgramKind::SchedCls,
+            &exit::generate(),
+        )?;
+        let link = TcxLink::attach(&exit, found.ifindex).map_err(|source| RunError::Attach {
+            iface: found.name.clone(),
+            source,
+        })?;
+        Some(link)
+    } else {
+        None
+    };
+    let tx = TxSocket::bind(found.ifindex, 0, TX_FRAMES).map_err(|source| RunError::Transmit {
+        iface: found.name.clone(),
+        source,
+    })?;
+    let pass_program = pass_program().map_err(|source| RunError::Load {
+        what: "pass",
+        iface: found.name.clone(),
+        source,
+    })?;
+    let (link, rung) = attach(&entry, found, rung, config.ifaces[number].mode)?;
+    let iface = NodeIface {
+        xdp: Some(XdpSide {
+            _link: link,
+            _exit_link: exit_link,
+            slots,
+            _entry: entry,
+            reply_by_tcx,
+        }),
+        ifindex: found.ifindex,
+        rung,
+        tx_errors_before: tx_errors(&found.name),
+        consumes: true,
+    };
+    let port = XdpPort {
+        tx,
+        pass_program: Arc::new(pass_program),
+        ifindex: found.ifindex,
+    };
+    Ok((iface, port))
+}
+
+fn attach(
+    entry: &Program,
+    found: &Iface,
+    rung: Rung,
+    mode: XdpMode,
+) -> Result<(XdpLink, Rung), RunError> {
+    let failed = |source| RunError::Attach {
+        iface: found.name.clone(),
+        source,
+    };
+    if rung == Rung::Native {
+        match XdpLink::attach(entry, found.ifindex, Mode::Native) {
+            Ok(link) => return Ok((link, Rung::Native)),
+            Err(AttachError::Driver { .. }) if mode == XdpMode::Auto => {
+                println!("{}", cost_notice(found, Rung::Generic));
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    XdpLink::attach(entry, found.ifindex, Mode::Generic)
+        .map(|link| (link, Rung::Generic))
+        .map_err(failed)
+}
+
+fn entry_spec(config: &Config, plan: &Plan, iface: usize, reply_by_tcx: bool) -> entry::Spec {
+    let numbers = &plan.ifaces[iface];
+    entry::Spec {
+        paths: numbers
+            .paths
+            .iter()
+            .map(|path| {
+                let numbers = &plan.paths[*path];
+                let ring_base = plan.instances[numbers.instance]
+                    .rings_of
+                    .iter()
+                    .find(|(known, _)| *known == iface)
+                    .map(|(_, base)| *base)
+                    .expect("an instance has rings for each of its interfaces");
+                entry::Path {
+                    filter: config.paths[*path].filter,
+                    row: numbers.row,
+                    local: numbers.local as u32,
+                    ring_base: ring_base as u32,
+                    on_fault_drop: config.paths[*path].on_fault == OnFault::Drop,
+                }
+            })
+            .collect(),
+        unmatched_row: numbers.unmatched_row,
+        reply_by_tcx,
+    }
+}
+
+/// `return XDP_PASS`, through which the user tier gives messages back.
+fn pass_program() -> Result<Program, ashway_kernel::LoadError> {
+    use ashway_codegen::bpf::{Assembler, Reg};
+    let mut asm = Assembler::new();
+    asm.mov_imm(Reg::R0, 2);
+    asm.exit();
+    let image = asm.finish();
+    Program::load(&ashway_kernel::ProgramSpec {
+        name: "ashway_pass",
+        kind: ProgramKind::Xdp,
+        attach_type: 0,
+        insns: &image.insns,
+        maps: &[],
+        btf: None,
+    })
+}
+
+/// Frames the driver lost after it had taken them, as far as it says.
+pub(super) fn tx_errors(name: &str) -> u64 {
+    iface::stats(name).map_or(0, |stats| {
+        stats.xdp_sum("_xdp_tx_errors").unwrap_or(0) + stats.tx_dropped
+    })
+}
+
+/// Promotes what the configuration wants in the kernel tier, and says why where
+/// that is not possible.
+fn promote_wanted(node: &mut Node) {
+    for path in 0..node.paths.len() {
+        let config = &node.config.paths[path];
+        if config.tier == Tier::User || node.maps.is_none() {
+            continue;
+        }
+        let name = config.name.clone();
+        if let Err(refused) = node.promote(path) {
+            let place = refused
+                .line
+                .map_or_else(String::new, |line| format!("{line}: "));
+            println!(
+                "path `{name}` stays in the user tier: {place}{}",
+                refused.because
+            );
+            println!("  hint: {}", refused.hint);
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Why a node did not start, or stopped.
+
+use ashway_kernel::AttachError;
+
+use crate::instance::InstanceError;
+
+/// Why a node did not start. Nothing is left behind.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RunError {
+    /// A handler cannot run in any tier.
+    #[error(transparent)]
+    Instance(#[from] InstanceError),
+
+    /// The interface is not there.
+    #[error("there is no interface `{iface}`")]
+    NoInterface {
+        /// The interface, as the configuration names it.
+        iface: String,
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
+
+    /// The interface cannot be taken.
+    #[error("cannot take interface `{iface}`")]
+    Attach {
+        /// The interface.
+        iface: String,
+        /// Why.
+        #[source]
+        source: AttachError,
+    },
+
+    /// A rung was asked for that needs a privilege.
+    #[error("interface `{iface}` is to use XDP, which this process may not")]
+    NoBpf {
+        /// The interface.
+        iface: String,
+        /// Why, in the kernel's words.
+        because: String,
+    },
+
+    /// A program of ours was turned down.
+    #[error("the {what} program for `{iface}` was not accepted")]
+    Load {
+        /// Which.
+        what: &'static str,
+        /// The interface.
+        iface: String,
+        /// Why.
+        #[source]
+        source: ashway_kernel::LoadError,
+    },
+
+    /// The transmit socket cannot be had.
+    #[error("no transmit socket on `{iface}`")]
+    Transmit {
+        /// The interface.
+        iface: String,
+        /// Why.
+        #[source]
+        source: ashway_ring::BindError,
+    },
+
+    /// Another node answers on the control socket, or it cannot be made.
+    #[error("cannot listen on the control socket")]
+    Control(#[source] std::io::Error),
+
+    /// The Wasm runtime cannot be had.
+    #[error("cannot start the Wasm runtime")]
+    Engine(#[source] ashway_handler::EngineError),
+
+    /// Anything else the system refused.
+    #[error("cannot {doing}")]
+    System {
+        /// What was being done.
+        doing: &'static str,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl RunError {
+    /// The exit code of the CLI (DESIGN 11).
+    #[must_use]
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::Instance(
+                InstanceError::Refused { .. }
+                | InstanceError::NoFunction { .. }
+                | InstanceError::Start { .. },
+            ) => 3,
+            Self::Instance(InstanceError::Read { .. } | InstanceError::NoParam { .. })
+            | Self::NoInterface { .. } => 2,
+            Self::NoBpf { .. } => 4,
+            _ => 1,
+        }
+    }
+
+    /// The message, its causes, and the next step.
+    #[must_use]
+    pub fn report(&self) -> (String, Vec<String>, Option<String>) {
+        let mut causes = Vec::new();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            causes.push(cause.to_string());
+            source = cause.source();
+        }
+        if let Self::NoBpf { because, .. } = self {
+            causes.push(because.clone());
+        }
+        (self.to_string(), causes, self.hint())
+    }
+
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            Self::Instance(InstanceError::Refused { hint, .. }) => hint.clone(),
+            Self::Instance(InstanceError::NoParam { has, .. }) if has.is_empty() => {
+                "it has none; write `ASHWAY_PARAM(name, default)` in the handler".to_owned()
+            }
+            Self::Instance(InstanceError::NoParam { has, .. }) => {
+                format!("it has `{}`", has.join("`, `"))
+            }
+            Self::Instance(InstanceError::NoFunction { .. }) => {
+                "write `ASHWAY_HANDLER int on_rx(int len, int channel)`".to_owned()
+            }
+            Self::NoInterface { .. } => "`ip link` lists the interfaces of this namespace".into(),
+            Self::Attach { source, .. } => source.hint().to_owned(),
+            Self::NoBpf { .. } => {
+                "give the process CAP_BPF and CAP_NET_ADMIN, or set `mode = \"auto\"`; \
+                 `ashway doctor` shows what is missing"
+                    .to_owned()
+            }
+            Self::Load { source, .. } => source.hint().to_owned(),
+            Self::Transmit { source, .. } => source.hint().to_owned(),
+            Self::Control(_) => "give each node its own: `--socket PATH`".to_owned(),
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,207 @@
+//! A node: brought up, served, taken down.
+//!
+//! [`run`] is the whole life. Everything it makes is owned by values that take
+//! it down when dropped, links first, so every way out leaves no trace; after
+//! SIGKILL the kernel closes the file descriptors, which does the same.
+
+mod build;
+mod error;
+mod serve;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use ashway_kernel::{Map, Program, TcxLink, XdpLink};
+
+use crate::config::{Config, Tier};
+use crate::counters::UserRows;
+use crate::instance::{Instance, NotPromoted, Promoted};
+use crate::plan::Plan;
+use crate::programs::NodeMaps;
+use crate::rung::Rung;
+use crate::worker::Worker;
+
+pub use error::RunError;
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Detach after this time unless confirmed.
+    pub try_seconds: Option<u64>,
+    /// The control socket.
+    pub socket: PathBuf,
+}
+
+/// Runs a node until SIGTERM, SIGINT, or the end of a trial.
+///
+/// Says on standard output what attaching costs before it attaches, and a line
+/// that starts with `ready` once messages are answered.
+///
+/// # Errors
+///
+/// [`RunError`]; nothing is left behind.
+pub fn run(config: &Config, options: &RunOptions) -> Result<(), RunError> {
+    let control = crate::control::Control::listen(&options.socket).map_err(RunError::Control)?;
+    let (mut node, engine) = build::build(config)?;
+    serve::serve(&mut node, &engine, &control, options)
+}
+
+/// Everything a running node holds. Fields are dropped in order: first the
+/// interfaces go back to the host, then the worker finishes what it has.
+#[derive(Debug)]
+struct Node {
+    ifaces: Vec<NodeIface>,
+    _worker: Worker,
+    paths: Vec<NodePath>,
+    instances: Vec<Arc<Instance>>,
+    maps: Option<Arc<NodeMaps>>,
+    rows: Arc<UserRows>,
+    plan: Plan,
+    config: Config,
+}
+
+/// An interface the node has taken.
+#[derive(Debug)]
+struct NodeIface {
+    /// Absent on the packet rung.
+    xdp: Option<XdpSide>,
+    ifindex: u32,
+    rung: Rung,
+    /// Transmit errors of the driver when the node took the interface.
+    tx_errors_before: u64,
+    /// Whether matched messages are kept from the host's stack.
+    consumes: bool,
+}
+
+/// What XDP needs on an interface; the links go first.
+#[derive(Debug)]
+struct XdpSide {
+    _link: XdpLink,
+    _exit_link: Option<TcxLink>,
+    slots: Map,
+    _entry: Program,
+    reply_by_tcx: bool,
+}
+
+/// A path's place in the tiers.
+#[derive(Debug)]
+struct NodePath {
+    /// The tier its messages take now.
+    tier: Tier,
+    promotion: Promotion,
+    /// Time the last change of slots took, in ns.
+    switch_ns: u64,
+    /// Faults of its instance that it has already been demoted for.
+    faults_seen: u32,
+}
+
+/// What became of promoting a path.
+#[derive(Debug)]
+enum Promotion {
+    /// Nobody asked.
+    NotAsked,
+    /// Ready to run in the kernel tier, or running there.
+    Done(Promoted),
+    /// Not possible; the handler stays in the user tier.
+    Refused(NotPromoted),
+}
+
+impl Node {
+    /// Moves a path to the kernel tier. The translation is kept, so a second
+    /// time costs only the switch.
+    ///
+    /// # Errors
+    ///
+    /// Why it stays in the user tier.
+    fn promote(&mut self, path: usize) -> Result<(), NotPromoted> {
+        let Some(maps) = &self.maps else {
+            return Err(self.no_xdp(path));
+        };
+        if self.plan.paths[path]
+            .slots
+            .iter()
+            .any(|(iface, _)| self.ifaces[*iface].xdp.is_none())
+        {
+            return Err(self.no_xdp(path));
+        }
+        if !matches!(self.paths[path].promotion, Promotion::Done(_)) {
+            let config = &self.config.paths[path];
+            let instance = &self.instances[self.plan.paths[path].instance];
+            match instance.promote(maps, &config.function, config.budget) {
+                Ok(promoted) => self.paths[path].promotion = Promotion::Done(promoted),
+                Err(refused) => {
+                    self.paths[path].promotion = Promotion::Refused(refused.clone());
+                    return Err(refused);
+                }
+            }
+        }
+        self.switch(path, Tier::Kernel)
+    }
+
+    /// Moves a path to the user tier. What is in the kernel tier at this moment
+    /// ends there; later messages queue behind each other.
+    fn demote(&mut self, path: usize) -> Result<(), NotPromoted> {
+        self.switch(path, Tier::User)
+    }
+
+    fn switch(&mut self, path: usize, tier: Tier) -> Result<(), NotPromoted> {
+        let begin = std::time::Instant::now();
+        let plan = &self.plan.paths[path];
+        let instance = &self.instances[plan.instance];
+        let program = match (&self.paths[path].promotion, tier) {
+            (Promotion::Done(promoted), Tier::Kernel) => &promoted.program,
+            _ => match &instance.kernel {
+                Some(kernel) => &kernel.user_program,
+                None => return Ok(()),
+            },
+        };
+        for &(iface, slot) in &plan.slots {
+            if let Some(xdp) = &self.ifaces[iface].xdp {
+                xdp.slots
+                    .set_slot(slot as u32, program.fd())
+                    .map_err(|error| NotPromoted {
+                        because: format!("the program array did not take the program: {error}"),
+                        line: None,
+                        hint: "this is a bug of Ashway; please report it".to_owned(),
+                    })?;
+            }
+        }
+        self.paths[path].tier = tier;
+        self.paths[path].switch_ns = begin.elapsed().as_nanos() as u64;
+        Ok(())
+    }
+
+    fn no_xdp(&self, path: usize) -> NotPromoted {
+        NotPromoted {
+            because: format!(
+                "path `{}` is on an interface without XDP",
+                self.config.paths[path].name
+            ),
+            line: None,
+            hint: "`ashway doctor` says what XDP needs here".to_owned(),
+        }
+    }
+
+    /// Withdraws the kernel tier from paths whose `on_fault` says so and whose
+    /// instance has been stopped there since the last look.
+    fn demote_the_faulty(&mut self) {
+        for path in 0..self.paths.len() {
+            let instance = &self.instances[self.plan.paths[path].instance];
+            let faults = instance.kernel_faults();
+            if faults == self.paths[path].faults_seen {
+                continue;
+            }
+            self.paths[path].faults_seen = faults;
+            let config = &self.config.paths[path];
+            if config.on_fault == crate::config::OnFault::Demote
+                && self.paths[path].tier == Tier::Kernel
+                && self.demote(path).is_ok()
+            {
+                println!(
+                    "path `{}` demoted: its handler was stopped",
+                    self.config.paths[path].name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,288 @@
+//! A running node's main loop: signals, the control socket, the clock.
+
+use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
+
+use super::build::tx_errors;
+use super::{Node, Promotion, RunError, RunOptions};
+use crate::config::Tier;
+use crate::control::{Answer, Control};
+use crate::counters::Row;
+use crate::status;
+
+/// How often the loop looks at the clock: the grain of the outer net for
+/// handlers in the user tier, and of trials.
+pub(super) const TICK: Duration = Duration::from_millis(10);
+
+const TICK_SPEC: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
+};
+
+/// Serves until told to stop.
+pub(super) fn serve(
+    node: &mut Node,
+    engine: &ashway_handler::Engine,
+    control: &Control,
+    options: &RunOptions,
+) -> Result<(), RunError> {
+    let system = |source| RunError::System {
+        doing: "watch for signals",
+        source,
+    };
+    let (told, teller) = UnixStream::pair().map_err(system)?;
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        let teller = teller.try_clone().map_err(system)?;
+        signal_hook::low_level::pipe::register(signal, teller).map_err(system)?;
+    }
+    let mut trial = options
+        .try_seconds
+        .map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    println!(
+        "ready: {} on {}; control socket {}",
+        plural(node.paths.len(), "path"),
+        plural(node.ifaces.len(), "interface"),
+        options.socket.display()
+    );
+    if let Some(seconds) = options.try_seconds {
+        println!("on trial: detaches in {seconds} s unless `ashway confirm` comes first");
+    }
+    let mut last_tick = Instant::now();
+    loop {
+        let mut fds = [
+            PollFd::new(&told, PollFlags::IN),
+            PollFd::new(control, PollFlags::IN),
+        ];
+        // Interrupted: the signal is in the pipe.
+        let _ = poll(&mut fds, Some(&TICK_SPEC));
+        if !fds[0].revents().is_empty() {
+            println!("stopping");
+            return Ok(());
+        }
+        if !fds[1].revents().is_empty() {
+            control.serve(|request| answer(node, &mut trial, request));
+        }
+        if last_tick.elapsed() >= TICK {
+            last_tick = Instant::now();
+            engine.tick();
+            node.demote_the_faulty();
+        }
+        if trial.is_some_and(|end| Instant::now() >= end) {
+            println!("the trial was not confirmed: stopping");
+            return Ok(());
+        }
+    }
+}
+
+fn plural(count: usize, what: &str) -> String {
+    if count == 1 {
+        format!("1 {what}")
+    } else {
+        format!("{count} {what}s")
+    }
+}
+
+fn answer(node: &mut Node, trial: &mut Option<Instant>, request: &Value) -> Answer {
+    match request["request"].as_str() {
+        Some("status") => Answer::Ok(describe(node)),
+        Some("confirm") => {
+            let was_on_trial = trial.take().is_some();
+            Answer::Ok(json!({ "was_on_trial": was_on_trial }))
+        }
+        Some("memory") => memory(node, &request["handler"]),
+        Some("promote") => change(node, &request["path"], Node::promote),
+        Some("demote") => change(node, &request["path"], Node::demote),
+        _ => Answer::Refused {
+            code: "bad_request",
+            message: "there is no such request".to_owned(),
+            hint: "requests are status, confirm, memory, promote, demote".to_owned(),
+        },
+    }
+}
+
+fn memory(node: &Node, handler: &Value) -> Answer {
+    let found = node
+        .instances
+        .iter()
+        .find(|instance| handler.as_str() == Some(&instance.name));
+    let Some(instance) = found else {
+        let names: Vec<_> = node.instances.iter().map(|i| i.name.as_str()).collect();
+        return unknown("handler", handler, &names);
+    };
+    let symbols: serde_json::Map<String, Value> = instance
+        .symbols
+        .iter()
+        .map(|(name, at)| (name.clone(), json!(at)))
+        .collect();
+    let document = json!({
+        "kind": instance.memory.kind().name(),
+        "address": format!("{:#x}", instance.memory.address()),
+        "bytes": instance.memory.len(),
+        "symbols": symbols,
+    });
+    match instance.memory.fd().try_clone_to_owned() {
+        Ok(fd) => Answer::WithFd(document, fd),
+        Err(error) => Answer::Refused {
+            code: "failed",
+            message: format!("the memory cannot be shared: {error}"),
+            hint: String::new(),
+        },
+    }
+}
+
+fn change(
+    node: &mut Node,
+    path: &Value,
+    to: fn(&mut Node, usize) -> Result<(), crate::instance::NotPromoted>,
+) -> Answer {
+    let position = node
+        .config
+        .paths
+        .iter()
+        .position(|known| path.as_str() == Some(&known.name));
+    let Some(position) = position else {
+        let names: Vec<_> = node.config.paths.iter().map(|p| p.name.as_str()).collect();
+        return unknown("path", path, &names);
+    };
+    match to(node, position) {
+        Ok(()) => Answer::Ok(json!({
+            "path": path,
+            "tier": node.paths[position].tier.word(),
+            "switch_ns": node.paths[position].switch_ns,
+        })),
+        Err(refused) => Answer::Refused {
+            code: "handler_refused",
+            message: match refused.line {
+                Some(line) => format!("{line}: {}", refused.because),
+                None => refused.because,
+            },
+            hint: refused.hint,
+        },
+    }
+}
+
+fn unknown(what: &str, name: &Value, known: &[&str]) -> Answer {
+    Answer::Refused {
+        code: "failed",
+        message: format!("there is no {what} `{}`", name.as_str().unwrap_or("")),
+        hint: format!("there is `{}`", known.join("`, `")),
+    }
+}
+
+/// The document behind `ashway status -j`.
+fn describe(node: &Node) -> Value {
+    json!({
+        "node": node.config.node.name,
+        "interfaces": (0..node.ifaces.len()).map(|i| interface(node, i)).collect::<Vec<_>>(),
+        "handlers": (0..node.instances.len()).map(|i| handler(node, i)).collect::<Vec<_>>(),
+        "paths": (0..node.paths.len()).map(|i| path(node, i)).collect::<Vec<_>>(),
+    })
+}
+
+fn row(node: &Node, number: u32) -> Row {
+    let mut row = node.rows.row(number);
+    if let Some(maps) = &node.maps {
+        // The map is ours and the row exists: this does not fail.
+        let _ = row.add_kernel(&maps.counters, number);
+    }
+    row
+}
+
+fn interface(node: &Node, number: usize) -> Value {
+    use ashway_abi::Count;
+    let iface = &node.ifaces[number];
+    let name = &node.config.ifaces[number].name;
+    let unmatched = row(node, node.plan.ifaces[number].unmatched_row);
+    let reply = match &iface.xdp {
+        None => "packet",
+        Some(xdp) if xdp.reply_by_tcx => "tcx",
+        Some(_) => "xdp_tx",
+    };
+    json!({
+        "name": name,
+        "ifindex": iface.ifindex,
+        "mode": iface.rung.name(),
+        "reply": reply,
+        "udp_checksum": "checked; none or partial accepted",
+        "consumes": iface.consumes,
+        "unmatched": { "passed": unmatched.get(Count::Passed) },
+        "lost_after_hand_over": {
+            "driver": tx_errors(name).saturating_sub(iface.tx_errors_before),
+        },
+    })
+}
+
+fn handler(node: &Node, number: usize) -> Value {
+    let instance = &node.instances[number];
+    let mut tiers: Vec<&str> = instance
+        .plan
+        .paths
+        .iter()
+        .map(|path| node.paths[*path].tier.word())
+        .collect();
+    tiers.dedup();
+    let promotion = instance
+        .plan
+        .paths
+        .iter()
+        .map(|path| &node.paths[*path])
+        .find_map(|path| match &path.promotion {
+            Promotion::NotAsked => None,
+            Promotion::Done(promoted) => Some(json!({
+                "state": if path.tier == Tier::Kernel { "promoted" } else { "user" },
+                "insns": promoted.insns,
+                "verified_insns": promoted.program.verified_insns(),
+                "translate_us": promoted.translate.as_micros() as u64,
+                "load_us": promoted.load.as_micros() as u64,
+                "switch_ns": path.switch_ns,
+                "second_try": promoted.second_try,
+            })),
+            Promotion::Refused(refused) => Some(json!({
+                "state": "user",
+                "because": refused.because,
+                "line": refused.line,
+                "hint": refused.hint,
+            })),
+        })
+        .unwrap_or_else(|| json!({ "state": "user" }));
+    let fault = instance.last_fault().map(|fault| {
+        json!({
+            "count": fault.count,
+            "cause": fault.cause.map(ashway_abi::Cause::name),
+            "file": fault.line.as_ref().map(|(file, _)| file),
+            "line": fault.line.as_ref().map(|(_, line)| line),
+            "at": fault.at,
+        })
+    });
+    json!({
+        "name": instance.name,
+        "tier": tiers.join(","),
+        "memory": instance.memory.kind().name(),
+        "bytes": instance.memory.len(),
+        "digest": instance.digest,
+        "promotion": promotion,
+        "last_fault": fault,
+    })
+}
+
+fn path(node: &Node, number: usize) -> Value {
+    let config = &node.config.paths[number];
+    let plan = &node.plan.paths[number];
+    let waiting = node.instances[plan.instance].in_user(plan.local);
+    let mut document = status::counts(&row(node, plan.row), u64::from(waiting));
+    document.insert("name".to_owned(), json!(config.name));
+    document.insert("iface".to_owned(), json!(config.ifaces));
+    document.insert("handler".to_owned(), json!(config.handler));
+    document.insert("function".to_owned(), json!(config.function));
+    document.insert("tier".to_owned(), json!(node.paths[number].tier.word()));
+    document.insert("match".to_owned(), json!(config.match_text));
+    document.insert("on_fault".to_owned(), json!(config.on_fault.word()));
+    document.insert(
+        "budget_ns".to_owned(),
+        json!(config.budget.as_nanos() as u64),
+    );
+    Value::Object(document)
+}

@@ -1,0 +1,80 @@
+//! Which rung of the ladder an interface can stand on (DESIGN 10).
+//!
+//! Privilege alone never makes a node fail: it steps down and says so.
+
+use ashway_kernel::Iface;
+
+use crate::config::XdpMode;
+
+/// How messages are taken from an interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rung {
+    /// XDP in the driver.
+    Native,
+    /// XDP in the host's stack.
+    Generic,
+    /// Packet sockets.
+    Packet,
+}
+
+impl Rung {
+    /// The name used in the CLI and in documents.
+    #[must_use]
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Native => "native",
+            Self::Generic => "generic",
+            Self::Packet => "packet",
+        }
+    }
+
+    /// The first rung to try. `bpf` is whether programs can be loaded at all.
+    #[must_use]
+    pub(crate) fn first(mode: XdpMode, bpf: bool) -> Self {
+        match mode {
+            XdpMode::Packet => Self::Packet,
+            XdpMode::Generic => Self::Generic,
+            XdpMode::Auto if !bpf => Self::Packet,
+            XdpMode::Auto | XdpMode::Native => Self::Native,
+        }
+    }
+}
+
+/// What taking this interface costs the host's own traffic, said before it
+/// happens (FACTS 3b).
+#[must_use]
+pub(crate) fn cost_notice(iface: &Iface, rung: Rung) -> String {
+    let name = &iface.name;
+    match rung {
+        Rung::Packet => {
+            format!("{name}: packet socket: each frame is copied once more; no offload changes")
+        }
+        Rung::Generic => format!(
+            "{name}: generic XDP: frames are linearised and pass the program after the driver; \
+             large receive offloads stop for XDP traffic"
+        ),
+        Rung::Native if iface.is_veth => format!(
+            "{name}: native XDP on a veth: the peer's TSO goes off, so the host's own bulk TCP \
+             over this link gets slower, typically to a quarter (see `ashway bench counter`); \
+             it comes back on detach"
+        ),
+        Rung::Native => format!(
+            "{name}: native XDP ({}): the driver may reset the link for a moment, switch LRO off \
+             and cap the MTU; it comes back on detach",
+            iface.driver
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_bpf_only_an_explicit_wish_for_xdp_stays_with_xdp() {
+        assert_eq!(Rung::first(XdpMode::Auto, false), Rung::Packet);
+        assert_eq!(Rung::first(XdpMode::Auto, true), Rung::Native);
+        assert_eq!(Rung::first(XdpMode::Native, false), Rung::Native);
+        assert_eq!(Rung::first(XdpMode::Packet, true), Rung::Packet);
+    }
+}

@@ -1,0 +1,280 @@
+//! The generated programs in the real kernel, without an interface.
+
+#![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
+
+use ashway_abi::memory::Layout;
+use ashway_abi::{Count, context, count, trusted};
+use ashway_codegen::promote::MemoryKind;
+use ashway_codegen::{entry, exit, filter, instance};
+use ashway_daemon::programs::{self, Maps, NodeMaps};
+use ashway_kernel::{Map, MapSpec, Memory, Program, ProgramKind, SharedArray, TestRun, WakeBell};
+use ashway_rig::{Frame, frames::Spoil};
+use ashway_wire::Datagram;
+
+const PASS: u32 = 2;
+const DROP: u32 = 1;
+
+struct Bench {
+    node: NodeMaps,
+    slots: Map,
+    trusted: SharedArray,
+    memory: Memory,
+    entry: Program,
+    layout: Layout,
+    _user: Program,
+}
+
+fn bench(kind: MemoryKind) -> Bench {
+    let layout = Layout {
+        guest_bytes: 131_072,
+        rings: 2,
+        slot_bytes: 2048,
+    };
+    let node = NodeMaps {
+        context: Map::create(&MapSpec::percpu_array("ctx", context::BYTES as u32, 1)).unwrap(),
+        counters: Map::create(&MapSpec::percpu_array("rows", count::ROW_BYTES as u32, 4)).unwrap(),
+        wake: WakeBell::create("wake", 4096).unwrap(),
+    };
+    let slots = Map::create(&MapSpec::prog_array("slots", 4)).unwrap();
+    let trusted = SharedArray::create("trusted", trusted::bytes(layout.rings)).unwrap();
+    let memory = match kind {
+        MemoryKind::Arena => Memory::arena(layout.total_bytes()).unwrap(),
+        MemoryKind::Array => Memory::array(layout.total_bytes()).unwrap(),
+    };
+    let spec = entry::Spec {
+        paths: vec![entry::Path {
+            filter: filter::parse("udp and dst port 7777").unwrap(),
+            row: 1,
+            local: 0,
+            ring_base: 0,
+            on_fault_drop: false,
+        }],
+        unmatched_row: 0,
+        reply_by_tcx: false,
+    };
+    let maps = Maps {
+        node: &node,
+        slots: Some(&slots),
+        trusted: Some(&trusted),
+        memory: Some(&memory),
+    };
+    let entry = programs::load(
+        "ashway_entry",
+        ProgramKind::Xdp,
+        &entry::generate(&spec),
+        &maps,
+    )
+    .unwrap_or_else(|e| panic!("entry: {e}: {}", e.log()));
+    let user = instance::user(&instance::Spec {
+        layout,
+        memory: kind,
+        paths: 1,
+    });
+    let user = programs::load("ashway_user", ProgramKind::Xdp, &user, &maps)
+        .unwrap_or_else(|e| panic!("user: {e}: {}", e.log()));
+    eprintln!(
+        "verified: entry {}, user {}",
+        entry.verified_insns(),
+        user.verified_insns()
+    );
+    slots.set_slot(0, user.fd()).unwrap();
+    Bench {
+        node,
+        slots,
+        trusted,
+        memory,
+        entry,
+        layout,
+        _user: user,
+    }
+}
+
+impl Bench {
+    fn run(&self, frame: &[u8]) -> u32 {
+        self.entry
+            .test_run(&TestRun {
+                packet: frame,
+                context: None,
+                repeat: 1,
+            })
+            .unwrap()
+            .retval
+    }
+
+    fn count(&self, row: u32, which: Count) -> u64 {
+        self.node
+            .counters
+            .lookup_percpu(&row.to_le_bytes())
+            .unwrap()
+            .iter()
+            .map(|cpu| u64::from_le_bytes(cpu[which as usize * 8..][..8].try_into().unwrap()))
+            .sum()
+    }
+}
+
+#[test]
+fn a_message_lands_in_the_ring_with_its_headers_apart() {
+    if ashway_rig::skip_unless_root() {
+        return;
+    }
+    for kind in [MemoryKind::Arena, MemoryKind::Array] {
+        let bench = bench(kind);
+        for (n, len) in [0, 1, 4, 7, 8, 63, 64, 65, 1000, 1472]
+            .into_iter()
+            .enumerate()
+        {
+            let payload: Vec<u8> = (0..len).map(|i| (i * 7 + n) as u8).collect();
+            let frame = Frame::to_b(7777, &payload).bytes();
+            assert_eq!(bench.run(&frame), DROP, "taken");
+            let ring = trusted::RINGS;
+            let produced = bench.trusted.u32_at(ring + trusted::RING_PRODUCED);
+            assert_eq!(
+                produced.load(std::sync::atomic::Ordering::Acquire),
+                n as u32 + 1
+            );
+            let slot = trusted::SLOTS + n * trusted::SLOT_BYTES;
+            let word = |offset| {
+                bench
+                    .trusted
+                    .u32_at(slot + offset)
+                    .load(std::sync::atomic::Ordering::Relaxed) as usize
+            };
+            assert_eq!(word(trusted::SLOT_PAYLOAD_LEN), len);
+            let mut headers = vec![0; word(trusted::SLOT_PAYLOAD_OFF)];
+            bench
+                .trusted
+                .copy_out(slot + trusted::SLOT_HEADERS, &mut headers)
+                .unwrap();
+            assert_eq!(headers, frame[..headers.len()]);
+            let mut landed = vec![0; len];
+            let at = ashway_kernel::AllegedOffset(bench.layout.slot_offset(0, n) as u32);
+            bench.memory.copy_out(at, &mut landed).unwrap();
+            assert_eq!(landed, payload, "{len} bytes");
+        }
+        assert_eq!(bench.count(1, Count::Received), 10);
+        assert_eq!(bench.count(1, Count::QueuedTier), 10);
+    }
+}
+
+#[test]
+fn a_full_ring_drops_and_says_so() {
+    if ashway_rig::skip_unless_root() {
+        return;
+    }
+    let bench = bench(MemoryKind::Arena);
+    let frame = Frame::to_b(7777, b"fill").bytes();
+    for _ in 0..300 {
+        assert_eq!(bench.run(&frame), DROP);
+    }
+    assert_eq!(bench.count(1, Count::QueuedTier), 256);
+    assert_eq!(bench.count(1, Count::DroppedRingFull), 44);
+}
+
+#[test]
+fn entry_and_wire_decide_alike() {
+    if ashway_rig::skip_unless_root() {
+        return;
+    }
+    let bench = bench(MemoryKind::Arena);
+    let mut frames = Vec::new();
+    for payload in [&b""[..], b"x", b"abcd", &[7; 100], &[9; 1472]] {
+        for make in [Frame::to_b, Frame::to_b_v6] {
+            for port in [7777, 7778] {
+                let plain = make(port, payload);
+                frames.push(plain.bytes());
+                for spoil in [
+                    Spoil::IpChecksum,
+                    Spoil::UdpChecksum,
+                    Spoil::NoUdpChecksum,
+                    Spoil::Fragment(0, true),
+                    Spoil::Fragment(8, true),
+                    Spoil::Fragment(8, false),
+                    Spoil::Options(1),
+                    Spoil::Options(10),
+                    Spoil::Padding(30),
+                ] {
+                    frames.push(make(port, payload).spoil(spoil).bytes());
+                }
+                let whole = plain.bytes();
+                for cut in 14..whole.len().min(70) {
+                    frames.push(whole[..cut].to_vec());
+                }
+                // Every byte of the headers, changed in a few ways.
+                for at in 0..62.min(whole.len()) {
+                    for change in [1, 0x80, 0xff] {
+                        let mut frame = whole.clone();
+                        frame[at] ^= change;
+                        frames.push(frame);
+                    }
+                }
+            }
+        }
+    }
+    let filter = filter::parse("udp and dst port 7777").unwrap();
+    for frame in &frames {
+        // The ring is emptied by pretending to have consumed.
+        let produced = bench
+            .trusted
+            .u32_at(trusted::RINGS + trusted::RING_PRODUCED);
+        let consumed = bench
+            .trusted
+            .u32_at(trusted::RINGS + trusted::RING_CONSUMED);
+        let before = produced.load(std::sync::atomic::Ordering::Acquire);
+        consumed.store(before, std::sync::atomic::Ordering::Release);
+        let counted = |which| bench.count(1, which);
+        let reasons = [
+            Count::DroppedBadLength,
+            Count::DroppedBadIpChecksum,
+            Count::DroppedBadUdpChecksum,
+            Count::DroppedFragment,
+            Count::QueuedTier,
+        ];
+        let old = reasons.map(counted);
+        let code = bench.run(frame);
+        let new = reasons.map(counted);
+        let moved: Vec<Count> = reasons
+            .into_iter()
+            .zip(old.iter().zip(&new))
+            .filter(|(_, (old, new))| old != new)
+            .map(|(reason, _)| reason)
+            .collect();
+        let expected = match Datagram::parse(frame) {
+            Err(_) => None,
+            Ok(datagram) if !filter.matches(datagram.source, datagram.destination) => None,
+            Ok(datagram) => Some(match datagram.validate(frame) {
+                Ok(_) => Count::QueuedTier,
+                Err(ashway_wire::Malformed::Fragment) => Count::DroppedFragment,
+                Err(ashway_wire::Malformed::BadLength) => Count::DroppedBadLength,
+                Err(ashway_wire::Malformed::BadIpChecksum) => Count::DroppedBadIpChecksum,
+                Err(ashway_wire::Malformed::BadUdpChecksum) => Count::DroppedBadUdpChecksum,
+            }),
+        };
+        match expected {
+            None => assert_eq!((code, moved), (PASS, vec![]), "{frame:02x?}"),
+            Some(which) => assert_eq!((code, moved), (DROP, vec![which]), "{frame:02x?}"),
+        }
+    }
+    eprintln!("{} frames", frames.len());
+    drop(bench.slots);
+}
+
+#[test]
+fn the_exit_program_loads() {
+    if ashway_rig::skip_unless_root() {
+        return;
+    }
+    let bench = bench(MemoryKind::Arena);
+    let maps = Maps {
+        node: &bench.node,
+        slots: None,
+        trusted: None,
+        memory: None,
+    };
+    programs::load(
+        "ashway_exit",
+        ProgramKind::SchedCls,
+        &exit::generate(),
+        &maps,
+    )
+    .unwrap_or_else(|e| panic!("exit: {e}: {}", e.log()));
+}

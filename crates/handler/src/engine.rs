@@ -1,0 +1,98 @@
+//! The compiler's settings and the outer net's clock.
+
+use crate::memory::Creator;
+use crate::outcome::Stopped;
+use ashway_abi::Cause;
+use ashway_abi::host_call::MODULE;
+use std::sync::Arc;
+use wasmtime::{Config, Linker, OptLevel};
+
+/// What the instances of a process share.
+///
+/// # Examples
+///
+/// ```
+/// let engine = ashway_handler::Engine::new(2).expect("the host is supported");
+/// engine.tick();
+/// ```
+#[derive(Clone)]
+pub struct Engine {
+    pub(crate) wasmtime: wasmtime::Engine,
+    pub(crate) linker: Linker<()>,
+    pub(crate) ticks: u64,
+}
+
+/// Wasmtime cannot run on this host.
+#[derive(Debug, thiserror::Error)]
+#[error("Wasmtime cannot be set up on this host: {0:#}")]
+pub struct EngineError(wasmtime::Error);
+
+impl Engine {
+    /// An engine whose activations are stopped with
+    /// [`Cause::Time`] at the `ticks`-th call of [`Engine::tick`] after they
+    /// began. With one tick per budget, 2 gives every handler at least its
+    /// budget.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError`] if Wasmtime has no compiler for this host.
+    pub fn new(ticks: u64) -> Result<Self, EngineError> {
+        let wasmtime = wasmtime::Engine::new(&config()).map_err(EngineError)?;
+        let mut linker = Linker::new(&wasmtime);
+        linker
+            .func_wrap(
+                MODULE,
+                "trap",
+                |cause: i32, at: i32| -> wasmtime::Result<()> {
+                    let at = at as u32;
+                    // The number comes from our own encoder.
+                    let cause = Cause::from_number(cause as u32).unwrap_or(Cause::Unreachable);
+                    Err(Stopped { cause, at }.into())
+                },
+            )
+            .map_err(EngineError)?;
+        Ok(Self {
+            wasmtime,
+            linker,
+            ticks,
+        })
+    }
+
+    /// Lets the outer net's clock go on by one. Any thread; one atomic addition.
+    pub fn tick(&self) {
+        self.wasmtime.increment_epoch();
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("ticks", &self.ticks)
+            .finish_non_exhaustive()
+    }
+}
+
+fn config() -> Config {
+    let mut config = Config::new();
+    config
+        .cranelift_opt_level(OptLevel::Speed)
+        .wasm_multi_memory(true)
+        .wasm_multi_value(true)
+        .wasm_bulk_memory(true)
+        .wasm_simd(true)
+        .wasm_relaxed_simd(false)
+        // The outer net; fuel in the module itself is the budget.
+        .epoch_interruption(true)
+        // Everything stays where `Creator` puts it, and behind the handler's
+        // memory lie its own state and slots, not guard pages: each access is
+        // checked by an instruction. Wasmtime panics with a memory creator
+        // unless copy-on-write images are off (wasmtime#10740).
+        .with_host_memory(Arc::new(Creator))
+        .memory_init_cow(false)
+        .memory_may_move(false)
+        .memory_reservation(0)
+        .memory_reservation_for_growth(0)
+        .memory_guard_size(0)
+        .guard_before_linear_memory(false);
+    config
+}

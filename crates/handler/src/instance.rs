@@ -1,0 +1,284 @@
+//! One handler's module over one memory.
+
+use crate::engine::Engine;
+use crate::memory::{MESSAGE_BYTES, Message, Region, Window, with_memories};
+use crate::outcome::{Outcome, Stopped};
+use ashway_abi::Verdict;
+use ashway_abi::memory::{Layout, STATE_BYTES, STATE_GUEST_PAGES, WASM_PAGE};
+use ashway_codegen::normalise::ir::{FileOffset, Global};
+use ashway_codegen::normalise::{ENTER_PREFIX, Encoded, Module, START_EXPORT};
+use std::sync::Arc;
+use wasmtime::{Memory, Store, TypedFunc, Val};
+
+/// Fuel for a module's start function, which runs once and at no message's
+/// expense.
+pub const START_FUEL: u64 = 10_000_000;
+
+/// Why a module has no instance.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InstantiateError {
+    /// The memory does not fit the module.
+    #[error("the memory of {len} bytes does not fit a module that needs {needed}")]
+    Region {
+        /// Size of the region.
+        len: usize,
+        /// Size of the handler's memory and state.
+        needed: usize,
+    },
+    /// Wasmtime refused the encoded module: a bug of `codegen`, not of the
+    /// handler.
+    #[error("Wasmtime refused the normalised module: {0:#}")]
+    Refused(#[source] wasmtime::Error),
+    /// The start function was stopped.
+    #[error("the start function was stopped")]
+    Start(#[source] Stopped),
+}
+
+/// No exported variable has this name, or it lies outside the memory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the handler shares no variable `{0}`")]
+pub struct UnknownSymbol(pub String);
+
+type Enter = TypedFunc<(i32, i32, i64), (i32, i32, i64)>;
+
+/// A module that can be activated. One activation at a time, by `&mut self`;
+/// the lock against the kernel tier is the caller's.
+pub struct Instance {
+    store: Store<()>,
+    enter: Enter,
+    message: Message,
+    globals: Globals,
+    guest: Window,
+    state: Window,
+    ticks: u64,
+    /// Where the handler begins, for stops that have no better place.
+    at: FileOffset,
+    offsets: Encoded,
+    symbols: Vec<(String, u32)>,
+    /// Set if the memory can grow, in either tier.
+    growing: Option<Growing>,
+}
+
+/// The module's own words about an activation, read after a trap.
+struct Globals {
+    fuel: wasmtime::Global,
+    dirty: wasmtime::Global,
+}
+
+struct Growing {
+    memory: Memory,
+    pages: u32,
+    maximum: u32,
+}
+
+impl Instance {
+    /// Compiles the module (about a millisecond for a small handler), writes
+    /// data segments, first values of globals and the size into the region,
+    /// and runs the start function.
+    ///
+    /// A region that is used for the first time must be all zero. One store
+    /// per region: a second instance over the same region is the caller's bug,
+    /// though it harms nobody but the handler.
+    ///
+    /// # Errors
+    ///
+    /// [`InstantiateError`]; the region may then be partly written.
+    pub fn new(
+        engine: &Engine,
+        module: &Module<'_>,
+        encoded: &Encoded,
+        region: &Arc<dyn Region>,
+        layout: Layout,
+    ) -> Result<Self, InstantiateError> {
+        let misfit = || InstantiateError::Region {
+            len: region.len(),
+            needed: module.maximum_pages as usize * WASM_PAGE + STATE_BYTES,
+        };
+        if layout.guest_bytes != module.maximum_pages as usize * WASM_PAGE {
+            return Err(misfit());
+        }
+        let guest = Window::new(region, 0, layout.guest_bytes).ok_or_else(misfit)?;
+        let state = Window::new(region, layout.state_offset(), STATE_BYTES).ok_or_else(misfit)?;
+        write_state(&state, module).ok_or_else(misfit)?;
+
+        let refused = InstantiateError::Refused;
+        let compiled = wasmtime::Module::new(&engine.wasmtime, &encoded.wasm).map_err(refused)?;
+        let mut store = Store::new(&engine.wasmtime, ());
+        store.set_epoch_deadline(engine.ticks);
+        let (instance, message) = with_memories(region, &layout, || {
+            engine.linker.instantiate(&mut store, &compiled)
+        })
+        .ok_or_else(misfit)?;
+        let instance = instance.map_err(refused)?;
+
+        let name = format!("{ENTER_PREFIX}{HANDLER}");
+        let enter = instance
+            .get_typed_func(&mut store, &name)
+            .map_err(refused)?;
+        let absent = |name| refused(wasmtime::Error::msg(format!("no export `{name}`")));
+        let mut global = |name| {
+            instance
+                .get_global(&mut store, name)
+                .ok_or_else(|| absent(name))
+        };
+        let globals = Globals {
+            fuel: global("fuel")?,
+            dirty: global("dirty")?,
+        };
+        let memory = instance
+            .get_memory(&mut store, "memory")
+            .ok_or_else(|| absent("memory"))?;
+        let growing = (module.initial_pages < module.maximum_pages).then_some(Growing {
+            memory,
+            pages: module.initial_pages,
+            maximum: module.maximum_pages,
+        });
+        let handler = module.exports.iter().find(|(name, _)| name == HANDLER);
+        let handler = handler.and_then(|(_, index)| module.functions.get(*index as usize));
+        let mut this = Self {
+            store,
+            enter,
+            message,
+            globals,
+            guest,
+            state,
+            ticks: engine.ticks,
+            at: handler.map_or(0, |function| function.at),
+            offsets: encoded.clone(),
+            symbols: module.symbols.clone(),
+            growing,
+        };
+        if module.start.is_some() {
+            this.start(&instance)?;
+        }
+        Ok(this)
+    }
+
+    fn start(&mut self, instance: &wasmtime::Instance) -> Result<(), InstantiateError> {
+        let start: TypedFunc<(), ()> = instance
+            .get_typed_func(&mut self.store, START_EXPORT)
+            .map_err(InstantiateError::Refused)?;
+        let fuel = Val::I64(START_FUEL as i64);
+        self.globals
+            .fuel
+            .set(&mut self.store, fuel)
+            .map_err(InstantiateError::Refused)?;
+        self.store.set_epoch_deadline(self.ticks);
+        let result = start.call(&mut self.store, ());
+        result.map_err(|error| {
+            InstantiateError::Start(Stopped::from_error(&error, &self.offsets, self.at))
+        })
+    }
+
+    /// Sets the 64-bit variable that the handler exports under this name
+    /// (`ASHWAY_PARAM(step, 1)` exports `ashway_param_step`).
+    ///
+    /// # Errors
+    ///
+    /// [`UnknownSymbol`] if there is none, or not all of it is in the memory.
+    pub fn set_param(&mut self, symbol: &str, value: i64) -> Result<(), UnknownSymbol> {
+        let known = self.symbols.iter().find(|(name, _)| name == symbol);
+        known
+            .and_then(|(_, address)| self.guest.write(*address as usize, &value.to_le_bytes()))
+            .ok_or_else(|| UnknownSymbol(symbol.to_owned()))
+    }
+
+    /// Runs the handler for one message. Does not allocate unless the handler
+    /// is stopped. Bounded by `fuel`, and in time by the engine's ticks.
+    ///
+    /// The handler works on a copy, of the first [`MESSAGE_BYTES`] if there
+    /// should be more. What it changed is copied back only when its verdict
+    /// sends the message on as changed: reply, deliver and forward.
+    pub fn activate(&mut self, message: &mut [u8], channel: u32, fuel: u64) -> Outcome {
+        let len = message.len().min(MESSAGE_BYTES);
+        let message = &mut message[..len];
+        self.message.copy_in(message);
+        self.follow_growth();
+        self.store.set_epoch_deadline(self.ticks);
+        let fuel = i64::try_from(fuel).unwrap_or(i64::MAX);
+        let result = self
+            .enter
+            .call(&mut self.store, (len as i32, channel as i32, fuel));
+        let (number, dirty, fuel_left) = match result {
+            Ok((number, dirty, fuel_left)) => (number, dirty != 0, fuel_left),
+            Err(error) => return self.stopped(&error),
+        };
+        let verdict = Verdict::from_number(number as u32).ok_or(Stopped {
+            cause: ashway_abi::Cause::BadVerdict,
+            at: self.at,
+        });
+        if dirty
+            && matches!(
+                verdict,
+                Ok(Verdict::Reply | Verdict::Deliver | Verdict::Forward)
+            )
+        {
+            self.message.copy_out(message);
+        }
+        Outcome {
+            verdict,
+            dirty,
+            fuel_left,
+        }
+    }
+
+    #[cold]
+    fn stopped(&mut self, error: &wasmtime::Error) -> Outcome {
+        let dirty = self.globals.dirty.get(&mut self.store).i32();
+        let fuel_left = self.globals.fuel.get(&mut self.store).i64();
+        Outcome {
+            verdict: Err(Stopped::from_error(error, &self.offsets, self.at)),
+            dirty: dirty != Some(0),
+            fuel_left: fuel_left.unwrap_or(0),
+        }
+    }
+
+    /// If the kernel tier has grown the memory, grows it here too. The number
+    /// is the application's to falsify: all it can do is grow its own memory
+    /// up to the declared maximum, which is mapped.
+    fn follow_growth(&mut self) {
+        let Some(growing) = &mut self.growing else {
+            return;
+        };
+        let Some(alleged) = self.state.read_u32(STATE_GUEST_PAGES) else {
+            return;
+        };
+        if alleged == growing.pages {
+            return;
+        }
+        let now = growing.memory.size(&self.store) as u32;
+        let wanted = alleged.min(growing.maximum);
+        if wanted > now {
+            let more = u64::from(wanted - now);
+            // It fails only beyond the maximum, and then the size stays.
+            let _ = growing.memory.grow(&mut self.store, more);
+        }
+        growing.pages = alleged;
+    }
+}
+
+impl std::fmt::Debug for Instance {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Instance")
+            .field("at", &self.at)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The handler that runs for arriving messages.
+const HANDLER: &str = "on_rx";
+
+/// The first values of what both tiers keep in the state region.
+fn write_state(state: &Window, module: &Module<'_>) -> Option<()> {
+    state.write(STATE_GUEST_PAGES, &module.initial_pages.to_le_bytes())?;
+    for global in &module.globals {
+        if let Global::State {
+            offset, initial, ..
+        } = global
+        {
+            state.write(*offset as usize, &initial.to_le_bytes())?;
+        }
+    }
+    Some(())
+}

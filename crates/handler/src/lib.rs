@@ -1,0 +1,26 @@
+//! The user tier's engine: normalised modules in Wasmtime.
+//!
+//! An [`Engine`] holds what all instances share: the compiler's settings and
+//! the clock that is the outer net of every budget. An [`Instance`] is one
+//! handler's module over one memory; [`Instance::activate`] runs it for one
+//! message and says what it decided or why it was stopped.
+//!
+//! The memory is not ours: a [`Region`] is a BPF arena or an array that the
+//! kernel tier and the application use at the same time. `memory.rs` is the
+//! only file here with `unsafe` in it.
+//!
+//! A handler's result is an allegation. Time is an argument: whoever owns the
+//! engine calls [`Engine::tick`].
+
+#![deny(unsafe_code)]
+
+mod engine;
+mod instance;
+#[allow(unsafe_code, reason = "the fence around memory that others share")]
+mod memory;
+mod outcome;
+
+pub use engine::{Engine, EngineError};
+pub use instance::{Instance, InstantiateError, START_FUEL, UnknownSymbol};
+pub use memory::{MESSAGE_BYTES, Region};
+pub use outcome::{Outcome, Stopped};

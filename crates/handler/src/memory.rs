@@ -1,0 +1,281 @@
+//! The three memories of an instance, and the fence around them.
+//!
+//! Memory 0 (the handler's) and memory 2 (its mutable globals) lie in a
+//! [`Region`] that the kernel tier and the application write at any time;
+//! memory 1 (the message) is the daemon's own. Wasm code may race with the
+//! application there: compiled code makes no assumption about a linear memory
+//! that a foreign write could break, since it checks addresses, not contents.
+//! Host code goes through [`Window`], which moves single bytes atomically and
+//! never forms a reference into the region.
+//!
+//! Wasmtime asks for memories one by one and knows only their types, so they
+//! are handed over through a thread-local queue around instantiation.
+
+use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
+use std::alloc;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
+
+/// Room for a message; no UDP payload is longer.
+pub const MESSAGE_BYTES: usize = WASM_PAGE;
+
+/// An instance's memory, mapped.
+///
+/// # Safety
+///
+/// [`Region::base`] and [`Region::len`] never change, the base is aligned to a
+/// page, and all `len` bytes are mapped readable and writable for as long as
+/// the value lives. Nobody holds a Rust reference to any of these bytes: they
+/// are touched by copies and atomics only, whoever does it.
+pub unsafe trait Region: Send + Sync + 'static {
+    /// First byte.
+    fn base(&self) -> NonNull<u8>;
+    /// Size in bytes.
+    fn len(&self) -> usize;
+    /// Whether there is no byte.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+/// A part of a region, reached by copying only.
+#[derive(Clone)]
+pub(crate) struct Window {
+    base: NonNull<u8>,
+    len: usize,
+    /// Keeps the mapping.
+    _region: Arc<dyn Region>,
+}
+
+// SAFETY: the pointer is only used for atomic accesses to memory that the
+// region keeps mapped, and a `Region` is `Send + Sync` itself.
+unsafe impl Send for Window {}
+// SAFETY: as above.
+unsafe impl Sync for Window {}
+
+impl Window {
+    /// Bytes `start..start + len` of the region, if it has them.
+    pub(crate) fn new(region: &Arc<dyn Region>, start: usize, len: usize) -> Option<Self> {
+        if start.checked_add(len)? > region.len() {
+            return None;
+        }
+        // SAFETY: `start` is within the region by the check above.
+        let base = unsafe { region.base().add(start) };
+        Some(Self {
+            base,
+            len,
+            _region: Arc::clone(region),
+        })
+    }
+
+    /// Copies `bytes` to `at`; `None`, and nothing done, outside the window.
+    pub(crate) fn write(&self, at: usize, bytes: &[u8]) -> Option<()> {
+        if at.checked_add(bytes.len())? > self.len {
+            return None;
+        }
+        for (i, byte) in bytes.iter().enumerate() {
+            self.byte(at + i).store(*byte, Ordering::Relaxed);
+        }
+        Some(())
+    }
+
+    /// The `u32` at `at`, if it is in the window. It may be torn; whoever
+    /// writes it meanwhile harms himself.
+    pub(crate) fn read_u32(&self, at: usize) -> Option<u32> {
+        if at.checked_add(4)? > self.len {
+            return None;
+        }
+        let bytes = std::array::from_fn(|i| self.byte(at + i).load(Ordering::Relaxed));
+        Some(u32::from_le_bytes(bytes))
+    }
+
+    /// The caller has checked that `at` is below `len`.
+    fn byte(&self, at: usize) -> &AtomicU8 {
+        // SAFETY: `at < len`, so the address is in the mapping.
+        let address = unsafe { self.base.add(at) };
+        // SAFETY: mapped as above; a byte is always aligned; all other
+        // accesses are atomic or foreign by the contract of `Region`.
+        unsafe { AtomicU8::from_ptr(address.as_ptr()) }
+    }
+}
+
+/// Page-aligned memory of the daemon's own.
+struct Pages(NonNull<u8>);
+
+// SAFETY: it owns its allocation, and `Message` orders the accesses.
+unsafe impl Send for Pages {}
+// SAFETY: as above; `&Pages` alone gives no access.
+unsafe impl Sync for Pages {}
+
+impl Pages {
+    const LAYOUT: alloc::Layout = match alloc::Layout::from_size_align(MESSAGE_BYTES, 4096) {
+        Ok(layout) => layout,
+        Err(_) => panic!("a power of two"),
+    };
+
+    fn new() -> Self {
+        // SAFETY: the layout's size is not zero.
+        let base = unsafe { alloc::alloc_zeroed(Self::LAYOUT) };
+        let Some(base) = NonNull::new(base) else {
+            alloc::handle_alloc_error(Self::LAYOUT);
+        };
+        Self(base)
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this very layout, given back once.
+        unsafe { alloc::dealloc(self.0.as_ptr(), Self::LAYOUT) };
+    }
+}
+
+/// The host's handle on memory 1. There is one per instance, and Wasm code
+/// runs only inside `&mut Instance` methods, so `&mut Message` means that
+/// nobody else is at these bytes.
+pub(crate) struct Message(Arc<Pages>);
+
+impl Message {
+    /// Puts `bytes`, at most [`MESSAGE_BYTES`], at the start of the memory.
+    pub(crate) fn copy_in(&mut self, bytes: &[u8]) {
+        assert!(bytes.len() <= MESSAGE_BYTES);
+        let base = self.0.0.as_ptr();
+        // SAFETY: the allocation is that long by the assertion, nobody else
+        // accesses it during `&mut self`, and `bytes` cannot overlap it, as no
+        // reference to it exists.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), base, bytes.len()) };
+    }
+
+    /// Fills `bytes`, at most [`MESSAGE_BYTES`], from the start of the memory.
+    pub(crate) fn copy_out(&mut self, bytes: &mut [u8]) {
+        assert!(bytes.len() <= MESSAGE_BYTES);
+        let base = self.0.0.as_ptr();
+        // SAFETY: as in `copy_in`, with the direction turned around.
+        unsafe { std::ptr::copy_nonoverlapping(base, bytes.as_mut_ptr(), bytes.len()) };
+    }
+}
+
+/// One linear memory as Wasmtime sees it: it never moves, and growing it only
+/// moves its end.
+struct Linear {
+    base: NonNull<u8>,
+    size: usize,
+    capacity: usize,
+    /// Keeps the bytes.
+    _owner: Owner,
+}
+
+/// Read by nobody: it is there to be dropped last.
+#[allow(dead_code, reason = "held for its destructor")]
+enum Owner {
+    Region(Arc<dyn Region>),
+    Message(Arc<Pages>),
+}
+
+// SAFETY: the pointer stays valid with its owner, which is `Send + Sync`;
+// Wasmtime orders the accesses.
+unsafe impl Send for Linear {}
+// SAFETY: as above.
+unsafe impl Sync for Linear {}
+
+// SAFETY: `base` and `capacity` describe bytes that the owner keeps mapped,
+// and `size` never exceeds `capacity`.
+unsafe impl LinearMemory for Linear {
+    fn byte_size(&self) -> usize {
+        self.size
+    }
+
+    fn byte_capacity(&self) -> usize {
+        self.capacity
+    }
+
+    fn grow_to(&mut self, new_size: usize) -> wasmtime::Result<()> {
+        if new_size > self.capacity {
+            return Err(wasmtime::Error::msg("beyond the memory's declared maximum"));
+        }
+        self.size = new_size;
+        Ok(())
+    }
+
+    fn as_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+}
+
+/// The memories of the instance that is being made on this thread.
+type Prepared = VecDeque<Linear>;
+
+thread_local! {
+    static PREPARED: RefCell<Prepared> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Runs `instantiate` so that the memories it asks for, in the order of the
+/// encoded module, are the region's guest memory, a new message memory and the
+/// region's state. `None` if the region is too small or not aligned.
+pub(crate) fn with_memories<T>(
+    region: &Arc<dyn Region>,
+    layout: &Layout,
+    instantiate: impl FnOnce() -> T,
+) -> Option<(T, Message)> {
+    let end = layout.state_offset().checked_add(STATE_BYTES)?;
+    let base = region.base();
+    if end > region.len() || !base.addr().get().is_multiple_of(4096) {
+        return None;
+    }
+    let pages = Arc::new(Pages::new());
+    // SAFETY: `state_offset` lies within the region by the check above.
+    let state = unsafe { base.add(layout.state_offset()) };
+    let shared = |base, capacity| Linear {
+        base,
+        size: 0,
+        capacity,
+        _owner: Owner::Region(Arc::clone(region)),
+    };
+    let message = Linear {
+        base: pages.0,
+        size: 0,
+        capacity: MESSAGE_BYTES,
+        _owner: Owner::Message(Arc::clone(&pages)),
+    };
+    let prepared = [
+        shared(base, layout.guest_bytes),
+        message,
+        shared(state, STATE_BYTES),
+    ];
+    PREPARED.set(prepared.into());
+    let result = instantiate();
+    PREPARED.take();
+    Some((result, Message(pages)))
+}
+
+/// Hands out what [`with_memories`] prepared.
+pub(crate) struct Creator;
+
+// SAFETY: the memories are mapped for their whole capacity as long as the
+// returned value lives. No guard is promised and none is asked for: the
+// engine's guard size and reservation are 0, so compiled code checks bounds.
+unsafe impl MemoryCreator for Creator {
+    fn new_memory(
+        &self,
+        _ty: MemoryType,
+        minimum: usize,
+        maximum: Option<usize>,
+        reserved: Option<usize>,
+        guard: usize,
+    ) -> Result<Box<dyn LinearMemory>, String> {
+        if reserved.is_some_and(|bytes| bytes > 0) || guard > 0 {
+            return Err("the engine asks for address space that is in use".into());
+        }
+        let next = PREPARED.with_borrow_mut(VecDeque::pop_front);
+        let mut memory = next.ok_or("no memory was prepared")?;
+        if minimum > memory.capacity || maximum.is_none_or(|most| most > memory.capacity) {
+            return Err("the module's memory is larger than its region".into());
+        }
+        memory.size = minimum;
+        Ok(Box::new(memory))
+    }
+}

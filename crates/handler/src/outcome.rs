@@ -1,0 +1,75 @@
+//! What came of an activation.
+
+use ashway_abi::{Cause, Verdict};
+use ashway_codegen::normalise::Encoded;
+use ashway_codegen::normalise::ir::FileOffset;
+use wasmtime::{Trap, WasmBacktrace};
+
+/// The result of one activation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// What the handler decided, or why it was stopped.
+    pub verdict: Result<Verdict, Stopped>,
+    /// Whether the handler changed the message; a dirty message of a stopped
+    /// handler must not be passed on.
+    pub dirty: bool,
+    /// Fuel that was not used; negative when it ran out.
+    pub fuel_left: i64,
+}
+
+/// An involuntary abort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("stopped by {} at offset {at:#x}", cause.name())]
+pub struct Stopped {
+    /// Why.
+    pub cause: Cause,
+    /// Where in the author's file.
+    pub at: FileOffset,
+}
+
+impl Stopped {
+    /// What `error`, which a call into the module returned, says. `otherwise`
+    /// is the place if the error names none.
+    pub(crate) fn from_error(
+        error: &wasmtime::Error,
+        offsets: &Encoded,
+        otherwise: FileOffset,
+    ) -> Self {
+        // Fuel and message bounds are the module's own checks: they come
+        // through the import `trap` with their place.
+        if let Some(stopped) = error.downcast_ref::<Self>() {
+            return *stopped;
+        }
+        let cause = error
+            .downcast_ref::<Trap>()
+            .copied()
+            .map_or(Cause::Unreachable, cause_of);
+        let frames = error
+            .downcast_ref::<WasmBacktrace>()
+            .map(WasmBacktrace::frames);
+        let offset = frames.and_then(|frames| frames.first()?.module_offset());
+        let at = offset.and_then(|offset| offsets.author_offset(offset as u32));
+        Self {
+            cause,
+            at: at.unwrap_or(otherwise),
+        }
+    }
+}
+
+/// The cause that stands for a trap of Wasmtime's.
+fn cause_of(trap: Trap) -> Cause {
+    match trap {
+        Trap::MemoryOutOfBounds | Trap::HeapMisaligned => Cause::MemoryBounds,
+        Trap::IntegerDivisionByZero => Cause::DivideByZero,
+        // The second is a float that fits no integer: user tier only.
+        Trap::IntegerOverflow | Trap::BadConversionToInteger => Cause::Overflow,
+        // Wasmtime says `TableOutOfBounds` for an index of `call_indirect`.
+        Trap::IndirectCallToNull | Trap::BadSignature | Trap::TableOutOfBounds => {
+            Cause::IndirectCall
+        }
+        Trap::StackOverflow => Cause::Stack,
+        Trap::Interrupt => Cause::Time,
+        // What is left belongs to features that handlers cannot use.
+        _ => Cause::Unreachable,
+    }
+}

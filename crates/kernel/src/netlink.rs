@@ -1,0 +1,224 @@
+//! Asking rtnetlink about one interface.
+//!
+//! Netlink and not `/sys/class/net`: `/sys` shows the namespace it was mounted
+//! in, which need not be the calling thread's.
+//!
+//! Source: rtnetlink(7), `include/uapi/linux/if_link.h`.
+
+use std::io;
+
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+/// What rtnetlink says about an interface.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Link {
+    pub(crate) ifindex: u32,
+    pub(crate) name: String,
+    pub(crate) flags: u32,
+    pub(crate) mac: [u8; 6],
+    pub(crate) mtu: u32,
+    /// Link kind, e.g. `veth`; empty for hardware.
+    pub(crate) kind: String,
+    pub(crate) rx_queues: u32,
+    pub(crate) tx_queues: u32,
+    /// The first eight words of `struct rtnl_link_stats64`: packets, bytes,
+    /// errors and drops, each received and sent.
+    pub(crate) stats: [u64; 8],
+    /// How an XDP program is attached, and its id.
+    pub(crate) xdp: Option<(XdpMode, u32)>,
+}
+
+/// `IFLA_XDP_ATTACHED`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum XdpMode {
+    /// In the driver.
+    Native,
+    /// In the kernel's generic receive code.
+    Generic,
+    /// In the device, or several at once.
+    Other,
+}
+
+const NLMSG_ERROR: u16 = 2;
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const NLM_F_REQUEST: u16 = 1;
+const HEADER_BYTES: usize = 16;
+const IFINFO_BYTES: usize = 16;
+
+const IFLA_ADDRESS: u16 = 1;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_STATS64: u16 = 23;
+const IFLA_NUM_TX_QUEUES: u16 = 31;
+const IFLA_NUM_RX_QUEUES: u16 = 32;
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_ATTACHED: u16 = 2;
+const IFLA_XDP_PROG_ID: u16 = 4;
+
+/// The interface with this number, in the calling thread's namespace.
+pub(crate) fn link(ifindex: u32) -> io::Result<Link> {
+    request(ifindex, None)
+}
+
+/// The interface with this name, in the calling thread's namespace.
+pub(crate) fn link_by_name(name: &str) -> io::Result<Link> {
+    request(0, Some(name))
+}
+
+fn request(ifindex: u32, name: Option<&str>) -> io::Result<Link> {
+    let mut message = vec![0; HEADER_BYTES];
+    message[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
+    message[6..8].copy_from_slice(&NLM_F_REQUEST.to_ne_bytes());
+    // struct ifinfomsg: only the index is set.
+    message.extend_from_slice(&[0; 4]);
+    message.extend_from_slice(&ifindex.to_ne_bytes());
+    message.extend_from_slice(&[0; 8]);
+    if let Some(name) = name {
+        message.extend_from_slice(&((4 + name.len() + 1) as u16).to_ne_bytes());
+        message.extend_from_slice(&IFLA_IFNAME.to_ne_bytes());
+        message.extend_from_slice(name.as_bytes());
+        message.push(0);
+        message.resize(message.len().next_multiple_of(4), 0);
+    }
+    let len = message.len() as u32;
+    message[0..4].copy_from_slice(&len.to_ne_bytes());
+
+    let socket = rustix::net::socket_with(
+        AddressFamily::NETLINK,
+        SocketType::RAW,
+        SocketFlags::CLOEXEC,
+        None,
+    )?;
+    rustix::net::send(&socket, &message, SendFlags::empty())?;
+    let mut answer = vec![0; 32 << 10];
+    let (received, _) = rustix::net::recv(&socket, answer.as_mut_slice(), RecvFlags::empty())?;
+    answer.truncate(received);
+    parse(&answer)
+}
+
+fn parse(message: &[u8]) -> io::Result<Link> {
+    let short = || io::Error::new(io::ErrorKind::InvalidData, "a short netlink message");
+    let kind = u16_at(message, 4).ok_or_else(short)?;
+    if kind == NLMSG_ERROR {
+        let errno = u32_at(message, HEADER_BYTES).ok_or_else(short)? as i32;
+        return Err(io::Error::from_raw_os_error(-errno));
+    }
+    if kind != RTM_NEWLINK {
+        return Err(short());
+    }
+    let attributes = message
+        .get(HEADER_BYTES + IFINFO_BYTES..)
+        .ok_or_else(short)?;
+    let mut link = Link {
+        ifindex: u32_at(message, HEADER_BYTES + 4).ok_or_else(short)?,
+        flags: u32_at(message, HEADER_BYTES + 8).ok_or_else(short)?,
+        ..Link::default()
+    };
+    for (kind, value) in Attributes(attributes) {
+        match kind {
+            IFLA_ADDRESS => {
+                if let Ok(mac) = value.try_into() {
+                    link.mac = mac;
+                }
+            }
+            IFLA_IFNAME => link.name = text(value),
+            IFLA_MTU => link.mtu = u32_at(value, 0).unwrap_or(0),
+            IFLA_LINKINFO => {
+                link.kind = Attributes(value)
+                    .find(|(kind, _)| *kind == IFLA_INFO_KIND)
+                    .map(|(_, value)| text(value))
+                    .unwrap_or_default();
+            }
+            IFLA_STATS64 => {
+                let (words, _) = value.as_chunks::<8>();
+                for (to, word) in link.stats.iter_mut().zip(words) {
+                    *to = u64::from_ne_bytes(*word);
+                }
+            }
+            IFLA_NUM_TX_QUEUES => link.tx_queues = u32_at(value, 0).unwrap_or(0),
+            IFLA_NUM_RX_QUEUES => link.rx_queues = u32_at(value, 0).unwrap_or(0),
+            IFLA_XDP => link.xdp = xdp(value),
+            _ => {}
+        }
+    }
+    Ok(link)
+}
+
+fn xdp(attribute: &[u8]) -> Option<(XdpMode, u32)> {
+    let mut mode = None;
+    let mut id = None;
+    for (kind, value) in Attributes(attribute) {
+        match kind {
+            IFLA_XDP_ATTACHED => {
+                mode = match value.first()? {
+                    0 => None,
+                    1 => Some(XdpMode::Native),
+                    2 => Some(XdpMode::Generic),
+                    _ => Some(XdpMode::Other),
+                }
+            }
+            IFLA_XDP_PROG_ID => id = u32_at(value, 0),
+            _ => {}
+        }
+    }
+    Some((mode?, id.unwrap_or(0)))
+}
+
+/// Walks over `struct nlattr`s; ends at the first that does not fit.
+struct Attributes<'a>(&'a [u8]);
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u16, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let len = usize::from(u16_at(self.0, 0)?);
+        // The two highest bits mark nesting and byte order.
+        let kind = u16_at(self.0, 2)? & 0x3fff;
+        let value = self.0.get(4..len)?;
+        self.0 = self.0.get(len.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((kind, value))
+    }
+}
+
+fn text(value: &[u8]) -> String {
+    let end = value.iter().position(|byte| *byte == 0);
+    String::from_utf8_lossy(&value[..end.unwrap_or(value.len())]).into_owned()
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|b| u16::from_ne_bytes(*b))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes
+        .get(at..)?
+        .first_chunk()
+        .map(|b| u32::from_ne_bytes(*b))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_number_one_by_either_key() {
+        let by_name = link_by_name("lo").expect("every namespace has lo");
+        assert_eq!((by_name.ifindex, by_name.name.as_str()), (1, "lo"));
+        assert_eq!(link(1).expect("lo is number 1").name, "lo");
+        let error = link_by_name("no-such-if").expect_err("no such interface");
+        assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
+    }
+
+    #[test]
+    fn attributes_of_nonsense_end() {
+        assert_eq!(Attributes(&[0; 64]).next(), None);
+        assert_eq!(Attributes(&[255; 64]).count(), 0);
+        assert_eq!(Attributes(&[4, 0]).count(), 0);
+    }
+}
