@@ -101,6 +101,8 @@ counts! {
     DroppedNoSender = 19, Fate, "dropped_no_sender";
     /// Dropped: the user tier could not give the message back to the host.
     DroppedPassFailed = 20, Fate, "dropped_pass_failed";
+    /// Dropped: no room in front of the frame to mark it as a reply.
+    DroppedNoHeadroom = 21, Fate, "dropped_no_headroom";
     /// Went to the user tier because that is where the path runs.
     QueuedTier = 32, Note, "queued_tier";
     /// Went to the user tier because the instance was busy on another CPU.

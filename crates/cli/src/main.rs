@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     };
     let face = Face { json: cli.json };
     match cli.command.run(face) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => ExitCode::from(code),
         Err(failure) => face.fail(&failure),
     }
 }

@@ -14,7 +14,7 @@ use ashway_abi::{Count, context, context::flag};
 
 use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use crate::filter::{Family, Filter};
-use crate::xdp::{self, KEY, action};
+use crate::xdp::{self, ROW_KEY, action};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// What the entry program of one interface has to know.
@@ -188,9 +188,10 @@ fn half(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     let matched = asm.label();
     demux(asm, spec, labels, header, matched);
     asm.bind(matched);
-    asm.store(Size::W, R10, PATH, R0);
     xdp::find_context(asm, labels.no_program);
-    received(asm, spec, labels);
+    xdp::find_row(asm, labels.no_program);
+    asm.store(Size::D, R10, ROW, R0);
+    xdp::count(asm, R0, Count::Received);
     if header.is_ipv6() {
         lengths_ipv6(asm, labels);
     } else {
@@ -201,7 +202,8 @@ fn half(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     asm.jump(labels.dispatch);
 }
 
-/// Finds the path: `r0` = its position. No match goes to the host.
+/// Finds the path: its position and row go to the stack. No match goes to the
+/// host.
 fn demux(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header, matched: Label) {
     let mut order: Vec<usize> = (0..spec.paths.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(spec.paths[i].filter.specificity()));
@@ -238,31 +240,12 @@ fn demux(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header, matc
                 asm.jump32_if_imm(op::JNE, R4, value as i32, next);
             }
         }
-        asm.mov_imm(R0, i as i32);
+        asm.store_imm(Size::W, R10, PATH, i as i32);
+        asm.store_imm(Size::W, R10, ROW_KEY, spec.paths[i].row as i32);
         asm.jump(matched);
         asm.bind(next);
     }
     asm.jump(labels.host);
-}
-
-/// Counts `received` and keeps the row on the stack.
-fn received(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
-    // Rows of an interface's paths need not be consecutive: a small table.
-    let found = asm.label();
-    asm.load(Size::W, R1, R10, PATH);
-    for (i, path) in spec.paths.iter().enumerate() {
-        let next = asm.label();
-        if i + 1 < spec.paths.len() {
-            asm.jump_if_imm(op::JNE, R1, i as i32, next);
-        }
-        asm.store_imm(Size::W, R10, KEY, path.row as i32);
-        asm.jump(found);
-        asm.bind(next);
-    }
-    asm.bind(found);
-    xdp::find_row(asm, labels.no_program);
-    asm.store(Size::D, R10, ROW, R0);
-    xdp::count(asm, R0, Count::Received);
 }
 
 /// RFC 791 §3.1: lengths agree with each other and with the frame, and this is
@@ -358,8 +341,10 @@ fn ipv4_checksum(asm: &mut Assembler, labels: &Labels, header: Header) {
             asm.alu(op::ADD, R5, R1);
         }
         asm.bind(done);
+        xdp::fold(asm, R5, R1);
+    } else {
+        xdp::fold_short(asm, R5, R1);
     }
-    xdp::fold(asm, R5, R1);
     asm.jump_if_imm(op::JNE, R5, 0xffff, labels.bad_ip_checksum);
 }
 
@@ -399,23 +384,15 @@ fn udp_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Heade
         asm.alu(op::ADD, R5, R1);
     }
     asm.mov(R2, R5);
-    xdp::fold(asm, R2, R1);
+    if header.is_ipv6() {
+        xdp::fold(asm, R2, R1);
+    } else {
+        xdp::fold_short(asm, R2, R1);
+    }
     asm.jump_if(op::JEQ, R2, R3, partial);
     // The whole: UDP header and payload on top of it.
-    asm.mov(R3, R4);
-    asm.to_be(Size::H, R3);
-    match header {
-        Header::Ipv4Options => {
-            asm.load(Size::D, R1, R10, UDP_AT);
-            asm.mov(R2, R7);
-            asm.alu(op::ADD, R2, R1);
-        }
-        Header::Ipv4 | Header::Ipv6 => {
-            asm.mov(R2, R7);
-            asm.alu_imm(op::ADD, R2, i32::from(at));
-        }
-    }
-    xdp::add_words(asm, labels.bad_length);
+    xdp::udp_header(asm, labels.bad_length);
+    xdp::add_datagram(asm, labels.bad_length);
     xdp::fold(asm, R5, R1);
     asm.jump_if_imm(op::JNE, R5, 0xffff, labels.bad_udp_checksum);
     asm.mov_imm(R2, base);
@@ -472,19 +449,12 @@ fn ends(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     // The path has no program (it is being set up or taken down): the host
     // answers, as it would without us.
     asm.bind(labels.no_program);
-    asm.load(Size::W, R1, R10, PATH);
-    for (i, path) in spec.paths.iter().enumerate() {
-        let next = asm.label();
-        asm.jump_if_imm(op::JNE, R1, i as i32, next);
-        asm.store_imm(Size::W, R10, KEY, path.row as i32);
-        asm.bind(next);
-    }
     xdp::find_row(asm, out);
     xdp::count(asm, R0, Count::Passed);
     xdp::finish(asm, action::PASS);
 
     asm.bind(labels.host);
-    asm.store_imm(Size::W, R10, KEY, spec.unmatched_row as i32);
+    asm.store_imm(Size::W, R10, ROW_KEY, spec.unmatched_row as i32);
     xdp::find_row(asm, out);
     xdp::count(asm, R0, Count::Received);
     xdp::count(asm, R0, Count::Passed);

@@ -1,10 +1,11 @@
 //! What every generated kernel program does: the words of XDP, and the few
 //! sequences that entry and instance programs share.
 
+use ashway_abi::trusted::SLOT_HEADERS_BYTES;
 use ashway_abi::{Count, context};
 
 use crate::bpf::{Assembler, Label, MapRef, Reg, Size, helper, op};
-use Reg::{R0, R1, R2, R3, R4, R5, R6, R8, R9, R10};
+use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// Return codes of an XDP program (`enum xdp_action`).
 pub(crate) mod action {
@@ -21,31 +22,36 @@ pub(crate) mod md {
     pub(crate) const RX_QUEUE: i16 = 16;
 }
 
-/// Stack slot for the `u32` key of a map look-up.
-pub(crate) const KEY: i16 = -40;
+/// Stack slot for the `u32` number of a row of counters.
+pub(crate) const ROW_KEY: i16 = -40;
+/// Stack slot for the `u32` key of the context, 0.
+const CONTEXT_KEY: i16 = -36;
 
 /// Longest message any loop over a packet believes in, in bytes. Frames are
 /// linear (no XDP fragments), so a page bounds them.
 const MAX_LINEAR: i32 = 4096;
 
+/// Length of a UDP header.
+const UDP_BYTES: i32 = 8;
+
 /// `r9` = this CPU's context; jumps to `fail` if there is none (never, but the
 /// verifier wants to see it asked). Clobbers `r0`-`r5`.
 pub(crate) fn find_context(asm: &mut Assembler, fail: Label) {
-    asm.store_imm(Size::W, R10, KEY, 0);
+    asm.store_imm(Size::W, R10, CONTEXT_KEY, 0);
     asm.map(R1, MapRef::Context, None);
     asm.mov(R2, R10);
-    asm.alu_imm(op::ADD, R2, KEY as i32);
+    asm.alu_imm(op::ADD, R2, i32::from(CONTEXT_KEY));
     asm.call(helper::MAP_LOOKUP_ELEM);
     asm.jump_if_imm(op::JEQ, R0, 0, fail);
     asm.mov(R9, R0);
 }
 
-/// `r0` = this CPU's row of counters whose number lies at `[r10+KEY]`; jumps to
+/// `r0` = this CPU's row of counters whose number lies at `[r10+ROW_KEY]`; jumps to
 /// `fail` if there is none. Clobbers `r0`-`r5`.
 pub(crate) fn find_row(asm: &mut Assembler, fail: Label) {
     asm.map(R1, MapRef::Counters, None);
     asm.mov(R2, R10);
-    asm.alu_imm(op::ADD, R2, KEY as i32);
+    asm.alu_imm(op::ADD, R2, i32::from(ROW_KEY));
     asm.call(helper::MAP_LOOKUP_ELEM);
     asm.jump_if_imm(op::JEQ, R0, 0, fail);
 }
@@ -59,65 +65,79 @@ pub(crate) fn count(asm: &mut Assembler, row: Reg, which: Count) {
     asm.store(Size::D, row, off, R1);
 }
 
-/// Adds to `r5` the 16-bit words of the `r3` packet bytes at `r2`, as a plain
-/// 64-bit sum to be folded later (RFC 1071 §2(A): the order of the bytes within
-/// words does not matter to the sum, so 32-bit loads will do).
+/// Adds to `r5` the 16-bit words of the payload at `r2`, `r3` bytes long, as a
+/// plain 64-bit sum to be folded later (RFC 1071 §2(A): the order of the bytes
+/// within words does not matter to the sum, so 32-bit loads will do).
 ///
-/// `r8` is `data_end`, `r9` the context, `r3` at most 64 KiB; a piece beyond
+/// `r8` is `data_end`, `r9` the context, `r3` at most 65,535; a piece beyond
 /// `data_end` goes to `bad`. Clobbers `r0`, `r1`, `r4`; leaves `r2`, `r3`.
 ///
-/// The index starts as a zero that the verifier does not know, so that it sees
-/// one iteration instead of a hundred (FACTS 1, laundering).
-pub(crate) fn add_words(asm: &mut Assembler, bad: Label) {
+/// The index starts from a zero that the verifier does not know, so that it
+/// sees one iteration instead of a hundred (FACTS 1, laundering).
+pub(crate) fn add_payload(asm: &mut Assembler, bad: Label) {
+    let end = asm.label();
     asm.load(Size::D, R4, R9, context::ZERO);
     for step in [32, 8] {
         let head = asm.label();
         let done = asm.label();
-        asm.bind(head);
-        asm.may_goto(bad);
         asm.mov(R0, R4);
         asm.alu_imm(op::ADD, R0, step);
         asm.jump_if(op::JGT, R0, R3, done);
-        asm.jump_if_imm(op::JGT, R4, MAX_LINEAR, bad);
-        asm.mov(R1, R2);
-        asm.alu(op::ADD, R1, R4);
-        asm.mov(R4, R1);
-        asm.alu_imm(op::ADD, R4, step);
-        asm.jump_if(op::JGT, R4, R8, bad);
-        asm.mov(R4, R0);
+        asm.bind(head);
+        asm.may_goto(bad);
+        piece(asm, bad, step);
         for word in 0..step / 4 {
             asm.load(Size::W, R0, R1, word as i16 * 4);
             asm.alu(op::ADD, R5, R0);
         }
-        asm.jump(head);
+        asm.alu_imm(op::ADD, R4, step);
+        asm.mov(R0, R4);
+        asm.alu_imm(op::ADD, R0, step);
+        asm.jump_if(op::JLE, R0, R3, head);
         asm.bind(done);
     }
+    asm.jump_if(op::JGE, R4, R3, end);
     // At most 7 bytes are left: 4, 2 and 1 of them, as the bits of the length.
     for size in [Size::W, Size::H, Size::B] {
         let skip = asm.label();
+        let bytes = size.bytes() as i32;
         asm.mov(R0, R3);
-        asm.alu_imm(op::AND, R0, size.bytes() as i32);
+        asm.alu_imm(op::AND, R0, bytes);
         asm.jump_if_imm(op::JEQ, R0, 0, skip);
-        asm.jump_if_imm(op::JGT, R4, MAX_LINEAR, bad);
-        asm.mov(R1, R2);
-        asm.alu(op::ADD, R1, R4);
-        asm.alu_imm(op::ADD, R4, size.bytes() as i32);
-        asm.mov(R0, R1);
-        asm.alu_imm(op::ADD, R0, size.bytes() as i32);
-        asm.jump_if(op::JGT, R0, R8, bad);
+        piece(asm, bad, bytes);
         asm.load(size, R0, R1, 0);
         asm.alu(op::ADD, R5, R0);
+        asm.alu_imm(op::ADD, R4, bytes);
         asm.bind(skip);
     }
+    asm.bind(end);
 }
 
-/// Folds the 64-bit sum in `sum` to 16 bits (RFC 1071 §4.1). Clobbers `tmp`.
+/// `r1` = the `bytes` bytes at index `r4` of the packet bytes at `r2`, known to
+/// the verifier to be there. Clobbers `r0`.
+fn piece(asm: &mut Assembler, bad: Label, bytes: i32) {
+    asm.jump_if_imm(op::JGT, R4, MAX_LINEAR, bad);
+    asm.mov(R1, R2);
+    asm.alu(op::ADD, R1, R4);
+    asm.mov(R0, R1);
+    asm.alu_imm(op::ADD, R0, bytes);
+    asm.jump_if(op::JGT, R0, R8, bad);
+}
+
+/// Folds the 64-bit sum in `sum` to 16 bits (RFC 1071 §4.1), if it is below
+/// 2^48: the sum of at most 2^16 32-bit words. Clobbers `tmp`.
 pub(crate) fn fold(asm: &mut Assembler, sum: Reg, tmp: Reg) {
-    // 64 -> 33 -> 32 + carry bits -> 17 -> 16.
+    // 48 -> 33 bits; then 33 -> 18 -> 17 -> 16.
     asm.mov(tmp, sum);
     asm.alu_imm(op::RSH, tmp, 32);
     asm.alu32(op::MOV, sum, sum);
     asm.alu(op::ADD, sum, tmp);
+    fold_short(asm, sum, tmp);
+}
+
+/// The same for a sum below 2^35: at most eight 32-bit words.
+pub(crate) fn fold_short(asm: &mut Assembler, sum: Reg, tmp: Reg) {
+    // 35 -> 20 -> 17 -> 16.
     for _ in 0..3 {
         asm.mov(tmp, sum);
         asm.alu_imm(op::RSH, tmp, 16);
@@ -128,7 +148,7 @@ pub(crate) fn fold(asm: &mut Assembler, sum: Reg, tmp: Reg) {
 
 /// `r7`, `r8` = `data`, `data_end`, from `xdp_md` in `r6`.
 pub(crate) fn packet_bounds(asm: &mut Assembler) {
-    asm.load(Size::W, Reg::R7, R6, md::DATA);
+    asm.load(Size::W, R7, R6, md::DATA);
     asm.load(Size::W, R8, R6, md::DATA_END);
 }
 
@@ -136,4 +156,31 @@ pub(crate) fn packet_bounds(asm: &mut Assembler) {
 pub(crate) fn finish(asm: &mut Assembler, code: i32) {
     asm.mov_imm(R0, code);
     asm.exit();
+}
+
+/// `r2` = the UDP header, by the context's word, known to the verifier to be
+/// there. `r7` and `r8` are the packet's bounds, `r9` the context. Clobbers
+/// `r1`; to `bad` if the header is not there.
+pub(crate) fn udp_header(asm: &mut Assembler, bad: Label) {
+    asm.load(Size::W, R1, R9, context::PAYLOAD_OFF);
+    asm.jump_if_imm(op::JGT, R1, SLOT_HEADERS_BYTES as i32, bad);
+    asm.jump_if_imm(op::JLT, R1, UDP_BYTES, bad);
+    asm.alu_imm(op::SUB, R1, UDP_BYTES);
+    asm.mov(R2, R7);
+    asm.alu(op::ADD, R2, R1);
+    asm.mov(R1, R2);
+    asm.alu_imm(op::ADD, R1, UDP_BYTES);
+    asm.jump_if(op::JGT, R1, R8, bad);
+}
+
+/// Adds the words of the UDP header at `r2`, then of the payload behind it, to
+/// `r5`. Clobbers `r0`, `r1`, `r3`, `r4`; moves `r2` to the payload.
+pub(crate) fn add_datagram(asm: &mut Assembler, bad: Label) {
+    for word in [0, 4] {
+        asm.load(Size::W, R1, R2, word);
+        asm.alu(op::ADD, R5, R1);
+    }
+    asm.alu_imm(op::ADD, R2, UDP_BYTES);
+    asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
+    add_payload(asm, bad);
 }

@@ -126,7 +126,7 @@ impl Report {
             value
         });
         let capabilities = self.probe.capabilities.iter().map(|capability| {
-            let mut value = checks::capability(capability).json();
+            let mut value = checks::capability(&self.probe, capability).json();
             value["held"] = json!(capability.held);
             value["needed_for"] = json!(capability.needed_for);
             value
@@ -186,7 +186,7 @@ impl Report {
                 self.probe
                     .capabilities
                     .iter()
-                    .map(checks::capability)
+                    .map(|capability| checks::capability(&self.probe, capability))
                     .collect(),
             ),
             ("tools".to_owned(), vec![checks::nft(self.nft.as_deref())]),

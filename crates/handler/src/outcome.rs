@@ -46,9 +46,14 @@ impl Stopped {
             .map_or(Cause::Unreachable, cause_of);
         let frames = error
             .downcast_ref::<WasmBacktrace>()
-            .map(WasmBacktrace::frames);
-        let offset = frames.and_then(|frames| frames.first()?.module_offset());
-        let at = offset.and_then(|offset| offsets.author_offset(offset as u32));
+            .map_or(&[][..], WasmBacktrace::frames);
+        let at = frames
+            .first()
+            .and_then(|frame| match frame.module_offset() {
+                Some(offset) => offsets.author_offset(offset as u32),
+                // The stack ends in a function's prologue, which has no offset.
+                None => offsets.function_offset(frame.func_index()),
+            });
         Self {
             cause,
             at: at.unwrap_or(otherwise),

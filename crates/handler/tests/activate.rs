@@ -1,5 +1,7 @@
 //! What a handler can do to a message and to its memory.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 mod common;
 
 use ashway_abi::memory::{STATE_GLOBALS, STATE_GUEST_PAGES, WASM_PAGE};
@@ -87,8 +89,13 @@ fn accesses_end_with_the_last_byte() {
 #[test]
 fn what_a_longer_message_left_cannot_be_read() {
     let (mut instance, _pages) = load(&handler("(drop (call $load8 (i32.const 4))) (i32.const 1)"));
-    assert_eq!(run(&mut instance, &mut b"secret".to_vec()).verdict, Ok(Verdict::Reply));
-    let stopped = run(&mut instance, &mut b"four".to_vec()).verdict.unwrap_err();
+    assert_eq!(
+        run(&mut instance, &mut b"secret".to_vec()).verdict,
+        Ok(Verdict::Reply)
+    );
+    let stopped = run(&mut instance, &mut b"four".to_vec())
+        .verdict
+        .unwrap_err();
     assert_eq!(stopped.cause, Cause::MessageBounds);
 }
 

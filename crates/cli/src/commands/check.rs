@@ -118,10 +118,14 @@ fn line(handler: &Value) -> String {
             names => names,
         }
     };
+    let functions = match handler["functions"].as_u64() {
+        Some(1) => "1 function".to_owned(),
+        _ => format!("{} functions", handler["functions"]),
+    };
     format!(
-        "  handler {}: {} functions, {} to {} pages of memory, exports {}, shares {}{}\n",
+        "  handler {}: {}, {} to {} pages of memory, exports {}, shares {}{}\n",
         handler["name"].as_str().unwrap_or("?"),
-        handler["functions"],
+        functions,
         handler["initial_pages"],
         handler["maximum_pages"],
         names("exports"),

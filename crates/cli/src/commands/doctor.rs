@@ -1,16 +1,16 @@
 //! `ashway doctor`: what this host can do.
 
+use ashway_daemon::doctor;
 use clap::Args;
 
 use crate::face::Face;
-use crate::failure::{Exit, Failure};
-use crate::pending::doctor;
 
 /// Say what this host can do, what follows, and how to get more
 ///
 /// Kernel features with the version that brings each, capabilities held and
 /// needed, and for each interface its driver, queues, MTU and who holds its XDP
-/// hook. Each line is `ok`, `degraded` (what follows) or `missing` (what helps).
+/// hook. Each line is `ok`, `degraded` (what follows) or `missing` (what helps). Exit code 6 if
+/// this kernel has no rung at all, 1 if an interface that was named is missing.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -23,11 +23,9 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let report = doctor::run(face.json, &self.ifaces).map_err(|error| {
-            Failure::new(Exit::Failed, "the examination failed").because(&error)
-        })?;
-        face.text(&report);
-        Ok(())
+    pub(crate) fn run(self, face: Face) -> u8 {
+        let report = doctor::run(&self.ifaces);
+        face.show(&report.to_json(), || report.render());
+        report.exit_code()
     }
 }

@@ -67,19 +67,21 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Does what was asked for.
-    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+    /// Does what was asked for. `Ok` is the exit code of a command that did
+    /// its work: 0, but for `doctor`, whose verdict is its exit code.
+    pub(crate) fn run(self, face: Face) -> Result<u8, Failure> {
         match self {
             Self::Run(command) => command.run(),
             Self::Check(command) => command.run(face),
             Self::Status(command) => command.run(face),
             Self::Confirm(command) => command.run(face),
-            Self::Doctor(command) => command.run(face),
+            Self::Doctor(command) => return Ok(command.run(face)),
             Self::Path(command) => command.run(face),
             Self::Handler(command) => command.run(face),
             Self::Iface(command) => command.run(face),
             Self::Bench(command) => command.run(face),
         }
+        .map(|()| 0)
     }
 }
 

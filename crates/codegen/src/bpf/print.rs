@@ -204,6 +204,7 @@ const fn helper_name(number: i32) -> &'static str {
         helper::XDP_ADJUST_META => "bpf_xdp_adjust_meta",
         helper::RINGBUF_OUTPUT => "bpf_ringbuf_output",
         helper::XDP_LOAD_BYTES => "bpf_xdp_load_bytes",
+        helper::XDP_STORE_BYTES => "bpf_xdp_store_bytes",
         _ => "unknown",
     }
 }

@@ -9,7 +9,7 @@ use ashway_abi::{Count, context, trusted};
 use super::Spec;
 use crate::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, helper, op};
 use crate::promote::MemoryKind;
-use crate::xdp::{self, KEY, action, md};
+use crate::xdp::{self, ROW_KEY, action, md};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// Stack: the slot's number within the instance.
@@ -122,9 +122,10 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, host: Label) {
     asm.mov_imm(R7, action::DROP);
     asm.bind(tell);
     asm.load(Size::W, R1, R9, context::ROW);
-    asm.store(Size::W, R10, KEY, R1);
+    asm.store(Size::W, R10, ROW_KEY, R1);
     xdp::find_row(asm, out);
-    super::add_one(asm, R8, out);
+    asm.mov(R3, R8);
+    super::add_one(asm, out);
     asm.bind(out);
     asm.mov(R0, R7);
     asm.exit();
@@ -152,14 +153,16 @@ fn copy_payload(asm: &mut Assembler, spec: &Spec, bad: Label) {
     for step in [32, 8] {
         let head = asm.label();
         let done = asm.label();
-        asm.bind(head);
-        asm.may_goto(bad);
         asm.mov(R0, R4);
         asm.alu_imm(op::ADD, R0, step);
         asm.jump_if(op::JGT, R0, R3, done);
+        asm.bind(head);
+        asm.may_goto(bad);
         chunk(asm, spec, bad, step, Size::D);
-        asm.mov(R4, R0);
-        asm.jump(head);
+        asm.alu_imm(op::ADD, R4, step);
+        asm.mov(R0, R4);
+        asm.alu_imm(op::ADD, R0, step);
+        asm.jump_if(op::JLE, R0, R3, head);
         asm.bind(done);
     }
     for size in [Size::W, Size::H, Size::B] {

@@ -25,7 +25,7 @@ use ashway_abi::{Cause, Count, Verdict, context, context::flag, trusted};
 use crate::bpf::{Assembler, Atomic, Image, Label, MapRef, Reg, Size, op};
 use crate::normalise::Module;
 use crate::promote::{self, MemoryKind, PromoteError, Shape};
-use crate::xdp::{self, KEY, action, md};
+use crate::xdp::{self, ROW_KEY, action, md};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 
 /// Stack: the `xdp_md` pointer (promoted code reads this slot and the next
@@ -96,7 +96,7 @@ pub fn kernel(spec: &Spec, handler: &Handler) -> Result<(Image, promote::Summary
     xdp::find_context(&mut asm, host);
     asm.map(R7, MapRef::Trusted, Some(0));
     turn(&mut asm, spec, host, queue);
-    prepare(&mut asm, spec, &handler.budget, trap);
+    prepare(&mut asm, spec, handler, trap);
     let summary = promote::emit(
         &mut asm,
         &Shape {
@@ -111,8 +111,10 @@ pub fn kernel(spec: &Spec, handler: &Handler) -> Result<(Image, promote::Summary
         trap,
     )?;
     asm.line(None);
-    verdict(&mut asm, handler, done, trap);
-    fault(&mut asm, trap);
+    let finish = asm.label();
+    verdict(&mut asm, handler, done, trap, finish);
+    fault(&mut asm, trap, finish);
+    finish_here(&mut asm, finish);
 
     asm.bind(queue);
     deliver::emit(&mut asm, spec, host);
@@ -142,7 +144,7 @@ fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label) {
 }
 
 /// Sets up what promoted code relies on (`promote`'s contract).
-fn prepare(asm: &mut Assembler, spec: &Spec, budget: &promote::Budget, trap: Label) {
+fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
     let good = asm.label();
     asm.store(Size::D, R10, MD, R6);
     asm.load(Size::W, R1, R6, md::DATA);
@@ -150,12 +152,7 @@ fn prepare(asm: &mut Assembler, spec: &Spec, budget: &promote::Budget, trap: Lab
     asm.load(Size::W, R3, R9, context::PAYLOAD_OFF);
     // Only entry programs write it, so this never happens; the verifier wants
     // a bound on a packet pointer's offset.
-    asm.jump_if_imm(
-        op::JLE,
-        R3,
-        trusted::SLOT_HEADERS_BYTES as i32,
-        good,
-    );
+    asm.jump_if_imm(op::JLE, R3, trusted::SLOT_HEADERS_BYTES as i32, good);
     trap_here(asm, Cause::MessageBounds, trap);
     asm.bind(good);
     asm.alu(op::ADD, R1, R3);
@@ -165,12 +162,15 @@ fn prepare(asm: &mut Assembler, spec: &Spec, budget: &promote::Budget, trap: Lab
         asm.map(R1, MapRef::Memory, Some(0));
         asm.store(Size::D, R10, MEMORY, R1);
     }
-    let slice = budget.fuel.min(u64::from(budget.slice));
-    asm.store_imm(Size::D, R9, context::FUEL, slice as i32);
-    asm.load_imm(R1, budget.fuel - slice);
-    asm.store(Size::D, R9, context::RESERVE, R1);
-    asm.store_imm(Size::D, R9, context::DEADLINE, 0);
     asm.store_imm(Size::W, R9, context::DIRTY, 0);
+    if handler.module.charges() {
+        let budget = &handler.budget;
+        let slice = budget.fuel.min(u64::from(budget.slice));
+        asm.store_imm(Size::D, R9, context::FUEL, slice as i32);
+        asm.load_imm(R1, budget.fuel - slice);
+        asm.store(Size::D, R9, context::RESERVE, R1);
+        asm.store_imm(Size::D, R9, context::DEADLINE, 0);
+    }
 }
 
 /// Stops with `cause` at no particular place.
@@ -191,47 +191,40 @@ fn unlock(asm: &mut Assembler) {
 }
 
 /// Turns the verdict in `r0` into action, and counts it.
-fn verdict(asm: &mut Assembler, handler: &Handler, done: Label, trap: Label) {
+fn verdict(asm: &mut Assembler, handler: &Handler, done: Label, trap: Label, finish: Label) {
     asm.bind(done);
     recover(asm);
     let reply = asm.label();
     if handler.may_reply {
         asm.jump32_if_imm(op::JEQ, R0, Verdict::Reply as i32, reply);
     }
-    let finish = asm.label();
     let changed = asm.label();
     for verdict in Verdict::ALL {
-        let (fate, code, keeps_message) = match verdict {
+        let (fate, code) = match verdict {
             Verdict::Reply => continue,
-            Verdict::Consume => (Count::Consumed, action::DROP, false),
-            Verdict::Deliver => (Count::DroppedNoEndpoint, action::DROP, false),
-            Verdict::Pass | Verdict::Abort => (Count::Passed, action::PASS, true),
-            Verdict::Forward => (Count::DroppedNoNextHop, action::DROP, false),
-            Verdict::Drop => (Count::DroppedHandler, action::DROP, false),
+            Verdict::Consume => (Count::Consumed, action::DROP),
+            Verdict::Deliver => (Count::DroppedNoEndpoint, action::DROP),
+            Verdict::Pass | Verdict::Abort => (Count::Passed, action::PASS),
+            Verdict::Forward => (Count::DroppedNoNextHop, action::DROP),
+            Verdict::Drop => (Count::DroppedHandler, action::DROP),
         };
         let next = asm.label();
         asm.jump32_if_imm(op::JNE, R0, verdict as i32, next);
         unlock(asm);
-        let note = if verdict == Verdict::Abort {
-            Count::AbortVoluntary as i32
-        } else {
-            -1
-        };
-        asm.mov_imm(R2, note);
-        if keeps_message {
+        let note = (verdict == Verdict::Abort).then_some(Count::AbortVoluntary);
+        end_with(asm, fate, note, code);
+        if code == action::PASS {
             asm.load(Size::W, R1, R9, context::DIRTY);
             asm.jump_if_imm(op::JNE, R1, 0, changed);
         }
-        asm.mov_imm(R7, fate as i32);
-        asm.mov_imm(R8, code);
         asm.jump(finish);
         asm.bind(next);
     }
     trap_here(asm, Cause::BadVerdict, trap);
 
     asm.bind(changed);
-    asm.mov_imm(R7, Count::DroppedChanged as i32);
-    asm.mov_imm(R8, action::DROP);
+    asm.store_imm(Size::W, R9, END_FATE, Count::DroppedChanged as i32);
+    asm.store_imm(Size::W, R9, END_CODE, action::DROP);
     asm.jump(finish);
 
     if handler.may_reply {
@@ -239,38 +232,43 @@ fn verdict(asm: &mut Assembler, handler: &Handler, done: Label, trap: Label) {
         unlock(asm);
         reply::emit(asm, finish);
     }
-    finish_with(asm, finish);
 }
 
-/// Counts fate `r7` and, unless negative, note `r2`; ends with `r8`.
-fn finish_with(asm: &mut Assembler, finish: Label) {
+/// Context: the fate to count; see [`end_with`].
+const END_FATE: i16 = context::SCRATCH;
+/// Context: the note to count, 0 for none.
+const END_NOTE: i16 = context::SCRATCH + 4;
+/// Context: the program's return code.
+const END_CODE: i16 = context::SCRATCH + 8;
+
+/// Says how the program will end, for `finish`. In the context, so that the
+/// verifier walks the end once and not once for each way to it.
+fn end_with(asm: &mut Assembler, fate: Count, note: Option<Count>, code: i32) {
+    asm.store_imm(Size::W, R9, END_FATE, fate as i32);
+    asm.store_imm(Size::W, R9, END_NOTE, note.map_or(0, |note| note as i32));
+    asm.store_imm(Size::W, R9, END_CODE, code);
+}
+
+/// Counts and ends as [`end_with`] said.
+fn finish_here(asm: &mut Assembler, finish: Label) {
     asm.bind(finish);
     let out = asm.label();
-    let no_note = asm.label();
-    // The note waits in the context: r2 does not survive the look-up.
-    asm.store(Size::D, R9, context::SCRATCH, R2);
     asm.load(Size::W, R1, R9, context::ROW);
-    asm.store(Size::W, R10, KEY, R1);
+    asm.store(Size::W, R10, ROW_KEY, R1);
     xdp::find_row(asm, out);
-    add_one(asm, R7, out);
-    asm.load(Size::D, R7, R9, context::SCRATCH);
-    asm.jump_if_imm(op::JSLT, R7, 0, no_note);
-    add_one(asm, R7, out);
-    asm.bind(no_note);
+    asm.load(Size::W, R3, R9, END_FATE);
+    add_one(asm, out);
+    asm.load(Size::W, R3, R9, END_NOTE);
+    asm.jump_if_imm(op::JEQ, R3, 0, out);
+    add_one(asm, out);
     asm.bind(out);
-    asm.mov(R0, R8);
+    asm.load(Size::W, R0, R9, END_CODE);
     asm.exit();
 }
 
-/// Adds 1 to counter number `which` of the row in `r0`. Clobbers `r1`-`r3`.
-fn add_one(asm: &mut Assembler, which: Reg, out: Label) {
-    asm.mov(R3, which);
-    asm.jump_if_imm(
-        op::JGE,
-        R3,
-        ashway_abi::count::ROW_WORDS as i32,
-        out,
-    );
+/// Adds 1 to counter number `r3` of the row in `r0`. Clobbers `r1`-`r3`.
+fn add_one(asm: &mut Assembler, out: Label) {
+    asm.jump_if_imm(op::JGE, R3, ashway_abi::count::ROW_WORDS as i32, out);
     asm.alu_imm(op::LSH, R3, 3);
     asm.mov(R2, R0);
     asm.alu(op::ADD, R2, R3);
@@ -281,11 +279,10 @@ fn add_one(asm: &mut Assembler, which: Reg, out: Label) {
 
 /// An involuntary abort: record it for the owner, free the instance, and do
 /// what the path's `on_fault` says, unless the message is spoiled.
-fn fault(asm: &mut Assembler, trap: Label) {
+fn fault(asm: &mut Assembler, trap: Label, finish: Label) {
     asm.bind(trap);
     recover(asm);
-    let finish = asm.label();
-    let pass = asm.label();
+    let keep = asm.label();
     asm.load(Size::W, R2, R9, context::CAUSE);
     asm.store(Size::W, R7, trusted::FAULT_CAUSE as i16, R2);
     asm.load(Size::W, R1, R9, context::AT);
@@ -295,18 +292,17 @@ fn fault(asm: &mut Assembler, trap: Label) {
     asm.mov_imm(R1, 1);
     asm.atomic(Atomic::Add, Size::W, R7, trusted::FAULT_COUNT as i16, R1);
     unlock(asm);
+    end_with(asm, Count::AbortedDirty, None, action::DROP);
     asm.alu_imm(op::ADD, R2, Count::AbortVoluntary as i32);
-    asm.mov_imm(R7, Count::AbortedDirty as i32);
-    asm.mov_imm(R8, action::DROP);
+    asm.store(Size::W, R9, END_NOTE, R2);
     asm.load(Size::W, R1, R9, context::DIRTY);
     asm.jump_if_imm(op::JNE, R1, 0, finish);
+    asm.store_imm(Size::W, R9, END_FATE, Count::DroppedFault as i32);
     asm.load(Size::W, R1, R9, context::FLAGS);
     asm.alu_imm(op::AND, R1, flag::ON_FAULT_DROP as i32);
-    asm.jump_if_imm(op::JEQ, R1, 0, pass);
-    asm.mov_imm(R7, Count::DroppedFault as i32);
+    asm.jump_if_imm(op::JNE, R1, 0, keep);
+    asm.store_imm(Size::W, R9, END_FATE, Count::Passed as i32);
+    asm.store_imm(Size::W, R9, END_CODE, action::PASS);
+    asm.bind(keep);
     asm.jump(finish);
-    asm.bind(pass);
-    asm.mov_imm(R7, Count::Passed as i32);
-    asm.mov_imm(R8, action::PASS);
-    finish_with(asm, finish);
 }

@@ -9,7 +9,7 @@
 use ashway_abi::{Count, context, context::flag};
 
 use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
-use crate::xdp::{self, KEY, action, md};
+use crate::xdp::{self, ROW_KEY, action, md};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// What the TCX exit program looks for in front of the frame: this frame is a
@@ -20,11 +20,12 @@ pub(crate) const EXIT_MARK: i32 = 0x4173_6877;
 const TTL: u16 = 64;
 
 /// `r6` = `xdp_md`, `r9` = the context. Ends the program, or jumps to `finish`
-/// with fate `r7` and code `r8`.
+/// as `end_with` said.
 pub(super) fn emit(asm: &mut Assembler, finish: Label) {
     let no_sender = asm.label();
     let short = asm.label();
     let ipv6 = asm.label();
+    let ports = asm.label();
     let send = asm.label();
 
     xdp::packet_bounds(asm);
@@ -51,7 +52,7 @@ pub(super) fn emit(asm: &mut Assembler, finish: Label) {
     asm.mov(R5, R2);
     asm.alu(op::ADD, R5, R3);
     fresh_ttl(asm);
-    udp(asm, send, no_sender, short);
+    asm.jump(ports);
 
     asm.bind(ipv6);
     asm.mov(R1, R7);
@@ -59,21 +60,18 @@ pub(super) fn emit(asm: &mut Assembler, finish: Label) {
     asm.jump_if(op::JGT, R1, R8, short);
     swap_ipv6(asm, no_sender);
     asm.store_imm(Size::B, R7, 21, i32::from(TTL));
+    asm.bind(ports);
     udp(asm, send, no_sender, short);
 
     asm.bind(send);
     answer(asm, finish);
 
     asm.bind(no_sender);
-    asm.mov_imm(R2, -1);
-    asm.mov_imm(R7, Count::DroppedNoSender as i32);
-    asm.mov_imm(R8, action::DROP);
+    super::end_with(asm, Count::DroppedNoSender, None, action::DROP);
     asm.jump(finish);
     // Cannot happen while the entry program has checked the lengths.
     asm.bind(short);
-    asm.mov_imm(R2, -1);
-    asm.mov_imm(R7, Count::DroppedBadLength as i32);
-    asm.mov_imm(R8, action::DROP);
+    super::end_with(asm, Count::DroppedBadLength, None, action::DROP);
     asm.jump(finish);
 }
 
@@ -93,6 +91,9 @@ fn swap_ethernet(asm: &mut Assembler, no_sender: Label) {
 
 /// RFC 1624 equation 3 on the word that holds TTL and protocol.
 fn fresh_ttl(asm: &mut Assembler) {
+    let fresh = asm.label();
+    asm.load(Size::B, R1, R7, 22);
+    asm.jump_if_imm(op::JEQ, R1, i32::from(TTL), fresh);
     asm.load(Size::H, R1, R7, 22);
     asm.store_imm(Size::B, R7, 22, i32::from(TTL));
     asm.load(Size::H, R2, R7, 22);
@@ -110,6 +111,7 @@ fn fresh_ttl(asm: &mut Assembler) {
     }
     asm.alu_imm(op::XOR, R3, 0xffff);
     asm.store(Size::H, R7, 24, R3);
+    asm.bind(fresh);
 }
 
 /// Swaps the addresses, leaves their sum in `r5`.
@@ -141,50 +143,53 @@ fn swap_ipv6(asm: &mut Assembler, no_sender: Label) {
 
 /// Ports and checksum. `r5` = sum of the addresses.
 fn udp(asm: &mut Assembler, send: Label, no_sender: Label, short: Label) {
-    // r2 = the UDP header.
-    asm.load(Size::W, R1, R9, context::PAYLOAD_OFF);
-    asm.jump_if_imm(
-        op::JGT,
-        R1,
-        ashway_abi::trusted::SLOT_HEADERS_BYTES as i32,
-        short,
-    );
-    asm.jump_if_imm(op::JLT, R1, 8, short);
-    asm.alu_imm(op::SUB, R1, 8);
-    asm.mov(R2, R7);
-    asm.alu(op::ADD, R2, R1);
-    asm.mov(R1, R2);
-    asm.alu_imm(op::ADD, R1, 8);
-    asm.jump_if(op::JGT, R1, R8, short);
-    asm.load(Size::H, R1, R2, 0);
+    xdp::udp_header(asm, short);
+    asm.load(Size::H, R0, R2, 0);
     asm.load(Size::H, R3, R2, 2);
-    asm.jump_if_imm(op::JEQ, R1, 0, no_sender);
-    asm.store(Size::H, R2, 0, R3);
-    asm.store(Size::H, R2, 2, R1);
+    asm.jump_if_imm(op::JEQ, R0, 0, no_sender);
 
     // Through the exit program a frame keeps its offload state: a half
     // checksum stays half (its sum is the same both ways) and the device or
     // the receiving stack completes it.
+    let whole = asm.label();
     let both = (flag::CHECKSUM_PARTIAL | flag::REPLY_BY_TCX) as i32;
     asm.load(Size::W, R1, R9, context::FLAGS);
     asm.alu_imm(op::AND, R1, both);
-    asm.jump_if_imm(op::JEQ, R1, both, send);
+    asm.jump_if_imm(op::JNE, R1, both, whole);
+    swap_ports(asm);
+    asm.jump(send);
 
-    asm.store_imm(Size::H, R2, 6, 0);
-    asm.load(Size::H, R1, R2, 4);
-    asm.alu(op::ADD, R5, R1);
+    // The header's words are summed as they were: the ports' order does not
+    // matter, and reading back what has just been written in other widths
+    // would stall. The old checksum is taken out by its complement.
+    asm.bind(whole);
+    asm.load(Size::H, R4, R2, 6);
+    asm.alu_imm(op::XOR, R4, 0xffff);
+    asm.alu(op::ADD, R5, R4);
+    asm.load(Size::W, R4, R2, 4);
+    asm.alu(op::ADD, R5, R4);
+    asm.alu(op::ADD, R5, R0);
+    asm.alu(op::ADD, R5, R3);
     asm.alu_imm(op::ADD, R5, 17 << 8);
+    swap_ports(asm);
+    asm.alu_imm(op::ADD, R2, 8);
     asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
-    asm.alu_imm(op::ADD, R3, 8);
-    xdp::add_words(asm, short);
+    xdp::add_payload(asm, short);
     xdp::fold(asm, R5, R1);
     asm.alu_imm(op::XOR, R5, 0xffff);
     let some = asm.label();
     asm.jump_if_imm(op::JNE, R5, 0, some);
     asm.mov_imm(R5, 0xffff);
     asm.bind(some);
-    asm.store(Size::H, R2, 6, R5);
+    // Only the payload moved r2 on, by a constant.
+    asm.store(Size::H, R2, -2, R5);
     asm.jump(send);
+}
+
+/// `r0` and `r3` are the ports.
+fn swap_ports(asm: &mut Assembler) {
+    asm.store(Size::H, R2, 0, R3);
+    asm.store(Size::H, R2, 2, R0);
 }
 
 /// Counts and sends.
@@ -211,7 +216,7 @@ fn answer(asm: &mut Assembler, finish: Label) {
 
     asm.bind(direct);
     asm.load(Size::W, R1, R9, context::ROW);
-    asm.store(Size::W, R10, KEY, R1);
+    asm.store(Size::W, R10, ROW_KEY, R1);
     xdp::find_row(asm, out);
     xdp::count(asm, R0, Count::Answered);
     asm.bind(out);
@@ -220,8 +225,6 @@ fn answer(asm: &mut Assembler, finish: Label) {
 
     // No headroom for the mark: the driver gives 256 bytes, so never.
     asm.bind(failed);
-    asm.mov_imm(R2, -1);
-    asm.mov_imm(R7, Count::DroppedRingFull as i32);
-    asm.mov_imm(R8, action::DROP);
+    super::end_with(asm, Count::DroppedNoHeadroom, None, action::DROP);
     asm.jump(finish);
 }

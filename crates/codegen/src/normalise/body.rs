@@ -74,8 +74,8 @@ fn operator_into<'a>(
             None => OpKind::Wasm(operator),
         }),
         Operator::GlobalSet { global_index } => {
-            let (offset, ty) = state(reader, global_index)
-                .expect("validation lets only mutable globals be set");
+            let (offset, ty) =
+                state(reader, global_index).expect("validation lets only mutable globals be set");
             push(OpKind::StateSet { offset, ty });
         }
         Operator::Loop { .. } => {
@@ -86,7 +86,9 @@ fn operator_into<'a>(
             push(OpKind::ChargeBulk);
             push(OpKind::Wasm(operator));
         }
-        Operator::TableCopy { dst_table: table, .. }
+        Operator::TableCopy {
+            dst_table: table, ..
+        }
         | Operator::TableFill { table }
         | Operator::TableInit { table, .. } => {
             push(OpKind::ChargeBulk);

@@ -45,6 +45,9 @@ pub struct Encoded {
     /// Offset in `wasm` of each operation's first byte, and its
     /// [`Op::at`](super::ir::Op::at); sorted by the first.
     pub offsets: Vec<(u32, FileOffset)>,
+    /// Where in the author's file the body of each function of `wasm` begins,
+    /// without the import.
+    pub functions: Vec<FileOffset>,
 }
 
 impl Encoded {
@@ -52,8 +55,16 @@ impl Encoded {
     /// comes from.
     #[must_use]
     pub fn author_offset(&self, encoded: u32) -> Option<FileOffset> {
-        let after = self.offsets.partition_point(|(offset, _)| *offset <= encoded);
+        let after = self
+            .offsets
+            .partition_point(|(offset, _)| *offset <= encoded);
         Some(self.offsets[after.checked_sub(1)?].1)
+    }
+
+    /// Where in the author's file the function with this index in `wasm` is.
+    #[must_use]
+    pub fn function_offset(&self, index: u32) -> Option<FileOffset> {
+        self.functions.get(index.checked_sub(1)? as usize).copied()
     }
 }
 
@@ -109,9 +120,12 @@ pub fn encode(module: &Module<'_>) -> Encoded {
         *offset += contents + leb_len(code.len());
     }
     out.section(&data(module));
+    let entered = handlers(module).map(|(_, function)| *function as usize);
+    let functions = (0..module.functions.len()).chain(entered);
     Encoded {
         wasm: out.finish(),
         offsets,
+        functions: functions.map(|index| module.functions[index].at).collect(),
     }
 }
 
@@ -128,7 +142,9 @@ fn bodies(module: &Module<'_>) -> (CodeSection, Vec<(u32, FileOffset)>) {
         let params = module.types[function.type_index as usize].params().len();
         let first_temporary = (params + function.locals.len()) as u32;
         let locals = function.locals.iter().map(|ty| {
-            Shift.val_type(*ty).expect("converting a type that WebAssembly 2.0 has cannot fail")
+            Shift
+                .val_type(*ty)
+                .expect("converting a type that WebAssembly 2.0 has cannot fail")
         });
         let locals = locals.chain(Expander::TEMPORARIES);
         let mut body = Function::new_with_locals_types(locals);
@@ -170,7 +186,9 @@ fn types(module: &Module<'_>) -> TypeSection {
     let mut section = TypeSection::new();
     for ty in &module.types {
         let ty = Shift.func_type(ty.clone());
-        section.ty().func_type(&ty.expect("converting a type that WebAssembly 2.0 has cannot fail"));
+        section
+            .ty()
+            .func_type(&ty.expect("converting a type that WebAssembly 2.0 has cannot fail"));
     }
     let (i32, i64) = (ValType::I32, ValType::I64);
     section.ty().function([i32, i32], []);
@@ -226,7 +244,11 @@ fn exports(module: &Module<'_>) -> ExportSection {
     section.export("message", ExportKind::Memory, 1);
     section.export("state", ExportKind::Memory, 2);
     section.export("fuel", ExportKind::Global, super::expand::FUEL);
-    section.export("message_len", ExportKind::Global, super::expand::MESSAGE_LEN);
+    section.export(
+        "message_len",
+        ExportKind::Global,
+        super::expand::MESSAGE_LEN,
+    );
     section.export("dirty", ExportKind::Global, super::expand::DIRTY);
     for (name, function) in &module.exports {
         section.export(name, ExportKind::Func, function + 1);

@@ -27,7 +27,10 @@ pub enum NormaliseError {
     },
 
     /// The file was built for another version of the handler ABI.
-    #[error("built for handler ABI version {found}, this is version {}", ashway_abi::VERSION)]
+    #[error(
+        "built for handler ABI version {found}, this is version {}",
+        ashway_abi::VERSION
+    )]
     Version {
         /// Where the version is.
         at: FileOffset,

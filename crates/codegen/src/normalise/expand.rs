@@ -9,7 +9,9 @@ use super::ir::{FileOffset, Global, OpKind};
 use ashway_abi::memory::STATE_GUEST_PAGES;
 use ashway_abi::{Cause, HostCall};
 use wasm_encoder::reencode::Reencode;
-use wasm_encoder::{BlockType, Function, Ieee32, Ieee64, InstructionSink, MemArg, MemArgTarget, ValType};
+use wasm_encoder::{
+    BlockType, Function, Ieee32, Ieee64, InstructionSink, MemArg, MemArgTarget, ValType,
+};
 use wasmparser::Operator;
 
 const TRAP_FUNCTION: u32 = 0;
@@ -57,14 +59,25 @@ impl<'f> Expander<'f> {
     /// One operation; `global.get` goes to [`Self::constant`] instead.
     pub(super) fn op(&mut self, kind: &OpKind<'_>, place: FileOffset) {
         match kind {
+            // As a plain `unreachable`, the optimiser would merge it into the
+            // branch that leads to it, and blame that.
+            OpKind::Wasm(Operator::Unreachable) => self.trap(Cause::Unreachable, place),
             OpKind::Wasm(operator) => self.wasm(operator),
             OpKind::Charge { cost } => self.charge(*cost, place),
             OpKind::ChargeBulk => self.charge_bulk(place),
             OpKind::Message(HostCall::Read) => self.read(place),
             OpKind::Message(HostCall::Write) => self.write(place),
             OpKind::Message(call) => match Access::of(*call) {
-                Access { load: true, bytes, swap } => self.load(bytes, swap, place),
-                Access { load: false, bytes, swap } => self.store(bytes, swap, place),
+                Access {
+                    load: true,
+                    bytes,
+                    swap,
+                } => self.load(bytes, swap, place),
+                Access {
+                    load: false,
+                    bytes,
+                    swap,
+                } => self.store(bytes, swap, place),
             },
             OpKind::StateGet { offset, ty } => {
                 let memarg = state(*offset, *ty);
@@ -86,7 +99,10 @@ impl<'f> Expander<'f> {
         if let Operator::MemoryGrow { .. } = operator {
             // The other tier reads the size there.
             let memarg = state(STATE_GUEST_PAGES as u32, wasmparser::ValType::I32);
-            self.ins().i32_const(0).memory_size(MEMORY).i32_store(memarg);
+            self.ins()
+                .i32_const(0)
+                .memory_size(MEMORY)
+                .i32_store(memarg);
         }
     }
 
@@ -104,13 +120,17 @@ impl<'f> Expander<'f> {
 
     /// Traps if the i32 on the stack is not 0.
     fn trap_if(&mut self, cause: Cause, place: FileOffset) {
+        self.ins().if_(BlockType::Empty);
+        self.trap(cause, place);
+        self.ins().end();
+    }
+
+    fn trap(&mut self, cause: Cause, place: FileOffset) {
         self.ins()
-            .if_(BlockType::Empty)
             .i32_const(cause as i32)
             .i32_const(place as i32)
             .call(TRAP_FUNCTION)
-            .unreachable()
-            .end();
+            .unreachable();
     }
 
     fn charge(&mut self, cost: u32, place: FileOffset) {

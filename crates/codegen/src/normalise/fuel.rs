@@ -22,7 +22,8 @@ const UNCHARGED_MOST: u64 = 4_096;
 #[derive(Default)]
 struct Walk {
     straight: u64,
-    loops: bool,
+    /// Position of each loop's charge, and what it takes.
+    loops: Vec<(usize, u32)>,
     indirect: bool,
     /// Callee, and whether the call is in a loop; one entry for each call.
     calls: Vec<(u32, bool)>,
@@ -30,23 +31,25 @@ struct Walk {
 
 /// Fills in loop charges and adds entry charges.
 pub(super) fn charge(module: &mut Module<'_>) {
-    let walks: Vec<Walk> = module.functions.iter_mut().map(|f| walk(&mut f.code)).collect();
+    let walks = walk_all(module);
     let mut charged = called_often(module, &walks);
-    let uncharged = bounds(&walks, |walk, callee| {
-        let _ = walk;
-        !charged[callee as usize]
-    });
-    let roots = module.exports.iter().map(|(_, f)| *f).chain(module.start);
-    let over = roots.into_iter().any(|f| {
-        !charged[f as usize] && uncharged[f as usize].is_none_or(|cost| cost > UNCHARGED_MOST)
-    });
-    if over {
+    let uncharged = bounds(&walks, |callee| !charged[callee as usize]);
+    let mut roots = module
+        .exports
+        .iter()
+        .map(|(_, f)| *f as usize)
+        .chain(module.start.map(|f| f as usize));
+    let over = |f: usize| !charged[f] && uncharged[f].is_none_or(|cost| cost > UNCHARGED_MOST);
+    if roots.any(over) {
         charged.fill(true);
     }
-    for (index, function) in module.functions.iter_mut().enumerate() {
-        if charged[index] {
+    for ((function, walk), charged) in module.functions.iter_mut().zip(&walks).zip(charged) {
+        for &(position, cost) in &walk.loops {
+            function.code[position].kind = OpKind::Charge { cost };
+        }
+        if charged {
             let kind = OpKind::Charge {
-                cost: as_cost(walks[index].straight),
+                cost: as_cost(walk.straight.max(1)),
             };
             let at = function.at;
             function.code.insert(0, Op { kind, at });
@@ -59,62 +62,58 @@ pub(super) fn charge(module: &mut Module<'_>) {
 /// table. Bulk operations come on top, by their lengths.
 #[must_use]
 pub fn static_bound(module: &Module<'_>, function: u32) -> Option<u64> {
-    let mut walks = Vec::with_capacity(module.functions.len());
-    for function in &module.functions {
-        walks.push(walk(&mut function.code.clone()));
-    }
-    let bounds = bounds(&walks, |_, _| true);
+    let walks = walk_all(module);
     let mut todo = vec![function];
     let mut seen = vec![false; walks.len()];
     while let Some(index) = todo.pop() {
         let walk = &walks[index as usize];
-        if walk.loops || walk.indirect {
+        if !walk.loops.is_empty() || walk.indirect {
             return None;
         }
         if !std::mem::replace(&mut seen[index as usize], true) {
             todo.extend(walk.calls.iter().map(|(callee, _)| *callee));
         }
     }
-    bounds[function as usize]
+    bounds(&walks, |_| true)[function as usize]
 }
 
 fn as_cost(cost: u64) -> u32 {
     cost.try_into().unwrap_or(u32::MAX)
 }
 
-/// Sums up one body and fills in its loops' charges.
-fn walk(code: &mut [Op<'_>]) -> Walk {
+fn walk_all(module: &Module<'_>) -> Vec<Walk> {
+    module.functions.iter().map(|f| walk(&f.code)).collect()
+}
+
+/// Sums up one body. Linear in its length, however deeply it is nested.
+fn walk(code: &[Op<'_>]) -> Walk {
     let mut walk = Walk::default();
-    // For each open block: the position of its charge and the cost so far, if
-    // it is a loop.
-    let mut open: Vec<Option<(usize, u64)>> = Vec::new();
-    let mut nested_loops = 0;
-    for position in 0..code.len() {
-        let cost = u64::from(cost::of(&code[position].kind));
-        match open.iter_mut().rev().flatten().next() {
-            Some((_, sum)) => *sum = sum.saturating_add(cost),
-            None => walk.straight = walk.straight.saturating_add(cost),
-        }
-        let OpKind::Wasm(operator) = &code[position].kind else {
+    // Whether each open block is a loop; for each open loop, the position of
+    // its charge and the cost so far.
+    let mut blocks = Vec::new();
+    let mut loops: Vec<(usize, u64)> = Vec::new();
+    for (position, op) in code.iter().enumerate() {
+        let sum = loops.last_mut().map_or(&mut walk.straight, |(_, sum)| sum);
+        *sum = sum.saturating_add(u64::from(cost::of(&op.kind)));
+        let OpKind::Wasm(operator) = &op.kind else {
             continue;
         };
         match operator {
-            Operator::Block { .. } | Operator::If { .. } => open.push(None),
+            Operator::Block { .. } | Operator::If { .. } => blocks.push(false),
             Operator::Loop { .. } => {
-                open.push(Some((position + 1, 0)));
-                nested_loops += 1;
-                walk.loops = true;
+                blocks.push(true);
+                loops.push((position + 1, 0));
             }
             Operator::End => {
-                if let Some(Some((charge, sum))) = open.pop() {
-                    nested_loops -= 1;
+                if blocks.pop() == Some(true)
+                    && let Some((charge, sum)) = loops.pop()
+                {
                     // A turn is never free, or an empty loop would never end.
-                    let cost = as_cost(sum.max(1));
-                    code[charge].kind = OpKind::Charge { cost };
+                    walk.loops.push((charge, as_cost(sum.max(1))));
                 }
             }
             Operator::Call { function_index } => {
-                walk.calls.push((*function_index, nested_loops > 0));
+                walk.calls.push((*function_index, !loops.is_empty()));
             }
             Operator::CallIndirect { .. } => walk.indirect = true,
             _ => {}
@@ -173,7 +172,12 @@ fn cyclic(walks: &[Walk]) -> Vec<bool> {
     }
     let callees: Vec<Vec<usize>> = walks
         .iter()
-        .map(|walk| walk.calls.iter().map(|(callee, _)| *callee as usize).collect())
+        .map(|walk| {
+            walk.calls
+                .iter()
+                .map(|(callee, _)| *callee as usize)
+                .collect()
+        })
         .collect();
     let below = peel(&callees, &callers);
     let above = peel(&callers, &callees);
@@ -200,11 +204,12 @@ fn peel(next: &[Vec<usize>], previous: &[Vec<usize>]) -> Vec<bool> {
 
 /// The straight-line cost of each function with its callees that `counts`
 /// lets in; `None` if they call each other in a cycle.
-fn bounds(walks: &[Walk], counts: impl Fn(&Walk, u32) -> bool) -> Vec<Option<u64>> {
+fn bounds(walks: &[Walk], counts: impl Fn(u32) -> bool) -> Vec<Option<u64>> {
     let mut callers = vec![Vec::new(); walks.len()];
     let mut left = vec![0; walks.len()];
     for (index, walk) in walks.iter().enumerate() {
-        for (callee, _) in walk.calls.iter().filter(|(callee, _)| counts(walk, *callee)) {
+        let counted = walk.calls.iter().filter(|(callee, _)| counts(*callee));
+        for (callee, _) in counted {
             callers[*callee as usize].push(index);
             left[index] += 1;
         }

@@ -153,3 +153,17 @@ pub struct Module<'a> {
     /// Source lines, if the file carries DWARF.
     pub lines: super::Lines,
 }
+
+impl Module<'_> {
+    /// Whether any function takes fuel. One without loops, recursion and bulk
+    /// operations has a static bound and takes none (DESIGN 3).
+    #[must_use]
+    pub fn charges(&self) -> bool {
+        self.functions.iter().any(|function| {
+            function
+                .code
+                .iter()
+                .any(|op| matches!(op.kind, OpKind::Charge { .. } | OpKind::ChargeBulk))
+        })
+    }
+}

@@ -3,13 +3,22 @@
 //! Code addresses in a Wasm file's DWARF are offsets from the start of the code
 //! section's contents ("DWARF for WebAssembly", section 2.1). Lines help
 //! people and decide nothing, so whatever is broken is left out.
+//!
+//! Only line programs are read, one after the other as they lie in
+//! `.debug_line`, without `.debug_info`: each byte is looked at once, however
+//! units might refer to them.
 
 use super::ir::FileOffset;
-use gimli::{AttributeValue, Dwarf, EndianSlice, LittleEndian, SectionId};
+use gimli::{
+    AttributeValue, DebugLine, DebugLineOffset, DebugLineStr, DebugStr, EndianSlice, LittleEndian,
+    Reader, SectionId,
+};
 use std::collections::HashMap;
 
-/// Rows kept at most: a hostile line program must not cost more than the file.
+/// Rows kept at most: a row of a hostile program takes one byte of the file.
 const MOST_ROWS: usize = 1 << 20;
+/// Names looked up at most: a hostile name can be as long as the file.
+const MOST_FILES: usize = 2_048;
 
 /// The custom sections that matter, and where the code is.
 #[derive(Default)]
@@ -24,6 +33,11 @@ impl<'a> Sections<'a> {
         if name.starts_with(".debug_") {
             self.sections.insert(name, data);
         }
+    }
+
+    fn get(&self, id: SectionId) -> Bytes<'a> {
+        let data = self.sections.get(id.name()).copied().unwrap_or_default();
+        EndianSlice::new(data, LittleEndian)
     }
 }
 
@@ -63,114 +77,114 @@ impl Lines {
 
     /// Reads what can be read.
     pub(super) fn read(sections: &Sections<'_>) -> Self {
-        let mut lines = Self::default();
+        let mut building = Building {
+            code_start: sections.code_start,
+            line_strings: DebugLineStr::from(sections.get(SectionId::DebugLineStr)),
+            strings: DebugStr::from(sections.get(SectionId::DebugStr)),
+            known: HashMap::new(),
+            lines: Self::default(),
+        };
         // An error ends the reading; the rows found before it stand.
-        let _ = lines.read_units(sections);
+        let _ = building.programs(sections.get(SectionId::DebugLine));
+        let mut lines = building.lines;
         // Where one sequence ends and the next begins, the beginning counts.
         lines.rows.sort_by_key(|row| (row.at, row.line.is_some()));
         lines
     }
+}
 
-    fn read_units(&mut self, sections: &Sections<'_>) -> gimli::Result<()> {
-        let section = |id: SectionId| -> gimli::Result<Bytes<'_>> {
-            let data = sections.sections.get(id.name()).copied().unwrap_or_default();
-            Ok(EndianSlice::new(data, LittleEndian))
-        };
-        let dwarf = Dwarf::load(section)?;
-        // Units may share or overlap line programs; reading each byte once is
-        // what an honest file needs.
-        let mut program_bytes = section(SectionId::DebugLine)?.len();
-        let mut units = dwarf.units();
-        while let Some(header) = units.next()? {
-            let unit = dwarf.unit(header)?;
-            let Some(program) = unit.line_program.clone() else {
-                continue;
-            };
-            let len = program.header().raw_program_buf().len();
-            let Some(rest) = program_bytes.checked_sub(len) else {
-                return Ok(());
-            };
-            program_bytes = rest;
-            self.read_program(&dwarf, &unit, program, sections.code_start)?;
+/// Lines in the making.
+struct Building<'a> {
+    code_start: FileOffset,
+    line_strings: DebugLineStr<Bytes<'a>>,
+    strings: DebugStr<Bytes<'a>>,
+    /// Index of each name in `lines.files`.
+    known: HashMap<String, u32>,
+    lines: Lines,
+}
+
+type Header<'a> = gimli::LineProgramHeader<Bytes<'a>>;
+
+impl<'a> Building<'a> {
+    fn programs(&mut self, section: Bytes<'a>) -> gimli::Result<()> {
+        let programs = DebugLine::from(section);
+        let mut offset = 0;
+        while offset < section.len() {
+            // Wasm addresses have 4 bytes; version 5 says so itself.
+            let program = programs.program(DebugLineOffset(offset), 4, None, None)?;
+            let header = program.header();
+            offset += header.unit_length() + usize::from(header.format().initial_length_size());
+            self.program(program)?;
         }
         Ok(())
     }
 
-    fn read_program(
-        &mut self,
-        dwarf: &Dwarf<Bytes<'_>>,
-        unit: &gimli::Unit<Bytes<'_>>,
-        program: gimli::IncompleteLineProgram<Bytes<'_>>,
-        code_start: FileOffset,
-    ) -> gimli::Result<()> {
+    fn program(&mut self, program: gimli::IncompleteLineProgram<Bytes<'a>>) -> gimli::Result<()> {
         let mut files = HashMap::new();
         let mut sequence = Vec::new();
         let mut rows = program.rows();
         while let Some((header, row)) = rows.next_row()? {
-            if self.rows.len() + sequence.len() >= MOST_ROWS {
+            if self.lines.rows.len() + sequence.len() >= MOST_ROWS {
                 return Ok(());
             }
-            let at = u64::from(code_start).saturating_add(row.address());
+            let at = u64::from(self.code_start).saturating_add(row.address());
             let at = FileOffset::try_from(at).unwrap_or(FileOffset::MAX);
             if row.end_sequence() {
                 sequence.push(Row { at, line: None });
                 // The linker gives code that it left out the address 0 or -1.
                 let first = sequence[0].at;
-                if first > code_start && at < FileOffset::MAX {
-                    self.rows.append(&mut sequence);
+                if first > self.code_start && at < FileOffset::MAX {
+                    self.lines.rows.append(&mut sequence);
                 }
                 sequence.clear();
             } else if let Some(number) = row.line() {
                 // Rows without a line are the compiler's own code: they belong
                 // to the row before.
-                let file = *files.entry(row.file_index()).or_insert_with(|| {
-                    let name = file_name(dwarf, unit, header, row);
-                    self.file(name.unwrap_or_else(|| "?".into()))
-                });
+                let file = *files
+                    .entry(row.file_index())
+                    .or_insert_with(|| self.file(header, row.file_index()));
                 let number = number.get().try_into().unwrap_or(u32::MAX);
-                let line = Some((file, number));
+                let line = file.map(|file| (file, number));
                 sequence.push(Row { at, line });
             }
         }
         Ok(())
     }
 
-    fn file(&mut self, name: String) -> u32 {
-        let known = self.files.iter().position(|file| *file == name);
-        known.unwrap_or_else(|| {
-            self.files.push(name);
-            self.files.len() - 1
-        }) as u32
+    fn file(&mut self, header: &Header<'a>, index: u64) -> Option<u32> {
+        if self.known.len() >= MOST_FILES {
+            return None;
+        }
+        let name = self.file_name(header, index)?;
+        let next = self.known.len() as u32;
+        Some(*self.known.entry(name).or_insert_with_key(|name| {
+            self.lines.files.push(name.clone());
+            next
+        }))
     }
-}
 
-/// The name given to the compiler: directory and file, without the directory
-/// the compiler ran in.
-fn file_name(
-    dwarf: &Dwarf<Bytes<'_>>,
-    unit: &gimli::Unit<Bytes<'_>>,
-    header: &gimli::LineProgramHeader<Bytes<'_>>,
-    row: &gimli::LineRow,
-) -> Option<String> {
-    let text = |value: AttributeValue<Bytes<'_>>| {
-        let text = dwarf.attr_string(unit, value).ok()?;
-        Some(text.to_string_lossy().into_owned())
-    };
-    let file = row.file(header)?;
-    let name = text(file.path_name())?;
-    let compiled_in = unit.comp_dir.map(|dir| dir.to_string_lossy().into_owned());
-    // Directory 0 is the one the compiler ran in.
-    let directory = match file.directory_index() {
-        0 => None,
-        _ => file.directory(header).and_then(text),
-    };
-    let path = match directory {
-        Some(directory) if !name.starts_with('/') => format!("{directory}/{name}"),
-        _ => name,
-    };
-    let inside = compiled_in.and_then(|dir| {
-        let rest = path.strip_prefix(&dir)?.strip_prefix('/')?;
-        Some(rest.to_owned())
-    });
-    Some(inside.unwrap_or(path))
+    /// The name given to the compiler: directory and file, without the
+    /// directory that the compiler ran in, which is directory 0.
+    fn file_name(&self, header: &Header<'a>, index: u64) -> Option<String> {
+        let file = header.file(index)?;
+        let name = self.text(file.path_name())?;
+        let directory = match file.directory_index() {
+            0 => None,
+            _ => file.directory(header).and_then(|name| self.text(name)),
+        };
+        Some(match directory {
+            Some(directory) if !name.starts_with('/') => format!("{directory}/{name}"),
+            _ => name,
+        })
+    }
+
+    fn text(&self, value: AttributeValue<Bytes<'a>>) -> Option<String> {
+        let bytes = match value {
+            AttributeValue::String(bytes) => bytes,
+            AttributeValue::DebugLineStrRef(at) => self.line_strings.get_str(at).ok()?,
+            AttributeValue::DebugStrRef(at) => self.strings.get_str(at).ok()?,
+            _ => return None,
+        };
+        Some(bytes.to_string_lossy().into_owned())
+    }
 }

@@ -7,9 +7,9 @@ use super::{Lines, body, fuel, lines, segments};
 use ashway_abi::host_call::{HostCall, MODULE, ValueType};
 use ashway_abi::memory::STATE_GLOBALS;
 use wasmparser::{
-    ConstExpr, CustomSectionReader, ExternalKind, FuncType, FuncValidatorAllocations,
-    Import, Imports, KnownCustom, MemorySectionReader, Name, NameSectionReader, Operator, Parser,
-    Payload, RefType, TypeRef, ValType, ValidPayload, Validator, WasmFeatures,
+    ConstExpr, CustomSectionReader, ExternalKind, FuncType, FuncValidatorAllocations, Import,
+    Imports, KnownCustom, MemorySectionReader, Name, NameSectionReader, Operator, Parser, Payload,
+    RefType, TypeRef, ValType, ValidPayload, Validator, WasmFeatures,
 };
 
 /// Reads, validates and rewrites an author's module.
@@ -29,6 +29,7 @@ pub fn normalise<'a>(wasm: &'a [u8], limits: &Limits) -> Result<Module<'a>, Norm
         function_types: Vec::new(),
         memory: None,
         memory_exported: false,
+        state_globals: 0,
         names: Vec::new(),
         dwarf: lines::Sections::default(),
     };
@@ -60,6 +61,8 @@ pub(super) struct Reader<'a, 'l> {
     pub(super) function_types: Vec<u32>,
     memory: Option<FileOffset>,
     memory_exported: bool,
+    /// How many globals are mutable.
+    state_globals: usize,
     /// From the `name` section, by function index, imports included.
     names: Vec<(u32, String)>,
     dwarf: lines::Sections<'a>,
@@ -130,9 +133,11 @@ impl<'a> Reader<'a, '_> {
             Payload::GlobalSection(section) => {
                 within("globals", section.count() as usize, limits.globals)
             }
-            Payload::ElementSection(section) => {
-                within("element segments", section.count() as usize, limits.segments)
-            }
+            Payload::ElementSection(section) => within(
+                "element segments",
+                section.count() as usize,
+                limits.segments,
+            ),
             Payload::DataSection(section) => {
                 within("data segments", section.count() as usize, limits.segments)
             }
@@ -163,7 +168,7 @@ impl<'a> Reader<'a, '_> {
             Payload::GlobalSection(section) => {
                 for global in section.into_iter_with_offsets() {
                     let (at, global) = global?;
-                    let global = self.global(global, at as u32)?;
+                    let global = self.global(&global, at as u32)?;
                     self.module.globals.push(global);
                 }
             }
@@ -177,7 +182,9 @@ impl<'a> Reader<'a, '_> {
                 self.module.start = Some(self.own_function(func, range.start as u32)?);
             }
             Payload::ElementSection(section) => segments::elements(self, section)?,
-            Payload::CodeSectionStart { unchecked_range, .. } => {
+            Payload::CodeSectionStart {
+                unchecked_range, ..
+            } => {
                 self.dwarf.code_start = unchecked_range.start as u32;
             }
             Payload::DataSection(section) => segments::data(&mut self.module, section)?,
@@ -236,7 +243,10 @@ impl<'a> Reader<'a, '_> {
             let at = at as u32;
             let Some(maximum) = memory.maximum else {
                 let problem = "the memory has no maximum";
-                return Err(NormaliseError::Memory { problem, at: Some(at) });
+                return Err(NormaliseError::Memory {
+                    problem,
+                    at: Some(at),
+                });
             };
             within(MEMORY_PAGES, maximum as usize, self.limits.memory_pages)?;
             // More than one memory, or an initial size above the maximum, is
@@ -249,8 +259,8 @@ impl<'a> Reader<'a, '_> {
     }
 
     fn global(
-        &self,
-        global: wasmparser::Global<'a>,
+        &mut self,
+        global: &wasmparser::Global<'a>,
         at: FileOffset,
     ) -> Result<Global, NormaliseError> {
         let number = self.module.globals.len();
@@ -261,16 +271,23 @@ impl<'a> Reader<'a, '_> {
             ValType::V128 | ValType::Ref(_) => false,
         };
         if !describable {
-            let kind = if global.ty.mutable { "mutable" } else { "immutable" };
-            return unsupported(format!("{kind} global {number} of type {ty}"), u64::from(at));
+            let kind = if global.ty.mutable {
+                "mutable"
+            } else {
+                "immutable"
+            };
+            return unsupported(
+                format!("{kind} global {number} of type {ty}"),
+                u64::from(at),
+            );
         }
-        let bits = constant(&global.init_expr, &self.module)?;
+        let bits = constant(&global.init_expr)?;
         if !global.ty.mutable {
             return Ok(Global::Constant(Constant { ty, bits }));
         }
-        let before = self.module.globals.iter();
-        let before = before.filter(|g| matches!(g, Global::State { .. })).count();
-        within("mutable globals", before + 1, MOST_STATE_GLOBALS)?;
+        let before = self.state_globals;
+        self.state_globals += 1;
+        within("mutable globals", self.state_globals, MOST_STATE_GLOBALS)?;
         Ok(Global::State {
             offset: (STATE_GLOBALS + before * 8) as u32,
             ty,
@@ -298,8 +315,10 @@ impl<'a> Reader<'a, '_> {
                 Ok(())
             }
             ExternalKind::Global => {
-                if let Global::Constant(Constant { ty: ValType::I32, bits }) =
-                    self.module.globals[export.index as usize]
+                if let Global::Constant(Constant {
+                    ty: ValType::I32,
+                    bits,
+                }) = self.module.globals[export.index as usize]
                 {
                     self.module.symbols.push((export.name.into(), bits as u32));
                 }
@@ -314,7 +333,10 @@ impl<'a> Reader<'a, '_> {
         match self.imports.get(index as usize) {
             None => Ok(index - self.imports.len() as u32),
             Some(call) => unsupported(
-                format!("`{}` is used other than by calling it directly", call.name()),
+                format!(
+                    "`{}` is used other than by calling it directly",
+                    call.name()
+                ),
                 u64::from(at),
             ),
         }
@@ -392,19 +414,15 @@ pub(super) fn unsupported<T>(what: impl Into<String>, at: u64) -> Result<T, Norm
     })
 }
 
-/// The bits of a constant expression: a constant, or an immutable global.
-pub(super) fn constant(expr: &ConstExpr<'_>, module: &Module<'_>) -> Result<u64, NormaliseError> {
-    let mut reader = expr.get_operators_reader();
-    let (operator, at) = reader.read_with_offset()?;
+/// The bits of a constant expression. WebAssembly 2.0 lets it name imported
+/// globals only, and there are none.
+pub(super) fn constant(expr: &ConstExpr<'_>) -> Result<u64, NormaliseError> {
+    let (operator, at) = expr.get_operators_reader().read_with_offset()?;
     match operator {
         Operator::I32Const { value } => Ok(u64::from(value as u32)),
         Operator::I64Const { value } => Ok(value as u64),
         Operator::F32Const { value } => Ok(u64::from(value.bits())),
         Operator::F64Const { value } => Ok(value.bits()),
-        Operator::GlobalGet { global_index } => match module.globals.get(global_index as usize) {
-            Some(Global::Constant(constant)) => Ok(constant.bits),
-            _ => unsupported("a constant expression over a mutable global", at),
-        },
         _ => unsupported(format!("constant expression {operator:?}"), at),
     }
 }
@@ -467,4 +485,3 @@ fn signature(ty: &FuncType) -> String {
 pub(super) fn is_function(ty: RefType) -> bool {
     ty == RefType::FUNCREF
 }
-

@@ -74,7 +74,7 @@ pub(super) fn elements(
                 table_index,
                 offset_expr,
             } => {
-                let from = constant(&offset_expr, &reader.module)? as usize;
+                let from = constant(&offset_expr)? as usize;
                 let table = &mut reader.module.tables[table_index.unwrap_or(0) as usize];
                 let Some(room) = table.entries.get_mut(from..from + items.len()) else {
                     let number = reader.module.elements.len();
@@ -134,7 +134,7 @@ pub(super) fn data<'a>(
         let offset = match data.kind {
             DataKind::Passive => None,
             DataKind::Active { offset_expr, .. } => {
-                let offset = constant(&offset_expr, module)? as u32;
+                let offset = constant(&offset_expr)? as u32;
                 let end = offset as usize + data.data.len();
                 if end > module.initial_pages as usize * WASM_PAGE {
                     let what = format!("data segment {}", module.data.len());

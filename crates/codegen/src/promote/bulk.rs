@@ -5,10 +5,12 @@
 //! free: `r1` destination, `r2` source, `r3` bytes left, `r4` and `r5` pointers,
 //! `r0` data.
 
+use super::MemoryKind;
 use super::emitter::Emitter;
-use crate::bpf::{Label, Reg, Size, op};
-use ashway_abi::{Cause, context};
+use super::frame::TRANSFER;
+use crate::bpf::{Label, Reg, Size, helper, op};
 use Reg::{R0, R1, R2, R3, R4, R5, R9};
+use ashway_abi::{Cause, context};
 
 /// One side of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -16,6 +18,9 @@ enum Side {
     Memory,
     Message,
 }
+
+/// Sizes of chunks where a helper copies.
+const HELPER_CHUNKS: [u32; 4] = [256, 32, 4, 1];
 
 /// Sizes of chunks, with their loads.
 const CHUNKS: [(u32, Size); 3] = [(64, Size::D), (8, Size::D), (1, Size::B)];
@@ -70,10 +75,7 @@ impl Emitter<'_> {
         self.asm.mov(R2, R0);
         self.check_message_range(R2);
         self.check_memory(R1);
-        self.launder_indices();
-        let end = self.asm.label();
-        self.copy_forward(Side::Memory, Side::Message, end);
-        self.asm.bind(end);
+        self.copy_message(Side::Memory, Side::Message);
     }
 
     /// `msg_write(at, from, len)`.
@@ -82,10 +84,7 @@ impl Emitter<'_> {
         self.check_message_range(R1);
         self.check_memory(R2);
         self.mark_dirty();
-        self.launder_indices();
-        let end = self.asm.label();
-        self.copy_forward(Side::Message, Side::Memory, end);
-        self.asm.bind(end);
+        self.copy_message(Side::Message, Side::Memory);
     }
 
     /// Pops three operands into `r1`, `r2`, `r3`; nothing else is in a scratch
@@ -114,8 +113,7 @@ impl Emitter<'_> {
             self.asm.jump_if(op::JGT, R0, bytes, trap);
             self.body.busy = 0;
         }
-        self.asm
-            .load_imm(R4, self.shape.maximum_bytes());
+        self.asm.load_imm(R4, self.shape.maximum_bytes());
         self.asm.jump_if(op::JGT, R0, R4, trap);
     }
 
@@ -143,8 +141,7 @@ impl Emitter<'_> {
         let head = self.asm.here();
         let trap = self.trap(Cause::Time);
         self.asm.may_goto(trap);
-        self.asm
-            .jump32_if_imm(op::JLT, R3, bytes as i32, smaller);
+        self.asm.jump32_if_imm(op::JLT, R3, bytes as i32, smaller);
         (head, smaller)
     }
 
@@ -171,6 +168,56 @@ impl Emitter<'_> {
             self.asm.bind(smaller);
         }
         self.asm.jump(end);
+    }
+
+    /// Between message and memory, which cannot overlap.
+    fn copy_message(&mut self, to: Side, from: Side) {
+        if self.shape.memory == MemoryKind::Array {
+            self.copy_by_helper(to == Side::Message);
+            return;
+        }
+        self.launder_indices();
+        let end = self.asm.label();
+        self.copy_forward(to, from, end);
+        self.asm.bind(end);
+    }
+
+    /// In array mode a helper copies, and clobbers all scratch registers, so
+    /// that the loop's numbers are in the transfer words.
+    fn copy_by_helper(&mut self, to_message: bool) {
+        let (message, memory, number) = if to_message {
+            (R1, R2, helper::XDP_STORE_BYTES)
+        } else {
+            (R2, R1, helper::XDP_LOAD_BYTES)
+        };
+        let [message_at, memory_at, left] = [8, 16, 24].map(|off| TRANSFER + off);
+        self.asm.store(Size::W, R9, message_at, message);
+        self.asm.store(Size::W, R9, memory_at, memory);
+        self.asm.store(Size::W, R9, left, R3);
+        let trap = self.trap(Cause::MessageBounds);
+        for bytes in HELPER_CHUNKS {
+            let smaller = self.asm.label();
+            let head = self.asm.here();
+            let time = self.trap(Cause::Time);
+            self.asm.may_goto(time);
+            self.asm.load(Size::W, R0, R9, left);
+            self.asm.jump32_if_imm(op::JLT, R0, bytes as i32, smaller);
+            self.asm.load(Size::W, R5, R9, memory_at);
+            self.chunk_pointer(R3, R5, bytes);
+            self.asm.load(Size::W, R2, R9, message_at);
+            self.call_helper(number, bytes, trap);
+            for (word, operation) in [
+                (message_at, op::ADD),
+                (memory_at, op::ADD),
+                (left, op::SUB),
+            ] {
+                self.asm.load(Size::W, R0, R9, word);
+                self.asm.alu32_imm(operation, R0, bytes as i32);
+                self.asm.store(Size::W, R9, word, R0);
+            }
+            self.asm.jump(head);
+            self.asm.bind(smaller);
+        }
     }
 
     /// From the end, word by word downwards.

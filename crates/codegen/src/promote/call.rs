@@ -90,7 +90,11 @@ impl Emitter<'_> {
         } else {
             // Every entry is a trap.
             self.asm.bind(back);
-            let results: Vec<bool> = ty.results().iter().map(|ty| super::frame::is_wide(*ty)).collect();
+            let results: Vec<bool> = ty
+                .results()
+                .iter()
+                .map(|ty| super::frame::is_wide(*ty))
+                .collect();
             for wide in results {
                 self.push(At::Const(0), wide);
             }

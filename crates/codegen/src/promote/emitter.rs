@@ -98,7 +98,7 @@ pub(super) struct Body<'e> {
     /// Blocks opened in code that cannot be reached.
     pub(super) skipped_blocks: usize,
     /// A comparison left to the next operator.
-    pub(super) condition: Option<super::control::Condition>,
+    pub(super) condition: Option<super::condition::Condition>,
     pub(super) facts: Facts,
     /// Operand slots used so far.
     pub(super) operands: usize,
@@ -234,8 +234,7 @@ impl<'e> Emitter<'e> {
     /// `on_rx(len, channel)`.
     fn handler_argument(&mut self, index: usize, into: Reg) {
         if index == 0 {
-            self.asm
-                .load(Size::W, into, Reg::R9, context::PAYLOAD_LEN);
+            self.asm.load(Size::W, into, Reg::R9, context::PAYLOAD_LEN);
         } else {
             self.asm.mov_imm(into, 0);
         }

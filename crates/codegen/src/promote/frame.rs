@@ -19,6 +19,13 @@ const LOCAL_REGS: [Reg; 3] = [Reg::R6, Reg::R7, Reg::R8];
 /// Bytes of a local, an operand or a return id in a frame.
 const SLOT: usize = 8;
 
+/// Offset in the context of four words that the message's helpers use (array
+/// mode); frames follow.
+pub(super) const TRANSFER: i16 = context::FRAMES;
+
+/// Offset in the context of the first frame.
+const FIRST_FRAME: usize = context::FRAMES as usize + 4 * SLOT;
+
 /// Where a local is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Home {
@@ -122,7 +129,7 @@ impl Plan {
                 results: ty.results().iter().map(|ty| is_wide(*ty)).collect(),
                 calls_out,
                 local_slots: slots,
-                base: context::FRAMES as usize,
+                base: FIRST_FRAME,
                 ..Layout::default()
             };
         }
@@ -138,7 +145,7 @@ impl Plan {
     pub(super) fn place_frames(&mut self) -> Result<usize, PromoteError> {
         let mut most = 0;
         for layout in &mut self.functions {
-            layout.base = context::FRAMES as usize;
+            layout.base = FIRST_FRAME;
         }
         for &caller in &self.order {
             let layout = &self.functions[caller as usize];

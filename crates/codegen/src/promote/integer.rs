@@ -4,7 +4,7 @@
 //! counts: Warren, "Hacker's Delight" 2nd ed., 5-1, 5-3, 5-4), and where it
 //! means something else, division by zero and overflow, the check comes first.
 
-use super::control::mirrored;
+use super::condition::mirrored;
 use super::emitter::Emitter;
 use super::stack::{At, Entry, fits};
 use crate::bpf::{Reg, Size, op};
@@ -29,26 +29,16 @@ impl Emitter<'_> {
 
             O::I32Eqz => self.eqz(false),
             O::I64Eqz => self.eqz(true),
-            O::I32Eq => self.compare(op::JEQ),
-            O::I32Ne => self.compare(op::JNE),
-            O::I32LtS => self.compare(op::JSLT),
-            O::I32LtU => self.compare(op::JLT),
-            O::I32GtS => self.compare(op::JSGT),
-            O::I32GtU => self.compare(op::JGT),
-            O::I32LeS => self.compare(op::JSLE),
-            O::I32LeU => self.compare(op::JLE),
-            O::I32GeS => self.compare(op::JSGE),
-            O::I32GeU => self.compare(op::JGE),
-            O::I64Eq => self.compare(op::JEQ),
-            O::I64Ne => self.compare(op::JNE),
-            O::I64LtS => self.compare(op::JSLT),
-            O::I64LtU => self.compare(op::JLT),
-            O::I64GtS => self.compare(op::JSGT),
-            O::I64GtU => self.compare(op::JGT),
-            O::I64LeS => self.compare(op::JSLE),
-            O::I64LeU => self.compare(op::JLE),
-            O::I64GeS => self.compare(op::JSGE),
-            O::I64GeU => self.compare(op::JGE),
+            O::I32Eq | O::I64Eq => self.compare(op::JEQ),
+            O::I32Ne | O::I64Ne => self.compare(op::JNE),
+            O::I32LtS | O::I64LtS => self.compare(op::JSLT),
+            O::I32LtU | O::I64LtU => self.compare(op::JLT),
+            O::I32GtS | O::I64GtS => self.compare(op::JSGT),
+            O::I32GtU | O::I64GtU => self.compare(op::JGT),
+            O::I32LeS | O::I64LeS => self.compare(op::JSLE),
+            O::I32LeU | O::I64LeU => self.compare(op::JLE),
+            O::I32GeS | O::I64GeS => self.compare(op::JSGE),
+            O::I32GeU | O::I64GeU => self.compare(op::JGE),
 
             O::I32Add | O::I64Add => self.binary(op::ADD, true),
             O::I32Sub | O::I64Sub => self.binary(op::SUB, false),
@@ -324,8 +314,7 @@ impl Emitter<'_> {
                 self.asm.load_imm(least, i64::MIN as u64);
                 self.asm.jump_if(op::JEQ, result, least, overflow);
             } else {
-                self.asm
-                    .jump32_if_imm(op::JEQ, result, i32::MIN, overflow);
+                self.asm.jump32_if_imm(op::JEQ, result, i32::MIN, overflow);
             }
             self.alu_imm(op::NEG, wide, result, 0);
         }

@@ -5,10 +5,18 @@
 //! and `data_end`, which the verifier wants to see compared. Both are the
 //! same for every access, so what one access has checked serves all that come
 //! behind it and reach no further.
+//!
+//! An offset that is not a constant is added to the packet pointer in arena
+//! mode. In array mode, which is there for programs without `CAP_PERFMON`, the
+//! verifier refuses that ("pointer arithmetic with it prohibited for !root", as
+//! part of its Spectre defence), and a helper copies the bytes by way of the
+//! context.
 
-use super::emitter::Emitter;
+use super::MemoryKind;
+use super::emitter::{Emitter, width};
+use super::frame::TRANSFER;
 use super::stack::{At, Entry};
-use crate::bpf::{Reg, Size, op};
+use crate::bpf::{Label, Reg, Size, helper, op};
 use ashway_abi::{Cause, HostCall, context};
 
 /// The stack slot of the packet pointer to the message.
@@ -19,6 +27,12 @@ pub(super) const PACKET_END: i16 = -24;
 /// No message is longer; the verifier adds up offsets only below 64 KiB
 /// (`MAX_PACKET_OFF`), headers included.
 pub(super) const MOST: i32 = 0xfe00;
+
+/// Constant offsets from here on are treated like unknown ones.
+const FAR: u64 = 0x7fff;
+
+/// The stack slot of the `xdp_md` pointer.
+const XDP_MD: i16 = -8;
 
 /// A message access of fixed width.
 struct Access {
@@ -67,6 +81,9 @@ impl Emitter<'_> {
 
     fn message_load(&mut self, access: &Access) {
         let at = self.pop();
+        if self.needs_helper(at) {
+            return self.message_load_by_helper(at, access);
+        }
         let (pointer, off) = self.message_pointer(at, access.size);
         let into = self.result_from(pointer);
         self.asm.load(access.size, into, pointer, off);
@@ -79,6 +96,9 @@ impl Emitter<'_> {
     fn message_store(&mut self, access: &Access) {
         let value = self.pop();
         let at = self.pop();
+        if self.needs_helper(at) {
+            return self.message_store_by_helper(at, value, access);
+        }
         // The swap needs a register of its own; it is taken before the
         // pointer, because making that one emits jumps.
         let value = if access.big_endian {
@@ -108,7 +128,7 @@ impl Emitter<'_> {
     /// message.
     fn message_pointer(&mut self, at: Entry, size: Size) -> (Reg, i16) {
         match at.at {
-            At::Const(at) if at < 0x7fff => {
+            At::Const(at) if at < FAR => {
                 self.check_message(at as u32 + size.bytes());
                 let pointer = self.alloc();
                 self.asm.load(Size::D, pointer, Reg::R10, PAYLOAD);
@@ -127,8 +147,7 @@ impl Emitter<'_> {
         let trap = self.trap(Cause::MessageBounds);
         let pointer = self.alloc();
         let limit = self.alloc();
-        self.asm
-            .load(Size::W, limit, Reg::R9, context::PAYLOAD_LEN);
+        self.asm.load(Size::W, limit, Reg::R9, context::PAYLOAD_LEN);
         self.asm.jump_if_imm(op::JLT, limit, end as i32, trap);
         self.asm.load(Size::D, pointer, Reg::R10, PAYLOAD);
         self.asm.alu_imm(op::ADD, pointer, end as i32);
@@ -146,8 +165,7 @@ impl Emitter<'_> {
         let limit = self.alloc();
         self.asm.mov(pointer, at);
         self.asm.alu_imm(op::ADD, pointer, bytes);
-        self.asm
-            .load(Size::W, limit, Reg::R9, context::PAYLOAD_LEN);
+        self.asm.load(Size::W, limit, Reg::R9, context::PAYLOAD_LEN);
         self.asm.jump_if(op::JGT, pointer, limit, trap);
         self.message_chunk(pointer, limit, at, size.bytes(), trap);
         self.release(limit);
@@ -164,7 +182,7 @@ impl Emitter<'_> {
         scratch: Reg,
         index: Reg,
         bytes: u32,
-        trap: crate::bpf::Label,
+        trap: Label,
     ) {
         self.asm.jump_if_imm(op::JGT, index, MOST, trap);
         self.asm.load(Size::D, into, Reg::R10, PAYLOAD);
@@ -175,5 +193,63 @@ impl Emitter<'_> {
         self.asm.load(Size::D, scratch, Reg::R10, PACKET_END);
         self.asm.jump_if(op::JGT, into, scratch, trap);
         self.asm.alu_imm(op::SUB, into, bytes as i32);
+    }
+
+    fn needs_helper(&self, at: Entry) -> bool {
+        let near = matches!(at.at, At::Const(at) if at < FAR);
+        self.shape.memory == MemoryKind::Array && !near
+    }
+
+    fn message_load_by_helper(&mut self, at: Entry, access: &Access) {
+        let target = self.target();
+        self.flush_registers();
+        self.message_helper(helper::XDP_LOAD_BYTES, at, access.size);
+        let into = target.unwrap_or_else(|| self.alloc());
+        self.asm.load(access.size, into, Reg::R9, TRANSFER);
+        if access.big_endian {
+            self.asm.to_be(access.size, into);
+        }
+        self.push_reg(into, access.size == Size::D);
+    }
+
+    fn message_store_by_helper(&mut self, at: Entry, value: Entry, access: &Access) {
+        self.flush_registers();
+        let reg = self.own(value);
+        if access.big_endian {
+            self.asm.to_be(access.size, reg);
+        }
+        self.asm
+            .store(width(access.size == Size::D), Reg::R9, TRANSFER, reg);
+        self.release(reg);
+        self.message_helper(helper::XDP_STORE_BYTES, at, access.size);
+        self.mark_dirty();
+    }
+
+    /// Moves `size` bytes between the message and the first transfer word.
+    /// Every scratch register is clobbered.
+    fn message_helper(&mut self, number: i32, at: Entry, size: Size) {
+        let trap = self.trap(Cause::MessageBounds);
+        self.move_into(Reg::R2, at);
+        self.discard(at);
+        self.asm.mov(Reg::R0, Reg::R2);
+        self.asm.alu_imm(op::ADD, Reg::R0, size.bytes() as i32);
+        self.asm
+            .load(Size::W, Reg::R1, Reg::R9, context::PAYLOAD_LEN);
+        self.asm.jump_if(op::JGT, Reg::R0, Reg::R1, trap);
+        self.asm.mov(Reg::R3, Reg::R9);
+        self.asm.alu_imm(op::ADD, Reg::R3, i32::from(TRANSFER));
+        self.call_helper(number, size.bytes(), trap);
+    }
+
+    /// Calls a helper for `bytes` bytes at the message's index in `r2` and the
+    /// memory in `r3`.
+    pub(super) fn call_helper(&mut self, number: i32, bytes: u32, trap: Label) {
+        self.asm.load(Size::D, Reg::R1, Reg::R10, XDP_MD);
+        self.asm
+            .load(Size::W, Reg::R0, Reg::R9, context::PAYLOAD_OFF);
+        self.asm.alu(op::ADD, Reg::R2, Reg::R0);
+        self.asm.mov_imm(Reg::R4, bytes as i32);
+        self.asm.call(number);
+        self.asm.jump_if_imm(op::JNE, Reg::R0, 0, trap);
     }
 }

@@ -5,14 +5,14 @@
 //!
 //! * **Merged:** all functions that the handler reaches become one eBPF
 //!   function; a call stores arguments into the callee's frame and jumps, a
-//!   return finds its way by the call site's number ([`call`]).
+//!   return finds its way by the call site's number (`call.rs`).
 //! * **Nothing on the eBPF stack:** locals are in `r6`-`r8` or, like operands
 //!   that are left waiting, in frames in the per-CPU context, out of the
-//!   application's reach ([`frame`], [`stack`]). `r0`-`r5` are scratch.
-//! * **Laundered loops:** before a loop every local in a register is XORed with
-//!   a zero that the verifier does not know, so that it sees one turn instead
-//!   of all ([`control`]); `may_goto` satisfies it that loops end, fuel ends
-//!   them ([`fuel`]).
+//!   application's reach (`frame.rs`, `stack.rs`). `r0`-`r5` are scratch.
+//! * **Laundered loops:** before a loop every local in a register is exclusive-ored
+//!   with a zero that the verifier does not know, so that it sees one turn
+//!   instead of all (`control.rs`); `may_goto` satisfies it that loops end, fuel ends
+//!   them (`fuel.rs`).
 //! * **Traps are jumps:** a failed check goes to a stub that records cause and
 //!   place and leaves for the trusted epilogue, from any depth of calls.
 //!
@@ -30,8 +30,10 @@
 //! `FUEL`, `RESERVE`, `DEADLINE`, `DIRTY`, `CAUSE`, `AT` and the frames have
 //! changed.
 
+mod branch;
 mod bulk;
 mod call;
+mod condition;
 mod control;
 mod emitter;
 mod error;

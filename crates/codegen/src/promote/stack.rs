@@ -144,9 +144,7 @@ impl Emitter<'_> {
     pub(super) fn is_in(&self, entry: Entry, reg: Reg) -> bool {
         match entry.at {
             At::Reg(its) => its == reg,
-            At::Local(local) => {
-                self.layout().locals[local as usize].home == Home::Reg(reg)
-            }
+            At::Local(local) => self.layout().locals[local as usize].home == Home::Reg(reg),
             At::Const(_) | At::Slot(_) => false,
         }
     }
@@ -156,8 +154,8 @@ impl Emitter<'_> {
     /// still wait for the local's old value are moved away.
     pub(super) fn target(&mut self) -> Option<Reg> {
         let next = self.body.code.get(self.body.next)?;
-        let (OpKind::Wasm(Operator::LocalSet { local_index })
-        | OpKind::Wasm(Operator::LocalTee { local_index })) = &next.kind
+        let OpKind::Wasm(Operator::LocalSet { local_index } | Operator::LocalTee { local_index }) =
+            &next.kind
         else {
             return None;
         };

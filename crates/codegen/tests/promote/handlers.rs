@@ -23,7 +23,9 @@ fn verdict(outcome: &Outcome) -> Result<Verdict, Cause> {
 
 #[test]
 fn counter_counts() {
-    let Some(wasm) = compiled("counter") else { return };
+    let Some(wasm) = compiled("counter") else {
+        return;
+    };
     let outcomes = run(&wasm, &[&[0, 0, 0, 5, 9], &[1, 0, 0, 0], &[1, 2, 3]]);
     assert_eq!(verdict(&outcomes[0]), Ok(Verdict::Reply));
     assert_eq!(outcomes[0].message, [0, 0, 0, 5, 9]);
@@ -34,7 +36,9 @@ fn counter_counts() {
 
 #[test]
 fn counter_is_short() {
-    let Some(wasm) = compiled("counter") else { return };
+    let Some(wasm) = compiled("counter") else {
+        return;
+    };
     let promoted = promote(&wasm, MemoryKind::Arena, false, PLENTY).unwrap();
     println!("{}", ashway_codegen::bpf::print(&promoted.image));
     assert!(promoted.summary.insns <= 48, "{:?}", promoted.summary);
@@ -80,9 +84,17 @@ fn sum_adds_up_every_byte() {
 fn stops_have_their_causes() {
     let traps: [(&str, &[u8], Cause); 6] = [
         ("runaway", b"R", Cause::Fuel),
-        ("wild", &[0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 1], Cause::MemoryBounds),
+        (
+            "wild",
+            &[0xff, 0xff, 0xff, 0xfe, 0, 0, 0, 1],
+            Cause::MemoryBounds,
+        ),
         ("divide", &[0, 0, 0, 1, 0, 0, 0, 0], Cause::DivideByZero),
-        ("divide", &[0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff], Cause::Overflow),
+        (
+            "divide",
+            &[0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff],
+            Cause::Overflow,
+        ),
         ("outside", &[0xff, 0xff, 0xff, 0xfe], Cause::MessageBounds),
         ("dirty", &[1], Cause::Unreachable),
     ];
@@ -96,7 +108,9 @@ fn stops_have_their_causes() {
 
 #[test]
 fn divide_and_wild_work_inside_their_bounds() {
-    let Some(wasm) = compiled("divide") else { return };
+    let Some(wasm) = compiled("divide") else {
+        return;
+    };
     let outcome = &run(&wasm, &[&[0xff, 0xff, 0xff, 0xf9, 0, 0, 0, 2]])[0];
     assert_eq!(outcome.message[..4], (-3_i32).to_be_bytes());
     let Some(wasm) = compiled("wild") else { return };
@@ -106,15 +120,29 @@ fn divide_and_wild_work_inside_their_bounds() {
 
 #[test]
 fn every_test_handler_is_translated_but_the_one_with_floats() {
-    for name in ["badverdict", "counter", "dirty", "divide", "echo", "even", "float", "lock",
-        "outside", "runaway", "sum", "wild"]
-    {
+    for name in [
+        "badverdict",
+        "counter",
+        "dirty",
+        "divide",
+        "echo",
+        "even",
+        "float",
+        "lock",
+        "outside",
+        "runaway",
+        "sum",
+        "wild",
+    ] {
         let Some(wasm) = compiled(name) else { continue };
         let result = promote(&wasm, MemoryKind::Arena, false, PLENTY);
         match (name, result) {
             ("float", Err(error)) => {
                 let text = error.to_string();
-                assert!(text.contains("float.c:") && text.contains("`f64."), "{text}");
+                assert!(
+                    text.contains("float.c:") && text.contains("`f64."),
+                    "{text}"
+                );
             }
             (_, result) => assert!(result.is_ok() && name != "float", "{name}"),
         }

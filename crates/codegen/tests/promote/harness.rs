@@ -6,11 +6,13 @@ use ashway_codegen::bpf::interp::Machine;
 use ashway_codegen::bpf::{Assembler, Image, MapRef, Reg, Size, helper, op};
 use ashway_codegen::normalise::ir::Global;
 use ashway_codegen::normalise::{Limits, Module, normalise};
-use ashway_codegen::promote::{self, Budget, MemoryKind, PromoteError, Shape, Summary};
+pub(crate) use ashway_codegen::promote::Budget;
+use ashway_codegen::promote::{self, MemoryKind, PromoteError, Shape, Summary};
 
-
-use ashway_kernel::{AllegedOffset, Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, TestRun};
 use Reg::{R0, R1, R2, R3, R6, R9, R10};
+use ashway_kernel::{
+    AllegedOffset, Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, TestRun,
+};
 
 /// Bytes before the message: what would be headers carries numbers in and out.
 const HEADERS: usize = 64;
@@ -83,7 +85,12 @@ pub(crate) fn promote(
     budget: Budget,
 ) -> Result<Promoted, PromoteError> {
     let module = normalise(wasm, &Limits::default()).unwrap();
-    let entry = module.exports.iter().find(|(name, _)| name == "on_rx").unwrap().1;
+    let entry = module
+        .exports
+        .iter()
+        .find(|(name, _)| name == "on_rx")
+        .unwrap()
+        .1;
     let layout = Layout {
         guest_bytes: module.maximum_pages as usize * WASM_PAGE,
         rings: 0,
@@ -121,7 +128,10 @@ fn first_memory(module: &Module<'_>, layout: Layout) -> Vec<u8> {
     let state = &mut memory[layout.state_offset()..][..STATE_BYTES];
     state[STATE_GUEST_PAGES..][..4].copy_from_slice(&module.initial_pages.to_le_bytes());
     for global in &module.globals {
-        if let Global::State { offset, initial, .. } = global {
+        if let Global::State {
+            offset, initial, ..
+        } = global
+        {
             state[*offset as usize..][..8].copy_from_slice(&initial.to_le_bytes());
         }
     }
@@ -150,12 +160,20 @@ fn prologue(asm: &mut Assembler, kind: MemoryKind, budget: Budget) {
     asm.load(Size::W, R3, R1, 0);
     asm.store(Size::W, R9, context::PAYLOAD_LEN, R3);
     asm.load(Size::W, R3, R1, 4);
-    asm.jump_if_imm(op::JLE, R3, 96, good);
+    asm.store(Size::W, R9, context::PAYLOAD_OFF, R3);
+    match kind {
+        MemoryKind::Arena => asm.jump_if_imm(op::JLE, R3, 96, good),
+        // Without CAP_PERFMON a packet pointer moves only by constants.
+        MemoryKind::Array => asm.jump_if_imm(op::JEQ, R3, HEADERS as i32, good),
+    }
     asm.bind(fail);
     asm.mov_imm(R0, 1);
     asm.exit();
     asm.bind(good);
-    asm.alu(op::ADD, R1, R3);
+    match kind {
+        MemoryKind::Arena => asm.alu(op::ADD, R1, R3),
+        MemoryKind::Array => asm.alu_imm(op::ADD, R1, HEADERS as i32),
+    }
     asm.store(Size::D, R10, -16, R1);
     asm.store(Size::D, R10, -24, R2);
     if kind == MemoryKind::Array {
@@ -175,7 +193,11 @@ fn prologue(asm: &mut Assembler, kind: MemoryKind, budget: Budget) {
 }
 
 /// Verdict, cause, place, dirty and fuel into the frame.
-fn epilogue(asm: &mut Assembler, done: ashway_codegen::bpf::Label, trap: ashway_codegen::bpf::Label) {
+fn epilogue(
+    asm: &mut Assembler,
+    done: ashway_codegen::bpf::Label,
+    trap: ashway_codegen::bpf::Label,
+) {
     let fail = asm.label();
     asm.bind(trap);
     asm.mov_imm(R0, -1);
@@ -187,7 +209,11 @@ fn epilogue(asm: &mut Assembler, done: ashway_codegen::bpf::Label, trap: ashway_
     asm.alu_imm(op::ADD, R3, HEADERS as i32);
     asm.jump_if(op::JGT, R3, R2, fail);
     asm.store(Size::W, R1, 8, R0);
-    for (off, field) in [(12, context::CAUSE), (16, context::AT), (20, context::DIRTY)] {
+    for (off, field) in [
+        (12, context::CAUSE),
+        (16, context::AT),
+        (20, context::DIRTY),
+    ] {
         asm.load(Size::W, R2, R9, field);
         asm.store(Size::W, R1, off, R2);
     }
@@ -244,6 +270,8 @@ impl Promoted {
         messages.iter().map(run).collect()
     }
 
+    /// TMP
+    pub(crate) fn time(&self, message: &[u8]) -> (u32, u32) { let l = Loaded::new(self); let f = frame(message); let r = (0..5).map(|_| l.program.test_run(&TestRun { packet: &f, context: None, repeat: 20_000 }).unwrap().duration_ns).min().unwrap(); (l.program.verified_insns(), r) }
     /// The same in the kernel.
     pub(crate) fn run_in_kernel(&self, messages: &[&[u8]]) -> Vec<Outcome> {
         let loaded = Loaded::new(self);
@@ -256,7 +284,10 @@ impl Promoted {
             let result = loaded.program.test_run(&run).unwrap();
             assert_eq!(result.retval, 2);
             let mut memory = vec![0; self.memory.len()];
-            loaded.memory.copy_out(AllegedOffset(0), &mut memory).unwrap();
+            loaded
+                .memory
+                .copy_out(AllegedOffset(0), &mut memory)
+                .unwrap();
             outcome(&result.packet, memory)
         };
         messages.iter().map(run).collect()
@@ -264,14 +295,14 @@ impl Promoted {
 }
 
 /// A translation in the kernel.
-pub(crate) struct Loaded {
-    pub(crate) program: Program,
+struct Loaded {
+    program: Program,
     memory: Memory,
     _context: Map,
 }
 
 impl Loaded {
-    pub(crate) fn new(promoted: &Promoted) -> Self {
+    fn new(promoted: &Promoted) -> Self {
         let context = MapSpec::percpu_array("ashway_context", context::BYTES as u32, 1);
         let context = Map::create(&context).unwrap();
         let bytes = promoted.memory.len();
@@ -314,11 +345,6 @@ impl Loaded {
             _context: context,
         }
     }
-
-    /// The message as a packet for a run.
-    pub(crate) fn frame(message: &[u8]) -> Vec<u8> {
-        frame(message)
-    }
 }
 
 pub(crate) fn privileged() -> bool {
@@ -345,7 +371,11 @@ pub(crate) fn run_with(wasm: &[u8], messages: &[&[u8]], budget: Budget) -> Vec<O
                     let how = format!("{way}, {kind:?}, locals in memory: {locals_in_memory}");
                     assert_eq!(found.result, expected.result, "{how}");
                     assert_eq!(found.message, expected.message, "{how}");
-                    assert_eq!((found.dirty, found.fuel), (expected.dirty, expected.fuel), "{how}");
+                    assert_eq!(
+                        (found.dirty, found.fuel),
+                        (expected.dirty, expected.fuel),
+                        "{how}"
+                    );
                     assert!(found.memory == expected.memory, "memory differs: {how}");
                 }
             }

@@ -12,3 +12,4 @@ mod memory;
 mod messages;
 mod numbers;
 mod refusals;
+mod zz;

@@ -1,1 +1,53 @@
-//! Soon.
+//! What is refused, and in which words.
+
+use super::harness::{PLENTY, handler, module, promote};
+use ashway_codegen::promote::{MemoryKind, PromoteError};
+
+fn refusal(wasm: &[u8]) -> PromoteError {
+    match promote(wasm, MemoryKind::Arena, false, PLENTY) {
+        Ok(promoted) => panic!("translated: {:?}", promoted.summary),
+        Err(error) => error,
+    }
+}
+
+#[test]
+fn floats_are_named() {
+    let error = refusal(&handler("(f32.const 1) (f32.const 2) f32.lt"));
+    assert!(
+        error
+            .to_string()
+            .ends_with("`f32.const` has no eBPF counterpart"),
+        "{error}"
+    );
+    assert!(error.to_string().starts_with("offset 0x"), "{error}");
+    assert_eq!(
+        error.hint(),
+        "use integers, or set `tier = \"user\"` on the path"
+    );
+    assert!(error.place().is_some());
+}
+
+#[test]
+fn recursion_is_named() {
+    let error = refusal(&module(
+        r#"(module (memory (export "memory") 1 1)
+            (func $even (param i32) (result i32)
+                (if (result i32) (local.get 0) (then (call $odd (local.get 0))) (else (i32.const 1))))
+            (func $odd (param i32) (result i32) (call $even (local.get 0)))
+            (func (export "on_rx") (param i32 i32) (result i32) (call $even (local.get 0))))"#,
+    ));
+    assert!(
+        error.to_string().ends_with("recursive call of `even`"),
+        "{error}"
+    );
+}
+
+#[test]
+fn frames_have_an_end() {
+    let locals = "(local i64)".repeat(2_100);
+    let body: String = (2..2_102)
+        .map(|i| format!("(local.set {i} (i64.const 1)) (drop (local.get {i}))"))
+        .collect();
+    let error = refusal(&handler(&format!("{locals} {body} (i32.const 0)")));
+    assert!(matches!(error, PromoteError::Frames { .. }), "{error:?}");
+}

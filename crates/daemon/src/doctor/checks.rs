@@ -204,19 +204,27 @@ fn replies(probe: &Probe, found: &Found) -> Check {
     }
 }
 
-pub(super) fn capability(capability: &Capability) -> Check {
+pub(super) fn capability(probe: &Probe, capability: &Capability) -> Check {
     let Capability {
         name,
         needed_for,
         held,
     } = capability;
-    // For these there is a way around: array mode, and an unnamed owner.
-    let optional = matches!(*name, "CAP_PERFMON" | "CAP_SYS_ADMIN");
-    match (held, optional) {
-        (true, _) => Check::new(name, Mark::Ok, format!("held: {needed_for}")),
-        (false, true) => Check::new(name, Mark::Degraded, format!("not held: {needed_for}")),
-        (false, false) => Check::new(name, Mark::Missing, format!("not held: {needed_for}")),
-    }
+    // bpf_capable() and perfmon_capable() in the kernel are content with
+    // CAP_SYS_ADMIN.
+    let stands_in = match *name {
+        "CAP_BPF" => probe.has(Feature::MmapableArray),
+        "CAP_PERFMON" => probe.has(Feature::ArenaProgram),
+        _ => false,
+    };
+    let (mark, word) = match *name {
+        _ if *held => (Mark::Ok, "held"),
+        _ if stands_in => (Mark::Ok, "not held, CAP_SYS_ADMIN stands in"),
+        // For these there is a way around: array mode, and an unnamed owner.
+        "CAP_PERFMON" | "CAP_SYS_ADMIN" => (Mark::Degraded, "not held"),
+        _ => (Mark::Missing, "not held"),
+    };
+    Check::new(name, mark, format!("{word}: {needed_for}"))
 }
 
 /// What the host's own traffic has now, and what attaching takes from it.

@@ -1,5 +1,6 @@
 //! A memory and a handler from text, for tests.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use ashway_abi::memory::{Layout, WASM_PAGE};

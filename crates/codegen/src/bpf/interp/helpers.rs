@@ -98,6 +98,19 @@ impl Machine {
                     }
                 }
             }
+            helper::XDP_STORE_BYTES => {
+                expect(1, XDP_MD)?;
+                let at = HEADROOM + argument(2)? as u32 as usize;
+                let len = argument(4)? as u32 as usize;
+                let bytes = self.space.bytes(argument(3)?, len)?.to_vec();
+                match self.space.packet.get_mut(at..at + len) {
+                    None => EINVAL as u64,
+                    Some(place) => {
+                        place.copy_from_slice(&bytes);
+                        0
+                    }
+                }
+            }
             _ => return Err(Reason::NoSuchHelper(number)),
         }))
     }

@@ -1,0 +1,3 @@
+//! Tests of the `ashway` binary over real interfaces; see `tests/`.
+
+pub mod node;

@@ -1,0 +1,338 @@
+//! What tests of a whole node share: configurations, looking at a node from
+//! outside, and waiting for things that happen when they happen.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::UdpSocket;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use ashway_kernel::{Iface, Owner, Program, ProgramKind, ProgramSpec, detach_ashway, owner};
+use ashway_rig::{Node, Process, Rig};
+use serde_json::Value;
+
+/// How long anything may take that is not timed. A loaded machine must not
+/// fail a test.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A configuration in the making; sections in the order of the calls.
+#[derive(Clone, Debug, Default)]
+pub struct Config(String);
+
+impl Config {
+    /// One interface, `b0`, with this mode.
+    #[must_use]
+    pub fn on_b0(mode: &str) -> Self {
+        Self::default().iface("b0", mode)
+    }
+
+    /// Adds an interface.
+    #[must_use]
+    pub fn iface(self, name: &str, mode: &str) -> Self {
+        self.text(&format!("[iface.{name}]\nmode = {mode:?}"))
+    }
+
+    /// Adds a handler of this workspace that may reply.
+    ///
+    /// # Errors
+    ///
+    /// If it has not been built.
+    pub fn handler(self, name: &str) -> Result<Self> {
+        let file = ashway_rig::handler(name)?;
+        Ok(self.handler_file(name, &file))
+    }
+
+    /// Adds a handler that may reply, from any file.
+    #[must_use]
+    pub fn handler_file(self, name: &str, file: &Path) -> Self {
+        self.text(&format!(
+            "[handler.{name}]\nfile = {file:?}\nallow = [\"reply\"]"
+        ))
+    }
+
+    /// Adds a path on `b0`, named after its handler.
+    #[must_use]
+    pub fn path(self, handler: &str, port: u16, tier: &str) -> Self {
+        self.path_on("[\"b0\"]", handler, port, tier)
+    }
+
+    /// Adds a path on these interfaces, named after its handler.
+    #[must_use]
+    pub fn path_on(self, ifaces: &str, handler: &str, port: u16, tier: &str) -> Self {
+        self.text(&format!(
+            "[path.{handler}]\niface = {ifaces}\nmatch = \"udp and dst port {port}\"\n\
+             handler = {handler:?}\ntier = {tier:?}"
+        ))
+    }
+
+    /// Adds lines as they are.
+    #[must_use]
+    pub fn text(mut self, lines: &str) -> Self {
+        // Writing to a string does not fail.
+        let _ = writeln!(self.0, "{lines}");
+        self
+    }
+}
+
+impl From<Config> for String {
+    fn from(config: Config) -> Self {
+        config.0
+    }
+}
+
+/// Counter handler on `b0`, port 7777, in this tier: what most tests run.
+///
+/// # Errors
+///
+/// If the handler has not been built.
+pub fn counter(tier: &str) -> Result<Config> {
+    Ok(Config::on_b0("auto")
+        .handler("counter")?
+        .path("counter", 7777, tier))
+}
+
+/// The entry of this name in a list of the status document.
+///
+/// # Panics
+///
+/// If there is none.
+#[must_use]
+pub fn entry<'a>(status: &'a Value, list: &str, name: &str) -> &'a Value {
+    let entries = status[list].as_array().into_iter().flatten();
+    entries
+        .into_iter()
+        .find(|entry| entry["name"] == name)
+        .unwrap_or_else(|| panic!("no `{name}` among the {list} of {status:#}"))
+}
+
+/// Waits until `happened` has something to show.
+///
+/// # Panics
+///
+/// If that takes more than [`PATIENCE`].
+pub fn until<T>(what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(shown) = happened() {
+            return shown;
+        }
+        assert!(Instant::now() < end, "waited in vain: {what}");
+        // Only to leave the CPU to the one waited for.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The status once no message is on its way and all ledgers close.
+///
+/// # Panics
+///
+/// If they do not close in time.
+#[must_use]
+pub fn at_rest(node: &Node) -> Value {
+    let mut last = Value::Null;
+    let end = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < end {
+        last = node.status().expect("the node answers");
+        let paths = last["paths"].as_array().expect("a list of paths");
+        let mut open = paths
+            .iter()
+            .filter(|p| p["waiting"] != 0 || p["balanced"] != true);
+        if open.next().is_none() {
+            return last;
+        }
+    }
+    panic!("the ledgers do not close: {last:#}");
+}
+
+/// Moves a path to the other tier: `verb` is `promote` or `demote`.
+///
+/// # Panics
+///
+/// If the node refuses.
+pub fn shift(node: &Node, verb: &str, path: &str) {
+    let output = run(&mut node.command(["path", verb, path]));
+    assert!(output.status.success(), "{verb}: {}", text(&output));
+}
+
+/// Runs a command to its end.
+///
+/// # Panics
+///
+/// If it cannot be started.
+pub fn run(command: &mut Command) -> Output {
+    command
+        .output()
+        .unwrap_or_else(|why| panic!("cannot start {command:?}: {why}"))
+}
+
+/// Everything a command printed.
+#[must_use]
+pub fn text(output: &Output) -> String {
+    let streams = [&output.stdout[..], &output.stderr[..]].concat();
+    String::from_utf8_lossy(&streams).into_owned()
+}
+
+/// Number of an interface in host B.
+///
+/// # Panics
+///
+/// If it is not there.
+#[must_use]
+pub fn index(rig: &Rig, iface: &str) -> u32 {
+    let found = rig.in_b(|| Iface::by_name(iface));
+    found.expect("the interface is there").ifindex
+}
+
+/// Who holds an interface of host B.
+///
+/// # Panics
+///
+/// If the kernel does not say.
+#[must_use]
+pub fn owner_of(rig: &Rig, iface: &str) -> Option<Owner> {
+    let index = index(rig, iface);
+    rig.in_b(|| owner(index)).expect("the kernel says")
+}
+
+/// An XDP program that passes everything, of a name that is not Ashway's.
+///
+/// # Panics
+///
+/// If the kernel does not take it.
+#[must_use]
+pub fn stranger() -> Program {
+    // r0 = XDP_PASS; exit
+    let insns = [2 << 32 | 0xb7, 0x95];
+    Program::load(&ProgramSpec {
+        name: "stranger",
+        kind: ProgramKind::Xdp,
+        attach_type: 0,
+        insns: &insns,
+        maps: &[],
+        btf: None,
+    })
+    .expect("the smallest program is accepted")
+}
+
+/// Asserts that nothing of Ashway's is on an interface of host B.
+///
+/// # Panics
+///
+/// If something is.
+pub fn assert_free(rig: &Rig, iface: &str) {
+    let index = index(rig, iface);
+    let owner = rig.in_b(|| owner(index)).expect("the kernel says");
+    assert!(owner.is_none(), "{iface} is held by {owner:?}");
+    // No XDP program, so what this finds are TCX links.
+    let left = rig.in_b(|| detach_ashway(index)).expect("the kernel says");
+    assert_eq!(left, [], "left behind on {iface}");
+    let rules = run(rig.command_b("nft").args(["list", "tables"]));
+    assert_eq!(text(&rules).trim(), "", "rules left behind");
+}
+
+/// An ordinary application's socket in host B.
+///
+/// # Panics
+///
+/// If the port is taken.
+#[must_use]
+pub fn ordinary(rig: &Rig, port: u16) -> UdpSocket {
+    rig.in_b(|| UdpSocket::bind(("0.0.0.0", port)))
+        .expect("the port is free")
+}
+
+/// A program that serves lines: one written, one read.
+#[derive(Debug)]
+pub struct Lines {
+    process: Process,
+    output: BufReader<std::process::ChildStdout>,
+}
+
+impl Lines {
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be started.
+    pub fn start(mut command: Command) -> Result<Self> {
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Process::spawn(command)?;
+        let output = process.child().stdout.take().context("no output")?;
+        Ok(Self {
+            process,
+            output: BufReader::new(output),
+        })
+    }
+
+    /// The process.
+    #[must_use]
+    pub fn process(&self) -> &Process {
+        &self.process
+    }
+
+    /// Writes a line without waiting for the answer.
+    ///
+    /// # Errors
+    ///
+    /// If the program is gone.
+    pub fn say(&mut self, line: &str) -> Result<()> {
+        let input = self.process.child().stdin.as_mut().context("no input")?;
+        Ok(writeln!(input, "{line}")?)
+    }
+
+    /// Reads a line.
+    ///
+    /// # Errors
+    ///
+    /// If the program ended.
+    pub fn hear(&mut self) -> Result<String> {
+        let mut line = String::new();
+        if self.output.read_line(&mut line)? == 0 {
+            bail!("the program ended without an answer");
+        }
+        Ok(line.trim_end().to_owned())
+    }
+
+    /// Writes a line and reads one.
+    ///
+    /// # Errors
+    ///
+    /// As [`say`](Self::say) and [`hear`](Self::hear).
+    pub fn ask(&mut self, line: &str) -> Result<String> {
+        self.say(line)?;
+        self.hear()
+    }
+}
+
+/// Starts an application of `apps/` with a handler's memory, as a user without
+/// any privilege. `folder` must be one that this user can enter: the build's
+/// own folder need not be.
+///
+/// # Errors
+///
+/// If it has not been built or cannot be copied.
+pub fn application(node: &Node, handler: &str, name: &str) -> Result<Lines> {
+    let folder = node.config().parent().context("a folder")?;
+    let program = folder.join(name);
+    if !program.exists() {
+        std::fs::copy(ashway_rig::places::application(name)?, &program)?;
+    }
+    let mut command = node.command(["handler", "map", handler, "--uid", "65534"]);
+    command.arg("--").arg(program);
+    Lines::start(command)
+}
+
+/// A field of `/proc/PID/status`.
+///
+/// # Panics
+///
+/// If the process or the field is not there.
+#[must_use]
+pub fn proc_status(pid: u32, field: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
+    let mut lines = text.lines();
+    let value = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.expect("the field is there").trim().to_owned()
+}
