@@ -58,4 +58,8 @@ pub mod flag {
     pub const REPLY_BY_TCX: u32 = 4;
     /// A fault on this path drops the message; otherwise it is passed on.
     pub const ON_FAULT_DROP: u32 = 8;
+    /// Replies are redirected to the interface they came from, because `XDP_TX`
+    /// on a veth wakes its peer only if that has an XDP program, and one with
+    /// GRO alone would leave them lying (`veth_xdp_flush`, Linux 6.18).
+    pub const REPLY_BY_REDIRECT: u32 = 16;
 }

@@ -25,8 +25,19 @@ pub struct Spec {
     pub paths: Vec<Path>,
     /// Row of counters for frames that match no path.
     pub unmatched_row: u32,
-    /// Whether replies leave through the TCX exit program.
-    pub reply_by_tcx: bool,
+    /// How replies leave.
+    pub reply: Reply,
+}
+
+/// How the kernel tier sends a reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reply {
+    /// `XDP_TX`: real drivers.
+    Transmit,
+    /// A redirect to the same interface: a veth whose peer polls (GRO or XDP).
+    Redirect,
+    /// Through the TCX [exit program](crate::exit): any other veth.
+    Exit,
 }
 
 /// A path as demux sees it.
@@ -358,9 +369,11 @@ fn udp_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Heade
     if header.is_ipv6() {
         base |= flag::IPV6;
     }
-    if spec.reply_by_tcx {
-        base |= flag::REPLY_BY_TCX;
-    }
+    base |= match spec.reply {
+        Reply::Transmit => 0,
+        Reply::Redirect => flag::REPLY_BY_REDIRECT,
+        Reply::Exit => flag::REPLY_BY_TCX,
+    };
     let base = base as i32;
 
     let (udp, at) = header.udp(asm, labels.bad_length);

@@ -19,6 +19,7 @@ pub(crate) mod md {
     pub(crate) const DATA: i16 = 0;
     pub(crate) const DATA_END: i16 = 4;
     pub(crate) const DATA_META: i16 = 8;
+    pub(crate) const INGRESS_IFINDEX: i16 = 12;
     pub(crate) const RX_QUEUE: i16 = 16;
 }
 

@@ -7,7 +7,7 @@
 use std::io::{self, BufRead, BufReader, IoSlice, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path as FsPath, PathBuf};
 use std::time::Duration;
@@ -52,7 +52,8 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// `AddrInUse` if a node answers there; else what the file system said.
+    /// `AddrInUse` if a node answers there; `AlreadyExists` if something else
+    /// than a socket is there; else what the file system said.
     pub(crate) fn listen(path: &FsPath) -> io::Result<Self> {
         if let Some(directory) = path.parent()
             && !directory.as_os_str().is_empty()
@@ -65,9 +66,17 @@ impl Control {
                 format!("another node answers on {}", path.display()),
             ));
         }
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        match std::fs::symlink_metadata(path) {
+            // Left behind by a node that was killed.
+            Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path)?,
+            Ok(_) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::AlreadyExists,
+                    format!("{} is there and is no socket", path.display()),
+                ));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
         }
         let listener = UnixListener::bind(path)?;
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;

@@ -224,14 +224,6 @@ impl Instance {
             source,
         };
         let module = normalise(&wasm, &limits).map_err(refused)?;
-        for function in functions {
-            if !module.exports.iter().any(|(name, _)| name == function) {
-                return Err(InstanceError::NoFunction {
-                    file,
-                    function: (*function).to_owned(),
-                });
-            }
-        }
         let layout = plan.layout(module.maximum_pages as usize * WASM_PAGE);
         let bytes = layout.total_bytes();
         let memory = match (node, config.memory) {
@@ -255,6 +247,14 @@ impl Instance {
             handler: config.name.clone(),
             source,
         })?;
+        for function in functions {
+            if wasmtime.function(function).is_none() {
+                return Err(InstanceError::NoFunction {
+                    file,
+                    function: (*function).to_owned(),
+                });
+            }
+        }
         for (param, value) in &config.params {
             let symbol = format!("ashway_param_{param}");
             wasmtime

@@ -28,6 +28,8 @@ pub(crate) trait Port {
 pub(crate) struct PathRun {
     /// Its row of counters.
     pub(crate) row: u32,
+    /// The handler's function.
+    pub(crate) function: ashway_handler::Function,
     /// What its configuration says.
     pub(crate) rules: Rules,
     /// What a message may use.
@@ -64,7 +66,7 @@ pub(crate) fn run(
     let path = &paths[local];
     let outcome = {
         let _turn = Turn::take(shared);
-        wasm.activate(&mut frame[payload..], 0, path.fuel)
+        wasm.activate(path.function, &mut frame[payload..], 0, path.fuel)
     };
     let verdict = outcome.verdict.map_err(|stopped| {
         shared.user_fault.record(stopped.cause, stopped.at);

@@ -50,7 +50,7 @@ fn bench(kind: MemoryKind) -> Bench {
             on_fault_drop: false,
         }],
         unmatched_row: 0,
-        reply_by_tcx: false,
+        reply: entry::Reply::Transmit,
     };
     let maps = Maps {
         node: &node,

@@ -46,18 +46,34 @@ type Enter = TypedFunc<(i32, i32, i64), (i32, i32, i64)>;
 /// the lock against the kernel tier is the caller's.
 pub struct Instance {
     store: Store<()>,
-    enter: Enter,
+    functions: Vec<Entry>,
     message: Message,
     globals: Globals,
     guest: Window,
     state: Window,
     ticks: u64,
-    /// Where the handler begins, for stops that have no better place.
-    at: FileOffset,
     offsets: Encoded,
     symbols: Vec<(String, u32)>,
     /// Set if the memory can grow, in either tier.
     growing: Option<Growing>,
+}
+
+/// A function that can be activated: which of an instance's, by
+/// [`Instance::function`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function(usize);
+
+impl Function {
+    /// `on_rx`, which every handler has.
+    pub const ON_RX: Self = Self(0);
+}
+
+/// A handler of the module.
+struct Entry {
+    name: String,
+    enter: Enter,
+    /// Where it begins, for stops that have no better place.
+    at: FileOffset,
 }
 
 /// The module's own words about an activation, read after a trap.
@@ -112,10 +128,7 @@ impl Instance {
         .ok_or_else(misfit)?;
         let instance = instance.map_err(refused)?;
 
-        let name = format!("{ENTER_PREFIX}{HANDLER}");
-        let enter = instance
-            .get_typed_func(&mut store, &name)
-            .map_err(refused)?;
+        let functions = entries(module, &instance, &mut store).map_err(refused)?;
         let absent = |name| refused(wasmtime::Error::msg(format!("no export `{name}`")));
         let mut global = |name| {
             instance
@@ -134,17 +147,14 @@ impl Instance {
             pages: module.initial_pages,
             maximum: module.maximum_pages,
         });
-        let handler = module.exports.iter().find(|(name, _)| name == HANDLER);
-        let handler = handler.and_then(|(_, index)| module.functions.get(*index as usize));
         let mut this = Self {
             store,
-            enter,
+            functions,
             message,
             globals,
             guest,
             state,
             ticks: engine.ticks,
-            at: handler.map_or(0, |function| function.at),
             offsets: encoded.clone(),
             symbols: module.symbols.clone(),
             growing,
@@ -166,9 +176,8 @@ impl Instance {
             .map_err(InstantiateError::Refused)?;
         self.store.set_epoch_deadline(self.ticks);
         let result = start.call(&mut self.store, ());
-        result.map_err(|error| {
-            InstantiateError::Start(Stopped::from_error(&error, &self.offsets, self.at))
-        })
+        result
+            .map_err(|error| InstantiateError::Start(Stopped::from_error(&error, &self.offsets, 0)))
     }
 
     /// Sets the 64-bit variable that the handler exports under this name
@@ -184,29 +193,49 @@ impl Instance {
             .ok_or_else(|| UnknownSymbol(symbol.to_owned()))
     }
 
-    /// Runs the handler for one message. Does not allocate unless the handler
+    /// The handler of this name, if the module exports a function of it with
+    /// the type of a handler.
+    #[must_use]
+    pub fn function(&self, name: &str) -> Option<Function> {
+        let position = self.functions.iter().position(|entry| entry.name == name);
+        position.map(Function)
+    }
+
+    /// Runs a handler for one message. Does not allocate unless the handler
     /// is stopped. Bounded by `fuel`, and in time by the engine's ticks.
     ///
     /// The handler works on a copy, of the first [`MESSAGE_BYTES`] if there
     /// should be more. What it changed is copied back only when its verdict
     /// sends the message on as changed: reply, deliver and forward.
-    pub fn activate(&mut self, message: &mut [u8], channel: u32, fuel: u64) -> Outcome {
+    ///
+    /// # Panics
+    ///
+    /// If `function` is another instance's and this one has none such.
+    pub fn activate(
+        &mut self,
+        function: Function,
+        message: &mut [u8],
+        channel: u32,
+        fuel: u64,
+    ) -> Outcome {
         let len = message.len().min(MESSAGE_BYTES);
         let message = &mut message[..len];
         self.message.copy_in(message);
         self.follow_growth();
         self.store.set_epoch_deadline(self.ticks);
         let fuel = i64::try_from(fuel).unwrap_or(i64::MAX);
-        let result = self
+        let entry = &self.functions[function.0];
+        let at = entry.at;
+        let result = entry
             .enter
             .call(&mut self.store, (len as i32, channel as i32, fuel));
         let (number, dirty, fuel_left) = match result {
             Ok((number, dirty, fuel_left)) => (number, dirty != 0, fuel_left),
-            Err(error) => return self.stopped(&error),
+            Err(error) => return self.stopped(&error, at),
         };
         let verdict = Verdict::from_number(number as u32).ok_or(Stopped {
             cause: ashway_abi::Cause::BadVerdict,
-            at: self.at,
+            at,
         });
         if dirty
             && matches!(
@@ -224,11 +253,11 @@ impl Instance {
     }
 
     #[cold]
-    fn stopped(&mut self, error: &wasmtime::Error) -> Outcome {
+    fn stopped(&mut self, error: &wasmtime::Error, at: FileOffset) -> Outcome {
         let dirty = self.globals.dirty.get(&mut self.store).i32();
         let fuel_left = self.globals.fuel.get(&mut self.store).i64();
         Outcome {
-            verdict: Err(Stopped::from_error(error, &self.offsets, self.at)),
+            verdict: Err(Stopped::from_error(error, &self.offsets, at)),
             dirty: dirty != Some(0),
             fuel_left: fuel_left.unwrap_or(0),
         }
@@ -261,12 +290,37 @@ impl Instance {
 impl std::fmt::Debug for Instance {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Instance")
-            .field("at", &self.at)
+            .field("functions", &self.functions.len())
             .finish_non_exhaustive()
     }
 }
 
-/// The handler that runs for arriving messages.
+/// The functions that `encode` made an entry for, `on_rx` first.
+fn entries(
+    module: &Module<'_>,
+    instance: &wasmtime::Instance,
+    store: &mut Store<()>,
+) -> wasmtime::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for (name, index) in &module.exports {
+        let export = format!("{ENTER_PREFIX}{name}");
+        if instance.get_func(&mut *store, &export).is_none() {
+            continue;
+        }
+        entries.push(Entry {
+            name: name.clone(),
+            enter: instance.get_typed_func(&mut *store, &export)?,
+            at: module.functions[*index as usize].at,
+        });
+    }
+    entries.sort_by_key(|entry| entry.name != HANDLER);
+    match entries.first() {
+        Some(first) if first.name == HANDLER => Ok(entries),
+        _ => Err(wasmtime::Error::msg("no entry for `on_rx`")),
+    }
+}
+
+/// The handler that every module has.
 const HANDLER: &str = "on_rx";
 
 /// The first values of what both tiers keep in the state region.

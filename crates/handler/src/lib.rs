@@ -21,6 +21,6 @@ mod memory;
 mod outcome;
 
 pub use engine::{Engine, EngineError};
-pub use instance::{Instance, InstantiateError, START_FUEL, UnknownSymbol};
+pub use instance::{Function, Instance, InstantiateError, START_FUEL, UnknownSymbol};
 pub use memory::{MESSAGE_BYTES, Region};
 pub use outcome::{Outcome, Stopped};

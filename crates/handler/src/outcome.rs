@@ -23,7 +23,8 @@ pub struct Outcome {
 pub struct Stopped {
     /// Why.
     pub cause: Cause,
-    /// Where in the author's file.
+    /// Where in the author's file. For an access or a division that the
+    /// compiler can see is certain to trap, it is the branch that leads there.
     pub at: FileOffset,
 }
 

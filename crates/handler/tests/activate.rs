@@ -7,14 +7,16 @@ mod common;
 use ashway_abi::memory::{STATE_GLOBALS, STATE_GUEST_PAGES, WASM_PAGE};
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Limits, encode, normalise};
-use ashway_handler::{Engine, Instance, InstantiateError, Outcome, Region, UnknownSymbol};
+use ashway_handler::{
+    Engine, Function, Instance, InstantiateError, Outcome, Region, UnknownSymbol,
+};
 use common::{Pages, file, handler, layout, load, on_rx, try_load};
 use std::sync::Arc;
 
 const FUEL: u64 = 10_000;
 
 fn run(instance: &mut Instance, message: &mut [u8]) -> Outcome {
-    instance.activate(message, 0, FUEL)
+    instance.activate(Function::ON_RX, message, 0, FUEL)
 }
 
 #[test]
@@ -161,7 +163,7 @@ fn channel_and_length_arrive() {
     let body = "(i32.store (i32.const 0) (local.get $len))
         (i32.store (i32.const 4) (local.get $channel)) (i32.const 0)";
     let (mut instance, pages) = load(&handler(body));
-    instance.activate(&mut [0; 7], 3, FUEL);
+    instance.activate(Function::ON_RX, &mut [0; 7], 3, FUEL);
     assert_eq!((pages.read_u32(0), pages.read_u32(4)), (7, 3));
 }
 
@@ -342,4 +344,23 @@ fn tables_segments_and_passive_data_work() {
     let words = [0, 4, 8, 12].map(|at| pages.read_u32(at));
     assert_eq!(words, [7, 8, 8, u32::MAX]);
     assert_eq!(&pages.read::<5>(99), b"\0ell\0");
+}
+
+#[test]
+fn any_exported_handler_can_be_chosen() {
+    let (mut instance, _) = load(&file(
+        r#"(func (export "on_rx") (param i32 i32) (result i32) i32.const 0)
+        (func (export "on_other") (param i32 i32) (result i32) i32.const 5)
+        (func (export "helper") (result i32) i32.const 5)"#,
+    ));
+    let other = instance.function("on_other").unwrap();
+    let verdict =
+        |instance: &mut Instance, function| instance.activate(function, &mut [], 0, 1000).verdict;
+    assert_eq!(
+        verdict(&mut instance, Function::ON_RX),
+        Ok(Verdict::Consume)
+    );
+    assert_eq!(verdict(&mut instance, other), Ok(Verdict::Drop));
+    assert_eq!(instance.function("helper"), None, "not of a handler's type");
+    assert_eq!(instance.function("absent"), None);
 }

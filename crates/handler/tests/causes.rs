@@ -7,14 +7,14 @@ mod common;
 
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Limits, encode, normalise};
-use ashway_handler::{Engine, Instance, Region, Stopped};
+use ashway_handler::{Engine, Function, Instance, Region, Stopped};
 use common::{Pages, file, handler, layout, load, on_rx, place};
 use std::sync::Arc;
 
 const FUEL: u64 = 1_000;
 
 fn stop(instance: &mut Instance, message: &[u8]) -> Stopped {
-    let outcome = instance.activate(&mut message.to_vec(), 0, FUEL);
+    let outcome = instance.activate(Function::ON_RX, &mut message.to_vec(), 0, FUEL);
     outcome
         .verdict
         .expect_err("the handler should have been stopped")
@@ -29,7 +29,7 @@ fn check(cause: Cause, kind: &str, wasm: &[u8]) {
         at: place(wasm, kind),
     };
     assert_eq!(stop(&mut instance, b""), expected, "{kind}");
-    let again = instance.activate(&mut [1], 0, FUEL);
+    let again = instance.activate(Function::ON_RX, &mut [1], 0, FUEL);
     assert_eq!(again.verdict, Ok(Verdict::Reply), "{kind}");
     assert_eq!(stop(&mut instance, b""), expected, "{kind}, again");
 }
@@ -71,7 +71,7 @@ fn the_region_goes_on_behind_the_memory_and_still_it_ends() {
     let (mut instance, pages) = load(&wasm);
     let mut at = |address: u32| {
         instance
-            .activate(&mut address.to_be_bytes(), 0, FUEL)
+            .activate(Function::ON_RX, &mut address.to_be_bytes(), 0, FUEL)
             .verdict
     };
     let stopped = Err(Stopped {
@@ -128,7 +128,7 @@ fn division() {
         (drop (i32.rem_s (i32.const 0x80000000) (local.get $i)))";
     let (mut instance, _pages) = load(&if_empty(not_overflow));
     assert_eq!(
-        instance.activate(&mut [], 0, FUEL).verdict,
+        instance.activate(Function::ON_RX, &mut [], 0, FUEL).verdict,
         Ok(Verdict::Reply)
     );
 }
@@ -153,7 +153,7 @@ fn indirect_calls() {
     }
     let (mut instance, _pages) = load(&call(1));
     assert_eq!(
-        instance.activate(&mut [], 0, FUEL).verdict,
+        instance.activate(Function::ON_RX, &mut [], 0, FUEL).verdict,
         Ok(Verdict::Reply)
     );
 }
@@ -170,13 +170,15 @@ fn stack() {
         ),
     ));
     let (mut instance, _pages) = load(&wasm);
-    let outcome = instance.activate(&mut [], 0, u64::MAX);
+    let outcome = instance.activate(Function::ON_RX, &mut [], 0, u64::MAX);
     let stopped = outcome.verdict.unwrap_err();
     assert_eq!(stopped.cause, Cause::Stack);
     let deep = normalise(&wasm, &Limits::default()).unwrap();
     assert_eq!(stopped.at, deep.functions[0].at);
     assert_eq!(
-        instance.activate(&mut [1], 0, FUEL).verdict,
+        instance
+            .activate(Function::ON_RX, &mut [1], 0, FUEL)
+            .verdict,
         Ok(Verdict::Reply)
     );
 }
@@ -185,7 +187,9 @@ fn stack() {
 fn bad_verdict() {
     let (mut instance, _pages) = load(&handler("(call $load8 (i32.const 0))"));
     assert_eq!(
-        instance.activate(&mut [6], 0, FUEL).verdict,
+        instance
+            .activate(Function::ON_RX, &mut [6], 0, FUEL)
+            .verdict,
         Ok(Verdict::Abort)
     );
     for number in [7, 99, 255] {
@@ -210,7 +214,7 @@ fn fuel_ends_at_the_turn_that_was_computed() {
     let turns = 65_536 + ashway_abi::memory::STATE_GLOBALS;
     let mut all = 0;
     for fuel in [0, 4, 5, 9, 10, 1_000, 1_003] {
-        let outcome = instance.activate(&mut [], 0, fuel);
+        let outcome = instance.activate(Function::ON_RX, &mut [], 0, fuel);
         let expected = Stopped {
             cause: Cause::Fuel,
             at: place(&wasm, "Loop"),
@@ -228,7 +232,8 @@ fn fuel_pays_for_bulk_operations_by_length() {
         "(memory.fill (i32.const 0) (i32.const 7) (call $load32be (i32.const 0))) (i32.const 1)",
     );
     let (mut instance, pages) = load(&wasm);
-    let mut fill = |len: u32, fuel| instance.activate(&mut len.to_be_bytes(), 0, fuel);
+    let mut fill =
+        |len: u32, fuel| instance.activate(Function::ON_RX, &mut len.to_be_bytes(), 0, fuel);
     assert_eq!(fill(800, 100).fuel_left, 0);
     assert_eq!(pages.read(799), [7]);
     assert_eq!(pages.read(800), [0]);
@@ -259,7 +264,7 @@ fn time_is_the_outer_net() {
             ticker.tick();
         }
     });
-    let outcome = instance.activate(&mut [], 0, u64::MAX);
+    let outcome = instance.activate(Function::ON_RX, &mut [], 0, u64::MAX);
     let expected = Stopped {
         cause: Cause::Time,
         at: place(&wasm, "Loop"),
@@ -268,7 +273,9 @@ fn time_is_the_outer_net() {
     drop(send);
     ticking.join().unwrap();
     assert_eq!(
-        instance.activate(&mut [1], 0, FUEL).verdict,
+        instance
+            .activate(Function::ON_RX, &mut [1], 0, FUEL)
+            .verdict,
         Ok(Verdict::Reply)
     );
 }

@@ -215,6 +215,28 @@ impl Program {
         })
     }
 
+    /// A program that somebody else has loaded, to run it on packets of ours.
+    ///
+    /// Needs `CAP_SYS_ADMIN`.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel returned; `ENOENT` if there is no such program.
+    pub fn from_id(id: u32) -> io::Result<Self> {
+        let mut attr = sys::ById {
+            id,
+            ..Default::default()
+        };
+        // SAFETY: the block holds no pointers, and the command returns an fd.
+        let fd = unsafe { sys::bpf_fd(Command::ProgGetFdById, &mut attr) }?;
+        let info = program_info(fd.as_fd())?;
+        Ok(Self {
+            fd,
+            id: info.id,
+            verified_insns: info.verified_insns,
+        })
+    }
+
     /// The program's fd.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {

@@ -159,17 +159,13 @@ fn udp(asm: &mut Assembler, send: Label, no_sender: Label, short: Label) {
     swap_ports(asm);
     asm.jump(send);
 
-    // The header's words are summed as they were: the ports' order does not
-    // matter, and reading back what has just been written in other widths
-    // would stall. The old checksum is taken out by its complement.
+    // Summed from registers: reading back what has just been written in other
+    // widths would stall. The length counts twice, in the pseudo-header too.
     asm.bind(whole);
-    asm.load(Size::H, R4, R2, 6);
-    asm.alu_imm(op::XOR, R4, 0xffff);
-    asm.alu(op::ADD, R5, R4);
-    asm.load(Size::W, R4, R2, 4);
-    asm.alu(op::ADD, R5, R4);
-    asm.alu(op::ADD, R5, R0);
-    asm.alu(op::ADD, R5, R3);
+    asm.load(Size::H, R4, R2, 4);
+    for word in [R0, R3, R4, R4] {
+        asm.alu(op::ADD, R5, word);
+    }
     asm.alu_imm(op::ADD, R5, 17 << 8);
     swap_ports(asm);
     asm.alu_imm(op::ADD, R2, 8);
@@ -192,15 +188,18 @@ fn swap_ports(asm: &mut Assembler) {
     asm.store(Size::H, R2, 2, R0);
 }
 
-/// Counts and sends.
+/// Counts and sends, by the way that the flags name.
 fn answer(asm: &mut Assembler, finish: Label) {
-    let direct = asm.label();
+    let count = asm.label();
+    let redirect = asm.label();
     let out = asm.label();
     let failed = asm.label();
     asm.mov_imm(R8, action::TX);
     asm.load(Size::W, R1, R9, context::FLAGS);
-    asm.alu_imm(op::AND, R1, flag::REPLY_BY_TCX as i32);
-    asm.jump_if_imm(op::JEQ, R1, 0, direct);
+    let other = (flag::REPLY_BY_TCX | flag::REPLY_BY_REDIRECT) as i32;
+    asm.alu_imm(op::AND, R1, other);
+    asm.jump_if_imm(op::JEQ, R1, 0, count);
+    asm.jump_if_imm(op::JEQ, R1, flag::REPLY_BY_REDIRECT as i32, redirect);
 
     asm.mov(R1, R6);
     asm.mov_imm(R2, -8);
@@ -213,8 +212,15 @@ fn answer(asm: &mut Assembler, finish: Label) {
     asm.jump_if(op::JGT, R3, R2, failed);
     asm.store_imm(Size::D, R1, 0, EXIT_MARK);
     asm.mov_imm(R8, action::PASS);
+    asm.jump(count);
 
-    asm.bind(direct);
+    asm.bind(redirect);
+    asm.load(Size::W, R1, R6, md::INGRESS_IFINDEX);
+    asm.mov_imm(R2, 0);
+    asm.call(helper::REDIRECT);
+    asm.mov(R8, R0);
+
+    asm.bind(count);
     asm.load(Size::W, R1, R9, context::ROW);
     asm.store(Size::W, R10, ROW_KEY, R1);
     xdp::find_row(asm, out);

@@ -178,7 +178,7 @@ fn bodies(module: &Module<'_>) -> (CodeSection, Vec<(u32, FileOffset)>) {
 fn handlers<'m>(module: &'m Module<'_>) -> impl Iterator<Item = &'m (String, u32)> {
     module.exports.iter().filter(|(_, function)| {
         let type_index = module.functions[*function as usize].type_index;
-        super::read::is_handler(&module.types[type_index as usize])
+        super::imports::is_handler(&module.types[type_index as usize])
     })
 }
 

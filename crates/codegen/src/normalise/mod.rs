@@ -16,9 +16,11 @@ mod encode;
 mod error;
 mod expand;
 mod fuel;
+mod imports;
 pub mod ir;
 mod limits;
 mod lines;
+mod message;
 mod read;
 mod segments;
 

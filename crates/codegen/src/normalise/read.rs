@@ -1,15 +1,16 @@
 //! Reading a file: section by section, each checked before it is believed.
 
 use super::error::{MEMORY_PAGES, NormaliseError};
+use super::imports::{is_handler, signature};
 use super::ir::{Constant, FileOffset, Function, Global, Module};
 use super::limits::{Limits, MOST_STATE_GLOBALS};
 use super::{Lines, body, fuel, lines, segments};
-use ashway_abi::host_call::{HostCall, MODULE, ValueType};
+use ashway_abi::HostCall;
 use ashway_abi::memory::STATE_GLOBALS;
 use wasmparser::{
-    ConstExpr, CustomSectionReader, ExternalKind, FuncType, FuncValidatorAllocations, Import,
-    Imports, KnownCustom, MemorySectionReader, Name, NameSectionReader, Operator, Parser, Payload,
-    RefType, TypeRef, ValType, ValidPayload, Validator, WasmFeatures,
+    ConstExpr, CustomSectionReader, ExternalKind, FuncValidatorAllocations, Imports, KnownCustom,
+    MemorySectionReader, Name, NameSectionReader, Operator, Parser, Payload, RefType, ValType,
+    ValidPayload, Validator, WasmFeatures,
 };
 
 /// Reads, validates and rewrites an author's module.
@@ -194,49 +195,6 @@ impl<'a> Reader<'a, '_> {
         Ok(())
     }
 
-    fn import(&mut self, import: Import<'a>, at: FileOffset) -> Result<(), NormaliseError> {
-        if let TypeRef::Memory(_) = import.ty {
-            return Err(NormaliseError::Memory {
-                problem: "the memory is imported; a handler defines its own and exports it",
-                at: Some(at),
-            });
-        }
-        let call = HostCall::from_name(import.name).filter(|_| import.module == MODULE);
-        let Some(call) = call else {
-            return Err(NormaliseError::UnknownImport {
-                module: import.module.into(),
-                name: import.name.into(),
-                at,
-            });
-        };
-        self.imports.push(call);
-        Ok(())
-    }
-
-    fn import_type(&self, import: &Import<'a>, at: FileOffset) -> Result<(), NormaliseError> {
-        let call = HostCall::from_name(import.name).expect("looked up by `import`");
-        let expected = host_call_type(call);
-        let found = match import.ty {
-            TypeRef::Func(index) => {
-                let found = &self.module.types[index as usize];
-                if *found == expected {
-                    return Ok(());
-                }
-                signature(found)
-            }
-            TypeRef::Table(_) => "a table".into(),
-            TypeRef::Global(_) => "a global".into(),
-            TypeRef::Memory(_) => "a memory".into(),
-            TypeRef::Tag(_) | TypeRef::FuncExact(_) => "something else".into(),
-        };
-        Err(NormaliseError::ImportType {
-            name: import.name.into(),
-            expected: signature(&expected),
-            found,
-            at,
-        })
-    }
-
     fn memory(&mut self, section: &MemorySectionReader<'a>) -> Result<(), NormaliseError> {
         for memory in section.clone().into_iter_with_offsets() {
             let (at, memory) = memory?;
@@ -402,11 +360,6 @@ fn is_reserved(name: &str) -> bool {
         || name.starts_with("_ashway_")
 }
 
-/// Whether a function of this type can be bound to a path.
-pub(super) fn is_handler(ty: &FuncType) -> bool {
-    ty.params() == [ValType::I32, ValType::I32] && ty.results() == [ValType::I32]
-}
-
 pub(super) fn unsupported<T>(what: impl Into<String>, at: u64) -> Result<T, NormaliseError> {
     Err(NormaliseError::Unsupported {
         what: what.into(),
@@ -457,28 +410,6 @@ fn function_names(names: NameSectionReader<'_>) -> Result<Vec<(u32, String)>, wa
         }
     }
     Ok(found)
-}
-
-fn host_call_type(call: HostCall) -> FuncType {
-    let wasm = |ty: &ValueType| match ty {
-        ValueType::I32 => ValType::I32,
-        ValueType::I64 => ValType::I64,
-    };
-    let (params, result) = call.signature();
-    FuncType::new(params.iter().map(wasm), result.iter().map(wasm))
-}
-
-/// A function type as the Wasm documents write it: `(i32, i64) -> i32`.
-fn signature(ty: &FuncType) -> String {
-    let list = |types: &[ValType]| {
-        let names: Vec<_> = types.iter().map(ToString::to_string).collect();
-        names.join(", ")
-    };
-    let results = match ty.results() {
-        [one] => one.to_string(),
-        several => format!("({})", list(several)),
-    };
-    format!("({}) -> {results}", list(ty.params()))
 }
 
 /// Whether a table or segment holds functions, which is all that we run.

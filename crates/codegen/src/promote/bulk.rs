@@ -54,7 +54,7 @@ impl Emitter<'_> {
         let end = self.asm.label();
         for (bytes, size) in CHUNKS {
             let (head, smaller) = self.chunk_loop(bytes);
-            self.chunk_pointer(R4, R1, bytes);
+            self.chunk_pointer(R4, R0, R1, bytes);
             for off in offsets(bytes, size) {
                 self.asm.store(size, R4, off, R2);
             }
@@ -203,14 +203,11 @@ impl Emitter<'_> {
             self.asm.load(Size::W, R0, R9, left);
             self.asm.jump32_if_imm(op::JLT, R0, bytes as i32, smaller);
             self.asm.load(Size::W, R5, R9, memory_at);
-            self.chunk_pointer(R3, R5, bytes);
+            self.chunk_pointer(R3, R2, R5, bytes);
             self.asm.load(Size::W, R2, R9, message_at);
             self.call_helper(number, bytes, trap);
-            for (word, operation) in [
-                (message_at, op::ADD),
-                (memory_at, op::ADD),
-                (left, op::SUB),
-            ] {
+            for (word, operation) in [(message_at, op::ADD), (memory_at, op::ADD), (left, op::SUB)]
+            {
                 self.asm.load(Size::W, R0, R9, word);
                 self.asm.alu32_imm(operation, R0, bytes as i32);
                 self.asm.store(Size::W, R9, word, R0);
@@ -229,8 +226,8 @@ impl Emitter<'_> {
             self.asm.alu32_imm(op::SUB, R1, bytes as i32);
             self.asm.alu32_imm(op::SUB, R2, bytes as i32);
             self.asm.alu32_imm(op::SUB, R3, bytes as i32);
-            self.chunk_pointer(R5, R2, bytes);
-            self.chunk_pointer(R4, R1, bytes);
+            self.chunk_pointer(R5, R4, R2, bytes);
+            self.chunk_pointer(R4, R0, R1, bytes);
             for off in offsets(bytes, size).rev() {
                 self.asm.load(size, R0, R5, off);
                 self.asm.store(size, R4, off, R0);
@@ -243,7 +240,7 @@ impl Emitter<'_> {
 
     fn side_pointer(&mut self, side: Side, into: Reg, index: Reg, scratch: Reg, bytes: u32) {
         match side {
-            Side::Memory => self.chunk_pointer(into, index, bytes),
+            Side::Memory => self.chunk_pointer(into, scratch, index, bytes),
             Side::Message => {
                 let trap = self.trap(Cause::MessageBounds);
                 self.message_chunk(into, scratch, index, bytes, trap);

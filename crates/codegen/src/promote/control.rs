@@ -4,6 +4,7 @@
 //! carries along is moved there first. Values below a block's own cannot change
 //! inside it, so flushing them once, where it begins, is enough.
 
+use super::MemoryKind;
 use super::emitter::{Emitter, Facts};
 use super::frame::{Home, is_wide};
 use super::stack::At;
@@ -126,6 +127,11 @@ impl Emitter<'_> {
         let head = self.asm.here();
         let trap = self.trap(Cause::Time);
         self.asm.may_goto(trap);
+        if self.shape.memory == MemoryKind::Array {
+            // Without `CAP_PERFMON` the verifier also follows ways that only a
+            // speculating CPU takes, and on these it learns more.
+            self.launder_locals();
+        }
         self.open(Kind::Loop, params, results, head);
     }
 

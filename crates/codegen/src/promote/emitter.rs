@@ -52,6 +52,12 @@ pub fn emit(
     })
 }
 
+/// Instructions that the kernel verifies (`BPF_COMPLEXITY_LIMIT_INSNS`).
+const MOST_INSNS: usize = 1_000_000;
+
+/// Operands that all frames together have room for; more need not be followed.
+const MOST_OPERANDS: usize = context::FRAMES_BYTES / 8;
+
 /// What is known to hold at a place, whichever way it was reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Facts {
@@ -191,10 +197,25 @@ impl<'e> Emitter<'e> {
                 self.skip(op);
             } else {
                 self.operator(op)?;
+                self.check_size()?;
             }
         }
         if index != self.shape.entry {
             self.return_dispatch();
+        }
+        Ok(())
+    }
+
+    /// What no kernel would load is not worth making: hostile code ends here.
+    fn check_size(&self) -> Result<(), PromoteError> {
+        if self.body.stack.len() > MOST_OPERANDS {
+            return Err(PromoteError::Frames {
+                found: self.body.stack.len() * 8,
+                most: context::FRAMES_BYTES,
+            });
+        }
+        if self.asm.len() > MOST_INSNS {
+            return Err(PromoteError::TooLong { most: MOST_INSNS });
         }
         Ok(())
     }

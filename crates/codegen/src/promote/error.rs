@@ -73,6 +73,13 @@ pub enum PromoteError {
         most: usize,
     },
 
+    /// More code than the kernel loads.
+    #[error("the handler takes more than {most} eBPF instructions")]
+    TooLong {
+        /// Instructions that the kernel verifies (`BPF_COMPLEXITY_LIMIT_INSNS`).
+        most: usize,
+    },
+
     /// The function to run has not the type `(i32, i32) -> i32`.
     #[error("function {function} has not the type of a handler")]
     HandlerType {
@@ -89,7 +96,7 @@ impl PromoteError {
             Self::NoCounterpart { place, .. }
             | Self::Recursion { place, .. }
             | Self::MutableTable { place, .. } => Some(place),
-            Self::Frames { .. } | Self::HandlerType { .. } => None,
+            Self::Frames { .. } | Self::TooLong { .. } | Self::HandlerType { .. } => None,
         }
     }
 
@@ -101,6 +108,9 @@ impl PromoteError {
             Self::Recursion { .. } => "write it as a loop, or set `tier = \"user\"` on the path",
             Self::MutableTable { .. } => "call it directly, or set `tier = \"user\"` on the path",
             Self::Frames { .. } => "use fewer local variables or a flatter call graph",
+            Self::TooLong { .. } => {
+                "make the handler smaller, or set `tier = \"user\"` on the path"
+            }
             Self::HandlerType { .. } => "write `ASHWAY_HANDLER int on_rx(int len, int channel)`",
         }
     }

@@ -11,6 +11,7 @@ use super::error::{Place, PromoteError};
 use crate::bpf::Reg;
 use crate::normalise::ir::{FileOffset, Function, OpKind};
 use ashway_abi::context;
+use std::collections::BTreeSet;
 use wasmparser::{Operator, ValType};
 
 /// Registers for locals; `r0`-`r5` are scratch, `r9` is the context.
@@ -95,7 +96,7 @@ pub(super) struct Plan {
     pub(super) functions: Vec<Layout>,
     /// Functions that can be reached, callers before callees.
     pub(super) order: Vec<u32>,
-    /// Caller and callee, once each.
+    /// Caller and callee, once each, sorted.
     calls: Vec<(u32, u32)>,
 }
 
@@ -108,7 +109,9 @@ impl Plan {
         for &index in &order {
             let function = &module.functions[index as usize];
             let ty = &module.types[function.type_index as usize];
-            let calls_out = calls.iter().any(|(caller, _)| *caller == index);
+            let calls_out = calls
+                .binary_search_by_key(&index, |(caller, _)| *caller)
+                .is_ok();
             let types = [ty.params(), &function.locals].concat();
             let mut locals = survey(function, &types, ty.params().len(), calls_out);
             if !shape.locals_in_memory {
@@ -151,7 +154,9 @@ impl Plan {
             let layout = &self.functions[caller as usize];
             let end = layout.base + layout.bytes();
             most = most.max(end);
-            for (_, callee) in self.calls.iter().filter(|(c, _)| *c == caller) {
+            let first = self.calls.partition_point(|(c, _)| *c < caller);
+            let calls = self.calls[first..].iter();
+            for (_, callee) in calls.take_while(|(c, _)| *c == caller) {
                 let callee = &mut self.functions[*callee as usize];
                 callee.base = callee.base.max(end);
             }
@@ -191,6 +196,7 @@ pub(super) fn indirect_targets<'m>(
 /// The calls of one function: place and callee.
 fn calls_of(shape: &Shape<'_>, index: u32) -> Result<Vec<(FileOffset, u32)>, PromoteError> {
     let mut calls = Vec::new();
+    let mut tables_seen = BTreeSet::new();
     for op in &shape.module.functions[index as usize].code {
         match &op.kind {
             OpKind::Wasm(Operator::Call { function_index }) => calls.push((op.at, *function_index)),
@@ -203,6 +209,9 @@ fn calls_of(shape: &Shape<'_>, index: u32) -> Result<Vec<(FileOffset, u32)>, Pro
                         place: Place::new(op.at, &shape.module.lines),
                         table: *table_index,
                     });
+                }
+                if !tables_seen.insert((*type_index, *table_index)) {
+                    continue;
                 }
                 let targets = indirect_targets(shape, *type_index, *table_index);
                 calls.extend(targets.map(|(_, function)| (op.at, function)));

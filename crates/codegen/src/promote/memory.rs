@@ -9,8 +9,8 @@ use super::MemoryKind;
 use super::emitter::Emitter;
 use super::stack::{At, Entry, fits};
 use crate::bpf::{Reg, Size, op};
-use ashway_abi::Cause;
 use ashway_abi::memory::{STATE_GUEST_PAGES, WASM_PAGE};
+use ashway_abi::{Cause, context};
 use wasmparser::Operator;
 
 /// The stack slot that holds the memory's address, in array mode.
@@ -94,7 +94,13 @@ impl Emitter<'_> {
             self.check_fixed(address + end);
             return self.pointer_to(address + offset);
         }
-        let address = self.reg_of(entry);
+        let mut address = self.reg_of(entry);
+        if self.shape.memory == MemoryKind::Array {
+            let forgotten = self.alloc();
+            self.forget(forgotten, address);
+            self.release(address);
+            address = forgotten;
+        }
         self.check(address, end);
         let off = if offset < 0x7fff { offset } else { 0 };
         let pointer = self.pointer(address, offset - off);
@@ -218,18 +224,29 @@ impl Emitter<'_> {
         }
     }
 
+    /// Copies an address so that the verifier knows nothing of it. Without
+    /// `CAP_PERFMON` it wants every way to a pointer's addition to be alike, and
+    /// a number that it knows on one way and not on the other is refused ("tried
+    /// to add from different maps, paths or scalars").
+    fn forget(&mut self, into: Reg, address: Reg) {
+        self.asm.load(Size::W, into, Reg::R9, context::ZERO);
+        self.launder(false, into, address);
+    }
+
     /// Makes a pointer, for a chunk of `bytes`, of an address that is known to
-    /// be inside; the verifier is told so in array mode. Clobbers only `into`.
-    pub(super) fn chunk_pointer(&mut self, into: Reg, address: Reg, bytes: u32) {
+    /// be inside; the verifier is told so in array mode. Clobbers `into` and
+    /// `scratch`.
+    pub(super) fn chunk_pointer(&mut self, into: Reg, scratch: Reg, address: Reg, bytes: u32) {
         match self.shape.memory {
             MemoryKind::Arena => self.asm.arena_cast(into, address),
             MemoryKind::Array => {
                 let trap = self.trap(Cause::MemoryBounds);
                 let most = self.shape.maximum_bytes().saturating_sub(u64::from(bytes));
+                self.forget(scratch, address);
                 self.asm
-                    .jump32_if_imm(op::JGT, address, most as u32 as i32, trap);
+                    .jump32_if_imm(op::JGT, scratch, most as u32 as i32, trap);
                 self.asm.load(Size::D, into, Reg::R10, ARRAY_BASE);
-                self.asm.alu(op::ADD, into, address);
+                self.asm.alu(op::ADD, into, scratch);
             }
         }
     }

@@ -50,8 +50,10 @@ impl<'e> Emitter<'e> {
                 let entry = self.pop();
                 self.discard(entry);
             }
-            O::Select => self.select(),
-            O::TypedSelect { ty } if matches!(ty, ValType::I32 | ValType::I64) => self.select(),
+            O::Select
+            | O::TypedSelect {
+                ty: ValType::I32 | ValType::I64,
+            } => self.select(),
             O::LocalGet { local_index } => {
                 let wide = self.layout().locals[*local_index as usize].wide;
                 self.push(At::Local(*local_index), wide);

@@ -108,16 +108,19 @@ fn a_trap_in_a_callee_ends_everything() {
 
 #[test]
 fn forty_functions_deep() {
-    let mut functions =
-        String::from("(func $f0 (param i32) (result i32) (i32.add (local.get 0) (i32.const 1)))");
-    for i in 1..40 {
-        functions += &format!(
+    let caller = |i| {
+        let callee = i - 1;
+        format!(
             "(func $f{i} (param $x i32) (result i32)
-                (i32.add (call $f{0} (local.get $x)) (local.get $x)))",
-            i - 1
-        );
-    }
-    functions += r#"(func (export "on_rx") (param i32 i32) (result i32) (call $f39 (call $load8 (i32.const 0))))"#;
+                (i32.add (call $f{callee} (local.get $x)) (local.get $x)))"
+        )
+    };
+    let callers: String = (1..40).map(caller).collect();
+    let functions = format!(
+        r#"(func $f0 (param i32) (result i32) (i32.add (local.get 0) (i32.const 1)))
+           {callers}
+           (func (export "on_rx") (param i32 i32) (result i32) (call $f39 (call $load8 (i32.const 0))))"#
+    );
     assert_eq!(
         verdicts(&functions, &[2, 9]),
         [Ok(40 * 2 + 1), Ok(40 * 9 + 1)]

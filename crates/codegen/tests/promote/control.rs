@@ -158,7 +158,7 @@ fn an_old_value_survives_a_new_one() {
          (i32.add (local.get $a))"
     );
     let expected = |a: u32| {
-        a.wrapping_add(a.wrapping_sub((a + 1) * 2 << 8))
+        a.wrapping_add(a.wrapping_sub(((a + 1) * 2) << 8))
             .wrapping_add((a + 1) * 2)
     };
     assert_eq!(verdicts(&body, &[5, 9]), [expected(5), expected(9)]);
@@ -166,15 +166,14 @@ fn an_old_value_survives_a_new_one() {
 
 #[test]
 fn many_operands_wait() {
-    let mut body = String::from("(local $x i32)");
-    for i in 0..20 {
-        body += &format!("(i32.add {INPUT} (i32.const {i}))");
-        body += &format!("(i64.extend_i32_u (i32.mul {INPUT} (i32.const {i})))");
-    }
-    for _ in 0..20 {
-        body += "i32.wrap_i64 (i32.add (local.get $x)) i32.xor (local.set $x)";
-    }
-    body += "(local.get $x)";
+    let push = |i| {
+        format!(
+            "(i32.add {INPUT} (i32.const {i})) (i64.extend_i32_u (i32.mul {INPUT} (i32.const {i})))"
+        )
+    };
+    let pushes: String = (0..20).map(push).collect();
+    let fold = "i32.wrap_i64 (i32.add (local.get $x)) i32.xor (local.set $x)";
+    let body = format!("(local $x i32) {pushes} {} (local.get $x)", fold.repeat(20));
     let expected = |a: u32| (0..20).rev().fold(0, |x, i| (a * i + x) ^ (a + i));
     assert_eq!(verdicts(&body, &[3, 200]), [expected(3), expected(200)]);
 }

@@ -1,6 +1,6 @@
 //! The handlers of `apps/handlers`, as the build made them.
 
-use super::harness::{Outcome, PLENTY, promote, run};
+use super::harness::{Outcome, PLENTY, privileged, promote, run};
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::promote::MemoryKind;
 use std::path::PathBuf;
@@ -40,7 +40,6 @@ fn counter_is_short() {
         return;
     };
     let promoted = promote(&wasm, MemoryKind::Arena, false, PLENTY).unwrap();
-    println!("{}", ashway_codegen::bpf::print(&promoted.image));
     assert!(promoted.summary.insns <= 48, "{:?}", promoted.summary);
 }
 
@@ -147,4 +146,33 @@ fn every_test_handler_is_translated_but_the_one_with_floats() {
             (_, result) => assert!(result.is_ok() && name != "float", "{name}"),
         }
     }
+}
+
+#[test]
+fn array_mode_needs_no_cap_perfmon() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+    if !privileged() {
+        return;
+    }
+    // Capabilities are a thread's own, and so is this one.
+    let without = std::thread::spawn(|| {
+        let mut held = capabilities(None).unwrap();
+        let dropped = CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
+        held.effective -= dropped;
+        held.permitted -= dropped;
+        set_capabilities(None, held).unwrap();
+        let message: [u8; 12] = [1, 0, 0, 7, 0, 0, 0, 1, 2, 3, 4, 5];
+        for name in [
+            "counter", "echo", "lock", "even", "sum", "divide", "wild", "outside",
+        ] {
+            let Some(wasm) = compiled(name) else { continue };
+            let promoted = promote(&wasm, MemoryKind::Array, false, PLENTY).unwrap();
+            let messages: [&[u8]; 2] = [&message, &message[..4]];
+            assert!(
+                promoted.run_in_kernel(&messages) == promoted.interpret(&messages),
+                "{name}"
+            );
+        }
+    });
+    without.join().unwrap();
 }

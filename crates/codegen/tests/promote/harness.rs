@@ -270,8 +270,6 @@ impl Promoted {
         messages.iter().map(run).collect()
     }
 
-    /// TMP
-    pub(crate) fn time(&self, message: &[u8]) -> (u32, u32) { let l = Loaded::new(self); let f = frame(message); let r = (0..5).map(|_| l.program.test_run(&TestRun { packet: &f, context: None, repeat: 20_000 }).unwrap().duration_ns).min().unwrap(); (l.program.verified_insns(), r) }
     /// The same in the kernel.
     pub(crate) fn run_in_kernel(&self, messages: &[&[u8]]) -> Vec<Outcome> {
         let loaded = Loaded::new(self);

@@ -45,9 +45,26 @@ fn recursion_is_named() {
 #[test]
 fn frames_have_an_end() {
     let locals = "(local i64)".repeat(2_100);
-    let body: String = (2..2_102)
-        .map(|i| format!("(local.set {i} (i64.const 1)) (drop (local.get {i}))"))
-        .collect();
-    let error = refusal(&handler(&format!("{locals} {body} (i32.const 0)")));
+    let used = |i| format!("(local.set {i} (i64.const 1)) (drop (local.get {i}))");
+    let uses: Vec<String> = (2..2_102).map(used).collect();
+    let body = format!("{locals} {} (i32.const 0)", uses.concat());
+    let error = refusal(&handler(&body));
     assert!(matches!(error, PromoteError::Frames { .. }), "{error:?}");
+}
+
+#[test]
+fn hostile_sizes_end_early() {
+    let deep = format!(
+        "{} {}",
+        "(i32.const 1)".repeat(100_000),
+        "(drop)".repeat(99_999)
+    );
+    let error = refusal(&handler(&deep));
+    assert!(matches!(error, PromoteError::Frames { .. }), "{error:?}");
+    let long = format!(
+        "{} (i32.const 0)",
+        "(memory.copy (local.get 0) (local.get 1) (local.get 0))".repeat(20_000)
+    );
+    let error = refusal(&handler(&long));
+    assert!(matches!(error, PromoteError::TooLong { .. }), "{error:?}");
 }

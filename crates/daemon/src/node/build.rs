@@ -4,7 +4,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use ashway_abi::{context, count};
-use ashway_codegen::{entry, exit};
+use ashway_codegen::entry::{self, Reply};
+use ashway_codegen::exit;
 use ashway_handler::Engine;
 use ashway_kernel::probe::{Feature, Probe, State};
 use ashway_kernel::{
@@ -12,7 +13,7 @@ use ashway_kernel::{
 };
 use ashway_ring::{IngressDrop, PacketSocket, Passer, TxSocket};
 
-use super::{Node, NodeIface, NodePath, Promotion, RunError, XdpSide};
+use super::{Node, NodeIface, NodePath, Promotion, RunError, XdpSide, say};
 use crate::config::{Config, OnFault, Tier, XdpMode};
 use crate::counters::UserRows;
 use crate::decide::Rules;
@@ -76,7 +77,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let (instances, runs) = make_instances(config, &plan, &engine, maps.as_deref(), arena)?;
 
     for (found, rung) in &facts {
-        println!("{}", cost_notice(found, *rung));
+        say(&cost_notice(found, *rung));
     }
     let mut ifaces = Vec::new();
     let mut xdp_ports = Vec::new();
@@ -174,6 +175,9 @@ fn make_instances(
                 let path_config = &config.paths[*path];
                 PathRun {
                     row: plan.paths[*path].row,
+                    function: wasm
+                        .function(&path_config.function)
+                        .expect("the instance was made with this function"),
                     rules: Rules {
                         may_reply: instance.may_reply(),
                         on_fault_drop: path_config.on_fault == OnFault::Drop,
@@ -214,11 +218,11 @@ fn take_with_sockets(
     let drop_rule = match IngressDrop::install(&found.name, &matches) {
         Ok(rule) => Some(rule),
         Err(error) => {
-            println!(
+            say(&format!(
                 "{}: the host's stack also sees what the paths consume: {error} ({})",
                 found.name,
                 error.hint()
-            );
+            ));
             None
         }
     };
@@ -292,8 +296,13 @@ fn take_with_xdp(
                 source,
             })?;
     }
-    let reply_by_tcx =
-        found.is_veth && !iface::veth_peer_takes_xdp_tx(found.ifindex).unwrap_or(false);
+    let reply = if !found.is_veth {
+        Reply::Transmit
+    } else if iface::veth_peer_takes_xdp_tx(found.ifindex).unwrap_or(false) {
+        Reply::Redirect
+    } else {
+        Reply::Exit
+    };
     let load = |what, name: &str, kind, image| {
         let maps = Maps {
             node: maps,
@@ -307,9 +316,9 @@ fn take_with_xdp(
             source,
         })
     };
-    let image = entry::generate(&entry_spec(config, plan, number, reply_by_tcx));
+    let image = entry::generate(&entry_spec(config, plan, number, reply));
     let entry = load("entry", "ashway_entry", ProgramKind::Xdp, &image)?;
-    let exit_link = if reply_by_tcx {
+    let exit_link = if reply == Reply::Exit {
         let exit = load(
             "exit",
             "ashway_exit",
@@ -340,7 +349,7 @@ fn take_with_xdp(
             _exit_link: exit_link,
             slots,
             _entry: entry,
-            reply_by_tcx,
+            reply,
         }),
         ifindex: found.ifindex,
         rung,
@@ -369,7 +378,7 @@ fn attach(
         match XdpLink::attach(entry, found.ifindex, Mode::Native) {
             Ok(link) => return Ok((link, Rung::Native)),
             Err(AttachError::Driver { .. }) if mode == XdpMode::Auto => {
-                println!("{}", cost_notice(found, Rung::Generic));
+                say(&cost_notice(found, Rung::Generic));
             }
             Err(error) => return Err(failed(error)),
         }
@@ -379,7 +388,7 @@ fn attach(
         .map_err(failed)
 }
 
-fn entry_spec(config: &Config, plan: &Plan, iface: usize, reply_by_tcx: bool) -> entry::Spec {
+fn entry_spec(config: &Config, plan: &Plan, iface: usize, reply: Reply) -> entry::Spec {
     let numbers = &plan.ifaces[iface];
     entry::Spec {
         paths: numbers
@@ -403,7 +412,7 @@ fn entry_spec(config: &Config, plan: &Plan, iface: usize, reply_by_tcx: bool) ->
             })
             .collect(),
         unmatched_row: numbers.unmatched_row,
-        reply_by_tcx,
+        reply,
     }
 }
 
@@ -444,11 +453,11 @@ fn promote_wanted(node: &mut Node) {
             let place = refused
                 .line
                 .map_or_else(String::new, |line| format!("{line}: "));
-            println!(
+            say(&format!(
                 "path `{name}` stays in the user tier: {place}{}",
                 refused.because
-            );
-            println!("  hint: {}", refused.hint);
+            ));
+            say(&format!("  hint: {}", refused.hint));
         }
     }
 }

@@ -11,6 +11,7 @@ mod serve;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use ashway_codegen::entry::Reply;
 use ashway_kernel::{Map, Program, TcxLink, XdpLink};
 
 use crate::config::{Config, Tier};
@@ -41,9 +42,18 @@ pub struct RunOptions {
 ///
 /// [`RunError`]; nothing is left behind.
 pub fn run(config: &Config, options: &RunOptions) -> Result<(), RunError> {
+    // First of all, so that a signal during the start leaves no trace either.
+    let told = serve::watch_signals()?;
     let control = crate::control::Control::listen(&options.socket).map_err(RunError::Control)?;
     let (mut node, engine) = build::build(config)?;
-    serve::serve(&mut node, &engine, &control, options)
+    serve::serve(&mut node, &engine, &control, &told, options)
+}
+
+/// Prints a line. That nobody reads any more is no reason to stop serving, so
+/// errors are ignored; `println!` would panic.
+fn say(line: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stdout(), "{line}");
 }
 
 /// Everything a running node holds. Fields are dropped in order: first the
@@ -80,7 +90,7 @@ struct XdpSide {
     _exit_link: Option<TcxLink>,
     slots: Map,
     _entry: Program,
-    reply_by_tcx: bool,
+    reply: Reply,
 }
 
 /// A path's place in the tiers.
@@ -197,10 +207,10 @@ impl Node {
                 && self.paths[path].tier == Tier::Kernel
                 && self.demote(path).is_ok()
             {
-                println!(
+                say(&format!(
                     "path `{}` demoted: its handler was stopped",
                     self.config.paths[path].name
-                );
+                ));
             }
         }
     }

@@ -3,11 +3,12 @@
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use ashway_codegen::entry::Reply;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
 use super::build::tx_errors;
-use super::{Node, Promotion, RunError, RunOptions};
+use super::{Node, Promotion, RunError, RunOptions, say};
 use crate::config::Tier;
 use crate::control::{Answer, Control};
 use crate::counters::Row;
@@ -22,13 +23,8 @@ const TICK_SPEC: Timespec = Timespec {
     tv_nsec: 10_000_000,
 };
 
-/// Serves until told to stop.
-pub(super) fn serve(
-    node: &mut Node,
-    engine: &ashway_handler::Engine,
-    control: &Control,
-    options: &RunOptions,
-) -> Result<(), RunError> {
+/// Where SIGTERM and SIGINT are told from now on.
+pub(super) fn watch_signals() -> Result<UnixStream, RunError> {
     let system = |source| RunError::System {
         doing: "watch for signals",
         source,
@@ -38,28 +34,41 @@ pub(super) fn serve(
         let teller = teller.try_clone().map_err(system)?;
         signal_hook::low_level::pipe::register(signal, teller).map_err(system)?;
     }
+    Ok(told)
+}
+
+/// Serves until `told` to stop.
+pub(super) fn serve(
+    node: &mut Node,
+    engine: &ashway_handler::Engine,
+    control: &Control,
+    told: &UnixStream,
+    options: &RunOptions,
+) -> Result<(), RunError> {
     let mut trial = options
         .try_seconds
         .map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    println!(
+    say(&format!(
         "ready: {} on {}; control socket {}",
         plural(node.paths.len(), "path"),
         plural(node.ifaces.len(), "interface"),
         options.socket.display()
-    );
+    ));
     if let Some(seconds) = options.try_seconds {
-        println!("on trial: detaches in {seconds} s unless `ashway confirm` comes first");
+        say(&format!(
+            "on trial: detaches in {seconds} s unless `ashway confirm` comes first"
+        ));
     }
     let mut last_tick = Instant::now();
     loop {
         let mut fds = [
-            PollFd::new(&told, PollFlags::IN),
+            PollFd::new(told, PollFlags::IN),
             PollFd::new(control, PollFlags::IN),
         ];
         // Interrupted: the signal is in the pipe.
         let _ = poll(&mut fds, Some(&TICK_SPEC));
         if !fds[0].revents().is_empty() {
-            println!("stopping");
+            say("stopping");
             return Ok(());
         }
         if !fds[1].revents().is_empty() {
@@ -71,7 +80,7 @@ pub(super) fn serve(
             node.demote_the_faulty();
         }
         if trial.is_some_and(|end| Instant::now() >= end) {
-            println!("the trial was not confirmed: stopping");
+            say("the trial was not confirmed: stopping");
             return Ok(());
         }
     }
@@ -198,8 +207,11 @@ fn interface(node: &Node, number: usize) -> Value {
     let unmatched = row(node, node.plan.ifaces[number].unmatched_row);
     let reply = match &iface.xdp {
         None => "packet",
-        Some(xdp) if xdp.reply_by_tcx => "tcx",
-        Some(_) => "xdp_tx",
+        Some(xdp) => match xdp.reply {
+            Reply::Transmit => "xdp_tx",
+            Reply::Redirect => "redirect",
+            Reply::Exit => "tcx",
+        },
     };
     json!({
         "name": name,
