@@ -16,16 +16,30 @@ const BATCH: u32 = 32;
 /// Longest frame that can wait in a ring.
 pub(crate) const FRAME_BYTES: usize = trusted::SLOT_HEADERS_BYTES + 4096;
 
-/// The way out of an interface with XDP: its transmit socket, and the program
-/// that lets a frame in again.
+/// The way out of an interface with XDP: its transmit socket, and the way back
+/// into the host.
 #[derive(Debug)]
 pub(crate) struct XdpPort {
     /// Transmit only.
     pub(crate) tx: TxSocket,
-    /// Returns `XDP_PASS`.
-    pub(crate) pass_program: Arc<Program>,
-    /// The interface.
-    pub(crate) ifindex: u32,
+    /// How messages are passed on.
+    pub(crate) pass_by: PassBy,
+}
+
+/// How a message is given to the host's stack.
+#[derive(Debug)]
+pub(crate) enum PassBy {
+    /// As a live frame of a program that returns `XDP_PASS`: it goes on behind
+    /// the driver, where native XDP has already been.
+    Frame {
+        /// The program.
+        program: Program,
+        /// The interface it arrives by once more.
+        ifindex: u32,
+    },
+    /// By a raw socket. Generic XDP sits behind the driver and would meet a
+    /// live frame again, and again.
+    Socket(Passer),
 }
 
 impl Port for XdpPort {
@@ -47,7 +61,12 @@ impl Port for XdpPort {
     fn pass(&mut self, frame: &[u8]) -> bool {
         // Earlier replies leave first.
         let _ = self.tx.kick();
-        self.pass_program.run_live(frame, 1, self.ifindex).is_ok()
+        match &self.pass_by {
+            PassBy::Frame { program, ifindex } => program.run_live(frame, 1, *ifindex).is_ok(),
+            PassBy::Socket(passer) => frame
+                .get(ashway_wire::eth::HEADER_BYTES..)
+                .is_some_and(|packet| passer.pass(packet).is_ok()),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use ashway_abi::memory::Layout;
 use ashway_abi::{Count, context, count, trusted};
-use ashway_codegen::promote::MemoryKind;
+use ashway_codegen::promote::{Budget, MemoryKind};
 use ashway_codegen::{entry, exit, filter, instance};
 use ashway_daemon::programs::{self, Maps, NodeMaps};
 use ashway_kernel::{Map, MapSpec, Memory, Program, ProgramKind, SharedArray, TestRun, WakeBell};
@@ -13,6 +13,7 @@ use ashway_wire::Datagram;
 
 const PASS: u32 = 2;
 const DROP: u32 = 1;
+const TX: u32 = 3;
 
 struct Bench {
     node: NodeMaps,
@@ -277,4 +278,123 @@ fn the_exit_program_loads() {
         &maps,
     )
     .unwrap_or_else(|e| panic!("exit: {e}: {}", e.log()));
+}
+
+/// Answers everything, unchanged.
+const ECHO: &str = r#"(module
+    (memory (export "memory") 2 2)
+    (func (export "on_rx") (param i32 i32) (result i32) i32.const 1))"#;
+
+/// Puts the promoted `text` behind the path's slot.
+fn promote(bench: &Bench, kind: MemoryKind, text: &str) -> Program {
+    use ashway_codegen::normalise::{Limits, normalise};
+    let wasm = wat::parse_str(text).unwrap();
+    let module = normalise(&wasm, &Limits::default()).unwrap();
+    let entry = module.exports.iter().find(|(name, _)| name == "on_rx");
+    let (image, _) = instance::kernel(
+        &instance::Spec {
+            layout: bench.layout,
+            memory: kind,
+            paths: 1,
+        },
+        &instance::Handler {
+            module: &module,
+            entry: entry.unwrap().1,
+            budget: Budget {
+                fuel: 200_000,
+                slice: 2048,
+                ns: 50_000,
+            },
+            may_reply: true,
+            locals_in_memory: false,
+        },
+    )
+    .unwrap();
+    let maps = Maps {
+        node: &bench.node,
+        slots: Some(&bench.slots),
+        trusted: Some(&bench.trusted),
+        memory: Some(&bench.memory),
+    };
+    let program = programs::load("ashway_kernel", ProgramKind::Xdp, &image, &maps)
+        .unwrap_or_else(|e| panic!("kernel: {e}: {}", e.log()));
+    bench.slots.set_slot(0, program.fd()).unwrap();
+    program
+}
+
+#[test]
+fn both_tiers_reply_with_the_same_bytes() {
+    if ashway_rig::skip_unless_root() {
+        return;
+    }
+    for kind in [MemoryKind::Arena, MemoryKind::Array] {
+        let bench = bench(kind);
+        let _program = promote(&bench, kind, ECHO);
+        let mut compared = 0;
+        for len in (0..70).chain([255, 256, 1471, 1472]) {
+            let payload: Vec<u8> = (0..len).map(|i| (i * 31 + 7) as u8).collect();
+            for make in [Frame::to_b, Frame::to_b_v6] {
+                for spoil in [
+                    None,
+                    Some(Spoil::NoUdpChecksum),
+                    Some(Spoil::Options(3)),
+                    Some(Spoil::Padding(9)),
+                ] {
+                    let mut frame = make(7777, &payload);
+                    if let Some(spoil) = spoil {
+                        frame = frame.spoil(spoil);
+                    }
+                    let mut frame = frame.bytes();
+                    let message = Datagram::parse(&frame)
+                        .ok()
+                        .and_then(|datagram| datagram.validate(&frame).ok());
+                    let result = bench
+                        .entry
+                        .test_run(&TestRun {
+                            packet: &frame,
+                            context: None,
+                            repeat: 1,
+                        })
+                        .unwrap();
+                    let Some(message) = message else {
+                        assert_ne!(result.retval, TX, "{len} {spoil:?}");
+                        continue;
+                    };
+                    assert_eq!(result.retval, TX, "{len} {spoil:?}");
+                    ashway_wire::make_reply(&mut frame, message.payload_off, message.payload_len)
+                        .unwrap();
+                    assert_eq!(result.packet, frame, "{len} {spoil:?}");
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 400, "{compared}");
+    }
+}
+
+#[test]
+fn nobody_is_answered_who_cannot_be_a_sender() {
+    if ashway_rig::skip_unless_root() {
+        return;
+    }
+    let bench = bench(MemoryKind::Arena);
+    let _program = promote(&bench, MemoryKind::Arena, ECHO);
+    let whole = Frame::to_b(7777, b"who").bytes();
+    // Source address, and the group bit of the source MAC.
+    for (at, bytes) in [
+        (26, &[0, 0, 0, 0][..]),
+        (26, &[224, 0, 0, 1]),
+        (26, &[255, 255, 255, 255]),
+        (6, &[3]),
+    ] {
+        let mut frame = whole.clone();
+        frame[at..at + bytes.len()].copy_from_slice(bytes);
+        // No UDP checksum, and a true IP checksum.
+        frame[40..42].fill(0);
+        frame[24..26].fill(0);
+        let sum = ashway_wire::checksum::Sum::new().bytes(&frame[14..34]).checksum();
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        assert_eq!(bench.run(&frame), DROP, "{bytes:?}");
+    }
+    assert_eq!(bench.count(1, Count::DroppedNoSender), 4);
 }

@@ -21,7 +21,7 @@ use crate::instance::{Instance, fuel};
 use crate::packets::{Matched, PacketPort, drop_match};
 use crate::plan::{self, IfaceFacts, Plan};
 use crate::programs::{self, Maps, NodeMaps};
-use crate::rings::XdpPort;
+use crate::rings::{PassBy, XdpPort};
 use crate::rung::{Rung, cost_notice};
 use crate::runner::{PathRun, RunInstance};
 use crate::worker::{Work, Worker};
@@ -337,12 +337,8 @@ fn take_with_xdp(
         iface: found.name.clone(),
         source,
     })?;
-    let pass_program = pass_program().map_err(|source| RunError::Load {
-        what: "pass",
-        iface: found.name.clone(),
-        source,
-    })?;
     let (link, rung) = attach(&entry, found, rung, config.ifaces[number].mode)?;
+    let pass_by = pass_by(found, rung)?;
     let iface = NodeIface {
         xdp: Some(XdpSide {
             _link: link,
@@ -356,12 +352,7 @@ fn take_with_xdp(
         tx_errors_before: tx_errors(&found.name),
         consumes: true,
     };
-    let port = XdpPort {
-        tx,
-        pass_program: Arc::new(pass_program),
-        ifindex: found.ifindex,
-    };
-    Ok((iface, port))
+    Ok((iface, XdpPort { tx, pass_by }))
 }
 
 fn attach(
@@ -416,20 +407,37 @@ fn entry_spec(config: &Config, plan: &Plan, iface: usize, reply: Reply) -> entry
     }
 }
 
-/// `return XDP_PASS`, through which the user tier gives messages back.
-fn pass_program() -> Result<Program, ashway_kernel::LoadError> {
+/// How the user tier gives messages back on this rung.
+fn pass_by(found: &Iface, rung: Rung) -> Result<PassBy, RunError> {
     use ashway_codegen::bpf::{Assembler, Reg};
+    if rung == Rung::Generic {
+        return Passer::open(found.ifindex)
+            .map(PassBy::Socket)
+            .map_err(|source| RunError::System {
+                doing: "open a raw socket (CAP_NET_RAW) to pass messages on",
+                source,
+            });
+    }
     let mut asm = Assembler::new();
     asm.mov_imm(Reg::R0, 2);
     asm.exit();
     let image = asm.finish();
-    Program::load(&ashway_kernel::ProgramSpec {
+    let program = Program::load(&ashway_kernel::ProgramSpec {
         name: "ashway_pass",
         kind: ProgramKind::Xdp,
         attach_type: 0,
         insns: &image.insns,
         maps: &[],
         btf: None,
+    })
+    .map_err(|source| RunError::Load {
+        what: "pass",
+        iface: found.name.clone(),
+        source,
+    })?;
+    Ok(PassBy::Frame {
+        program,
+        ifindex: found.ifindex,
     })
 }
 
