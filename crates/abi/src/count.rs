@@ -109,6 +109,9 @@ counts! {
     QueuedBusy = 33, Note, "queued_busy";
     /// Went to the user tier because earlier messages of the path are there.
     QueuedOrder = 34, Note, "queued_order";
+    /// Went to the user tier because its IP header has options, which array
+    /// mode cannot step over in the kernel tier.
+    QueuedOptions = 35, Note, "queued_options";
     /// Voluntary aborts.
     AbortVoluntary = 40, Note, "abort_voluntary";
     /// Involuntary aborts: `unreachable`.

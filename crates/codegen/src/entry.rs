@@ -14,6 +14,7 @@ use ashway_abi::{Count, context, context::flag};
 
 use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use crate::filter::{Family, Filter};
+pub use crate::xdp::Packet;
 use crate::xdp::{self, ROW_KEY, action};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
@@ -27,6 +28,8 @@ pub struct Spec {
     pub unmatched_row: u32,
     /// How replies leave.
     pub reply: Reply,
+    /// How packets are read at places known only at run time.
+    pub packet: Packet,
 }
 
 /// How the kernel tier sends a reply.
@@ -60,14 +63,12 @@ pub const MAX_PATHS: usize = 64;
 
 /// Stack: the path's position.
 const PATH: i16 = -48;
-/// Stack: where the UDP header starts in the frame.
-const UDP_AT: i16 = -56;
+/// Stack: a length that must survive a helper.
+const FRAME_BYTES: i16 = -56;
 /// Stack: the path's row of counters, as a pointer.
 const ROW: i16 = -64;
 
 const ETH: i16 = 14;
-const IPV4_MIN: i16 = 20;
-const IPV6: i16 = 40;
 const UDP: i16 = 8;
 const PROTOCOL_UDP: i32 = 17;
 
@@ -92,6 +93,7 @@ pub fn generate(spec: &Spec) -> Image {
         bad_ip_checksum: asm.label(),
         bad_udp_checksum: asm.label(),
         fragment: asm.label(),
+        whole_checksum: asm.label(),
         dispatch: asm.label(),
     };
     let ipv6 = asm.label();
@@ -99,7 +101,7 @@ pub fn generate(spec: &Spec) -> Image {
 
     asm.mov(R6, R1);
     xdp::packet_bounds(&mut asm);
-    need(&mut asm, ETH + IPV4_MIN + UDP, labels.host);
+    need(&mut asm, Header::IPV4_MIN.payload(), labels.host);
     // Group addresses are the host's: a reply from one would be a forgery.
     asm.load(Size::B, R1, R7, 0);
     asm.alu_imm(op::AND, R1, 1);
@@ -116,19 +118,22 @@ pub fn generate(spec: &Spec) -> Image {
     asm.jump_if_imm(op::JNE, R1, 0, labels.host);
     asm.load(Size::B, R1, R7, 14);
     asm.jump_if_imm(op::JNE, R1, 0x45, options);
-    half(&mut asm, spec, &labels, Header::Ipv4);
+    half(&mut asm, spec, &labels, Header::IPV4_MIN);
 
+    // Options: a half for each length, so that every offset is a constant.
     asm.bind(options);
-    // Version 4 and a header of 24 to 60 bytes.
-    asm.alu_imm(op::SUB, R1, 0x46);
-    asm.jump_if_imm(op::JGT, R1, 0x0f - 0x06, labels.host);
-    asm.alu_imm(op::LSH, R1, 2);
-    asm.alu_imm(op::ADD, R1, i32::from(ETH) + 24);
-    asm.store(Size::D, R10, UDP_AT, R1);
-    half(&mut asm, spec, &labels, Header::Ipv4Options);
+    for words in 6..=15 {
+        let next = asm.label();
+        asm.jump_if_imm(op::JNE, R1, 0x40 | i32::from(words), next);
+        let header = Header::Ipv4 { words };
+        need(&mut asm, header.payload(), labels.host);
+        half(&mut asm, spec, &labels, header);
+        asm.bind(next);
+    }
+    asm.jump(labels.host);
 
     asm.bind(ipv6);
-    need(&mut asm, ETH + IPV6 + UDP, labels.host);
+    need(&mut asm, Header::Ipv6.payload(), labels.host);
     asm.load(Size::B, R1, R7, 14);
     asm.alu_imm(op::AND, R1, 0xf0);
     asm.jump_if_imm(op::JNE, R1, 0x60, labels.host);
@@ -136,6 +141,7 @@ pub fn generate(spec: &Spec) -> Image {
     asm.jump_if_imm(op::JNE, R1, PROTOCOL_UDP, labels.host);
     half(&mut asm, spec, &labels, Header::Ipv6);
 
+    whole_checksum(&mut asm, spec, &labels);
     dispatch(&mut asm, spec, &labels);
     ends(&mut asm, spec, &labels);
     asm.finish()
@@ -148,41 +154,56 @@ struct Labels {
     bad_ip_checksum: Label,
     bad_udp_checksum: Label,
     fragment: Label,
+    whole_checksum: Label,
     dispatch: Label,
 }
 
-/// Where the UDP header lies.
+/// What lies between Ethernet and UDP.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Header {
-    /// Behind a 20-byte IPv4 header.
-    Ipv4,
-    /// Behind a longer one; its place is on the stack.
-    Ipv4Options,
-    /// Behind a 40-byte IPv6 header.
+    /// IPv4, this many 32-bit words.
+    Ipv4 {
+        /// 5 without options, 15 at most.
+        words: i16,
+    },
+    /// IPv6 without extension headers.
     Ipv6,
 }
 
 impl Header {
-    /// The register and offset by which the UDP header is reached. For a
-    /// variable place that is `r5`, set and range-checked here.
-    fn udp(self, asm: &mut Assembler, fail: Label) -> (Reg, i16) {
+    const IPV4_MIN: Self = Self::Ipv4 { words: 5 };
+
+    /// Its length in bytes.
+    const fn bytes(self) -> i16 {
         match self {
-            Self::Ipv4 => (R7, ETH + IPV4_MIN),
-            Self::Ipv6 => (R7, ETH + IPV6),
-            Self::Ipv4Options => {
-                asm.load(Size::D, R1, R10, UDP_AT);
-                asm.mov(R5, R7);
-                asm.alu(op::ADD, R5, R1);
-                asm.mov(R1, R5);
-                asm.alu_imm(op::ADD, R1, i32::from(UDP));
-                asm.jump_if(op::JGT, R1, R8, fail);
-                (R5, 0)
-            }
+            Self::Ipv4 { words } => words * 4,
+            Self::Ipv6 => 40,
         }
     }
 
-    fn is_ipv6(self) -> bool {
-        self == Self::Ipv6
+    /// Where the UDP header starts in the frame.
+    const fn udp(self) -> i16 {
+        ETH + self.bytes()
+    }
+
+    /// Where the payload starts in the frame.
+    const fn payload(self) -> i16 {
+        self.udp() + UDP
+    }
+
+    /// Where the addresses lie in the frame: source, then destination.
+    const fn addresses(self) -> (std::ops::Range<i16>, std::ops::Range<i16>) {
+        match self {
+            Self::Ipv4 { .. } => (26..30, 30..34),
+            Self::Ipv6 => (22..38, 38..54),
+        }
+    }
+
+    const fn family(self) -> Family {
+        match self {
+            Self::Ipv4 { .. } => Family::Ipv4,
+            Self::Ipv6 => Family::Ipv6,
+        }
     }
 }
 
@@ -193,8 +214,8 @@ fn need(asm: &mut Assembler, bytes: i16, fail: Label) {
     asm.jump_if(op::JGT, R1, R8, fail);
 }
 
-/// One protocol half: match, then validate. Falls to `dispatch` with the facts
-/// in the context, or leaves by another label.
+/// One protocol half: match, then validate. The facts are in the context when
+/// it goes on to `dispatch` or `whole`.
 fn half(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     let matched = asm.label();
     demux(asm, spec, labels, header, matched);
@@ -203,14 +224,11 @@ fn half(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     xdp::find_row(asm, labels.no_program);
     asm.store(Size::D, R10, ROW, R0);
     xdp::count(asm, R0, Count::Received);
-    if header.is_ipv6() {
-        lengths_ipv6(asm, labels);
-    } else {
-        lengths_ipv4(asm, labels, header);
-        ipv4_checksum(asm, labels, header);
+    lengths(asm, spec, labels, header);
+    if let Header::Ipv4 { words } = header {
+        ipv4_checksum(asm, labels, words);
     }
     udp_checksum(asm, spec, labels, header);
-    asm.jump(labels.dispatch);
 }
 
 /// Finds the path: its position and row go to the stack. No match goes to the
@@ -218,17 +236,14 @@ fn half(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
 fn demux(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header, matched: Label) {
     let mut order: Vec<usize> = (0..spec.paths.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(spec.paths[i].filter.specificity()));
-    let (udp, at) = header.udp(asm, labels.host);
-    asm.load(Size::H, R2, udp, at);
-    asm.load(Size::H, R3, udp, at + 2);
+    asm.load(Size::H, R2, R7, header.udp());
+    asm.load(Size::H, R3, R7, header.udp() + 2);
     for i in order {
         let filter = &spec.paths[i].filter;
-        let family = if header.is_ipv6() {
-            Family::Ipv6
-        } else {
-            Family::Ipv4
-        };
-        if filter.family.is_some_and(|f| f != family) {
+        if filter
+            .family
+            .is_some_and(|family| family != header.family())
+        {
             continue;
         }
         let next = asm.label();
@@ -238,16 +253,16 @@ fn demux(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header, matc
         if let Some(port) = filter.src_port {
             asm.jump_if_imm(op::JNE, R2, be16(port), next);
         }
-        let (src, dst) = if header.is_ipv6() { (22, 38) } else { (26, 30) };
+        let (src, dst) = header.addresses();
         for (address, place) in [(filter.src_addr, src), (filter.dst_addr, dst)] {
             let bytes: Vec<u8> = match address {
                 None => continue,
                 Some(std::net::IpAddr::V4(v4)) => v4.octets().to_vec(),
                 Some(std::net::IpAddr::V6(v6)) => v6.octets().to_vec(),
             };
-            for (word, chunk) in bytes.chunks_exact(4).enumerate() {
+            for (word, chunk) in place.step_by(4).zip(bytes.chunks_exact(4)) {
                 let value = u32::from_le_bytes(chunk.try_into().expect("chunks of four"));
-                asm.load(Size::W, R4, R7, place + word as i16 * 4);
+                asm.load(Size::W, R4, R7, word);
                 asm.jump32_if_imm(op::JNE, R4, value as i32, next);
             }
         }
@@ -259,103 +274,61 @@ fn demux(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header, matc
     asm.jump(labels.host);
 }
 
-/// RFC 791 §3.1: lengths agree with each other and with the frame, and this is
-/// the whole datagram. Leaves the payload's place and length in the context.
-fn lengths_ipv4(asm: &mut Assembler, labels: &Labels, header: Header) {
-    asm.load(Size::H, R1, R7, 20);
-    asm.alu_imm(op::AND, R1, be16(0x2000));
-    asm.jump_if_imm(op::JNE, R1, 0, labels.fragment);
-    asm.load(Size::H, R2, R7, 16);
-    asm.to_be(Size::H, R2);
-    let (udp, at) = header.udp(asm, labels.bad_length);
-    asm.load(Size::H, R3, udp, at + 4);
-    asm.to_be(Size::H, R3);
-    asm.jump_if_imm(op::JLT, R3, i32::from(UDP), labels.bad_length);
-    // r4 = where the datagram ends by UDP's word, counted from the IP header.
-    asm.mov(R4, R3);
+/// Lengths agree with each other and with the frame, and this is the whole
+/// datagram (RFC 791 §3.1, RFC 8200 §3, RFC 768). Leaves the payload's place
+/// and length in the context.
+fn lengths(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
+    // r2 = bytes behind the Ethernet header, r3 = UDP's length.
     match header {
-        Header::Ipv4Options => {
-            asm.load(Size::D, R1, R10, UDP_AT);
-            asm.alu(op::ADD, R4, R1);
-            asm.alu_imm(op::SUB, R4, i32::from(ETH));
+        Header::Ipv4 { .. } => {
+            asm.load(Size::H, R1, R7, 20);
+            asm.alu_imm(op::AND, R1, be16(0x2000));
+            asm.jump_if_imm(op::JNE, R1, 0, labels.fragment);
+            asm.load(Size::H, R2, R7, 16);
+            asm.to_be(Size::H, R2);
         }
-        _ => asm.alu_imm(op::ADD, R4, i32::from(IPV4_MIN)),
+        Header::Ipv6 => {
+            asm.load(Size::H, R2, R7, 18);
+            asm.to_be(Size::H, R2);
+            asm.alu_imm(op::ADD, R2, i32::from(header.bytes()));
+        }
     }
-    asm.jump_if(op::JGT, R4, R2, labels.bad_length);
-    within_frame(asm, labels, R2);
-    payload(asm, header);
-}
-
-/// RFC 8200 §3: the same for IPv6.
-fn lengths_ipv6(asm: &mut Assembler, labels: &Labels) {
-    asm.load(Size::H, R2, R7, 18);
-    asm.to_be(Size::H, R2);
-    asm.load(Size::H, R3, R7, ETH + IPV6 + 4);
+    asm.load(Size::H, R3, R7, header.udp() + 4);
     asm.to_be(Size::H, R3);
     asm.jump_if_imm(op::JLT, R3, i32::from(UDP), labels.bad_length);
-    asm.jump_if(op::JGT, R3, R2, labels.bad_length);
-    asm.alu_imm(op::ADD, R2, i32::from(IPV6));
-    within_frame(asm, labels, R2);
-    payload(asm, Header::Ipv6);
-}
-
-/// To `bad_length` unless the frame holds `bytes` behind its Ethernet header.
-fn within_frame(asm: &mut Assembler, labels: &Labels, bytes: Reg) {
-    asm.mov(R1, R7);
-    asm.alu_imm(op::ADD, R1, i32::from(ETH));
-    asm.alu(op::ADD, R1, bytes);
-    asm.jump_if(op::JGT, R1, R8, labels.bad_length);
-}
-
-/// Writes the payload's place and length; `r3` is UDP's length.
-fn payload(asm: &mut Assembler, header: Header) {
+    asm.mov(R4, R3);
+    asm.alu_imm(op::ADD, R4, i32::from(header.bytes()));
+    asm.jump_if(op::JGT, R4, R2, labels.bad_length);
     asm.alu_imm(op::SUB, R3, i32::from(UDP));
     asm.store(Size::W, R9, context::PAYLOAD_LEN, R3);
-    match header {
-        Header::Ipv4 => asm.store_imm(
-            Size::W,
-            R9,
-            context::PAYLOAD_OFF,
-            i32::from(ETH + IPV4_MIN + UDP),
-        ),
-        Header::Ipv6 => {
-            asm.store_imm(
-                Size::W,
-                R9,
-                context::PAYLOAD_OFF,
-                i32::from(ETH + IPV6 + UDP),
-            );
+    let payload = i32::from(header.payload());
+    asm.store_imm(Size::W, R9, context::PAYLOAD_OFF, payload);
+    match spec.packet {
+        Packet::Pointers => {
+            asm.mov(R1, R7);
+            asm.alu_imm(op::ADD, R1, i32::from(ETH));
+            asm.alu(op::ADD, R1, R2);
+            asm.jump_if(op::JGT, R1, R8, labels.bad_length);
         }
-        Header::Ipv4Options => {
-            asm.load(Size::D, R1, R10, UDP_AT);
-            asm.alu_imm(op::ADD, R1, i32::from(UDP));
-            asm.store(Size::W, R9, context::PAYLOAD_OFF, R1);
+        Packet::Helpers => {
+            asm.store(Size::D, R10, FRAME_BYTES, R2);
+            asm.mov(R1, R6);
+            asm.call(helper::XDP_GET_BUFF_LEN);
+            asm.load(Size::D, R2, R10, FRAME_BYTES);
+            asm.alu_imm(op::ADD, R2, i32::from(ETH));
+            asm.jump_if(op::JGT, R2, R0, labels.bad_length);
         }
     }
 }
 
 /// RFC 791 §3.1: the header's words sum to all ones.
-fn ipv4_checksum(asm: &mut Assembler, labels: &Labels, header: Header) {
+fn ipv4_checksum(asm: &mut Assembler, labels: &Labels, words: i16) {
     asm.load(Size::W, R5, R7, ETH);
-    for word in 1..5 {
+    for word in 1..words {
         asm.load(Size::W, R1, R7, ETH + word * 4);
         asm.alu(op::ADD, R5, R1);
     }
-    if header == Header::Ipv4Options {
-        let done = asm.label();
-        asm.load(Size::D, R2, R10, UDP_AT);
-        for word in 5..15_i16 {
-            let start = ETH + word * 4;
-            asm.jump_if_imm(op::JLE, R2, i32::from(start), done);
-            need(asm, start + 4, labels.bad_length);
-            asm.load(Size::W, R1, R7, start);
-            asm.alu(op::ADD, R5, R1);
-        }
-        asm.bind(done);
-        xdp::fold(asm, R5, R1);
-    } else {
-        xdp::fold_short(asm, R5, R1);
-    }
+    xdp::fold_short(asm, R5, R1);
     asm.jump_if_imm(op::JNE, R5, 0xffff, labels.bad_ip_checksum);
 }
 
@@ -363,57 +336,55 @@ fn ipv4_checksum(asm: &mut Assembler, labels: &Labels, header: Header) {
 /// pseudo-header's sum alone (the sender left the rest to its device, which on
 /// a veth is nobody: FACTS 3b), and the whole.
 fn udp_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
-    let good = asm.label();
-    let partial = asm.label();
-    let mut base = 0;
-    if header.is_ipv6() {
-        base |= flag::IPV6;
-    }
-    base |= match spec.reply {
+    let mut flags = match spec.reply {
         Reply::Transmit => 0,
         Reply::Redirect => flag::REPLY_BY_REDIRECT,
         Reply::Exit => flag::REPLY_BY_TCX,
     };
-    let base = base as i32;
-
-    let (udp, at) = header.udp(asm, labels.bad_length);
-    asm.load(Size::H, R3, udp, at + 6);
-    asm.load(Size::H, R4, udp, at + 4);
-    if header.is_ipv6() {
-        asm.jump_if_imm(op::JEQ, R3, 0, labels.bad_udp_checksum);
-    } else {
-        let some = asm.label();
-        asm.jump_if_imm(op::JNE, R3, 0, some);
-        asm.mov_imm(R2, base);
-        asm.jump(good);
-        asm.bind(some);
+    if header == Header::Ipv6 {
+        flags |= flag::IPV6;
+    }
+    asm.store_imm(Size::W, R9, context::FLAGS, flags as i32);
+    asm.load(Size::H, R3, R7, header.udp() + 6);
+    match header {
+        Header::Ipv4 { .. } => asm.jump_if_imm(op::JEQ, R3, 0, labels.dispatch),
+        Header::Ipv6 => asm.jump_if_imm(op::JEQ, R3, 0, labels.bad_udp_checksum),
     }
     // r5 = the pseudo-header's sum.
-    asm.mov(R5, R4);
+    asm.load(Size::H, R5, R7, header.udp() + 4);
     asm.alu_imm(op::ADD, R5, be16(PROTOCOL_UDP as u16));
-    let addresses = if header.is_ipv6() { 22..54 } else { 26..34 };
-    for place in addresses.step_by(4) {
-        asm.load(Size::W, R1, R7, place);
+    let (src, dst) = header.addresses();
+    for word in (src.start..dst.end).step_by(4) {
+        asm.load(Size::W, R1, R7, word);
         asm.alu(op::ADD, R5, R1);
     }
     asm.mov(R2, R5);
-    if header.is_ipv6() {
-        xdp::fold(asm, R2, R1);
-    } else {
-        xdp::fold_short(asm, R2, R1);
+    xdp::fold_short(asm, R2, R1);
+    asm.jump_if(op::JNE, R2, R3, labels.whole_checksum);
+    let flags = flags | flag::CHECKSUM_PARTIAL;
+    asm.store_imm(Size::W, R9, context::FLAGS, flags as i32);
+    asm.jump(labels.dispatch);
+}
+
+/// The whole checksum: UDP header and payload on top of the pseudo-header's sum
+/// in `r5`. One copy for all halves.
+fn whole_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
+    asm.bind(labels.whole_checksum);
+    match spec.packet {
+        Packet::Pointers => {
+            xdp::udp_header(asm, labels.bad_length);
+            for word in [0, 4] {
+                asm.load(Size::W, R1, R2, word);
+                asm.alu(op::ADD, R5, R1);
+            }
+            asm.alu_imm(op::ADD, R2, i32::from(UDP));
+            xdp::add_payload(asm, labels.bad_length);
+        }
+        Packet::Helpers => xdp::add_copied(asm, i32::from(UDP), labels.bad_length),
     }
-    asm.jump_if(op::JEQ, R2, R3, partial);
-    // The whole: UDP header and payload on top of it.
-    xdp::udp_header(asm, labels.bad_length);
-    xdp::add_datagram(asm, labels.bad_length);
     xdp::fold(asm, R5, R1);
     asm.jump_if_imm(op::JNE, R5, 0xffff, labels.bad_udp_checksum);
-    asm.mov_imm(R2, base);
-    asm.jump(good);
-    asm.bind(partial);
-    asm.mov_imm(R2, base | flag::CHECKSUM_PARTIAL as i32);
-    asm.bind(good);
-    asm.store(Size::W, R9, context::FLAGS, R2);
+    asm.jump(labels.dispatch);
 }
 
 /// Goes to the path's program. The slot is a constant at each call, so the

@@ -66,17 +66,17 @@ pub(crate) fn count(asm: &mut Assembler, row: Reg, which: Count) {
     asm.store(Size::D, row, off, R1);
 }
 
-/// Adds to `r5` the 16-bit words of the payload at `r2`, `r3` bytes long, as a
-/// plain 64-bit sum to be folded later (RFC 1071 §2(A): the order of the bytes
+/// Adds to `r5` the 16-bit words of the payload at `r2`, as a plain 64-bit sum to be folded later (RFC 1071 §2(A): the order of the bytes
 /// within words does not matter to the sum, so 32-bit loads will do).
 ///
-/// `r8` is `data_end`, `r9` the context, `r3` at most 65,535; a piece beyond
-/// `data_end` goes to `bad`. Clobbers `r0`, `r1`, `r4`; leaves `r2`, `r3`.
+/// `r8` is `data_end`, `r9` the context with the length; a piece beyond
+/// `data_end` goes to `bad`. Clobbers `r0`, `r1`, `r3`, `r4`; leaves `r2`.
 ///
 /// The index starts from a zero that the verifier does not know, so that it
 /// sees one iteration instead of a hundred (FACTS 1, laundering).
 pub(crate) fn add_payload(asm: &mut Assembler, bad: Label) {
     let end = asm.label();
+    asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
     asm.load(Size::D, R4, R9, context::ZERO);
     for step in [32, 8] {
         let head = asm.label();
@@ -136,9 +136,9 @@ pub(crate) fn fold(asm: &mut Assembler, sum: Reg, tmp: Reg) {
     fold_short(asm, sum, tmp);
 }
 
-/// The same for a sum below 2^35: at most eight 32-bit words.
+/// The same for a sum below 2^36: at most fifteen 32-bit words.
 pub(crate) fn fold_short(asm: &mut Assembler, sum: Reg, tmp: Reg) {
-    // 35 -> 20 -> 17 -> 16.
+    // 36 -> 21 -> 17 -> 16.
     for _ in 0..3 {
         asm.mov(tmp, sum);
         asm.alu_imm(op::RSH, tmp, 16);
@@ -174,14 +174,67 @@ pub(crate) fn udp_header(asm: &mut Assembler, bad: Label) {
     asm.jump_if(op::JGT, R1, R8, bad);
 }
 
-/// Adds the words of the UDP header at `r2`, then of the payload behind it, to
-/// `r5`. Clobbers `r0`, `r1`, `r3`, `r4`; moves `r2` to the payload.
-pub(crate) fn add_datagram(asm: &mut Assembler, bad: Label) {
-    for word in [0, 4] {
-        asm.load(Size::W, R1, R2, word);
-        asm.alu(op::ADD, R5, R1);
-    }
-    asm.alu_imm(op::ADD, R2, UDP_BYTES);
-    asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
-    add_payload(asm, bad);
+/// How a program reads a packet at a place known only at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Packet {
+    /// By packet pointers: with `CAP_PERFMON`.
+    Pointers,
+    /// By `bpf_xdp_load_bytes`: without it, "packet pointer += register" is
+    /// refused (Linux 6.18, `adjust_ptr_min_max_vals`). Linux 5.18.
+    Helpers,
 }
+
+/// Like [`add_payload`], but through a copy in the context's frames, which are
+/// free while trusted code runs: adds the words of the payload and of the
+/// `before` bytes in front of it to `r5`. `r6` is `xdp_md`, `r9` the context.
+/// Clobbers `r0`-`r4`.
+pub(crate) fn add_copied(asm: &mut Assembler, before: i32, bad: Label) {
+    let head = asm.label();
+    let end = asm.label();
+    asm.store(Size::D, R9, SUM, R5);
+    asm.load(Size::W, R2, R9, context::PAYLOAD_OFF);
+    asm.jump_if_imm(op::JLT, R2, before, bad);
+    asm.alu_imm(op::SUB, R2, before);
+    asm.load(Size::W, R4, R9, context::PAYLOAD_LEN);
+    asm.alu_imm(op::ADD, R4, before);
+    asm.jump_if_imm(op::JEQ, R4, 0, end);
+    asm.jump_if_imm(op::JGT, R4, MAX_LINEAR, bad);
+    // Zeros behind the last byte complete its word.
+    asm.mov(R3, R9);
+    asm.alu(op::ADD, R3, R4);
+    asm.store_imm(Size::B, R3, context::FRAMES, 0);
+    asm.store_imm(Size::B, R3, context::FRAMES + 1, 0);
+    asm.store_imm(Size::B, R3, context::FRAMES + 2, 0);
+    asm.mov(R1, R6);
+    asm.mov(R3, R9);
+    asm.alu_imm(op::ADD, R3, i32::from(context::FRAMES));
+    asm.call(helper::XDP_LOAD_BYTES);
+    asm.jump_if_imm(op::JNE, R0, 0, bad);
+    asm.bind(end);
+    asm.load(Size::D, R5, R9, SUM);
+    asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
+    asm.alu_imm(op::ADD, R3, before);
+    asm.store_imm(Size::D, R9, INDEX, 0);
+    let done = asm.label();
+    asm.bind(head);
+    asm.may_goto(bad);
+    // The index lives in the context, so that it is as unknown in each turn as
+    // in the first: the verifier's Spectre masking wants one bound for all.
+    asm.load(Size::D, R4, R9, INDEX);
+    asm.jump_if(op::JGE, R4, R3, done);
+    asm.mov(R0, R4);
+    asm.alu_imm(op::AND, R0, MAX_LINEAR * 2 - 4);
+    asm.mov(R1, R9);
+    asm.alu(op::ADD, R1, R0);
+    asm.load(Size::W, R0, R1, context::FRAMES);
+    asm.alu(op::ADD, R5, R0);
+    asm.alu_imm(op::ADD, R4, 4);
+    asm.store(Size::D, R9, INDEX, R4);
+    asm.jump(head);
+    asm.bind(done);
+}
+
+/// Context: a sum that must survive a helper.
+const SUM: i16 = context::SCRATCH + 16;
+/// Context: an index that the verifier must not know.
+const INDEX: i16 = context::SCRATCH + 24;

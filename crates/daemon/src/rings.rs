@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use ashway_abi::{Count, trusted};
 use ashway_kernel::{AllegedOffset, Program};
-use ashway_ring::{SendError, TxSocket};
+use ashway_ring::{Passer, SendError, TxSocket};
 
 use crate::counters::UserRows;
 use crate::runner::{self, Port, RunInstance};

@@ -343,8 +343,7 @@ impl Assembler {
                     continue;
                 }
                 if let Some(target) = item.target {
-                    let distance =
-                        position[self.target(target)] as i64 - position[i] as i64 - 1;
+                    let distance = position[self.target(target)] as i64 - position[i] as i64 - 1;
                     if i16::try_from(distance).is_err() {
                         wide[i] = true;
                         changed = true;
@@ -486,7 +485,14 @@ impl Assembler {
             operation => {
                 let inverse = invert(operation).expect("JSET is only used for near jumps");
                 let opcode = insn.opcode & 0x0f | inverse;
-                insns.push(Insn { opcode, off: 1, ..insn }.encode());
+                insns.push(
+                    Insn {
+                        opcode,
+                        off: 1,
+                        ..insn
+                    }
+                    .encode(),
+                );
                 insns.push(gotol(distance - 1).encode());
             }
         }

@@ -121,29 +121,57 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, host: Label) {
     asm.mov_imm(R8, Count::DroppedTooLong as i32);
     asm.mov_imm(R7, action::DROP);
     asm.bind(tell);
+    // Through the context, so that the verifier walks the rest once.
+    asm.store(Size::W, R9, super::END_FATE, R8);
     asm.load(Size::W, R1, R9, context::ROW);
     asm.store(Size::W, R10, ROW_KEY, R1);
     xdp::find_row(asm, out);
-    asm.mov(R3, R8);
+    asm.load(Size::W, R3, R9, super::END_FATE);
     super::add_one(asm, out);
     asm.bind(out);
     asm.mov(R0, R7);
     asm.exit();
 }
 
-/// Packet to the slot in the instance's memory, 32 bytes at a time, then 8,
-/// then the rest. Clobbers `r0`-`r5` and `r7`, which it restores.
+/// Packet to the slot in the instance's memory. Clobbers `r0`-`r5` and `r7`,
+/// which it restores.
 fn copy_payload(asm: &mut Assembler, spec: &Spec, bad: Label) {
+    // r7 = where the slot lies in the memory.
     let slot_bytes = spec.layout.slot_bytes as i32;
-    // r7 = where the slot lies in the memory; r2 = the payload; r3 = its
-    // length; r4 = index, laundered.
-    if spec.memory == MemoryKind::Arena {
-        // A program belongs to the arena it names; the value is not used.
-        asm.map(R1, MapRef::Memory, None);
-    }
     asm.load(Size::D, R7, R10, SLOT);
     asm.alu_imm(op::LSH, R7, slot_bytes.trailing_zeros() as i32);
     asm.alu_imm(op::ADD, R7, spec.layout.slots_offset() as i32);
+    match spec.memory {
+        MemoryKind::Arena => copy_to_arena(asm, slot_bytes, bad),
+        MemoryKind::Array => copy_to_array(asm, spec, bad),
+    }
+    asm.map(R7, MapRef::Trusted, Some(0));
+}
+
+/// By the helper, which takes a map's value as its destination.
+fn copy_to_array(asm: &mut Assembler, spec: &Spec, bad: Label) {
+    let empty = asm.label();
+    let slot_bytes = spec.layout.slot_bytes as i32;
+    let last = spec.layout.total_bytes() as i32 - slot_bytes;
+    asm.load(Size::W, R4, R9, context::PAYLOAD_LEN);
+    asm.jump_if_imm(op::JEQ, R4, 0, empty);
+    asm.jump_if_imm(op::JGT, R4, slot_bytes, bad);
+    asm.jump_if_imm(op::JGT, R7, last, bad);
+    asm.load(Size::W, R2, R9, context::PAYLOAD_OFF);
+    asm.map(R3, MapRef::Memory, Some(0));
+    asm.alu(op::ADD, R3, R7);
+    asm.mov(R1, R6);
+    asm.call(helper::XDP_LOAD_BYTES);
+    asm.jump_if_imm(op::JNE, R0, 0, bad);
+    asm.bind(empty);
+}
+
+/// Straight, 32 bytes at a time, then 8, then the rest: helpers cannot write to
+/// an arena.
+fn copy_to_arena(asm: &mut Assembler, slot_bytes: i32, bad: Label) {
+    // A program belongs to the arena it names; the value is not used.
+    asm.map(R1, MapRef::Memory, None);
+    // r2 = the payload; r3 = its length; r4 = index, laundered.
     asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
     asm.load(Size::D, R4, R9, context::ZERO);
     asm.load(Size::W, R1, R9, context::PAYLOAD_OFF);
@@ -158,7 +186,7 @@ fn copy_payload(asm: &mut Assembler, spec: &Spec, bad: Label) {
         asm.jump_if(op::JGT, R0, R3, done);
         asm.bind(head);
         asm.may_goto(bad);
-        chunk(asm, spec, bad, step, Size::D);
+        chunk(asm, slot_bytes, bad, step, Size::D);
         asm.alu_imm(op::ADD, R4, step);
         asm.mov(R0, R4);
         asm.alu_imm(op::ADD, R0, step);
@@ -170,16 +198,15 @@ fn copy_payload(asm: &mut Assembler, spec: &Spec, bad: Label) {
         asm.mov(R0, R3);
         asm.alu_imm(op::AND, R0, size.bytes() as i32);
         asm.jump_if_imm(op::JEQ, R0, 0, skip);
-        chunk(asm, spec, bad, size.bytes() as i32, size);
+        chunk(asm, slot_bytes, bad, size.bytes() as i32, size);
         asm.alu_imm(op::ADD, R4, size.bytes() as i32);
         asm.bind(skip);
     }
-    asm.map(R7, MapRef::Trusted, Some(0));
 }
 
 /// Copies `bytes` at index `r4` in pieces of `size`. Keeps `r0`, `r2`-`r4`.
-fn chunk(asm: &mut Assembler, spec: &Spec, bad: Label, bytes: i32, size: Size) {
-    asm.jump_if_imm(op::JGT, R4, spec.layout.slot_bytes as i32 - bytes, bad);
+fn chunk(asm: &mut Assembler, slot_bytes: i32, bad: Label, bytes: i32, size: Size) {
+    asm.jump_if_imm(op::JGT, R4, slot_bytes - bytes, bad);
     asm.mov(R1, R2);
     asm.alu(op::ADD, R1, R4);
     asm.mov(R5, R1);
@@ -190,15 +217,7 @@ fn chunk(asm: &mut Assembler, spec: &Spec, bad: Label, bytes: i32, size: Size) {
     // r3 = the destination.
     asm.mov(R3, R7);
     asm.alu(op::ADD, R3, R4);
-    match spec.memory {
-        MemoryKind::Arena => asm.arena_cast(R3, R3),
-        MemoryKind::Array => {
-            let limit = spec.layout.total_bytes() as i32 - bytes;
-            asm.jump_if_imm(op::JGT, R3, limit, bad);
-            asm.map(R5, MapRef::Memory, Some(0));
-            asm.alu(op::ADD, R3, R5);
-        }
-    }
+    asm.arena_cast(R3, R3);
     for piece in (0..bytes as i16).step_by(size.bytes() as usize) {
         asm.load(size, R5, R1, piece);
         asm.store(size, R3, piece, R5);

@@ -25,7 +25,7 @@ use ashway_abi::{Cause, Count, Verdict, context, context::flag, trusted};
 use crate::bpf::{Assembler, Atomic, Image, Label, MapRef, Reg, Size, op};
 use crate::normalise::Module;
 use crate::promote::{self, MemoryKind, PromoteError, Shape};
-use crate::xdp::{self, ROW_KEY, action, md};
+use crate::xdp::{self, Packet, ROW_KEY, action, md};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 
 /// Stack: the `xdp_md` pointer (promoted code reads this slot and the next
@@ -38,6 +38,9 @@ const END: i16 = -24;
 /// Stack: the memory's address, in array mode.
 const MEMORY: i16 = -32;
 
+/// Where the payload starts behind Ethernet, IP without options, and UDP.
+const PLAIN_PAYLOADS: [i32; 2] = [42, 62];
+
 /// What both tiers' programs have to know about an instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
@@ -47,6 +50,17 @@ pub struct Spec {
     pub memory: MemoryKind,
     /// Number of its paths; at most [`trusted::MAX_PATHS`].
     pub paths: usize,
+}
+
+impl Spec {
+    /// How packets are read: array mode is for processes without
+    /// `CAP_PERFMON`, and they may not move packet pointers freely either.
+    const fn packet(&self) -> Packet {
+        match self.memory {
+            MemoryKind::Arena => Packet::Pointers,
+            MemoryKind::Array => Packet::Helpers,
+        }
+    }
 }
 
 /// The handler half of a kernel-tier program.
@@ -112,7 +126,7 @@ pub fn kernel(spec: &Spec, handler: &Handler) -> Result<(Image, promote::Summary
     )?;
     asm.line(None);
     let finish = asm.label();
-    verdict(&mut asm, handler, done, trap, finish);
+    verdict(&mut asm, spec, handler, done, trap, finish);
     fault(&mut asm, trap, finish);
     finish_here(&mut asm, finish);
 
@@ -127,6 +141,18 @@ pub fn kernel(spec: &Spec, handler: &Handler) -> Result<(Image, promote::Summary
 /// note to count in `r8`.
 fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label) {
     deliver::path_word(asm, spec, host);
+    if spec.packet() == Packet::Helpers {
+        // Here a packet pointer moves by constants only, and there is one for
+        // each family without options: the rest goes to the user tier.
+        let plain = asm.label();
+        asm.mov_imm(R8, Count::QueuedOptions as i32);
+        asm.load(Size::W, R2, R9, context::PAYLOAD_OFF);
+        for place in PLAIN_PAYLOADS {
+            asm.jump_if_imm(op::JEQ, R2, place, plain);
+        }
+        asm.jump(queue);
+        asm.bind(plain);
+    }
     asm.mov_imm(R8, Count::QueuedOrder as i32);
     asm.load(Size::W, R2, R1, 0);
     asm.jump_if_imm(op::JNE, R2, 0, queue);
@@ -150,12 +176,29 @@ fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
     asm.load(Size::W, R1, R6, md::DATA);
     asm.load(Size::W, R2, R6, md::DATA_END);
     asm.load(Size::W, R3, R9, context::PAYLOAD_OFF);
-    // Only entry programs write it, so this never happens; the verifier wants
-    // a bound on a packet pointer's offset.
-    asm.jump_if_imm(op::JLE, R3, trusted::SLOT_HEADERS_BYTES as i32, good);
-    trap_here(asm, Cause::MessageBounds, trap);
+    match spec.packet() {
+        Packet::Pointers => {
+            let bounded = asm.label();
+            let most = trusted::SLOT_HEADERS_BYTES as i32;
+            asm.jump_if_imm(op::JLE, R3, most, bounded);
+            // Only entry programs write it, so this never happens; the
+            // verifier wants a bound on a packet pointer's offset.
+            trap_here(asm, Cause::MessageBounds, trap);
+            asm.bind(bounded);
+            asm.alu(op::ADD, R1, R3);
+        }
+        Packet::Helpers => {
+            for place in PLAIN_PAYLOADS {
+                let next = asm.label();
+                asm.jump_if_imm(op::JNE, R3, place, next);
+                asm.alu_imm(op::ADD, R1, place);
+                asm.jump(good);
+                asm.bind(next);
+            }
+            trap_here(asm, Cause::MessageBounds, trap);
+        }
+    }
     asm.bind(good);
-    asm.alu(op::ADD, R1, R3);
     asm.store(Size::D, R10, PAYLOAD, R1);
     asm.store(Size::D, R10, END, R2);
     if spec.memory == MemoryKind::Array {
@@ -191,7 +234,14 @@ fn unlock(asm: &mut Assembler) {
 }
 
 /// Turns the verdict in `r0` into action, and counts it.
-fn verdict(asm: &mut Assembler, handler: &Handler, done: Label, trap: Label, finish: Label) {
+fn verdict(
+    asm: &mut Assembler,
+    spec: &Spec,
+    handler: &Handler,
+    done: Label,
+    trap: Label,
+    finish: Label,
+) {
     asm.bind(done);
     recover(asm);
     let reply = asm.label();
@@ -230,7 +280,7 @@ fn verdict(asm: &mut Assembler, handler: &Handler, done: Label, trap: Label, fin
     if handler.may_reply {
         asm.bind(reply);
         unlock(asm);
-        reply::emit(asm, finish);
+        reply::emit(asm, spec.packet(), finish);
     }
 }
 

@@ -9,7 +9,7 @@
 use ashway_abi::{Count, context, context::flag};
 
 use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
-use crate::xdp::{self, ROW_KEY, action, md};
+use crate::xdp::{self, Packet, ROW_KEY, action, md};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// What the TCX exit program looks for in front of the frame: this frame is a
@@ -21,7 +21,7 @@ const TTL: u16 = 64;
 
 /// `r6` = `xdp_md`, `r9` = the context. Ends the program, or jumps to `finish`
 /// as `end_with` said.
-pub(super) fn emit(asm: &mut Assembler, finish: Label) {
+pub(super) fn emit(asm: &mut Assembler, packet: Packet, finish: Label) {
     let no_sender = asm.label();
     let short = asm.label();
     let ipv6 = asm.label();
@@ -52,6 +52,7 @@ pub(super) fn emit(asm: &mut Assembler, finish: Label) {
     asm.mov(R5, R2);
     asm.alu(op::ADD, R5, R3);
     fresh_ttl(asm);
+    plain_udp(asm, packet, 34);
     asm.jump(ports);
 
     asm.bind(ipv6);
@@ -60,8 +61,9 @@ pub(super) fn emit(asm: &mut Assembler, finish: Label) {
     asm.jump_if(op::JGT, R1, R8, short);
     swap_ipv6(asm, no_sender);
     asm.store_imm(Size::B, R7, 21, i32::from(TTL));
+    plain_udp(asm, packet, 54);
     asm.bind(ports);
-    udp(asm, send, no_sender, short);
+    udp(asm, packet, send, no_sender, short);
 
     asm.bind(send);
     answer(asm, finish);
@@ -141,9 +143,19 @@ fn swap_ipv6(asm: &mut Assembler, no_sender: Label) {
     }
 }
 
+/// `r2` = the UDP header, where it can only be at a constant.
+fn plain_udp(asm: &mut Assembler, packet: Packet, place: i32) {
+    if packet == Packet::Helpers {
+        asm.mov(R2, R7);
+        asm.alu_imm(op::ADD, R2, place);
+    }
+}
+
 /// Ports and checksum. `r5` = sum of the addresses.
-fn udp(asm: &mut Assembler, send: Label, no_sender: Label, short: Label) {
-    xdp::udp_header(asm, short);
+fn udp(asm: &mut Assembler, packet: Packet, send: Label, no_sender: Label, short: Label) {
+    if packet == Packet::Pointers {
+        xdp::udp_header(asm, short);
+    }
     asm.load(Size::H, R0, R2, 0);
     asm.load(Size::H, R3, R2, 2);
     asm.jump_if_imm(op::JEQ, R0, 0, no_sender);
@@ -168,17 +180,36 @@ fn udp(asm: &mut Assembler, send: Label, no_sender: Label, short: Label) {
     }
     asm.alu_imm(op::ADD, R5, 17 << 8);
     swap_ports(asm);
-    asm.alu_imm(op::ADD, R2, 8);
-    asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
-    xdp::add_payload(asm, short);
+    match packet {
+        Packet::Pointers => {
+            asm.alu_imm(op::ADD, R2, 8);
+            xdp::add_payload(asm, short);
+        }
+        Packet::Helpers => xdp::add_copied(asm, 0, short),
+    }
     xdp::fold(asm, R5, R1);
     asm.alu_imm(op::XOR, R5, 0xffff);
     let some = asm.label();
     asm.jump_if_imm(op::JNE, R5, 0, some);
     asm.mov_imm(R5, 0xffff);
     asm.bind(some);
-    // Only the payload moved r2 on, by a constant.
-    asm.store(Size::H, R2, -2, R5);
+    match packet {
+        // r2 moved on to the payload, by a constant.
+        Packet::Pointers => asm.store(Size::H, R2, -2, R5),
+        Packet::Helpers => {
+            let ipv6 = asm.label();
+            asm.load(Size::W, R1, R9, context::FLAGS);
+            asm.alu_imm(op::AND, R1, flag::IPV6 as i32);
+            asm.jump_if_imm(op::JNE, R1, 0, ipv6);
+            asm.store(Size::H, R7, 40, R5);
+            asm.jump(send);
+            asm.bind(ipv6);
+            asm.mov(R1, R7);
+            asm.alu_imm(op::ADD, R1, 62);
+            asm.jump_if(op::JGT, R1, R8, short);
+            asm.store(Size::H, R7, 60, R5);
+        }
+    }
     asm.jump(send);
 }
 

@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use ashway_abi::{context, count};
-use ashway_codegen::entry::{self, Reply};
+use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::exit;
 use ashway_handler::Engine;
 use ashway_kernel::probe::{Feature, Probe, State};
@@ -90,8 +90,18 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
             xdp_ports.push(None);
         } else {
             let maps = maps.as_deref().expect("an interface with XDP has maps");
-            let (iface, port) =
-                take_with_xdp(config, &plan, number, found, *rung, maps, &instances)?;
+            let common = Common {
+                config,
+                plan: &plan,
+                maps,
+                instances: &instances,
+                packet: if arena {
+                    Packet::Pointers
+                } else {
+                    Packet::Helpers
+                },
+            };
+            let (iface, port) = take_with_xdp(&common, number, found, *rung)?;
             ifaces.push(iface);
             xdp_ports.push(Some(port));
         }
@@ -257,15 +267,22 @@ fn take_with_sockets(
     Ok((iface, port))
 }
 
+/// What taking an interface with XDP needs to know of the node.
+struct Common<'a> {
+    config: &'a Config,
+    plan: &'a Plan,
+    maps: &'a NodeMaps,
+    instances: &'a [Arc<Instance>],
+    packet: Packet,
+}
+
 fn take_with_xdp(
-    config: &Config,
-    plan: &Plan,
+    common: &Common,
     number: usize,
     found: &Iface,
     rung: Rung,
-    maps: &NodeMaps,
-    instances: &[Arc<Instance>],
 ) -> Result<(NodeIface, XdpPort), RunError> {
+    let Common { config, plan, .. } = common;
     // Refuse before anything is changed, even before the veth probe.
     if let Ok(Some(owner)) = ashway_kernel::owner(found.ifindex) {
         return Err(RunError::Attach {
@@ -287,7 +304,7 @@ fn take_with_xdp(
         source,
     })?;
     for (slot, path) in numbers.paths.iter().enumerate() {
-        let instance = &instances[plan.paths[*path].instance];
+        let instance = &common.instances[plan.paths[*path].instance];
         let kernel = instance.kernel.as_ref().expect("the node has maps");
         slots
             .set_slot(slot as u32, kernel.user_program.fd())
@@ -305,7 +322,7 @@ fn take_with_xdp(
     };
     let load = |what, name: &str, kind, image| {
         let maps = Maps {
-            node: maps,
+            node: common.maps,
             slots: Some(&slots),
             trusted: None,
             memory: None,
@@ -316,7 +333,7 @@ fn take_with_xdp(
             source,
         })
     };
-    let image = entry::generate(&entry_spec(config, plan, number, reply));
+    let image = entry::generate(&entry_spec(common, number, reply));
     let entry = load("entry", "ashway_entry", ProgramKind::Xdp, &image)?;
     let exit_link = if reply == Reply::Exit {
         let exit = load(
@@ -379,7 +396,8 @@ fn attach(
         .map_err(failed)
 }
 
-fn entry_spec(config: &Config, plan: &Plan, iface: usize, reply: Reply) -> entry::Spec {
+fn entry_spec(common: &Common, iface: usize, reply: Reply) -> entry::Spec {
+    let Common { config, plan, .. } = common;
     let numbers = &plan.ifaces[iface];
     entry::Spec {
         paths: numbers
@@ -404,6 +422,7 @@ fn entry_spec(config: &Config, plan: &Plan, iface: usize, reply: Reply) -> entry
             .collect(),
         unmatched_row: numbers.unmatched_row,
         reply,
+        packet: common.packet,
     }
 }
 
