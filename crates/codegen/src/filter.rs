@@ -99,7 +99,7 @@ impl Filter {
     }
 }
 
-fn agree<T: PartialEq>(test: Option<T>, value: T) -> bool {
+fn agree<T: PartialEq + Copy>(test: Option<T>, value: T) -> bool {
     test.is_none_or(|wanted| wanted == value)
 }
 
@@ -254,7 +254,7 @@ impl<'t> Parser<'t> {
 
     /// `dst port 7`, `src host ::1`; `qualifier` is the protocol before it.
     fn test(&mut self, qualifier: Option<&str>) -> Result<(), FilterError> {
-        let (side_word, start) = self.peek().unwrap_or(("", self.end.clone()));
+        let (side_word, start) = self.peek().unwrap_or_else(|| ("", self.end.clone()));
         let side = if side_word == "dst" {
             Side::Destination
         } else {

@@ -53,10 +53,9 @@ pub(crate) fn decide(verdict: Result<Verdict, Cause>, dirty: bool, rules: Rules)
         Ok(Verdict::Forward) => (Act::Done, Count::DroppedNoNextHop),
         Ok(Verdict::Drop) => (Act::Done, Count::DroppedHandler),
         Ok(Verdict::Pass | Verdict::Abort) if dirty => (Act::Done, Count::DroppedChanged),
-        Ok(Verdict::Pass | Verdict::Abort) => (Act::Pass, Count::Passed),
         Err(_) if dirty => (Act::Done, Count::AbortedDirty),
         Err(_) if rules.on_fault_drop => (Act::Done, Count::DroppedFault),
-        Err(_) => (Act::Pass, Count::Passed),
+        Ok(Verdict::Pass | Verdict::Abort) | Err(_) => (Act::Pass, Count::Passed),
     };
     let note = match verdict {
         Ok(Verdict::Abort) => Some(Count::AbortVoluntary),

@@ -177,8 +177,8 @@ impl Assembler {
 
     /// `dst = imm`, all 64 bits; one instruction where it fits.
     pub fn load_imm(&mut self, dst: Reg, imm: u64) {
-        if imm <= u64::from(u32::MAX) {
-            self.alu32_imm(op::MOV, dst, imm as u32 as i32);
+        if let Ok(short) = u32::try_from(imm) {
+            self.alu32_imm(op::MOV, dst, short as i32);
         } else if i64::from(imm as i64 as i32) == imm as i64 {
             self.mov_imm(dst, imm as i32);
         } else {

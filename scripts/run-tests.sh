@@ -1,0 +1,22 @@
+#!/bin/sh
+# The tests themselves, once everything is built; called by ./test.
+set -u
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root" || exit 1
+log=$root/target/test.log
+failed=0
+
+cargo fmt --all --check || failed=1
+cargo clippy --workspace --all-targets --release --quiet -- -D warnings || failed=1
+
+# One binary after another: network tests share two CPUs with their traffic.
+{ cargo test --workspace --release --no-fail-fast 2>&1; echo "cargo: $?"; } | tee "$log"
+grep -q '^cargo: 0$' "$log" || failed=1
+
+# The runners' own closing lines, added up.
+awk -v failed="$failed" '
+    /^test result:/ { passed += $4; broken += $6; skipped += $8 }
+    END { printf "%d passed, %d failed, %d skipped\n", passed, broken, skipped }
+' "$log"
+exit "$failed"
