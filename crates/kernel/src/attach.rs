@@ -144,6 +144,24 @@ impl XdpLink {
         Ok(Self { link })
     }
 
+    /// Puts another XDP program in the place of the attached one. Each packet
+    /// meets one of the two, and the driver does not reset its queues.
+    ///
+    /// # Errors
+    ///
+    /// What `BPF_LINK_UPDATE` returned; the attached program then stays.
+    /// `ENOLINK` if somebody has detached the link.
+    pub fn update(&self, program: &Program) -> io::Result<()> {
+        let mut attr = sys::LinkUpdate {
+            link_fd: self.link.fd.as_raw_fd() as u32,
+            new_prog_fd: program.fd().as_raw_fd() as u32,
+            ..sys::LinkUpdate::default()
+        };
+        // SAFETY: the block holds no pointers.
+        unsafe { sys::bpf(Command::LinkUpdate, &mut attr) }?;
+        Ok(())
+    }
+
     /// Detaches as dropping does, and says whether that worked.
     ///
     /// # Errors

@@ -26,6 +26,7 @@ pub(crate) enum Command {
     ProgQuery = 16,
     BtfLoad = 18,
     LinkCreate = 28,
+    LinkUpdate = 29,
     LinkGetFdById = 30,
     LinkGetNextId = 31,
     LinkDetach = 34,
@@ -170,6 +171,16 @@ pub(crate) struct LinkCreate {
     pub(crate) ifindex: u32,
     pub(crate) attach_type: u32,
     pub(crate) flags: u32,
+}
+
+/// `BPF_LINK_UPDATE`.
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct LinkUpdate {
+    pub(crate) link_fd: u32,
+    pub(crate) new_prog_fd: u32,
+    pub(crate) flags: u32,
+    pub(crate) old_prog_fd: u32,
 }
 
 /// `BPF_LINK_DETACH`.

@@ -57,6 +57,35 @@ fn a_link_has_an_owner_and_goes_when_dropped() {
 }
 
 #[test]
+fn a_link_changes_its_program_and_stays() {
+    if !privileged() {
+        return;
+    }
+    in_namespace(|| {
+        let a = index("near");
+        let first = returning("ashway_t_one", XDP_PASS);
+        let second = returning("ashway_t_two", XDP_PASS);
+        for mode in [Mode::Native, Mode::Generic] {
+            let link = XdpLink::attach(&first, a, mode).expect("attached");
+            let before = owner(a).expect("asked").expect("somebody");
+            link.update(&second).expect("updated");
+            let after = owner(a).expect("asked").expect("somebody");
+            assert_eq!(after.prog_id, second.id());
+            assert_eq!(after.link_id, before.link_id);
+
+            // What is no XDP program is refused, and nothing changes.
+            link.update(&tcx_program("ashway_t_tcx"))
+                .expect_err("another kind");
+            let still = owner(a).expect("asked").expect("somebody");
+            assert_eq!(still.prog_id, second.id());
+
+            drop(link);
+            assert!(owner(a).expect("asked").is_none());
+        }
+    });
+}
+
+#[test]
 fn an_absent_interface_is_named() {
     if !privileged() {
         return;
