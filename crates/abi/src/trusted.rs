@@ -14,9 +14,10 @@
 pub const LOCK: usize = 0;
 /// `u32`: 1 while the worker sleeps and wants the wake ring to be rung.
 pub const NEED_WAKE: usize = 64;
-/// `u32`: how many traps have been recorded; the fields below are of the last.
+/// `u32`: how many faults there were, in either tier; the fields below are of
+/// the last, and written by both sides.
 pub const FAULT_COUNT: usize = 128;
-/// `u32`: the [`Cause`](crate::Cause) of the last trap in the kernel tier.
+/// `u32`: the [`Cause`](crate::Cause) of the last fault.
 pub const FAULT_CAUSE: usize = 132;
 /// `u32`: its offset in the Wasm file.
 pub const FAULT_AT: usize = 136;
@@ -35,8 +36,12 @@ pub const RINGS: usize = 4096;
 pub const RING_STRIDE: usize = 128;
 /// Most rings of one instance: one per receive queue of each interface.
 pub const MAX_RINGS: usize = 64;
-/// `u32` in a ring control block: slots filled so far, by the kernel (wraps).
+/// `u32` in a ring control block: slots taken by the kernel so far (wraps). A
+/// slot is filled once its [`SLOT_READY`] says so.
 pub const RING_PRODUCED: usize = 0;
+/// `u32` in a ring control block: 1 while the last message of its queue went
+/// through the kernel tier, 0 once a later one is in the ring.
+pub const RING_BEHIND_KERNEL: usize = 4;
 /// `u32` in a ring control block: slots given back so far, by the daemon.
 pub const RING_CONSUMED: usize = 64;
 /// Slots of a ring; a power of two.
@@ -48,7 +53,8 @@ pub const SLOT_BYTES: usize = 128;
 
 /// `u32` in a slot: the path's position within the instance.
 pub const SLOT_LOCAL_PATH: usize = 0;
-/// `u32` in a slot: bytes of headers in [`SLOT_HEADERS`].
+/// `u32` in a slot: bytes of headers in [`SLOT_HEADERS`]; 0 if there is no
+/// message after all.
 pub const SLOT_PAYLOAD_OFF: usize = 4;
 /// `u32` in a slot: length of the payload in the instance's memory.
 pub const SLOT_PAYLOAD_LEN: usize = 8;
@@ -58,6 +64,14 @@ pub const SLOT_FLAGS: usize = 12;
 pub const SLOT_HEADERS: usize = 16;
 /// Room for headers: Ethernet 14, IPv4 with options 60 or IPv6 40, UDP 8.
 pub const SLOT_HEADERS_BYTES: usize = 96;
+
+/// `u32` in a slot: 1 + the CPU that put the message here right behind one of the
+/// kernel tier, else 0. What that one sent leaves when the driver's poll on that
+/// CPU ends, so this message must not be run before.
+pub const SLOT_BEHIND: usize = SLOT_HEADERS + SLOT_HEADERS_BYTES;
+/// `u32` in a slot: the slot's place in the ring's sequence, plus 1, once the
+/// message is here.
+pub const SLOT_READY: usize = SLOT_BEHIND + 4;
 
 /// Size of the map's value for this many rings.
 #[must_use]

@@ -21,11 +21,12 @@ use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 /// What the entry program of one interface has to know.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// Paths of the interface; a path's position is its slot. At most
-    /// [`MAX_PATHS`].
+    /// Paths of the interface, in any order. At most [`MAX_PATHS`].
     pub paths: Vec<Path>,
     /// Row of counters for frames that match no path.
     pub unmatched_row: u32,
+    /// The interface's address: frames for any other are the host's.
+    pub mac: [u8; 6],
     /// How replies leave.
     pub reply: Reply,
     /// How packets are read at places known only at run time.
@@ -48,6 +49,8 @@ pub enum Reply {
 pub struct Path {
     /// What it matches.
     pub filter: Filter,
+    /// Its program's place in the program array; no other path's.
+    pub slot: u32,
     /// Its row of counters.
     pub row: u32,
     /// Its position within its instance.
@@ -61,7 +64,7 @@ pub struct Path {
 /// Most paths of one interface: they are compared one after another.
 pub const MAX_PATHS: usize = 64;
 
-/// Stack: the path's position.
+/// Stack: the path's slot.
 const PATH: i16 = -48;
 /// Stack: a length that must survive a helper.
 const FRAME_BYTES: i16 = -56;
@@ -102,10 +105,15 @@ pub fn generate(spec: &Spec) -> Image {
     asm.mov(R6, R1);
     xdp::packet_bounds(&mut asm);
     need(&mut asm, Header::IPV4_MIN.payload(), labels.host);
-    // Group addresses are the host's: a reply from one would be a forgery.
-    asm.load(Size::B, R1, R7, 0);
-    asm.alu_imm(op::AND, R1, 1);
-    asm.jump_if_imm(op::JNE, R1, 0, labels.host);
+    // Frames for others are the host's, groups among them: a reply in the name
+    // of one would be a forgery.
+    let [a, b, c, d, e, f] = spec.mac;
+    asm.load(Size::W, R1, R7, 0);
+    let high = u32::from_le_bytes([a, b, c, d]) as i32;
+    asm.jump32_if_imm(op::JNE, R1, high, labels.host);
+    asm.load(Size::H, R1, R7, 4);
+    let low = i32::from(u16::from_le_bytes([e, f]));
+    asm.jump_if_imm(op::JNE, R1, low, labels.host);
     asm.load(Size::H, R1, R7, 12);
     asm.jump_if_imm(op::JEQ, R1, be16(0x86dd), ipv6);
     asm.jump_if_imm(op::JNE, R1, be16(0x0800), labels.host);
@@ -231,7 +239,7 @@ fn half(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     udp_checksum(asm, spec, labels, header);
 }
 
-/// Finds the path: its position and row go to the stack. No match goes to the
+/// Finds the path: its slot and row go to the stack. No match goes to the
 /// host.
 fn demux(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header, matched: Label) {
     let mut order: Vec<usize> = (0..spec.paths.len()).collect();
@@ -266,7 +274,7 @@ fn demux(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header, matc
                 asm.jump32_if_imm(op::JNE, R4, value as i32, next);
             }
         }
-        asm.store_imm(Size::W, R10, PATH, i as i32);
+        asm.store_imm(Size::W, R10, PATH, spec.paths[i].slot as i32);
         asm.store_imm(Size::W, R10, ROW_KEY, spec.paths[i].row as i32);
         asm.jump(matched);
         asm.bind(next);
@@ -395,7 +403,7 @@ fn dispatch(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     for (i, path) in spec.paths.iter().enumerate() {
         let next = asm.label();
         if i + 1 < spec.paths.len() {
-            asm.jump_if_imm(op::JNE, R0, i as i32, next);
+            asm.jump_if_imm(op::JNE, R0, path.slot as i32, next);
         }
         asm.store_imm(Size::W, R9, context::ROW, path.row as i32);
         asm.store_imm(Size::W, R9, context::LOCAL_PATH, path.local as i32);
@@ -407,7 +415,7 @@ fn dispatch(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
         }
         asm.mov(R1, R6);
         asm.map(R2, MapRef::Slots, None);
-        asm.mov_imm(R3, i as i32);
+        asm.mov_imm(R3, path.slot as i32);
         asm.call(helper::TAIL_CALL);
         asm.jump(labels.no_program);
         asm.bind(next);

@@ -147,6 +147,7 @@ pub mod op {
 pub mod helper {
     pub const MAP_LOOKUP_ELEM: i32 = 1;
     pub const KTIME_GET_NS: i32 = 5;
+    pub const GET_SMP_PROCESSOR_ID: i32 = 8;
     pub const TAIL_CALL: i32 = 12;
     pub const REDIRECT: i32 = 23;
     pub const XDP_ADJUST_META: i32 = 54;

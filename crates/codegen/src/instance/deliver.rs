@@ -1,8 +1,10 @@
 //! Puts a message into the instance's ring for the user tier.
 //!
-//! One ring per receive queue, so each has one producer: a queue is served by
-//! one CPU at a time. The headers and the descriptor go to the trusted words
-//! (a reply is built from them), the payload to the instance's own memory.
+//! One ring per receive queue. A driver serves a queue on one CPU at a time, but
+//! generic XDP behind a veth runs on whichever CPU sends, so a slot is taken by
+//! an atomic exchange and published when it is filled. The headers and the
+//! descriptor go to the trusted words (a reply is built from them), the payload
+//! to the instance's own memory.
 
 use ashway_abi::{Count, context, trusted};
 
@@ -20,6 +22,10 @@ const RING: i16 = -56;
 const DESCRIPTOR: i16 = -64;
 /// Stack: what the wake ring is told (its bytes mean nothing).
 const BELL: i16 = -72;
+/// Stack: the slot's number in the ring's sequence.
+const TICKET: i16 = -80;
+/// Stack: the path's trusted word.
+const PATH_WORD: i16 = -88;
 
 /// `BPF_RB_FORCE_WAKEUP`.
 const FORCE_WAKEUP: i32 = 2;
@@ -38,44 +44,54 @@ pub(super) fn path_word(asm: &mut Assembler, spec: &Spec, host: Label) {
     asm.alu_imm(op::ADD, R1, trusted::PATHS as i32);
 }
 
+/// `r1` = the number of this queue's ring, `r2` = its control block; to `fail`
+/// if there is none. `r6` = `xdp_md`, `r7` = trusted words, `r9` = the context.
+fn ring(asm: &mut Assembler, spec: &Spec, fail: Label) {
+    asm.load(Size::W, R1, R9, context::RING_BASE);
+    asm.load(Size::W, R2, R6, md::RX_QUEUE);
+    asm.alu32(op::ADD, R1, R2);
+    asm.jump_if_imm(op::JGE, R1, spec.layout.rings as i32, fail);
+    asm.mov(R2, R1);
+    asm.alu_imm(op::LSH, R2, trusted::RING_STRIDE.trailing_zeros() as i32);
+    asm.alu(op::ADD, R2, R7);
+    asm.alu_imm(op::ADD, R2, trusted::RINGS as i32);
+}
+
+/// Notes that this queue's message runs in the kernel tier: what follows it into
+/// the ring must wait until it has left. Registers as [`ring`].
+pub(super) fn note_kernel(asm: &mut Assembler, spec: &Spec) {
+    if spec.layout.rings == 1 {
+        let at = trusted::RINGS + trusted::RING_BEHIND_KERNEL;
+        asm.store_imm(Size::W, R7, at as i16, 1);
+        return;
+    }
+    let out = asm.label();
+    ring(asm, spec, out);
+    asm.store_imm(Size::W, R2, trusted::RING_BEHIND_KERNEL as i16, 1);
+    asm.bind(out);
+}
+
 /// `r6` = `xdp_md`, `r7` = trusted words, `r8` = the note to count, `r9` = the
 /// context. Ends the program, or jumps to `host`.
 pub(super) fn emit(asm: &mut Assembler, spec: &Spec, host: Label) {
     let full = asm.label();
     let too_long = asm.label();
-    let slot_shift = trusted::RING_SLOTS.trailing_zeros() as i32;
+    let void = asm.label();
 
-    // The ring of this queue, and room in it.
-    asm.load(Size::W, R1, R9, context::RING_BASE);
-    asm.load(Size::W, R2, R6, md::RX_QUEUE);
-    asm.alu32(op::ADD, R1, R2);
-    asm.jump_if_imm(op::JGE, R1, spec.layout.rings as i32, full);
-    asm.mov(R2, R1);
-    asm.alu_imm(op::LSH, R2, trusted::RING_STRIDE.trailing_zeros() as i32);
-    asm.alu(op::ADD, R2, R7);
-    asm.alu_imm(op::ADD, R2, trusted::RINGS as i32);
-    asm.load(Size::W, R3, R2, trusted::RING_PRODUCED as i16);
-    asm.load(Size::W, R4, R2, trusted::RING_CONSUMED as i16);
-    asm.mov(R5, R3);
-    asm.alu32(op::SUB, R5, R4);
-    asm.jump_if_imm(op::JGE, R5, trusted::RING_SLOTS as i32, full);
-    asm.store(Size::D, R10, RING, R2);
-
-    asm.alu_imm(op::AND, R3, trusted::RING_SLOTS as i32 - 1);
-    asm.alu_imm(op::LSH, R1, slot_shift);
-    asm.alu(op::ADD, R1, R3);
-    asm.store(Size::D, R10, SLOT, R1);
-    asm.alu_imm(op::LSH, R1, trusted::SLOT_BYTES.trailing_zeros() as i32);
-    asm.alu(op::ADD, R1, R7);
-    asm.alu_imm(op::ADD, R1, trusted::SLOTS as i32);
-    asm.store(Size::D, R10, DESCRIPTOR, R1);
-
-    // The descriptor and the headers.
     asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
     asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
     asm.jump_if_imm(op::JGT, R5, spec.layout.slot_bytes as i32, too_long);
     asm.jump_if_imm(op::JEQ, R4, 0, too_long);
     asm.jump_if_imm(op::JGT, R4, trusted::SLOT_HEADERS_BYTES as i32, too_long);
+    path_word(asm, spec, host);
+    asm.store(Size::D, R10, PATH_WORD, R1);
+    take_slot(asm, spec, full);
+
+    // The descriptor and the headers.
+    asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
+    asm.jump_if_imm(op::JEQ, R4, 0, void);
+    asm.jump_if_imm(op::JGT, R4, trusted::SLOT_HEADERS_BYTES as i32, void);
+    asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
     asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_OFF as i16, R4);
     asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_LEN as i16, R5);
     asm.load(Size::W, R2, R9, context::LOCAL_PATH);
@@ -87,32 +103,29 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, host: Label) {
     asm.mov(R1, R6);
     asm.mov_imm(R2, 0);
     asm.call(helper::XDP_LOAD_BYTES);
-    asm.jump_if_imm(op::JNE, R0, 0, too_long);
+    asm.jump_if_imm(op::JNE, R0, 0, void);
 
-    copy_payload(asm, spec, too_long);
+    copy_payload(asm, spec, void);
 
-    // Publish: the message counts as in the user tier before it can be seen
-    // there. The exchange is a full barrier, which the wake protocol needs
-    // between "produced" and "does the worker sleep?".
-    path_word(asm, spec, host);
+    // The message counts as in the user tier before it can be seen there.
+    asm.load(Size::D, R1, R10, PATH_WORD);
     asm.mov_imm(R2, 1);
     asm.atomic(Atomic::Add, Size::W, R1, 0, R2);
-    asm.load(Size::D, R1, R10, RING);
-    asm.load(Size::W, R2, R1, trusted::RING_PRODUCED as i16);
-    asm.alu32_imm(op::ADD, R2, 1);
-    asm.atomic(
-        Atomic::Exchange,
-        Size::W,
-        R1,
-        trusted::RING_PRODUCED as i16,
-        R2,
-    );
+    behind(asm);
+    publish(asm);
     wake(asm);
 
     let out = asm.label();
     let tell = asm.label();
     asm.mov_imm(R7, action::DROP);
     asm.jump(tell);
+    // Taken but not filled: never, the lengths have been checked. The worker
+    // steps over it.
+    asm.bind(void);
+    asm.load(Size::D, R1, R10, DESCRIPTOR);
+    asm.store_imm(Size::W, R1, trusted::SLOT_PAYLOAD_OFF as i16, 0);
+    publish(asm);
+    asm.jump(too_long);
     asm.bind(full);
     asm.mov_imm(R8, Count::DroppedRingFull as i32);
     asm.mov_imm(R7, action::DROP);
@@ -131,6 +144,78 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, host: Label) {
     asm.bind(out);
     asm.mov(R0, R7);
     asm.exit();
+}
+
+/// Takes the next slot of this queue's ring: `r1` = its descriptor. To `full` if
+/// there is none. Clobbers `r0`-`r5`.
+fn take_slot(asm: &mut Assembler, spec: &Spec, full: Label) {
+    let again = asm.label();
+    let taken = asm.label();
+    ring(asm, spec, full);
+    asm.store(Size::D, R10, RING, R2);
+    asm.bind(again);
+    asm.load(Size::W, R3, R2, trusted::RING_PRODUCED as i16);
+    asm.load(Size::W, R4, R2, trusted::RING_CONSUMED as i16);
+    asm.mov(R5, R3);
+    asm.alu32(op::SUB, R5, R4);
+    asm.jump_if_imm(op::JGE, R5, trusted::RING_SLOTS as i32, full);
+    asm.mov(R0, R3);
+    asm.mov(R5, R3);
+    asm.alu32_imm(op::ADD, R5, 1);
+    asm.atomic(
+        Atomic::CompareExchange,
+        Size::W,
+        R2,
+        trusted::RING_PRODUCED as i16,
+        R5,
+    );
+    asm.jump32_if(op::JEQ, R0, R3, taken);
+    // Another CPU was faster, so the ring is moving on.
+    asm.may_goto(full);
+    asm.jump(again);
+
+    asm.bind(taken);
+    asm.store(Size::D, R10, TICKET, R3);
+    asm.alu_imm(op::AND, R3, trusted::RING_SLOTS as i32 - 1);
+    asm.alu_imm(op::LSH, R1, trusted::RING_SLOTS.trailing_zeros() as i32);
+    asm.alu(op::ADD, R1, R3);
+    asm.store(Size::D, R10, SLOT, R1);
+    asm.alu_imm(op::LSH, R1, trusted::SLOT_BYTES.trailing_zeros() as i32);
+    asm.alu(op::ADD, R1, R7);
+    asm.alu_imm(op::ADD, R1, trusted::SLOTS as i32);
+    asm.store(Size::D, R10, DESCRIPTOR, R1);
+}
+
+/// Tells the worker if this message comes right behind one of the kernel tier:
+/// what a program sends, redirects or passes leaves only at the end of the
+/// driver's poll, and the worker on another CPU could be faster.
+fn behind(asm: &mut Assembler) {
+    let out = asm.label();
+    asm.load(Size::D, R1, R10, RING);
+    asm.mov_imm(R0, 0);
+    asm.load(Size::W, R2, R1, trusted::RING_BEHIND_KERNEL as i16);
+    asm.jump_if_imm(op::JEQ, R2, 0, out);
+    asm.store_imm(Size::W, R1, trusted::RING_BEHIND_KERNEL as i16, 0);
+    asm.call(helper::GET_SMP_PROCESSOR_ID);
+    asm.alu_imm(op::ADD, R0, 1);
+    asm.bind(out);
+    asm.load(Size::D, R1, R10, DESCRIPTOR);
+    asm.store(Size::W, R1, trusted::SLOT_BEHIND as i16, R0);
+}
+
+/// Makes the slot visible. The exchange is a full barrier, which the wake
+/// protocol needs between "here is one" and "does the worker sleep?".
+fn publish(asm: &mut Assembler) {
+    asm.load(Size::D, R1, R10, DESCRIPTOR);
+    asm.load(Size::D, R2, R10, TICKET);
+    asm.alu32_imm(op::ADD, R2, 1);
+    asm.atomic(
+        Atomic::Exchange,
+        Size::W,
+        R1,
+        trusted::SLOT_READY as i16,
+        R2,
+    );
 }
 
 /// Packet to the slot in the instance's memory. Clobbers `r0`-`r5` and `r7`,

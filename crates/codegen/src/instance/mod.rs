@@ -8,7 +8,9 @@
 //!
 //! * **Never overtake:** the handler runs only while no earlier message of the
 //!   path is in the user tier (`in_user` is 0; ASH §V.B, the TCP handler's
-//!   third condition).
+//!   third condition). The other way round, the first message in the ring
+//!   behind one of the kernel tier says so, and the worker waits until that one
+//!   has left the driver.
 //! * **Serial:** one activation of an instance at a time, by a try-lock that
 //!   only trusted code can reach. It is released on every way out.
 //! * **A verdict is an allegation:** the epilogue finds packet pointers afresh
@@ -167,6 +169,7 @@ fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label) {
         R1,
     );
     asm.jump32_if_imm(op::JNE, R0, 0, queue);
+    deliver::note_kernel(asm, spec);
 }
 
 /// Sets up what promoted code relies on (`promote`'s contract).
