@@ -8,7 +8,6 @@
 mod commands;
 mod face;
 mod failure;
-mod pending;
 mod table;
 
 use std::process::ExitCode;

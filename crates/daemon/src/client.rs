@@ -4,6 +4,9 @@
 //! {"request":"status"}                       {"ok":{…}}
 //! {"request":"confirm"}                      {"error":{"code":…,"message":…,"hint":…}}
 //! {"request":"promote","path":"inc"}
+//! {"request":"load","file":"/x.wasm","allow":["reply"]}
+//! {"request":"bind","handler":"x","iface":["veth0"],"match":"udp and dst port 7"}
+//! {"request":"unbind","path":"x"}
 //! {"request":"memory","handler":"counter"}   the same, and one file descriptor
 //! ```
 //!

@@ -4,22 +4,24 @@
 //! One connection at a time, served between two looks at the node; a client
 //! that dawdles is hung up on.
 
-use std::io::{self, BufRead, BufReader, IoSlice, Write};
+use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path as FsPath, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde_json::{Value, json};
+
+use crate::request::Refusal;
 
 /// How long a client may take over its request.
 const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Longest request.
-const REQUEST_BYTES: u64 = 64 * 1024;
+const REQUEST_BYTES: usize = 64 * 1024;
 
 /// What a node answers.
 #[derive(Debug)]
@@ -37,6 +39,23 @@ pub(crate) enum Answer {
         /// The next step; may be empty.
         hint: String,
     },
+}
+
+impl From<Result<Value, Refusal>> for Answer {
+    fn from(result: Result<Value, Refusal>) -> Self {
+        match result {
+            Ok(document) => Self::Ok(document),
+            Err(Refusal {
+                code,
+                message,
+                hint,
+            }) => Self::Refused {
+                code,
+                message,
+                hint,
+            },
+        }
+    }
 }
 
 /// The listening socket; removed when dropped.
@@ -87,9 +106,10 @@ impl Control {
         })
     }
 
-    /// Serves the clients that wait. `answer` gets the parsed request.
+    /// Serves the client that has waited longest, if any, within [`PATIENCE`]
+    /// and the time the answer takes. `answer` gets the parsed request.
     pub(crate) fn serve(&self, mut answer: impl FnMut(&Value) -> Answer) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        if let Ok((stream, _)) = self.listener.accept() {
             // A client that went away has lost its answer; nobody else minds.
             let _ = converse(&stream, &mut answer);
         }
@@ -111,15 +131,10 @@ impl Drop for Control {
 
 fn converse(stream: &UnixStream, answer: &mut impl FnMut(&Value) -> Answer) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut line = String::new();
-    let read = BufReader::new(io::Read::take(stream, REQUEST_BYTES)).read_line(&mut line);
-    let request = match read {
-        Ok(_) if line.ends_with('\n') => serde_json::from_str::<Value>(&line).ok(),
-        // Cut off, too long, not text.
-        _ => None,
-    };
+    let request = read_line(stream, Instant::now() + PATIENCE)
+        .ok()
+        .and_then(|line| serde_json::from_slice::<Value>(&line).ok());
     let answer = match request {
         Some(request) => answer(&request),
         None => Answer::Refused {
@@ -140,6 +155,26 @@ fn converse(stream: &UnixStream, answer: &mut impl FnMut(&Value) -> Answer) -> i
             send(stream, &json!({ "error": error }), None)
         }
     }
+}
+
+/// Everything up to a newline. One deadline for all of it: a client that sends
+/// byte by byte holds the node no longer than one that sends nothing.
+fn read_line(mut stream: &UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut piece = [0; 4096];
+    while line.last() != Some(&b'\n') {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if left.is_zero() || line.len() > REQUEST_BYTES {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_read_timeout(Some(left))?;
+        let read = stream.read(&mut piece)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        line.extend_from_slice(&piece[..read]);
+    }
+    Ok(line)
 }
 
 fn send(mut stream: &UnixStream, document: &Value, fd: Option<BorrowedFd>) -> io::Result<()> {

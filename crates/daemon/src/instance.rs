@@ -9,7 +9,7 @@ use ashway_abi::{Cause, trusted};
 use ashway_codegen::instance::{self, Handler, Spec};
 use ashway_codegen::normalise::{self, Lines, NormaliseError, normalise};
 use ashway_codegen::promote::{self, Budget, PromoteError};
-use ashway_handler::{Engine, InstantiateError, UnknownSymbol};
+use ashway_handler::{Engine, Function, InstantiateError, UnknownSymbol};
 use ashway_kernel::{
     LoadError, Memory, MemoryKind, Program, ProgramKind, SharedArray, verifier_log,
 };
@@ -108,23 +108,6 @@ pub enum InstanceError {
     },
 }
 
-/// The last fault of an instance's activations in the user tier.
-#[derive(Debug, Default)]
-pub(crate) struct UserFault {
-    count: AtomicU32,
-    cause: AtomicU32,
-    at: AtomicU32,
-}
-
-impl UserFault {
-    /// Records one. Only the worker does.
-    pub(crate) fn record(&self, cause: Cause, at: u32) {
-        self.cause.store(cause as u32, Ordering::Relaxed);
-        self.at.store(at, Ordering::Relaxed);
-        self.count.fetch_add(1, Ordering::Release);
-    }
-}
-
 /// A fault, as its owner is told of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
@@ -134,6 +117,8 @@ pub(crate) struct Fault {
     pub(crate) cause: Option<Cause>,
     /// Offset in the Wasm file.
     pub(crate) at: u32,
+    /// Row of the path it happened on.
+    pub(crate) row: u32,
     /// Source line, if the file has DWARF.
     pub(crate) line: Option<(String, u32)>,
 }
@@ -164,8 +149,9 @@ pub(crate) struct Instance {
     pub(crate) kernel: Option<KernelSide>,
     /// Addresses of the variables its author shares.
     pub(crate) symbols: Vec<(String, u32)>,
-    /// The last fault in the user tier.
-    pub(crate) user_fault: UserFault,
+    /// Where faults are recorded without a kernel side.
+    faults: [AtomicU32; 4],
+    functions: Vec<(String, Function)>,
     may_reply: bool,
     wasm: Vec<u8>,
     lines: Lines,
@@ -269,7 +255,13 @@ impl Instance {
             None => None,
             Some(node) => Some(KernelSide::create(config, plan, layout, &memory, node)?),
         };
+        let functions = module
+            .exports
+            .iter()
+            .filter_map(|(name, _)| Some(((*name).to_owned(), wasmtime.function(name)?)))
+            .collect();
         let instance = Self {
+            functions,
             name: config.name.clone(),
             digest: hex(&Sha256::digest(&wasm)),
             plan: plan.clone(),
@@ -277,12 +269,26 @@ impl Instance {
             memory,
             kernel,
             symbols: module.symbols.clone(),
-            user_fault: UserFault::default(),
+            faults: Default::default(),
             may_reply: config.allow.contains(&Grant::Reply),
             lines: module.lines.clone(),
             wasm,
         };
         Ok((instance, wasmtime))
+    }
+
+    /// The function of this name, for the worker.
+    #[must_use]
+    pub(crate) fn function(&self, name: &str) -> Option<Function> {
+        let mut known = self.functions.iter();
+        known
+            .find(|(known, _)| known == name)
+            .map(|(_, function)| *function)
+    }
+
+    /// Names of all functions that a path can end in.
+    pub(crate) fn functions(&self) -> impl Iterator<Item = &str> {
+        self.functions.iter().map(|(name, _)| name.as_str())
     }
 
     /// Whether the handler may answer its sender.
@@ -327,7 +333,7 @@ impl Instance {
             may_reply: self.may_reply,
             locals_in_memory: false,
         };
-        let spec = spec(self.memory.kind(), self.layout, self.plan.paths.len());
+        let spec = spec(self.memory.kind(), self.layout, self.plan.most_paths);
         let name = program_name("k", &self.name);
         let maps = Maps {
             node,
@@ -357,46 +363,50 @@ impl Instance {
         Err(not_loaded(&rejected.expect("both tries were rejected")))
     }
 
+    /// One of the words of the last fault, which both tiers write.
+    fn fault_word(&self, offset: usize) -> &AtomicU32 {
+        match &self.kernel {
+            Some(kernel) => kernel.trusted.u32_at(offset),
+            None => &self.faults[(offset - trusted::FAULT_COUNT) / 4],
+        }
+    }
+
+    /// Records a fault in the user tier, as programs do in the kernel tier.
+    pub(crate) fn record_fault(&self, cause: Cause, at: u32, row: u32) {
+        let words = [
+            (trusted::FAULT_CAUSE, cause as u32),
+            (trusted::FAULT_AT, at),
+            (trusted::FAULT_ROW, row),
+        ];
+        for (offset, value) in words {
+            self.fault_word(offset).store(value, Ordering::Relaxed);
+        }
+        self.fault_word(trusted::FAULT_COUNT)
+            .fetch_add(1, Ordering::Release);
+    }
+
+    /// Faults so far, in either tier.
+    #[must_use]
+    pub(crate) fn faults(&self) -> u32 {
+        self.fault_word(trusted::FAULT_COUNT)
+            .load(Ordering::Acquire)
+    }
+
     /// The last fault in either tier, if there was one.
     #[must_use]
     pub(crate) fn last_fault(&self) -> Option<Fault> {
-        let user = &self.user_fault;
-        let user_count = user.count.load(Ordering::Acquire);
-        let word = |offset| {
-            self.kernel
-                .as_ref()
-                .map_or(0, |k| k.trusted.u32_at(offset).load(Ordering::Acquire))
-        };
-        let kernel_count = word(trusted::FAULT_COUNT);
-        let (cause, at) = if kernel_count > 0 {
-            (word(trusted::FAULT_CAUSE), word(trusted::FAULT_AT))
-        } else if user_count > 0 {
-            (
-                user.cause.load(Ordering::Relaxed),
-                user.at.load(Ordering::Relaxed),
-            )
-        } else {
-            return None;
-        };
-        Some(Fault {
-            count: kernel_count + user_count,
-            cause: Cause::from_number(cause),
+        let count = self.faults();
+        let word = |offset| self.fault_word(offset).load(Ordering::Relaxed);
+        let at = word(trusted::FAULT_AT);
+        (count > 0).then(|| Fault {
+            count,
+            cause: Cause::from_number(word(trusted::FAULT_CAUSE)),
             at,
+            row: word(trusted::FAULT_ROW),
             line: self
                 .lines
                 .at(at)
                 .map(|(file, line)| (file.to_owned(), line)),
-        })
-    }
-
-    /// Faults in the kernel tier so far.
-    #[must_use]
-    pub(crate) fn kernel_faults(&self) -> u32 {
-        self.kernel.as_ref().map_or(0, |kernel| {
-            kernel
-                .trusted
-                .u32_at(trusted::FAULT_COUNT)
-                .load(Ordering::Acquire)
         })
     }
 
@@ -427,7 +437,7 @@ impl KernelSide {
                 source,
             },
         )?;
-        let image = instance::user(&spec(memory.kind(), layout, plan.paths.len().max(1)));
+        let image = instance::user(&spec(memory.kind(), layout, plan.most_paths));
         let maps = Maps {
             node,
             slots: None,

@@ -19,11 +19,13 @@ mod packets;
 mod plan;
 pub mod programs;
 mod region;
+mod request;
 mod rings;
 mod rung;
 mod runner;
 mod status;
 pub mod units;
+mod visit;
 mod worker;
 
 pub use instance::InstanceError;

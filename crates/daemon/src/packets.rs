@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use ashway_abi::Count;
 use ashway_codegen::filter::{Family, Filter};
-use ashway_ring::{IngressDrop, PacketSocket, Passer};
+use ashway_ring::{PacketSocket, Passer};
 use ashway_wire::{Datagram, Malformed};
 use rustix::net::{SendFlags, send};
 
@@ -23,15 +23,17 @@ pub(crate) struct PacketPort {
     pub(crate) out: OwnedFd,
     /// Room for one frame to be worked on.
     pub(crate) frame: Vec<u8>,
+    /// The interface's address: frames for any other are not ours.
+    pub(crate) mac: [u8; 6],
     /// Paths of the interface, most specific first.
     pub(crate) paths: Vec<Matched>,
     /// The interface's row.
     pub(crate) unmatched_row: u32,
     /// Gives messages to the host's stack.
     pub(crate) passer: Option<Passer>,
-    /// Keeps matched messages from the host's stack. Without it the host sees
-    /// them too.
-    pub(crate) drop_rule: Option<IngressDrop>,
+    /// Whether a rule keeps matched messages from the host's stack. Without it
+    /// the host sees them too.
+    pub(crate) dropped_from_host: bool,
 }
 
 /// A path as this rung's demux sees it.
@@ -102,19 +104,25 @@ pub(crate) fn drain(
         socket,
         out,
         frame,
+        mac,
         paths,
         unmatched_row,
         passer,
-        drop_rule,
+        dropped_from_host,
     } = port;
     let mut out = Out {
         socket: out,
         passer: passer.as_ref(),
-        dropped_from_host: drop_rule.is_some(),
+        dropped_from_host: *dropped_from_host,
     };
     let taken = socket.recv_batch(|bytes| {
         frame.clear();
         frame.extend_from_slice(bytes);
+        if frame.get(..6) != Some(&mac[..]) {
+            rows.add(*unmatched_row, Count::Received);
+            rows.add(*unmatched_row, Count::Passed);
+            return;
+        }
         receive(frame, paths, *unmatched_row, instances, &mut out, rows);
     })?;
     Ok(taken > 0)

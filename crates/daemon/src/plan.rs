@@ -1,14 +1,22 @@
 //! Who gets which row, ring and slot: arithmetic over the configuration.
 //!
 //! Pure, so that both the programs and the worker can be made from one plan
-//! and cannot disagree.
+//! and cannot disagree. [`draw`] makes it; [`Plan::add_path`] and
+//! [`Plan::remove_path`] change it while the node runs, without moving what is
+//! there.
 
 use ashway_abi::memory::Layout;
+use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
+use ashway_codegen::entry;
 
-use crate::config::Config;
+use crate::config::{Config, PathConfig};
+
+/// Rows for paths that are bound while the node runs. A row is used once, so
+/// that nobody's messages are counted as another's.
+pub(crate) const SPARE_ROWS: usize = 1024;
 
 /// What the plan needs to know of an interface.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct IfaceFacts {
     /// Receive queues.
     pub(crate) queues: usize,
@@ -27,6 +35,21 @@ pub(crate) struct Plan {
     pub(crate) paths: Vec<PathPlan>,
     /// Rows of counters in all.
     pub(crate) rows: usize,
+    /// The first row that nobody has had.
+    next_row: usize,
+}
+
+/// Why there is no room for a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoRoom {
+    /// The interface has all the paths it can have.
+    Iface(usize),
+    /// The interface (first) has no ring in the handler's memory (second).
+    Ring(usize, usize),
+    /// The handler has all the paths it can have: this many.
+    Handler(usize),
+    /// Every row of counters has been used.
+    Rows,
 }
 
 /// An interface's numbers.
@@ -34,15 +57,17 @@ pub(crate) struct Plan {
 pub(crate) struct IfacePlan {
     /// Its row, for frames that match no path.
     pub(crate) unmatched_row: u32,
-    /// Its paths; the position is the slot.
+    /// Its paths.
     pub(crate) paths: Vec<usize>,
 }
 
 /// An instance's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InstancePlan {
-    /// Its paths; the position is the path's number within the instance.
+    /// Its paths.
     pub(crate) paths: Vec<usize>,
+    /// Most paths it can have; its programs are made for so many.
+    pub(crate) most_paths: usize,
     /// For each of its interfaces, the ring of receive queue 0; the further
     /// queues follow.
     pub(crate) rings_of: Vec<(usize, usize)>,
@@ -53,6 +78,41 @@ pub(crate) struct InstancePlan {
 }
 
 impl InstancePlan {
+    /// The plan of a handler that may be bound to any interface: rings for each,
+    /// in their order, as long as there is room.
+    #[must_use]
+    pub(crate) fn unbound(facts: &[IfaceFacts]) -> Self {
+        let mut plan = Self {
+            paths: Vec::new(),
+            most_paths: MAX_PATHS,
+            rings_of: Vec::new(),
+            rings: 0,
+            slot_bytes: 2048,
+        };
+        for (iface, facts) in facts.iter().enumerate() {
+            if plan.rings + facts.queues <= MAX_RINGS {
+                plan.add_rings(iface, facts);
+            }
+        }
+        plan
+    }
+
+    fn add_rings(&mut self, iface: usize, facts: &IfaceFacts) {
+        self.rings_of.push((iface, self.rings));
+        self.rings += facts.queues;
+        let longest = facts.mtu.next_power_of_two();
+        self.slot_bytes = self.slot_bytes.max(longest).min(4096);
+    }
+
+    /// The ring of an interface's receive queue 0.
+    #[must_use]
+    pub(crate) fn ring_base(&self, iface: usize) -> Option<usize> {
+        self.rings_of
+            .iter()
+            .find(|(known, _)| *known == iface)
+            .map(|(_, base)| *base)
+    }
+
     /// The interface a ring belongs to.
     #[must_use]
     pub(crate) fn iface_of(&self, ring: usize) -> usize {
@@ -110,6 +170,7 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
         .iter()
         .map(|_| InstancePlan {
             paths: Vec::new(),
+            most_paths: MAX_PATHS,
             rings_of: Vec::new(),
             rings: 0,
             slot_bytes: 2048,
@@ -130,12 +191,9 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
             let iface = iface_number(name);
             ifaces[iface].paths.push(number);
             slots.push((iface, ifaces[iface].paths.len() - 1));
-            if !plan.rings_of.iter().any(|&(known, _)| known == iface) {
-                plan.rings_of.push((iface, plan.rings));
-                plan.rings += facts[iface].queues;
+            if plan.ring_base(iface).is_none() {
+                plan.add_rings(iface, &facts[iface]);
             }
-            let longest = facts[iface].mtu.next_power_of_two();
-            plan.slot_bytes = plan.slot_bytes.max(longest).min(4096);
         }
         paths.push(PathPlan {
             row: (config.ifaces.len() + number) as u32,
@@ -144,11 +202,129 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
             slots,
         });
     }
+    for plan in &mut instances {
+        match plan.paths.len() {
+            // Nobody has said yet where it is to be bound.
+            0 => *plan = InstancePlan::unbound(facts),
+            // The programs of a handler of one path need not ask which it is.
+            1 => plan.most_paths = 1,
+            _ => {}
+        }
+    }
+    let next_row = config.ifaces.len() + paths.len();
     Plan {
-        rows: config.ifaces.len() + paths.len(),
+        rows: next_row + SPARE_ROWS,
+        next_row,
         ifaces,
         instances,
         paths,
+    }
+}
+
+impl Plan {
+    /// Numbers for one more path of `instance` at `ifaces`, without changing the
+    /// plan. `with_rings` says of an interface whether it needs a ring, `is_idle`
+    /// of a number within the instance whether its former path has nothing
+    /// underway.
+    ///
+    /// # Errors
+    ///
+    /// What there is no room for.
+    pub(crate) fn place(
+        &self,
+        instance: usize,
+        ifaces: &[usize],
+        with_rings: impl Fn(usize) -> bool,
+        is_idle: impl Fn(usize) -> bool,
+    ) -> Result<PathPlan, NoRoom> {
+        if self.next_row == self.rows {
+            return Err(NoRoom::Rows);
+        }
+        let numbers = &self.instances[instance];
+        let local = (0..numbers.most_paths)
+            .find(|local| {
+                let taken = |path: &usize| self.paths[*path].local == *local;
+                !numbers.paths.iter().any(taken) && is_idle(*local)
+            })
+            .ok_or(NoRoom::Handler(numbers.most_paths))?;
+        let mut slots = Vec::new();
+        for &iface in ifaces {
+            if with_rings(iface) && numbers.ring_base(iface).is_none() {
+                return Err(NoRoom::Ring(iface, instance));
+            }
+            let slot = (0..entry::MAX_PATHS)
+                .find(|slot| {
+                    let taken = |path: &usize| self.slot(*path, iface) == Some(*slot);
+                    !self.ifaces[iface].paths.iter().any(taken)
+                })
+                .ok_or(NoRoom::Iface(iface))?;
+            slots.push((iface, slot));
+        }
+        Ok(PathPlan {
+            row: self.next_row as u32,
+            instance,
+            local,
+            slots,
+        })
+    }
+
+    /// Adds a path behind the others, with numbers from [`place`](Self::place).
+    pub(crate) fn add_path(&mut self, numbers: PathPlan) {
+        let path = self.paths.len();
+        self.next_row += 1;
+        self.instances[numbers.instance].paths.push(path);
+        for &(iface, _) in &numbers.slots {
+            self.ifaces[iface].paths.push(path);
+        }
+        self.paths.push(numbers);
+    }
+
+    /// Removes a path; those behind it move up by one in every list, their
+    /// numbers stay.
+    pub(crate) fn remove_path(&mut self, path: usize) {
+        self.paths.remove(path);
+        let instances = self.instances.iter_mut().map(|plan| &mut plan.paths);
+        let ifaces = self.ifaces.iter_mut().map(|plan| &mut plan.paths);
+        for list in instances.chain(ifaces) {
+            list.retain(|known| *known != path);
+            for known in list {
+                *known -= usize::from(*known > path);
+            }
+        }
+    }
+
+    /// A path's slot at an interface, if it has one there.
+    #[must_use]
+    pub(crate) fn slot(&self, path: usize, iface: usize) -> Option<usize> {
+        self.paths[path]
+            .slots
+            .iter()
+            .find(|(known, _)| *known == iface)
+            .map(|(_, slot)| *slot)
+    }
+
+    /// What an interface's entry program has to know of its paths, which are
+    /// `config`'s.
+    #[must_use]
+    pub(crate) fn entry_paths(&self, iface: usize, config: &[PathConfig]) -> Vec<entry::Path> {
+        use crate::config::OnFault;
+        self.ifaces[iface]
+            .paths
+            .iter()
+            .map(|&path| {
+                let numbers = &self.paths[path];
+                let slot = self.slot(path, iface);
+                let ring_base = self.instances[numbers.instance].ring_base(iface);
+                entry::Path {
+                    filter: config[path].filter,
+                    slot: slot.expect("a path has a slot at each of its interfaces") as u32,
+                    row: numbers.row,
+                    local: numbers.local as u32,
+                    ring_base: ring_base.expect("and its instance has rings for it") as u32,
+                    on_fault_drop: config[path].on_fault == OnFault::Drop,
+                }
+            })
+            .collect()
     }
 }
 
@@ -197,6 +373,62 @@ mod tests {
         assert_eq!(plan.instances[0].iface_of(4), 1);
         assert_eq!(plan.paths[0].slots, [(0, 0), (1, 0)]);
         assert_eq!(plan.paths[1].slots, [(1, 1)]);
-        assert_eq!((plan.paths[0].row, plan.paths[1].row, plan.rows), (2, 3, 4));
+        assert_eq!((plan.paths[0].row, plan.paths[1].row), (2, 3));
+        assert_eq!(plan.rows, 4 + SPARE_ROWS);
+
+        // Paths come and go; nobody else's numbers change, and no row returns.
+        let mut plan = plan;
+        let anywhere = |_| true;
+        let third = plan.place(0, &[0, 1], anywhere, anywhere).unwrap();
+        assert_eq!((third.row, third.local), (4, 2));
+        assert_eq!(third.slots, [(0, 1), (1, 2)]);
+        plan.add_path(third.clone());
+        let second = plan.paths[1].clone();
+        plan.remove_path(0);
+        assert_eq!(plan.paths, [second, third]);
+        assert_eq!(plan.ifaces[0].paths, [1]);
+        assert_eq!(plan.ifaces[1].paths, [0, 1]);
+        let fourth = plan.place(0, &[1], anywhere, |local| local != 0).unwrap();
+        assert_eq!((fourth.row, fourth.local), (5, 3));
+        assert_eq!(fourth.slots, [(1, 0)]);
+    }
+
+    #[test]
+    fn what_is_full_is_named() {
+        let facts = [IfaceFacts {
+            queues: MAX_RINGS,
+            mtu: 1500,
+        }; 2];
+        let mut plan = Plan {
+            ifaces: vec![
+                IfacePlan {
+                    unmatched_row: 0,
+                    paths: Vec::new(),
+                };
+                2
+            ],
+            instances: vec![InstancePlan::unbound(&facts); 2],
+            paths: Vec::new(),
+            rows: 2 + MAX_PATHS + 5,
+            next_row: 2,
+        };
+        assert_eq!(plan.instances[0].rings, MAX_RINGS);
+        let place =
+            |plan: &Plan, instance, iface| plan.place(instance, &[iface], |_| true, |_| true);
+        assert_eq!(place(&plan, 0, 1), Err(NoRoom::Ring(1, 0)));
+        for _ in 0..MAX_PATHS {
+            let numbers = place(&plan, 0, 0).unwrap();
+            plan.add_path(numbers);
+        }
+        assert_eq!(place(&plan, 0, 0), Err(NoRoom::Handler(MAX_PATHS)));
+        for _ in MAX_PATHS..entry::MAX_PATHS {
+            let numbers = place(&plan, 1, 0).unwrap();
+            plan.add_path(numbers);
+        }
+        assert_eq!(place(&plan, 1, 0), Err(NoRoom::Iface(0)));
+        let numbers = plan.place(1, &[1], |_| false, |_| true).unwrap();
+        plan.add_path(numbers);
+        plan.remove_path(0);
+        assert_eq!(place(&plan, 1, 0), Err(NoRoom::Rows));
     }
 }

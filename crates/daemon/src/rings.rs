@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use ashway_abi::{Count, trusted};
 use ashway_kernel::{AllegedOffset, Program};
@@ -9,6 +10,7 @@ use ashway_ring::{Passer, SendError, TxSocket};
 
 use crate::counters::UserRows;
 use crate::runner::{self, Port, RunInstance};
+use crate::visit::visit;
 
 /// Messages taken from one ring before the next gets its turn.
 const BATCH: u32 = 32;
@@ -36,6 +38,10 @@ pub(crate) enum PassBy {
         program: Program,
         /// The interface it arrives by once more.
         ifindex: u32,
+        /// How many of them a second may see.
+        pace: Pace,
+        /// Takes the rest, if there is one.
+        passer: Option<Passer>,
     },
     /// By a raw socket. Generic XDP sits behind the driver and would meet a
     /// live frame again, and again.
@@ -61,12 +67,57 @@ impl Port for XdpPort {
     fn pass(&mut self, frame: &[u8]) -> bool {
         // Earlier replies leave first.
         let _ = self.tx.kick();
-        match &self.pass_by {
-            PassBy::Frame { program, ifindex } => program.run_live(frame, 1, *ifindex).is_ok(),
-            PassBy::Socket(passer) => frame
-                .get(ashway_wire::eth::HEADER_BYTES..)
-                .is_some_and(|packet| passer.pass(packet).is_ok()),
+        match &mut self.pass_by {
+            PassBy::Frame {
+                program,
+                ifindex,
+                pace,
+                passer,
+            } => {
+                if pace.allows(Instant::now()) {
+                    program.run_live(frame, 1, *ifindex).is_ok()
+                } else {
+                    passer
+                        .as_ref()
+                        .is_some_and(|passer| by_socket(passer, frame))
+                }
+            }
+            PassBy::Socket(passer) => by_socket(passer, frame),
         }
+    }
+}
+
+fn by_socket(passer: &Passer, frame: &[u8]) -> bool {
+    frame
+        .get(ashway_wire::eth::HEADER_BYTES..)
+        .is_some_and(|packet| passer.pass(packet).is_ok())
+}
+
+/// Limits live frames to [`Pace::PER_SECOND`].
+///
+/// For each the kernel makes a page pool, which lives for at least a second if
+/// the frame waits in a socket meanwhile. With some ten thousand of them it
+/// takes hundreds of milliseconds to make the next
+/// (`mem_id_lock` in net/core/xdp.c; seen on Linux 6.18).
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    second: Option<Instant>,
+    count: u32,
+}
+
+impl Pace {
+    const PER_SECOND: u32 = 1000;
+
+    fn allows(&mut self, now: Instant) -> bool {
+        if self
+            .second
+            .is_none_or(|begin| now.duration_since(begin) >= Duration::from_secs(1))
+        {
+            self.second = Some(now);
+            self.count = 0;
+        }
+        self.count += 1;
+        self.count <= Self::PER_SECOND
     }
 }
 
@@ -125,20 +176,38 @@ fn drain_ring(
         .load(Ordering::Acquire);
     let consumed_word = kernel.trusted.u32_at(control + trusted::RING_CONSUMED);
     let consumed = consumed_word.load(Ordering::Relaxed);
-    let count = produced.wrapping_sub(consumed).min(BATCH);
-    for i in 0..count {
-        let slot = consumed.wrapping_add(i) as usize % trusted::RING_SLOTS;
-        take(instance, ring, slot, port, rows, frame);
-        consumed_word.store(consumed.wrapping_add(i + 1), Ordering::Release);
+    let waiting = produced.wrapping_sub(consumed).min(BATCH);
+    let mut ended = [None; BATCH as usize];
+    let mut count = 0;
+    for end in &mut ended[..waiting as usize] {
+        let ticket = consumed.wrapping_add(count);
+        let slot = ticket as usize % trusted::RING_SLOTS;
+        let descriptor = trusted::SLOTS + (ring * trusted::RING_SLOTS + slot) * trusted::SLOT_BYTES;
+        let ready = kernel.trusted.u32_at(descriptor + trusted::SLOT_READY);
+        if ready.load(Ordering::Acquire) != ticket.wrapping_add(1) {
+            // Taken, but still being filled.
+            break;
+        }
+        *end = take(instance, ring, slot, port, rows, frame);
+        count += 1;
+        consumed_word.store(consumed.wrapping_add(count), Ordering::Release);
     }
     if count > 0 {
         // A failed kick leaves the frames in the ring for the next one.
         let _ = port.tx.kick();
     }
+    // Only now that the replies have left: the kernel tier must not overtake.
+    for local in ended.into_iter().flatten() {
+        kernel
+            .trusted
+            .u32_at(trusted::PATHS + local * trusted::PATH_STRIDE)
+            .fetch_sub(1, Ordering::AcqRel);
+    }
     count > 0
 }
 
-/// Copies one message out and runs its path's handler.
+/// Copies one message out and runs its path's handler; says which path it was,
+/// by its number within the instance.
 fn take(
     instance: &mut RunInstance,
     ring: usize,
@@ -146,7 +215,7 @@ fn take(
     port: &mut XdpPort,
     rows: &UserRows,
     frame: &mut [u8; FRAME_BYTES],
-) {
+) -> Option<usize> {
     let shared = Arc::clone(&instance.shared);
     let kernel = shared.kernel.as_ref().expect("a ring has a kernel side");
     let descriptor = trusted::SLOTS + (ring * trusted::RING_SLOTS + slot) * trusted::SLOT_BYTES;
@@ -157,6 +226,14 @@ fn take(
             .load(Ordering::Relaxed) as usize
     };
     let payload = word(trusted::SLOT_PAYLOAD_OFF).min(trusted::SLOT_HEADERS_BYTES);
+    if payload == 0 {
+        return None;
+    }
+    if let Some(cpu) = word(trusted::SLOT_BEHIND).checked_sub(1) {
+        // What the kernel tier answered before this message leaves first.
+        let _ = port.tx.kick();
+        visit(cpu);
+    }
     let len = word(trusted::SLOT_PAYLOAD_LEN).min(shared.layout.slot_bytes);
     let local = word(trusted::SLOT_LOCAL_PATH).min(instance.paths.len() - 1);
     let at = AllegedOffset(shared.layout.slot_offset(ring, slot) as u32);
@@ -171,9 +248,21 @@ fn take(
         // Only a layout that disagrees with the memory could get here.
         rows.add(instance.paths[local].row, Count::DroppedBadLength);
     }
-    // After the reply has been handed over: the kernel tier must not overtake.
-    kernel
-        .trusted
-        .u32_at(trusted::PATHS + local * trusted::PATH_STRIDE)
-        .fetch_sub(1, Ordering::AcqRel);
+    Some(local)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_sees_so_many_live_frames_and_the_next_as_many() {
+        let mut pace = Pace::default();
+        let begin = Instant::now();
+        for second in 0..3 {
+            let now = begin + Duration::from_secs(second);
+            let allowed = (0..5000).filter(|_| pace.allows(now)).count();
+            assert_eq!(allowed, Pace::PER_SECOND as usize);
+        }
+    }
 }

@@ -3,8 +3,29 @@
 //! Privilege alone never makes a node fail: it steps down and says so.
 
 use ashway_kernel::Iface;
+use ashway_kernel::probe::{Feature, Probe, State};
 
 use crate::config::XdpMode;
+
+/// What the rungs with XDP need of the kernel, the newest of it `may_goto`
+/// (Linux 6.9), with which even the entry program loops over a payload.
+pub(crate) const XDP_NEEDS: [Feature; 5] = [
+    Feature::Xdp,
+    Feature::MmapableArray,
+    Feature::RingBuffer,
+    Feature::MayGoto,
+    Feature::AfXdp,
+];
+
+/// Why XDP cannot be used, in the kernel's words; `None` if it can.
+pub(crate) fn no_xdp(probe: &Probe) -> Option<String> {
+    XDP_NEEDS
+        .into_iter()
+        .find_map(|feature| match probe.state(feature) {
+            State::Ok => None,
+            State::Missing { reason, .. } => Some(format!("{}: {reason}", feature.name())),
+        })
+}
 
 /// How messages are taken from an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -68,11 +68,16 @@ pub(crate) fn run(
         let _turn = Turn::take(shared);
         wasm.activate(path.function, &mut frame[payload..], 0, path.fuel)
     };
-    let verdict = outcome.verdict.map_err(|stopped| {
-        shared.user_fault.record(stopped.cause, stopped.at);
-        stopped.cause
-    });
+    let at = outcome
+        .verdict
+        .as_ref()
+        .err()
+        .map_or(0, |stopped| stopped.at);
+    let verdict = outcome.verdict.map_err(|stopped| stopped.cause);
     let decision = decide(verdict, outcome.dirty, path.rules);
+    if let Some(cause) = decision.stopped {
+        shared.record_fault(cause, at, path.row);
+    }
     if let Some(note) = decision.note {
         rows.add(path.row, note);
     }

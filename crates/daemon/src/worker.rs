@@ -4,19 +4,21 @@
 //! then sleeps until a program rings the bell or a socket has something.
 
 use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ashway_abi::trusted;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::counters::UserRows;
-use crate::packets::{self, PacketPort};
+use crate::packets::{self, Matched, PacketPort};
 use crate::programs::NodeMaps;
 use crate::rings::{self, FRAME_BYTES, XdpPort};
-use crate::runner::RunInstance;
+use crate::runner::{PathRun, RunInstance};
 
 /// How long to look before sleeping. Waking a sleeper costs 25 us and more
 /// (FACTS 3a), so a message that comes within about that time is better waited
@@ -47,10 +49,53 @@ pub(crate) struct Work {
     pub(crate) rows: Arc<UserRows>,
 }
 
+/// How long the worker may take to look at a change: handlers that are in turn
+/// before it end within their budgets.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A change of what the worker works on, made between two messages.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// One more instance, behind the others.
+    Instance(Box<RunInstance>),
+    /// A path of an instance, in place of the former one of its number.
+    Path {
+        /// The instance.
+        instance: usize,
+        /// The path's number within it: at most one more than there are.
+        local: usize,
+        /// The path.
+        run: PathRun,
+    },
+    /// All paths of an interface on packet sockets, in place of the former ones.
+    Matched {
+        /// Which of these interfaces.
+        port: usize,
+        /// Its paths, most specific first.
+        paths: Vec<Matched>,
+    },
+}
+
+/// The worker has ended, or hangs.
+#[derive(Debug, thiserror::Error)]
+#[error("the worker does not answer")]
+pub(crate) struct WorkerGone;
+
+/// What the worker's end of [`Worker::change`] holds.
+#[derive(Debug)]
+struct Orders {
+    changes: Receiver<(Change, SyncSender<()>)>,
+    /// Wakes the worker.
+    call: Arc<OwnedFd>,
+}
+
 /// A running worker; stops and joins when dropped.
 #[derive(Debug)]
 pub(crate) struct Worker {
     stop: Arc<AtomicBool>,
+    /// Absent once the worker has not answered.
+    changes: Option<Sender<(Change, SyncSender<()>)>>,
+    call: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -63,13 +108,49 @@ impl Worker {
     pub(crate) fn start(work: Work) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
+        let call = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+        let (changes, receiver) = channel();
+        let orders = Orders {
+            changes: receiver,
+            call: Arc::clone(&call),
+        };
         let thread = std::thread::Builder::new()
             .name("ashway-worker".to_owned())
-            .spawn(move || work.run(&seen))?;
+            .spawn(move || work.run(&seen, &orders))?;
         Ok(Self {
             stop,
+            changes: Some(changes),
+            call,
             thread: Some(thread),
         })
+    }
+
+    /// Has the worker make a change, and waits until it has.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkerGone`].
+    pub(crate) fn change(&mut self, change: Change) -> Result<(), WorkerGone> {
+        let (done, seen) = sync_channel(1);
+        let changes = self.changes.as_ref().ok_or(WorkerGone)?;
+        changes.send((change, done)).map_err(|_| WorkerGone)?;
+        // If it cannot be called, it looks after its nap.
+        let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
+        seen.recv_timeout(PATIENCE).map_err(|_| {
+            // Whether the change is still made is unknown: no further one may
+            // build on it.
+            self.changes = None;
+            WorkerGone
+        })
+    }
+}
+
+impl Worker {
+    /// Whether it still runs; it ends by itself only by a bug.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.thread
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
     }
 }
 
@@ -84,23 +165,33 @@ impl Drop for Worker {
 }
 
 impl Work {
-    fn run(mut self, stop: &AtomicBool) {
+    fn run(mut self, stop: &AtomicBool, orders: &Orders) {
         let mut frame = Box::new([0_u8; FRAME_BYTES]);
         let mut idle_since = Instant::now();
         while !stop.load(Ordering::Acquire) {
+            while let Ok((change, done)) = orders.changes.try_recv() {
+                self.apply(change);
+                // Who asked may have stopped waiting.
+                let _ = done.try_send(());
+            }
             let mut any = false;
             for _ in 0..LOOKS {
+                if stop.load(Ordering::Acquire) {
+                    break;
+                }
                 any |= self.look(&mut frame);
                 std::hint::spin_loop();
             }
             if any {
                 idle_since = Instant::now();
             } else if idle_since.elapsed() > SPIN {
-                self.sleep();
+                self.sleep(&orders.call);
                 idle_since = Instant::now();
             }
         }
-        // What was taken from the driver before the end still has a fate.
+        // What was taken from the driver before the end still has a fate. The
+        // links are gone by now, so the rings run dry; a socket would not.
+        self.packet_ports.clear();
         while self.look(&mut frame) {}
     }
 
@@ -117,7 +208,7 @@ impl Work {
     }
 
     /// Asks to be woken, looks once more, and sleeps.
-    fn sleep(&self) {
+    fn sleep(&self, call: &OwnedFd) {
         self.want_wake(1);
         // Pairs with the exchange in the ring program: either it sees the flag
         // or we see its message.
@@ -126,7 +217,8 @@ impl Work {
             node.wake.drain();
         }
         if !self.instances.iter().any(rings::waiting) {
-            let mut fds: Vec<PollFd> = Vec::with_capacity(1 + self.packet_ports.len());
+            let mut fds: Vec<PollFd> = Vec::with_capacity(2 + self.packet_ports.len());
+            fds.push(PollFd::new(call, PollFlags::IN));
             let bell = self.node.as_ref().map(|node| node.wake.fd());
             if let Some(bell) = &bell {
                 fds.push(PollFd::new(bell, PollFlags::IN));
@@ -137,8 +229,29 @@ impl Work {
             }
             // Interrupted or timed out: the loop looks at everything anyway.
             let _ = poll(&mut fds, Some(&NAP));
+            // Not called: there is nothing to read.
+            let _ = rustix::io::read(call, &mut [0_u8; 8]);
         }
         self.want_wake(0);
+    }
+
+    fn apply(&mut self, change: Change) {
+        match change {
+            Change::Instance(instance) => self.instances.push(*instance),
+            Change::Path {
+                instance,
+                local,
+                run,
+            } => {
+                let paths = &mut self.instances[instance].paths;
+                if local == paths.len() {
+                    paths.push(run);
+                } else {
+                    paths[local] = run;
+                }
+            }
+            Change::Matched { port, paths } => self.packet_ports[port].paths = paths,
+        }
     }
 
     fn want_wake(&self, wanted: u32) {

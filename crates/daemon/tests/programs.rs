@@ -55,6 +55,7 @@ fn bench(kind: MemoryKind) -> Bench {
     };
     let spec = entry::Spec {
         paths: vec![entry::Path {
+            slot: 0,
             filter: filter::parse("udp and dst port 7777").unwrap(),
             row: 1,
             local: 0,
@@ -62,6 +63,7 @@ fn bench(kind: MemoryKind) -> Bench {
             on_fault_drop: false,
         }],
         unmatched_row: 0,
+        mac: ashway_rig::MAC_B,
         reply: entry::Reply::Transmit,
         packet: match kind {
             MemoryKind::Arena => entry::Packet::Pointers,
@@ -267,6 +269,7 @@ fn entry_and_wire_decide_alike() {
             .collect();
         let expected = match Datagram::parse(frame) {
             Err(_) => None,
+            Ok(_) if frame[..6] != ashway_rig::MAC_B => None,
             Ok(datagram) if !filter.matches(datagram.source, datagram.destination) => None,
             Ok(datagram) => Some(match datagram.validate(frame) {
                 Ok(_) => Count::QueuedTier,

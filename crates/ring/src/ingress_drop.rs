@@ -275,9 +275,11 @@ fn table_name(interface: &str, pid: u32) -> String {
 ///
 /// The conditions are those of `Datagram::parse` in `ashway-wire`: unicast on the
 /// link, and UDP directly after the IP header. nft itself does not match ports
-/// in later fragments or in packets that are too short.
+/// in later fragments or in packets that are too short. Frames with a VLAN tag
+/// come first: at this hook the tag is off, and the rest would match.
 fn rules(table: &str, matches: &[Match]) -> String {
-    let mut text = String::new();
+    let mut text =
+        format!("add rule netdev {table} ingress ether type {{ 8021q, 8021ad }} accept; ");
     for each in matches {
         for family in [Family::Ipv4, Family::Ipv6] {
             if let Some(conditions) = conditions(each, family) {
@@ -336,6 +338,7 @@ mod tests {
     use super::*;
 
     const UNICAST: &str = "ether daddr & 01:00:00:00:00:00 == 00:00:00:00:00:00";
+    const TAGGED: &str = "add rule netdev t ingress ether type { 8021q, 8021ad } accept; ";
 
     #[test]
     fn a_port_alone_is_dropped_in_both_families() {
@@ -346,7 +349,8 @@ mod tests {
         assert_eq!(
             rules("t", &[wanted]),
             format!(
-                "add rule netdev t ingress {UNICAST} ip protocol udp udp dport 7777 counter drop; \
+                "{TAGGED}\
+                 add rule netdev t ingress {UNICAST} ip protocol udp udp dport 7777 counter drop; \
                  add rule netdev t ingress {UNICAST} ip6 nexthdr udp udp dport 7777 counter drop; "
             )
         );
@@ -373,7 +377,7 @@ mod tests {
             family: Some(Family::Ipv6),
             ..wanted
         };
-        assert_eq!(rules("t", &[contradiction]), "");
+        assert_eq!(rules("t", &[contradiction]), TAGGED);
     }
 
     #[test]

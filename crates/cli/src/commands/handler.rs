@@ -3,7 +3,7 @@
 use clap::Subcommand;
 use serde_json::json;
 
-use super::{Node, map, status};
+use super::{Node, load, map, status};
 use crate::face::Face;
 use crate::failure::Failure;
 
@@ -15,6 +15,7 @@ pub(crate) enum Handler {
         #[command(flatten)]
         node: Node,
     },
+    Load(load::Load),
     Map(map::Map),
 }
 
@@ -27,6 +28,7 @@ impl Handler {
                 face.show(&list, || status::handlers(&document));
                 Ok(())
             }
+            Self::Load(command) => command.run(face),
             Self::Map(command) => command.run(),
         }
     }

@@ -10,11 +10,13 @@ use crate::face::Face;
 use crate::failure::Failure;
 
 mod bench;
+mod bind;
 mod check;
 mod confirm;
 mod doctor;
 mod handler;
 mod iface;
+mod load;
 mod map;
 mod path;
 mod run;
@@ -55,6 +57,8 @@ pub(crate) enum Command {
     Check(check::Check),
     Status(status::Status),
     Confirm(confirm::Confirm),
+    Bind(bind::Bind),
+    Unbind(bind::Unbind),
     Doctor(doctor::Doctor),
     #[command(subcommand)]
     Path(path::Path),
@@ -75,6 +79,8 @@ impl Command {
             Self::Check(command) => command.run(face),
             Self::Status(command) => command.run(face),
             Self::Confirm(command) => command.run(face),
+            Self::Bind(command) => command.run(face),
+            Self::Unbind(command) => command.run(face),
             Self::Doctor(command) => return Ok(command.run(face)),
             Self::Path(command) => command.run(face),
             Self::Handler(command) => command.run(face),

@@ -248,7 +248,7 @@ mod tests {
             "node": { "name": "default" },
             "interfaces": [{ "name": "veth0", "ifindex": 7, "mode": "native", "reply": "af_xdp",
                 "udp_checksum": "whole", "unmatched": { "passed": 12 },
-                "lost_after_hand_over": { "peer_drops": 0 } }],
+                "lost_after_hand_over": { "driver": 0 } }],
             "handlers": [
                 { "name": "counter", "tier": "kernel", "memory": "arena", "bytes": 4096,
                   "digest": "0123456789abcdef", "promotion": { "state": "promoted", "insns": 101,

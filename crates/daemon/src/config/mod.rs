@@ -35,7 +35,10 @@ mod types;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use read::suggest;
 pub use read::{load, parse};
+pub(crate) use rules::{COMPETITION_HINT, compete, competition};
+pub(crate) use sections::{NAME_HINT, is_name, read_budget};
 pub use types::{
     Config, Grant, HandlerConfig, IfaceConfig, MemoryMode, NodeConfig, OnFault, PathConfig, Tier,
     XdpMode,

@@ -377,7 +377,7 @@ fn article(type_name: &str) -> String {
 }
 
 /// "did you mean" if one of the words is near, and the list in any case.
-pub(super) fn suggest(word: &str, words: &[&str]) -> String {
+pub(crate) fn suggest(word: &str, words: &[&str]) -> String {
     let list = words
         .iter()
         .map(|word| format!("`{word}`"))

@@ -110,23 +110,11 @@ fn check_filters(reader: &mut Reader<'_>, paths: &[PathConfig], places: &[PathPl
             };
             let rival = rivals.into_iter().filter(|rival| {
                 // A path that lists an interface twice is no rival of itself.
-                *rival != index
-                    && paths[*rival].filter.specificity() == path.filter.specificity()
-                    && paths[*rival].filter.overlaps(&path.filter)
+                *rival != index && compete(&paths[*rival], path)
             });
             if let Some(rival) = rival.min() {
                 let name = &paths[rival].name;
-                let message = if paths[rival].filter == path.filter {
-                    format!(
-                        "paths `{name}` and `{}` ask for the same messages on `{iface}`",
-                        path.name
-                    )
-                } else {
-                    format!(
-                        "a message on `{iface}` can match paths `{name}` and `{}` equally well",
-                        path.name
-                    )
-                };
+                let message = competition(&paths[rival], path, iface);
                 let also = places[rival].filter.clone();
                 reader.errors.push(Diagnostic {
                     code: "ambiguous_match",
@@ -134,12 +122,29 @@ fn check_filters(reader: &mut Reader<'_>, paths: &[PathConfig], places: &[PathPl
                     span: Some(place.clone()),
                     label: Some(format!("`{}`", path.name)),
                     also: also.map(|span| (span, format!("`{name}`"))),
-                    hint: Some(
-                        "the path with more tests gets a message: add one to either".to_owned(),
-                    ),
+                    hint: Some(COMPETITION_HINT.to_owned()),
                 });
             }
             groups.entry((iface, port)).or_default().push(index);
         }
+    }
+}
+
+/// The next step for paths that compete.
+pub(crate) const COMPETITION_HINT: &str =
+    "the path with more tests gets a message: add one to either";
+
+/// Whether a message can match both paths equally well on one interface.
+pub(crate) fn compete(one: &PathConfig, other: &PathConfig) -> bool {
+    one.filter.specificity() == other.filter.specificity() && one.filter.overlaps(&other.filter)
+}
+
+/// Says that they do on `iface`.
+pub(crate) fn competition(one: &PathConfig, other: &PathConfig, iface: &str) -> String {
+    let (name, other_name) = (&one.name, &other.name);
+    if one.filter == other.filter {
+        format!("paths `{name}` and `{other_name}` ask for the same messages on `{iface}`")
+    } else {
+        format!("a message on `{iface}` can match paths `{name}` and `{other_name}` equally well")
     }
 }

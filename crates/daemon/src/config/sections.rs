@@ -106,18 +106,25 @@ fn each(
 
 /// Names of our own objects, which become file names, map names and labels.
 fn check_name(reader: &mut Reader<'_>, kind: &str, name: &str, span: Range<usize>) {
-    let fits = (1..=32).contains(&name.len())
-        && name
-            .bytes()
-            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'));
-    if !fits {
+    if !is_name(name) {
         reader.error(
             "bad_name",
             span,
             format!("`{name}` cannot be the name of a {kind}"),
-            Some("names are 1 to 32 characters from a-z, 0-9, `_` and `-`".to_owned()),
+            Some(NAME_HINT.to_owned()),
         );
     }
+}
+
+/// What [`is_name`] wants.
+pub(crate) const NAME_HINT: &str = "names are 1 to 32 characters from a-z, 0-9, `_` and `-`";
+
+/// Whether an object of ours can be called so.
+pub(crate) fn is_name(name: &str) -> bool {
+    (1..=32).contains(&name.len())
+        && name
+            .bytes()
+            .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
 }
 
 fn node(
@@ -289,20 +296,25 @@ fn budget(section: &mut Section<'_, '_, '_>) -> Duration {
     let Some((text, span)) = section.string("budget") else {
         return Config::DEFAULT_BUDGET;
     };
+    read_budget(text).unwrap_or_else(|(trouble, hint)| {
+        section
+            .reader
+            .error("bad_budget", span, trouble, Some(hint));
+        Config::DEFAULT_BUDGET
+    })
+}
+
+/// A budget, or what is wrong with it and what to write instead.
+pub(crate) fn read_budget(text: &str) -> Result<Duration, (String, String)> {
     let trouble = match units::read(text) {
-        Ok(time) if (Config::MIN_BUDGET..=Config::MAX_BUDGET).contains(&time) => return time,
+        Ok(time) if (Config::MIN_BUDGET..=Config::MAX_BUDGET).contains(&time) => return Ok(time),
         Ok(_) => format!("a budget of {} is out of range", text.trim()),
         Err(trouble) => trouble,
     };
-    section.reader.error(
-        "bad_budget",
-        span,
-        trouble,
-        Some(format!(
-            "write a number and `ns`, `us` or `ms`, from \"{}\" to \"{}\"",
-            units::show(Config::MIN_BUDGET),
-            units::show(Config::MAX_BUDGET)
-        )),
+    let hint = format!(
+        "write a number and `ns`, `us` or `ms`, from \"{}\" to \"{}\"",
+        units::show(Config::MIN_BUDGET),
+        units::show(Config::MAX_BUDGET)
     );
-    Config::DEFAULT_BUDGET
+    Err((trouble, hint))
 }

@@ -98,7 +98,7 @@ pub struct HandlerConfig {
     pub memory: MemoryMode,
     /// Values for its `ASHWAY_PARAM`s.
     pub params: BTreeMap<String, i64>,
-    /// Where the section starts, from 1.
+    /// Where the section starts, from 1; 0 for what came while the node ran.
     pub line: usize,
 }
 
@@ -142,7 +142,7 @@ pub struct PathConfig {
     pub on_fault: OnFault,
     /// How long the handler may take for one message.
     pub budget: Duration,
-    /// Where the section starts, from 1.
+    /// Where the section starts, from 1; 0 for what came while the node ran.
     pub line: usize,
 }
 

@@ -1,6 +1,7 @@
 //! Which rung of the ladder a process can stand on, and what each feature is
 //! worth.
 
+use crate::rung::XDP_NEEDS;
 use ashway_kernel::probe::State;
 use ashway_kernel::{Feature, Probe};
 
@@ -40,17 +41,9 @@ impl Standing {
 
 /// The highest rung, why not a higher one, and how to get there.
 pub(super) fn judge(probe: &Probe) -> (Standing, String, Option<String>) {
-    /// Without these there is no XDP rung: the programs, the rings to the user
-    /// tier, their bell, and the way replies of the user tier leave.
-    const XDP: [Feature; 4] = [
-        Feature::Xdp,
-        Feature::MmapableArray,
-        Feature::RingBuffer,
-        Feature::AfXdp,
-    ];
-    let (standing, wanted): (_, &[Feature]) = if !XDP.iter().all(|f| probe.has(*f)) {
+    let (standing, wanted): (_, &[Feature]) = if !XDP_NEEDS.iter().all(|f| probe.has(*f)) {
         if probe.has(Feature::AfPacket) {
-            (Standing::Packet, &XDP)
+            (Standing::Packet, &XDP_NEEDS)
         } else {
             (Standing::Nothing, &[Feature::AfPacket])
         }
@@ -112,7 +105,7 @@ pub(super) const fn without(feature: Feature) -> (Mark, &'static str) {
         Feature::Arena | Feature::ArenaProgram => {
             (Mark::Degraded, "arrays stand in for arenas (array mode)")
         }
-        Feature::MayGoto => (Mark::Degraded, "handlers with loops stay in the user tier"),
+        Feature::MayGoto => (Mark::Missing, "packet sockets in place of XDP"),
         Feature::Tcx => (
             Mark::Degraded,
             "no replies from the kernel tier to a veth peer that does not take XDP_TX",

@@ -2,28 +2,28 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ashway_abi::{context, count};
-use ashway_codegen::entry::{self, Packet, Reply};
+use ashway_codegen::entry::{self, Reply};
 use ashway_codegen::exit;
 use ashway_handler::Engine;
-use ashway_kernel::probe::{Feature, Probe, State};
+use ashway_kernel::probe::{Feature, Probe};
 use ashway_kernel::{
     AttachError, Iface, Map, MapSpec, Mode, Program, ProgramKind, TcxLink, WakeBell, XdpLink, iface,
 };
-use ashway_ring::{IngressDrop, PacketSocket, Passer, TxSocket};
+use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
 
-use super::{Node, NodeIface, NodePath, Promotion, RunError, XdpSide, say};
-use crate::config::{Config, OnFault, Tier, XdpMode};
+use super::{Node, NodeIface, NodePath, Promotion, RunError, XdpSide, dispatch, say};
+use crate::config::{Config, Tier, XdpMode};
 use crate::counters::UserRows;
-use crate::decide::Rules;
-use crate::instance::{Instance, fuel};
-use crate::packets::{Matched, PacketPort, drop_match};
+use crate::instance::Instance;
+use crate::packets::PacketPort;
 use crate::plan::{self, IfaceFacts, Plan};
 use crate::programs::{self, Maps, NodeMaps};
-use crate::rings::{PassBy, XdpPort};
-use crate::rung::{Rung, cost_notice};
-use crate::runner::{PathRun, RunInstance};
+use crate::rings::{Pace, PassBy, XdpPort};
+use crate::rung::{Rung, cost_notice, no_xdp};
+use crate::runner::RunInstance;
 use crate::worker::{Work, Worker};
 
 /// Frames of a transmit socket.
@@ -37,20 +37,20 @@ const TICKS: u64 = 4;
 /// Brings everything up; on any error what was made is dropped again.
 pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let probe = Probe::run();
-    let bpf = probe.state(Feature::Xdp).clone();
+    let no_xdp = no_xdp(&probe);
     let mut facts = Vec::new();
     for iface in &config.ifaces {
         let found = Iface::by_name(&iface.name).map_err(|source| RunError::NoInterface {
             iface: iface.name.clone(),
             source,
         })?;
-        let rung = Rung::first(iface.mode, bpf == State::Ok);
+        let rung = Rung::first(iface.mode, no_xdp.is_none());
         if rung != Rung::Packet
-            && let State::Missing { reason, .. } = &bpf
+            && let Some(because) = &no_xdp
         {
             return Err(RunError::NoBpf {
                 iface: iface.name.clone(),
-                because: reason.clone(),
+                because: because.clone(),
             });
         }
         facts.push((found, rung));
@@ -59,10 +59,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         config,
         &facts
             .iter()
-            .map(|(iface, _)| IfaceFacts {
-                queues: iface.rx_queues.max(1) as usize,
-                mtu: iface.mtu as usize,
-            })
+            .map(|(iface, _)| iface_facts(iface))
             .collect::<Vec<_>>(),
     );
     let uses_xdp = facts.iter().any(|(_, rung)| *rung != Rung::Packet);
@@ -82,11 +79,13 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let mut ifaces = Vec::new();
     let mut xdp_ports = Vec::new();
     let mut packet_ports = Vec::new();
+    let mut drop_rules = Vec::new();
     for (number, (found, rung)) in facts.iter().enumerate() {
         if *rung == Rung::Packet {
-            let (iface, port) = take_with_sockets(config, &plan, number, found)?;
+            let (iface, port, rule) = take_with_sockets(config, &plan, number, found)?;
             ifaces.push(iface);
             packet_ports.push(port);
+            drop_rules.push(rule);
             xdp_ports.push(None);
         } else {
             let maps = maps.as_deref().expect("an interface with XDP has maps");
@@ -95,15 +94,12 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
                 plan: &plan,
                 maps,
                 instances: &instances,
-                packet: if arena {
-                    Packet::Pointers
-                } else {
-                    Packet::Helpers
-                },
+                arena,
             };
             let (iface, port) = take_with_xdp(&common, number, found, *rung)?;
             ifaces.push(iface);
             xdp_ports.push(Some(port));
+            drop_rules.push(None);
         }
     }
     let worker = Worker::start(Work {
@@ -119,7 +115,9 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     })?;
     let mut node = Node {
         ifaces,
-        _worker: worker,
+        worker,
+        drop_rules,
+        arena,
         paths: config
             .paths
             .iter()
@@ -138,6 +136,13 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     };
     promote_wanted(&mut node);
     Ok((node, engine))
+}
+
+fn iface_facts(found: &Iface) -> IfaceFacts {
+    IfaceFacts {
+        queues: found.rx_queues.max(1) as usize,
+        mtu: found.mtu as usize,
+    }
 }
 
 fn node_maps(plan: &Plan) -> Result<NodeMaps, RunError> {
@@ -183,17 +188,10 @@ fn make_instances(
             .iter()
             .map(|path| {
                 let path_config = &config.paths[*path];
-                PathRun {
-                    row: plan.paths[*path].row,
-                    function: wasm
-                        .function(&path_config.function)
-                        .expect("the instance was made with this function"),
-                    rules: Rules {
-                        may_reply: instance.may_reply(),
-                        on_fault_drop: path_config.on_fault == OnFault::Drop,
-                    },
-                    fuel: fuel(path_config.budget),
-                }
+                let function = wasm
+                    .function(&path_config.function)
+                    .expect("the instance was made with this function");
+                dispatch::path_run(path_config, &plan.paths[*path], &instance, function)
             })
             .collect();
         let shared = Arc::new(instance);
@@ -212,7 +210,7 @@ fn take_with_sockets(
     plan: &Plan,
     number: usize,
     found: &Iface,
-) -> Result<(NodeIface, PacketPort), RunError> {
+) -> Result<(NodeIface, PacketPort, Option<IngressDrop>), RunError> {
     let system = |source| RunError::System {
         doing: "open a packet socket (CAP_NET_RAW; `unshare -Urn` gives it in a namespace)",
         source,
@@ -220,11 +218,8 @@ fn take_with_sockets(
     let numbers = &plan.ifaces[number];
     let socket = PacketSocket::open(found.ifindex).map_err(system)?;
     let out = socket.as_fd().try_clone_to_owned().map_err(system)?;
-    let matches: Vec<_> = numbers
-        .paths
-        .iter()
-        .map(|path| drop_match(&config.paths[*path].filter))
-        .collect();
+    let paths = dispatch::matched(&config.paths, plan, number);
+    let matches = dispatch::drop_matches(&paths);
     let drop_rule = match IngressDrop::install(&found.name, &matches) {
         Ok(rule) => Some(rule),
         Err(error) => {
@@ -237,20 +232,10 @@ fn take_with_sockets(
         }
     };
     let passer = Passer::open(found.ifindex).ok();
-    let mut paths: Vec<Matched> = numbers
-        .paths
-        .iter()
-        .map(|path| Matched {
-            filter: config.paths[*path].filter,
-            instance: plan.paths[*path].instance,
-            local: plan.paths[*path].local,
-            row: plan.paths[*path].row,
-        })
-        .collect();
-    paths.sort_by_key(|path| std::cmp::Reverse(path.filter.specificity()));
     let iface = NodeIface {
         xdp: None,
         ifindex: found.ifindex,
+        facts: iface_facts(found),
         rung: Rung::Packet,
         tx_errors_before: tx_errors(&found.name),
         consumes: drop_rule.is_some(),
@@ -259,12 +244,13 @@ fn take_with_sockets(
         socket,
         out,
         frame: Vec::with_capacity(65_536),
+        mac: found.mac,
         paths,
         unmatched_row: numbers.unmatched_row,
         passer,
-        drop_rule,
+        dropped_from_host: drop_rule.is_some(),
     };
-    Ok((iface, port))
+    Ok((iface, port, drop_rule))
 }
 
 /// What taking an interface with XDP needs to know of the node.
@@ -273,7 +259,7 @@ struct Common<'a> {
     plan: &'a Plan,
     maps: &'a NodeMaps,
     instances: &'a [Arc<Instance>],
-    packet: Packet,
+    arena: bool,
 }
 
 fn take_with_xdp(
@@ -297,14 +283,15 @@ fn take_with_xdp(
     let numbers = &plan.ifaces[number];
     let slots = Map::create(&MapSpec::prog_array(
         "ashway_slots",
-        numbers.paths.len().max(1) as u32,
+        entry::MAX_PATHS as u32,
     ))
     .map_err(|source| RunError::System {
         doing: "create a program array",
         source,
     })?;
-    for (slot, path) in numbers.paths.iter().enumerate() {
-        let instance = &common.instances[plan.paths[*path].instance];
+    for &path in &numbers.paths {
+        let instance = &common.instances[plan.paths[path].instance];
+        let slot = plan.slot(path, number).expect("a path of this interface");
         let kernel = instance.kernel.as_ref().expect("the node has maps");
         slots
             .set_slot(slot as u32, kernel.user_program.fd())
@@ -320,28 +307,28 @@ fn take_with_xdp(
     } else {
         Reply::Exit
     };
-    let load = |what, name: &str, kind, image| {
+    let entry = dispatch::Entry {
+        maps: common.maps,
+        slots: &slots,
+        mac: found.mac,
+        reply,
+        arena: common.arena,
+    }
+    .load(config, &config.paths, plan, number)?;
+    let exit_link = if reply == Reply::Exit {
         let maps = Maps {
             node: common.maps,
-            slots: Some(&slots),
+            slots: None,
             trusted: None,
             memory: None,
         };
-        programs::load(name, kind, image, &maps).map_err(|source| RunError::Load {
-            what,
+        let image = exit::generate();
+        let exit = programs::load("ashway_exit", ProgramKind::SchedCls, &image, &maps);
+        let exit = exit.map_err(|source| RunError::Load {
+            what: "exit",
             iface: found.name.clone(),
             source,
-        })
-    };
-    let image = entry::generate(&entry_spec(common, number, reply));
-    let entry = load("entry", "ashway_entry", ProgramKind::Xdp, &image)?;
-    let exit_link = if reply == Reply::Exit {
-        let exit = load(
-            "exit",
-            "ashway_exit",
-            ProgramKind::SchedCls,
-            &exit::generate(),
-        )?;
+        })?;
         let link = TcxLink::attach(&exit, found.ifindex).map_err(|source| RunError::Attach {
             iface: found.name.clone(),
             source,
@@ -350,21 +337,20 @@ fn take_with_xdp(
     } else {
         None
     };
-    let tx = TxSocket::bind(found.ifindex, 0, TX_FRAMES).map_err(|source| RunError::Transmit {
-        iface: found.name.clone(),
-        source,
-    })?;
+    let tx = transmit_socket(found)?;
     let (link, rung) = attach(&entry, found, rung, config.ifaces[number].mode)?;
     let pass_by = pass_by(found, rung)?;
     let iface = NodeIface {
         xdp: Some(XdpSide {
-            _link: link,
+            link,
             _exit_link: exit_link,
             slots,
-            _entry: entry,
+            entry,
+            mac: found.mac,
             reply,
         }),
         ifindex: found.ifindex,
+        facts: iface_facts(found),
         rung,
         tx_errors_before: tx_errors(&found.name),
         consumes: true,
@@ -396,33 +382,26 @@ fn attach(
         .map_err(failed)
 }
 
-fn entry_spec(common: &Common, iface: usize, reply: Reply) -> entry::Spec {
-    let Common { config, plan, .. } = common;
-    let numbers = &plan.ifaces[iface];
-    entry::Spec {
-        paths: numbers
-            .paths
-            .iter()
-            .map(|path| {
-                let numbers = &plan.paths[*path];
-                let ring_base = plan.instances[numbers.instance]
-                    .rings_of
-                    .iter()
-                    .find(|(known, _)| *known == iface)
-                    .map(|(_, base)| *base)
-                    .expect("an instance has rings for each of its interfaces");
-                entry::Path {
-                    filter: config.paths[*path].filter,
-                    row: numbers.row,
-                    local: numbers.local as u32,
-                    ring_base: ring_base as u32,
-                    on_fault_drop: config.paths[*path].on_fault == OnFault::Drop,
-                }
-            })
-            .collect(),
-        unmatched_row: numbers.unmatched_row,
-        reply,
-        packet: common.packet,
+/// How long to wait for a queue that a node before this one had.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Binds the transmit socket. The kernel frees the queue of a socket that was
+/// closed by a work item, `xp_release_deferred`, which waits for the RTNL lock;
+/// so a queue that is taken is asked for again for [`QUEUE_PATIENCE`].
+fn transmit_socket(found: &Iface) -> Result<TxSocket, RunError> {
+    let begin = Instant::now();
+    loop {
+        match TxSocket::bind(found.ifindex, 0, TX_FRAMES) {
+            Err(BindError::QueueTaken { .. }) if begin.elapsed() < QUEUE_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            bound => {
+                return bound.map_err(|source| RunError::Transmit {
+                    iface: found.name.clone(),
+                    source,
+                });
+            }
+        }
     }
 }
 
@@ -457,6 +436,8 @@ fn pass_by(found: &Iface, rung: Rung) -> Result<PassBy, RunError> {
     Ok(PassBy::Frame {
         program,
         ifindex: found.ifindex,
+        pace: Pace::default(),
+        passer: Passer::open(found.ifindex).ok(),
     })
 }
 

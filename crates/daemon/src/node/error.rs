@@ -1,6 +1,9 @@
 //! Why a node did not start, or stopped.
 
-use ashway_kernel::AttachError;
+use std::io::ErrorKind;
+
+use ashway_kernel::{AttachError, LoadError};
+use ashway_ring::BindError;
 
 use crate::instance::InstanceError;
 
@@ -50,7 +53,7 @@ pub enum RunError {
         iface: String,
         /// Why.
         #[source]
-        source: ashway_kernel::LoadError,
+        source: LoadError,
     },
 
     /// The transmit socket cannot be had.
@@ -60,7 +63,7 @@ pub enum RunError {
         iface: String,
         /// Why.
         #[source]
-        source: ashway_ring::BindError,
+        source: BindError,
     },
 
     /// Another node answers on the control socket, or it cannot be made.
@@ -70,6 +73,10 @@ pub enum RunError {
     /// The Wasm runtime cannot be had.
     #[error("cannot start the Wasm runtime")]
     Engine(#[source] ashway_handler::EngineError),
+
+    /// The worker ended by itself.
+    #[error("the worker has ended: a bug of Ashway; what it said stands above")]
+    Worker,
 
     /// Anything else the system refused.
     #[error("cannot {doing}")]
@@ -95,7 +102,29 @@ impl RunError {
             Self::Instance(InstanceError::Read { .. } | InstanceError::NoParam { .. })
             | Self::NoInterface { .. } => 2,
             Self::NoBpf { .. } => 4,
+            _ if self.lacks_privilege() => 4,
+            Self::Transmit {
+                source: BindError::NotSupported,
+                ..
+            } => 6,
             _ => 1,
+        }
+    }
+
+    /// Whether the process may not do what would otherwise work.
+    fn lacks_privilege(&self) -> bool {
+        match self {
+            Self::Load { source, .. } | Self::Instance(InstanceError::Load { source, .. }) => {
+                matches!(source, LoadError::Denied { .. })
+            }
+            Self::Attach { source, .. } => matches!(source, AttachError::Denied { .. }),
+            Self::Transmit { source, .. } => matches!(source, BindError::Permission),
+            Self::System { source, .. }
+            | Self::Control(source)
+            | Self::Instance(InstanceError::Memory { source, .. }) => {
+                source.kind() == ErrorKind::PermissionDenied
+            }
+            _ => false,
         }
     }
 
@@ -136,6 +165,15 @@ impl RunError {
             Self::Load { source, .. } => source.hint().to_owned(),
             Self::Transmit { source, .. } => source.hint().to_owned(),
             Self::Control(_) => "give each node its own: `--socket PATH`".to_owned(),
+            Self::Instance(InstanceError::Load { source, .. }) => match source {
+                LoadError::Denied { .. } => source.hint().to_owned(),
+                _ => "this is a bug of Ashway; please report it".to_owned(),
+            },
+            Self::Instance(InstanceError::Memory { source, .. })
+                if source.kind() == ErrorKind::PermissionDenied =>
+            {
+                "this memory needs CAP_BPF; `ashway doctor` shows what is missing".to_owned()
+            }
             _ => return None,
         })
     }

@@ -4,7 +4,9 @@
 //! it down when dropped, links first, so every way out leaves no trace; after
 //! SIGKILL the kernel closes the file descriptors, which does the same.
 
+mod binding;
 mod build;
+mod dispatch;
 mod error;
 mod serve;
 
@@ -13,11 +15,12 @@ use std::sync::Arc;
 
 use ashway_codegen::entry::Reply;
 use ashway_kernel::{Map, Program, TcxLink, XdpLink};
+use ashway_ring::IngressDrop;
 
 use crate::config::{Config, Tier};
 use crate::counters::UserRows;
 use crate::instance::{Instance, NotPromoted, Promoted};
-use crate::plan::Plan;
+use crate::plan::{IfaceFacts, Plan};
 use crate::programs::NodeMaps;
 use crate::rung::Rung;
 use crate::worker::Worker;
@@ -61,13 +64,19 @@ fn say(line: &str) {
 #[derive(Debug)]
 struct Node {
     ifaces: Vec<NodeIface>,
-    _worker: Worker,
+    worker: Worker,
+    /// By interface; they end behind the worker, so that no message is taken
+    /// from the host and from the worker too.
+    drop_rules: Vec<Option<IngressDrop>>,
     paths: Vec<NodePath>,
     instances: Vec<Arc<Instance>>,
     maps: Option<Arc<NodeMaps>>,
     rows: Arc<UserRows>,
     plan: Plan,
+    /// What runs now: the file's, and what was loaded and bound since.
     config: Config,
+    /// Whether programs may use arenas.
+    arena: bool,
 }
 
 /// An interface the node has taken.
@@ -76,6 +85,7 @@ struct NodeIface {
     /// Absent on the packet rung.
     xdp: Option<XdpSide>,
     ifindex: u32,
+    facts: IfaceFacts,
     rung: Rung,
     /// Transmit errors of the driver when the node took the interface.
     tx_errors_before: u64,
@@ -86,10 +96,11 @@ struct NodeIface {
 /// What XDP needs on an interface; the links go first.
 #[derive(Debug)]
 struct XdpSide {
-    _link: XdpLink,
+    link: XdpLink,
     _exit_link: Option<TcxLink>,
     slots: Map,
-    _entry: Program,
+    entry: Program,
+    mac: [u8; 6],
     reply: Reply,
 }
 
@@ -192,18 +203,18 @@ impl Node {
         }
     }
 
-    /// Withdraws the kernel tier from paths whose `on_fault` says so and whose
-    /// instance has been stopped there since the last look.
+    /// Withdraws the kernel tier from paths whose `on_fault` says so and on which
+    /// the handler has been stopped since the last look.
     fn demote_the_faulty(&mut self) {
         for path in 0..self.paths.len() {
-            let instance = &self.instances[self.plan.paths[path].instance];
-            let faults = instance.kernel_faults();
-            if faults == self.paths[path].faults_seen {
+            let plan = &self.plan.paths[path];
+            let Some(fault) = self.instances[plan.instance].last_fault() else {
                 continue;
-            }
-            self.paths[path].faults_seen = faults;
-            let config = &self.config.paths[path];
-            if config.on_fault == crate::config::OnFault::Demote
+            };
+            let seen = std::mem::replace(&mut self.paths[path].faults_seen, fault.count);
+            if seen != fault.count
+                && fault.row == plan.row
+                && self.config.paths[path].on_fault == crate::config::OnFault::Demote
                 && self.paths[path].tier == Tier::Kernel
                 && self.demote(path).is_ok()
             {

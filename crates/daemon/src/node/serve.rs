@@ -72,12 +72,15 @@ pub(super) fn serve(
             return Ok(());
         }
         if !fds[1].revents().is_empty() {
-            control.serve(|request| answer(node, &mut trial, request));
+            control.serve(|request| answer(node, engine, &mut trial, request));
         }
         if last_tick.elapsed() >= TICK {
             last_tick = Instant::now();
             engine.tick();
             node.demote_the_faulty();
+            if !node.worker.is_alive() {
+                return Err(RunError::Worker);
+            }
         }
         if trial.is_some_and(|end| Instant::now() >= end) {
             say("the trial was not confirmed: stopping");
@@ -94,7 +97,12 @@ fn plural(count: usize, what: &str) -> String {
     }
 }
 
-fn answer(node: &mut Node, trial: &mut Option<Instant>, request: &Value) -> Answer {
+fn answer(
+    node: &mut Node,
+    engine: &ashway_handler::Engine,
+    trial: &mut Option<Instant>,
+    request: &Value,
+) -> Answer {
     match request["request"].as_str() {
         Some("status") => Answer::Ok(describe(node)),
         Some("confirm") => {
@@ -104,10 +112,14 @@ fn answer(node: &mut Node, trial: &mut Option<Instant>, request: &Value) -> Answ
         Some("memory") => memory(node, &request["handler"]),
         Some("promote") => change(node, &request["path"], Node::promote),
         Some("demote") => change(node, &request["path"], Node::demote),
+        Some("load") => node.load(request, engine).into(),
+        Some("bind") => node.bind(request).into(),
+        Some("unbind") => node.unbind(&request["path"]).into(),
         _ => Answer::Refused {
             code: "bad_request",
             message: "there is no such request".to_owned(),
-            hint: "requests are status, confirm, memory, promote, demote".to_owned(),
+            hint: "requests are status, confirm, memory, promote, demote, load, bind, unbind"
+                .to_owned(),
         },
     }
 }
@@ -229,16 +241,16 @@ fn interface(node: &Node, number: usize) -> Value {
 
 fn handler(node: &Node, number: usize) -> Value {
     let instance = &node.instances[number];
-    let mut tiers: Vec<&str> = instance
-        .plan
-        .paths
+    let paths = &node.plan.instances[number].paths;
+    let mut tiers: Vec<&str> = paths
         .iter()
         .map(|path| node.paths[*path].tier.word())
         .collect();
     tiers.dedup();
-    let promotion = instance
-        .plan
-        .paths
+    if tiers.is_empty() {
+        tiers.push("unbound");
+    }
+    let promotion = paths
         .iter()
         .map(|path| &node.paths[*path])
         .find_map(|path| match &path.promotion {

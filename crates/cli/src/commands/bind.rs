@@ -1,0 +1,111 @@
+//! `ashway bind` and `ashway unbind`: paths of a running node come and go.
+
+use clap::Args;
+use serde_json::json;
+
+use super::Node;
+use crate::face::{Face, clean};
+use crate::failure::Failure;
+
+/// Lead the messages of a filter to a handler of a running node
+///
+/// Makes a path: from the given interfaces, by the given match, to the handler.
+/// Other paths notice nothing. The words mean what they mean in the sections
+/// `[path.NAME]` of a configuration. The path lasts until `ashway unbind` or the
+/// node's end.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway bind echo --match 'udp and dst port 7777' --iface veth0
+  ashway bind counter:on_rx --match 'ip and udp dst port 7' --iface veth0 \\
+      --iface veth1 --name inc --tier user --on-fault drop --budget '20 us'")]
+pub(crate) struct Bind {
+    /// The handler's id, and the function unless it is `on_rx`
+    #[arg(value_name = "HANDLER[:FUNCTION]")]
+    handler: String,
+    /// Which messages, in the words of tcpdump
+    #[arg(long = "match", visible_alias = "filter", value_name = "FILTER")]
+    filter: String,
+    /// Where they arrive; can be given several times
+    #[arg(long, required = true)]
+    iface: Vec<String>,
+    /// The path's name [default: the handler's]
+    #[arg(long)]
+    name: Option<String>,
+    /// Where the handler may run: auto, kernel or user [default: auto]
+    ///
+    /// With `kernel`, a handler that cannot run there is not bound (exit code
+    /// 3); with `auto` it runs in the user tier and the reason is printed.
+    #[arg(long)]
+    tier: Option<String>,
+    /// What becomes of a message whose handler was stopped: pass, drop or demote
+    /// [default: pass]
+    #[arg(long, value_name = "WHAT")]
+    on_fault: Option<String>,
+    /// Time for one message [default: 50 us]
+    #[arg(long, value_name = "TIME")]
+    budget: Option<String>,
+    #[command(flatten)]
+    node: Node,
+}
+
+impl Bind {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        let (handler, function) = match self.handler.split_once(':') {
+            Some((handler, function)) => (handler, Some(function)),
+            None => (self.handler.as_str(), None),
+        };
+        let answer = self.node.connect()?.request(&json!({
+            "request": "bind",
+            "handler": handler,
+            "function": function,
+            "path": self.name,
+            "iface": self.iface,
+            "match": self.filter,
+            "tier": self.tier,
+            "on_fault": self.on_fault,
+            "budget": self.budget,
+        }))?;
+        face.show(&answer, || {
+            let text = |key: &str| clean(answer[key].as_str().unwrap_or_default());
+            let mut out = format!("path `{}` runs in the {} tier", text("path"), text("tier"));
+            for (key, label) in [("because", "because"), ("line", "at"), ("hint", "hint")] {
+                if answer[key].is_string() {
+                    out += &format!("\n  {label}: {}", text(key));
+                }
+            }
+            out
+        });
+        Ok(())
+    }
+}
+
+/// Take a path away from a running node
+///
+/// Its messages are the host's again; the handler stays loaded. Messages that
+/// have been received are still answered. The path's counters end with it.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway unbind echo
+  ashway path ls      names the paths")]
+pub(crate) struct Unbind {
+    /// The path
+    path: String,
+    #[command(flatten)]
+    node: Node,
+}
+
+impl Unbind {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        let request = json!({ "request": "unbind", "path": self.path });
+        let answer = self.node.connect()?.request(&request)?;
+        face.show(&answer, || {
+            format!(
+                "path `{}` is unbound; its messages are the host's",
+                self.path
+            )
+        });
+        Ok(())
+    }
+}

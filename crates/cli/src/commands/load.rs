@@ -1,0 +1,92 @@
+//! `ashway handler load`: a handler for a running node.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use super::Node;
+use crate::face::{Face, clean};
+use crate::failure::{Exit, Failure};
+
+/// Give a running node a handler, and print its id
+///
+/// The node compiles the file and makes the handler's memory. No message
+/// reaches it, and nothing of it runs on one, before `ashway bind`. The id is
+/// its name, for `bind`, `handler ls` and `handler map`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway handler load counter.wasm --allow reply
+  ashway handler load counter.wasm --name tens --allow reply --param step=10
+  ashway bind \"$(ashway handler load echo.wasm --allow reply)\" \\
+      --match 'udp and dst port 7777' --iface veth0")]
+pub(crate) struct Load {
+    /// The Wasm file
+    file: PathBuf,
+    /// Its id [default: the file's name without .wasm]
+    #[arg(long)]
+    name: Option<String>,
+    /// What it may do beyond looking at messages: reply
+    #[arg(long, value_name = "WHAT")]
+    allow: Vec<String>,
+    /// What its memory is made of: auto, arena or array [default: auto]
+    #[arg(long, value_name = "KIND")]
+    memory: Option<String>,
+    /// A value for one of its `ASHWAY_PARAM`s
+    #[arg(long, value_name = "NAME=INTEGER", value_parser = param)]
+    param: Vec<(String, i64)>,
+    #[command(flatten)]
+    node: Node,
+}
+
+impl Load {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        // The node may have been started in another folder.
+        let file = std::path::absolute(&self.file).map_err(|error| {
+            let file = self.file.display();
+            Failure::new(Exit::Usage, format!("cannot find `{file}`")).because(&error)
+        })?;
+        let file = file.to_str().ok_or_else(|| {
+            let file = file.display();
+            Failure::new(Exit::Usage, format!("the path `{file}` is not UTF-8"))
+        })?;
+        let params: Map<String, Value> = self
+            .param
+            .into_iter()
+            .map(|(name, value)| (name, json!(value)))
+            .collect();
+        let answer = self.node.connect()?.request(&json!({
+            "request": "load",
+            "file": file,
+            "name": self.name,
+            "allow": self.allow,
+            "memory": self.memory,
+            "params": params,
+        }))?;
+        face.show(&answer, || {
+            clean(answer["handler"].as_str().unwrap_or_default())
+        });
+        Ok(())
+    }
+}
+
+fn param(text: &str) -> Result<(String, i64), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=INTEGER")?;
+    let value = value
+        .parse()
+        .map_err(|_| format!("`{value}` is no 64-bit integer"))?;
+    Ok((name.to_owned(), value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_parameter_is_a_name_and_a_number() {
+        assert_eq!(param("step=-5"), Ok(("step".to_owned(), -5)));
+        assert!(param("step").is_err());
+        assert!(param("step=five").is_err());
+    }
+}

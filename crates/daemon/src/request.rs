@@ -1,0 +1,337 @@
+//! What `load` and `bind` ask for: JSON in, checked facts out.
+//!
+//! The same words, limits and rules as in the configuration file, whose
+//! sections they add to; `config` is what the node runs now.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ashway_codegen::filter;
+use serde_json::Value;
+
+use crate::config::{
+    COMPETITION_HINT, Config, Grant, HandlerConfig, MemoryMode, NAME_HINT, OnFault, PathConfig,
+    Tier, compete, competition, is_name, read_budget, suggest,
+};
+
+/// Why a request is turned down. Nothing has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Refusal {
+    /// A stable name; also decides the exit code of the CLI.
+    pub(crate) code: &'static str,
+    /// Why.
+    pub(crate) message: String,
+    /// The next step; may be empty.
+    pub(crate) hint: String,
+}
+
+impl Refusal {
+    /// The request itself is wrong.
+    pub(crate) fn usage(message: String, hint: impl Into<String>) -> Self {
+        Self {
+            code: "usage",
+            message,
+            hint: hint.into(),
+        }
+    }
+
+    /// The request does not fit what the node has or can do.
+    pub(crate) fn failed(message: String, hint: impl Into<String>) -> Self {
+        Self {
+            code: "failed",
+            message,
+            hint: hint.into(),
+        }
+    }
+}
+
+/// Reads `load`: a handler under a name that nobody has yet.
+///
+/// # Errors
+///
+/// The first thing that is wrong.
+pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig, Refusal> {
+    let file = PathBuf::from(string(request, "file")?.ok_or_else(|| missing("file"))?);
+    let name = match string(request, "name")? {
+        Some(name) => name,
+        None => file.file_stem().and_then(|s| s.to_str()).unwrap_or(""),
+    }
+    .to_owned();
+    check_name("handler", &name)?;
+    if config.handler(&name).is_some() {
+        return Err(Refusal::failed(
+            format!("there is a handler `{name}` already"),
+            "give this one another name with `--name`",
+        ));
+    }
+    let absolute = "name the file by an absolute path; the node reads it";
+    if !file.is_absolute() {
+        let message = format!("`{}` is no absolute path", file.display());
+        return Err(Refusal::usage(message, absolute));
+    }
+    match file.metadata() {
+        Ok(metadata) if metadata.is_file() => {}
+        Ok(_) => {
+            let message = format!("`{}` is no file", file.display());
+            return Err(Refusal::usage(message, absolute));
+        }
+        Err(error) => {
+            let message = format!("the node cannot read `{}`: {error}", file.display());
+            return Err(Refusal::usage(message, absolute));
+        }
+    }
+    let mut allow = Vec::new();
+    for grant in strings(request, "allow")? {
+        allow.push(one_of("allow", grant, Grant::WORDS)?);
+    }
+    Ok(HandlerConfig {
+        name,
+        file,
+        allow,
+        memory: word(request, "memory", MemoryMode::WORDS)?,
+        params: params(&request["params"])?,
+        line: 0,
+    })
+}
+
+/// Reads `bind`: a path beside those of `config`.
+///
+/// # Errors
+///
+/// The first thing that is wrong.
+pub(crate) fn path(request: &Value, config: &Config) -> Result<PathConfig, Refusal> {
+    let handler = string(request, "handler")?.ok_or_else(|| missing("handler"))?;
+    if config.handler(handler).is_none() {
+        let known: Vec<_> = config.handlers.iter().map(|h| h.name.as_str()).collect();
+        return Err(unknown("handler", handler, &known));
+    }
+    let name = string(request, "path")?.unwrap_or(handler);
+    check_name("path", name)?;
+    if config.paths.iter().any(|path| path.name == name) {
+        return Err(Refusal::failed(
+            format!("there is a path `{name}` already"),
+            "give this one another name with `--name`, or unbind that one",
+        ));
+    }
+    let mut ifaces: Vec<String> = Vec::new();
+    let known: Vec<_> = config.ifaces.iter().map(|i| i.name.as_str()).collect();
+    for iface in strings(request, "iface")? {
+        if !known.contains(&iface) {
+            return Err(unknown("interface", iface, &known));
+        }
+        if !ifaces.iter().any(|earlier| earlier == iface) {
+            ifaces.push(iface.to_owned());
+        }
+    }
+    if ifaces.is_empty() {
+        return Err(missing("iface"));
+    }
+    let match_text = string(request, "match")?.ok_or_else(|| missing("match"))?;
+    let path = PathConfig {
+        name: name.to_owned(),
+        ifaces,
+        filter: filter::parse(match_text).map_err(|error| bad_match(match_text, error))?,
+        match_text: match_text.to_owned(),
+        handler: handler.to_owned(),
+        function: string(request, "function")?.unwrap_or("on_rx").to_owned(),
+        tier: word(request, "tier", Tier::WORDS)?,
+        on_fault: word(request, "on_fault", OnFault::WORDS)?,
+        budget: budget(request)?,
+        line: 0,
+    };
+    for rival in &config.paths {
+        let shared = path.ifaces.iter().find(|name| rival.ifaces.contains(name));
+        if let Some(iface) = shared
+            && compete(rival, &path)
+        {
+            let message = competition(rival, &path, iface);
+            return Err(Refusal::failed(message, COMPETITION_HINT));
+        }
+    }
+    Ok(path)
+}
+
+/// Refuses a name that nobody has, with those that are there.
+pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> Refusal {
+    Refusal::failed(format!("there is no {what} `{name}`"), suggest(name, known))
+}
+
+fn check_name(kind: &str, name: &str) -> Result<(), Refusal> {
+    if is_name(name) {
+        return Ok(());
+    }
+    let message = format!("`{name}` cannot be the name of a {kind}");
+    Err(Refusal::usage(message, NAME_HINT))
+}
+
+fn missing(key: &str) -> Refusal {
+    Refusal::usage(format!("the request needs `{key}`"), "")
+}
+
+fn string<'r>(request: &'r Value, key: &str) -> Result<Option<&'r str>, Refusal> {
+    match &request[key] {
+        Value::Null => Ok(None),
+        Value::String(text) => Ok(Some(text)),
+        _ => Err(Refusal::usage(format!("`{key}` must be a string"), "")),
+    }
+}
+
+fn strings<'r>(request: &'r Value, key: &str) -> Result<Vec<&'r str>, Refusal> {
+    let wrong = || Refusal::usage(format!("`{key}` must be an array of strings"), "");
+    match &request[key] {
+        Value::Null => Ok(Vec::new()),
+        Value::Array(items) => items
+            .iter()
+            .map(|item| item.as_str().ok_or_else(wrong))
+            .collect(),
+        _ => Err(wrong()),
+    }
+}
+
+fn one_of<T: Copy>(key: &str, text: &str, words: &[(&str, T)]) -> Result<T, Refusal> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    found.map(|(_, value)| *value).ok_or_else(|| {
+        let names: Vec<_> = words.iter().map(|(word, _)| *word).collect();
+        Refusal::usage(format!("`{key}` cannot be `{text}`"), suggest(text, &names))
+    })
+}
+
+fn word<T: Copy + Default>(request: &Value, key: &str, words: &[(&str, T)]) -> Result<T, Refusal> {
+    match string(request, key)? {
+        Some(text) => one_of(key, text, words),
+        None => Ok(T::default()),
+    }
+}
+
+fn budget(request: &Value) -> Result<Duration, Refusal> {
+    match string(request, "budget")? {
+        Some(text) => read_budget(text).map_err(|(message, hint)| Refusal::usage(message, hint)),
+        None => Ok(Config::DEFAULT_BUDGET),
+    }
+}
+
+fn params(value: &Value) -> Result<BTreeMap<String, i64>, Refusal> {
+    let wrong = || Refusal::usage("`params` must be 64-bit integers by name".to_owned(), "");
+    match value {
+        Value::Null => Ok(BTreeMap::new()),
+        Value::Object(entries) => entries
+            .iter()
+            .map(|(name, value)| Ok((name.clone(), value.as_i64().ok_or_else(wrong)?)))
+            .collect(),
+        _ => Err(wrong()),
+    }
+}
+
+fn bad_match(text: &str, error: filter::FilterError) -> Refusal {
+    // At the end of the text something is missing, not wrong.
+    let place = text
+        .get(error.span)
+        .filter(|word| !word.is_empty() && *word != text)
+        .map_or_else(String::new, |word| format!(", at `{word}`"));
+    Refusal::usage(format!("in `{text}`{place}: {}", error.message), error.hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+    use std::path::Path as FsPath;
+
+    fn node() -> Config {
+        let mut config = crate::config::parse(
+            FsPath::new("node.toml"),
+            b"[iface.a]\n[iface.b]\nmode = \"packet\"",
+        )
+        .unwrap();
+        let this = std::env::current_exe().unwrap();
+        let loaded = handler(&json!({ "file": this, "name": "h" }), &config).unwrap();
+        config.handlers.push(loaded);
+        let request = json!({ "handler": "h", "iface": ["a"], "match": "udp and dst port 7" });
+        let bound = path(&request, &config).unwrap();
+        assert_eq!(
+            (bound.name.as_str(), bound.function.as_str(), bound.tier),
+            ("h", "on_rx", Tier::Auto)
+        );
+        config.paths.push(bound);
+        config
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_handler_is_named() {
+        let config = node();
+        let this = std::env::current_exe().unwrap();
+        for (request, code, says) in [
+            (json!({}), "usage", "needs `file`"),
+            (json!({ "file": this, "name": "h" }), "failed", "already"),
+            (
+                json!({ "file": this, "name": "A b" }),
+                "usage",
+                "name of a handler",
+            ),
+            (json!({ "file": "x.wasm" }), "usage", "no absolute path"),
+            (json!({ "file": "/nowhere/x.wasm" }), "usage", "cannot read"),
+            (json!({ "file": "/", "name": "x" }), "usage", "is no file"),
+            (
+                json!({ "file": this, "name": "x", "allow": ["fly"] }),
+                "usage",
+                "cannot be `fly`",
+            ),
+            (
+                json!({ "file": this, "name": "x", "params": { "a": "b" } }),
+                "usage",
+                "64-bit",
+            ),
+        ] {
+            let refusal = handler(&request, &config).unwrap_err();
+            assert_eq!(refusal.code, code, "{refusal:?}");
+            assert!(refusal.message.contains(says), "{refusal:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_path_is_named() {
+        let config = node();
+        let good = json!({
+            "handler": "h", "path": "p", "iface": ["a"], "match": "udp and dst port 8",
+        });
+        path(&good, &config).unwrap();
+        for (key, value, code, says) in [
+            ("handler", json!("g"), "failed", "no handler `g`"),
+            ("path", json!("h"), "failed", "path `h` already"),
+            ("path", json!(""), "usage", "name of a path"),
+            ("iface", json!(["c"]), "failed", "no interface `c`"),
+            ("iface", json!([]), "usage", "needs `iface`"),
+            ("iface", json!("a"), "usage", "array of strings"),
+            ("match", json!("udp and prot 7"), "usage", "at `prot`"),
+            (
+                "match",
+                json!("udp and dst port 7"),
+                "failed",
+                "paths `h` and `p`",
+            ),
+            (
+                "match",
+                json!("udp and src port 7"),
+                "failed",
+                "paths `h` and `p`",
+            ),
+            ("tier", json!("moon"), "usage", "`tier` cannot be `moon`"),
+            ("on_fault", json!("cry"), "usage", "cannot be `cry`"),
+            ("budget", json!("1 s"), "usage", "no unit of time"),
+        ] {
+            let mut request = good.clone();
+            request[key] = value;
+            let refusal = path(&request, &config).unwrap_err();
+            assert_eq!(refusal.code, code, "{refusal:?}");
+            assert!(refusal.message.contains(says), "{refusal:?}");
+        }
+        // On another interface nobody competes, and more tests win.
+        for (iface, text) in [("b", "udp and dst port 7"), ("a", "ip and udp dst port 7")] {
+            let mut request = good.clone();
+            request["iface"] = json!([iface]);
+            request["match"] = json!(text);
+            path(&request, &config).unwrap();
+        }
+    }
+}
