@@ -1,6 +1,7 @@
 /*
  * The application of the counter handler: prints the counter as it stands in
- * memory, once for each line on standard input, until that ends.
+ * memory, once for each line on standard input, until that ends. A line with a
+ * number sets the counter first.
  *
  *     ashway handler map counter -- counter_app
  *
@@ -9,6 +10,7 @@
  */
 #include <ashway_app.h>
 
+#include <ctype.h>
 #include <err.h>
 #include <stdio.h>
 
@@ -22,9 +24,10 @@ int main(void)
     if (counter == NULL)
         errx(1, "the handler shares no variable named `counter`");
 
-    for (int c; (c = getchar()) != EOF;) {
-        if (c != '\n')
-            continue;
+    char line[64];
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        if (isdigit((unsigned char)line[0]))
+            *counter = (unsigned)strtoul(line, NULL, 10);
         printf("%u\n", *counter);
         fflush(stdout);
     }

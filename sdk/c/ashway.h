@@ -63,8 +63,8 @@ enum ashway_verdict {
  * Marks a handler: `int on_rx(int len, int channel)`.
  *
  * `len` is the message's length in bytes, at the handler's own layer: above
- * `udp` the UDP payload, which may be empty. `channel` is the receive queue
- * the message came by, counted from 0. The result is a verdict.
+ * `udp` the UDP payload, which may be empty. `channel` is 0:
+ * there is one so far. The result is a verdict.
  */
 #define ASHWAY_HANDLER ASHWAY_EXPORT
 

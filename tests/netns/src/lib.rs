@@ -1,3 +1,5 @@
 //! Tests of the `ashway` binary over real interfaces; see `tests/`.
 
 pub mod node;
+pub mod rootless;
+pub mod traffic;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use ashway_kernel::{Iface, Owner, Program, ProgramKind, ProgramSpec, detach_ashway, owner};
-use ashway_rig::{Node, Process, Rig};
+use ashway_rig::{Node, Process, Rig, RigOptions, UdpClient};
 use serde_json::Value;
 
 /// How long anything may take that is not timed. A loaded machine must not
@@ -47,6 +47,8 @@ impl Config {
     /// Adds a handler that may reply, from any file.
     #[must_use]
     pub fn handler_file(self, name: &str, file: &Path) -> Self {
+        // TOML strings are quoted like Rust's.
+        let file = file.to_string_lossy();
         self.text(&format!(
             "[handler.{name}]\nfile = {file:?}\nallow = [\"reply\"]"
         ))
@@ -91,6 +93,21 @@ pub fn counter(tier: &str) -> Result<Config> {
     Ok(Config::on_b0("auto")
         .handler("counter")?
         .path("counter", 7777, tier))
+}
+
+/// A wire as a system makes it: its far end does not take `XDP_TX`, so a node
+/// needs a TCX program beside its XDP program and there is more to forget.
+///
+/// # Panics
+///
+/// If it cannot be made.
+#[must_use]
+pub fn stock(name: &str) -> Rig {
+    let options = RigOptions {
+        gro_on_client: false,
+        ..RigOptions::default()
+    };
+    Rig::new(name, options).expect("root can make a wire")
 }
 
 /// The entry of this name in a list of the status document.
@@ -144,6 +161,25 @@ pub fn at_rest(node: &Node) -> Value {
         }
     }
     panic!("the ledgers do not close: {last:#}");
+}
+
+/// Asks by a number and shows everything that counts frames if no answer comes.
+///
+/// # Panics
+///
+/// If no answer comes in time.
+#[must_use]
+pub fn ask(rig: &Rig, node: &Node, client: &UdpClient, number: u32) -> u32 {
+    client.ask_number(number).unwrap_or_else(|why| {
+        let status = node.status().expect("the node answers");
+        let a0 = text(&run(rig.command_a("ethtool").args(["-S", "a0"])));
+        let b0 = text(&run(rig.command_b("ethtool").args(["-S", "b0"])));
+        let late = client.receive();
+        panic!(
+            "{why}\nlater: {late:?}\n{status:#}\na0: {a0}\nb0: {b0}\n{}",
+            node.output()
+        )
+    })
 }
 
 /// Moves a path to the other tier: `verb` is `promote` or `demote`.
@@ -229,7 +265,12 @@ pub fn assert_free(rig: &Rig, iface: &str) {
     let left = rig.in_b(|| detach_ashway(index)).expect("the kernel says");
     assert_eq!(left, [], "left behind on {iface}");
     let rules = run(rig.command_b("nft").args(["list", "tables"]));
-    assert_eq!(text(&rules).trim(), "", "rules left behind");
+    // Where nft is not installed no node can have made a rule.
+    assert_eq!(
+        String::from_utf8_lossy(&rules.stdout).trim(),
+        "",
+        "left behind"
+    );
 }
 
 /// An ordinary application's socket in host B.

@@ -9,19 +9,9 @@ use std::time::{Duration, Instant};
 use ashway_kernel::{Mode, XdpLink};
 use ashway_netns::node::{
     Config, Lines, assert_free, at_rest, counter, entry, index, ordinary, owner_of, run, shift,
-    stranger, text, until,
+    stock, stranger, text, until,
 };
-use ashway_rig::{Node, Rig, RigOptions, Signal, UdpClient, skip_unless_root};
-
-/// A wire whose far end does not take `XDP_TX`: a node then needs a TCX program
-/// beside its XDP program, so there is more to forget.
-fn stock(name: &str) -> Rig {
-    let options = RigOptions {
-        gro_on_client: false,
-        ..RigOptions::default()
-    };
-    Rig::new(name, options).unwrap()
-}
+use ashway_rig::{Node, Rig, RigOptions, Signal, UdpClient, ashway, skip_unless_root};
 
 /// A second wire, `a1` - `b1`, with 10.8.0.1 and 10.8.0.2.
 fn second_wire(rig: &Rig) {
@@ -120,7 +110,9 @@ fn a_second_ashway_is_refused_and_the_first_goes_on() {
     // A node of its own socket, on an interface that is taken.
     let (code, output) = failed(rig.node(counter("auto").unwrap()).launch().unwrap());
     assert_eq!(code, Some(1), "{output}");
-    let named = format!("`ashway_entry` of process {} `ashway`", first.id());
+    let binary = ashway().unwrap();
+    let comm = binary.file_name().unwrap().to_string_lossy().into_owned();
+    let named = format!("`ashway_entry` of process {} `{comm}`", first.id());
     assert!(output.contains(&named), "{output}");
     assert!(output.contains("ashway iface detach IF"), "{output}");
     assert_eq!(client.ask_number(1).unwrap(), 2);

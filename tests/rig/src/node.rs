@@ -200,14 +200,18 @@ impl Node {
         Ok(self.process.signal(signal)?)
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until it ends by itself; [`output`](Self::output) is then whole.
     ///
     /// # Errors
     ///
     /// If it still runs after 30 s; with what it printed.
     pub fn wait(&mut self) -> Result<ExitStatus> {
         match self.process.wait(PATIENCE)? {
-            Some(status) => Ok(status),
+            Some(status) => {
+                // What it printed last may still be in the pipes.
+                let _ = self.output.wait_for(|_| false);
+                Ok(status)
+            }
             None => bail!("the node still runs; it printed:\n{}", self.output()),
         }
     }

@@ -1,0 +1,195 @@
+/*
+ * Remote increment as one would write it by hand for XDP: what Ashway's
+ * kernel-tier counter is measured against.
+ *
+ * It checks what Ashway's entry program checks (codegen/src/entry.rs), in the
+ * same order: destination not a group, IPv4 without options, UDP, the port, not
+ * a fragment, the three lengths, the IPv4 header checksum, and the UDP checksum
+ * (none, the pseudo-header's half, or whole). It adds the request's number to a
+ * counter in an array that user space can map, answers with the sum from the
+ * same buffer (fresh TTL, whole UDP checksum), and counts one outcome. Port and
+ * offsets are constants; there is one path and no dispatch.
+ *
+ * For the same request and counter the reply equals Ashway's byte for byte
+ * (bench/tests/peers.rs).
+ *
+ * Built by `ashway bench counter` (bench/src/peers.rs), needs libbpf-dev.
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/udp.h>
+
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+
+#define PORT 7777
+#define TTL 64
+/* More than an MTU of 1500; a power of two. */
+#define LONGEST 2048
+
+enum outcome { ANSWERED, PASSED, BAD_LENGTH, BAD_CHECKSUM, FRAGMENT, NO_SENDER, OUTCOMES };
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, __u32);
+} counter SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, OUTCOMES);
+    __type(key, __u32);
+    __type(value, __u64);
+} outcomes SEC(".maps");
+
+static __always_inline int finish(__u32 outcome, int action)
+{
+    __u64 *count = bpf_map_lookup_elem(&outcomes, &outcome);
+
+    if (count)
+        ++*count;
+    return action;
+}
+
+/* RFC 1071: a 64-bit sum of 16-bit words down to 16 bits. */
+static __always_inline __u16 fold(__u64 sum)
+{
+    sum = (sum & 0xffffffff) + (sum >> 32);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    sum = (sum & 0xffff) + (sum >> 16);
+    return sum;
+}
+
+/* Sum of the `bytes` at `at`; 0 also where the frame ends before (the caller
+ * has compared the lengths, the verifier does not remember). */
+static __always_inline __u64 sum_of(const void *at, __u32 bytes, const void *end)
+{
+    __u64 sum = 0;
+    __u32 i;
+
+    for (i = 0; i + 8 <= bytes && i < LONGEST; i += 8) {
+        const __u32 *words = at + i;
+        if ((const void *)(words + 2) > end)
+            return 0;
+        sum += words[0];
+        sum += words[1];
+    }
+    at += i & (LONGEST - 1);
+    if (bytes & 4) {
+        if (at + 4 > end)
+            return 0;
+        sum += *(const __u32 *)at;
+        at += 4;
+    }
+    if (bytes & 2) {
+        if (at + 2 > end)
+            return 0;
+        sum += *(const __u16 *)at;
+        at += 2;
+    }
+    if (bytes & 1) {
+        if (at + 1 > end)
+            return 0;
+        sum += *(const __u8 *)at;
+    }
+    return sum;
+}
+
+/* Neither nobody's nor a group's (224.0.0.0 and up). */
+static __always_inline int is_host(__be32 address)
+{
+    return address != 0 && (address & bpf_htonl(0xff000000)) < 224;
+}
+
+SEC("xdp")
+int ashway_by_hand(struct xdp_md *ctx)
+{
+    void *data = (void *)(long)ctx->data;
+    void *end = (void *)(long)ctx->data_end;
+    struct ethhdr *eth = data;
+    struct iphdr *ip = (void *)(eth + 1);
+    struct udphdr *udp = (void *)(ip + 1);
+    __be32 *number = (void *)(udp + 1);
+
+    if ((void *)(udp + 1) > end)
+        return XDP_PASS;
+    if (eth->h_dest[0] & 1 || eth->h_proto != bpf_htons(ETH_P_IP))
+        return XDP_PASS;
+    if (ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(0x1fff))
+        return XDP_PASS;
+    if (*(__u8 *)ip != 0x45 || udp->dest != bpf_htons(PORT))
+        return XDP_PASS;
+
+    if (ip->frag_off & bpf_htons(0x2000))
+        return finish(FRAGMENT, XDP_DROP);
+    __u32 ip_len = bpf_ntohs(ip->tot_len);
+    __u32 udp_len = bpf_ntohs(udp->len);
+    if (udp_len < sizeof(*udp) || sizeof(*ip) + udp_len > ip_len ||
+        ip_len > LONGEST || (void *)ip + ip_len > end)
+        return finish(BAD_LENGTH, XDP_DROP);
+
+    const __u32 *words = (const __u32 *)ip;
+    __u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
+    if (fold(sum) != 0xffff)
+        return finish(BAD_CHECKSUM, XDP_DROP);
+
+    /* The pseudo-header's sum does not mind which end is which, nor does the
+     * sum of the ports: one pass over the message serves request and reply. */
+    __u64 pseudo = (__u64)ip->saddr + ip->daddr + bpf_htons(IPPROTO_UDP) + udp->len;
+    __u64 body = sum_of(number, udp_len - sizeof(*udp), end);
+    body += (__u64)udp->source + udp->dest + udp->len;
+    if (udp->check != 0 && udp->check != fold(pseudo) &&
+        fold(pseudo + body + udp->check) != 0xffff)
+        return finish(BAD_CHECKSUM, XDP_DROP);
+
+    /* The second comparison follows from the first, which the compiler sees and
+     * the verifier does not. */
+    barrier_var(end);
+    if (udp_len < sizeof(*udp) + sizeof(*number) || (void *)(number + 1) > end)
+        return finish(PASSED, XDP_PASS);
+    if (eth->h_source[0] & 1 || !is_host(ip->saddr) || !is_host(ip->daddr) ||
+        udp->source == 0)
+        return finish(NO_SENDER, XDP_DROP);
+    __u32 zero = 0;
+    __u32 *value = bpf_map_lookup_elem(&counter, &zero);
+    if (!value)
+        return XDP_PASS;
+    __u32 add = bpf_ntohl(*number);
+    __be32 reply = bpf_htonl(__sync_fetch_and_add(value, add) + add);
+    body += (__u64)(~*number & 0xffffffff) + reply;
+    *number = reply;
+
+    __u8 mac[ETH_ALEN];
+    __builtin_memcpy(mac, eth->h_dest, ETH_ALEN);
+    __builtin_memcpy(eth->h_dest, eth->h_source, ETH_ALEN);
+    __builtin_memcpy(eth->h_source, mac, ETH_ALEN);
+    __be32 address = ip->saddr;
+    ip->saddr = ip->daddr;
+    ip->daddr = address;
+    __be16 port = udp->source;
+    udp->source = udp->dest;
+    udp->dest = port;
+
+    /* RFC 1624 equation 3 on the word of TTL and protocol. */
+    __u16 *ttl_word = (__u16 *)&ip->ttl;
+    __u16 before = *ttl_word;
+    ip->ttl = TTL;
+    ip->check = ~fold((__u64)(__u16)~ip->check + (__u16)~before + *ttl_word);
+    __u16 check = ~fold(pseudo + body);
+    udp->check = check ? check : 0xffff;
+    return finish(ANSWERED, XDP_TX);
+}
+
+/* What running any program costs: subtracted from both. */
+SEC("xdp")
+int ashway_empty(struct xdp_md *ctx)
+{
+    return XDP_DROP;
+}
+
+char licence[] SEC("license") = "Dual MIT/GPL";

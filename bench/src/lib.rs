@@ -1,0 +1,27 @@
+//! Ashway measured: against an ordinary socket server, against an XDP program
+//! written by hand, and against the promises of SPECIFICATION.md.
+//!
+//! [`counter`] is `ashway bench counter`; [`demo`] is what `./demo` runs. Both
+//! ask for remote increments (Wallach, Engler & Kaashoek 1996, section V) from
+//! client A to host B, two network namespaces of their own, and compare ratios
+//! within one run: the machine's speed and its slow phases are in both sides.
+//!
+//! * [`rtt`] asks, times and checks; [`stats`] reduces; [`table`] shows.
+//! * [`socket_server`] and the C programs in `peers/` ([`peers`]) are the other
+//!   side of each comparison.
+//! * [`contest`] lets the cases take turns on [`hosts`], as root or
+//!   [`rootless`].
+
+#![forbid(unsafe_code)]
+
+pub mod contest;
+pub mod counter;
+pub mod demo;
+pub mod hosts;
+pub mod peers;
+pub mod rootless;
+pub mod rtt;
+pub mod socket_server;
+pub mod stats;
+pub mod table;
+pub mod xdp;

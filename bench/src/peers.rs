@@ -1,0 +1,129 @@
+//! The C programs of `bench/peers`: built when needed, loaded while measured.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use ashway_kernel::Program;
+use ashway_rig::Process;
+
+/// What brings the tools on Debian 12.
+pub const INSTALL: &str = "apt-get install -y clang-19 libbpf-dev gcc";
+
+/// Compiler of XDP programs.
+const CLANG: &str = "clang-19";
+
+/// Builds what is older than its sources into `target/peers`; returns that
+/// folder.
+///
+/// # Errors
+///
+/// Names [`INSTALL`] if a tool or header is missing.
+pub fn build() -> Result<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("the workspace's root")?;
+    let sources = root.join("bench/peers");
+    let out = root.join("target/peers");
+    fs::create_dir_all(&out).with_context(|| format!("cannot make `{}`", out.display()))?;
+
+    let object = out.join("xdp_counter.o");
+    let source = sources.join("xdp_counter.c");
+    if !is_current(&object, &source)? {
+        // Debian keeps <asm/types.h> in a folder per machine, which clang does
+        // not search when it compiles for BPF.
+        let machine = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
+        let mut command = Command::new(CLANG);
+        command.args(["-target", "bpf", "-mcpu=v4", "-O2", "-g", "-Wall"]);
+        command.args([
+            "-Wextra",
+            "-Wno-unused-parameter",
+            "-Werror",
+            "-I",
+            &machine,
+        ]);
+        compile(command.arg("-c").arg(&source).arg("-o").arg(&object))?;
+    }
+    let loader = out.join("xdp_peer");
+    let source = sources.join("xdp_peer.c");
+    if !is_current(&loader, &source)? {
+        let mut command = Command::new("cc");
+        command.args(["-O2", "-Wall", "-Wextra", "-Werror"]);
+        compile(command.arg(&source).arg("-o").arg(&loader).arg("-lbpf"))?;
+    }
+    Ok(out)
+}
+
+fn compile(command: &mut Command) -> Result<()> {
+    let output = command.output().with_context(|| {
+        let program = command.get_program().display();
+        format!("cannot start `{program}`; run `{INSTALL}`")
+    })?;
+    if !output.status.success() {
+        let why = String::from_utf8_lossy(&output.stderr);
+        bail!(
+            "{command:?} failed: {}\nis everything installed? `{INSTALL}`",
+            why.trim()
+        );
+    }
+    Ok(())
+}
+
+fn is_current(product: &Path, source: &Path) -> Result<bool> {
+    let changed = |path: &Path| fs::metadata(path).and_then(|meta| meta.modified());
+    let source =
+        changed(source).with_context(|| format!("cannot look at `{}`", source.display()))?;
+    Ok(changed(product).is_ok_and(|product| product > source))
+}
+
+/// The hand-written XDP programs, loaded until this is dropped.
+#[derive(Debug)]
+pub struct ByHand {
+    /// Answers remote increments; its counter starts at 0.
+    pub counter: Program,
+    /// Does nothing: what running any program costs.
+    pub empty: Program,
+    // Ends the loader before the kill that would end it too.
+    _input: Option<ChildStdin>,
+    _loader: Process,
+}
+
+impl ByHand {
+    /// Builds and loads them.
+    ///
+    /// # Errors
+    ///
+    /// What the compiler or the kernel said.
+    pub fn load() -> Result<Self> {
+        let built = build()?;
+        let mut command = Command::new(built.join("xdp_peer"));
+        command.arg(built.join("xdp_counter.o"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut loader = Process::spawn(command).context("cannot start the loader")?;
+        let output = loader.child().stdout.take().context("no output")?;
+        let mut ids = BTreeMap::new();
+        for line in BufReader::new(output).lines() {
+            let line = line?;
+            if line == "ready" {
+                break;
+            }
+            if let Some((name, id)) = line.split_once(' ') {
+                ids.insert(name.to_owned(), id.parse::<u32>()?);
+            }
+        }
+        let program = |name: &str| -> Result<Program> {
+            let id = ids.get(name);
+            let id = id.with_context(|| format!("the loader did not load `{name}`"))?;
+            Program::from_id(*id).with_context(|| format!("cannot reach program {id}"))
+        };
+        Ok(Self {
+            counter: program("ashway_by_hand")?,
+            empty: program("ashway_empty")?,
+            _input: loader.child().stdin.take(),
+            _loader: loader,
+        })
+    }
+}

@@ -1,0 +1,96 @@
+//! Small XDP programs around a measurement, and the way to a node's own.
+
+use anyhow::{Context, Result, bail};
+use ashway_kernel::{Iface, Mode, Program, ProgramKind, ProgramSpec, XdpLink, owner};
+use ashway_rig::Rig;
+
+/// `XDP_DROP`.
+pub const DROP: u32 = 1;
+/// `XDP_TX`.
+pub const TX: u32 = 3;
+
+/// A program that returns one code for every frame.
+///
+/// # Errors
+///
+/// Without the right to load programs.
+pub fn constant(name: &str, code: u32) -> Result<Program> {
+    // r0 = code; exit
+    let insns = [0xb7 | u64::from(code) << 32, 0x95];
+    Ok(Program::load(&ProgramSpec {
+        name,
+        kind: ProgramKind::Xdp,
+        attach_type: 0,
+        insns: &insns,
+        maps: &[],
+        btf: None,
+    })?)
+}
+
+/// A program on an interface; taken off on drop.
+#[derive(Debug)]
+pub struct Attached {
+    _link: XdpLink,
+}
+
+impl Attached {
+    /// Attaches a program that returns `code` to `a0`.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel said.
+    pub fn to_client(rig: &Rig, code: u32) -> Result<Self> {
+        let program = constant("ashway_bench_a0", code)?;
+        let link = rig.in_a(|| -> Result<_> {
+            let ifindex = Iface::by_name("a0")?.ifindex;
+            Ok(XdpLink::attach(&program, ifindex, Mode::Native)?)
+        });
+        Ok(Self { _link: link? })
+    }
+
+    /// Attaches a program to an interface of B.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel said.
+    pub fn to_host(rig: &Rig, iface: &str, program: &Program) -> Result<Self> {
+        let link = rig.in_b(|| -> Result<_> {
+            let ifindex = Iface::by_name(iface)?.ifindex;
+            Ok(XdpLink::attach(program, ifindex, Mode::Native)?)
+        });
+        Ok(Self { _link: link? })
+    }
+}
+
+/// Adds a TAP to B: an interface where a reply leaves by `XDP_TX`, as it does on
+/// a network card. On a veth it would take a redirect or the exit program.
+///
+/// # Errors
+///
+/// What `ip` said; needs `/dev/net/tun`.
+pub fn add_tap(rig: &Rig, name: &str) -> Result<()> {
+    for words in [
+        format!("tuntap add {name} mode tap"),
+        format!("link set {name} up"),
+    ] {
+        let status = rig.command_b("ip").args(words.split(' ')).status()?;
+        if !status.success() {
+            bail!("`ip {words}` failed");
+        }
+    }
+    Ok(())
+}
+
+/// The entry program of the node on this interface of B.
+///
+/// # Errors
+///
+/// If nothing is attached there.
+pub fn entry(rig: &Rig, iface: &str) -> Result<Program> {
+    let ifindex = rig.in_b(|| Iface::by_name(iface))?.ifindex;
+    let owner = rig.in_b(|| owner(ifindex))?;
+    let id = owner
+        .with_context(|| format!("no XDP program is on `{iface}`"))?
+        .prog_id;
+    Program::from_id(id).with_context(|| format!("cannot reach program {id}"))
+}
