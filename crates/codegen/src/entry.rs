@@ -107,13 +107,13 @@ pub fn generate(spec: &Spec) -> Image {
     need(&mut asm, Header::IPV4_MIN.payload(), labels.host);
     // Frames for others are the host's, groups among them: a reply in the name
     // of one would be a forgery.
-    let [a, b, c, d, e, f] = spec.mac;
+    let (high, low) = spec.mac.split_at(4);
+    let high = u32::from_le_bytes(high.try_into().expect("four of six bytes"));
+    let low = u16::from_le_bytes(low.try_into().expect("the other two"));
     asm.load(Size::W, R1, R7, 0);
-    let high = u32::from_le_bytes([a, b, c, d]) as i32;
-    asm.jump32_if_imm(op::JNE, R1, high, labels.host);
+    asm.jump32_if_imm(op::JNE, R1, high as i32, labels.host);
     asm.load(Size::H, R1, R7, 4);
-    let low = i32::from(u16::from_le_bytes([e, f]));
-    asm.jump_if_imm(op::JNE, R1, low, labels.host);
+    asm.jump_if_imm(op::JNE, R1, i32::from(low), labels.host);
     asm.load(Size::H, R1, R7, 12);
     asm.jump_if_imm(op::JEQ, R1, be16(0x86dd), ipv6);
     asm.jump_if_imm(op::JNE, R1, be16(0x0800), labels.host);

@@ -258,7 +258,7 @@ impl Instance {
         let functions = module
             .exports
             .iter()
-            .filter_map(|(name, _)| Some(((*name).to_owned(), wasmtime.function(name)?)))
+            .filter_map(|(name, _)| Some(((*name).clone(), wasmtime.function(name)?)))
             .collect();
         let instance = Self {
             functions,

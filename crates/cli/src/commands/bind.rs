@@ -71,7 +71,7 @@ impl Bind {
             let mut out = format!("path `{}` runs in the {} tier", text("path"), text("tier"));
             for (key, label) in [("because", "because"), ("line", "at"), ("hint", "hint")] {
                 if answer[key].is_string() {
-                    out += &format!("\n  {label}: {}", text(key));
+                    out.extend(["\n  ", label, ": ", &text(key)]);
                 }
             }
             out

@@ -98,14 +98,13 @@ pub(super) const fn without(feature: Feature) -> (Mark, &'static str) {
     match feature {
         Feature::Jit => (Mark::Degraded, "programs are interpreted, some 10x slower"),
         Feature::Btf => (Mark::Degraded, "no kernel types; nothing needs them today"),
-        Feature::Xdp => (Mark::Missing, "packet sockets in place of XDP"),
         Feature::MmapableArray => (Mark::Missing, "no rings to the user tier under XDP"),
         Feature::RingBuffer => (Mark::Missing, "a sleeping worker cannot be woken under XDP"),
         Feature::CpuV4 => (Mark::Degraded, "handlers stay in the user tier"),
         Feature::Arena | Feature::ArenaProgram => {
             (Mark::Degraded, "arrays stand in for arenas (array mode)")
         }
-        Feature::MayGoto => (Mark::Missing, "packet sockets in place of XDP"),
+        Feature::Xdp | Feature::MayGoto => (Mark::Missing, "packet sockets in place of XDP"),
         Feature::Tcx => (
             Mark::Degraded,
             "no replies from the kernel tier to a veth peer that does not take XDP_TX",

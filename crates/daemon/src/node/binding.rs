@@ -90,7 +90,7 @@ impl Node {
                 |iface| self.ifaces[iface].xdp.is_some(),
                 |local| shared.in_user(local) == 0,
             )
-            .map_err(|what| self.no_room(what))?;
+            .map_err(|what| self.no_room(&what))?;
 
         let before = self.plan.clone();
         let faults_seen = shared.faults();
@@ -342,9 +342,9 @@ impl Node {
         })
     }
 
-    fn no_room(&self, what: NoRoom) -> Refusal {
+    fn no_room(&self, what: &NoRoom) -> Refusal {
         let iface = |iface: usize| &self.config.ifaces[iface].name;
-        match what {
+        match *what {
             NoRoom::Iface(number) => Refusal::failed(
                 format!(
                     "`{}` has {} paths, and there is no room for more",
