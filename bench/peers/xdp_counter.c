@@ -3,7 +3,7 @@
  * kernel-tier counter is measured against.
  *
  * It checks what Ashway's entry program checks (codegen/src/entry.rs), in the
- * same order: destination not a group, IPv4 without options, UDP, the port, not
+ * same order: destination is the interface, IPv4 without options, UDP, the port, not
  * a fragment, the three lengths, the IPv4 header checksum, and the UDP checksum
  * (none, the pseudo-header's half, or whole). It adds the request's number to a
  * counter in an array that user space can map, answers with the sum from the
@@ -25,6 +25,9 @@
 #include <bpf/bpf_helpers.h>
 
 #define PORT 7777
+/* 02:00:00:00:00:0b, as its words are loaded. */
+#define MAC_HIGH 0x00000002
+#define MAC_LOW 0x0b00
 #define TTL 64
 /* More than an MTU of 1500; a power of two. */
 #define LONGEST 2048
@@ -118,7 +121,8 @@ int ashway_by_hand(struct xdp_md *ctx)
 
     if ((void *)(udp + 1) > end)
         return XDP_PASS;
-    if (eth->h_dest[0] & 1 || eth->h_proto != bpf_htons(ETH_P_IP))
+    if (*(__u32 *)eth->h_dest != MAC_HIGH || *(__u16 *)(eth->h_dest + 4) != MAC_LOW ||
+        eth->h_proto != bpf_htons(ETH_P_IP))
         return XDP_PASS;
     if (ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(0x1fff))
         return XDP_PASS;

@@ -71,6 +71,8 @@ impl Attached {
 pub fn add_tap(rig: &Rig, name: &str) -> Result<()> {
     for words in [
         format!("tuntap add {name} mode tap"),
+        // The address that the rig's frames and the program by hand are for.
+        format!("link set {name} address 02:00:00:00:00:0b"),
         format!("link set {name} up"),
     ] {
         let status = rig.command_b("ip").args(words.split(' ')).status()?;
