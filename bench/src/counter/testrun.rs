@@ -111,10 +111,12 @@ pub(super) fn measure(options: &Options) -> Result<Section> {
 }
 
 /// A request from the counter's port to the counter's port.
+/// A request whose reply is a request again, for the next repetition: the same
+/// port and the same hardware address at both ends.
 fn request(number: u32) -> Vec<u8> {
-    Frame::to_b(COUNTER_PORT, &number.to_be_bytes())
-        .from_port(COUNTER_PORT)
-        .bytes()
+    let mut frame = Frame::to_b(COUNTER_PORT, &number.to_be_bytes()).from_port(COUNTER_PORT);
+    frame.eth_source = frame.eth_destination;
+    frame.bytes()
 }
 
 fn ns_per_run(program: &Program, packet: &[u8]) -> Result<f64> {

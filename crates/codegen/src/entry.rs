@@ -98,6 +98,7 @@ pub fn generate(spec: &Spec) -> Image {
         fragment: asm.label(),
         whole_checksum: asm.label(),
         dispatch: asm.label(),
+        out: asm.label(),
     };
     let ipv6 = asm.label();
     let options = asm.label();
@@ -164,6 +165,8 @@ struct Labels {
     fragment: Label,
     whole_checksum: Label,
     dispatch: Label,
+    /// To the host without a count: a map of ours is not there.
+    out: Label,
 }
 
 /// What lies between Ethernet and UDP.
@@ -228,8 +231,14 @@ fn half(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     let matched = asm.label();
     demux(asm, spec, labels, header, matched);
     asm.bind(matched);
-    xdp::find_context(asm, labels.no_program);
-    xdp::find_row(asm, labels.no_program);
+    xdp::find_context(asm, labels.out);
+    // By way of the context, where the verifier forgets numbers: so it reads
+    // what follows once, and not once for each path.
+    asm.load(Size::W, R1, R10, PATH);
+    asm.store(Size::W, R9, context::LOCAL_PATH, R1);
+    asm.load(Size::W, R1, R10, ROW_KEY);
+    asm.store(Size::W, R9, context::ROW, R1);
+    find_paths_row(asm, labels);
     asm.store(Size::D, R10, ROW, R0);
     xdp::count(asm, R0, Count::Received);
     lengths(asm, spec, labels, header);
@@ -237,6 +246,15 @@ fn half(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
         ipv4_checksum(asm, labels, words);
     }
     udp_checksum(asm, spec, labels, header);
+}
+
+/// `r0` = the row that the context names. `r9` = the context. Clobbers `r0`-`r5`.
+fn find_paths_row(asm: &mut Assembler, labels: &Labels) {
+    asm.map(R1, MapRef::Counters, None);
+    asm.mov(R2, R9);
+    asm.alu_imm(op::ADD, R2, i32::from(context::ROW));
+    asm.call(helper::MAP_LOOKUP_ELEM);
+    asm.jump_if_imm(op::JEQ, R0, 0, labels.out);
 }
 
 /// Finds the path: its slot and row go to the stack. No match goes to the
@@ -399,13 +417,12 @@ fn whole_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
 /// kernel patches a direct jump in.
 fn dispatch(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     asm.bind(labels.dispatch);
-    asm.load(Size::W, R0, R10, PATH);
+    asm.load(Size::W, R0, R9, context::LOCAL_PATH);
     for (i, path) in spec.paths.iter().enumerate() {
         let next = asm.label();
         if i + 1 < spec.paths.len() {
             asm.jump_if_imm(op::JNE, R0, path.slot as i32, next);
         }
-        asm.store_imm(Size::W, R9, context::ROW, path.row as i32);
         asm.store_imm(Size::W, R9, context::LOCAL_PATH, path.local as i32);
         asm.store_imm(Size::W, R9, context::RING_BASE, path.ring_base as i32);
         if path.on_fault_drop {
@@ -426,7 +443,6 @@ fn dispatch(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
 }
 
 fn ends(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
-    let out = asm.label();
     for (label, reason) in [
         (labels.bad_length, Count::DroppedBadLength),
         (labels.bad_ip_checksum, Count::DroppedBadIpChecksum),
@@ -441,15 +457,15 @@ fn ends(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     // The path has no program (it is being set up or taken down): the host
     // answers, as it would without us.
     asm.bind(labels.no_program);
-    xdp::find_row(asm, out);
+    find_paths_row(asm, labels);
     xdp::count(asm, R0, Count::Passed);
     xdp::finish(asm, action::PASS);
 
     asm.bind(labels.host);
     asm.store_imm(Size::W, R10, ROW_KEY, spec.unmatched_row as i32);
-    xdp::find_row(asm, out);
+    xdp::find_row(asm, labels.out);
     xdp::count(asm, R0, Count::Received);
     xdp::count(asm, R0, Count::Passed);
-    asm.bind(out);
+    asm.bind(labels.out);
     xdp::finish(asm, action::PASS);
 }

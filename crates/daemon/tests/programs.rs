@@ -406,6 +406,46 @@ fn both_tiers_reply_with_the_same_bytes() {
     }
 }
 
+/// What the kernel tier answers leaves only at the end of the driver's poll, so
+/// the first message that goes to the ring behind it names its CPU, for the
+/// worker to wait; those behind that one need not.
+#[test]
+fn the_first_message_behind_the_kernel_tier_says_so() {
+    use std::sync::atomic::Ordering;
+    if ashway_rig::skip_unless_root() {
+        return;
+    }
+    for kind in kinds() {
+        let bench = bench(kind);
+        let _program = promote(&bench, kind, ECHO);
+        let frame = Frame::to_b(7777, b"in turn").bytes();
+        let lock = bench.trusted.u32_at(trusted::LOCK);
+        let mut slot = 0;
+        for _ in 0..2 {
+            assert_eq!(bench.run(&frame), TX, "answered in the kernel tier");
+            assert_eq!(bench.run(&frame), TX);
+            // The instance is busy, on another CPU.
+            lock.store(1, Ordering::Release);
+            for first in [true, false, false] {
+                assert_eq!(bench.run(&frame), DROP, "in the ring");
+                let word = |offset| {
+                    let at = trusted::SLOTS + slot * trusted::SLOT_BYTES + offset;
+                    bench.trusted.u32_at(at).load(Ordering::Acquire)
+                };
+                assert_eq!(word(trusted::SLOT_BEHIND) > 0, first, "slot {slot}");
+                assert_eq!(word(trusted::SLOT_READY), slot as u32 + 1);
+                slot += 1;
+            }
+            lock.store(0, Ordering::Release);
+            // As if the worker had worked them off.
+            let in_user = bench.trusted.u32_at(trusted::PATHS);
+            assert_eq!(in_user.swap(0, Ordering::AcqRel), 3);
+        }
+        assert_eq!(bench.count(1, Count::QueuedBusy), 2);
+        assert_eq!(bench.count(1, Count::QueuedOrder), 4);
+    }
+}
+
 #[test]
 fn nobody_is_answered_who_cannot_be_a_sender() {
     if ashway_rig::skip_unless_root() {

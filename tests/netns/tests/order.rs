@@ -3,13 +3,16 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use ashway_netns::node::{ordinary, shift};
+use ashway_kernel::{Iface, Program, ProgramKind, ProgramSpec};
+use ashway_netns::node::{at_rest, ordinary, shift};
 use ashway_netns::traffic::{
-    TIERS, client_of_queue, hear, path, request, settle, stream, two_queues,
+    Ledger, TIERS, client_of_queue, hear, path, request, settle, stream, two_queues,
 };
-use ashway_rig::{Node, Rig, UdpClient, skip_unless_root};
+use ashway_rig::{Frame, Node, Rig, RigOptions, UdpClient, skip_unless_root};
 
 /// Changes of tier in a test.
 const SHIFTS: u32 = 50;
@@ -126,5 +129,80 @@ fn passed_messages_keep_their_order_while_the_tier_changes() {
     ledger.assert_fates(&[("passed", sent)], &"even");
     println!("{sent} messages, {:?}", ledger.notes);
     assert!(ledger.notes["queued_tier"] < sent, "{ledger:?}");
+    node.stop().unwrap();
+}
+
+/// `return bpf_redirect(ifindex, 0)`: a live run of it sends frames.
+fn sender(ifindex: u32) -> Program {
+    let insns = [
+        u64::from(ifindex) << 32 | 0x1b7,
+        0x2b7,
+        23 << 32 | 0x85,
+        0x95,
+    ];
+    Program::load(&ProgramSpec {
+        name: "flood",
+        kind: ProgramKind::Xdp,
+        attach_type: 0,
+        insns: &insns,
+        maps: &[],
+        btf: None,
+    })
+    .expect("a redirect is accepted")
+}
+
+/// A flood comes in polls of many messages. When the path is demoted in the
+/// middle of one, what the kernel tier answered lies in the driver until the
+/// poll ends, and the user tier on the other CPU is at work at once: the sums in
+/// the replies must only rise. The wire is one whose far end polls: else two
+/// CPUs deliver there, in any order.
+#[test]
+fn a_demotion_in_the_middle_of_a_poll_does_not_reorder() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("order-flood", RigOptions::default()).unwrap();
+    let node = node(&rig, "counter");
+    let a0 = rig.in_a(|| Iface::by_name("a0")).unwrap().ifindex;
+    let flood = sender(a0);
+    let frame = Frame::to_b(7777, &request(1, 0)).from_port(7070).bytes();
+    let server: SocketAddr = "10.7.0.2:7777".parse().unwrap();
+    let replies = rig.in_a(|| UdpClient::connect_from(7070, server)).unwrap();
+
+    let over = AtomicBool::new(false);
+    let heard = std::thread::scope(|scope| {
+        let listener = scope.spawn(|| {
+            replies.set_timeout(Duration::from_millis(300)).unwrap();
+            let (mut last, mut heard) = (0, 0_u32);
+            loop {
+                // What a full socket or ring loses is missing; nothing is late.
+                match replies.receive() {
+                    Ok(reply) => {
+                        let sum = u32::from_be_bytes(reply[..4].try_into().unwrap());
+                        assert!(sum > last, "{sum} after {last}: a reply was overtaken");
+                        (last, heard) = (sum, heard + 1);
+                    }
+                    Err(_) if over.load(Ordering::Acquire) => return heard,
+                    Err(_) => {}
+                }
+            }
+        });
+        let flooder = scope.spawn(|| {
+            while !over.load(Ordering::Acquire) {
+                rig.in_a(|| flood.run_live(&frame, 20_000, 0)).unwrap();
+            }
+        });
+        for i in 0..SHIFTS {
+            shift(&node, ["promote", "demote"][i as usize % 2], "flow");
+        }
+        over.store(true, Ordering::Release);
+        flooder.join().unwrap();
+        listener.join()
+    });
+    let status = at_rest(&node);
+    let ledger = Ledger::of(&status, "flow");
+    println!("{heard:?} replies heard; {ledger:?}");
+    assert!(heard.unwrap() > 0, "{ledger:?}");
+    assert_eq!(ledger.gap(), None);
     node.stop().unwrap();
 }
