@@ -15,7 +15,7 @@ use ashway_abi::{Count, context, context::flag};
 use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use crate::filter::{Family, Filter};
 pub use crate::xdp::Packet;
-use crate::xdp::{self, ROW_KEY, action};
+use crate::xdp::{self, action};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// What the entry program of one interface has to know.
@@ -66,6 +66,8 @@ pub const MAX_PATHS: usize = 64;
 
 /// Stack: the path's slot.
 const PATH: i16 = -48;
+/// Stack: the path's row.
+const PATH_ROW: i16 = -44;
 /// Stack: a length that must survive a helper.
 const FRAME_BYTES: i16 = -56;
 /// Stack: the path's row of counters, as a pointer.
@@ -232,13 +234,21 @@ fn half(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     demux(asm, spec, labels, header, matched);
     asm.bind(matched);
     xdp::find_context(asm, labels.out);
-    // By way of the context, where the verifier forgets numbers: so it reads
-    // what follows once, and not once for each path.
-    asm.load(Size::W, R1, R10, PATH);
-    asm.store(Size::W, R9, context::LOCAL_PATH, R1);
-    asm.load(Size::W, R1, R10, ROW_KEY);
-    asm.store(Size::W, R9, context::ROW, R1);
-    find_paths_row(asm, labels);
+    match &spec.paths[..] {
+        [path] => {
+            asm.store_imm(Size::W, R9, context::LOCAL_PATH, path.slot as i32);
+            asm.store_imm(Size::W, R9, context::ROW, path.row as i32);
+        }
+        // By way of the stack to the context, where the verifier forgets
+        // numbers: so it reads what follows once, and not once for each path.
+        _ => {
+            for (from, to) in [(PATH, context::LOCAL_PATH), (PATH_ROW, context::ROW)] {
+                asm.load(Size::W, R1, R10, from);
+                asm.store(Size::W, R9, to, R1);
+            }
+        }
+    }
+    xdp::find_row(asm, labels.out);
     asm.store(Size::D, R10, ROW, R0);
     xdp::count(asm, R0, Count::Received);
     lengths(asm, spec, labels, header);
@@ -248,21 +258,14 @@ fn half(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     udp_checksum(asm, spec, labels, header);
 }
 
-/// `r0` = the row that the context names. `r9` = the context. Clobbers `r0`-`r5`.
-fn find_paths_row(asm: &mut Assembler, labels: &Labels) {
-    asm.map(R1, MapRef::Counters, None);
-    asm.mov(R2, R9);
-    asm.alu_imm(op::ADD, R2, i32::from(context::ROW));
-    asm.call(helper::MAP_LOOKUP_ELEM);
-    asm.jump_if_imm(op::JEQ, R0, 0, labels.out);
-}
-
 /// Finds the path: its slot and row go to the stack. No match goes to the
 /// host.
 fn demux(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header, matched: Label) {
     let mut order: Vec<usize> = (0..spec.paths.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(spec.paths[i].filter.specificity()));
-    asm.load(Size::H, R2, R7, header.udp());
+    if spec.paths.iter().any(|path| path.filter.src_port.is_some()) {
+        asm.load(Size::H, R2, R7, header.udp());
+    }
     asm.load(Size::H, R3, R7, header.udp() + 2);
     for i in order {
         let filter = &spec.paths[i].filter;
@@ -292,8 +295,10 @@ fn demux(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header, matc
                 asm.jump32_if_imm(op::JNE, R4, value as i32, next);
             }
         }
-        asm.store_imm(Size::W, R10, PATH, spec.paths[i].slot as i32);
-        asm.store_imm(Size::W, R10, ROW_KEY, spec.paths[i].row as i32);
+        if spec.paths.len() > 1 {
+            asm.store_imm(Size::W, R10, PATH, spec.paths[i].slot as i32);
+            asm.store_imm(Size::W, R10, PATH_ROW, spec.paths[i].row as i32);
+        }
         asm.jump(matched);
         asm.bind(next);
     }
@@ -457,13 +462,12 @@ fn ends(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     // The path has no program (it is being set up or taken down): the host
     // answers, as it would without us.
     asm.bind(labels.no_program);
-    find_paths_row(asm, labels);
+    xdp::find_row(asm, labels.out);
     xdp::count(asm, R0, Count::Passed);
     xdp::finish(asm, action::PASS);
 
     asm.bind(labels.host);
-    asm.store_imm(Size::W, R10, ROW_KEY, spec.unmatched_row as i32);
-    xdp::find_row(asm, labels.out);
+    xdp::find_fixed_row(asm, spec.unmatched_row, labels.out);
     xdp::count(asm, R0, Count::Received);
     xdp::count(asm, R0, Count::Passed);
     asm.bind(labels.out);

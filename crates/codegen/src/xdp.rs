@@ -24,7 +24,7 @@ pub(crate) mod md {
 }
 
 /// Stack slot for the `u32` number of a row of counters.
-pub(crate) const ROW_KEY: i16 = -40;
+const ROW_KEY: i16 = -40;
 /// Stack slot for the `u32` key of the context, 0.
 const CONTEXT_KEY: i16 = -36;
 
@@ -47,9 +47,19 @@ pub(crate) fn find_context(asm: &mut Assembler, fail: Label) {
     asm.mov(R9, R0);
 }
 
-/// `r0` = this CPU's row of counters whose number lies at `[r10+ROW_KEY]`; jumps to
-/// `fail` if there is none. Clobbers `r0`-`r5`.
+/// `r0` = this CPU's row of counters of the path that the context in `r9` names;
+/// jumps to `fail` if there is none. Clobbers `r0`-`r5`.
 pub(crate) fn find_row(asm: &mut Assembler, fail: Label) {
+    const { assert!(context::ROW == 0, "the context's address is the key's") };
+    asm.map(R1, MapRef::Counters, None);
+    asm.mov(R2, R9);
+    asm.call(helper::MAP_LOOKUP_ELEM);
+    asm.jump_if_imm(op::JEQ, R0, 0, fail);
+}
+
+/// The same for a row known now, without a context.
+pub(crate) fn find_fixed_row(asm: &mut Assembler, row: u32, fail: Label) {
+    asm.store_imm(Size::W, R10, ROW_KEY, row as i32);
     asm.map(R1, MapRef::Counters, None);
     asm.mov(R2, R10);
     asm.alu_imm(op::ADD, R2, i32::from(ROW_KEY));

@@ -11,7 +11,7 @@ use ashway_abi::{Count, context, trusted};
 use super::Spec;
 use crate::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, helper, op};
 use crate::promote::MemoryKind;
-use crate::xdp::{self, ROW_KEY, action, md};
+use crate::xdp::{self, action, md};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// Stack: the slot's number within the instance.
@@ -136,8 +136,6 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, host: Label) {
     asm.bind(tell);
     // Through the context, so that the verifier walks the rest once.
     asm.store(Size::W, R9, super::END_FATE, R8);
-    asm.load(Size::W, R1, R9, context::ROW);
-    asm.store(Size::W, R10, ROW_KEY, R1);
     xdp::find_row(asm, out);
     asm.load(Size::W, R3, R9, super::END_FATE);
     super::add_one(asm, out);

@@ -27,7 +27,7 @@ use ashway_abi::{Cause, Count, Verdict, context, context::flag, trusted};
 use crate::bpf::{Assembler, Atomic, Image, Label, MapRef, Reg, Size, op};
 use crate::normalise::Module;
 use crate::promote::{self, MemoryKind, PromoteError, Shape};
-use crate::xdp::{self, Packet, ROW_KEY, action, md};
+use crate::xdp::{self, Packet, action, md};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 
 /// Stack: the `xdp_md` pointer (promoted code reads this slot and the next
@@ -306,8 +306,6 @@ fn end_with(asm: &mut Assembler, fate: Count, note: Option<Count>, code: i32) {
 fn finish_here(asm: &mut Assembler, finish: Label) {
     asm.bind(finish);
     let out = asm.label();
-    asm.load(Size::W, R1, R9, context::ROW);
-    asm.store(Size::W, R10, ROW_KEY, R1);
     xdp::find_row(asm, out);
     asm.load(Size::W, R3, R9, END_FATE);
     add_one(asm, out);

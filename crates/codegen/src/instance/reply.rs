@@ -9,7 +9,7 @@
 use ashway_abi::{Count, context, context::flag};
 
 use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
-use crate::xdp::{self, Packet, ROW_KEY, action, md};
+use crate::xdp::{self, Packet, action, md};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// What the TCX exit program looks for in front of the frame: this frame is a
@@ -252,8 +252,6 @@ fn answer(asm: &mut Assembler, finish: Label) {
     asm.mov(R8, R0);
 
     asm.bind(count);
-    asm.load(Size::W, R1, R9, context::ROW);
-    asm.store(Size::W, R10, ROW_KEY, R1);
     xdp::find_row(asm, out);
     xdp::count(asm, R0, Count::Answered);
     asm.bind(out);
