@@ -1,15 +1,16 @@
 //! The per-CPU context: how the programs of one activation talk to each other.
 //!
-//! One value of a per-CPU array map, named by every program of a node. The
+//! [`BYTES`] of one array map's value for each possible CPU, named by every
+//! program of a node. The
 //! entry program writes the facts about the message, tail-calls the program of
 //! the path's instance, and that program keeps fuel, frames and trap records
 //! here. User space cannot map it, so a handler's bookkeeping is out of the
 //! application's reach. XDP programs do not nest on a CPU, so one context per
 //! CPU is enough.
 //!
-//! All fields are offsets in bytes from the start of the value.
+//! All fields are offsets in bytes from the start of a CPU's context.
 
-/// Size of the map value.
+/// Size of one CPU's context; a power of two.
 pub const BYTES: usize = 16 * 1024;
 
 /// `u32`: the path's row in the counters map.

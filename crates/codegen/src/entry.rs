@@ -23,6 +23,8 @@ use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 pub struct Spec {
     /// Paths of the interface, in any order. At most [`MAX_PATHS`].
     pub paths: Vec<Path>,
+    /// Contexts there are: one for each possible CPU.
+    pub cpus: u32,
     /// Row of counters for frames that match no path.
     pub unmatched_row: u32,
     /// The interface's address: frames for any other are the host's.
@@ -233,7 +235,7 @@ fn half(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     let matched = asm.label();
     demux(asm, spec, labels, header, matched);
     asm.bind(matched);
-    xdp::find_context(asm, labels.out);
+    xdp::find_context(asm, spec.cpus, labels.out);
     match &spec.paths[..] {
         [path] => {
             asm.store_imm(Size::W, R9, context::LOCAL_PATH, path.slot as i32);

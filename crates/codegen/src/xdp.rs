@@ -25,8 +25,6 @@ pub(crate) mod md {
 
 /// Stack slot for the `u32` number of a row of counters.
 const ROW_KEY: i16 = -40;
-/// Stack slot for the `u32` key of the context, 0.
-const CONTEXT_KEY: i16 = -36;
 
 /// Longest message any loop over a packet believes in, in bytes. Frames are
 /// linear (no XDP fragments), so a page bounds them.
@@ -35,16 +33,18 @@ const MAX_LINEAR: i32 = 4096;
 /// Length of a UDP header.
 const UDP_BYTES: i32 = 8;
 
-/// `r9` = this CPU's context; jumps to `fail` if there is none (never, but the
-/// verifier wants to see it asked). Clobbers `r0`-`r5`.
-pub(crate) fn find_context(asm: &mut Assembler, fail: Label) {
-    asm.store_imm(Size::W, R10, CONTEXT_KEY, 0);
-    asm.map(R1, MapRef::Context, None);
-    asm.mov(R2, R10);
-    asm.alu_imm(op::ADD, R2, i32::from(CONTEXT_KEY));
-    asm.call(helper::MAP_LOOKUP_ELEM);
-    asm.jump_if_imm(op::JEQ, R0, 0, fail);
-    asm.mov(R9, R0);
+/// `r9` = this CPU's context; jumps to `fail` if this is CPU `cpus` or a later
+/// one (never, but the verifier wants to see it asked). Clobbers `r0`-`r5`.
+///
+/// One value for all CPUs, by its address and the CPU's number: half the
+/// instructions of a look-up in a per-CPU map, on the way of every message.
+pub(crate) fn find_context(asm: &mut Assembler, cpus: u32, fail: Label) {
+    const { assert!(context::BYTES.is_power_of_two()) };
+    asm.call(helper::GET_SMP_PROCESSOR_ID);
+    asm.jump_if_imm(op::JGE, R0, cpus as i32, fail);
+    asm.alu_imm(op::LSH, R0, context::BYTES.trailing_zeros() as i32);
+    asm.map(R9, MapRef::Context, Some(0));
+    asm.alu(op::ADD, R9, R0);
 }
 
 /// `r0` = this CPU's row of counters of the path that the context in `r9` names;

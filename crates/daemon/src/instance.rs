@@ -333,7 +333,7 @@ impl Instance {
             may_reply: self.may_reply,
             locals_in_memory: false,
         };
-        let spec = spec(self.memory.kind(), self.layout, self.plan.most_paths);
+        let spec = spec(node, self.memory.kind(), self.layout, self.plan.most_paths);
         let name = program_name("k", &self.name);
         let maps = Maps {
             node,
@@ -437,7 +437,7 @@ impl KernelSide {
                 source,
             },
         )?;
-        let image = instance::user(&spec(memory.kind(), layout, plan.most_paths));
+        let image = instance::user(&spec(node, memory.kind(), layout, plan.most_paths));
         let maps = Maps {
             node,
             slots: None,
@@ -459,8 +459,9 @@ impl KernelSide {
     }
 }
 
-fn spec(kind: MemoryKind, layout: Layout, paths: usize) -> Spec {
+fn spec(node: &NodeMaps, kind: MemoryKind, layout: Layout, paths: usize) -> Spec {
     Spec {
+        cpus: node.cpus,
         layout,
         memory: match kind {
             MemoryKind::Arena => promote::MemoryKind::Arena,

@@ -14,8 +14,10 @@ use ashway_kernel::{
 /// The maps that all programs of a node share.
 #[derive(Debug)]
 pub struct NodeMaps {
-    /// Per-CPU context.
+    /// A context for each of [`Self::cpus`]. Not mapped by anybody.
     pub context: Map,
+    /// Possible CPUs.
+    pub cpus: u32,
     /// Counters, a row each.
     pub counters: Map,
     /// Wakes the worker.

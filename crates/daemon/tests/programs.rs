@@ -42,8 +42,10 @@ fn bench(kind: MemoryKind) -> Bench {
         rings: 2,
         slot_bytes: 2048,
     };
+    let cpus = ashway_kernel::maps::possible_cpus().unwrap() as u32;
     let node = NodeMaps {
-        context: Map::create(&MapSpec::percpu_array("ctx", context::BYTES as u32, 1)).unwrap(),
+        context: Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1)).unwrap(),
+        cpus,
         counters: Map::create(&MapSpec::percpu_array("rows", count::ROW_BYTES as u32, 4)).unwrap(),
         wake: WakeBell::create("wake", 4096).unwrap(),
     };
@@ -62,6 +64,7 @@ fn bench(kind: MemoryKind) -> Bench {
             ring_base: 0,
             on_fault_drop: false,
         }],
+        cpus,
         unmatched_row: 0,
         mac: ashway_rig::MAC_B,
         reply: entry::Reply::Transmit,
@@ -84,6 +87,7 @@ fn bench(kind: MemoryKind) -> Bench {
     )
     .unwrap_or_else(|e| panic!("entry: {e}: {}", e.log()));
     let user = instance::user(&instance::Spec {
+        cpus,
         layout,
         memory: kind,
         paths: 1,
@@ -322,6 +326,7 @@ fn promote(bench: &Bench, kind: MemoryKind, text: &str) -> Program {
     let entry = module.exports.iter().find(|(name, _)| name == "on_rx");
     let (image, _) = instance::kernel(
         &instance::Spec {
+            cpus: bench.node.cpus,
             layout: bench.layout,
             memory: kind,
             paths: 1,

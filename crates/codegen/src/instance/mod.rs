@@ -46,6 +46,8 @@ const PLAIN_PAYLOADS: [i32; 2] = [42, 62];
 /// What both tiers' programs have to know about an instance.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
+    /// Contexts there are: one for each possible CPU.
+    pub cpus: u32,
     /// Where its memory's regions lie.
     pub layout: Layout,
     /// What its memory is.
@@ -87,7 +89,7 @@ pub fn user(spec: &Spec) -> Image {
     let mut asm = Assembler::new();
     let host = asm.label();
     asm.mov(R6, R1);
-    xdp::find_context(&mut asm, host);
+    xdp::find_context(&mut asm, spec.cpus, host);
     asm.map(R7, MapRef::Trusted, Some(0));
     asm.mov_imm(R8, Count::QueuedTier as i32);
     deliver::emit(&mut asm, spec, host);
@@ -109,7 +111,7 @@ pub fn kernel(spec: &Spec, handler: &Handler) -> Result<(Image, promote::Summary
     let trap = asm.label();
 
     asm.mov(R6, R1);
-    xdp::find_context(&mut asm, host);
+    xdp::find_context(&mut asm, spec.cpus, host);
     asm.map(R7, MapRef::Trusted, Some(0));
     turn(&mut asm, spec, host, queue);
     prepare(&mut asm, spec, handler, trap);

@@ -10,7 +10,7 @@ use ashway_abi::{Count, context, context::flag};
 
 use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
 use crate::xdp::{self, Packet, action, md};
-use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
 
 /// What the TCX exit program looks for in front of the frame: this frame is a
 /// reply, send it back. Only an XDP program can put it there.

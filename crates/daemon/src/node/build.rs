@@ -8,6 +8,7 @@ use ashway_abi::{context, count};
 use ashway_codegen::entry::{self, Reply};
 use ashway_codegen::exit;
 use ashway_handler::Engine;
+use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::probe::{Feature, Probe};
 use ashway_kernel::{
     AttachError, Iface, Map, MapSpec, Mode, Program, ProgramKind, TcxLink, WakeBell, XdpLink, iface,
@@ -150,13 +151,15 @@ fn node_maps(plan: &Plan) -> Result<NodeMaps, RunError> {
         doing: "create the node's maps",
         source,
     };
+    let cpus = possible_cpus().map_err(system)? as u32;
     Ok(NodeMaps {
-        context: Map::create(&MapSpec::percpu_array(
+        context: Map::create(&MapSpec::array(
             "ashway_context",
-            context::BYTES as u32,
+            context::BYTES as u32 * cpus,
             1,
         ))
         .map_err(system)?,
+        cpus,
         counters: Map::create(&MapSpec::percpu_array(
             "ashway_counters",
             count::ROW_BYTES as u32,

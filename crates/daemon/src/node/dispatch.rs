@@ -36,6 +36,7 @@ impl Entry<'_> {
     ) -> Result<Program, RunError> {
         let image = entry::generate(&entry::Spec {
             paths: plan.entry_paths(iface, paths),
+            cpus: self.maps.cpus,
             unmatched_row: plan.ifaces[iface].unmatched_row,
             mac: self.mac,
             reply: self.reply,
