@@ -11,7 +11,13 @@ use crate::root;
 pub(crate) fn print() -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["tree", "--workspace", "--depth=1", "--prefix=depth"])
+        .args([
+            "tree",
+            "--workspace",
+            "--depth=1",
+            "--prefix=depth",
+            "--no-dedupe",
+        ])
         .args(["--edges=normal,build", "--format={p}"])
         .current_dir(root())
         .output()

@@ -2,7 +2,7 @@
 //!
 //! One ring per receive queue. A driver serves a queue on one CPU at a time, but
 //! generic XDP behind a veth runs on whichever CPU sends, so a slot is taken by
-//! an atomic exchange and published when it is filled. The headers and the
+//! compare-and-exchange and published when it is filled. The headers and the
 //! descriptor go to the trusted words (a reply is built from them), the payload
 //! to the instance's own memory.
 
