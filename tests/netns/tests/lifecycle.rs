@@ -482,3 +482,28 @@ fn the_first_message_is_answered() {
     let fastest = times.iter().map(|(_, answer)| *answer).min();
     assert!(fastest < Some(Duration::from_secs(2)), "{times:?}");
 }
+
+#[test]
+fn a_deleted_interface_is_named_and_the_last_one_ends_the_node() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("deleted", RigOptions::default()).unwrap();
+    second_wire(&rig);
+    let config = counter("kernel").unwrap().iface("b1", "auto");
+    let mut node = rig.node(config).start().unwrap();
+    let delete = |name| run(rig.command_b("ip").args(["link", "del", name]));
+    assert!(delete("b1").status.success());
+    node.wait_for_line(|line| line == "interface `b1` is gone")
+        .unwrap();
+    let status = node.status().unwrap();
+    let modes: Vec<_> = status["interfaces"].as_array().unwrap().iter().collect();
+    assert!(
+        modes.iter().any(|iface| iface["mode"] == "gone"),
+        "{status}"
+    );
+    assert_eq!(rig.client_a(7777).unwrap().ask_number(1).unwrap(), 1);
+    assert!(delete("b0").status.success());
+    assert_eq!(node.wait().unwrap().code(), Some(1));
+    assert!(node.output().contains("no interface is left"));
+}

@@ -25,7 +25,7 @@ pub(crate) struct Run {
     /// The configuration (`paths/` has examples)
     config: PathBuf,
     /// Detach after this time unless `ashway confirm` comes first
-    #[arg(long = "try", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long = "try", value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..=86_400))]
     try_seconds: Option<u64>,
     /// The control socket [default: `socket` of the configuration, else
     /// `/run/ashway/NODE.sock` for root, `$XDG_RUNTIME_DIR/ashway/NODE.sock`]

@@ -242,6 +242,7 @@ fn take_with_sockets(
         rung: Rung::Packet,
         tx_errors_before: tx_errors(&found.name),
         consumes: drop_rule.is_some(),
+        gone: false,
     };
     let port = PacketPort {
         socket,
@@ -357,6 +358,7 @@ fn take_with_xdp(
         rung,
         tx_errors_before: tx_errors(&found.name),
         consumes: true,
+        gone: false,
     };
     Ok((iface, XdpPort { tx, pass_by }))
 }

@@ -74,6 +74,10 @@ pub enum RunError {
     #[error("cannot start the Wasm runtime")]
     Engine(#[source] ashway_handler::EngineError),
 
+    /// Every interface has been deleted under the node.
+    #[error("no interface is left")]
+    NoIfaceLeft,
+
     /// The worker ended by itself.
     #[error("the worker has ended: a bug of Ashway; what it said stands above")]
     Worker,

@@ -91,6 +91,8 @@ struct NodeIface {
     tx_errors_before: u64,
     /// Whether matched messages are kept from the host's stack.
     consumes: bool,
+    /// Whether the interface has been deleted since.
+    gone: bool,
 }
 
 /// What XDP needs on an interface; the links go first.
@@ -201,6 +203,18 @@ impl Node {
             line: None,
             hint: "`ashway doctor` says what XDP needs here".to_owned(),
         }
+    }
+
+    /// Notices interfaces that have been deleted; says whether any is left. One
+    /// made anew under the same name is another interface.
+    fn look_for_ifaces(&mut self) -> bool {
+        for (iface, config) in self.ifaces.iter_mut().zip(&self.config.ifaces) {
+            if !iface.gone && ashway_kernel::Iface::by_index(iface.ifindex).is_err() {
+                iface.gone = true;
+                say(&format!("interface `{}` is gone", config.name));
+            }
+        }
+        self.ifaces.is_empty() || self.ifaces.iter().any(|iface| !iface.gone)
     }
 
     /// Withdraws the kernel tier from paths whose `on_fault` says so and on which

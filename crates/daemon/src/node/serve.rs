@@ -18,6 +18,9 @@ use crate::status;
 /// handlers in the user tier, and of trials.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
+/// How often it looks whether its interfaces are still there.
+const IFACE_LOOK: Duration = Duration::from_secs(1);
+
 const TICK_SPEC: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 10_000_000,
@@ -60,6 +63,7 @@ pub(super) fn serve(
         ));
     }
     let mut last_tick = Instant::now();
+    let mut last_look = Instant::now();
     loop {
         let mut fds = [
             PollFd::new(told, PollFlags::IN),
@@ -80,6 +84,12 @@ pub(super) fn serve(
             node.demote_the_faulty();
             if !node.worker.is_alive() {
                 return Err(RunError::Worker);
+            }
+        }
+        if last_look.elapsed() >= IFACE_LOOK {
+            last_look = Instant::now();
+            if !node.look_for_ifaces() {
+                return Err(RunError::NoIfaceLeft);
             }
         }
         if trial.is_some_and(|end| Instant::now() >= end) {
@@ -228,7 +238,7 @@ fn interface(node: &Node, number: usize) -> Value {
     json!({
         "name": name,
         "ifindex": iface.ifindex,
-        "mode": iface.rung.name(),
+        "mode": if iface.gone { "gone" } else { iface.rung.name() },
         "reply": reply,
         "udp_checksum": "checked; none or partial accepted",
         "consumes": iface.consumes,
