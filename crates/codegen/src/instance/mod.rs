@@ -83,7 +83,7 @@ pub struct Handler<'m> {
     pub locals_in_memory: bool,
 }
 
-/// Generates the user tier's program. Linux 5.18 (`bpf_xdp_load_bytes`).
+/// Generates the user tier's program. Linux 6.9 (`may_goto`).
 #[must_use]
 pub fn user(spec: &Spec) -> Image {
     let mut asm = Assembler::new();
