@@ -362,14 +362,14 @@ impl Assembler {
 
     fn reachable(&self) -> Vec<bool> {
         let mut reachable = vec![false; self.items.len()];
-        let mut todo = vec![0];
-        while let Some(start) = todo.pop() {
+        let mut pending = vec![0];
+        while let Some(start) = pending.pop() {
             let mut i = start;
             while !reachable[i] {
                 reachable[i] = true;
                 let item = &self.items[i];
                 if let Some(target) = item.target {
-                    todo.push(self.target(target));
+                    pending.push(self.target(target));
                 }
                 let opcode = item.insn.opcode;
                 if opcode == CLASS_JMP | op::EXIT || opcode == CLASS_JMP | op::JA {
@@ -500,7 +500,7 @@ impl Assembler {
 }
 
 /// The jump that is taken exactly when `operation` is not.
-fn invert(operation: u8) -> Option<u8> {
+pub(crate) fn invert(operation: u8) -> Option<u8> {
     Some(match operation {
         op::JEQ => op::JNE,
         op::JNE => op::JEQ,

@@ -11,6 +11,7 @@ mod insn;
 pub mod interp;
 mod print;
 
+pub(crate) use asm::invert;
 pub use asm::{Assembler, Label};
 pub use btf::{Btf, Line};
 pub use insn::{Atomic, Insn, Reg, Size, helper, op};

@@ -63,15 +63,15 @@ pub(super) fn charge(module: &mut Module<'_>) {
 #[must_use]
 pub fn static_bound(module: &Module<'_>, function: u32) -> Option<u64> {
     let walks = walk_all(module);
-    let mut todo = vec![function];
+    let mut pending = vec![function];
     let mut seen = vec![false; walks.len()];
-    while let Some(index) = todo.pop() {
+    while let Some(index) = pending.pop() {
         let walk = &walks[index as usize];
         if !walk.loops.is_empty() || walk.indirect {
             return None;
         }
         if !std::mem::replace(&mut seen[index as usize], true) {
-            todo.extend(walk.calls.iter().map(|(callee, _)| *callee));
+            pending.extend(walk.calls.iter().map(|(callee, _)| *callee));
         }
     }
     bounds(&walks, |_| true)[function as usize]
@@ -136,11 +136,11 @@ fn called_often(module: &Module<'_>, walks: &[Walk]) -> Vec<bool> {
         }
     }
     // Whom such a function calls runs as often as itself.
-    let mut todo: Vec<usize> = (0..walks.len()).filter(|i| often[*i]).collect();
-    while let Some(index) = todo.pop() {
+    let mut pending: Vec<usize> = (0..walks.len()).filter(|i| often[*i]).collect();
+    while let Some(index) = pending.pop() {
         for (callee, _) in &walks[index].calls {
             if !std::mem::replace(&mut often[*callee as usize], true) {
-                todo.push(*callee as usize);
+                pending.push(*callee as usize);
             }
         }
     }
@@ -189,13 +189,13 @@ fn cyclic(walks: &[Walk]) -> Vec<bool> {
 fn peel(next: &[Vec<usize>], previous: &[Vec<usize>]) -> Vec<bool> {
     let mut left: Vec<usize> = next.iter().map(Vec::len).collect();
     let mut gone = vec![false; next.len()];
-    let mut todo: Vec<usize> = (0..next.len()).filter(|i| left[*i] == 0).collect();
-    while let Some(index) = todo.pop() {
+    let mut pending: Vec<usize> = (0..next.len()).filter(|i| left[*i] == 0).collect();
+    while let Some(index) = pending.pop() {
         gone[index] = true;
         for &before in &previous[index] {
             left[before] -= 1;
             if left[before] == 0 {
-                todo.push(before);
+                pending.push(before);
             }
         }
     }
@@ -216,14 +216,14 @@ fn bounds(walks: &[Walk], counts: impl Fn(u32) -> bool) -> Vec<Option<u64>> {
     }
     let mut sums: Vec<u64> = walks.iter().map(|walk| walk.straight).collect();
     let mut known = vec![None; walks.len()];
-    let mut todo: Vec<usize> = (0..walks.len()).filter(|i| left[*i] == 0).collect();
-    while let Some(index) = todo.pop() {
+    let mut pending: Vec<usize> = (0..walks.len()).filter(|i| left[*i] == 0).collect();
+    while let Some(index) = pending.pop() {
         known[index] = Some(sums[index]);
         for &caller in &callers[index] {
             sums[caller] = sums[caller].saturating_add(sums[index]);
             left[caller] -= 1;
             if left[caller] == 0 {
-                todo.push(caller);
+                pending.push(caller);
             }
         }
     }

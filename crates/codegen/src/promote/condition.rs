@@ -5,7 +5,7 @@
 
 use super::emitter::Emitter;
 use super::stack::{At, Entry, fits};
-use crate::bpf::{Label, Reg, op};
+use crate::bpf::{Label, Reg, invert, op};
 use crate::normalise::ir::OpKind;
 use wasmparser::Operator;
 
@@ -27,29 +27,13 @@ enum Right {
 impl Condition {
     pub(super) fn inverted(self) -> Self {
         Self {
-            operation: inverse(self.operation),
+            operation: invert(self.operation).expect("a comparison has an opposite"),
             ..self
         }
     }
 
     fn reads(self, reg: Reg) -> bool {
         self.left == reg || self.right == Right::Reg(reg)
-    }
-}
-
-/// The jump that is taken when the other is not.
-fn inverse(operation: u8) -> u8 {
-    match operation {
-        op::JEQ => op::JNE,
-        op::JNE => op::JEQ,
-        op::JGT => op::JLE,
-        op::JLE => op::JGT,
-        op::JGE => op::JLT,
-        op::JLT => op::JGE,
-        op::JSGT => op::JSLE,
-        op::JSLE => op::JSGT,
-        op::JSGE => op::JSLT,
-        _ => op::JSGE,
     }
 }
 
