@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use ashway_abi::memory::Layout;
 use ashway_abi::{Count, context, count, trusted};
+use ashway_codegen::bpf::{Atomic, Insn, Reg};
 use ashway_codegen::promote::{Budget, MemoryKind};
 use ashway_codegen::{entry, exit, filter, instance};
 use ashway_daemon::programs::{self, Maps, NodeMaps};
@@ -320,11 +323,21 @@ const ECHO: &str = r#"(module
 
 /// Puts the promoted `text` behind the path's slot.
 fn promote(bench: &Bench, kind: MemoryKind, text: &str) -> Program {
+    promote_edited(bench, kind, text, |_| ())
+}
+
+/// The same after `edit` has been at the finished program.
+fn promote_edited(
+    bench: &Bench,
+    kind: MemoryKind,
+    text: &str,
+    edit: impl FnOnce(&mut Vec<u64>),
+) -> Program {
     use ashway_codegen::normalise::{Limits, normalise};
     let wasm = wat::parse_str(text).unwrap();
     let module = normalise(&wasm, &Limits::default()).unwrap();
     let entry = module.exports.iter().find(|(name, _)| name == "on_rx");
-    let (image, _) = instance::kernel(
+    let (mut image, _) = instance::kernel(
         &instance::Spec {
             cpus: bench.node.cpus,
             layout: bench.layout,
@@ -344,6 +357,7 @@ fn promote(bench: &Bench, kind: MemoryKind, text: &str) -> Program {
         },
     )
     .unwrap();
+    edit(&mut image.insns);
     let maps = Maps {
         node: &bench.node,
         slots: Some(&bench.slots),
@@ -478,4 +492,125 @@ fn nobody_is_answered_who_cannot_be_a_sender() {
         assert_eq!(bench.run(&frame), DROP, "{bytes:?}");
     }
     assert_eq!(bench.count(1, Count::DroppedNoSender), 4);
+}
+
+/// What the kernel tier promises, each as a question to one program.
+const PROMISES: [(&str, fn(&Bench) -> bool); 4] = [
+    ("the lock is free after an activation", |bench| {
+        let frame = Frame::to_b(7777, b"lock").bytes();
+        bench.run(&frame);
+        word(bench, trusted::LOCK).load(Relaxed) == 0
+    }),
+    ("a busy instance is left alone", |bench| {
+        let frame = Frame::to_b(7777, b"busy").bytes();
+        word(bench, trusted::LOCK).store(1, Relaxed);
+        let code = bench.run(&frame);
+        let queued = bench.count(1, Count::QueuedBusy) == 1;
+        word(bench, trusted::LOCK).store(0, Relaxed);
+        word(bench, trusted::PATHS).store(0, Relaxed);
+        code == DROP && queued
+    }),
+    ("no message overtakes those in the user tier", |bench| {
+        let frame = Frame::to_b(7777, b"order").bytes();
+        word(bench, trusted::PATHS).store(1, Relaxed);
+        let code = bench.run(&frame);
+        word(bench, trusted::PATHS).store(0, Relaxed);
+        code == DROP && bench.count(1, Count::QueuedOrder) == 1
+    }),
+    ("a reply has a true checksum", |bench| {
+        let mut frame = Frame::to_b(7777, b"sum").bytes();
+        let run = TestRun {
+            packet: &frame,
+            context: None,
+            repeat: 1,
+        };
+        let reply = bench.entry.test_run(&run).unwrap().packet;
+        ashway_wire::make_reply(&mut frame, 42, 3).unwrap();
+        reply == frame
+    }),
+];
+
+fn word(bench: &Bench, offset: usize) -> &std::sync::atomic::AtomicU32 {
+    bench.trusted.u32_at(offset)
+}
+
+/// Changes the `immediate` of the instructions with this opcode, registers and
+/// offset (RFC 9669 §3.1); there must be one.
+fn seed(insns: &mut [u64], like: Insn, immediate: i32) {
+    let mut changed = 0;
+    for raw in insns.iter_mut() {
+        let insn = Insn::decode(*raw);
+        if insn == like {
+            *raw = Insn {
+                imm: immediate,
+                ..insn
+            }
+            .encode();
+            changed += 1;
+        }
+    }
+    assert!(changed > 0, "{like:?}");
+}
+
+const fn insn(opcode: u8, dst: Reg, off: i16, imm: i32) -> Insn {
+    Insn {
+        opcode,
+        dst: dst as u8,
+        src: 0,
+        off,
+        imm,
+    }
+}
+
+/// The twins of the promises: programs with one bug each, which just that
+/// promise's question must notice.
+#[test]
+fn each_seeded_bug_breaks_its_promise() {
+    if ashway_rig::skip_unless_root() {
+        return;
+    }
+    for (promise, keeps) in PROMISES {
+        let bench = bench(MemoryKind::Arena);
+        let _program = promote(&bench, MemoryKind::Arena, ECHO);
+        assert!(keeps(&bench), "{promise}");
+    }
+    let bugs: [fn(&mut Vec<u64>); 4] = [
+        // `*(u32 *)(r7 + LOCK) = 0`, the release.
+        |insns| seed(insns, insn(0x62, Reg::R7, trusted::LOCK as i16, 0), 1),
+        // `r0 = 0` before the exchange: it now takes the lock from a holder.
+        |insns| {
+            let exchange = insns
+                .iter()
+                .position(|raw| Insn::decode(*raw).imm == Atomic::CompareExchange as i32)
+                .unwrap();
+            assert_eq!(
+                Insn::decode(insns[exchange - 2]),
+                insn(0xb7, Reg::R0, 0, 0),
+                "what the lock must be"
+            );
+            insns[exchange - 2] = insn(0xb7, Reg::R0, 0, 1).encode();
+            // The holder's 1 is then "free", and 0 is "busy".
+            let taken = Insn::decode(insns[exchange + 1]);
+            insns[exchange + 1] = Insn { imm: 1, ..taken }.encode();
+        },
+        // `if r2 != 0 goto queue`, where r2 is `in_user`: never taken.
+        |insns| {
+            let at = insns
+                .iter()
+                .position(|raw| {
+                    let found = Insn::decode(*raw);
+                    (found.opcode, found.dst, found.imm) == (0x55, Reg::R2 as u8, 0)
+                })
+                .unwrap();
+            let jump = Insn::decode(insns[at]);
+            insns[at] = Insn { off: 0, ..jump }.encode();
+        },
+        // `r5 ^= 0xffff`, the complement of the sum.
+        |insns| seed(insns, insn(0xa7, Reg::R5, 0, 0xffff), 0xfffe),
+    ];
+    for ((promise, keeps), bug) in PROMISES.into_iter().zip(bugs) {
+        let bench = bench(MemoryKind::Arena);
+        let _program = promote_edited(&bench, MemoryKind::Arena, ECHO, bug);
+        assert!(!keeps(&bench), "not noticed: {promise}");
+    }
 }
