@@ -169,12 +169,7 @@ fn a_message_lands_in_the_ring_with_its_headers_apart() {
                 n as u32 + 1
             );
             let slot = trusted::SLOTS + n * trusted::SLOT_BYTES;
-            let word = |offset| {
-                bench
-                    .trusted
-                    .u32_at(slot + offset)
-                    .load(std::sync::atomic::Ordering::Relaxed) as usize
-            };
+            let word = |offset| bench.trusted.u32_at(slot + offset).load(Relaxed) as usize;
             assert_eq!(word(trusted::SLOT_PAYLOAD_LEN), len);
             let mut headers = vec![0; word(trusted::SLOT_PAYLOAD_OFF)];
             bench
@@ -494,8 +489,11 @@ fn nobody_is_answered_who_cannot_be_a_sender() {
     assert_eq!(bench.count(1, Count::DroppedNoSender), 4);
 }
 
+/// Whether a program keeps a promise.
+type Question = fn(&Bench) -> bool;
+
 /// What the kernel tier promises, each as a question to one program.
-const PROMISES: [(&str, fn(&Bench) -> bool); 4] = [
+const PROMISES: [(&str, Question); 4] = [
     ("the lock is free after an activation", |bench| {
         let frame = Frame::to_b(7777, b"lock").bytes();
         bench.run(&frame);
