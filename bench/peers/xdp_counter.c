@@ -103,10 +103,12 @@ static __always_inline __u64 sum_of(const void *at, __u32 bytes, const void *end
     return sum;
 }
 
-/* Neither nobody's nor a group's (224.0.0.0 and up). */
+/* Neither nobody's, nor the host's own (127/8), nor a group's (224.0.0.0 up). */
 static __always_inline int is_host(__be32 address)
 {
-    return address != 0 && (address & bpf_htonl(0xff000000)) < 224;
+    __u32 first = address & bpf_htonl(0xff000000);
+
+    return address != 0 && first != 127 && first < 224;
 }
 
 SEC("xdp")

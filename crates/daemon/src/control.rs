@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::request::Refusal;
 
 /// How long a client may take over its request.
-const PATIENCE: Duration = Duration::from_millis(500);
+const PATIENCE: Duration = Duration::from_millis(100);
 
 /// Longest request.
 const REQUEST_BYTES: usize = 64 * 1024;

@@ -162,6 +162,13 @@ impl XdpLink {
         Ok(())
     }
 
+    /// Whether the program is still on its interface: not after somebody has
+    /// detached the link or deleted the interface.
+    #[must_use]
+    pub fn is_attached(&self) -> bool {
+        owner::link_ifindex(&self.link.fd).is_ok_and(|ifindex| ifindex != 0)
+    }
+
     /// Detaches as dropping does, and says whether that worked.
     ///
     /// # Errors

@@ -246,6 +246,11 @@ fn xdp_link(ifindex: u32, prog_id: u32) -> Option<(u32, OwnedFd)> {
     }
 }
 
+/// The interface that a link is attached to; 0 once it has been detached.
+pub(crate) fn link_ifindex(fd: &OwnedFd) -> io::Result<u32> {
+    link_info(fd).map(|info| info.ifindex)
+}
+
 fn link_info(fd: &OwnedFd) -> io::Result<LinkInfo> {
     let mut info = LinkInfo::default();
     let mut attr = sys::ObjectInfo {

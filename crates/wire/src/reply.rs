@@ -105,14 +105,22 @@ fn end_of_packet(
 
 /// Whether the source may be answered and the destination may answer.
 fn can_swap(datagram: &Datagram) -> bool {
-    let sender = match datagram.source.ip() {
-        // 224/4 is multicast, 240/4 reserved, the last of it broadcast.
-        IpAddr::V4(address) => !address.is_unspecified() && address.octets()[0] < 224,
-        IpAddr::V6(address) => !address.is_unspecified() && !address.is_multicast(),
-    };
-    let receiver = match datagram.destination.ip() {
-        IpAddr::V4(address) => !address.is_multicast() && !address.is_broadcast(),
-        IpAddr::V6(address) => !address.is_multicast(),
-    };
-    sender && receiver && datagram.source.port() != 0
+    is_host(datagram.source.ip())
+        && is_host(datagram.destination.ip())
+        && datagram.source.port() != 0
+}
+
+/// Whether a packet on a wire can be from one host, or for one.
+fn is_host(address: IpAddr) -> bool {
+    match address {
+        // 127/8 is the host itself (RFC 1122 §3.2.1.3), 224/4 is multicast, 240/4
+        // reserved, the last of it broadcast.
+        IpAddr::V4(address) => {
+            let first = address.octets()[0];
+            !address.is_unspecified() && first != 127 && first < 224
+        }
+        IpAddr::V6(address) => {
+            !address.is_unspecified() && !address.is_multicast() && !address.is_loopback()
+        }
+    }
 }

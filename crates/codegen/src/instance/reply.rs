@@ -37,13 +37,15 @@ pub(super) fn emit(asm: &mut Assembler, packet: Packet, finish: Label) {
     asm.alu_imm(op::AND, R1, flag::IPV6 as i32);
     asm.jump_if_imm(op::JNE, R1, 0, ipv6);
 
-    // IPv4: neither end may be 0.0.0.0/32 or a group (224.0.0.0 and up).
+    // IPv4: neither end may be 0.0.0.0/32, the host itself (127/8), or a group
+    // (224.0.0.0 and up).
     asm.load(Size::W, R2, R7, 26);
     asm.load(Size::W, R3, R7, 30);
     for address in [R2, R3] {
         asm.jump_if_imm(op::JEQ, address, 0, no_sender);
         asm.mov(R1, address);
         asm.alu_imm(op::AND, R1, 0xff);
+        asm.jump_if_imm(op::JEQ, R1, 127, no_sender);
         asm.jump_if_imm(op::JGE, R1, 224, no_sender);
     }
     asm.store(Size::W, R7, 26, R3);
@@ -123,13 +125,16 @@ fn swap_ipv6(asm: &mut Assembler, no_sender: Label) {
         asm.load(Size::B, R1, R7, first);
         asm.jump_if_imm(op::JEQ, R1, 0xff, no_sender);
         asm.jump_if_imm(op::JNE, R1, 0, some);
-        // `::` is nobody (RFC 4291 §2.5.2).
+        // `::` is nobody and `::1` the host itself (RFC 4291 §2.5.2, §2.5.3).
         asm.load(Size::W, R1, R7, first);
-        for word in 1..4 {
+        for word in 1..3 {
             asm.load(Size::W, R2, R7, first + word * 4);
             asm.alu(op::OR, R1, R2);
         }
-        asm.jump_if_imm(op::JEQ, R1, 0, no_sender);
+        asm.jump_if_imm(op::JNE, R1, 0, some);
+        asm.load(Size::W, R2, R7, first + 12);
+        asm.jump_if_imm(op::JEQ, R2, 0, no_sender);
+        asm.jump_if_imm(op::JEQ, R2, 1_u32.to_be() as i32, no_sender);
         asm.bind(some);
     }
     asm.mov_imm(R5, 0);

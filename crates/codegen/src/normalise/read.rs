@@ -277,6 +277,7 @@ impl<'a> Reader<'a, '_> {
                     ty: ValType::I32,
                     bits,
                 }) = self.module.globals[export.index as usize]
+                    && is_identifier(export.name)
                 {
                     self.module.symbols.push((export.name.into(), bits as u32));
                 }
@@ -415,4 +416,12 @@ fn function_names(names: NameSectionReader<'_>) -> Result<Vec<(u32, String)>, wa
 /// Whether a table or segment holds functions, which is all that we run.
 pub(super) fn is_function(ty: RefType) -> bool {
     ty == RefType::FUNCREF
+}
+
+/// Whether a name can be a C variable's, of reasonable length. Others are not
+/// shared: the names go to applications and terminals.
+fn is_identifier(name: &str) -> bool {
+    name.len() <= 64
+        && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

@@ -300,6 +300,21 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
             return Vec::new();
         }
         match self.value(key) {
+            Some(value)
+                if value
+                    .get_ref()
+                    .as_array()
+                    .is_some_and(|list| list.is_empty()) =>
+            {
+                let span = value.span();
+                self.reader.error(
+                    "bad_value",
+                    span,
+                    format!("`{key}` names nothing"),
+                    Some(format!("write `{key} = {example}`")),
+                );
+                Vec::new()
+            }
             Some(value) if value.get_ref().is_array() => self.array(key),
             Some(value) if !value.get_ref().is_str() => {
                 self.wrong_type(key, "a string or an array of strings", value);

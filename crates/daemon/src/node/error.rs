@@ -74,7 +74,7 @@ pub enum RunError {
     #[error("cannot start the Wasm runtime")]
     Engine(#[source] ashway_handler::EngineError),
 
-    /// Every interface has been deleted under the node.
+    /// Every interface has been deleted under the node, or detached from it.
     #[error("no interface is left")]
     NoIfaceLeft,
 

@@ -205,11 +205,16 @@ impl Node {
         }
     }
 
-    /// Notices interfaces that have been deleted; says whether any is left. One
-    /// made anew under the same name is another interface.
+    /// Notices interfaces that have been deleted, or taken from the node by
+    /// `iface detach`; says whether any is left. One made anew under the same
+    /// name is another interface.
     fn look_for_ifaces(&mut self) -> bool {
         for (iface, config) in self.ifaces.iter_mut().zip(&self.config.ifaces) {
-            if !iface.gone && ashway_kernel::Iface::by_index(iface.ifindex).is_err() {
+            let there = match &iface.xdp {
+                Some(xdp) => xdp.link.is_attached(),
+                None => ashway_kernel::Iface::by_index(iface.ifindex).is_ok(),
+            };
+            if !iface.gone && !there {
                 iface.gone = true;
                 say(&format!("interface `{}` is gone", config.name));
             }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use ashway_codegen::entry::Reply;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::build::tx_errors;
 use super::{Node, Promotion, RunError, RunOptions, say};
@@ -26,14 +27,14 @@ const TICK_SPEC: Timespec = Timespec {
     tv_nsec: 10_000_000,
 };
 
-/// Where SIGTERM and SIGINT are told from now on.
+/// Where the signals that end a node are told from now on.
 pub(super) fn watch_signals() -> Result<UnixStream, RunError> {
     let system = |source| RunError::System {
         doing: "watch for signals",
         source,
     };
     let (told, teller) = UnixStream::pair().map_err(system)?;
-    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+    for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
         let teller = teller.try_clone().map_err(system)?;
         signal_hook::low_level::pipe::register(signal, teller).map_err(system)?;
     }
