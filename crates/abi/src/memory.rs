@@ -10,7 +10,8 @@
 //! * **slots** hold the payloads of messages that wait for the user tier.
 //!
 //! The application maps all of it and may write any of it at any time. That
-//! can spoil its own handler's results and nothing else.
+//! spoils its own handler's results. It also reaches the payload of a message
+//! that waits in a slot, which `pass` would hand to the host (SECURITY.md).
 
 /// Bytes of a Wasm page.
 pub const WASM_PAGE: usize = 65536;

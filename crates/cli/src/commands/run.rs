@@ -11,8 +11,8 @@ use crate::failure::{Exit, Failure};
 /// Run a node in the foreground
 ///
 /// Says what attaching costs the host's own traffic, attaches to the interfaces
-/// of the configuration, and serves its paths until SIGINT or SIGTERM. Then, or
-/// if it is killed, the interfaces are as they were.
+/// of the configuration, and serves its paths until SIGINT, SIGTERM, SIGHUP or
+/// SIGQUIT. Then, or if it is killed, the interfaces are as they were.
 ///
 /// An interface that another program holds is refused, and nothing is changed.
 #[derive(Debug, Args)]
