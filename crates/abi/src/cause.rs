@@ -25,11 +25,15 @@ pub enum Cause {
     Time = 9,
     /// The handler returned a number that is no verdict.
     BadVerdict = 10,
+    /// An atomic access to an address that is no multiple of its size.
+    Unaligned = 11,
+    /// A table access outside the table.
+    TableBounds = 12,
 }
 
 impl Cause {
     /// Every cause, in numerical order, starting at 1.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::Unreachable,
         Self::MemoryBounds,
         Self::MessageBounds,
@@ -40,6 +44,8 @@ impl Cause {
         Self::Fuel,
         Self::Time,
         Self::BadVerdict,
+        Self::Unaligned,
+        Self::TableBounds,
     ];
 
     /// The cause with this number, if there is one.
@@ -66,6 +72,8 @@ impl Cause {
             Self::Fuel => "fuel",
             Self::Time => "time",
             Self::BadVerdict => "bad_verdict",
+            Self::Unaligned => "unaligned",
+            Self::TableBounds => "table_bounds",
         }
     }
 }
@@ -81,6 +89,6 @@ mod tests {
             assert_eq!(Cause::from_number(position as u32 + 1), Some(cause));
         }
         assert_eq!(Cause::from_number(0), None);
-        assert_eq!(Cause::from_number(11), None);
+        assert_eq!(Cause::from_number(13), None);
     }
 }

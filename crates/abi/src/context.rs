@@ -11,7 +11,7 @@
 //! All fields are offsets in bytes from the start of a CPU's context.
 
 /// Size of one CPU's context; a power of two.
-pub const BYTES: usize = 16 * 1024;
+pub const BYTES: usize = 64 * 1024;
 
 /// `u32`: the path's row in the counters map.
 pub const ROW: i16 = 0;
@@ -38,14 +38,24 @@ pub const DIRTY: i16 = 48;
 pub const CAUSE: i16 = 52;
 /// `u32`: the trap's offset in the Wasm file the author wrote.
 pub const AT: i16 = 56;
+/// `u32`: bytes of the call stack in use; see [`CALLS`].
+pub const STACK: i16 = 60;
 /// `u64`: always 0, which the verifier does not know (laundering, FACTS 1).
 pub const ZERO: i16 = 64;
 /// Scratch words for trusted code between two programs' steps (64 bytes).
 pub const SCRATCH: i16 = 72;
+/// `i64`: bulk work left until the next look at the clock.
+pub const BULK: i16 = 136;
 /// First byte of the frames of promoted functions.
 pub const FRAMES: i16 = 256;
 /// Bytes for all frames together.
-pub const FRAMES_BYTES: usize = BYTES - FRAMES as usize;
+pub const FRAMES_BYTES: usize = CALLS - FRAMES as usize;
+/// First byte of the call stack: where recursive functions keep their frames
+/// while they are called again. Beyond what an instruction's offset reaches.
+pub const CALLS: usize = 16 * 1024;
+/// Slots of 8 bytes on the call stack: how deep recursion goes, in both tiers.
+/// (What is left behind them keeps a frame's accesses inside the context.)
+pub const CALL_SLOTS: u32 = 4_096;
 
 /// Bits of [`FLAGS`].
 pub mod flag {

@@ -134,6 +134,10 @@ counts! {
     AbortTime = 49, Note, "abort_time";
     /// Involuntary aborts: no such verdict.
     AbortBadVerdict = 50, Note, "abort_bad_verdict";
+    /// Involuntary aborts: unaligned atomic access.
+    AbortUnaligned = 51, Note, "abort_unaligned";
+    /// Involuntary aborts: outside a table.
+    AbortTableBounds = 52, Note, "abort_table_bounds";
     /// Messages made by the user tier (the kernel tier's replies are counted
     /// as `Answered` alone: the verdict *is* the hand-over).
     OutOriginated = 56, Originated, "out_originated";

@@ -1,12 +1,13 @@
 //! The instance's memory: what lies where.
 //!
 //! ```text
-//! 0            guest_bytes        +64 KiB                    total_bytes
+//! 0            guest_bytes        +state_bytes               total_bytes
 //! | guest      | state            | slots: rings x 256 x slot_bytes |
 //! ```
 //!
 //! * **guest** is the handler's Wasm memory, at the addresses it knows.
-//! * **state** holds the module's mutable globals, out of the guest's reach.
+//! * **state** holds the module's mutable globals, its tables and its passive
+//!   segments, out of the guest's reach.
 //! * **slots** hold the payloads of messages that wait for the user tier.
 //!
 //! The application maps all of it and may write any of it at any time. That
@@ -16,7 +17,8 @@
 /// Bytes of a Wasm page.
 pub const WASM_PAGE: usize = 65536;
 
-/// Bytes of the state region.
+/// Bytes of the state region of a module without large tables or passive
+/// segments: the least there is. It is always a multiple of a Wasm page.
 pub const STATE_BYTES: usize = WASM_PAGE;
 
 /// Offset in the state region of the `u32` current size of the guest memory,
@@ -31,6 +33,8 @@ pub const STATE_GLOBALS: usize = 64;
 pub struct Layout {
     /// Size of the handler's memory: its declared maximum.
     pub guest_bytes: usize,
+    /// Size of the state region, at least [`STATE_BYTES`].
+    pub state_bytes: usize,
     /// Number of rings: one per receive queue.
     pub rings: usize,
     /// Room for one payload; a power of two.
@@ -47,7 +51,7 @@ impl Layout {
     /// Offset of the payload slots.
     #[must_use]
     pub const fn slots_offset(&self) -> usize {
-        self.guest_bytes + STATE_BYTES
+        self.guest_bytes + self.state_bytes
     }
 
     /// Offset of one payload slot.

@@ -8,15 +8,22 @@
 //! * [`promote`]: that form to eBPF.
 //! * [`entry`], [`instance`], [`exit`]: the three kinds of program on a
 //!   message's way through the kernel, in that order.
+//! * [`stub`]: the program around a promoted handler that needs no interface.
 //! * [`bpf`]: instructions, assembler, printer.
 
 #![forbid(unsafe_code)]
 
 pub mod bpf;
+#[cfg(not(ashway_bugs))]
+mod bug;
+#[cfg(ashway_bugs)]
+pub mod bug;
+pub mod check;
 pub mod entry;
 pub mod exit;
 pub mod filter;
 pub mod instance;
 pub mod normalise;
 pub mod promote;
+pub mod stub;
 mod xdp;

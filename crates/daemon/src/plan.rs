@@ -127,9 +127,10 @@ impl InstancePlan {
 
     /// Where the regions of its memory lie.
     #[must_use]
-    pub(crate) fn layout(&self, guest_bytes: usize) -> Layout {
+    pub(crate) fn layout(&self, guest_bytes: usize, state_bytes: usize) -> Layout {
         Layout {
             guest_bytes,
+            state_bytes,
             rings: self.rings,
             slot_bytes: self.slot_bytes,
         }

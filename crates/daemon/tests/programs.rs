@@ -4,7 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use ashway_abi::memory::Layout;
+use ashway_abi::memory::{Layout, STATE_BYTES};
 use ashway_abi::{Count, context, count, trusted};
 use ashway_codegen::bpf::{Atomic, Insn, Reg};
 use ashway_codegen::promote::{Budget, MemoryKind};
@@ -42,6 +42,7 @@ struct Bench {
 fn bench(kind: MemoryKind) -> Bench {
     let layout = Layout {
         guest_bytes: 131_072,
+        state_bytes: STATE_BYTES,
         rings: 2,
         slot_bytes: 2048,
     };

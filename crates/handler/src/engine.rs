@@ -72,6 +72,17 @@ impl std::fmt::Debug for Engine {
     }
 }
 
+/// Bytes of stack for Wasm code, of the thread's own (2 MiB is Rust's default).
+///
+/// Recursion is stopped by the module's own count of slots
+/// ([`CALL_SLOTS`](ashway_abi::context::CALL_SLOTS)), so that it ends at the
+/// same call in both tiers; this limit must come later. It is 256 bytes for
+/// each of 4,096 slots: `tests/recursion.rs` goes to the last slot with
+/// functions that are small, wide, deep, and full of values that only the
+/// optimiser keeps. It still ends what takes no slots: a chain of thousands of
+/// different functions, which no kernel tier takes.
+const WASM_STACK: usize = 1 << 20;
+
 fn config() -> Config {
     let mut config = Config::new();
     config
@@ -81,6 +92,8 @@ fn config() -> Config {
         .wasm_bulk_memory(true)
         .wasm_simd(true)
         .wasm_relaxed_simd(false)
+        .wasm_threads(true)
+        .max_wasm_stack(WASM_STACK)
         // The outer net; fuel in the module itself is the budget.
         .epoch_interruption(true)
         // Everything stays where `Creator` puts it, and behind the handler's

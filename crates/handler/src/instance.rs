@@ -4,7 +4,7 @@ use crate::engine::Engine;
 use crate::memory::{MESSAGE_BYTES, Message, Region, Window, with_memories};
 use crate::outcome::{Outcome, Stopped};
 use ashway_abi::Verdict;
-use ashway_abi::memory::{Layout, STATE_BYTES, STATE_GUEST_PAGES, WASM_PAGE};
+use ashway_abi::memory::{Layout, STATE_GUEST_PAGES, WASM_PAGE};
 use ashway_codegen::normalise::ir::{FileOffset, Global};
 use ashway_codegen::normalise::{ENTER_PREFIX, Encoded, Module, START_EXPORT};
 use std::sync::Arc;
@@ -64,7 +64,8 @@ pub struct Instance {
 pub struct Function(usize);
 
 impl Function {
-    /// `on_rx`, which every handler has.
+    /// `on_rx`, which every handler has; of a library the first function that
+    /// can be activated.
     pub const ON_RX: Self = Self(0);
 }
 
@@ -109,13 +110,16 @@ impl Instance {
     ) -> Result<Self, InstantiateError> {
         let misfit = || InstantiateError::Region {
             len: region.len(),
-            needed: module.maximum_pages as usize * WASM_PAGE + STATE_BYTES,
+            needed: module.maximum_pages as usize * WASM_PAGE + module.state_bytes,
         };
-        if layout.guest_bytes != module.maximum_pages as usize * WASM_PAGE {
+        if layout.guest_bytes != module.maximum_pages as usize * WASM_PAGE
+            || layout.state_bytes < module.state_bytes
+        {
             return Err(misfit());
         }
         let guest = Window::new(region, 0, layout.guest_bytes).ok_or_else(misfit)?;
-        let state = Window::new(region, layout.state_offset(), STATE_BYTES).ok_or_else(misfit)?;
+        let state =
+            Window::new(region, layout.state_offset(), layout.state_bytes).ok_or_else(misfit)?;
         write_state(&state, module).ok_or_else(misfit)?;
 
         let refused = InstantiateError::Refused;
@@ -136,12 +140,12 @@ impl Instance {
                 .ok_or_else(|| absent(name))
         };
         let globals = Globals {
-            fuel: global("fuel")?,
-            dirty: global("dirty")?,
+            fuel: global("_ashway_fuel")?,
+            dirty: global("_ashway_dirty")?,
         };
         let memory = instance
-            .get_memory(&mut store, "memory")
-            .ok_or_else(|| absent("memory"))?;
+            .get_memory(&mut store, "_ashway_memory")
+            .ok_or_else(|| absent("_ashway_memory"))?;
         let growing = (module.initial_pages < module.maximum_pages).then_some(Growing {
             memory,
             pages: module.initial_pages,
@@ -295,7 +299,7 @@ impl std::fmt::Debug for Instance {
     }
 }
 
-/// The functions that `encode` made an entry for, `on_rx` first.
+/// The functions that `encode` made an entry for, `on_rx` first if it is there.
 fn entries(
     module: &Module<'_>,
     instance: &wasmtime::Instance,
@@ -314,18 +318,18 @@ fn entries(
         });
     }
     entries.sort_by_key(|entry| entry.name != HANDLER);
-    match entries.first() {
-        Some(first) if first.name == HANDLER => Ok(entries),
-        _ => Err(wasmtime::Error::msg("no entry for `on_rx`")),
-    }
+    Ok(entries)
 }
 
-/// The handler that every module has.
+/// The handler that every module has, unless it is a library.
 const HANDLER: &str = "on_rx";
 
 /// The first values of what both tiers keep in the state region.
 fn write_state(state: &Window, module: &Module<'_>) -> Option<()> {
     state.write(STATE_GUEST_PAGES, &module.initial_pages.to_le_bytes())?;
+    for data in &module.state {
+        state.write(data.at as usize, &data.bytes)?;
+    }
     for global in &module.globals {
         if let Global::State {
             offset, initial, ..

@@ -11,7 +11,7 @@
 //! Wasmtime asks for memories one by one and knows only their types, so they
 //! are handed over through a thread-local queue around instantiation.
 
-use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
+use ashway_abi::memory::{Layout, WASM_PAGE};
 use std::alloc;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -221,7 +221,7 @@ pub(crate) fn with_memories<T>(
     layout: &Layout,
     instantiate: impl FnOnce() -> T,
 ) -> Option<(T, Message)> {
-    let end = layout.state_offset().checked_add(STATE_BYTES)?;
+    let end = layout.state_offset().checked_add(layout.state_bytes)?;
     let base = region.base();
     if end > region.len() || !base.addr().get().is_multiple_of(4096) {
         return None;
@@ -244,7 +244,7 @@ pub(crate) fn with_memories<T>(
     let prepared = [
         shared(base, layout.guest_bytes),
         message,
-        shared(state, STATE_BYTES),
+        shared(state, layout.state_bytes),
     ];
     PREPARED.set(prepared.into());
     let result = instantiate();

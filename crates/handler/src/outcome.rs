@@ -23,8 +23,10 @@ pub struct Outcome {
 pub struct Stopped {
     /// Why.
     pub cause: Cause,
-    /// Where in the author's file. For an access or a division that the
-    /// compiler can see is certain to trap, it is the branch that leads there.
+    /// Where in the author's file. In the user tier it can be beside the
+    /// operator: for an access or a division that the compiler can see is
+    /// certain to trap it is the branch that leads there, and for a load that
+    /// it merges with the operator that takes the value it is that one.
     pub at: FileOffset,
 }
 
@@ -65,7 +67,8 @@ impl Stopped {
 /// The cause that stands for a trap of Wasmtime's.
 fn cause_of(trap: Trap) -> Cause {
     match trap {
-        Trap::MemoryOutOfBounds | Trap::HeapMisaligned => Cause::MemoryBounds,
+        Trap::MemoryOutOfBounds => Cause::MemoryBounds,
+        Trap::HeapMisaligned => Cause::Unaligned,
         Trap::IntegerDivisionByZero => Cause::DivideByZero,
         // The second is a float that fits no integer: user tier only.
         Trap::IntegerOverflow | Trap::BadConversionToInteger => Cause::Overflow,

@@ -173,8 +173,7 @@ fn stack() {
     let outcome = instance.activate(Function::ON_RX, &mut [], 0, u64::MAX);
     let stopped = outcome.verdict.unwrap_err();
     assert_eq!(stopped.cause, Cause::Stack);
-    let deep = normalise(&wasm, &Limits::default()).unwrap();
-    assert_eq!(stopped.at, deep.functions[0].at);
+    assert_eq!(stopped.at, place(&wasm, "Push"));
     assert_eq!(
         instance
             .activate(Function::ON_RX, &mut [1], 0, FUEL)

@@ -156,29 +156,8 @@ impl Program {
     ///
     /// [`LoadError`], one variant per party to blame.
     pub fn load(spec: &ProgramSpec<'_>) -> Result<Self, LoadError> {
-        let insns = name_maps(spec)?;
-        let btf = match spec.btf {
-            Some(btf) => Some((btf, load_btf(&btf.bytes, spec.name)?)),
-            None => None,
-        };
-        let mut attr = sys::ProgLoad {
-            kind: spec.kind as u32,
-            insn_count: insns.len() as u32,
-            insns: sys::address(&insns),
-            license: c"Dual MIT/GPL".as_ptr() as u64,
-            name: sys::object_name(spec.name),
-            expected_attach_type: spec.attach_type,
-            ..Default::default()
-        };
-        if let Some((btf, fd)) = &btf {
-            attr.btf_fd = fd.as_raw_fd() as u32;
-            attr.func_info_record = FUNC_INFO_BYTES as u32;
-            attr.func_info = sys::address(&btf.func_info);
-            attr.func_info_count = (btf.func_info.len() / FUNC_INFO_BYTES) as u32;
-            attr.line_info_record = LINE_INFO_BYTES as u32;
-            attr.line_info = sys::address(&btf.line_info);
-            attr.line_info_count = (btf.line_info.len() / LINE_INFO_BYTES) as u32;
-        }
+        let prepared = Prepared::new(spec)?;
+        let mut attr = prepared.request(spec);
         let fd = match load_once(&mut attr) {
             Ok(fd) => fd,
             Err(errno) => {
@@ -213,6 +192,26 @@ impl Program {
             id: info.id,
             verified_insns: info.verified_insns,
         })
+    }
+
+    /// What the verifier says about a program, whether it takes it or not: its
+    /// whole log, up to 16 MiB. The program is verified once for each size of
+    /// buffer tried, and is gone afterwards.
+    ///
+    /// # Errors
+    ///
+    /// [`LoadError`] if the verifier was not asked.
+    pub fn verifier_log(spec: &ProgramSpec<'_>) -> Result<String, LoadError> {
+        /// `BPF_LOG_LEVEL2`: every instruction on every path.
+        const EVERYTHING: u32 = 2;
+        let prepared = Prepared::new(spec)?;
+        let mut attr = prepared.request(spec);
+        Ok(with_log(|log| {
+            attr.log_level = EVERYTHING;
+            attr.log_buf = sys::address(log);
+            attr.log_size = log.len() as u32;
+            load_once(&mut attr)
+        }))
     }
 
     /// A program that somebody else has loaded, to run it on packets of ours.
@@ -254,6 +253,46 @@ impl Program {
     #[must_use]
     pub fn verified_insns(&self) -> u32 {
         self.verified_insns
+    }
+}
+
+/// What a load's pointers lead to.
+struct Prepared<'a> {
+    insns: Vec<u64>,
+    btf: Option<(&'a BtfInfo, OwnedFd)>,
+}
+
+impl<'a> Prepared<'a> {
+    fn new(spec: &ProgramSpec<'a>) -> Result<Self, LoadError> {
+        let insns = name_maps(spec)?;
+        let btf = match spec.btf {
+            Some(btf) => Some((btf, load_btf(&btf.bytes, spec.name)?)),
+            None => None,
+        };
+        Ok(Self { insns, btf })
+    }
+
+    /// The block to load it with; its pointers are good as long as this is.
+    fn request(&self, spec: &ProgramSpec<'_>) -> sys::ProgLoad {
+        let mut attr = sys::ProgLoad {
+            kind: spec.kind as u32,
+            insn_count: self.insns.len() as u32,
+            insns: sys::address(&self.insns),
+            license: c"Dual MIT/GPL".as_ptr() as u64,
+            name: sys::object_name(spec.name),
+            expected_attach_type: spec.attach_type,
+            ..Default::default()
+        };
+        if let Some((btf, fd)) = &self.btf {
+            attr.btf_fd = fd.as_raw_fd() as u32;
+            attr.func_info_record = FUNC_INFO_BYTES as u32;
+            attr.func_info = sys::address(&btf.func_info);
+            attr.func_info_count = (btf.func_info.len() / FUNC_INFO_BYTES) as u32;
+            attr.line_info_record = LINE_INFO_BYTES as u32;
+            attr.line_info = sys::address(&btf.line_info);
+            attr.line_info_count = (btf.line_info.len() / LINE_INFO_BYTES) as u32;
+        }
+        attr
     }
 }
 

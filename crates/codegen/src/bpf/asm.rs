@@ -46,6 +46,12 @@ pub struct Assembler {
     current_line: u32,
 }
 
+/// How far a conditional jump goes. Its offset has 16 bits, but the kernel puts
+/// up to eight instructions in the place of one of ours (divisions, `may_goto`,
+/// casts) and refuses the program if the offset is too small then ("cannot be
+/// patched due to 16-bit range", Linux 6.18).
+const FARTHEST: i64 = i16::MAX as i64 / 8;
+
 impl Assembler {
     /// An empty program.
     #[must_use]
@@ -344,7 +350,7 @@ impl Assembler {
                 }
                 if let Some(target) = item.target {
                     let distance = position[self.target(target)] as i64 - position[i] as i64 - 1;
-                    if i16::try_from(distance).is_err() {
+                    if distance.abs() > FARTHEST {
                         wide[i] = true;
                         changed = true;
                     }

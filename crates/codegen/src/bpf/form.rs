@@ -8,14 +8,14 @@ use super::insn::{Insn, Size, op};
 
 /// The second operand of an operation, or the value of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operand {
+pub(crate) enum Operand {
     Reg(u8),
     Imm(i32),
 }
 
 /// Which bytes a byte-order instruction turns round, on a little-endian CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// Truncates.
     Little,
     /// Swaps.
@@ -27,7 +27,7 @@ pub(super) enum Order {
 /// An instruction by kind; `op` holds [`op`]'s bits, `wide` means 64 bits.
 /// Operands common to all forms (`dst`, `off`) stay in the [`Insn`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Form {
+pub(crate) enum Form {
     /// `dst = dst OP src`; not `NEG`, `MOV`, `END`.
     Alu {
         wide: bool,
@@ -64,7 +64,7 @@ pub(super) enum Form {
 }
 
 /// The kind of `insn`; `None` for what does not exist or what we never emit.
-pub(super) fn form(insn: Insn) -> Option<Form> {
+pub(crate) fn form(insn: Insn) -> Option<Form> {
     let opcode = insn.opcode;
     let operation = opcode & 0xf0;
     let by_reg = opcode & 0x08 != 0;

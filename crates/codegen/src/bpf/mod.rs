@@ -6,7 +6,7 @@
 
 mod asm;
 mod btf;
-mod form;
+pub(crate) mod form;
 mod insn;
 pub mod interp;
 mod print;

@@ -199,6 +199,7 @@ const fn helper_name(number: i32) -> &'static str {
     match number {
         helper::MAP_LOOKUP_ELEM => "bpf_map_lookup_elem",
         helper::KTIME_GET_NS => "bpf_ktime_get_ns",
+        helper::GET_SMP_PROCESSOR_ID => "bpf_get_smp_processor_id",
         helper::TAIL_CALL => "bpf_tail_call",
         helper::REDIRECT => "bpf_redirect",
         helper::XDP_ADJUST_META => "bpf_xdp_adjust_meta",

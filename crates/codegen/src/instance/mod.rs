@@ -124,6 +124,7 @@ pub fn kernel(spec: &Spec, handler: &Handler) -> Result<(Image, promote::Summary
             layout: spec.layout,
             budget: handler.budget,
             locals_in_memory: handler.locals_in_memory,
+            checks: promote::Checks::default(),
         },
         done,
         trap,
@@ -211,13 +212,17 @@ fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
         asm.store(Size::D, R10, MEMORY, R1);
     }
     asm.store_imm(Size::W, R9, context::DIRTY, 0);
-    if handler.module.charges() {
+    if promote::recurses(handler.module) {
+        asm.store_imm(Size::W, R9, context::STACK, 0);
+    }
+    if promote::keeps_time(handler.module) {
         let budget = &handler.budget;
-        let slice = budget.fuel.min(u64::from(budget.slice));
+        let slice = budget.first();
         asm.store_imm(Size::D, R9, context::FUEL, slice as i32);
         asm.load_imm(R1, budget.fuel - slice);
         asm.store(Size::D, R9, context::RESERVE, R1);
         asm.store_imm(Size::D, R9, context::DEADLINE, 0);
+        asm.store_imm(Size::D, R9, context::BULK, promote::FIRST_TICKS);
     }
 }
 

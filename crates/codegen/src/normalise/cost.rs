@@ -10,8 +10,9 @@ use wasmparser::Operator;
 /// A bulk operation costs one unit for each `1 << BULK_SHIFT` bytes.
 pub const BULK_SHIFT: u32 = 3;
 
-/// What a bulk operation over this many bytes (or table entries) costs beyond
-/// its place in the table.
+/// What a bulk operation over this many bytes costs beyond its place in the
+/// table. (Table operators are loops over entries in the normal form, and pay
+/// turn by turn like any loop.)
 #[must_use]
 pub const fn bulk(len: u32) -> u32 {
     len >> BULK_SHIFT
@@ -22,12 +23,16 @@ pub const fn bulk(len: u32) -> u32 {
 #[must_use]
 pub(super) fn of(op: &OpKind<'_>) -> u32 {
     match op {
-        OpKind::Charge { .. } | OpKind::ChargeBulk => 0,
+        OpKind::Charge { .. } | OpKind::ChargeBulk | OpKind::Trap(_) => 0,
         OpKind::Message(call) => match call {
             ashway_abi::HostCall::Read | ashway_abi::HostCall::Write => 8,
             _ => 3,
         },
         OpKind::StateGet { .. } | OpKind::StateSet { .. } => 1,
+        OpKind::WordGet { .. } | OpKind::WordSet { .. } => 2,
+        OpKind::CallNumber { .. } | OpKind::StateCopy => 8,
+        // A frame is saved or brought back.
+        OpKind::Push { slots } | OpKind::Pop { slots } => *slots,
         OpKind::Wasm(operator) => of_operator(operator),
     }
 }
@@ -55,12 +60,7 @@ fn of_operator(operator: &Operator<'_>) -> u32 {
         | O::F64Sqrt
         | O::MemoryCopy { .. }
         | O::MemoryFill { .. }
-        | O::MemoryInit { .. }
-        | O::MemoryGrow { .. }
-        | O::TableCopy { .. }
-        | O::TableFill { .. }
-        | O::TableInit { .. }
-        | O::TableGrow { .. } => 8,
+        | O::MemoryGrow { .. } => 8,
         // eBPF has no instruction for these: 13 to 36 instructions each.
         O::I32Clz | O::I32Ctz | O::I32Popcnt | O::I64Clz | O::I64Ctz | O::I64Popcnt => 16,
         _ => 1,

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! import  ashway.trap (cause: i32, at: i32), never returns
-//! memory  0 "memory": the handler's · 1 "message" · 2 "state"
-//! global  "fuel" i64 · "message_len" i32 · "dirty" i32
+//! memory  0 "_ashway_memory": the handler's · 1 "_ashway_message" · 2 "_ashway_state"
+//! global  "_ashway_fuel" i64 · "_ashway_message_len" i32 · "_ashway_dirty" i32
+//!         · slots of the call stack in use, i32
 //! func    the author's, under their own names; the start function, if any,
 //!         as "_ashway_start", called by the host once fuel is set
 //!         for each handler `name` also
@@ -14,16 +15,21 @@
 //! The last kind exists for speed: one call sets the globals, runs the handler
 //! and reads the globals, where the host would need six.
 //!
-//! A table cannot grow (`table.grow` gives -1, as the specification allows).
+//! Tables hold what `call_indirect` needs: the author's constant tables at
+//! their own indices, then the functions by number, then tables for single
+//! types where types look alike (`identity.rs`). A stored table's place among
+//! them is empty.
 
 use super::expand::Expander;
-use super::ir::{FileOffset, Global, Module, OpKind, Table};
+use super::identity::{CallTables, indirect};
+use super::ir::{FileOffset, Global, Module, OpKind};
 use ashway_abi::host_call::MODULE;
+use ashway_abi::memory::WASM_PAGE;
 use std::borrow::Cow;
 use wasm_encoder::reencode::Reencode;
 use wasm_encoder::{
-    CodeSection, ConstExpr, DataCountSection, DataSection, ElementSection, Elements, EntityType,
-    ExportKind, ExportSection, Function, FunctionSection, GlobalSection, GlobalType, ImportSection,
+    CodeSection, ConstExpr, DataSection, ElementSection, Elements, EntityType, ExportKind,
+    ExportSection, Function, FunctionSection, GlobalSection, GlobalType, ImportSection,
     MemorySection, MemoryType, RefType, TableSection, TableType, TypeSection, ValType,
 };
 use wasmparser::Operator;
@@ -34,7 +40,7 @@ pub const START_EXPORT: &str = "_ashway_start";
 /// What stands before a handler's name in the export that sets its globals.
 pub const ENTER_PREFIX: &str = "_ashway_enter_";
 
-/// Pages of the message memory and of the state memory.
+/// Pages of the message memory.
 const ONE_PAGE: u32 = 1;
 
 /// A module for Wasmtime, and the way back to the author's file.
@@ -88,6 +94,8 @@ impl Reencode for Shift {
 pub fn encode(module: &Module<'_>) -> Encoded {
     let mut out = wasm_encoder::Module::new();
     let trap_type = module.types.len() as u32;
+    let calls = CallTables::new(module);
+    let contents = table_contents(module, &calls);
     out.section(&types(module));
 
     let mut imports = ImportSection::new();
@@ -102,22 +110,19 @@ pub fn encode(module: &Module<'_>) -> Encoded {
         functions.function(trap_type + 1);
     }
     out.section(&functions);
-    out.section(&tables(module));
+    out.section(&tables(&contents));
     out.section(&memories(module));
     out.section(&globals());
     out.section(&exports(module));
-    out.section(&elements(module));
-    out.section(&DataCountSection {
-        count: module.data.len() as u32,
-    });
+    out.section(&elements(&contents));
 
     let before = out.len() as u32;
-    let (code, mut offsets) = bodies(module);
+    let (code, mut offsets) = bodies(module, &calls);
     out.section(&code);
     // The section's id and size stand before its contents.
-    let contents = before + 1 + leb_len(code.byte_len() as u32 + leb_len(code.len()));
+    let start = before + 1 + leb_len(code.byte_len() as u32 + leb_len(code.len()));
     for (offset, _) in &mut offsets {
-        *offset += contents + leb_len(code.len());
+        *offset += start + leb_len(code.len());
     }
     out.section(&data(module));
     let entered = handlers(module).map(|(_, function)| *function as usize);
@@ -135,7 +140,7 @@ fn leb_len(number: u32) -> u32 {
 }
 
 /// The bodies, and operations' offsets from the first body on.
-fn bodies(module: &Module<'_>) -> (CodeSection, Vec<(u32, FileOffset)>) {
+fn bodies(module: &Module<'_>, calls: &CallTables) -> (CodeSection, Vec<(u32, FileOffset)>) {
     let mut section = CodeSection::new();
     let mut offsets = Vec::new();
     for function in &module.functions {
@@ -155,6 +160,10 @@ fn bodies(module: &Module<'_>) -> (CodeSection, Vec<(u32, FileOffset)>) {
             match &op.kind {
                 OpKind::Wasm(Operator::GlobalGet { global_index }) => {
                     expander.constant(&module.globals[*global_index as usize]);
+                }
+                kind if let Some((source, type_index)) = indirect(kind) => {
+                    let table = calls.table(module, source, type_index);
+                    expander.ins().call_indirect(table, type_index);
                 }
                 kind => expander.op(kind, op.at),
             }
@@ -196,9 +205,18 @@ fn types(module: &Module<'_>) -> TypeSection {
     section
 }
 
-fn tables(module: &Module<'_>) -> TableSection {
+/// What each table of the encoded module holds.
+fn table_contents(module: &Module<'_>, calls: &CallTables) -> Vec<Vec<Option<u32>>> {
+    let own = module.tables.iter().map(|table| match table.place {
+        None => table.entries.clone(),
+        Some(_) => Vec::new(),
+    });
+    own.chain(calls.contents(module)).collect()
+}
+
+fn tables(contents: &[Vec<Option<u32>>]) -> TableSection {
     let mut section = TableSection::new();
-    for Table { entries, .. } in &module.tables {
+    for entries in contents {
         section.table(TableType {
             element_type: RefType::FUNCREF,
             table64: false,
@@ -213,7 +231,8 @@ fn tables(module: &Module<'_>) -> TableSection {
 fn memories(module: &Module<'_>) -> MemorySection {
     let mut section = MemorySection::new();
     let author = (module.initial_pages, module.maximum_pages);
-    for (minimum, maximum) in [author, (ONE_PAGE, ONE_PAGE), (ONE_PAGE, ONE_PAGE)] {
+    let state = (module.state_bytes / WASM_PAGE) as u32;
+    for (minimum, maximum) in [author, (ONE_PAGE, ONE_PAGE), (state, state)] {
         section.memory(MemoryType {
             minimum: u64::from(minimum),
             maximum: Some(u64::from(maximum)),
@@ -233,23 +252,28 @@ fn globals() -> GlobalSection {
         shared: false,
     };
     section.global(mutable(ValType::I64), &ConstExpr::i64_const(0));
-    section.global(mutable(ValType::I32), &ConstExpr::i32_const(0));
-    section.global(mutable(ValType::I32), &ConstExpr::i32_const(0));
+    for _ in [
+        super::expand::MESSAGE_LEN,
+        super::expand::DIRTY,
+        super::expand::STACK,
+    ] {
+        section.global(mutable(ValType::I32), &ConstExpr::i32_const(0));
+    }
     section
 }
 
 fn exports(module: &Module<'_>) -> ExportSection {
     let mut section = ExportSection::new();
-    section.export("memory", ExportKind::Memory, 0);
-    section.export("message", ExportKind::Memory, 1);
-    section.export("state", ExportKind::Memory, 2);
-    section.export("fuel", ExportKind::Global, super::expand::FUEL);
+    section.export("_ashway_memory", ExportKind::Memory, 0);
+    section.export("_ashway_message", ExportKind::Memory, 1);
+    section.export("_ashway_state", ExportKind::Memory, 2);
+    section.export("_ashway_fuel", ExportKind::Global, super::expand::FUEL);
     section.export(
-        "message_len",
+        "_ashway_message_len",
         ExportKind::Global,
         super::expand::MESSAGE_LEN,
     );
-    section.export("dirty", ExportKind::Global, super::expand::DIRTY);
+    section.export("_ashway_dirty", ExportKind::Global, super::expand::DIRTY);
     for (name, function) in &module.exports {
         section.export(name, ExportKind::Func, function + 1);
     }
@@ -264,29 +288,15 @@ fn exports(module: &Module<'_>) -> ExportSection {
     section
 }
 
-/// The author's segments at their own indices, then the tables' contents, then
-/// a declaration of every function that is named by `ref.func`.
-fn elements(module: &Module<'_>) -> ElementSection {
+/// The tables' contents.
+fn elements(contents: &[Vec<Option<u32>>]) -> ElementSection {
     let mut section = ElementSection::new();
-    for element in &module.elements {
-        section.passive(items(&element.items));
-    }
-    for (number, table) in module.tables.iter().enumerate() {
-        if table.entries.iter().any(Option::is_some) {
+    for (number, entries) in contents.iter().enumerate() {
+        if entries.iter().any(Option::is_some) {
             let start = ConstExpr::i32_const(0);
-            section.active(Some(number as u32), &start, items(&table.entries));
+            section.active(Some(number as u32), &start, items(entries));
         }
     }
-    let operators = module.functions.iter().flat_map(|f| &f.code);
-    let mut named: Vec<u32> = operators
-        .filter_map(|op| match op.kind {
-            OpKind::Wasm(Operator::RefFunc { function_index }) => Some(function_index + 1),
-            _ => None,
-        })
-        .collect();
-    named.sort_unstable();
-    named.dedup();
-    section.declared(Elements::Functions(Cow::Owned(named)));
     section
 }
 
@@ -302,10 +312,7 @@ fn data(module: &Module<'_>) -> DataSection {
     let mut section = DataSection::new();
     for data in &module.data {
         let bytes = data.bytes.iter().copied();
-        match data.offset {
-            Some(offset) => section.active(0, &ConstExpr::i32_const(offset as i32), bytes),
-            None => section.passive(bytes),
-        };
+        section.active(0, &ConstExpr::i32_const(data.offset as i32), bytes);
     }
     section
 }

@@ -1,6 +1,7 @@
 //! Why a file is no handler.
 
 use super::ir::FileOffset;
+use wasmparser::WasmFeatures;
 
 /// Why a Wasm file was refused. The party to blame is always the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -130,12 +131,12 @@ impl NormaliseError {
     pub fn hint(&self) -> String {
         match self {
             Self::TooLarge { what, .. } if *what == MEMORY_PAGES => {
-                "link with a smaller `-Wl,--max-memory=`, or raise the handler's memory quota".into()
+                "link with a smaller `-Wl,--max-memory=`, or raise the handler's memory quota"
+                    .into()
             }
             Self::TooLarge { .. } => "make the handler smaller; it runs for every message".into(),
             Self::Invalid { .. } => {
-                "is it the compiler's output, complete, for wasm32 without threads, exceptions or GC?"
-                    .into()
+                "is it the compiler's output, complete, for wasm32 without exceptions or GC?".into()
             }
             Self::Version { .. } => {
                 "`#include <ashway.h>` of this version and compile again".into()
@@ -168,9 +169,53 @@ pub(super) const MEMORY_PAGES: &str = "pages of declared memory maximum";
 
 impl From<wasmparser::Error> for NormaliseError {
     fn from(error: wasmparser::Error) -> Self {
-        Self::Invalid {
-            at: error.offset() as u32,
-            message: error.message().to_string(),
+        let at = error.offset() as u32;
+        match error.missing_wasm_feature().and_then(feature) {
+            Some(feature) => Self::Unsupported {
+                what: feature.into(),
+                at,
+            },
+            None => Self::Invalid {
+                at,
+                message: error.message().to_string(),
+            },
         }
     }
+}
+
+/// What people call a feature that the validator misses.
+fn feature(missing: WasmFeatures) -> Option<&'static str> {
+    let names = [
+        (WasmFeatures::EXCEPTIONS, "exceptions"),
+        (WasmFeatures::LEGACY_EXCEPTIONS, "exceptions"),
+        (WasmFeatures::GC, "garbage-collected types"),
+        (WasmFeatures::GC_TYPES, "garbage-collected types"),
+        (
+            WasmFeatures::FUNCTION_REFERENCES,
+            "typed function references",
+        ),
+        (
+            WasmFeatures::MEMORY64,
+            "64-bit memories and tables (memory64)",
+        ),
+        (WasmFeatures::MULTI_MEMORY, "more than one memory"),
+        (WasmFeatures::TAIL_CALL, "tail calls"),
+        (WasmFeatures::RELAXED_SIMD, "relaxed SIMD"),
+        (
+            WasmFeatures::EXTENDED_CONST,
+            "extended constant expressions",
+        ),
+        (
+            WasmFeatures::CUSTOM_PAGE_SIZES,
+            "memory pages of other sizes",
+        ),
+        (WasmFeatures::WIDE_ARITHMETIC, "128-bit arithmetic"),
+        (WasmFeatures::STACK_SWITCHING, "stack switching"),
+        (
+            WasmFeatures::SHARED_EVERYTHING_THREADS,
+            "shared things other than memories",
+        ),
+    ];
+    let found = names.iter().find(|(known, _)| missing.intersects(*known));
+    found.map(|(_, name)| *name)
 }

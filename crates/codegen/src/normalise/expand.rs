@@ -7,6 +7,7 @@ use super::cost::BULK_SHIFT;
 use super::encode::{Shift, constant_of};
 use super::ir::{FileOffset, Global, OpKind};
 use ashway_abi::Cause;
+use ashway_abi::context::CALL_SLOTS;
 use ashway_abi::memory::STATE_GUEST_PAGES;
 use wasm_encoder::reencode::Reencode;
 use wasm_encoder::{
@@ -21,6 +22,7 @@ const STATE: u32 = 2;
 pub(super) const FUEL: u32 = 0;
 pub(super) const MESSAGE_LEN: u32 = 1;
 pub(super) const DIRTY: u32 = 2;
+pub(super) const STACK: u32 = 3;
 
 /// Writes operations into one function.
 pub(super) struct Expander<'f> {
@@ -56,7 +58,8 @@ impl<'f> Expander<'f> {
         self.function.instructions()
     }
 
-    /// One operation; `global.get` goes to [`Self::constant`] instead.
+    /// One operation; `global.get` goes to [`Self::constant`] instead, and
+    /// calls through tables are `encode`'s own.
     pub(super) fn op(&mut self, kind: &OpKind<'_>, place: FileOffset) {
         match kind {
             // As a plain `unreachable`, the optimiser would merge it into the
@@ -75,7 +78,60 @@ impl<'f> Expander<'f> {
                 };
             }
             OpKind::StateSet { offset, ty } => self.state_set(*offset, *ty),
+            OpKind::Trap(cause) => self.trap(*cause, place),
+            OpKind::WordGet { at, len, cause } => {
+                let value = self.value;
+                self.ins().local_set(value);
+                self.check_word(value, *len, *cause, place);
+                self.word(value);
+                self.ins().i32_load(state(*at, wasmparser::ValType::I32));
+            }
+            OpKind::WordSet { at, len, cause } => {
+                let (value, pointer) = (self.value, self.pointer);
+                self.ins().local_set(value).local_set(pointer);
+                self.check_word(pointer, *len, *cause, place);
+                self.word(pointer);
+                let memarg = state(*at, wasmparser::ValType::I32);
+                self.ins().local_get(value).i32_store(memarg);
+            }
+            OpKind::CallNumber { .. } => unreachable!("`encode` knows the tables"),
+            OpKind::StateCopy => {
+                self.ins().memory_copy(MEMORY, STATE);
+            }
+            OpKind::Push { slots } => self.push_slots(*slots, place),
+            OpKind::Pop { slots } => {
+                self.ins()
+                    .global_get(STACK)
+                    .i32_const(*slots as i32)
+                    .i32_sub()
+                    .global_set(STACK);
+            }
         }
+    }
+
+    /// Traps unless the local `index` is below `len`.
+    fn check_word(&mut self, index: u32, len: u32, cause: Cause, place: FileOffset) {
+        self.ins().local_get(index).i32_const(len as i32).i32_ge_u();
+        self.trap_if(cause, place);
+    }
+
+    /// The offset of the word of that number. It fits: the number is below the
+    /// length of an array in the state region.
+    fn word(&mut self, index: u32) {
+        self.ins().local_get(index).i32_const(2).i32_shl();
+    }
+
+    fn push_slots(&mut self, slots: u32, place: FileOffset) {
+        let value = self.value;
+        self.ins()
+            .global_get(STACK)
+            .i32_const(slots as i32)
+            .i32_add()
+            .local_tee(value)
+            .i32_const(CALL_SLOTS as i32)
+            .i32_gt_u();
+        self.trap_if(Cause::Stack, place);
+        self.ins().local_get(value).global_set(STACK);
     }
 
     fn wasm(&mut self, operator: &Operator<'_>) {
@@ -182,6 +238,8 @@ pub(super) fn enter(handler: u32) -> Function {
         .global_set(MESSAGE_LEN)
         .i32_const(0)
         .global_set(DIRTY)
+        .i32_const(0)
+        .global_set(STACK)
         .local_get(fuel)
         .global_set(FUEL)
         .local_get(len)

@@ -1,18 +1,23 @@
 //! Where fuel is taken, and how much.
 //!
 //! A loop's head takes the cost of one turn, inner loops excluded, because
-//! they charge themselves. A function that can run more often than it is
-//! written down (it is called in a loop, is recursive, or is called through a
-//! table) takes its straight-line cost at its entry. What is left runs at most
-//! once per activation for each time it is written, and takes nothing, as long
-//! as all of it together stays under [`UNCHARGED_MOST`]; the commonest small
-//! handlers therefore carry no charge at all.
+//! they charge themselves. A function that is called from more than one place,
+//! in a loop, recursively, by number or through a table takes its straight-line
+//! cost at its entry, and so does whom such a function calls. What is left runs
+//! at most once per activation, and takes nothing, as long as all of it
+//! together stays under [`UNCHARGED_MOST`]; the commonest small handlers
+//! therefore carry no charge at all.
+//!
+//! So every cycle of the control flow, that of the merged eBPF program
+//! included, passes a charge: there, a function called from two places seems
+//! to return from the second to behind the first.
 //!
 //! Code that is not executed in a turn is charged all the same: fuel is an
 //! upper bound of work, and both tiers charge at the same places.
 
 use super::cost;
 use super::ir::{Module, Op, OpKind};
+use crate::bug::{self, Bug};
 use wasmparser::Operator;
 
 /// Units that one activation may use without a charge.
@@ -25,7 +30,8 @@ struct Walk {
     /// Position of each loop's charge, and what it takes.
     loops: Vec<(usize, u32)>,
     indirect: bool,
-    /// Callee, and whether the call is in a loop; one entry for each call.
+    /// Callee, and whether the call can run more than once: it is in a loop, or
+    /// can come back. One entry for each call.
     calls: Vec<(u32, bool)>,
 }
 
@@ -45,9 +51,10 @@ pub(super) fn charge(module: &mut Module<'_>) {
     }
     for ((function, walk), charged) in module.functions.iter_mut().zip(&walks).zip(charged) {
         for &(position, cost) in &walk.loops {
+            let cost = if bug::is(Bug::LoopFree) { 0 } else { cost };
             function.code[position].kind = OpKind::Charge { cost };
         }
-        if charged {
+        if charged && !bug::is(Bug::EntryFree) {
             let kind = OpKind::Charge {
                 cost: as_cost(walk.straight.max(1)),
             };
@@ -95,8 +102,13 @@ fn walk(code: &[Op<'_>]) -> Walk {
     for (position, op) in code.iter().enumerate() {
         let sum = loops.last_mut().map_or(&mut walk.straight, |(_, sum)| sum);
         *sum = sum.saturating_add(u64::from(cost::of(&op.kind)));
-        let OpKind::Wasm(operator) = &op.kind else {
-            continue;
+        let operator = match &op.kind {
+            OpKind::Wasm(operator) => operator,
+            OpKind::CallNumber { .. } => {
+                walk.indirect = true;
+                continue;
+            }
+            _ => continue,
         };
         match operator {
             Operator::Block { .. } | Operator::If { .. } => blocks.push(false),
@@ -113,7 +125,10 @@ fn walk(code: &[Op<'_>]) -> Walk {
                 }
             }
             Operator::Call { function_index } => {
-                walk.calls.push((*function_index, !loops.is_empty()));
+                let before = position.checked_sub(1).map(|before| &code[before].kind);
+                let recursive = matches!(before, Some(OpKind::Push { .. }));
+                let again = recursive || !loops.is_empty();
+                walk.calls.push((*function_index, again));
             }
             Operator::CallIndirect { .. } => walk.indirect = true,
             _ => {}
@@ -124,16 +139,17 @@ fn walk(code: &[Op<'_>]) -> Walk {
 
 /// Which functions can run more often than they are written down.
 fn called_often(module: &Module<'_>, walks: &[Walk]) -> Vec<bool> {
-    let mut often = cyclic(walks);
+    let mut often = vec![false; walks.len()];
     if walks.iter().any(|walk| walk.indirect) {
-        for function in address_taken(module) {
-            often[function as usize] = true;
+        for function in &module.referenced {
+            often[*function as usize] = true;
         }
     }
-    for walk in walks {
-        for (callee, in_loop) in &walk.calls {
-            often[*callee as usize] |= in_loop;
-        }
+    let mut called = vec![false; walks.len()];
+    for (callee, again) in walks.iter().flat_map(|walk| &walk.calls) {
+        let callee = *callee as usize;
+        often[callee] |= *again || called[callee];
+        called[callee] = true;
     }
     // Whom such a function calls runs as often as itself.
     let mut pending: Vec<usize> = (0..walks.len()).filter(|i| often[*i]).collect();
@@ -145,61 +161,6 @@ fn called_often(module: &Module<'_>, walks: &[Walk]) -> Vec<bool> {
         }
     }
     often
-}
-
-/// Functions that a table can hold.
-fn address_taken<'m>(module: &'m Module<'_>) -> impl Iterator<Item = u32> + 'm {
-    let tables = module.tables.iter().flat_map(|table| &table.entries);
-    let elements = module.elements.iter().flat_map(|element| &element.items);
-    let operators = module.functions.iter().flat_map(|f| &f.code);
-    let references = operators.filter_map(|op| match op.kind {
-        OpKind::Wasm(Operator::RefFunc { function_index }) => Some(function_index),
-        _ => None,
-    });
-    tables.chain(elements).copied().flatten().chain(references)
-}
-
-/// Functions on a cycle of direct calls, or between two cycles: what is left
-/// when functions that call nobody, and functions that nobody calls, have been
-/// taken away until there are none. (Cycles through a table need no care:
-/// functions in tables are charged anyway.)
-fn cyclic(walks: &[Walk]) -> Vec<bool> {
-    let mut callers = vec![Vec::new(); walks.len()];
-    for (index, walk) in walks.iter().enumerate() {
-        for (callee, _) in &walk.calls {
-            callers[*callee as usize].push(index);
-        }
-    }
-    let callees: Vec<Vec<usize>> = walks
-        .iter()
-        .map(|walk| {
-            walk.calls
-                .iter()
-                .map(|(callee, _)| *callee as usize)
-                .collect()
-        })
-        .collect();
-    let below = peel(&callees, &callers);
-    let above = peel(&callers, &callees);
-    below.iter().zip(&above).map(|(b, a)| !(b | a)).collect()
-}
-
-/// Which nodes lead to no cycle: takes away nodes without `next`, again and
-/// again. `previous` is `next` turned around.
-fn peel(next: &[Vec<usize>], previous: &[Vec<usize>]) -> Vec<bool> {
-    let mut left: Vec<usize> = next.iter().map(Vec::len).collect();
-    let mut gone = vec![false; next.len()];
-    let mut pending: Vec<usize> = (0..next.len()).filter(|i| left[*i] == 0).collect();
-    while let Some(index) = pending.pop() {
-        gone[index] = true;
-        for &before in &previous[index] {
-            left[before] -= 1;
-            if left[before] == 0 {
-                pending.push(before);
-            }
-        }
-    }
-    gone
 }
 
 /// The straight-line cost of each function with its callees that `counts`

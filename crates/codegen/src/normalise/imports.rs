@@ -42,7 +42,7 @@ impl<'a> Reader<'a, '_> {
         let expected = host_call_type(call);
         let found = match import.ty {
             TypeRef::Func(index) => {
-                let found = &self.module.types[index as usize];
+                let found = &self.types[index as usize];
                 if *found == expected {
                     return Ok(());
                 }

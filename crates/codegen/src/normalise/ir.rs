@@ -6,7 +6,7 @@
 //! Wasmtime; [`promote`](crate::promote) writes it as eBPF. There is no third
 //! meaning: each pseudo operation's is its expansion in `encode`.
 
-use ashway_abi::HostCall;
+use ashway_abi::{Cause, HostCall};
 use wasmparser::{FuncType, Operator, ValType};
 
 /// A place in the author's file: a byte offset, as DWARF line tables and
@@ -27,11 +27,18 @@ pub struct Op<'a> {
 pub enum OpKind<'a> {
     /// An operator as written. Function indices are those of
     /// [`Module::functions`]; never `global.*` on a mutable global, never a
-    /// call to an import.
+    /// call to an import, never an operator on references or stored tables
+    /// (references are numbers), never `memory.init` and `data.drop`.
+    /// `call_indirect` only through a table that has no place.
+    ///
+    /// An atomic access looks at the alignment of its effective address first,
+    /// and stops with [`Cause::Unaligned`]; only then at the memory's end. (The
+    /// threads proposal's order of the two is not observable in Wasm; this is
+    /// Wasmtime's, `prepare_atomic_addr`.) One byte is always aligned.
     Wasm(Operator<'a>),
     /// Takes `cost` from the fuel; below zero stops with
     /// [`Cause::Fuel`](ashway_abi::Cause::Fuel). Stands first in each `loop`,
-    /// and first in each function that can be called in a loop.
+    /// and first in each function that can run more often than it is written.
     Charge {
         /// Fuel units.
         cost: u32,
@@ -45,7 +52,7 @@ pub enum OpKind<'a> {
     StateGet {
         /// Offset in the state region.
         offset: u32,
-        /// Its type: `I32` or `I64` (others are refused for now).
+        /// Its type: `I32` or `I64`. (Floats are there by their bits.)
         ty: ValType,
     },
     /// Pops into the mutable global at this offset of the state region.
@@ -54,6 +61,56 @@ pub enum OpKind<'a> {
         offset: u32,
         /// Its type.
         ty: ValType,
+    },
+    /// Stops with this cause.
+    Trap(Cause),
+    /// Pops an index (i32) and pushes the word of that number of an array of
+    /// `len` words that starts at `at` in the state region. Stops with `cause`
+    /// if there is none.
+    WordGet {
+        /// Offset in the state region.
+        at: u32,
+        /// Words.
+        len: u32,
+        /// Why it stops.
+        cause: Cause,
+    },
+    /// Pops a value (i32), then an index (i32), and stores the one at the
+    /// other, as [`OpKind::WordGet`].
+    WordSet {
+        /// Offset in the state region.
+        at: u32,
+        /// Words.
+        len: u32,
+        /// Why it stops.
+        cause: Cause,
+    },
+    /// Pops a function's number plus 1 (i32, 0 is null), then the arguments,
+    /// and calls it. Stops with [`Cause::IndirectCall`] if there is no such
+    /// function, it has another type (by [`Module::canonical`]), or is not
+    /// among [`Module::referenced`].
+    CallNumber {
+        /// The type it must have.
+        type_index: u32,
+    },
+    /// Pops a length, an offset in the state region and a destination in memory
+    /// (all i32), and copies. The source has been checked; stops with
+    /// [`Cause::MemoryBounds`] if the destination does not fit, and does
+    /// nothing then.
+    StateCopy,
+    /// Takes room for the calling function's frame on the call stack; stops
+    /// with [`Cause::Stack`] if there is none. Stands before each call that can
+    /// come back to its own function (arguments already on the stack) and
+    /// before nothing else.
+    Push {
+        /// Slots of 8 bytes: return place, parameters, locals, operands, and
+        /// some for what an optimiser may keep besides.
+        slots: u32,
+    },
+    /// Gives it back; stands behind that call.
+    Pop {
+        /// As much as was taken.
+        slots: u32,
     },
 }
 
@@ -77,8 +134,31 @@ pub struct Function<'a> {
 pub struct Table {
     /// Function indices; `None` is null.
     pub entries: Vec<Option<u32>>,
-    /// Whether any operator can change it.
-    pub mutable: bool,
+    /// Where it lies in the state region if an operator reads or changes it;
+    /// `None` for one that `call_indirect` alone uses.
+    pub place: Option<TablePlace>,
+}
+
+/// A table in the state region: words that are 0 for null, else a function's
+/// number plus 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TablePlace {
+    /// Offset of the word that says how many entries there are.
+    pub size: u32,
+    /// Offset of the first entry.
+    pub entries: u32,
+    /// Entries there can be.
+    pub capacity: u32,
+}
+
+/// Words or bytes that the state region holds before the first activation,
+/// beside globals.
+#[derive(Clone, Debug)]
+pub struct StateData<'a> {
+    /// Offset in the state region.
+    pub at: u32,
+    /// The bytes.
+    pub bytes: std::borrow::Cow<'a, [u8]>,
 }
 
 /// An immutable global.
@@ -106,22 +186,13 @@ pub enum Global {
     },
 }
 
-/// A data segment.
+/// An active data segment.
 #[derive(Clone, Debug)]
 pub struct Data<'a> {
-    /// Where an active segment goes; `None` for a passive one.
-    pub offset: Option<u32>,
+    /// Where it goes.
+    pub offset: u32,
     /// Its bytes.
     pub bytes: &'a [u8],
-}
-
-/// An element segment.
-#[derive(Clone, Debug)]
-pub struct Element {
-    /// Whether `table.init` can still use it after instantiation.
-    pub passive: bool,
-    /// Function indices; `None` is null. Empty for a segment that is used up.
-    pub items: Vec<Option<u32>>,
 }
 
 /// A module in normal form.
@@ -135,10 +206,18 @@ pub struct Module<'a> {
     pub tables: Vec<Table>,
     /// Globals.
     pub globals: Vec<Global>,
-    /// Data segments.
+    /// Active data segments.
     pub data: Vec<Data<'a>>,
-    /// Element segments; active ones are already in [`Module::tables`].
-    pub elements: Vec<Element>,
+    /// Stored tables, passive segments and their sizes, as they are at first.
+    pub state: Vec<StateData<'a>>,
+    /// Size of the state region; a multiple of a Wasm page.
+    pub state_bytes: usize,
+    /// For each type, the first type that is the same in the author's file:
+    /// references having become numbers, [`Module::types`] no longer says.
+    pub canonical: Vec<u32>,
+    /// Functions that a number can mean: those in tables, element segments and
+    /// `ref.func`. Sorted.
+    pub referenced: Vec<u32>,
     /// Exported functions by name.
     pub exports: Vec<(String, u32)>,
     /// Exported constants of type `i32` by name: addresses of the variables

@@ -16,7 +16,7 @@ use gimli::{
 use std::collections::HashMap;
 
 /// Rows kept at most: a row of a hostile program takes one byte of the file.
-const MOST_ROWS: usize = 1 << 20;
+const MOST_ROWS: usize = 1 << 18;
 /// Names looked up at most: a hostile name can be as long as the file.
 const MOST_FILES: usize = 2_048;
 
@@ -73,6 +73,46 @@ impl Lines {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
+    }
+
+    /// Lines that are the offsets themselves: of the file `name`, the line of
+    /// each offset is its number. In place of the author's, they tell from what
+    /// operator an instruction comes.
+    #[must_use]
+    pub fn of_offsets(name: &str, offsets: impl IntoIterator<Item = FileOffset>) -> Self {
+        let mut offsets: Vec<FileOffset> = offsets.into_iter().collect();
+        offsets.sort_unstable();
+        offsets.dedup();
+        let row = |at| Row {
+            at,
+            line: Some((0, at)),
+        };
+        Self {
+            files: vec![name.to_owned()],
+            rows: offsets.into_iter().map(row).collect(),
+        }
+    }
+
+    /// The lines of a file that need be no handler, nor even valid: so that a
+    /// refusal can name its line. Takes time in proportion to the file.
+    #[must_use]
+    pub fn of_file(wasm: &[u8]) -> Self {
+        let mut sections = Sections::default();
+        for payload in wasmparser::Parser::new(0).parse_all(wasm) {
+            match payload {
+                Ok(wasmparser::Payload::CodeSectionStart {
+                    unchecked_range, ..
+                }) => {
+                    sections.code_start = unchecked_range.start as u32;
+                }
+                Ok(wasmparser::Payload::CustomSection(section)) => {
+                    sections.add(section.name(), section.data());
+                }
+                Ok(_) => {}
+                Err(_) => break,
+            }
+        }
+        Self::read(&sections)
     }
 
     /// Reads what can be read.

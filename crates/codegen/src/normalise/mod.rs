@@ -1,33 +1,52 @@
 //! Wasm to the normal form that both tiers run (DESIGN 3).
 //!
-//! Fuel, message access and mutable state are made explicit here, once, so
-//! that they mean the same in Wasmtime and in the kernel by construction.
+//! Fuel, message access, mutable state, references and recursion are made
+//! explicit here, once, so that they mean the same in Wasmtime and in the
+//! kernel by construction.
 //!
 //! [`normalise`] reads, validates and rewrites an author's file; [`encode`]
 //! writes the result as Wasm again, for Wasmtime. Accepted are WebAssembly 2.0
-//! modules (of its reference types only tables of functions) that define and
+//! modules, with the threads proposal's atomic operators, that define and
 //! export one `memory` with a maximum, export `on_rx`, and import nothing but
-//! host calls. A module without the section `ashway.abi` counts as version 1,
-//! so that hand-written text files need no custom section.
+//! host calls ([`Profile::Library`] asks for less). A module without the
+//! section `ashway.abi` counts as version 1, so that hand-written text files
+//! need no custom section.
+//!
+//! What differs from the author's module, and where it is done: references are
+//! numbers (`references.rs`), tables that operators change and passive segments
+//! lie in the state region (`state.rs`) and their operators are spelled out
+//! (`tables.rs`), calls that can come back count their depth (`recursion.rs`),
+//! loops and functions that run often pay fuel (`fuel.rs`). A `shared` memory
+//! is a plain one; `memory.atomic.wait` and `notify` are refused.
 
 mod body;
 pub mod cost;
 mod encode;
 mod error;
 mod expand;
+mod fields;
 mod fuel;
+mod identity;
 mod imports;
+mod invoke;
 pub mod ir;
 mod limits;
 mod lines;
 mod message;
+mod profile;
 mod read;
+mod recursion;
+mod references;
 mod segments;
+mod state;
+mod tables;
 
 pub use encode::{ENTER_PREFIX, Encoded, START_EXPORT, encode};
 pub use error::NormaliseError;
 pub use fuel::static_bound;
+pub use invoke::{INVOKE_PREFIX, INVOKE_SLOT};
 pub use ir::Module;
 pub use limits::Limits;
 pub use lines::Lines;
-pub use read::normalise;
+pub use profile::Profile;
+pub use read::{normalise, normalise_as};

@@ -1,17 +1,25 @@
 //! Reading a file: section by section, each checked before it is believed.
 
-use super::error::{MEMORY_PAGES, NormaliseError};
+use super::body::{self, Body};
+use super::error::NormaliseError;
+use super::identity::CallTables;
 use super::imports::{is_handler, signature};
-use super::ir::{Constant, FileOffset, Function, Global, Module};
-use super::limits::{Limits, MOST_STATE_GLOBALS};
-use super::{Lines, body, fuel, lines, segments};
+use super::ir::{FileOffset, Function, Module};
+use super::limits::{Limits, MOST_TYPED_TABLES};
+use super::state::{self, Uses};
+use super::{Lines, Profile, fuel, lines, recursion, references, segments};
 use ashway_abi::HostCall;
 use ashway_abi::memory::STATE_GLOBALS;
+use std::collections::HashMap;
 use wasmparser::{
-    ConstExpr, CustomSectionReader, ExternalKind, FuncValidatorAllocations, Imports, KnownCustom,
-    MemorySectionReader, Name, NameSectionReader, Operator, Parser, Payload, RefType, ValType,
-    ValidPayload, Validator, WasmFeatures,
+    CustomSectionReader, FuncType, FuncValidatorAllocations, Imports, KnownCustom, Name,
+    NameSectionReader, Parser, Payload, TypeSectionReader, ValType, ValidPayload, Validator,
+    WasmFeatures,
 };
+
+/// What an author may use: WebAssembly 2.0, and the threads proposal's atomic
+/// operators.
+const FEATURES: WasmFeatures = WasmFeatures::WASM2.union(WasmFeatures::THREADS);
 
 /// Reads, validates and rewrites an author's module.
 ///
@@ -22,12 +30,37 @@ use wasmparser::{
 ///
 /// The first thing wrong with the file, with its place and a hint.
 pub fn normalise<'a>(wasm: &'a [u8], limits: &Limits) -> Result<Module<'a>, NormaliseError> {
+    normalise_as(wasm, limits, Profile::Handler)
+}
+
+/// As [`normalise`], of a file that need not be a handler.
+///
+/// # Errors
+///
+/// As [`normalise`].
+pub fn normalise_as<'a>(
+    wasm: &'a [u8],
+    limits: &Limits,
+    profile: Profile,
+) -> Result<Module<'a>, NormaliseError> {
     within("bytes of file", wasm.len(), limits.file_bytes)?;
     let mut reader = Reader {
         limits,
-        module: Module::default(),
+        profile,
+        module: Module {
+            state_bytes: ashway_abi::memory::STATE_BYTES,
+            ..Module::default()
+        },
+        types: Vec::new(),
         imports: Vec::new(),
         function_types: Vec::new(),
+        global_types: Vec::new(),
+        table_maxima: Vec::new(),
+        elements: Vec::new(),
+        data: Vec::new(),
+        bodies: Vec::new(),
+        operators: 0,
+        uses: Uses::default(),
         memory: None,
         memory_exported: false,
         state_globals: 0,
@@ -55,15 +88,32 @@ pub(super) fn within(
 /// What has been read so far.
 pub(super) struct Reader<'a, 'l> {
     pub(super) limits: &'l Limits,
+    pub(super) profile: Profile,
     pub(super) module: Module<'a>,
+    /// The function types as the author wrote them, references and all.
+    pub(super) types: Vec<FuncType>,
     /// The host calls that stand at the start of the function index space.
     pub(super) imports: Vec<HostCall>,
     /// Types of the functions that follow them.
     pub(super) function_types: Vec<u32>,
-    memory: Option<FileOffset>,
-    memory_exported: bool,
+    /// Types of globals as the author wrote them.
+    pub(super) global_types: Vec<ValType>,
+    /// Declared maxima of tables.
+    pub(super) table_maxima: Vec<Option<u64>>,
+    /// Numbers in passive element segments; nothing for other segments.
+    pub(super) elements: Vec<Vec<u32>>,
+    /// Bytes of passive data segments; nothing for other segments.
+    pub(super) data: Vec<&'a [u8]>,
+    /// Validated bodies.
+    bodies: Vec<Body<'a>>,
+    /// Operators in them.
+    operators: usize,
+    /// What they do with tables and segments.
+    uses: Uses,
+    pub(super) memory: Option<FileOffset>,
+    pub(super) memory_exported: bool,
     /// How many globals are mutable.
-    state_globals: usize,
+    pub(super) state_globals: usize,
     /// From the `name` section, by function index, imports included.
     names: Vec<(u32, String)>,
     dwarf: lines::Sections<'a>,
@@ -71,20 +121,26 @@ pub(super) struct Reader<'a, 'l> {
 
 impl<'a> Reader<'a, '_> {
     fn read(&mut self, wasm: &'a [u8]) -> Result<(), NormaliseError> {
-        let mut validator = Validator::new_with_features(WasmFeatures::WASM2);
+        let mut validator = Validator::new_with_features(FEATURES);
         let mut allocations = FuncValidatorAllocations::default();
-        for payload in Parser::new(0).parse_all(wasm) {
+        let mut parser = Parser::new(0);
+        // It refuses what only later proposals write.
+        parser.set_features(FEATURES);
+        for payload in parser.parse_all(wasm) {
             let payload = payload?;
             self.before_validation(&payload)?;
             match validator.payload(&payload)? {
                 ValidPayload::Func(function, body) => {
-                    body::check_size(&body, self.limits)?;
                     let mut validator = function.into_validator(allocations);
-                    validator.validate(&body)?;
+                    let body = body::check(
+                        body,
+                        &mut validator,
+                        self.limits,
+                        &mut self.operators,
+                        &mut self.uses,
+                    )?;
                     allocations = validator.into_allocations();
-                    let type_index = self.function_types[self.module.functions.len()];
-                    let function = body::rewrite(self, &body, type_index)?;
-                    self.module.functions.push(function);
+                    self.bodies.push(body);
                 }
                 ValidPayload::Parser(_) => {
                     return Err(NormaliseError::Invalid {
@@ -104,7 +160,18 @@ impl<'a> Reader<'a, '_> {
         let limits = self.limits;
         match payload {
             Payload::TypeSection(section) => {
-                within("function types", section.count() as usize, limits.types)
+                within("function types", section.count() as usize, limits.types)?;
+                let mut values = 0;
+                // What is no function type is the validator's to name.
+                for ty in section.clone().into_iter_err_on_gc_types().flatten() {
+                    values += ty.params().len() + ty.results().len();
+                    within(
+                        "parameters and results of function types",
+                        values,
+                        limits.type_values,
+                    )?;
+                }
+                Ok(())
             }
             Payload::ImportSection(section) => {
                 within("imports", section.count() as usize, limits.functions)?;
@@ -134,6 +201,9 @@ impl<'a> Reader<'a, '_> {
             Payload::GlobalSection(section) => {
                 within("globals", section.count() as usize, limits.globals)
             }
+            Payload::ExportSection(section) => {
+                within("exports", section.count() as usize, limits.exports)
+            }
             Payload::ElementSection(section) => within(
                 "element segments",
                 section.count() as usize,
@@ -151,11 +221,7 @@ impl<'a> Reader<'a, '_> {
 
     fn after_validation(&mut self, payload: Payload<'a>) -> Result<(), NormaliseError> {
         match payload {
-            Payload::TypeSection(section) => {
-                for ty in section.into_iter_err_on_gc_types() {
-                    self.module.types.push(ty?);
-                }
-            }
+            Payload::TypeSection(section) => self.types(section)?,
             Payload::ImportSection(section) => {
                 for import in section.into_imports_with_offsets() {
                     let (at, import) = import?;
@@ -165,7 +231,7 @@ impl<'a> Reader<'a, '_> {
             Payload::FunctionSection(section) => {
                 self.function_types = section.into_iter().collect::<Result<_, _>>()?;
             }
-            Payload::TableSection(section) => segments::tables(&mut self.module, section)?,
+            Payload::TableSection(section) => segments::tables(self, section)?,
             Payload::GlobalSection(section) => {
                 for global in section.into_iter_with_offsets() {
                     let (at, global) = global?;
@@ -188,103 +254,11 @@ impl<'a> Reader<'a, '_> {
             } => {
                 self.dwarf.code_start = unchecked_range.start as u32;
             }
-            Payload::DataSection(section) => segments::data(&mut self.module, section)?,
+            Payload::DataSection(section) => segments::data(self, section)?,
             Payload::CustomSection(section) => self.custom(&section)?,
             _ => {}
         }
         Ok(())
-    }
-
-    fn memory(&mut self, section: &MemorySectionReader<'a>) -> Result<(), NormaliseError> {
-        for memory in section.clone().into_iter_with_offsets() {
-            let (at, memory) = memory?;
-            let at = at as u32;
-            let Some(maximum) = memory.maximum else {
-                let problem = "the memory has no maximum";
-                return Err(NormaliseError::Memory {
-                    problem,
-                    at: Some(at),
-                });
-            };
-            within(MEMORY_PAGES, maximum as usize, self.limits.memory_pages)?;
-            // More than one memory, or an initial size above the maximum, is
-            // for the validator to refuse.
-            self.module.initial_pages = memory.initial.min(maximum) as u32;
-            self.module.maximum_pages = maximum as u32;
-            self.memory = Some(at);
-        }
-        Ok(())
-    }
-
-    fn global(
-        &mut self,
-        global: &wasmparser::Global<'a>,
-        at: FileOffset,
-    ) -> Result<Global, NormaliseError> {
-        let number = self.module.globals.len();
-        let ty = global.ty.content_type;
-        let describable = match ty {
-            ValType::I32 | ValType::I64 => true,
-            ValType::F32 | ValType::F64 => !global.ty.mutable,
-            ValType::V128 | ValType::Ref(_) => false,
-        };
-        if !describable {
-            let kind = if global.ty.mutable {
-                "mutable"
-            } else {
-                "immutable"
-            };
-            return unsupported(
-                format!("{kind} global {number} of type {ty}"),
-                u64::from(at),
-            );
-        }
-        let bits = constant(&global.init_expr)?;
-        if !global.ty.mutable {
-            return Ok(Global::Constant(Constant { ty, bits }));
-        }
-        let before = self.state_globals;
-        self.state_globals += 1;
-        within("mutable globals", self.state_globals, MOST_STATE_GLOBALS)?;
-        Ok(Global::State {
-            offset: (STATE_GLOBALS + before * 8) as u32,
-            ty,
-            initial: bits,
-        })
-    }
-
-    fn export(
-        &mut self,
-        export: wasmparser::Export<'a>,
-        at: FileOffset,
-    ) -> Result<(), NormaliseError> {
-        match export.kind {
-            ExternalKind::Func if is_reserved(export.name) => unsupported(
-                format!("exported function `{}`: the name is taken", export.name),
-                u64::from(at),
-            ),
-            ExternalKind::Func => {
-                let function = self.own_function(export.index, at)?;
-                self.module.exports.push((export.name.into(), function));
-                Ok(())
-            }
-            ExternalKind::Memory => {
-                self.memory_exported |= export.name == "memory";
-                Ok(())
-            }
-            ExternalKind::Global => {
-                if let Global::Constant(Constant {
-                    ty: ValType::I32,
-                    bits,
-                }) = self.module.globals[export.index as usize]
-                    && is_identifier(export.name)
-                {
-                    self.module.symbols.push((export.name.into(), bits as u32));
-                }
-                Ok(())
-            }
-            ExternalKind::Table | ExternalKind::Tag | ExternalKind::FuncExact => Ok(()),
-        }
     }
 
     /// The index in the normal form of a function that is not an import.
@@ -307,20 +281,49 @@ impl<'a> Reader<'a, '_> {
         }
         if let KnownCustom::Name(names) = section.as_known() {
             // Names are for people; broken ones are no reason to refuse.
-            self.names = function_names(names).unwrap_or_default();
+            let most = self.limits.functions as usize;
+            self.names = function_names(names, most).unwrap_or_default();
         }
         self.dwarf.add(section.name(), section.data());
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Module<'a>, NormaliseError> {
-        if !self.memory_exported {
-            return Err(NormaliseError::Memory {
-                problem: "the module does not define a memory and export it as `memory`",
-                at: self.memory,
-            });
+    /// What each type is as numbers, and which are the same to the author.
+    fn types(&mut self, section: TypeSectionReader<'a>) -> Result<(), NormaliseError> {
+        let mut first = HashMap::new();
+        for (ty, index) in section.into_iter_err_on_gc_types().zip(0..) {
+            let ty = ty?;
+            self.module.types.push(references::function_type(&ty));
+            let canonical = *first.entry(ty.clone()).or_insert(index);
+            self.module.canonical.push(canonical);
+            self.types.push(ty);
         }
-        self.check_handler()?;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Module<'a>, NormaliseError> {
+        let segments = state::place(
+            &mut self.module,
+            &self.uses,
+            &self.table_maxima,
+            &self.data,
+            &self.elements,
+            STATE_GLOBALS + self.state_globals * 8,
+            self.limits,
+        )?;
+        let mut heights = Vec::with_capacity(self.bodies.len());
+        for (body, type_index) in std::mem::take(&mut self.bodies).iter().zip(0..) {
+            let type_index = self.function_types[type_index];
+            let lowered = body::rewrite(&self, &segments, body, type_index)?;
+            self.module.functions.push(lowered.function);
+            self.module.referenced.extend(lowered.referenced);
+            heights.push(lowered.height);
+        }
+        self.module.referenced.sort_unstable();
+        self.module.referenced.dedup();
+        if self.profile == Profile::Handler {
+            self.check_handler()?;
+        }
         let imports = self.imports.len() as u32;
         for (index, name) in self.names {
             let own = index.checked_sub(imports);
@@ -329,18 +332,31 @@ impl<'a> Reader<'a, '_> {
             }
         }
         self.module.lines = Lines::read(&self.dwarf);
+        recursion::mark(&mut self.module, &heights);
         fuel::charge(&mut self.module);
+        within(
+            "types of indirect calls that differ only in kinds of references",
+            CallTables::new(&self.module).typed(),
+            MOST_TYPED_TABLES as u64,
+        )?;
         Ok(self.module)
     }
 
+    /// What [`Profile::Handler`] asks for.
     fn check_handler(&self) -> Result<(), NormaliseError> {
+        if !self.memory_exported {
+            return Err(NormaliseError::Memory {
+                problem: "the module does not define a memory and export it as `memory`",
+                at: self.memory,
+            });
+        }
         let module = &self.module;
         let handler = module.exports.iter().find(|(name, _)| name == HANDLER);
         let Some((name, index)) = handler else {
             return Err(NormaliseError::NoHandler { name: HANDLER });
         };
         let function: &Function<'_> = &module.functions[*index as usize];
-        let found = &module.types[function.type_index as usize];
+        let found = &self.types[function.type_index as usize];
         if is_handler(found) {
             return Ok(());
         }
@@ -355,30 +371,11 @@ impl<'a> Reader<'a, '_> {
 /// The handler that every module has.
 const HANDLER: &str = "on_rx";
 
-/// Whether [`encode`](super::encode) exports something of this name by itself.
-fn is_reserved(name: &str) -> bool {
-    matches!(name, "message" | "state" | "fuel" | "message_len" | "dirty")
-        || name.starts_with("_ashway_")
-}
-
 pub(super) fn unsupported<T>(what: impl Into<String>, at: u64) -> Result<T, NormaliseError> {
     Err(NormaliseError::Unsupported {
         what: what.into(),
         at: at as u32,
     })
-}
-
-/// The bits of a constant expression. WebAssembly 2.0 lets it name imported
-/// globals only, and there are none.
-pub(super) fn constant(expr: &ConstExpr<'_>) -> Result<u64, NormaliseError> {
-    let (operator, at) = expr.get_operators_reader().read_with_offset()?;
-    match operator {
-        Operator::I32Const { value } => Ok(u64::from(value as u32)),
-        Operator::I64Const { value } => Ok(value as u64),
-        Operator::F32Const { value } => Ok(u64::from(value.bits())),
-        Operator::F64Const { value } => Ok(value.bits()),
-        _ => unsupported(format!("constant expression {operator:?}"), at),
-    }
 }
 
 fn version(section: &CustomSectionReader<'_>) -> Result<(), NormaliseError> {
@@ -400,28 +397,19 @@ fn version(section: &CustomSectionReader<'_>) -> Result<(), NormaliseError> {
     Ok(())
 }
 
-fn function_names(names: NameSectionReader<'_>) -> Result<Vec<(u32, String)>, wasmparser::Error> {
+/// At most so many: a name takes two bytes in a hostile file and more here.
+fn function_names(
+    names: NameSectionReader<'_>,
+    most: usize,
+) -> Result<Vec<(u32, String)>, wasmparser::Error> {
     let mut found = Vec::new();
     for subsection in names {
         if let Name::Function(map) = subsection? {
-            for naming in map {
+            for naming in map.into_iter().take(most - found.len()) {
                 let naming = naming?;
                 found.push((naming.index, naming.name.to_owned()));
             }
         }
     }
     Ok(found)
-}
-
-/// Whether a table or segment holds functions, which is all that we run.
-pub(super) fn is_function(ty: RefType) -> bool {
-    ty == RefType::FUNCREF
-}
-
-/// Whether a name can be a C variable's, of reasonable length. Others are not
-/// shared: the names go to applications and terminals.
-fn is_identifier(name: &str) -> bool {
-    name.len() <= 64
-        && name.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }

@@ -4,6 +4,7 @@ use super::control::Kind;
 use super::emitter::Emitter;
 use super::stack::{At, fits};
 use crate::bpf::{Label, Reg, op};
+use crate::bug::{self, Bug};
 use std::collections::BTreeMap;
 use wasmparser::BrTable;
 
@@ -22,7 +23,7 @@ impl<'e> Emitter<'e> {
         let top = &self.body.stack[self.body.stack.len() - count..];
         top.iter()
             .zip(base..)
-            .all(|(entry, slot)| entry.at == At::Slot(slot))
+            .all(|(entry, slot)| entry.at == At::Slot(slot) || bug::is(Bug::JoinNotSettled))
     }
 
     /// The same with a register that is free or will not be needed again. A
@@ -156,7 +157,8 @@ impl<'e> Emitter<'e> {
             }
         }
         let mut runs: Vec<(u32, Label)> = Vec::new();
-        for (depth, from) in depths.iter().zip(0..) {
+        let first = u32::from(bug::is(Bug::TableOffByOne));
+        for (depth, from) in depths.iter().zip(first..) {
             let label = labels[depth];
             if runs.last().is_none_or(|(_, last)| *last != label) {
                 runs.push((from, label));

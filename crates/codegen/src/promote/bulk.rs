@@ -1,5 +1,6 @@
-//! Bulk operations: in chunks of 64 bytes, then 8, then 1 (FACTS 1: as fast as
-//! memory for a packet's length, and no index for the verifier to follow).
+//! Bulk operations: a loop over chunks of 64 bytes, then what is left of one
+//! without a loop (FACTS 1: as fast as memory for a packet's length, and no
+//! index for the verifier to follow). The loop ticks (`tick.rs`).
 //!
 //! Everything waits in frame slots first, so that all scratch registers are
 //! free: `r1` destination, `r2` source, `r3` bytes left, `r4` and `r5` pointers,
@@ -8,26 +9,34 @@
 use super::MemoryKind;
 use super::emitter::Emitter;
 use super::frame::TRANSFER;
-use crate::bpf::{Label, Reg, Size, helper, op};
-use Reg::{R0, R1, R2, R3, R4, R5, R9};
+use super::memory::ARRAY_BASE;
+use super::message::XDP_MD;
+use crate::bpf::{Reg, Size, helper, op};
+use crate::bug::{self, Bug};
+use Reg::{R0, R1, R2, R3, R4, R5, R9, R10};
 use ashway_abi::{Cause, context};
 
 /// One side of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Memory,
+    /// The state region; the address is the memory's, too.
+    State,
     Message,
 }
 
-/// Sizes of chunks where a helper copies.
-const HELPER_CHUNKS: [u32; 4] = [256, 32, 4, 1];
+/// Bytes a loop moves in one turn, and ticks.
+const CHUNK: u32 = 64;
 
-/// Sizes of chunks, with their loads.
-const CHUNKS: [(u32, Size); 3] = [(64, Size::D), (8, Size::D), (1, Size::B)];
+/// What is left of a chunk, in pieces.
+const PIECES: [u32; 6] = [32, 16, 8, 4, 2, 1];
+
+/// Bytes that a helper copies at most in one turn of a loop.
+const HELPER_CHUNK: u32 = 256;
 
 impl Emitter<'_> {
     pub(super) fn memory_copy(&mut self) {
-        self.bulk_operands();
+        self.operands_into(&[R1, R2, R3]);
         self.check_memory(R1);
         self.check_memory(R2);
         self.launder_indices();
@@ -37,42 +46,55 @@ impl Emitter<'_> {
         self.asm.mov(R0, R1);
         self.asm.alu(op::SUB, R0, R2);
         self.asm.alu32(op::MOV, R0, R0);
-        self.asm.jump_if(op::JLT, R0, R3, backward);
-        self.copy_forward(Side::Memory, Side::Memory, end);
+        if !bug::is(Bug::CopyForward) {
+            self.asm.jump_if(op::JLT, R0, R3, backward);
+        }
+        self.copy_forward(Side::Memory, Side::Memory);
+        self.asm.jump(end);
         self.asm.bind(backward);
-        self.copy_backward(end);
+        self.copy_backward();
         self.asm.bind(end);
     }
 
     pub(super) fn memory_fill(&mut self) {
-        self.bulk_operands();
+        self.operands_into(&[R1, R2, R3]);
         self.check_memory(R1);
         self.launder_indices();
         self.asm.alu32_imm(op::AND, R2, 0xff);
         self.asm.load_imm(R4, u64::from_le_bytes([1; 8]));
         self.asm.alu(op::MUL, R2, R4);
-        let end = self.asm.label();
-        for (bytes, size) in CHUNKS {
-            let (head, smaller) = self.chunk_loop(bytes);
-            self.chunk_pointer(R4, R0, R1, bytes);
+        self.chunks(|this, bytes, size| {
+            this.chunk_pointer(Side::Memory, R4, R0, R1, bytes);
             for off in offsets(bytes, size) {
-                self.asm.store(size, R4, off, R2);
+                this.asm.store(size, R4, off, R2);
             }
-            self.asm.alu32_imm(op::ADD, R1, bytes as i32);
-            self.asm.alu32_imm(op::SUB, R3, bytes as i32);
-            self.asm.jump(head);
-            self.asm.bind(smaller);
-        }
-        self.asm.bind(end);
+            this.asm.alu32_imm(op::ADD, R1, bytes as i32);
+            this.asm.alu32_imm(op::SUB, R3, bytes as i32);
+        });
+    }
+
+    /// [`OpKind::StateCopy`](crate::normalise::ir::OpKind::StateCopy).
+    pub(super) fn state_copy(&mut self) {
+        self.operands_into(&[R1, R2, R3]);
+        self.check_memory(R1);
+        // The source has been checked by words that the application can write.
+        // In an arena a page that is not there takes 1 us to be found missing,
+        // far too long for a tick (FACTS 1), so it is checked again.
+        let trap = self.trap(Cause::MemoryBounds);
+        self.asm.mov(R0, R2);
+        self.asm.alu(op::ADD, R0, R3);
+        self.asm.load_imm(R4, self.shape.layout.state_bytes as u64);
+        self.asm.jump_if(op::JGT, R0, R4, trap);
+        let state = self.shape.layout.state_offset();
+        self.asm.alu32_imm(op::ADD, R2, state as i32);
+        self.launder_indices();
+        self.copy_forward(Side::Memory, Side::State);
     }
 
     /// `msg_read(at, into, len)`.
     pub(super) fn message_read(&mut self) {
-        self.bulk_operands();
         // The message's offset is the first operand, and the source.
-        self.asm.mov(R0, R1);
-        self.asm.mov(R1, R2);
-        self.asm.mov(R2, R0);
+        self.operands_into(&[R2, R1, R3]);
         self.check_message_range(R2);
         self.check_memory(R1);
         self.copy_message(Side::Memory, Side::Message);
@@ -80,40 +102,41 @@ impl Emitter<'_> {
 
     /// `msg_write(at, from, len)`.
     pub(super) fn message_write(&mut self) {
-        self.bulk_operands();
+        self.operands_into(&[R1, R2, R3]);
         self.check_message_range(R1);
         self.check_memory(R2);
         self.mark_dirty();
         self.copy_message(Side::Message, Side::Memory);
     }
 
-    /// Pops three operands into `r1`, `r2`, `r3`; nothing else is in a scratch
-    /// register then.
-    fn bulk_operands(&mut self) {
-        let operands = [self.pop(), self.pop(), self.pop()];
-        // Pushed back, so that making room does not lose them.
-        for operand in operands.into_iter().rev() {
-            self.body.stack.push(operand);
-        }
+    /// Pops operands into scratch registers, the topmost into the last; nothing
+    /// else is in a scratch register then, and none of them is taken.
+    pub(super) fn operands_into(&mut self, registers: &[Reg]) {
         self.flush_registers();
-        for reg in [R3, R2, R1] {
+        for reg in registers.iter().rev() {
             let operand = self.pop();
-            self.move_into(reg, operand);
+            self.move_into(*reg, operand);
         }
     }
 
     /// Traps unless `address + r3` is in memory. Clobbers `r0`, `r4`, `r5`.
     fn check_memory(&mut self, address: Reg) {
-        let trap = self.trap(Cause::MemoryBounds);
         self.asm.mov(R0, address);
         self.asm.alu(op::ADD, R0, R3);
+        self.check_end();
+    }
+
+    /// Traps unless the memory has `r0` bytes. Clobbers `r4` and `r5`.
+    pub(super) fn check_end(&mut self) {
+        let trap = self.trap(Cause::MemoryBounds);
         if self.shape.growable() {
             self.body.busy = 0b00_1111;
             let bytes = self.current_bytes();
             self.asm.jump_if(op::JGT, R0, bytes, trap);
             self.body.busy = 0;
         }
-        self.asm.load_imm(R4, self.shape.maximum_bytes());
+        let most = self.shape.maximum_bytes() + u64::from(bug::is(Bug::BulkOffByOne));
+        self.asm.load_imm(R4, most);
         self.asm.jump_if(op::JGT, R0, R4, trap);
     }
 
@@ -134,52 +157,80 @@ impl Emitter<'_> {
         }
     }
 
-    /// The head of a loop over chunks; jumps to the second label when fewer
-    /// bytes are left.
-    fn chunk_loop(&mut self, bytes: u32) -> (Label, Label) {
-        let smaller = self.asm.label();
+    /// Moves `r3` bytes by `chunk`, which is told how many at a time and in what
+    /// words, and counts `r3` down. It may clobber `r0`, `r4` and `r5`.
+    fn chunks(&mut self, mut chunk: impl FnMut(&mut Self, u32, Size)) {
+        let small = self.asm.label();
         let head = self.asm.here();
-        let trap = self.trap(Cause::Time);
-        self.asm.may_goto(trap);
-        self.asm.jump32_if_imm(op::JLT, R3, bytes as i32, smaller);
-        (head, smaller)
+        self.asm.jump32_if_imm(op::JLT, R3, CHUNK as i32, small);
+        let time = self.trap(Cause::Time);
+        self.asm.may_goto(time);
+        let tick = self.tick(CHUNK);
+        chunk(self, CHUNK, Size::D);
+        self.asm.jump(head);
+        self.slow_tick(tick, &[R1, R2, R3]);
+        self.asm.bind(small);
+        for bytes in PIECES {
+            let size = match bytes {
+                1 => Size::B,
+                2 => Size::H,
+                4 => Size::W,
+                _ => Size::D,
+            };
+            let smaller = self.asm.label();
+            self.asm.jump32_if_imm(op::JLT, R3, bytes as i32, smaller);
+            chunk(self, bytes, size);
+            self.asm.bind(smaller);
+        }
     }
 
-    fn copy_forward(&mut self, to: Side, from: Side, end: Label) {
-        for (bytes, size) in CHUNKS {
-            let (head, smaller) = self.chunk_loop(bytes);
+    fn copy_forward(&mut self, to: Side, from: Side) {
+        self.chunks(|this, bytes, size| {
             // A packet pointer needs a second register, which the memory
             // pointer can then have.
             if to == Side::Message {
-                self.side_pointer(to, R4, R1, R5, bytes);
-                self.side_pointer(from, R5, R2, R0, bytes);
+                this.chunk_pointer(to, R4, R5, R1, bytes);
+                this.chunk_pointer(from, R5, R0, R2, bytes);
             } else {
-                self.side_pointer(from, R5, R2, R4, bytes);
-                self.side_pointer(to, R4, R1, R0, bytes);
+                this.chunk_pointer(from, R5, R4, R2, bytes);
+                this.chunk_pointer(to, R4, R0, R1, bytes);
             }
             for off in offsets(bytes, size) {
-                self.asm.load(size, R0, R5, off);
-                self.asm.store(size, R4, off, R0);
+                this.asm.load(size, R0, R5, off);
+                this.asm.store(size, R4, off, R0);
             }
-            self.asm.alu32_imm(op::ADD, R1, bytes as i32);
-            self.asm.alu32_imm(op::ADD, R2, bytes as i32);
-            self.asm.alu32_imm(op::SUB, R3, bytes as i32);
-            self.asm.jump(head);
-            self.asm.bind(smaller);
-        }
-        self.asm.jump(end);
+            this.asm.alu32_imm(op::ADD, R1, bytes as i32);
+            this.asm.alu32_imm(op::ADD, R2, bytes as i32);
+            this.asm.alu32_imm(op::SUB, R3, bytes as i32);
+        });
+    }
+
+    /// From the end, word by word downwards.
+    fn copy_backward(&mut self) {
+        self.asm.alu32(op::ADD, R1, R3);
+        self.asm.alu32(op::ADD, R2, R3);
+        self.chunks(|this, bytes, size| {
+            this.asm.alu32_imm(op::SUB, R1, bytes as i32);
+            this.asm.alu32_imm(op::SUB, R2, bytes as i32);
+            this.asm.alu32_imm(op::SUB, R3, bytes as i32);
+            this.chunk_pointer(Side::Memory, R5, R4, R2, bytes);
+            this.chunk_pointer(Side::Memory, R4, R0, R1, bytes);
+            for off in offsets(bytes, size).rev() {
+                this.asm.load(size, R0, R5, off);
+                this.asm.store(size, R4, off, R0);
+            }
+        });
     }
 
     /// Between message and memory, which cannot overlap.
     fn copy_message(&mut self, to: Side, from: Side) {
-        if self.shape.memory == MemoryKind::Array {
-            self.copy_by_helper(to == Side::Message);
-            return;
+        match self.shape.memory {
+            MemoryKind::Arena => {
+                self.launder_indices();
+                self.copy_forward(to, from);
+            }
+            MemoryKind::Array => self.copy_by_helper(to == Side::Message),
         }
-        self.launder_indices();
-        let end = self.asm.label();
-        self.copy_forward(to, from, end);
-        self.asm.bind(end);
     }
 
     /// In array mode a helper copies, and clobbers all scratch registers, so
@@ -194,58 +245,75 @@ impl Emitter<'_> {
         self.asm.store(Size::W, R9, message_at, message);
         self.asm.store(Size::W, R9, memory_at, memory);
         self.asm.store(Size::W, R9, left, R3);
+        let time = self.trap(Cause::Time);
         let trap = self.trap(Cause::MessageBounds);
-        for bytes in HELPER_CHUNKS {
-            let smaller = self.asm.label();
-            let head = self.asm.here();
-            let time = self.trap(Cause::Time);
-            self.asm.may_goto(time);
-            self.asm.load(Size::W, R0, R9, left);
-            self.asm.jump32_if_imm(op::JLT, R0, bytes as i32, smaller);
-            self.asm.load(Size::W, R5, R9, memory_at);
-            self.chunk_pointer(R3, R2, R5, bytes);
-            self.asm.load(Size::W, R2, R9, message_at);
-            self.call_helper(number, bytes, trap);
-            for (word, operation) in [(message_at, op::ADD), (memory_at, op::ADD), (left, op::SUB)]
-            {
-                self.asm.load(Size::W, R0, R9, word);
-                self.asm.alu32_imm(operation, R0, bytes as i32);
-                self.asm.store(Size::W, R9, word, R0);
-            }
-            self.asm.jump(head);
-            self.asm.bind(smaller);
+        let end = self.asm.label();
+        let head = self.asm.here();
+        self.asm.may_goto(time);
+        let tick = self.tick(HELPER_CHUNK);
+        self.asm.load(Size::W, R4, R9, left);
+        self.asm.jump_if_imm(op::JEQ, R4, 0, end);
+        self.at_most_a_chunk();
+        self.asm.load(Size::W, R5, R9, memory_at);
+        // The verifier is content with the first byte's place: behind the guest
+        // memory there is a state region, longer than a chunk.
+        self.chunk_pointer(Side::Memory, R3, R2, R5, 1);
+        self.asm.load(Size::W, R2, R9, message_at);
+        self.asm.load(Size::W, R0, R9, context::PAYLOAD_OFF);
+        self.asm.alu(op::ADD, R2, R0);
+        self.asm.load(Size::D, R1, R10, XDP_MD);
+        self.asm.call(number);
+        self.asm.jump_if_imm(op::JNE, R0, 0, trap);
+        self.asm.load(Size::W, R4, R9, left);
+        self.at_most_a_chunk();
+        for (word, operation) in [(message_at, op::ADD), (memory_at, op::ADD), (left, op::SUB)] {
+            self.asm.load(Size::W, R0, R9, word);
+            self.asm.alu32(operation, R0, R4);
+            self.asm.store(Size::W, R9, word, R0);
         }
+        self.asm.jump(head);
+        self.slow_tick(tick, &[]);
+        self.asm.bind(end);
     }
 
-    /// From the end, word by word downwards.
-    fn copy_backward(&mut self, end: Label) {
-        self.asm.alu32(op::ADD, R1, R3);
-        self.asm.alu32(op::ADD, R2, R3);
-        for (bytes, size) in CHUNKS {
-            let (head, smaller) = self.chunk_loop(bytes);
-            self.asm.alu32_imm(op::SUB, R1, bytes as i32);
-            self.asm.alu32_imm(op::SUB, R2, bytes as i32);
-            self.asm.alu32_imm(op::SUB, R3, bytes as i32);
-            self.chunk_pointer(R5, R4, R2, bytes);
-            self.chunk_pointer(R4, R0, R1, bytes);
-            for off in offsets(bytes, size).rev() {
-                self.asm.load(size, R0, R5, off);
-                self.asm.store(size, R4, off, R0);
-            }
-            self.asm.jump(head);
-            self.asm.bind(smaller);
-        }
-        self.asm.jump(end);
+    /// `r4` = the smaller of `r4` and a helper's chunk.
+    fn at_most_a_chunk(&mut self) {
+        let fits = self.asm.label();
+        self.asm.jump_if_imm(op::JLE, R4, HELPER_CHUNK as i32, fits);
+        self.asm.mov_imm(R4, HELPER_CHUNK as i32);
+        self.asm.bind(fits);
     }
 
-    fn side_pointer(&mut self, side: Side, into: Reg, index: Reg, scratch: Reg, bytes: u32) {
-        match side {
-            Side::Memory => self.chunk_pointer(into, scratch, index, bytes),
+    /// Makes a pointer, for a chunk of `bytes`, of an address or index that is
+    /// known to be inside. Clobbers `into` and `scratch`.
+    fn chunk_pointer(&mut self, side: Side, into: Reg, scratch: Reg, at: Reg, bytes: u32) {
+        let layout = &self.shape.layout;
+        let end = match side {
+            Side::Memory => self.shape.maximum_bytes(),
+            Side::State => (layout.state_offset() + layout.state_bytes) as u64,
             Side::Message => {
                 let trap = self.trap(Cause::MessageBounds);
-                self.message_chunk(into, scratch, index, bytes, trap);
+                self.message_chunk(into, scratch, at, bytes, trap);
+                return;
+            }
+        };
+        match self.shape.memory {
+            MemoryKind::Arena => self.asm.arena_cast(into, at),
+            MemoryKind::Array => {
+                self.forget(scratch, at);
+                self.array_pointer(into, scratch, end.saturating_sub(bytes.into()));
             }
         }
+    }
+
+    /// A pointer into an array of an address that is at most `most` anyway: the
+    /// verifier is told so.
+    pub(super) fn array_pointer(&mut self, into: Reg, address: Reg, most: u64) {
+        let trap = self.trap(Cause::MemoryBounds);
+        self.asm
+            .jump32_if_imm(op::JGT, address, most as u32 as i32, trap);
+        self.asm.load(Size::D, into, R10, ARRAY_BASE);
+        self.asm.alu(op::ADD, into, address);
     }
 }
 

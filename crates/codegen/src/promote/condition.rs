@@ -6,6 +6,7 @@
 use super::emitter::Emitter;
 use super::stack::{At, Entry, fits};
 use crate::bpf::{Label, Reg, invert, op};
+use crate::bug::{self, Bug};
 use crate::normalise::ir::OpKind;
 use wasmparser::Operator;
 
@@ -40,6 +41,7 @@ impl Condition {
 /// The jump that says the same with the operands exchanged.
 pub(super) fn mirrored(operation: u8) -> u8 {
     match operation {
+        same if bug::is(Bug::CompareNotMirrored) => same,
         op::JGT => op::JLT,
         op::JLT => op::JGT,
         op::JGE => op::JLE,
@@ -131,7 +133,10 @@ impl Emitter<'_> {
 
     /// `select`: the first if the condition holds, else the second.
     pub(super) fn select(&mut self) {
-        let condition = self.take_condition();
+        let mut condition = self.take_condition();
+        if bug::is(Bug::SelectOther) {
+            condition = condition.inverted();
+        }
         let second = self.pop();
         let first = self.pop();
         let over = self.asm.label();

@@ -6,9 +6,10 @@
 
 use super::MemoryKind;
 use super::emitter::{Emitter, Facts};
-use super::frame::{Home, is_wide};
+use super::frame::is_wide;
 use super::stack::At;
 use crate::bpf::{Label, Reg, Size};
+use crate::bug::{self, Bug};
 use crate::normalise::ir::{Op, OpKind};
 use ashway_abi::{Cause, context};
 use wasmparser::{BlockType, Operator};
@@ -136,21 +137,19 @@ impl Emitter<'_> {
     }
 
     fn launder_locals(&mut self) {
-        let layout = self.layout();
-        let locals = layout.locals.iter().zip(&self.body.defined);
-        let regs: Vec<(Reg, bool)> = locals
-            .filter_map(|(local, defined)| match local.home {
-                Home::Reg(reg) if defined.is_some() => Some((reg, local.wide)),
-                _ => None,
-            })
-            .collect();
+        let regs = self.live_registers();
         if regs.is_empty() {
             return;
         }
         let zero = self.alloc();
-        self.asm.load(Size::D, zero, Reg::R9, context::ZERO);
-        for (reg, wide) in regs {
-            self.launder(wide, reg, zero);
+        let word = if bug::is(Bug::LaunderChanges) {
+            context::FUEL
+        } else {
+            context::ZERO
+        };
+        self.asm.load(Size::D, zero, Reg::R9, word);
+        for (reg, size, _) in regs {
+            self.launder(size == Size::D, reg, zero);
         }
         self.release(zero);
     }
@@ -220,7 +219,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn push_slots(&mut self, wide: &[bool]) {
+    pub(super) fn push_slots(&mut self, wide: &[bool]) {
         for wide in wide {
             let height = self.body.stack.len();
             self.push(At::Slot(height), *wide);

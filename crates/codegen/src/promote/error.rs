@@ -45,25 +45,6 @@ pub enum PromoteError {
         op: String,
     },
 
-    /// A function calls itself, directly or through others: its frame cannot
-    /// have a fixed place.
-    #[error("{place}: recursive call of `{function}`")]
-    Recursion {
-        /// The call that closes the circle.
-        place: Place,
-        /// The function called.
-        function: String,
-    },
-
-    /// `call_indirect` through a table that something can change.
-    #[error("{place}: `call_indirect` through table {table}, which is not constant")]
-    MutableTable {
-        /// The call's place.
-        place: Place,
-        /// The table's index.
-        table: u32,
-    },
-
     /// The call graph's frames do not fit the per-CPU context.
     #[error("the functions' frames take {found} bytes, {most} are there")]
     Frames {
@@ -93,9 +74,7 @@ impl PromoteError {
     #[must_use]
     pub const fn place(&self) -> Option<&Place> {
         match self {
-            Self::NoCounterpart { place, .. }
-            | Self::Recursion { place, .. }
-            | Self::MutableTable { place, .. } => Some(place),
+            Self::NoCounterpart { place, .. } => Some(place),
             Self::Frames { .. } | Self::TooLong { .. } | Self::HandlerType { .. } => None,
         }
     }
@@ -105,8 +84,6 @@ impl PromoteError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::NoCounterpart { .. } => "use integers, or set `tier = \"user\"` on the path",
-            Self::Recursion { .. } => "write it as a loop, or set `tier = \"user\"` on the path",
-            Self::MutableTable { .. } => "call it directly, or set `tier = \"user\"` on the path",
             Self::Frames { .. } => "use fewer local variables or a flatter call graph",
             Self::TooLong { .. } => {
                 "make the handler smaller, or set `tier = \"user\"` on the path"

@@ -9,21 +9,30 @@
 use super::emitter::Emitter;
 use super::stack::At;
 use crate::bpf::{Label, Reg, Size, helper, op};
+use crate::bug::{self, Bug};
 use crate::normalise::cost::BULK_SHIFT;
 use crate::normalise::ir::FileOffset;
 use ashway_abi::{Cause, context};
 
 /// A charge's way out of line and back.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct SlowCharge {
     from: Label,
     back: Label,
     at: FileOffset,
+    /// What a helper would clobber: registers with the slots to save them in.
+    lent: Vec<(Reg, Size, i16)>,
 }
 
 impl Emitter<'_> {
     /// `Charge`.
     pub(super) fn charge(&mut self, cost: u32) {
+        if bug::is(Bug::ChargeForgotten) {
+            return;
+        }
+        if !self.shape.checks.fuel {
+            return;
+        }
         // The helper out of line clobbers every scratch register.
         self.flush_registers();
         self.asm.load(Size::D, Reg::R0, Reg::R9, context::FUEL);
@@ -38,6 +47,9 @@ impl Emitter<'_> {
 
     /// `ChargeBulk`.
     pub(super) fn charge_bulk(&mut self) {
+        if !self.shape.checks.fuel {
+            return;
+        }
         self.flush_registers();
         let top = *self.body.stack.last().expect("the length is there");
         if top.at == At::Const(0) {
@@ -56,6 +68,7 @@ impl Emitter<'_> {
             from: self.asm.label(),
             back: self.asm.label(),
             at: self.at,
+            lent: self.lent(),
         };
         self.asm.store(Size::D, Reg::R9, context::FUEL, Reg::R0);
         self.asm.jump_if_imm(op::JSLT, Reg::R0, 0, slow.from);
@@ -67,25 +80,31 @@ impl Emitter<'_> {
     pub(super) fn slow_charges(&mut self) {
         for slow in std::mem::take(&mut self.slow_charges) {
             self.place(slow.at);
-            self.refill(slow);
+            self.refill(&slow);
         }
     }
 
-    fn refill(&mut self, slow: SlowCharge) {
+    fn refill(&mut self, slow: &SlowCharge) {
         let budget = self.shape.budget;
         let whole = self.asm.label();
         let running = self.asm.label();
+        let go_on = self.asm.label();
         let fuel = self.trap_at(Cause::Fuel, slow.at);
         let time = self.trap_at(Cause::Time, slow.at);
         self.asm.bind(slow.from);
+        for (reg, size, slot) in &slow.lent {
+            self.asm.store(*size, Reg::R9, *slot, *reg);
+        }
         // r1 = what is left in all.
         self.asm.load(Size::D, Reg::R1, Reg::R9, context::RESERVE);
         self.asm.alu(op::ADD, Reg::R1, Reg::R0);
         self.asm.jump_if_imm(op::JSLT, Reg::R1, 0, fuel);
-        let slice = i32::try_from(budget.slice).unwrap_or(i32::MAX);
+        let slice = i32::try_from(budget.next()).unwrap_or(i32::MAX);
         self.asm.mov_imm(Reg::R2, slice);
         self.asm.jump_if(op::JSGE, Reg::R1, Reg::R2, whole);
-        self.asm.mov(Reg::R2, Reg::R1);
+        if !bug::is(Bug::RefillWhole) {
+            self.asm.mov(Reg::R2, Reg::R1);
+        }
         self.asm.bind(whole);
         self.asm.store(Size::D, Reg::R9, context::FUEL, Reg::R2);
         self.asm.alu(op::SUB, Reg::R1, Reg::R2);
@@ -96,9 +115,15 @@ impl Emitter<'_> {
         self.asm.load_imm(Reg::R1, budget.ns);
         self.asm.alu(op::ADD, Reg::R0, Reg::R1);
         self.asm.store(Size::D, Reg::R9, context::DEADLINE, Reg::R0);
-        self.asm.jump(slow.back);
+        self.asm.jump(go_on);
         self.asm.bind(running);
-        self.asm.jump_if(op::JGT, Reg::R0, Reg::R1, time);
+        if !bug::is(Bug::ClockIgnored) {
+            self.asm.jump_if(op::JGT, Reg::R0, Reg::R1, time);
+        }
+        self.asm.bind(go_on);
+        for (reg, size, slot) in &slow.lent {
+            self.asm.load(*size, *reg, Reg::R9, *slot);
+        }
         self.asm.jump(slow.back);
     }
 }

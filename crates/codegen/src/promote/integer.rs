@@ -8,6 +8,7 @@ use super::condition::mirrored;
 use super::emitter::Emitter;
 use super::stack::{At, Entry, fits};
 use crate::bpf::{Reg, Size, op};
+use crate::bug::{self, Bug};
 use ashway_abi::Cause;
 use wasmparser::Operator;
 
@@ -32,6 +33,7 @@ impl Emitter<'_> {
             O::I32Eq | O::I64Eq => self.compare(op::JEQ),
             O::I32Ne | O::I64Ne => self.compare(op::JNE),
             O::I32LtS | O::I64LtS => self.compare(op::JSLT),
+            O::I32LtU | O::I64LtU if bug::is(Bug::CompareSigned) => self.compare(op::JSLT),
             O::I32LtU | O::I64LtU => self.compare(op::JLT),
             O::I32GtS | O::I64GtS => self.compare(op::JSGT),
             O::I32GtU | O::I64GtU => self.compare(op::JGT),
@@ -47,6 +49,7 @@ impl Emitter<'_> {
             O::I32Or | O::I64Or => self.binary(op::OR, true),
             O::I32Xor | O::I64Xor => self.binary(op::XOR, true),
             O::I32Shl | O::I64Shl => self.shift(op::LSH),
+            O::I32ShrS | O::I64ShrS if bug::is(Bug::ShiftUnsigned) => self.shift(op::RSH),
             O::I32ShrS | O::I64ShrS => self.shift(op::ARSH),
             O::I32ShrU | O::I64ShrU => self.shift(op::RSH),
             O::I32Rotl | O::I64Rotl => self.rotate(op::LSH, op::RSH),
@@ -135,7 +138,7 @@ impl Emitter<'_> {
         let wide = value.wide;
         let result = self.own(value);
         if let At::Const(amount) = amount.at {
-            let amount = amount & mask;
+            let amount = amount & (mask - u64::from(bug::is(Bug::RotateShort)));
             if amount != 0 {
                 let other = self.alloc();
                 self.asm.mov(other, result);
@@ -286,7 +289,9 @@ impl Emitter<'_> {
         let by = self.reg_of(divisor);
         let least = (kind.signed && wide).then(|| self.alloc());
         let zero = self.trap(Cause::DivideByZero);
-        if wide {
+        if bug::is(Bug::DivideByZeroAllowed) {
+            // eBPF gives 0.
+        } else if wide {
             self.asm.jump_if_imm(op::JEQ, by, 0, zero);
         } else {
             self.asm.jump32_if_imm(op::JEQ, by, 0, zero);
@@ -309,7 +314,11 @@ impl Emitter<'_> {
         if kind.remainder {
             self.asm.mov_imm(result, 0);
         } else {
-            let overflow = self.trap(Cause::Overflow);
+            let overflow = if bug::is(Bug::OverflowAllowed) {
+                end
+            } else {
+                self.trap(Cause::Overflow)
+            };
             if let Some(least) = least {
                 self.asm.load_imm(least, i64::MIN as u64);
                 self.asm.jump_if(op::JEQ, result, least, overflow);
@@ -386,7 +395,8 @@ impl Emitter<'_> {
         self.masked(op::AND, value, 0x33, mask);
         self.alu(op::ADD, wide, value, other);
         self.asm.mov(other, value);
-        self.alu_imm(op::RSH, wide, other, 4);
+        let four = 4 + i32::from(bug::is(Bug::CountShort));
+        self.alu_imm(op::RSH, wide, other, four);
         self.alu(op::ADD, wide, value, other);
         self.masked(op::AND, value, 0x0f, mask);
         self.masked(op::MUL, value, 0x01, mask);
@@ -417,7 +427,7 @@ impl Emitter<'_> {
         }
         let from = self.reg_of(entry);
         let into = self.result_from(from);
-        self.asm.alu32(op::MOV, into, from);
+        self.alu(op::MOV, bug::is(Bug::WrapNothing), into, from);
         self.push_reg(into, false);
     }
 
@@ -435,7 +445,11 @@ impl Emitter<'_> {
         let entry = self.pop();
         let source = self.reg_of(entry);
         let into = self.result_from(source);
-        self.asm.movsx(from, wide, into, source);
+        if bug::is(Bug::ExtendShort) {
+            self.asm.movsx(Size::B, wide, into, source);
+        } else {
+            self.asm.movsx(from, wide, into, source);
+        }
         self.push_reg(into, wide);
     }
 }

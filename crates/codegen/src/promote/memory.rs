@@ -9,12 +9,13 @@ use super::MemoryKind;
 use super::emitter::Emitter;
 use super::stack::{At, Entry, fits};
 use crate::bpf::{Reg, Size, op};
+use crate::bug::{self, Bug};
 use ashway_abi::memory::{STATE_GUEST_PAGES, WASM_PAGE};
 use ashway_abi::{Cause, context};
 use wasmparser::Operator;
 
 /// The stack slot that holds the memory's address, in array mode.
-const ARRAY_BASE: i16 = -32;
+pub(super) const ARRAY_BASE: i16 = -32;
 
 impl Emitter<'_> {
     /// Translates the operator if it is one of memory; says whether it was.
@@ -44,8 +45,8 @@ impl Emitter<'_> {
             O::MemoryCopy {
                 dst_mem: 0,
                 src_mem: 0,
-            } => self.memory_copy(),
-            O::MemoryFill { mem: 0 } => self.memory_fill(),
+            } => self.park(Self::memory_copy),
+            O::MemoryFill { mem: 0 } => self.park(Self::memory_fill),
             _ => return false,
         }
         true
@@ -63,7 +64,9 @@ impl Emitter<'_> {
         let (pointer, off) = self.checked_address(offset, size);
         let into = self.result_from(pointer);
         self.asm.load(size, into, pointer, off);
-        self.asm.movsx(size, wide, into, into);
+        if !bug::is(Bug::LoadUnsigned) {
+            self.asm.movsx(size, wide, into, into);
+        }
         self.push_reg(into, wide);
     }
 
@@ -112,7 +115,7 @@ impl Emitter<'_> {
 
     /// Traps unless the memory has `end` bytes.
     fn check_fixed(&mut self, end: u64) {
-        if end <= self.shape.initial_bytes() {
+        if end <= self.shape.initial_bytes() || !self.shape.checks.bounds {
             return;
         }
         let trap = self.trap(Cause::MemoryBounds);
@@ -130,15 +133,27 @@ impl Emitter<'_> {
 
     /// Traps unless the memory has `address + end` bytes.
     fn check(&mut self, address: Reg, end: u64) {
+        let end = if bug::is(Bug::BoundsWrap) {
+            u64::from(end as u32)
+        } else {
+            end
+        };
+        if !self.shape.checks.bounds {
+            return;
+        }
         let trap = self.trap(Cause::MemoryBounds);
         let Some(most) = self.shape.maximum_bytes().checked_sub(end) else {
             self.asm.jump(trap);
             return;
         };
         // A 32-bit number is compared as one, so that the limit may be any.
-        self.asm
-            .jump32_if_imm(op::JGT, address, most as u32 as i32, trap);
-        if self.shape.growable() {
+        self.asm.jump32_if_imm(
+            op::JGT,
+            address,
+            most as u32 as i32 + i32::from(bug::is(Bug::BoundsOffByOne)),
+            trap,
+        );
+        if self.shape.growable() && !bug::is(Bug::BoundsOfMaximum) {
             let bytes = self.current_bytes();
             let needed = self.alloc();
             self.asm.load_imm(needed, end);
@@ -166,10 +181,10 @@ impl Emitter<'_> {
 
     /// A pointer to a checked address plus a distance. May take over the
     /// address's register.
-    fn pointer(&mut self, address: Reg, distance: u64) -> Reg {
+    pub(super) fn pointer(&mut self, address: Reg, distance: u64) -> Reg {
         match self.shape.memory {
             MemoryKind::Arena => {
-                let pointer = if super::stack::is_scratch(address) {
+                let pointer = if self.is_scratch(address) {
                     address
                 } else {
                     self.alloc()
@@ -212,7 +227,7 @@ impl Emitter<'_> {
     }
 
     /// A pointer to a word of the state region.
-    fn pointer_to_state(&mut self, offset: u32) -> (Reg, i16) {
+    pub(super) fn pointer_to_state(&mut self, offset: u32) -> (Reg, i16) {
         let state = self.shape.layout.state_offset() as u64;
         self.pointer_to(state + u64::from(offset))
     }
@@ -228,27 +243,9 @@ impl Emitter<'_> {
     /// `CAP_PERFMON` it wants every way to a pointer's addition to be alike, and
     /// a number that it knows on one way and not on the other is refused ("tried
     /// to add from different maps, paths or scalars").
-    fn forget(&mut self, into: Reg, address: Reg) {
+    pub(super) fn forget(&mut self, into: Reg, address: Reg) {
         self.asm.load(Size::W, into, Reg::R9, context::ZERO);
         self.launder(false, into, address);
-    }
-
-    /// Makes a pointer, for a chunk of `bytes`, of an address that is known to
-    /// be inside; the verifier is told so in array mode. Clobbers `into` and
-    /// `scratch`.
-    pub(super) fn chunk_pointer(&mut self, into: Reg, scratch: Reg, address: Reg, bytes: u32) {
-        match self.shape.memory {
-            MemoryKind::Arena => self.asm.arena_cast(into, address),
-            MemoryKind::Array => {
-                let trap = self.trap(Cause::MemoryBounds);
-                let most = self.shape.maximum_bytes().saturating_sub(u64::from(bytes));
-                self.forget(scratch, address);
-                self.asm
-                    .jump32_if_imm(op::JGT, scratch, most as u32 as i32, trap);
-                self.asm.load(Size::D, into, Reg::R10, ARRAY_BASE);
-                self.asm.alu(op::ADD, into, scratch);
-            }
-        }
     }
 
     fn memory_size(&mut self) {
@@ -273,7 +270,7 @@ impl Emitter<'_> {
         self.asm.load(Size::W, pages, pointer, off);
         self.asm.mov(wanted, more);
         self.asm.alu(op::ADD, wanted, pages);
-        let maximum = self.shape.module.maximum_pages as i32;
+        let maximum = self.shape.module.maximum_pages as i32 + i32::from(bug::is(Bug::GrowFurther));
         self.asm.jump_if_imm(op::JGT, wanted, maximum, refused);
         self.asm.store(Size::W, pointer, off, wanted);
         self.asm.jump(end);

@@ -17,6 +17,7 @@ use super::emitter::{Emitter, width};
 use super::frame::TRANSFER;
 use super::stack::{At, Entry};
 use crate::bpf::{Label, Reg, Size, helper, op};
+use crate::bug::{self, Bug};
 use ashway_abi::{Cause, HostCall, context};
 
 /// The stack slot of the packet pointer to the message.
@@ -32,7 +33,7 @@ pub(super) const MOST: i32 = 0xfe00;
 const FAR: u64 = 0x7fff;
 
 /// The stack slot of the `xdp_md` pointer.
-const XDP_MD: i16 = -8;
+pub(super) const XDP_MD: i16 = -8;
 
 /// A message access of fixed width.
 struct Access {
@@ -74,8 +75,8 @@ impl Emitter<'_> {
         match Access::of(call) {
             Some(access) if access.load => self.message_load(&access),
             Some(access) => self.message_store(&access),
-            None if call == HostCall::Read => self.message_read(),
-            None => self.message_write(),
+            None if call == HostCall::Read => self.park(Self::message_read),
+            None => self.park(Self::message_write),
         }
     }
 
@@ -87,7 +88,7 @@ impl Emitter<'_> {
         let (pointer, off) = self.message_pointer(at, access.size);
         let into = self.result_from(pointer);
         self.asm.load(access.size, into, pointer, off);
-        if access.big_endian {
+        if access.big_endian && !bug::is(Bug::ByteOrder) {
             self.asm.to_be(access.size, into);
         }
         self.push_reg(into, access.size == Size::D);
@@ -118,7 +119,7 @@ impl Emitter<'_> {
 
     /// The message is changed from here on.
     pub(super) fn mark_dirty(&mut self) {
-        if !self.body.facts.dirty {
+        if !self.body.facts.dirty && !bug::is(Bug::DirtyNotMarked) {
             self.asm.store_imm(Size::W, Reg::R9, context::DIRTY, 1);
             self.body.facts.dirty = true;
         }
@@ -158,24 +159,32 @@ impl Emitter<'_> {
     }
 
     fn message_pointer_at(&mut self, at: Entry, size: Size) -> Reg {
-        let bytes = size.bytes() as i32;
+        let bytes = size.bytes();
         let trap = self.trap(Cause::MessageBounds);
         let at = self.reg_of(at);
         let pointer = self.alloc();
-        let limit = self.alloc();
-        self.asm.mov(pointer, at);
-        self.asm.alu_imm(op::ADD, pointer, bytes);
-        self.asm.load(Size::W, limit, Reg::R9, context::PAYLOAD_LEN);
-        self.asm.jump_if(op::JGT, pointer, limit, trap);
-        self.message_chunk(pointer, limit, at, size.bytes(), trap);
-        self.release(limit);
-        self.release(at);
+        // The last offset, which is negative if the message is too short.
+        self.asm
+            .load(Size::W, pointer, Reg::R9, context::PAYLOAD_LEN);
+        self.asm.alu_imm(op::SUB, pointer, bytes as i32);
+        if !bug::is(Bug::MessageOfFrame) {
+            self.asm.jump_if(op::JSGT, at, pointer, trap);
+        }
+        // The offset is not needed any more when a second register is.
+        let scratch = if self.is_scratch(at) {
+            at
+        } else {
+            self.alloc()
+        };
+        self.message_chunk(pointer, scratch, at, bytes, trap);
+        self.release(scratch);
         pointer
     }
 
     /// Makes a packet pointer, for a chunk of `bytes`, of an index into the
     /// message that is known to be inside; tells the verifier so. Clobbers
-    /// `into` and `scratch`.
+    /// `into` and `scratch`, which
+    /// may be `index`.
     pub(super) fn message_chunk(
         &mut self,
         into: Reg,

@@ -6,6 +6,8 @@
 //! * **Merged:** all functions that the handler reaches become one eBPF
 //!   function; a call stores arguments into the callee's frame and jumps, a
 //!   return finds its way by the call site's number (`call.rs`).
+//! * **Recursion:** a call that can come back to its own function first saves
+//!   that function's frame on a call stack in the context (`recursion.rs`).
 //! * **Nothing on the eBPF stack:** locals are in `r6`-`r8` or, like operands
 //!   that are left waiting, in frames in the per-CPU context, out of the
 //!   application's reach (`frame.rs`, `stack.rs`). `r0`-`r5` are scratch.
@@ -21,15 +23,17 @@
 //! On entry `r9` is the context; the stack holds the `xdp_md` pointer at
 //! `r10-8`, the packet pointer to the payload at `r10-16`, `data_end` at
 //! `r10-24` and, in array mode, the memory's address at `r10-32`. The context's
-//! `PAYLOAD_LEN`, `FUEL` (the first slice), `RESERVE`, `DEADLINE` = 0, `DIRTY`
-//! = 0 and `ZERO` = 0 are set. In arena mode the program names
+//! `PAYLOAD_LEN`, `DIRTY` = 0, `STACK` = 0 (if it [recurses]) and `ZERO` = 0 are
+//! set, and if it [keeps time](keeps_time) `FUEL` (the first slice), `RESERVE`,
+//! `DEADLINE` = 0 and `BULK` = [`FIRST_TICKS`]. In arena mode the program names
 //! [`MapRef::Memory`](crate::bpf::MapRef::Memory) somewhere.
 //!
 //! At `done` the verdict is in `r0`; at `trap` the context's `CAUSE` and `AT`
 //! are set. The stack is as it was, `r0`-`r8` are not. Of the context only
-//! `FUEL`, `RESERVE`, `DEADLINE`, `DIRTY`, `CAUSE`, `AT` and the frames have
-//! changed.
+//! `FUEL`, `RESERVE`, `DEADLINE`, `BULK`, `STACK`, `DIRTY`, `CAUSE`, `AT`, the
+//! frames and the call stack have changed.
 
+mod atomic;
 mod branch;
 mod bulk;
 mod call;
@@ -43,9 +47,14 @@ mod integer;
 mod memory;
 mod message;
 mod operator;
+mod recursion;
 mod shape;
 mod stack;
+mod tick;
+mod words;
 
 pub use emitter::emit;
 pub use error::{Place, PromoteError};
-pub use shape::{Budget, MemoryKind, Shape, Summary};
+pub use recursion::recurses;
+pub use shape::{Budget, Checks, MemoryKind, Shape, Summary};
+pub use tick::{FIRST_TICKS, keeps_time};

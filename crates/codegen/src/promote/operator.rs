@@ -19,6 +19,17 @@ impl<'e> Emitter<'e> {
             OpKind::Message(call) => self.message(*call),
             OpKind::StateGet { offset, ty } => self.state_get(*offset, is_wide(*ty)),
             OpKind::StateSet { offset, ty } => self.state_set(*offset, is_wide(*ty)),
+            OpKind::Trap(cause) => {
+                let trap = self.trap(*cause);
+                self.asm.jump(trap);
+                self.stop();
+            }
+            OpKind::WordGet { at, len, cause } => self.word_get(*at, *len, *cause),
+            OpKind::WordSet { at, len, cause } => self.word_set(*at, *len, *cause),
+            OpKind::CallNumber { type_index } => self.call_number(*type_index),
+            OpKind::StateCopy => self.park(Self::state_copy),
+            OpKind::Push { slots } => self.push_frame(*slots),
+            OpKind::Pop { slots } => self.pop_frame(*slots),
         }
         Ok(())
     }
@@ -70,7 +81,7 @@ impl<'e> Emitter<'e> {
                     _ => return Err(self.no_counterpart(operator)),
                 }
             }
-            _ if self.integer(operator) || self.memory(operator) => {}
+            _ if self.integer(operator) || self.memory(operator) || self.atomic(operator) => {}
             _ => return Err(self.no_counterpart(operator)),
         }
         Ok(())

@@ -17,10 +17,46 @@ pub enum MemoryKind {
 pub struct Budget {
     /// Fuel in all.
     pub fuel: u64,
-    /// Fuel between two looks at the clock.
+    /// Fuel that may be spent without a look at the clock.
     pub slice: u32,
-    /// Time, in ns, from the end of the first slice on.
+    /// Time, in ns.
     pub ns: u64,
+}
+
+/// The clock starts with the first look at it, so a quarter of the slice is
+/// for what comes before that, and the rest for what comes between two looks:
+/// a handler that is stopped has run, beyond its time, for one slice in all.
+impl Budget {
+    /// Fuel before the first look.
+    pub(crate) fn first(&self) -> u64 {
+        self.fuel.min(u64::from(self.slice / 4))
+    }
+
+    /// Fuel between two looks.
+    pub(super) fn next(&self) -> u32 {
+        self.slice - self.slice / 4
+    }
+}
+
+/// What a handler is kept from by its own code. All of it, unless what that
+/// costs is to be measured: a program without is never attached to anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checks {
+    /// Loads and stores are compared with the memory's size. Without, those
+    /// outside read 0 or are lost; only in an arena does the kernel accept that.
+    pub bounds: bool,
+    /// Fuel is taken for loops and functions. Without, only the kernel's own
+    /// bound ends them: 250 ms for each loop.
+    pub fuel: bool,
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Self {
+            bounds: true,
+            fuel: true,
+        }
+    }
 }
 
 /// What to translate.
@@ -40,6 +76,8 @@ pub struct Shape<'m> {
     /// about it: up to 30 % slower, and accepted where the first try was found
     /// too complex (FACTS 1).
     pub locals_in_memory: bool,
+    /// What is checked.
+    pub checks: Checks,
 }
 
 impl Shape<'_> {

@@ -9,13 +9,13 @@
 //! bounds checks rely on it.
 
 use super::emitter::{Emitter, width};
-use super::frame::Home;
-use crate::bpf::{Reg, op};
+use super::frame::{Home, SCRATCH, bit};
+use crate::bpf::{Reg, Size, op};
 use crate::normalise::ir::OpKind;
 use wasmparser::Operator;
 
-/// The scratch registers, in the order in which they are taken.
-const SCRATCH: [Reg; 6] = [Reg::R0, Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5];
+/// Registers that can be scratch, in the order in which they are taken.
+const LOW: [Reg; 6] = [Reg::R0, Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5];
 
 /// Where a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl Emitter<'_> {
 
     /// Gives a register back; locals' registers are not concerned.
     pub(super) fn release(&mut self, reg: Reg) {
-        if is_scratch(reg) {
+        if self.is_scratch(reg) {
             self.body.busy &= !(1 << reg as u8);
         }
     }
@@ -74,15 +74,17 @@ impl Emitter<'_> {
     /// if none is free. Never between a jump and its label: the other way would
     /// not know.
     pub(super) fn alloc(&mut self) -> Reg {
-        if let Some(reg) = SCRATCH
-            .into_iter()
-            .find(|reg| self.body.busy & (1 << *reg as u8) == 0)
-        {
+        let free = self.scratch() & !self.body.busy;
+        if let Some(reg) = LOW.into_iter().find(|reg| free & bit(*reg) != 0) {
             self.body.busy |= 1 << reg as u8;
             return reg;
         }
-        let oldest = self.body.stack.iter().position(|e| is_in_scratch(e.at));
-        let height = oldest.expect("no operator holds six registers");
+        let oldest = self
+            .body
+            .stack
+            .iter()
+            .position(|e| self.is_in_scratch(e.at));
+        let height = oldest.expect("no operator holds all registers");
         let At::Reg(reg) = self.body.stack[height].at else {
             unreachable!("the entry was found because it is in a register");
         };
@@ -106,7 +108,7 @@ impl Emitter<'_> {
     /// A scratch register that holds the value, to be overwritten.
     pub(super) fn own(&mut self, entry: Entry) -> Reg {
         if let At::Reg(reg) = entry.at
-            && is_scratch(reg)
+            && self.is_scratch(reg)
         {
             return reg;
         }
@@ -174,17 +176,22 @@ impl Emitter<'_> {
                 self.release(from);
                 target
             }
-            None if is_scratch(from) => from,
+            None if self.is_scratch(from) => from,
             None => self.alloc(),
         }
     }
 
-    /// Gives operands that still mean the local's present value registers of
-    /// their own.
+    /// Gives operands that still mean the local's present value, or that of
+    /// one that had its register before, registers of their own.
     fn detach(&mut self, local: u32) {
+        let home = self.layout().locals[local as usize].home;
         for height in 0..self.body.stack.len() {
             let entry = self.body.stack[height];
-            if entry.at == At::Local(local) {
+            let shares = match home {
+                Home::Reg(reg) => self.is_in(entry, reg),
+                Home::Frame | Home::Unread => false,
+            };
+            if shares || entry.at == At::Local(local) {
                 let reg = self.own(entry);
                 self.body.stack[height].at = At::Reg(reg);
             }
@@ -261,10 +268,53 @@ impl Emitter<'_> {
     /// Empties the scratch registers.
     pub(super) fn flush_registers(&mut self) {
         for height in 0..self.body.stack.len() {
-            if is_in_scratch(self.body.stack[height].at) {
+            if self.is_in_scratch(self.body.stack[height].at) {
                 self.flush_entry(height);
             }
         }
+    }
+
+    fn scratch(&self) -> u8 {
+        if self.body.parked {
+            SCRATCH
+        } else {
+            self.layout().scratch
+        }
+    }
+
+    pub(super) fn is_scratch(&self, reg: Reg) -> bool {
+        self.scratch() & bit(reg) != 0
+    }
+
+    fn is_in_scratch(&self, at: At) -> bool {
+        matches!(at, At::Reg(reg) if self.is_scratch(reg))
+    }
+
+    /// Runs what needs all scratch registers and leaves nothing on the stack:
+    /// locals that are in some of them wait in their slots.
+    pub(super) fn park(&mut self, operation: impl FnOnce(&mut Self)) {
+        for height in 0..self.body.stack.len() {
+            if matches!(self.body.stack[height].at, At::Local(_)) {
+                self.flush_entry(height);
+            }
+        }
+        let lent = self.lent();
+        for (reg, size, slot) in &lent {
+            self.asm.store(*size, Reg::R9, *slot, *reg);
+        }
+        self.body.parked = true;
+        operation(self);
+        self.body.parked = false;
+        for (reg, size, slot) in &lent {
+            self.asm.load(*size, *reg, Reg::R9, *slot);
+        }
+    }
+
+    /// The scratch registers that locals live in, with the locals' slots.
+    pub(super) fn lent(&self) -> Vec<(Reg, Size, i16)> {
+        let mut live = self.live_registers();
+        live.retain(|(reg, ..)| bit(*reg) != 0);
+        live
     }
 
     /// Puts the operand at `height` into its slot.
@@ -330,12 +380,4 @@ impl Emitter<'_> {
 /// instructions are sign-extended.
 pub(super) const fn fits(bits: u64, wide: bool) -> bool {
     !wide || bits as i64 == bits as i32 as i64
-}
-
-pub(super) fn is_scratch(reg: Reg) -> bool {
-    SCRATCH.contains(&reg)
-}
-
-fn is_in_scratch(at: At) -> bool {
-    matches!(at, At::Reg(reg) if is_scratch(reg))
 }

@@ -70,7 +70,7 @@ pub(crate) fn show(code: &[Op<'_>]) -> Vec<String> {
 
 /// The encoded module must be valid.
 pub(crate) fn check_encoded(module: &Module<'_>) {
-    let features = WasmFeatures::WASM2 | WasmFeatures::MULTI_MEMORY;
+    let features = WasmFeatures::WASM2 | WasmFeatures::MULTI_MEMORY | WasmFeatures::THREADS;
     let wasm = encode(module).wasm;
     let result = Validator::new_with_features(features).validate_all(&wasm);
     result.unwrap_or_else(|error| panic!("{error}"));

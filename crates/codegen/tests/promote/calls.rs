@@ -143,3 +143,74 @@ fn what_a_callee_checked_does_not_hold_after_another_call() {
             (call $load8 (i32.const 0)))"#;
     assert_eq!(verdicts(functions, &[77]), [Ok(77)]);
 }
+
+/// Each callee leaves its results in a frame of its own.
+#[test]
+fn several_results_come_back_from_whoever_was_called() {
+    let functions = r#"
+        (type $pair (func (param i32) (result i32 i64)))
+        (table 2 funcref)
+        (elem (i32.const 0) $small $large)
+        (func $small (type $pair) (i32.add (local.get 0) (i32.const 1)) (i64.const 10))
+        (func $large (type $pair) (local $x i32) (local $y i64)
+            (local.set $x (i32.mul (local.get 0) (i32.const 7)))
+            (local.set $y (i64.extend_i32_u (local.get $x)))
+            (local.get $x) (i64.add (local.get $y) (local.get $y)))
+        (func (export "on_rx") (param i32 i32) (result i32) (local $w i64)
+            (i32.const 1000)
+            (call_indirect (type $pair) (i32.const 5) (call $load8 (i32.const 0)))
+            (local.set $w)
+            (i32.add (i32.wrap_i64 (local.get $w)))
+            (i32.add))"#;
+    assert_eq!(
+        verdicts(functions, &[0, 1]),
+        [Ok(1000 + 6 + 10), Ok(1000 + 35 + 70)]
+    );
+}
+
+/// Three hundred functions, in chains of forty that meet again.
+#[test]
+fn deep_and_wide_call_graphs() {
+    let mut functions = vec![String::from(
+        "(func $f0_0 (param $x i32) (result i32) (i32.xor (local.get $x) (i32.const 0x55)))",
+    )];
+    let expected = |x: u32| {
+        let mut row = [x ^ 0x55; 1].to_vec();
+        for depth in 1..40_u32 {
+            let below = row.clone();
+            row = (0..8_u32)
+                .map(|column| {
+                    let first = below[column as usize % below.len()];
+                    first.wrapping_mul(3).wrapping_add(depth + column)
+                })
+                .collect();
+        }
+        row.iter()
+            .fold(0, |sum: u32, value| sum.wrapping_add(*value))
+    };
+    for depth in 1..40 {
+        for column in 0..8 {
+            let below = if depth == 1 { 0 } else { column };
+            functions.push(format!(
+                "(func $f{depth}_{column} (param $x i32) (result i32)
+                    (i32.add (i32.mul (call $f{}_{below} (local.get $x)) (i32.const 3))
+                        (i32.const {})))",
+                depth - 1,
+                depth + column
+            ));
+        }
+    }
+    let calls: Vec<String> = (0..8)
+        .map(|column| format!("(i32.add (call $f39_{column} (local.get $x)))"))
+        .collect();
+    functions.push(format!(
+        r#"(func (export "on_rx") (param i32 i32) (result i32) (local $x i32)
+            (local.set $x (call $load8 (i32.const 0)))
+            (i32.const 0) {})"#,
+        calls.concat()
+    ));
+    assert_eq!(
+        verdicts(&functions.concat(), &[2, 9]),
+        [Ok(expected(2)), Ok(expected(9))]
+    );
+}

@@ -227,4 +227,6 @@ fn time_runs_out_at_the_end_of_a_slice() {
     );
     let outcome = &promoted.unwrap().interpret(&[b""])[0];
     assert_eq!(outcome.result.unwrap_err().0, Cause::Time);
+    // Not the kernel's own bound of loops, which has the same cause.
+    assert!(outcome.fuel > (1 << 40) - 10_000, "{}", outcome.fuel);
 }

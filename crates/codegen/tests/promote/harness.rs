@@ -1,21 +1,15 @@
-//! A stand-in for the program around a promoted handler, and the ways to run it.
+//! A promoted handler without an interface, and the ways to run it.
 
-use ashway_abi::memory::{Layout, STATE_BYTES, STATE_GUEST_PAGES, WASM_PAGE};
 use ashway_abi::{Cause, context};
 use ashway_codegen::bpf::interp::Machine;
-use ashway_codegen::bpf::{Assembler, Image, MapRef, Reg, Size, helper, op};
-use ashway_codegen::normalise::ir::Global;
-use ashway_codegen::normalise::{Limits, Module, normalise};
+use ashway_codegen::bpf::{Image, MapRef};
+use ashway_codegen::normalise::{Limits, normalise};
 pub(crate) use ashway_codegen::promote::Budget;
-use ashway_codegen::promote::{self, MemoryKind, PromoteError, Shape, Summary};
-
-use Reg::{R0, R1, R2, R3, R6, R9, R10};
+use ashway_codegen::promote::{MemoryKind, PromoteError, Shape, Summary};
+use ashway_codegen::stub;
 use ashway_kernel::{
     AllegedOffset, Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, TestRun,
 };
-
-/// Bytes before the message: what would be headers carries numbers in and out.
-const HEADERS: usize = 64;
 
 /// More than any test needs.
 pub(crate) const PLENTY: Budget = Budget {
@@ -91,164 +85,35 @@ pub(crate) fn promote(
         .find(|(name, _)| name == "on_rx")
         .unwrap()
         .1;
-    let layout = Layout {
-        guest_bytes: module.maximum_pages as usize * WASM_PAGE,
-        rings: 0,
-        slot_bytes: 2048,
-    };
     let shape = Shape {
         module: &module,
         entry,
         memory: kind,
-        layout,
+        layout: stub::layout(&module),
         budget,
         locals_in_memory,
+        checks: ashway_codegen::promote::Checks::default(),
     };
-    let mut asm = Assembler::new();
-    let (done, trap) = (asm.label(), asm.label());
-    prologue(&mut asm, kind, budget);
-    let summary = promote::emit(&mut asm, &shape, done, trap)?;
-    asm.line(None);
-    epilogue(&mut asm, done, trap);
+    let (image, summary) = stub::generate(&shape, cpus())?;
     Ok(Promoted {
-        image: asm.finish(),
+        image,
         summary,
         kind,
-        memory: first_memory(&module, layout),
+        memory: stub::first_memory(&module),
     })
 }
 
-fn first_memory(module: &Module<'_>, layout: Layout) -> Vec<u8> {
-    let mut memory = vec![0; layout.total_bytes()];
-    for data in &module.data {
-        if let Some(offset) = data.offset {
-            memory[offset as usize..][..data.bytes.len()].copy_from_slice(data.bytes);
-        }
-    }
-    let state = &mut memory[layout.state_offset()..][..STATE_BYTES];
-    state[STATE_GUEST_PAGES..][..4].copy_from_slice(&module.initial_pages.to_le_bytes());
-    for global in &module.globals {
-        if let Global::State {
-            offset, initial, ..
-        } = global
-        {
-            state[*offset as usize..][..8].copy_from_slice(&initial.to_le_bytes());
-        }
-    }
-    memory
-}
-
-/// What the instance program does before the handler, with the message's
-/// length and offset from the frame.
-fn prologue(asm: &mut Assembler, kind: MemoryKind, budget: Budget) {
-    let fail = asm.label();
-    let good = asm.label();
-    asm.mov(R6, R1);
-    asm.store_imm(Size::W, R10, -40, 0);
-    asm.map(R1, MapRef::Context, None);
-    asm.mov(R2, R10);
-    asm.alu_imm(op::ADD, R2, -40);
-    asm.call(helper::MAP_LOOKUP_ELEM);
-    asm.jump_if_imm(op::JEQ, R0, 0, fail);
-    asm.mov(R9, R0);
-    asm.store(Size::D, R10, -8, R6);
-    asm.load(Size::W, R1, R6, 0);
-    asm.load(Size::W, R2, R6, 4);
-    asm.mov(R0, R1);
-    asm.alu_imm(op::ADD, R0, HEADERS as i32);
-    asm.jump_if(op::JGT, R0, R2, fail);
-    asm.load(Size::W, R3, R1, 0);
-    asm.store(Size::W, R9, context::PAYLOAD_LEN, R3);
-    asm.load(Size::W, R3, R1, 4);
-    asm.store(Size::W, R9, context::PAYLOAD_OFF, R3);
-    match kind {
-        MemoryKind::Arena => asm.jump_if_imm(op::JLE, R3, 96, good),
-        // Without CAP_PERFMON a packet pointer moves only by constants.
-        MemoryKind::Array => asm.jump_if_imm(op::JEQ, R3, HEADERS as i32, good),
-    }
-    asm.bind(fail);
-    asm.mov_imm(R0, 1);
-    asm.exit();
-    asm.bind(good);
-    match kind {
-        MemoryKind::Arena => asm.alu(op::ADD, R1, R3),
-        MemoryKind::Array => asm.alu_imm(op::ADD, R1, HEADERS as i32),
-    }
-    asm.store(Size::D, R10, -16, R1);
-    asm.store(Size::D, R10, -24, R2);
-    if kind == MemoryKind::Array {
-        asm.map(R1, MapRef::Memory, Some(0));
-        asm.store(Size::D, R10, -32, R1);
-    } else {
-        asm.map(R1, MapRef::Memory, None);
-    }
-    let slice = budget.fuel.min(u64::from(budget.slice));
-    asm.store_imm(Size::D, R9, context::FUEL, slice as i32);
-    asm.load_imm(R1, budget.fuel - slice);
-    asm.store(Size::D, R9, context::RESERVE, R1);
-    asm.store_imm(Size::D, R9, context::DEADLINE, 0);
-    asm.store_imm(Size::W, R9, context::DIRTY, 0);
-    asm.store_imm(Size::W, R9, context::CAUSE, 0);
-    asm.store_imm(Size::W, R9, context::AT, 0);
-}
-
-/// Verdict, cause, place, dirty and fuel into the frame.
-fn epilogue(
-    asm: &mut Assembler,
-    done: ashway_codegen::bpf::Label,
-    trap: ashway_codegen::bpf::Label,
-) {
-    let fail = asm.label();
-    asm.bind(trap);
-    asm.mov_imm(R0, -1);
-    asm.bind(done);
-    asm.load(Size::D, R6, R10, -8);
-    asm.load(Size::W, R1, R6, 0);
-    asm.load(Size::W, R2, R6, 4);
-    asm.mov(R3, R1);
-    asm.alu_imm(op::ADD, R3, HEADERS as i32);
-    asm.jump_if(op::JGT, R3, R2, fail);
-    asm.store(Size::W, R1, 8, R0);
-    for (off, field) in [
-        (12, context::CAUSE),
-        (16, context::AT),
-        (20, context::DIRTY),
-    ] {
-        asm.load(Size::W, R2, R9, field);
-        asm.store(Size::W, R1, off, R2);
-    }
-    asm.load(Size::D, R2, R9, context::FUEL);
-    asm.load(Size::D, R3, R9, context::RESERVE);
-    asm.alu(op::ADD, R2, R3);
-    asm.store(Size::D, R1, 24, R2);
-    asm.mov_imm(R0, 2);
-    asm.exit();
-    asm.bind(fail);
-    asm.mov_imm(R0, 1);
-    asm.exit();
-}
-
-/// The frame for a message; padded, as a short Ethernet frame is.
-fn frame(message: &[u8]) -> Vec<u8> {
-    let mut frame = vec![0; HEADERS];
-    frame[..4].copy_from_slice(&(message.len() as u32).to_le_bytes());
-    frame[4..8].copy_from_slice(&(HEADERS as u32).to_le_bytes());
-    frame.extend_from_slice(message);
-    frame.extend_from_slice(&[0xcc; 16]);
-    frame
+fn cpus() -> u32 {
+    ashway_kernel::maps::possible_cpus().unwrap() as u32
 }
 
 fn outcome(frame: &[u8], memory: Vec<u8>) -> Outcome {
-    let word = |at: usize| u32::from_le_bytes(frame[at..at + 4].try_into().unwrap());
-    let result = match Cause::from_number(word(12)) {
-        None => Ok(word(8)),
-        Some(cause) => Err((cause, word(16))),
-    };
+    let outcome = stub::outcome(frame).expect("the bytes behind the message are untouched");
     Outcome {
-        result,
-        message: frame[HEADERS..frame.len() - 16].to_vec(),
-        dirty: word(20) != 0,
-        fuel: i64::from_le_bytes(frame[24..32].try_into().unwrap()),
+        result: outcome.result,
+        message: outcome.message.to_vec(),
+        dirty: outcome.dirty,
+        fuel: outcome.fuel_left,
         memory,
     }
 }
@@ -260,11 +125,11 @@ impl Promoted {
         machine.array_mode = self.kind == MemoryKind::Array;
         machine.memory_mut().copy_from_slice(&self.memory);
         let run = |message: &&[u8]| {
-            let end = machine.run(&self.image, &frame(message));
+            let end = machine.run(&self.image, &stub::frame(message));
             let code = end.unwrap_or_else(|fault| {
                 panic!("{fault}\n{}", ashway_codegen::bpf::print(&self.image))
             });
-            assert_eq!(code, 2);
+            assert_eq!(code, stub::RETURNED);
             outcome(machine.packet(), machine.memory().to_vec())
         };
         messages.iter().map(run).collect()
@@ -275,12 +140,12 @@ impl Promoted {
         let loaded = Loaded::new(self);
         let run = |message: &&[u8]| {
             let run = TestRun {
-                packet: &frame(message),
+                packet: &stub::frame(message),
                 context: None,
                 repeat: 1,
             };
             let result = loaded.program.test_run(&run).unwrap();
-            assert_eq!(result.retval, 2);
+            assert_eq!(result.retval, stub::RETURNED);
             let mut memory = vec![0; self.memory.len()];
             loaded
                 .memory
@@ -293,15 +158,15 @@ impl Promoted {
 }
 
 /// A translation in the kernel.
-struct Loaded {
-    program: Program,
-    memory: Memory,
+pub(crate) struct Loaded {
+    pub(crate) program: Program,
+    pub(crate) memory: Memory,
     _context: Map,
 }
 
 impl Loaded {
-    fn new(promoted: &Promoted) -> Self {
-        let context = MapSpec::percpu_array("ashway_context", context::BYTES as u32, 1);
+    pub(crate) fn new(promoted: &Promoted) -> Self {
+        let context = MapSpec::array("ashway_context", context::BYTES as u32 * cpus(), 1);
         let context = Map::create(&context).unwrap();
         let bytes = promoted.memory.len();
         let memory = match promoted.kind {

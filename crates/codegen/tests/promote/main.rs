@@ -6,6 +6,8 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is tests, helpers included")]
 
+mod atomics;
+mod bulk;
 mod calls;
 mod control;
 mod handlers;
@@ -13,4 +15,7 @@ mod harness;
 mod memory;
 mod messages;
 mod numbers;
+mod recursion;
 mod refusals;
+mod tables;
+mod time;

@@ -1,6 +1,6 @@
 //! What is refused, and in which words.
 
-use super::harness::{PLENTY, handler, module, promote};
+use super::harness::{PLENTY, handler, promote};
 use ashway_codegen::promote::{MemoryKind, PromoteError};
 
 fn refusal(wasm: &[u8]) -> PromoteError {
@@ -25,21 +25,6 @@ fn floats_are_named() {
         "use integers, or set `tier = \"user\"` on the path"
     );
     assert!(error.place().is_some());
-}
-
-#[test]
-fn recursion_is_named() {
-    let error = refusal(&module(
-        r#"(module (memory (export "memory") 1 1)
-            (func $even (param i32) (result i32)
-                (if (result i32) (local.get 0) (then (call $odd (local.get 0))) (else (i32.const 1))))
-            (func $odd (param i32) (result i32) (call $even (local.get 0)))
-            (func (export "on_rx") (param i32 i32) (result i32) (call $even (local.get 0))))"#,
-    ));
-    assert!(
-        error.to_string().ends_with("recursive call of `even`"),
-        "{error}"
-    );
 }
 
 #[test]

@@ -3,10 +3,13 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "each test file uses a part")]
 
-use ashway_abi::memory::{Layout, WASM_PAGE};
+use ashway_abi::Cause;
+use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_codegen::normalise::ir::{FileOffset, OpKind};
-use ashway_codegen::normalise::{Limits, encode, normalise};
-use ashway_handler::{Engine, Instance, InstantiateError, Region};
+use ashway_codegen::normalise::{
+    INVOKE_PREFIX, INVOKE_SLOT, Limits, Module, Profile, encode, normalise, normalise_as,
+};
+use ashway_handler::{Engine, Instance, InstantiateError, Region, Stopped};
 use std::alloc;
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -70,9 +73,18 @@ impl Drop for Pages {
     }
 }
 
+pub(crate) fn layout_of(module: &Module<'_>) -> Layout {
+    Layout {
+        state_bytes: module.state_bytes,
+        ..layout(module.maximum_pages)
+    }
+}
+
+/// For a module without stored tables and passive segments.
 pub(crate) fn layout(pages: u32) -> Layout {
     Layout {
         guest_bytes: pages as usize * WASM_PAGE,
+        state_bytes: STATE_BYTES,
         rings: 1,
         slot_bytes: 2048,
     }
@@ -129,11 +141,120 @@ pub(crate) fn load(wasm: &[u8]) -> (Instance, Arc<Pages>) {
 pub(crate) fn try_load(wasm: &[u8]) -> Result<(Instance, Arc<Pages>), InstantiateError> {
     let engine = Engine::new(1).unwrap();
     let module = normalise(wasm, &Limits::default()).unwrap();
-    let layout = layout(module.maximum_pages);
+    let layout = layout_of(&module);
     let pages = Pages::new(layout.total_bytes());
     let region: Arc<dyn Region> = pages.clone();
     let instance = Instance::new(&engine, &module, &encode(&module), &region, layout)?;
     Ok((instance, pages))
+}
+
+/// A module whose exported functions can be called one by one.
+pub(crate) struct Library {
+    pub(crate) wasm: Vec<u8>,
+    instance: Instance,
+    /// Name, index, and slots that arguments and results need.
+    exports: Vec<(String, u32, usize)>,
+    pub(crate) pages: Arc<Pages>,
+    pub(crate) layout: Layout,
+}
+
+/// Fuel that no test uses up.
+const PLENTY: u64 = 1 << 40;
+
+impl Library {
+    /// From the fields of a text file.
+    pub(crate) fn new(fields: &str) -> Self {
+        let wasm = wat::parse_str(format!("(module {fields})")).unwrap();
+        let mut module = normalise_as(&wasm, &Limits::default(), Profile::Library).unwrap();
+        let mut exports = Vec::new();
+        for (name, index) in module.exports.clone() {
+            module.add_invoker(index).unwrap();
+            let function = &module.functions[index as usize];
+            let ty = &module.types[function.type_index as usize];
+            let slots = ty.params().len().max(ty.results().len());
+            exports.push((name, index, slots));
+        }
+        let engine = Engine::new(1).unwrap();
+        let layout = layout_of(&module);
+        let pages = Pages::new(layout.total_bytes());
+        let region: Arc<dyn Region> = pages.clone();
+        let encoded = encode(&module);
+        let instance = Instance::new(&engine, &module, &encoded, &region, layout).unwrap();
+        Self {
+            wasm: wasm.clone(),
+            instance,
+            exports,
+            pages,
+            layout,
+        }
+    }
+
+    /// All result slots, or why it stopped.
+    pub(crate) fn call(&mut self, name: &str, args: &[u64]) -> Result<Vec<u64>, Stopped> {
+        self.call_with(name, args, PLENTY)
+    }
+
+    pub(crate) fn call_with(
+        &mut self,
+        name: &str,
+        args: &[u64],
+        fuel: u64,
+    ) -> Result<Vec<u64>, Stopped> {
+        let found = self.exports.iter().find(|(known, ..)| known == name);
+        let (_, index, slots) = found.unwrap_or_else(|| panic!("no export {name}"));
+        let mut message = vec![0xee; slots * INVOKE_SLOT];
+        for (slot, arg) in message.chunks_mut(INVOKE_SLOT).zip(args) {
+            slot.copy_from_slice(&arg.to_le_bytes());
+        }
+        let handler = self.instance.function(&format!("{INVOKE_PREFIX}{index}"));
+        let outcome = self
+            .instance
+            .activate(handler.unwrap(), &mut message, 0, fuel);
+        outcome.verdict?;
+        let slots = message.chunks(INVOKE_SLOT);
+        Ok(slots
+            .map(|slot| u64::from_le_bytes(slot.try_into().unwrap()))
+            .collect())
+    }
+
+    /// The only `i32` result.
+    pub(crate) fn number(&mut self, name: &str, args: &[u64]) -> Result<u32, Stopped> {
+        self.call(name, args).map(|results| results[0] as u32)
+    }
+
+    /// Stops with this cause at the only author's operator of this name.
+    #[track_caller]
+    pub(crate) fn stops(&mut self, name: &str, args: &[u64], cause: Cause, operator: &str) {
+        let at = operator_place(&self.wasm, operator);
+        assert_eq!(
+            self.call(name, args),
+            Err(Stopped { cause, at }),
+            "{name} {args:?}"
+        );
+    }
+}
+
+/// Offset of the only operator in the file whose `Debug` form starts so.
+#[track_caller]
+pub(crate) fn operator_place(wasm: &[u8], name: &str) -> FileOffset {
+    let mut found = Vec::new();
+    for payload in wasmparser::Parser::new(0).parse_all(wasm) {
+        let wasmparser::Payload::CodeSectionEntry(body) = payload.unwrap() else {
+            continue;
+        };
+        for operator in body
+            .get_operators_reader()
+            .unwrap()
+            .into_iter_with_offsets()
+        {
+            let (operator, at) = operator.unwrap();
+            if format!("{operator:?}").starts_with(name) {
+                found.push(at as u32);
+            }
+        }
+    }
+    assert_eq!(found.len(), 1, "{name}");
+    found[0]
 }
 
 /// Offset of the only operation in the file whose `Debug` form starts so.

@@ -56,6 +56,8 @@ impl Machine {
                 self.clock_ns += self.clock_step_ns;
                 now
             }
+            // One CPU, the first.
+            helper::GET_SMP_PROCESSOR_ID => 0,
             helper::TAIL_CALL => {
                 expect(1, XDP_MD)?;
                 expect(2, handle(MapRef::Slots))?;
@@ -141,6 +143,7 @@ impl Machine {
     /// Per-CPU maps have none; `None` for them and for what is out of range.
     pub(super) fn value(&self, map: MapRef, offset: u32) -> Option<u64> {
         let (base, len) = match map {
+            MapRef::Context => (CONTEXT, self.space.context.len()),
             MapRef::Trusted => (TRUSTED, self.space.trusted.len()),
             MapRef::Memory if self.array_mode => (MEMORY, self.space.memory.len()),
             _ => return None,

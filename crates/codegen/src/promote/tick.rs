@@ -1,0 +1,97 @@
+//! Ticks: how bulk operations and retries keep to the time.
+//!
+//! A bulk operation's fuel is taken before it begins, all at once, so that it
+//! ends at the same byte in both tiers. Its time is another matter: a MiB that
+//! is in no cache takes longer than a whole budget. So every loop inside one
+//! operator counts down [`context::BULK`] by the bytes it moves, in the same
+//! four instructions as a charge, and looks at the clock when that is spent.
+//! A cycle of the control-flow graph without a charge has a tick.
+
+use super::emitter::Emitter;
+use super::frame::TRANSFER;
+use crate::bpf::{Label, Reg, Size, helper, op};
+use crate::normalise::Module;
+use crate::normalise::ir::OpKind;
+use ashway_abi::{Cause, context};
+
+/// What [`context::BULK`] is at activation, in bytes: less than a slice, because
+/// the first look only starts the clock.
+pub const FIRST_TICKS: i32 = 4 * 1024;
+
+/// Bytes between two looks at the clock: 0.4 us in the cache, of which the look
+/// itself is a tenth.
+const TICKS: i32 = 16 * 1024;
+
+/// Ticks of a retry, as long as a cache line takes from one CPU to another and
+/// back. Eight of them to a look.
+pub(super) const RETRY: u32 = 2 * 1024;
+
+/// Whether a handler of `module` looks at the clock, so that whoever starts it
+/// has to set `FUEL`, `RESERVE`, `DEADLINE` and `BULK`.
+#[must_use]
+pub fn keeps_time(module: &Module<'_>) -> bool {
+    // Of the operators without fuel only atomic ones have loops.
+    let atomic = |kind: &OpKind<'_>| match kind {
+        OpKind::Wasm(operator) => super::atomic::is_atomic(operator),
+        _ => false,
+    };
+    let mut code = module.functions.iter().flat_map(|f| &f.code);
+    module.charges() || code.any(|op| atomic(&op.kind))
+}
+
+/// A tick's way out of line and back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tick {
+    from: Label,
+    back: Label,
+}
+
+impl Emitter<'_> {
+    /// Counts down by `bytes`. Clobbers `r0`.
+    pub(super) fn tick(&mut self, bytes: u32) -> Tick {
+        self.tick_by(Reg::R0, bytes)
+    }
+
+    /// The same by another register than `r0`.
+    pub(super) fn tick_by(&mut self, reg: Reg, bytes: u32) -> Tick {
+        let tick = Tick {
+            from: self.asm.label(),
+            back: self.asm.label(),
+        };
+        self.asm.load(Size::D, reg, Reg::R9, context::BULK);
+        self.asm.alu_imm(op::SUB, reg, bytes as i32);
+        self.asm.store(Size::D, Reg::R9, context::BULK, reg);
+        self.asm.jump_if_imm(op::JSLT, reg, 0, tick.from);
+        self.asm.bind(tick.back);
+        tick
+    }
+
+    /// The way out of line, to be put where nothing falls through to it. Of the
+    /// scratch registers it leaves `live` as they are, which hold numbers and
+    /// are at most three.
+    pub(super) fn slow_tick(&mut self, tick: Tick, live: &[Reg]) {
+        let time = self.trap(Cause::Time);
+        let running = self.asm.label();
+        let go_on = self.asm.label();
+        let words = [8, 16, 24].map(|off| TRANSFER + off);
+        self.asm.bind(tick.from);
+        for (reg, word) in live.iter().zip(words) {
+            self.asm.store(Size::D, Reg::R9, word, *reg);
+        }
+        self.asm.store_imm(Size::D, Reg::R9, context::BULK, TICKS);
+        self.asm.call(helper::KTIME_GET_NS);
+        self.asm.load(Size::D, Reg::R1, Reg::R9, context::DEADLINE);
+        self.asm.jump_if_imm(op::JNE, Reg::R1, 0, running);
+        self.asm.load_imm(Reg::R1, self.shape.budget.ns);
+        self.asm.alu(op::ADD, Reg::R0, Reg::R1);
+        self.asm.store(Size::D, Reg::R9, context::DEADLINE, Reg::R0);
+        self.asm.jump(go_on);
+        self.asm.bind(running);
+        self.asm.jump_if(op::JGT, Reg::R0, Reg::R1, time);
+        self.asm.bind(go_on);
+        for (reg, word) in live.iter().zip(words) {
+            self.asm.load(Size::D, *reg, Reg::R9, word);
+        }
+        self.asm.jump(tick.back);
+    }
+}
