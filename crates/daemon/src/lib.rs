@@ -28,4 +28,4 @@ pub mod units;
 mod visit;
 mod worker;
 
-pub use instance::InstanceError;
+pub use instance::{InstanceError, budget};
