@@ -1,0 +1,147 @@
+//! Seeded bugs: places that can be broken on purpose, to see a test turn red.
+//!
+//! A test that has never failed may test nothing (FACTS 4). Each bug here is
+//! a mistake that somebody could make, at the line where it would be made, and
+//! `cargo xtask bugs` shows for each that the test named for it in
+//! `tests/bugs/` passes without it and fails with it.
+//!
+//! Without `--cfg ashway_bugs` [`is`] is always false and costs nothing. With
+//! it the variable `ASHWAY_BUG` names the one bug that the process has.
+
+macro_rules! bugs {
+    ($($(#[$doc:meta])* $bug:ident,)*) => {
+        /// A mistake.
+        #[cfg_attr(
+            not(ashway_bugs),
+            expect(unreachable_pub, reason = "public where one can be chosen")
+        )]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Bug {
+            $($(#[$doc])* $bug,)*
+        }
+
+        #[cfg(ashway_bugs)]
+        impl Bug {
+            /// Every bug, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$bug,)*];
+        }
+    };
+}
+
+bugs! {
+    // Integer operators.
+    /// A signed shift right shifts zeros in.
+    ShiftUnsigned,
+    /// A rotation by an odd constant falls one short.
+    RotateShort,
+    /// An unsigned comparison is a signed one.
+    CompareSigned,
+    /// A comparison with its operands exchanged keeps its direction.
+    CompareNotMirrored,
+    /// `i32.wrap_i64` leaves the upper half.
+    WrapNothing,
+    /// A sign extension takes the lowest byte only.
+    ExtendShort,
+    /// A count of ones adds the wrong halves.
+    CountShort,
+    /// A division by zero gives what eBPF gives.
+    DivideByZeroAllowed,
+    /// The least number divided by -1 gives what eBPF gives.
+    OverflowAllowed,
+    /// `select` takes the other one.
+    SelectOther,
+
+    // Memory and message.
+    /// `address + offset` wraps at 32 bits before it is checked.
+    BoundsWrap,
+    /// The last byte may lie one behind the end.
+    BoundsOffByOne,
+    /// A memory that can grow is checked against what it may become.
+    BoundsOfMaximum,
+    /// A signed load extends zeros.
+    LoadUnsigned,
+    /// `memory.grow` goes beyond the maximum.
+    GrowFurther,
+    /// `memory.copy` goes forward whatever overlaps.
+    CopyForward,
+    /// A bulk operation checks its bounds one byte late.
+    BulkOffByOne,
+    /// The message ends where the padded frame ends.
+    MessageOfFrame,
+    /// A check of the message on one way counts for both.
+    FactsNotMet,
+    /// A big-endian access is a little-endian one.
+    ByteOrder,
+    /// A store into the message leaves no mark.
+    DirtyNotMarked,
+    /// An atomic access need not be aligned.
+    UnalignedAllowed,
+
+    // Control.
+    /// The first index behind the table's last label takes that label.
+    TableOffByOne,
+    /// The caller's registers are not brought back after a call.
+    CallKeepsRegisters,
+    /// Two ways meet with an operand in different places.
+    JoinNotSettled,
+    /// A zero unknown to the verifier is not zero.
+    LaunderChanges,
+    /// Recursion goes on beyond the call stack.
+    StackUnchecked,
+    /// A stored table has one entry more.
+    WordOffByOne,
+    /// A table's function is called whatever its type.
+    CallAnyType,
+    /// A trap is blamed on the file's first byte instead of the operator.
+    TrapPlace,
+
+    // Fuel.
+    /// A loop takes none, in either tier.
+    LoopFree,
+    /// A function that runs often takes none at its entry, in either tier.
+    EntryFree,
+    /// The kernel tier forgets charges.
+    ChargeForgotten,
+    /// A bulk operation takes none beyond its place in the table.
+    BulkFree,
+    /// A spent slice is refilled without a look at the clock.
+    ClockIgnored,
+    /// A refill gives a whole slice when less is left.
+    RefillWhole,
+
+    // Checker.
+    /// Accesses through a number are let through.
+    CheckNoBase,
+    /// Offsets into the context are not looked at.
+    CheckNoContext,
+    /// Packet accesses need no comparison with the packet's end.
+    CheckNoPacketEnd,
+    /// Any helper may be called.
+    CheckAnyHelper,
+    /// A loop need not be charged.
+    CheckNoCharge,
+    /// A kernel pointer may be stored into the instance's memory.
+    CheckPointerLeak,
+}
+
+/// Whether this process is to have the bug.
+#[cfg(not(ashway_bugs))]
+#[inline]
+pub(crate) const fn is(_bug: Bug) -> bool {
+    false
+}
+
+/// Whether this process is to have the bug.
+#[cfg(ashway_bugs)]
+pub(crate) fn is(bug: Bug) -> bool {
+    static CHOSEN: std::sync::OnceLock<Option<Bug>> = std::sync::OnceLock::new();
+    *CHOSEN.get_or_init(chosen) == Some(bug)
+}
+
+/// The bug that `ASHWAY_BUG` names.
+#[cfg(ashway_bugs)]
+fn chosen() -> Option<Bug> {
+    let name = std::env::var("ASHWAY_BUG").ok()?;
+    let named = Bug::ALL.iter().find(|bug| format!("{bug:?}") == name);
+    Some(*named.expect("ASHWAY_BUG names a bug"))
+}

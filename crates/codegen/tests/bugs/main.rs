@@ -1,0 +1,146 @@
+//! Each seeded bug turns a test red.
+//!
+//! Built only with `--cfg ashway_bugs` (`cargo xtask bugs`). The tests that
+//! are to turn red are the ones that guard the code every day, in a binary of
+//! their own; each is run once without and once with the bug.
+
+#![cfg(ashway_bugs)]
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
+
+#[path = "../check/main.rs"]
+mod check;
+#[path = "../normalise.rs"]
+mod normalise;
+#[path = "../promote/main.rs"]
+mod promote;
+#[path = "../rules/main.rs"]
+mod rules;
+
+use ashway_codegen::bug::Bug;
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
+
+/// The test that has to turn red. Those over a table of rules where there is
+/// one; they need no root.
+const fn guard(bug: Bug) -> &'static str {
+    use Bug as B;
+    match bug {
+        B::ShiftUnsigned
+        | B::RotateShort
+        | B::DivideByZeroAllowed
+        | B::CompareSigned
+        | B::TrapPlace => "rules::integer::i32_operators_with_a_constant",
+        B::CompareNotMirrored | B::OverflowAllowed => {
+            "rules::integer::i64_operators_with_a_constant"
+        }
+        B::WrapNothing | B::ExtendShort | B::CountShort => {
+            "rules::integer::operators_of_one_operand"
+        }
+        B::BoundsWrap | B::BoundsOffByOne | B::BoundsOfMaximum | B::LoadUnsigned => {
+            "rules::access::every_access_has_its_bounds_in_an_arena"
+        }
+        B::GrowFurther => "promote::memory::memory_grows_to_its_maximum",
+        B::CopyForward => "promote::memory::memory_copy_moves_any_overlap",
+        B::BulkOffByOne => "promote::memory::bulk_operations_trap_before_they_begin",
+        B::MessageOfFrame | B::ByteOrder | B::DirtyNotMarked => {
+            "rules::message::every_call_has_its_bounds_at_any_offset"
+        }
+        B::FactsNotMet => "promote::messages::a_check_on_one_way_is_not_taken_for_one_on_the_other",
+        B::UnalignedAllowed => "rules::atomic::every_atomic_access_has_its_meaning_and_bounds",
+        B::SelectOther => "promote::control::select_takes_any_operands",
+        B::TableOffByOne => "promote::control::br_table_finds_every_target",
+        B::CallKeepsRegisters => "promote::calls::calls_in_loops_return_where_they_came_from",
+        B::JoinNotSettled => "promote::control::values_pass_through_blocks_and_branches",
+        B::LaunderChanges => "promote::control::loops_nest",
+        B::StackUnchecked => "promote::recursion::the_call_stack_has_an_end_at_a_place",
+        B::WordOffByOne => "promote::tables::entries_outside_trap_and_change_nothing",
+        B::CallAnyType => "promote::tables::calls_follow_what_was_stored",
+        B::LoopFree => "normalise::a_loop_pays_for_its_own_turn_and_not_for_inner_loops",
+        B::EntryFree => "normalise::functions_that_run_often_pay_at_their_entry",
+        B::BulkFree => "normalise::bulk_operations_are_charged_by_length",
+        B::ChargeForgotten | B::RefillWhole => {
+            "promote::control::fuel_runs_out_at_the_same_turn_whatever_the_slices"
+        }
+        B::ClockIgnored => "promote::control::time_runs_out_at_the_end_of_a_slice",
+        B::CheckNoBase => "check::refuses::an_address_that_is_not_cast",
+        B::CheckNoContext => "check::refuses::a_call_stack_without_a_bound",
+        B::CheckNoPacketEnd => "check::refuses::a_packet_access_that_is_not_compared",
+        B::CheckAnyHelper => "check::refuses::another_helper",
+        B::CheckNoCharge => "check::refuses::a_loop_without_a_charge",
+        B::CheckPointerLeak => "check::refuses::a_pointer_that_gets_out",
+    }
+}
+
+/// How a test ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Colour {
+    Green,
+    Red,
+}
+
+/// Runs one test of this binary in a process of its own.
+///
+/// # Panics
+///
+/// If there is no such test.
+fn run(test: &str, bug: Option<Bug>) -> Colour {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test]).env_remove("ASHWAY_BUG");
+    if let Some(bug) = bug {
+        command.env("ASHWAY_BUG", format!("{bug:?}"));
+    }
+    let output = command.output().unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("running 1 test"), "no test `{test}`");
+    if output.status.success() {
+        Colour::Green
+    } else {
+        Colour::Red
+    }
+}
+
+#[test]
+fn each_bug_turns_its_test_red() {
+    // Guards first, each once, then bugs; two at a time.
+    let guards: BTreeSet<&str> = Bug::ALL.iter().map(|bug| guard(*bug)).collect();
+    let without = guards.into_iter().map(|test| (None, test));
+    let with = Bug::ALL.iter().map(|bug| (Some(*bug), guard(*bug)));
+    let runs: Vec<(Option<Bug>, &str)> = without.chain(with).collect();
+    let next = Mutex::new(runs.iter());
+    let done = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let run_next = next.lock().unwrap_or_else(PoisonError::into_inner).next();
+                    let Some((bug, test)) = run_next else { break };
+                    let begun = Instant::now();
+                    let colour = run(test, *bug);
+                    let took = begun.elapsed();
+                    done.lock().unwrap().push((*bug, *test, colour, took));
+                }
+            });
+        }
+    });
+    let done = done.into_inner().unwrap();
+    let mut failed = 0;
+    for (bug, test, colour, took) in &done {
+        let expected = if bug.is_some() {
+            Colour::Red
+        } else {
+            Colour::Green
+        };
+        let what = bug.map_or("(no bug)".to_owned(), |bug| format!("{bug:?}"));
+        let verdict = if *colour == expected { "" } else { "  WRONG" };
+        println!(
+            "{what:<20} {:<5} {:>5.1} s  {test}{verdict}",
+            format!("{colour:?}").to_lowercase(),
+            took.as_secs_f64()
+        );
+        failed += usize::from(*colour != expected);
+    }
+    println!("{} passed, {failed} failed", done.len() - failed);
+    assert_eq!(failed, 0);
+}

@@ -1,0 +1,6 @@
+;; A proposal that is not accepted.
+(module
+  (memory (export "memory") 1 1)
+  (func $next (param i32 i32) (result i32) (i32.const 0))
+  (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
+    (return_call $next (local.get $len) (local.get $channel))))

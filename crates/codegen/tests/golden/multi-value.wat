@@ -1,0 +1,15 @@
+;; Blocks with parameters and several results.
+(module
+  (memory (export "memory") 1 1)
+  (func $both (param $a i32) (param $b i32) (result i32 i32)
+    (local.get $b)
+    (local.get $a))
+  (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
+    (local.get $len)
+    (i32.const 3)
+    (call $both)
+    (block (param i32 i32) (result i32 i32)
+      (br_if 0 (local.get $len))
+      (i32.add)
+      (i32.const 5))
+    (i32.sub)))
