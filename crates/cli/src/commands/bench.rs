@@ -1,7 +1,10 @@
 //! `ashway bench`: measurements on this host.
 
-use ashway_bench::counter::{self, Options};
+use std::path::PathBuf;
+
+use ashway_bench::{counter, promote};
 use clap::{Args, Subcommand};
+use serde_json::Value;
 
 use crate::face::Face;
 use crate::failure::{Exit, Failure};
@@ -11,6 +14,8 @@ use crate::failure::{Exit, Failure};
 pub(crate) enum Bench {
     /// Remote increment: socket servers, the user tier and the kernel tier
     Counter(Counter),
+    /// Programs in the kernel tier, in Wasmtime and as native code
+    Promote(Promote),
 }
 
 /// Remote increment: socket servers, the user tier and the kernel tier
@@ -41,22 +46,67 @@ pub(crate) struct Counter {
     only: Option<String>,
 }
 
+/// Programs in the kernel tier, in Wasmtime and as native code
+///
+/// Runs without an interface (`BPF_PROG_TEST_RUN`), alternating. Compares
+/// bodies: the time of a call less that of a handler that does nothing. Takes
+/// about two minutes. Needs the built programs (`cargo xtask programs`).
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway bench promote
+  ashway bench promote -j > promote.json")]
+pub(crate) struct Promote {
+    /// Alternating rounds; a ratio is their median
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// One round and a tenth of everything: whether it works, not how fast
+    #[arg(long)]
+    quick: bool,
+    /// Where the built programs are
+    #[arg(long, value_name = "DIR", default_value = "target/programs")]
+    programs: PathBuf,
+}
+
 impl Bench {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let Self::Counter(counter) = self;
-        let options = Options {
-            rounds: counter.rounds.max(1),
-            requests: counter.requests.max(1),
-            quick: counter.quick,
-            only: counter.only,
-            binary: std::env::current_exe().ok(),
-        };
-        let report = counter::run(&options).map_err(|error| {
+        let (document, text) = match self {
+            Self::Counter(options) => options.measure(),
+            Self::Promote(options) => options.measure(),
+        }
+        .map_err(|error| {
             let mut failure = Failure::new(Exit::Failed, "the measurement failed");
             failure.because = error.chain().map(ToString::to_string).collect();
             failure
         })?;
-        face.show(&report.document, || report.text);
+        face.show(&document, || text);
         Ok(())
+    }
+}
+
+/// A document, and the same as text.
+type Measured = anyhow::Result<(Value, String)>;
+
+impl Counter {
+    fn measure(self) -> Measured {
+        let report = counter::run(&counter::Options {
+            rounds: self.rounds.max(1),
+            requests: self.requests.max(1),
+            quick: self.quick,
+            only: self.only,
+            binary: std::env::current_exe().ok(),
+        })?;
+        Ok((report.document, report.text))
+    }
+}
+
+impl Promote {
+    fn measure(self) -> Measured {
+        let report = promote::run(&promote::Options {
+            rounds: self.rounds.max(1),
+            quick: self.quick,
+            folder: self.programs,
+        })?;
+        Ok((report.document, report.text))
     }
 }

@@ -2,13 +2,15 @@
 
 use std::fs::File;
 use std::io::Read;
-use std::path::{Path as FsPath, PathBuf};
+use std::path::PathBuf;
 
-use ashway_codegen::normalise::{self, Limits};
+use ashway_codegen::normalise::Profile;
 use ashway_daemon::config::{self, Config, HandlerConfig};
 use clap::Args;
 use serde_json::{Value, json};
 
+use super::handler::check::Report;
+use super::handler::file;
 use crate::face::Face;
 use crate::failure::{Exit, Failure};
 
@@ -41,13 +43,15 @@ impl Check {
         // An unreadable file is named by `config::load`, with a hint.
         let wasm = self.file.extension().is_some_and(|ending| ending == "wasm");
         if opened.is_ok() && (wasm || start == MAGIC) {
-            let handler = look(&self.file, None)?;
-            let document = json!({ "kind": "handler", "handler": handler });
+            let bytes = file::read(&self.file)?;
+            let module = file::module(&self.file, &bytes, Profile::Handler)?;
+            let report = Report::new(&self.file, bytes.len(), &module, false)?;
+            let document = json!({ "kind": "handler", "handler": report.json() });
             face.show(&document, || {
                 format!(
                     "ok: {} is a handler\n{}",
                     self.file.display(),
-                    line(&handler)
+                    report.text()
                 )
             });
             return Ok(());
@@ -56,7 +60,7 @@ impl Check {
         let handlers = config
             .handlers
             .iter()
-            .map(|handler| look(&handler.file, Some((&config, handler))))
+            .map(|handler| look(&config, handler))
             .collect::<Result<Vec<_>, _>>()?;
         show(face, &config, &handlers);
         Ok(())
@@ -138,30 +142,16 @@ fn line(handler: &Value) -> String {
     )
 }
 
-/// Reads a handler as a node would, for the paths of `user` if it has any.
-fn look(file: &FsPath, user: Option<(&Config, &HandlerConfig)>) -> Result<Value, Failure> {
-    let shown = file.display().to_string();
+/// Reads a handler as a node would, for its paths, and asks both tiers.
+fn look(config: &Config, handler: &HandlerConfig) -> Result<Value, Failure> {
+    let shown = handler.file.display().to_string();
     let refused = |because: String, hint: String| {
         let mut failure = Failure::new(Exit::HandlerRefused, format!("`{shown}` is refused"));
         failure.file = Some(shown.clone());
         failure.because(&because).hint(hint)
     };
-    let limits = Limits::default();
-    let mut bytes = Vec::new();
-    // One byte more than is allowed is enough to be refused for it.
-    File::open(file)
-        .and_then(|opened| {
-            opened
-                .take(limits.file_bytes as u64 + 1)
-                .read_to_end(&mut bytes)
-        })
-        .map_err(|error| {
-            Failure::new(Exit::Usage, format!("cannot read `{shown}`")).because(&error)
-        })?;
-    let module = normalise::normalise(&bytes, &limits).map_err(|error| {
-        let at = error.place().map(|at| format!(" (at offset {at:#x})"));
-        refused(format!("{error}{}", at.unwrap_or_default()), error.hint())
-    })?;
+    let bytes = file::read(&handler.file)?;
+    let module = file::module(&handler.file, &bytes, Profile::Handler)?;
     let exports: Vec<_> = module
         .exports
         .iter()
@@ -172,49 +162,35 @@ fn look(file: &FsPath, user: Option<(&Config, &HandlerConfig)>) -> Result<Value,
         .iter()
         .map(|(name, _)| name.as_str())
         .collect();
-    let name = if let Some((config, handler)) = user {
-        for path in config.paths_of(&handler.name) {
-            if !exports.contains(&path.function.as_str()) {
-                return Err(refused(
-                    format!(
-                        "path `{}` binds `{}`, which it does not export",
-                        path.name, path.function
-                    ),
-                    format!("it exports {}", exports.join(", ")),
-                ));
-            }
+    for path in config.paths_of(&handler.name) {
+        if !exports.contains(&path.function.as_str()) {
+            return Err(refused(
+                format!(
+                    "path `{}` binds `{}`, which it does not export",
+                    path.name, path.function
+                ),
+                format!("it exports {}", exports.join(", ")),
+            ));
         }
-        for param in handler.params.keys() {
-            if !symbols.contains(&format!("{PARAM}{param}").as_str()) {
-                let known: Vec<_> = symbols
-                    .iter()
-                    .filter_map(|s| s.strip_prefix(PARAM))
-                    .collect();
-                return Err(refused(
-                    format!("`params` sets `{param}`, which it does not declare"),
-                    match known.join(", ") {
-                        known if known.is_empty() => {
-                            format!("write `ASHWAY_PARAM({param}, 0)` in the handler")
-                        }
-                        known => format!("it declares {known}"),
-                    },
-                ));
-            }
+    }
+    for param in handler.params.keys() {
+        if !symbols.contains(&format!("{PARAM}{param}").as_str()) {
+            let known: Vec<_> = symbols
+                .iter()
+                .filter_map(|s| s.strip_prefix(PARAM))
+                .collect();
+            return Err(refused(
+                format!("`params` sets `{param}`, which it does not declare"),
+                match known.join(", ") {
+                    known if known.is_empty() => {
+                        format!("write `ASHWAY_PARAM({param}, 0)` in the handler")
+                    }
+                    known => format!("it declares {known}"),
+                },
+            ));
         }
-        handler.name.clone()
-    } else {
-        let stem = file.file_stem().unwrap_or_default();
-        stem.to_string_lossy().into_owned()
-    };
-    Ok(json!({
-        "name": name,
-        "file": shown,
-        "bytes": bytes.len(),
-        "functions": module.functions.len(),
-        "initial_pages": module.initial_pages,
-        "maximum_pages": module.maximum_pages,
-        "exports": exports,
-        "symbols": symbols,
-        "source_lines": !module.lines.is_empty(),
-    }))
+    }
+    let mut report = Report::new(&handler.file, bytes.len(), &module, false)?.json();
+    report["name"] = json!(handler.name);
+    Ok(report)
 }

@@ -29,6 +29,8 @@ Examples:
   ashway confirm                       keep it
   ashway status                        where every message went
   ashway handler map counter -- ./app  start a program with the handler's memory
+  ashway handler check counter.wasm    what each tier makes of a handler
+  ashway handler run counter.wasm --hex 01 --tier both     try it, without an interface
   ashway doctor                        what this host can do, and how to get more
 
 Exit codes:
@@ -83,7 +85,7 @@ impl Command {
             Self::Unbind(command) => command.run(face),
             Self::Doctor(command) => return Ok(command.run(face)),
             Self::Path(command) => command.run(face),
-            Self::Handler(command) => command.run(face),
+            Self::Handler(command) => return command.run(face),
             Self::Iface(command) => command.run(face),
             Self::Bench(command) => command.run(face),
         }

@@ -1,0 +1,401 @@
+//! `ashway handler check`: what each tier says about a file.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path as FsPath, PathBuf};
+
+use ashway_abi::context::CALL_SLOTS;
+use ashway_codegen::normalise::ir::OpKind;
+use ashway_codegen::normalise::{Module, Profile, static_bound};
+use ashway_codegen::promote::PromoteError;
+use ashway_kernel::{LoadError, verifier_log};
+use ashway_trial::{Blame, Engine, Loaded, NotRun, Setup, Trial};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::file::{self, count};
+use super::tier;
+use crate::face::{Face, clean};
+use crate::failure::{Exit, Failure};
+use crate::table;
+
+/// Say what each tier makes of a handler
+///
+/// The user tier compiles it with Wasmtime. The kernel tier translates it to
+/// eBPF, checks that, and, with the privileges for it, has the kernel verify it. A
+/// handler that the kernel tier refuses runs in the user tier; one that no tier
+/// takes is refused (exit code 3).
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway handler check counter.wasm
+  ashway handler check counter.wasm -j
+  ashway handler check big.wasm --verifier-log | less
+
+JSON (-j):
+  { \"handler\": { \"name\", \"file\", \"bytes\", \"functions\", \"initial_pages\",
+    \"maximum_pages\", \"state_bytes\", \"exports\": [], \"symbols\": [], \"imports\": [],
+    \"recursion\": false, \"call_stack_slots\": 4096, \"source_lines\": true,
+    \"tiers\": {
+      \"user\": { \"takes\": true, \"because\": null },
+      \"kernel\": { \"verified\": true, \"why_not_verified\": null, \"because\": null,
+        \"handlers\": [
+        { \"name\": \"on_rx\", \"takes\": true, \"insns\": 120, \"verified_insns\": 131,
+          \"bound\": 57 or null (fuel), \"functions\": 1, \"frame_bytes\": 0,
+          \"memory\": \"arena\", \"locals_in_memory\": false, \"second_try\": null,
+          \"translating_us\": 40.1, \"checking_us\": 12.0, \"loading_us\": 250.7,
+          \"refused\": null or { \"because\", \"file\", \"line\", \"offset\", \"hint\" } } ] } } } }
+  `takes` of a kernel handler is null if the kernel was not asked.")]
+pub(crate) struct Check {
+    /// The handler (Wasm)
+    file: PathBuf,
+    /// Show all that the kernel's verifier says, with source lines
+    #[arg(long)]
+    verifier_log: bool,
+}
+
+impl Check {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        let bytes = file::read(&self.file)?;
+        let module = file::module(&self.file, &bytes, Profile::Handler)?;
+        let report = Report::new(&self.file, bytes.len(), &module, self.verifier_log)?;
+        let mut document = json!({ "handler": report.json() });
+        if self.verifier_log {
+            document["verifier_log"] = json!(report.log);
+        }
+        face.show(&document, || report.log.clone() + &report.text());
+        Ok(())
+    }
+}
+
+/// What is known of a handler.
+pub(in crate::commands) struct Report<'m> {
+    name: String,
+    file: String,
+    bytes: usize,
+    module: &'m Module<'m>,
+    /// What the user tier says.
+    user: Result<(), NotRun>,
+    /// Why the kernel's verifier was not asked.
+    not_asked: Option<String>,
+    /// Why no handler at all runs in the kernel tier.
+    kernel: Option<NotRun>,
+    /// What it says of each.
+    handlers: Vec<Promoted<'m>>,
+    /// The verifier's words, if they were asked for.
+    log: String,
+}
+
+/// A handler in the kernel tier.
+struct Promoted<'m> {
+    name: &'m str,
+    /// Fuel that one activation can need at most, if that is known.
+    bound: Option<u64>,
+    end: Result<Loaded, NotRun>,
+}
+
+impl<'m> Report<'m> {
+    /// Asks both tiers. Takes the time of a compilation in each, and leaves
+    /// nothing behind.
+    ///
+    /// # Errors
+    ///
+    /// [`Exit::HandlerRefused`] if neither takes it.
+    pub(in crate::commands) fn new(
+        file: &FsPath,
+        bytes: usize,
+        module: &'m Module<'m>,
+        log: bool,
+    ) -> Result<Self, Failure> {
+        let setup = Setup::default();
+        let mut this = Self {
+            name: file
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned(),
+            file: file.display().to_string(),
+            bytes,
+            module,
+            user: Trial::new(module, Engine::User, &setup).map(|_| ()),
+            not_asked: None,
+            kernel: None,
+            handlers: Vec::new(),
+            log: String::new(),
+        };
+        let mut kernel = Trial::new(module, Engine::Kernel, &setup);
+        if let Err(error) = &kernel
+            && matches!(error.blame(), Blame::Privilege | Blame::Host)
+        {
+            this.not_asked = Some(match tier::hint(error) {
+                Some(hint) if error.blame() == Blame::Privilege => hint,
+                _ => error.to_string(),
+            });
+            kernel = Trial::new(module, Engine::Interpreter, &setup);
+        }
+        match kernel {
+            Ok(trial) => this.promote(trial, log),
+            Err(error) => this.kernel = Some(error),
+        }
+        let promoted = this.handlers.iter().any(|handler| handler.end.is_ok());
+        if let Err(error) = &this.user
+            && !promoted
+        {
+            let mut failure = tier::failure(module, Engine::User, error);
+            failure.exit = Exit::HandlerRefused;
+            failure.error = format!("no tier takes `{}`", this.file);
+            failure.file = Some(this.file);
+            return Err(failure);
+        }
+        Ok(this)
+    }
+
+    /// Has every handler translated, checked and, in the kernel, verified.
+    fn promote(&mut self, mut trial: Trial<'m>, log: bool) {
+        for (name, entry) in file::handlers(self.module) {
+            let prepared = trial.prepare(name);
+            if log {
+                self.log += &match &prepared {
+                    Ok(()) => trial.verifier_log(name).ok().flatten().unwrap_or_default(),
+                    Err(error) => error.verifier_log().unwrap_or_default().to_owned(),
+                };
+            }
+            let loaded = || trial.program(name).cloned().expect("it is prepared");
+            self.handlers.push(Promoted {
+                name,
+                bound: static_bound(self.module, entry),
+                end: prepared.map(|()| loaded()),
+            });
+        }
+    }
+
+    /// Host calls that the handler makes.
+    fn imports(&self) -> Vec<&'static str> {
+        let ops = self.module.functions.iter().flat_map(|f| &f.code);
+        let calls: BTreeSet<&str> = ops
+            .filter_map(|op| match op.kind {
+                OpKind::Message(call) => Some(call.name()),
+                _ => None,
+            })
+            .collect();
+        calls.into_iter().collect()
+    }
+
+    /// Whether any of its functions can come back to itself.
+    fn recursive(&self) -> bool {
+        let mut ops = self.module.functions.iter().flat_map(|f| &f.code);
+        ops.any(|op| matches!(op.kind, OpKind::Push { .. }))
+    }
+
+    pub(in crate::commands) fn json(&self) -> Value {
+        let module = self.module;
+        let names = |list: &[(String, u32)]| {
+            list.iter()
+                .map(|(name, _)| name.clone())
+                .collect::<Vec<_>>()
+        };
+        json!({
+            "name": self.name,
+            "file": self.file,
+            "bytes": self.bytes,
+            "functions": module.functions.len(),
+            "initial_pages": module.initial_pages,
+            "maximum_pages": module.maximum_pages,
+            "state_bytes": module.state_bytes,
+            "exports": names(&module.exports),
+            "symbols": names(&module.symbols),
+            "imports": self.imports(),
+            "recursion": self.recursive(),
+            "call_stack_slots": CALL_SLOTS,
+            "source_lines": !module.lines.is_empty(),
+            "tiers": {
+                "user": {
+                    "takes": self.user.is_ok(),
+                    "because": self.user.as_ref().err().map(|e| tier::because(module, e)),
+                },
+                "kernel": {
+                    "verified": self.not_asked.is_none(),
+                    "why_not_verified": self.not_asked,
+                    "because": self.kernel.as_ref().map(|e| tier::because(module, e)),
+                    "handlers": self.handlers.iter().map(|h| self.promoted_json(h)).collect::<Vec<_>>(),
+                },
+            },
+        })
+    }
+
+    fn promoted_json(&self, handler: &Promoted<'_>) -> Value {
+        let mut value = json!({ "name": handler.name, "bound": handler.bound });
+        match &handler.end {
+            Ok(loaded) => {
+                value["takes"] = json!(self.not_asked.is_none().then_some(true));
+                value["insns"] = json!(loaded.image.insns.len());
+                value["verified_insns"] = json!(loaded.verified_insns);
+                value["functions"] = json!(loaded.summary.functions);
+                value["frame_bytes"] = json!(loaded.summary.frame_bytes);
+                value["memory"] = json!(memory_name(loaded));
+                value["locals_in_memory"] = json!(loaded.locals_in_memory);
+                value["second_try"] = json!(loaded.second_try);
+                let us = |time: std::time::Duration| time.as_nanos() as f64 / 1000.0;
+                value["translating_us"] = json!(us(loaded.translating));
+                value["checking_us"] = json!(us(loaded.checking));
+                value["loading_us"] = json!(loaded.loading.map(us));
+                value["refused"] = Value::Null;
+            }
+            Err(error) => {
+                let place = place(error);
+                value["takes"] = json!(false);
+                value["refused"] = json!({
+                    "because": tier::because(self.module, error),
+                    "file": place.as_ref().and_then(|p| p.1.as_ref()).map(|(file, _)| file),
+                    "line": place.as_ref().and_then(|p| p.1.as_ref()).map(|(_, line)| line),
+                    "offset": place.as_ref().and_then(|p| p.0),
+                    "hint": tier::hint(error),
+                });
+            }
+        }
+        value
+    }
+
+    pub(in crate::commands) fn text(&self) -> String {
+        let module = self.module;
+        let mut text = format!(
+            "{}: {} bytes, {}{}\n",
+            self.file,
+            self.bytes,
+            count(module.functions.len(), "function"),
+            if module.lines.is_empty() {
+                "; no source lines (compile with -g)"
+            } else {
+                ", with source lines"
+            }
+        );
+        let list = |names: Vec<&str>| match names.join(", ") {
+            names if names.is_empty() => "nothing".to_owned(),
+            names => clean(&names),
+        };
+        let symbols = module
+            .symbols
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            text,
+            "  memory     {} to {} pages of 64 KiB, {} bytes of state; shares {}",
+            module.initial_pages,
+            module.maximum_pages,
+            module.state_bytes,
+            list(symbols),
+        );
+        let _ = writeln!(text, "  imports    {}", list(self.imports()));
+        let recursion = if self.recursive() {
+            format!("yes; its frames have {CALL_SLOTS} slots of 8 bytes in either tier")
+        } else {
+            "no".to_owned()
+        };
+        let _ = writeln!(text, "  recursion  {recursion}");
+        let user = match &self.user {
+            Ok(()) => "takes it".to_owned(),
+            Err(error) => format!("refuses it: {}", clean(&tier::because(module, error))),
+        };
+        let _ = writeln!(text, "\nuser tier: {user}");
+
+        if let Some(error) = &self.kernel {
+            let because = clean(&tier::because(module, error));
+            let _ = writeln!(text, "kernel tier: refuses it: {because}");
+            return text;
+        }
+        let taken = self.handlers.iter().filter(|h| h.end.is_ok()).count();
+        let verdict = match (taken, &self.not_asked) {
+            (0, _) => "refuses it".to_owned(),
+            (n, None) if n == self.handlers.len() => "takes it, verified by this kernel".to_owned(),
+            (n, None) => format!("takes {n} of {} handlers", self.handlers.len()),
+            (_, Some(_)) => "translated and checked, but this kernel was not asked".to_owned(),
+        };
+        let _ = writeln!(text, "kernel tier: {verdict}");
+        if let Some(why) = &self.not_asked {
+            let _ = writeln!(text, "  {why}");
+        }
+        let rows: Vec<_> = self.handlers.iter().filter_map(row).collect();
+        text += &table::render(
+            &[
+                "HANDLER",
+                "INSNS",
+                "VERIFIED",
+                "BOUND",
+                "FUNCTIONS",
+                "FRAMES",
+                "MEMORY",
+            ],
+            &rows,
+        );
+        for handler in &self.handlers {
+            match &handler.end {
+                Ok(Loaded {
+                    second_try: Some(reason),
+                    ..
+                }) => {
+                    let _ = writeln!(
+                        text,
+                        "  {}: with locals in memory, because with locals in registers the \
+                         verifier said: {}",
+                        handler.name,
+                        clean(reason)
+                    );
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    let because = clean(&tier::because(module, error));
+                    let _ = writeln!(text, "  {} is refused: {because}", handler.name);
+                    if let Some(hint) = tier::hint(error) {
+                        let _ = writeln!(text, "    hint: {hint}");
+                    }
+                }
+            }
+        }
+        text
+    }
+}
+
+/// The place that a refusal names: an offset, a line.
+type At = (Option<u32>, Option<(String, u32)>);
+
+fn place(error: &NotRun) -> Option<At> {
+    match error {
+        NotRun::Promote(error) => {
+            let place: Option<_> = PromoteError::place(error);
+            place.map(|place| (Some(place.at), place.line.clone()))
+        }
+        NotRun::Kernel(LoadError::Rejected { log, .. }) => {
+            let (text, _) = verifier_log::summary(log).source?.split_once(" @ ")?;
+            let (file, line) = text.rsplit_once(':')?;
+            Some((None, Some((file.to_owned(), line.parse().ok()?))))
+        }
+        _ => None,
+    }
+}
+
+fn row(handler: &Promoted<'_>) -> Option<Vec<String>> {
+    let loaded = handler.end.as_ref().ok()?;
+    Some(vec![
+        handler.name.to_owned(),
+        loaded.image.insns.len().to_string(),
+        loaded
+            .verified_insns
+            .map_or_else(|| "-".to_owned(), |n| n.to_string()),
+        match handler.bound {
+            Some(units) => count(units as usize, "unit"),
+            None => "fuel".to_owned(),
+        },
+        loaded.summary.functions.to_string(),
+        format!("{} bytes", loaded.summary.frame_bytes),
+        memory_name(loaded).to_owned(),
+    ])
+}
+
+fn memory_name(loaded: &Loaded) -> &'static str {
+    match loaded.memory {
+        ashway_codegen::promote::MemoryKind::Arena => "arena",
+        ashway_codegen::promote::MemoryKind::Array => "array",
+    }
+}

@@ -1,0 +1,106 @@
+//! A Wasm file as the commands see it, and the words for places in it.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path as FsPath;
+
+use ashway_codegen::normalise::ir::FileOffset;
+use ashway_codegen::normalise::{Limits, Module, NormaliseError, Profile, normalise_as};
+use ashway_handler::Stopped;
+use serde_json::{Value, json};
+
+use crate::failure::{Exit, Failure};
+
+/// Reads a file, but no more of it than is needed to refuse it.
+pub(in crate::commands) fn read(file: &FsPath) -> Result<Vec<u8>, Failure> {
+    let most = Limits::default().file_bytes as u64;
+    let mut bytes = Vec::new();
+    File::open(file)
+        .and_then(|opened| opened.take(most + 1).read_to_end(&mut bytes))
+        .map_err(|error| {
+            Failure::new(Exit::Usage, format!("cannot read `{}`", file.display())).because(&error)
+        })?;
+    Ok(bytes)
+}
+
+/// The module in a file, or why no node would load it.
+pub(in crate::commands) fn module<'b>(
+    file: &FsPath,
+    bytes: &'b [u8],
+    profile: Profile,
+) -> Result<Module<'b>, Failure> {
+    normalise_as(bytes, &Limits::default(), profile).map_err(|error| refused(file, &error))
+}
+
+fn refused(file: &FsPath, error: &NormaliseError) -> Failure {
+    let shown = file.display().to_string();
+    let at = error.place().map(|at| format!(" (at offset {at:#x})"));
+    let mut failure = Failure::new(Exit::HandlerRefused, format!("`{shown}` is refused"))
+        .because(&format!("{error}{}", at.unwrap_or_default()))
+        .hint(error.hint());
+    failure.file = Some(shown);
+    failure
+}
+
+/// A place in the author's code, as text: `counter.c:12`, else an offset.
+pub(super) fn place(module: &Module<'_>, at: FileOffset) -> String {
+    match module.lines.at(at) {
+        Some((file, line)) => format!("{file}:{line} (offset {at:#x})"),
+        None => match function_at(module, at) {
+            Some(name) => format!("offset {at:#x}, in `{name}`"),
+            None => format!("offset {at:#x}"),
+        },
+    }
+}
+
+/// The function whose body holds this offset, if it has a name.
+fn function_at<'m>(module: &'m Module<'_>, at: FileOffset) -> Option<&'m str> {
+    let bodies = module.functions.iter().filter(|f| f.at <= at);
+    bodies.max_by_key(|f| f.at)?.name.as_deref()
+}
+
+/// Why a handler was stopped, as JSON.
+pub(super) fn stopped_json(module: &Module<'_>, stopped: Stopped) -> Value {
+    let line = module.lines.at(stopped.at);
+    json!({
+        "cause": stopped.cause.name(),
+        "offset": stopped.at,
+        "function": function_at(module, stopped.at),
+        "file": line.map(|(file, _)| file),
+        "line": line.map(|(_, line)| line),
+    })
+}
+
+/// The exported function of this name; otherwise a failure that lists those
+/// there are.
+pub(super) fn export(module: &Module<'_>, name: &str) -> Result<u32, Failure> {
+    let found = module.exports.iter().find(|(known, _)| known == name);
+    found.map(|(_, index)| *index).ok_or_else(|| {
+        let known: Vec<_> = module.exports.iter().map(|e| e.0.as_str()).collect();
+        let failure = Failure::new(Exit::Usage, format!("no exported function `{name}`"));
+        failure.hint(match known.join(", ") {
+            known if known.is_empty() => "the file exports no function".to_owned(),
+            known => format!("the file exports {known}"),
+        })
+    })
+}
+
+/// Exported functions with the type of a handler: those that a path can bind.
+pub(super) fn handlers<'m>(module: &'m Module<'_>) -> Vec<(&'m str, u32)> {
+    let handler = |index: u32| {
+        let ty = module.functions[index as usize].type_index;
+        let ty = &module.types[ty as usize];
+        let words = ty.params().iter().chain(ty.results());
+        (ty.params().len(), ty.results().len()) == (2, 1)
+            && words.into_iter().all(|ty| ty.to_string() == "i32")
+    };
+    let exports = module.exports.iter().filter(|(_, index)| handler(*index));
+    exports
+        .map(|(name, index)| (name.as_str(), *index))
+        .collect()
+}
+
+/// `1 frame`, `2 frames`.
+pub(super) fn count(n: usize, what: &str) -> String {
+    format!("{n} {what}{}", if n == 1 { "" } else { "s" })
+}

@@ -1,0 +1,51 @@
+//! `ashway handler`: handlers, in a running node or without any.
+
+use clap::Subcommand;
+use serde_json::json;
+
+use super::{Node, load, map, status};
+use crate::face::Face;
+use crate::failure::Failure;
+
+pub(super) mod check;
+pub(super) mod file;
+mod invoke;
+mod packets;
+mod run;
+mod show;
+mod tier;
+
+/// Handlers: in a running node (ls, load, map), or a file alone
+#[derive(Debug, Subcommand)]
+pub(crate) enum Handler {
+    /// List those of a node, with tier, memory and promotion
+    Ls {
+        #[command(flatten)]
+        node: Node,
+    },
+    Load(load::Load),
+    Map(map::Map),
+    Check(check::Check),
+    Run(run::Run),
+    Show(show::Show),
+    Invoke(invoke::Invoke),
+}
+
+impl Handler {
+    pub(crate) fn run(self, face: Face) -> Result<u8, Failure> {
+        match self {
+            Self::Ls { node } => {
+                let document = node.connect()?.request(&json!({ "request": "status" }))?;
+                let list = json!({ "handlers": document["handlers"] });
+                face.show(&list, || status::handlers(&document));
+                Ok(0)
+            }
+            Self::Load(command) => command.run(face).map(|()| 0),
+            Self::Map(command) => command.run().map(|()| 0),
+            Self::Check(command) => command.run(face).map(|()| 0),
+            Self::Run(command) => command.run(face),
+            Self::Show(command) => command.run(face).map(|()| 0),
+            Self::Invoke(command) => command.run(face),
+        }
+    }
+}

@@ -1,0 +1,346 @@
+//! Messages out of captures, and captures out of verdicts.
+
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom};
+use std::path::Path as FsPath;
+use std::time::Duration;
+
+use ashway_abi::Verdict;
+use ashway_trial::Activation;
+use ashway_wire::{Datagram, Malformed, Message, make_reply};
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
+use pcap_file::pcapng::{Block, PcapNgReader};
+use pcap_file::{DataLink, TsResolution};
+
+use crate::failure::{Exit, Failure};
+
+/// What the handler sees of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Layer {
+    /// The payload of each UDP datagram, as on a path
+    Udp,
+    /// The whole frame
+    Eth,
+}
+
+/// A frame, or bytes that never were in one.
+#[derive(Clone, Debug)]
+pub(super) struct Packet {
+    time: Duration,
+    /// As captured.
+    frame: Vec<u8>,
+    pub(super) content: Content,
+}
+
+/// What is in a packet for the handler.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Content {
+    /// All of it.
+    Whole,
+    /// A UDP payload, in the frame without its VLAN tags.
+    Udp { message: Message, tags: usize },
+    /// No UDP datagram: the host's business.
+    NotUdp,
+    /// A datagram that a node drops.
+    Malformed(Malformed),
+}
+
+/// What a capture held.
+#[derive(Debug, Default)]
+pub(super) struct Capture {
+    pub(super) packets: Vec<Packet>,
+    /// Why it could not be read to its end.
+    pub(super) broken: Option<String>,
+}
+
+impl Packet {
+    /// A message from the command line.
+    pub(super) fn bytes(frame: Vec<u8>) -> Self {
+        Self {
+            time: Duration::ZERO,
+            frame,
+            content: Content::Whole,
+        }
+    }
+
+    fn frame(time: Duration, frame: Vec<u8>, layer: Layer) -> Self {
+        let content = match layer {
+            Layer::Eth => Content::Whole,
+            Layer::Udp => udp(&frame),
+        };
+        Self {
+            time,
+            frame,
+            content,
+        }
+    }
+
+    /// What the handler gets, if it gets any.
+    pub(super) fn message(&self) -> Option<&[u8]> {
+        match self.content {
+            Content::Whole => Some(&self.frame),
+            Content::Udp { message, tags } => {
+                let start = message.payload_off + tags;
+                Some(&self.frame[start..start + message.payload_len])
+            }
+            Content::NotUdp | Content::Malformed(_) => None,
+        }
+    }
+
+    /// Why the handler gets nothing.
+    pub(super) fn skipped(&self) -> Option<&'static str> {
+        match self.content {
+            Content::Whole | Content::Udp { .. } => None,
+            Content::NotUdp => Some("not UDP, passed"),
+            Content::Malformed(Malformed::Fragment) => Some("fragment, dropped"),
+            Content::Malformed(Malformed::BadLength) => Some("bad length, dropped"),
+            Content::Malformed(Malformed::BadIpChecksum) => Some("bad IP checksum, dropped"),
+            Content::Malformed(Malformed::BadUdpChecksum) => Some("bad UDP checksum, dropped"),
+        }
+    }
+
+    /// The frame that leaves, if one does: an answer, or what the host gets.
+    pub(super) fn output(&self, activation: Option<&Activation>) -> Option<Vec<u8>> {
+        let Some(activation) = activation else {
+            return matches!(self.content, Content::NotUdp).then(|| self.frame.clone());
+        };
+        match activation.verdict() {
+            Some(Verdict::Reply) => self.reply(&activation.message),
+            // What a handler has changed is never passed on, and a path's
+            // `on_fault` is `pass` unless it says otherwise.
+            Some(Verdict::Pass | Verdict::Abort) | None if !activation.dirty => {
+                Some(self.frame.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// The answer, with addresses swapped and new checksums; as the handler
+    /// made it if it saw all of the frame.
+    fn reply(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let Content::Udp {
+            message: place,
+            tags,
+        } = self.content
+        else {
+            return Some(message.to_vec());
+        };
+        let mut frame = untagged(&self.frame, tags);
+        frame[place.payload_off..][..place.payload_len].copy_from_slice(message);
+        let len = make_reply(&mut frame, place.payload_off, place.payload_len).ok()?;
+        frame.truncate(len);
+        frame.splice(12..12, self.frame[12..12 + tags].iter().copied());
+        Some(frame)
+    }
+}
+
+/// Bytes of the VLAN tags (IEEE 802.1Q, 802.1ad), of which there are at most two.
+fn tags(frame: &[u8]) -> usize {
+    let tagged = |at: usize| matches!(frame.get(at..at + 2), Some([0x81, 0x00] | [0x88, 0xa8]));
+    match (tagged(12), tagged(16)) {
+        (false, _) => 0,
+        (true, false) => 4,
+        (true, true) => 8,
+    }
+}
+
+fn untagged(frame: &[u8], tags: usize) -> Vec<u8> {
+    [&frame[..12], &frame[12 + tags..]].concat()
+}
+
+fn udp(frame: &[u8]) -> Content {
+    let tags = tags(frame);
+    if frame.len() < 12 + tags {
+        return Content::NotUdp;
+    }
+    let frame = untagged(frame, tags);
+    match Datagram::parse(&frame).map(|datagram| datagram.validate(&frame)) {
+        Err(_) => Content::NotUdp,
+        Ok(Ok(message)) => Content::Udp { message, tags },
+        Ok(Err(malformed)) => Content::Malformed(malformed),
+    }
+}
+
+/// Reads a capture (pcap or pcapng) up to its end or to what is broken in it.
+pub(super) fn read(file: &FsPath, layer: Layer) -> Result<Capture, Failure> {
+    let unreadable = |error: &dyn std::fmt::Display| {
+        Failure::new(Exit::Usage, format!("cannot read `{}`", file.display())).because(error)
+    };
+    let mut opened = File::open(file).map_err(|error| unreadable(&error))?;
+    let mut magic = [0; 4];
+    let start = opened.read_exact(&mut magic);
+    start.map_err(|_| unreadable(&"it is too short for a capture"))?;
+    let back = opened.seek(SeekFrom::Start(0));
+    back.map_err(|error| unreadable(&error))?;
+    let reader = BufReader::new(opened);
+    let broken = |error: pcap_file::PcapError| unreadable(&in_words(&error)).hint(CAPTURE);
+    if magic == [0x0a, 0x0d, 0x0d, 0x0a] {
+        let mut reader = PcapNgReader::new(reader).map_err(broken)?;
+        Ok(read_blocks(&mut reader, layer))
+    } else {
+        let mut reader = PcapReader::new(reader).map_err(broken)?;
+        let link = reader.header().datalink;
+        if link != DataLink::ETHERNET {
+            return Err(unreadable(&link_words(link)).hint(CAPTURE));
+        }
+        Ok(read_packets(&mut reader, layer))
+    }
+}
+
+/// What is wanted.
+const CAPTURE: &str = "give a pcap or pcapng file of Ethernet frames (`tcpdump -i IFACE -w FILE`)";
+
+fn link_words(link: DataLink) -> String {
+    format!("its packets are not Ethernet frames but of link type {link:?}")
+}
+
+fn read_packets(reader: &mut PcapReader<BufReader<File>>, layer: Layer) -> Capture {
+    let mut capture = Capture::default();
+    while let Some(packet) = reader.next_packet() {
+        match packet {
+            Ok(packet) => {
+                let frame = Packet::frame(packet.timestamp, packet.data.into_owned(), layer);
+                capture.packets.push(frame);
+            }
+            Err(error) => {
+                capture.broken = Some(in_words(&error));
+                break;
+            }
+        }
+    }
+    capture
+}
+
+fn read_blocks(reader: &mut PcapNgReader<BufReader<File>>, layer: Layer) -> Capture {
+    let mut capture = Capture::default();
+    let mut links: Vec<DataLink> = Vec::new();
+    while let Some(block) = reader.next_block() {
+        let (interface, time, data) = match block {
+            Ok(Block::SectionHeader(_)) => {
+                links.clear();
+                continue;
+            }
+            Ok(Block::InterfaceDescription(interface)) => {
+                links.push(interface.linktype);
+                continue;
+            }
+            Ok(Block::EnhancedPacket(packet)) => (
+                packet.interface_id,
+                packet.timestamp,
+                packet.data.into_owned(),
+            ),
+            Ok(Block::SimplePacket(packet)) => (0, Duration::ZERO, packet.data.into_owned()),
+            Ok(_) => continue,
+            Err(error) => {
+                capture.broken = Some(in_words(&error));
+                break;
+            }
+        };
+        match links.get(interface as usize) {
+            Some(&DataLink::ETHERNET) => capture.packets.push(Packet::frame(time, data, layer)),
+            link => {
+                let unknown = "it belongs to an interface that is not described".to_owned();
+                capture.broken = Some(link.map_or(unknown, |link| link_words(*link)));
+                break;
+            }
+        }
+    }
+    capture
+}
+
+fn in_words(error: &pcap_file::PcapError) -> String {
+    match error {
+        pcap_file::PcapError::IoError(error)
+            if error.kind() == std::io::ErrorKind::UnexpectedEof =>
+        {
+            "the file ends in the middle of it".to_owned()
+        }
+        pcap_file::PcapError::IoError(error) => error.to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// Writes what left, in the order of what came. Returns how many frames.
+pub(super) fn write(
+    file: &FsPath,
+    packets: &[Packet],
+    activations: &[Option<Activation>],
+) -> Result<usize, Failure> {
+    let failed = |error: &dyn std::fmt::Display| {
+        Failure::new(Exit::Failed, format!("cannot write `{}`", file.display())).because(error)
+    };
+    let created = File::create(file).map_err(|error| failed(&error))?;
+    let header = PcapHeader {
+        snaplen: 0x4_0000,
+        datalink: DataLink::ETHERNET,
+        ts_resolution: TsResolution::NanoSecond,
+        ..PcapHeader::default()
+    };
+    let mut writer =
+        PcapWriter::with_header(BufWriter::new(created), header).map_err(|error| failed(&error))?;
+    let mut written = 0;
+    for (packet, activation) in packets.iter().zip(activations) {
+        if let Some(frame) = packet.output(activation.as_ref()) {
+            let frame = PcapPacket::new(packet.time, frame.len() as u32, &frame);
+            let result = writer.write_packet(&frame);
+            result.map_err(|error| failed(&error))?;
+            written += 1;
+        }
+    }
+    std::io::Write::flush(&mut writer.into_writer()).map_err(|error| failed(&error))?;
+    Ok(written)
+}
+
+/// The bytes that hexadecimal digits say; spaces and colons may stand between.
+pub(super) fn hex(text: &str) -> Result<Vec<u8>, String> {
+    let text = text.trim_start_matches("0x");
+    let digits: Vec<u32> = text
+        .chars()
+        .filter(|c| !matches!(c, ' ' | ':'))
+        .map(|c| {
+            c.to_digit(16)
+                .ok_or_else(|| format!("`{c}` is no hexadecimal digit"))
+        })
+        .collect::<Result<_, _>>()?;
+    let (pairs, rest) = digits.as_chunks::<2>();
+    if !rest.is_empty() {
+        return Err(format!(
+            "{} digits; a byte takes two, so the number must be even",
+            digits.len()
+        ));
+    }
+    let byte = |[high, low]: &[u32; 2]| (high << 4 | low) as u8;
+    Ok(pairs.iter().map(byte).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hexadecimal_digits_are_bytes_or_an_answer() {
+        assert_eq!(
+            hex("00ff 7F:1"),
+            Err("7 digits; a byte takes two, so the number must be even".into())
+        );
+        assert_eq!(hex("00ff 7F:10"), Ok(vec![0, 255, 127, 16]));
+        assert_eq!(hex(""), Ok(vec![]));
+        assert_eq!(hex("0g"), Err("`g` is no hexadecimal digit".into()));
+    }
+
+    #[test]
+    fn tags_are_counted() {
+        let frame = |types: &[u16]| {
+            let mut frame = vec![0; 12];
+            for ty in types {
+                frame.extend_from_slice(&ty.to_be_bytes());
+                frame.extend_from_slice(&[0, 1]);
+            }
+            frame
+        };
+        assert_eq!(tags(&frame(&[0x0800])), 0);
+        assert_eq!(tags(&frame(&[0x8100, 0x0800])), 4);
+        assert_eq!(tags(&frame(&[0x88a8, 0x8100, 0x0800])), 8);
+        assert_eq!(tags(&[]), 0);
+    }
+}

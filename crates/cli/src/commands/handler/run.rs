@@ -1,0 +1,583 @@
+//! `ashway handler run`: a handler over packets, without any interface.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ashway_abi::{Cause, Verdict};
+use ashway_codegen::normalise::{Module, Profile};
+use ashway_trial::{Activation, Engine, Setup, Trial};
+use clap::Args;
+use serde_json::{Map, Value, json};
+use sha2::{Digest, Sha256};
+
+use super::file::{self, count};
+use super::packets::{self, Capture, Layer, Packet};
+use super::tier::{self, Tier};
+use crate::face::Face;
+use crate::failure::{Exit, Failure};
+use crate::table;
+
+/// Run a handler over packets, without any interface
+///
+/// For each packet the verdict, or why the handler was stopped and where; at the
+/// end the memory's SHA-256. Its memory persists from packet to packet. With more
+/// than one tier they are compared, and any difference is exit code 1.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway handler run counter.wasm --hex 0100000000000000
+  ashway handler run echo.wasm --pcap in.pcap --out out.pcap --tier both
+  ashway handler run kv.wasm --pcap in.pcap --tier user,interpreter -j
+  ashway handler run sum.wasm --hex 0102 --tier both --repeat 100000 --trace-fuel
+
+JSON (-j):
+  { \"handler\": \"echo.wasm\", \"entry\": \"on_rx\", \"tiers\": [\"user\", \"kernel\"],
+    \"packets\": [
+      { \"number\": 1, \"bytes\": 4, \"skipped\": null,
+        \"user\":   { \"verdict\": \"reply\", \"stopped\": null, \"message\": \"0a0b0c0d\",
+                    \"dirty\": true, \"fuel_spent\": 12 },
+        \"kernel\": { ... } },
+      { \"number\": 2, \"bytes\": 60, \"skipped\": \"not UDP, passed\" } ],
+    \"memory\": { \"user\": { \"guest_sha256\": \"...\", \"state_sha256\": \"...\" }, ... },
+    \"ns_per_call\": { \"user\": 31.2, \"empty_user\": 18.0, ... } or null,
+    \"difference\": null or { \"packet\", \"what\", \"user\", \"kernel\" },
+    \"out\": null or { \"file\", \"frames\" }, \"error\": only with exit code 1 }
+  A stop is { \"cause\", \"offset\", \"function\", \"file\", \"line\" }.")]
+pub(crate) struct Run {
+    /// The handler (Wasm)
+    file: PathBuf,
+    /// Where to run it; several are compared
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "user")]
+    tier: Vec<Tier>,
+    /// Packets: a capture of Ethernet frames (pcap or pcapng)
+    #[arg(long, value_name = "IN.pcap", conflicts_with = "hex")]
+    pcap: Option<PathBuf>,
+    /// A message in hexadecimal digits; may be given several times
+    #[arg(long, value_name = "BYTES")]
+    hex: Vec<String>,
+    /// Write what leaves: replies, and what was passed on
+    #[arg(long, value_name = "OUT.pcap")]
+    out: Option<PathBuf>,
+    /// What the handler sees of a frame; frames that are no UDP are passed on
+    #[arg(long, value_enum, default_value = "udp")]
+    layer: Layer,
+    /// The exported handler to run
+    #[arg(long, value_name = "NAME", default_value = "on_rx")]
+    entry: String,
+    /// Measure too: this many activations for each of the first 100 messages
+    #[arg(long, value_name = "N")]
+    repeat: Option<u32>,
+    /// Show the fuel that each packet took in each tier
+    #[arg(long)]
+    trace_fuel: bool,
+    /// Time for one activation; it buys fuel as on a path
+    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = ashway_daemon::units::read)]
+    budget: Duration,
+    /// Show all that the kernel's verifier says, with source lines
+    #[arg(long)]
+    verifier_log: bool,
+}
+
+/// Messages that `--repeat` measures.
+const MEASURED: usize = 100;
+
+/// Rows that a person wants to see.
+const ROWS: usize = 40;
+
+/// One tier's part.
+struct Part<'m> {
+    engine: Engine,
+    trial: Trial<'m>,
+    /// Parallel to the packets; `None` for those that are not for the handler.
+    activations: Vec<Option<Activation>>,
+    guest: Vec<u8>,
+    state: Vec<u8>,
+    ns: Option<f64>,
+    empty_ns: Option<f64>,
+}
+
+/// Two tiers do not agree.
+struct Difference {
+    packet: Option<usize>,
+    what: &'static str,
+    found: [(Engine, String); 2],
+}
+
+impl Run {
+    pub(crate) fn run(self, face: Face) -> Result<u8, Failure> {
+        let capture = self.capture()?;
+        let bytes = file::read(&self.file)?;
+        let module = file::module(&self.file, &bytes, Profile::Handler)?;
+        self.entry(&module)?;
+        let setup = Setup {
+            budget: ashway_daemon::budget(self.budget),
+            ..Setup::default()
+        };
+        let mut parts = Vec::new();
+        let mut logs = String::new();
+        for engine in tier::engines(&self.tier) {
+            let part = self.part(&module, engine, &setup, &capture.packets, &mut logs)?;
+            parts.push(part);
+        }
+        let difference = parts.split_first().and_then(|(first, others)| {
+            let mut others = others.iter();
+            others.find_map(|other| first_difference(&module, first, other))
+        });
+        let written = match &self.out {
+            Some(out) => Some(packets::write(
+                out,
+                &capture.packets,
+                &parts[0].activations,
+            )?),
+            None => None,
+        };
+        let failure = self.failure(difference.as_ref(), &capture, written);
+        let mut document = self.document(&module, &capture, &parts, difference.as_ref(), written);
+        if let Some(failure) = &failure {
+            document["error"] = failure.to_json()["error"].take();
+        }
+        if self.verifier_log {
+            document["verifier_log"] = json!(logs);
+        }
+        face.show(&document, || {
+            logs + &self.text(&module, &capture, &parts, written)
+        });
+        match failure {
+            None => Ok(0),
+            Some(failure) if face.json => Ok(failure.exit as u8),
+            Some(failure) => Err(failure),
+        }
+    }
+
+    fn capture(&self) -> Result<Capture, Failure> {
+        if let Some(pcap) = &self.pcap {
+            return packets::read(pcap, self.layer);
+        }
+        if self.out.is_some() {
+            // Not `requires`: clap takes a conflict of the other for its absence.
+            return Err(Failure::new(Exit::Usage, "`--out` needs frames to write")
+                .hint("give the packets with `--pcap IN.pcap`"));
+        }
+        if self.hex.is_empty() {
+            return Err(
+                Failure::new(Exit::Usage, "there is no packet to run it over")
+                    .hint("give `--pcap IN.pcap` or `--hex BYTES`"),
+            );
+        }
+        let mut capture = Capture::default();
+        for text in &self.hex {
+            let bytes = packets::hex(text).map_err(|because| {
+                Failure::new(Exit::Usage, format!("`--hex {text}` is no message")).because(&because)
+            })?;
+            capture.packets.push(Packet::bytes(bytes));
+        }
+        Ok(capture)
+    }
+
+    /// Refuses an entry that is no handler.
+    fn entry(&self, module: &Module<'_>) -> Result<(), Failure> {
+        file::export(module, &self.entry)?;
+        let handlers = file::handlers(module);
+        if handlers.iter().any(|(name, _)| *name == self.entry) {
+            return Ok(());
+        }
+        let names: Vec<_> = handlers.iter().map(|(name, _)| *name).collect();
+        let because = "a handler has type (i32, i32) -> i32";
+        Err(
+            Failure::new(Exit::Usage, format!("`{}` is no handler", self.entry))
+                .because(&because)
+                .hint(format!(
+                    "handlers are {}; `ashway handler invoke` calls any function",
+                    names.join(", ")
+                )),
+        )
+    }
+
+    /// Runs everything in one engine.
+    fn part<'m>(
+        &self,
+        module: &'m Module<'m>,
+        engine: Engine,
+        setup: &Setup,
+        packets: &[Packet],
+        logs: &mut String,
+    ) -> Result<Part<'m>, Failure> {
+        let refused = |error: ashway_trial::NotRun| {
+            let mut failure = tier::failure(module, engine, &error);
+            failure.file = Some(self.file.display().to_string());
+            if let Some(log) = error.verifier_log().filter(|_| self.verifier_log) {
+                failure.because.push(format!("the verifier's log:\n{log}"));
+            }
+            failure
+        };
+        let mut trial = Trial::new(module, engine, setup).map_err(refused)?;
+        if self.verifier_log
+            && let Some(log) = trial.verifier_log(&self.entry).map_err(refused)?
+        {
+            *logs += &log;
+        }
+        let mut activations = Vec::with_capacity(packets.len());
+        for (packet, number) in packets.iter().zip(1..) {
+            let activation = packet
+                .message()
+                .map(|message| trial.activate(&self.entry, message, 0))
+                .transpose();
+            let activation = activation.map_err(|error| {
+                let failure = refused(error);
+                let error = format!("packet {number}: {}", failure.error);
+                Failure { error, ..failure }
+            })?;
+            activations.push(activation);
+        }
+        let (guest, state) = (trial.guest(), trial.state());
+        let mut part = Part {
+            engine,
+            trial,
+            activations,
+            guest,
+            state,
+            ns: None,
+            empty_ns: None,
+        };
+        if let Some(repeat) = self.repeat {
+            part.ns = part
+                .measure(&self.entry, packets, repeat)
+                .map_err(refused)?;
+            part.empty_ns = Some(empty(engine, setup, repeat).map_err(refused)?);
+        }
+        Ok(part)
+    }
+
+    /// What makes the exit code 1.
+    fn failure(
+        &self,
+        difference: Option<&Difference>,
+        capture: &Capture,
+        written: Option<usize>,
+    ) -> Option<Failure> {
+        if let Some(difference) = difference {
+            let [(first, one), (second, other)] = &difference.found;
+            let place = match difference.packet {
+                Some(number) => format!("packet {number}: the {} differs", difference.what),
+                None => format!("the {} differs", difference.what),
+            };
+            let failure = Failure::new(Exit::Failed, place)
+                .because(&format!("{}: {one}", first.name()))
+                .because(&format!("{}: {other}", second.name()));
+            return Some(failure.hint("the tiers must agree: please report it, with the handler"));
+        }
+        let broken = capture.broken.as_ref()?;
+        let number = capture.packets.len() + 1;
+        let file = self.pcap.as_ref().map(|file| file.display().to_string());
+        let name = file.as_deref().unwrap_or_default();
+        let mut failure = Failure::new(
+            Exit::Failed,
+            format!("packet {number} of `{name}` cannot be read"),
+        )
+        .because(broken);
+        let mut done = match capture.packets.len() {
+            0 => "no packet came before it".to_owned(),
+            1 => "packet 1 was run".to_owned(),
+            most => format!("packets 1 to {most} were run"),
+        };
+        if let (Some(frames), Some(out)) = (written, &self.out) {
+            let frames = count(frames, "frame");
+            let _ = write!(done, "; `{}` has what left, {frames}", out.display());
+        }
+        failure.file = file;
+        Some(failure.hint(done))
+    }
+
+    fn document(
+        &self,
+        module: &Module<'_>,
+        capture: &Capture,
+        parts: &[Part<'_>],
+        difference: Option<&Difference>,
+        written: Option<usize>,
+    ) -> Value {
+        let budget = ashway_daemon::budget(self.budget).fuel as i64;
+        let packets: Vec<Value> = capture
+            .packets
+            .iter()
+            .enumerate()
+            .map(|(index, packet)| {
+                let mut row = json!({
+                    "number": index + 1,
+                    "bytes": packet.message().map(<[u8]>::len),
+                    "skipped": packet.skipped(),
+                });
+                for part in parts {
+                    if let Some(activation) = &part.activations[index] {
+                        row[part.engine.name()] = json!({
+                            "verdict": activation.verdict().map(Verdict::name),
+                            "stopped": activation.result.err().map(|s| file::stopped_json(module, s)),
+                            "message": lower_hex(&activation.message),
+                            "dirty": activation.dirty,
+                            "fuel_spent": budget - activation.fuel_left,
+                        });
+                    }
+                }
+                row
+            })
+            .collect();
+        let mut memory = Map::new();
+        let mut ns = Map::new();
+        for part in parts {
+            let name = part.engine.name();
+            memory.insert(
+                name.to_owned(),
+                json!({ "guest_sha256": sha256(&part.guest), "state_sha256": sha256(&part.state) }),
+            );
+            if let (Some(taken), Some(empty)) = (part.ns, part.empty_ns) {
+                ns.insert(name.to_owned(), json!(taken));
+                ns.insert(format!("empty_{name}"), json!(empty));
+            }
+        }
+        json!({
+            "handler": self.file.display().to_string(),
+            "entry": self.entry,
+            "tiers": parts.iter().map(|part| part.engine.name()).collect::<Vec<_>>(),
+            "budget_ns": self.budget.as_nanos() as u64,
+            "packets": packets,
+            "memory": memory,
+            "ns_per_call": if ns.is_empty() { Value::Null } else { ns.into() },
+            "difference": difference.map(|difference| {
+                let mut value = json!({ "packet": difference.packet, "what": difference.what });
+                for (engine, found) in &difference.found {
+                    value[engine.name()] = json!(found);
+                }
+                value
+            }),
+            "out": written.zip(self.out.as_ref()).map(|(frames, file)| {
+                json!({ "file": file.display().to_string(), "frames": frames })
+            }),
+        })
+    }
+
+    fn text(
+        &self,
+        module: &Module<'_>,
+        capture: &Capture,
+        parts: &[Part<'_>],
+        written: Option<usize>,
+    ) -> String {
+        let budget = ashway_daemon::budget(self.budget).fuel as i64;
+        let mut header = vec![
+            "PACKET".to_owned(),
+            "BYTES".to_owned(),
+            "VERDICT".to_owned(),
+        ];
+        if self.trace_fuel {
+            let names = parts.iter().map(|part| part.engine.name().to_uppercase());
+            header.extend(names.map(|name| format!("FUEL {name}")));
+        }
+        header.push("MESSAGE".to_owned());
+        let row = |(index, packet): (usize, &Packet)| {
+            let mut row = vec![(index + 1).to_string()];
+            row.push(
+                packet
+                    .message()
+                    .map_or(String::new(), |m| m.len().to_string()),
+            );
+            let first = parts[0].activations[index].as_ref();
+            row.push(match first {
+                None => packet.skipped().unwrap_or_default().to_owned(),
+                Some(activation) => verdict(module, activation),
+            });
+            if self.trace_fuel {
+                row.extend(parts.iter().map(|part| {
+                    let activation = part.activations[index].as_ref();
+                    activation.map_or(String::new(), |a| (budget - a.fuel_left).to_string())
+                }));
+            }
+            let changed = first.filter(|a| Some(&a.message[..]) != packet.message());
+            row.push(changed.map_or(String::new(), |a| shortened(&a.message)));
+            row
+        };
+        let rows: Vec<Vec<String>> = capture
+            .packets
+            .iter()
+            .enumerate()
+            .take(ROWS)
+            .map(row)
+            .collect();
+        let header: Vec<&str> = header.iter().map(String::as_str).collect();
+        let mut text = table::render(&header, &rows);
+        // Writing to a string cannot fail.
+        if let Some(more) = capture.packets.len().checked_sub(ROWS + 1) {
+            let _ = writeln!(text, "  ... and {} more (all with -j)", more + 1);
+        }
+        let _ = writeln!(text, "\n{}", counts(capture, &parts[0]));
+        for part in parts {
+            let _ = writeln!(
+                text,
+                "memory after, {:<12} guest {}\n{:26} state {}",
+                format!("{}:", part.engine.name()),
+                sha256(&part.guest),
+                "",
+                sha256(&part.state),
+            );
+        }
+        if let [first, others @ ..] = parts
+            && !others.is_empty()
+        {
+            let agree = others
+                .iter()
+                .all(|o| first_difference(module, first, o).is_none());
+            if agree {
+                let names: Vec<_> = parts.iter().map(|part| part.engine.name()).collect();
+                let _ = writeln!(
+                    text,
+                    "{} agree: verdicts, messages, fuel and memory",
+                    names.join(" and ")
+                );
+            }
+        }
+        for part in parts {
+            if let (Some(ns), Some(empty)) = (part.ns, part.empty_ns) {
+                let _ = writeln!(
+                    text,
+                    "{:<12} {ns:.1} ns per call, {:.1} without what an empty handler takes",
+                    format!("{}:", part.engine.name()),
+                    (ns - empty).max(0.0),
+                );
+            }
+        }
+        if let (Some(frames), Some(out)) = (written, &self.out) {
+            let _ = writeln!(
+                text,
+                "wrote {} to {}",
+                count(frames, "frame"),
+                out.display()
+            );
+        }
+        text
+    }
+}
+
+impl Part<'_> {
+    /// Mean ns of the first messages; `None` if there is none.
+    fn measure(
+        &mut self,
+        entry: &str,
+        packets: &[Packet],
+        repeat: u32,
+    ) -> Result<Option<f64>, ashway_trial::NotRun> {
+        let messages: Vec<&[u8]> = packets
+            .iter()
+            .filter_map(Packet::message)
+            .take(MEASURED)
+            .collect();
+        let mut sum = 0.0;
+        for message in &messages {
+            sum += self.trial.time(entry, message, repeat)?;
+        }
+        Ok((!messages.is_empty()).then(|| sum / messages.len() as f64))
+    }
+}
+
+/// What an engine takes for a handler that does nothing.
+fn empty(engine: Engine, setup: &Setup, repeat: u32) -> Result<f64, ashway_trial::NotRun> {
+    let limits = ashway_codegen::normalise::Limits::default();
+    let module = ashway_codegen::normalise::normalise(ashway_trial::EMPTY, &limits);
+    let module = module.expect("it is a handler");
+    Trial::new(&module, engine, setup)?.time("on_rx", &[0; 64], repeat.max(1000))
+}
+
+/// The first thing in which two tiers differ.
+fn first_difference(module: &Module<'_>, one: &Part<'_>, other: &Part<'_>) -> Option<Difference> {
+    let engines = [one.engine, other.engine];
+    let differ = |packet, what, found: [String; 2]| {
+        let [first, second] = found;
+        Some(Difference {
+            packet,
+            what,
+            found: [(engines[0], first), (engines[1], second)],
+        })
+    };
+    for (index, pair) in one.activations.iter().zip(&other.activations).enumerate() {
+        let (Some(a), Some(b)) = pair else { continue };
+        let packet = Some(index + 1);
+        if a.result != b.result {
+            return differ(packet, "verdict", [a, b].map(|x| verdict(module, x)));
+        }
+        if a.message != b.message {
+            return differ(packet, "message", [a, b].map(|x| lower_hex(&x.message)));
+        }
+        if a.dirty != b.dirty {
+            let found = [a, b].map(|x| if x.dirty { "changed" } else { "unchanged" }.to_owned());
+            return differ(packet, "state of the message", found);
+        }
+        let timed = a.result.is_err_and(|stopped| stopped.cause == Cause::Time);
+        if a.fuel_left != b.fuel_left && !timed {
+            let found = [a, b].map(|x| format!("{} units left", x.fuel_left));
+            return differ(packet, "fuel", found);
+        }
+    }
+    for (what, a, b) in [
+        ("guest memory", &one.guest, &other.guest),
+        ("state memory", &one.state, &other.state),
+    ] {
+        if let Some(at) = a.iter().zip(b).position(|(a, b)| a != b) {
+            let found = [a, b].map(|bytes| format!("{:02x} at {at:#x}", bytes[at]));
+            return differ(None, what, found);
+        }
+    }
+    None
+}
+
+fn verdict(module: &Module<'_>, activation: &Activation) -> String {
+    match activation.result {
+        Ok(_) => activation.verdict().map_or("?", Verdict::name).to_owned(),
+        Err(stopped) => format!(
+            "stopped: {} at {}",
+            stopped.cause.name(),
+            file::place(module, stopped.at)
+        ),
+    }
+}
+
+/// How many packets met which end.
+fn counts(capture: &Capture, part: &Part<'_>) -> String {
+    let mut counts: Vec<(String, usize)> = Vec::new();
+    for (packet, activation) in capture.packets.iter().zip(&part.activations) {
+        let end = match activation {
+            None => packet.skipped().unwrap_or_default().to_owned(),
+            Some(activation) => match activation.result {
+                Ok(_) => activation.verdict().map_or("?", Verdict::name).to_owned(),
+                Err(stopped) => format!("stopped ({})", stopped.cause.name()),
+            },
+        };
+        match counts.iter_mut().find(|(known, _)| *known == end) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((end, 1)),
+        }
+    }
+    let list: Vec<_> = counts.iter().map(|(end, n)| format!("{n} {end}")).collect();
+    let packets = count(capture.packets.len(), "packet");
+    format!("{packets}: {}", list.join(", "))
+}
+
+fn lower_hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// The first bytes, for a row.
+fn shortened(message: &[u8]) -> String {
+    const MOST: usize = 16;
+    let text = lower_hex(&message[..message.len().min(MOST)]);
+    if message.len() > MOST {
+        text + "..."
+    } else {
+        text
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    lower_hex(&Sha256::digest(bytes))
+}

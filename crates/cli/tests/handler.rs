@@ -1,0 +1,647 @@
+//! `ashway handler check|run|show|invoke`, as a user meets them. All but two
+//! tests need no privilege.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use ashway_wire::Datagram;
+use pcap_file::DataLink;
+use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
+use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
+use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionBlock;
+use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
+use serde_json::Value;
+
+/// A directory of one test, removed with it.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new(name: &str) -> Self {
+        let name = format!("ashway-handler-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        // Another user, to whom a test steps down, must get in.
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.0.join(name);
+        fs::write(&path, bytes).unwrap();
+        path
+    }
+
+    fn wasm(&self, name: &str, text: &str) -> PathBuf {
+        self.file(name, wat::parse_str(text).unwrap())
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn handler(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ashway"))
+        .arg("handler")
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+/// What it printed, if it ended with this exit code.
+#[track_caller]
+fn said(output: &Output, code: i32) -> (String, String) {
+    let out = String::from_utf8(output.stdout.clone()).unwrap();
+    let err = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{out}\n{err}");
+    (out, err)
+}
+
+#[track_caller]
+fn json(output: &Output, code: i32) -> Value {
+    let (out, _) = said(output, code);
+    serde_json::from_str(&out).unwrap()
+}
+
+fn root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        println!("not in the kernel: needs root (bpf(2))");
+    }
+    root
+}
+
+/// Answers with the first byte incremented; drops what is empty, passes what
+/// starts with 7, traps at 9.
+const REPLY: &str = r#"(module
+    (import "ashway" "msg_load8" (func $load (param i32) (result i32)))
+    (import "ashway" "msg_store8" (func $store (param i32 i32)))
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
+        (local $first i32)
+        (if (i32.eqz (local.get $len)) (then (return (i32.const 5))))
+        (local.set $first (call $load (i32.const 0)))
+        (if (i32.eq (local.get $first) (i32.const 7)) (then (return (i32.const 3))))
+        (if (i32.eq (local.get $first) (i32.const 9)) (then unreachable))
+        (i32.store8 (local.get $first) (i32.const 1))
+        (call $store (i32.const 0) (i32.add (local.get $first) (i32.const 1)))
+        (i32.const 1))
+    (func (export "loops") (param $len i32) (param $channel i32) (result i32)
+        (loop $turn
+            (local.set $len (i32.sub (local.get $len) (i32.const 1)))
+            (br_if $turn (i32.gt_s (local.get $len) (i32.const 0))))
+        (i32.const 0))
+    (func (export "add") (param i64 i64) (result i64)
+        (i64.add (local.get 0) (local.get 1)))
+    (func (export "divide") (param i32 i32) (result i32)
+        (i32.div_s (local.get 0) (local.get 1))))"#;
+
+/// An IPv4 frame with a UDP datagram, without UDP checksum.
+fn frame(payload: &[u8], options: &[u8], tags: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1];
+    frame.extend_from_slice(tags);
+    frame.extend_from_slice(&[8, 0]);
+    let ip = frame.len();
+    let total = (20 + options.len() + 8 + payload.len()) as u16;
+    frame.extend_from_slice(&[0x45 + (options.len() / 4) as u8, 0]);
+    frame.extend_from_slice(&total.to_be_bytes());
+    frame.extend_from_slice(&[0, 0, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2]);
+    frame.extend_from_slice(options);
+    let end = frame.len();
+    ashway_wire::ipv4::Packet::new_checked(&mut frame[ip..end])
+        .unwrap()
+        .fill_checksum();
+    frame.extend_from_slice(&4000_u16.to_be_bytes());
+    frame.extend_from_slice(&7777_u16.to_be_bytes());
+    frame.extend_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+    frame.extend_from_slice(&[0, 0]);
+    frame.extend_from_slice(payload);
+    frame
+}
+
+fn frame_v6(payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x86, 0xdd];
+    frame.extend_from_slice(&[0x60, 0, 0, 0]);
+    frame.extend_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+    frame.extend_from_slice(&[17, 64]);
+    for last in [1, 2] {
+        let mut address = [0; 16];
+        (address[0], address[15]) = (0xfd, last);
+        frame.extend_from_slice(&address);
+    }
+    frame.extend_from_slice(&4000_u16.to_be_bytes());
+    frame.extend_from_slice(&7777_u16.to_be_bytes());
+    frame.extend_from_slice(&(8 + payload.len() as u16).to_be_bytes());
+    frame.extend_from_slice(&[0, 0]);
+    frame.extend_from_slice(payload);
+    let datagram = Datagram::parse(&frame).unwrap();
+    datagram.fill_udp_checksum(&mut frame);
+    frame
+}
+
+fn pcap(directory: &Directory, name: &str, frames: &[Vec<u8>]) -> PathBuf {
+    let mut writer = PcapWriter::new(Vec::new()).unwrap();
+    for (frame, second) in frames.iter().zip(1..) {
+        let time = std::time::Duration::from_secs(second);
+        let packet = PcapPacket::new(time, frame.len() as u32, frame);
+        writer.write_packet(&packet).unwrap();
+    }
+    directory.file(name, writer.into_writer())
+}
+
+fn frames_of(file: &Path) -> Vec<Vec<u8>> {
+    let mut reader = PcapReader::new(fs::File::open(file).unwrap()).unwrap();
+    let mut frames = Vec::new();
+    while let Some(packet) = reader.next_packet() {
+        frames.push(packet.unwrap().data.into_owned());
+    }
+    frames
+}
+
+/// VLAN 5.
+const VLAN: &[u8] = &[0x81, 0, 0, 5];
+
+#[test]
+fn a_capture_is_answered() {
+    let directory = Directory::new("capture");
+    let wasm = directory.wasm("reply.wasm", REPLY);
+    let arp = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1, 8, 6], &[0; 46]].concat();
+    let mut spoiled = frame(b"\x01x", &[], &[]);
+    spoiled[14 + 8] ^= 1;
+    let frames = [
+        frame(b"\x01abc", &[], &[]),
+        frame(b"\x02abc", &[1, 1, 1, 0], &[]),
+        frame(b"\x03abc", &[], VLAN),
+        frame_v6(b"\x04abc"),
+        frame(b"\x07pass", &[], &[]),
+        frame(b"", &[], &[]),
+        arp.clone(),
+        frame(b"\x09trap", &[], &[]),
+        spoiled,
+    ];
+    let input = pcap(&directory, "in.pcap", &frames);
+    let out = directory.0.join("out.pcap");
+    let args = [
+        "run",
+        text(&wasm),
+        "--pcap",
+        text(&input),
+        "--out",
+        text(&out),
+    ];
+    let compared = [&args[..], &["--tier", "user,interpreter", "-j"]].concat();
+    let document = json(&handler(&compared), 0);
+    let verdicts: Vec<_> = document["packets"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|packet| {
+            assert_eq!(packet["user"], packet["interpreter"], "{packet:#}");
+            packet["user"]["verdict"]
+                .as_str()
+                .or_else(|| packet["skipped"].as_str())
+                .or_else(|| packet["user"]["stopped"]["cause"].as_str())
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(
+        verdicts,
+        [
+            "reply",
+            "reply",
+            "reply",
+            "reply",
+            "pass",
+            "drop",
+            "not UDP, passed",
+            "unreachable",
+            "bad IP checksum, dropped",
+        ]
+    );
+    assert_eq!(document["difference"], Value::Null);
+    assert_eq!(
+        document["memory"]["user"],
+        document["memory"]["interpreter"]
+    );
+    assert_eq!(document["out"]["frames"], 7);
+
+    let written = frames_of(&out);
+    for (index, first) in [(0, 2), (1, 3), (3, 5)] {
+        let answer = &written[index];
+        let datagram = Datagram::parse(answer).unwrap();
+        let message = datagram.validate(answer).unwrap();
+        assert_eq!(datagram.destination.port(), 4000);
+        assert_eq!(answer[..6], [2, 0, 0, 0, 0, 1]);
+        assert_eq!(answer[message.payload_off], first, "answer {index}");
+        assert_eq!(message.payload_len, 4);
+    }
+    // The tag stays where it was.
+    assert_eq!(written[2][12..16], *VLAN);
+    let untagged = [&written[2][..12], &written[2][16..]].concat();
+    let datagram = Datagram::parse(&untagged).unwrap();
+    datagram.validate(&untagged).unwrap();
+    assert_eq!(datagram.source.port(), 7777);
+    assert_eq!(untagged[42..46], *b"\x04abc");
+    // What was passed is as it was: a handler's pass, no UDP, and a stop.
+    assert_eq!(written[4], frames[4]);
+    assert_eq!(written[5], arp);
+    assert_eq!(written[6], frames[7]);
+
+    let (table, _) = said(&handler(&args), 0);
+    assert!(
+        table.contains("9 packets: 4 reply, 1 pass, 1 drop, 1 not UDP, passed"),
+        "{table}"
+    );
+    assert!(
+        table.contains("stopped: unreachable at offset 0x"),
+        "{table}"
+    );
+    assert!(table.contains("wrote 7 frames to"), "{table}");
+}
+
+#[test]
+fn pcapng_is_read_and_whole_frames_are_given() {
+    let directory = Directory::new("pcapng");
+    let wasm = directory.wasm("reply.wasm", REPLY);
+    let mut writer = PcapNgWriter::new(Vec::new()).unwrap();
+    let interface = InterfaceDescriptionBlock {
+        linktype: DataLink::ETHERNET,
+        snaplen: 0xffff,
+        options: vec![],
+    };
+    writer.write_block(&interface.into_block()).unwrap();
+    let data = frame(b"\x01abc", &[], &[]);
+    let packet = EnhancedPacketBlock {
+        interface_id: 0,
+        timestamp: std::time::Duration::ZERO,
+        original_len: data.len() as u32,
+        data: data.clone().into(),
+        options: vec![],
+    };
+    writer.write_block(&packet.into_block()).unwrap();
+    let input = directory.file("in.pcapng", writer.into_inner());
+    let args = ["run", text(&wasm), "--pcap", text(&input), "-j"];
+    let document = json(&handler(&args), 0);
+    assert_eq!(document["packets"][0]["user"]["message"], "02616263");
+    let out = directory.0.join("out.pcap");
+    let whole = [&args[..], &["--layer", "eth", "--out", text(&out)]].concat();
+    let document = json(&handler(&whole), 0);
+    assert_eq!(document["packets"][0]["bytes"], data.len());
+    let mut changed = data;
+    changed[0] += 1;
+    assert_eq!(frames_of(&out), [changed]);
+}
+
+#[test]
+fn a_broken_capture_is_run_up_to_where_it_breaks() {
+    let directory = Directory::new("broken");
+    let wasm = directory.wasm("reply.wasm", REPLY);
+    let whole = pcap(
+        &directory,
+        "in.pcap",
+        &[frame(b"\x01", &[], &[]), frame(b"\x02", &[], &[])],
+    );
+    let bytes = fs::read(&whole).unwrap();
+    let cut = directory.file("cut.pcap", &bytes[..bytes.len() - 5]);
+    let out = directory.0.join("out.pcap");
+    let args = [
+        "run",
+        text(&wasm),
+        "--pcap",
+        text(&cut),
+        "--out",
+        text(&out),
+    ];
+    let (shown, error) = said(&handler(&args), 1);
+    assert!(shown.contains("1 packet: 1 reply"), "{shown}");
+    assert!(error.starts_with("error: packet 2 of `"), "{error}");
+    assert!(
+        error.contains("the file ends in the middle of it"),
+        "{error}"
+    );
+    assert!(
+        error.contains("packet 1 was run; `") && error.contains("what left, 1 frame"),
+        "{error}"
+    );
+    let document = json(&handler(&[&args[..], &["-j"]].concat()), 1);
+    assert_eq!(document["packets"].as_array().unwrap().len(), 1);
+    assert_eq!(document["error"]["code"], "failed");
+
+    for (bytes, because) in [
+        (&b"\xd4\xc3"[..], "too short for a capture"),
+        (b"no capture at all, only text", "Invalid field value"),
+    ] {
+        let file = directory.file("none.pcap", bytes);
+        let (_, error) = said(&handler(&["run", text(&wasm), "--pcap", text(&file)]), 2);
+        assert!(error.contains(because), "{error}");
+    }
+    let header = PcapHeader {
+        datalink: DataLink::LINUX_SLL,
+        ..PcapHeader::default()
+    };
+    let writer = PcapWriter::with_header(Vec::new(), header).unwrap();
+    let file = directory.file("cooked.pcap", writer.into_writer());
+    let (_, error) = said(&handler(&["run", text(&wasm), "--pcap", text(&file)]), 2);
+    assert!(
+        error.contains("not Ethernet frames") && error.contains("hint: "),
+        "{error}"
+    );
+}
+
+#[test]
+fn messages_from_the_command_line_and_their_fuel() {
+    let directory = Directory::new("hex");
+    let wasm = directory.wasm("reply.wasm", REPLY);
+    let args = [
+        "run",
+        text(&wasm),
+        "--hex",
+        "01 02:03",
+        "--hex",
+        "",
+        "--trace-fuel",
+    ];
+    let tiers = ["--tier", "user,interpreter", "--repeat", "100"];
+    let (shown, _) = said(&handler(&[&args[..], &tiers].concat()), 0);
+    assert!(shown.contains("FUEL USER  FUEL INTERPRETER"), "{shown}");
+    assert!(shown.contains("020203"), "{shown}");
+    assert!(shown.contains("user and interpreter agree"), "{shown}");
+    assert!(shown.contains("ns per call"), "{shown}");
+    // Three turns cost three times one turn.
+    let fuel = |hex: &str| {
+        let args = ["run", text(&wasm), "--entry", "loops", "--hex", hex, "-j"];
+        let document = json(&handler(&[&args[..], &tiers[..2]].concat()), 0);
+        let fuel = document["packets"][0]["user"]["fuel_spent"]
+            .as_u64()
+            .unwrap();
+        assert_eq!(document["packets"][0]["interpreter"]["fuel_spent"], fuel);
+        fuel
+    };
+    let one = fuel("00");
+    assert!(one > 0);
+    assert_eq!(fuel("000000"), 3 * one);
+
+    for (args, because) in [
+        (&["--hex", "123"][..], "3 digits"),
+        (&["--hex", "1g"], "`g` is no hexadecimal digit"),
+        (&[], "there is no packet"),
+        (
+            &["--hex", "00", "--entry", "on_tx"],
+            "the file exports on_rx, loops, add, divide",
+        ),
+        (&["--hex", "00", "--entry", "add"], "(i32, i32) -> i32"),
+        (&["--hex", "00", "--out", "x.pcap"], "--pcap"),
+        (
+            &["--hex", "00", "--budget", "5 h"],
+            "`h` is no unit of time",
+        ),
+    ] {
+        let (_, error) = said(&handler(&[&["run", text(&wasm)], args].concat()), 2);
+        assert!(error.contains(because), "{error}");
+    }
+}
+
+#[test]
+fn functions_are_invoked_with_their_arguments() {
+    let directory = Directory::new("invoke");
+    let wasm = directory.wasm("math.wasm", REPLY);
+    let wasm = text(&wasm);
+    let both = ["--tier", "user,interpreter"];
+    let invoke = |args: &[&str]| handler(&[&["invoke", wasm], &both[..], args].concat());
+    let (shown, _) = said(&invoke(&["add", "--", "-3", "0x10"]), 0);
+    assert_eq!(
+        shown,
+        "user:        i64 13 (0xd)\ninterpreter: i64 13 (0xd)\nall agree, memory included\n"
+    );
+    let document = json(&invoke(&["divide", "-j", "--", "-7", "2"]), 0);
+    assert_eq!(document["user"]["results"][0]["value"], -3);
+    assert_eq!(document["type"], "(i32, i32) -> (i32)");
+    assert_eq!(document["user"], document["interpreter"]);
+    let document = json(&invoke(&["divide", "1", "0", "-j"]), 1);
+    assert_eq!(document["user"]["stopped"]["cause"], "divide_by_zero");
+    assert_eq!(document["agree"], true);
+    for (args, because) in [
+        (
+            &["subtract", "1"][..],
+            "the file exports on_rx, loops, add, divide",
+        ),
+        (&["add", "1"], "1 argument given, `add` takes 2"),
+        (&["add", "1", "two"], "`two` is no whole number"),
+        (&["divide", "4294967296", "1"], "is not between"),
+    ] {
+        let (_, error) = said(&invoke(args), 2);
+        assert!(error.contains(because), "{error}");
+    }
+}
+
+#[test]
+fn each_tier_is_asked() {
+    let directory = Directory::new("check");
+    let wasm = directory.wasm("reply.wasm", REPLY);
+    let document = json(&handler(&["check", text(&wasm), "-j"]), 0);
+    let report = &document["handler"];
+    assert_eq!(
+        report["imports"],
+        serde_json::json!(["msg_load8", "msg_store8"])
+    );
+    assert_eq!(report["recursion"], false);
+    assert_eq!(report["tiers"]["user"]["takes"], true);
+    let handlers = &report["tiers"]["kernel"]["handlers"];
+    assert_eq!(handlers[0]["name"], "on_rx");
+    assert!(handlers[0]["bound"].as_u64().unwrap() > 5, "{handlers:#}");
+    assert_eq!(handlers[1]["name"], "loops");
+    assert_eq!(handlers[1]["bound"], Value::Null);
+    assert!(handlers[0]["insns"].as_u64().unwrap() > 20);
+    let verified = report["tiers"]["kernel"]["verified"].as_bool().unwrap();
+    assert_eq!(verified, handlers[0]["verified_insns"].is_u64());
+    let (shown, _) = said(&handler(&["check", text(&wasm)]), 0);
+    assert!(shown.contains("user tier: takes it"), "{shown}");
+    assert!(shown.contains("fuel") && shown.contains("units"), "{shown}");
+
+    let float = directory.wasm(
+        "float.wasm",
+        r#"(module (memory (export "memory") 1 1)
+            (func (export "on_rx") (param i32 i32) (result i32)
+                (i32.trunc_f32_s (f32.add (f32.const 1) (f32.const 2)))))"#,
+    );
+    let (shown, _) = said(&handler(&["check", text(&float)]), 0);
+    assert!(
+        shown.contains("on_rx is refused") && shown.contains("has no eBPF counterpart"),
+        "{shown}"
+    );
+    assert!(shown.contains("hint: "), "{shown}");
+    let stopping = directory.wasm(
+        "stopping.wasm",
+        r#"(module (memory (export "memory") 1 1)
+            (func $start unreachable) (start $start)
+            (func (export "on_rx") (param i32 i32) (result i32) (i32.const 0)))"#,
+    );
+    let (_, error) = said(&handler(&["check", text(&stopping)]), 3);
+    assert!(
+        error.contains("no tier takes") && error.contains("start function"),
+        "{error}"
+    );
+    let whole = fs::read(&wasm).unwrap();
+    let cut = directory.file("cut.wasm", &whole[..whole.len() - 9]);
+    for command in ["check", "run", "show", "invoke"] {
+        let more: &[&str] = match command {
+            "run" => &["--hex", "00"],
+            "show" => &["--bpf"],
+            "invoke" => &["add"],
+            _ => &[],
+        };
+        let (_, error) = said(&handler(&[&[command, text(&cut)], more].concat()), 3);
+        assert!(
+            error.contains("not a valid Wasm module") && error.contains("hint: "),
+            "{error}"
+        );
+        let (_, error) = said(&handler(&[&[command, "/no/such.wasm"], more].concat()), 2);
+        assert!(error.contains("cannot read `/no/such.wasm`"), "{error}");
+    }
+}
+
+#[test]
+fn what_a_handler_becomes_is_shown() {
+    let directory = Directory::new("show");
+    let wasm = directory.wasm("reply.wasm", REPLY);
+    let (wat, _) = said(&handler(&["show", text(&wasm), "--wat"]), 0);
+    assert!(wat.contains("_ashway_fuel"), "{wat}");
+    assert!(wat.contains("bound: static, at most"), "{wat}");
+    let (bpf, _) = said(
+        &handler(&["show", text(&wasm), "--bpf", "--entry", "loops"]),
+        0,
+    );
+    assert!(bpf.contains("bound: fuel"), "{bpf}");
+    assert!(bpf.contains("base folded"), "{bpf}");
+    assert!(
+        bpf.contains("bpf_get_smp_processor_id") && bpf.contains("map[context]"),
+        "{bpf}"
+    );
+    // Every operator that does something is followed by what it became.
+    let (source, _) = said(&handler(&["show", text(&wasm), "--source"]), 0);
+    let lines: Vec<&str> = source.lines().collect();
+    let store = lines
+        .iter()
+        .position(|line| line.contains("i32.store8"))
+        .unwrap();
+    assert!(lines[store + 1].contains(": "), "{source}");
+    let after = lines[store..]
+        .iter()
+        .find(|line| line.contains("addr_space_cast"));
+    assert!(after.is_some(), "{source}");
+    let document = json(&handler(&["show", text(&wasm), "--source", "-j"]), 0);
+    let offset = |line: &&Value| line["text"].as_str().unwrap().contains("i32.store8");
+    let row = document["lines"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(offset)
+        .unwrap();
+    let bytes = fs::read(&wasm).unwrap();
+    assert_eq!(
+        bytes[row["offset"].as_u64().unwrap() as usize],
+        0x3a,
+        "i32.store8"
+    );
+    let (_, error) = said(&handler(&["show", text(&wasm)]), 2);
+    assert!(
+        error.contains("--wat") && error.contains("--bpf"),
+        "{error}"
+    );
+    let (_, error) = said(
+        &handler(&["show", text(&wasm), "--bpf", "--entry", "none"]),
+        2,
+    );
+    assert!(error.contains("the file exports on_rx"), "{error}");
+}
+
+#[test]
+fn the_kernel_agrees_and_says_what_it_verified() {
+    if !root() {
+        return;
+    }
+    let directory = Directory::new("kernel");
+    let wasm = directory.wasm("reply.wasm", REPLY);
+    let args = [
+        "run",
+        text(&wasm),
+        "--tier",
+        "both",
+        "--hex",
+        "0105",
+        "--hex",
+        "09",
+        "-j",
+    ];
+    let document = json(&handler(&args), 0);
+    assert_eq!(
+        document["packets"][0]["user"],
+        document["packets"][0]["kernel"]
+    );
+    assert_eq!(
+        document["packets"][1]["kernel"]["stopped"]["cause"],
+        "unreachable"
+    );
+    let document = json(&handler(&["check", text(&wasm), "-j"]), 0);
+    assert_eq!(document["handler"]["tiers"]["kernel"]["verified"], true);
+    let (log, _) = said(&handler(&["check", text(&wasm), "--verifier-log"]), 0);
+    let verified = &document["handler"]["tiers"]["kernel"]["handlers"][0]["verified_insns"];
+    assert!(
+        log.contains(&format!("processed {verified} insns")),
+        "{log}"
+    );
+    let (shown, _) = said(
+        &handler(&["invoke", text(&wasm), "add", "1", "2", "--tier", "both"]),
+        0,
+    );
+    assert!(shown.contains("kernel:      i64 3 (0x3)"), "{shown}");
+}
+
+#[test]
+fn without_privileges_the_missing_one_is_named() {
+    let directory = Directory::new("nobody");
+    let wasm = directory.wasm("reply.wasm", REPLY);
+    let unprivileged = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ashway"));
+        command.arg("handler").args(args);
+        if rustix::process::geteuid().is_root() {
+            // The binary must be reachable for another user.
+            let binary = directory.0.join("ashway");
+            if !binary.exists() {
+                fs::copy(env!("CARGO_BIN_EXE_ashway"), &binary).unwrap();
+            }
+            command = Command::new(binary);
+            command.arg("handler").args(args).uid(65534).gid(65534);
+        }
+        command.output().unwrap()
+    };
+    let run = ["run", text(&wasm), "--hex", "01"];
+    for tier in ["kernel", "both"] {
+        let (_, error) = said(&unprivileged(&[&run[..], &["--tier", tier]].concat()), 4);
+        assert!(error.contains("CAP_BPF"), "{error}");
+        assert!(
+            error.contains("--tier user") && error.contains("--tier interpreter"),
+            "{error}"
+        );
+    }
+    let (shown, _) = said(
+        &unprivileged(&[&run[..], &["--tier", "user,interpreter"]].concat()),
+        0,
+    );
+    assert!(shown.contains("agree"), "{shown}");
+    let (shown, _) = said(&unprivileged(&["check", text(&wasm)]), 0);
+    assert!(shown.contains("this kernel was not asked"), "{shown}");
+    assert!(shown.contains("CAP_BPF"), "{shown}");
+}

@@ -1,0 +1,193 @@
+//! The kernel: programs verified and run by it, over a memory that it shares.
+
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use ashway_abi::context;
+use ashway_codegen::bpf::{Btf, Image, MapRef};
+use ashway_codegen::normalise::Module;
+use ashway_codegen::promote::{Budget, Checks, MemoryKind};
+use ashway_codegen::stub;
+use ashway_kernel::{
+    AllegedOffset, BtfInfo, Feature, LoadError, Map, MapFixup, MapSpec, Memory, Probe, Program,
+    ProgramKind, ProgramSpec, TestRun,
+};
+
+use crate::promoted::{Loaded, MemoryChoice, Setup, translate};
+use crate::{NotRun, activation::Activation};
+
+/// Maps that all handlers of a trial share.
+#[derive(Debug)]
+pub(crate) struct Kernel {
+    context: Map,
+    cpus: u32,
+    memory: Memory,
+    locals_in_memory: Option<bool>,
+    checks: Checks,
+}
+
+impl Kernel {
+    /// Makes the maps, and writes what the module has before its start function.
+    pub(crate) fn new(module: &Module<'_>, setup: &Setup) -> Result<Self, NotRun> {
+        let failed = |what, bytes| move |errno| NotRun::Memory { what, bytes, errno };
+        let cpus = ashway_kernel::maps::possible_cpus().map_err(failed("list of CPUs", 0))?;
+        let bytes = context::BYTES * cpus;
+        let context = MapSpec::array("ashway_context", bytes as u32, 1);
+        let context = Map::create(&context).map_err(failed("context", bytes))?;
+        let first = stub::first_memory(module);
+        let arena = match setup.memory {
+            MemoryChoice::Auto => arenas_work(),
+            MemoryChoice::Arena => true,
+            MemoryChoice::Array => false,
+        };
+        let memory = if arena {
+            Memory::arena(first.len()).map_err(failed("arena", first.len()))?
+        } else {
+            Memory::array(first.len()).map_err(failed("array", first.len()))?
+        };
+        memory
+            .copy_in(AllegedOffset(0), &first)
+            .expect("it has that size");
+        Ok(Self {
+            context,
+            cpus: cpus as u32,
+            memory,
+            locals_in_memory: setup.locals_in_memory,
+            checks: setup.checks,
+        })
+    }
+
+    pub(crate) const fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    /// Translates and loads a handler; with locals in memory if it is refused
+    /// otherwise.
+    pub(crate) fn load(
+        &self,
+        module: &Module<'_>,
+        entry: u32,
+        budget: Budget,
+    ) -> Result<(Loaded, Program), NotRun> {
+        match self.load_once(module, entry, budget, self.locals_in_memory == Some(true)) {
+            Err(NotRun::Kernel(LoadError::Rejected { log, .. }))
+                if self.locals_in_memory.is_none() =>
+            {
+                let (mut loaded, program) = self.load_once(module, entry, budget, true)?;
+                let reason = ashway_kernel::verifier_log::reason(&log);
+                loaded.second_try = Some(reason.to_owned());
+                Ok((loaded, program))
+            }
+            result => result,
+        }
+    }
+
+    fn load_once(
+        &self,
+        module: &Module<'_>,
+        entry: u32,
+        budget: Budget,
+        locals_in_memory: bool,
+    ) -> Result<(Loaded, Program), NotRun> {
+        let kind = match self.memory.kind() {
+            ashway_kernel::MemoryKind::Arena => MemoryKind::Arena,
+            _ => MemoryKind::Array,
+        };
+        let mut loaded = translate(
+            module,
+            entry,
+            kind,
+            budget,
+            locals_in_memory,
+            self.checks,
+            self.cpus,
+        )?;
+        let start = Instant::now();
+        let program = self.load_image(&loaded.image)?;
+        loaded.loading = Some(start.elapsed());
+        loaded.verified_insns = Some(program.verified_insns());
+        Ok((loaded, program))
+    }
+
+    fn load_image(&self, image: &Image) -> Result<Program, LoadError> {
+        self.with_spec(image, Program::load)
+    }
+
+    /// Everything that the verifier says about a program.
+    pub(crate) fn verifier_log(&self, image: &Image) -> Result<String, LoadError> {
+        self.with_spec(image, Program::verifier_log)
+    }
+
+    fn with_spec<R>(&self, image: &Image, run: impl FnOnce(&ProgramSpec<'_>) -> R) -> R {
+        let maps: Vec<MapFixup> = image
+            .maps
+            .iter()
+            .map(|used| MapFixup {
+                insn: used.insn,
+                fd: match used.map {
+                    MapRef::Context => self.context.fd(),
+                    MapRef::Memory => self.memory.fd(),
+                    other => unreachable!("a stub has no {other:?}"),
+                },
+                value_offset: used.value_offset,
+            })
+            .collect();
+        let btf = (!image.lines.is_empty()).then(|| {
+            let btf = Btf::for_program(NAME, image.insns.len() as u32, &image.lines);
+            BtfInfo {
+                bytes: btf.bytes,
+                func_info: btf.func_info,
+                line_info: btf.line_info,
+            }
+        });
+        run(&ProgramSpec {
+            name: NAME,
+            kind: ProgramKind::Xdp,
+            attach_type: 0,
+            insns: &image.insns,
+            maps: &maps,
+            btf: btf.as_ref(),
+        })
+    }
+}
+
+/// As `bpftool prog` shows it.
+const NAME: &str = "ashway_trial";
+
+/// Whether this process may load programs that use an arena; found out once.
+fn arenas_work() -> bool {
+    static WORK: OnceLock<bool> = OnceLock::new();
+    *WORK.get_or_init(|| Probe::run().has(Feature::ArenaProgram))
+}
+
+/// Runs a program on one message.
+pub(crate) fn activate(program: &Program, message: &[u8], at: u32) -> Result<Activation, NotRun> {
+    let run = test_run(program, message, 1)?;
+    let outcome = stub::outcome(&run.packet).filter(|_| run.retval == stub::RETURNED);
+    let outcome = outcome.ok_or(NotRun::Frame)?;
+    Ok(Activation::judge(outcome, message, at))
+}
+
+/// Runs it `repeat` times; ns per run.
+pub(crate) fn time(program: &Program, message: &[u8], repeat: u32) -> Result<f64, NotRun> {
+    Ok(f64::from(test_run(program, message, repeat)?.duration_ns))
+}
+
+fn test_run(
+    program: &Program,
+    message: &[u8],
+    repeat: u32,
+) -> Result<ashway_kernel::TestResult, NotRun> {
+    if message.len() > stub::MESSAGE_BYTES {
+        return Err(NotRun::MessageTooLong {
+            len: message.len(),
+            most: stub::MESSAGE_BYTES,
+        });
+    }
+    let run = TestRun {
+        packet: &stub::frame(message),
+        context: None,
+        repeat,
+    };
+    program.test_run(&run).map_err(NotRun::TestRun)
+}

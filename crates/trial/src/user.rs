@@ -1,0 +1,107 @@
+//! The user tier: Wasmtime over memory that is nobody else's.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use ashway_codegen::normalise::{self, Module};
+use ashway_codegen::stub;
+use ashway_handler::{Engine, EngineError, Function, Instance, InstantiateError, Region};
+use ashway_kernel::Memory;
+
+use crate::region::MemoryRegion;
+use crate::{NotRun, activation::Activation};
+
+/// How often the outer net's clock goes on, and after how many times it stops
+/// a handler: as in a node.
+const TICK: Duration = Duration::from_millis(10);
+const TICKS: u64 = 4;
+
+/// An instance and its memory.
+#[derive(Debug)]
+pub(crate) struct User {
+    instance: Instance,
+    memory: Arc<Memory>,
+    fuel: u64,
+}
+
+impl User {
+    pub(crate) fn new(module: &Module<'_>, fuel: u64) -> Result<Self, NotRun> {
+        let layout = stub::layout(module);
+        let bytes = layout.total_bytes();
+        let memory = Memory::anonymous(bytes).map_err(|errno| NotRun::Memory {
+            what: "memory",
+            bytes,
+            errno,
+        })?;
+        let memory = Arc::new(memory);
+        let region: Arc<dyn Region> = Arc::new(MemoryRegion(Arc::clone(&memory)));
+        let encoded = normalise::encode(module);
+        let instance = Instance::new(&engine()?, module, &encoded, &region, layout);
+        let instance = instance.map_err(|error| match error {
+            InstantiateError::Start(stopped) => NotRun::Start(stopped),
+            other => NotRun::Instantiate(other),
+        })?;
+        Ok(Self {
+            instance,
+            memory,
+            fuel,
+        })
+    }
+
+    pub(crate) fn memory(&self) -> &Memory {
+        &self.memory
+    }
+
+    pub(crate) fn function(&self, name: &str) -> Option<Function> {
+        self.instance.function(name)
+    }
+
+    pub(crate) fn activate(
+        &mut self,
+        function: Function,
+        message: &[u8],
+        channel: u32,
+    ) -> Activation {
+        let mut message = message.to_vec();
+        let fuel = self.fuel;
+        let outcome = self
+            .instance
+            .activate(function, &mut message, channel, fuel);
+        Activation {
+            result: outcome.verdict.map(|verdict| verdict as u32),
+            message,
+            dirty: outcome.dirty,
+            fuel_left: outcome.fuel_left,
+        }
+    }
+
+    pub(crate) fn time(&mut self, function: Function, message: &[u8], repeat: u32) -> f64 {
+        let mut message = message.to_vec();
+        let start = Instant::now();
+        for _ in 0..repeat {
+            // Nothing of it can be left out: it has effects on the memory.
+            let _ = self.instance.activate(function, &mut message, 0, self.fuel);
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(repeat)
+    }
+}
+
+/// The engine of all trials of this process, and its clock.
+fn engine() -> Result<Engine, EngineError> {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    if let Some(engine) = ENGINE.get() {
+        return Ok(engine.clone());
+    }
+    // Two at the same time: the second one's is thrown away.
+    let made = Engine::new(TICKS)?;
+    if ENGINE.set(made.clone()).is_ok() {
+        let engine = made;
+        std::thread::spawn(move || {
+            loop {
+                std::thread::sleep(TICK);
+                engine.tick();
+            }
+        });
+    }
+    Ok(ENGINE.get().cloned().expect("it was set just now"))
+}
