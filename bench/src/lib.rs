@@ -6,6 +6,9 @@
 //! client A to host B, two network namespaces of their own, and compare ratios
 //! within one run: the machine's speed and its slow phases are in both sides.
 //!
+//! [`promote`] is `ashway bench promote`: the [`programs`] of `apps/programs` in
+//! both tiers and as ordinary programs.
+//!
 //! * [`rtt`] asks, times and checks; [`stats`] reduces; [`table`] shows.
 //! * [`socket_server`] and the C programs in `peers/` ([`peers`]) are the other
 //!   side of each comparison.
@@ -19,6 +22,9 @@ pub mod counter;
 pub mod demo;
 pub mod hosts;
 pub mod peers;
+pub mod programs;
+pub mod promote;
+mod ratio;
 pub mod rootless;
 pub mod rtt;
 pub mod socket_server;

@@ -12,10 +12,10 @@ use ashway_rig::{Frame, Rig};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
 
-use super::ratio::{Ratio, Target};
 use super::{Options, Section};
 use crate::contest::Contest;
 use crate::hosts::{self, COUNTER_PATH, COUNTER_PORT, Hosts};
+use crate::ratio::{Ratio, Target};
 use crate::rtt;
 use crate::socket_server::{SocketServer, Waiting};
 use crate::stats::Spread;

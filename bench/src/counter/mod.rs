@@ -11,7 +11,6 @@
 //! Each ratio says what was promised and whether this run kept it.
 
 mod flood;
-mod ratio;
 mod rows;
 mod start;
 mod tcp;
@@ -22,7 +21,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use ratio::Ratio;
+use crate::ratio::{self, Ratio};
 
 /// How much to measure.
 #[derive(Clone, Debug, PartialEq, Eq)]

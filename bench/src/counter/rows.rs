@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::Result;
 use serde_json::{Value, json};
 
-use super::ratio::{Ratio, Target};
 use super::{Options, Section};
 use crate::contest::{self, Case, Contest, Row};
 use crate::hosts::{self, COUNTER_PORT};
+use crate::ratio::{Ratio, Target};
 use crate::rtt::Client;
 use crate::stats::{Spread, Summary};
 use crate::table;

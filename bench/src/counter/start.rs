@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
-use super::ratio::{Ratio, Target};
 use super::{Options, Section};
 use crate::hosts::{self, COUNTER_PORT, Hosts};
+use crate::ratio::{Ratio, Target};
 use crate::stats::Spread;
 use crate::table;
 

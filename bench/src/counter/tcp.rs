@@ -11,9 +11,9 @@ use anyhow::{Context, Result, bail};
 use ashway_rig::{B4, Process, Rig};
 use serde_json::{Value, json};
 
-use super::ratio::{Ratio, Target};
 use super::{Options, Section};
 use crate::hosts;
+use crate::ratio::{Ratio, Target};
 use crate::stats::Spread;
 use crate::table;
 

@@ -14,10 +14,10 @@ use ashway_kernel::{Program, TestRun};
 use ashway_rig::Frame;
 use serde_json::json;
 
-use super::ratio::{Ratio, Target};
 use super::{Options, Section};
 use crate::hosts::{self, COUNTER_PORT};
 use crate::peers::ByHand;
+use crate::ratio::{Ratio, Target};
 use crate::stats::Spread;
 use crate::table;
 use crate::xdp::{self, Attached};

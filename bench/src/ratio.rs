@@ -7,7 +7,7 @@ use crate::table;
 
 /// Which way is good.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// At most this.
     AtMost(f64),
     /// At least this.
@@ -18,15 +18,15 @@ pub(super) enum Target {
 
 /// One line of the verdict.
 #[derive(Clone, Debug)]
-pub(super) struct Ratio {
-    pub(super) name: &'static str,
-    pub(super) spread: Spread,
-    pub(super) target: Target,
+pub(crate) struct Ratio {
+    pub(crate) name: &'static str,
+    pub(crate) spread: Spread,
+    pub(crate) target: Target,
 }
 
 impl Ratio {
     /// Of the rounds' values; none without rounds.
-    pub(super) fn of(
+    pub(crate) fn of(
         name: &'static str,
         target: Target,
         rounds: impl IntoIterator<Item = f64>,
@@ -57,7 +57,7 @@ impl Ratio {
 }
 
 /// The table of promises.
-pub(super) fn render(ratios: &[Ratio]) -> String {
+pub(crate) fn render(ratios: &[Ratio]) -> String {
     let rows: Vec<_> = ratios
         .iter()
         .map(|ratio| {
@@ -90,7 +90,7 @@ pub(super) fn render(ratios: &[Ratio]) -> String {
 
 /// `{name: {median, min, max, target, ok}}`; `target` and `ok` are null where
 /// nothing is promised.
-pub(super) fn to_json(ratios: &[Ratio]) -> Value {
+pub(crate) fn to_json(ratios: &[Ratio]) -> Value {
     let entries = ratios.iter().map(|ratio| {
         let mut entry = ratio.spread.to_json();
         entry["target"] = json!(ratio.limit());

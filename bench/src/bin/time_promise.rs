@@ -1,0 +1,304 @@
+//! `ashway-time-promise [RUNS]`: how long hostile handlers really run.
+//!
+//! The promise is that none continues past its budget (50 us) plus one slice
+//! of guest time. Each kind of handler runs RUNS times (default 1,000,000,
+//! about a minute) by `BPF_PROG_TEST_RUN` on one CPU. The program around it
+//! takes the time itself, right before and after the handler, and keeps the
+//! longest and a histogram of 256 ns in a part of the context that no handler
+//! uses, so that nothing but two looks at the clock is added.
+//!
+//! A hypervisor that takes the CPU away, and interrupts, are in these times.
+//! Runs come in batches of 0.1 s; a batch in which `/proc/stat` counted stolen
+//! time is marked, and the rest is shown apart, too. (Steal is counted in ticks
+//! of 10 ms, so a batch without it may have lost less than that.)
+
+#![forbid(unsafe_code)]
+
+use std::fs;
+
+use anyhow::{Context, Result, ensure};
+use ashway_abi::{Cause, context};
+use ashway_codegen::bpf::{Assembler, MapRef, Reg, Size, helper, op};
+use ashway_codegen::normalise::{Limits, normalise};
+use ashway_codegen::promote::{Budget, Checks, MemoryKind, Shape};
+use ashway_codegen::stub;
+use ashway_kernel::{
+    AllegedOffset, Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, TestRun, maps,
+};
+use rustix::thread::{CpuSet, sched_setaffinity};
+
+/// A node's default.
+const BUDGET: Budget = Budget {
+    fuel: 200_000,
+    slice: 8_192,
+    ns: 50_000,
+};
+
+/// The same with fuel that never ends, so that the clock ends every run.
+const BY_TIME: Budget = Budget {
+    fuel: 1 << 40,
+    ..BUDGET
+};
+
+macro_rules! hostile {
+    ($($name:literal)*) => {
+        [$(($name, include_str!(concat!(
+            "../../../crates/codegen/tests/promote/hostile/", $name, ".wat"
+        )))),*]
+    };
+}
+
+const HANDLERS: [(&str, &str); 10] = hostile! {
+    "nested_loops" "recursion" "br_table" "division" "cache_miss" "atomics"
+    "copy_small" "copy_64k" "copy_mib" "fill_mib"
+};
+
+/// What the machine does by itself: looks at the clock all the time, so that
+/// there is no slice to speak of. Whatever this row is over the budget, no
+/// handler is to blame for.
+const CONTROL: Budget = Budget {
+    slice: 64,
+    ..BY_TIME
+};
+
+/// Runs in one system call.
+const BATCH: u32 = 2_000;
+
+/// In the context, behind the call stack: the longest run, when this one began,
+/// and runs by their length.
+const LONGEST: i32 = 55 * 1024;
+const BEGAN: i16 = 8;
+const HISTOGRAM: i32 = 56 * 1024;
+const BUCKETS: usize = 2_048;
+/// A bucket is 256 ns wide; the last has all above 524 us.
+const SHIFT: i32 = 8;
+
+fn main() -> Result<()> {
+    let runs = match std::env::args().nth(1) {
+        Some(runs) => runs.parse().context("RUNS is a number")?,
+        None => 1_000_000,
+    };
+    let mut cpu = CpuSet::new();
+    cpu.set(1);
+    sched_setaffinity(None, &cpu).context("cannot stay on CPU 1")?;
+    println!("{runs} runs of each handler, budget 50 us, slice 8192 fuel, times in us\n");
+    let header = format!(
+        "{:14}{:>10}{:>9}{:>9}{:>9}{:>9}{:>9}{:>12}{:>9}{:>9}",
+        "handler",
+        "stopped by",
+        "median",
+        "p99",
+        "p99.99",
+        "max",
+        "stolen",
+        "in batches",
+        "p99.99*",
+        "max*"
+    );
+    println!("{header}\n{}", "-".repeat(header.len()));
+    let mut all = [Times::default(), Times::default()];
+    let (cause, times) = measure(HANDLERS[0].1, CONTROL, runs)?;
+    print_row("(control)", &format!("{cause:?}"), &times);
+    for (name, text) in HANDLERS {
+        let (cause, times) =
+            measure(text, BY_TIME, runs).with_context(|| format!("handler {name}"))?;
+        print_row(name, &format!("{cause:?}"), &times);
+        for (all, times) in all.iter_mut().zip(&times) {
+            all.add(times);
+        }
+    }
+    print_row("all", "", &all);
+    println!("\n* batches without stolen time only");
+    Ok(())
+}
+
+/// Lengths of runs.
+#[derive(Clone)]
+struct Times {
+    buckets: Vec<u64>,
+    longest_ns: u64,
+    batches: u32,
+    stolen_ticks: u64,
+}
+
+impl Default for Times {
+    fn default() -> Self {
+        Self {
+            buckets: vec![0; BUCKETS],
+            longest_ns: 0,
+            batches: 0,
+            stolen_ticks: 0,
+        }
+    }
+}
+
+impl Times {
+    fn add(&mut self, other: &Self) {
+        for (sum, more) in self.buckets.iter_mut().zip(&other.buckets) {
+            *sum += more;
+        }
+        self.longest_ns = self.longest_ns.max(other.longest_ns);
+        self.batches += other.batches;
+        self.stolen_ticks += other.stolen_ticks;
+    }
+
+    /// The upper end of the bucket that this part of all runs reaches, in us.
+    fn quantile_us(&self, part: f64) -> f64 {
+        let runs: u64 = self.buckets.iter().sum();
+        let wanted = (runs as f64 * part).ceil() as u64;
+        let mut seen = 0;
+        let bucket = self.buckets.iter().position(|count| {
+            seen += count;
+            seen >= wanted
+        });
+        ((bucket.unwrap_or(0) + 1) << SHIFT) as f64 / 1e3
+    }
+}
+
+/// `times`: all of them, then those of batches without stolen time.
+fn print_row(name: &str, cause: &str, times: &[Times; 2]) {
+    let [all, quiet] = times;
+    println!(
+        "{name:14}{cause:>10}{:>9.1}{:>9.1}{:>9.1}{:>9.1}{:>6} ms{:>5} of {:>3}{:>9.1}{:>9.1}",
+        all.quantile_us(0.5),
+        all.quantile_us(0.99),
+        all.quantile_us(0.9999),
+        all.longest_ns as f64 / 1e3,
+        all.stolen_ticks * 10,
+        all.batches - quiet.batches,
+        all.batches,
+        quiet.quantile_us(0.9999),
+        quiet.longest_ns as f64 / 1e3,
+    );
+}
+
+fn measure(text: &str, budget: Budget, runs: u32) -> Result<(Cause, [Times; 2])> {
+    let wasm = wat::parse_str(text)?;
+    let module = normalise(&wasm, &Limits::default())?;
+    let entry = module.exports.iter().find(|(name, _)| name == "on_rx");
+    let shape = Shape {
+        module: &module,
+        entry: entry.context("no on_rx")?.1,
+        memory: MemoryKind::Arena,
+        layout: stub::layout(&module),
+        budget,
+        locals_in_memory: false,
+        checks: Checks::default(),
+    };
+    let cpus = maps::possible_cpus()?;
+    let (image, _) = stub::generate_around(&shape, cpus as u32, before, after)?;
+    let value_bytes = context::BYTES * cpus;
+    let contexts = Map::create(&MapSpec::array("time_context", value_bytes as u32, 1))?;
+    let first = stub::first_memory(&module);
+    let memory = Memory::arena(first.len())?;
+    memory.copy_in(AllegedOffset(0), &first)?;
+    let fixups = image.maps.iter().map(|used| {
+        let fd = match used.map {
+            MapRef::Context => contexts.fd(),
+            _ => memory.fd(),
+        };
+        MapFixup {
+            insn: used.insn,
+            fd,
+            value_offset: used.value_offset,
+        }
+    });
+    let program = Program::load(&ProgramSpec {
+        name: "time_promise",
+        kind: ProgramKind::Xdp,
+        attach_type: 0,
+        insns: &image.insns,
+        maps: &fixups.collect::<Vec<_>>(),
+        btf: None,
+    })?;
+
+    let mut times = [Times::default(), Times::default()];
+    let mut cause = None;
+    for batch in 0..=runs.div_ceil(BATCH) {
+        contexts.update(&0_u32.to_le_bytes(), &vec![0; value_bytes])?;
+        let stolen = stolen_ticks()?;
+        let result = program.test_run(&TestRun {
+            packet: &stub::frame(b""),
+            context: None,
+            repeat: BATCH,
+        })?;
+        let stolen = stolen_ticks()? - stolen;
+        let outcome = stub::outcome(&result.packet).context("the frame is spoiled")?;
+        let found = outcome.result.err().context("it was not stopped")?.0;
+        ensure!(matches!(found, Cause::Fuel | Cause::Time), "{found:?}");
+        cause = Some(found);
+        // The first batch warms up: pages, caches, the dispatcher.
+        if batch == 0 {
+            continue;
+        }
+        let value = contexts
+            .lookup(&0_u32.to_le_bytes())?
+            .context("no context")?;
+        let batch = read(&value[context::BYTES..], stolen)?;
+        times[0].add(&batch);
+        if stolen == 0 {
+            times[1].add(&batch);
+        }
+    }
+    Ok((cause.context("no runs")?, times))
+}
+
+/// What the program left in CPU 1's context.
+fn read(context: &[u8], stolen_ticks: u64) -> Result<Times> {
+    let words = context[HISTOGRAM as usize..][..4 * BUCKETS].chunks_exact(4);
+    let buckets: Vec<u64> = words
+        .map(|word| u32::from_le_bytes(word.try_into().expect("four bytes")).into())
+        .collect();
+    let counted: u64 = buckets.iter().sum();
+    ensure!(counted == u64::from(BATCH), "{counted} runs were counted");
+    let longest = context[LONGEST as usize..][..8].try_into()?;
+    Ok(Times {
+        buckets,
+        longest_ns: u64::from_le_bytes(longest),
+        batches: 1,
+        stolen_ticks,
+    })
+}
+
+/// Stolen time of CPU 1 since boot: the eighth number of its line.
+fn stolen_ticks() -> Result<u64> {
+    let stat = fs::read_to_string("/proc/stat")?;
+    let line = stat.lines().find(|line| line.starts_with("cpu1 "));
+    let word = line.and_then(|line| line.split_whitespace().nth(8));
+    Ok(word.context("no cpu1 in /proc/stat")?.parse()?)
+}
+
+/// `r1` = where the longest run is.
+fn words(asm: &mut Assembler) {
+    asm.mov(Reg::R1, Reg::R9);
+    asm.alu_imm(op::ADD, Reg::R1, LONGEST);
+}
+
+fn before(asm: &mut Assembler) {
+    asm.call(helper::KTIME_GET_NS);
+    words(asm);
+    asm.store(Size::D, Reg::R1, BEGAN, Reg::R0);
+}
+
+fn after(asm: &mut Assembler) {
+    let not_longer = asm.label();
+    let short = asm.label();
+    asm.call(helper::KTIME_GET_NS);
+    words(asm);
+    asm.load(Size::D, Reg::R2, Reg::R1, BEGAN);
+    asm.alu(op::SUB, Reg::R0, Reg::R2);
+    asm.load(Size::D, Reg::R2, Reg::R1, 0);
+    asm.jump_if(op::JLE, Reg::R0, Reg::R2, not_longer);
+    asm.store(Size::D, Reg::R1, 0, Reg::R0);
+    asm.bind(not_longer);
+    asm.alu_imm(op::RSH, Reg::R0, SHIFT);
+    asm.jump_if_imm(op::JLT, Reg::R0, BUCKETS as i32, short);
+    asm.mov_imm(Reg::R0, BUCKETS as i32 - 1);
+    asm.bind(short);
+    asm.alu_imm(op::LSH, Reg::R0, 2);
+    asm.alu_imm(op::ADD, Reg::R1, HISTOGRAM - LONGEST);
+    asm.alu(op::ADD, Reg::R1, Reg::R0);
+    asm.load(Size::W, Reg::R2, Reg::R1, 0);
+    asm.alu_imm(op::ADD, Reg::R2, 1);
+    asm.store(Size::W, Reg::R1, 0, Reg::R2);
+}
