@@ -55,37 +55,52 @@ const WASM: [&str; 15] = [
 pub(crate) fn build(out: &Path) -> Result<()> {
     let out = &std::path::absolute(out)?;
     fs::create_dir_all(out).with_context(|| format!("cannot make `{}`", out.display()))?;
-    let common = newest_common()?;
     for source in sources("apps/handlers")? {
-        let wasm = out.join(source.with_extension("wasm").file_name().expect("a file"));
-        if is_current(&wasm, &source, common)? {
-            continue;
-        }
-        require(CLANG)?;
-        require(LINKER)?;
-        compile(CLANG, &WASM, &source, &wasm)?;
+        let name = source.file_stem().expect("a file");
+        compile_handler(&source, &[], &out.join(name).with_extension("wasm"))?;
     }
     for source in sources("apps")? {
         let program = out.join(source.file_stem().expect("a file"));
-        if !is_current(&program, &source, common)? {
-            compile(CC, &["-O2", "-g"], &source, &program)?;
-        }
+        let product = Product {
+            file: &program,
+            sources: &[&source],
+        };
+        product.make(|| compile(CC, &["-O2", "-g"], &[], &source, &program))?;
     }
     Ok(())
 }
 
-fn compile(compiler: &str, options: &[&str], source: &Path, product: &Path) -> Result<()> {
-    println!("building {}", product.display());
+/// Compiles a handler, with further options and files, if it is not current.
+pub(crate) fn compile_handler(source: &Path, more: &[String], wasm: &Path) -> Result<()> {
+    let product = Product {
+        file: wasm,
+        sources: &[source],
+    };
+    product.make(|| {
+        require(CLANG)?;
+        require(LINKER)?;
+        compile(CLANG, &WASM, more, source, wasm)
+    })
+}
+
+fn compile(
+    compiler: &str,
+    options: &[&str],
+    more: &[String],
+    source: &Path,
+    product: &Path,
+) -> Result<()> {
     run(Command::new(compiler)
         .args(options)
         .args(WARNINGS)
         .args(["-Isdk/c", "-o"])
         .arg(product)
-        .arg(source))
+        .arg(source)
+        .args(more))
 }
 
 /// The C files of a folder, relative to the root, in order of their names.
-fn sources(folder: &str) -> Result<Vec<PathBuf>> {
+pub(crate) fn sources(folder: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in
         fs::read_dir(root().join(folder)).with_context(|| format!("cannot read `{folder}`"))?
@@ -99,22 +114,35 @@ fn sources(folder: &str) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// When something changed that every product depends on: the headers, or the
-/// options in this file.
-fn newest_common() -> Result<SystemTime> {
-    let mut newest = modified(&std::env::current_exe()?)?;
-    for header in ["sdk/c/ashway.h", "sdk/c/ashway_app.h"] {
-        newest = newest.max(modified(&root().join(header))?);
-    }
-    Ok(newest)
+/// A file that is made from others.
+pub(crate) struct Product<'p> {
+    /// The file.
+    pub(crate) file: &'p Path,
+    /// What it is made from, beside the headers and the options in here.
+    pub(crate) sources: &'p [&'p Path],
 }
 
-fn is_current(product: &Path, source: &Path, common: SystemTime) -> Result<bool> {
-    if !product.exists() {
-        return Ok(false);
+impl Product<'_> {
+    /// Makes it, unless it is newer than all that it depends on.
+    pub(crate) fn make(&self, make: impl FnOnce() -> Result<()>) -> Result<()> {
+        if self.is_current()? {
+            return Ok(());
+        }
+        println!("building {}", self.file.display());
+        make()
     }
-    let product = modified(product)?;
-    Ok(product > common && product > modified(&root().join(source))?)
+
+    fn is_current(&self) -> Result<bool> {
+        if !self.file.exists() {
+            return Ok(false);
+        }
+        let mut newest = modified(&std::env::current_exe()?)?;
+        let headers = ["sdk/c/ashway.h", "sdk/c/ashway_app.h"].map(Path::new);
+        for source in self.sources.iter().copied().chain(headers) {
+            newest = newest.max(modified(&root().join(source))?);
+        }
+        Ok(modified(self.file)? > newest)
+    }
 }
 
 fn modified(file: &Path) -> Result<SystemTime> {

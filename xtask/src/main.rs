@@ -5,11 +5,16 @@
 
 #![forbid(unsafe_code)]
 
+mod bless;
+mod bugs;
 mod check;
+mod conformance;
 mod graph;
 mod handlers;
 #[cfg(test)]
 mod header;
+mod kernels;
+mod programs;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -22,7 +27,17 @@ usage: cargo xtask COMMAND
   handlers [--out DIR]  build apps/handlers/*.c to DIR/*.wasm and the
                         applications beside them (default: target/handlers)
   check                 format, lints and unit tests: what to run before a commit
+  programs              build apps/programs, apps/rust and apps/zlib to
+                        target/programs, as handlers and as ordinary programs
+  wast [--tier kernel|user|interpreter] [--json FILE] [SCRIPT...]
+                        the specification's own tests in a tier
+  fuzz-promote [--seed N] [--count M] [--json FILE] [--dump DIR]
+                        random modules in every engine; what differs is a bug
+  bless                 write the golden files anew
+  bugs                  show that each seeded bug turns a test red
   graph                 print which crate depends on which
+  kernels [6.12 6.1]    boot other kernels under QEMU and print what they say to
+                        each built handler
 ";
 
 fn main() -> ExitCode {
@@ -32,7 +47,13 @@ fn main() -> ExitCode {
         ["handlers"] => handlers::build(&root().join("target/handlers")),
         ["handlers", "--out", dir] => handlers::build(Path::new(dir)),
         ["check"] => check::run(),
+        ["programs"] => programs::build(&root().join("target/programs")),
+        ["wast", args @ ..] => conformance::run("wast", args),
+        ["fuzz-promote", args @ ..] => conformance::run("fuzz-promote", args),
+        ["bless"] => bless::golden(),
+        ["bugs"] => bugs::run(),
         ["graph"] => graph::print(),
+        ["kernels", versions @ ..] => kernels::check(versions),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);
