@@ -14,9 +14,14 @@ cargo clippy --workspace --all-targets --release --quiet -- -D warnings || faile
 { cargo test --workspace --release --no-fail-fast 2>&1; echo "cargo: $?"; } | tee "$log"
 grep -q '^cargo: 0$' "$log" || failed=1
 
+# Deliberate mistakes, each of which has to turn a test red.
+{ cargo xtask bugs 2>&1; echo "bugs: $?"; } | tee -a "$log"
+grep -q '^bugs: 0$' "$log" || failed=1
+
 # The runners' own closing lines, added up.
 awk -v failed="$failed" '
     /^test result:/ { passed += $4; broken += $6; skipped += $8 }
+    /^[0-9]+ passed, [0-9]+ failed$/ { passed += $1; broken += $3 }
     END { printf "%d passed, %d failed, %d skipped\n", passed, broken, skipped }
 ' "$log"
 exit "$failed"

@@ -34,7 +34,9 @@ fn each_refused_handler_answers_and_its_author_is_told_why() {
             Some(file) => Config::on_b0("auto").handler_file(name, file),
             None => Config::on_b0("auto").handler(name).unwrap(),
         };
-        let node = rig.node(config.path(name, 7777, "auto")).start().unwrap();
+        // `long` needs more than a budget of 50 us buys.
+        let config = config.path(name, 7777, "auto").text("budget = \"1 ms\"");
+        let node = rig.node(config).start().unwrap();
         let client = rig.client_a(7777).unwrap();
         (refused.answers)(&client);
 

@@ -1,7 +1,7 @@
 //! The walk over functions, and what all parts of it share.
 
 use super::control::Control;
-use super::error::PromoteError;
+use super::error::{Place, PromoteError};
 use super::frame::{Home, Layout, Plan};
 use super::fuel::SlowCharge;
 use super::recursion::SlowPop;
@@ -43,7 +43,7 @@ pub fn emit(
         layout.operands = operands;
         layout.call_sites = sites;
     }
-    let frame_bytes = plan.place_frames()?;
+    let frame_bytes = plan.place_frames(shape.module)?;
 
     let before = asm.len();
     Emitter::new(asm, shape, &plan, done, trap).run()?;
@@ -237,12 +237,16 @@ impl<'e> Emitter<'e> {
     fn check_size(&self) -> Result<(), PromoteError> {
         if self.body.stack.len() > MOST_OPERANDS {
             return Err(PromoteError::Frames {
+                place: Place::new(self.at, &self.shape.module.lines),
                 found: self.body.stack.len() * 8,
                 most: context::FRAMES_BYTES,
             });
         }
         if self.asm.len() > MOST_INSNS {
-            return Err(PromoteError::TooLong { most: MOST_INSNS });
+            return Err(PromoteError::TooLong {
+                place: Place::new(self.at, &self.shape.module.lines),
+                most: MOST_INSNS,
+            });
         }
         Ok(())
     }

@@ -46,8 +46,10 @@ pub enum PromoteError {
     },
 
     /// The call graph's frames do not fit the per-CPU context.
-    #[error("the functions' frames take {found} bytes, {most} are there")]
+    #[error("{place}: the functions' frames take {found} bytes, {most} are there")]
     Frames {
+        /// The function with the largest frame.
+        place: Place,
         /// Bytes along the most expensive chain of calls.
         found: usize,
         /// Bytes there are.
@@ -55,8 +57,10 @@ pub enum PromoteError {
     },
 
     /// More code than the kernel loads.
-    #[error("the handler takes more than {most} eBPF instructions")]
+    #[error("{place}: the handler takes more than {most} eBPF instructions")]
     TooLong {
+        /// How far the translation came.
+        place: Place,
         /// Instructions that the kernel verifies (`BPF_COMPLEXITY_LIMIT_INSNS`).
         most: usize,
     },
@@ -74,8 +78,10 @@ impl PromoteError {
     #[must_use]
     pub const fn place(&self) -> Option<&Place> {
         match self {
-            Self::NoCounterpart { place, .. } => Some(place),
-            Self::Frames { .. } | Self::TooLong { .. } | Self::HandlerType { .. } => None,
+            Self::NoCounterpart { place, .. }
+            | Self::Frames { place, .. }
+            | Self::TooLong { place, .. } => Some(place),
+            Self::HandlerType { .. } => None,
         }
     }
 

@@ -9,7 +9,7 @@
 //! wait on the call stack (`recursion.rs`).
 
 use super::emitter::MOST_INSNS;
-use super::error::PromoteError;
+use super::error::{Place, PromoteError};
 use super::{MemoryKind, Shape};
 use crate::bpf::Reg;
 use crate::bug::{self, Bug};
@@ -188,7 +188,7 @@ impl Plan {
 
     /// Gives each frame its place, now that their sizes are known; returns the
     /// bytes of all together.
-    pub(super) fn place_frames(&mut self) -> Result<usize, PromoteError> {
+    pub(super) fn place_frames(&mut self, module: &Module<'_>) -> Result<usize, PromoteError> {
         let mut most = 0;
         for layout in &mut self.functions {
             layout.base = FIRST_FRAME;
@@ -218,7 +218,12 @@ impl Plan {
         }
         let found = most - context::FRAMES as usize;
         if found > context::FRAMES_BYTES {
+            let largest = self.components.iter().flatten();
+            let largest = largest.max_by_key(|f| self.functions[**f as usize].bytes());
+            let code = largest.map(|f| &module.functions[*f as usize].code);
+            let at = code.and_then(|code| code.first()).map_or(0, |op| op.at);
             return Err(PromoteError::Frames {
+                place: Place::new(at, &module.lines),
                 found,
                 most: context::FRAMES_BYTES,
             });
@@ -322,7 +327,11 @@ fn components(shape: &Shape<'_>) -> Result<Components, PromoteError> {
             calls.extend(out.iter().map(|callee| (index, *callee)));
             // Each call that can be reached takes an instruction, or more.
             if calls.len() > MOST_INSNS {
-                return Err(PromoteError::TooLong { most: MOST_INSNS });
+                let at = shape.module.functions[index as usize].at;
+                return Err(PromoteError::TooLong {
+                    place: Place::new(at, &shape.module.lines),
+                    most: MOST_INSNS,
+                });
             }
             chain.push((index, out, 0));
         }

@@ -1,7 +1,7 @@
 //! Every refusal has a golden file and a row in `docs/promotion.md`.
 
 use super::{Refusal, files, folder, translate};
-use ashway_codegen::promote::PromoteError;
+use ashway_codegen::promote::{Place, PromoteError};
 
 const DOCUMENT: &str = include_str!("../../../../docs/promotion.md");
 const NORMALISE: &str = include_str!("../../src/normalise/error.rs");
@@ -23,9 +23,17 @@ fn variants(source: &'static str, name: &str) -> Vec<String> {
 fn refusals() -> Vec<Refusal> {
     let sources = files(&folder(), &["wat"]);
     let golden = sources.iter().filter_map(|source| translate(source).err());
+    let place = Place {
+        at: 1,
+        line: Some(("FILE".into(), 1)),
+    };
     let large = [
-        PromoteError::Frames { found: 2, most: 1 },
-        PromoteError::TooLong { most: 1 },
+        PromoteError::Frames {
+            place: place.clone(),
+            found: 2,
+            most: 1,
+        },
+        PromoteError::TooLong { place, most: 1 },
         PromoteError::HandlerType { function: 1 },
     ];
     let large = large.iter().map(|error| Refusal::promote("", "", error));
