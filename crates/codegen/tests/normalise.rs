@@ -9,6 +9,7 @@ use ashway_codegen::normalise::ir::{Op, OpKind};
 use ashway_codegen::normalise::{Limits, Module, NormaliseError, encode, normalise, static_bound};
 use common::{IMPORTS, check_encoded, function, module, on_rx, parse, show};
 use std::fmt::Write;
+use wasmparser::Operator as O;
 
 fn code(text: &str) -> Vec<String> {
     let wasm = parse(text);
@@ -496,5 +497,35 @@ fn counts_are_limited() {
         let wasm = parse(&format!("{text} {body}"));
         let text = normalise(&wasm, &small).unwrap_err().to_string();
         assert!(text.contains(expected), "{text}");
+    }
+}
+
+/// The kernel tier looks at the clock only where fuel is taken, so that no
+/// charge may stand for a long time.
+#[test]
+fn long_stretches_are_charged_in_parts() {
+    let turn = "(local.set 0 (i32.load (local.get 0)))".repeat(10_000);
+    let arms =
+        "(if (local.get 0) (then (drop (i32.load (i32.const 0)))) (else (nop)))".repeat(2_000);
+    for body in [&turn, &arms] {
+        let wasm = parse(&format!(
+            r#"(func (export "on_rx") (param i32 i32) (result i32)
+                (loop {body} (br 0)) (i32.const 0))"#
+        ));
+        let module = module(&wasm);
+        let code = &module.functions[0].code;
+        let charges: Vec<u32> = code
+            .iter()
+            .filter_map(|op| match op.kind {
+                OpKind::Charge { cost } => Some(cost),
+                _ => None,
+            })
+            .collect();
+        assert!(charges.iter().all(|cost| *cost < 1_100), "{charges:?}");
+        let work = code.iter().filter(|op| {
+            matches!(&op.kind, OpKind::Wasm(o) if !matches!(o, O::Nop | O::Else | O::End | O::Loop { .. }))
+        });
+        // The last constant is outside the loop.
+        assert_eq!(charges.iter().sum::<u32>() as usize, work.count() - 1);
     }
 }

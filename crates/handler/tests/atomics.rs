@@ -112,7 +112,7 @@ fn each_operator_reads_and_writes_its_own_bytes() {
             // (threads proposal, "Compare Exchange").
             check(
                 &name,
-                &[16, BEFORE & mask | mask + 1, VALUE],
+                &[16, BEFORE & mask | (mask + 1), VALUE],
                 Some(BEFORE),
                 VALUE,
             );

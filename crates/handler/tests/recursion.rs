@@ -1,6 +1,11 @@
 //! How deep recursion goes: as far as the call stack's slots, whatever the
 //! functions look like, and stopped at the call that has no room.
 
+#![allow(
+    clippy::format_collect,
+    clippy::format_push_string,
+    reason = "modules are put together from words; nothing here has to be fast"
+)]
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod common;

@@ -4,6 +4,8 @@ use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::ir::FileOffset;
 use ashway_handler::Stopped;
 
+use crate::Engine;
+
 /// The result of one activation. Two engines agree if these are equal (but for
 /// `fuel_left` after [`Cause::Time`], which is the clock's choice) and so are
 /// the memories.
@@ -19,6 +21,22 @@ pub struct Activation {
     pub dirty: bool,
     /// Fuel that was not used; negative when it ran out.
     pub fuel_left: i64,
+}
+
+/// Whether two engines came to the same end. The user tier's place of an access
+/// or a division can be beside the operator ([`Stopped::at`]); the cause counts.
+pub fn same_end<T: PartialEq>(
+    engines: [Engine; 2],
+    one: &Result<T, Stopped>,
+    other: &Result<T, Stopped>,
+) -> bool {
+    match (one, other) {
+        (Err(one), Err(other)) if engines.contains(&Engine::User) => {
+            let loose = [Cause::MemoryBounds, Cause::DivideByZero, Cause::Overflow];
+            one == other || one.cause == other.cause && loose.contains(&one.cause)
+        }
+        _ => one == other,
+    }
 }
 
 impl Activation {

@@ -25,7 +25,7 @@ mod region;
 mod trial;
 mod user;
 
-pub use activation::{Activation, EMPTY};
+pub use activation::{Activation, EMPTY, same_end};
 pub use error::{Blame, NotRun};
 pub use promoted::{Loaded, MemoryChoice, Setup};
 pub use trial::{Engine, Trial};

@@ -66,6 +66,9 @@ pub(super) fn check<'a>(
     })
 }
 
+/// What operators become; one on tables becomes some seventy.
+pub(super) const OPERATIONS: &str = "operations of the normal form";
+
 /// Writes one body in normal form.
 pub(super) struct Lowering<'r, 'a> {
     pub(super) reader: &'r Reader<'a, 'r>,
@@ -116,6 +119,7 @@ pub(super) fn rewrite<'a>(
         let (operator, at) = operators.read_with_offset()?;
         lowering.at = at as u32;
         lowering.operator(operator)?;
+        within(OPERATIONS, lowering.code.len(), reader.limits.operations())?;
     }
     let mut height = body.height;
     if lowering.scratched {

@@ -12,6 +12,10 @@
 //! included, passes a charge: there, a function called from two places seems
 //! to return from the second to behind the first.
 //!
+//! A long stretch is charged in parts of about [`STRETCH`] units, because the
+//! kernel tier looks at the clock only where fuel is taken. A part ends with
+//! its block, so that whatever runs has been charged before it.
+//!
 //! Code that is not executed in a turn is charged all the same: fuel is an
 //! upper bound of work, and both tiers charge at the same places.
 
@@ -23,12 +27,36 @@ use wasmparser::Operator;
 /// Units that one activation may use without a charge.
 const UNCHARGED_MOST: u64 = 4_096;
 
+/// Units that one charge may take before the next, as far as operators cost
+/// less than that.
+const STRETCH: u64 = 1_024;
+
+/// Fuel taken at a place.
+#[derive(Clone, Copy)]
+struct Part {
+    /// The operation it is taken before, or the place kept for it.
+    position: usize,
+    cost: u64,
+    kind: PartKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum PartKind {
+    /// At the function's entry.
+    Entry,
+    /// At a loop's head, which has an operation for it.
+    Loop,
+    /// In the middle; whether in a loop.
+    Middle { in_loop: bool },
+}
+
 /// What a function costs outside its loops, and whom it calls.
-#[derive(Default)]
 struct Walk {
     straight: u64,
-    /// Position of each loop's charge, and what it takes.
-    loops: Vec<(usize, u32)>,
+    /// The function's entry first.
+    parts: Vec<Part>,
+    /// Whether it has a bulk operation.
+    bulk: bool,
     indirect: bool,
     /// Callee, and whether the call can run more than once: it is in a loop, or
     /// can come back. One entry for each call.
@@ -50,23 +78,55 @@ pub(super) fn charge(module: &mut Module<'_>) {
         charged.fill(true);
     }
     for ((function, walk), charged) in module.functions.iter_mut().zip(&walks).zip(charged) {
-        for &(position, cost) in &walk.loops {
-            let cost = if bug::is(Bug::LoopFree) { 0 } else { cost };
-            function.code[position].kind = OpKind::Charge { cost };
-        }
-        if charged && !bug::is(Bug::EntryFree) {
-            let kind = OpKind::Charge {
-                cost: as_cost(walk.straight.max(1)),
-            };
-            let at = function.at;
-            function.code.insert(0, Op { kind, at });
-        }
+        function.code = place(
+            std::mem::take(&mut function.code),
+            function.at,
+            walk,
+            charged,
+        );
     }
 }
 
+/// Puts a function's charges in; those outside its loops only if it is charged.
+fn place<'a>(code: Vec<Op<'a>>, entry: u32, walk: &Walk, charged: bool) -> Vec<Op<'a>> {
+    let charge = |cost: u64, at| Op {
+        // A turn is never free, or an empty loop would never end.
+        kind: OpKind::Charge {
+            cost: cost.max(1).try_into().unwrap_or(u32::MAX),
+        },
+        at,
+    };
+    let mut placed = Vec::with_capacity(code.len() + walk.parts.len());
+    let mut parts = walk.parts.iter().peekable();
+    for (position, op) in code.into_iter().enumerate() {
+        let at = op.at;
+        let mut kept = Some(op);
+        while let Some(part) = parts.next_if(|part| part.position == position) {
+            match part.kind {
+                PartKind::Entry if charged && !bug::is(Bug::EntryFree) => {
+                    placed.push(charge(part.cost, entry));
+                }
+                PartKind::Loop => {
+                    let free = bug::is(Bug::LoopFree);
+                    kept = Some(charge(part.cost, at));
+                    if let (true, Some(op)) = (free, &mut kept) {
+                        op.kind = OpKind::Charge { cost: 0 };
+                    }
+                }
+                PartKind::Middle { in_loop } if part.cost > 0 && (in_loop || charged) => {
+                    placed.push(charge(part.cost, at));
+                }
+                PartKind::Entry | PartKind::Middle { .. } => {}
+            }
+        }
+        placed.extend(kept);
+    }
+    placed
+}
+
 /// The most fuel one call of `function` can need, in units, if that can be
-/// said without running it: it has no loop, no recursion and no call through a
-/// table. Bulk operations come on top, by their lengths.
+/// said without running it: it has no loop, no recursion, no call through a
+/// table and no bulk operation.
 #[must_use]
 pub fn static_bound(module: &Module<'_>, function: u32) -> Option<u64> {
     let walks = walk_all(module);
@@ -74,7 +134,7 @@ pub fn static_bound(module: &Module<'_>, function: u32) -> Option<u64> {
     let mut seen = vec![false; walks.len()];
     while let Some(index) = pending.pop() {
         let walk = &walks[index as usize];
-        if !walk.loops.is_empty() || walk.indirect {
+        if walk.has_loop() || walk.indirect || walk.bulk {
             return None;
         }
         if !std::mem::replace(&mut seen[index as usize], true) {
@@ -84,53 +144,84 @@ pub fn static_bound(module: &Module<'_>, function: u32) -> Option<u64> {
     bounds(&walks, |_| true)[function as usize]
 }
 
-fn as_cost(cost: u64) -> u32 {
-    cost.try_into().unwrap_or(u32::MAX)
-}
-
 fn walk_all(module: &Module<'_>) -> Vec<Walk> {
     module.functions.iter().map(|f| walk(&f.code)).collect()
 }
 
+impl Walk {
+    fn has_loop(&self) -> bool {
+        self.parts.iter().any(|part| part.kind == PartKind::Loop)
+    }
+}
+
 /// Sums up one body. Linear in its length, however deeply it is nested.
 fn walk(code: &[Op<'_>]) -> Walk {
-    let mut walk = Walk::default();
-    // Whether each open block is a loop; for each open loop, the position of
-    // its charge and the cost so far.
-    let mut blocks = Vec::new();
-    let mut loops: Vec<(usize, u64)> = Vec::new();
+    let mut walk = Walk {
+        straight: 0,
+        parts: vec![Part {
+            position: 0,
+            cost: 0,
+            kind: PartKind::Entry,
+        }],
+        bulk: false,
+        indirect: false,
+        calls: Vec::new(),
+    };
+    // For the function and each open block: whether it is a loop, and the part
+    // that what comes next belongs to.
+    let mut open = vec![(false, 0)];
+    let mut loops = 0;
     for (position, op) in code.iter().enumerate() {
-        let sum = loops.last_mut().map_or(&mut walk.straight, |(_, sum)| sum);
-        *sum = sum.saturating_add(u64::from(cost::of(&op.kind)));
-        let operator = match &op.kind {
-            OpKind::Wasm(operator) => operator,
-            OpKind::CallNumber { .. } => {
+        let cost = u64::from(cost::of(&op.kind));
+        let part = open.last().map_or(0, |(_, part)| *part);
+        walk.parts[part].cost += cost;
+        if loops == 0 {
+            walk.straight = walk.straight.saturating_add(cost);
+        }
+        match &op.kind {
+            OpKind::CallNumber { .. } | OpKind::Wasm(Operator::CallIndirect { .. }) => {
                 walk.indirect = true;
-                continue;
             }
-            _ => continue,
-        };
-        match operator {
-            Operator::Block { .. } | Operator::If { .. } => blocks.push(false),
-            Operator::Loop { .. } => {
-                blocks.push(true);
-                loops.push((position + 1, 0));
-            }
-            Operator::End => {
-                if blocks.pop() == Some(true)
-                    && let Some((charge, sum)) = loops.pop()
-                {
-                    // A turn is never free, or an empty loop would never end.
-                    walk.loops.push((charge, as_cost(sum.max(1))));
-                }
-            }
-            Operator::Call { function_index } => {
+            OpKind::ChargeBulk => walk.bulk = true,
+            OpKind::Wasm(Operator::Call { function_index }) => {
                 let before = position.checked_sub(1).map(|before| &code[before].kind);
                 let recursive = matches!(before, Some(OpKind::Push { .. }));
-                let again = recursive || !loops.is_empty();
-                walk.calls.push((*function_index, again));
+                walk.calls.push((*function_index, recursive || loops > 0));
             }
-            Operator::CallIndirect { .. } => walk.indirect = true,
+            OpKind::Wasm(Operator::Block { .. } | Operator::If { .. }) => open.push((false, part)),
+            OpKind::Wasm(Operator::Loop { .. }) => {
+                loops += 1;
+                open.push((true, walk.parts.len()));
+                walk.parts.push(Part {
+                    position: position + 1,
+                    cost: 0,
+                    kind: PartKind::Loop,
+                });
+            }
+            // The other arm is charged with what the `if` is in.
+            OpKind::Wasm(Operator::Else) => {
+                open.pop();
+                let outer = open.last().map_or(0, |(_, part)| *part);
+                open.push((false, outer));
+            }
+            OpKind::Wasm(Operator::End) => {
+                let was_loop = open.pop().is_some_and(|(is_loop, _)| is_loop);
+                loops -= usize::from(was_loop);
+            }
+            OpKind::Wasm(_) | OpKind::Message(_) => {
+                let last = open.last_mut();
+                let next = code.get(position + 1).map(|op| &op.kind);
+                if let (Some((_, part)), Some(OpKind::Wasm(_) | OpKind::Message(_))) = (last, next)
+                    && walk.parts[*part].cost > STRETCH
+                {
+                    *part = walk.parts.len();
+                    walk.parts.push(Part {
+                        position: position + 1,
+                        cost: 0,
+                        kind: PartKind::Middle { in_loop: loops > 0 },
+                    });
+                }
+            }
             _ => {}
         }
     }

@@ -43,6 +43,14 @@ pub struct Limits {
     pub state_bytes: u32,
 }
 
+impl Limits {
+    /// Operations of the normal form, all functions together: twice the
+    /// operators.
+    pub(super) fn operations(&self) -> u64 {
+        2 * u64::from(self.operators)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Self {

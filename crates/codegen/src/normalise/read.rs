@@ -312,9 +312,12 @@ impl<'a> Reader<'a, '_> {
             self.limits,
         )?;
         let mut heights = Vec::with_capacity(self.bodies.len());
+        let mut operations = 0;
         for (body, type_index) in std::mem::take(&mut self.bodies).iter().zip(0..) {
             let type_index = self.function_types[type_index];
             let lowered = body::rewrite(&self, &segments, body, type_index)?;
+            operations += lowered.function.code.len();
+            within(body::OPERATIONS, operations, self.limits.operations())?;
             self.module.functions.push(lowered.function);
             self.module.referenced.extend(lowered.referenced);
             heights.push(lowered.height);

@@ -159,6 +159,7 @@ impl Emitter<'_> {
     /// in memory. Clobbers `r0`, `r4`, `r5`.
     fn atomic_address(&mut self, access: Access) {
         let bytes = access.size.bytes() as i32;
+        self.forget_sign(false, R1, R0);
         if access.offset != 0 {
             self.asm.load_imm(R0, access.offset);
             self.asm.alu(op::ADD, R1, R0);
@@ -282,8 +283,10 @@ impl Emitter<'_> {
     fn shift_operands(&mut self, access: Access) {
         if access.is_part() {
             let bits = access.bits();
+            self.forget_sign(false, R2, R0);
             self.asm.alu32_imm(op::AND, R2, bits);
             if access.change == Change::CompareExchange {
+                self.forget_sign(false, R3, R0);
                 // More than the part has is cut off, as Wasmtime does it.
                 self.asm.alu32_imm(op::AND, R3, bits);
                 self.asm.mov(R4, R3);

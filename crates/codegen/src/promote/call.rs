@@ -85,6 +85,10 @@ impl Emitter<'_> {
         let behind = self.asm.label();
         for (callee, label) in &calls {
             self.asm.bind(*label);
+            if self.is_too_long() {
+                // Nothing will come of it; the operator's end says so.
+                continue;
+            }
             self.pass_from_slots(*callee, base);
             if results.len() < 2 {
                 self.jump_to(*callee, behind);
@@ -124,9 +128,9 @@ impl Emitter<'_> {
     /// Registers that locals live in, with the locals' slots.
     pub(super) fn live_registers(&self) -> Vec<(Reg, Size, i16)> {
         let layout = self.layout();
-        let locals = layout.locals.iter().zip(&self.body.defined).zip(0..);
-        let read_later = locals.filter_map(|((local, defined), index)| {
-            (defined.is_some() && local.lives_at(self.body.next)).then_some(index)
+        let read_later = layout.in_registers.iter().copied().filter(|index| {
+            let local = &layout.locals[*index as usize];
+            self.body.defined[*index as usize].is_some() && local.lives_at(self.body.next)
         });
         // Operands can mean a local behind the end of its life.
         let operands = self.body.stack.iter().filter_map(|entry| match entry.at {

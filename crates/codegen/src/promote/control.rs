@@ -206,7 +206,9 @@ impl Emitter<'_> {
     fn close(&mut self) -> Control {
         let control = self.body.controls.pop();
         let depth = self.body.controls.len();
-        for defined in &mut self.body.defined {
+        // It matters for those in registers only.
+        for local in &self.layout().in_registers {
+            let defined = &mut self.body.defined[*local as usize];
             *defined = defined.filter(|within| *within <= depth);
         }
         control.expect("a validated module closes what it opened")

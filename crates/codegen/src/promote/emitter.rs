@@ -189,6 +189,7 @@ impl<'e> Emitter<'e> {
         self.slow_charges();
         self.slow_pops();
         self.trap_stubs();
+        self.check_size()?;
         let sites = self.sites.iter().map(Vec::len);
         Ok(operands.into_iter().zip(sites).collect())
     }
@@ -233,6 +234,11 @@ impl<'e> Emitter<'e> {
         Ok(())
     }
 
+    /// Whether no kernel would load what there is already.
+    pub(super) fn is_too_long(&self) -> bool {
+        self.asm.len() > MOST_INSNS
+    }
+
     /// What no kernel would load is not worth making: hostile code ends here.
     fn check_size(&self) -> Result<(), PromoteError> {
         if self.body.stack.len() > MOST_OPERANDS {
@@ -242,7 +248,7 @@ impl<'e> Emitter<'e> {
                 most: context::FRAMES_BYTES,
             });
         }
-        if self.asm.len() > MOST_INSNS {
+        if self.is_too_long() {
             return Err(PromoteError::TooLong {
                 place: Place::new(self.at, &self.shape.module.lines),
                 most: MOST_INSNS,

@@ -82,6 +82,8 @@ impl Local {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     pub(super) locals: Vec<Local>,
+    /// Those that live in registers.
+    pub(super) in_registers: Vec<u32>,
     pub(super) params: usize,
     /// For each result, whether it is an `i64`.
     pub(super) results: Vec<bool>,
@@ -160,7 +162,10 @@ impl Plan {
                     survey.local
                 })
                 .collect();
+            let in_registers = locals.iter().zip(0..);
+            let in_registers = in_registers.filter(|(local, _)| matches!(local.home, Home::Reg(_)));
             functions[index as usize] = Layout {
+                in_registers: in_registers.map(|(_, index)| index).collect(),
                 locals,
                 params: ty.params().len(),
                 results: ty.results().iter().map(|ty| is_wide(*ty)).collect(),

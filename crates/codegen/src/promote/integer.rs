@@ -6,6 +6,7 @@
 
 use super::condition::mirrored;
 use super::emitter::Emitter;
+use super::frame::Home;
 use super::stack::{At, Entry, fits};
 use crate::bpf::{Reg, Size, op};
 use crate::bug::{self, Bug};
@@ -100,6 +101,7 @@ impl Emitter<'_> {
         match target {
             Some(reg) if !self.is_in(right, reg) || left.at == right.at => {
                 self.move_into(reg, left);
+                self.before_bits(operation, left, reg);
                 self.alu_entry(operation, wide, reg, right);
                 if left.at != At::Reg(reg) {
                     self.discard(left);
@@ -108,9 +110,25 @@ impl Emitter<'_> {
             }
             _ => {
                 let reg = self.own(left);
+                self.before_bits(operation, left, reg);
                 self.alu_entry(operation, wide, reg, right);
                 self.push_reg(reg, wide);
             }
+        }
+    }
+
+    /// Hides the first operand of `and` and `or` from the verifier, unless it
+    /// knows nothing of it (it has just been loaded) or all (a constant).
+    fn before_bits(&mut self, operation: u8, left: Entry, reg: Reg) {
+        let known = match left.at {
+            At::Const(_) | At::Slot(_) => false,
+            At::Local(local) => self.layout().locals[local as usize].home != Home::Frame,
+            At::Reg(_) => true,
+        };
+        if known && matches!(operation, op::AND | op::OR) {
+            let zero = self.alloc();
+            self.forget_sign(left.wide, reg, zero);
+            self.release(zero);
         }
     }
 

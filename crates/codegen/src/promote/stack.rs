@@ -12,6 +12,7 @@ use super::emitter::{Emitter, width};
 use super::frame::{Home, SCRATCH, bit};
 use crate::bpf::{Reg, Size, op};
 use crate::normalise::ir::OpKind;
+use ashway_abi::context;
 use wasmparser::Operator;
 
 /// Registers that can be scratch, in the order in which they are taken.
@@ -367,6 +368,15 @@ impl Emitter<'_> {
         } else {
             self.asm.alu32_imm(operation, dst, imm);
         }
+    }
+
+    /// Launders a value before `and` and `or`. A verifier that knows it to be 0
+    /// or -1 follows both ways from there (`maybe_fork_scalars`), and Linux
+    /// 6.18.44 loads through a null pointer when it has too many of them to
+    /// follow: any file could take the loading process down. Clobbers `zero`.
+    pub(super) fn forget_sign(&mut self, wide: bool, reg: Reg, zero: Reg) {
+        self.asm.load(Size::D, zero, Reg::R9, context::ZERO);
+        self.launder(wide, reg, zero);
     }
 
     /// XORs a zero unknown to the verifier into `reg`, so that it forgets what

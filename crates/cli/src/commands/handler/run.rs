@@ -392,8 +392,14 @@ impl Run {
                     activation.map_or(String::new(), |a| (budget - a.fuel_left).to_string())
                 }));
             }
-            let changed = first.filter(|a| Some(&a.message[..]) != packet.message());
-            row.push(changed.map_or(String::new(), |a| shortened(&a.message)));
+            let goes_on = |a: &&Activation| {
+                matches!(
+                    a.verdict(),
+                    Some(Verdict::Reply | Verdict::Deliver | Verdict::Forward)
+                )
+            };
+            let sent = first.filter(goes_on);
+            row.push(sent.map_or(String::new(), |a| shortened(&a.message)));
             row
         };
         let rows: Vec<Vec<String>> = capture
@@ -500,7 +506,7 @@ fn first_difference(module: &Module<'_>, one: &Part<'_>, other: &Part<'_>) -> Op
     for (index, pair) in one.activations.iter().zip(&other.activations).enumerate() {
         let (Some(a), Some(b)) = pair else { continue };
         let packet = Some(index + 1);
-        if a.result != b.result {
+        if !ashway_trial::same_end(engines, &a.result, &b.result) {
             return differ(packet, "verdict", [a, b].map(|x| verdict(module, x)));
         }
         if a.message != b.message {

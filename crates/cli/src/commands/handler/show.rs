@@ -344,9 +344,7 @@ impl Sources {
         let lines = self.lines.entry(file.to_owned()).or_insert_with(|| {
             let name = FsPath::new(file).file_name().unwrap_or_default();
             let places = [PathBuf::from(file), beside.join(file), beside.join(name)];
-            let text = places
-                .iter()
-                .find_map(|place| fs::read_to_string(place).ok())?;
+            let text = places.iter().find_map(|place| source(place))?;
             Some(text.lines().map(|line| line.trim().to_owned()).collect())
         });
         let index = (number as usize).checked_sub(1)?;
@@ -359,4 +357,15 @@ impl Sources {
         files.sort_unstable();
         files
     }
+}
+
+/// Bytes of the longest source file that is shown.
+const LONGEST_SOURCE: u64 = 4 << 20;
+
+/// A source file's text. The name comes from the handler: it may be anything.
+fn source(place: &FsPath) -> Option<String> {
+    let metadata = fs::metadata(place).ok()?;
+    (metadata.is_file() && metadata.len() <= LONGEST_SOURCE)
+        .then(|| fs::read_to_string(place).ok())
+        .flatten()
 }
