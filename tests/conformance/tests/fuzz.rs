@@ -66,6 +66,7 @@ fn regressions() {
             } else {
                 Profile::Library
             },
+            functions: usize::MAX,
             fuel: fuel.map_or(100_000, |fuel| fuel.parse().unwrap()),
             memory: MemoryChoice::Auto,
             locals_in_memory: false,

@@ -8,8 +8,6 @@ use ashway_codegen::promote::Budget;
 use ashway_handler::Stopped;
 use ashway_trial::{Activation, Blame, Engine, MemoryChoice, NotRun, Setup, Trial};
 
-/// Functions of a library that are called, at most.
-const MOST_FUNCTIONS: usize = 6;
 /// How often each function is called.
 const ROUNDS: usize = 3;
 /// Bytes of a message, at most.
@@ -207,7 +205,7 @@ fn calls(module: &mut Module<'_>, case: &Case) -> Vec<Call> {
         .collect();
     functions.sort_unstable();
     functions.dedup();
-    functions.truncate(MOST_FUNCTIONS);
+    functions.truncate(case.functions);
     for _ in 0..ROUNDS {
         for function in &functions {
             // Refused for a type that the generator does not use.

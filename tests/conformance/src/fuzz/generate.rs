@@ -34,6 +34,8 @@ pub struct Case {
     pub wasm: Vec<u8>,
     /// Whether it is a handler, with messages, or a library of functions.
     pub profile: Profile,
+    /// Exported functions that are called, at most.
+    pub functions: usize,
     /// Fuel for each call.
     pub fuel: u64,
     /// What the kernel's and the interpreter's memory is.
@@ -67,6 +69,7 @@ pub fn generate(seed: u64) -> Result<Case> {
         seed,
         wasm,
         profile,
+        functions: 6,
         fuel: random.pick(&[200, 2_000, 10_000, 10_000, 10_000, 100_000]),
         memory: random.pick(&[MemoryChoice::Arena, MemoryChoice::Array]),
         locals_in_memory: random.once_in(4),

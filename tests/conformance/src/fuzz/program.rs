@@ -33,7 +33,7 @@ pub(super) fn program(random: &mut Random, handler: bool) -> Vec<u8> {
             let (params, result) = call.signature();
             types
                 .ty()
-                .function(params.iter().map(wasm_type), result.iter().map(wasm_type));
+                .function(params.iter().copied().map(wasm_type), result.map(wasm_type));
             let ty = EntityType::Function(number as u32);
             import_section.import(MODULE, call.name(), ty);
         }
@@ -78,7 +78,7 @@ pub(super) fn program(random: &mut Random, handler: bool) -> Vec<u8> {
     module.finish()
 }
 
-fn wasm_type(ty: &ValueType) -> ValType {
+fn wasm_type(ty: ValueType) -> ValType {
     match ty {
         ValueType::I32 => ValType::I32,
         ValueType::I64 => ValType::I64,

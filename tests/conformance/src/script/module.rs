@@ -3,7 +3,7 @@
 use super::reason::{self, Reason};
 use super::spectest::{self, Undefined};
 use ashway_abi::Cause;
-use ashway_codegen::normalise::ir::Global;
+use ashway_codegen::normalise::ir::{Global, OpKind};
 use ashway_codegen::normalise::{Limits, Module, NormaliseError, Profile, normalise_as};
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -85,6 +85,48 @@ pub(super) enum Export {
     Function(u32),
     Global(Global),
     Other,
+}
+
+impl Prepared<'_> {
+    /// Whether a call of this function can leave anything changed behind it.
+    pub(super) fn changes_state(&self, function: u32) -> bool {
+        let mut reached = vec![function];
+        let mut done = 0;
+        while let Some(function) = reached.get(done).copied() {
+            done += 1;
+            for op in &self.module.functions[function as usize].code {
+                match &op.kind {
+                    OpKind::Wasm(Operator::Call { function_index })
+                        if !reached.contains(function_index) =>
+                    {
+                        reached.push(*function_index);
+                    }
+                    OpKind::Wasm(operator) if changes(operator) => return true,
+                    OpKind::StateSet { .. }
+                    | OpKind::WordSet { .. }
+                    | OpKind::CallNumber { .. }
+                    | OpKind::StateCopy => return true,
+                    _ => {}
+                }
+            }
+        }
+        false
+    }
+}
+
+/// Whether an operator of the normal form may change memory. Atomic ones are
+/// not told apart.
+fn changes(operator: &Operator<'_>) -> bool {
+    let name = format!("{operator:?}");
+    let words = [
+        "Store",
+        "Atomic",
+        "MemoryGrow",
+        "MemoryCopy",
+        "MemoryFill",
+        "CallIndirect",
+    ];
+    words.iter().any(|word| name.contains(word))
 }
 
 /// Why a module has no instance.

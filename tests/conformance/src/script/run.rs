@@ -284,10 +284,12 @@ impl<'f> Run<'_, 'f> {
         }
     }
 
-    /// Something that is called for its effect was refused.
+    /// Something was refused that may be called for its effect.
     fn stale(&mut self, invoke: &WastInvoke<'_>, reason: Reason) {
         if let Some(instance) = self.instance(invoke.module.map(|id| id.name()))
             && let Ok(running) = &mut *instance.borrow_mut()
+            && let Some(Export::Function(function)) = running.prepared.exports.get(invoke.name)
+            && running.prepared.changes_state(*function)
         {
             running.stale.get_or_insert(reason);
         }
@@ -408,9 +410,7 @@ impl<'f> Run<'_, 'f> {
             },
             End::Trapped(stopped) => self.fail(span, format!("{}: {stopped}", name_of(exec))),
             End::Refused(reason) => {
-                if let WastExecute::Invoke(invoke) = exec
-                    && expected.is_empty()
-                {
+                if let WastExecute::Invoke(invoke) = exec {
                     self.stale(invoke, reason.clone());
                 }
                 self.result.tally.refuse(reason);
