@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
 
 use crate::{root, run};
 
@@ -65,7 +66,9 @@ fn kernel(folder: &Path, version: &str) -> Result<PathBuf> {
                 .args(["download", name])
                 .current_dir(folder),
         )?;
-        let package = find(folder, |file| file.ends_with(".deb"))?;
+        let package = find(folder, |file| {
+            Path::new(file).extension() == Some(OsStr::new("deb"))
+        })?;
         run(Command::new("dpkg-deb").arg("-x").args([&package, &tree]))?;
         fs::remove_file(package)?;
     }
@@ -122,9 +125,39 @@ fn boot(image: &Path, disk: &Path) -> Result<()> {
         log.lines().rev().take(20).collect::<Vec<_>>().join("\n")
     );
     for line in &lines[..lines.len() - 1] {
-        println!("{line}");
+        match line.split_once(' ') {
+            Some((name, document)) if document.starts_with('{') => {
+                println!("  {name:<16} {}", verdict(&serde_json::from_str(document)?));
+            }
+            _ => println!("{line}"),
+        }
     }
     Ok(())
+}
+
+/// What the two tiers say, in a line.
+fn verdict(document: &Value) -> String {
+    let tiers = &document["handler"]["tiers"];
+    let kernel = &tiers["kernel"];
+    let handler = &kernel["handlers"][0];
+    let user = if tiers["user"]["takes"] == true {
+        "user tier"
+    } else {
+        "no user tier"
+    };
+    let because = [
+        &handler["refused"]["because"],
+        &kernel["because"],
+        &kernel["why_not_verified"],
+        &document["error"]["message"],
+    ];
+    match because.into_iter().find_map(Value::as_str) {
+        Some(because) => format!("{user}; {because}"),
+        None => format!(
+            "{user}; kernel tier, {} instructions verified",
+            handler["verified_insns"]
+        ),
+    }
 }
 
 /// A RAM disk with everything the guest needs, in the "newc" form of cpio
@@ -177,8 +210,7 @@ say "Linux $(/bin/busybox uname -r)"
 for file in /handlers/*.wasm; do
     name=${file#/handlers/}
     /ashway handler check "$file" -j > /tmp/out 2>&1
-    code=$?
-    say "$name exit $code $(/bin/busybox tr -d '\n' < /tmp/out)"
+    say "$name $(/bin/busybox tr -d '\n' < /tmp/out)"
 done
 say done
 /bin/busybox poweroff -f
