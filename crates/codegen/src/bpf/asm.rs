@@ -522,6 +522,21 @@ pub(crate) fn invert(operation: u8) -> Option<u8> {
     })
 }
 
+/// The same relation with its sides exchanged, if it is an order.
+pub(crate) const fn mirror(operation: u8) -> u8 {
+    match operation {
+        op::JGT => op::JLT,
+        op::JLT => op::JGT,
+        op::JGE => op::JLE,
+        op::JLE => op::JGE,
+        op::JSGT => op::JSLT,
+        op::JSLT => op::JSGT,
+        op::JSGE => op::JSLE,
+        op::JSLE => op::JSGE,
+        same => same,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -97,15 +97,22 @@ pub(crate) fn form(insn: Insn) -> Option<Form> {
             size,
             src: Operand::Reg(insn.src),
         },
-        3 if mode == 0xc0 && matches!(size, Size::W | Size::D) => Form::Atomic {
-            wide: size == Size::D,
-            what: insn.imm,
-            src: insn.src,
-        },
+        3 if mode == 0xc0 && matches!(size, Size::W | Size::D) && is_atomic(insn.imm) => {
+            Form::Atomic {
+                wide: size == Size::D,
+                what: insn.imm,
+                src: insn.src,
+            }
+        }
         class @ (4 | 7) => alu(insn, class == 7, operation, src)?,
         class @ (5 | 6) => jump(insn, class == 5, operation, src)?,
         _ => return None,
     })
+}
+
+/// With or without the old value, which an exchange always gives.
+fn is_atomic(what: i32) -> bool {
+    matches!(what & !1, 0x00 | 0x40 | 0x50 | 0xa0) || matches!(what, 0xe1 | 0xf1)
 }
 
 fn alu(insn: Insn, wide: bool, operation: u8, src: Operand) -> Option<Form> {

@@ -7,15 +7,17 @@
 mod asm;
 mod btf;
 pub(crate) mod form;
+pub(crate) mod graph;
 mod insn;
 pub mod interp;
 mod print;
 
-pub(crate) use asm::invert;
 pub use asm::{Assembler, Label};
+pub(crate) use asm::{invert, mirror};
 pub use btf::{Btf, Line};
 pub use insn::{Atomic, Insn, Reg, Size, helper, op};
 pub use print::print;
+pub(crate) use print::print_one;
 
 /// A map as a program names it; the daemon turns it into a file descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,4 +56,12 @@ pub struct Image {
     pub maps: Vec<MapUse>,
     /// Source lines, in instruction order; empty when none are known.
     pub lines: Vec<Line>,
+}
+
+impl Image {
+    /// The map that the instruction at this index names.
+    pub(crate) fn map_at(&self, insn: usize) -> Option<MapUse> {
+        let at = self.maps.partition_point(|used| used.insn < insn);
+        self.maps.get(at).copied().filter(|used| used.insn == insn)
+    }
 }

@@ -40,8 +40,7 @@ pub fn print(image: &Image) -> String {
                 };
                 format!("r{} = {value}", insn.dst)
             }
-            (Some(form), _) => one(insn, form),
-            (None, _) => format!("invalid {raw:#018x}"),
+            _ => print_one(insn),
         };
         let _ = writeln!(text, "{at}: {words}");
         at += match form(insn) {
@@ -53,7 +52,10 @@ pub fn print(image: &Image) -> String {
 }
 
 /// An instruction that is one word long.
-fn one(insn: Insn, form: Form) -> String {
+pub(crate) fn print_one(insn: Insn) -> String {
+    let Some(form) = form(insn) else {
+        return format!("invalid {:#018x}", insn.encode());
+    };
     let Insn { dst, off, .. } = insn;
     let letter = |wide| if wide { 'r' } else { 'w' };
     match form {

@@ -1,15 +1,18 @@
 //! Loads, stores and atomics: what may be reached, and how.
 
-use super::Around;
-use super::state::{SLOTS, WORDS, fact};
+use super::state::{WORDS, fact};
 use super::step::Step;
-use super::value::{Base, Num, Packet, Region, Span, Tag, Value};
-use super::violation::{Fail, Rule, refuse};
+use super::value::{Base, Num, Packet, Region, Tag, Value};
+use super::violation::{Checked, Rule};
 use crate::bpf::form::Operand;
-use crate::bpf::{Atomic, Size};
+use crate::bpf::{Atomic, Insn, Size};
 use crate::bug::{self, Bug};
 use crate::xdp::md;
 use ashway_abi::{context, count, trusted};
+use std::ops::Range;
+
+/// Behind the words.
+const FIRST_FRAME: u64 = context::FRAMES as u64 + 8 * WORDS as u64;
 
 /// What an access does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,146 +23,105 @@ pub(super) enum Access {
 }
 
 impl Step<'_> {
-    /// That `bytes` bytes at `pointer + off` may be reached. Fields of the
+    /// That `bytes` bytes at `pointer` may be reached. Fields of the
     /// context below the frames, and trusted words below the rings, have rules
     /// of their own when they are written.
-    pub(super) fn reach(
-        &self,
-        pointer: Value,
-        off: i16,
-        bytes: u32,
-        access: Access,
-    ) -> Result<(), Fail> {
+    pub(super) fn reach(&self, pointer: Value, bytes: u32, access: Access) -> Checked {
         let (good, rule) = match pointer {
             Value::Packet(packet) => {
-                let covered = covers(packet, off, bytes) || bug::is(Bug::CheckNoPacketEnd);
+                let end = i64::from(packet.off) + i64::from(bytes);
+                let covered = packet.off >= 0 && end <= packet.known.into();
+                let covered = covered || bug::is(Bug::CheckNoPacketEnd);
                 (covered && access != Access::Atomic, Rule::Packet)
             }
-            Value::In(region, span) => self.reach_region(region, span, off, bytes, access),
+            Value::In(region, at) => {
+                let touched = at.touches(bytes);
+                let room = self.room(region, at, access);
+                // A word in two cache lines would stop the whole machine, or kill
+                // the kernel (split lock detection).
+                let zeros = match (at.tag, region) {
+                    (Tag::Even(zeros), _) => zeros,
+                    // Only trusted code has pointers there.
+                    (_, Region::Trusted) => 3,
+                    _ => at.min.trailing_zeros() * u32::from(at.constant().is_some()),
+                };
+                let aligned = access != Access::Atomic || zeros >= bytes.trailing_zeros();
+                let inside = room.start <= touched.start && touched.end <= room.end && aligned;
+                match region {
+                    Region::Context => (inside || bug::is(Bug::CheckNoContext), Rule::Context),
+                    _ => (inside, Rule::Access),
+                }
+            }
             _ => (bug::is(Bug::CheckNoBase), Rule::Access),
         };
-        if good {
-            return Ok(());
-        }
-        refuse(
-            rule,
-            format!("{access:?} of {bytes} bytes at {off:+} from {pointer:?}"),
-        )
+        if good { Ok(()) } else { Err(rule) }
     }
 
-    fn reach_region(
-        &self,
-        region: Region,
-        span: Span,
-        off: i16,
-        bytes: u32,
-        access: Access,
-    ) -> (bool, Rule) {
+    /// The bytes of a region that such an access may touch.
+    fn room(&self, region: Region, at: Num, access: Access) -> Range<u128> {
         let layout = &self.shape.layout;
-        let locked = self.state.has(fact::LOCKED);
-        let (from, to) = match region {
-            Region::Context if access == Access::Read && span.only(off).is_some() => {
-                (0, context::BYTES)
+        let trusted_bytes = trusted::bytes(layout.rings);
+        let (from, to) = match (region, access) {
+            (Region::Context, Access::Read) if at.constant().is_some() => (0, context::BYTES),
+            (Region::Context, Access::Read | Access::Write) => {
+                (context::FRAMES as usize, context::BYTES)
             }
-            Region::Context => (context::FRAMES as usize, context::BYTES),
-            Region::Trusted if access == Access::Write => {
-                (trusted::RINGS, trusted::bytes(layout.rings))
-            }
-            Region::Trusted => (0, trusted::bytes(layout.rings)),
-            Region::Row => (0, count::ROW_BYTES),
+            (Region::Trusted, Access::Write) => (trusted::RINGS, trusted_bytes),
+            // The lock is not in it.
+            (Region::Trusted, Access::Atomic) => (trusted::NEED_WAKE, trusted_bytes),
+            (Region::Trusted, Access::Read) => (0, trusted_bytes),
+            (Region::Row, _) => (0, count::ROW_BYTES),
             // Without the lock a program only fills slots.
-            _ if !locked => (layout.slots_offset(), layout.total_bytes()),
-            Region::Memory => (0, layout.total_bytes()),
+            (Region::Memory | Region::Arena, _) if !self.state.has(fact::LOCKED) => {
+                (layout.slots_offset(), layout.total_bytes())
+            }
+            (Region::Memory, _) => (0, layout.total_bytes()),
             // A page that is not there reads as 0, and the guard around the
             // arena is as wide as an instruction's offset.
-            Region::Arena => (0, usize::MAX >> 1),
+            (Region::Arena, _) => return 0..u128::MAX,
+            _ => (0, 0),
         };
-        let inside = span.inside(off, bytes, from, to) || region == Region::Arena && locked;
-        // A word in two cache lines would stop the whole machine, or kill the
-        // kernel (split lock detection).
-        let zeros = span
-            .zeros
-            .min(Num::exactly(off.unsigned_abs().into()).zeros);
-        let aligned = access != Access::Atomic
-            || u32::from(zeros) >= bytes.trailing_zeros() && region != Region::Context;
-        if region == Region::Context {
-            return (
-                inside && aligned || bug::is(Bug::CheckNoContext),
-                Rule::Context,
-            );
-        }
-        (inside && aligned, Rule::Access)
+        from as u128..to as u128
     }
 
-    pub(super) fn load(
-        &mut self,
-        src: u8,
-        off: i16,
-        size: Size,
-        signed: bool,
-    ) -> Result<Value, Fail> {
-        let pointer = self.read(src)?;
+    pub(super) fn load(&mut self, pointer: Value, size: Size, signed: bool) -> Checked<Value> {
         match pointer {
-            Value::Md if size == Size::W && !signed => return md_field(off),
-            Value::Stack(at) if !signed => {
-                let slot = slot(at, off, size)?;
-                return match *self.state.slot(slot) {
-                    Value::Unset => refuse(Rule::Unset, format!("stack slot {slot}")),
-                    value => Ok(value),
-                };
-            }
+            Value::In(Region::Md, at) if size == Size::W && !signed => return md_field(at),
             // They do not work there (FACTS 1).
-            Value::In(Region::Arena, _) if signed => {
-                return refuse(Rule::Access, "a sign-extending load from the arena");
-            }
-            _ => self.reach(pointer, off, size.bytes(), Access::Read)?,
+            Value::In(Region::Arena, _) if signed => return Err(Rule::Access),
+            _ => {}
         }
-        if signed {
-            return Ok(Value::Num(Num::any(true)));
+        if let Some(value) = self.state.cell(pointer, size) {
+            let set = *value != Value::Unset;
+            return if set { Ok(*value) } else { Err(Rule::Unset) };
         }
-        let mut num = Num::of_bytes(size.bytes());
-        if let Value::In(Region::Context, span) = pointer
-            && let Some(at) = span.only(off)
-        {
-            match (i16::try_from(at), size) {
-                _ if word(span, off, size).is_some() => {
-                    let word = word(span, off, size).unwrap_or(0);
-                    if let Value::Num(kept) = *self.state.word(word) {
-                        num = kept;
-                    }
-                }
-                (Ok(context::ZERO), Size::D | Size::W) => num = Num::exactly(0),
-                // What the entry program writes there is a datagram's length.
-                (Ok(context::PAYLOAD_LEN), Size::W) if self.shape.around == Around::Instance => {
-                    num.max = u16::MAX.into();
-                }
-                (Ok(at), Size::D) if at < context::FRAMES => num.tag = Tag::Same(at),
-                _ => {}
-            }
-        }
-        Ok(Value::Num(num))
+        self.reach(pointer, size.bytes(), Access::Read)?;
+        let num = Num::of_bytes(size.bytes());
+        let field = match pointer {
+            Value::In(Region::Context, at) => at.only(),
+            _ => None,
+        };
+        Ok(Value::Num(match field {
+            _ if signed => Num::any(true),
+            Some(context::ZERO) if matches!(size, Size::D | Size::W) => Num::exactly(0),
+            Some(at) if size == Size::D && at < context::FRAMES => num.tagged(Tag::Word(at)),
+            _ => num,
+        }))
     }
 
-    pub(super) fn store(
-        &mut self,
-        dst: u8,
-        off: i16,
-        size: Size,
-        src: Operand,
-    ) -> Result<(), Fail> {
-        let pointer = self.read(dst)?;
+    pub(super) fn store(&mut self, pointer: Value, size: Size, src: Operand) -> Checked {
         let value = self.operand(src)?;
-        if let Value::Stack(at) = pointer {
-            *self.state.slot(slot(at, off, size)?) = value;
-            return Ok(());
-        }
-        let num = match value {
-            Value::Num(num) => num,
+        let num = match (pointer, value) {
+            (Value::In(Region::Stack, _), _) => {
+                *self.state.cell(pointer, size).ok_or(Rule::Access)? = value;
+                return Ok(());
+            }
+            (_, Value::Num(num)) => num,
             _ if bug::is(Bug::CheckPointerLeak) => Num::any(true),
-            _ => return refuse(Rule::Pointer, format!("{value:?} is stored to {pointer:?}")),
+            _ => return Err(Rule::Pointer),
         };
-        if let Value::In(region, span) = pointer
-            && let Some(at) = span.only(off).and_then(|at| i16::try_from(at).ok())
+        if let Value::In(region, at) = pointer
+            && let Some(at) = at.only()
         {
             match region {
                 Region::Context if at < context::FRAMES => {
@@ -171,130 +133,70 @@ impl Step<'_> {
                 _ => {}
             }
         }
-        self.reach(pointer, off, size.bytes(), Access::Write)?;
-        if let Value::In(Region::Context, span) = pointer {
-            let off_i64 = i64::from(off);
-            let end = span.max + off_i64 + i64::from(size.bytes());
-            self.state.forget_words(span.min + off_i64, end);
-            if let Some(word) = word(span, off, size) {
-                *self.state.word(word) = Value::Num(num.tagged(Tag::None));
+        if let Value::In(Region::Context, at) = pointer {
+            match self.state.cell(pointer, size) {
+                Some(cell) => *cell = Value::Num(num),
+                None if at.min >= FIRST_FRAME => {}
+                None => self.state.forget_words(),
             }
+        }
+        self.reach(pointer, size.bytes(), Access::Write)
+    }
+
+    fn store_trusted(&mut self, at: usize, size: Size, num: Num) -> Checked {
+        match (at, num.constant()) {
+            (trusted::LOCK, Some(0)) if size == Size::W && self.state.has(fact::LOCKED) => {
+                self.state.set(fact::LOCKED | fact::MAY_BE_LOCKED, false);
+            }
+            (trusted::LOCK, _) => return Err(Rule::Lock),
+            (trusted::FAULT_CAUSE | trusted::FAULT_AT | trusted::FAULT_ROW, _)
+                if size == Size::W => {}
+            _ => return Err(Rule::Access),
         }
         Ok(())
     }
 
-    fn store_trusted(&mut self, at: usize, size: Size, num: Num) -> Result<(), Fail> {
-        match at {
-            trusted::LOCK
-                if size == Size::W && num.constant() == Some(0) && self.state.has(fact::LOCKED) =>
-            {
-                self.state.set(fact::LOCKED | fact::MAY_BE_LOCKED, false);
-                Ok(())
-            }
-            trusted::LOCK => refuse(Rule::Lock, "released without being held"),
-            trusted::FAULT_CAUSE | trusted::FAULT_AT | trusted::FAULT_ROW if size == Size::W => {
-                Ok(())
-            }
-            _ => refuse(Rule::Access, format!("trusted word {at} is written")),
-        }
-    }
-
-    pub(super) fn atomic(
-        &mut self,
-        dst: u8,
-        off: i16,
-        wide: bool,
-        what: i32,
-        src: u8,
-    ) -> Result<(), Fail> {
-        const ADD: i32 = Atomic::Add as i32;
-        const OR: i32 = Atomic::Or as i32;
-        const AND: i32 = Atomic::And as i32;
-        const XOR: i32 = Atomic::Xor as i32;
-        const FETCH: i32 = 1;
-        const EXCHANGE: i32 = Atomic::Exchange as i32;
+    /// `what` is the immediate.
+    pub(super) fn atomic(&mut self, insn: Insn, wide: bool, what: i32) -> Checked {
         const COMPARE_EXCHANGE: i32 = Atomic::CompareExchange as i32;
-        let pointer = self.read(dst)?;
-        self.reach(pointer, off, if wide { 8 } else { 4 }, Access::Atomic)?;
-        let result = match what {
-            COMPARE_EXCHANGE => Some(0),
-            EXCHANGE => Some(src),
-            _ if matches!(what & !FETCH, ADD | OR | AND | XOR) => {
-                (what & FETCH != 0).then_some(src)
-            }
-            _ => return refuse(Rule::Instruction, format!("no atomic {what:#x}")),
-        };
-        let value = self.number(src)?;
-        let mut old = Num::any(wide);
-        if what == COMPARE_EXCHANGE {
-            // When it succeeds the CPU leaves `r0` as it is, upper half included,
-            // and Linux 6.18 does not clear that for an arena.
-            old = Num::any(wide || self.number(0)?.max > u32::MAX.into());
+        const FETCH: i32 = 1;
+        let pointer = self.pointer(insn.dst, insn.off)?;
+        let value = self.number(insn.src)?;
+        // When it succeeds the CPU leaves `r0` as it is, upper half included,
+        // and Linux 6.18 does not clear that for an arena.
+        let upper = what == COMPARE_EXCHANGE && self.number(0)?.max > u32::MAX.into();
+        let mut old = Num::any(wide || upper);
+        if pointer == Value::begin(Region::Trusted) && what == COMPARE_EXCHANGE && !wide {
+            self.take_lock(value)?;
+            old.tag = Tag::Lock;
+        } else {
+            self.reach(pointer, if wide { 8 } else { 4 }, Access::Atomic)?;
         }
-        if let Value::In(Region::Trusted, span) = pointer {
-            match (span.only(off).map(|at| at as usize), what) {
-                (Some(trusted::LOCK), COMPARE_EXCHANGE) if !wide => {
-                    self.take_lock(value)?;
-                    old.tag = Tag::Lock;
-                }
-                (Some(trusted::NEED_WAKE), EXCHANGE) | (Some(trusted::FAULT_COUNT), ADD) => {}
-                (_, ADD) if span.inside(off, 4, trusted::PATHS, trusted::RINGS) => {}
-                _ if span.inside(off, 4, trusted::RINGS, usize::MAX >> 1) => {
-                    let alone = !self.state.has(fact::MAY_BE_LOCKED);
-                    self.facts.contends |= what == COMPARE_EXCHANGE && alone;
-                }
-                _ => return refuse(Rule::Access, format!("an atomic on {pointer:?}")),
-            }
+        match what {
+            COMPARE_EXCHANGE => self.write(0, Value::Num(old)),
+            _ if what & FETCH != 0 => self.write(insn.src, Value::Num(old)),
+            _ => Ok(()),
         }
-        result.map_or(Ok(()), |reg| self.write(reg, Value::Num(old)))
     }
 
     /// 0 becomes 1, or somebody else has it.
-    fn take_lock(&mut self, value: Num) -> Result<(), Fail> {
+    fn take_lock(&mut self, value: Num) -> Checked {
         let values = (self.number(0)?.constant(), value.constant());
         if values != (Some(0), Some(1)) || self.state.has(fact::MAY_BE_LOCKED) {
-            return refuse(Rule::Lock, "it is not taken as it should be");
+            return Err(Rule::Lock);
         }
         self.state.set(fact::MAY_BE_LOCKED, true);
         Ok(())
     }
 }
 
-fn covers(packet: Packet, off: i16, bytes: u32) -> bool {
-    let from = i64::from(packet.off) + i64::from(off);
-    from >= 0 && from + i64::from(bytes) <= packet.known.into()
-}
-
-/// The word of the context that is accessed, if it is one whole.
-fn word(span: Span, off: i16, size: Size) -> Option<usize> {
-    let at = span.only(off)? - i64::from(context::FRAMES);
-    let word = usize::try_from(at).ok()? / 8;
-    (size == Size::D && at % 8 == 0 && word < WORDS).then_some(word)
-}
-
-/// The stack slot of an access, which must be a whole one of those we use.
-pub(super) fn slot(at: i32, off: i16, size: Size) -> Result<usize, Fail> {
-    let below = -(at + i32::from(off));
-    if size == Size::D && below % 8 == 0 && (8..=8 * SLOTS as i32).contains(&below) {
-        return Ok(below as usize / 8 - 1);
-    }
-    refuse(Rule::Access, format!("r10-{below} is no stack slot"))
-}
-
-fn md_field(off: i16) -> Result<Value, Fail> {
-    let packet = |base| {
-        Value::Packet(Packet {
-            base,
-            off: 0,
-            known: 0,
-            far: 0,
-        })
-    };
-    Ok(match off {
+fn md_field(at: Num) -> Checked<Value> {
+    let packet = |base| Value::Packet(Packet::begin(base));
+    Ok(match at.only().ok_or(Rule::Access)? {
         md::DATA => packet(Base::Data),
         md::DATA_META => packet(Base::Meta),
         md::DATA_END => Value::PacketEnd,
         md::INGRESS_IFINDEX | md::RX_QUEUE => Value::Num(Num::any(false)),
-        _ => return refuse(Rule::Access, format!("xdp_md{off:+} is read")),
+        _ => return Err(Rule::Access),
     })
 }

@@ -1,106 +1,92 @@
 //! Helper calls: those our programs make, with what they are given.
 
-use super::Around;
-use super::access::{Access, slot};
-use super::state::fact;
+use super::access::Access;
 use super::step::Step;
-use super::value::{Num, Region, Span, Tag, Value};
-use super::violation::{Fail, Rule, refuse};
+use super::value::{Num, Region, Tag, Value};
+use super::violation::{Checked, Rule};
 use crate::bpf::{MapRef, Size, helper};
 use crate::bug::{self, Bug};
+use Arg::{Bell, Is, Number, Room};
+
+/// What a helper takes in a register.
+#[derive(Clone, Copy, Debug)]
+enum Arg {
+    Is(Value),
+    Number,
+    /// A stack slot with a number in it.
+    Bell,
+    /// Room for as many bytes as the next register says.
+    Room,
+}
+
+const MD: Arg = Is(Value::begin(Region::Md));
+/// Its first field is the row's number.
+const CONTEXT: Arg = Is(Value::begin(Region::Context));
+const COUNTERS: Arg = Is(Value::Map(MapRef::Counters));
+const WAKE: Arg = Is(Value::Map(MapRef::Wake));
+const BELL_BYTES: Arg = Is(Value::number(8));
+const ANY: Value = Value::Num(Num::any(true));
+/// That it is not null is the kernel's to check.
+const ROW: Value = Value::begin(Region::Row);
+const NOW: Value = Value::Num(Num::any(true).tagged(Tag::Now));
+const CPU: Value = Value::Num(Num::any(false).tagged(Tag::Cpu));
 
 /// Most bytes that one call moves.
 const MOST_BYTES: u64 = 4096;
 
-/// Bytes of a stack slot, which the ring's bell takes.
-const BELL_BYTES: u64 = 8;
-
 impl Step<'_> {
-    pub(super) fn call(&mut self, number: i32) -> Result<(), Fail> {
-        let result = match number {
-            helper::KTIME_GET_NS => Value::Num(Num::any(true).tagged(Tag::Now)),
-            helper::GET_SMP_PROCESSOR_ID => Value::Num(Num::any(false).tagged(Tag::Cpu)),
-            helper::XDP_LOAD_BYTES | helper::XDP_STORE_BYTES => self.move_bytes()?,
-            _ => self.trusted_call(number)?,
+    pub(super) fn call(&mut self, number: i32) -> Checked {
+        let (anywhere, args, result): (bool, &[Arg], Value) = match number {
+            helper::KTIME_GET_NS => (true, &[], NOW),
+            helper::GET_SMP_PROCESSOR_ID => (true, &[], CPU),
+            helper::XDP_LOAD_BYTES | helper::XDP_STORE_BYTES => {
+                (true, &[MD, Number, Room, Number], ANY)
+            }
+            helper::MAP_LOOKUP_ELEM => (false, &[COUNTERS, CONTEXT], ROW),
+            helper::REDIRECT => (false, &[Number, Number], ANY),
+            helper::XDP_ADJUST_META => (false, &[MD, Number], ANY),
+            helper::RINGBUF_OUTPUT => (false, &[WAKE, Bell, BELL_BYTES, Number], ANY),
+            _ => (bug::is(Bug::CheckAnyHelper), &[], ANY),
         };
-        self.state.clobber();
+        let unknown = !anywhere && args.is_empty();
+        let trusted = anywhere || !self.handler_may_run();
+        if unknown || !trusted && !bug::is(Bug::CheckAnyHelper) {
+            return Err(Rule::Helper);
+        }
+        for (reg, arg) in (1..).zip(args) {
+            match (*arg, self.read(reg)?) {
+                (Is(expected), value) if value == expected => {}
+                (Number, Value::Num(_)) => {}
+                (Bell, slot) => match self.state.cell(slot, Size::D) {
+                    Some(Value::Num(_)) => {}
+                    _ => return Err(Rule::Helper),
+                },
+                (Room, pointer) => self.move_bytes(pointer, self.number(reg + 1)?.max)?,
+                _ => return Err(Rule::Helper),
+            }
+        }
+        if number == helper::XDP_ADJUST_META {
+            let moved = |value| matches!(value, Value::Packet(_) | Value::PacketEnd);
+            self.state.forget(moved);
+        }
+        self.found.helpers += 1;
+        for reg in 0..6 {
+            self.state.set_reg(reg, Value::Unset);
+        }
         self.state.set_reg(0, result);
         Ok(())
     }
 
-    /// Helpers that only the code around a handler calls.
-    fn trusted_call(&mut self, number: i32) -> Result<Value, Fail> {
-        if bug::is(Bug::CheckAnyHelper) {
-            return Ok(Value::Num(Num::any(true)));
-        }
-        if self.shape.around == Around::Stub || self.state.has(fact::MAY_BE_LOCKED) {
-            return refuse(
-                Rule::Helper,
-                format!("helper {number} where a handler may run"),
-            );
-        }
-        Ok(match number {
-            helper::MAP_LOOKUP_ELEM => {
-                self.takes(1, |value| value == Value::Map(MapRef::Counters))?;
-                self.takes(2, |value| value == Value::In(Region::Context, Span::at(0)))?;
-                Value::MaybeRow
-            }
-            helper::REDIRECT => {
-                self.number(1)?;
-                self.number(2)?;
-                Value::Num(Num::any(true))
-            }
-            helper::XDP_ADJUST_META => {
-                self.takes(1, |value| value == Value::Md)?;
-                self.number(2)?;
-                self.state.forget_packet();
-                Value::Num(Num::any(true))
-            }
-            helper::RINGBUF_OUTPUT => {
-                self.takes(1, |value| value == Value::Map(MapRef::Wake))?;
-                self.takes(2, |value| matches!(value, Value::Stack(_)))?;
-                if let Value::Stack(at) = self.read(2)?
-                    && !matches!(self.state.slot(slot(at, 0, Size::D)?), Value::Num(_))
-                {
-                    return refuse(Rule::Helper, "r2 is no number on the stack");
-                }
-                self.takes(3, |value| value == Value::number(BELL_BYTES))?;
-                self.number(4)?;
-                Value::Num(Num::any(true))
-            }
-            _ => return refuse(Rule::Helper, format!("helper {number}")),
-        })
-    }
-
-    fn takes(&self, reg: u8, good: impl Fn(Value) -> bool) -> Result<(), Fail> {
-        let value = self.read(reg)?;
-        if good(value) {
-            return Ok(());
-        }
-        refuse(Rule::Helper, format!("r{reg} is {value:?}"))
-    }
-
-    /// Between the message and what is in `r3`, which has room for `r4` bytes;
-    /// where in the message is the kernel's to check.
-    fn move_bytes(&mut self) -> Result<Value, Fail> {
-        self.takes(1, |value| value == Value::Md)?;
-        self.number(2)?;
-        let pointer = self.read(3)?;
-        if matches!(pointer, Value::In(Region::Context, _)) {
-            self.state.forget_words(0, i64::MAX);
-        }
-        self.takes(3, |value| {
-            matches!(
-                value,
-                Value::In(Region::Context | Region::Memory | Region::Trusted, _)
-            )
-        })?;
-        let bytes = self.number(4)?.max;
+    /// Between the message and what is not one of the context's fields or a
+    /// trusted word; where in the message is the kernel's to check.
+    fn move_bytes(&mut self, pointer: Value, bytes: u64) -> Checked {
+        let Value::In(Region::Context | Region::Memory | Region::Trusted, _) = pointer else {
+            return Err(Rule::Helper);
+        };
         if bytes > MOST_BYTES {
-            return refuse(Rule::Helper, format!("r4 is up to {bytes}"));
+            return Err(Rule::Helper);
         }
-        // Fields of the context and trusted words are not messages.
-        self.reach(pointer, 0, bytes as u32, Access::Write)?;
-        Ok(Value::Num(Num::any(true)))
+        self.state.forget_words();
+        self.reach(pointer, bytes as u32, Access::Write)
     }
 }

@@ -12,8 +12,9 @@
 //!   of the packet that a comparison covers, to a stack slot, to the context's
 //!   frames or a field that may be written, or to the trusted words and
 //!   counters in the few ways that trusted code has ([`access`]);
-//! * every cycle takes fuel or ticks, or has a constant bound ([`bound`]); fuel
-//!   never grows, and there is a look at the clock between slices ([`fuel`]);
+//! * every cycle takes fuel or ticks; fuel never grows, and there is a look at
+//!   the clock between slices ([`fuel`]). Where the lock is not held, and so no
+//!   handler runs, `may_goto` will do, which the kernel ends;
 //! * only our helpers are called, with what they take ([`call`]);
 //! * pointers go to stack slots only;
 //! * a handler runs under the instance's lock, which every way out releases.
@@ -26,11 +27,9 @@
 
 mod access;
 mod arith;
-mod bound;
 mod branch;
 mod call;
 mod fuel;
-mod graph;
 mod state;
 mod step;
 mod value;
@@ -39,15 +38,13 @@ mod violation;
 pub use violation::{Rule, Violation};
 
 use crate::bpf::form::Form;
-use crate::bpf::{Image, MapRef};
+use crate::bpf::graph::Graph;
+use crate::bpf::{Image, MapRef, MapUse};
 use crate::bug::{self, Bug};
 use crate::promote::{Budget, MemoryKind};
 use ashway_abi::memory::Layout;
-use graph::Graph;
 use state::State;
-use std::collections::BTreeSet;
-use step::{Facts, Step};
-use violation::Fail;
+use step::Step;
 
 /// What is around a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,14 +72,9 @@ pub struct Shape {
 
 impl Shape {
     /// Whether a program may name the map.
-    const fn names(&self, map: MapRef) -> bool {
-        match map {
-            MapRef::Context | MapRef::Memory => true,
-            MapRef::Counters | MapRef::Wake | MapRef::Trusted => {
-                matches!(self.around, Around::Instance)
-            }
-            MapRef::Slots => false,
-        }
+    fn names(&self, map: MapRef) -> bool {
+        let always = matches!(map, MapRef::Context | MapRef::Memory);
+        always || self.around == Around::Instance && map != MapRef::Slots
     }
 }
 
@@ -95,7 +87,7 @@ pub struct Report {
     pub blocks: usize,
     /// Places that take fuel.
     pub charges: usize,
-    /// Places that tick.
+    /// Places that tick, or outside a handler where the kernel ends a loop.
     pub ticks: usize,
     /// Helper calls.
     pub helpers: usize,
@@ -104,9 +96,6 @@ pub struct Report {
 /// After so many visits of a block, numbers that still grow become unknown.
 const WIDEN_AFTER: u32 = 3;
 
-/// Visits of one block that no program of ours needs.
-const MOST_VISITS: u32 = 100;
-
 /// Checks a program. Pure; takes time and memory in proportion to it, a few
 /// milliseconds for some thousand instructions. Allocates.
 ///
@@ -114,105 +103,53 @@ const MOST_VISITS: u32 = 100;
 ///
 /// [`Violation`]: the first place that is not as it must be.
 pub fn check(image: &Image, shape: &Shape) -> Result<Report, Violation> {
-    let graph = Graph::new(image)?;
-    for used in &image.maps {
-        if !matches!(graph.code.get(used.insn), Some(Some((insn, Form::Imm64 { .. }))) if insn.src != 0)
-        {
-            let fail = Fail::new(Rule::Map, "no instruction there names a map");
-            return Err(Violation::at(used.insn, fail, image));
-        }
+    let graph = Graph::new(image)
+        .map_err(|(insn, what)| Violation::at(insn, Rule::Instruction, what, image))?;
+    let names_one = |used: &&MapUse| match graph.code.get(used.insn) {
+        Some(Some((insn, Form::Imm64 { .. }))) => insn.src != 0,
+        _ => false,
+    };
+    if let Some(used) = image.maps.iter().find(|used| !names_one(used)) {
+        let what = format!("{:?} is named by nothing there", used.map);
+        return Err(Violation::at(used.insn, Rule::Map, what, image));
     }
-    let facts = follow(image, shape, &graph)?;
-    if let Some(insn) = bound::unbounded(&graph, &facts)
-        && !bug::is(Bug::CheckNoCharge)
-    {
-        let fail = Fail::new(Rule::Cycle, "the loop takes no fuel and has no bound");
-        return Err(Violation::at(insn, fail, image));
-    }
-    let sum = |of: fn(&Facts) -> u32| facts.iter().map(|facts| of(facts) as usize).sum();
-    Ok(Report {
-        insns: image.insns.len(),
-        blocks: sum(|facts| facts.reached.into()),
-        charges: sum(|facts| facts.charges),
-        ticks: sum(|facts| facts.ticks),
-        helpers: sum(|facts| facts.helpers),
-    })
-}
-
-/// Follows every way until nothing changes; returns what each block does.
-fn follow(image: &Image, shape: &Shape, graph: &Graph) -> Result<Vec<Facts>, Violation> {
-    let count = graph.blocks.len();
-    let order = graph.order();
-    let mut block_at = vec![0; count];
-    for (block, place) in order.iter().enumerate() {
-        if let Some(place) = place {
-            block_at[*place] = block;
-        }
-    }
-    let mut facts = vec![Facts::default(); count];
-    let mut visits = vec![0; count];
-    let mut states: Vec<Option<State>> = vec![None; count];
-    states[0] = Some(State::entry(shape.around == Around::Stub));
-    // By place in the order, so that most ways into a block are known first.
-    let mut pending = BTreeSet::from([0]);
-    while let Some(place) = pending.pop_first() {
-        let number = block_at[place];
+    // What each block does that can be reached.
+    let mut found = vec![None; graph.blocks.len()];
+    let follow = |number: usize, state: State| {
         let block = &graph.blocks[number];
-        let Some(state) = states[number].clone() else {
-            continue;
-        };
         let mut step = Step {
             image,
             shape,
             at: block.start,
             state,
-            facts: Facts::default(),
+            found: Report::default(),
         };
-        visits[number] += 1;
-        let fail = |insn, fail| Violation::at(insn, fail, image);
-        if visits[number] > MOST_VISITS {
-            let what = "its state does not settle";
-            return Err(fail(block.start, Fail::new(Rule::Size, what)));
-        }
-        let mut last = None;
-        for at in block.start..block.end {
-            if let Some((insn, form)) = graph.code[at] {
-                step.at = at;
-                step.insn(insn, form).map_err(|f| fail(at, f))?;
-                last = Some((insn, form));
-            }
-        }
-        facts[number] = Facts {
-            reached: true,
-            ..step.facts
-        };
-        let (taken, next) = match last {
-            Some((insn, Form::Branch { wide, op, src })) => {
-                let ways = step.branch(wide, op, insn.dst, src);
-                let [taken, next] = ways.map_err(|f| fail(step.at, f))?;
-                (taken, next)
-            }
-            _ => (Some(step.state.clone()), Some(step.state)),
-        };
-        for (to, new) in [(block.next, next), (block.taken, taken)] {
-            let (Some(to), Some(new)) = (to, new) else {
-                continue;
-            };
-            let changed = match &mut states[to] {
-                // With one way in, what holds there is what holds at its start.
-                Some(state) if graph.blocks[to].ways_in > 1 => {
-                    state.join(&new, to, visits[to] > WIDEN_AFTER)
-                }
-                known => {
-                    let changed = known.as_ref() != Some(&new);
-                    *known = Some(new);
-                    changed
-                }
-            };
-            if changed && let Some(place) = order[to] {
-                pending.insert(place);
-            }
-        }
+        let ways = step
+            .block(&graph.code[block.start..block.end])
+            .map_err(|rule| Violation::at(step.at, rule, step.describe(), image))?;
+        found[number] = Some(step.found);
+        Ok(ways)
+    };
+    let entry = State::entry(shape.around == Around::Stub);
+    graph.follow(entry, follow, |state, new, block, visits| {
+        state.join(new, block, visits > WIDEN_AFTER)
+    })?;
+    let free = |found: Report| found.charges + found.ticks == 0;
+    if let Some(block) = graph.cycle(|block| found[block].is_some_and(free))
+        && !bug::is(Bug::CheckNoCharge)
+    {
+        let (start, what) = (
+            graph.blocks[block].start,
+            "nothing in it takes fuel or ticks",
+        );
+        return Err(Violation::at(start, Rule::Cycle, what, image));
     }
-    Ok(facts)
+    let sum = |of: fn(&Report) -> usize| found.iter().flatten().map(of).sum();
+    Ok(Report {
+        insns: image.insns.len(),
+        blocks: sum(|_| 1),
+        charges: sum(|block| block.charges),
+        ticks: sum(|block| block.ticks),
+        helpers: sum(|block| block.helpers),
+    })
 }

@@ -1,16 +1,20 @@
 //! What holds at a place of the program, whichever way it was reached.
 
-use super::value::{Base, Num, Packet, Tag, Value};
+use super::value::{Base, Num, Packet, Region, Tag, Value};
+use crate::bpf::Size;
 use ashway_abi::context;
-
-/// Stack slots of 8 bytes that programs use, from the frame pointer downwards.
-pub(super) const SLOTS: usize = 16;
-
-/// Words of 8 bytes at the frames' begin, which keep numbers across helpers.
-pub(super) const WORDS: usize = 4;
 
 /// Registers that can be written.
 pub(super) const REGS: usize = 10;
+
+/// Bytes of stack, below the frame pointer.
+pub(super) const STACK_BYTES: u64 = 512;
+
+/// Stack slots of 8 bytes that programs use, from the frame pointer downwards.
+const SLOTS: usize = 16;
+
+/// Words of 8 bytes at the frames' begin, which keep numbers across helpers.
+pub(super) const WORDS: usize = 4;
 
 /// Facts that are true or not, as a bit set.
 pub(super) mod fact {
@@ -21,11 +25,10 @@ pub(super) mod fact {
     pub(crate) const SET_FUEL: u16 = 1 << 1;
     pub(crate) const SET_RESERVE: u16 = 1 << 2;
     pub(crate) const SET_DEADLINE: u16 = 1 << 3;
-    pub(crate) const SET_ALL: u16 = SET_FUEL | SET_RESERVE | SET_DEADLINE;
-    /// The clock was looked at since the last charge.
-    pub(crate) const LOOKED: u16 = 1 << 4;
+    pub(crate) const SET_BULK: u16 = 1 << 4;
+    pub(crate) const SET_ALL: u16 = SET_FUEL | SET_RESERVE | SET_DEADLINE | SET_BULK;
     /// There is no deadline yet.
-    pub(crate) const NO_DEADLINE: u16 = 1 << 5;
+    pub(crate) const NO_DEADLINE: u16 = 1 << 6;
     /// A charge or a tick may have been made.
     pub(crate) const BEGUN: u16 = 1 << 9;
     /// Fuel may have been taken, and nobody has asked whether there was any.
@@ -44,8 +47,7 @@ pub(super) mod fact {
 /// Registers, stack and facts.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct State {
-    /// Registers, then stack slots, then words; what nobody wrote into a word is
-    /// a number like any other.
+    /// Registers, then stack slots, then words.
     values: [Value; REGS + SLOTS + WORDS],
     facts: u16,
 }
@@ -54,11 +56,11 @@ impl State {
     /// On entry; `locked` if there is no lock to take.
     pub(super) fn entry(locked: bool) -> Self {
         let mut values = [Value::Unset; REGS + SLOTS + WORDS];
-        values[1] = Value::Md;
-        Self {
-            values,
-            facts: if locked { fact::LOCKED } else { 0 },
-        }
+        values[1] = Value::begin(Region::Md);
+        let facts = if locked { fact::LOCKED } else { 0 };
+        let mut state = Self { values, facts };
+        state.forget_words();
+        state
     }
 
     /// Whether all of these facts hold.
@@ -70,27 +72,15 @@ impl State {
         self.facts & facts != 0
     }
 
-    /// Somebody has asked whether it is late.
-    pub(super) const fn clock_is_read(&mut self) {
-        self.set(fact::CLOCK_DUE, false);
-        self.set(fact::LOOKED, true);
-    }
-
     pub(super) const fn set(&mut self, facts: u16, hold: bool) {
-        self.facts = if hold {
-            self.facts | facts
-        } else {
-            self.facts & !facts
-        };
+        let others = self.facts & !facts;
+        self.facts = if hold { others | facts } else { others };
     }
 
-    /// What is in a register; nothing if there is none of that number.
+    /// What is in a register.
     pub(super) fn reg(&self, reg: u8) -> Value {
-        match usize::from(reg) {
-            REGS => Value::Stack(0),
-            reg if reg < REGS => self.values[reg],
-            _ => Value::Unset,
-        }
+        let top = Value::In(Region::Stack, Num::exactly(STACK_BYTES));
+        *self.values[..REGS].get(usize::from(reg)).unwrap_or(&top)
     }
 
     /// Writes a register below [`REGS`].
@@ -106,93 +96,59 @@ impl State {
         }
     }
 
-    pub(super) fn slot(&mut self, slot: usize) -> &mut Value {
-        &mut self.values[REGS + slot]
+    /// The slot or word that is accessed, if it is one whole.
+    pub(super) fn cell(&mut self, pointer: Value, size: Size) -> Option<&mut Value> {
+        let (first, count, from, at) = match pointer {
+            Value::In(Region::Stack, at) => (REGS, SLOTS, STACK_BYTES as usize - 8 * SLOTS, at),
+            Value::In(Region::Context, at) => (REGS + SLOTS, WORDS, context::FRAMES as usize, at),
+            _ => return None,
+        };
+        let at = (at.constant()? as usize).checked_sub(from)?;
+        let whole = size == Size::D && at % 8 == 0 && at / 8 < count;
+        whole.then(|| &mut self.values[first + at / 8])
     }
 
-    pub(super) fn word(&mut self, word: usize) -> &mut Value {
-        &mut self.values[REGS + SLOTS + word]
-    }
-
-    /// Something is written to the context from this offset on, up to `end`.
-    pub(super) fn forget_words(&mut self, from: i64, end: i64) {
-        for word in 0..WORDS {
-            let at = i64::from(context::FRAMES) + 8 * word as i64;
-            if from < at + 8 && at < end {
-                *self.word(word) = Value::Unset;
-            }
-        }
-    }
-
-    /// What a call leaves of `r0`-`r5`.
-    pub(super) fn clobber(&mut self) {
-        for reg in 0..6 {
-            self.set_reg(reg, Value::Unset);
-        }
-    }
-
-    fn each(&mut self, mut change: impl FnMut(&mut Value)) {
-        self.values.iter_mut().for_each(&mut change);
+    /// Something is written to the context, at a place that may be in the words.
+    pub(super) fn forget_words(&mut self) {
+        self.values[REGS + SLOTS..].fill(Value::Num(Num::any(true)));
     }
 
     /// Takes tags away.
     pub(super) fn drop_tags(&mut self, gone: impl Fn(Tag) -> bool) {
-        self.each(|value| {
+        for value in &mut self.values {
             if let Value::Num(num) = value
                 && gone(num.tag)
             {
                 num.tag = Tag::None;
             }
-        });
+        }
     }
 
-    /// The word at this offset of the context changes.
-    pub(super) fn word_changes(&mut self, word: i16) {
-        self.drop_tags(|tag| match tag {
-            Tag::Same(at) | Tag::Less(at) | Tag::AtMost(at) | Tag::More(at) => at == word,
-            _ => false,
-        });
-    }
-
-    /// What fuel there is in all changes, or what was known of it is used up.
-    pub(super) fn total_changes(&mut self) {
-        self.drop_tags(|tag| matches!(tag, Tag::Total | Tag::Within | Tag::Given | Tag::Rest));
-    }
-
-    /// The base means another place from now on.
-    pub(super) fn forget_base(&mut self, base: Base) {
-        self.each(|value| {
-            if matches!(value, Value::Packet(packet) if packet.base == base) {
+    /// Nothing of which this holds may be used any more.
+    pub(super) fn forget(&mut self, gone: impl Fn(Value) -> bool) {
+        for value in &mut self.values {
+            if gone(*value) {
                 *value = Value::Unset;
             }
-        });
-    }
-
-    /// The packet has moved.
-    pub(super) fn forget_packet(&mut self) {
-        self.each(|value| {
-            if matches!(value, Value::Packet(_) | Value::PacketEnd) {
-                *value = Value::Unset;
-            }
-        });
+        }
     }
 
     /// The packet reaches as far as this pointer.
     pub(super) fn packet_reaches(&mut self, pointer: Packet) {
-        self.each(|value| {
+        for value in &mut self.values {
             if let Value::Packet(packet) = value
                 && packet.base == pointer.base
             {
                 packet.known = packet.known.max(pointer.off);
             }
-        });
+        }
     }
 
     /// Adds another way into `block`; says whether anything is new.
     pub(super) fn join(&mut self, other: &Self, block: usize, widen: bool) -> bool {
         let before = self.clone();
         for (place, value) in self.values.iter_mut().enumerate() {
-            *value = value.join(other.values[place], block, place, widen);
+            *value = value.join(other.values[place], Base::Joined(block, place), widen);
         }
         let any = (self.facts | other.facts) & fact::ON_ANY_WAY;
         self.facts = self.facts & other.facts | any;

@@ -1,38 +1,15 @@
 //! What one instruction does to what is known.
 
-use super::Shape;
 use super::arith;
-use super::graph::map_use;
+use super::branch::Ways;
 use super::state::{REGS, State, fact};
-use super::value::{Base, Num, PACKET_MOST, Packet, Region, Span, Tag, Value};
-use super::violation::{Fail, Rule, refuse};
+use super::value::{Base, Num, PACKET_MOST, Packet, Region, Tag, Value};
+use super::violation::{Checked, Rule};
+use super::{Around, Report, Shape};
 use crate::bpf::form::{Form, Operand};
-use crate::bpf::{Image, Insn, MapRef, op};
+use crate::bpf::{Image, Insn, MapRef, op, print_one};
 use crate::promote::MemoryKind;
 use ashway_abi::context;
-
-/// What a block does that matters to the loops it is in.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Facts {
-    /// A way leads to it.
-    pub(super) reached: bool,
-    /// It takes fuel, or ticks.
-    pub(super) charges: u32,
-    pub(super) ticks: u32,
-    /// Bit set of registers that grow by a constant, below [`LOOP_MOST`].
-    pub(super) grown: u16,
-    /// Bit set of registers that are written otherwise.
-    pub(super) written: u16,
-    /// The same for the context's scratch words, by number.
-    pub(super) words_grown: u8,
-    pub(super) words_written: u8,
-    /// It tries to take a slot of a ring from other CPUs.
-    pub(super) contends: bool,
-    pub(super) helpers: u32,
-}
-
-/// What an index that bounds a loop stays below.
-pub(super) const LOOP_MOST: u64 = 1 << 17;
 
 /// Follows the instructions of a block.
 pub(super) struct Step<'a> {
@@ -41,180 +18,177 @@ pub(super) struct Step<'a> {
     /// The instruction.
     pub(super) at: usize,
     pub(super) state: State,
-    pub(super) facts: Facts,
+    pub(super) found: Report,
 }
 
 impl Step<'_> {
+    /// All instructions of a block. What holds where its last one jumps to, and
+    /// behind it.
+    pub(super) fn block(&mut self, code: &[Option<(Insn, Form)>]) -> Checked<Ways> {
+        let start = self.at;
+        for (index, entry) in code.iter().enumerate() {
+            if let Some((insn, form)) = *entry {
+                self.at = start + index;
+                if let Form::Branch { wide, op, src } = form {
+                    return self.branch(wide, op, insn.dst, src);
+                }
+                self.insn(insn, form)?;
+            }
+        }
+        Ok([Some(self.state.clone()), Some(self.state.clone())])
+    }
+
+    /// The instruction and what its registers hold, in words.
+    pub(super) fn describe(&self) -> String {
+        let insn = Insn::decode(self.image.insns[self.at]);
+        let regs = [insn.dst, insn.src];
+        let regs = regs.map(|reg| format!("; r{reg}: {:?}", self.state.reg(reg)));
+        print_one(insn) + &regs.concat()
+    }
+
     /// Everything but jumps.
-    pub(super) fn insn(&mut self, insn: Insn, form: Form) -> Result<(), Fail> {
+    fn insn(&mut self, insn: Insn, form: Form) -> Checked {
         let dst = insn.dst;
-        match form {
-            Form::Alu {
-                wide,
-                op,
-                signed,
-                src,
-            } => self.alu(dst, wide, op, signed, src),
+        let value = match form {
+            Form::Alu { wide, op, src, .. } => self.alu(dst, wide, op, src)?,
             Form::Neg { wide } => {
                 let num = self.number(dst)?;
-                self.write(dst, Value::Num(arith::negate(wide, num)))
+                Value::Num(arith::alu(wide, op::SUB, Num::exactly(0), num))
             }
-            Form::Mov { wide, from, src } => self.mov(dst, wide, from, src),
+            Form::Mov { wide, from, src } => self.mov(wide, from, src)?,
             Form::Cast { src } if self.shape.memory == MemoryKind::Arena => {
-                let span = Span::low(self.number(src)?);
-                self.write(dst, Value::In(Region::Arena, span))
+                Value::In(Region::Arena, self.number(src)?.low())
             }
-            Form::Cast { .. } => refuse(Rule::Access, "an arena cast, but there is no arena"),
-            Form::Swap { order, bits } => {
-                let num = self.number(dst)?;
-                self.write(dst, Value::Num(arith::swapped(order, bits, num)))
+            Form::Cast { .. } => return Err(Rule::Access),
+            Form::Swap { bits, .. } => {
+                self.number(dst)?;
+                Value::Num(Num::of_bytes(u32::from(bits) / 8))
             }
             Form::Load { size, signed, src } => {
-                let value = self.load(src, insn.off, size, signed)?;
-                self.write(dst, value)
+                let pointer = self.pointer(src, insn.off)?;
+                self.load(pointer, size, signed)?
             }
-            Form::Store { size, src } => self.store(dst, insn.off, size, src),
-            Form::Atomic { wide, what, src } => self.atomic(dst, insn.off, wide, what, src),
-            Form::Imm64 { low } => self.imm64(insn, low),
-            Form::Call { helper } => {
-                self.facts.helpers += 1;
-                self.facts.written |= 0x3f;
-                self.call(helper)
+            Form::Imm64 { low } => self.imm64(insn, low)?,
+            Form::Store { size, src } => {
+                let pointer = self.pointer(dst, insn.off)?;
+                return self.store(pointer, size, src);
             }
-            Form::Exit => self.exit(),
-            Form::Jump { .. } | Form::MayGoto | Form::Branch { .. } => Ok(()),
-        }
+            Form::Atomic { wide, what, .. } => return self.atomic(insn, wide, what),
+            Form::Call { helper } => return self.call(helper),
+            Form::Exit if self.state.has(fact::MAY_BE_LOCKED) => return Err(Rule::Lock),
+            Form::Exit => return self.number(0).map(|_| ()),
+            Form::MayGoto => {
+                self.found.ticks += usize::from(!self.handler_may_run());
+                return Ok(());
+            }
+            Form::Jump { .. } | Form::Branch { .. } => return Ok(()),
+        };
+        self.write(dst, value)
+    }
+
+    /// Whether this can be a handler's code, not that around it.
+    pub(super) fn handler_may_run(&self) -> bool {
+        self.shape.around == Around::Stub || self.state.has(fact::MAY_BE_LOCKED)
     }
 
     /// What a register holds.
-    pub(super) fn read(&self, reg: u8) -> Result<Value, Fail> {
+    pub(super) fn read(&self, reg: u8) -> Checked<Value> {
         match self.state.reg(reg) {
-            Value::Unset => refuse(Rule::Unset, format!("r{reg} is not the same on every way")),
+            Value::Unset => Err(Rule::Unset),
             value => Ok(value),
         }
     }
 
-    pub(super) fn number(&self, reg: u8) -> Result<Num, Fail> {
+    /// Where an access by a register goes.
+    pub(super) fn pointer(&self, reg: u8, off: i16) -> Checked<Value> {
+        let by = Num::exactly(i64::from(off) as u64);
+        Ok(match self.read(reg)? {
+            Value::In(..) if off == 0 => self.read(reg)?,
+            Value::In(region, at) => Value::In(region, arith::alu(true, op::ADD, at, by)),
+            Value::Packet(packet) => Value::Packet(Packet {
+                off: packet.off + i32::from(off),
+                ..packet
+            }),
+            value => value,
+        })
+    }
+
+    pub(super) fn number(&self, reg: u8) -> Checked<Num> {
         match self.read(reg)? {
             Value::Num(num) => Ok(num),
-            value => refuse(Rule::Pointer, format!("{value:?} is used as a number")),
+            _ => Err(Rule::Pointer),
         }
     }
 
-    pub(super) fn operand(&self, operand: Operand) -> Result<Value, Fail> {
+    pub(super) fn operand(&self, operand: Operand) -> Checked<Value> {
         match operand {
             Operand::Reg(reg) => self.read(reg),
             Operand::Imm(imm) => Ok(Value::number(i64::from(imm) as u64)),
         }
     }
 
-    pub(super) fn write(&mut self, reg: u8, value: Value) -> Result<(), Fail> {
+    pub(super) fn write(&mut self, reg: u8, value: Value) -> Checked {
         if usize::from(reg) >= REGS {
-            return refuse(Rule::Instruction, "r10 is written");
+            return Err(Rule::Instruction);
         }
         self.state.set_reg(reg, value);
-        self.facts.written |= 1 << reg;
         Ok(())
     }
 
-    fn mov(&mut self, dst: u8, wide: bool, from: u8, src: Operand) -> Result<(), Fail> {
-        let value = match self.operand(src)? {
-            Value::Num(num) => {
-                let mut result = arith::moved(wide, from, num);
+    fn mov(&self, wide: bool, from: u8, src: Operand) -> Checked<Value> {
+        match self.operand(src)? {
+            Value::Num(num) => Ok(Value::Num(match (src, num.tag) {
                 // The low half at least is a copy.
-                if let (Operand::Reg(src), Tag::None | Tag::LowBits(..), 0) = (src, num.tag, from)
-                    && src != dst
-                {
-                    result.tag = Tag::LowBits(src, 32);
+                (Operand::Reg(src), Tag::None | Tag::LowBits(..)) if from == 0 => {
+                    arith::moved(wide, from, num).tagged(Tag::LowBits(src, 32))
                 }
-                Value::Num(result)
-            }
-            pointer if wide && from == 0 => pointer,
-            pointer => return refuse(Rule::Pointer, format!("a part of {pointer:?}")),
-        };
-        self.write(dst, value)
+                _ => arith::moved(wide, from, num),
+            })),
+            pointer if wide && from == 0 => Ok(pointer),
+            _ => Err(Rule::Pointer),
+        }
     }
 
-    fn alu(
-        &mut self,
-        dst: u8,
-        wide: bool,
-        mut operation: u8,
-        signed: bool,
-        src: Operand,
-    ) -> Result<(), Fail> {
-        let left = self.read(dst)?;
-        let mut right = self.operand(src)?;
-        // Adding a negative constant is taking its opposite away.
-        if let (op::ADD, true, Value::Num(num)) = (operation, wide, right)
-            && let Some(constant) = num.constant()
-            && (constant as i64) < 0
-        {
-            operation = op::SUB;
-            right = Value::number(constant.wrapping_neg());
-        }
-        let (result, grows) = match (left, right) {
+    fn alu(&mut self, dst: u8, wide: bool, operation: u8, src: Operand) -> Checked<Value> {
+        match (self.read(dst)?, self.operand(src)?) {
             (Value::Num(a), Value::Num(b)) => {
-                let result = arith::alu(wide, operation, signed, a, b);
-                let grows = operation == op::ADD
-                    && wide
-                    && b.constant().is_some_and(|by| by > 0)
-                    && result.max <= LOOP_MOST;
-                (
-                    Value::Num(result.tagged(self.tag(wide, operation, a, b))),
-                    grows,
-                )
+                let tag = self.tag(wide, operation, a, b);
+                let result = arith::alu(wide, operation, a, b);
+                Ok(Value::Num(result.tagged(tag)))
             }
-            (pointer, Value::Num(by)) if wide => (self.offset(pointer, operation, by)?, false),
+            (pointer, Value::Num(by)) if wide && matches!(operation, op::ADD | op::SUB) => {
+                self.offset(pointer, operation, by)
+            }
             (Value::Num(by), pointer) if wide && operation == op::ADD => {
-                (self.offset(pointer, operation, by)?, false)
+                self.offset(pointer, operation, by)
             }
-            (pointer, _) => return refuse(Rule::Pointer, format!("arithmetic on {pointer:?}")),
-        };
-        let written = self.facts.written;
-        self.write(dst, result)?;
-        if grows {
-            self.facts.written = written;
-            self.facts.grown |= 1 << dst;
+            _ => Err(Rule::Pointer),
         }
-        Ok(())
     }
 
     /// Where the result of `a OP b` comes from.
     fn tag(&self, wide: bool, operation: u8, a: Num, b: Num) -> Tag {
-        const FUEL: Tag = Tag::Same(context::FUEL);
-        const RESERVE: Tag = Tag::Same(context::RESERVE);
-        if let (op::AND, Tag::LowBits(of, bits), Some(mask)) = (operation, a.tag, b.constant())
-            && mask & mask.wrapping_add(1) == 0
-        {
-            return Tag::LowBits(of, bits.min(mask.count_ones() as u8));
-        }
-        if !wide {
-            return Tag::None;
-        }
+        const FUEL: Tag = Tag::Word(context::FUEL);
+        const RESERVE: Tag = Tag::Word(context::RESERVE);
+        const CPU_SHIFT: u64 = context::BYTES.trailing_zeros() as u64;
         let debt = self.state.has(fact::DEBT);
-        match (operation, a.tag, b.tag) {
-            (op::ADD, FUEL, RESERVE) | (op::ADD, RESERVE, FUEL) if !debt => Tag::Total,
-            (op::SUB, Tag::Total, Tag::Given) if debt => Tag::Rest,
-            (op::ADD, Tag::Now, _) if b.max <= self.shape.budget.ns => Tag::Later,
-            (op::ADD, Tag::Same(word) | Tag::More(word), _)
-                if b.min >= 1 && b.max <= u32::MAX.into() =>
-            {
-                Tag::More(word)
+        // A charge is a 32-bit number.
+        let charge = b.max <= u32::MAX.into();
+        match (operation, a.tag, b.tag, b.constant()) {
+            (op::AND, _, _, Some(mask)) if mask.trailing_zeros() > 0 && mask != 0 => {
+                Tag::Even(mask.trailing_zeros())
             }
-            // A charge is a 32-bit number.
-            (op::SUB, Tag::Less(word), _) if b.max <= u32::MAX.into() => Tag::Less(word),
-            (op::SUB, Tag::Same(word) | Tag::AtMost(word), _) if b.max <= u32::MAX.into() => {
-                if b.min >= 1 {
-                    Tag::Less(word)
-                } else {
-                    Tag::AtMost(word)
-                }
+            (op::AND, Tag::LowBits(of, bits), _, Some(mask)) => {
+                Tag::LowBits(of, bits.min(mask.trailing_ones()))
             }
-            (op::LSH, Tag::Cpu, _)
-                if a.max < self.shape.cpus.into()
-                    && b.constant() == Some(context::BYTES.trailing_zeros().into()) =>
-            {
+            (op::ADD | op::XOR, even @ Tag::Even(_), _, Some(0)) => even,
+            _ if !wide => Tag::None,
+            (op::ADD, FUEL, RESERVE, _) | (op::ADD, RESERVE, FUEL, _) if !debt => Tag::Total,
+            (op::SUB, Tag::Total, Tag::Given, _) if debt => Tag::Rest,
+            (op::ADD, Tag::Now, ..) if b.max <= self.shape.budget.ns => Tag::Later,
+            (op::SUB, Tag::Word(word), ..) if charge => Tag::Spent(word, b.min >= 1),
+            (op::SUB, Tag::Spent(word, paid), ..) if charge => Tag::Spent(word, paid || b.min >= 1),
+            (op::LSH, Tag::Cpu, _, Some(CPU_SHIFT)) if a.max < self.shape.cpus.into() => {
                 Tag::CpuOffset
             }
             _ => Tag::None,
@@ -222,79 +196,61 @@ impl Step<'_> {
     }
 
     /// A pointer, moved.
-    fn offset(&mut self, pointer: Value, operation: u8, by: Num) -> Result<Value, Fail> {
-        let back = operation == op::SUB;
-        let moved = match pointer {
-            _ if !back && operation != op::ADD => None,
-            Value::Contexts if !back && by.tag == Tag::CpuOffset => {
-                Some(Value::In(Region::Context, Span::at(0)))
+    fn offset(&mut self, pointer: Value, operation: u8, by: Num) -> Checked<Value> {
+        match pointer {
+            Value::In(Region::Contexts, _) if operation == op::ADD && by.tag == Tag::CpuOffset => {
+                Ok(Value::begin(Region::Context))
             }
-            Value::In(Region::Arena, _) => None,
-            Value::In(region, span) => span.moved(by, back).map(|span| Value::In(region, span)),
-            Value::Packet(packet) => self.move_packet(packet, by, back).map(Value::Packet),
-            Value::Stack(at) => {
-                let by = by
-                    .constant()
-                    .and_then(|by| i16::try_from(by).ok())
-                    .map(i32::from);
-                by.map(|by| Value::Stack(if back { at - by } else { at + by }))
-            }
-            _ => None,
-        };
-        let rule = if matches!(pointer, Value::Packet(_)) {
-            Rule::Packet
-        } else {
-            Rule::Pointer
-        };
-        moved.ok_or_else(|| Fail::new(rule, format!("{pointer:?} is moved by {by:?}")))
-    }
-
-    fn move_packet(&mut self, packet: Packet, by: Num, back: bool) -> Option<Packet> {
-        if let Some(by) = by.constant() {
-            let by = i32::try_from(by).ok()?;
-            let off = packet.off.checked_add(if back { -by } else { by })?;
-            return (off.unsigned_abs() <= PACKET_MOST).then_some(Packet { off, ..packet });
-        }
-        let off = u32::try_from(packet.off).ok().filter(|_| !back)?;
-        let far = u64::from(packet.far + off).checked_add(by.max)?;
-        let base = Base::Moved(self.at);
-        self.state.forget_base(base);
-        (far <= PACKET_MOST.into()).then_some(Packet {
-            base,
-            off: 0,
-            known: 0,
-            far: far as u32,
-        })
-    }
-
-    fn imm64(&mut self, insn: Insn, low: u32) -> Result<(), Fail> {
-        let high = self.image.insns[self.at + 1] >> 32;
-        let used = map_use(self.image, self.at);
-        let value = match (insn.src, used) {
-            (0, None) => Value::number(u64::from(low) | high << 32),
-            (1, Some(used)) if used.value_offset.is_none() && self.shape.names(used.map) => {
-                Value::Map(used.map)
-            }
-            (2, Some(used)) if self.shape.names(used.map) => {
-                let at = Span::at(used.value_offset.unwrap_or(0));
-                match used.map {
-                    MapRef::Context if at == Span::at(0) => Value::Contexts,
-                    MapRef::Trusted => Value::In(Region::Trusted, at),
-                    MapRef::Memory if self.shape.memory == MemoryKind::Array => {
-                        Value::In(Region::Memory, at)
-                    }
-                    map => return refuse(Rule::Map, format!("the value of {map:?}")),
+            Value::In(Region::Arena | Region::Contexts | Region::Md, _) => Err(Rule::Pointer),
+            Value::In(region, at) => {
+                let mut moved = arith::alu(true, operation, at, by);
+                if at.constant() == Some(0) {
+                    moved.tag = by.tag;
                 }
+                Ok(Value::In(region, moved))
             }
-            (_, used) => return refuse(Rule::Map, format!("{used:?}")),
-        };
-        self.write(insn.dst, value)
+            Value::Packet(packet) => self.move_packet(packet, operation, by).map(Value::Packet),
+            _ => Err(Rule::Pointer),
+        }
     }
 
-    fn exit(&self) -> Result<(), Fail> {
-        if self.state.has(fact::MAY_BE_LOCKED) {
-            return refuse(Rule::Lock, "the program ends without releasing it");
+    fn move_packet(&mut self, packet: Packet, operation: u8, by: Num) -> Checked<Packet> {
+        if let Some(by) = by.constant() {
+            let by = i32::try_from(by as i64).map_err(|_| Rule::Packet)?;
+            let off = match operation {
+                op::ADD => packet.off.checked_add(by),
+                _ => packet.off.checked_sub(by),
+            };
+            let off = off.filter(|off| off.unsigned_abs() <= PACKET_MOST);
+            return off.map(|off| Packet { off, ..packet }).ok_or(Rule::Packet);
         }
-        self.number(0).map(|_| ())
+        if operation == op::SUB || by.max > PACKET_MOST.into() {
+            return Err(Rule::Packet);
+        }
+        let base = Base::Moved(self.at);
+        let older = |value| matches!(value, Value::Packet(packet) if packet.base == base);
+        self.state.forget(older);
+        Ok(Packet::begin(base))
+    }
+
+    fn imm64(&self, insn: Insn, low: u32) -> Checked<Value> {
+        let high = self.image.insns[self.at + 1] >> 32;
+        let used = self.image.map_at(self.at);
+        let named = used.filter(|used| self.shape.names(used.map));
+        match (insn.src, named) {
+            (0, _) if used.is_none() => Ok(Value::number(u64::from(low) | high << 32)),
+            (1, Some(used)) if used.value_offset.is_none() => Ok(Value::Map(used.map)),
+            (2, Some(used)) => {
+                let region = match used.map {
+                    MapRef::Context if used.value_offset == Some(0) => Region::Contexts,
+                    MapRef::Trusted => Region::Trusted,
+                    MapRef::Memory if self.shape.memory == MemoryKind::Array => Region::Memory,
+                    _ => return Err(Rule::Map),
+                };
+                let at = used.value_offset.unwrap_or(0);
+                Ok(Value::In(region, Num::exactly(at.into())))
+            }
+            _ => Err(Rule::Map),
+        }
     }
 }

@@ -1,15 +1,13 @@
 //! What the checker knows of a register or a stack slot.
-//!
-//! Numbers are unsigned ranges. A tag says where a number comes from, as far
-//! as a rule needs it; it holds for the number as it is now, so a store to the
-//! word a tag names takes the tag from every number.
 
 use crate::bpf::MapRef;
+use std::ops::Range;
 
 /// Beyond this no packet pointer is believed (`MAX_PACKET_OFF`).
 pub(super) const PACKET_MOST: u32 = 0xffff;
 
-/// Where a number comes from.
+/// Where a number comes from, as far as a rule needs it. Holds for the number
+/// as it is now: a store to the word that a tag names takes the tag from all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tag {
     None,
@@ -20,13 +18,9 @@ pub(super) enum Tag {
     /// The old content of the lock, just fetched.
     Lock,
     /// What the word at this offset of the context holds.
-    Same(i16),
-    /// At least 1 less.
-    Less(i16),
-    /// Less or the same.
-    AtMost(i16),
-    /// At least 1 more.
-    More(i16),
+    Word(i16),
+    /// The same, less a 32-bit number; whether by at least 1.
+    Spent(i16, bool),
     /// All fuel there is: slice and reserve.
     Total,
     /// Not more than all fuel.
@@ -40,38 +34,27 @@ pub(super) enum Tag {
     /// The clock plus at most the budget.
     Later,
     /// The low bits of the number in this register, which has not changed.
-    LowBits(u8, u8),
+    LowBits(u8, u32),
+    /// A multiple of 2 to this power.
+    Even(u32),
 }
 
-/// A number, zero-extended to 64 bits.
+/// A number, zero-extended to 64 bits; as an offset, modulo 2^64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Num {
     pub(super) min: u64,
     pub(super) max: u64,
-    /// The number is a multiple of 2 to this power.
-    pub(super) zeros: u8,
     pub(super) tag: Tag,
 }
 
 impl Num {
     pub(super) const fn range(min: u64, max: u64) -> Self {
-        Self {
-            min,
-            max,
-            zeros: 0,
-            tag: Tag::None,
-        }
+        let tag = Tag::None;
+        Self { min, max, tag }
     }
 
     pub(super) const fn exactly(value: u64) -> Self {
-        Self {
-            zeros: if value == 0 {
-                6
-            } else {
-                value.trailing_zeros() as u8
-            },
-            ..Self::range(value, value)
-        }
+        Self::range(value, value)
     }
 
     /// Any number of this many bytes.
@@ -87,6 +70,15 @@ impl Num {
         Self { tag, ..self }
     }
 
+    /// The low half.
+    pub(super) const fn low(self) -> Self {
+        match self.tag {
+            _ if self.max <= u32::MAX as u64 => self,
+            Tag::Even(_) => Self::any(false).tagged(self.tag),
+            _ => Self::any(false),
+        }
+    }
+
     pub(super) const fn constant(self) -> Option<u64> {
         if self.min == self.max {
             Some(self.min)
@@ -95,14 +87,19 @@ impl Num {
         }
     }
 
+    /// The number, if it is only one and small.
+    pub(super) fn only(self) -> Option<i16> {
+        self.constant().and_then(|at| i16::try_from(at).ok())
+    }
+
+    /// The bytes that an access at this offset can touch.
+    pub(super) fn touches(self, bytes: u32) -> Range<u128> {
+        self.min.into()..u128::from(self.max) + u128::from(bytes)
+    }
+
     /// Whether it is not negative as a signed number of that width.
     pub(super) const fn is_natural(self, wide: bool) -> bool {
-        self.max
-            <= if wide {
-                i64::MAX as u64
-            } else {
-                i32::MAX as u64
-            }
+        self.max <= Self::any(wide).max >> 1
     }
 
     fn join(self, other: Self, widen: bool) -> Self {
@@ -112,123 +109,26 @@ impl Num {
             min = 0;
         }
         if widen && max > self.max {
-            max = if max <= u32::MAX.into() {
-                u32::MAX.into()
-            } else {
-                u64::MAX
-            };
+            max = Self::any(max > u32::MAX.into()).max;
         }
         let tag = match (self.tag, other.tag) {
             (a, b) if a == b => a,
             (Tag::Total | Tag::Within, Tag::Total | Tag::Within) => Tag::Within,
             _ => Tag::None,
         };
-        Self {
-            min,
-            max,
-            zeros: self.zeros.min(other.zeros),
-            tag,
-        }
+        Self { min, max, tag }
     }
 }
 
-/// A range of offsets into a region.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    pub(super) min: i64,
-    pub(super) max: i64,
-    /// Each offset is a multiple of 2 to this power.
-    pub(super) zeros: u8,
-}
-
-impl Span {
-    /// One offset.
-    pub(super) const fn at(offset: u32) -> Self {
-        Self {
-            min: offset as i64,
-            max: offset as i64,
-            zeros: Num::exactly(offset as u64).zeros,
-        }
-    }
-
-    /// As far as an arena's pointer reaches.
-    pub(super) fn low(num: Num) -> Self {
-        let num = if num.max > u32::MAX.into() {
-            Num {
-                zeros: num.zeros,
-                ..Num::any(false)
-            }
-        } else {
-            num
-        };
-        Self {
-            min: num.min as i64,
-            max: num.max as i64,
-            zeros: num.zeros,
-        }
-    }
-
-    /// Moved by a number below 2^32, or back by a constant.
-    pub(super) fn moved(self, num: Num, back: bool) -> Option<Self> {
-        let most = u32::MAX.into();
-        let (min, max) = match num.constant() {
-            _ if num.max > most => return None,
-            Some(by) if back => (-(by as i64), -(by as i64)),
-            None if back => return None,
-            _ => (num.min as i64, num.max as i64),
-        };
-        Some(Self {
-            min: self.min + min,
-            max: self.max + max,
-            zeros: self.zeros.min(num.zeros),
-        })
-    }
-
-    /// Whether `bytes` bytes at `off` are inside, wherever in the span it is.
-    pub(super) fn inside(self, off: i16, bytes: u32, from: usize, to: usize) -> bool {
-        let off = i64::from(off);
-        self.min + off >= from as i64 && self.max + off + i64::from(bytes) <= to as i64
-    }
-
-    /// The offset plus `off`, if it is only one.
-    pub(super) fn only(self, off: i16) -> Option<i64> {
-        (self.min == self.max).then_some(self.min + i64::from(off))
-    }
-
-    fn join(self, other: Self, widen: bool) -> Self {
-        let hull = Self {
-            min: self.min.min(other.min),
-            max: self.max.max(other.max),
-            zeros: self.zeros.min(other.zeros),
-        };
-        // What still grows is not used as a pointer: beyond every region.
-        let far = if widen && hull != self { 1 << 40 } else { 0 };
-        Self {
-            min: hull.min - far,
-            max: hull.max + far,
-            ..hull
-        }
-    }
-}
-
-/// What packet pointers that move by constants have in common. A number made
-/// anew (at an instruction, or where ways join) means another place each time,
-/// so nothing else may bear it then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Base {
-    /// `data`.
-    Data,
-    /// `data_meta`, which ends at `data`.
-    Meta,
-    /// Moved by a number at this instruction.
-    Moved(usize),
-    /// Different on the ways that join before this block, in this place.
-    Joined(usize, usize),
-}
-
-/// What a pointer with a range of offsets leads into.
+/// What a pointer leads into; its offset is from the region's begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Region {
+    /// `xdp_md`.
+    Md,
+    /// The stack, whose begin is its lowest byte.
+    Stack,
+    /// The contexts of all CPUs.
+    Contexts,
     /// This CPU's context.
     Context,
     Trusted,
@@ -236,8 +136,22 @@ pub(super) enum Region {
     Memory,
     /// The memory as an arena.
     Arena,
-    /// A row of counters.
+    /// A row of counters, or null.
     Row,
+}
+
+/// What packet pointers that move by constants have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Base {
+    /// `data`.
+    Data,
+    /// `data_meta`, which ends at `data`.
+    Meta,
+    /// Moved by a number at this instruction: another place each time, so no
+    /// older pointer may bear it then.
+    Moved(usize),
+    /// Different on the ways that join before this block, in this place.
+    Joined(usize, usize),
 }
 
 /// A packet pointer.
@@ -248,8 +162,28 @@ pub(super) struct Packet {
     pub(super) off: i32,
     /// Bytes from the base on that are known to be there.
     pub(super) known: i32,
-    /// How far from `data` the base can be.
-    pub(super) far: u32,
+}
+
+impl Packet {
+    pub(super) const fn begin(base: Base) -> Self {
+        let (off, known) = (0, 0);
+        Self { base, off, known }
+    }
+
+    fn join(self, other: Self, place: Base, widen: bool) -> Option<Self> {
+        if (self.base, self.off) == (other.base, other.off) {
+            let known = self.known.min(other.known);
+            return Some(Self { known, ..self });
+        }
+        let bad = |packet: Self| packet.base == Base::Meta || packet.off < 0;
+        let ahead = (self.known - self.off).min(other.known - other.off);
+        let known = ahead.max(0) * i32::from(!widen);
+        let good = !bad(self) && !bad(other);
+        good.then_some(Self {
+            known,
+            ..Self::begin(place)
+        })
+    }
 }
 
 /// What a register or a stack slot holds.
@@ -258,21 +192,12 @@ pub(super) enum Value {
     /// Nothing that may be used.
     Unset,
     Num(Num),
-    /// The `xdp_md` pointer.
-    Md,
-    /// The frame pointer and a distance.
-    Stack(i32),
+    In(Region, Num),
     Packet(Packet),
     /// `data_end`.
     PacketEnd,
     /// A map, for helpers.
     Map(MapRef),
-    /// The contexts of all CPUs.
-    Contexts,
-    /// A pointer into one of these.
-    In(Region, Span),
-    /// A row of counters, or null.
-    MaybeRow,
 }
 
 impl Value {
@@ -280,42 +205,23 @@ impl Value {
         Self::Num(Num::exactly(value))
     }
 
-    /// What holds if it is one or the other, at `place` of the block that ways
-    /// lead into. `widen` makes what still grows as large as it can be.
-    pub(super) fn join(self, new: Self, block: usize, place: usize, widen: bool) -> Self {
+    /// The first byte of a region.
+    pub(super) const fn begin(region: Region) -> Self {
+        Self::In(region, Num::exactly(0))
+    }
+
+    /// What holds if it is one or the other, where packet pointers that differ
+    /// get the base `place`. `widen` makes what still grows as large as it can
+    /// be, so that joining comes to an end.
+    pub(super) fn join(self, new: Self, place: Base, widen: bool) -> Self {
         match (self, new) {
             (a, b) if a == b => a,
             (Self::Num(a), Self::Num(b)) => Self::Num(a.join(b, widen)),
-            (Self::In(a, s), Self::In(b, t)) if a == b => Self::In(a, s.join(t, widen)),
-            (Self::Packet(a), Self::Packet(b)) => Self::join_packets(a, b, block, place, widen),
+            (Self::In(a, at), Self::In(b, to)) if a == b => Self::In(a, at.join(to, widen)),
+            (Self::Packet(a), Self::Packet(b)) => {
+                a.join(b, place, widen).map_or(Self::Unset, Self::Packet)
+            }
             _ => Self::Unset,
         }
-    }
-
-    fn join_packets(a: Packet, b: Packet, block: usize, place: usize, widen: bool) -> Self {
-        let same = a.base == b.base && a.off == b.off;
-        // Otherwise the place itself is the new base.
-        let from_base = |packet: Packet| if same { 0 } else { packet.off };
-        let far = |packet: Packet| packet.far + from_base(packet).unsigned_abs();
-        let known = |packet: Packet| packet.known - from_base(packet);
-        let meta = a.base == Base::Meta || b.base == Base::Meta;
-        let grows = widen && (far(b) > far(a) || known(b) < known(a));
-        if !same && (meta || a.off < 0 || b.off < 0 || grows) || far(a).max(far(b)) > PACKET_MOST {
-            return Self::Unset;
-        }
-        Self::Packet(Packet {
-            base: if same {
-                a.base
-            } else {
-                Base::Joined(block, place)
-            },
-            off: a.off - from_base(a),
-            known: if grows {
-                0
-            } else {
-                known(a).min(known(b)).max(0)
-            },
-            far: far(a).max(far(b)),
-        })
     }
 }

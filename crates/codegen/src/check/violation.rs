@@ -22,48 +22,30 @@ pub enum Rule {
     Helper,
     /// Only the maps of that kind of program.
     Map,
-    /// Every cycle takes fuel, ticks, or has a constant bound.
+    /// Every cycle takes fuel or ticks, or is the kernel's to end.
     Cycle,
     /// Fuel never grows, and each slice ends with a look at the clock.
     Fuel,
     /// The handler runs under the lock, which is released on every way out.
     Lock,
-    /// Following the program takes no longer than it should.
-    Size,
 }
 
-impl Rule {
-    const fn words(self) -> &'static str {
-        match self {
-            Self::Instruction => "no such instruction or place",
-            Self::Unset => "nothing was written there",
-            Self::Access => "an access outside what the program may reach",
-            Self::Packet => "a packet access that no comparison covers",
-            Self::Context => "an access to the context that is not allowed",
-            Self::Pointer => "a kernel pointer where only numbers may be",
-            Self::Helper => "a helper call that is not allowed",
-            Self::Map => "a map that the program may not name",
-            Self::Cycle => "a loop without a bound",
-            Self::Fuel => "fuel that is not accounted for",
-            Self::Lock => "the instance's lock is not kept",
-            Self::Size => "too complex to be followed",
-        }
-    }
-}
+/// What comes of something that must keep to the rules.
+pub(super) type Checked<T = ()> = Result<T, Rule>;
 
 /// A finished program is not of the form that translated handlers have.
 ///
 /// Not a fault of the handler, but a bug of the translator (or of the checker):
 /// the handler stays in the user tier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("instruction {insn}: {}: {what}", self.rule.words())]
+#[error("instruction {insn}: {rule:?}: {what}")]
 #[non_exhaustive]
 pub struct Violation {
     /// Index of the instruction.
     pub insn: usize,
     /// The rule.
     pub rule: Rule,
-    /// What was found.
+    /// What is there, and what its registers hold.
     pub what: String,
     /// The line of the author's code it comes from, if known.
     pub line: Option<(String, u32)>,
@@ -82,39 +64,16 @@ impl Violation {
         "please report it with the handler; it runs in the user tier until then"
     }
 
-    pub(super) fn at(insn: usize, fail: Fail, image: &Image) -> Self {
-        let before = image
-            .lines
-            .partition_point(|line| line.insn as usize <= insn);
-        let line = before.checked_sub(1).map(|last| &image.lines[last]);
+    pub(super) fn at(insn: usize, rule: Rule, what: impl Into<String>, image: &Image) -> Self {
+        let known = image.lines.iter().rfind(|line| line.insn as usize <= insn);
+        let known = known.filter(|line| line.number != 0);
+        let line = known.map(|line| (line.file.clone(), line.number));
+        let what = what.into();
         Self {
             insn,
-            rule: fail.rule,
-            what: fail.what,
-            line: line
-                .filter(|l| l.number != 0)
-                .map(|l| (l.file.clone(), l.number)),
-        }
-    }
-}
-
-/// A violation whose place is known to the caller.
-#[derive(Debug)]
-pub(super) struct Fail {
-    rule: Rule,
-    what: String,
-}
-
-impl Fail {
-    pub(super) fn new(rule: Rule, what: impl Into<String>) -> Self {
-        Self {
             rule,
-            what: what.into(),
+            what,
+            line,
         }
     }
-}
-
-/// The error.
-pub(super) fn refuse<T>(rule: Rule, what: impl Into<String>) -> Result<T, Fail> {
-    Err(Fail::new(rule, what))
 }

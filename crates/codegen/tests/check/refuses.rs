@@ -5,8 +5,10 @@ use super::programs::{
     BUDGET, CPUS, FUNCTIONS, Made, functions, instance_program, module, stub_program, user_program,
 };
 use ashway_abi::{context, trusted};
-use ashway_codegen::bpf::{Assembler, Atomic, Insn, MapRef, MapUse, Reg, Size, helper, op, print};
-use ashway_codegen::check::Rule;
+use ashway_codegen::bpf::{
+    Assembler, Atomic, Image, Insn, MapRef, MapUse, Reg, Size, helper, op, print,
+};
+use ashway_codegen::check::{Around, Rule};
 use ashway_codegen::promote::MemoryKind::{self, Arena, Array};
 
 const NOP: Insn = jump(0);
@@ -283,7 +285,7 @@ fn a_refill_that_gives_too_much() {
         &made,
         is_slice,
         |insn| Insn {
-            imm: slice + 1,
+            imm: given + 1,
             ..insn
         },
         Rule::Fuel,
@@ -321,7 +323,15 @@ fn a_budget_that_is_not_set() {
             |insn: Insn| matches!(insn.opcode, 0x7a | 0x7b) && insn.dst == 9 && insn.off == word;
         noticed(&made, sets, |_| NOP, Rule::Fuel);
     }
-    let mut made = stub(LOOP, Arena);
+    // What comes before the first look is a quarter of a slice.
+    let first = (BUDGET.slice / 4) as i32;
+    let gives = |insn: Insn| insn.opcode == 0xb4 && insn.dst == 1 && insn.imm == first;
+    let more = |insn: Insn| Insn {
+        imm: first + 1,
+        ..insn
+    };
+    refused(&made, gives, more, Rule::Fuel);
+    let mut made = made;
     made.shape.budget.fuel /= 2;
     assert_eq!(made.check().unwrap_err().rule, Rule::Fuel);
 }
@@ -394,6 +404,18 @@ fn an_instruction_that_nobody_knows() {
     }
 }
 
+fn loop_that_the_kernel_ends() -> Image {
+    let mut asm = Assembler::new();
+    let (head, out) = (asm.label(), asm.label());
+    asm.mov_imm(Reg::R0, 0);
+    asm.bind(head);
+    asm.may_goto(out);
+    asm.jump(head);
+    asm.bind(out);
+    asm.exit();
+    asm.finish()
+}
+
 #[test]
 fn a_loop_without_a_charge() {
     for memory in [Arena, Array] {
@@ -402,10 +424,16 @@ fn a_loop_without_a_charge() {
         let back = |insn: Insn| Insn { off: -1, ..insn };
         noticed(&made, |insn| insn.opcode == 0x2d, back, Rule::Cycle);
     }
-    // Trusted loops have bounds, and only with them.
+    // Where no handler runs it is the kernel that ends loops, and only there.
     let made = user_program(Arena, 2, 1);
-    let grows = |insn: Insn| insn.opcode == 0x07 && insn.dst == 4 && insn.imm == 32;
-    refused(&made, grows, |_| NOP, Rule::Cycle);
+    let ends = |insn: Insn| insn.opcode == 0xe5;
+    refused(&made, ends, |_| NOP, Rule::Cycle);
+    let mut locked = made.clone();
+    locked.shape.around = Around::Stub;
+    locked.image = loop_that_the_kernel_ends();
+    assert_eq!(locked.check().unwrap_err().rule, Rule::Cycle);
+    locked.shape.around = Around::Instance;
+    assert!(locked.check().is_ok());
     let most = |insn: Insn| insn.opcode == 0x25 && insn.dst == 4 && insn.imm == 2048 - 32;
     noticed(&made, most, |_| NOP, Rule::Packet);
 }
