@@ -103,6 +103,8 @@ counts! {
     DroppedPassFailed = 20, Fate, "dropped_pass_failed";
     /// Dropped: no room in front of the frame to mark it as a reply.
     DroppedNoHeadroom = 21, Fate, "dropped_no_headroom";
+    /// Dropped: a queue of the path was full (on arrival: early discard).
+    DroppedQueueFull = 22, Fate, "dropped_queue_full";
     /// Went to the user tier because that is where the path runs.
     QueuedTier = 32, Note, "queued_tier";
     /// Went to the user tier because the instance was busy on another CPU.

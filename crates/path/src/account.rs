@@ -1,0 +1,160 @@
+//! What a path has received, done and used.
+//!
+//! **Messages in:** every received message ends in exactly one fate, so
+//! `received = fates + waiting`. **Messages out:** those that the path itself
+//! made, by turning a message around or from nothing, `originated = left +
+//! ended`. Both hold between any two calls of the path.
+
+use std::fmt;
+use std::time::Duration;
+
+use ashway_abi::Count;
+use ashway_abi::count::Ledger;
+
+/// Positions of [`Count::Received`] and of the fates.
+const COUNTS: usize = 32;
+
+/// The counts that are fates, as bits: what a stage may end a message with.
+const FATES: u32 = {
+    let mut bits = 0;
+    let mut at = 0;
+    while at < Count::ALL.len() {
+        if matches!(Count::ALL[at].ledger(), Ledger::Fate) {
+            assert!((Count::ALL[at] as usize) < COUNTS);
+            bits |= 1 << Count::ALL[at] as usize;
+        }
+        at += 1;
+    }
+    bits
+};
+
+/// Whether a received message can end in this.
+#[must_use]
+pub const fn is_fate(count: Count) -> bool {
+    (count as usize) < COUNTS && FATES & (1 << count as usize) != 0
+}
+
+/// The books of one path.
+#[derive(Clone, Debug, Default)]
+pub struct Account {
+    counts: [u64; COUNTS],
+    /// Messages that the path made.
+    pub originated: u64,
+    /// Of those, the ones that left it at an end.
+    pub left: u64,
+    /// Of those, the ones that ended within: dropped, consumed or absorbed.
+    pub ended: u64,
+    /// Times that stages were set going, by a message or by time.
+    pub runs: u64,
+    /// Execution time, as charged by whoever ran it.
+    pub time: Duration,
+    /// The memory grant, in bytes.
+    pub granted_bytes: usize,
+    /// Of it, what the path as assembled may come to need.
+    pub memory_bytes: usize,
+    /// How often a stage misbehaved.
+    pub faults: u64,
+    /// The last time it did.
+    pub fault: Option<Box<Fault>>,
+}
+
+impl Account {
+    /// Messages received.
+    #[must_use]
+    pub const fn received(&self) -> u64 {
+        self.counts[Count::Received as usize]
+    }
+
+    /// Received messages that ended so.
+    #[must_use]
+    pub const fn fate(&self, fate: Count) -> u64 {
+        if is_fate(fate) {
+            self.counts[fate as usize]
+        } else {
+            0
+        }
+    }
+
+    /// Received messages that a stage kept.
+    #[must_use]
+    pub const fn absorbed(&self) -> u64 {
+        self.fate(Count::Absorbed)
+    }
+
+    /// The fates that occurred, and how often.
+    pub fn fates(&self) -> impl Iterator<Item = (Count, u64)> {
+        Count::ALL
+            .iter()
+            .filter(|count| is_fate(**count))
+            .map(|count| (*count, self.counts[*count as usize]))
+            .filter(|(_, times)| *times > 0)
+    }
+
+    /// Received messages without a fate: those that must be waiting.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        let fates: u64 = self.fates().map(|(_, times)| times).sum();
+        self.received() - fates
+    }
+
+    /// Counts a received message.
+    pub(crate) const fn receive(&mut self) {
+        self.counts[Count::Received as usize] += 1;
+    }
+
+    /// Counts a received message's fate.
+    pub(crate) const fn end(&mut self, fate: Count) {
+        self.counts[fate as usize % COUNTS] += 1;
+    }
+
+    /// Notes a misbehaviour.
+    pub(crate) fn blame(&mut self, stage: &str, position: usize, what: Misbehaviour) {
+        self.faults += 1;
+        self.fault = Some(Box::new(Fault {
+            stage: stage.into(),
+            position,
+            what,
+        }));
+    }
+}
+
+/// A stage that did what no stage may do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The stage's name.
+    pub stage: Box<str>,
+    /// Its position in the path.
+    pub position: usize,
+    /// What it did.
+    pub what: Misbehaviour,
+}
+
+/// What no stage may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misbehaviour {
+    /// Originated more messages for one than this; the rest was dropped.
+    Endless(u32),
+    /// Ended a message with a count that is not a fate; the message was dropped.
+    NotAFate(Count),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            stage, position, ..
+        } = self;
+        write!(f, "stage `{stage}` at position {position} ")?;
+        match self.what {
+            Misbehaviour::Endless(limit) => write!(
+                f,
+                "made more than {limit} messages out of one, alone or by turning them around \
+                 with its neighbours; the rest was dropped"
+            ),
+            Misbehaviour::NotAFate(count) => write!(
+                f,
+                "ended a message with `{}`, which is not a fate; it was dropped",
+                count.name()
+            ),
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! Attributes: the name-value pairs that describe a path.
+//!
+//! Given at creation, they are what the whole path may rely on (Scout's
+//! invariants); modules rewrite them on the way (the protocol id of the layer
+//! below), and the stages of a finished path share them without knowing each
+//! other (§3.2, "anonymously").
+
+use std::borrow::Cow;
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+/// An attribute's name. Those that several modules agree on stand in [`names`].
+pub type Name = Cow<'static, str>;
+
+/// Names that modules agree on.
+pub mod names {
+    /// Endpoint: the far end (Scout's `PA_NET_PARTICIPANTS`).
+    pub const REMOTE: &str = "remote";
+    /// Endpoint: the near end.
+    pub const LOCAL: &str = "local";
+    /// Number: what the layer above is called by the layer below; each layer
+    /// replaces it on the way down (Scout's `PA_PROTID`).
+    pub const PROTOCOL: &str = "protocol";
+    /// Text: where the path is to lead, module by module, separated by `/`
+    /// (Scout's `PA_PATHNAME`).
+    pub const PATHNAME: &str = "pathname";
+    /// Text: the interface the path begins or ends at.
+    pub const IFACE: &str = "iface";
+    /// Number: largest packet of the layer below, in bytes.
+    pub const MTU: &str = "mtu";
+}
+
+/// An attribute's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A number, a length in bytes, a protocol id, a truth (0 or 1).
+    Number(u64),
+    /// A word or a name.
+    Text(Box<str>),
+    /// An IPv4 or IPv6 address.
+    Address(IpAddr),
+    /// Address and port.
+    Endpoint(SocketAddr),
+}
+
+impl Value {
+    /// What a text most probably means: a number (`17`, `0x800`), an address, an
+    /// address with port, else the text itself. For command lines and
+    /// configurations, where attributes have no declared type.
+    #[must_use]
+    pub fn of_text(text: &str) -> Self {
+        let number = match text.strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16),
+            None => text.parse(),
+        };
+        if let Ok(number) = number {
+            Self::Number(number)
+        } else if let Ok(address) = text.parse::<IpAddr>() {
+            Self::Address(address)
+        } else if let Ok(endpoint) = text.parse::<SocketAddr>() {
+            Self::Endpoint(endpoint)
+        } else {
+            Self::Text(text.into())
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => write!(f, "{number}"),
+            Self::Text(text) => f.write_str(text),
+            Self::Address(address) => write!(f, "{address}"),
+            Self::Endpoint(endpoint) => write!(f, "{endpoint}"),
+        }
+    }
+}
+
+impl From<u64> for Value {
+    fn from(number: u64) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<&str> for Value {
+    fn from(text: &str) -> Self {
+        Self::Text(text.into())
+    }
+}
+
+impl From<IpAddr> for Value {
+    fn from(address: IpAddr) -> Self {
+        Self::Address(address)
+    }
+}
+
+impl From<SocketAddr> for Value {
+    fn from(endpoint: SocketAddr) -> Self {
+        Self::Endpoint(endpoint)
+    }
+}
+
+/// A set of attributes, in the order of their names.
+///
+/// Looking up costs a binary search over the (few) attributes; setting may
+/// allocate.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attrs(Vec<(Name, Value)>);
+
+impl Attrs {
+    /// No attributes.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The value of this name.
+    #[must_use]
+    pub fn value(&self, name: &str) -> Option<&Value> {
+        self.find(name).ok().map(|at| &self.0[at].1)
+    }
+
+    /// The number of this name.
+    #[must_use]
+    pub fn number(&self, name: &str) -> Option<u64> {
+        match self.value(name) {
+            Some(Value::Number(number)) => Some(*number),
+            _ => None,
+        }
+    }
+
+    /// The text of this name.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        match self.value(name) {
+            Some(Value::Text(text)) => Some(text),
+            _ => None,
+        }
+    }
+
+    /// The address and port of this name.
+    #[must_use]
+    pub fn endpoint(&self, name: &str) -> Option<SocketAddr> {
+        match self.value(name) {
+            Some(Value::Endpoint(endpoint)) => Some(*endpoint),
+            _ => None,
+        }
+    }
+
+    /// Sets an attribute and returns what it was before.
+    pub fn set(&mut self, name: impl Into<Name>, value: impl Into<Value>) -> Option<Value> {
+        let (name, value) = (name.into(), value.into());
+        match self.find(&name) {
+            Ok(at) => Some(std::mem::replace(&mut self.0[at].1, value)),
+            Err(at) => {
+                self.0.insert(at, (name, value));
+                None
+            }
+        }
+    }
+
+    /// Removes an attribute and returns it.
+    pub fn remove(&mut self, name: &str) -> Option<Value> {
+        self.find(name).ok().map(|at| self.0.remove(at).1)
+    }
+
+    /// All of them, in the order of their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
+        self.0.iter().map(|(name, value)| (name.as_ref(), value))
+    }
+
+    /// What is different in `after`: for each name, the value before and after,
+    /// in the order of the names. Linear.
+    #[must_use]
+    pub fn changes(&self, after: &Self) -> Vec<Change> {
+        let (mut old, mut new) = (self.0.iter().peekable(), after.0.iter().peekable());
+        let mut changes = Vec::new();
+        loop {
+            // The lesser of the two names; both if they are the same.
+            let (before, after) = match (old.peek(), new.peek()) {
+                (None, None) => return changes,
+                (Some(a), Some(b)) if a.0 == b.0 => (old.next(), new.next()),
+                (Some(a), Some(b)) if a.0 > b.0 => (None, new.next()),
+                (None, Some(_)) => (None, new.next()),
+                (Some(_), _) => (old.next(), None),
+            };
+            let Some((name, _)) = before.or(after) else {
+                return changes;
+            };
+            let value = |found: Option<&(Name, Value)>| found.map(|(_, value)| value.clone());
+            let (before, after) = (value(before), value(after));
+            if before != after {
+                changes.push(Change {
+                    name: name.clone(),
+                    before,
+                    after,
+                });
+            }
+        }
+    }
+
+    fn find(&self, name: &str) -> Result<usize, usize> {
+        self.0
+            .binary_search_by(|(known, _)| known.as_ref().cmp(name))
+    }
+}
+
+/// What became of one attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// Its name.
+    pub name: Name,
+    /// Its value before; `None` if it is new.
+    pub before: Option<Value>,
+    /// Its value after; `None` if it is gone.
+    pub after: Option<Value>,
+}
+
+/// `protocol 17 -> 0x800`; `-` where there is no value.
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side = |value: &Option<Value>| match value {
+            Some(value) => Shown(&self.name, value).to_string(),
+            None => "-".to_owned(),
+        };
+        let (before, after) = (side(&self.before), side(&self.after));
+        write!(f, "{} {before} -> {after}", self.name)
+    }
+}
+
+/// A value as people know it: protocol ids from 0x600 are `EtherType`s (IEEE
+/// 802.3 §3.2.6), which are written in hexadecimal.
+struct Shown<'a>(&'a str, &'a Value);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self(names::PROTOCOL, Value::Number(id @ 0x600..)) => write!(f, "{id:#x}"),
+            Self(_, value) => value.fmt(f),
+        }
+    }
+}
+
+/// `name=value`, separated by blanks.
+impl fmt::Display for Attrs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (name, value)) in self.iter().enumerate() {
+            let blank = if at == 0 { "" } else { " " };
+            write!(f, "{blank}{name}={}", Shown(name, value))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attributes_are_found_by_name_and_type() {
+        let mut attrs = Attrs::new();
+        attrs.set(names::PROTOCOL, 21);
+        attrs.set(names::IFACE, "veth0");
+        assert_eq!(attrs.set(names::PROTOCOL, 6), Some(Value::Number(21)));
+        assert_eq!(attrs.number(names::PROTOCOL), Some(6));
+        assert_eq!(attrs.text(names::PROTOCOL), None);
+        assert_eq!(attrs.to_string(), "iface=veth0 protocol=6");
+        attrs.set(names::PROTOCOL, 0x800);
+        assert_eq!(attrs.to_string(), "iface=veth0 protocol=0x800");
+        assert_eq!(attrs.remove(names::IFACE), Some("veth0".into()));
+        assert_eq!(attrs.value(names::IFACE), None);
+    }
+
+    #[test]
+    fn changes_name_what_is_new_other_and_gone() {
+        let (mut before, mut after) = (Attrs::new(), Attrs::new());
+        before.set("a", 1);
+        before.set("b", 2);
+        before.set("c", 3);
+        after.set("b", 2);
+        after.set("c", 4);
+        after.set("d", "new");
+        let changes: Vec<_> = before
+            .changes(&after)
+            .iter()
+            .map(Change::to_string)
+            .collect();
+        assert_eq!(changes, ["a 1 -> -", "c 3 -> 4", "d - -> new"]);
+        assert_eq!(after.changes(&after), []);
+    }
+
+    #[test]
+    fn a_text_means_what_it_looks_like() {
+        assert_eq!(Value::of_text("17"), Value::Number(17));
+        assert_eq!(Value::of_text("0x800"), Value::Number(0x800));
+        assert!(matches!(Value::of_text("10.0.0.1"), Value::Address(_)));
+        assert!(matches!(Value::of_text("[fe80::1]:53"), Value::Endpoint(_)));
+        for text in ["mpeg/udp", "", "0x", "-1", "10.0.0.1:99999"] {
+            assert_eq!(Value::of_text(text), Value::Text(text.into()));
+        }
+    }
+}

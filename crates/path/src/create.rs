@@ -1,0 +1,445 @@
+//! Creating a path from attributes, in four phases.
+//!
+//! 1. **Stages**: one module after the other contributes its stage, may rewrite
+//!    the attributes, and says where the path goes on, until it reaches a leaf or
+//!    a place where the attributes no longer decide. Weaker attributes give a
+//!    shorter path, not an error.
+//! 2. **Combine**: the stages become a path, within its memory grant.
+//! 3. **Establish**: each stage sets up what needs the whole path, in order.
+//! 4. **Transform**: rules are applied until no guard holds.
+//!
+//! If any phase fails, what was established is destroyed, last first, and nothing
+//! stays behind.
+//!
+//! Source: Mosberger & Peterson 1996 ("Scout"), §3.3 for the phases, §4.1 for the
+//! attributes.
+
+use std::fmt;
+
+use crate::attrs::{Attrs, Change, names};
+use crate::graph::{Graph, Node, Port};
+use crate::module::Next;
+use crate::path::{Limits, Path};
+use crate::problem;
+use crate::rules::{self, Rule};
+use crate::stage::Stage;
+
+/// Most stages a path may have. A module may be passed more than once (IP in IP),
+/// so that a circle shows only by its length.
+pub const MAX_STAGES: usize = 64;
+
+/// A phase of path creation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// Modules contribute their stages.
+    Stages,
+    /// The stages become a path.
+    Combine,
+    /// The stages set up what needs the whole path.
+    Establish,
+    /// Rules rewrite the path.
+    Transform,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Stages => "stages",
+            Self::Combine => "combine",
+            Self::Establish => "establish",
+            Self::Transform => "transform",
+        })
+    }
+}
+
+/// One step of a creation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its phase.
+    pub phase: Phase,
+    /// The module, the path as a whole by its name, or the rule.
+    pub who: Box<str>,
+    /// What it did, as the rest of a sentence: "ends the path".
+    pub what: String,
+    /// The attributes it changed.
+    pub changes: Vec<Change>,
+}
+
+/// What happened during a creation, step by step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Log(pub Vec<Entry>);
+
+/// A line for each step, and one for each attribute below it.
+impl fmt::Display for Log {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.0.iter().map(|entry| entry.who.chars().count());
+        let width = width.max().unwrap_or(0);
+        for Entry {
+            phase,
+            who,
+            what,
+            changes,
+        } in &self.0
+        {
+            writeln!(f, "{phase:<9}  {who:<width$}  {what}")?;
+            for change in changes {
+                writeln!(f, "{:<9}  {:<width$}    {change}", "", "")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A path, and how it came to be. `M` is what messages are made of.
+pub struct Created<M> {
+    /// The path, established and transformed.
+    pub path: Path<M>,
+    /// Every step.
+    pub log: Log,
+}
+
+/// Why there is no path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {because}", self.what())]
+#[non_exhaustive]
+pub struct NotCreated {
+    /// The phase that failed.
+    pub phase: Phase,
+    /// The module that could not go on; in phase 2 the path, in phase 4 the rule.
+    pub module: Box<str>,
+    /// What speaks against it.
+    pub because: String,
+    /// What to do about it.
+    pub hint: String,
+    /// The modules that had contributed a stage, in order.
+    pub trail: Vec<Box<str>>,
+    /// Every step before.
+    pub log: Log,
+}
+
+impl NotCreated {
+    /// What failed, in one line without the reason.
+    #[must_use]
+    pub fn what(&self) -> String {
+        let who = match self.phase {
+            Phase::Stages | Phase::Establish => "module",
+            Phase::Combine => "path",
+            Phase::Transform => "rule",
+        };
+        let so_far = if self.trail.is_empty() {
+            String::new()
+        } else {
+            format!(", path so far: {}", self.trail.join("/"))
+        };
+        format!(
+            "cannot create a path: phase {}, {who} `{}`{so_far}",
+            self.phase, self.module
+        )
+    }
+}
+
+impl<M> Graph<M> {
+    /// Creates the path called `name`, beginning at `module`, with these
+    /// attributes. A rule is applied wherever its guard holds.
+    ///
+    /// The attribute [`pathname`](names::PATHNAME) (`mpeg/eth1`) names modules
+    /// that the path must pass, in this order. Where several modules are
+    /// connected, it decides between them; each name is taken off when its module
+    /// is reached.
+    ///
+    /// Allocates the path and the log. At most [`MAX_STAGES`] stages; the rules
+    /// are bounded as [`rules::apply`] says.
+    ///
+    /// # Errors
+    ///
+    /// Which phase failed, by whom and why. Nothing is left behind.
+    pub fn create(
+        &self,
+        name: &str,
+        module: &str,
+        attrs: Attrs,
+        limits: Limits,
+        rules: &[Rule<M>],
+    ) -> Result<Created<M>, NotCreated> {
+        let mut creation = Creation {
+            graph: self,
+            attrs,
+            stages: Vec::new(),
+            trail: Vec::new(),
+            log: Log::default(),
+        };
+        creation.walk(module)?;
+        creation.finish(name, limits, rules)
+    }
+}
+
+/// A path on its way to existence.
+struct Creation<'g, M> {
+    graph: &'g Graph<M>,
+    attrs: Attrs,
+    stages: Vec<Box<dyn Stage<M>>>,
+    /// The modules that contributed them.
+    trail: Vec<usize>,
+    log: Log,
+}
+
+impl<M> Creation<'_, M> {
+    /// Phase 1.
+    fn walk(&mut self, first: &str) -> Result<(), NotCreated> {
+        let graph = self.graph;
+        let Some(mut at) = graph.position(first) else {
+            let because = "there is no module of this name".to_owned();
+            let hint = problem::suggest(first, &self.names());
+            return Err(self.failed(Phase::Stages, first, because, hint));
+        };
+        let mut entered = None;
+        loop {
+            let node = &graph.nodes()[at];
+            if self.stages.len() == MAX_STAGES {
+                return Err(self.circle(at));
+            }
+            let before = self.attrs.clone();
+            self.reached(&node.name);
+            let made = match node.module.stage(entered, &mut self.attrs) {
+                Ok(made) => made,
+                Err(refused) => {
+                    let (because, hint) = (refused.because, refused.hint);
+                    return Err(self.failed(Phase::Stages, &node.name, because, hint));
+                }
+            };
+            self.stages.push(made.stage);
+            self.trail.push(at);
+            let (what, next) = self.decide(node, &made.next)?;
+            let changes = before.changes(&self.attrs);
+            self.note(Phase::Stages, &node.name, what, changes);
+            let Some(next) = next else { break };
+            (at, entered) = (next.module, Some(next.service));
+        }
+        self.passed_all(at)
+    }
+
+    /// Where the path goes on behind a module, in words and as a port.
+    fn decide(&self, node: &Node<M>, next: &Next) -> Result<(String, Option<Port>), NotCreated> {
+        let (service, named) = match next {
+            Next::End => return Ok(("ends the path".to_owned(), None)),
+            Next::Undecided => {
+                let what = "ends the path: the attributes do not say where to go on";
+                return Ok((what.to_owned(), None));
+            }
+            Next::Through(service) => (*service, None),
+            Next::To(service, name) => (*service, Some(name.as_ref())),
+        };
+        let services = node.module.kind().services;
+        let Some(by) = services.get(service).map(|service| service.name) else {
+            let because = format!("it goes on by service {service} of {}", services.len());
+            let hint = "this is a mistake in the module's own code".to_owned();
+            return Err(self.failed(Phase::Stages, &node.name, because, hint));
+        };
+        let called = |port: &&Port, name: &str| *self.graph.nodes()[port.module].name == *name;
+        let connected: Vec<_> = node.peers(service).iter().collect();
+        let mut possible = connected.clone();
+        if let Some(name) = named {
+            possible.retain(|port| called(port, name));
+            if possible.is_empty() {
+                let because =
+                    format!("it goes on by `{by}` to `{name}`, which is not connected there");
+                let hint = match connected.as_slice() {
+                    [] => format!("connect `{}.{by}`", node.name),
+                    _ => format!(
+                        "connected at `{}.{by}`: {}",
+                        node.name,
+                        self.ports(&connected)
+                    ),
+                };
+                return Err(self.failed(Phase::Stages, &node.name, because, hint));
+            }
+        }
+        if possible.len() > 1
+            && let Some(name) = self.pathname().first()
+            && possible.iter().any(|port| called(port, name))
+        {
+            possible.retain(|port| called(port, name));
+        }
+        Ok(match possible.as_slice() {
+            [] => (
+                format!("ends the path: nothing is connected at `{by}`"),
+                None,
+            ),
+            [next] => {
+                let to = self.graph.port_name(**next);
+                (format!("goes on by `{by}` to `{to}`"), Some(**next))
+            }
+            several => {
+                let several = self.ports(several);
+                let what = format!("ends the path: `{by}` leads to {several}, and nothing decides");
+                (what, None)
+            }
+        })
+    }
+
+    /// Names of modules that are still to be passed.
+    fn pathname(&self) -> Vec<String> {
+        let text = self.attrs.value(names::PATHNAME).map(ToString::to_string);
+        text.unwrap_or_default()
+            .split('/')
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Takes a module off the path name if it is the next of it.
+    fn reached(&mut self, module: &str) {
+        let pathname = self.pathname();
+        match pathname.as_slice() {
+            [first] if first == module => {
+                self.attrs.remove(names::PATHNAME);
+            }
+            [first, rest @ ..] if first == module => {
+                self.attrs.set(names::PATHNAME, rest.join("/").as_str());
+            }
+            _ => {}
+        }
+    }
+
+    /// A path that does not lead where it was told to is not the one asked for.
+    fn passed_all(&self, last: usize) -> Result<(), NotCreated> {
+        let pathname = self.pathname();
+        let Some(missed) = pathname.first() else {
+            return Ok(());
+        };
+        let module = &self.graph.nodes()[last].name;
+        let because = format!("the path ends here, and `pathname` says it goes on to `{missed}`");
+        let hint = if self.graph.position(missed).is_none() {
+            problem::suggest(missed, &self.names())
+        } else {
+            let why = self.log.0.last().map_or("", |entry| &entry.what);
+            format!("`{module}` {why}")
+        };
+        Err(self.failed(Phase::Stages, module, because, hint))
+    }
+
+    /// Too many stages: which modules are passed over and over?
+    fn circle(&self, at: usize) -> NotCreated {
+        let names: Vec<_> = match self.trail.iter().rposition(|passed| *passed == at) {
+            Some(last) => self.trail[last..]
+                .iter()
+                .chain([&at])
+                .map(|at| self.name(*at))
+                .collect(),
+            None => self.trail.iter().map(|at| self.name(*at)).collect(),
+        };
+        let because = format!(
+            "a path has at most {MAX_STAGES} stages; this one goes {}",
+            names.join(" -> ")
+        );
+        let hint = "do the attributes change on each round, so that it ends?".to_owned();
+        self.failed(Phase::Stages, self.name(at), because, hint)
+    }
+
+    /// Phases 2 to 4.
+    fn finish(
+        mut self,
+        name: &str,
+        limits: Limits,
+        rules: &[Rule<M>],
+    ) -> Result<Created<M>, NotCreated> {
+        let stages = std::mem::take(&mut self.stages);
+        let attrs = std::mem::take(&mut self.attrs);
+        let what = format!(
+            "{} stages: {}",
+            stages.len(),
+            self.names_of_trail().join(" ")
+        );
+        let mut path = Path::assemble(name, stages, attrs, limits).map_err(|too_much| {
+            let hint = "grant it more memory, or give it shorter queues".to_owned();
+            self.failed(Phase::Combine, name, too_much.to_string(), hint)
+        })?;
+        self.note(Phase::Combine, name, what, Vec::new());
+        if let Some(filter) = path.filter() {
+            self.note(
+                Phase::Combine,
+                name,
+                format!("filter: {filter}"),
+                Vec::new(),
+            );
+        }
+
+        let before = path.attrs().clone();
+        path.establish().map_err(|failed| {
+            let hint = "what was established before it has been destroyed".to_owned();
+            self.failed(Phase::Establish, &failed.name, failed.because, hint)
+        })?;
+        let changes = before.changes(path.attrs());
+        self.note(
+            Phase::Establish,
+            name,
+            "all stages, in this order".to_owned(),
+            changes,
+        );
+
+        let before = path.attrs().clone();
+        let applied = rules::apply(rules, &mut path).map_err(|failed| {
+            let hint = failed.hint().to_owned();
+            self.failed(Phase::Transform, failed.rule(), failed.to_string(), hint)
+        })?;
+        for step in applied {
+            let (about, rewrote) = (step.about, step.rewrote.join(" "));
+            let what = format!(
+                "{about}: {rewrote}; {} stages -> {}",
+                step.before, step.after
+            );
+            self.note(Phase::Transform, step.rule, what, Vec::new());
+        }
+        let changes = before.changes(path.attrs());
+        let what = format!("{} stages; no rule's guard holds", path.len());
+        self.note(Phase::Transform, name, what, changes);
+        Ok(Created {
+            path,
+            log: self.log,
+        })
+    }
+
+    fn note(&mut self, phase: Phase, who: &str, what: String, changes: Vec<Change>) {
+        self.log.0.push(Entry {
+            phase,
+            who: who.into(),
+            what,
+            changes,
+        });
+    }
+
+    fn failed(&self, phase: Phase, module: &str, because: String, hint: String) -> NotCreated {
+        NotCreated {
+            phase,
+            module: module.into(),
+            because,
+            hint,
+            trail: self.trail.iter().map(|at| self.name(*at).into()).collect(),
+            log: self.log.clone(),
+        }
+    }
+
+    fn name(&self, at: usize) -> &str {
+        &self.graph.nodes()[at].name
+    }
+
+    fn names_of_trail(&self) -> Vec<&str> {
+        self.trail.iter().map(|at| self.name(*at)).collect()
+    }
+
+    fn names(&self) -> Vec<&str> {
+        self.graph
+            .nodes()
+            .iter()
+            .map(|node| node.name.as_ref())
+            .collect()
+    }
+
+    fn ports(&self, ports: &[&Port]) -> String {
+        let names: Vec<_> = ports
+            .iter()
+            .map(|port| self.graph.port_name(**port))
+            .collect();
+        problem::list(&names)
+    }
+}

@@ -1,0 +1,379 @@
+//! How a message travels along a path.
+//!
+//! One message at a time goes from stage to stage, until it leaves or ends.
+//! What stages send beside their answer is put on a stack, so that it follows
+//! directly behind the answer and before anything that was put off earlier:
+//! fragments of fragments stay in order. Nothing recurses, and nothing is
+//! allocated for a message unless a stage sends several.
+//!
+//! Work is bounded: a message visits each stage at most once per direction it
+//! takes, and one message (or one waking of one stage) can make at most
+//! [`MAX_ORIGINATED`] others.
+
+use ashway_abi::Count;
+
+use super::Path;
+use crate::account::{Misbehaviour, is_fate};
+use crate::bug::{self, Bug};
+use crate::queue::Refused;
+use crate::stage::{Cx, Direction, Step};
+use crate::time::Time;
+
+/// How many messages a path makes out of one at most. The largest IPv4 datagram
+/// falls into 1,366 fragments over the smallest MTU (68, RFC 791).
+pub const MAX_ORIGINATED: u32 = 4096;
+
+/// Room for messages put off that is kept from one message to the next.
+const KEPT: usize = 16;
+
+/// How a message came out of a path.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Exit<M> {
+    /// At an end: behind the last stage going forward, before the first going
+    /// backward.
+    Left {
+        /// The way it went.
+        direction: Direction,
+        /// The message.
+        message: M,
+        /// Whether the path originated it, by turning a message around or from
+        /// nothing (ledger out); if not it was received, and its fate is
+        /// [`Count::Forwarded`].
+        turned: bool,
+    },
+    /// Within: the caller gets the buffer back, and does what the fate says
+    /// (with [`Count::Passed`], gives the message to the host).
+    Ended {
+        /// The message.
+        message: M,
+        /// What became of it.
+        fate: Count,
+    },
+}
+
+/// What is on its way; empty between two calls of the path.
+pub(super) struct Traffic<M> {
+    /// Filled by the stage that is running.
+    also: Vec<(Direction, M)>,
+    /// A stack.
+    put_off: Vec<Flight<M>>,
+}
+
+/// A message on its way to a stage. Positions wrap: there is no stage before
+/// the first.
+struct Flight<M> {
+    message: M,
+    to: usize,
+    direction: Direction,
+    turned: bool,
+}
+
+impl<M> Traffic<M> {
+    pub(super) const fn new() -> Self {
+        Self {
+            also: Vec::new(),
+            put_off: Vec::new(),
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.also.capacity() * size_of::<(Direction, M)>()
+            + self.put_off.capacity() * size_of::<Flight<M>>()
+    }
+}
+
+impl<M> Path<M> {
+    /// Takes one message from the input queue of this direction and runs the
+    /// stages for it and for all that they make of it. False if none waits.
+    ///
+    /// The cost is that of the stages, about 10 ns and 3 ns for each of them
+    /// (`examples/cost.rs`).
+    pub fn run(&mut self, direction: Direction, now: Time, out: &mut impl FnMut(Exit<M>)) -> bool {
+        let Some(message) = self.inputs[direction as usize].take() else {
+            return false;
+        };
+        self.fly(self.entry(direction), direction, message, now, out);
+        true
+    }
+
+    /// Receives a message at this stage, past the queues, and runs from there
+    /// like [`Path::run`]: for one whose first stages another tier has done, or
+    /// that comes straight from another path.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such stage.
+    pub fn inject(
+        &mut self,
+        stage: usize,
+        direction: Direction,
+        message: M,
+        now: Time,
+        out: &mut impl FnMut(Exit<M>),
+    ) {
+        assert!(stage < self.slots.len(), "no stage {stage}");
+        self.account.receive();
+        self.fly(stage, direction, message, now, out);
+    }
+
+    /// Receives a message at the first stage of this direction, past the queue.
+    pub fn pass(
+        &mut self,
+        direction: Direction,
+        message: M,
+        now: Time,
+        out: &mut impl FnMut(Exit<M>),
+    ) {
+        self.account.receive();
+        self.fly(self.entry(direction), direction, message, now, out);
+    }
+
+    /// Receives a message and ends it before any stage has run, whatever the
+    /// queue: work that can no longer be useful, or that has nowhere to go.
+    ///
+    /// # Panics
+    ///
+    /// If `fate` is not one.
+    pub fn discard(&mut self, message: M, fate: Count) -> Exit<M> {
+        assert!(is_fate(fate), "`{}` is not a fate", fate.name());
+        self.account.receive();
+        self.account.end(fate);
+        Exit::Ended { message, fate }
+    }
+
+    /// Wakes the stages whose time has come, each once, and runs what they
+    /// send.
+    pub fn wake(&mut self, now: Time, out: &mut impl FnMut(Exit<M>)) {
+        for at in 0..self.slots.len() {
+            let slot = &mut self.slots[at];
+            if slot.wake_at.is_none_or(|time| time > now) {
+                continue;
+            }
+            slot.wake_at = None;
+            self.account.runs += 1;
+            slot.stage.wake(&mut Cx {
+                now,
+                attrs: &mut self.attrs,
+                also: &mut self.traffic.also,
+                wake_at: &mut slot.wake_at,
+            });
+            let mut left = MAX_ORIGINATED;
+            self.put_off(at, &mut left, out);
+            self.settle(left, now, out);
+        }
+    }
+
+    /// When [`Path::wake`] has something to do. Bounded by the stages.
+    #[must_use]
+    pub fn wake_at(&self) -> Option<Time> {
+        self.slots.iter().filter_map(|slot| slot.wake_at).min()
+    }
+
+    /// Empties all queues: before the path goes, or when its work has become
+    /// useless. What waits to come in ends with this fate; what waits to go out
+    /// goes.
+    ///
+    /// # Panics
+    ///
+    /// If `fate` is not one.
+    pub fn drain(&mut self, fate: Count, out: &mut impl FnMut(Exit<M>)) {
+        assert!(is_fate(fate), "`{}` is not a fate", fate.name());
+        for direction in [Direction::Forward, Direction::Backward] {
+            while let Some(message) = self.inputs[direction as usize].take() {
+                self.account.end(fate);
+                out(Exit::Ended { message, fate });
+            }
+            while let Some(exit) = self.take(direction) {
+                out(exit);
+            }
+        }
+    }
+
+    /// Where a message that comes in this way meets the first stage.
+    const fn entry(&self, direction: Direction) -> usize {
+        match direction {
+            Direction::Forward => 0,
+            Direction::Backward => self.slots.len().wrapping_sub(1),
+        }
+    }
+
+    fn fly(
+        &mut self,
+        to: usize,
+        direction: Direction,
+        message: M,
+        now: Time,
+        out: &mut impl FnMut(Exit<M>),
+    ) {
+        debug_assert!(self.established, "`{}` is not established", self.name);
+        self.account.runs += 1;
+        let mut left = MAX_ORIGINATED;
+        let received = Flight {
+            message,
+            to,
+            direction,
+            turned: false,
+        };
+        self.travel(received, &mut left, now, out);
+        self.settle(left, now, out);
+    }
+
+    /// Runs what was put off, the latest first.
+    fn settle(&mut self, mut left: u32, now: Time, out: &mut impl FnMut(Exit<M>)) {
+        while let Some(flight) = self.traffic.put_off.pop() {
+            self.travel(flight, &mut left, now, out);
+        }
+        self.traffic.put_off.shrink_to(KEPT);
+        self.traffic.also.shrink_to(KEPT);
+    }
+
+    /// Carries one message to its end. `left` is how many more may be
+    /// originated.
+    fn travel(
+        &mut self,
+        flight: Flight<M>,
+        left: &mut u32,
+        now: Time,
+        out: &mut impl FnMut(Exit<M>),
+    ) {
+        let Flight {
+            mut message,
+            mut to,
+            mut direction,
+            mut turned,
+        } = flight;
+        while let Some(slot) = self.slots.get_mut(to) {
+            let mut cx = Cx {
+                now,
+                attrs: &mut self.attrs,
+                also: &mut self.traffic.also,
+                wake_at: &mut slot.wake_at,
+            };
+            let step = slot.stage.take(message, direction, &mut cx);
+            if !self.traffic.also.is_empty() {
+                self.put_off(to, left, out);
+            }
+            match step {
+                Step::On(same) => message = same,
+                Step::Back(same, fate) if is_fate(fate) && *left > 0 => {
+                    *left -= 1;
+                    self.end(turned, fate);
+                    self.account.originated += 1;
+                    message = same;
+                    turned = !bug::is(Bug::TurnedStaysReceived);
+                    direction = direction.opposite();
+                }
+                Step::Absorbed => return self.end(turned, Count::Absorbed),
+                Step::End(message, fate) if is_fate(fate) || bug::is(Bug::AnyCountIsFate) => {
+                    self.end(turned, fate);
+                    return out(Exit::Ended { message, fate });
+                }
+                Step::Back(message, fate) | Step::End(message, fate) => {
+                    let what = if is_fate(fate) {
+                        Misbehaviour::Endless(MAX_ORIGINATED)
+                    } else {
+                        Misbehaviour::NotAFate(fate)
+                    };
+                    self.blame(to, what);
+                    return self.fault(message, turned, out);
+                }
+            }
+            to = next(to, direction);
+        }
+        self.leave(message, direction, turned, out);
+    }
+
+    /// Out of the path's end, or onto the output queue there.
+    fn leave(
+        &mut self,
+        message: M,
+        direction: Direction,
+        turned: bool,
+        out: &mut impl FnMut(Exit<M>),
+    ) {
+        let queue = &mut self.outputs[direction as usize];
+        if queue.maximum() > 0 {
+            if let Err(Refused((message, _))) = queue.offer((message, turned)) {
+                let fate = Count::DroppedQueueFull;
+                self.end(turned, fate);
+                if !bug::is(Bug::OutputSwallows) {
+                    out(Exit::Ended { message, fate });
+                }
+                return;
+            }
+            self.count_left(turned);
+        } else {
+            self.count_left(turned);
+            out(Exit::Left {
+                direction,
+                message,
+                turned,
+            });
+        }
+    }
+
+    /// Puts off what the stage at this position sends beside its answer.
+    fn put_off(&mut self, at: usize, left: &mut u32, out: &mut impl FnMut(Exit<M>)) {
+        let put_off = &mut self.traffic.put_off;
+        let base = put_off.len();
+        let within = self.traffic.also.len().min(*left as usize);
+        *left -= within as u32;
+        if !bug::is(Bug::AlsoUncounted) {
+            self.account.originated += within as u64;
+        }
+        let own = self.traffic.also.drain(..within);
+        put_off.extend(own.map(|(direction, message)| Flight {
+            message,
+            to: next(at, direction),
+            direction,
+            turned: true,
+        }));
+        if !bug::is(Bug::AlsoReversed) {
+            put_off[base..].reverse();
+        }
+        if !self.traffic.also.is_empty() {
+            self.blame(at, Misbehaviour::Endless(MAX_ORIGINATED));
+        }
+        while let Some((_, message)) = self.traffic.also.pop() {
+            self.account.originated += 1;
+            self.fault(message, true, out);
+        }
+    }
+
+    const fn count_left(&mut self, turned: bool) {
+        if turned {
+            self.account.left += 1;
+        } else {
+            self.account.end(Count::Forwarded);
+        }
+    }
+
+    /// Ends a message that a stage may not send, or not end so.
+    fn fault(&mut self, message: M, turned: bool, out: &mut impl FnMut(Exit<M>)) {
+        let fate = Count::DroppedFault;
+        self.end(turned, fate);
+        out(Exit::Ended { message, fate });
+    }
+
+    fn blame(&mut self, at: usize, what: Misbehaviour) {
+        self.account.blame(self.slots[at].stage.name(), at, what);
+    }
+
+    /// Counts the end of a message within the path, in its ledger.
+    fn end(&mut self, turned: bool, fate: Count) {
+        if turned {
+            self.account.ended += 1;
+        } else if fate != Count::Absorbed || !bug::is(Bug::AbsorbUncounted) {
+            self.account.end(fate);
+        }
+    }
+}
+
+/// The neighbour of the stage at this position.
+fn next(at: usize, direction: Direction) -> usize {
+    match direction {
+        Direction::Forward if bug::is(Bug::StageSkipped) => at + 2,
+        Direction::Forward => at + 1,
+        Direction::Backward => at.wrapping_sub(1),
+    }
+}
