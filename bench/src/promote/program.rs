@@ -49,7 +49,7 @@ impl Case {
 /// Enough for every program, looked at as often as in a node.
 const BUDGET: Budget = Budget {
     fuel: 100_000_000,
-    slice: 8_192,
+    slice: 4_096,
     ns: 1_000_000_000,
 };
 

@@ -106,7 +106,7 @@ pub fn encode(module: &Module<'_>) -> Encoded {
     for function in &module.functions {
         functions.function(function.type_index);
     }
-    for _ in handlers(module) {
+    for _ in module.handlers() {
         functions.function(trap_type + 1);
     }
     out.section(&functions);
@@ -125,7 +125,7 @@ pub fn encode(module: &Module<'_>) -> Encoded {
         *offset += start + leb_len(code.len());
     }
     out.section(&data(module));
-    let entered = handlers(module).map(|(_, function)| *function as usize);
+    let entered = module.handlers().map(|(_, function)| function as usize);
     let functions = (0..module.functions.len()).chain(entered);
     Encoded {
         wasm: out.finish(),
@@ -175,20 +175,12 @@ fn bodies(module: &Module<'_>, calls: &CallTables) -> (CodeSection, Vec<(u32, Fi
         offsets.extend(own.iter().map(|(offset, at)| (start + offset, *at)));
         section.function(&body);
     }
-    for (_, function) in handlers(module) {
-        let at = module.functions[*function as usize].at;
+    for (_, function) in module.handlers() {
+        let at = module.functions[function as usize].at;
         offsets.push((section.byte_len() as u32, at));
-        section.function(&super::expand::enter(*function + 1));
+        section.function(&super::expand::enter(function + 1));
     }
     (section, offsets)
-}
-
-/// Exports of handler type.
-fn handlers<'m>(module: &'m Module<'_>) -> impl Iterator<Item = &'m (String, u32)> {
-    module.exports.iter().filter(|(_, function)| {
-        let type_index = module.functions[*function as usize].type_index;
-        super::imports::is_handler(&module.types[type_index as usize])
-    })
 }
 
 fn types(module: &Module<'_>) -> TypeSection {
@@ -277,7 +269,7 @@ fn exports(module: &Module<'_>) -> ExportSection {
     for (name, function) in &module.exports {
         section.export(name, ExportKind::Func, function + 1);
     }
-    for (position, (name, _)) in handlers(module).enumerate() {
+    for (position, (name, _)) in module.handlers().enumerate() {
         let function = 1 + module.functions.len() + position;
         let name = format!("{ENTER_PREFIX}{name}");
         section.export(&name, ExportKind::Func, function as u32);

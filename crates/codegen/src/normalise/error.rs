@@ -131,8 +131,7 @@ impl NormaliseError {
     pub fn hint(&self) -> String {
         match self {
             Self::TooLarge { what, .. } if *what == MEMORY_PAGES => {
-                "link with a smaller `-Wl,--max-memory=`, or raise the handler's memory quota"
-                    .into()
+                "link with a smaller `-Wl,--max-memory=`".into()
             }
             Self::TooLarge { .. } => "make the handler smaller; it runs for every message".into(),
             Self::Invalid { .. } => {
@@ -177,7 +176,13 @@ impl From<wasmparser::Error> for NormaliseError {
             },
             None => Self::Invalid {
                 at,
-                message: error.message().to_string(),
+                message: match error.message() {
+                    // These words go on with a listing of the bytes.
+                    words if words.starts_with("magic header not detected") => {
+                        "it does not begin with `\\0asm`, so it is no Wasm file".into()
+                    }
+                    words => words.to_string(),
+                },
             },
         }
     }

@@ -24,19 +24,27 @@ use super::ir::{Module, Op, OpKind};
 use crate::bug::{self, Bug};
 use wasmparser::Operator;
 
-/// Units that one activation may use without a charge.
-const UNCHARGED_MOST: u64 = 4_096;
+/// Units that one activation may use without a charge: a quarter of a slice. As
+/// dependent loads that are in no cache these are 25 us.
+const UNCHARGED_MOST: u64 = 1_024;
 
 /// Units that one charge may take before the next, as far as operators cost
-/// less than that.
-const STRETCH: u64 = 1_024;
+/// less than that. It is taken before a look at the clock and used up after
+/// it, so that it is on top of what may be spent between two looks.
+const STRETCH: u64 = 512;
+
+/// What a charge costs by itself: a load, a subtraction, a store and a question.
+const CHARGE: u64 = 4;
 
 /// Fuel taken at a place.
 #[derive(Clone, Copy)]
 struct Part {
     /// The operation it is taken before, or the place kept for it.
     position: usize,
+    /// What its operations cost.
     cost: u64,
+    /// How many of them name an operand.
+    named: u64,
     kind: PartKind,
 }
 
@@ -50,9 +58,37 @@ enum PartKind {
     Middle { in_loop: bool },
 }
 
-/// What a function costs outside its loops, and whom it calls.
+impl Part {
+    fn new(position: usize, kind: PartKind) -> Self {
+        Self {
+            position,
+            cost: 0,
+            named: 0,
+            kind,
+        }
+    }
+
+    /// What its operations take.
+    fn work(&self) -> u64 {
+        self.cost.max(self.named / cost::NAMED_FOR_UNIT)
+    }
+
+    /// What is taken. It is never nothing, so that an empty loop and a recursion
+    /// of empty functions end.
+    fn units(&self) -> u64 {
+        CHARGE + self.work()
+    }
+
+    fn is_in_loop(&self) -> bool {
+        matches!(
+            self.kind,
+            PartKind::Loop | PartKind::Middle { in_loop: true }
+        )
+    }
+}
+
+/// What a function costs, and whom it calls.
 struct Walk {
-    straight: u64,
     /// The function's entry first.
     parts: Vec<Part>,
     /// Whether it has a bulk operation.
@@ -89,10 +125,9 @@ pub(super) fn charge(module: &mut Module<'_>) {
 
 /// Puts a function's charges in; those outside its loops only if it is charged.
 fn place<'a>(code: Vec<Op<'a>>, entry: u32, walk: &Walk, charged: bool) -> Vec<Op<'a>> {
-    let charge = |cost: u64, at| Op {
-        // A turn is never free, or an empty loop would never end.
+    let charge = |part: &Part, at| Op {
         kind: OpKind::Charge {
-            cost: cost.max(1).try_into().unwrap_or(u32::MAX),
+            cost: part.units().try_into().unwrap_or(u32::MAX),
         },
         at,
     };
@@ -104,17 +139,17 @@ fn place<'a>(code: Vec<Op<'a>>, entry: u32, walk: &Walk, charged: bool) -> Vec<O
         while let Some(part) = parts.next_if(|part| part.position == position) {
             match part.kind {
                 PartKind::Entry if charged && !bug::is(Bug::EntryFree) => {
-                    placed.push(charge(part.cost, entry));
+                    placed.push(charge(part, entry));
                 }
                 PartKind::Loop => {
                     let free = bug::is(Bug::LoopFree);
-                    kept = Some(charge(part.cost, at));
+                    kept = Some(charge(part, at));
                     if let (true, Some(op)) = (free, &mut kept) {
                         op.kind = OpKind::Charge { cost: 0 };
                     }
                 }
-                PartKind::Middle { in_loop } if part.cost > 0 && (in_loop || charged) => {
-                    placed.push(charge(part.cost, at));
+                PartKind::Middle { in_loop } if part.work() > 0 && (in_loop || charged) => {
+                    placed.push(charge(part, at));
                 }
                 PartKind::Entry | PartKind::Middle { .. } => {}
             }
@@ -145,24 +180,26 @@ pub fn static_bound(module: &Module<'_>, function: u32) -> Option<u64> {
 }
 
 fn walk_all(module: &Module<'_>) -> Vec<Walk> {
-    module.functions.iter().map(|f| walk(&f.code)).collect()
+    let functions = module.functions.iter();
+    functions.map(|f| walk(&f.code, module)).collect()
 }
 
 impl Walk {
     fn has_loop(&self) -> bool {
         self.parts.iter().any(|part| part.kind == PartKind::Loop)
     }
+
+    /// What is taken outside its loops.
+    fn straight(&self) -> u64 {
+        let once = self.parts.iter().filter(|part| !part.is_in_loop());
+        once.map(Part::units).sum()
+    }
 }
 
 /// Sums up one body. Linear in its length, however deeply it is nested.
-fn walk(code: &[Op<'_>]) -> Walk {
+fn walk(code: &[Op<'_>], module: &Module<'_>) -> Walk {
     let mut walk = Walk {
-        straight: 0,
-        parts: vec![Part {
-            position: 0,
-            cost: 0,
-            kind: PartKind::Entry,
-        }],
+        parts: vec![Part::new(0, PartKind::Entry)],
         bulk: false,
         indirect: false,
         calls: Vec::new(),
@@ -172,12 +209,9 @@ fn walk(code: &[Op<'_>]) -> Walk {
     let mut open = vec![(false, 0)];
     let mut loops = 0;
     for (position, op) in code.iter().enumerate() {
-        let cost = u64::from(cost::of(&op.kind));
         let part = open.last().map_or(0, |(_, part)| *part);
-        walk.parts[part].cost += cost;
-        if loops == 0 {
-            walk.straight = walk.straight.saturating_add(cost);
-        }
+        walk.parts[part].cost += u64::from(cost::of(&op.kind, module));
+        walk.parts[part].named += u64::from(cost::names(&op.kind));
         match &op.kind {
             OpKind::CallNumber { .. } | OpKind::Wasm(Operator::CallIndirect { .. }) => {
                 walk.indirect = true;
@@ -189,14 +223,12 @@ fn walk(code: &[Op<'_>]) -> Walk {
                 walk.calls.push((*function_index, recursive || loops > 0));
             }
             OpKind::Wasm(Operator::Block { .. } | Operator::If { .. }) => open.push((false, part)),
-            OpKind::Wasm(Operator::Loop { .. }) => {
+            OpKind::Wasm(Operator::Loop { blockty }) => {
                 loops += 1;
                 open.push((true, walk.parts.len()));
-                walk.parts.push(Part {
-                    position: position + 1,
-                    cost: 0,
-                    kind: PartKind::Loop,
-                });
+                let mut part = Part::new(position + 1, PartKind::Loop);
+                part.cost = u64::from(cost::turn(*blockty, module));
+                walk.parts.push(part);
             }
             // The other arm is charged with what the `if` is in.
             OpKind::Wasm(Operator::Else) => {
@@ -212,14 +244,11 @@ fn walk(code: &[Op<'_>]) -> Walk {
                 let last = open.last_mut();
                 let next = code.get(position + 1).map(|op| &op.kind);
                 if let (Some((_, part)), Some(OpKind::Wasm(_) | OpKind::Message(_))) = (last, next)
-                    && walk.parts[*part].cost > STRETCH
+                    && walk.parts[*part].work() > STRETCH
                 {
                     *part = walk.parts.len();
-                    walk.parts.push(Part {
-                        position: position + 1,
-                        cost: 0,
-                        kind: PartKind::Middle { in_loop: loops > 0 },
-                    });
+                    let kind = PartKind::Middle { in_loop: loops > 0 };
+                    walk.parts.push(Part::new(position + 1, kind));
                 }
             }
             _ => {}
@@ -266,7 +295,7 @@ fn bounds(walks: &[Walk], counts: impl Fn(u32) -> bool) -> Vec<Option<u64>> {
             left[index] += 1;
         }
     }
-    let mut sums: Vec<u64> = walks.iter().map(|walk| walk.straight).collect();
+    let mut sums: Vec<u64> = walks.iter().map(Walk::straight).collect();
     let mut known = vec![None; walks.len()];
     let mut pending: Vec<usize> = (0..walks.len()).filter(|i| left[*i] == 0).collect();
     while let Some(index) = pending.pop() {

@@ -234,6 +234,23 @@ pub struct Module<'a> {
 }
 
 impl Module<'_> {
+    /// Exported functions that a path can end in, and their indices: those of
+    /// type `(i32, i32) -> i32`.
+    pub fn handlers(&self) -> impl Iterator<Item = (&str, u32)> {
+        let exports = self
+            .exports
+            .iter()
+            .filter(|(_, index)| self.is_handler(*index));
+        exports.map(|(name, index)| (name.as_str(), *index))
+    }
+
+    /// Whether a function has the type of a handler.
+    #[must_use]
+    pub fn is_handler(&self, function: u32) -> bool {
+        let type_index = self.functions[function as usize].type_index;
+        super::imports::is_handler(&self.types[type_index as usize])
+    }
+
     /// Whether any function takes fuel. One without loops, recursion and bulk
     /// operations has a static bound and takes none (DESIGN 3).
     #[must_use]

@@ -10,6 +10,7 @@
 
 use super::identity::{Source, canonical_of, indirect};
 use super::ir::{Module, Op, OpKind};
+use crate::components::components;
 use std::collections::HashMap;
 use wasmparser::Operator;
 
@@ -23,8 +24,18 @@ const OPERATIONS_PER_SLOT: usize = 64;
 /// Puts [`OpKind::Push`] and [`OpKind::Pop`] around each call that can come
 /// back. `heights` says for each function how many operands it has at most.
 pub(super) fn mark(module: &mut Module<'_>, heights: &[u32]) {
-    let graph = Graph::new(module);
-    let component = components(&graph.edges);
+    let mut graph = Graph::new(module);
+    let nodes = graph.edges.len();
+    let component = {
+        let edges = |node: usize| std::mem::take(&mut graph.edges[node]);
+        let mut numbers = vec![0; nodes];
+        for (members, number) in components(nodes, 0..nodes, edges).iter().zip(0..) {
+            for member in members {
+                numbers[*member] = number;
+            }
+        }
+        numbers
+    };
     for (caller, height) in heights.iter().enumerate() {
         let ty = &module.types[module.functions[caller].type_index as usize];
         let params = ty.params().len();
@@ -105,92 +116,5 @@ impl Graph {
         let (source, type_index) = indirect(kind)?;
         let key = (source, canonical[type_index as usize]);
         self.sets.get(&key).copied()
-    }
-}
-
-/// The strongly connected component of each node, by Tarjan's algorithm
-/// ("Depth-first search and linear graph algorithms", 1972) with a stack of its
-/// own, so that no file can exhaust ours. Linear in the graph.
-fn components(edges: &[Vec<usize>]) -> Vec<usize> {
-    const NONE: usize = usize::MAX;
-    let mut order = vec![NONE; edges.len()];
-    let mut low = vec![NONE; edges.len()];
-    let mut component = vec![NONE; edges.len()];
-    let mut open = Vec::new();
-    let mut seen = 0;
-    for root in 0..edges.len() {
-        if order[root] != NONE {
-            continue;
-        }
-        // Each node on the way, and how many of its edges have been followed.
-        let mut way = vec![(root, 0)];
-        while let Some((node, followed)) = way.last_mut() {
-            let node = *node;
-            if *followed == 0 {
-                order[node] = seen;
-                low[node] = seen;
-                seen += 1;
-                open.push(node);
-            }
-            if let Some(&next) = edges[node].get(*followed) {
-                *followed += 1;
-                if order[next] == NONE {
-                    way.push((next, 0));
-                } else if component[next] == NONE {
-                    low[node] = low[node].min(order[next]);
-                }
-                continue;
-            }
-            way.pop();
-            if let Some((before, _)) = way.last() {
-                low[*before] = low[*before].min(low[node]);
-            }
-            if low[node] == order[node] {
-                while let Some(member) = open.pop() {
-                    component[member] = node;
-                    if member == node {
-                        break;
-                    }
-                }
-            }
-        }
-    }
-    component
-}
-
-#[cfg(test)]
-mod tests {
-    use super::components;
-
-    fn same(edges: &[&[usize]]) -> Vec<Vec<bool>> {
-        let edges: Vec<Vec<usize>> = edges.iter().map(|to| to.to_vec()).collect();
-        let found = components(&edges);
-        let same = |a| found.iter().map(|b| found[a] == *b).collect();
-        (0..edges.len()).map(same).collect()
-    }
-
-    #[test]
-    fn components_are_what_reaches_and_is_reached() {
-        // 0 -> 1 -> 2 -> 1, 2 -> 3, 4 -> 4, 5 -> 0 -> 5.
-        let graph: [&[usize]; 6] = [&[1, 5], &[2], &[1, 3], &[], &[4], &[0]];
-        let found = same(&graph);
-        for (a, row) in found.iter().enumerate() {
-            for (b, same) in row.iter().enumerate() {
-                let groups = [[1, 2], [0, 5]];
-                let together = groups
-                    .iter()
-                    .any(|group| [a, b].iter().all(|n| group.contains(n)));
-                assert_eq!(*same, a == b || together, "{a} {b}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_long_chain_needs_no_stack() {
-        let last = 200_000;
-        let mut edges: Vec<Vec<usize>> = (0..last).map(|i| vec![i + 1]).collect();
-        edges.push(vec![0]);
-        let found = components(&edges);
-        assert!(found.iter().all(|component| *component == found[0]));
     }
 }

@@ -1,7 +1,9 @@
 //! Message access: byte order, both bounds, bulk.
 
-use super::harness::{Outcome, handler, run};
+use super::harness::{Outcome, PLENTY, handler, promote, run};
 use ashway_abi::Cause;
+use ashway_codegen::bpf::print;
+use ashway_codegen::promote::MemoryKind;
 
 fn cause(outcome: &Outcome) -> Option<Cause> {
     outcome.result.err().map(|(cause, _)| cause)
@@ -170,4 +172,29 @@ fn bulk_access_traps_on_either_side() {
             assert_eq!(outcome.dirty, call == "write" && expected.is_none());
         }
     }
+}
+
+/// A comparison that the verifier can decide leaves dead code behind, each piece
+/// of which it removes in the time that the whole program takes to move.
+#[test]
+fn a_masked_index_is_compared_with_nothing_that_is_known() {
+    let masked = "(i32.and (local.get 0) (i32.const 255))";
+    let body = format!("(drop (call $load32 {masked})) (i32.const 0)");
+    let image = promote(&handler(&body), MemoryKind::Arena, false, PLENTY);
+    let text = print(&image.unwrap().image);
+    let lines: Vec<&str> = text.lines().collect();
+    let mask = lines.iter().position(|line| line.contains("&= 255"));
+    let jumps = lines[mask.unwrap()..]
+        .iter()
+        .zip(1..)
+        .filter(|(line, _)| line.contains(": if ") && line.contains(" 0x"));
+    let known: Vec<_> = jumps
+        .filter(|(_, next)| {
+            // Of the message's length the verifier knows nothing.
+            let before = lines[mask.unwrap() + next - 2];
+            !before.ends_with("= *(u32 *)(r9 +16)")
+        })
+        .collect();
+    assert!(known.is_empty(), "{text}");
+    assert!(text.contains("> 0xfe00"), "{text}");
 }

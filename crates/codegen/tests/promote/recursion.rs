@@ -2,6 +2,10 @@
 
 use super::harness::{Budget, IMPORTS, Outcome, PLENTY, module, run, run_with};
 use ashway_abi::{Cause, context};
+use ashway_codegen::normalise::ir::OpKind;
+use ashway_codegen::normalise::{Limits, normalise};
+use ashway_codegen::promote::{Checks, MemoryKind, PromoteError, Shape};
+use ashway_codegen::stub;
 
 /// What a handler with these functions makes of one byte.
 fn outcomes(functions: &str, inputs: &[u8]) -> Vec<Outcome> {
@@ -540,4 +544,41 @@ fn array_mode_needs_no_cap_perfmon() {
         }
     });
     without.join().unwrap();
+}
+
+/// Its end would overwrite the next frame, where nobody looks: it is never
+/// translated, whatever the normal form says.
+#[test]
+fn a_frame_is_no_larger_than_what_is_counted_for_it() {
+    let wasm = module(
+        r#"(module (memory (export "memory") 1 1)
+            (func $f (export "on_rx") (param $a i32) (param $b i32) (result i32)
+                (if (i32.eqz (local.get $a)) (then (return (local.get $b))))
+                (i32.add (local.get $b)
+                    (call $f (i32.sub (local.get $a) (i32.const 1)) (local.get $b)))))"#,
+    );
+    let mut module = normalise(&wasm, &Limits::default()).unwrap();
+    let translate = |module: &_| {
+        let shape = Shape {
+            module,
+            entry: 0,
+            memory: MemoryKind::Arena,
+            layout: stub::layout(module),
+            budget: PLENTY,
+            locals_in_memory: false,
+            checks: Checks::default(),
+        };
+        stub::generate(&shape, 1).map(|_| ())
+    };
+    translate(&module).unwrap();
+    for op in &mut module.functions[0].code {
+        if let OpKind::Push { slots } | OpKind::Pop { slots } = &mut op.kind {
+            *slots = 1;
+        }
+    }
+    let error = translate(&module).unwrap_err();
+    assert!(
+        matches!(error, PromoteError::Frames { found, most: 8, .. } if found > 8),
+        "{error:?}"
+    );
 }

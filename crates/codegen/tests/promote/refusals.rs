@@ -53,3 +53,20 @@ fn hostile_sizes_end_early() {
     let error = refusal(&handler(&long));
     assert!(matches!(error, PromoteError::TooLong { .. }), "{error:?}");
 }
+
+#[test]
+fn what_is_too_long_is_refused_by_name() {
+    let many = |times| {
+        let once = "(local.set 0 (i32.mul (local.get 0) (local.get 1)))";
+        handler(&format!("{} (local.get 0)", once.repeat(times)))
+    };
+    promote(&many(28_000), MemoryKind::Arena, false, PLENTY).unwrap();
+    let error = refusal(&many(32_768));
+    assert!(matches!(error, PromoteError::TooLong { .. }), "{error:?}");
+    assert!(
+        error
+            .to_string()
+            .ends_with("the handler takes more than 32768 eBPF instructions"),
+        "{error}"
+    );
+}

@@ -16,8 +16,8 @@ const REPEAT: u32 = 20;
 
 /// A node's default budget of 50 us.
 const BUDGET: Budget = Budget {
-    fuel: 200_000,
-    slice: 2_048,
+    fuel: 2_400_000,
+    slice: 4_096,
     ns: 50_000,
 };
 

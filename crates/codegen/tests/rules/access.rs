@@ -186,7 +186,7 @@ fn program(access: &Access, offset: u32, pages: Pages, from: From) -> String {
 fn addresses(offset: u32, bytes: u64) -> Vec<u32> {
     let ends = [0, PAGE, 2 * PAGE, 3 * PAGE, 1 << 31, 1 << 32];
     let centres = ends.iter().flat_map(|end| {
-        let sum = end - bytes as i64 as u64;
+        let sum = end.wrapping_sub(bytes);
         [
             *end,
             sum,
