@@ -66,6 +66,8 @@ bugs! {
     CopyForward,
     /// A bulk operation checks its bounds one byte late.
     BulkOffByOne,
+    /// A copy out of the state region relies on the bounds checked before it.
+    StateUnchecked,
     /// The message ends where the padded frame ends.
     MessageOfFrame,
     /// A check of the message on one way counts for both.
@@ -104,6 +106,10 @@ bugs! {
     ChargeForgotten,
     /// A bulk operation takes none beyond its place in the table.
     BulkFree,
+    /// A bulk operation counts no ticks.
+    BulkTickFree,
+    /// A return counts no ticks.
+    ReturnTickFree,
     /// A spent slice is refilled without a look at the clock.
     ClockIgnored,
     /// A refill gives a whole slice when less is left.
@@ -120,6 +126,12 @@ bugs! {
     CheckAnyHelper,
     /// A loop need not be charged.
     CheckNoCharge,
+    /// A tick may be of nothing.
+    CheckNoTick,
+    /// Fuel may grow.
+    CheckFuelGrows,
+    /// The lock may be kept.
+    CheckNoLock,
     /// A kernel pointer may be stored into the instance's memory.
     CheckPointerLeak,
 }

@@ -3,7 +3,7 @@
 
 use ashway_codegen::normalise::{Limits, encode, normalise};
 use ashway_codegen::promote::{Budget, Checks, MemoryKind, Shape};
-use ashway_codegen::stub;
+use ashway_codegen::{check, stub};
 use std::fmt;
 
 /// What became of a file.
@@ -25,9 +25,18 @@ pub enum Answer {
     },
 }
 
-/// Reads, encodes and translates a file.
+/// What a node allows a handler; the CPUs and so on are those of a small machine.
+const BUDGET: Budget = Budget {
+    fuel: 10_000,
+    slice: 1_000,
+    ns: 50_000,
+};
+const CPUS: u32 = 1;
+
+/// Reads, encodes, translates and checks a file; `before_check` is called in
+/// between, if there is something to check.
 #[must_use]
-pub fn answer(wasm: &[u8]) -> Answer {
+pub fn answer(wasm: &[u8], before_check: impl FnOnce()) -> Answer {
     let module = match normalise(wasm, &Limits::default()) {
         Ok(module) => module,
         Err(error) => {
@@ -40,24 +49,32 @@ pub fn answer(wasm: &[u8]) -> Answer {
     };
     let _ = encode(&module);
     let entry = module.exports.iter().find(|(name, _)| name == "on_rx");
+    let layout = stub::layout(&module);
     let shape = Shape {
         module: &module,
         entry: entry.map_or(0, |(_, function)| *function),
         memory: MemoryKind::Arena,
-        layout: stub::layout(&module),
-        budget: Budget {
-            fuel: 10_000,
-            slice: 1_000,
-            ns: 50_000,
-        },
+        layout,
+        budget: BUDGET,
         locals_in_memory: false,
         checks: Checks::default(),
     };
-    Answer::Accepted {
-        user_tier_only: stub::generate(&shape, 1)
-            .err()
-            .map(|error| error.to_string()),
-    }
+    let user_tier_only = match stub::generate(&shape, CPUS) {
+        Err(error) => Some(error.to_string()),
+        Ok((image, _)) => {
+            before_check();
+            let shape = check::Shape {
+                around: check::Around::Stub,
+                memory: shape.memory,
+                layout,
+                cpus: CPUS,
+                budget: BUDGET,
+            };
+            let violation = check::check(&image, &shape).err();
+            violation.map(|violation| violation.because())
+        }
+    };
+    Answer::Accepted { user_tier_only }
 }
 
 impl fmt::Display for Answer {

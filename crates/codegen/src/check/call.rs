@@ -69,7 +69,6 @@ impl Step<'_> {
             let moved = |value| matches!(value, Value::Packet(_) | Value::PacketEnd);
             self.state.forget(moved);
         }
-        self.found.helpers += 1;
         for reg in 0..6 {
             self.state.set_reg(reg, Value::Unset);
         }

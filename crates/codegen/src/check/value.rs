@@ -171,6 +171,11 @@ impl Packet {
     }
 
     fn join(self, other: Self, place: Base, widen: bool) -> Option<Self> {
+        // Another place has such a base from another time: another pointer.
+        if matches!((self.base, place), (Base::Joined(a, of), Base::Joined(b, to)) if a == b && of != to)
+        {
+            return None;
+        }
         if (self.base, self.off) == (other.base, other.off) {
             let known = self.known.min(other.known);
             return Some(Self { known, ..self });
@@ -215,12 +220,12 @@ impl Value {
     /// be, so that joining comes to an end.
     pub(super) fn join(self, new: Self, place: Base, widen: bool) -> Self {
         match (self, new) {
-            (a, b) if a == b => a,
-            (Self::Num(a), Self::Num(b)) => Self::Num(a.join(b, widen)),
-            (Self::In(a, at), Self::In(b, to)) if a == b => Self::In(a, at.join(to, widen)),
             (Self::Packet(a), Self::Packet(b)) => {
                 a.join(b, place, widen).map_or(Self::Unset, Self::Packet)
             }
+            (a, b) if a == b => a,
+            (Self::Num(a), Self::Num(b)) => Self::Num(a.join(b, widen)),
+            (Self::In(a, at), Self::In(b, to)) if a == b => Self::In(a, at.join(to, widen)),
             _ => Self::Unset,
         }
     }

@@ -28,6 +28,8 @@ pub enum Rule {
     Fuel,
     /// The handler runs under the lock, which is released on every way out.
     Lock,
+    /// There is not more to follow than the checker has time for.
+    Work,
 }
 
 /// What comes of something that must keep to the rules.
@@ -35,8 +37,8 @@ pub(super) type Checked<T = ()> = Result<T, Rule>;
 
 /// A finished program is not of the form that translated handlers have.
 ///
-/// Not a fault of the handler, but a bug of the translator (or of the checker):
-/// the handler stays in the user tier.
+/// Not a fault of the handler, but a bug of the translator (or of the checker),
+/// unless it is too large ([`Rule::Work`]): it stays in the user tier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("instruction {insn}: {rule:?}: {what}")]
 #[non_exhaustive]
@@ -55,7 +57,9 @@ impl Violation {
     /// Who is to blame, in a sentence.
     #[must_use]
     pub fn because(&self) -> String {
-        format!("the translation did not pass our own checker, a bug of the translator ({self})")
+        let blame = ["a bug of the translator", "too large for it"];
+        let blame = blame[usize::from(self.rule == Rule::Work)];
+        format!("the translation did not pass our own checker, {blame} ({self})")
     }
 
     /// What to do next.

@@ -44,6 +44,7 @@ const fn guard(bug: Bug) -> &'static str {
         B::GrowFurther => "promote::memory::memory_grows_to_its_maximum",
         B::CopyForward => "promote::memory::memory_copy_moves_any_overlap",
         B::BulkOffByOne => "promote::memory::bulk_operations_trap_before_they_begin",
+        B::StateUnchecked => "check::twice::a_copy_out_of_the_state_region_keeps_to_it_by_itself",
         B::MessageOfFrame | B::ByteOrder | B::DirtyNotMarked => {
             "rules::message::every_call_has_its_bounds_at_any_offset"
         }
@@ -64,12 +65,19 @@ const fn guard(bug: Bug) -> &'static str {
             "promote::control::fuel_runs_out_at_the_same_turn_whatever_the_slices"
         }
         B::ClockIgnored => "promote::control::time_runs_out_at_the_end_of_a_slice",
-        B::CheckNoBase => "check::refuses::an_address_that_is_not_cast",
-        B::CheckNoContext => "check::refuses::a_call_stack_without_a_bound",
-        B::CheckNoPacketEnd => "check::refuses::a_packet_access_that_is_not_compared",
-        B::CheckAnyHelper => "check::refuses::another_helper",
-        B::CheckNoCharge => "check::refuses::a_loop_without_a_charge",
-        B::CheckPointerLeak => "check::refuses::a_pointer_that_gets_out",
+        // A kernel would show it by time only; the checker sees what is missing.
+        B::BulkTickFree | B::ReturnTickFree => {
+            "check::accepts::every_handler_is_accepted_with_the_small_program_around_it"
+        }
+        B::CheckNoBase => "check::refuses::access::an_address_that_is_not_cast",
+        B::CheckNoContext => "check::refuses::access::a_call_stack_without_a_bound",
+        B::CheckNoPacketEnd => "check::refuses::access::a_packet_access_that_is_not_compared",
+        B::CheckAnyHelper => "check::refuses::values::another_helper",
+        B::CheckNoCharge => "check::refuses::fuel::a_loop_without_a_charge",
+        B::CheckNoTick => "check::refuses::fuel::a_tick_that_is_left_out",
+        B::CheckFuelGrows => "check::refuses::fuel::a_refill_that_gives_too_much",
+        B::CheckNoLock => "check::refuses::trusted::a_lock_that_is_kept_at_the_end",
+        B::CheckPointerLeak => "check::refuses::values::a_pointer_that_gets_out",
     }
 }
 

@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "all of this is tests, helpers included")]
 
 mod accepts;
+mod canaries;
 mod mutants;
 mod programs;
 mod refuses;
+mod twice;

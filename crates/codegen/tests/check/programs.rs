@@ -46,17 +46,27 @@ pub(crate) fn stub_program(
     locals_in_memory: bool,
 ) -> Result<Made, PromoteError> {
     let module = normalise(wasm, &Limits::default()).unwrap();
-    let layout = stub::layout(&module);
+    stub_of(name, &module, memory, locals_in_memory, CPUS)
+}
+
+pub(crate) fn stub_of(
+    name: &str,
+    module: &Module<'_>,
+    memory: MemoryKind,
+    locals_in_memory: bool,
+    cpus: u32,
+) -> Result<Made, PromoteError> {
+    let layout = stub::layout(module);
     let shape = promote::Shape {
-        module: &module,
-        entry: entry(&module),
+        module,
+        entry: entry(module),
         memory,
         layout,
         budget: BUDGET,
         locals_in_memory,
         checks: promote::Checks::default(),
     };
-    let (image, _) = stub::generate(&shape, CPUS)?;
+    let (image, _) = stub::generate(&shape, cpus)?;
     Ok(Made {
         name: format!("{name}, stub, {memory:?}, locals in memory: {locals_in_memory}"),
         image,
@@ -64,10 +74,10 @@ pub(crate) fn stub_program(
             around: Around::Stub,
             memory,
             layout,
-            cpus: CPUS,
+            cpus,
             budget: BUDGET,
         },
-        memory: stub::first_memory(&module),
+        memory: stub::first_memory(module),
     })
 }
 

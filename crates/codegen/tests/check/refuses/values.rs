@@ -1,0 +1,146 @@
+//! What registers hold, and what helpers are given.
+
+use super::{
+    ANSWER, LOAD, LOOP, NOP, STORE, calls, instance, is_store, noticed, refused, stores, stub,
+};
+use ashway_abi::context;
+use ashway_codegen::bpf::{Assembler, Insn, Reg, helper, op};
+use ashway_codegen::check::Rule;
+use ashway_codegen::promote::MemoryKind::{Arena, Array};
+
+#[test]
+fn a_pointer_that_gets_out() {
+    for memory in [Arena, Array] {
+        // The context's, the stack's.
+        for src in [9, 10] {
+            let made = stub(STORE, memory);
+            noticed(
+                &made,
+                is_store,
+                |insn| Insn {
+                    src,
+                    opcode: 0x7b,
+                    ..insn
+                },
+                Rule::Pointer,
+            );
+            let made = stub(ANSWER, memory);
+            noticed(&made, is_store, |insn| Insn { src, ..insn }, Rule::Pointer);
+        }
+        // To the context, where a handler's own values are.
+        let made = stub(LOOP, memory);
+        refused(
+            &made,
+            stores(context::FUEL),
+            |insn| Insn { src: 9, ..insn },
+            Rule::Pointer,
+        );
+        // As the program's result, or as a number.
+        let made = stub(LOAD, memory);
+        noticed(
+            &made,
+            |insn| insn.opcode == 0xb7 && insn.dst == 0,
+            |_| Insn {
+                opcode: 0xbf,
+                src: 9,
+                ..NOP
+            },
+            Rule::Pointer,
+        );
+        let mixes = |insn| Insn {
+            opcode: 0xaf,
+            src: 9,
+            ..insn
+        };
+        noticed(
+            &made,
+            |insn| insn.opcode == 0xb7 && insn.dst == 0,
+            mixes,
+            Rule::Unset,
+        );
+    }
+}
+
+#[test]
+fn a_pointer_that_is_taken_apart() {
+    let mut asm = Assembler::new();
+    asm.mov(Reg::R2, Reg::R10);
+    asm.alu_imm(op::RSH, Reg::R2, 1);
+    asm.mov_imm(Reg::R0, 0);
+    asm.exit();
+    let mut made = stub(LOAD, Arena);
+    made.image = asm.finish();
+    assert_eq!(made.check().unwrap_err().rule, Rule::Pointer);
+}
+
+#[test]
+fn a_register_that_nobody_wrote() {
+    let made = stub(LOOP, Arena);
+    let after = |insn: Insn| insn.opcode == 0x79 && insn.src == 9 && insn.off == context::DEADLINE;
+    // A call leaves nothing in r1 to r5.
+    refused(
+        &made,
+        after,
+        |insn| Insn {
+            opcode: 0xbf,
+            src: 4,
+            off: 0,
+            ..insn
+        },
+        Rule::Unset,
+    );
+}
+
+#[test]
+fn another_helper() {
+    let made = stub(LOOP, Arena);
+    let other = |imm| move |insn| Insn { imm, ..insn };
+    // bpf_probe_read_kernel, bpf_tail_call, bpf_redirect, bpf_map_lookup_elem
+    for number in [113, 12, 23, 1] {
+        refused(
+            &made,
+            calls(helper::KTIME_GET_NS),
+            other(number),
+            Rule::Helper,
+        );
+    }
+    let made = instance(LOOP, Arena);
+    for number in [113, 12, 23, 1, 130] {
+        refused(
+            &made,
+            calls(helper::KTIME_GET_NS),
+            other(number),
+            Rule::Helper,
+        );
+    }
+    refused(
+        &made,
+        calls(helper::MAP_LOOKUP_ELEM),
+        other(12),
+        Rule::Helper,
+    );
+}
+
+#[test]
+fn a_helper_with_other_arguments() {
+    let made = stub("local.get $len call $load8", Array);
+    // The helper writes to the stack, or beyond the frames.
+    let into = |insn: Insn| insn.opcode == 0xbf && insn.dst == 3 && insn.src == 9;
+    refused(&made, into, |insn| Insn { src: 10, ..insn }, Rule::Helper);
+    let frames = |insn: Insn| insn.opcode == 0x07 && insn.dst == 3;
+    refused(
+        &made,
+        frames,
+        |insn| Insn { imm: 255, ..insn },
+        Rule::Context,
+    );
+    let end = context::BYTES as i32;
+    refused(
+        &made,
+        frames,
+        |insn| Insn { imm: end, ..insn },
+        Rule::Context,
+    );
+    let bytes = |insn: Insn| insn.opcode == 0xb7 && insn.dst == 4;
+    refused(&made, bytes, |insn| Insn { imm: -1, ..insn }, Rule::Helper);
+}
