@@ -6,7 +6,8 @@
 //! client A to host B, two network namespaces of their own, and compare ratios
 //! within one run: the machine's speed and its slow phases are in both sides.
 //!
-//! [`promote`] is `ashway bench promote`: the [`programs`] of `apps/programs` in
+//! [`demux`] is `ashway bench demux`: the kernel tier's demux beside a bare hash
+//! map, by the number of paths. [`promote`] is `ashway bench promote`: the [`programs`] of `apps/programs` in
 //! both tiers and as ordinary programs.
 //!
 //! * [`rtt`] asks, times and checks; [`stats`] reduces; [`table`] shows.
@@ -20,6 +21,7 @@
 pub mod contest;
 pub mod counter;
 pub mod demo;
+pub mod demux;
 pub mod hosts;
 pub mod peers;
 pub mod programs;

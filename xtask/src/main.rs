@@ -9,6 +9,7 @@ mod bless;
 mod bugs;
 mod check;
 mod conformance;
+mod corpora;
 mod graph;
 mod handlers;
 #[cfg(test)]
@@ -33,6 +34,7 @@ usage: cargo xtask COMMAND
                         the specification's own tests in a tier
   fuzz-promote [--seed N] [--count M] [--json FILE] [--dump DIR]
                         random modules in every engine; what differs is a bug
+  corpora               fetch captures of others to target/corpora, once
   bless                 write the golden files anew
   bugs                  show that each seeded bug turns a test red
   graph                 print which crate depends on which
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
         ["programs"] => programs::build(&root().join("target/programs")),
         ["wast", args @ ..] => conformance::run("wast", args),
         ["fuzz-promote", args @ ..] => conformance::run("fuzz-promote", args),
+        ["corpora"] => corpora::fetch(&root().join("target/corpora")),
         ["bless"] => bless::golden(),
         ["bugs"] => bugs::run(),
         ["graph"] => graph::print(),

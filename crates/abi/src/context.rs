@@ -46,6 +46,45 @@ pub const ZERO: i16 = 64;
 pub const SCRATCH: i16 = 72;
 /// `i64`: bulk work left until the next look at the clock.
 pub const BULK: i16 = 136;
+/// `u32`: the place of the path's program in the interface's program array.
+pub const SLOT: i16 = 144;
+/// `u32`: the path's number within its node.
+pub const PATH: i16 = 148;
+/// What the message's headers say, found once by the entry program: the words of
+/// `ashway_wire::Headers`. Numbers of more than one byte are in network order,
+/// offsets are not. Written by the walk for frames that are not plain (see
+/// [`flag::PLAIN`]); of those, only [`NETWORK`](fact::NETWORK) is there.
+pub mod fact {
+    /// `u32`: where the IP header, or what follows the Ethernet type, starts in
+    /// the frame.
+    pub const NETWORK: i16 = 152;
+    /// `u32`: where the transport header starts; 0 if none was found.
+    pub const TRANSPORT: i16 = 156;
+    /// 16 bytes: the sender; IPv4 in the first four.
+    pub const SOURCE: i16 = 160;
+    /// 16 bytes: the receiver.
+    pub const DESTINATION: i16 = 176;
+    /// `u16`: the sender's port.
+    pub const SOURCE_PORT: i16 = 192;
+    /// `u16`: the receiver's port.
+    pub const DESTINATION_PORT: i16 = 194;
+    /// Two `u16`: the VLAN ids, outermost first.
+    pub const VLAN: i16 = 196;
+    /// `u16`: the Ethernet type behind the tags.
+    pub const ETHERTYPE: i16 = 200;
+    /// `u8`: a bit for each VLAN tag: 0, 1 or 3.
+    pub const VLANS: i16 = 202;
+    /// `u8`: the transport protocol.
+    pub const PROTOCOL: i16 = 203;
+    /// `u8`: 0 no fragment, 1 the first, 2 a later one.
+    pub const FRAGMENT: i16 = 204;
+    /// `u8`: 1 if there is a VXLAN network identifier.
+    pub const VNI_THERE: i16 = 205;
+    /// `u32`: the VXLAN network identifier.
+    pub const VNI: i16 = 208;
+    /// The first byte behind the facts.
+    pub const END: i16 = 216;
+}
 /// First byte of the frames of promoted functions.
 pub const FRAMES: i16 = 256;
 /// Bytes for all frames together.
@@ -73,4 +112,10 @@ pub mod flag {
     /// on a veth wakes its peer only if that has an XDP program, and one with
     /// GRO alone would leave them lying (`veth_xdp_flush`, Linux 6.18).
     pub const REPLY_BY_REDIRECT: u32 = 16;
+    /// The headers are Ethernet without tags, IPv4 without options or IPv6
+    /// without extension headers, and UDP: they lie where they mostly do.
+    pub const PLAIN: u32 = 32;
+    /// The path takes whole frames, of whatever protocol: its messages begin
+    /// behind the Ethernet header, and nothing in them has been checked.
+    pub const RAW: u32 = 64;
 }

@@ -15,14 +15,18 @@
 pub mod cause;
 pub mod context;
 pub mod count;
+pub mod hop;
 pub mod host_call;
+pub mod leaf;
 pub mod memory;
 pub mod trusted;
 pub mod verdict;
 
 pub use cause::Cause;
 pub use count::Count;
+pub use hop::Hop;
 pub use host_call::HostCall;
+pub use leaf::Leaf;
 pub use verdict::Verdict;
 
 /// Version of the handler ABI, carried by a module in the custom section

@@ -49,7 +49,7 @@ pub const RING_SLOTS: usize = 256;
 /// First slot descriptor; ring `r`, slot `s` is number `r * RING_SLOTS + s`.
 pub const SLOTS: usize = RINGS + MAX_RINGS * RING_STRIDE;
 /// Size of a slot descriptor.
-pub const SLOT_BYTES: usize = 128;
+pub const SLOT_BYTES: usize = 256;
 
 /// `u32` in a slot: the path's position within the instance.
 pub const SLOT_LOCAL_PATH: usize = 0;
@@ -62,8 +62,10 @@ pub const SLOT_PAYLOAD_LEN: usize = 8;
 pub const SLOT_FLAGS: usize = 12;
 /// The frame's bytes before the payload.
 pub const SLOT_HEADERS: usize = 16;
-/// Room for headers: Ethernet 14, IPv4 with options 60 or IPv6 40, UDP 8.
-pub const SLOT_HEADERS_BYTES: usize = 96;
+/// Room for headers: Ethernet 14, two VLAN tags 8, IPv4 with options 60 or IPv6
+/// 40, UDP 8, and for extension headers what is left. A datagram with longer
+/// headers has a bad length.
+pub const SLOT_HEADERS_BYTES: usize = 224;
 
 /// `u32` in a slot: 1 + the CPU that put the message here right behind one of the
 /// kernel tier, else 0. What that one sent leaves when the driver's poll on that
@@ -72,6 +74,8 @@ pub const SLOT_BEHIND: usize = SLOT_HEADERS + SLOT_HEADERS_BYTES;
 /// `u32` in a slot: the slot's place in the ring's sequence, plus 1, once the
 /// message is here.
 pub const SLOT_READY: usize = SLOT_BEHIND + 4;
+
+const _: () = assert!(SLOT_READY + 4 <= SLOT_BYTES);
 
 /// Size of the map's value for this many rings.
 #[must_use]

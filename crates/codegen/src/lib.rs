@@ -4,6 +4,7 @@
 //! can be printed, compared and tested without privileges.
 //!
 //! * [`filter`]: the words of a path's `match`.
+//! * [`demux`]: which path a frame belongs to.
 //! * [`normalise`]: Wasm to the one form that both tiers run.
 //! * [`promote`]: that form to eBPF.
 //! * [`entry`], [`instance`], [`exit`]: the three kinds of program on a
@@ -19,6 +20,8 @@ mod bug;
 #[cfg(ashway_bugs)]
 pub mod bug;
 pub mod check;
+mod components;
+pub mod demux;
 pub mod entry;
 pub mod exit;
 pub mod filter;

@@ -163,6 +163,19 @@ pub(crate) fn packet_bounds(asm: &mut Assembler) {
     asm.load(Size::W, R8, R6, md::DATA_END);
 }
 
+/// To `fail` unless the frame has `bytes`. `r7` and `r8` are its bounds. Clobbers
+/// `r1`.
+pub(crate) fn need(asm: &mut Assembler, bytes: i32, fail: Label) {
+    asm.mov(R1, R7);
+    asm.alu_imm(op::ADD, R1, bytes);
+    asm.jump_if(op::JGT, R1, R8, fail);
+}
+
+/// Network byte order as a little-endian load sees it.
+pub(crate) const fn be16(value: u16) -> i32 {
+    value.swap_bytes() as i32
+}
+
 /// Ends the program.
 pub(crate) fn finish(asm: &mut Assembler, code: i32) {
     asm.mov_imm(R0, code);
@@ -170,14 +183,14 @@ pub(crate) fn finish(asm: &mut Assembler, code: i32) {
 }
 
 /// `r2` = the UDP header, by the context's word, known to the verifier to be
-/// there. `r7` and `r8` are the packet's bounds, `r9` the context. Clobbers
+/// there. `r6` is `xdp_md`, `r8` the packet's end, `r9` the context. Clobbers
 /// `r1`; to `bad` if the header is not there.
 pub(crate) fn udp_header(asm: &mut Assembler, bad: Label) {
     asm.load(Size::W, R1, R9, context::PAYLOAD_OFF);
     asm.jump_if_imm(op::JGT, R1, SLOT_HEADERS_BYTES as i32, bad);
     asm.jump_if_imm(op::JLT, R1, UDP_BYTES, bad);
     asm.alu_imm(op::SUB, R1, UDP_BYTES);
-    asm.mov(R2, R7);
+    asm.load(Size::W, R2, R6, md::DATA);
     asm.alu(op::ADD, R2, R1);
     asm.mov(R1, R2);
     asm.alu_imm(op::ADD, R1, UDP_BYTES);

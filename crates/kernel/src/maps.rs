@@ -29,6 +29,10 @@ pub enum MapKind {
 /// Flag of a map: an array whose values user space can map (Linux 5.5).
 pub const MMAPABLE: u32 = 1 << 10;
 
+/// Flag of a map: a hash whose entries are allocated when they are inserted,
+/// and not all at the start.
+pub const NO_PREALLOC: u32 = 1;
+
 /// What to make.
 #[derive(Clone, Copy, Debug)]
 pub struct MapSpec<'a> {
@@ -57,6 +61,20 @@ impl<'a> MapSpec<'a> {
             value_size,
             max_entries,
             flags: 0,
+            name,
+        }
+    }
+
+    /// A hash of at most `max_entries` entries. Takes 16 bytes for each of them,
+    /// rounded up to a power of two, at once, and the rest as they come.
+    #[must_use]
+    pub const fn hash(name: &'a str, key_size: u32, value_size: u32, max_entries: u32) -> Self {
+        Self {
+            kind: MapKind::Hash,
+            key_size,
+            value_size,
+            max_entries,
+            flags: NO_PREALLOC,
             name,
         }
     }
@@ -207,6 +225,105 @@ impl Map {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
             Err(error) => Err(error),
         }
+    }
+
+    /// Sets many values in one call: `keys` and `values` are one after the other.
+    /// Linux 5.6; about 0.1 us for each entry of a hash.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if they are not as many keys as values, else what
+    /// `BPF_MAP_UPDATE_BATCH` returned (`E2BIG`: the map is full); those before
+    /// the one at fault are set.
+    pub fn update_batch(&self, keys: &[u8], values: &[u8]) -> io::Result<()> {
+        let count = self.count(keys)?;
+        if values.len() != count as usize * self.transfer_bytes {
+            return Err(wrong_length());
+        }
+        self.batch(Command::MapUpdateBatch, keys, sys::address(values), count)
+    }
+
+    /// Removes many keys in one call, one after the other in `keys`. Linux 5.6.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if that is no whole number of keys, else what
+    /// `BPF_MAP_DELETE_BATCH` returned: `ENOENT` for one that is not there, and
+    /// those behind it are left.
+    pub fn delete_batch(&self, keys: &[u8]) -> io::Result<()> {
+        let count = self.count(keys)?;
+        self.batch(Command::MapDeleteBatch, keys, 0, count)
+    }
+
+    fn batch(&self, command: Command, keys: &[u8], values: u64, count: u32) -> io::Result<()> {
+        if count == 0 {
+            return Ok(());
+        }
+        let mut attr = sys::MapBatch {
+            keys: sys::address(keys),
+            values,
+            count,
+            map_fd: self.fd.as_raw_fd() as u32,
+            ..Default::default()
+        };
+        // SAFETY: there are `count` keys of the map's length and, for an update,
+        // as many values, and they outlive the call.
+        unsafe { sys::bpf(command, &mut attr) }?;
+        Ok(())
+    }
+
+    /// Every entry of a hash: keys and values, in no order. An entry that comes
+    /// or goes meanwhile is there or not. Allocates; Linux 5.6.
+    ///
+    /// # Errors
+    ///
+    /// What `BPF_MAP_LOOKUP_BATCH` returned.
+    pub fn entries(&self) -> io::Result<Vec<(Vec<u8>, Vec<u8>)>> {
+        // The kernel stops at whole buckets and wants room for the longest.
+        let mut room = 1024;
+        let mut place = None;
+        let mut found = Vec::new();
+        loop {
+            let mut keys = vec![0_u8; room * self.key_size];
+            let mut values = vec![0_u8; room * self.transfer_bytes];
+            // What the kernel notes between two calls: a bucket's number.
+            let (from, mut next) = (place.unwrap_or(0_u32), 0_u32);
+            let mut attr = sys::MapBatch {
+                in_batch: place.map_or(0, |_| std::ptr::from_ref(&from) as u64),
+                out_batch: std::ptr::from_mut(&mut next) as u64,
+                keys: keys.as_mut_ptr() as u64,
+                values: values.as_mut_ptr() as u64,
+                count: room as u32,
+                map_fd: self.fd.as_raw_fd() as u32,
+                ..Default::default()
+            };
+            // SAFETY: there is room for `count` keys and values and for the
+            // `u32` that a hash notes, and all outlive the call.
+            let done = match unsafe { sys::bpf(Command::MapLookupBatch, &mut attr) } {
+                Ok(_) => false,
+                Err(error) if error.raw_os_error() == Some(libc::ENOENT) => true,
+                Err(error) if error.raw_os_error() == Some(libc::ENOSPC) => {
+                    room *= 2;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            let keys = keys.chunks_exact(self.key_size).map(<[u8]>::to_vec);
+            let values = values.chunks_exact(self.transfer_bytes).map(<[u8]>::to_vec);
+            found.extend(keys.zip(values).take(attr.count as usize));
+            if done {
+                return Ok(found);
+            }
+            place = Some(next);
+        }
+    }
+
+    /// How many keys these bytes are.
+    fn count(&self, keys: &[u8]) -> io::Result<u32> {
+        if self.key_size == 0 || !keys.len().is_multiple_of(self.key_size) {
+            return Err(wrong_length());
+        }
+        u32::try_from(keys.len() / self.key_size).map_err(|_| wrong_length())
     }
 
     /// Puts a program (or, in an XSK map, a socket) into a slot. Replacing a

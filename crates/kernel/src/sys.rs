@@ -25,6 +25,9 @@ pub(crate) enum Command {
     ObjGetInfoByFd = 15,
     ProgQuery = 16,
     BtfLoad = 18,
+    MapLookupBatch = 24,
+    MapUpdateBatch = 26,
+    MapDeleteBatch = 27,
     LinkCreate = 28,
     LinkUpdate = 29,
     LinkGetFdById = 30,
@@ -65,6 +68,20 @@ pub(crate) struct MapElement {
     pub(crate) padding: u32,
     pub(crate) key: u64,
     pub(crate) value: u64,
+    pub(crate) flags: u64,
+}
+
+/// `BPF_MAP_*_BATCH` (Linux 5.6).
+#[derive(Default)]
+#[repr(C)]
+pub(crate) struct MapBatch {
+    pub(crate) in_batch: u64,
+    pub(crate) out_batch: u64,
+    pub(crate) keys: u64,
+    pub(crate) values: u64,
+    pub(crate) count: u32,
+    pub(crate) map_fd: u32,
+    pub(crate) element_flags: u64,
     pub(crate) flags: u64,
 }
 
@@ -257,6 +274,7 @@ mod tests {
     #[test]
     fn blocks_have_the_offsets_of_the_header_file() {
         assert_eq!(std::mem::offset_of!(MapCreate, extra), 64);
+        assert_eq!(std::mem::offset_of!(MapBatch, map_fd), 36);
         assert_eq!(std::mem::offset_of!(ProgLoad, btf_fd), 72);
         assert_eq!(std::mem::offset_of!(ProgLoad, line_info), 96);
         assert_eq!(std::mem::offset_of!(ProgTestRun, ctx_in), 48);

@@ -68,6 +68,35 @@ fn a_hash_forgets_what_is_deleted() {
 }
 
 #[test]
+fn a_hash_takes_gives_and_forgets_many_at_once() {
+    if !privileged() {
+        return;
+    }
+    let map = create(&MapSpec::hash("t_hash", 6, 8, 5000));
+    let key = |n: u32| [&n.to_le_bytes()[..], &[7, 7]].concat();
+    let keys: Vec<u8> = (0..5000).flat_map(key).collect();
+    let values: Vec<u8> = (0..5000_u64).flat_map(u64::to_le_bytes).collect();
+    map.update_batch(&keys, &values).expect("all fit");
+    let mut entries = map.entries().expect("read");
+    entries.sort();
+    let mut wanted: Vec<_> = (0..5000)
+        .map(|n| (key(n), u64::from(n).to_le_bytes().to_vec()))
+        .collect();
+    wanted.sort();
+    assert!(entries == wanted, "every entry once");
+    // One more than there is room for.
+    let error = map.update(&key(5000), &[0; 8]).expect_err("full");
+    assert_eq!(error.raw_os_error(), Some(libc::E2BIG));
+    map.delete_batch(&keys[..4999 * 6]).expect("deleted");
+    let left = map.entries().expect("read");
+    assert_eq!(left, [(key(4999), 4999_u64.to_le_bytes().to_vec())]);
+    assert!(map.delete_batch(&keys[..6]).is_err(), "it is gone");
+    assert!(map.update_batch(&keys[..7], &values[..8]).is_err());
+    assert!(map.update_batch(&keys[..6], &values[..7]).is_err());
+    map.update_batch(&[], &[]).expect("nothing to do");
+}
+
+#[test]
 fn an_xsk_map_can_be_made() {
     if !privileged() {
         return;

@@ -3,8 +3,9 @@
 //! The entry program in the kernel takes the same steps in the same order
 //! (`codegen/entry`), so the rung without XDP means the same by "a message":
 //!
-//! 1. [`Datagram::parse`] finds addresses and ports, or says that the frame is
-//!    none of our business; the host's stack keeps those.
+//! 1. [`Datagram::parse`] finds addresses and ports, behind whatever [`Headers`]
+//!    looks behind, or says that the frame is none of our business; the host's
+//!    stack keeps those.
 //! 2. The caller looks for a path that matches. No match: the host keeps it.
 //! 3. [`Datagram::validate`] judges lengths and checksums. From here on the
 //!    frame is the path's, and what is wrong with it is counted on the path.
@@ -14,8 +15,10 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ashway_abi::context::flag;
+use ashway_abi::trusted::SLOT_HEADERS_BYTES;
 
 use crate::checksum::{self, Sum};
+use crate::headers::{Fragment, Headers};
 use crate::udp::Checksum;
 use crate::{eth, ipv4, ipv6, udp};
 
@@ -26,8 +29,8 @@ pub enum NotOurs {
     NotForUs,
     /// Neither IPv4 nor IPv6.
     NotIp,
-    /// Another protocol, another version, an extension header, or a later
-    /// fragment, which carries no ports.
+    /// Another protocol, another version, an IPv4 header shorter than it can be,
+    /// or a later fragment, which carries no ports.
     NotUdp,
     /// Ends before the ports.
     TooShort,
@@ -53,7 +56,10 @@ pub struct Datagram {
     pub source: SocketAddr,
     /// Receiver.
     pub destination: SocketAddr,
-    /// Where the UDP header starts in the frame.
+    /// Where the IP header starts in the frame: behind Ethernet and its tags.
+    pub ip_off: usize,
+    /// Where the UDP header starts in the frame: behind options and extension
+    /// headers too.
     pub udp_off: usize,
 }
 
@@ -81,57 +87,38 @@ impl Datagram {
         if eth::is_group(eth.destination()) {
             return Err(NotOurs::NotForUs);
         }
-        match eth.ethertype() {
-            eth::TYPE_IPV4 => Self::parse_v4(eth.payload()),
-            eth::TYPE_IPV6 => Self::parse_v6(eth.payload()),
-            _ => Err(NotOurs::NotIp),
+        let headers = Headers::parse(frame);
+        let version = match headers.ethertype {
+            eth::TYPE_IPV4 => 4,
+            eth::TYPE_IPV6 => 6,
+            // Half a VLAN tag.
+            0 if eth::is_tag(eth.ethertype()) => return Err(NotOurs::TooShort),
+            _ => return Err(NotOurs::NotIp),
+        };
+        let ip_off = usize::from(headers.l3);
+        if ip_off == 0 {
+            return Err(NotOurs::TooShort);
         }
-    }
-
-    fn parse_v4(packet: &[u8]) -> Result<Self, NotOurs> {
-        let ip = ipv4::Packet::new_checked(packet).ok_or(NotOurs::TooShort)?;
-        if ip.version() != 4
-            || ip.header_len() < ipv4::HEADER_BYTES
-            || ip.protocol() != ipv4::PROTOCOL_UDP
-            || ip.fragment_offset() != 0
+        if frame[ip_off] >> 4 != version
+            || headers.protocol != ipv4::PROTOCOL_UDP
+            || headers.fragment == Fragment::Later
+            || version == 4 && usize::from(frame[ip_off] & 15) * 4 < ipv4::HEADER_BYTES
         {
             return Err(NotOurs::NotUdp);
         }
-        Self::parse_udp(
-            packet,
-            ip.header_len(),
-            Ipv4Addr::from(ip.source()).into(),
-            Ipv4Addr::from(ip.destination()).into(),
-        )
-    }
-
-    fn parse_v6(packet: &[u8]) -> Result<Self, NotOurs> {
-        let ip = ipv6::Packet::new_checked(packet).ok_or(NotOurs::TooShort)?;
-        if ip.version() != 6 || ip.next_header() != ipv4::PROTOCOL_UDP {
-            return Err(NotOurs::NotUdp);
+        let udp_off = usize::from(headers.l4);
+        if udp_off == 0 || udp_off + udp::HEADER_BYTES > frame.len() {
+            return Err(NotOurs::TooShort);
         }
-        Self::parse_udp(
-            packet,
-            ipv6::HEADER_BYTES,
-            Ipv6Addr::from(ip.source()).into(),
-            Ipv6Addr::from(ip.destination()).into(),
-        )
-    }
-
-    fn parse_udp(
-        packet: &[u8],
-        header_len: usize,
-        source: IpAddr,
-        destination: IpAddr,
-    ) -> Result<Self, NotOurs> {
-        let udp = packet
-            .get(header_len..)
-            .and_then(udp::Packet::new_checked)
-            .ok_or(NotOurs::TooShort)?;
+        let address = |bytes: [u8; 16]| match version {
+            4 => Ipv4Addr::from(eth::array::<4>(&bytes, 0)).into(),
+            _ => IpAddr::from(bytes),
+        };
         Ok(Self {
-            source: SocketAddr::new(source, udp.source_port()),
-            destination: SocketAddr::new(destination, udp.destination_port()),
-            udp_off: eth::HEADER_BYTES + header_len,
+            source: SocketAddr::new(address(headers.source), headers.source_port),
+            destination: SocketAddr::new(address(headers.destination), headers.destination_port),
+            ip_off,
+            udp_off,
         })
     }
 
@@ -140,39 +127,42 @@ impl Datagram {
     ///
     /// # Errors
     ///
-    /// Names the first thing that is wrong, in the order of [`Malformed`].
+    /// Names the first thing that is wrong: fragment, IP's length and checksum, UDP's
+    /// length and checksum.
     pub fn validate(&self, frame: &[u8]) -> Result<Message, Malformed> {
         let Some((packet, udp)) = self.views(frame) else {
             return Err(Malformed::BadLength);
         };
         let udp_len = usize::from(udp.length());
-        let header_len = self.udp_off - eth::HEADER_BYTES;
+        let header_len = self.udp_off - self.ip_off;
+        if Headers::parse(frame).fragment != Fragment::No {
+            return Err(Malformed::Fragment);
+        }
 
         let ip_len = if self.is_ipv6() {
             let ip = ipv6::Packet::new_checked(packet).ok_or(Malformed::BadLength)?;
             // A jumbogram says 0 here (RFC 2675) and so is refused.
-            header_len + usize::from(ip.payload_len())
+            ipv6::HEADER_BYTES + usize::from(ip.payload_len())
         } else {
             let ip = ipv4::Packet::new_checked(packet).ok_or(Malformed::BadLength)?;
-            if ip.more_fragments() {
-                return Err(Malformed::Fragment);
-            }
             usize::from(ip.total_len())
         };
-        // An IP packet longer than its UDP datagram is legal (the surplus area
-        // of RFC 9868) and the surplus is nobody's payload.
-        if ip_len < header_len + udp::HEADER_BYTES
-            || ip_len > packet.len()
-            || udp_len < udp::HEADER_BYTES
-            || header_len + udp_len > ip_len
-        {
+        // Layer by layer, as the stages of a path judge: IP whole, then UDP.
+        if ip_len < header_len || ip_len > packet.len() {
             return Err(Malformed::BadLength);
         }
-
         if !self.is_ipv6()
             && !ipv4::Packet::new_checked(packet).is_some_and(|ip| ip.verify_checksum())
         {
             return Err(Malformed::BadIpChecksum);
+        }
+        // An IP packet longer than its UDP datagram is legal (the surplus area
+        // of RFC 9868) and the surplus is nobody's payload.
+        if udp_len < udp::HEADER_BYTES
+            || header_len + udp_len > ip_len
+            || self.udp_off + udp::HEADER_BYTES > SLOT_HEADERS_BYTES
+        {
+            return Err(Malformed::BadLength);
         }
 
         let mut flags = if self.is_ipv6() { flag::IPV6 } else { 0 };
@@ -188,7 +178,7 @@ impl Datagram {
             payload_off: self.udp_off + udp::HEADER_BYTES,
             payload_len: udp_len - udp::HEADER_BYTES,
             flags,
-            end: eth::HEADER_BYTES + ip_len,
+            end: self.ip_off + ip_len,
         })
     }
 
@@ -211,7 +201,7 @@ impl Datagram {
 
     /// The IP packet and the UDP datagram, if the frame still holds both.
     fn views<'a>(&self, frame: &'a [u8]) -> Option<(&'a [u8], udp::Packet<&'a [u8]>)> {
-        let packet = frame.get(eth::HEADER_BYTES..)?;
+        let packet = frame.get(self.ip_off..)?;
         let udp = udp::Packet::new_checked(frame.get(self.udp_off..)?)?;
         Some((packet, udp))
     }

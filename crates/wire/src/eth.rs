@@ -5,8 +5,8 @@
 //! | destination | source      | type    | payload ...
 //! ```
 //!
-//! VLAN tags are not looked into: a tagged frame has the type 0x8100 and is
-//! nobody's datagram here.
+//! A VLAN tag lies between the addresses and the type: it has a type of its own
+//! (0x8100) and 16 bits, of which 12 are the VLAN's id.
 //!
 //! Source: IEEE 802.3 clause 3; type numbers from the IANA IEEE 802 registry.
 
@@ -16,6 +16,25 @@ pub const HEADER_BYTES: usize = 14;
 pub const TYPE_IPV4: u16 = 0x0800;
 /// Type of IPv6.
 pub const TYPE_IPV6: u16 = 0x86dd;
+
+/// Bytes of a VLAN tag: its type and what it says (IEEE 802.1Q §9.3).
+pub const TAG_BYTES: usize = 4;
+/// Type of a VLAN tag.
+pub const TYPE_VLAN: u16 = 0x8100;
+/// Most tags that are looked behind.
+pub const MAX_TAGS: usize = 2;
+
+/// Whether what follows a type field is a VLAN tag: customer, service (802.1ad),
+/// and the older number of the latter, as libpcap has it.
+#[must_use]
+pub const fn is_tag(ethertype: u16) -> bool {
+    matches!(ethertype, TYPE_VLAN | 0x88a8 | 0x9100)
+}
+
+/// Type of ARP (RFC 826).
+pub const TYPE_ARP: u16 = 0x0806;
+/// Type of RARP (RFC 903).
+pub const TYPE_RARP: u16 = 0x8035;
 
 /// A hardware address.
 pub type Address = [u8; 6];
@@ -53,6 +72,19 @@ impl<T: AsRef<[u8]>> Packet<T> {
     #[must_use]
     pub fn ethertype(&self) -> u16 {
         u16::from_be_bytes(array(self.0.as_ref(), 12))
+    }
+
+    /// VLAN tags between the addresses and the type of the payload, at most
+    /// [`MAX_TAGS`], as far as the view holds them.
+    #[must_use]
+    pub fn tags(&self) -> usize {
+        let frame = self.0.as_ref();
+        let at = |tag: usize| HEADER_BYTES - 2 + tag * TAG_BYTES;
+        (0..MAX_TAGS)
+            .take_while(|&tag| {
+                frame.len() >= at(tag + 1) + 2 && is_tag(u16::from_be_bytes(array(frame, at(tag))))
+            })
+            .count()
     }
 
     /// Everything after the header, padding included.

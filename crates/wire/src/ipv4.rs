@@ -16,6 +16,18 @@ use crate::eth::array;
 pub const HEADER_BYTES: usize = 20;
 /// Protocol number of UDP (RFC 768).
 pub const PROTOCOL_UDP: u8 = 17;
+/// Protocol number of TCP (RFC 9293).
+pub const PROTOCOL_TCP: u8 = 6;
+/// Protocol number of SCTP (RFC 9260).
+pub const PROTOCOL_SCTP: u8 = 132;
+/// Protocol number of ICMP (RFC 792).
+pub const PROTOCOL_ICMP: u8 = 1;
+
+/// Whether the protocol's header starts with two ports.
+#[must_use]
+pub const fn has_ports(protocol: u8) -> bool {
+    matches!(protocol, PROTOCOL_UDP | PROTOCOL_TCP | PROTOCOL_SCTP)
+}
 
 /// A view of bytes as a packet.
 #[derive(Debug)]

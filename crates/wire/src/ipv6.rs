@@ -14,6 +14,25 @@ use crate::eth::array;
 
 /// Bytes of the header.
 pub const HEADER_BYTES: usize = 40;
+/// Next header: hop-by-hop options (§4.3).
+pub const HOP_BY_HOP: u8 = 0;
+/// Next header: routing (§4.4).
+pub const ROUTING: u8 = 43;
+/// Next header: fragment (§4.5).
+pub const FRAGMENT: u8 = 44;
+/// Next header: destination options (§4.6).
+pub const DESTINATION_OPTIONS: u8 = 60;
+/// Next header: ICMPv6 (RFC 4443).
+pub const ICMPV6: u8 = 58;
+
+/// Whether [`crate::headers`] looks behind a header of this number.
+#[must_use]
+pub const fn is_walked(next_header: u8) -> bool {
+    matches!(
+        next_header,
+        HOP_BY_HOP | ROUTING | FRAGMENT | DESTINATION_OPTIONS
+    )
+}
 
 /// A view of bytes as a packet.
 #[derive(Debug)]

@@ -18,10 +18,13 @@ pub mod checksum;
 pub mod datagram;
 pub mod emit;
 pub mod eth;
+pub mod headers;
 pub mod ipv4;
 pub mod ipv6;
 pub mod reply;
 pub mod udp;
+pub mod vxlan;
 
 pub use datagram::{Datagram, Malformed, Message, NotOurs};
+pub use headers::{Fragment, Headers};
 pub use reply::{ReplyError, make_reply};

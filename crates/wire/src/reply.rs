@@ -22,7 +22,7 @@ pub enum ReplyError {
     Malformed,
 }
 
-/// Swaps addresses and ports, sets TTL or hop limit to [`TTL`], and computes all
+/// Swaps addresses and ports, keeps VLAN tags, options and extension headers, sets TTL or hop limit to [`TTL`], and computes all
 /// checksums whole: the request's may be partial, so an update would make every
 /// answer wrong (FACTS 3b). Lengths stay. Returns the bytes to send: the frame
 /// ends where the IP packet ends, without padding.
@@ -52,7 +52,7 @@ pub fn make_reply(
     let (destination, source) = (eth.source(), eth.destination());
     eth.set_destination(destination);
     eth.set_source(source);
-    let packet = eth.payload_mut();
+    let packet = &mut frame[datagram.ip_off..];
     let packet_len = packet.len() as u16;
     match (datagram.source.ip(), datagram.destination.ip()) {
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
@@ -90,13 +90,13 @@ fn end_of_packet(
 ) -> Option<usize> {
     let udp_len = payload_len.checked_add(udp::HEADER_BYTES)?;
     let udp = udp::Packet::new_checked(frame.get(datagram.udp_off..)?)?;
-    let packet = frame.get(eth::HEADER_BYTES..)?;
+    let packet = frame.get(datagram.ip_off..)?;
     let ip_len = if datagram.destination.is_ipv6() {
         ipv6::HEADER_BYTES + usize::from(ipv6::Packet::new_checked(packet)?.payload_len())
     } else {
         usize::from(ipv4::Packet::new_checked(packet)?.total_len())
     };
-    let end = (eth::HEADER_BYTES + ip_len).min(frame.len());
+    let end = (datagram.ip_off + ip_len).min(frame.len());
     (datagram.udp_off + udp::HEADER_BYTES == payload_off
         && usize::from(udp.length()) == udp_len
         && datagram.udp_off + udp_len <= end)
@@ -110,8 +110,10 @@ fn can_swap(datagram: &Datagram) -> bool {
         && datagram.source.port() != 0
 }
 
-/// Whether a packet on a wire can be from one host, or for one.
-fn is_host(address: IpAddr) -> bool {
+/// Whether a packet on a wire can be from one host, or for one (RFC 1122
+/// §3.2.1.3).
+#[must_use]
+pub fn is_host(address: IpAddr) -> bool {
     match address {
         // 127/8 is the host itself (RFC 1122 §3.2.1.3), 224/4 is multicast, 240/4
         // reserved, the last of it broadcast.

@@ -150,7 +150,9 @@ pub mod helper {
     pub const GET_SMP_PROCESSOR_ID: i32 = 8;
     pub const TAIL_CALL: i32 = 12;
     pub const REDIRECT: i32 = 23;
+    pub const XDP_ADJUST_HEAD: i32 = 44;
     pub const XDP_ADJUST_META: i32 = 54;
+    pub const XDP_ADJUST_TAIL: i32 = 65;
     pub const RINGBUF_OUTPUT: i32 = 130;
     pub const XDP_GET_BUFF_LEN: i32 = 188;
     pub const XDP_LOAD_BYTES: i32 = 189;

@@ -18,9 +18,11 @@ mod step;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
+
 use super::Image;
 use ashway_abi::count::{ROW_BYTES, ROW_WORDS};
-use ashway_abi::{Count, context, trusted};
+use ashway_abi::{Count, Hop, Leaf, context, trusted};
 use space::{HEADROOM, STACK_BYTES, Space};
 use step::End;
 
@@ -90,6 +92,13 @@ pub struct Fault {
     pub reason: Reason,
 }
 
+/// A demux shape's hash: keys to the numbers of leaves.
+#[derive(Clone, Debug, Default)]
+struct Shape {
+    key_bytes: usize,
+    entries: HashMap<Vec<u8>, usize>,
+}
+
 /// A node's worth of kernel: maps, clock, one interface, one CPU.
 ///
 /// Maps keep their contents from run to run, as they do in the kernel.
@@ -120,6 +129,8 @@ pub struct Machine {
     pub wakes: u32,
     /// Calls of `bpf_redirect` over all runs: interface and flags.
     pub redirects: Vec<(u32, u64)>,
+    shapes: HashMap<u32, Shape>,
+    hops: HashMap<u32, usize>,
     space: Space,
     /// Which slots are filled, while a run holds [`Machine::slots`].
     filled: Vec<bool>,
@@ -146,13 +157,19 @@ impl Machine {
             redirects: Vec::new(),
             space: Space {
                 packet: vec![0; HEADROOM],
+                start: HEADROOM,
                 meta: HEADROOM,
                 stack: [0; STACK_BYTES],
                 context: vec![0; context::BYTES],
                 counters: vec![0; rows * ROW_BYTES],
                 trusted: vec![0; trusted::bytes(rings)],
                 memory: vec![0; memory_bytes],
+                hits: Vec::new(),
+                leaves: Vec::new(),
+                hops: Vec::new(),
             },
+            shapes: HashMap::new(),
+            hops: HashMap::new(),
             filled: Vec::new(),
         }
     }
@@ -168,6 +185,7 @@ impl Machine {
     pub fn run(&mut self, image: &Image, packet: &[u8]) -> Result<u32, Fault> {
         self.space.packet.truncate(HEADROOM);
         self.space.packet.extend_from_slice(packet);
+        self.space.start = HEADROOM;
         self.space.meta = HEADROOM;
         self.executed = 0;
         self.tail_calls = 0;
@@ -198,13 +216,13 @@ impl Machine {
     /// The frame, as the last run left it.
     #[must_use]
     pub fn packet(&self) -> &[u8] {
-        &self.space.packet[HEADROOM..]
+        &self.space.packet[self.space.start..]
     }
 
     /// The metadata before the frame, as the last run left it.
     #[must_use]
     pub fn metadata(&self) -> &[u8] {
-        &self.space.packet[self.space.meta..HEADROOM]
+        &self.space.packet[self.space.meta..self.space.start]
     }
 
     /// The per-CPU context's value.
@@ -259,6 +277,54 @@ impl Machine {
     /// The trusted words' bytes, to play the daemon's part.
     pub fn trusted_mut(&mut self) -> &mut [u8] {
         &mut self.space.trusted
+    }
+
+    /// Adds a demux shape's hash, for keys of this length.
+    pub fn add_shape(&mut self, number: u32, key_bytes: usize) {
+        let entries = HashMap::new();
+        self.shapes.insert(number, Shape { key_bytes, entries });
+    }
+
+    /// Gives a demux shape an entry.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such shape, or its keys have another length.
+    pub fn insert(&mut self, shape: u32, key: &[u8], leaf: Leaf) {
+        let shape = self.shapes.get_mut(&shape).expect("an added shape");
+        assert_eq!(key.len(), shape.key_bytes, "the key's length");
+        shape.entries.insert(key.to_vec(), self.space.leaves.len());
+        self.space.leaves.push(leaf.to_bytes());
+    }
+
+    /// Makes room for the hits of so many entries that are compared with
+    /// constants.
+    pub fn set_hits(&mut self, entries: usize) {
+        self.space.hits = vec![0; entries * 8];
+    }
+
+    /// Hits of a demux entry that is compared with constants.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such entry.
+    #[must_use]
+    pub fn hits(&self, entry: usize) -> u64 {
+        let word = self.space.hits[entry * 8..][..8].try_into();
+        u64::from_le_bytes(word.expect("eight bytes"))
+    }
+
+    /// Hits of a demux entry of a hash, if it is there.
+    #[must_use]
+    pub fn shape_hits(&self, shape: u32, key: &[u8]) -> Option<u64> {
+        let leaf = *self.shapes.get(&shape)?.entries.get(key)?;
+        Some(Leaf::from_bytes(&self.space.leaves[leaf]).1)
+    }
+
+    /// Gives the map of hops an entry; it replaces an earlier one.
+    pub fn set_hop(&mut self, number: u32, hop: Hop) {
+        self.hops.insert(number, self.space.hops.len());
+        self.space.hops.push(hop.to_bytes());
     }
 
     /// The instance's memory.

@@ -20,7 +20,7 @@ pub use print::print;
 pub(crate) use print::print_one;
 
 /// A map as a program names it; the daemon turns it into a file descriptor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MapRef {
     /// The node's per-CPU context ([`ashway_abi::context`]).
     Context,
@@ -34,6 +34,12 @@ pub enum MapRef {
     Trusted,
     /// The instance's memory ([`ashway_abi::memory`]).
     Memory,
+    /// A demux shape's entries: keys to [`ashway_abi::Leaf`] (a hash).
+    Shape(u32),
+    /// A `u64` of hits for each demux entry that is compared with constants.
+    Hits,
+    /// Next hops of the node's forward paths: numbers to [`ashway_abi::Hop`].
+    Hops,
 }
 
 /// A place in a program that needs the file descriptor of a map.

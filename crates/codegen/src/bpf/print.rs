@@ -186,15 +186,19 @@ const fn relation(operation: u8) -> &'static str {
     }
 }
 
-const fn name(map: MapRef) -> &'static str {
-    match map {
+fn name(map: MapRef) -> String {
+    let word = match map {
         MapRef::Context => "context",
         MapRef::Counters => "counters",
         MapRef::Wake => "wake",
         MapRef::Slots => "slots",
         MapRef::Trusted => "trusted",
         MapRef::Memory => "memory",
-    }
+        MapRef::Hits => "hits",
+        MapRef::Hops => "hops",
+        MapRef::Shape(number) => return format!("shape_{number}"),
+    };
+    word.to_owned()
 }
 
 const fn helper_name(number: i32) -> &'static str {
@@ -204,8 +208,11 @@ const fn helper_name(number: i32) -> &'static str {
         helper::GET_SMP_PROCESSOR_ID => "bpf_get_smp_processor_id",
         helper::TAIL_CALL => "bpf_tail_call",
         helper::REDIRECT => "bpf_redirect",
+        helper::XDP_ADJUST_HEAD => "bpf_xdp_adjust_head",
         helper::XDP_ADJUST_META => "bpf_xdp_adjust_meta",
+        helper::XDP_ADJUST_TAIL => "bpf_xdp_adjust_tail",
         helper::RINGBUF_OUTPUT => "bpf_ringbuf_output",
+        helper::XDP_GET_BUFF_LEN => "bpf_xdp_get_buff_len",
         helper::XDP_LOAD_BYTES => "bpf_xdp_load_bytes",
         helper::XDP_STORE_BYTES => "bpf_xdp_store_bytes",
         _ => "unknown",

@@ -40,7 +40,7 @@ const END: i16 = -24;
 /// Stack: the memory's address, in array mode.
 const MEMORY: i16 = -32;
 
-/// Where the payload starts behind Ethernet, IP without options, and UDP.
+/// Where the payload of a [plain](flag::PLAIN) packet starts.
 const PLAIN_PAYLOADS: [i32; 2] = [42, 62];
 
 /// What both tiers' programs have to know about an instance.
@@ -148,15 +148,11 @@ fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label) {
     deliver::path_word(asm, spec, host);
     if spec.packet() == Packet::Helpers {
         // Here a packet pointer moves by constants only, and there is one for
-        // each family without options: the rest goes to the user tier.
-        let plain = asm.label();
+        // each family's plain packets: the rest goes to the user tier.
         asm.mov_imm(R8, Count::QueuedOptions as i32);
-        asm.load(Size::W, R2, R9, context::PAYLOAD_OFF);
-        for place in PLAIN_PAYLOADS {
-            asm.jump_if_imm(op::JEQ, R2, place, plain);
-        }
-        asm.jump(queue);
-        asm.bind(plain);
+        asm.load(Size::W, R2, R9, context::FLAGS);
+        asm.alu_imm(op::AND, R2, flag::PLAIN as i32);
+        asm.jump_if_imm(op::JEQ, R2, 0, queue);
     }
     asm.mov_imm(R8, Count::QueuedOrder as i32);
     asm.load(Size::W, R2, R1, 0);
@@ -189,7 +185,7 @@ fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
             asm.jump_if_imm(op::JLE, R3, most, bounded);
             // Only entry programs write it, so this never happens; the
             // verifier wants a bound on a packet pointer's offset.
-            trap_here(asm, Cause::MessageBounds, trap);
+            trap_here(asm, handler, Cause::MessageBounds, trap);
             asm.bind(bounded);
             asm.alu(op::ADD, R1, R3);
         }
@@ -201,7 +197,7 @@ fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
                 asm.jump(good);
                 asm.bind(next);
             }
-            trap_here(asm, Cause::MessageBounds, trap);
+            trap_here(asm, handler, Cause::MessageBounds, trap);
         }
     }
     asm.bind(good);
@@ -226,10 +222,12 @@ fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
     }
 }
 
-/// Stops with `cause` at no particular place.
-fn trap_here(asm: &mut Assembler, cause: Cause, trap: Label) {
+/// Stops with `cause` where the handler's function begins: no operator is to
+/// blame.
+fn trap_here(asm: &mut Assembler, handler: &Handler, cause: Cause, trap: Label) {
+    let at = handler.module.functions[handler.entry as usize].at;
     asm.store_imm(Size::W, R9, context::CAUSE, cause as i32);
-    asm.store_imm(Size::W, R9, context::AT, 0);
+    asm.store_imm(Size::W, R9, context::AT, at as i32);
     asm.jump(trap);
 }
 
@@ -280,7 +278,7 @@ fn verdict(
         asm.jump(finish);
         asm.bind(next);
     }
-    trap_here(asm, Cause::BadVerdict, trap);
+    trap_here(asm, handler, Cause::BadVerdict, trap);
 
     asm.bind(changed);
     asm.store_imm(Size::W, R9, END_FATE, Count::DroppedChanged as i32);

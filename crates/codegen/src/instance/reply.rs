@@ -6,7 +6,8 @@
 //! `ashway_wire::make_reply` is the same for the user tier; a test holds the
 //! two together.
 
-use ashway_abi::{Count, context, context::flag};
+use ashway_abi::context::{self, fact, flag};
+use ashway_abi::{Count, trusted};
 
 use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
 use crate::xdp::{self, Packet, action, md};
@@ -28,19 +29,23 @@ pub(super) fn emit(asm: &mut Assembler, packet: Packet, finish: Label) {
     let ports = asm.label();
     let send = asm.label();
 
+    // Nobody knows who sent a frame of whatever protocol.
+    asm.load(Size::W, R1, R9, context::FLAGS);
+    asm.alu_imm(op::AND, R1, flag::RAW as i32);
+    asm.jump_if_imm(op::JNE, R1, 0, no_sender);
     xdp::packet_bounds(asm);
-    asm.mov(R1, R7);
-    asm.alu_imm(op::ADD, R1, 42);
-    asm.jump_if(op::JGT, R1, R8, short);
+    xdp::need(asm, 14, short);
     swap_ethernet(asm, no_sender);
+    ip_header(asm, packet, short);
     asm.load(Size::W, R1, R9, context::FLAGS);
     asm.alu_imm(op::AND, R1, flag::IPV6 as i32);
     asm.jump_if_imm(op::JNE, R1, 0, ipv6);
 
     // IPv4: neither end may be 0.0.0.0/32, the host itself (127/8), or a group
     // (224.0.0.0 and up).
-    asm.load(Size::W, R2, R7, 26);
-    asm.load(Size::W, R3, R7, 30);
+    xdp::need(asm, 28, short);
+    asm.load(Size::W, R2, R7, 12);
+    asm.load(Size::W, R3, R7, 16);
     for address in [R2, R3] {
         asm.jump_if_imm(op::JEQ, address, 0, no_sender);
         asm.mov(R1, address);
@@ -48,22 +53,20 @@ pub(super) fn emit(asm: &mut Assembler, packet: Packet, finish: Label) {
         asm.jump_if_imm(op::JEQ, R1, 127, no_sender);
         asm.jump_if_imm(op::JGE, R1, 224, no_sender);
     }
-    asm.store(Size::W, R7, 26, R3);
-    asm.store(Size::W, R7, 30, R2);
+    asm.store(Size::W, R7, 12, R3);
+    asm.store(Size::W, R7, 16, R2);
     // The pseudo-header's sum does not mind the order.
     asm.mov(R5, R2);
     asm.alu(op::ADD, R5, R3);
     fresh_ttl(asm);
-    plain_udp(asm, packet, 34);
+    plain_udp(asm, packet, 20);
     asm.jump(ports);
 
     asm.bind(ipv6);
-    asm.mov(R1, R7);
-    asm.alu_imm(op::ADD, R1, 62);
-    asm.jump_if(op::JGT, R1, R8, short);
+    xdp::need(asm, 48, short);
     swap_ipv6(asm, no_sender);
-    asm.store_imm(Size::B, R7, 21, i32::from(TTL));
-    plain_udp(asm, packet, 54);
+    asm.store_imm(Size::B, R7, 7, i32::from(TTL));
+    plain_udp(asm, packet, 40);
     asm.bind(ports);
     udp(asm, packet, send, no_sender, short);
 
@@ -77,6 +80,19 @@ pub(super) fn emit(asm: &mut Assembler, packet: Packet, finish: Label) {
     asm.bind(short);
     super::end_with(asm, Count::DroppedBadLength, None, action::DROP);
     asm.jump(finish);
+}
+
+/// `r7` = the IP header, behind any VLAN tags. Where packet pointers move by
+/// constants only, every message here is [plain](flag::PLAIN).
+fn ip_header(asm: &mut Assembler, packet: Packet, short: Label) {
+    match packet {
+        Packet::Pointers => {
+            asm.load(Size::W, R1, R9, fact::NETWORK);
+            asm.jump_if_imm(op::JGT, R1, trusted::SLOT_HEADERS_BYTES as i32, short);
+            asm.alu(op::ADD, R7, R1);
+        }
+        Packet::Helpers => asm.alu_imm(op::ADD, R7, 14),
+    }
 }
 
 fn swap_ethernet(asm: &mut Assembler, no_sender: Label) {
@@ -96,12 +112,12 @@ fn swap_ethernet(asm: &mut Assembler, no_sender: Label) {
 /// RFC 1624 equation 3 on the word that holds TTL and protocol.
 fn fresh_ttl(asm: &mut Assembler) {
     let fresh = asm.label();
-    asm.load(Size::B, R1, R7, 22);
+    asm.load(Size::B, R1, R7, 8);
     asm.jump_if_imm(op::JEQ, R1, i32::from(TTL), fresh);
-    asm.load(Size::H, R1, R7, 22);
-    asm.store_imm(Size::B, R7, 22, i32::from(TTL));
-    asm.load(Size::H, R2, R7, 22);
-    asm.load(Size::H, R3, R7, 24);
+    asm.load(Size::H, R1, R7, 8);
+    asm.store_imm(Size::B, R7, 8, i32::from(TTL));
+    asm.load(Size::H, R2, R7, 8);
+    asm.load(Size::H, R3, R7, 10);
     // HC' = ~(~HC + ~m + m')
     asm.alu_imm(op::XOR, R3, 0xffff);
     asm.alu_imm(op::XOR, R1, 0xffff);
@@ -114,13 +130,13 @@ fn fresh_ttl(asm: &mut Assembler) {
         asm.alu(op::ADD, R3, R1);
     }
     asm.alu_imm(op::XOR, R3, 0xffff);
-    asm.store(Size::H, R7, 24, R3);
+    asm.store(Size::H, R7, 10, R3);
     asm.bind(fresh);
 }
 
 /// Swaps the addresses, leaves their sum in `r5`.
 fn swap_ipv6(asm: &mut Assembler, no_sender: Label) {
-    for first in [22, 38] {
+    for first in [8, 24] {
         let some = asm.label();
         asm.load(Size::B, R1, R7, first);
         asm.jump_if_imm(op::JEQ, R1, 0xff, no_sender);
@@ -139,10 +155,10 @@ fn swap_ipv6(asm: &mut Assembler, no_sender: Label) {
     }
     asm.mov_imm(R5, 0);
     for word in 0..4 {
-        asm.load(Size::W, R1, R7, 22 + word * 4);
-        asm.load(Size::W, R2, R7, 38 + word * 4);
-        asm.store(Size::W, R7, 22 + word * 4, R2);
-        asm.store(Size::W, R7, 38 + word * 4, R1);
+        asm.load(Size::W, R1, R7, 8 + word * 4);
+        asm.load(Size::W, R2, R7, 24 + word * 4);
+        asm.store(Size::W, R7, 8 + word * 4, R2);
+        asm.store(Size::W, R7, 24 + word * 4, R1);
         asm.alu(op::ADD, R5, R1);
         asm.alu(op::ADD, R5, R2);
     }
@@ -206,13 +222,11 @@ fn udp(asm: &mut Assembler, packet: Packet, send: Label, no_sender: Label, short
             asm.load(Size::W, R1, R9, context::FLAGS);
             asm.alu_imm(op::AND, R1, flag::IPV6 as i32);
             asm.jump_if_imm(op::JNE, R1, 0, ipv6);
-            asm.store(Size::H, R7, 40, R5);
+            asm.store(Size::H, R7, 26, R5);
             asm.jump(send);
             asm.bind(ipv6);
-            asm.mov(R1, R7);
-            asm.alu_imm(op::ADD, R1, 62);
-            asm.jump_if(op::JGT, R1, R8, short);
-            asm.store(Size::H, R7, 60, R5);
+            xdp::need(asm, 48, short);
+            asm.store(Size::H, R7, 46, R5);
         }
     }
     asm.jump(send);

@@ -1,6 +1,8 @@
 //! The kernel's helpers, as far as our programs call them.
 
-use super::space::{CONTEXT, COUNTERS, HEADROOM, MAPS, MEMORY, ROW_STRIDE, TRUSTED, XDP_MD};
+use super::space::{
+    CONTEXT, COUNTERS, HITS, MAPS, MEMORY, ROW_STRIDE, TRUSTED, XDP_MD, hop_address, leaf_address,
+};
 use super::step::Registers;
 use super::{Machine, Reason};
 use crate::bpf::{MapRef, helper};
@@ -15,9 +17,28 @@ const XDP_REDIRECT: u64 = 4;
 const EINVAL: i64 = -22;
 const EACCES: i64 = -13;
 
+/// Length of an Ethernet header.
+const ETH_BYTES: usize = 14;
+
+/// `sizeof(struct xdp_frame)`.
+const FRAME_RECORD_BYTES: usize = 40;
+
+/// Handle of the first hash, behind [`MAPS`].
+const SHAPES: u64 = 16;
+
 /// The handle of a map, as `ld_imm64` gives it to helpers.
 pub(super) const fn handle(map: MapRef) -> u64 {
-    MAPS + map as u64
+    MAPS + match map {
+        MapRef::Context => 0,
+        MapRef::Counters => 1,
+        MapRef::Wake => 2,
+        MapRef::Slots => 3,
+        MapRef::Trusted => 4,
+        MapRef::Memory => 5,
+        MapRef::Hits => 6,
+        MapRef::Hops => 7,
+        MapRef::Shape(number) => SHAPES + number as u64,
+    }
 }
 
 /// What a helper left behind.
@@ -48,8 +69,14 @@ impl Machine {
         Ok(Called::Value(match number {
             helper::MAP_LOOKUP_ELEM => {
                 let map = argument(1)?;
-                let key = self.space.load(argument(2)?, 4)?;
-                self.lookup(map, key).ok_or_else(|| wrong(1))?
+                let key = argument(2)?;
+                let found = if let Some(shape) = map.checked_sub(MAPS + SHAPES) {
+                    self.lookup_shape(shape as u32, key)?
+                } else {
+                    let key = self.space.load(key, 4)?;
+                    self.lookup(map, key)
+                };
+                found.ok_or_else(|| wrong(1))?
             }
             helper::KTIME_GET_NS => {
                 let now = self.clock_ns;
@@ -78,6 +105,16 @@ impl Machine {
                 let meta = self.space.meta as i64 + i64::from(argument(2)? as i32);
                 self.adjust_meta(meta) as u64
             }
+            helper::XDP_ADJUST_HEAD => {
+                expect(1, XDP_MD)?;
+                let start = self.space.start as i64 + i64::from(argument(2)? as i32);
+                self.adjust_head(start) as u64
+            }
+            helper::XDP_ADJUST_TAIL => {
+                expect(1, XDP_MD)?;
+                let end = self.space.packet.len() as i64 + i64::from(argument(2)? as i32);
+                self.adjust_tail(end) as u64
+            }
             helper::RINGBUF_OUTPUT => {
                 expect(1, handle(MapRef::Wake))?;
                 self.space.bytes(argument(2)?, argument(3)? as usize)?;
@@ -85,9 +122,13 @@ impl Machine {
                 self.wakes += 1;
                 0
             }
+            helper::XDP_GET_BUFF_LEN => {
+                expect(1, XDP_MD)?;
+                (self.space.packet.len() - self.space.start) as u64
+            }
             helper::XDP_LOAD_BYTES => {
                 expect(1, XDP_MD)?;
-                let at = HEADROOM + argument(2)? as u32 as usize;
+                let at = self.space.start + argument(2)? as u32 as usize;
                 let len = argument(4)? as u32 as usize;
                 let into = argument(3)?;
                 // The buffer must be writable whether or not it is written.
@@ -102,7 +143,7 @@ impl Machine {
             }
             helper::XDP_STORE_BYTES => {
                 expect(1, XDP_MD)?;
-                let at = HEADROOM + argument(2)? as u32 as usize;
+                let at = self.space.start + argument(2)? as u32 as usize;
                 let len = argument(4)? as u32 as usize;
                 let bytes = self.space.bytes(argument(3)?, len)?.to_vec();
                 match self.space.packet.get_mut(at..at + len) {
@@ -134,9 +175,22 @@ impl Machine {
             } else {
                 0
             }
+        } else if map == handle(MapRef::Hops) {
+            let hop = self.hops.get(&(key as u32));
+            hop.map_or(0, |hop| hop_address(*hop))
         } else {
             return None;
         })
+    }
+
+    /// The same for a demux shape's hash.
+    fn lookup_shape(&mut self, shape: u32, key: u64) -> Result<Option<u64>, Reason> {
+        let Some(shape) = self.shapes.get(&shape) else {
+            return Ok(None);
+        };
+        let key = self.space.bytes(key, shape.key_bytes)?;
+        let leaf = shape.entries.get(&*key);
+        Ok(Some(leaf.map_or(0, |leaf| leaf_address(*leaf))))
     }
 
     /// The address `offset` bytes into a map's only value, for `ld_imm64`.
@@ -145,6 +199,7 @@ impl Machine {
         let (base, len) = match map {
             MapRef::Context => (CONTEXT, self.space.context.len()),
             MapRef::Trusted => (TRUSTED, self.space.trusted.len()),
+            MapRef::Hits => (HITS, self.space.hits.len()),
             MapRef::Memory if self.array_mode => (MEMORY, self.space.memory.len()),
             _ => return None,
         };
@@ -156,14 +211,40 @@ impl Machine {
     fn adjust_meta(&mut self, meta: i64) -> i64 {
         let Some(len) = usize::try_from(meta)
             .ok()
-            .and_then(|meta| HEADROOM.checked_sub(meta))
+            .and_then(|meta| self.space.start.checked_sub(meta))
         else {
             return EINVAL;
         };
         if len % 4 != 0 || len > 252 {
             return EACCES;
         }
-        self.space.meta = HEADROOM - len;
+        self.space.meta = self.space.start - len;
         0
+    }
+
+    /// `bpf_xdp_adjust_head`, for frames without metadata: at least the kernel's
+    /// own record in front, and an Ethernet header behind.
+    fn adjust_head(&mut self, start: i64) -> i64 {
+        let last = self.space.packet.len() - ETH_BYTES;
+        match usize::try_from(start) {
+            Ok(start) if (FRAME_RECORD_BYTES..=last).contains(&start) => {
+                self.space.start = start;
+                self.space.meta = start;
+                0
+            }
+            _ => EINVAL,
+        }
+    }
+
+    /// `bpf_xdp_adjust_tail`; there is no room behind the frame.
+    fn adjust_tail(&mut self, end: i64) -> i64 {
+        let first = self.space.start + ETH_BYTES;
+        match usize::try_from(end) {
+            Ok(end) if (first..=self.space.packet.len()).contains(&end) => {
+                self.space.packet.truncate(end);
+                0
+            }
+            _ => EINVAL,
+        }
     }
 }

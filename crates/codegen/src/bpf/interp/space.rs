@@ -6,6 +6,7 @@
 
 use super::Reason;
 use ashway_abi::count::ROW_BYTES;
+use ashway_abi::{hop, leaf};
 
 const SHIFT: u32 = 40;
 pub(super) const XDP_MD: u64 = 1 << SHIFT;
@@ -18,6 +19,24 @@ pub(super) const TRUSTED: u64 = 6 << SHIFT;
 pub(super) const MEMORY: u64 = 7 << SHIFT;
 /// Handles of maps: addresses at which nothing can be read.
 pub(super) const MAPS: u64 = 8 << SHIFT;
+
+/// Hits of the demux entries that are compared with constants.
+pub(super) const HITS: u64 = 9 << SHIFT;
+/// Values of demux shapes' hashes, each for itself as rows are.
+const LEAVES: u64 = 10 << SHIFT;
+
+/// Next hops, each for itself too.
+const HOPS: u64 = 11 << SHIFT;
+
+/// Where the hop with this number lies.
+pub(super) const fn hop_address(hop: usize) -> u64 {
+    HOPS + (hop * ROW_STRIDE) as u64
+}
+
+/// Where the leaf with this number lies.
+pub(super) const fn leaf_address(leaf: usize) -> u64 {
+    LEAVES + (leaf * ROW_STRIDE) as u64
+}
 
 /// Distance of two rows of counters. Each is a map value of its own, so none
 /// is within reach of another's pointer.
@@ -39,13 +58,18 @@ pub(super) const fn region(address: u64) -> u64 {
 pub(super) struct Space {
     /// Headroom, then the frame.
     pub(super) packet: Vec<u8>,
-    /// Where metadata starts in `packet`; at most [`HEADROOM`].
+    /// Where the frame starts in `packet`: at [`HEADROOM`] unless it was moved.
+    pub(super) start: usize,
+    /// Where metadata starts in `packet`; at most [`Self::start`].
     pub(super) meta: usize,
     pub(super) stack: [u8; STACK_BYTES],
     pub(super) context: Vec<u8>,
     pub(super) counters: Vec<u8>,
     pub(super) trusted: Vec<u8>,
     pub(super) memory: Vec<u8>,
+    pub(super) hits: Vec<u8>,
+    pub(super) leaves: Vec<[u8; leaf::BYTES]>,
+    pub(super) hops: Vec<[u8; hop::BYTES]>,
 }
 
 impl Space {
@@ -68,6 +92,21 @@ impl Space {
                     None => Err(outside),
                 };
             }
+            LEAVES => {
+                let (number, at) = (at / ROW_STRIDE, at % ROW_STRIDE);
+                return match self.leaves.get_mut(number) {
+                    Some(leaf) => leaf.get_mut(at..at + len).ok_or(outside),
+                    None => Err(outside),
+                };
+            }
+            HOPS => {
+                let (number, at) = (at / ROW_STRIDE, at % ROW_STRIDE);
+                return match self.hops.get_mut(number) {
+                    Some(hop) => hop.get_mut(at..at + len).ok_or(outside),
+                    None => Err(outside),
+                };
+            }
+            HITS => &mut self.hits,
             TRUSTED => &mut self.trusted,
             MEMORY => &mut self.memory,
             _ => return Err(outside),

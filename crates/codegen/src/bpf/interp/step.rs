@@ -2,7 +2,7 @@
 
 use super::alu::{alu, compare, sign, swap};
 use super::helpers::{Called, handle};
-use super::space::{HEADROOM, MEMORY, PACKET, STACK, STACK_BYTES, XDP_MD, region};
+use super::space::{MEMORY, PACKET, STACK, STACK_BYTES, XDP_MD, region};
 use super::{Machine, Reason};
 use crate::bpf::form::{Form, Operand, form};
 use crate::bpf::insn::{Insn, Size, op};
@@ -208,7 +208,7 @@ impl Machine {
     fn xdp_md(&self, at: u64, size: Size, signed: bool) -> Result<u64, Reason> {
         let field = match at {
             _ if size != Size::W || signed => None,
-            0 => Some(PACKET + HEADROOM as u64),
+            0 => Some(PACKET + self.space.start as u64),
             4 => Some(PACKET + self.space.packet.len() as u64),
             8 => Some(PACKET + self.space.meta as u64),
             12 => Some(self.ifindex.into()),

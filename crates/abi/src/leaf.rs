@@ -1,0 +1,105 @@
+//! What demux knows of a path once it has found it.
+//!
+//! The value of an entry in a shape's hash map: user space writes it, the entry
+//! program reads it and counts the hit. Everything the entry program needs is
+//! here, so a path of a known shape comes and goes by one map update.
+
+/// A demux entry's value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Leaf {
+    /// The path's row in the counters map.
+    pub row: u32,
+    /// The path's position within its instance.
+    pub local: u32,
+    /// The instance's ring for this interface's receive queue 0.
+    pub ring_base: u32,
+    /// Bits of [`context::flag`](crate::context::flag) that hold for every
+    /// message of the path.
+    pub flags: u32,
+    /// The place of the path's program in the interface's program array.
+    pub slot: u32,
+    /// The path's number within its node.
+    pub path: u32,
+}
+
+/// Offset of the row and of the position that follows it.
+pub const ROW: i16 = 0;
+/// Offset of [`Leaf::ring_base`].
+pub const RING_BASE: i16 = 8;
+/// Offset of [`Leaf::flags`].
+pub const FLAGS: i16 = 12;
+/// Offset of the slot and of the path's number that follows it.
+pub const SLOT: i16 = 16;
+/// Offset of the `u64` number of hits. CPUs add to it without atomics, so it may
+/// fall short where several serve one path; the path's row is exact.
+pub const HITS: i16 = 24;
+/// Size of an entry's value.
+pub const BYTES: usize = 32;
+
+impl Leaf {
+    /// The value for the map, with no hits.
+    #[must_use]
+    pub fn to_bytes(self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        let words = [
+            self.row,
+            self.local,
+            self.ring_base,
+            self.flags,
+            self.slot,
+            self.path,
+        ];
+        for (place, word) in bytes.chunks_exact_mut(4).zip(words) {
+            place.copy_from_slice(&word.to_ne_bytes());
+        }
+        bytes
+    }
+
+    /// The value and the hits, as they lie in the map.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; BYTES]) -> (Self, u64) {
+        let word = |at: usize| {
+            let mut word = [0; 4];
+            word.copy_from_slice(&bytes[at..at + 4]);
+            u32::from_ne_bytes(word)
+        };
+        let leaf = Self {
+            row: word(0),
+            local: word(4),
+            ring_base: word(8),
+            flags: word(12),
+            slot: word(16),
+            path: word(20),
+        };
+        let mut hits = [0; 8];
+        hits.copy_from_slice(&bytes[HITS as usize..]);
+        (leaf, u64::from_ne_bytes(hits))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::mem::offset_of;
+
+    #[test]
+    fn offsets_are_the_structs() {
+        assert_eq!(offset_of!(Leaf, row), ROW as usize);
+        assert_eq!(offset_of!(Leaf, local), ROW as usize + 4);
+        assert_eq!(offset_of!(Leaf, ring_base), RING_BASE as usize);
+        assert_eq!(offset_of!(Leaf, flags), FLAGS as usize);
+        assert_eq!(offset_of!(Leaf, slot), SLOT as usize);
+        assert_eq!(offset_of!(Leaf, path), SLOT as usize + 4);
+        assert_eq!(size_of::<Leaf>(), HITS as usize);
+        let leaf = Leaf {
+            row: 1,
+            local: 2,
+            ring_base: 3,
+            flags: 4,
+            slot: 5,
+            path: 6,
+        };
+        assert_eq!(Leaf::from_bytes(&leaf.to_bytes()), (leaf, 0));
+    }
+}

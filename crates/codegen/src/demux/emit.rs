@@ -1,0 +1,537 @@
+//! Demux in eBPF: from a frame to the leaf of its path.
+//!
+//! Most frames are *plain*: untagged IPv4 without options or IPv6 without
+//! extension headers, not a fragment, and then UDP, TCP or SCTP. Their fields lie
+//! at constant places, so they are compared or looked up where they are. For all
+//! others the [walk](super::walk) writes the facts into the context first. The
+//! shapes follow in the table's order by way of the [tree](super::tree), once
+//! for each of these three views of a frame.
+//!
+//! A shape of few entries is compared with constants, which costs less than a
+//! hash; a larger one is one look-up, whatever the number of its entries.
+
+use std::cmp::Reverse;
+use std::collections::HashSet;
+use std::hash::Hash;
+
+use ashway_abi::context::{self, fact};
+use ashway_abi::{Leaf, leaf};
+use ashway_wire::{eth, ipv4, vxlan};
+
+use super::filter::{Field, Layer, Test};
+use super::shape::{KeyField, MAX_KEY_BYTES, Shape, ShapeId};
+use super::table::Table;
+use super::tree::{self, Guard, Node};
+use super::view::{Place, View};
+use super::walk;
+use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
+use crate::xdp::{self, Packet, be16};
+use Reg::{R0, R1, R2, R3, R4, R6, R7, R9, R10};
+
+/// Most entries of a shape that are compared with constants.
+pub const FEW: usize = 8;
+
+/// Most shapes that are hashes. A program names at most 64 maps (`MAX_USED_MAPS`,
+/// Linux 6.18), and the entry program has others too.
+pub const MOST_HASHES: usize = 56;
+
+/// A shape as the program has it.
+#[derive(Clone, Debug)]
+pub struct Compiled<'t> {
+    /// The shape.
+    pub shape: &'t Shape,
+    /// Where its entries are.
+    pub entries: Entries<'t>,
+}
+
+/// Where a shape's entries are.
+#[derive(Clone, Debug)]
+pub enum Entries<'t> {
+    /// In the program: compared one after another. A few, at most [`FEW`] where
+    /// speed matters.
+    Constants(Vec<Constant<'t>>),
+    /// In the map [`MapRef::Shape`] of this number.
+    Hash(u32),
+}
+
+/// An entry that is part of the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Constant<'t> {
+    /// Its key.
+    pub key: &'t [u8],
+    /// What it leads to.
+    pub leaf: Leaf,
+    /// The number of its word in the map [`MapRef::Hits`].
+    pub hits: u32,
+}
+
+/// The shapes of a table as a program has them: those of more than `few` entries
+/// as hashes named by their [`ShapeId`], the others as constants whose words of
+/// hits are numbered in this order, each shape's by key. If that were more than
+/// [`MOST_HASHES`], the largest are.
+pub fn compile<T: Copy + Eq + Hash>(
+    table: &Table<T>,
+    few: usize,
+    leaf: impl Fn(T) -> Leaf,
+) -> Vec<Compiled<'_>> {
+    // A shape without a key has one entry, which needs no look-up.
+    let large = |entries: &&super::table::Entries<T>| {
+        entries.len() > few && !entries.shape().key.is_empty()
+    };
+    let mut hashes: Vec<_> = table.shapes().iter().filter(large).collect();
+    hashes.sort_by_key(|entries| Reverse(entries.len()));
+    hashes.truncate(MOST_HASHES);
+    let hashes: HashSet<ShapeId> = hashes.into_iter().map(super::table::Entries::id).collect();
+    let mut hits = 0..;
+    let compiled = table.shapes().iter().map(|entries| Compiled {
+        shape: entries.shape(),
+        entries: if hashes.contains(&entries.id()) {
+            Entries::Hash(entries.id().0)
+        } else {
+            let mut constants: Vec<_> = entries.iter().collect();
+            constants.sort_by_key(|(key, _)| *key);
+            let constants = constants.into_iter().zip(&mut hits);
+            let constant = |((key, value), hits)| Constant {
+                key,
+                leaf: leaf(value),
+                hits,
+            };
+            Entries::Constants(constants.map(constant).collect())
+        },
+    });
+    compiled.collect()
+}
+
+/// What the program's demux is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec<'t> {
+    /// Shapes in the order they are tried.
+    pub shapes: &'t [Compiled<'t>],
+    /// Contexts there are: one for each possible CPU.
+    pub cpus: u32,
+    /// How packets are read.
+    pub packet: Packet,
+}
+
+/// Where demux goes, with the leaf in the context in `r9` and the packet's bounds
+/// in `r7` and `r8`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Exits {
+    /// A path of a plain IPv4 packet.
+    pub(crate) ipv4: Label,
+    /// A path of a plain IPv6 packet.
+    pub(crate) ipv6: Label,
+    /// A path of any other frame; its facts are in the context.
+    pub(crate) other: Label,
+    /// No path. `r9` may be anything.
+    pub(crate) miss: Label,
+    /// There is no context for this CPU, which cannot be.
+    pub(crate) fail: Label,
+}
+
+/// Stack: the entry's value, while the context is found.
+const LEAF: i16 = -8;
+/// Stack: the key to look up.
+const KEY: i16 = -64 - MAX_KEY_BYTES as i16;
+/// Stack: bytes that no pointer may reach.
+const RAW: i16 = -16;
+
+/// Bytes of a plain IPv4 packet's headers, up to the end of a UDP header.
+pub(crate) const PLAIN_IPV4: i32 = 42;
+/// The same of IPv6.
+pub(crate) const PLAIN_IPV6: i32 = 62;
+
+/// A program that only decides: it returns the path's number and counts the hit,
+/// or returns [`NO_PATH`]. For measuring, and for asking about single frames.
+#[must_use]
+pub fn program(spec: &Spec) -> Image {
+    program_after(Assembler::new(), spec)
+}
+
+/// The same behind what the assembler holds, which leaves `xdp_md` in `r1`.
+#[must_use]
+pub fn program_after(mut asm: Assembler, spec: &Spec) -> Image {
+    let found = asm.label();
+    let none = asm.label();
+    asm.mov(R6, R1);
+    xdp::packet_bounds(&mut asm);
+    xdp::need(&mut asm, 14, none);
+    let exits = Exits {
+        ipv4: found,
+        ipv6: found,
+        other: found,
+        miss: none,
+        fail: none,
+    };
+    emit(&mut asm, spec, exits);
+    asm.bind(found);
+    asm.load(Size::W, R0, R9, context::PATH);
+    asm.exit();
+    asm.bind(none);
+    asm.mov_imm(R0, NO_PATH as i32);
+    asm.exit();
+    asm.finish()
+}
+
+/// What [`program`] returns for a frame of no path.
+pub const NO_PATH: u32 = u32::MAX;
+
+/// `r6` is `xdp_md`, `r7` and `r8` are the packet's bounds, between which at
+/// least an Ethernet header lies. Ends at one of `exits`.
+pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, exits: Exits) {
+    let ipv6 = asm.label();
+    let other = asm.label();
+    xdp::need(asm, PLAIN_IPV4, other);
+    asm.load(Size::H, R1, R7, 12);
+    asm.jump_if_imm(op::JEQ, R1, be16(eth::TYPE_IPV6), ipv6);
+    asm.jump_if_imm(op::JNE, R1, be16(eth::TYPE_IPV4), other);
+
+    asm.load(Size::B, R1, R7, 14);
+    asm.jump_if_imm(op::JNE, R1, 0x45, other);
+    asm.load(Size::H, R1, R7, 20);
+    asm.alu_imm(op::AND, R1, be16(0x3fff));
+    asm.jump_if_imm(op::JNE, R1, 0, other);
+    plain(asm, spec, View::Ipv4, other, exits.ipv4, exits);
+
+    asm.bind(ipv6);
+    xdp::need(asm, PLAIN_IPV6, other);
+    asm.load(Size::B, R1, R7, 14);
+    asm.alu_imm(op::AND, R1, 0xf0);
+    asm.jump_if_imm(op::JNE, R1, 0x60, other);
+    plain(asm, spec, View::Ipv6, other, exits.ipv6, exits);
+
+    asm.bind(other);
+    xdp::find_context(asm, spec.cpus, exits.fail);
+    walk::emit(asm, spec.packet);
+    shapes(asm, spec, View::Facts, exits.other, exits);
+}
+
+/// The shapes for a packet whose ports are at their usual place.
+fn plain(asm: &mut Assembler, spec: &Spec, view: View, other: Label, found: Label, exits: Exits) {
+    let ports = asm.label();
+    asm.load(Size::B, R1, R7, view.protocol());
+    for protocol in protocols_with_ports() {
+        asm.jump_if_imm(op::JEQ, R1, i32::from(protocol), ports);
+    }
+    asm.jump(other);
+    asm.bind(ports);
+    // What a tunnel's packets say of themselves, the walk finds.
+    if spec.shapes.iter().any(|one| asks(one.shape, Field::Vni)) {
+        asm.load(Size::H, R1, R7, view.ports() + 2);
+        asm.jump_if_imm(op::JEQ, R1, be16(vxlan::PORT), other);
+    }
+    shapes(asm, spec, view, found, exits);
+}
+
+/// Protocols whose headers start with two ports, UDP first.
+pub(super) fn protocols_with_ports() -> impl Iterator<Item = u8> {
+    let others = (0..=u8::MAX).filter(|p| ipv4::has_ports(*p) && *p != ipv4::PROTOCOL_UDP);
+    std::iter::once(ipv4::PROTOCOL_UDP).chain(others)
+}
+
+fn asks(shape: &Shape, field: Field) -> bool {
+    let excluded = shape.not.iter().flatten();
+    shape.key.iter().any(|part| part.field == field)
+        || excluded.into_iter().any(|test| test.field == field)
+}
+
+fn shapes(asm: &mut Assembler, spec: &Spec, view: View, found: Label, exits: Exits) {
+    let nodes = tree::plan(spec.shapes.iter().map(|one| one.shape), |guard| {
+        view.knows(guard)
+    });
+    let labels: Vec<Label> = nodes.iter().map(|_| asm.label()).collect();
+    let value = asm.label();
+    let mut emitter = Emitter {
+        asm,
+        spec,
+        view,
+        found,
+        value,
+        fail: exits.fail,
+    };
+    for (number, node) in nodes.iter().enumerate() {
+        emitter.asm.bind(labels[number]);
+        let next = match *node {
+            Node::Miss => {
+                emitter.asm.jump(exits.miss);
+                continue;
+            }
+            Node::Ask(guard, yes, no) => {
+                emitter.ask(&guard, labels[no]);
+                yes
+            }
+            Node::Try(shape, next) => {
+                emitter.entry(&spec.shapes[shape], labels[next]);
+                next
+            }
+        };
+        if next != number + 1 {
+            emitter.asm.jump(labels[next]);
+        }
+    }
+    emitter.value();
+}
+
+struct Emitter<'a, 't> {
+    asm: &'a mut Assembler,
+    spec: &'a Spec<'t>,
+    view: View,
+    /// Where a leaf in the context leads.
+    found: Label,
+    /// Where an entry's value in `r0` leads.
+    value: Label,
+    fail: Label,
+}
+
+impl Emitter<'_, '_> {
+    fn ask(&mut self, guard: &Guard, no: Label) {
+        match guard {
+            Guard::Layer(layer) => self.layer(*layer, no),
+            Guard::Test(test) => self.test(test, no),
+        }
+    }
+
+    fn layer(&mut self, layer: Layer, no: Label) {
+        let at = match layer {
+            _ if self.view != View::Facts => return,
+            Layer::Link => return,
+            Layer::Network => fact::NETWORK,
+            Layer::Transport => fact::TRANSPORT,
+        };
+        self.asm.load(Size::W, R1, R9, at);
+        self.asm.jump_if_imm(op::JEQ, R1, 0, no);
+    }
+
+    /// To `no` unless the test holds, of a field whose layer is there.
+    fn test(&mut self, test: &Test, no: Label) {
+        let part = KeyField {
+            field: test.field,
+            mask: test.mask,
+        };
+        self.there(test.field, no);
+        self.compare(&part, &test.value[..part.width()], no);
+    }
+
+    /// To `no` unless the field is there, as far as its layer does not say so.
+    fn there(&mut self, field: Field, no: Label) {
+        let asm = &mut *self.asm;
+        match self.view.place(field) {
+            Place::Never => asm.jump(no),
+            Place::Always(_) | Place::Packet { known: true, .. } | Place::Context(_, None) => {}
+            Place::Packet { at, bytes, .. } => xdp::need(asm, i32::from(at) + bytes as i32, no),
+            Place::Context(_, Some((at, bit))) => {
+                asm.load(Size::B, R1, R9, at);
+                asm.alu_imm(op::AND, R1, bit);
+                asm.jump_if_imm(op::JEQ, R1, 0, no);
+            }
+            // The helper knows where the frame ends.
+            Place::Behind(base, offset) => {
+                asm.mov_imm(R2, 0);
+                if let Some(base) = base {
+                    asm.load(Size::W, R2, R9, base);
+                }
+                asm.alu_imm(op::ADD, R2, i32::from(offset));
+                asm.store_imm(Size::W, R10, RAW, 0);
+                asm.mov(R1, R6);
+                asm.mov(R3, R10);
+                asm.alu_imm(op::ADD, R3, i32::from(RAW));
+                asm.mov_imm(R4, field.width() as i32);
+                asm.call(helper::XDP_LOAD_BYTES);
+                asm.jump_if_imm(op::JNE, R0, 0, no);
+            }
+        }
+    }
+
+    /// `r1` = bytes of a field that is there, as they lie.
+    fn load(&mut self, field: Field, at: usize, size: Size) {
+        let asm = &mut *self.asm;
+        match self.view.place(field) {
+            Place::Never => asm.mov_imm(R1, 0),
+            Place::Always(value) => {
+                asm.load_imm(R1, little_endian(&value[at..][..size.bytes() as usize]));
+            }
+            Place::Packet { bytes, .. } if at >= bytes => asm.mov_imm(R1, 0),
+            Place::Packet { at: first, .. } => asm.load(size, R1, R7, first + at as i16),
+            Place::Context(first, _) => asm.load(size, R1, R9, first + at as i16),
+            Place::Behind(..) => asm.load(size, R1, R10, RAW + at as i16),
+        }
+    }
+
+    /// To `no` unless the masked field has this value.
+    fn compare(&mut self, part: &KeyField, value: &[u8], no: Label) {
+        for (at, size) in pieces(0, part.width(), Size::W) {
+            let bytes = at..at + size.bytes() as usize;
+            let mask = little_endian(&part.mask[bytes.clone()]);
+            if mask == 0 {
+                continue;
+            }
+            self.load(part.field, at, size);
+            self.mask(mask, size);
+            let wanted = little_endian(&value[bytes]) as u32 as i32;
+            self.asm.jump32_if_imm(op::JNE, R1, wanted, no);
+        }
+    }
+
+    /// Masks `r1`, unless all bits count.
+    fn mask(&mut self, mask: u64, size: Size) {
+        if mask != u64::MAX >> (64 - size.bytes() * 8) {
+            self.asm.alu32_imm(op::AND, R1, mask as u32 as i32);
+        }
+    }
+
+    /// The shape's entry for this frame; to `no` if there is none.
+    fn entry(&mut self, one: &Compiled, no: Label) {
+        for tests in &one.shape.not {
+            let may = self.asm.label();
+            for test in tests {
+                if self.view.knows(&Guard::Test(*test)) == Some(true) {
+                    continue;
+                }
+                self.layer(test.field.layer(), may);
+                self.test(test, may);
+            }
+            self.asm.jump(no);
+            self.asm.bind(may);
+        }
+        match &one.entries {
+            Entries::Hash(map) => self.look_up(one.shape, *map, no),
+            Entries::Constants(entries) => {
+                for entry in entries {
+                    let next = self.asm.label();
+                    self.constant(one.shape, entry, next);
+                    self.asm.bind(next);
+                }
+            }
+        }
+    }
+
+    fn look_up(&mut self, shape: &Shape, map: u32, no: Label) {
+        let mut end = 0_usize;
+        for part in &shape.key {
+            self.there(part.field, no);
+            // Whole addresses move by double words. Both ends of a copy within
+            // the stack have to be aligned.
+            let most = match self.view.place(part.field) {
+                Place::Packet { bytes: 16, .. } | Place::Context(..) if whole(part) => Size::D,
+                Place::Behind(..) if !end.is_multiple_of(part.width()) => Size::B,
+                _ => Size::W,
+            };
+            for (at, size) in pieces(end, part.width(), most) {
+                let mask = little_endian(&part.mask[at..at + size.bytes() as usize]);
+                let to = KEY + (end + at) as i16;
+                if mask == 0 {
+                    self.asm.store_imm(size, R10, to, 0);
+                } else {
+                    self.load(part.field, at, size);
+                    self.mask(mask, size);
+                    self.asm.store(size, R10, to, R1);
+                }
+            }
+            end += part.width();
+        }
+        for at in end..shape.key_bytes() {
+            self.asm.store_imm(Size::B, R10, KEY + at as i16, 0);
+        }
+        let asm = &mut *self.asm;
+        asm.map(R1, MapRef::Shape(map), None);
+        asm.mov(R2, R10);
+        asm.alu_imm(op::ADD, R2, i32::from(KEY));
+        asm.call(helper::MAP_LOOKUP_ELEM);
+        asm.jump_if_imm(op::JNE, R0, 0, self.value);
+    }
+
+    fn constant(&mut self, shape: &Shape, entry: &Constant, no: Label) {
+        let mut at = 0;
+        for part in &shape.key {
+            self.there(part.field, no);
+            self.compare(part, &entry.key[at..at + part.width()], no);
+            at += part.width();
+        }
+        let asm = &mut *self.asm;
+        if self.view != View::Facts {
+            xdp::find_context(asm, self.spec.cpus, self.fail);
+        }
+        asm.map(R1, MapRef::Hits, Some(entry.hits * 8));
+        add_hit(asm, R1, 0);
+        let Leaf {
+            row,
+            local,
+            ring_base,
+            flags,
+            slot,
+            path,
+        } = entry.leaf;
+        for (to, word) in [
+            (context::ROW, row),
+            (context::LOCAL_PATH, local),
+            (context::RING_BASE, ring_base),
+            (context::FLAGS, flags),
+            (context::SLOT, slot),
+            (context::PATH, path),
+        ] {
+            asm.store_imm(Size::W, R9, to, word as i32);
+        }
+        asm.jump(self.found);
+    }
+
+    /// Copies the leaf at `r0` into the context. One copy for all shapes.
+    fn value(self) {
+        let Self { asm, .. } = self;
+        asm.bind(self.value);
+        add_hit(asm, R0, leaf::HITS);
+        if self.view != View::Facts {
+            asm.store(Size::D, R10, LEAF, R0);
+            xdp::find_context(asm, self.spec.cpus, self.fail);
+            asm.load(Size::D, R0, R10, LEAF);
+        }
+        const { assert!(context::LOCAL_PATH == context::ROW + 4) };
+        const { assert!(context::PATH == context::SLOT + 4) };
+        for (size, from, to) in [
+            (Size::D, leaf::ROW, context::ROW),
+            (Size::W, leaf::RING_BASE, context::RING_BASE),
+            (Size::W, leaf::FLAGS, context::FLAGS),
+            (Size::D, leaf::SLOT, context::SLOT),
+        ] {
+            asm.load(size, R1, R0, from);
+            asm.store(size, R9, to, R1);
+        }
+        asm.jump(self.found);
+    }
+}
+
+/// Clobbers `r2`.
+fn add_hit(asm: &mut Assembler, at: Reg, offset: i16) {
+    asm.load(Size::D, R2, at, offset);
+    asm.alu_imm(op::ADD, R2, 1);
+    asm.store(Size::D, at, offset, R2);
+}
+
+/// Whether all bits of the field's bytes count.
+fn whole(part: &KeyField) -> bool {
+    part.mask[..part.width()].iter().all(|byte| *byte == 0xff)
+}
+
+/// `bytes` bytes from `start` on, in pieces that are aligned there, of `most` at
+/// most. Offsets are within the bytes.
+fn pieces(start: usize, bytes: usize, most: Size) -> impl Iterator<Item = (usize, Size)> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let size = [Size::D, Size::W, Size::H, Size::B]
+            .into_iter()
+            .filter(|size| size.bytes() <= most.bytes())
+            .find(|size| {
+                let len = size.bytes() as usize;
+                (start + at).is_multiple_of(len) && at + len <= bytes
+            })?;
+        let piece = (at, size);
+        at += size.bytes() as usize;
+        Some(piece)
+    })
+}
+
+/// Up to eight bytes as the number that a load of them gives.
+fn little_endian(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    word[..bytes.len()].copy_from_slice(bytes);
+    u64::from_le_bytes(word)
+}

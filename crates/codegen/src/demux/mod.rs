@@ -1,0 +1,31 @@
+//! Demux: which path a frame belongs to.
+//!
+//! * [`parse()`]: what people write, in the words of pcap-filter(7), divided by
+//!   `words`, given a meaning by `primitive`, joined by `normal`.
+//! * [`filter`]: what it means: alternatives of tests. `logic`: whether one
+//!   filter meets or implies another.
+//! * [`shape`]: filters that differ only in values.
+//! * [`table`]: all filters of an interface; the user tier's demux, and the
+//!   model for the kernel tier's.
+//! * [`emit`]: the table as a program, the kernel tier's demux.
+//! * [`print`](mod@print): the table for people and as JSON.
+
+pub mod emit;
+pub mod filter;
+mod logic;
+mod normal;
+mod parse;
+mod primitive;
+pub mod print;
+pub mod shape;
+pub mod table;
+mod tree;
+mod view;
+mod walk;
+mod words;
+
+pub use filter::{Base, Conjunction, Field, Filter, Layer, Specificity, Test};
+pub use normal::MAX_ALTERNATIVES;
+pub use parse::{FilterError, MAX_TEXT_BYTES, parse};
+pub use shape::{Key, KeyField, MAX_KEY_BYTES, Shape, ShapeId};
+pub use table::{Change, Conflict, Entries, NotOwned, Table, owned_by};

@@ -1,0 +1,142 @@
+//! Where a field of a frame is, as the demux program sees it.
+
+use ashway_abi::context::fact;
+use ashway_wire::eth;
+
+use super::filter::{Base, Field};
+use super::tree::Guard;
+
+/// Where fields are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum View {
+    /// In a plain IPv4 packet with ports.
+    Ipv4,
+    /// In a plain IPv6 packet with ports.
+    Ipv6,
+    /// In the context, as facts.
+    Facts,
+}
+
+/// Where a field is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Nowhere: tests of it fail.
+    Never,
+    /// It is always this.
+    Always([u8; 16]),
+    /// So many bytes at a constant place in the packet; zeros follow. What is
+    /// known to be there needs no question.
+    Packet { at: i16, bytes: usize, known: bool },
+    /// In the context, if the byte at the second place has this bit.
+    Context(i16, Option<(i16, i32)>),
+    /// In the packet, so far behind the offset at this place in the context.
+    Behind(Option<i16>, u16),
+}
+
+impl View {
+    /// Where the protocol's number is in a plain packet.
+    pub(super) const fn protocol(self) -> i16 {
+        match self {
+            Self::Ipv4 => 23,
+            _ => 20,
+        }
+    }
+
+    /// Where its ports are.
+    pub(super) const fn ports(self) -> i16 {
+        match self {
+            Self::Ipv4 => 34,
+            _ => 54,
+        }
+    }
+
+    pub(super) fn place(self, field: Field) -> Place {
+        if self == Self::Facts {
+            return Self::fact(field);
+        }
+        let ipv4 = self == Self::Ipv4;
+        let (addresses, bytes, kind) = if ipv4 {
+            (26, 4, eth::TYPE_IPV4)
+        } else {
+            (22, 16, eth::TYPE_IPV6)
+        };
+        let known = |at, bytes| Place::Packet {
+            at,
+            bytes,
+            known: true,
+        };
+        match field {
+            Field::Vlans | Field::Fragment => Place::Always([0; 16]),
+            Field::Vlan0 | Field::Vlan1 | Field::Vni => Place::Never,
+            Field::EtherType => Place::Always(super::filter::left(kind.to_be_bytes())),
+            Field::Protocol => known(self.protocol(), 1),
+            Field::Source => known(addresses, bytes),
+            Field::Destination => known(addresses + bytes as i16, bytes),
+            Field::SourcePort => known(self.ports(), 2),
+            Field::DestinationPort => known(self.ports() + 2, 2),
+            Field::Raw {
+                base,
+                offset,
+                width,
+            } => {
+                let base = match base {
+                    Base::Eth => 0,
+                    Base::L3 => 14,
+                    Base::L4 => self.ports(),
+                };
+                match i16::try_from(offset).ok().and_then(|o| o.checked_add(base)) {
+                    Some(at) if at < i16::MAX - 4 => Place::Packet {
+                        at,
+                        bytes: width.into(),
+                        known: false,
+                    },
+                    // No linear frame is so long.
+                    _ => Place::Never,
+                }
+            }
+        }
+    }
+
+    fn fact(field: Field) -> Place {
+        let always = |at| Place::Context(at, None);
+        match field {
+            Field::Vlans => always(fact::VLANS),
+            Field::EtherType => always(fact::ETHERTYPE),
+            Field::Protocol => always(fact::PROTOCOL),
+            Field::Fragment => always(fact::FRAGMENT),
+            Field::Vlan0 => Place::Context(fact::VLAN, Some((fact::VLANS, 1))),
+            Field::Vlan1 => Place::Context(fact::VLAN + 2, Some((fact::VLANS, 2))),
+            Field::Source => always(fact::SOURCE),
+            Field::Destination => always(fact::DESTINATION),
+            Field::SourcePort => always(fact::SOURCE_PORT),
+            Field::DestinationPort => always(fact::DESTINATION_PORT),
+            Field::Vni => Place::Context(fact::VNI, Some((fact::VNI_THERE, 1))),
+            Field::Raw { base, offset, .. } => Place::Behind(
+                match base {
+                    Base::Eth => None,
+                    Base::L3 => Some(fact::NETWORK),
+                    Base::L4 => Some(fact::TRANSPORT),
+                },
+                offset,
+            ),
+        }
+    }
+
+    /// What is known of a guard before any byte has been read.
+    pub(super) fn knows(self, guard: &Guard) -> Option<bool> {
+        match guard {
+            Guard::Layer(_) => (self != Self::Facts).then_some(true),
+            Guard::Test(test) => match self.place(test.field) {
+                Place::Never => Some(false),
+                Place::Always(value) => {
+                    let bits = value.iter().zip(test.mask).zip(test.value);
+                    Some(
+                        bits.into_iter()
+                            .all(|((have, mask), want)| have & mask == want),
+                    )
+                }
+                _ => None,
+            },
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! The table as people and programs see it.
+
+use ashway_codegen::demux::{ShapeId, Table, parse, print};
+
+fn table() -> Table<u32> {
+    let mut table = Table::default();
+    for (value, text) in [
+        "ip and udp dst port 53",
+        "ip and udp dst port 7777",
+        "ip and udp and src net 10.0.0.0/8 and not dst port 9",
+        "ip",
+        "vlan 5 and arp",
+        "ip6 net fd00::/64 and ip6[7] = 64",
+    ]
+    .iter()
+    .enumerate()
+    {
+        table.insert(&parse(text).unwrap(), value as u32).unwrap();
+    }
+    table
+}
+
+#[test]
+fn people_see_a_tree_with_the_order_of_trial() {
+    let hits = |id| (id == ShapeId(0)).then_some(12);
+    let expected = "\
+no tag
+  type ip
+    6. 1 entry, 18 bits
+    protocol udp
+      4. not (not a later fragment and destination port 9), key source/8: 1 entry, 34 bits
+      not a later fragment
+        3. key destination port: 2 entries, 43 bits, 12 hits
+  type ip6
+    1. key source/64, network[7:1]: 1 entry, 90 bits
+    2. key destination/64, network[7:1]: 1 entry, 90 bits
+one tag
+  type arp
+    5. key vlan: 1 entry, 30 bits
+";
+    let tree = print::tree(&table(), hits);
+    assert_eq!(tree, expected, "{tree}");
+}
+
+#[test]
+fn programs_see_json() {
+    let json = print::json(&table(), |id| (id == ShapeId(1)).then_some(12));
+    let second = "{\"id\":1,\"guards\":[\"no tag\",\"type ip\",\"protocol udp\"],\
+                  \"not\":[\"not a later fragment and destination port 9\"],\
+                  \"key\":[\"source/8\"],\"key_bytes\":4,\"bits\":34,\"exclusions\":1,\
+                  \"entries\":1,\"hits\":12}";
+    assert!(json.contains(second), "{json}");
+    let parsed: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(parsed["filters"], 6);
+    let ids: Vec<u64> = parsed["shapes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|shape| shape["id"].as_u64().unwrap())
+        .collect();
+    assert_eq!(ids, [4, 5, 0, 1, 3, 2], "the order of trial");
+}

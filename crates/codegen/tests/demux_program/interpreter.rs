@@ -1,0 +1,74 @@
+//! In our own interpreter, without root.
+
+use ashway_abi::context;
+use ashway_codegen::bpf::interp::Machine;
+use ashway_codegen::demux::Table;
+use ashway_codegen::demux::emit::{self, Entries, FEW, NO_PATH, Spec};
+use ashway_codegen::entry::Packet;
+
+use super::cases::{Random, expected, frame, leaf, table};
+
+/// A machine with the table's entries, and its program.
+fn machine(
+    table: &Table<u32>,
+    few: usize,
+    packet: Packet,
+) -> (Machine, ashway_codegen::bpf::Image) {
+    let mut machine = Machine::new(1, 1, 0);
+    let compiled = emit::compile(table, few, leaf);
+    let mut constants = 0;
+    for (one, entries) in compiled.iter().zip(table.shapes()) {
+        match &one.entries {
+            Entries::Constants(list) => constants += list.len(),
+            Entries::Hash(map) => {
+                machine.add_shape(*map, one.shape.key_bytes());
+                for (key, path) in entries.iter() {
+                    machine.insert(*map, key, leaf(path));
+                }
+            }
+        }
+    }
+    machine.set_hits(constants);
+    let image = emit::program(&Spec {
+        shapes: &compiled,
+        cpus: 1,
+        packet,
+    });
+    (machine, image)
+}
+
+#[test]
+fn the_program_decides_as_the_table_does() {
+    let mut hits = 0;
+    for seed in 0..40 {
+        let mut random = Random::new(seed);
+        let filters = [1, 3, 10, 40, 120][seed as usize % 5];
+        let table = table(&mut random, filters);
+        let frames: Vec<Vec<u8>> = (0..30).map(|_| frame(&mut random)).collect();
+        for packet in [Packet::Pointers, Packet::Helpers] {
+            for few in [0, FEW] {
+                let (mut machine, image) = machine(&table, few, packet);
+                for frame in &frames {
+                    for cut in 14..=frame.len() {
+                        let frame = &frame[..cut];
+                        let wanted = expected(&table, frame);
+                        let got = machine.run(&image, frame);
+                        assert_eq!(got, Ok(wanted), "seed {seed}, {packet:?}, {frame:02x?}");
+                        hits += u32::from(wanted != NO_PATH);
+                        if wanted != NO_PATH {
+                            let word = |at| machine.context_u32(at);
+                            let leaf = leaf(wanted);
+                            assert_eq!(word(context::ROW), leaf.row);
+                            assert_eq!(word(context::LOCAL_PATH), leaf.local);
+                            assert_eq!(word(context::RING_BASE), leaf.ring_base);
+                            assert_eq!(word(context::FLAGS), leaf.flags);
+                            assert_eq!(word(context::SLOT), leaf.slot);
+                        }
+                    }
+                }
+            }
+        }
+    }
+    // The domains are small enough to say something.
+    assert!(hits > 30_000, "{hits}");
+}

@@ -1,0 +1,229 @@
+//! In the kernel, by `BPF_PROG_TEST_RUN`.
+
+use std::collections::HashMap;
+
+use ashway_abi::{context, leaf};
+use ashway_codegen::bpf::{Image, MapRef};
+use ashway_codegen::demux::emit::{self, Entries, FEW, NO_PATH, Spec};
+use ashway_codegen::demux::{Conjunction, Field, Filter, Table, Test};
+use ashway_codegen::entry::Packet;
+use ashway_kernel::maps::possible_cpus;
+use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun};
+
+use super::cases::{Random, expected, frame, leaf, table};
+
+fn skip_unless_root() -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        println!("skipped: needs root (bpf(2))");
+    }
+    !root
+}
+
+struct Loaded {
+    program: Program,
+    shapes: HashMap<u32, Map>,
+}
+
+/// The table's program and its maps.
+fn load(table: &Table<u32>, few: usize, packet: Packet) -> Loaded {
+    let cpus = possible_cpus().unwrap() as u32;
+    let compiled = emit::compile(table, few, leaf);
+    let image = emit::program(&Spec {
+        shapes: &compiled,
+        cpus,
+        packet,
+    });
+    let contexts = Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1)).unwrap();
+    let mut constants = 0;
+    let mut shapes = HashMap::new();
+    for (one, entries) in compiled.iter().zip(table.shapes()) {
+        match &one.entries {
+            Entries::Constants(list) => constants += list.len() as u32,
+            Entries::Hash(number) => {
+                let bytes = one.shape.key_bytes() as u32;
+                let room = entries.len() as u32;
+                let spec = MapSpec::hash("shape", bytes, leaf::BYTES as u32, room);
+                let map = Map::create(&spec).unwrap();
+                let (mut keys, mut values) = (Vec::new(), Vec::new());
+                for (key, path) in entries.iter() {
+                    keys.extend_from_slice(key);
+                    values.extend_from_slice(&leaf(path).to_bytes());
+                }
+                map.update_batch(&keys, &values).unwrap();
+                shapes.insert(*number, map);
+            }
+        }
+    }
+    let hits = Map::create(&MapSpec::array("hits", 8 * constants.max(1), 1)).unwrap();
+    let fixups = image.maps.iter().map(|used| MapFixup {
+        insn: used.insn,
+        fd: match used.map {
+            MapRef::Context => contexts.fd(),
+            MapRef::Hits => hits.fd(),
+            MapRef::Shape(number) => shapes[&number].fd(),
+            other => panic!("{other:?}"),
+        },
+        value_offset: used.value_offset,
+    });
+    let fixups: Vec<MapFixup> = fixups.collect();
+    Loaded {
+        program: accepted(&image, &fixups),
+        shapes,
+    }
+}
+
+fn accepted(image: &Image, maps: &[MapFixup]) -> Program {
+    Program::load(&ProgramSpec {
+        name: "ashway_demux",
+        kind: ProgramKind::Xdp,
+        attach_type: 0,
+        insns: &image.insns,
+        maps,
+        btf: None,
+    })
+    .unwrap_or_else(|error| {
+        let log = error.log();
+        panic!("{error}\n{}", &log[log.len().saturating_sub(4000)..]);
+    })
+}
+
+impl Loaded {
+    fn run(&self, frame: &[u8]) -> u32 {
+        let run = TestRun {
+            packet: frame,
+            context: None,
+            repeat: 1,
+        };
+        self.program.test_run(&run).unwrap().retval
+    }
+}
+
+#[test]
+fn the_kernel_runs_it_as_the_table_decides() {
+    if skip_unless_root() {
+        return;
+    }
+    let mut hits = 0;
+    for seed in 100..110 {
+        let mut random = Random::new(seed);
+        let table = table(&mut random, [3, 40, 120][seed as usize % 3]);
+        let frames: Vec<Vec<u8>> = (0..20).map(|_| frame(&mut random)).collect();
+        for packet in [Packet::Pointers, Packet::Helpers] {
+            for few in [0, FEW] {
+                let loaded = load(&table, few, packet);
+                for frame in &frames {
+                    for cut in 14..=frame.len() {
+                        let frame = &frame[..cut];
+                        let wanted = expected(&table, frame);
+                        assert_eq!(loaded.run(frame), wanted, "seed {seed}, {frame:02x?}");
+                        hits += u32::from(wanted != NO_PATH);
+                    }
+                }
+            }
+        }
+    }
+    assert!(hits > 5_000, "{hits}");
+}
+
+#[test]
+fn the_verifier_takes_a_thousand_filters_of_thirty_shapes() {
+    if skip_unless_root() {
+        return;
+    }
+    for filters in [0, 1, 64, 1200] {
+        let mut table = Table::default();
+        for number in 0..filters {
+            let filter = Filter {
+                text: number.to_string(),
+                any: vec![conjunction(number)],
+            };
+            table.insert(&filter, number).unwrap();
+        }
+        assert_eq!(table.shapes().len(), (filters as usize).min(30));
+        for packet in [Packet::Pointers, Packet::Helpers] {
+            let loaded = load(&table, FEW, packet);
+            println!(
+                "{filters} filters, {packet:?}: {} instructions verified",
+                loaded.program.verified_insns()
+            );
+        }
+    }
+}
+
+/// Filter number `number` of thirty shapes: each tests another number of bits of
+/// the addresses.
+fn conjunction(number: u32) -> Conjunction {
+    let shape = number % 30;
+    let kind = if shape.is_multiple_of(2) {
+        0x0800_u16
+    } else {
+        0x86dd
+    };
+    let mut mask = [0; 16];
+    mask[..4].copy_from_slice(&(u32::MAX << (shape / 2)).to_be_bytes());
+    let value = (number / 30 + 1) << 16;
+    let mut wanted = [0; 16];
+    wanted[..4].copy_from_slice(&value.to_be_bytes());
+    let protocol = if shape.is_multiple_of(3) { 6 } else { 17 };
+    let tests = vec![
+        Test::whole(Field::EtherType, kind.to_be_bytes()),
+        Test::whole(Field::Protocol, [protocol]),
+        Test::new(Field::Source, mask, wanted),
+        Test::whole(Field::DestinationPort, (number as u16).to_be_bytes()),
+    ];
+    Conjunction {
+        tests,
+        not: Vec::new(),
+    }
+}
+
+#[test]
+fn a_hundred_thousand_entries_are_found_and_counted() {
+    if skip_unless_root() {
+        return;
+    }
+    let mut table = Table::default();
+    for number in 0..100_000_u32 {
+        let conjunction = Conjunction {
+            tests: vec![
+                Test::whole(Field::EtherType, 0x0800_u16.to_be_bytes()),
+                Test::whole(Field::Protocol, [17]),
+                Test::whole(Field::Source, source(number)),
+                Test::whole(Field::DestinationPort, 53_u16.to_be_bytes()),
+            ],
+            not: Vec::new(),
+        };
+        let filter = Filter {
+            text: number.to_string(),
+            any: vec![conjunction],
+        };
+        table.insert(&filter, number).unwrap();
+    }
+    let loaded = load(&table, FEW, Packet::Pointers);
+    for number in (0..100_000).step_by(997) {
+        assert_eq!(loaded.run(&datagram(source(number))), number);
+        assert_eq!(loaded.run(&datagram([9, 0, 0, 1])), NO_PATH);
+    }
+    let [map] = loaded.shapes.values().collect::<Vec<_>>()[..] else {
+        panic!("one shape");
+    };
+    for (_, value) in map.entries().unwrap() {
+        let (leaf, hits) = ashway_abi::Leaf::from_bytes(&value.try_into().unwrap());
+        assert_eq!(hits, u64::from(leaf.path.is_multiple_of(997)));
+    }
+}
+
+fn source(number: u32) -> [u8; 4] {
+    (0x0a00_0000 + number).to_be_bytes()
+}
+
+/// A plain UDP datagram to port 53.
+fn datagram(source: [u8; 4]) -> Vec<u8> {
+    let mut frame = vec![0; 42];
+    frame[12..15].copy_from_slice(&[8, 0, 0x45]);
+    frame[23] = 17;
+    frame[26..30].copy_from_slice(&source);
+    frame[37] = 53;
+    frame
+}
