@@ -1,0 +1,218 @@
+//! Ethernet, IP and UDP as one stage.
+//!
+//! Made by the rule [`MERGE_LENGTH_CHECKS`](crate::rules::MERGE_LENGTH_CHECKS)
+//! where the three stand directly behind each other: the lengths of all three
+//! are checked at once, and nothing is called through a table.
+//!
+//! That way go valid datagrams without tags, options and extension headers.
+//! Everything else goes through the three stages, which are kept inside. So
+//! there is one judgement of each fault, not two.
+//!
+//! * **Services, attributes, verdicts:** those of the three.
+//! * **Tiers:** user; the kernel tier's entry program and replies do the same.
+//!
+//! Source: Mosberger & Peterson 1996 ("Scout"), §1, "check for the sum of all
+//! header lengths at the beginning of packet processing".
+
+use std::any::Any;
+use std::net::{IpAddr, SocketAddr};
+
+use ashway_abi::context::flag;
+use ashway_path::module::Kind;
+use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
+use ashway_wire::checksum::Sum;
+use ashway_wire::ipv4::PROTOCOL_UDP;
+use ashway_wire::udp::Checksum;
+use ashway_wire::{eth, ipv4, ipv6, udp};
+
+use crate::eth::EthStage;
+use crate::ip::IpStage;
+use crate::udp::{UdpStage, pseudo_header};
+use crate::{Flow, Message};
+
+/// Names the stage for rules. No module is of this kind.
+pub static KIND: Kind = Kind {
+    name: "datagram",
+    about: "Ethernet, IP and UDP at once; made by a rule",
+    services: &[],
+    params: &[],
+};
+
+/// The stage.
+pub(crate) struct DatagramStage {
+    pub(crate) eth: EthStage,
+    pub(crate) ip: IpStage,
+    pub(crate) udp: UdpStage,
+}
+
+impl Stage<Message> for DatagramStage {
+    fn name(&self) -> &str {
+        KIND.name
+    }
+
+    fn kind(&self) -> Option<&'static Kind> {
+        Some(&KIND)
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            in_entry: self.eth.traits().in_entry,
+            checks_length: true,
+            touches_data: true,
+            ..Traits::default()
+        }
+    }
+
+    fn filter(&self) -> Option<String> {
+        let parts = [self.eth.filter(), self.ip.filter(), self.udp.filter()];
+        let parts: Vec<_> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(" and "))
+    }
+
+    fn take(
+        &mut self,
+        mut message: Message,
+        direction: Direction,
+        cx: &mut Cx<'_, Message>,
+    ) -> Step<Message> {
+        let up = self.eth.way.is_up(direction);
+        if up && self.enter(&mut message) {
+            return Step::On(message);
+        }
+        let (eth, ip, udp) = (&mut self.eth, &mut self.ip, &mut self.udp);
+        if up {
+            then(eth.take(message, direction, cx), |message| {
+                then(ip.take(message, direction, cx), |message| {
+                    udp.take(message, direction, cx)
+                })
+            })
+        } else {
+            then(udp.take(message, direction, cx), |message| {
+                then(ip.take(message, direction, cx), |message| {
+                    eth.take(message, direction, cx)
+                })
+            })
+        }
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// The next stage's step, if there is one.
+fn then(step: Step<Message>, next: impl FnOnce(Message) -> Step<Message>) -> Step<Message> {
+    match step {
+        Step::On(message) => next(message),
+        end => end,
+    }
+}
+
+impl DatagramStage {
+    /// Takes all headers off a plain datagram that is valid. False, and nothing
+    /// done, for any other frame.
+    fn enter(&self, message: &mut Message) -> bool {
+        let frame = message.bytes();
+        let Some(plain) = Plain::read(frame) else {
+            return false;
+        };
+        let flow = plain.flow;
+        let v6 = flow.source.is_ipv6();
+        let Some(iface) = self
+            .eth
+            .accepts(plain.station)
+            .filter(|_| self.ip.speaks(v6))
+        else {
+            return false;
+        };
+        let datagram = &frame[plain.transport..plain.end];
+        let judged = udp::Packet::new_checked(datagram).map(|datagram| {
+            datagram.judge_checksum(pseudo_header(flow, plain.end - plain.transport))
+        });
+        let mut flags = if v6 { flag::IPV6 } else { 0 };
+        match judged {
+            Some(Checksum::Right) => {}
+            Some(Checksum::Partial) => flags |= flag::CHECKSUM_PARTIAL,
+            Some(Checksum::Absent) if !v6 => {}
+            _ => return false,
+        }
+        let payload = plain.transport + udp::HEADER_BYTES;
+        let entered = message.enter(
+            [eth::HEADER_BYTES, plain.transport, payload],
+            plain.end,
+            flow,
+            flags,
+        );
+        if entered {
+            message.meta.iface = iface;
+        }
+        entered
+    }
+}
+
+/// A datagram as most are: no tags, options or extension headers, not a
+/// fragment, with lengths that agree, and a right IPv4 checksum.
+struct Plain {
+    station: eth::Address,
+    flow: Flow,
+    transport: usize,
+    /// Where the UDP datagram ends.
+    end: usize,
+}
+
+impl Plain {
+    /// One look at the length of the frame is good for all fixed fields, and one
+    /// comparison of the lengths in the headers for everything behind.
+    fn read(frame: &[u8]) -> Option<Self> {
+        let (source, destination, transport, packet_len);
+        match frame.get(12..15)? {
+            [8, 0, 0x45] => {
+                let head: &[u8; V4] = frame.first_chunk()?;
+                let ip = &head[14..34];
+                if word(head, 20) & 0x3fff != 0
+                    || head[23] != PROTOCOL_UDP
+                    || Sum::new().bytes(ip).fold() != 0xffff
+                {
+                    return None;
+                }
+                transport = 34;
+                packet_len = usize::from(word(head, 16));
+                source = IpAddr::from(*ip[12..].first_chunk::<4>()?);
+                destination = IpAddr::from(*ip[16..].first_chunk::<4>()?);
+            }
+            [0x86, 0xdd, 0x60..0x70] => {
+                let head: &[u8; V6] = frame.first_chunk()?;
+                if head[20] != PROTOCOL_UDP {
+                    return None;
+                }
+                transport = 54;
+                packet_len = 40 + usize::from(word(head, 18));
+                source = IpAddr::from(*head[22..].first_chunk::<16>()?);
+                destination = IpAddr::from(*head[38..].first_chunk::<16>()?);
+            }
+            _ => return None,
+        }
+        let udp_len = usize::from(word(frame, transport + 4));
+        let end = transport + udp_len;
+        let packet_end = eth::HEADER_BYTES + packet_len;
+        (udp_len >= udp::HEADER_BYTES && end <= packet_end && packet_end <= frame.len()).then_some(
+            Self {
+                station: *frame.first_chunk()?,
+                flow: Flow {
+                    source: SocketAddr::new(source, word(frame, transport)),
+                    destination: SocketAddr::new(destination, word(frame, transport + 2)),
+                },
+                transport,
+                end,
+            },
+        )
+    }
+}
+
+/// Bytes of the fixed headers of Ethernet, IP and UDP.
+const V4: usize = eth::HEADER_BYTES + ipv4::HEADER_BYTES + udp::HEADER_BYTES;
+const V6: usize = eth::HEADER_BYTES + ipv6::HEADER_BYTES + udp::HEADER_BYTES;
+
+fn word(frame: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([frame[at], frame[at + 1]])
+}

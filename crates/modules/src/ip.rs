@@ -1,0 +1,274 @@
+//! Both versions of the Internet Protocol, as one stage.
+//!
+//! A path whose attributes do not say which version it speaks takes both, like
+//! a dual-stack socket. [`ipv4`] and [`ipv6`] are the
+//! same for one of them.
+//!
+//! * **Services:** `down`, to a link; `up`, to what lives on a network.
+//! * **Attributes, verdicts:** those of [`ipv4`] and
+//!   [`ipv6`]. If `remote` or `local` is given, its version is the
+//!   path's.
+//! * **Tiers:** as theirs.
+//!
+//! ```toml
+//! [module.ip]
+//! kind = "ip"
+//! down = "wire.up"
+//! ```
+
+use std::net::IpAddr;
+
+use ashway_abi::Count;
+use ashway_path::attrs::{Attrs, Value, names};
+use ashway_path::module::{Kind, Made, Module, Next, Refused};
+use ashway_path::service::Service;
+use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
+use ashway_wire::emit::TTL;
+use ashway_wire::eth::{TYPE_IPV4, TYPE_IPV6};
+
+use crate::services::{LINK, NET, NETWORK};
+use crate::way::{Way, way};
+use crate::{Message, ipv4, ipv6};
+
+/// The services of all three kinds.
+pub(crate) static SERVICES: [Service; 2] = [
+    Service {
+        name: "up",
+        provides: &NETWORK,
+        requires: &NET,
+        after: false,
+    },
+    Service {
+        name: "down",
+        provides: &NET,
+        requires: &LINK,
+        after: true,
+    },
+];
+
+const UP: usize = 0;
+const DOWN: usize = 1;
+
+/// Attribute: hops of originated packets.
+pub const HOPS: &str = "ttl";
+
+/// Attribute: the module of the link that the path is to go on by.
+pub const LINK_MODULE: &str = "link";
+
+/// The kind.
+pub static KIND: Kind = Kind {
+    name: "ip",
+    about: "Internet Protocol, both versions",
+    services: &SERVICES,
+    params: &[],
+};
+
+/// A host's IP.
+#[derive(Clone, Debug)]
+pub struct Ip {
+    /// The module's name.
+    pub name: Box<str>,
+}
+
+impl Module<Message> for Ip {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
+        stage(&self.name, Versions::Both, entered, attrs)
+    }
+}
+
+/// Which versions a stage speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Versions {
+    Both,
+    V4,
+    V6,
+}
+
+impl Versions {
+    const fn of(address: IpAddr) -> Self {
+        match address {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
+
+    const fn word(self) -> Option<&'static str> {
+        match self {
+            Self::Both => None,
+            Self::V4 => Some("ip"),
+            Self::V6 => Some("ip6"),
+        }
+    }
+}
+
+/// The two ends of a path, as far as its attributes name them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Addresses {
+    pub(crate) local: Option<IpAddr>,
+    pub(crate) remote: Option<IpAddr>,
+}
+
+/// Makes the stage of any of the three kinds.
+pub(crate) fn stage(
+    name: &str,
+    versions: Versions,
+    entered: Option<usize>,
+    attrs: &mut Attrs,
+) -> Result<Made<Message>, Refused> {
+    let addresses = Addresses {
+        local: address(attrs, names::LOCAL),
+        remote: address(attrs, names::REMOTE),
+    };
+    let mut versions = versions;
+    for (name, end) in [
+        (names::LOCAL, addresses.local),
+        (names::REMOTE, addresses.remote),
+    ] {
+        let Some(end) = end else { continue };
+        let wanted = Versions::of(end);
+        if versions != Versions::Both && versions != wanted {
+            return Err(Refused {
+                because: format!("`{name}` is {end}, and this path speaks the other IP version"),
+                hint: "give both ends of one version, or use a module of kind `ip`".to_owned(),
+            });
+        }
+        versions = wanted;
+    }
+    let ttl = match attrs.number(HOPS) {
+        None => TTL,
+        Some(hops @ 1..=255) => hops as u8,
+        Some(hops) => {
+            return Err(Refused {
+                because: format!("`{HOPS}` is {hops}, and a packet can take 1 to 255 hops"),
+                hint: format!("leave it out for {TTL}"),
+            });
+        }
+    };
+    let protocol = attrs
+        .number(names::PROTOCOL)
+        .and_then(|number| u8::try_from(number).ok());
+    match versions {
+        Versions::V4 => drop(attrs.set(names::PROTOCOL, u64::from(TYPE_IPV4))),
+        Versions::V6 => drop(attrs.set(names::PROTOCOL, u64::from(TYPE_IPV6))),
+        // The link below reads the version off each packet.
+        Versions::Both => drop(attrs.remove(names::PROTOCOL)),
+    }
+    let next = match (entered, attrs.text(LINK_MODULE)) {
+        (Some(UP), Some(link)) => Next::To(DOWN, link.into()),
+        (Some(UP), None) => Next::Through(DOWN),
+        _ => Next::Through(UP),
+    };
+    Ok(Made {
+        stage: Box::new(IpStage {
+            module: name.into(),
+            way: way(entered, UP),
+            versions,
+            addresses,
+            protocol,
+            ttl,
+        }),
+        next,
+    })
+}
+
+fn address(attrs: &Attrs, name: &str) -> Option<IpAddr> {
+    match attrs.value(name) {
+        Some(Value::Endpoint(endpoint)) => Some(endpoint.ip()),
+        Some(Value::Address(address)) => Some(*address),
+        _ => None,
+    }
+    .filter(|address| !address.is_unspecified())
+}
+
+/// The stage.
+#[derive(Clone)]
+pub(crate) struct IpStage {
+    module: Box<str>,
+    pub(crate) way: Way,
+    versions: Versions,
+    addresses: Addresses,
+    /// As the attributes say; on a path that was created from below, each
+    /// message does.
+    protocol: Option<u8>,
+    ttl: u8,
+}
+
+impl IpStage {
+    /// Whether it takes packets of this version.
+    pub(crate) fn speaks(&self, v6: bool) -> bool {
+        self.versions != if v6 { Versions::V4 } else { Versions::V6 }
+    }
+}
+
+impl Stage<Message> for IpStage {
+    fn name(&self) -> &str {
+        &self.module
+    }
+
+    fn kind(&self) -> Option<&'static Kind> {
+        Some(match self.versions {
+            Versions::Both => &KIND,
+            Versions::V4 => &ipv4::KIND,
+            Versions::V6 => &ipv6::KIND,
+        })
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            in_entry: true,
+            checks_length: true,
+            ..Traits::default()
+        }
+    }
+
+    fn filter(&self) -> Option<String> {
+        let mut parts: Vec<String> = Vec::new();
+        parts.extend(self.versions.word().map(str::to_owned));
+        parts.extend(
+            self.addresses
+                .local
+                .map(|local| format!("dst host {local}")),
+        );
+        parts.extend(
+            self.addresses
+                .remote
+                .map(|remote| format!("src host {remote}")),
+        );
+        (!parts.is_empty()).then(|| parts.join(" and "))
+    }
+
+    fn take(
+        &mut self,
+        message: Message,
+        direction: Direction,
+        _cx: &mut Cx<'_, Message>,
+    ) -> Step<Message> {
+        if self.way.is_up(direction) {
+            match message.meta.protocol {
+                TYPE_IPV4 if self.speaks(false) => ipv4::up(message),
+                TYPE_IPV6 if self.speaks(true) => ipv6::up(message),
+                _ => Step::End(message, Count::Passed),
+            }
+        } else {
+            let said = u8::try_from(message.meta.protocol).unwrap_or_default();
+            let protocol = self.protocol.unwrap_or(said);
+            let v6 = match message.meta.flow {
+                Some(flow) if message.meta.ip.is_some() => flow.source.is_ipv6(),
+                _ => self.addresses.remote.is_some_and(|remote| remote.is_ipv6()),
+            };
+            if v6 {
+                ipv6::down(message, ipv6::own(&self.addresses), protocol, self.ttl)
+            } else {
+                ipv4::down(message, ipv4::own(&self.addresses), protocol, self.ttl)
+            }
+        }
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}

@@ -1,0 +1,159 @@
+//! The rules that know protocols.
+//!
+//! [`RULES`] is the whole set that a node applies, the generic ones of
+//! [`ashway_path::rules`] among them, in the order in which they are tried. A
+//! rule changes what a path costs, never what it does: each has a test that
+//! sends the same frames, good and bad, with and without it, and compares fates
+//! and bytes.
+//!
+//! Each step takes a stage away, or a queue, or brings attributes to the only
+//! value with which its guard is false. So the set comes to an end.
+//!
+//! Source: Mosberger & Peterson 1996 ("Scout"), §2.2 and §3.3.
+
+use std::ops::Range;
+
+use ashway_path::attrs::names;
+use ashway_path::module::Kind;
+use ashway_path::path::Path;
+use ashway_path::rules::Rule;
+use ashway_path::stage::Stage;
+
+use crate::datagram::DatagramStage;
+use crate::{Message, eth, fragment, ip, ipv4, ipv6, udp};
+
+/// Attribute: the position of the stage at which messages of the forward
+/// direction go on behind the entry program. Set by the rule [`ENTRY`].
+pub const INJECT_FORWARD: &str = "inject_forward";
+/// The same for the backward direction.
+pub const INJECT_BACKWARD: &str = "inject_backward";
+
+/// The whole set.
+pub static RULES: [Rule<Message>; 5] = [
+    Rule::LEAVE_OUT_IDLE,
+    Rule::LEAVE_OUT_QUEUES,
+    NO_FRAGMENTATION,
+    MERGE_LENGTH_CHECKS,
+    ENTRY,
+];
+
+/// Leaves out `fragment` where no packet can be longer than `mtu`: the attribute
+/// `longest` is there and not above it.
+pub const NO_FRAGMENTATION: Rule<Message> = Rule {
+    name: "no-fragmentation",
+    about: "leaves out `fragment` where every packet fits",
+    guard: |path| {
+        let (longest, mtu) = (
+            path.attrs().number(fragment::LONGEST)?,
+            path.attrs().number(names::MTU)?,
+        );
+        let reassembles = path.attrs().number(fragment::REASSEMBLE) == Some(1);
+        if longest > mtu || reassembles || path.len() == 1 {
+            return None;
+        }
+        let at = path
+            .stages()
+            .position(|stage| is(stage, &[&fragment::KIND]))?;
+        Some(at..at + 1)
+    },
+    rewrite: |path, stages| {
+        let replaced = path.replace(stages, Vec::new());
+        replaced.map_err(|error| error.to_string())
+    },
+};
+
+/// Makes one stage of Ethernet, IP and UDP that stand directly behind each
+/// other: [`datagram`](crate::datagram).
+pub const MERGE_LENGTH_CHECKS: Rule<Message> = Rule {
+    name: "merge-length-checks",
+    about: "checks the lengths of Ethernet, IP and UDP at once",
+    guard: |path| {
+        let stages: Vec<_> = path.stages().collect();
+        let at = stages.windows(3).position(|three| {
+            let (bottom, top) = (&[&eth::KIND][..], &[&udp::KIND][..]);
+            is(three[1], &[&ip::KIND, &ipv4::KIND, &ipv6::KIND])
+                && (is(three[0], bottom) && is(three[2], top)
+                    || is(three[0], top) && is(three[2], bottom))
+        })?;
+        Some(at..at + 3)
+    },
+    rewrite: |path, stages| {
+        let merged = merge(path, stages.clone()).ok_or("the stages are not what they say")?;
+        let replaced = path.replace(stages, vec![Box::new(merged)]);
+        replaced.map_err(|error| error.to_string())
+    },
+};
+
+fn merge(path: &mut Path<Message>, stages: Range<usize>) -> Option<DatagramStage> {
+    let (mut eth, mut ip, mut udp) = (None, None, None);
+    for at in stages {
+        eth = eth.or_else(|| path.stage_as::<eth::EthStage>(at).cloned());
+        ip = ip.or_else(|| path.stage_as::<ip::IpStage>(at).cloned());
+        udp = udp.or_else(|| path.stage_as::<udp::UdpStage>(at).cloned());
+    }
+    Some(DatagramStage {
+        eth: eth?,
+        ip: ip?,
+        udp: udp?,
+    })
+}
+
+/// Marks how much of the path an entry program does for messages that come in:
+/// they go on at the stage that [`INJECT_FORWARD`] or [`INJECT_BACKWARD`] says,
+/// having been [entered](crate::message::Body::enter).
+pub const ENTRY: Rule<Message> = Rule {
+    name: "entry",
+    about: "leaves the first stages to the kernel tier's entry program",
+    guard: |path| {
+        let last = path.len().checked_sub(1)?;
+        match marks(path) {
+            [(_, wanted), _] if wanted != mark(path, INJECT_FORWARD) => Some(0..1),
+            [_, (_, wanted)] if wanted != mark(path, INJECT_BACKWARD) => Some(last..last + 1),
+            _ => None,
+        }
+    },
+    rewrite: |path, _| {
+        for (name, wanted) in marks(path) {
+            match wanted {
+                Some(at) => drop(path.attrs_mut().set(name, at)),
+                None => drop(path.attrs_mut().remove(name)),
+            }
+        }
+        Ok(())
+    },
+};
+
+/// What both attributes ought to be.
+fn marks(path: &Path<Message>) -> [(&'static str, Option<u64>); 2] {
+    let stages: Vec<_> = path.stages().collect();
+    let last = stages.len().wrapping_sub(1);
+    [
+        (INJECT_FORWARD, entered(stages.iter().copied())),
+        (
+            INJECT_BACKWARD,
+            entered(stages.iter().rev().copied()).map(|entered| last - entered),
+        ),
+    ]
+    .map(|(name, at)| (name, at.map(|at| at as u64)))
+}
+
+/// How many stages from a path's end an entry program does; none if it would be
+/// all of them, because then nobody is left to take the message.
+fn entered<'p>(stages: impl Iterator<Item = &'p dyn Stage<Message>>) -> Option<usize> {
+    let mut stages = stages.peekable();
+    let link = stages.peek()?;
+    if !eth::is_link(*link) {
+        return None;
+    }
+    let at = stages.position(|stage| !stage.traits().in_entry)?;
+    (at > 0).then_some(at)
+}
+
+fn mark(path: &Path<Message>, name: &str) -> Option<u64> {
+    path.attrs().number(name)
+}
+
+fn is(stage: &dyn Stage<Message>, kinds: &[&'static Kind]) -> bool {
+    let kind = stage.kind();
+    kind.is_some_and(|kind| kinds.iter().any(|wanted| std::ptr::eq(*wanted, kind)))
+}

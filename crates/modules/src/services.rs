@@ -1,0 +1,31 @@
+//! The interfaces that modules are connected by.
+//!
+//! Everything exchanges messages (`net`); what lies below says how it does: by
+//! frames of a link, packets of a network, datagrams of a transport. So a module
+//! that only wants messages fits on anything, and UDP fits on IP alone.
+
+use ashway_path::service::Interface;
+
+/// Exchange of messages, nothing more (Scout's `net` interface).
+pub static NET: Interface = Interface {
+    name: "net",
+    parent: None,
+};
+
+/// Frames of a link.
+pub static LINK: Interface = Interface {
+    name: "link",
+    parent: Some(&NET),
+};
+
+/// Packets between hosts.
+pub static NETWORK: Interface = Interface {
+    name: "network",
+    parent: Some(&NET),
+};
+
+/// Datagrams between ports.
+pub static TRANSPORT: Interface = Interface {
+    name: "transport",
+    parent: Some(&NET),
+};

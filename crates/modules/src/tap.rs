@@ -1,0 +1,205 @@
+//! Shows each message to somebody, and passes it on unchanged.
+//!
+//! What is shown are the bytes at the tap's own layer, in both directions: over
+//! `eth` these are packets, over `udp` payloads. [`pcapng`] writes them into a
+//! capture file.
+//!
+//! A small module with all that modules have: copy it to start a new one.
+//!
+//! * **Services:** `down` and `up`, to what exchanges messages.
+//! * **Attributes:** `path` (text, the path's name, for whoever looks; default the
+//!   tap's own).
+//! * **Verdicts:** none.
+//! * **Counters:** none.
+//! * **Tiers:** user.
+//!
+//! ```toml
+//! [module.look]
+//! kind = "tap"
+//! down = "wire.up"
+//! up = "ip.down"
+//! layer = "network"
+//! ```
+//!
+//! Source: Mogul, Rashid & Accetta 1987, "The Packet Filter", §5.4: watching a
+//! network is a use of its own.
+
+use std::sync::Arc;
+
+use ashway_path::attrs::Attrs;
+use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
+use ashway_path::read::Params;
+use ashway_path::service::Service;
+use ashway_path::stage::{Cx, Direction, Stage, Step};
+use ashway_path::time::Time;
+
+use crate::Message;
+use crate::services::{LINK, NET};
+use crate::way::{Way, way};
+
+pub mod pcapng;
+
+/// The kind.
+pub static KIND: Kind = Kind {
+    name: "tap",
+    about: "shows each message and passes it on",
+    services: &[
+        // Stands in for a link, as `fragment` does, so that IP can be on it.
+        Service {
+            name: "up",
+            provides: &LINK,
+            requires: &NET,
+            after: false,
+        },
+        Service {
+            name: "down",
+            provides: &NET,
+            requires: &NET,
+            after: true,
+        },
+    ],
+    params: &[Param {
+        name: "layer",
+        about: "what is seen there: \"network\" (packets, the default) or \"payload\"",
+    }],
+};
+
+const UP: usize = 0;
+const DOWN: usize = 1;
+
+/// Attribute: the path's name, set by whoever creates it.
+pub const PATH: &str = "path";
+
+/// Somebody who looks at messages.
+pub trait Watch: Send + Sync {
+    /// Called for each message, by whoever runs the path: copy what is to be
+    /// kept, and do not wait.
+    fn see(&self, seen: &Seen<'_>);
+}
+
+/// A message as a tap sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Seen<'a> {
+    /// When.
+    pub at: Time,
+    /// Which way it goes.
+    pub bound: Bound,
+    /// The path's name.
+    pub path: &'a str,
+    /// The tap's name.
+    pub tap: &'a str,
+    /// What the bytes are.
+    pub layer: Layer,
+    /// All bytes of the message at this layer.
+    pub bytes: &'a [u8],
+}
+
+/// Which way a message goes, seen from the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Up: it came from the network.
+    Inbound,
+    /// Down: it goes there.
+    Outbound,
+}
+
+/// What a message's bytes begin with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// An Ethernet header.
+    Link,
+    /// An IPv4 or IPv6 header.
+    Network,
+    /// Anything else.
+    Payload,
+}
+
+/// A tap.
+#[derive(Clone)]
+pub struct Tap {
+    /// The module's name.
+    pub name: Box<str>,
+    /// The layer it stands at.
+    pub layer: Layer,
+    /// Who looks.
+    pub watch: Arc<dyn Watch>,
+}
+
+impl Tap {
+    /// Makes it from its section of a configuration; mistakes are noted.
+    pub fn read(name: Box<str>, params: &mut Params<'_>, watch: Arc<dyn Watch>) -> Self {
+        let word: Option<String> = params.optional("layer");
+        let layer = match word.as_deref() {
+            None | Some("network") => Layer::Network,
+            Some("payload") => Layer::Payload,
+            Some(other) => {
+                let message = format!("there is no layer `{other}`");
+                params.refuse("layer", &message, "available: `network`, `payload`");
+                Layer::Payload
+            }
+        };
+        Self { name, layer, watch }
+    }
+}
+
+impl Module<Message> for Tap {
+    fn kind(&self) -> &'static Kind {
+        &KIND
+    }
+
+    fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
+        Ok(Made {
+            stage: Box::new(TapStage {
+                path: attrs.text(PATH).unwrap_or(&self.name).into(),
+                tap: self.clone(),
+                // Creation that begins here begins at the top.
+                way: way(entered.or(Some(UP)), UP),
+            }),
+            next: match entered {
+                Some(DOWN) => Next::Through(UP),
+                _ => Next::Through(DOWN),
+            },
+        })
+    }
+}
+
+struct TapStage {
+    path: Box<str>,
+    tap: Tap,
+    way: Way,
+}
+
+impl Stage<Message> for TapStage {
+    fn name(&self) -> &str {
+        &self.tap.name
+    }
+
+    fn kind(&self) -> Option<&'static Kind> {
+        Some(&KIND)
+    }
+
+    fn take(
+        &mut self,
+        message: Message,
+        direction: Direction,
+        cx: &mut Cx<'_, Message>,
+    ) -> Step<Message> {
+        self.tap.watch.see(&Seen {
+            at: cx.now,
+            bound: if self.way.is_up(direction) {
+                Bound::Inbound
+            } else {
+                Bound::Outbound
+            },
+            path: &self.path,
+            tap: &self.tap.name,
+            layer: self.tap.layer,
+            bytes: message.bytes(),
+        });
+        Step::On(message)
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
