@@ -1,13 +1,16 @@
 //! `cargo xtask kernels`: what other kernels say to promoted handlers.
 //!
 //! Boots Debian's cloud kernels under QEMU (without hardware help: any machine
-//! will do) with `ashway` and the built handlers in an initial RAM disk, and
-//! prints what `ashway handler check` says there, one line for each handler.
-//! Packages are fetched with `apt-get download` and kept under `target/`.
+//! will do) with `ashway`, the built handlers and programs in an initial RAM disk,
+//! and prints what `ashway handler check` says there, one line for each, as it
+//! comes: an emulated processor takes minutes. Packages are fetched with
+//! `apt-get download` and kept under `target/`.
 
+use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -92,55 +95,93 @@ fn find(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<PathBuf> {
     bail!("nothing of that name in `{}`", folder.display())
 }
 
-/// Runs the guest and shows what it found.
+/// Runs the guest and shows what it finds.
 fn boot(image: &Path, disk: &Path) -> Result<()> {
-    let log = output(
-        Command::new("qemu-system-x86_64")
-            .args([
-                "-nographic",
-                "-no-reboot",
-                "-m",
-                "2048",
-                "-smp",
-                "2",
-                "-cpu",
-                "max",
-            ])
-            .arg("-kernel")
-            .arg(image)
-            .arg("-initrd")
-            .arg(disk)
-            .args(["-append", "console=ttyS0 quiet panic=-1"])
-            .stdin(Stdio::null()),
-    )
-    .with_context(|| format!("is QEMU there? `{INSTALL}`"))?;
-    let lines: Vec<&str> = log
-        .lines()
-        .filter_map(|line| line.split_once(MARK))
-        .map(|(_, l)| l)
-        .collect();
-    ensure!(
-        lines.last() == Some(&"done"),
-        "the guest did not come to its end; its last words:\n{}",
-        log.lines().rev().take(20).collect::<Vec<_>>().join("\n")
-    );
-    for line in &lines[..lines.len() - 1] {
-        match line.split_once(' ') {
-            Some((name, document)) if document.starts_with('{') => {
-                println!("  {name:<16} {}", verdict(&serde_json::from_str(document)?));
+    // The guest ends with us, however we end.
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
+        .args(["-nographic", "-no-reboot", "-m", "2048"])
+        .args(["-smp", "2", "-cpu", "max"])
+        .arg("-kernel")
+        .arg(image)
+        .arg("-initrd")
+        .arg(disk)
+        .args(["-append", "console=ttyS0 quiet panic=-1"]);
+    let mut guest = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("is QEMU there? `{INSTALL}`"))?;
+    let output = guest.stdout.take().context("the guest has no console")?;
+    let mut others = VecDeque::new();
+    let mut taken = Taken::default();
+    let mut done = false;
+    for line in BufReader::new(output).split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        match line.trim_end().split_once(MARK) {
+            Some((_, "done")) => done = true,
+            Some((_, said)) => taken.show(said)?,
+            None => {
+                others.truncate(19);
+                others.push_front(line.trim_end().to_owned());
             }
-            _ => println!("{line}"),
         }
     }
+    let status = guest.wait()?;
+    let others: Vec<String> = others.into_iter().rev().collect();
+    ensure!(
+        status.success() && done,
+        "the guest did not come to its end ({status}); its last words:\n{}",
+        others.join("\n")
+    );
+    println!(
+        "  {} files: the user tier takes {}, the kernel tier {}",
+        taken.files, taken.user, taken.kernel
+    );
     Ok(())
 }
 
-/// What the two tiers say, in a line.
-fn verdict(document: &Value) -> String {
+/// How many files each tier takes.
+#[derive(Default)]
+struct Taken {
+    files: u32,
+    user: u32,
+    kernel: u32,
+}
+
+impl Taken {
+    /// A line of the guest's: a file's name and what `handler check -j` says of
+    /// it, or anything else.
+    fn show(&mut self, said: &str) -> Result<()> {
+        let Some((name, text)) = said
+            .split_once(' ')
+            .filter(|(_, text)| text.starts_with('{'))
+        else {
+            println!("{said}");
+            return Ok(());
+        };
+        let document = serde_json::from_str(text)
+            .with_context(|| format!("what the guest says of `{name}` is no JSON: {text}"))?;
+        let (user, kernel, line) = verdict(&document);
+        self.files += 1;
+        self.user += u32::from(user);
+        self.kernel += u32::from(kernel);
+        println!("  {name:<24} {line}");
+        Ok(())
+    }
+}
+
+/// Whether the user tier takes a file, whether the kernel tier takes a handler of
+/// it, and both in a line.
+fn verdict(document: &Value) -> (bool, bool, String) {
     let tiers = &document["handler"]["tiers"];
     let kernel = &tiers["kernel"];
     let handler = &kernel["handlers"][0];
-    let user = if tiers["user"]["takes"] == true {
+    let takes_user = tiers["user"]["takes"] == true;
+    let takes_kernel = handler["takes"] == true;
+    let user = if takes_user {
         "user tier"
     } else {
         "no user tier"
@@ -151,20 +192,23 @@ fn verdict(document: &Value) -> String {
         &kernel["why_not_verified"],
         &document["error"]["message"],
     ];
-    match because.into_iter().find_map(Value::as_str) {
+    let line = match because.into_iter().find_map(Value::as_str) {
         Some(because) => format!("{user}; {because}"),
         None => format!(
             "{user}; kernel tier, {} instructions verified",
             handler["verified_insns"]
         ),
-    }
+    };
+    (takes_user, takes_kernel, line)
 }
 
 /// A RAM disk with everything the guest needs, in the "newc" form of cpio
 /// (Linux `Documentation/driver-api/early-userspace/buffer-format.rst`).
 fn ram_disk(folder: &Path) -> Result<Vec<u8>> {
     let mut disk = Disk::default();
-    for name in ["bin", "proc", "sys", "tmp", "handlers", "lib", "lib64"] {
+    for name in [
+        "bin", "proc", "sys", "tmp", "handlers", "programs", "lib", "lib64",
+    ] {
         disk.add(name, 0o40_755, &[]);
     }
     let stripped = folder.join("ashway");
@@ -192,7 +236,7 @@ fn ram_disk(folder: &Path) -> Result<Vec<u8>> {
             let file = entry?.path();
             if file.extension() == Some(OsStr::new("wasm")) {
                 let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
-                disk.add(&format!("handlers/{name}"), 0o100_644, &fs::read(&file)?);
+                disk.add(&format!("{folder}/{name}"), 0o100_644, &fs::read(&file)?);
             }
         }
     }
@@ -207,10 +251,9 @@ const GUEST: &str = r#"#!/bin/busybox sh
 export LD_LIBRARY_PATH=/lib
 say() { echo "ashway-kernels: $*"; }
 say "Linux $(/bin/busybox uname -r)"
-for file in /handlers/*.wasm; do
-    name=${file#/handlers/}
+for file in /handlers/*.wasm /programs/*.wasm; do
     /ashway handler check "$file" -j > /tmp/out 2>&1
-    say "$name $(/bin/busybox tr -d '\n' < /tmp/out)"
+    say "${file#/} $(/bin/busybox tr -d '\n' < /tmp/out)"
 done
 say done
 /bin/busybox poweroff -f

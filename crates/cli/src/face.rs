@@ -18,28 +18,43 @@ pub(crate) struct Face {
 
 impl Face {
     /// Shows the result of a command.
-    pub(crate) fn show(self, document: &Value, human: impl FnOnce() -> String) {
-        if self.json {
-            put(&mut io::stdout(), &format!("{document:#}\n"));
+    ///
+    /// # Errors
+    ///
+    /// If it cannot be written: who reads an empty file and exit code 0 would
+    /// believe it. That the reader has gone (`ashway status | head -1`) is none.
+    pub(crate) fn show(
+        self,
+        document: &Value,
+        human: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        let text = if self.json {
+            format!("{document:#}\n")
         } else {
-            self.text(&human());
+            let mut text = human();
+            if !text.ends_with('\n') && !text.is_empty() {
+                text.push('\n');
+            }
+            text
+        };
+        match put(&mut io::stdout(), &text) {
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(Failure::new(
+                Exit::Failed,
+                "the result cannot be written to standard output",
+            )
+            .because(&error)),
+            _ => Ok(()),
         }
-    }
-
-    /// Shows text that is made already.
-    #[expect(clippy::unused_self, reason = "the one way out for text")]
-    pub(crate) fn text(self, text: &str) {
-        let end = if text.ends_with('\n') { "" } else { "\n" };
-        put(&mut io::stdout(), &format!("{text}{end}"));
     }
 
     /// Shows why a command failed.
     pub(crate) fn fail(self, failure: &Failure) -> ExitCode {
-        if self.json {
-            put(&mut io::stdout(), &format!("{:#}\n", failure.to_json()));
+        // The exit code says it, too.
+        let _ = if self.json {
+            put(&mut io::stdout(), &format!("{:#}\n", failure.to_json()))
         } else {
-            put(&mut io::stderr(), &words(failure));
-        }
+            put(&mut io::stderr(), &words(failure))
+        };
         ExitCode::from(failure.exit as u8)
     }
 }
@@ -84,7 +99,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             "line": null,
             "hint": "see `ashway --help`",
         }});
-        put(&mut io::stdout(), &format!("{document:#}\n"));
+        let _ = put(&mut io::stdout(), &format!("{document:#}\n"));
     } else {
         // Where there is no one left to read, there is no one to tell.
         let _ = error.print();
@@ -100,7 +115,7 @@ pub(crate) fn clean(text: &str) -> String {
         .collect()
 }
 
-/// Writes, unless the reader has gone (`ashway status | head -1`).
-fn put(to: &mut dyn Write, text: &str) {
-    let _ = to.write_all(text.as_bytes()).and_then(|()| to.flush());
+fn put(to: &mut dyn Write, text: &str) -> io::Result<()> {
+    to.write_all(text.as_bytes())?;
+    to.flush()
 }

@@ -168,7 +168,10 @@ impl From<ControlError> for Failure {
                 failure
             }
             ControlError::Broken(source) => {
-                Self::new(Exit::NotReachable, "the node did not answer").because(&source)
+                // It may be busy with a handler, or stopped in a debugger.
+                Self::new(Exit::NotReachable, "the node did not answer")
+                    .because(&source)
+                    .hint("what was asked for may still be done: `ashway status` will tell")
             }
             malformed @ ControlError::Malformed(_) => {
                 Self::new(Exit::Failed, malformed.to_string())

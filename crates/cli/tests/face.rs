@@ -149,20 +149,6 @@ fn what_is_no_handler_is_refused() {
             "on_rx",
         ),
         (huge, "at most"),
-        (
-            directory.file(
-                "other.toml",
-                CONFIG.replace("\"counter\"", "\"counter:on_tx\""),
-            ),
-            "it does not export",
-        ),
-        (
-            directory.file(
-                "param.toml",
-                CONFIG.replace("[path.inc]", "params = { step = 5 }\n[path.inc]"),
-            ),
-            "does not declare",
-        ),
     ];
     for (file, because) in cases {
         let output = ashway(&["check", text(&file)]);
@@ -176,6 +162,121 @@ fn what_is_no_handler_is_refused() {
         let document = json(&ashway(&["check", text(&file), "-j"]));
         assert_eq!(document["error"]["code"], "handler_refused");
     }
+}
+
+/// What only a look into the handlers' files tells is told by both, with its
+/// place.
+#[test]
+fn what_handlers_do_not_have_is_shown_where_it_is_named() {
+    let directory = Directory::new("lacks");
+    let source = HANDLER.replace(
+        "(func (export \"on_rx\")",
+        "(func (export \"other\") (param i32) (result i32) (i32.const 0))
+         (func (export \"on_rx\")",
+    );
+    directory.file("counter.wasm", wat::parse_str(source).unwrap());
+    for (from, to, says, caret) in [
+        (
+            "\"counter\"",
+            "\"counter:other\"",
+            "exports no function `other` of type",
+            "handler",
+        ),
+        (
+            "\"counter\"",
+            "\"counter:none\"",
+            "it exports `on_rx`",
+            "handler",
+        ),
+        (
+            "[path.inc]",
+            "params = { step = 5 }\n[path.inc]",
+            "has no parameter `step`",
+            "step",
+        ),
+    ] {
+        let text_of = CONFIG.replace(from, to);
+        let file = directory.file("lacks.toml", &text_of);
+        let line = 1 + text_of
+            .lines()
+            .position(|line| line.contains(caret) && line.contains('='))
+            .unwrap();
+        for command in ["check", "run"] {
+            let output = ashway(&[command, text(&file)]);
+            assert_eq!(code(&output), 2, "{}", stderr(&output));
+            let said = stderr(&output);
+            assert!(said.contains(says), "{said}");
+            assert!(said.contains(&format!("lacks.toml:{line}:")), "{said}");
+            let document = json(&ashway(&[command, text(&file), "-j"]));
+            assert_eq!(document["error"]["line"], line);
+        }
+    }
+}
+
+#[test]
+fn a_handler_is_no_configuration() {
+    let directory = Directory::new("mixed");
+    let wasm = directory.file("counter.wasm", wat::parse_str(HANDLER).unwrap());
+    let output = ashway(&["run", text(&wasm)]);
+    assert_eq!(code(&output), 2);
+    assert!(
+        stderr(&output).contains("is a handler, not a configuration"),
+        "{}",
+        stderr(&output)
+    );
+    let source = directory.file("counter.c", "int main(void) { return 0; }");
+    let output = ashway(&["handler", "check", text(&source)]);
+    assert_eq!(code(&output), 3);
+    assert!(
+        stderr(&output).contains("does not begin with `\\0asm`"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn what_cannot_be_written_is_no_success() {
+    let directory = Directory::new("full");
+    let wasm = directory.file("counter.wasm", wat::parse_str(HANDLER).unwrap());
+    for args in [
+        &["check", text(&wasm)][..],
+        &["handler", "check", text(&wasm), "-j"],
+    ] {
+        let full = fs::File::options().write(true).open("/dev/full").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_ashway"))
+            .args(args)
+            .stdout(full)
+            .output()
+            .unwrap();
+        assert_eq!(code(&output), 1);
+    }
+    // A reader that has gone is none of our business.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = Command::new(env!("CARGO_BIN_EXE_ashway"))
+        .args(["check", text(&wasm)])
+        .stdout(writer)
+        .output()
+        .unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
+
+#[test]
+fn a_socket_that_cannot_be_made_is_named_and_leaves_no_folders() {
+    let directory = Directory::new("socket");
+    directory.file("counter.wasm", wat::parse_str(HANDLER).unwrap());
+    let config = directory.file("node.toml", CONFIG);
+    let deep = directory.0.join("a/b/node.sock");
+    let output = ashway(&["run", text(&config), "--socket", text(&deep)]);
+    assert_ne!(code(&output), 0);
+    assert!(
+        stderr(&output).contains("a/b/node.sock"),
+        "{}",
+        stderr(&output)
+    );
+    assert!(!directory.0.join("a").exists());
+    let output = ashway(&["run", text(&config), "--socket", text(&deep), "-j"]);
+    assert_eq!(json(&output)["error"]["code"], "failed");
 }
 
 #[test]

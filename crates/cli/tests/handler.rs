@@ -432,6 +432,7 @@ fn functions_are_invoked_with_their_arguments() {
     let document = json(&invoke(&["divide", "1", "0", "-j"]), 1);
     assert_eq!(document["user"]["stopped"]["cause"], "divide_by_zero");
     assert_eq!(document["agree"], true);
+    assert!(!document.to_string().contains("_ashway"), "{document}");
     for (args, because) in [
         (
             &["subtract", "1"][..],
@@ -567,6 +568,130 @@ fn what_a_handler_becomes_is_shown() {
     assert!(error.contains("the file exports on_rx"), "{error}");
 }
 
+/// Changes the message, then does what `len` says: pass, abort, a trap, reply.
+const SPOIL: &str = r#"(module
+    (import "ashway" "msg_store8" (func $store (param i32 i32)))
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
+        (call $store (i32.const 0) (i32.const 9))
+        (if (i32.eq (local.get $len) (i32.const 3)) (then unreachable))
+        (select (i32.const 6)
+            (select (i32.const 1) (i32.const 3) (i32.eq (local.get $len) (i32.const 4)))
+            (i32.eq (local.get $len) (i32.const 2)))))"#;
+
+#[test]
+fn a_message_that_a_node_would_drop_is_shown_so() {
+    let directory = Directory::new("spoil");
+    let wasm = directory.wasm("spoil.wasm", SPOIL);
+    let args = ["run", text(&wasm), "--hex", "01", "--hex", "0101"];
+    let args = [&args[..], &["--hex", "010101", "--hex", "01010101"]].concat();
+    let (shown, _) = said(&handler(&args), 0);
+    for end in ["pass, but changed", "abort, but changed", "unreachable at"] {
+        assert!(shown.contains(end), "{shown}");
+    }
+    assert_eq!(shown.matches("a node drops it").count(), 3, "{shown}");
+    assert!(
+        shown.contains("1 pass (changed), 1 abort (changed)"),
+        "{shown}"
+    );
+    assert!(shown.contains("1 reply\n"), "{shown}");
+}
+
+#[test]
+fn the_capture_that_is_read_is_not_overwritten() {
+    let directory = Directory::new("same");
+    let wasm = directory.wasm("reply.wasm", REPLY);
+    let whole = pcap(&directory, "in.pcap", &[frame(b"\x01", &[], &[])]);
+    let before = fs::read(&whole).unwrap();
+    let link = directory.0.join("link.pcap");
+    std::os::unix::fs::symlink(&whole, &link).unwrap();
+    let args = ["run", text(&wasm), "--pcap", text(&whole), "--out"];
+    for out in [&whole, &link] {
+        let (_, error) = said(&handler(&[&args[..], &[text(out)]].concat()), 2);
+        assert!(error.contains("is the capture that is read"), "{error}");
+    }
+    assert_eq!(fs::read(&whole).unwrap(), before);
+}
+
+#[test]
+fn a_frame_that_was_cut_in_the_capture_is_neither_run_nor_passed() {
+    let directory = Directory::new("snaplen");
+    let wasm = directory.wasm("reply.wasm", REPLY);
+    let whole = frame(&[1; 100], &[], &[]);
+    let header = PcapHeader {
+        snaplen: 60,
+        ..PcapHeader::default()
+    };
+    // As tcpdump writes them; the library's own writer would not.
+    let mut bytes = PcapWriter::with_header(Vec::new(), header)
+        .unwrap()
+        .into_writer();
+    for word in [0, 0, 60, whole.len() as u32] {
+        bytes.extend_from_slice(&u32::to_be_bytes(word));
+    }
+    bytes.extend_from_slice(&whole[..60]);
+    let file = directory.file("cut.pcap", bytes);
+    let out = directory.0.join("out.pcap");
+    let args = ["run", text(&wasm), "--pcap", text(&file)];
+    let args = [&args[..], &["--out", text(&out)]].concat();
+    let (shown, _) = said(&handler(&args), 0);
+    assert!(shown.contains("cut short in the capture"), "{shown}");
+    assert_eq!(frames_of(&out), Vec::<Vec<u8>>::new());
+}
+
+#[test]
+fn what_a_command_does_not_have_is_not_advised() {
+    let directory = Directory::new("advice");
+    let wasm = directory.wasm(
+        "float.wasm",
+        r#"(module (memory (export "memory") 1 1)
+            (func (export "on_rx") (param i32 i32) (result i32)
+                (i32.trunc_f32_s (f32.load (local.get 0)))))"#,
+    );
+    let (_, error) = said(&handler(&["show", text(&wasm), "--bpf"]), 3);
+    assert!(
+        error.contains("because: offset 0x") && error.contains("no eBPF counterpart"),
+        "{error}"
+    );
+    assert!(!error.contains("--tier"), "{error}");
+    let args = ["run", text(&wasm), "--hex", "01", "--tier", "interpreter"];
+    let (_, error) = said(&handler(&args), 3);
+    assert!(error.contains("here, `--tier user`"), "{error}");
+    let args = ["run", text(&wasm), "--hex", "01", "--budget", "11ms"];
+    let (_, error) = said(&handler(&args), 2);
+    assert!(error.contains("between 1 us and 10 ms"), "{error}");
+}
+
+/// The clock is no one's fault.
+#[test]
+fn the_end_of_time_is_no_difference() {
+    if !root() {
+        return;
+    }
+    let directory = Directory::new("time");
+    // Each load waits for the one before and for memory, so that the time is
+    // over long before the fuel.
+    let wasm = directory.wasm(
+        "walk.wasm",
+        r#"(module (memory (export "memory") 256 256)
+            (func (export "on_rx") (param i32 i32) (result i32)
+                (loop $turn
+                    (local.set 0 (i32.and (i32.const 0xfffffc)
+                        (i32.add (i32.mul (local.get 0) (i32.const 1664525))
+                            (i32.add (i32.const 1013904223)
+                                (i32.load (i32.and (local.get 0) (i32.const 0xfffffc)))))))
+                    (br_if $turn (i32.ne (local.get 1) (i32.const 1))))
+                (i32.const 0)))"#,
+    );
+    let args = ["run", text(&wasm), "--hex", "01", "--tier", "both", "-j"];
+    let document = json(&handler(&args), 1);
+    assert_eq!(document["difference"], Value::Null);
+    assert_eq!(document["out_of_time"]["packet"], 1);
+    let message = document["error"]["message"].as_str().unwrap();
+    assert!(message.contains("the time ran out"), "{message}");
+    assert!(!document.to_string().contains("report it"), "{document}");
+}
+
 #[test]
 fn the_kernel_agrees_and_says_what_it_verified() {
     if !root() {
@@ -643,5 +768,8 @@ fn without_privileges_the_missing_one_is_named() {
     assert!(shown.contains("agree"), "{shown}");
     let (shown, _) = said(&unprivileged(&["check", text(&wasm)]), 0);
     assert!(shown.contains("this kernel was not asked"), "{shown}");
-    assert!(shown.contains("CAP_BPF"), "{shown}");
+    assert!(
+        shown.contains("CAP_BPF") && !shown.contains("--tier"),
+        "{shown}"
+    );
 }

@@ -288,10 +288,15 @@ impl<'t> Parser<'t> {
         let Some((word, span)) = self.peek() else {
             return Err(self.unexpected("a port number"));
         };
-        let port = word.parse::<u16>().map_err(|_| FilterError {
+        // To tcpdump a leading zero means octal digits: nobody means both.
+        let octal = word.len() > 1 && word.starts_with('0');
+        let port = word.parse::<u16>().ok().filter(|_| !octal);
+        let port = port.ok_or_else(|| FilterError {
             span: span.clone(),
             message: format!("`{word}` is no port number"),
-            hint: "ports are numbers from 0 to 65535; service names are not looked up".to_owned(),
+            hint: "ports are decimal numbers from 0 to 65535 without leading zeros; service names \
+                   are not looked up"
+                .to_owned(),
         })?;
         self.next += 1;
         let (field, name) = match side {

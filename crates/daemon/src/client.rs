@@ -22,9 +22,10 @@ use std::time::Duration;
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 use serde_json::{Value, json};
 
-/// How long a node may take to answer. Promotion, the slowest request, takes
-/// milliseconds; a node that needs longer hangs.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a node may take to answer. Most requests take less than a
+/// millisecond; a hostile file can keep compilers and the verifier busy for
+/// seconds, and files wait for each other.
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Longest answer: the status of some ten thousand paths.
 const MAX_ANSWER_BYTES: usize = 64 << 20;

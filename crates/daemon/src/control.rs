@@ -1,8 +1,9 @@
 //! The control socket: how the CLI asks a running node (`client.rs` is the
 //! other end).
 //!
-//! One connection at a time, served between two looks at the node; a client
-//! that dawdles is hung up on.
+//! One request for each connection, read between two looks at the node; a client
+//! that dawdles over it is hung up on. The answer may come later: until then the
+//! connection is a [`Caller`], and others are served.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -67,7 +68,8 @@ pub(crate) struct Control {
 
 impl Control {
     /// Listens at `path` with mode 0600. A socket that nobody answers on any
-    /// more (its node was killed) is replaced.
+    /// more (its node was killed) is replaced. Of the folders on the way only
+    /// the last is made, if it is not there.
     ///
     /// # Errors
     ///
@@ -76,8 +78,9 @@ impl Control {
     pub(crate) fn listen(path: &FsPath) -> io::Result<Self> {
         if let Some(directory) = path.parent()
             && !directory.as_os_str().is_empty()
+            && !directory.is_dir()
         {
-            std::fs::create_dir_all(directory)?;
+            std::fs::create_dir(directory)?;
         }
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(
@@ -106,13 +109,25 @@ impl Control {
         })
     }
 
-    /// Serves the client that has waited longest, if any, within [`PATIENCE`]
-    /// and the time the answer takes. `answer` gets the parsed request.
-    pub(crate) fn serve(&self, mut answer: impl FnMut(&Value) -> Answer) {
-        if let Ok((stream, _)) = self.listener.accept() {
-            // A client that went away has lost its answer; nobody else minds.
-            let _ = converse(&stream, &mut answer);
-        }
+    /// The request of the client that has waited longest, if any; reads within
+    /// [`PATIENCE`]. One that makes no sense has been answered.
+    pub(crate) fn accept(&self) -> Option<(Caller, Value)> {
+        let (stream, _) = self.listener.accept().ok()?;
+        stream.set_nonblocking(false).ok()?;
+        stream.set_write_timeout(Some(PATIENCE)).ok()?;
+        let request = read_line(&stream, Instant::now() + PATIENCE)
+            .ok()
+            .and_then(|line| serde_json::from_slice::<Value>(&line).ok());
+        let caller = Caller(Some(stream));
+        let Some(request) = request else {
+            caller.answer(Answer::Refused {
+                code: "bad_request",
+                message: "the request is not one line of JSON".to_owned(),
+                hint: "send {\"request\":\"status\"} and a newline".to_owned(),
+            });
+            return None;
+        };
+        Some((caller, request))
     }
 }
 
@@ -129,31 +144,44 @@ impl Drop for Control {
     }
 }
 
-fn converse(stream: &UnixStream, answer: &mut impl FnMut(&Value) -> Answer) -> io::Result<()> {
-    stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
-    let request = read_line(stream, Instant::now() + PATIENCE)
-        .ok()
-        .and_then(|line| serde_json::from_slice::<Value>(&line).ok());
-    let answer = match request {
-        Some(request) => answer(&request),
-        None => Answer::Refused {
-            code: "bad_request",
-            message: "the request is not one line of JSON".to_owned(),
-            hint: "send {\"request\":\"status\"} and a newline".to_owned(),
-        },
-    };
-    match answer {
-        Answer::Ok(value) => send(stream, &json!({ "ok": value }), None),
-        Answer::WithFd(value, fd) => send(stream, &json!({ "ok": value }), Some(fd.as_fd())),
-        Answer::Refused {
-            code,
-            message,
-            hint,
-        } => {
-            let error = json!({ "code": code, "message": message, "hint": hint });
-            send(stream, &json!({ "error": error }), None)
-        }
+/// A client that waits for its answer. One that is dropped unanswered is told
+/// so.
+#[derive(Debug)]
+pub(crate) struct Caller(Option<UnixStream>);
+
+impl Caller {
+    /// Answers, and hangs up.
+    pub(crate) fn answer(mut self, answer: impl Into<Answer>) {
+        self.send(answer.into());
+    }
+
+    fn send(&mut self, answer: Answer) {
+        let Some(stream) = self.0.take() else {
+            return;
+        };
+        // A client that went away has lost its answer; nobody else minds.
+        let _ = match answer {
+            Answer::Ok(value) => send(&stream, &json!({ "ok": value }), None),
+            Answer::WithFd(value, fd) => send(&stream, &json!({ "ok": value }), Some(fd.as_fd())),
+            Answer::Refused {
+                code,
+                message,
+                hint,
+            } => {
+                let error = json!({ "code": code, "message": message, "hint": hint });
+                send(&stream, &json!({ "error": error }), None)
+            }
+        };
+    }
+}
+
+impl Drop for Caller {
+    fn drop(&mut self) {
+        self.send(Answer::Refused {
+            code: "failed",
+            message: "the node ended or failed before this was done".to_owned(),
+            hint: "its standard error says why; please report a panic".to_owned(),
+        });
     }
 }
 

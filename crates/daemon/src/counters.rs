@@ -30,6 +30,13 @@ impl UserRows {
         self.0[row as usize][which as usize].fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Adds so many. Constant time, never blocks.
+    pub(crate) fn add_many(&self, row: u32, which: Count, times: u64) {
+        if times > 0 {
+            self.0[row as usize][which as usize].fetch_add(times, Ordering::Relaxed);
+        }
+    }
+
     /// The row alone, as the user tier counted it.
     #[must_use]
     pub(crate) fn row(&self, row: u32) -> Row {

@@ -3,6 +3,7 @@
 //! The kernel tier's epilogue (`codegen::instance`) is the same table in eBPF.
 
 use ashway_abi::{Cause, Count, Verdict};
+use ashway_modules::handler::Act;
 
 /// What the path's configuration has to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,25 +14,11 @@ pub(crate) struct Rules {
     pub(crate) on_fault_drop: bool,
 }
 
-/// What to do with the message. `Done` needs nothing more than counting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
-    /// Nothing.
-    Done,
-    /// Send it back to its sender; the fate is known only then.
-    Reply,
-    /// Give it back to the host's stack; the fate is known only then.
-    Pass,
-}
-
-/// A decision: what to do, what to count if that works, and what to count in
-/// any case.
+/// A decision: what to do, and what to count in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Decision {
     /// What to do.
     pub(crate) act: Act,
-    /// The message's fate.
-    pub(crate) fate: Count,
     /// A note in no ledger.
     pub(crate) note: Option<Count>,
     /// Why the handler was stopped, if it was.
@@ -46,16 +33,16 @@ pub(crate) fn decide(verdict: Result<Verdict, Cause>, dirty: bool, rules: Rules)
         Ok(Verdict::Reply) if !rules.may_reply => Err(Cause::BadVerdict),
         other => other,
     };
-    let (act, fate) = match verdict {
-        Ok(Verdict::Consume) => (Act::Done, Count::Consumed),
-        Ok(Verdict::Reply) => (Act::Reply, Count::Answered),
-        Ok(Verdict::Deliver) => (Act::Done, Count::DroppedNoEndpoint),
-        Ok(Verdict::Forward) => (Act::Done, Count::DroppedNoNextHop),
-        Ok(Verdict::Drop) => (Act::Done, Count::DroppedHandler),
-        Ok(Verdict::Pass | Verdict::Abort) if dirty => (Act::Done, Count::DroppedChanged),
-        Err(_) if dirty => (Act::Done, Count::AbortedDirty),
-        Err(_) if rules.on_fault_drop => (Act::Done, Count::DroppedFault),
-        Ok(Verdict::Pass | Verdict::Abort) | Err(_) => (Act::Pass, Count::Passed),
+    let act = match verdict {
+        Ok(Verdict::Consume) => Act::Done(Count::Consumed),
+        Ok(Verdict::Reply) => Act::Reply,
+        Ok(Verdict::Deliver) => Act::Done(Count::DroppedNoEndpoint),
+        Ok(Verdict::Forward) => Act::Forward,
+        Ok(Verdict::Drop) => Act::Done(Count::DroppedHandler),
+        Ok(Verdict::Pass | Verdict::Abort) if dirty => Act::Done(Count::DroppedChanged),
+        Err(_) if dirty => Act::Done(Count::AbortedDirty),
+        Err(_) if rules.on_fault_drop => Act::Done(Count::DroppedFault),
+        Ok(Verdict::Pass | Verdict::Abort) | Err(_) => Act::Pass,
     };
     let note = match verdict {
         Ok(Verdict::Abort) => Some(Count::AbortVoluntary),
@@ -64,7 +51,6 @@ pub(crate) fn decide(verdict: Result<Verdict, Cause>, dirty: bool, rules: Rules)
     };
     Decision {
         act,
-        fate,
         note,
         stopped: verdict.err(),
     }
@@ -109,7 +95,11 @@ mod tests {
         use ashway_abi::count::Ledger;
         for verdict in Verdict::ALL.map(Ok).into_iter().chain(Cause::ALL.map(Err)) {
             for dirty in [false, true] {
-                assert_eq!(decide(verdict, dirty, RULES).fate.ledger(), Ledger::Fate);
+                let Act::Done(fate) = decide(verdict, dirty, RULES).act else {
+                    // Its stage decides.
+                    continue;
+                };
+                assert_eq!(fate.ledger(), Ledger::Fate);
             }
         }
     }

@@ -10,7 +10,7 @@ use ashway_codegen::check::{Around, Shape, Violation, check};
 use ashway_codegen::instance::{self, Handler, Spec};
 use ashway_codegen::normalise::{self, Lines, NormaliseError, normalise};
 use ashway_codegen::promote::{self, Budget, PromoteError};
-use ashway_handler::{Engine, Function, InstantiateError, UnknownSymbol};
+use ashway_handler::{Engine, Function, InstantiateError, Region, UnknownSymbol};
 use ashway_kernel::{
     LoadError, Memory, MemoryKind, Program, ProgramKind, SharedArray, verifier_log,
 };
@@ -19,17 +19,19 @@ use sha2::{Digest, Sha256};
 use crate::config::{Grant, HandlerConfig, MemoryMode};
 use crate::plan::InstancePlan;
 use crate::programs::{self, Maps, NodeMaps};
-use crate::region::MemoryRegion;
 
-/// Fuel for each ns of budget. A unit is about one Wasm operator, of which this
-/// kind of machine runs two to four per ns; what a handler does more slowly
-/// than that, the clock ends.
-const FUEL_PER_NS: u64 = 4;
+/// Fuel for each ns of budget: enough that the clock, not the fuel, ends honest
+/// code. Of the programs of `ashway bench promote` most spend 5 to 17 units a
+/// ns, and `inflate` up to 40, because a turn of its loop is charged for all
+/// cases of a large `switch` and runs one.
+const FUEL_PER_NS: u64 = 48;
 
-/// Fuel that may be spent without a look at the clock: 0.5 us of plain
-/// operators, against 33 ns for the look (0.06 ns for a unit on average over the
-/// programs of `ashway bench promote`).
-const SLICE: u32 = 8192;
+/// Fuel that may be spent without a look at the clock, in two parts
+/// ([`Budget`]): 0.1 us (`inflate`) to 0.8 us (`crc32`), against 33 ns for the
+/// look. Twice as much makes these programs 0 to 15 % faster (5 % in the
+/// middle), and a handler that waits for memory with each load outlast its
+/// budget by twice as long.
+const SLICE: u32 = 4_096;
 
 /// What a handler may use that has this much time: fuel, and how often it is
 /// looked at the clock.
@@ -240,7 +242,7 @@ impl Instance {
             source,
         })?;
         let memory = Arc::new(memory);
-        let region = MemoryRegion::of(&memory);
+        let region: Arc<dyn Region> = Arc::<Memory>::clone(&memory);
         let encoded = normalise::encode(&module);
         let mut wasmtime = ashway_handler::Instance::new(
             engine, &module, &encoded, &region, layout,
@@ -356,7 +358,6 @@ impl Instance {
         let name = program_name("k", &self.name);
         let maps = Maps {
             node,
-            slots: None,
             trusted: Some(&kernel.trusted),
             memory: Some(&self.memory),
         };
@@ -460,7 +461,6 @@ impl KernelSide {
         let image = instance::user(&spec(node, memory.kind(), layout, plan.most_paths));
         let maps = Maps {
             node,
-            slots: None,
             trusted: Some(&trusted),
             memory: Some(memory),
         };
@@ -523,9 +523,14 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn not_translated(error: &PromoteError) -> NotPromoted {
+    let place = error.place().map(ToString::to_string);
+    let words = error.to_string();
+    // The place is told apart from the reason, and not twice.
+    let begin = place.as_ref().map(|place| format!("{place}: "));
+    let because = begin.and_then(|begin| words.strip_prefix(&begin).map(str::to_owned));
     NotPromoted {
-        because: error.to_string(),
-        line: error.place().map(ToString::to_string),
+        because: because.unwrap_or(words),
+        line: place,
         hint: error.hint().to_owned(),
     }
 }

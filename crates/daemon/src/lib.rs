@@ -4,9 +4,11 @@
 //! attaches, serves the user tier, answers the control socket, and takes
 //! everything down again.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 pub mod client;
+mod activation;
+mod compile;
 pub mod config;
 mod control;
 mod counters;
@@ -18,7 +20,6 @@ pub mod node;
 mod packets;
 mod plan;
 pub mod programs;
-mod region;
 mod request;
 mod rings;
 mod rung;

@@ -7,12 +7,14 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use ashway_abi::Count;
 use ashway_codegen::filter::{Family, Filter};
+use ashway_modules::Message;
 use ashway_ring::{PacketSocket, Passer};
-use ashway_wire::{Datagram, Malformed};
+use ashway_wire::Datagram;
 use rustix::net::{SendFlags, send};
 
 use crate::counters::UserRows;
-use crate::runner::{self, Port, RunInstance};
+use crate::rings::spare_message;
+use crate::runner::{Entrance, Port, RunInstance};
 
 /// The way in and out of an interface without XDP.
 #[derive(Debug)]
@@ -21,8 +23,8 @@ pub(crate) struct PacketPort {
     pub(crate) socket: PacketSocket,
     /// The same socket again, to send on while the other lends out a frame.
     pub(crate) out: OwnedFd,
-    /// Room for one frame to be worked on.
-    pub(crate) frame: Vec<u8>,
+    /// Its number.
+    pub(crate) iface: usize,
     /// The interface's address: frames for any other are not ours.
     pub(crate) mac: [u8; 6],
     /// Paths of the interface, most specific first.
@@ -99,11 +101,12 @@ pub(crate) fn drain(
     port: &mut PacketPort,
     instances: &mut [RunInstance],
     rows: &UserRows,
+    spare: &mut Option<Message>,
 ) -> std::io::Result<bool> {
     let PacketPort {
         socket,
         out,
-        frame,
+        iface,
         mac,
         paths,
         unmatched_row,
@@ -115,59 +118,26 @@ pub(crate) fn drain(
         passer: passer.as_ref(),
         dropped_from_host: *dropped_from_host,
     };
-    let taken = socket.recv_batch(|bytes| {
-        frame.clear();
-        frame.extend_from_slice(bytes);
-        if frame.get(..6) != Some(&mac[..]) {
+    let taken = socket.recv_batch(|frame| {
+        let datagram = Datagram::parse(frame).ok();
+        let matched = datagram
+            .filter(|_| frame.get(..6) == Some(&mac[..]))
+            .and_then(|datagram| {
+                paths
+                    .iter()
+                    .find(|path| path.filter.matches(datagram.source, datagram.destination))
+            })
+            .and_then(|path| Some((path.row, instances[path.instance].path(path.local, *iface)?)));
+        let Some((row, path)) = matched else {
             rows.add(*unmatched_row, Count::Received);
             rows.add(*unmatched_row, Count::Passed);
             return;
-        }
-        receive(frame, paths, *unmatched_row, instances, &mut out, rows);
+        };
+        rows.add(row, Count::Received);
+        let mut message = spare.take().unwrap_or_else(spare_message);
+        message.fill(frame.len(), |into| into.copy_from_slice(frame));
+        message.meta.iface = *iface as u32;
+        *spare = path.run(message, Entrance::Frame, &mut out, rows);
     })?;
     Ok(taken > 0)
-}
-
-fn receive(
-    frame: &mut [u8],
-    paths: &[Matched],
-    unmatched_row: u32,
-    instances: &mut [RunInstance],
-    out: &mut Out,
-    rows: &UserRows,
-) {
-    let datagram = Datagram::parse(frame).ok();
-    let matched = datagram.as_ref().and_then(|datagram| {
-        paths
-            .iter()
-            .find(|path| path.filter.matches(datagram.source, datagram.destination))
-    });
-    let (Some(datagram), Some(path)) = (datagram, matched) else {
-        rows.add(unmatched_row, Count::Received);
-        rows.add(unmatched_row, Count::Passed);
-        return;
-    };
-    rows.add(path.row, Count::Received);
-    match datagram.validate(frame) {
-        Err(malformed) => rows.add(
-            path.row,
-            match malformed {
-                Malformed::Fragment => Count::DroppedFragment,
-                Malformed::BadLength => Count::DroppedBadLength,
-                Malformed::BadIpChecksum => Count::DroppedBadIpChecksum,
-                Malformed::BadUdpChecksum => Count::DroppedBadUdpChecksum,
-            },
-        ),
-        Ok(message) => {
-            let end = message.payload_off + message.payload_len;
-            runner::run(
-                &mut instances[path.instance],
-                path.local,
-                &mut frame[..end],
-                message.payload_off,
-                out,
-                rows,
-            );
-        }
-    }
 }

@@ -5,15 +5,19 @@
 //! [`Plan::remove_path`] change it while the node runs, without moving what is
 //! there.
 
+use ashway_abi::Leaf;
+use ashway_abi::context::flag;
 use ashway_abi::memory::Layout;
 use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
-use ashway_codegen::entry;
 
 use crate::config::{Config, PathConfig};
 
 /// Rows for paths that are bound while the node runs. A row is used once, so
 /// that nobody's messages are counted as another's.
 pub(crate) const SPARE_ROWS: usize = 1024;
+
+/// Places in an interface's program array: its paths at one time.
+pub(crate) const SLOTS: usize = 1024;
 
 /// What the plan needs to know of an interface.
 #[derive(Clone, Copy, Debug)]
@@ -253,7 +257,7 @@ impl Plan {
             if with_rings(iface) && numbers.ring_base(iface).is_none() {
                 return Err(NoRoom::Ring(iface, instance));
             }
-            let slot = (0..entry::MAX_PATHS)
+            let slot = (0..SLOTS)
                 .find(|slot| {
                     let taken = |path: &usize| self.slot(*path, iface) == Some(*slot);
                     !self.ifaces[iface].paths.iter().any(taken)
@@ -304,28 +308,25 @@ impl Plan {
             .map(|(_, slot)| *slot)
     }
 
-    /// What an interface's entry program has to know of its paths, which are
-    /// `config`'s.
+    /// What the entry program of an interface has to know of a path, which is
+    /// `config`'s of that number.
     #[must_use]
-    pub(crate) fn entry_paths(&self, iface: usize, config: &[PathConfig]) -> Vec<entry::Path> {
+    pub(crate) fn leaf(&self, iface: usize, path: usize, config: &PathConfig) -> Leaf {
         use crate::config::OnFault;
-        self.ifaces[iface]
-            .paths
-            .iter()
-            .map(|&path| {
-                let numbers = &self.paths[path];
-                let slot = self.slot(path, iface);
-                let ring_base = self.instances[numbers.instance].ring_base(iface);
-                entry::Path {
-                    filter: config[path].filter,
-                    slot: slot.expect("a path has a slot at each of its interfaces") as u32,
-                    row: numbers.row,
-                    local: numbers.local as u32,
-                    ring_base: ring_base.expect("and its instance has rings for it") as u32,
-                    on_fault_drop: config[path].on_fault == OnFault::Drop,
-                }
-            })
-            .collect()
+        let numbers = &self.paths[path];
+        let slot = self.slot(path, iface);
+        let ring_base = self.instances[numbers.instance].ring_base(iface);
+        Leaf {
+            row: numbers.row,
+            local: numbers.local as u32,
+            ring_base: ring_base.expect("its instance has rings for each interface") as u32,
+            flags: match config.on_fault {
+                OnFault::Drop => flag::ON_FAULT_DROP,
+                _ => 0,
+            },
+            slot: slot.expect("a path has a slot at each of its interfaces") as u32,
+            path: path as u32,
+        }
     }
 }
 
@@ -408,9 +409,9 @@ mod tests {
                 };
                 2
             ],
-            instances: vec![InstancePlan::unbound(&facts); 2],
+            instances: vec![InstancePlan::unbound(&facts); 2 + SLOTS / MAX_PATHS],
             paths: Vec::new(),
-            rows: 2 + MAX_PATHS + 5,
+            rows: 2 + SLOTS + 1,
             next_row: 2,
         };
         assert_eq!(plan.instances[0].rings, MAX_RINGS);
@@ -422,11 +423,12 @@ mod tests {
             plan.add_path(numbers);
         }
         assert_eq!(place(&plan, 0, 0), Err(NoRoom::Handler(MAX_PATHS)));
-        for _ in MAX_PATHS..entry::MAX_PATHS {
-            let numbers = place(&plan, 1, 0).unwrap();
+        for number in MAX_PATHS..SLOTS {
+            let numbers = place(&plan, number / MAX_PATHS, 0).unwrap();
             plan.add_path(numbers);
         }
-        assert_eq!(place(&plan, 1, 0), Err(NoRoom::Iface(0)));
+        let last = SLOTS / MAX_PATHS;
+        assert_eq!(place(&plan, last, 0), Err(NoRoom::Iface(0)));
         let numbers = plan.place(1, &[1], |_| false, |_| true).unwrap();
         plan.add_path(numbers);
         plan.remove_path(0);

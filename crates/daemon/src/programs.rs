@@ -1,15 +1,15 @@
-//! From a generated image to a loaded program.
-//!
-//! `codegen` names maps by their role and `kernel` wants file descriptors; this
-//! is the one place that knows both.
+//! The maps of a node, and programs loaded over them.
 
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::io;
 use std::os::fd::BorrowedFd;
 
-use ashway_codegen::bpf::{Btf, Image, MapRef};
-use ashway_kernel::{
-    BtfInfo, LoadError, Map, MapFixup, Memory, Program, ProgramKind, ProgramSpec, SharedArray,
-    WakeBell,
-};
+use ashway_abi::{Leaf, leaf};
+use ashway_codegen::bpf::{Image, MapRef};
+use ashway_codegen::demux::Table;
+use ashway_codegen::demux::emit::{Compiled, Entries};
+use ashway_kernel::{LoadError, Map, MapSpec, Memory, Program, ProgramKind, SharedArray, WakeBell};
 
 /// The maps that all programs of a node share.
 #[derive(Debug)]
@@ -29,8 +29,6 @@ pub struct NodeMaps {
 pub struct Maps<'a> {
     /// Of the node.
     pub node: &'a NodeMaps,
-    /// The interface's program array.
-    pub slots: Option<&'a Map>,
     /// The instance's trusted words.
     pub trusted: Option<&'a SharedArray>,
     /// The instance's memory.
@@ -43,7 +41,6 @@ impl<'a> Maps<'a> {
             MapRef::Context => self.node.context.fd(),
             MapRef::Counters => self.node.counters.fd(),
             MapRef::Wake => self.node.wake.fd(),
-            MapRef::Slots => self.slots.expect("only entry programs name slots").fd(),
             MapRef::Trusted => self
                 .trusted
                 .expect("only instance programs name trusted words")
@@ -52,6 +49,10 @@ impl<'a> Maps<'a> {
                 .memory
                 .expect("only instance programs name a memory")
                 .fd(),
+            MapRef::Slots | MapRef::Shape(_) | MapRef::Hits => {
+                unreachable!("only entry programs name the maps of an interface")
+            }
+            MapRef::Hops => unreachable!("only forward programs name the hops"),
         }
     }
 }
@@ -68,29 +69,78 @@ pub fn load(
     image: &Image,
     maps: &Maps,
 ) -> Result<Program, LoadError> {
-    let fixups: Vec<MapFixup> = image
-        .maps
-        .iter()
-        .map(|used| MapFixup {
-            insn: used.insn,
-            fd: maps.fd(used.map),
-            value_offset: used.value_offset,
-        })
-        .collect();
-    let btf = (!image.lines.is_empty()).then(|| {
-        let btf = Btf::for_program(name, image.insns.len() as u32, &image.lines);
-        BtfInfo {
-            bytes: btf.bytes,
-            func_info: btf.func_info,
-            line_info: btf.line_info,
+    ashway_trial::program::load(name, kind, image, |map| maps.fd(map))
+}
+
+/// The maps of an interface's demux, filled.
+#[derive(Debug)]
+pub struct DemuxMaps {
+    /// By the shape's number.
+    shapes: HashMap<u32, Map>,
+    hits: Map,
+}
+
+impl DemuxMaps {
+    /// Makes the maps that a program of `compiled`, which is `table`'s, names, with
+    /// all entries. About 0.1 us for each.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel said.
+    pub fn create<T: Copy + Eq + Hash>(
+        table: &Table<T>,
+        compiled: &[Compiled],
+        leaf: impl Fn(T) -> Leaf,
+    ) -> io::Result<Self> {
+        let mut shapes = HashMap::new();
+        let mut constants = 0;
+        for (one, entries) in compiled.iter().zip(table.shapes()) {
+            let number = match &one.entries {
+                Entries::Hash(number) => *number,
+                Entries::Constants(list) => {
+                    constants += list.len() as u32;
+                    continue;
+                }
+            };
+            let map = Map::create(&MapSpec::hash(
+                "ashway_shape",
+                one.shape.key_bytes() as u32,
+                leaf::BYTES as u32,
+                entries.len() as u32,
+            ))?;
+            let (mut keys, mut values) = (Vec::new(), Vec::new());
+            for (key, path) in entries.iter() {
+                keys.extend_from_slice(key);
+                values.extend_from_slice(&leaf(path).to_bytes());
+            }
+            map.update_batch(&keys, &values)?;
+            shapes.insert(number, map);
         }
-    });
-    Program::load(&ProgramSpec {
-        name,
-        kind,
-        attach_type: 0,
-        insns: &image.insns,
-        maps: &fixups,
-        btf: btf.as_ref(),
+        let hits = Map::create(&MapSpec::array("ashway_hits", 8 * constants.max(1), 1))?;
+        Ok(Self { shapes, hits })
+    }
+}
+
+/// Loads the entry program of an interface.
+///
+/// # Errors
+///
+/// What the kernel said ([`LoadError`]).
+pub fn load_entry(
+    image: &Image,
+    node: &NodeMaps,
+    slots: &Map,
+    demux: &DemuxMaps,
+) -> Result<Program, LoadError> {
+    let maps = Maps {
+        node,
+        trusted: None,
+        memory: None,
+    };
+    ashway_trial::program::load("ashway_entry", ProgramKind::Xdp, image, |map| match map {
+        MapRef::Slots => slots.fd(),
+        MapRef::Hits => demux.hits.fd(),
+        MapRef::Shape(number) => demux.shapes[&number].fd(),
+        other => maps.fd(other),
     })
 }

@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ashway_codegen::filter;
+use ashway_codegen::{demux, filter};
 use serde_json::Value;
 
 use crate::config::{
-    COMPETITION_HINT, Config, Grant, HandlerConfig, MemoryMode, NAME_HINT, OnFault, PathConfig,
-    Tier, compete, competition, is_name, read_budget, suggest,
+    Config, Grant, HandlerConfig, MemoryMode, NAME_HINT, OnFault, PathConfig, Tier, is_name,
+    read_budget, read_match, suggest,
 };
 
 /// Why a request is turned down. Nothing has changed.
@@ -59,12 +59,7 @@ pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig,
     }
     .to_owned();
     check_name("handler", &name)?;
-    if config.handler(&name).is_some() {
-        return Err(Refusal::failed(
-            format!("there is a handler `{name}` already"),
-            "give this one another name with `--name`",
-        ));
-    }
+    check_free(&name, config)?;
     let absolute = "name the file by an absolute path; the node reads it";
     if !file.is_absolute() {
         let message = format!("`{}` is no absolute path", file.display());
@@ -95,6 +90,21 @@ pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig,
     })
 }
 
+/// Refuses a handler's name that another has.
+///
+/// # Errors
+///
+/// If one has.
+pub(crate) fn check_free(name: &str, config: &Config) -> Result<(), Refusal> {
+    if config.handler(name).is_none() {
+        return Ok(());
+    }
+    Err(Refusal::failed(
+        format!("there is a handler `{name}` already"),
+        "give this one another name with `--name`",
+    ))
+}
+
 /// Reads `bind`: a path beside those of `config`.
 ///
 /// # Errors
@@ -104,7 +114,8 @@ pub(crate) fn path(request: &Value, config: &Config) -> Result<PathConfig, Refus
     let handler = string(request, "handler")?.ok_or_else(|| missing("handler"))?;
     if config.handler(handler).is_none() {
         let known: Vec<_> = config.handlers.iter().map(|h| h.name.as_str()).collect();
-        return Err(unknown("handler", handler, &known));
+        let Refusal { message, hint, .. } = unknown("handler", handler, &known);
+        return Err(Refusal::usage(message, hint));
     }
     let name = string(request, "path")?.unwrap_or(handler);
     check_name("path", name)?;
@@ -118,11 +129,15 @@ pub(crate) fn path(request: &Value, config: &Config) -> Result<PathConfig, Refus
     let known: Vec<_> = config.ifaces.iter().map(|i| i.name.as_str()).collect();
     for iface in strings(request, "iface")? {
         if !known.contains(&iface) {
-            return Err(unknown("interface", iface, &known));
+            let Refusal { hint, .. } = unknown("interface", iface, &known);
+            let message = format!("this node has no interface `{iface}`");
+            return Err(Refusal::usage(message, hint));
         }
-        if !ifaces.iter().any(|earlier| earlier == iface) {
-            ifaces.push(iface.to_owned());
+        if ifaces.iter().any(|earlier| earlier == iface) {
+            let message = format!("interface `{iface}` is given twice");
+            return Err(Refusal::usage(message, "give each once"));
         }
+        ifaces.push(iface.to_owned());
     }
     if ifaces.is_empty() {
         return Err(missing("iface"));
@@ -131,7 +146,8 @@ pub(crate) fn path(request: &Value, config: &Config) -> Result<PathConfig, Refus
     let path = PathConfig {
         name: name.to_owned(),
         ifaces,
-        filter: filter::parse(match_text).map_err(|error| bad_match(match_text, error))?,
+        filter: filter::parse(match_text).unwrap_or_default(),
+        demux: read_match(match_text).map_err(|error| bad_match(match_text, error))?,
         match_text: match_text.to_owned(),
         handler: handler.to_owned(),
         function: string(request, "function")?.unwrap_or("on_rx").to_owned(),
@@ -140,15 +156,9 @@ pub(crate) fn path(request: &Value, config: &Config) -> Result<PathConfig, Refus
         budget: budget(request)?,
         line: 0,
     };
-    for rival in &config.paths {
-        let shared = path.ifaces.iter().find(|name| rival.ifaces.contains(name));
-        if let Some(iface) = shared
-            && compete(rival, &path)
-        {
-            let message = competition(rival, &path, iface);
-            return Err(Refusal::failed(message, COMPETITION_HINT));
-        }
-    }
+    config
+        .compete(&path)
+        .map_err(|(message, hint)| Refusal::usage(message, hint))?;
     Ok(path)
 }
 
@@ -223,7 +233,7 @@ fn params(value: &Value) -> Result<BTreeMap<String, i64>, Refusal> {
     }
 }
 
-fn bad_match(text: &str, error: filter::FilterError) -> Refusal {
+fn bad_match(text: &str, error: demux::FilterError) -> Refusal {
     // At the end of the text something is missing, not wrong.
     let place = text
         .get(error.span)
@@ -297,23 +307,31 @@ mod tests {
         });
         path(&good, &config).unwrap();
         for (key, value, code, says) in [
-            ("handler", json!("g"), "failed", "no handler `g`"),
+            ("handler", json!("g"), "usage", "no handler `g`"),
             ("path", json!("h"), "failed", "path `h` already"),
             ("path", json!(""), "usage", "name of a path"),
-            ("iface", json!(["c"]), "failed", "no interface `c`"),
+            ("iface", json!(["c"]), "usage", "node has no interface `c`"),
+            ("iface", json!(["a", "a"]), "usage", "given twice"),
             ("iface", json!([]), "usage", "needs `iface`"),
             ("iface", json!("a"), "usage", "array of strings"),
             ("match", json!("udp and prot 7"), "usage", "at `prot`"),
             (
                 "match",
                 json!("udp and dst port 7"),
-                "failed",
+                "usage",
                 "paths `h` and `p`",
+            ),
+            ("match", json!("dst port 7"), "usage", "more than UDP"),
+            (
+                "match",
+                json!("ip and udp dst port 7"),
+                "usage",
+                "equally well",
             ),
             (
                 "match",
                 json!("udp and src port 7"),
-                "failed",
+                "usage",
                 "paths `h` and `p`",
             ),
             ("tier", json!("moon"), "usage", "`tier` cannot be `moon`"),
@@ -326,8 +344,12 @@ mod tests {
             assert_eq!(refusal.code, code, "{refusal:?}");
             assert!(refusal.message.contains(says), "{refusal:?}");
         }
-        // On another interface nobody competes, and more tests win.
-        for (iface, text) in [("b", "udp and dst port 7"), ("a", "ip and udp dst port 7")] {
+        // On another interface nobody competes, and what is more specific wins.
+        for (iface, text) in [
+            ("b", "udp and dst port 7"),
+            ("a", "udp dst port 7 and src net 10.0.0.0/8"),
+            ("a", "udp and not dst port 7"),
+        ] {
             let mut request = good.clone();
             request["iface"] = json!([iface]);
             request["match"] = json!(text);

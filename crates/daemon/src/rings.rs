@@ -6,17 +6,18 @@ use std::time::{Duration, Instant};
 
 use ashway_abi::{Count, trusted};
 use ashway_kernel::{AllegedOffset, Program};
+use ashway_modules::Message;
 use ashway_ring::{Passer, SendError, TxSocket};
 
 use crate::counters::UserRows;
-use crate::runner::{self, Port, RunInstance};
+use crate::runner::{Entrance, Port, RunInstance};
 use crate::visit::visit;
 
 /// Messages taken from one ring before the next gets its turn.
 const BATCH: u32 = 32;
 
 /// Longest frame that can wait in a ring.
-pub(crate) const FRAME_BYTES: usize = trusted::SLOT_HEADERS_BYTES + 4096;
+const FRAME_BYTES: usize = trusted::SLOT_HEADERS_BYTES + 4096;
 
 /// The way out of an interface with XDP: its transmit socket, and the way back
 /// into the host.
@@ -127,7 +128,7 @@ pub(crate) fn drain(
     instance: &mut RunInstance,
     ports: &mut [Option<XdpPort>],
     rows: &UserRows,
-    frame: &mut [u8; FRAME_BYTES],
+    spare: &mut Option<Message>,
 ) -> bool {
     let mut any = false;
     for ring in 0..instance.shared.layout.rings {
@@ -135,7 +136,7 @@ pub(crate) fn drain(
         let Some(port) = &mut ports[iface] else {
             continue;
         };
-        any |= drain_ring(instance, ring, port, rows, frame);
+        any |= drain_ring(instance, ring, port, rows, spare);
     }
     any
 }
@@ -163,7 +164,7 @@ fn drain_ring(
     ring: usize,
     port: &mut XdpPort,
     rows: &UserRows,
-    frame: &mut [u8; FRAME_BYTES],
+    spare: &mut Option<Message>,
 ) -> bool {
     let shared = Arc::clone(&instance.shared);
     let Some(kernel) = &shared.kernel else {
@@ -188,7 +189,7 @@ fn drain_ring(
             // Taken, but still being filled.
             break;
         }
-        *end = take(instance, ring, slot, port, rows, frame);
+        *end = take(instance, ring, slot, port, rows, spare);
         count += 1;
         consumed_word.store(consumed.wrapping_add(count), Ordering::Release);
     }
@@ -214,7 +215,7 @@ fn take(
     slot: usize,
     port: &mut XdpPort,
     rows: &UserRows,
-    frame: &mut [u8; FRAME_BYTES],
+    spare: &mut Option<Message>,
 ) -> Option<usize> {
     let shared = Arc::clone(&instance.shared);
     let kernel = shared.kernel.as_ref().expect("a ring has a kernel side");
@@ -235,20 +236,32 @@ fn take(
         visit(cpu);
     }
     let len = word(trusted::SLOT_PAYLOAD_LEN).min(shared.layout.slot_bytes);
-    let local = word(trusted::SLOT_LOCAL_PATH).min(instance.paths.len() - 1);
+    let local = word(trusted::SLOT_LOCAL_PATH);
+    let iface = shared.plan.iface_of(ring);
+    let path = instance.path(local, iface)?;
     let at = AllegedOffset(shared.layout.slot_offset(ring, slot) as u32);
-    let whole = payload + len;
-    let copied = kernel
-        .trusted
-        .copy_out(descriptor + trusted::SLOT_HEADERS, &mut frame[..payload])
-        .and_then(|()| shared.memory.copy_out(at, &mut frame[payload..whole]));
-    if copied.is_ok() {
-        runner::run(instance, local, &mut frame[..whole], payload, port, rows);
+    let mut message = spare.take().unwrap_or_else(spare_message);
+    let mut copied = Ok(());
+    message.fill(payload + len, |frame| {
+        copied = kernel
+            .trusted
+            .copy_out(descriptor + trusted::SLOT_HEADERS, &mut frame[..payload])
+            .and_then(|()| shared.memory.copy_out(at, &mut frame[payload..]));
+    });
+    message.meta.iface = iface as u32;
+    *spare = if copied.is_ok() {
+        path.run(message, Entrance::Validated { payload }, port, rows)
     } else {
         // Only a layout that disagrees with the memory could get here.
-        rows.add(instance.paths[local].row, Count::DroppedBadLength);
-    }
+        path.refuse(Count::DroppedBadLength, rows);
+        Some(message)
+    };
     Some(local)
+}
+
+/// Room for the longest frame that can wait in a ring.
+pub(crate) fn spare_message() -> Message {
+    Message::with_room(FRAME_BYTES)
 }
 
 #[cfg(test)]

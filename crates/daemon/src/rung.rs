@@ -80,9 +80,12 @@ pub(crate) fn cost_notice(iface: &Iface, rung: Rung) -> String {
              it comes back on detach"
         ),
         Rung::Native => format!(
-            "{name}: native XDP ({}): the driver may reset the link for a moment, switch LRO off \
+            "{name}: native XDP{}: the driver may reset the link for a moment, switch LRO off \
              and cap the MTU; it comes back on detach",
-            iface.driver
+            match iface.driver.as_str() {
+                "" => String::new(),
+                driver => format!(" ({driver})"),
+            }
         ),
     }
 }

@@ -1,16 +1,22 @@
-//! One message through one handler in the user tier: run, decide, act, count.
+//! One message along one path in the user tier: run, act, count.
 //!
 //! Both sources of messages, rings and packet sockets, end here, so a message
 //! means the same on every rung.
 
+use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
 
-use ashway_abi::{Count, trusted};
-use ashway_wire::{Datagram, make_reply};
+use ashway_abi::Count;
+use ashway_abi::count::ROW_WORDS;
+use ashway_modules::rules::INJECT_BACKWARD;
+use ashway_modules::{Flow, Message};
+use ashway_path::path::{Exit, Path};
+use ashway_path::stage::Direction;
+use ashway_path::time::Time;
+use ashway_wire::{Datagram, udp};
 
 use crate::counters::UserRows;
-use crate::decide::{Act, Rules, decide};
 use crate::instance::Instance;
 
 /// The way out of an interface.
@@ -23,17 +29,17 @@ pub(crate) trait Port {
     fn pass(&mut self, frame: &[u8]) -> bool;
 }
 
-/// What the worker needs to know of a path.
-#[derive(Clone, Debug)]
+/// One message in so many has its time taken: a look at the clock costs 25 ns.
+const SAMPLE: u32 = 64;
+
+/// A path in the worker's hands.
 pub(crate) struct PathRun {
     /// Its row of counters.
-    pub(crate) row: u32,
-    /// The handler's function.
-    pub(crate) function: ashway_handler::Function,
-    /// What its configuration says.
-    pub(crate) rules: Rules,
-    /// What a message may use.
-    pub(crate) fuel: u64,
+    row: u32,
+    path: Path<Message>,
+    /// What of its account is in the row already.
+    counted: [u64; ROW_WORDS],
+    seen: u32,
 }
 
 /// An instance in the worker's hands.
@@ -41,111 +47,160 @@ pub(crate) struct PathRun {
 pub(crate) struct RunInstance {
     /// What it shares with the rest of the node.
     pub(crate) shared: Arc<Instance>,
-    /// The Wasm side, which only the worker touches.
-    pub(crate) wasm: ashway_handler::Instance,
-    /// Its paths, by their number within the instance.
-    pub(crate) paths: Vec<PathRun>,
+    /// Its paths, by their number within the instance; each at its interfaces.
+    pub(crate) paths: Vec<Vec<(usize, PathRun)>>,
 }
 
-/// Runs the path's handler on the message at `payload` of `frame` and does what
-/// it decides. The frame ends where the message ends. Bounded by the handler's
-/// budget plus two copies; does not allocate.
-pub(crate) fn run(
-    instance: &mut RunInstance,
-    local: usize,
-    frame: &mut [u8],
-    payload: usize,
-    port: &mut impl Port,
-    rows: &UserRows,
-) {
-    let RunInstance {
-        shared,
-        wasm,
-        paths,
-    } = instance;
-    let path = &paths[local];
-    let outcome = {
-        let _turn = Turn::take(shared);
-        wasm.activate(path.function, &mut frame[payload..], 0, path.fuel)
-    };
-    let at = outcome
-        .verdict
-        .as_ref()
-        .err()
-        .map_or(0, |stopped| stopped.at);
-    let verdict = outcome.verdict.map_err(|stopped| stopped.cause);
-    let decision = decide(verdict, outcome.dirty, path.rules);
-    if let Some(cause) = decision.stopped {
-        shared.record_fault(cause, at, path.row);
+impl RunInstance {
+    /// The path of this number at this interface.
+    pub(crate) fn path(&mut self, local: usize, iface: usize) -> Option<&mut PathRun> {
+        let at = self.paths.get_mut(local)?;
+        let (_, path) = at.iter_mut().find(|(known, _)| *known == iface)?;
+        Some(path)
     }
-    if let Some(note) = decision.note {
-        rows.add(path.row, note);
+}
+
+/// How a message comes to its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entrance {
+    /// As a frame from the driver, to the last stage.
+    Frame,
+    /// Validated by the entry program, which has cut the frame behind the
+    /// payload.
+    Validated {
+        /// Bytes in front of the payload.
+        payload: usize,
+    },
+}
+
+impl fmt::Debug for PathRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PathRun")
+            .field("row", &self.row)
+            .field("path", &self.path.name())
+            .finish_non_exhaustive()
     }
-    let fate = match decision.act {
-        Act::Done => decision.fate,
-        Act::Reply => reply(frame, payload, port, rows, path.row),
-        Act::Pass => {
+}
+
+impl PathRun {
+    /// Takes a path over.
+    #[must_use]
+    pub(crate) fn new(row: u32, path: Path<Message>) -> Self {
+        Self {
+            row,
+            path,
+            counted: [0; ROW_WORDS],
+            seen: 0,
+        }
+    }
+
+    /// Runs the message along the path and does what comes of it. Gives the
+    /// buffer back, unless the path keeps it. Bounded by the budgets of the path's
+    /// handlers and the length of the message; does not allocate.
+    pub(crate) fn run(
+        &mut self,
+        mut message: Message,
+        entrance: Entrance,
+        port: &mut impl Port,
+        rows: &UserRows,
+    ) -> Option<Message> {
+        let begin = self.seen.is_multiple_of(SAMPLE).then(Instant::now);
+        self.seen = self.seen.wrapping_add(1);
+        let row = self.row;
+        let mut spare = None;
+        let mut out = |exit| spare = Some(act(exit, row, port, rows));
+        // No stage of a path that ends in a handler asks for the time.
+        let now = Time::default();
+        let above = self.path.attrs().number(INJECT_BACKWARD);
+        match (entrance, above) {
+            (Entrance::Validated { payload }, Some(above)) if enter(&mut message, payload) => {
+                let above = above as usize;
+                self.path
+                    .inject(above, Direction::Backward, message, now, &mut out);
+            }
+            _ => self
+                .path
+                .pass(Direction::Backward, message, now, &mut out),
+        }
+        self.publish(rows);
+        if let Some(begin) = begin {
+            self.path.charge(begin.elapsed() * SAMPLE);
+        }
+        spare
+    }
+
+    /// Counts the end of a message that no stage has seen.
+    pub(crate) fn refuse(&self, fate: Count, rows: &UserRows) {
+        rows.add(self.row, fate);
+    }
+
+    /// Brings the row up to the account. What is given to the host has been
+    /// counted already, when that worked or did not.
+    fn publish(&mut self, rows: &UserRows) {
+        for (fate, total) in self.path.account().fates() {
+            let counted = &mut self.counted[fate as usize];
+            if fate != Count::Passed {
+                rows.add_many(self.row, fate, total - *counted);
+            }
+            *counted = total;
+        }
+    }
+}
+
+/// Tells the message what the entry program has found out about it.
+fn enter(message: &mut Message, payload: usize) -> bool {
+    Datagram::parse(message.bytes()).is_ok_and(|datagram| {
+        let flow = Flow {
+            source: datagram.source,
+            destination: datagram.destination,
+        };
+        let starts = [
+            datagram.ip_off,
+            datagram.udp_off,
+            datagram.udp_off + udp::HEADER_BYTES,
+        ];
+        let end = message.len();
+        starts[2] == payload && message.enter(starts, end, flow, 0)
+    })
+}
+
+/// Does what a path's outcome asks for, and gives the buffer back.
+fn act(exit: Exit<Message>, row: u32, port: &mut impl Port, rows: &UserRows) -> Message {
+    match exit {
+        Exit::Left { message, .. } => {
+            rows.add(row, Count::OutOriginated);
+            let sent = port.send(message.bytes());
+            rows.add(
+                row,
+                if sent {
+                    Count::OutHandedOver
+                } else {
+                    Count::OutDroppedTxFull
+                },
+            );
+            message
+        }
+        Exit::Ended {
+            mut message,
+            fate: Count::Passed,
+        } => {
+            message.rewind();
+            let frame = message.bytes_mut();
             // The host checks what the sender's device would have filled in.
             if let Ok(datagram) = Datagram::parse(frame) {
                 datagram.fill_udp_checksum(frame);
             }
-            if port.pass(frame) {
-                decision.fate
-            } else {
-                Count::DroppedPassFailed
-            }
+            let passed = port.pass(frame);
+            rows.add(
+                row,
+                if passed {
+                    Count::Passed
+                } else {
+                    Count::DroppedPassFailed
+                },
+            );
+            message
         }
-    };
-    rows.add(path.row, fate);
-}
-
-fn reply(
-    frame: &mut [u8],
-    payload: usize,
-    port: &mut impl Port,
-    rows: &UserRows,
-    row: u32,
-) -> Count {
-    let Ok(bytes) = make_reply(frame, payload, frame.len() - payload) else {
-        return Count::DroppedNoSender;
-    };
-    rows.add(row, Count::OutOriginated);
-    rows.add(
-        row,
-        if port.send(&frame[..bytes]) {
-            Count::OutHandedOver
-        } else {
-            Count::OutDroppedTxFull
-        },
-    );
-    Count::Answered
-}
-
-/// The instance's lock, held while its handler runs in the user tier.
-struct Turn<'a>(Option<&'a AtomicU32>);
-
-impl<'a> Turn<'a> {
-    /// Waits for an activation in the kernel tier to end: at most its budget,
-    /// because it cannot be interrupted by us.
-    fn take(instance: &'a Instance) -> Self {
-        let Some(kernel) = &instance.kernel else {
-            return Self(None);
-        };
-        let lock = kernel.trusted.u32_at(trusted::LOCK);
-        while lock
-            .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
-            std::hint::spin_loop();
-        }
-        Self(Some(lock))
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if let Some(lock) = self.0 {
-            lock.store(0, Ordering::Release);
-        }
+        Exit::Ended { message, .. } => message,
     }
 }

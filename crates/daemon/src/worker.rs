@@ -12,12 +12,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ashway_abi::trusted;
+use ashway_modules::Message;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::counters::UserRows;
 use crate::packets::{self, Matched, PacketPort};
 use crate::programs::NodeMaps;
-use crate::rings::{self, FRAME_BYTES, XdpPort};
+use crate::rings::{self, XdpPort};
 use crate::runner::{PathRun, RunInstance};
 
 /// How long to look before sleeping. Waking a sleeper costs 25 us and more
@@ -57,15 +58,15 @@ const PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) enum Change {
     /// One more instance, behind the others.
-    Instance(Box<RunInstance>),
+    Instance(RunInstance),
     /// A path of an instance, in place of the former one of its number.
     Path {
         /// The instance.
         instance: usize,
         /// The path's number within it: at most one more than there are.
         local: usize,
-        /// The path.
-        run: PathRun,
+        /// The path, at each of its interfaces.
+        runs: Vec<(usize, PathRun)>,
     },
     /// All paths of an interface on packet sockets, in place of the former ones.
     Matched {
@@ -166,7 +167,7 @@ impl Drop for Worker {
 
 impl Work {
     fn run(mut self, stop: &AtomicBool, orders: &Orders) {
-        let mut frame = Box::new([0_u8; FRAME_BYTES]);
+        let mut spare = None;
         let mut idle_since = Instant::now();
         while !stop.load(Ordering::Acquire) {
             while let Ok((change, done)) = orders.changes.try_recv() {
@@ -179,7 +180,7 @@ impl Work {
                 if stop.load(Ordering::Acquire) {
                     break;
                 }
-                any |= self.look(&mut frame);
+                any |= self.look(&mut spare);
                 std::hint::spin_loop();
             }
             if any {
@@ -192,17 +193,18 @@ impl Work {
         // What was taken from the driver before the end still has a fate. The
         // links are gone by now, so the rings run dry; a socket would not.
         self.packet_ports.clear();
-        while self.look(&mut frame) {}
+        while self.look(&mut spare) {}
     }
 
-    fn look(&mut self, frame: &mut [u8; FRAME_BYTES]) -> bool {
+    /// Takes a batch from each source. `spare` is a buffer for the next message.
+    fn look(&mut self, spare: &mut Option<Message>) -> bool {
         let mut any = false;
         for instance in &mut self.instances {
-            any |= rings::drain(instance, &mut self.xdp_ports, &self.rows, frame);
+            any |= rings::drain(instance, &mut self.xdp_ports, &self.rows, spare);
         }
         for port in &mut self.packet_ports {
             // An interface that went away has nothing more to say.
-            any |= packets::drain(port, &mut self.instances, &self.rows).unwrap_or(false);
+            any |= packets::drain(port, &mut self.instances, &self.rows, spare).unwrap_or(false);
         }
         any
     }
@@ -237,17 +239,17 @@ impl Work {
 
     fn apply(&mut self, change: Change) {
         match change {
-            Change::Instance(instance) => self.instances.push(*instance),
+            Change::Instance(instance) => self.instances.push(instance),
             Change::Path {
                 instance,
                 local,
-                run,
+                runs,
             } => {
                 let paths = &mut self.instances[instance].paths;
                 if local == paths.len() {
-                    paths.push(run);
+                    paths.push(runs);
                 } else {
-                    paths[local] = run;
+                    paths[local] = runs;
                 }
             }
             Change::Matched { port, paths } => self.packet_ports[port].paths = paths,

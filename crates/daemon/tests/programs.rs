@@ -5,14 +5,15 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use ashway_abi::memory::{Layout, STATE_BYTES};
-use ashway_abi::{Count, context, count, trusted};
+use ashway_abi::{Count, Leaf, context, count, trusted};
 use ashway_codegen::bpf::{Atomic, Insn, Reg};
+use ashway_codegen::demux::{self, Table, emit};
 use ashway_codegen::promote::{Budget, MemoryKind};
-use ashway_codegen::{entry, exit, filter, instance};
-use ashway_daemon::programs::{self, Maps, NodeMaps};
+use ashway_codegen::{entry, exit, instance};
+use ashway_daemon::programs::{self, DemuxMaps, Maps, NodeMaps};
 use ashway_kernel::{Map, MapSpec, Memory, Program, ProgramKind, SharedArray, TestRun, WakeBell};
 use ashway_rig::{Frame, frames::Spoil};
-use ashway_wire::Datagram;
+use ashway_wire::{Datagram, Headers};
 
 const PASS: u32 = 2;
 const DROP: u32 = 1;
@@ -28,6 +29,10 @@ fn kinds() -> Vec<MemoryKind> {
         vec![MemoryKind::Array]
     }
 }
+
+/// Plain, and behind one or two tags: each `vlan` means one more.
+const FILTER: &str =
+    "udp dst port 7777 or (vlan and udp dst port 7777) or (vlan and udp dst port 7777)";
 
 struct Bench {
     node: NodeMaps,
@@ -59,15 +64,16 @@ fn bench(kind: MemoryKind) -> Bench {
         MemoryKind::Arena => Memory::arena(layout.total_bytes()).unwrap(),
         MemoryKind::Array => Memory::array(layout.total_bytes()).unwrap(),
     };
+    let mut table = Table::default();
+    table.insert(&demux::parse(FILTER).unwrap(), 1).unwrap();
+    let leaf = |row| Leaf {
+        row,
+        ..Leaf::default()
+    };
+    let shapes = emit::compile(&table, emit::FEW, leaf);
+    let demux = DemuxMaps::create(&table, &shapes, leaf).unwrap();
     let spec = entry::Spec {
-        paths: vec![entry::Path {
-            slot: 0,
-            filter: filter::parse("udp and dst port 7777").unwrap(),
-            row: 1,
-            local: 0,
-            ring_base: 0,
-            on_fault_drop: false,
-        }],
+        shapes: &shapes,
         cpus,
         unmatched_row: 0,
         mac: ashway_rig::MAC_B,
@@ -79,17 +85,11 @@ fn bench(kind: MemoryKind) -> Bench {
     };
     let maps = Maps {
         node: &node,
-        slots: Some(&slots),
         trusted: Some(&trusted),
         memory: Some(&memory),
     };
-    let entry = programs::load(
-        "ashway_entry",
-        ProgramKind::Xdp,
-        &entry::generate(&spec),
-        &maps,
-    )
-    .unwrap_or_else(|e| panic!("entry: {e}: {}", e.log()));
+    let entry = programs::load_entry(&entry::generate(&spec), &node, &slots, &demux)
+        .unwrap_or_else(|e| panic!("entry: {e}: {}", e.log()));
     let user = instance::user(&instance::Spec {
         cpus,
         layout,
@@ -129,13 +129,11 @@ impl Bench {
 
     /// As if the worker had worked off its only message.
     fn user_tier_is_done(&self) {
-        use std::sync::atomic::Ordering;
-        assert_eq!(
-            self.trusted
-                .u32_at(trusted::PATHS)
-                .swap(0, Ordering::AcqRel),
-            1
-        );
+        use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+        let word = |offset| self.trusted.u32_at(offset);
+        assert_eq!(word(trusted::PATHS).swap(0, AcqRel), 1);
+        let produced = word(trusted::RINGS + trusted::RING_PRODUCED).load(Acquire);
+        word(trusted::RINGS + trusted::RING_CONSUMED).store(produced, Release);
     }
 
     fn count(&self, row: u32, which: Count) -> u64 {
@@ -207,7 +205,6 @@ fn entry_and_wire_decide_alike() {
     if ashway_rig::skip_unless_root() {
         return;
     }
-    let bench = bench(MemoryKind::Arena);
     let mut frames = Vec::new();
     for payload in [&b""[..], b"x", b"abcd", &[7; 100], &[9; 1472]] {
         for make in [Frame::to_b, Frame::to_b_v6] {
@@ -222,28 +219,40 @@ fn entry_and_wire_decide_alike() {
                     Spoil::Fragment(8, true),
                     Spoil::Fragment(8, false),
                     Spoil::Options(1),
+                    Spoil::Options(5),
                     Spoil::Options(10),
+                    Spoil::Vlan(5),
                     Spoil::Padding(30),
                 ] {
                     frames.push(make(port, payload).spoil(spoil).bytes());
                 }
-                let whole = plain.bytes();
-                for cut in 14..whole.len().min(70) {
-                    frames.push(whole[..cut].to_vec());
-                }
-                // Every byte of the headers, changed in a few ways.
-                for at in 0..62.min(whole.len()) {
-                    for change in [1, 0x80, 0xff] {
-                        let mut frame = whole.clone();
-                        frame[at] ^= change;
-                        frames.push(frame);
+                for spoil in [None, Some(Spoil::Options(2)), Some(Spoil::Vlan(5))] {
+                    let whole = spoil.map_or(plain.clone(), |spoil| plain.clone().spoil(spoil));
+                    let whole = whole.bytes();
+                    for cut in 14..whole.len().min(90) {
+                        frames.push(whole[..cut].to_vec());
+                    }
+                    // Every byte of the headers, changed in a few ways.
+                    for at in 0..82.min(whole.len()) {
+                        for change in [1, 0x80, 0xff] {
+                            let mut frame = whole.clone();
+                            frame[at] ^= change;
+                            frames.push(frame);
+                        }
                     }
                 }
             }
         }
     }
-    let filter = filter::parse("udp and dst port 7777").unwrap();
-    for frame in &frames {
+    for kind in kinds() {
+        decide_alike(&bench(kind), &frames);
+    }
+    eprintln!("{} frames", frames.len());
+}
+
+fn decide_alike(bench: &Bench, frames: &[Vec<u8>]) {
+    let filter = demux::parse(FILTER).unwrap();
+    for frame in frames {
         // The ring is emptied by pretending to have consumed.
         let produced = bench
             .trusted
@@ -273,7 +282,7 @@ fn entry_and_wire_decide_alike() {
         let expected = match Datagram::parse(frame) {
             Err(_) => None,
             Ok(_) if frame[..6] != ashway_rig::MAC_B => None,
-            Ok(datagram) if !filter.matches(datagram.source, datagram.destination) => None,
+            Ok(_) if !filter.matches(&Headers::parse(frame), frame) => None,
             Ok(datagram) => Some(match datagram.validate(frame) {
                 Ok(_) => Count::QueuedTier,
                 Err(ashway_wire::Malformed::Fragment) => Count::DroppedFragment,
@@ -287,8 +296,6 @@ fn entry_and_wire_decide_alike() {
             Some(which) => assert_eq!((code, moved), (DROP, vec![which]), "{frame:02x?}"),
         }
     }
-    eprintln!("{} frames", frames.len());
-    drop(bench.slots);
 }
 
 #[test]
@@ -299,7 +306,6 @@ fn the_exit_program_loads() {
     let bench = bench(MemoryKind::Arena);
     let maps = Maps {
         node: &bench.node,
-        slots: None,
         trusted: None,
         memory: None,
     };
@@ -356,7 +362,6 @@ fn promote_edited(
     edit(&mut image.insns);
     let maps = Maps {
         node: &bench.node,
-        slots: Some(&bench.slots),
         trusted: Some(&bench.trusted),
         memory: Some(&bench.memory),
     };
@@ -382,7 +387,9 @@ fn both_tiers_reply_with_the_same_bytes() {
                     None,
                     Some(Spoil::NoUdpChecksum),
                     Some(Spoil::Options(3)),
+                    Some(Spoil::Options(5)),
                     Some(Spoil::Padding(9)),
+                    Some(Spoil::Vlan(7)),
                 ] {
                     let mut frame = make(7777, &payload);
                     if let Some(spoil) = spoil {
@@ -404,7 +411,9 @@ fn both_tiers_reply_with_the_same_bytes() {
                         assert_ne!(result.retval, TX, "{len} {spoil:?}");
                         continue;
                     };
-                    if kind == MemoryKind::Array && matches!(spoil, Some(Spoil::Options(_))) {
+                    if kind == MemoryKind::Array
+                        && matches!(spoil, Some(Spoil::Options(_) | Spoil::Vlan(_)))
+                    {
                         assert_eq!(result.retval, DROP, "to the user tier");
                         bench.user_tier_is_done();
                         continue;

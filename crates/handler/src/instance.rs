@@ -14,6 +14,11 @@ use wasmtime::{Memory, Store, TypedFunc, Val};
 /// expense.
 pub const START_FUEL: u64 = 10_000_000;
 
+/// How many times an activation's ticks a start function may see. It has 50
+/// times the fuel of the default budget, and whoever compiles may be descheduled
+/// longer than who answers messages.
+const START_TICKS: u64 = 50;
+
 /// Why a module has no instance.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -179,7 +184,8 @@ impl Instance {
             .fuel
             .set(&mut self.store, fuel)
             .map_err(InstantiateError::Refused)?;
-        self.store.set_epoch_deadline(self.ticks);
+        self.store
+            .set_epoch_deadline(self.ticks.saturating_mul(START_TICKS));
         let result = start.call(&mut self.store, ());
         result
             .map_err(|error| InstantiateError::Start(Stopped::from_error(&error, &self.offsets, 0)))

@@ -5,8 +5,9 @@
 //! handler's module over one memory; [`Instance::activate`] runs it for one
 //! message and says what it decided or why it was stopped.
 //!
-//! The memory is not ours: a [`Region`] is a BPF arena or an array that the
-//! kernel tier and the application use at the same time. `memory.rs` is the
+//! The memory is not ours: a [`Region`] is, as a rule, a BPF arena or an array
+//! ([`ashway_kernel::Memory`]) that the kernel tier and the application use at
+//! the same time. `memory.rs` is the
 //! only file here with `unsafe` in it.
 //!
 //! A handler's result is an allegation. Time is an argument: whoever owns the

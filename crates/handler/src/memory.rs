@@ -42,6 +42,19 @@ pub unsafe trait Region: Send + Sync + 'static {
     }
 }
 
+// SAFETY: a `Memory` is one page-aligned mapping, readable and writable from
+// `base` for `len` bytes as long as it lives, and gives no reference to its bytes
+// but to atomics.
+unsafe impl Region for ashway_kernel::Memory {
+    fn base(&self) -> NonNull<u8> {
+        self.base()
+    }
+
+    fn len(&self) -> usize {
+        self.len()
+    }
+}
+
 /// A part of a region, reached by copying only.
 #[derive(Clone)]
 pub(crate) struct Window {

@@ -198,8 +198,8 @@ fn bad_verdict() {
 
 #[test]
 fn fuel_ends_at_the_turn_that_was_computed() {
-    // One turn: global.get, i32.const, i32.add, global.set, br = 5 units. The
-    // turns are counted in a mutable global, which survives the stop.
+    // One turn: the charge itself 4, global.get, i32.add, global.set, br = 8
+    // units. The turns are counted in a mutable global, which survives the stop.
     let wasm = file(&format!(
         "(global $turns (mut i32) (i32.const 0)) {}",
         on_rx(
@@ -212,15 +212,15 @@ fn fuel_ends_at_the_turn_that_was_computed() {
     let (mut instance, pages) = load(&wasm);
     let turns = 65_536 + ashway_abi::memory::STATE_GLOBALS;
     let mut all = 0;
-    for fuel in [0, 4, 5, 9, 10, 1_000, 1_003] {
+    for fuel in [0, 7, 8, 15, 16, 1_000, 1_003] {
         let outcome = instance.activate(Function::ON_RX, &mut [], 0, fuel);
         let expected = Stopped {
             cause: Cause::Fuel,
             at: place(&wasm, "Loop"),
         };
         assert_eq!(outcome.verdict, Err(expected));
-        assert_eq!(outcome.fuel_left, fuel as i64 % 5 - 5);
-        all += fuel as u32 / 5;
+        assert_eq!(outcome.fuel_left, fuel as i64 % 8 - 8);
+        all += fuel as u32 / 8;
         assert_eq!(pages.read_u32(turns), all, "{fuel}");
     }
 }

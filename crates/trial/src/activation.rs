@@ -46,6 +46,14 @@ impl Activation {
         self.result.ok().and_then(Verdict::from_number)
     }
 
+    /// Whether the handler changed the message and then neither sent it on as
+    /// changed nor ended it: a node drops what it would else have given to the
+    /// host, or treated as `on_fault` says.
+    #[must_use]
+    pub fn is_spoiled(&self) -> bool {
+        self.dirty && matches!(self.verdict(), Some(Verdict::Pass | Verdict::Abort) | None)
+    }
+
     /// What promoted code alleges, judged as the user tier judges it. `at` is
     /// where the handler begins.
     pub(crate) fn judge(

@@ -1,20 +1,20 @@
 //! The kernel: programs verified and run by it, over a memory that it shares.
 
+use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::time::Instant;
 
 use ashway_abi::context;
-use ashway_codegen::bpf::{Btf, Image, MapRef};
+use ashway_codegen::bpf::{Image, MapRef};
 use ashway_codegen::normalise::Module;
 use ashway_codegen::promote::{Budget, Checks, MemoryKind};
 use ashway_codegen::stub;
 use ashway_kernel::{
-    AllegedOffset, BtfInfo, Feature, LoadError, Map, MapFixup, MapSpec, Memory, Probe, Program,
-    ProgramKind, ProgramSpec, TestRun,
+    AllegedOffset, Feature, LoadError, Map, MapSpec, Memory, Probe, Program, ProgramKind, TestRun,
 };
 
 use crate::promoted::{Loaded, MemoryChoice, Setup, translate};
-use crate::{NotRun, activation::Activation};
+use crate::{NotRun, activation::Activation, program};
 
 /// Maps that all handlers of a trial share.
 #[derive(Debug)]
@@ -103,51 +103,23 @@ impl Kernel {
             self.cpus,
         )?;
         let start = Instant::now();
-        let program = self.load_image(&loaded.image)?;
+        let program = program::load(NAME, ProgramKind::Xdp, &loaded.image, |map| self.fd(map))?;
         loaded.loading = Some(start.elapsed());
         loaded.verified_insns = Some(program.verified_insns());
         Ok((loaded, program))
     }
 
-    fn load_image(&self, image: &Image) -> Result<Program, LoadError> {
-        self.with_spec(image, Program::load)
-    }
-
     /// Everything that the verifier says about a program.
     pub(crate) fn verifier_log(&self, image: &Image) -> Result<String, LoadError> {
-        self.with_spec(image, Program::verifier_log)
+        program::verifier_log(NAME, ProgramKind::Xdp, image, |map| self.fd(map))
     }
 
-    fn with_spec<R>(&self, image: &Image, run: impl FnOnce(&ProgramSpec<'_>) -> R) -> R {
-        let maps: Vec<MapFixup> = image
-            .maps
-            .iter()
-            .map(|used| MapFixup {
-                insn: used.insn,
-                fd: match used.map {
-                    MapRef::Context => self.context.fd(),
-                    MapRef::Memory => self.memory.fd(),
-                    other => unreachable!("a stub has no {other:?}"),
-                },
-                value_offset: used.value_offset,
-            })
-            .collect();
-        let btf = (!image.lines.is_empty()).then(|| {
-            let btf = Btf::for_program(NAME, image.insns.len() as u32, &image.lines);
-            BtfInfo {
-                bytes: btf.bytes,
-                func_info: btf.func_info,
-                line_info: btf.line_info,
-            }
-        });
-        run(&ProgramSpec {
-            name: NAME,
-            kind: ProgramKind::Xdp,
-            attach_type: 0,
-            insns: &image.insns,
-            maps: &maps,
-            btf: btf.as_ref(),
-        })
+    fn fd(&self, map: MapRef) -> BorrowedFd<'_> {
+        match map {
+            MapRef::Context => self.context.fd(),
+            MapRef::Memory => self.memory.fd(),
+            other => unreachable!("a stub has no {other:?}"),
+        }
     }
 }
 

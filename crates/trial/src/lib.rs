@@ -13,15 +13,14 @@
 //! * [`Engine::Interpreter`]: the same eBPF in our own interpreter, which
 //!   checks every access. No privileges; some hundred times slower.
 
-#![deny(unsafe_code)]
+#![forbid(unsafe_code)]
 
 mod activation;
 mod error;
 mod interpreter;
 mod kernel;
+pub mod program;
 mod promoted;
-#[allow(unsafe_code, reason = "Wasmtime must be told that a mapping is one")]
-mod region;
 mod trial;
 mod user;
 

@@ -8,7 +8,6 @@ use ashway_codegen::stub;
 use ashway_handler::{Engine, EngineError, Function, Instance, InstantiateError, Region};
 use ashway_kernel::Memory;
 
-use crate::region::MemoryRegion;
 use crate::{NotRun, activation::Activation};
 
 /// How often the outer net's clock goes on, and after how many times it stops
@@ -34,7 +33,7 @@ impl User {
             errno,
         })?;
         let memory = Arc::new(memory);
-        let region: Arc<dyn Region> = Arc::new(MemoryRegion(Arc::clone(&memory)));
+        let region: Arc<dyn Region> = Arc::<Memory>::clone(&memory);
         let encoded = normalise::encode(module);
         let instance = Instance::new(&engine()?, module, &encoded, &region, layout);
         let instance = instance.map_err(|error| match error {

@@ -215,12 +215,13 @@ fn fragments(bench: &mut Bench<'_>) {
     );
     let later = [Spoil::Fragment(1, true), Spoil::Fragment(185, false)];
     bench.send("v4 later fragments", &v4(later), HOST);
-    let any = [
-        Spoil::Fragment(0, true),
-        Spoil::Fragment(1, true),
-        Spoil::Fragment(9, false),
-    ];
-    bench.send("v6 fragments", &v6(any), HOST);
+    bench.send(
+        "v6 first fragment",
+        &v6([Spoil::Fragment(0, true)]),
+        FRAGMENT,
+    );
+    let later = [Spoil::Fragment(1, true), Spoil::Fragment(9, false)];
+    bench.send("v6 later fragments", &v6(later), HOST);
 }
 
 fn headers(bench: &mut Bench<'_>) {
@@ -228,7 +229,7 @@ fn headers(bench: &mut Bench<'_>) {
     bench.send(
         "v6 extension headers",
         &v6((1..=3).map(Spoil::Options)),
-        HOST,
+        ANSWERED,
     );
     let versions = [0, 5, 6, 15].map(Spoil::IpVersion);
     bench.send("v4 of another version", &v4(versions), HOST);
@@ -340,13 +341,16 @@ fn noise(random: &mut Random) -> Vec<u8> {
 /// A good frame with a few bytes changed, or cut, or longer.
 fn mutant(random: &mut Random) -> Vec<u8> {
     let payload: Vec<u8> = (0..random.below(64)).map(|_| random.byte()).collect();
-    let frame = if random.below(2) == 0 {
+    let v4 = random.below(2) == 0;
+    let frame = if v4 {
         Frame::to_b(PORT, &payload)
     } else {
         Frame::to_b_v6(PORT, &payload)
     };
     let mut frame = match random.below(4) {
-        0 => frame.spoil(Spoil::Options(1 + random.below(10) as u8)),
+        // The reply keeps extension headers, and to a changed one A's stack would
+        // object, which is a frame that nobody here has sent.
+        0 if v4 => frame.spoil(Spoil::Options(1 + random.below(10) as u8)),
         1 => frame.spoil(Spoil::NoUdpChecksum),
         _ => frame,
     }

@@ -223,7 +223,7 @@ fn what_is_wrong_is_named_and_changes_nothing() {
         ),
         (
             [&["bind", "ecco"][..], &on, &[free]].concat(),
-            1,
+            2,
             "did you mean `echo`",
         ),
         (
@@ -233,8 +233,8 @@ fn what_is_wrong_is_named_and_changes_nothing() {
         ),
         (
             vec!["bind", "echo", "--match", free, "--iface", "b9"],
-            1,
-            "no interface `b9`",
+            2,
+            "this node has no interface `b9`",
         ),
         (
             [&["bind", "echo"][..], &on, &["udp and prot 7"]].concat(),
@@ -243,7 +243,7 @@ fn what_is_wrong_is_named_and_changes_nothing() {
         ),
         (
             [&["bind", "echo"][..], &on, &["udp and dst port 7777"]].concat(),
-            1,
+            2,
             "paths `counter` and `echo` ask for the same messages",
         ),
         (
@@ -263,7 +263,14 @@ fn what_is_wrong_is_named_and_changes_nothing() {
         assert!(output.contains(says), "{words:?}: {output}");
         assert!(output.contains("hint: "), "{words:?}: {output}");
     }
-    assert_eq!(node.status().unwrap(), before, "half applied");
+    // But for what the host's own stack sends meanwhile, unasked.
+    let still = |mut status: Value| {
+        for iface in status["interfaces"].as_array_mut().unwrap() {
+            iface["unmatched"].take();
+        }
+        status
+    };
+    assert_eq!(still(node.status().unwrap()), still(before), "half applied");
 
     bind(&node, "echo", free, "auto", &[]);
     let again = [&["bind", "echo"][..], &on, &["udp and dst port 9999"]].concat();
@@ -293,8 +300,8 @@ fn what_is_wrong_is_named_and_changes_nothing() {
     node.stop().unwrap();
 }
 
-/// A handler of the configuration that no path uses waits to be bound; a node
-/// has room for 64 paths on an interface and 60 of one handler.
+/// A handler of the configuration that no path uses waits to be bound; a handler
+/// has room for 60 paths, an interface for more.
 #[test]
 fn limits_are_named_and_given_back() {
     if skip_unless_root() {
@@ -311,30 +318,27 @@ fn limits_are_named_and_given_back() {
             "bind", handler, "--match", &filter, "--iface", "b0", "--name", &name, "--tier", "user",
         ]))
     };
-    for (handler, range, says) in [
-        ("echo", 0..60, "this handler has 60 paths"),
-        ("more", 60..64, "`b0` has 64 paths"),
-    ] {
-        let end = range.end;
+    for (handler, range) in [("echo", 0..60), ("more", 60..68)] {
         for number in range {
             let output = add(handler, number);
             assert!(output.status.success(), "{number}: {}", text(&output));
         }
-        let full = add(handler, end);
-        assert_eq!(full.status.code(), Some(1));
-        assert!(text(&full).contains(says), "{}", text(&full));
     }
-    for port in [9000, 9059, 9063] {
+    let full = add("echo", 68);
+    assert_eq!(full.status.code(), Some(1));
+    let says = "this handler has 60 paths";
+    assert!(text(&full).contains(says), "{}", text(&full));
+    for port in [9000, 9059, 9067] {
         let client = rig.client_a(port).unwrap();
         assert_eq!(client.ask(b"hi").unwrap(), b"hi", "port {port}");
     }
     done(&node, &["unbind", "p0"]);
     let output = until("room again", || {
-        let output = add("echo", 64);
+        let output = add("echo", 69);
         output.status.success().then_some(output)
     });
-    assert!(text(&output).contains("p64"), "{}", text(&output));
-    assert_eq!(rig.client_a(9064).unwrap().ask(b"hi").unwrap(), b"hi");
+    assert!(text(&output).contains("p69"), "{}", text(&output));
+    assert_eq!(rig.client_a(9069).unwrap().ask(b"hi").unwrap(), b"hi");
     assert_eq!(rig.client_a(9059).unwrap().ask(b"hi").unwrap(), b"hi");
     node.stop().unwrap();
 }

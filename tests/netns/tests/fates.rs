@@ -157,8 +157,8 @@ struct Fault {
     handler: &'static str,
     message: Vec<u8>,
     cause: &'static str,
-    /// The line of its source, where a place can be named.
-    line: Option<u32>,
+    /// The line of its source.
+    line: u32,
     /// Whether it had changed the message by then.
     changed: bool,
 }
@@ -173,21 +173,21 @@ fn faults() -> Vec<Fault> {
         changed: false,
     };
     vec![
-        fault("badverdict", b"any".to_vec(), "bad_verdict", None),
-        fault("dirty", vec![], "unreachable", Some(14)),
+        fault("badverdict", b"any".to_vec(), "bad_verdict", 9),
+        fault("dirty", vec![], "unreachable", 14),
         Fault {
             changed: true,
-            ..fault("dirty", b"clean".to_vec(), "unreachable", Some(14))
+            ..fault("dirty", b"clean".to_vec(), "unreachable", 14)
         },
-        fault("divide", numbers(7, 0), "divide_by_zero", Some(18)),
-        fault("divide", numbers(i32::MIN, -1), "overflow", Some(18)),
-        fault("outside", numbers(8, 0), "message_bounds", Some(15)),
-        fault("outside", numbers(5, 0), "message_bounds", Some(15)),
-        fault("outside", numbers(-2, 0), "message_bounds", Some(15)),
-        fault("wild", numbers(-1, 1), "memory_bounds", Some(17)),
-        fault("wild", numbers(-4, 1), "memory_bounds", Some(17)),
-        fault("wild", numbers(i32::MAX, 1), "memory_bounds", Some(17)),
-        fault("wild", numbers(0x4000_0000, 1), "memory_bounds", Some(17)),
+        fault("divide", numbers(7, 0), "divide_by_zero", 18),
+        fault("divide", numbers(i32::MIN, -1), "overflow", 18),
+        fault("outside", numbers(8, 0), "message_bounds", 15),
+        fault("outside", numbers(5, 0), "message_bounds", 15),
+        fault("outside", numbers(-2, 0), "message_bounds", 15),
+        fault("wild", numbers(-1, 1), "memory_bounds", 17),
+        fault("wild", numbers(-4, 1), "memory_bounds", 17),
+        fault("wild", numbers(i32::MAX, 1), "memory_bounds", 17),
+        fault("wild", numbers(0x4000_0000, 1), "memory_bounds", 17),
     ]
 }
 
@@ -274,12 +274,10 @@ fn a_fault_is_counted_named_and_its_message_passed_or_dropped() {
                 let said = last_fault(&node, fault.handler);
                 assert_eq!(said["cause"], fault.cause, "{what}: {said}");
                 assert_eq!(said["count"], seen[fault.handler], "{what}: {said}");
-                if let Some(line) = fault.line {
-                    assert_eq!(said["line"], line, "{what}: {said}");
-                    let file = said["file"].as_str().unwrap();
-                    let source = format!("{}.c", fault.handler);
-                    assert!(file.ends_with(&source), "{what}: {said}");
-                }
+                assert_eq!(said["line"], fault.line, "{what}: {said}");
+                let file = said["file"].as_str().unwrap();
+                let source = format!("{}.c", fault.handler);
+                assert!(file.ends_with(&source), "{what}: {said}");
             }
         }
         node.stop().unwrap();
@@ -357,6 +355,8 @@ fn a_fault_can_demote() {
         .unwrap();
     let status = node.status().unwrap();
     assert_eq!(entry(&status, "paths", "divide")["tier"], "user");
+    let why = &entry(&status, "handlers", "divide")["promotion"]["because"];
+    assert_eq!(why, "demoted: its handler was stopped");
     assert_eq!(client.ask(&numbers(8, 2)).unwrap(), numbers(4, 2));
     let ledger = settle(&node, "divide", 3);
     ledger.assert_fates(&[("answered", 2), ("passed", 1)], &"demote");
@@ -384,6 +384,12 @@ fn a_reply_without_the_grant_is_a_bad_verdict() {
         let ledger = settle(&node, "mute", 1);
         ledger.assert_fates(&[("passed", 1)], &place);
         assert_eq!(ledger.aborts.get("bad_verdict"), Some(&1), "{place}");
+        let hint = &last_fault(&node, "mute")["hint"];
+        let hint = hint.as_str().unwrap();
+        assert!(
+            hint.contains("`allow = [\"reply\"]` in `[handler.mute]`"),
+            "{hint}"
+        );
         node.stop().unwrap();
     }
 }

@@ -484,6 +484,25 @@ fn the_first_message_is_answered() {
 }
 
 #[test]
+fn an_interface_that_was_detached_is_told_from_one_that_is_gone() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("taken");
+    let mut node = rig.node(counter("kernel").unwrap()).start().unwrap();
+    let detached = run(rig.ashway_b().unwrap().args(["iface", "detach", "b0"]));
+    assert!(detached.status.success(), "{}", text(&detached));
+    assert_eq!(node.wait().unwrap().code(), Some(1));
+    let output = node.output();
+    assert!(
+        output.contains("interface `b0` was detached from this node"),
+        "{output}"
+    );
+    assert!(output.contains("no interface is left"), "{output}");
+    assert!(output.contains("  hint: "), "{output}");
+}
+
+#[test]
 fn a_deleted_interface_is_named_and_the_last_one_ends_the_node() {
     if skip_unless_root() {
         return;

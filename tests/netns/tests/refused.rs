@@ -58,6 +58,11 @@ fn each_refused_handler_answers_and_its_author_is_told_why() {
             "{name}: {}",
             text(&asked)
         );
+        if !line.is_empty() {
+            for said in [node.output(), text(&asked).to_owned()] {
+                assert_eq!(said.matches(line).count(), 1, "{said}");
+            }
+        }
         (refused.answers)(&client);
         node.stop().unwrap();
         if let Some(file) = refused.file {
@@ -115,7 +120,7 @@ fn corpus() -> [Refused; 4] {
         Refused {
             name: "long",
             file: Some(long()),
-            because: "more than 1000000 eBPF instructions",
+            because: "more than 32768 eBPF instructions",
             hint: "make the handler smaller",
             line: "",
             answers: |client| {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ashway_bench::{counter, promote};
+use ashway_bench::{counter, demux, promote};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
@@ -14,6 +14,8 @@ use crate::failure::{Exit, Failure};
 pub(crate) enum Bench {
     /// Remote increment: socket servers, the user tier and the kernel tier
     Counter(Counter),
+    /// Finding a frame's path among one to 100,000
+    Demux(Demux),
     /// Programs in the kernel tier, in Wasmtime and as native code
     Promote(Promote),
 }
@@ -46,6 +48,24 @@ pub(crate) struct Counter {
     only: Option<String>,
 }
 
+/// Finding a frame's path among one to 100,000
+///
+/// Runs without an interface (`BPF_PROG_TEST_RUN`), alternating with a program
+/// that only looks the same keys up in a hash map. Takes about a minute.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway bench demux
+  ashway bench demux -j > demux.json")]
+pub(crate) struct Demux {
+    /// Alternating rounds; a ratio is their median
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// One round and a tenth of everything: whether it works, not how fast
+    #[arg(long)]
+    quick: bool,
+}
+
 /// Programs in the kernel tier, in Wasmtime and as native code
 ///
 /// Runs without an interface (`BPF_PROG_TEST_RUN`), alternating. Compares
@@ -72,14 +92,24 @@ impl Bench {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let (document, text) = match self {
             Self::Counter(options) => options.measure(),
+            Self::Demux(options) => options.measure(),
             Self::Promote(options) => options.measure(),
         }
         .map_err(|error| {
-            let mut failure = Failure::new(Exit::Failed, "the measurement failed");
+            let root = rustix::process::geteuid().is_root();
+            let exit = if root {
+                Exit::Failed
+            } else {
+                Exit::PrivilegeMissing
+            };
+            let mut failure = Failure::new(exit, "the measurement failed");
             failure.because = error.chain().map(ToString::to_string).collect();
+            if !root {
+                failure.hint = Some("measuring takes root".to_owned());
+            }
             failure
         })?;
-        face.show(&document, || text);
+        face.show(&document, || text)?;
         Ok(())
     }
 }
@@ -95,6 +125,16 @@ impl Counter {
             quick: self.quick,
             only: self.only,
             binary: std::env::current_exe().ok(),
+        })?;
+        Ok((report.document, report.text))
+    }
+}
+
+impl Demux {
+    fn measure(self) -> Measured {
+        let report = demux::run(&demux::Options {
+            rounds: self.rounds,
+            quick: self.quick,
         })?;
         Ok((report.document, report.text))
     }

@@ -75,7 +75,7 @@ impl Bind {
                 }
             }
             out
-        });
+        })?;
         Ok(())
     }
 }
@@ -105,7 +105,7 @@ impl Unbind {
                 "path `{}` is unbound; its messages are the host's",
                 self.path
             )
-        });
+        })?;
         Ok(())
     }
 }

@@ -1,21 +1,19 @@
 //! `ashway check`: look at a file, change nothing.
 
-use std::fs::File;
-use std::io::Read;
+use std::collections::BTreeSet;
+use std::ops::Range;
 use std::path::PathBuf;
 
 use ashway_codegen::normalise::Profile;
 use ashway_daemon::config::{self, Config, HandlerConfig};
+use ashway_daemon::diagnostics::{Diagnostic, Diagnostics};
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::handler::check::Report;
 use super::handler::file;
 use crate::face::Face;
-use crate::failure::{Exit, Failure};
-
-/// What every WebAssembly file starts with.
-const MAGIC: &[u8] = b"\0asm";
+use crate::failure::Failure;
 
 /// Prefix of the variables that `params` sets (`sdk/c/ashway.h`).
 const PARAM: &str = "ashway_param_";
@@ -37,12 +35,9 @@ pub(crate) struct Check {
 
 impl Check {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let mut start = Vec::new();
-        let opened = File::open(&self.file)
-            .and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));
         // An unreadable file is named by `config::load`, with a hint.
-        let wasm = self.file.extension().is_some_and(|ending| ending == "wasm");
-        if opened.is_ok() && (wasm || start == MAGIC) {
+        let named = self.file.extension().is_some_and(|ending| ending == "wasm");
+        if file::is_wasm(&self.file) || named && self.file.exists() {
             let bytes = file::read(&self.file)?;
             let module = file::module(&self.file, &bytes, Profile::Handler)?;
             let report = Report::new(&self.file, bytes.len(), &module, false)?;
@@ -53,21 +48,21 @@ impl Check {
                     self.file.display(),
                     report.text()
                 )
-            });
+            })?;
             return Ok(());
         }
         let config = config::load(&self.file)?;
+        agrees(&config)?;
         let handlers = config
             .handlers
             .iter()
-            .map(|handler| look(&config, handler))
+            .map(look)
             .collect::<Result<Vec<_>, _>>()?;
-        show(face, &config, &handlers);
-        Ok(())
+        show(face, &config, &handlers)
     }
 }
 
-fn show(face: Face, config: &Config, handlers: &[Value]) {
+fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> {
     let paths: Vec<_> = config
         .paths
         .iter()
@@ -109,7 +104,7 @@ fn show(face: Face, config: &Config, handlers: &[Value]) {
             text += &[", to ", handler, ":", function, "\n"].concat();
         }
         text
-    });
+    })
 }
 
 /// One line about a handler that [`look`] accepted.
@@ -142,55 +137,112 @@ fn line(handler: &Value) -> String {
     )
 }
 
-/// Reads a handler as a node would, for its paths, and asks both tiers.
-fn look(config: &Config, handler: &HandlerConfig) -> Result<Value, Failure> {
-    let shown = handler.file.display().to_string();
-    let refused = |because: String, hint: String| {
-        let mut failure = Failure::new(Exit::HandlerRefused, format!("`{shown}` is refused"));
-        failure.file = Some(shown.clone());
-        failure.because(&because).hint(hint)
-    };
+/// Asks both tiers about a handler.
+fn look(handler: &HandlerConfig) -> Result<Value, Failure> {
     let bytes = file::read(&handler.file)?;
     let module = file::module(&handler.file, &bytes, Profile::Handler)?;
-    let exports: Vec<_> = module
-        .exports
-        .iter()
-        .map(|(name, _)| name.as_str())
-        .collect();
-    let symbols: Vec<_> = module
-        .symbols
-        .iter()
-        .map(|(name, _)| name.as_str())
-        .collect();
-    for path in config.paths_of(&handler.name) {
-        if !exports.contains(&path.function.as_str()) {
-            return Err(refused(
-                format!(
-                    "path `{}` binds `{}`, which it does not export",
-                    path.name, path.function
-                ),
-                format!("it exports {}", exports.join(", ")),
-            ));
-        }
-    }
-    for param in handler.params.keys() {
-        if !symbols.contains(&format!("{PARAM}{param}").as_str()) {
-            let known: Vec<_> = symbols
-                .iter()
-                .filter_map(|s| s.strip_prefix(PARAM))
-                .collect();
-            return Err(refused(
-                format!("`params` sets `{param}`, which it does not declare"),
-                match known.join(", ") {
-                    known if known.is_empty() => {
-                        format!("write `ASHWAY_PARAM({param}, 0)` in the handler")
-                    }
-                    known => format!("it declares {known}"),
-                },
-            ));
-        }
-    }
     let mut report = Report::new(&handler.file, bytes.len(), &module, false)?.json();
     report["name"] = json!(handler.name);
     Ok(report)
+}
+
+/// Whether the files of the handlers have what the configuration names: the
+/// functions of the paths, and the parameters. A file that no node would load is
+/// left to others to refuse.
+///
+/// # Errors
+///
+/// All that is missing, each with its place in the configuration.
+pub(super) fn agrees(config: &Config) -> Result<(), Failure> {
+    // It was read a moment ago; if it is gone by now, errors have no lines.
+    let text = std::fs::read_to_string(&config.file).unwrap_or_default();
+    let mut errors = Vec::new();
+    for handler in &config.handlers {
+        let Ok(bytes) = file::read(&handler.file) else {
+            continue;
+        };
+        let Ok(module) = file::module(&handler.file, &bytes, Profile::Handler) else {
+            continue;
+        };
+        let file = handler.file.display();
+        let fitting: Vec<_> = module.handlers().map(|(name, _)| name).collect();
+        let paths = config.paths_of(&handler.name);
+        for path in paths.filter(|path| !fitting.contains(&path.function.as_str())) {
+            let (name, function) = (&path.name, &path.function);
+            errors.push(Diagnostic {
+                code: "no_function",
+                message: format!(
+                    "path `{name}`: `{file}` exports no function `{function}` of type \
+                     (i32, i32) -> i32"
+                ),
+                span: span(&text, path.line, "handler"),
+                hint: Some(format!("it exports `{}`", fitting.join("`, `"))),
+                ..Diagnostic::default()
+            });
+        }
+        let symbols = module.symbols.iter();
+        let known: BTreeSet<_> = symbols
+            .filter_map(|(name, _)| name.strip_prefix(PARAM))
+            .collect();
+        for param in handler.params.keys() {
+            if known.contains(param.as_str()) {
+                continue;
+            }
+            let has: Vec<_> = known.iter().copied().collect();
+            errors.push(Diagnostic {
+                code: "no_parameter",
+                message: format!("handler `{}` has no parameter `{param}`", handler.name),
+                span: span(&text, handler.line, param),
+                hint: Some(match has.join("`, `") {
+                    has if has.is_empty() => {
+                        format!("it has none; write `ASHWAY_PARAM({param}, 0)` in the handler")
+                    }
+                    has => format!("it has `{has}`"),
+                }),
+                ..Diagnostic::default()
+            });
+        }
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Diagnostics::new(&config.file, &text, errors).into())
+}
+
+/// The first time that a word stands in the section that begins at this line,
+/// else the section's head.
+fn span(text: &str, line: usize, word: &str) -> Option<Range<usize>> {
+    let mut lines = text.split_inclusive('\n');
+    let head = line.checked_sub(1)?;
+    let begin: usize = lines.by_ref().take(head).map(str::len).sum();
+    let first = lines.next()?;
+    let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-');
+    let mut at = begin + first.len();
+    for line in lines {
+        // A table of its own (`[handler.NAME.params]`) still belongs to it.
+        let found = line.match_indices(word).find(|(place, _)| {
+            let before = line[..*place].chars().next_back();
+            let after = line[place + word.len()..].chars().next();
+            !before.is_some_and(is_part) && !after.is_some_and(is_part)
+        });
+        if let Some((place, _)) = found {
+            return Some(at + place..at + place + word.len());
+        }
+        at += line.len();
+    }
+    Some(begin..begin + first.trim_end().len())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_found_in_its_section() {
+        let text = "[handler.a]\nparams = { limits = 1, limt = 2 }\n";
+        let found = span(text, 1, "limt").unwrap();
+        assert_eq!(&text[found.start - 2..found.end], ", limt");
+        assert_eq!(span(text, 1, "none"), Some(0..11));
+        assert_eq!(span(text, 0, "limt"), None);
+    }
 }

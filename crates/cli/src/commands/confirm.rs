@@ -20,7 +20,7 @@ impl Confirm {
             .node
             .connect()?
             .request(&json!({ "request": "confirm" }))?;
-        face.show(&answer, || "confirmed: the node stays".to_owned());
+        face.show(&answer, || "confirmed: the node stays".to_owned())?;
         Ok(())
     }
 }

@@ -4,6 +4,7 @@ use ashway_daemon::doctor;
 use clap::Args;
 
 use crate::face::Face;
+use crate::failure::Failure;
 
 /// Say what this host can do, what follows, and how to get more
 ///
@@ -23,9 +24,9 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    pub(crate) fn run(self, face: Face) -> u8 {
+    pub(crate) fn run(self, face: Face) -> Result<u8, Failure> {
         let report = doctor::run(&self.ifaces);
-        face.show(&report.to_json(), || report.render());
-        report.exit_code()
+        face.show(&report.to_json(), || report.render())?;
+        Ok(report.exit_code())
     }
 }

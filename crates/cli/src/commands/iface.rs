@@ -68,7 +68,7 @@ impl Iface {
                 )
             };
             detached.iter().map(line).collect()
-        });
+        })?;
         Ok(())
     }
 }

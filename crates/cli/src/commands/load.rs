@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::Node;
 use crate::face::{Face, clean};
@@ -51,11 +51,14 @@ impl Load {
             let file = file.display();
             Failure::new(Exit::Usage, format!("the path `{file}` is not UTF-8"))
         })?;
-        let params: Map<String, Value> = self
-            .param
-            .into_iter()
-            .map(|(name, value)| (name, json!(value)))
-            .collect();
+        let mut params = Map::new();
+        for (name, value) in self.param {
+            if params.contains_key(&name) {
+                let error = format!("parameter `{name}` is given twice");
+                return Err(Failure::new(Exit::Usage, error).hint("give each once"));
+            }
+            params.insert(name, json!(value));
+        }
         let answer = self.node.connect()?.request(&json!({
             "request": "load",
             "file": file,
@@ -66,7 +69,7 @@ impl Load {
         }))?;
         face.show(&answer, || {
             clean(answer["handler"].as_str().unwrap_or_default())
-        });
+        })?;
         Ok(())
     }
 }

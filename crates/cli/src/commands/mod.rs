@@ -77,13 +77,13 @@ impl Command {
     /// its work: 0, but for `doctor`, whose verdict is its exit code.
     pub(crate) fn run(self, face: Face) -> Result<u8, Failure> {
         match self {
-            Self::Run(command) => command.run(),
+            Self::Run(command) => command.run(face),
             Self::Check(command) => command.run(face),
             Self::Status(command) => command.run(face),
             Self::Confirm(command) => command.run(face),
             Self::Bind(command) => command.run(face),
             Self::Unbind(command) => command.run(face),
-            Self::Doctor(command) => return Ok(command.run(face)),
+            Self::Doctor(command) => return command.run(face),
             Self::Path(command) => command.run(face),
             Self::Handler(command) => return command.run(face),
             Self::Iface(command) => command.run(face),
@@ -101,7 +101,12 @@ pub(crate) struct Node {
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// The node's name, if its socket is where it is by default
-    #[arg(long, value_name = "NAME", default_value = "default")]
+    #[arg(
+        long,
+        value_name = "NAME",
+        default_value = "default",
+        conflicts_with = "socket"
+    )]
     node: String,
 }
 

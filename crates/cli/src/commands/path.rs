@@ -42,7 +42,7 @@ impl Path {
             Self::Ls { node } => {
                 let document = node.connect()?.request(&json!({ "request": "status" }))?;
                 let list = json!({ "paths": document["paths"] });
-                face.show(&list, || status::paths(&document));
+                face.show(&list, || status::paths(&document))?;
                 return Ok(());
             }
             Self::Promote { name, node } => ("promote", name, node, "kernel"),
@@ -53,7 +53,7 @@ impl Path {
         face.show(&answer, || {
             let tier = answer["tier"].as_str().unwrap_or(tier);
             format!("path `{name}` runs in the {tier} tier")
-        });
+        })?;
         Ok(())
     }
 }

@@ -6,6 +6,9 @@ use ashway_daemon::node::{self, RunOptions};
 use ashway_daemon::{client, config};
 use clap::Args;
 
+use super::check;
+use super::handler::file;
+use crate::face::Face;
 use crate::failure::{Exit, Failure};
 
 /// Run a node in the foreground
@@ -15,6 +18,8 @@ use crate::failure::{Exit, Failure};
 /// SIGQUIT. Then, or if it is killed, the interfaces are as they were.
 ///
 /// An interface that another program holds is refused, and nothing is changed.
+/// With -j the node's lines go to standard error, and standard output has one
+/// document if the node does not start or fails.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -34,8 +39,20 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn run(self) -> Result<(), Failure> {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        if file::is_wasm(&self.config) {
+            let file = self.config.display();
+            let failure = Failure::new(
+                Exit::Usage,
+                format!("`{file}` is a handler, not a configuration"),
+            );
+            return Err(failure.hint(format!(
+                "name it in one (`[handler.NAME]`, `file = \"{file}\"`), or try it with \
+                 `ashway handler run {file}`"
+            )));
+        }
         let config = config::load(&self.config)?;
+        check::agrees(&config)?;
         let socket = self
             .socket
             .or_else(|| config.node.socket.clone())
@@ -43,6 +60,7 @@ impl Run {
         let options = RunOptions {
             try_seconds: self.try_seconds,
             socket,
+            lines_to_stderr: face.json,
         };
         node::run(&config, &options).map_err(|error| {
             let (message, because, hint) = error.report();

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::Node;
-use crate::face::Face;
+use crate::face::{Face, clean};
 use crate::failure::Failure;
 use crate::table;
 
@@ -28,7 +28,7 @@ impl Status {
             .node
             .connect()?
             .request(&json!({ "request": "status" }))?;
-        face.show(&document, || render(&document));
+        face.show(&document, || render(&document))?;
         Ok(())
     }
 }
@@ -125,6 +125,12 @@ pub(crate) fn handlers(document: &Value) -> String {
     if !faults.is_empty() {
         out.push('\n');
         out += &table::render(&["STOPPED HANDLER", "LAST CAUSE", "AT", "TIMES"], &faults);
+    }
+    for handler in each(document, "handlers") {
+        let hint = text(&handler["last_fault"]["hint"]);
+        if !hint.is_empty() {
+            out += &format!("hint: {}: {}\n", text(&handler["name"]), clean(&hint));
+        }
     }
     out
 }

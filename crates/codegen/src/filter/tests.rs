@@ -120,6 +120,7 @@ fn errors_point_at_the_words_and_say_what_to_write() {
         ("udp and dst", "", "ends where `port` or `host` after `dst`"),
         ("udp and dst port", "", "ends where a port number"),
         ("udp dst port 70000", "70000", "no port number"),
+        ("udp dst port 070", "070", "no port number"),
         ("udp dst port domain", "domain", "no port number"),
         ("udp and dst host example", "example", "no IPv4 or IPv6"),
         ("udp or dst port 7", "or", "`or` is not available"),

@@ -126,10 +126,6 @@ pub(super) fn is_atomic(operator: &Operator<'_>) -> bool {
 impl Emitter<'_> {
     /// Translates the operator if it is an atomic one; says whether it was.
     pub(super) fn atomic(&mut self, operator: &Operator<'_>) -> bool {
-        if matches!(operator, Operator::AtomicFence { .. }) {
-            // An order among atomic accesses, which all have one already.
-            return true;
-        }
         let Some(access) = Access::of(operator) else {
             return false;
         };

@@ -84,7 +84,9 @@ impl Emitter<'_> {
         self.asm.mov(R0, R2);
         self.asm.alu(op::ADD, R0, R3);
         self.asm.load_imm(R4, self.shape.layout.state_bytes as u64);
-        self.asm.jump_if(op::JGT, R0, R4, trap);
+        if !bug::is(Bug::StateUnchecked) {
+            self.asm.jump_if(op::JGT, R0, R4, trap);
+        }
         let state = self.shape.layout.state_offset();
         self.asm.alu32_imm(op::ADD, R2, state as i32);
         self.launder_indices();
@@ -165,7 +167,8 @@ impl Emitter<'_> {
         self.asm.jump32_if_imm(op::JLT, R3, CHUNK as i32, small);
         let time = self.trap(Cause::Time);
         self.asm.may_goto(time);
-        let tick = self.tick(CHUNK);
+        let free = bug::is(Bug::BulkTickFree);
+        let tick = self.tick(if free { 0 } else { CHUNK });
         chunk(self, CHUNK, Size::D);
         self.asm.jump(head);
         self.slow_tick(tick, &[R1, R2, R3]);

@@ -11,7 +11,7 @@ use crate::bpf::{Assembler, Label, Reg, Size};
 use crate::bug::{self, Bug};
 use crate::normalise::ir::{FileOffset, Op};
 use ashway_abi::{Cause, context};
-use wasmparser::ValType;
+use std::collections::BTreeSet;
 
 /// Translates a handler into `asm`. Takes time and memory in proportion to the
 /// functions it reaches; allocates.
@@ -26,9 +26,7 @@ pub fn emit(
     done: Label,
     trap: Label,
 ) -> Result<Summary, PromoteError> {
-    let handler_type = &shape.module.functions[shape.entry as usize].type_index;
-    let handler_type = &shape.module.types[*handler_type as usize];
-    if handler_type.params() != [ValType::I32; 2] || handler_type.results() != [ValType::I32] {
+    if !shape.module.is_handler(shape.entry) {
         return Err(PromoteError::HandlerType {
             function: shape.entry,
         });
@@ -54,8 +52,16 @@ pub fn emit(
     })
 }
 
-/// Instructions that the kernel verifies (`BPF_COMPLEXITY_LIMIT_INSNS`).
-pub(super) const MOST_INSNS: usize = 1_000_000;
+/// Instructions of a program.
+///
+/// The kernel would take more (`BPF_COMPLEXITY_LIMIT_INSNS`), but when it has
+/// verified them it replaces divisions and heads of loops and removes dead
+/// branches one by one, and moves all that comes behind each time. So the time
+/// grows with the square, and no other thread gets that CPU meanwhile. This many
+/// take at most 1.2 s where they are divisions, message accesses, loops or bulk
+/// operations, and 1.7 s where they were chosen to be dead. Far jumps, which the
+/// assembler makes of two instructions, count as one.
+pub(super) const MOST_INSNS: usize = 32 * 1024;
 
 /// Operands that all frames together have room for; more need not be followed.
 const MOST_OPERANDS: usize = context::FRAMES_BYTES / 8;
@@ -169,16 +175,28 @@ impl<'e> Emitter<'e> {
     fn run(mut self) -> Result<Vec<(usize, usize)>, PromoteError> {
         let mut operands = vec![0; self.entries.len()];
         let plan = self.plan;
-        for component in &plan.components {
-            let mut left = component.clone();
+        for (component, number) in plan.components.iter().zip(0..) {
             let mut returns = Vec::new();
             // One of a cycle can be called first by one that comes behind it,
             // and where it returns to is known when all of them are done.
-            while let Some(position) = left.iter().position(|f| self.is_reached(*f)) {
-                let index = left.remove(position);
+            let mut done = vec![false; component.len()];
+            let reached = (0..component.len()).filter(|i| self.is_reached(component[*i]));
+            let mut ready: BTreeSet<usize> = reached.collect();
+            while let Some(position) = ready.pop_first() {
+                done[position] = true;
+                let index = component[position];
                 self.function(index)?;
                 operands[index as usize] = self.body.operands;
                 returns.extend(self.body.returns.map(|label| (index, label)));
+                for callee in plan.callees(index) {
+                    let layout = &plan.functions[callee as usize];
+                    if layout.component == number
+                        && !done[layout.position]
+                        && self.is_reached(callee)
+                    {
+                        ready.insert(layout.position);
+                    }
+                }
             }
             for (index, label) in returns {
                 if label != self.done {
@@ -234,12 +252,12 @@ impl<'e> Emitter<'e> {
         Ok(())
     }
 
-    /// Whether no kernel would load what there is already.
+    /// Whether there is too much already.
     pub(super) fn is_too_long(&self) -> bool {
         self.asm.len() > MOST_INSNS
     }
 
-    /// What no kernel would load is not worth making: hostile code ends here.
+    /// What will not be loaded is not worth making: hostile code ends here.
     fn check_size(&self) -> Result<(), PromoteError> {
         if self.body.stack.len() > MOST_OPERANDS {
             return Err(PromoteError::Frames {

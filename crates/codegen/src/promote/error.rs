@@ -56,12 +56,13 @@ pub enum PromoteError {
         most: usize,
     },
 
-    /// More code than the kernel loads.
+    /// More code than the kernel is given: its time to load grows with the
+    /// square of it.
     #[error("{place}: the handler takes more than {most} eBPF instructions")]
     TooLong {
         /// How far the translation came.
         place: Place,
-        /// Instructions that the kernel verifies (`BPF_COMPLEXITY_LIMIT_INSNS`).
+        /// Instructions there can be.
         most: usize,
     },
 

@@ -94,7 +94,9 @@ pub(super) struct Layout {
     /// Whether a call from it can come back to it before it has returned.
     pub(super) recursive: bool,
     /// Number of its component of the call graph.
-    component: usize,
+    pub(super) component: usize,
+    /// Its position there.
+    pub(super) position: usize,
     /// Places from which it is called.
     pub(super) call_sites: usize,
     /// Operand slots used.
@@ -179,9 +181,10 @@ impl Plan {
         for (number, component) in components.iter().enumerate() {
             let own = (component[0], component[0]);
             let recursive = component.len() > 1 || calls.binary_search(&own).is_ok();
-            for &index in component {
-                functions[index as usize].recursive = recursive;
-                functions[index as usize].component = number;
+            for (position, index) in component.iter().enumerate() {
+                let layout = &mut functions[*index as usize];
+                layout.recursive = recursive;
+                (layout.component, layout.position) = (number, position);
             }
         }
         Ok(Self {
@@ -189,6 +192,11 @@ impl Plan {
             components,
             calls,
         })
+    }
+
+    /// Whom a function calls, once each, in order.
+    pub(super) fn callees(&self, caller: u32) -> impl Iterator<Item = u32> {
+        callees(&self.calls, caller)
     }
 
     /// Gives each frame its place, now that their sizes are known; returns the
@@ -211,10 +219,8 @@ impl Plan {
                 let layout = &self.functions[caller as usize];
                 let end = layout.base + layout.bytes();
                 let own = layout.component;
-                let first = self.calls.partition_point(|(c, _)| *c < caller);
-                let calls = self.calls[first..].iter();
-                for (_, callee) in calls.take_while(|(c, _)| *c == caller) {
-                    let callee = &mut self.functions[*callee as usize];
+                for callee in callees(&self.calls, caller) {
+                    let callee = &mut self.functions[callee as usize];
                     if callee.component != own {
                         callee.base = callee.base.max(end);
                     }
@@ -235,6 +241,14 @@ impl Plan {
         }
         Ok(found)
     }
+}
+
+fn callees(calls: &[(u32, u32)], caller: u32) -> impl Iterator<Item = u32> {
+    let first = calls.partition_point(|(known, _)| *known < caller);
+    let calls = calls[first..].iter();
+    calls
+        .take_while(move |(known, _)| *known == caller)
+        .map(|(_, callee)| *callee)
 }
 
 pub(super) fn is_wide(ty: ValType) -> bool {
@@ -300,75 +314,35 @@ fn calls_of(shape: &Shape<'_>, index: u32) -> Vec<u32> {
     calls.into_iter().collect()
 }
 
-/// A function on the chain of calls being followed: index, calls, calls seen.
-type Link = (u32, Vec<u32>, usize);
-
 /// Components of the call graph, callers before callees, and who calls whom.
 type Components = (Vec<Vec<u32>>, Vec<(u32, u32)>);
 
-/// The strongly connected components of what the handler reaches (R. Tarjan,
-/// "Depth-first search and linear graph algorithms", 1972), without recursion
-/// of its own: the author decides how deep it is.
+/// The strongly connected components of what the handler reaches.
 fn components(shape: &Shape<'_>) -> Result<Components, PromoteError> {
-    /// The number of a function whose component is complete.
-    const DONE: usize = usize::MAX;
-    let mut components = Vec::new();
+    let functions = &shape.module.functions;
     let mut calls = Vec::new();
-    // When each function was first seen.
-    let mut numbers: Vec<Option<usize>> = vec![None; shape.module.functions.len()];
-    // For each, the first of its open component that is known to be reached.
-    let mut lowest = vec![DONE; numbers.len()];
-    let mut open: Vec<u32> = Vec::new();
-    let mut chain: Vec<Link> = Vec::new();
-    let mut next = Some(shape.entry);
-    let mut count = 0;
-    loop {
-        if let Some(index) = next.take() {
-            numbers[index as usize] = Some(count);
-            lowest[index as usize] = count;
-            count += 1;
-            open.push(index);
-            let out = calls_of(shape, index);
-            calls.extend(out.iter().map(|callee| (index, *callee)));
-            // Each call that can be reached takes an instruction, or more.
-            if calls.len() > MOST_INSNS {
-                let at = shape.module.functions[index as usize].at;
-                return Err(PromoteError::TooLong {
-                    place: Place::new(at, &shape.module.lines),
-                    most: MOST_INSNS,
-                });
-            }
-            chain.push((index, out, 0));
+    let mut too_long = None;
+    let edges = |caller: usize| {
+        if too_long.is_some() {
+            return Vec::new();
         }
-        let Some((index, out, seen)) = chain.last_mut() else {
-            break;
-        };
-        let index = *index as usize;
-        if let Some(&callee) = out.get(*seen) {
-            *seen += 1;
-            match numbers[callee as usize] {
-                None => next = Some(callee),
-                Some(DONE) => {}
-                Some(number) => lowest[index] = lowest[index].min(number),
-            }
-            continue;
+        let callees = calls_of(shape, caller as u32);
+        calls.extend(callees.iter().map(|callee| (caller as u32, *callee)));
+        // Each call that can be reached takes an instruction, or more.
+        if calls.len() > MOST_INSNS {
+            too_long = Some(functions[caller].at);
         }
-        chain.pop();
-        if let Some((caller, ..)) = chain.last() {
-            let caller = *caller as usize;
-            lowest[caller] = lowest[caller].min(lowest[index]);
-        }
-        if numbers[index] == Some(lowest[index]) {
-            let first = open.iter().rposition(|f| *f as usize == index);
-            let component = open.split_off(first.expect("it is open"));
-            for function in &component {
-                numbers[*function as usize] = Some(DONE);
-                lowest[*function as usize] = DONE;
-            }
-            components.push(component);
-        }
+        callees.into_iter().map(|callee| callee as usize).collect()
+    };
+    let found = crate::components::components(functions.len(), [shape.entry as usize], edges);
+    if let Some(at) = too_long {
+        return Err(PromoteError::TooLong {
+            place: Place::new(at, &shape.module.lines),
+            most: MOST_INSNS,
+        });
     }
-    components.reverse();
+    let members = |members: Vec<usize>| members.into_iter().map(|index| index as u32).collect();
+    let components = found.into_iter().rev().map(members).collect();
     calls.sort_unstable();
     Ok((components, calls))
 }
@@ -488,9 +462,9 @@ fn survey(
                 local.local.life.1 = position;
                 local.loops = (loops.behind(0), loops.behind(local.local.life.0));
                 local.seen = true;
-                let inside = local
-                    .written_in
-                    .is_some_and(|block| open.iter().any(|(b, _)| *b == block));
+                // Numbers of open blocks grow inwards.
+                let is_open = |block| open.binary_search_by_key(&block, |(b, _)| *b).is_ok();
+                let inside = local.written_in.is_some_and(is_open);
                 local.local.starts_at_zero |= !inside;
                 if read {
                     local.local.home = Home::Frame;
@@ -499,9 +473,8 @@ fn survey(
             }
             _ => {}
         }
-        let depth = open.iter().filter(|(_, is_loop)| *is_loop).count();
         // A loop's turn is taken to be one of eight; the number is a guess.
-        weight = 1_i64 << (3 * depth.min(5));
+        weight = 1_i64 << (3 * loops.open.len().min(5));
     }
     for (index, survey) in locals.iter_mut().enumerate() {
         survey.gain -= call_weight;

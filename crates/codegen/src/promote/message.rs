@@ -25,8 +25,9 @@ pub(super) const PAYLOAD: i16 = -16;
 /// The stack slot of the packet's end.
 pub(super) const PACKET_END: i16 = -24;
 
-/// No message is longer; the verifier adds up offsets only below 64 KiB
-/// (`MAX_PACKET_OFF`), headers included.
+/// Bytes of a message that can be reached by an offset that is not a constant:
+/// the verifier adds up offsets only below 64 KiB (`MAX_PACKET_OFF`), headers
+/// included. A longer message waits in no ring either.
 pub(super) const MOST: i32 = 0xfe00;
 
 /// Constant offsets from here on are treated like unknown ones.
@@ -158,33 +159,40 @@ impl Emitter<'_> {
         self.release(pointer);
     }
 
+    /// The verifier has to know a bound of the index. It gets it from the
+    /// length, of which it knows nothing, and not by a comparison of the index:
+    /// where that is masked, the comparison would be decided and what hangs on
+    /// it dead, and removing what is dead takes the kernel time in proportion
+    /// to the whole program, once for each place.
     fn message_pointer_at(&mut self, at: Entry, size: Size) -> Reg {
-        let bytes = size.bytes();
+        let bytes = size.bytes() as i32;
         let trap = self.trap(Cause::MessageBounds);
         let at = self.reg_of(at);
         let pointer = self.alloc();
-        // The last offset, which is negative if the message is too short.
         self.asm
             .load(Size::W, pointer, Reg::R9, context::PAYLOAD_LEN);
-        self.asm.alu_imm(op::SUB, pointer, bytes as i32);
-        if !bug::is(Bug::MessageOfFrame) {
-            self.asm.jump_if(op::JSGT, at, pointer, trap);
-        }
+        self.asm.jump_if_imm(op::JGT, pointer, MOST, trap);
         // The offset is not needed any more when a second register is.
-        let scratch = if self.is_scratch(at) {
+        let end = if self.is_scratch(at) {
             at
         } else {
-            self.alloc()
+            let end = self.alloc();
+            self.asm.mov(end, at);
+            end
         };
-        self.message_chunk(pointer, scratch, at, bytes, trap);
-        self.release(scratch);
+        self.asm.alu_imm(op::ADD, end, bytes);
+        if !bug::is(Bug::MessageOfFrame) {
+            self.asm.jump_if(op::JGT, end, pointer, trap);
+        }
+        self.asm.alu_imm(op::SUB, end, bytes);
+        self.packet_pointer(pointer, end, end, size.bytes(), trap);
+        self.release(end);
         pointer
     }
 
     /// Makes a packet pointer, for a chunk of `bytes`, of an index into the
     /// message that is known to be inside; tells the verifier so. Clobbers
-    /// `into` and `scratch`, which
-    /// may be `index`.
+    /// `into` and `scratch`, which may be `index`.
     pub(super) fn message_chunk(
         &mut self,
         into: Reg,
@@ -194,6 +202,11 @@ impl Emitter<'_> {
         trap: Label,
     ) {
         self.asm.jump_if_imm(op::JGT, index, MOST, trap);
+        self.packet_pointer(into, scratch, index, bytes, trap);
+    }
+
+    /// The same of an index that the verifier knows to be at most [`MOST`].
+    fn packet_pointer(&mut self, into: Reg, scratch: Reg, index: Reg, bytes: u32, trap: Label) {
         self.asm.load(Size::D, into, Reg::R10, PAYLOAD);
         self.asm.alu(op::ADD, into, index);
         // The end is compared with the pointer behind the chunk, then moved

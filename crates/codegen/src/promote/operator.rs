@@ -28,7 +28,7 @@ impl<'e> Emitter<'e> {
             OpKind::WordSet { at, len, cause } => self.word_set(*at, *len, *cause),
             OpKind::CallNumber { type_index } => self.call_number(*type_index),
             OpKind::StateCopy => self.park(Self::state_copy),
-            OpKind::Push { slots } => self.push_frame(*slots),
+            OpKind::Push { slots } => self.push_frame(*slots)?,
             OpKind::Pop { slots } => self.pop_frame(*slots),
         }
         Ok(())

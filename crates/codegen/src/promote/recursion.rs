@@ -16,6 +16,7 @@
 //! of its own (`tick.rs`).
 
 use super::emitter::{Emitter, Facts, Site, width};
+use super::error::{Place, PromoteError};
 use super::frame::Home;
 use super::stack::At;
 use super::tick::Tick;
@@ -113,14 +114,17 @@ impl Emitter<'_> {
         }
     }
 
-    /// `Push`: the frame to the call stack.
-    pub(super) fn push_frame(&mut self, slots: u32) {
+    /// `Push`: the frame to the call stack. A frame larger than the slots that
+    /// both tiers count would overwrite the next one, and neither checker nor
+    /// verifier would see that.
+    pub(super) fn push_frame(&mut self, slots: u32) -> Result<(), PromoteError> {
         let (operands, _) = self.call_operands(self.body.next);
         let below = self.body.stack.len() - operands;
         let Some(most) = most_before(slots) else {
             let trap = self.trap(Cause::Stack);
             self.asm.jump(trap);
-            return self.stop();
+            self.stop();
+            return Ok(());
         };
         let (pointer, used) = (self.alloc(), self.alloc());
         self.asm.load(Size::W, used, Reg::R9, context::STACK);
@@ -130,10 +134,13 @@ impl Emitter<'_> {
         self.asm.store(Size::W, Reg::R9, context::STACK, used);
 
         let kept = self.kept(below);
-        debug_assert!(
-            kept.len() <= slots as usize,
-            "the frame is as large as said"
-        );
+        if kept.len() > slots as usize {
+            return Err(PromoteError::Frames {
+                place: Place::new(self.at, &self.shape.module.lines),
+                found: WORD as usize * kept.len(),
+                most: WORD as usize * slots as usize,
+            });
+        }
         for ((kept, size), word) in kept.into_iter().zip(0..) {
             let reg = match kept {
                 Kept::Reg(reg) => reg,
@@ -155,6 +162,7 @@ impl Emitter<'_> {
                 self.body.stack[height].at = At::Slot(height);
             }
         }
+        Ok(())
     }
 
     /// `Pop`: the frame from the call stack. A single result stays in `r0`.
@@ -166,7 +174,10 @@ impl Emitter<'_> {
         let time = self.trap(Cause::Time);
         self.asm.may_goto(time);
         let (pointer, used) = (self.alloc(), self.alloc());
-        let work = self.body.code.len() + slots as usize;
+        let mut work = self.body.code.len() + slots as usize;
+        if bug::is(Bug::ReturnTickFree) {
+            work = 0;
+        }
         let tick = self.tick_by(used, work.saturating_mul(TICKS).min(MOST_TICKS) as u32);
         self.slow_pops.push(SlowPop {
             tick,

@@ -27,6 +27,7 @@
 //! [`Config`] says is consistent: names resolve, filters do not compete. Only
 //! the world (interfaces, privileges, the handlers' code) can still object.
 
+mod modules;
 mod read;
 mod rules;
 mod sections;
@@ -35,11 +36,12 @@ mod types;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use read::suggest;
+pub(crate) use ashway_path::problem::suggest;
+
+pub use modules::{Entrance, NodeGraph, Offline, World, attr};
 pub use read::{load, parse};
-pub(crate) use rules::{COMPETITION_HINT, compete, competition};
-pub(crate) use sections::{NAME_HINT, is_name, read_budget};
+pub(crate) use sections::{NAME_HINT, is_name, read_budget, read_match};
 pub use types::{
-    Config, Grant, HandlerConfig, IfaceConfig, MemoryMode, NodeConfig, OnFault, PathConfig, Tier,
-    XdpMode,
+    Config, Grant, HandlerConfig, IfaceConfig, LongPath, MemoryMode, NodeConfig, OnFault,
+    PathConfig, Tier, XdpMode,
 };

@@ -6,6 +6,8 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::Path as FsPath;
 
+use ashway_path::attrs::Attrs;
+use ashway_path::problem::suggest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -119,6 +121,11 @@ impl<'t> Reader<'t> {
             lines: std::iter::once(0).chain(newlines).collect(),
             errors: Vec::new(),
         }
+    }
+
+    /// The whole text.
+    pub(super) fn text(&self) -> &'t str {
+        self.text
     }
 
     /// Line of a byte, from 1. Logarithmic.
@@ -355,6 +362,22 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
         found
     }
 
+    /// A table of attributes; empty if the key is missing.
+    pub(super) fn attrs(&mut self, key: &str) -> Attrs {
+        let Some(value) = self.value(key) else {
+            return Attrs::new();
+        };
+        let Some(table) = value.get_ref().as_table() else {
+            self.wrong_type(key, "a table of attributes", value);
+            return Attrs::new();
+        };
+        Attrs::read(table).unwrap_or_else(|problems| {
+            let problems = problems.into_iter().map(Into::into);
+            self.reader.errors.extend(problems);
+            Attrs::new()
+        })
+    }
+
     /// A table of integers; empty if the key is missing.
     pub(super) fn integers(&mut self, key: &str) -> BTreeMap<String, i64> {
         let mut found = BTreeMap::new();
@@ -389,23 +412,4 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
 fn article(type_name: &str) -> String {
     let vowel = type_name.starts_with(['a', 'i']);
     format!("{} {type_name}", if vowel { "an" } else { "a" })
-}
-
-/// "did you mean" if one of the words is near, and the list in any case.
-pub(crate) fn suggest(word: &str, words: &[&str]) -> String {
-    let list = words
-        .iter()
-        .map(|word| format!("`{word}`"))
-        .collect::<Vec<_>>()
-        .join(", ");
-    let near = words
-        .iter()
-        .map(|candidate| (strsim::osa_distance(word, candidate), candidate))
-        .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3))
-        .min();
-    match (near, list.as_str()) {
-        (_, "") => "there is none yet".to_owned(),
-        (Some((_, candidate)), _) => format!("did you mean `{candidate}`? available: {list}"),
-        (None, _) => format!("available: {list}"),
-    }
 }

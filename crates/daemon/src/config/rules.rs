@@ -4,8 +4,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use ashway_abi::trusted::MAX_PATHS;
+use ashway_codegen::demux::{self, Conflict, Filter, Table};
+use ashway_path::attrs::Attrs;
+use ashway_path::create::NotCreated;
+use ashway_path::problem::suggest;
 
-use super::read::{Reader, suggest};
+use super::modules::{Entrance, NodeGraph};
+use super::read::Reader;
 use super::sections::PathPlaces;
 use super::types::{Config, PathConfig, Tier, XdpMode};
 use crate::diagnostics::Diagnostic;
@@ -84,67 +89,172 @@ fn unknown(reader: &mut Reader<'_>, kind: &str, name: &str, span: Range<usize>, 
 /// On one interface, no message may match two filters of equal specificity:
 /// which path gets it would be chance.
 fn check_filters(reader: &mut Reader<'_>, paths: &[PathConfig], places: &[PathPlaces]) {
-    // Filters that share a family, ports and addresses, or leave them open,
-    // can meet; those with different destination ports cannot, and that is
-    // how most differ. Comparing only within a port keeps this near linear.
-    let mut groups: HashMap<(&str, Option<u16>), Vec<usize>> = HashMap::new();
+    let mut tables: HashMap<&str, Table<usize>> = HashMap::new();
     for (index, path) in paths.iter().enumerate() {
         let Some(place) = &places[index].filter else {
             continue;
         };
-        for iface in &path.ifaces {
-            let port = path.filter.dst_port;
-            let rivals: Vec<usize> = match port {
-                Some(_) => [port, None]
-                    .into_iter()
-                    .filter_map(|port| groups.get(&(iface.as_str(), port)))
-                    .flatten()
-                    .copied()
-                    .collect(),
-                None => groups
-                    .iter()
-                    .filter(|((name, _), _)| name == iface)
-                    .flat_map(|(_, rivals)| rivals)
-                    .copied()
-                    .collect(),
+        let mut ifaces: Vec<_> = path.ifaces.iter().map(String::as_str).collect();
+        // One that stands there twice is no rival of itself.
+        ifaces.sort_unstable();
+        ifaces.dedup();
+        for iface in ifaces {
+            let table = tables.entry(iface).or_default();
+            let Err(conflict) = table.insert(&path.demux, index) else {
+                continue;
             };
-            let rival = rivals.into_iter().filter(|rival| {
-                // A path that lists an interface twice is no rival of itself.
-                *rival != index && compete(&paths[*rival], path)
+            let rival = &paths[conflict.with];
+            let also = places[conflict.with].filter.clone();
+            reader.errors.push(Diagnostic {
+                code: "ambiguous_match",
+                message: competition(&rival.name, &path.name, iface, &conflict),
+                span: Some(place.clone()),
+                label: Some(format!("`{}`", path.name)),
+                also: also.map(|span| (span, format!("`{}`", rival.name))),
+                hint: Some(conflict.hint().to_owned()),
             });
-            if let Some(rival) = rival.min() {
-                let name = &paths[rival].name;
-                let message = competition(&paths[rival], path, iface);
-                let also = places[rival].filter.clone();
-                reader.errors.push(Diagnostic {
-                    code: "ambiguous_match",
-                    message,
-                    span: Some(place.clone()),
-                    label: Some(format!("`{}`", path.name)),
-                    also: also.map(|span| (span, format!("`{name}`"))),
-                    hint: Some(COMPETITION_HINT.to_owned()),
-                });
-            }
-            groups.entry((iface, port)).or_default().push(index);
         }
     }
 }
 
-/// The next step for paths that compete.
-pub(crate) const COMPETITION_HINT: &str =
-    "the path with more tests gets a message: add one to either";
-
-/// Whether a message can match both paths equally well on one interface.
-pub(crate) fn compete(one: &PathConfig, other: &PathConfig) -> bool {
-    one.filter.specificity() == other.filter.specificity() && one.filter.overlaps(&other.filter)
+/// Says that two paths can match one message equally well.
+fn competition(rival: &str, name: &str, iface: &str, conflict: &Conflict<usize>) -> String {
+    let meaning = |text: &str| demux::parse(text).map(|filter| filter.any);
+    if meaning(&conflict.filter) == meaning(&conflict.with_filter) {
+        format!("paths `{rival}` and `{name}` ask for the same messages on `{iface}`")
+    } else {
+        format!("a message on `{iface}` can match paths `{rival}` and `{name}` equally well")
+    }
 }
 
-/// Says that they do on `iface`.
-pub(crate) fn competition(one: &PathConfig, other: &PathConfig, iface: &str) -> String {
-    let (name, other_name) = (&one.name, &other.name);
-    if one.filter == other.filter {
-        format!("paths `{name}` and `{other_name}` ask for the same messages on `{iface}`")
-    } else {
-        format!("a message on `{iface}` can match paths `{name}` and `{other_name}` equally well")
+impl Config {
+    /// Looks whether a path that comes to these competes with one of them.
+    ///
+    /// # Errors
+    ///
+    /// Says with which, and what to do about it.
+    pub(crate) fn compete(&self, path: &PathConfig) -> Result<(), (String, &'static str)> {
+        for iface in &path.ifaces {
+            if let Err(conflict) = self.demux(iface).insert(&path.demux, usize::MAX) {
+                let rival = self.path_name(conflict.with);
+                let message = competition(rival, &path.name, iface, &conflict);
+                return Err((message, conflict.hint()));
+            }
+        }
+        Ok(())
     }
+
+    /// The demux of an interface: which frame belongs to which path, by the number
+    /// that [`path_name`](Self::path_name) knows. Allocates; as costly as
+    /// [`Table::insert`].
+    #[must_use]
+    pub fn demux(&self, iface: &str) -> Table<usize> {
+        let mut table = Table::default();
+        let paths = self.paths.iter().map(|path| {
+            let here = path.ifaces.iter().any(|name| name == iface);
+            here.then_some(&path.demux)
+        });
+        let long_paths = self.long_paths.iter().map(|path| {
+            let mut entrances = path.entrances.iter();
+            let here = entrances.find(|(name, _)| name == iface);
+            here.map(|(_, filter)| filter)
+        });
+        for (number, filter) in paths.chain(long_paths).enumerate() {
+            if let Some(filter) = filter {
+                // No two compete: that was checked when they came.
+                let _ = table.insert(filter, number);
+            }
+        }
+        table
+    }
+
+    /// The name of a path that a demux leads to: first those of the short form are
+    /// numbered, then those of the long form.
+    #[must_use]
+    pub fn path_name(&self, number: usize) -> &str {
+        let short = self.paths.iter().map(|path| &path.name);
+        let mut names = short.chain(self.long_paths.iter().map(|path| &path.name));
+        names.nth(number).map_or("?", String::as_str)
+    }
+}
+
+/// Every path must lead through the graph from end to end. Notes where paths of
+/// the long form begin, and whether they compete.
+pub(super) fn check_paths(
+    reader: &mut Reader<'_>,
+    config: &mut Config,
+    graph: &NodeGraph,
+    places: &[PathPlaces],
+    long_places: &[Range<usize>],
+) {
+    for (path, places) in config.paths.iter().zip(places) {
+        let known = config.handler(&path.handler).is_some();
+        let Some(span) = places.handler.as_ref().filter(|_| known) else {
+            continue;
+        };
+        for iface in path
+            .ifaces
+            .iter()
+            .filter(|name| config.iface(name).is_some())
+        {
+            if let Err(failed) = graph.create(path, iface, Attrs::new()) {
+                no_path(reader, failed, span.clone());
+                break;
+            }
+        }
+    }
+    let mut tables: HashMap<String, Table<usize>> = HashMap::new();
+    for (at, span) in long_places.iter().enumerate() {
+        match graph.create_long(&config.long_paths[at]) {
+            Err(failed) => no_path(reader, failed, span.clone()),
+            Ok(created) => {
+                for Entrance { iface, filter } in graph.entrances(&created) {
+                    let table = tables
+                        .entry(iface.clone())
+                        .or_insert_with(|| config.demux(&iface));
+                    let number = config.paths.len() + at;
+                    match filter.map(|text| enter(config, table, number, &iface, &text)) {
+                        None => {}
+                        Some(Ok(filter)) => config.long_paths[at].entrances.push((iface, filter)),
+                        Some(Err(error)) => reader.errors.push(Diagnostic {
+                            span: Some(span.clone()),
+                            ..error
+                        }),
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Puts a path of the long form into the demux of an interface.
+fn enter(
+    config: &Config,
+    table: &mut Table<usize>,
+    number: usize,
+    iface: &str,
+    text: &str,
+) -> Result<Filter, Diagnostic> {
+    let filter = demux::parse(text).map_err(|error| Diagnostic {
+        code: "no_path",
+        message: format!("its stages ask for `{text}` on `{iface}`: {error}"),
+        hint: Some(error.hint),
+        ..Diagnostic::default()
+    })?;
+    table.insert(&filter, number).map_err(|conflict| {
+        let rival = config.path_name(conflict.with);
+        let name = config.path_name(number);
+        Diagnostic {
+            code: "ambiguous_match",
+            message: competition(rival, name, iface, &conflict),
+            hint: Some(conflict.hint().to_owned()),
+            ..Diagnostic::default()
+        }
+    })?;
+    Ok(filter)
+}
+
+fn no_path(reader: &mut Reader<'_>, failed: NotCreated, span: Range<usize>) {
+    let message = format!("{}: {}", failed.what(), failed.because);
+    reader.error("no_path", span, message, Some(failed.hint));
 }

@@ -4,16 +4,17 @@ use std::ops::Range;
 use std::path::{Path as FsPath, PathBuf};
 use std::time::Duration;
 
-use ashway_codegen::filter;
+use ashway_codegen::{demux, filter};
+use ashway_path::problem::suggest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::read::{Reader, Section, suggest};
-use super::rules;
+use super::read::{Reader, Section};
 use super::types::{
-    Config, Grant, HandlerConfig, IfaceConfig, MemoryMode, NodeConfig, OnFault, PathConfig, Tier,
-    XdpMode,
+    Config, Grant, HandlerConfig, IfaceConfig, LongPath, MemoryMode, NodeConfig, OnFault,
+    PathConfig, Tier, XdpMode,
 };
+use super::{modules, rules};
 use crate::units;
 
 /// Longest path of a unix socket (`sockaddr_un`, without the final 0).
@@ -40,8 +41,10 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
         ifaces: Vec::new(),
         handlers: Vec::new(),
         paths: Vec::new(),
+        long_paths: Vec::new(),
+        text: reader.text().to_owned(),
     };
-    let mut places = Vec::new();
+    let (mut places, mut long_places) = (Vec::new(), Vec::new());
     for (key, value) in in_order(root) {
         match key.get_ref().as_ref() {
             "node" => config.node = node(reader, directory, key.span(), value),
@@ -53,13 +56,20 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
                 config.handlers.extend(handler);
             }),
             "path" => each(reader, "path", value, |reader, name, span, value| {
-                if let Some((path, place)) = path(reader, name, span, value) {
+                if is_long(value) {
+                    if let Some(path) = long_path(reader, name, span.clone(), value) {
+                        config.long_paths.push(path);
+                        long_places.push(span);
+                    }
+                } else if let Some((path, place)) = path(reader, name, span, value) {
                     config.paths.push(path);
                     places.push(place);
                 }
             }),
+            // Read as a whole, when what it refers to is known.
+            "module" => {}
             other => {
-                let known = ["node", "iface", "handler", "path"];
+                let known = ["node", "iface", "handler", "module", "path"];
                 let hint = suggest(other, &known);
                 let message = format!("there is no section `{other}`");
                 reader.error("unknown_section", key.span(), message, Some(hint));
@@ -67,6 +77,11 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
         }
     }
     rules::check(reader, &config, &places);
+    let graph = modules::read(root, &config, &modules::Offline(&config));
+    match graph {
+        Ok(graph) => rules::check_paths(reader, &mut config, &graph, &places, &long_places),
+        Err(problems) => reader.errors.extend(problems.into_iter().map(Into::into)),
+    }
     config
 }
 
@@ -251,6 +266,10 @@ fn path(
         name: name.to_owned(),
         ifaces: places.ifaces.iter().map(|(name, _)| name.clone()).collect(),
         filter: filter::Filter::default(),
+        demux: demux::Filter {
+            text: String::new(),
+            any: Vec::new(),
+        },
         match_text: String::new(),
         handler: String::new(),
         function: "on_rx".to_owned(),
@@ -261,9 +280,10 @@ fn path(
     };
     if let Some((text, span)) = section.required("match", "\"udp and dst port 7777\"") {
         text.clone_into(&mut path.match_text);
-        match filter::parse(text) {
+        match read_match(text) {
             Ok(filter) => {
-                path.filter = filter;
+                path.demux = filter;
+                path.filter = filter::parse(text).unwrap_or_default();
                 places.filter = Some(span);
             }
             Err(error) => {
@@ -290,6 +310,51 @@ fn path(
         }
     }
     Some((path, places))
+}
+
+/// The long form names the module that the path is created from.
+fn is_long(value: &Spanned<DeValue<'_>>) -> bool {
+    let table = value.get_ref().as_table();
+    table.is_some_and(|table| table.contains_key("from"))
+}
+
+fn long_path(
+    reader: &mut Reader<'_>,
+    name: &str,
+    span: Range<usize>,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<LongPath> {
+    check_name(reader, "path", name, span.clone());
+    let line = reader.line(span.start);
+    let title = format!("path.{name}");
+    let mut section = Section::open(reader, title, span, value, &["from", "attrs"])?;
+    let (from, _) = section.required("from", "\"MODULE\"")?;
+    Some(LongPath {
+        name: name.to_owned(),
+        from: from.to_owned(),
+        attrs: section.attrs("attrs"),
+        entrances: Vec::new(),
+        line,
+    })
+}
+
+/// A filter whose messages are all UDP datagrams, with up to two VLAN tags: a
+/// handler gets their payloads.
+///
+/// # Errors
+///
+/// The first thing that is wrong with it, and where.
+pub(crate) fn read_match(text: &str) -> Result<demux::Filter, demux::FilterError> {
+    const UDP: &str = "udp or (vlan and udp) or (vlan and udp)";
+    let filter = demux::parse(text)?;
+    if filter.implies(&demux::parse(UDP)?) {
+        return Ok(filter);
+    }
+    Err(demux::FilterError {
+        span: 0..text.len().max(1),
+        message: "this matches more than UDP datagrams, whose payloads a handler gets".to_owned(),
+        hint: format!("write `udp and ({})`", text.trim()),
+    })
 }
 
 fn budget(section: &mut Section<'_, '_, '_>) -> Duration {

@@ -1,6 +1,7 @@
 use std::path::{Path as FsPath, PathBuf};
 use std::time::Duration;
 
+use ashway_path::attrs::Attrs;
 use proptest::prelude::*;
 
 use super::*;
@@ -44,7 +45,7 @@ fn the_smallest_configuration_has_the_documented_defaults() {
     assert_eq!(handler.line, 2);
     let path = &config.paths[0];
     assert_eq!(path.ifaces, ["veth0"]);
-    assert_eq!(path.filter.dst_port, Some(7777));
+    assert_eq!(path.demux.to_string(), "udp dst port 7777");
     assert_eq!(
         (path.handler.as_str(), path.function.as_str()),
         ("counter", "on_rx")
@@ -196,6 +197,188 @@ fn competing_filters_are_named_and_specific_ones_win() {
     assert!(codes(&second("veth0", "udp dst port 7778")).is_empty());
     assert!(codes(&second("veth0", "udp dst port 7777 and src port 9")).is_empty());
     assert!(codes(&second("veth0", "udp")).is_empty());
+    assert!(codes(&second("veth0", "udp and not dst port 7777")).is_empty());
+    // More bits are more specific, however they are written.
+    assert!(codes(&second("veth0", "udp and dst portrange 7000-7999")).is_empty());
+}
+
+#[test]
+fn a_handler_gets_udp_alone() {
+    let with_match = |filter: &str| with("", "").replace("udp dst port 7777", filter);
+    for filter in [
+        "udp port 7 or 8",
+        "udp and not (src net 10.0.0.0/8 or dst host ::1)",
+        "vlan 5 and udp",
+        "vlan and vlan 7 and udp dst port 7",
+        "vxlan 42",
+        "udp[8:2] = 0x1234",
+    ] {
+        assert_eq!(codes(&with_match(filter)), [""; 0], "{filter}");
+    }
+    for filter in [
+        "dst port 7",
+        "udp or tcp",
+        "ip",
+        "not tcp",
+        "udp or vlan 5",
+        "arp",
+    ] {
+        let text = with_match(filter);
+        let errors = read(&text).unwrap_err();
+        let error = &errors.list()[0];
+        assert_eq!(error.code, "bad_match", "{filter}");
+        assert!(error.message.contains("UDP"), "{filter}: {}", error.message);
+        assert_eq!(&text[error.span.clone().unwrap()], filter);
+    }
+}
+
+/// `(from, to)` of every edge, and the modules with their kinds.
+fn drawing(text: &str) -> (Vec<String>, Vec<String>) {
+    let config = read(text).unwrap();
+    let graph = config.graph(&Offline(&config)).unwrap().graph;
+    let modules = graph.nodes().iter();
+    let modules = modules.map(|node| format!("{}: {}", node.name, node.module.kind().name));
+    let edges = graph.edges().iter();
+    let edges = edges.map(|[a, b]| format!("{} {}", graph.port_name(*a), graph.port_name(*b)));
+    (modules.collect(), edges.collect())
+}
+
+#[test]
+fn the_short_form_implies_modules() {
+    let (mut modules, mut edges) = drawing(&with("", "[iface.\"eth0.100\"]"));
+    modules.sort();
+    edges.sort();
+    assert_eq!(
+        modules,
+        [
+            "eth:eth0.100: eth",
+            "eth:veth0: eth",
+            "handler:counter: handler",
+            "ip: ip",
+            "udp: udp"
+        ]
+    );
+    assert_eq!(
+        edges,
+        [
+            "eth:eth0.100.up ip.down",
+            "eth:veth0.up ip.down",
+            "handler:counter.down udp.up",
+            "udp.down ip.up",
+        ]
+    );
+    assert_eq!(drawing(""), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn what_a_module_names_is_not_implied() {
+    let own = "[module.wire]\nkind = 'eth'\niface = 'veth0'\nup = 'net.down'\n\
+               [module.net]\nkind = 'ipv4'\n[module.udp]\nkind = 'udp'\ndown = 'net.up'\n\
+               [module.count]\nkind = 'handler'\nhandler = 'counter'\ndown = 'udp.up'";
+    let (modules, edges) = drawing(&with("", own));
+    assert_eq!(
+        modules,
+        ["wire: eth", "net: ipv4", "udp: udp", "count: handler"]
+    );
+    assert_eq!(edges.len(), 3);
+    // A path of the short form leads through them.
+    let config = read(&with("", own)).unwrap();
+    let graph = config.graph(&Offline(&config)).unwrap();
+    let created = graph
+        .create(&config.paths[0], "veth0", Attrs::new())
+        .unwrap();
+    let trail: Vec<_> = created.log.0.iter().map(|entry| &*entry.who).collect();
+    assert_eq!(trail[..4], ["count", "udp", "net", "wire"]);
+}
+
+#[test]
+fn mistakes_in_modules_are_shown_with_all_others() {
+    let text = with(
+        "teir = 'user'",
+        "[module.look]\nkind = 'tup'\n[module.a]\nkind = 'host'\ndown = 'udp.uq'\n\
+         [module.h]\nkind = 'handler'\nhandler = 'conter'\ndown = 'udp.up'",
+    );
+    let errors = read(&text).unwrap_err();
+    let found: Vec<_> = errors
+        .list()
+        .iter()
+        .map(|error| (error.code, &text[error.span.clone().unwrap()]))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("unknown_key", "teir"),
+            ("unknown_name", "'tup'"),
+            ("unknown_name", "'udp.uq'"),
+            ("bad_value", "'conter'"),
+        ]
+    );
+    // An edge that does not fit an implied module names both types.
+    let text = with("", "[module.a]\nkind = 'host'\ndown = 'udp.down'");
+    let errors = read(&text).unwrap_err();
+    assert_eq!(errors.list()[0].code, "type_mismatch");
+    assert_eq!(codes(&with("", "[[module]]\nkind = 'udp'")), ["wrong_type"]);
+}
+
+#[test]
+fn a_path_that_leads_nowhere_is_named() {
+    // The handler hangs on nothing that leads to the interface.
+    let text = with("", "[module.udp]\nkind = 'udp'");
+    let errors = read(&text).unwrap_err();
+    let error = &errors.list()[0];
+    assert_eq!(error.code, "no_path");
+    assert!(error.message.contains("`eth:veth0`"), "{}", error.message);
+    assert_eq!(&text[error.span.clone().unwrap()], "\"counter\"");
+}
+
+#[test]
+fn the_long_form_begins_anywhere() {
+    let long = |keys: &str| {
+        with(
+            "",
+            &format!("[module.end]\nkind = 'sink'\ndown = 'udp.up'\n[path.long]\n{keys}"),
+        )
+    };
+    let config = read(&long(
+        "from = 'eth:veth0'\nattrs = { pathname = 'udp/end', remote = '10.0.0.2:9' }",
+    ))
+    .unwrap();
+    assert_eq!(config.long_paths[0].from, "eth:veth0");
+    let graph = config.graph(&Offline(&config)).unwrap();
+    let created = graph.create_long(&config.long_paths[0]).unwrap();
+    let filter = "ip and src host 10.0.0.2 and udp and src port 9";
+    assert_eq!(
+        graph.entrances(&created),
+        [Entrance {
+            iface: "veth0".into(),
+            filter: Some(filter.into()),
+        }]
+    );
+    assert_eq!(config.long_paths[0].entrances[0].1.to_string(), filter);
+    assert_eq!(config.demux("veth0").len(), 2);
+    assert_eq!(config.path_name(1), "long");
+    // Weaker attributes give a shorter path.
+    let config = read(&long("from = 'eth:veth0'")).unwrap();
+    let graph = config.graph(&Offline(&config)).unwrap();
+    let created = graph.create_long(&config.long_paths[0]).unwrap();
+    assert!(
+        created.log.to_string().contains("nothing decides"),
+        "{}",
+        created.log
+    );
+    assert_eq!(codes(&long("from = 'eth'")), ["no_path"]);
+    let rival = "from = 'eth:veth0'\nattrs = { pathname = 'udp/end', local = '0.0.0.0:7777' }";
+    let errors = read(&long(rival)).unwrap_err();
+    assert_eq!(errors.list()[0].code, "ambiguous_match", "{errors}");
+    assert_eq!(codes(&long("from = 'udp'\nattrs = 5")), ["wrong_type"]);
+    assert_eq!(
+        codes(&long("from = 'udp'\nattrs = { a = 1.5 }")),
+        ["wrong_type"]
+    );
+    assert_eq!(
+        codes(&long("from = 'udp'\niface = 'veth0'")),
+        ["unknown_key"]
+    );
 }
 
 #[test]
@@ -216,6 +399,30 @@ fn files_that_are_no_configuration() {
     assert_eq!(load(&PathBuf::from("/")).unwrap_err().list().len(), 1);
 }
 
+#[test]
+fn a_relay_receives_at_both_ends() {
+    let text = with(
+        "",
+        "[iface.veth1]\n[module.relay]\nkind = 'forward'\ndown = 'udp.up'\n[path.r]\n\
+         from = 'eth:veth1'\n[path.r.attrs]\npathname = 'udp/relay'\nlocal = '10.0.1.1:9000'\n\
+         next_hop = '10.0.3.2:9'\nfrom = '10.0.3.1:9001'\nout = 'eth:veth0'\n\
+         next_hop_mac = '02:00:00:00:00:01'",
+    );
+    let config = read(&text).unwrap();
+    let entrances = config.long_paths[0].entrances.iter();
+    let entrances: Vec<_> = entrances
+        .map(|(iface, filter)| format!("{iface}: {filter}"))
+        .collect();
+    assert_eq!(
+        entrances,
+        [
+            "veth1: ip and dst host 10.0.1.1 and udp and dst port 9000",
+            "veth0: ip and dst host 10.0.3.1 and src host 10.0.3.2 and udp and dst port 9001 \
+             and src port 9",
+        ]
+    );
+}
+
 fn pieces() -> impl Strategy<Value = String> {
     let piece = proptest::sample::select(
         &[
@@ -226,6 +433,11 @@ fn pieces() -> impl Strategy<Value = String> {
             "[handler.a]\n",
             "iface = ",
             "match = ",
+            "[module.a]\n",
+            "[module.b]\n",
+            "kind = 'udp'\n",
+            "down = 'a.up'\n",
+            "from = 'a'\n",
             "handler = ",
             "file = ",
             "budget = ",

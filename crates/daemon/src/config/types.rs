@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ashway_codegen::demux;
 use ashway_codegen::filter::Filter;
+use ashway_path::attrs::Attrs;
 
 /// A whole, consistent configuration. Lists are in the order of the file.
 #[derive(Clone, Debug)]
@@ -17,8 +19,13 @@ pub struct Config {
     pub ifaces: Vec<IfaceConfig>,
     /// `[handler.*]`.
     pub handlers: Vec<HandlerConfig>,
-    /// `[path.*]`.
+    /// `[path.*]` in the short form, which end in a handler.
     pub paths: Vec<PathConfig>,
+    /// `[path.*]` in the long form, which name a module.
+    pub long_paths: Vec<LongPath>,
+    /// The text. Modules read their own sections of it
+    /// ([`Config::graph`]).
+    pub text: String,
 }
 
 impl Config {
@@ -130,6 +137,8 @@ pub struct PathConfig {
     pub ifaces: Vec<String>,
     /// Which messages belong to it.
     pub filter: Filter,
+    /// The same, as demux has it.
+    pub demux: demux::Filter,
     /// The filter as it was written.
     pub match_text: String,
     /// The handler's name.
@@ -143,6 +152,23 @@ pub struct PathConfig {
     /// How long the handler may take for one message.
     pub budget: Duration,
     /// Where the section starts, from 1; 0 for what came while the node ran.
+    pub line: usize,
+}
+
+/// `[path.NAME]` in the long form: which modules it leads through follows from the
+/// graph and the attributes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LongPath {
+    /// Its name.
+    pub name: String,
+    /// The module that it is created from.
+    pub from: String,
+    /// Its attributes at first.
+    pub attrs: Attrs,
+    /// The interfaces it receives from, and which messages there, as its stages
+    /// say; an end that takes everything is not among them.
+    pub entrances: Vec<(String, demux::Filter)>,
+    /// Where the section starts, from 1.
     pub line: usize,
 }
 

@@ -1,6 +1,10 @@
 //! Changing a running node: `load` makes an instance that nothing reaches,
 //! `bind` leads messages to it, `unbind` leads them back to the host (ASH-2).
 //!
+//! What has to be compiled is, on its own thread, before anything else is
+//! touched; a caller waits for that, the node does not. By then the node may
+//! have changed: the request is checked against it again.
+//!
 //! Everything that can fail is made first; then one exchange for each interface
 //! puts the new entry program in place of the old one (`BPF_LINK_UPDATE`). Each
 //! message meets one of the two, so other paths notice nothing.
@@ -14,9 +18,12 @@ use rustix::thread::{MembarrierCommand, membarrier};
 use serde_json::{Value, json};
 
 use super::dispatch::{self, Entry};
+use super::world;
 use super::{Node, NodePath, Promotion, RunError};
-use crate::config::{PathConfig, Tier, suggest};
-use crate::instance::{Instance, NotPromoted};
+use crate::activation::Bindable;
+use crate::config::{HandlerConfig, PathConfig, Tier, suggest};
+use crate::control::Caller;
+use crate::instance::{Instance, NotPromoted, Promoted};
 use crate::packets::Matched;
 use crate::plan::{IfaceFacts, InstancePlan, NoRoom, Plan};
 use crate::request::{self, Refusal};
@@ -27,33 +34,54 @@ use crate::worker::Change;
 type Entries = Vec<(usize, Program)>;
 
 impl Node {
-    /// Makes an instance of a handler. No message reaches it before
-    /// [`bind`](Self::bind).
-    ///
-    /// # Errors
-    ///
-    /// Why not; nothing has changed.
-    pub(super) fn load(&mut self, request: &Value, engine: &Engine) -> Result<Value, Refusal> {
+    /// Makes an instance of a handler and answers `caller`. No message reaches
+    /// it before [`bind`](Self::bind).
+    pub(super) fn load(&mut self, request: &Value, engine: &Engine, caller: Caller) {
         let begin = Instant::now();
-        let handler = request::handler(request, &self.config)?;
+        let handler = match request::handler(request, &self.config) {
+            Ok(handler) => handler,
+            Err(refusal) => return caller.answer(Err(refusal)),
+        };
         let facts: Vec<IfaceFacts> = self.ifaces.iter().map(|iface| iface.facts).collect();
         let plan = InstancePlan::unbound(&facts);
-        let (instance, wasm) = Instance::create(
-            &handler,
-            &[],
-            &plan,
-            engine,
-            self.maps.as_deref(),
-            self.arena,
-        )
-        .map_err(|error| refusal(&RunError::Instance(error)))?;
-        let shared = Arc::new(instance);
+        let (engine, maps, arena) = (engine.clone(), self.maps.clone(), self.arena);
+        self.compile_thread.submit(
+            move || {
+                let made = Instance::create(&handler, &[], &plan, &engine, maps.as_deref(), arena);
+                (handler, plan, made)
+            },
+            move |node, (handler, plan, made)| {
+                caller.answer(
+                    made.map_err(|error| refusal(&RunError::Instance(error)))
+                        .and_then(|made| node.add_instance(handler, plan, made, begin)),
+                );
+            },
+        );
+    }
+
+    fn add_instance(
+        &mut self,
+        handler: HandlerConfig,
+        plan: InstancePlan,
+        (instance, wasm): (Instance, ashway_handler::Instance),
+        begin: Instant,
+    ) -> Result<Value, Refusal> {
+        // Another file may have got the name while this one was compiled.
+        request::check_free(&handler.name, &self.config)?;
+        let made = Bindable::new(instance, wasm, &self.rows);
+        let shared = Arc::clone(&made.shared);
+        let mut config = self.config.clone();
+        config.handlers.push(handler);
+        let mut bindable = self.bindable.clone();
+        bindable.push(made);
+        let graph =
+            world::graph(&config, &self.links, &bindable).map_err(|error| refusal(&error))?;
         let run = RunInstance {
             shared: Arc::clone(&shared),
-            wasm,
             paths: Vec::new(),
         };
-        self.tell(Change::Instance(Box::new(run)))?;
+        self.tell(Change::Instance(run))?;
+        (self.config, self.bindable, self.graph) = (config, bindable, graph);
         let answer = json!({
             "handler": shared.name,
             "digest": shared.digest,
@@ -62,20 +90,37 @@ impl Node {
         });
         self.instances.push(shared);
         self.plan.instances.push(plan);
-        self.config.handlers.push(handler);
         Ok(answer)
     }
 
-    /// Makes a path that ends in a handler that is there.
-    ///
-    /// # Errors
-    ///
-    /// Why not; no message was led elsewhere.
-    pub(super) fn bind(&mut self, request: &Value) -> Result<Value, Refusal> {
+    /// Makes a path that ends in a handler that is there, and answers `caller`.
+    /// A handler for the kernel tier is compiled first; the path is made, and
+    /// `request` read once more, when that is done.
+    pub(super) fn bind(&mut self, request: Value, caller: Caller) {
         let begin = Instant::now();
+        let wanted = request::path(&request, &self.config)
+            .and_then(|path| self.function(&path).map(|_| path));
+        match wanted {
+            Err(refusal) => caller.answer(Err(refusal)),
+            Ok(path) if path.tier == Tier::User => {
+                caller.answer(self.add_path(&request, None, begin));
+            }
+            Ok(path) => self.compile(&path, move |node, compiled| {
+                caller.answer(node.add_path(&request, Some(compiled), begin));
+            }),
+        }
+    }
+
+    /// Adds a path; `compiled` is for the kernel tier, if that is wanted.
+    fn add_path(
+        &mut self,
+        request: &Value,
+        compiled: Option<Result<Promoted, NotPromoted>>,
+        begin: Instant,
+    ) -> Result<Value, Refusal> {
         let path = request::path(request, &self.config)?;
+        self.function(&path)?;
         let instance = position(&self.config.handlers, |h| h.name == path.handler);
-        let function = self.function(instance, &path)?;
         let ifaces: Vec<usize> = path
             .ifaces
             .iter()
@@ -101,9 +146,10 @@ impl Node {
             promotion: Promotion::NotAsked,
             switch_ns: 0,
             faults_seen,
+            demoted: false,
         });
         let number = self.paths.len() - 1;
-        match self.connect(number, function) {
+        match self.connect(number, compiled) {
             Ok((stays, exchange_us)) => Ok(json!({
                 "path": self.config.paths[number].name,
                 "handler": self.config.paths[number].handler,
@@ -182,29 +228,24 @@ impl Node {
     fn connect(
         &mut self,
         number: usize,
-        function: Function,
+        compiled: Option<Result<Promoted, NotPromoted>>,
     ) -> Result<(Option<NotPromoted>, u64), Refusal> {
         let slots = self.plan.paths[number].slots.clone();
         let entries = self.load_entries(&self.config.paths, &self.plan, &slots)?;
-        let wanted = self.config.paths[number].tier;
-        let mut stays = None;
-        if wanted == Tier::User
-            || self.promote(number).is_err_and(|why| {
-                stays = Some(why);
-                true
-            })
-        {
-            self.demote(number).map_err(|why| not_promoted(&why))?;
+        let stays = compiled.and_then(|compiled| self.install(number, compiled).err());
+        if self.paths[number].tier == Tier::User {
+            self.demote(number).map_err(Refusal::from)?;
         }
-        if let (Tier::Kernel, Some(why)) = (wanted, &stays) {
-            return Err(not_promoted(why));
+        if let (Tier::Kernel, Some(why)) = (self.config.paths[number].tier, &stays) {
+            return Err(why.clone().into());
         }
         let plan = &self.plan.paths[number];
-        let instance = &self.instances[plan.instance];
+        let runs = dispatch::path_runs(&self.graph, &self.config.paths[number], plan)
+            .map_err(|error| refusal(&error.into()))?;
         let change = Change::Path {
             instance: plan.instance,
             local: plan.local,
-            run: dispatch::path_run(&self.config.paths[number], plan, instance, function),
+            runs,
         };
         self.tell(change)?;
         for &(iface, _) in &slots {
@@ -327,7 +368,8 @@ impl Node {
         }
     }
 
-    fn function(&self, instance: usize, path: &PathConfig) -> Result<Function, Refusal> {
+    fn function(&self, path: &PathConfig) -> Result<Function, Refusal> {
+        let instance = position(&self.config.handlers, |h| h.name == path.handler);
         let instance = &self.instances[instance];
         instance.function(&path.function).ok_or_else(|| {
             let known: Vec<_> = instance.functions().collect();
@@ -349,7 +391,7 @@ impl Node {
                 format!(
                     "`{}` has {} paths, and there is no room for more",
                     iface(number),
-                    ashway_codegen::entry::MAX_PATHS
+                    crate::plan::SLOTS
                 ),
                 "unbind one that is not needed",
             ),
@@ -387,14 +429,16 @@ fn position<T>(list: &[T], is_it: impl Fn(&T) -> bool) -> usize {
         .expect("a checked request names what the node has")
 }
 
-fn not_promoted(why: &NotPromoted) -> Refusal {
-    Refusal {
-        code: "handler_refused",
-        message: match &why.line {
-            Some(line) => format!("{line}: {}", why.because),
-            None => why.because.clone(),
-        },
-        hint: why.hint.clone(),
+impl From<NotPromoted> for Refusal {
+    fn from(why: NotPromoted) -> Self {
+        Self {
+            code: "handler_refused",
+            message: match why.line {
+                Some(line) => format!("{line}: {}", why.because),
+                None => why.because,
+            },
+            hint: why.hint,
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ashway_abi::{context, count};
-use ashway_codegen::entry::{self, Reply};
+use ashway_codegen::entry::Reply;
 use ashway_codegen::exit;
 use ashway_handler::Engine;
 use ashway_kernel::maps::possible_cpus;
@@ -15,8 +15,11 @@ use ashway_kernel::{
 };
 use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
 
+use super::world::{self, Link};
 use super::{Node, NodeIface, NodePath, Promotion, RunError, XdpSide, dispatch, say};
-use crate::config::{Config, Tier, XdpMode};
+use crate::activation::Bindable;
+use crate::compile::CompileThread;
+use crate::config::{Config, NodeGraph, Tier, XdpMode};
 use crate::counters::UserRows;
 use crate::instance::Instance;
 use crate::packets::PacketPort;
@@ -35,7 +38,8 @@ const TX_FRAMES: u32 = 1024;
 /// descheduled worker fit well within.
 const TICKS: u64 = 4;
 
-/// Brings everything up; on any error what was made is dropped again.
+/// Brings everything up, up to promotions, which have begun; on any error what
+/// was made is dropped again.
 pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let probe = Probe::run();
     let no_xdp = no_xdp(&probe);
@@ -72,7 +76,18 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let engine = Engine::new(TICKS).map_err(RunError::Engine)?;
     let rows = Arc::new(UserRows::new(plan.rows));
     let arena = probe.has(Feature::ArenaProgram);
-    let (instances, runs) = make_instances(config, &plan, &engine, maps.as_deref(), arena)?;
+    let bindable = make_instances(config, &plan, &engine, maps.as_deref(), arena, &rows)?;
+    let instances: Vec<_> = bindable
+        .iter()
+        .map(|handler| Arc::clone(&handler.shared))
+        .collect();
+    let links: Vec<Link> = facts
+        .iter()
+        .enumerate()
+        .map(|(number, (found, rung))| Link::new(number, found, *rung))
+        .collect();
+    let graph = world::graph(config, &links, &bindable)?;
+    let runs = make_runs(config, &plan, &graph, &instances)?;
 
     for (found, rung) in &facts {
         say(&cost_notice(found, *rung));
@@ -114,6 +129,10 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         doing: "start the worker",
         source,
     })?;
+    let compile_thread = CompileThread::start().map_err(|source| RunError::System {
+        doing: "start the compile thread",
+        source,
+    })?;
     let mut node = Node {
         ifaces,
         worker,
@@ -127,10 +146,15 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
                 promotion: Promotion::NotAsked,
                 switch_ns: 0,
                 faults_seen: 0,
+                demoted: false,
             })
             .collect(),
         instances,
+        bindable,
+        links,
+        graph,
         maps,
+        compile_thread,
         rows,
         plan,
         config: config.clone(),
@@ -176,9 +200,9 @@ fn make_instances(
     engine: &Engine,
     maps: Option<&NodeMaps>,
     arena: bool,
-) -> Result<(Vec<Arc<Instance>>, Vec<RunInstance>), RunError> {
-    let mut instances = Vec::new();
-    let mut runs = Vec::new();
+    rows: &Arc<UserRows>,
+) -> Result<Vec<Bindable>, RunError> {
+    let mut made = Vec::new();
     for (handler, numbers) in config.handlers.iter().zip(&plan.instances) {
         let functions: Vec<&str> = numbers
             .paths
@@ -186,26 +210,31 @@ fn make_instances(
             .map(|path| config.paths[*path].function.as_str())
             .collect();
         let (instance, wasm) = Instance::create(handler, &functions, numbers, engine, maps, arena)?;
-        let paths = numbers
-            .paths
-            .iter()
-            .map(|path| {
-                let path_config = &config.paths[*path];
-                let function = wasm
-                    .function(&path_config.function)
-                    .expect("the instance was made with this function");
-                dispatch::path_run(path_config, &plan.paths[*path], &instance, function)
-            })
-            .collect();
-        let shared = Arc::new(instance);
-        instances.push(Arc::clone(&shared));
+        made.push(Bindable::new(instance, wasm, rows));
+    }
+    Ok(made)
+}
+
+/// The instances with their paths, for the worker.
+fn make_runs(
+    config: &Config,
+    plan: &Plan,
+    graph: &NodeGraph,
+    instances: &[Arc<Instance>],
+) -> Result<Vec<RunInstance>, RunError> {
+    let mut runs = Vec::new();
+    for (instance, numbers) in instances.iter().zip(&plan.instances) {
+        let mut paths = Vec::new();
+        for &path in &numbers.paths {
+            let created = dispatch::path_runs(graph, &config.paths[path], &plan.paths[path])?;
+            paths.push(created);
+        }
         runs.push(RunInstance {
-            shared,
-            wasm,
+            shared: Arc::clone(instance),
             paths,
         });
     }
-    Ok((instances, runs))
+    Ok(runs)
 }
 
 fn take_with_sockets(
@@ -247,7 +276,7 @@ fn take_with_sockets(
     let port = PacketPort {
         socket,
         out,
-        frame: Vec::with_capacity(65_536),
+        iface: number,
         mac: found.mac,
         paths,
         unmatched_row: numbers.unmatched_row,
@@ -285,14 +314,12 @@ fn take_with_xdp(
         });
     }
     let numbers = &plan.ifaces[number];
-    let slots = Map::create(&MapSpec::prog_array(
-        "ashway_slots",
-        entry::MAX_PATHS as u32,
-    ))
-    .map_err(|source| RunError::System {
-        doing: "create a program array",
-        source,
-    })?;
+    let slots = Map::create(&MapSpec::prog_array("ashway_slots", plan::SLOTS as u32)).map_err(
+        |source| RunError::System {
+            doing: "create a program array",
+            source,
+        },
+    )?;
     for &path in &numbers.paths {
         let instance = &common.instances[plan.paths[path].instance];
         let slot = plan.slot(path, number).expect("a path of this interface");
@@ -322,7 +349,6 @@ fn take_with_xdp(
     let exit_link = if reply == Reply::Exit {
         let maps = Maps {
             node: common.maps,
-            slots: None,
             trusted: None,
             memory: None,
         };
@@ -453,8 +479,8 @@ pub(super) fn tx_errors(name: &str) -> u64 {
     })
 }
 
-/// Promotes what the configuration wants in the kernel tier, and says why where
-/// that is not possible.
+/// Begins to promote what the configuration wants in the kernel tier; where that
+/// is not possible, the node says why.
 fn promote_wanted(node: &mut Node) {
     for path in 0..node.paths.len() {
         let config = &node.config.paths[path];
@@ -462,7 +488,10 @@ fn promote_wanted(node: &mut Node) {
             continue;
         }
         let name = config.name.clone();
-        if let Err(refused) = node.promote(path) {
+        node.promote(path, move |_, moved| {
+            let Err(refused) = moved else {
+                return;
+            };
             let place = refused
                 .line
                 .map_or_else(String::new, |line| format!("{line}: "));
@@ -471,6 +500,6 @@ fn promote_wanted(node: &mut Node) {
                 refused.because
             ));
             say(&format!("  hint: {}", refused.hint));
-        }
+        });
     }
 }

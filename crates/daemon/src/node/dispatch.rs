@@ -1,17 +1,18 @@
 //! How messages find their paths, as a plan has it: the entry program of an
 //! interface with XDP, and the list of matches of one without.
 
+use ashway_codegen::demux::{self, Table, emit};
 use ashway_codegen::entry::{self, Packet, Reply};
-use ashway_handler::Function;
-use ashway_kernel::{Map, Program, ProgramKind};
+use ashway_kernel::{Map, Program};
+use ashway_path::attrs::Attrs;
+use ashway_path::create::NotCreated;
 
 use super::RunError;
-use crate::config::{Config, OnFault, PathConfig};
-use crate::decide::Rules;
-use crate::instance::{Instance, fuel};
+use crate::activation::ROW;
+use crate::config::{Config, NodeGraph, PathConfig};
 use crate::packets::{Matched, drop_match};
 use crate::plan::{PathPlan, Plan};
-use crate::programs::{self, Maps, NodeMaps};
+use crate::programs::{self, DemuxMaps, NodeMaps};
 use crate::runner::PathRun;
 
 /// What an entry program needs beside the plan.
@@ -34,8 +35,27 @@ impl Entry<'_> {
         plan: &Plan,
         iface: usize,
     ) -> Result<Program, RunError> {
+        let name = || config.ifaces[iface].name.clone();
+        let mut table = Table::default();
+        for &path in &plan.ifaces[iface].paths {
+            let filter = demux::parse(&paths[path].filter.to_string());
+            let filter = filter.expect("the words of a path's filter are demux's");
+            table
+                .insert(&filter, path)
+                .map_err(|source| RunError::Demux {
+                    iface: name(),
+                    source,
+                })?;
+        }
+        let leaf = |path: usize| plan.leaf(iface, path, &paths[path]);
+        let shapes = emit::compile(&table, emit::FEW, leaf);
+        let demux =
+            DemuxMaps::create(&table, &shapes, leaf).map_err(|source| RunError::System {
+                doing: "create the maps of an interface's demux",
+                source,
+            })?;
         let image = entry::generate(&entry::Spec {
-            paths: plan.entry_paths(iface, paths),
+            shapes: &shapes,
             cpus: self.maps.cpus,
             unmatched_row: plan.ifaces[iface].unmatched_row,
             mac: self.mac,
@@ -46,16 +66,10 @@ impl Entry<'_> {
                 Packet::Helpers
             },
         });
-        let maps = Maps {
-            node: self.maps,
-            slots: Some(self.slots),
-            trusted: None,
-            memory: None,
-        };
-        programs::load("ashway_entry", ProgramKind::Xdp, &image, &maps).map_err(|source| {
+        programs::load_entry(&image, self.maps, self.slots, &demux).map_err(|source| {
             RunError::Load {
                 what: "entry",
-                iface: config.ifaces[iface].name.clone(),
+                iface: name(),
                 source,
             }
         })
@@ -84,20 +98,25 @@ pub(super) fn drop_matches(paths: &[Matched]) -> Vec<ashway_ring::Match> {
     paths.iter().map(|path| drop_match(&path.filter)).collect()
 }
 
-/// A path in the worker's hands.
-pub(super) fn path_run(
+/// A path in the worker's hands, at each of its interfaces.
+///
+/// # Errors
+///
+/// Which module could not take part in it, and why.
+pub(super) fn path_runs(
+    graph: &NodeGraph,
     config: &PathConfig,
     plan: &PathPlan,
-    instance: &Instance,
-    function: Function,
-) -> PathRun {
-    PathRun {
-        row: plan.row,
-        function,
-        rules: Rules {
-            may_reply: instance.may_reply(),
-            on_fault_drop: config.on_fault == OnFault::Drop,
-        },
-        fuel: fuel(config.budget),
-    }
+) -> Result<Vec<(usize, PathRun)>, NotCreated> {
+    config
+        .ifaces
+        .iter()
+        .zip(&plan.slots)
+        .map(|(name, (iface, _))| {
+            let mut attrs = Attrs::new();
+            attrs.set(ROW, u64::from(plan.row));
+            let created = graph.create(config, name, attrs)?;
+            Ok((*iface, PathRun::new(plan.row, created.path)))
+        })
+        .collect()
 }

@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use ashway_codegen::demux::Conflict;
 use ashway_kernel::{AttachError, LoadError};
 use ashway_ring::BindError;
 
@@ -56,6 +57,24 @@ pub enum RunError {
         source: LoadError,
     },
 
+    /// The modules cannot be connected, or one is not ready.
+    #[error("the graph of modules cannot be made: {0}")]
+    Graph(String),
+
+    /// A module takes no part in a path.
+    #[error(transparent)]
+    Path(#[from] ashway_path::create::NotCreated),
+
+    /// Two paths of the interface want the same messages.
+    #[error("two paths of `{iface}` cannot be told apart")]
+    Demux {
+        /// The interface.
+        iface: String,
+        /// Which.
+        #[source]
+        source: Conflict<usize>,
+    },
+
     /// The transmit socket cannot be had.
     #[error("no transmit socket on `{iface}`")]
     Transmit {
@@ -67,8 +86,14 @@ pub enum RunError {
     },
 
     /// Another node answers on the control socket, or it cannot be made.
-    #[error("cannot listen on the control socket")]
-    Control(#[source] std::io::Error),
+    #[error("cannot listen on the control socket `{}`", socket.display())]
+    Control {
+        /// The socket.
+        socket: std::path::PathBuf,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
 
     /// The Wasm runtime cannot be had.
     #[error("cannot start the Wasm runtime")]
@@ -104,7 +129,10 @@ impl RunError {
                 | InstanceError::Start { .. },
             ) => 3,
             Self::Instance(InstanceError::Read { .. } | InstanceError::NoParam { .. })
-            | Self::NoInterface { .. } => 2,
+            | Self::NoInterface { .. }
+            | Self::Graph(_)
+            | Self::Path(_)
+            | Self::Demux { .. } => 2,
             Self::NoBpf { .. } => 4,
             _ if self.lacks_privilege() => 4,
             Self::Transmit {
@@ -124,7 +152,7 @@ impl RunError {
             Self::Attach { source, .. } => matches!(source, AttachError::Denied { .. }),
             Self::Transmit { source, .. } => matches!(source, BindError::Permission),
             Self::System { source, .. }
-            | Self::Control(source)
+            | Self::Control { source, .. }
             | Self::Instance(InstanceError::Memory { source, .. }) => {
                 source.kind() == ErrorKind::PermissionDenied
             }
@@ -167,8 +195,15 @@ impl RunError {
                     .to_owned()
             }
             Self::Load { source, .. } => source.hint().to_owned(),
+            Self::Demux { source, .. } => source.hint().to_owned(),
+            Self::Path(source) => source.hint.clone(),
             Self::Transmit { source, .. } => source.hint().to_owned(),
-            Self::Control(_) => "give each node its own: `--socket PATH`".to_owned(),
+            Self::Control { .. } => {
+                "give each node its own, where you may write: `--socket PATH`".to_owned()
+            }
+            Self::NoIfaceLeft => "the lines above say what became of each; a node does not take \
+                                  an interface back"
+                .to_owned(),
             Self::Instance(InstanceError::Load { source, .. }) => match source {
                 LoadError::Denied { .. } => source.hint().to_owned(),
                 _ => "this is a bug of Ashway; please report it".to_owned(),

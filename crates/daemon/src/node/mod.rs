@@ -9,21 +9,26 @@ mod build;
 mod dispatch;
 mod error;
 mod serve;
+mod world;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ashway_codegen::entry::Reply;
 use ashway_kernel::{Map, Program, TcxLink, XdpLink};
 use ashway_ring::IngressDrop;
 
-use crate::config::{Config, Tier};
+use crate::activation::Bindable;
+use crate::compile::CompileThread;
+use crate::config::{Config, NodeGraph, PathConfig, Tier};
 use crate::counters::UserRows;
 use crate::instance::{Instance, NotPromoted, Promoted};
 use crate::plan::{IfaceFacts, Plan};
 use crate::programs::NodeMaps;
 use crate::rung::Rung;
 use crate::worker::Worker;
+use world::Link;
 
 pub use error::RunError;
 
@@ -34,12 +39,15 @@ pub struct RunOptions {
     pub try_seconds: Option<u64>,
     /// The control socket.
     pub socket: PathBuf,
+    /// Whether the node's lines go to standard error, because standard output
+    /// is for a document.
+    pub lines_to_stderr: bool,
 }
 
 /// Runs a node until SIGTERM, SIGINT, or the end of a trial.
 ///
-/// Says on standard output what attaching costs before it attaches, and a line
-/// that starts with `ready` once messages are answered.
+/// Says what attaching costs before it attaches, and a line that starts with
+/// `ready` once messages are answered.
 ///
 /// # Errors
 ///
@@ -47,16 +55,27 @@ pub struct RunOptions {
 pub fn run(config: &Config, options: &RunOptions) -> Result<(), RunError> {
     // First of all, so that a signal during the start leaves no trace either.
     let told = serve::watch_signals()?;
-    let control = crate::control::Control::listen(&options.socket).map_err(RunError::Control)?;
+    LINES_TO_STDERR.store(options.lines_to_stderr, Ordering::Relaxed);
+    let control = crate::control::Control::listen(&options.socket).map_err(|source| {
+        let socket = options.socket.clone();
+        RunError::Control { socket, source }
+    })?;
     let (mut node, engine) = build::build(config)?;
     serve::serve(&mut node, &engine, &control, &told, options)
 }
+
+/// [`RunOptions::lines_to_stderr`]; a process has one standard output.
+static LINES_TO_STDERR: AtomicBool = AtomicBool::new(false);
 
 /// Prints a line. That nobody reads any more is no reason to stop serving, so
 /// errors are ignored; `println!` would panic.
 fn say(line: &str) {
     use std::io::Write;
-    let _ = writeln!(std::io::stdout(), "{line}");
+    let _ = if LINES_TO_STDERR.load(Ordering::Relaxed) {
+        writeln!(std::io::stderr(), "{line}")
+    } else {
+        writeln!(std::io::stdout(), "{line}")
+    };
 }
 
 /// Everything a running node holds. Fields are dropped in order: first the
@@ -70,7 +89,12 @@ struct Node {
     drop_rules: Vec<Option<IngressDrop>>,
     paths: Vec<NodePath>,
     instances: Vec<Arc<Instance>>,
+    /// The same, for paths to be bound to.
+    bindable: Vec<Bindable>,
+    links: Vec<Link>,
+    graph: NodeGraph,
     maps: Option<Arc<NodeMaps>>,
+    compile_thread: CompileThread<Self>,
     rows: Arc<UserRows>,
     plan: Plan,
     /// What runs now: the file's, and what was loaded and bound since.
@@ -116,6 +140,8 @@ struct NodePath {
     switch_ns: u64,
     /// Faults of its instance that it has already been demoted for.
     faults_seen: u32,
+    /// Whether the last change of tier was its `on_fault`.
+    demoted: bool,
 }
 
 /// What became of promoting a path.
@@ -130,35 +156,92 @@ enum Promotion {
 }
 
 impl Node {
-    /// Moves a path to the kernel tier. The translation is kept, so a second
-    /// time costs only the switch.
+    /// Has a path's handler compiled for the kernel tier and moves the path
+    /// there; `then` learns which path it is by then, or why it stays in the
+    /// user tier. The program is kept, so a second time costs only the switch.
+    fn promote(
+        &mut self,
+        path: usize,
+        then: impl FnOnce(&mut Self, Result<usize, NotPromoted>) + Send + 'static,
+    ) {
+        if matches!(self.paths[path].promotion, Promotion::Done(_)) {
+            let moved = self.switch(path, Tier::Kernel).map(|()| path);
+            return then(self, moved);
+        }
+        let config = self.config.paths[path].clone();
+        // A path's number changes when others are unbound; its row does not,
+        // and nobody gets it again.
+        let row = self.plan.paths[path].row;
+        self.compile(&config, move |node, compiled| {
+            let there = node.plan.paths.iter().position(|plan| plan.row == row);
+            let moved = match there {
+                Some(path) => node.install(path, compiled).map(|()| path),
+                None => Err(NotPromoted {
+                    because: "the path was unbound meanwhile".to_owned(),
+                    line: None,
+                    hint: "`ashway status` shows the paths that are there".to_owned(),
+                }),
+            };
+            then(node, moved);
+        });
+    }
+
+    /// Compiles the handler of a path for the kernel tier, on the compile
+    /// thread; the path need not be there yet. Handlers stay as long as the
+    /// node does, so the result fits whatever path `then` finds.
+    fn compile(
+        &mut self,
+        path: &PathConfig,
+        then: impl FnOnce(&mut Self, Result<Promoted, NotPromoted>) + Send + 'static,
+    ) {
+        let (Some(maps), true) = (&self.maps, self.has_xdp(path)) else {
+            let refused = NotPromoted {
+                because: format!("path `{}` is on an interface without XDP", path.name),
+                line: None,
+                hint: "`ashway doctor` says what XDP needs here".to_owned(),
+            };
+            return then(self, Err(refused));
+        };
+        let maps = Arc::clone(maps);
+        let mut instances = self.instances.iter();
+        let instance = instances
+            .find(|instance| instance.name == path.handler)
+            .map(Arc::clone)
+            .expect("a checked path names a handler of the node");
+        let (function, budget) = (path.function.clone(), path.budget);
+        self.compile_thread
+            .submit(move || instance.promote(&maps, &function, budget), then);
+    }
+
+    fn has_xdp(&self, path: &PathConfig) -> bool {
+        let mut ifaces = self.ifaces.iter().zip(&self.config.ifaces);
+        ifaces.all(|(iface, config)| iface.xdp.is_some() || !path.ifaces.contains(&config.name))
+    }
+
+    /// Moves a path to the kernel tier if its handler could be compiled for it.
     ///
     /// # Errors
     ///
     /// Why it stays in the user tier.
-    fn promote(&mut self, path: usize) -> Result<(), NotPromoted> {
-        let Some(maps) = &self.maps else {
-            return Err(self.no_xdp(path));
-        };
-        if self.plan.paths[path]
-            .slots
-            .iter()
-            .any(|(iface, _)| self.ifaces[*iface].xdp.is_none())
-        {
-            return Err(self.no_xdp(path));
-        }
-        if !matches!(self.paths[path].promotion, Promotion::Done(_)) {
-            let config = &self.config.paths[path];
-            let instance = &self.instances[self.plan.paths[path].instance];
-            match instance.promote(maps, &config.function, config.budget) {
-                Ok(promoted) => self.paths[path].promotion = Promotion::Done(promoted),
-                Err(refused) => {
-                    self.paths[path].promotion = Promotion::Refused(refused.clone());
-                    return Err(refused);
+    fn install(
+        &mut self,
+        path: usize,
+        compiled: Result<Promoted, NotPromoted>,
+    ) -> Result<(), NotPromoted> {
+        match compiled {
+            Ok(promoted) => {
+                self.paths[path].promotion = Promotion::Done(promoted);
+                self.switch(path, Tier::Kernel)
+            }
+            Err(refused) => {
+                let promotion = &mut self.paths[path].promotion;
+                // Another job may have been luckier: what runs is kept.
+                if !matches!(promotion, Promotion::Done(_)) {
+                    *promotion = Promotion::Refused(refused.clone());
                 }
+                Err(refused)
             }
         }
-        self.switch(path, Tier::Kernel)
     }
 
     /// Moves a path to the user tier. What is in the kernel tier at this moment
@@ -190,19 +273,9 @@ impl Node {
             }
         }
         self.paths[path].tier = tier;
+        self.paths[path].demoted = false;
         self.paths[path].switch_ns = begin.elapsed().as_nanos() as u64;
         Ok(())
-    }
-
-    fn no_xdp(&self, path: usize) -> NotPromoted {
-        NotPromoted {
-            because: format!(
-                "path `{}` is on an interface without XDP",
-                self.config.paths[path].name
-            ),
-            line: None,
-            hint: "`ashway doctor` says what XDP needs here".to_owned(),
-        }
     }
 
     /// Notices interfaces that have been deleted, or taken from the node by
@@ -216,7 +289,12 @@ impl Node {
             };
             if !iface.gone && !there {
                 iface.gone = true;
-                say(&format!("interface `{}` is gone", config.name));
+                let name = &config.name;
+                say(&if ashway_kernel::Iface::by_index(iface.ifindex).is_ok() {
+                    format!("interface `{name}` was detached from this node")
+                } else {
+                    format!("interface `{name}` is gone")
+                });
             }
         }
         self.ifaces.is_empty() || self.ifaces.iter().any(|iface| !iface.gone)
@@ -237,6 +315,7 @@ impl Node {
                 && self.paths[path].tier == Tier::Kernel
                 && self.demote(path).is_ok()
             {
+                self.paths[path].demoted = true;
                 say(&format!(
                     "path `{}` demoted: its handler was stopped",
                     self.config.paths[path].name

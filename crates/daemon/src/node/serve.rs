@@ -1,4 +1,5 @@
-//! A running node's main loop: signals, the control socket, the clock.
+//! A running node's main loop: signals, the control socket, what has been
+//! compiled, the clock.
 
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -11,8 +12,10 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use super::build::tx_errors;
 use super::{Node, Promotion, RunError, RunOptions, say};
 use crate::config::Tier;
-use crate::control::{Answer, Control};
+use crate::control::{Answer, Caller, Control};
 use crate::counters::Row;
+use crate::instance::NotPromoted;
+use crate::request::Refusal;
 use crate::status;
 
 /// How often the loop looks at the clock: the grain of the outer net for
@@ -41,7 +44,8 @@ pub(super) fn watch_signals() -> Result<UnixStream, RunError> {
     Ok(told)
 }
 
-/// Serves until `told` to stop.
+/// Serves until `told` to stop; says that the node is ready when the promotions
+/// of the start have been tried.
 pub(super) fn serve(
     node: &mut Node,
     engine: &ashway_handler::Engine,
@@ -52,32 +56,46 @@ pub(super) fn serve(
     let mut trial = options
         .try_seconds
         .map(|seconds| Instant::now() + Duration::from_secs(seconds));
-    say(&format!(
-        "ready: {} on {}; control socket {}",
-        plural(node.paths.len(), "path"),
-        plural(node.ifaces.len(), "interface"),
-        options.socket.display()
-    ));
     if let Some(seconds) = options.try_seconds {
         say(&format!(
             "on trial: detaches in {seconds} s unless `ashway confirm` comes first"
         ));
     }
+    // Behind the promotions of the start.
+    let socket = options.socket.clone();
+    node.compile_thread.submit(
+        || (),
+        move |node: &mut Node, ()| {
+            say(&format!(
+                "ready: {} on {}; control socket {}",
+                plural(node.paths.len(), "path"),
+                plural(node.ifaces.len(), "interface"),
+                socket.display()
+            ));
+        },
+    );
     let mut last_tick = Instant::now();
     let mut last_look = Instant::now();
     loop {
         let mut fds = [
             PollFd::new(told, PollFlags::IN),
             PollFd::new(control, PollFlags::IN),
+            PollFd::new(&node.compile_thread, PollFlags::IN),
         ];
         // Interrupted: the signal is in the pipe.
         let _ = poll(&mut fds, Some(&TICK_SPEC));
-        if !fds[0].revents().is_empty() {
+        let [told, asked, compiled] = fds.map(|fd| !fd.revents().is_empty());
+        if told {
             say("stopping");
             return Ok(());
         }
-        if !fds[1].revents().is_empty() {
-            control.serve(|request| answer(node, engine, &mut trial, request));
+        if compiled {
+            while let Some(then) = node.compile_thread.next_result() {
+                then(node);
+            }
+        }
+        if asked && let Some((caller, request)) = control.accept() {
+            answer(node, engine, &mut trial, request, caller);
         }
         if last_tick.elapsed() >= TICK {
             last_tick = Instant::now();
@@ -108,31 +126,34 @@ fn plural(count: usize, what: &str) -> String {
     }
 }
 
+/// Answers now, or has the caller answered when the compile thread is done.
 fn answer(
     node: &mut Node,
     engine: &ashway_handler::Engine,
     trial: &mut Option<Instant>,
-    request: &Value,
-) -> Answer {
-    match request["request"].as_str() {
+    request: Value,
+    caller: Caller,
+) {
+    let answer = match request["request"].as_str() {
+        Some("load") => return node.load(&request, engine, caller),
+        Some("bind") => return node.bind(request, caller),
+        Some("promote") => return promote(node, &request["path"], caller),
+        Some("demote") => demote(node, &request["path"]),
+        Some("unbind") => node.unbind(&request["path"]).into(),
         Some("status") => Answer::Ok(describe(node)),
         Some("confirm") => {
             let was_on_trial = trial.take().is_some();
             Answer::Ok(json!({ "was_on_trial": was_on_trial }))
         }
         Some("memory") => memory(node, &request["handler"]),
-        Some("promote") => change(node, &request["path"], Node::promote),
-        Some("demote") => change(node, &request["path"], Node::demote),
-        Some("load") => node.load(request, engine).into(),
-        Some("bind") => node.bind(request).into(),
-        Some("unbind") => node.unbind(&request["path"]).into(),
         _ => Answer::Refused {
             code: "bad_request",
             message: "there is no such request".to_owned(),
             hint: "requests are status, confirm, memory, promote, demote, load, bind, unbind"
                 .to_owned(),
         },
-    }
+    };
+    caller.answer(answer);
 }
 
 fn memory(node: &Node, handler: &Value) -> Answer {
@@ -165,35 +186,46 @@ fn memory(node: &Node, handler: &Value) -> Answer {
     }
 }
 
-fn change(
-    node: &mut Node,
-    path: &Value,
-    to: fn(&mut Node, usize) -> Result<(), crate::instance::NotPromoted>,
-) -> Answer {
-    let position = node
-        .config
-        .paths
-        .iter()
-        .position(|known| path.as_str() == Some(&known.name));
-    let Some(position) = position else {
-        let names: Vec<_> = node.config.paths.iter().map(|p| p.name.as_str()).collect();
-        return unknown("path", path, &names);
-    };
-    match to(node, position) {
-        Ok(()) => Answer::Ok(json!({
-            "path": path,
-            "tier": node.paths[position].tier.word(),
-            "switch_ns": node.paths[position].switch_ns,
-        })),
-        Err(refused) => Answer::Refused {
-            code: "handler_refused",
-            message: match refused.line {
-                Some(line) => format!("{line}: {}", refused.because),
-                None => refused.because,
-            },
-            hint: refused.hint,
-        },
+fn promote(node: &mut Node, name: &Value, caller: Caller) {
+    match find(node, name) {
+        Ok(path) => node.promote(path, |node, moved| caller.answer(moved_to(node, moved))),
+        Err(unknown) => caller.answer(unknown),
     }
+}
+
+fn demote(node: &mut Node, name: &Value) -> Answer {
+    match find(node, name) {
+        Ok(path) => {
+            let moved = node.demote(path).map(|()| path);
+            moved_to(node, moved)
+        }
+        Err(unknown) => unknown,
+    }
+}
+
+fn find(node: &Node, name: &Value) -> Result<usize, Answer> {
+    let paths = &node.config.paths;
+    let position = paths
+        .iter()
+        .position(|path| name.as_str() == Some(&path.name));
+    position.ok_or_else(|| {
+        let names: Vec<_> = paths.iter().map(|path| path.name.as_str()).collect();
+        unknown("path", name, &names)
+    })
+}
+
+/// Which tier a path takes now, or why it was not moved.
+fn moved_to(node: &Node, moved: Result<usize, NotPromoted>) -> Answer {
+    moved
+        .map(|path| {
+            json!({
+                "path": node.config.paths[path].name,
+                "tier": node.paths[path].tier.word(),
+                "switch_ns": node.paths[path].switch_ns,
+            })
+        })
+        .map_err(Refusal::from)
+        .into()
 }
 
 fn unknown(what: &str, name: &Value, known: &[&str]) -> Answer {
@@ -268,6 +300,12 @@ fn handler(node: &Node, number: usize) -> Value {
             Promotion::NotAsked => None,
             Promotion::Done(promoted) => Some(json!({
                 "state": if path.tier == Tier::Kernel { "promoted" } else { "user" },
+                "because": (path.tier == Tier::User).then_some(if path.demoted {
+                    "demoted: its handler was stopped"
+                } else {
+                    "demoted by hand"
+                }),
+                "hint": (path.tier == Tier::User).then_some("`ashway path promote` moves it back"),
                 "insns": promoted.insns,
                 "verified_insns": promoted.program.verified_insns(),
                 "translate_us": promoted.translate.as_micros() as u64,
@@ -290,6 +328,15 @@ fn handler(node: &Node, number: usize) -> Value {
             "file": fault.line.as_ref().map(|(file, _)| file),
             "line": fault.line.as_ref().map(|(_, line)| line),
             "at": fault.at,
+            // What a verdict was is not recorded; this is the likeliest.
+            "hint": (fault.cause == Some(ashway_abi::Cause::BadVerdict) && !instance.may_reply())
+                .then(|| {
+                    format!(
+                        "was it `reply`? that takes `allow = [\"reply\"]` in `[handler.{}]`, or \
+                         `handler load --allow reply`",
+                        instance.name
+                    )
+                }),
         })
     });
     json!({

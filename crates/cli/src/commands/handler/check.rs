@@ -7,7 +7,7 @@ use std::path::{Path as FsPath, PathBuf};
 use ashway_abi::context::CALL_SLOTS;
 use ashway_codegen::normalise::ir::OpKind;
 use ashway_codegen::normalise::{Module, Profile, static_bound};
-use ashway_codegen::promote::PromoteError;
+use ashway_codegen::promote::{self, PromoteError};
 use ashway_kernel::{LoadError, verifier_log};
 use ashway_trial::{Blame, Engine, Loaded, NotRun, Setup, Trial};
 use clap::Args;
@@ -63,7 +63,7 @@ impl Check {
         if self.verifier_log {
             document["verifier_log"] = json!(report.log);
         }
-        face.show(&document, || report.log.clone() + &report.text());
+        face.show(&document, || report.log.clone() + &report.text())?;
         Ok(())
     }
 }
@@ -152,7 +152,7 @@ impl<'m> Report<'m> {
 
     /// Has every handler translated, checked and, in the kernel, verified.
     fn promote(&mut self, mut trial: Trial<'m>, log: bool) {
-        for (name, entry) in file::handlers(self.module) {
+        for (name, entry) in self.module.handlers() {
             let prepared = trial.prepare(name);
             if log {
                 self.log += &match &prepared {
@@ -181,12 +181,6 @@ impl<'m> Report<'m> {
         calls.into_iter().collect()
     }
 
-    /// Whether any of its functions can come back to itself.
-    fn recursive(&self) -> bool {
-        let mut ops = self.module.functions.iter().flat_map(|f| &f.code);
-        ops.any(|op| matches!(op.kind, OpKind::Push { .. }))
-    }
-
     pub(in crate::commands) fn json(&self) -> Value {
         let module = self.module;
         let names = |list: &[(String, u32)]| {
@@ -205,7 +199,7 @@ impl<'m> Report<'m> {
             "exports": names(&module.exports),
             "symbols": names(&module.symbols),
             "imports": self.imports(),
-            "recursion": self.recursive(),
+            "recursion": promote::recurses(module),
             "call_stack_slots": CALL_SLOTS,
             "source_lines": !module.lines.is_empty(),
             "tiers": {
@@ -288,7 +282,7 @@ impl<'m> Report<'m> {
             list(symbols),
         );
         let _ = writeln!(text, "  imports    {}", list(self.imports()));
-        let recursion = if self.recursive() {
+        let recursion = if promote::recurses(module) {
             format!("yes; its frames have {CALL_SLOTS} slots of 8 bytes in either tier")
         } else {
             "no".to_owned()
@@ -395,7 +389,7 @@ fn row(handler: &Promoted<'_>) -> Option<Vec<String>> {
 
 fn memory_name(loaded: &Loaded) -> &'static str {
     match loaded.memory {
-        ashway_codegen::promote::MemoryKind::Arena => "arena",
-        ashway_codegen::promote::MemoryKind::Array => "array",
+        promote::MemoryKind::Arena => "arena",
+        promote::MemoryKind::Array => "array",
     }
 }

@@ -5,7 +5,9 @@ use std::io::Read;
 use std::path::Path as FsPath;
 
 use ashway_codegen::normalise::ir::FileOffset;
-use ashway_codegen::normalise::{Limits, Module, NormaliseError, Profile, normalise_as};
+use ashway_codegen::normalise::{
+    INVOKE_PREFIX, Limits, Module, NormaliseError, Profile, normalise_as,
+};
 use ashway_handler::Stopped;
 use serde_json::{Value, json};
 
@@ -18,9 +20,24 @@ pub(in crate::commands) fn read(file: &FsPath) -> Result<Vec<u8>, Failure> {
     File::open(file)
         .and_then(|opened| opened.take(most + 1).read_to_end(&mut bytes))
         .map_err(|error| {
-            Failure::new(Exit::Usage, format!("cannot read `{}`", file.display())).because(&error)
+            let shown = file.display().to_string();
+            let mut failure =
+                Failure::new(Exit::Usage, format!("cannot read `{shown}`")).because(&error);
+            failure.file = Some(shown);
+            failure
         })?;
     Ok(bytes)
+}
+
+/// What every WebAssembly file starts with.
+const MAGIC: &[u8] = b"\0asm";
+
+/// Whether a file says that it is WebAssembly; no if it cannot be read.
+pub(in crate::commands) fn is_wasm(file: &FsPath) -> bool {
+    let mut start = Vec::new();
+    let opened = File::open(file);
+    let read = opened.and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));
+    read.is_ok() && start == MAGIC
 }
 
 /// The module in a file, or why no node would load it.
@@ -55,7 +72,10 @@ pub(super) fn place(module: &Module<'_>, at: FileOffset) -> String {
 
 /// The function whose body holds this offset, if it has a name.
 fn function_at<'m>(module: &'m Module<'_>, at: FileOffset) -> Option<&'m str> {
+    // What was added for `invoke` lies where the function does that it calls.
+    let ours = |name: &str| name.starts_with(INVOKE_PREFIX);
     let bodies = module.functions.iter().filter(|f| f.at <= at);
+    let bodies = bodies.filter(|f| !f.name.as_deref().is_some_and(ours));
     bodies.max_by_key(|f| f.at)?.name.as_deref()
 }
 
@@ -85,22 +105,7 @@ pub(super) fn export(module: &Module<'_>, name: &str) -> Result<u32, Failure> {
     })
 }
 
-/// Exported functions with the type of a handler: those that a path can bind.
-pub(super) fn handlers<'m>(module: &'m Module<'_>) -> Vec<(&'m str, u32)> {
-    let handler = |index: u32| {
-        let ty = module.functions[index as usize].type_index;
-        let ty = &module.types[ty as usize];
-        let words = ty.params().iter().chain(ty.results());
-        (ty.params().len(), ty.results().len()) == (2, 1)
-            && words.into_iter().all(|ty| ty.to_string() == "i32")
-    };
-    let exports = module.exports.iter().filter(|(_, index)| handler(*index));
-    exports
-        .map(|(name, index)| (name.as_str(), *index))
-        .collect()
-}
-
 /// `1 frame`, `2 frames`.
-pub(super) fn count(n: usize, what: &str) -> String {
+pub(in crate::commands) fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ashway_abi::Cause;
 use ashway_codegen::normalise::{Module, Profile};
 use ashway_trial::{Engine, Setup, Trial};
 use clap::Args;
@@ -28,6 +29,7 @@ JSON (-j):
   { \"function\": \"gcd\", \"type\": \"(i32, i32) -> (i32)\",
     \"user\": { \"results\": [ { \"type\": \"i32\", \"value\": 12, \"bits\": \"0xc\" } ],
               \"stopped\": null }, \"agree\": true }
+  `agree` is false, too, if the time ran out, so that nothing can be compared.
   A stop is { \"cause\", \"offset\", \"function\", \"file\", \"line\" }; `results` is then null.")]
 pub(crate) struct Invoke {
     /// The module (Wasm)
@@ -61,6 +63,12 @@ impl Invoke {
         for engine in tier::engines(&self.tier) {
             ends.push((engine, call(&module, engine, function, &args)?));
         }
+        // Where the time ran out is the clock's choice: nothing to compare.
+        let out_of_time = ends.iter().find(|(_, end)| {
+            let stopped = end.result.as_ref().err();
+            stopped.is_some_and(|stopped| stopped.cause == Cause::Time)
+        });
+        let out_of_time = out_of_time.map(|(engine, _)| engine.name());
         let agree = ends.windows(2).all(|pair| {
             let [(engine, one), (other_engine, other)] = pair else {
                 return true;
@@ -69,6 +77,7 @@ impl Invoke {
             ashway_trial::same_end(engines, &one.result, &other.result)
                 && (&one.guest, &one.state) == (&other.guest, &other.state)
         });
+        let agree = agree && out_of_time.is_none();
         let stopped = ends.iter().any(|(_, end)| end.result.is_err());
 
         let mut document = Map::new();
@@ -87,12 +96,15 @@ impl Invoke {
                 };
                 text += &[&head, &*end.text(&module, &results), "\n"].concat();
             }
-            text + match (ends.len(), agree) {
-                (1, _) => "",
-                (_, true) => "all agree, memory included\n",
-                (_, false) => "they DIFFER: please report it, with the file\n",
+            text + &match (ends.len(), agree, out_of_time) {
+                (1, ..) => String::new(),
+                (_, true, _) => "all agree, memory included\n".to_owned(),
+                (_, false, Some(tier)) => {
+                    format!("not compared: the time ran out in tier `{tier}`\n")
+                }
+                (_, false, None) => "they DIFFER: please report it, with the file\n".to_owned(),
             }
-        });
+        })?;
         Ok(u8::from(stopped || !agree))
     }
 
@@ -129,7 +141,7 @@ struct End {
 }
 
 fn call(module: &Module<'_>, engine: Engine, function: u32, args: &[u64]) -> Result<End, Failure> {
-    let refused = |error| tier::failure(module, engine, &error);
+    let refused = |error| tier::failure_of_choice(module, engine, &error);
     let mut trial = Trial::new(module, engine, &Setup::default()).map_err(refused)?;
     let result = trial.invoke(function, args).map_err(refused)?;
     Ok(End {

@@ -10,7 +10,7 @@ use crate::failure::Failure;
 pub(super) mod check;
 pub(super) mod file;
 mod invoke;
-mod packets;
+pub(super) mod packets;
 mod run;
 mod show;
 mod tier;
@@ -37,7 +37,7 @@ impl Handler {
             Self::Ls { node } => {
                 let document = node.connect()?.request(&json!({ "request": "status" }))?;
                 let list = json!({ "handlers": document["handlers"] });
-                face.show(&list, || status::handlers(&document));
+                face.show(&list, || status::handlers(&document))?;
                 Ok(0)
             }
             Self::Load(command) => command.run(face).map(|()| 0),

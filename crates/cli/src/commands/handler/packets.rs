@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path as FsPath;
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ use crate::failure::{Exit, Failure};
 
 /// What the handler sees of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub(super) enum Layer {
+pub(in crate::commands) enum Layer {
     /// The payload of each UDP datagram, as on a path
     Udp,
     /// The whole frame
@@ -25,10 +26,10 @@ pub(super) enum Layer {
 
 /// A frame, or bytes that never were in one.
 #[derive(Clone, Debug)]
-pub(super) struct Packet {
+pub(in crate::commands) struct Packet {
     time: Duration,
     /// As captured.
-    frame: Vec<u8>,
+    pub(in crate::commands) frame: Vec<u8>,
     pub(super) content: Content,
 }
 
@@ -41,16 +42,18 @@ pub(super) enum Content {
     Udp { message: Message, tags: usize },
     /// No UDP datagram: the host's business.
     NotUdp,
+    /// The capture has not all of the frame.
+    Cut,
     /// A datagram that a node drops.
     Malformed(Malformed),
 }
 
 /// What a capture held.
 #[derive(Debug, Default)]
-pub(super) struct Capture {
-    pub(super) packets: Vec<Packet>,
+pub(in crate::commands) struct Capture {
+    pub(in crate::commands) packets: Vec<Packet>,
     /// Why it could not be read to its end.
-    pub(super) broken: Option<String>,
+    pub(in crate::commands) broken: Option<String>,
 }
 
 impl Packet {
@@ -63,8 +66,10 @@ impl Packet {
         }
     }
 
-    fn frame(time: Duration, frame: Vec<u8>, layer: Layer) -> Self {
+    /// A frame that had `bytes` on the wire.
+    fn frame(time: Duration, frame: Vec<u8>, bytes: u32, layer: Layer) -> Self {
         let content = match layer {
+            _ if frame.len() < bytes as usize => Content::Cut,
             Layer::Eth => Content::Whole,
             Layer::Udp => udp(&frame),
         };
@@ -83,7 +88,7 @@ impl Packet {
                 let start = message.payload_off + tags;
                 Some(&self.frame[start..start + message.payload_len])
             }
-            Content::NotUdp | Content::Malformed(_) => None,
+            Content::NotUdp | Content::Cut | Content::Malformed(_) => None,
         }
     }
 
@@ -92,6 +97,7 @@ impl Packet {
         match self.content {
             Content::Whole | Content::Udp { .. } => None,
             Content::NotUdp => Some("not UDP, passed"),
+            Content::Cut => Some("cut short in the capture"),
             Content::Malformed(Malformed::Fragment) => Some("fragment, dropped"),
             Content::Malformed(Malformed::BadLength) => Some("bad length, dropped"),
             Content::Malformed(Malformed::BadIpChecksum) => Some("bad IP checksum, dropped"),
@@ -108,7 +114,7 @@ impl Packet {
             Some(Verdict::Reply) => self.reply(&activation.message),
             // What a handler has changed is never passed on, and a path's
             // `on_fault` is `pass` unless it says otherwise.
-            Some(Verdict::Pass | Verdict::Abort) | None if !activation.dirty => {
+            Some(Verdict::Pass | Verdict::Abort) | None if !activation.is_spoiled() => {
                 Some(self.frame.clone())
             }
             _ => None,
@@ -162,14 +168,23 @@ fn udp(frame: &[u8]) -> Content {
 }
 
 /// Reads a capture (pcap or pcapng) up to its end or to what is broken in it.
-pub(super) fn read(file: &FsPath, layer: Layer) -> Result<Capture, Failure> {
+pub(in crate::commands) fn read(file: &FsPath, layer: Layer) -> Result<Capture, Failure> {
     let unreadable = |error: &dyn std::fmt::Display| {
-        Failure::new(Exit::Usage, format!("cannot read `{}`", file.display())).because(error)
+        let shown = file.display().to_string();
+        let mut failure =
+            Failure::new(Exit::Usage, format!("cannot read `{shown}`")).because(error);
+        failure.file = Some(shown);
+        failure
     };
     let mut opened = File::open(file).map_err(|error| unreadable(&error))?;
+    // It is read from its start twice.
+    let is_file = opened.metadata().is_ok_and(|metadata| metadata.is_file());
+    if !is_file {
+        return Err(unreadable(&"it is no file that can be read twice").hint(CAPTURE));
+    }
     let mut magic = [0; 4];
     let start = opened.read_exact(&mut magic);
-    start.map_err(|_| unreadable(&"it is too short for a capture"))?;
+    start.map_err(|_| unreadable(&"it is too short for a capture").hint(CAPTURE))?;
     let back = opened.seek(SeekFrom::Start(0));
     back.map_err(|error| unreadable(&error))?;
     let reader = BufReader::new(opened);
@@ -196,10 +211,19 @@ fn link_words(link: DataLink) -> String {
 
 fn read_packets(reader: &mut PcapReader<BufReader<File>>, layer: Layer) -> Capture {
     let mut capture = Capture::default();
-    while let Some(packet) = reader.next_packet() {
+    let header = reader.header();
+    while let Some(packet) = reader.next_raw_packet() {
+        let packet = packet.and_then(|mut packet| {
+            let bytes = packet.orig_len;
+            // The library takes a frame that was cut to this for an error.
+            packet.orig_len = bytes.min(header.snaplen);
+            let packet = packet.try_into_pcap_packet(header.ts_resolution, header.snaplen)?;
+            Ok((packet, bytes))
+        });
         match packet {
-            Ok(packet) => {
-                let frame = Packet::frame(packet.timestamp, packet.data.into_owned(), layer);
+            Ok((packet, bytes)) => {
+                let data = packet.data.into_owned();
+                let frame = Packet::frame(packet.timestamp, data, bytes, layer);
                 capture.packets.push(frame);
             }
             Err(error) => {
@@ -215,7 +239,7 @@ fn read_blocks(reader: &mut PcapNgReader<BufReader<File>>, layer: Layer) -> Capt
     let mut capture = Capture::default();
     let mut links: Vec<DataLink> = Vec::new();
     while let Some(block) = reader.next_block() {
-        let (interface, time, data) = match block {
+        let (interface, time, data, bytes) = match block {
             Ok(Block::SectionHeader(_)) => {
                 links.clear();
                 continue;
@@ -228,8 +252,12 @@ fn read_blocks(reader: &mut PcapNgReader<BufReader<File>>, layer: Layer) -> Capt
                 packet.interface_id,
                 packet.timestamp,
                 packet.data.into_owned(),
+                packet.original_len,
             ),
-            Ok(Block::SimplePacket(packet)) => (0, Duration::ZERO, packet.data.into_owned()),
+            Ok(Block::SimplePacket(packet)) => {
+                let bytes = packet.original_len;
+                (0, Duration::ZERO, packet.data.into_owned(), bytes)
+            }
             Ok(_) => continue,
             Err(error) => {
                 capture.broken = Some(in_words(&error));
@@ -237,7 +265,10 @@ fn read_blocks(reader: &mut PcapNgReader<BufReader<File>>, layer: Layer) -> Capt
             }
         };
         match links.get(interface as usize) {
-            Some(&DataLink::ETHERNET) => capture.packets.push(Packet::frame(time, data, layer)),
+            Some(&DataLink::ETHERNET) => {
+                let frame = Packet::frame(time, data, bytes, layer);
+                capture.packets.push(frame);
+            }
             link => {
                 let unknown = "it belongs to an interface that is not described".to_owned();
                 capture.broken = Some(link.map_or(unknown, |link| link_words(*link)));
@@ -256,8 +287,21 @@ fn in_words(error: &pcap_file::PcapError) -> String {
             "the file ends in the middle of it".to_owned()
         }
         pcap_file::PcapError::IoError(error) => error.to_string(),
+        // The only field that is tested in a record.
+        pcap_file::PcapError::InvalidField(what) if what.contains("snap_len") => {
+            "it is longer than the capture's own limit (snaplen)".to_owned()
+        }
         other => other.to_string(),
     }
+}
+
+/// Whether both are one file, by whatever name.
+pub(super) fn same(one: &FsPath, other: &FsPath) -> bool {
+    let number = |file: &FsPath| {
+        let metadata = file.metadata().ok()?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    number(one).is_some_and(|one| number(other) == Some(one))
 }
 
 /// Writes what left, in the order of what came. Returns how many frames.

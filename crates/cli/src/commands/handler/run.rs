@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Module, Profile};
+use ashway_daemon::config::Config;
 use ashway_trial::{Activation, Engine, Setup, Trial};
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -21,8 +22,10 @@ use crate::table;
 /// Run a handler over packets, without any interface
 ///
 /// For each packet the verdict, or why the handler was stopped and where; at the
-/// end the memory's SHA-256. Its memory persists from packet to packet. With more
-/// than one tier they are compared, and any difference is exit code 1.
+/// end the memory's SHA-256. Its memory persists from packet to packet. It may
+/// reply, and its parameters have their defaults. With more than one tier they are
+/// compared, and any difference is exit code 1; so is a stop because of the time,
+/// behind which nothing can be compared.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -42,8 +45,11 @@ JSON (-j):
     \"memory\": { \"user\": { \"guest_sha256\": \"...\", \"state_sha256\": \"...\" }, ... },
     \"ns_per_call\": { \"user\": 31.2, \"empty_user\": 18.0, ... } or null,
     \"difference\": null or { \"packet\", \"what\", \"user\", \"kernel\" },
+    \"out_of_time\": null or { \"packet\", \"tier\" },
     \"out\": null or { \"file\", \"frames\" }, \"error\": only with exit code 1 }
-  A stop is { \"cause\", \"offset\", \"function\", \"file\", \"line\" }.")]
+  A stop is { \"cause\", \"offset\", \"function\", \"file\", \"line\" }. `dirty`: the handler
+  changed the message; if it then passed it on or was stopped, a node drops it, and
+  `message` is as it came.")]
 pub(crate) struct Run {
     /// The handler (Wasm)
     file: PathBuf,
@@ -72,11 +78,22 @@ pub(crate) struct Run {
     #[arg(long)]
     trace_fuel: bool,
     /// Time for one activation; it buys fuel as on a path
-    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = ashway_daemon::units::read)]
+    #[arg(long, value_name = "TIME", default_value = "50us", value_parser = budget)]
     budget: Duration,
     /// Show all that the kernel's verifier says, with source lines
     #[arg(long)]
     verifier_log: bool,
+}
+
+/// A budget that a path could have.
+fn budget(text: &str) -> Result<Duration, String> {
+    let time = ashway_daemon::units::read(text)?;
+    let (least, most) = (Config::MIN_BUDGET, Config::MAX_BUDGET);
+    if (least..=most).contains(&time) {
+        return Ok(time);
+    }
+    let [least, most] = [least, most].map(ashway_daemon::units::show);
+    Err(format!("a budget is between {least} and {most}"))
 }
 
 /// Messages that `--repeat` measures.
@@ -104,6 +121,18 @@ struct Difference {
     found: [(Engine, String); 2],
 }
 
+/// What comparing two tiers came to.
+enum Comparison {
+    Same,
+    Differ(Difference),
+    /// The time ran out in one of them, which is the clock's choice: nothing
+    /// behind it can be compared.
+    OutOfTime {
+        packet: usize,
+        engine: Engine,
+    },
+}
+
 impl Run {
     pub(crate) fn run(self, face: Face) -> Result<u8, Failure> {
         let capture = self.capture()?;
@@ -120,10 +149,17 @@ impl Run {
             let part = self.part(&module, engine, &setup, &capture.packets, &mut logs)?;
             parts.push(part);
         }
-        let difference = parts.split_first().and_then(|(first, others)| {
-            let mut others = others.iter();
-            others.find_map(|other| first_difference(&module, first, other))
-        });
+        let mut comparison = Comparison::Same;
+        for other in parts.iter().skip(1) {
+            match compare(&module, &parts[0], other) {
+                Comparison::Same => {}
+                differ @ Comparison::Differ(_) => {
+                    comparison = differ;
+                    break;
+                }
+                late @ Comparison::OutOfTime { .. } => comparison = late,
+            }
+        }
         let written = match &self.out {
             Some(out) => Some(packets::write(
                 out,
@@ -132,8 +168,8 @@ impl Run {
             )?),
             None => None,
         };
-        let failure = self.failure(difference.as_ref(), &capture, written);
-        let mut document = self.document(&module, &capture, &parts, difference.as_ref(), written);
+        let failure = self.failure(&comparison, &capture, written);
+        let mut document = self.document(&module, &capture, &parts, &comparison, written);
         if let Some(failure) = &failure {
             document["error"] = failure.to_json()["error"].take();
         }
@@ -141,8 +177,8 @@ impl Run {
             document["verifier_log"] = json!(logs);
         }
         face.show(&document, || {
-            logs + &self.text(&module, &capture, &parts, written)
-        });
+            logs + &self.text(&module, &capture, &parts, &comparison, written)
+        })?;
         match failure {
             None => Ok(0),
             Some(failure) if face.json => Ok(failure.exit as u8),
@@ -152,6 +188,14 @@ impl Run {
 
     fn capture(&self) -> Result<Capture, Failure> {
         if let Some(pcap) = &self.pcap {
+            if let Some(out) = self.out.as_ref().filter(|out| packets::same(pcap, out)) {
+                let out = out.display();
+                return Err(Failure::new(
+                    Exit::Usage,
+                    format!("`{out}` is the capture that is read"),
+                )
+                .hint("`--out` replaces a file: name another"));
+            }
             return packets::read(pcap, self.layer);
         }
         if self.out.is_some() {
@@ -178,11 +222,10 @@ impl Run {
     /// Refuses an entry that is no handler.
     fn entry(&self, module: &Module<'_>) -> Result<(), Failure> {
         file::export(module, &self.entry)?;
-        let handlers = file::handlers(module);
-        if handlers.iter().any(|(name, _)| *name == self.entry) {
+        let names: Vec<_> = module.handlers().map(|(name, _)| name).collect();
+        if names.contains(&self.entry.as_str()) {
             return Ok(());
         }
-        let names: Vec<_> = handlers.iter().map(|(name, _)| *name).collect();
         let because = "a handler has type (i32, i32) -> i32";
         Err(
             Failure::new(Exit::Usage, format!("`{}` is no handler", self.entry))
@@ -204,7 +247,7 @@ impl Run {
         logs: &mut String,
     ) -> Result<Part<'m>, Failure> {
         let refused = |error: ashway_trial::NotRun| {
-            let mut failure = tier::failure(module, engine, &error);
+            let mut failure = tier::failure_of_choice(module, engine, &error);
             failure.file = Some(self.file.display().to_string());
             if let Some(log) = error.verifier_log().filter(|_| self.verifier_log) {
                 failure.because.push(format!("the verifier's log:\n{log}"));
@@ -252,11 +295,25 @@ impl Run {
     /// What makes the exit code 1.
     fn failure(
         &self,
-        difference: Option<&Difference>,
+        comparison: &Comparison,
         capture: &Capture,
         written: Option<usize>,
     ) -> Option<Failure> {
-        if let Some(difference) = difference {
+        if let Comparison::OutOfTime { packet, engine } = comparison {
+            let failure = Failure::new(
+                Exit::Failed,
+                format!(
+                    "packet {packet}: the time ran out in tier `{}`",
+                    engine.name()
+                ),
+            )
+            .because(
+                &"the clock stopped it, and no two clocks stop at the same instruction: what \
+                       follows cannot be compared",
+            );
+            return Some(failure.hint("give it more time: `--budget`, up to 10ms"));
+        }
+        if let Comparison::Differ(difference) = comparison {
             let [(first, one), (second, other)] = &difference.found;
             let place = match difference.packet {
                 Some(number) => format!("packet {number}: the {} differs", difference.what),
@@ -294,9 +351,14 @@ impl Run {
         module: &Module<'_>,
         capture: &Capture,
         parts: &[Part<'_>],
-        difference: Option<&Difference>,
+        comparison: &Comparison,
         written: Option<usize>,
     ) -> Value {
+        let (difference, out_of_time) = match comparison {
+            Comparison::Same => (None, None),
+            Comparison::Differ(difference) => (Some(difference), None),
+            Comparison::OutOfTime { packet, engine } => (None, Some((packet, engine.name()))),
+        };
         let budget = ashway_daemon::budget(self.budget).fuel as i64;
         let packets: Vec<Value> = capture
             .packets
@@ -350,6 +412,9 @@ impl Run {
                 }
                 value
             }),
+            "out_of_time": out_of_time.map(|(packet, tier)| {
+                json!({ "packet": packet, "tier": tier })
+            }),
             "out": written.zip(self.out.as_ref()).map(|(frames, file)| {
                 json!({ "file": file.display().to_string(), "frames": frames })
             }),
@@ -361,6 +426,7 @@ impl Run {
         module: &Module<'_>,
         capture: &Capture,
         parts: &[Part<'_>],
+        comparison: &Comparison,
         written: Option<usize>,
     ) -> String {
         let budget = ashway_daemon::budget(self.budget).fuel as i64;
@@ -426,20 +492,13 @@ impl Run {
                 sha256(&part.state),
             );
         }
-        if let [first, others @ ..] = parts
-            && !others.is_empty()
-        {
-            let agree = others
-                .iter()
-                .all(|o| first_difference(module, first, o).is_none());
-            if agree {
-                let names: Vec<_> = parts.iter().map(|part| part.engine.name()).collect();
-                let _ = writeln!(
-                    text,
-                    "{} agree: verdicts, messages, fuel and memory",
-                    names.join(" and ")
-                );
-            }
+        if parts.len() > 1 && matches!(comparison, Comparison::Same) {
+            let names: Vec<_> = parts.iter().map(|part| part.engine.name()).collect();
+            let _ = writeln!(
+                text,
+                "{} agree: verdicts, messages, fuel and memory",
+                names.join(" and ")
+            );
         }
         for part in parts {
             if let (Some(ns), Some(empty)) = (part.ns, part.empty_ns) {
@@ -492,12 +551,12 @@ fn empty(engine: Engine, setup: &Setup, repeat: u32) -> Result<f64, ashway_trial
     Trial::new(&module, engine, setup)?.time("on_rx", &[0; 64], repeat.max(1000))
 }
 
-/// The first thing in which two tiers differ.
-fn first_difference(module: &Module<'_>, one: &Part<'_>, other: &Part<'_>) -> Option<Difference> {
+/// Compares up to the first thing in which two tiers differ.
+fn compare(module: &Module<'_>, one: &Part<'_>, other: &Part<'_>) -> Comparison {
     let engines = [one.engine, other.engine];
     let differ = |packet, what, found: [String; 2]| {
         let [first, second] = found;
-        Some(Difference {
+        Comparison::Differ(Difference {
             packet,
             what,
             found: [(engines[0], first), (engines[1], second)],
@@ -506,6 +565,13 @@ fn first_difference(module: &Module<'_>, one: &Part<'_>, other: &Part<'_>) -> Op
     for (index, pair) in one.activations.iter().zip(&other.activations).enumerate() {
         let (Some(a), Some(b)) = pair else { continue };
         let packet = Some(index + 1);
+        let timed = |x: &&Activation| x.result.is_err_and(|s| s.cause == Cause::Time);
+        if let Some(late) = [a, b].iter().position(timed) {
+            return Comparison::OutOfTime {
+                packet: index + 1,
+                engine: engines[late],
+            };
+        }
         if !ashway_trial::same_end(engines, &a.result, &b.result) {
             return differ(packet, "verdict", [a, b].map(|x| verdict(module, x)));
         }
@@ -516,8 +582,7 @@ fn first_difference(module: &Module<'_>, one: &Part<'_>, other: &Part<'_>) -> Op
             let found = [a, b].map(|x| if x.dirty { "changed" } else { "unchanged" }.to_owned());
             return differ(packet, "state of the message", found);
         }
-        let timed = a.result.is_err_and(|stopped| stopped.cause == Cause::Time);
-        if a.fuel_left != b.fuel_left && !timed {
+        if a.fuel_left != b.fuel_left {
             let found = [a, b].map(|x| format!("{} units left", x.fuel_left));
             return differ(packet, "fuel", found);
         }
@@ -531,17 +596,27 @@ fn first_difference(module: &Module<'_>, one: &Part<'_>, other: &Part<'_>) -> Op
             return differ(None, what, found);
         }
     }
-    None
+    Comparison::Same
 }
 
 fn verdict(module: &Module<'_>, activation: &Activation) -> String {
-    match activation.result {
+    let end = match activation.result {
         Ok(_) => activation.verdict().map_or("?", Verdict::name).to_owned(),
         Err(stopped) => format!(
             "stopped: {} at {}",
             stopped.cause.name(),
             file::place(module, stopped.at)
         ),
+    };
+    end + spoiled(activation)
+}
+
+/// What a node does with a message that was changed and not sent on as changed.
+fn spoiled(activation: &Activation) -> &'static str {
+    if activation.is_spoiled() {
+        ", but changed: a node drops it"
+    } else {
+        ""
     }
 }
 
@@ -551,10 +626,17 @@ fn counts(capture: &Capture, part: &Part<'_>) -> String {
     for (packet, activation) in capture.packets.iter().zip(&part.activations) {
         let end = match activation {
             None => packet.skipped().unwrap_or_default().to_owned(),
-            Some(activation) => match activation.result {
-                Ok(_) => activation.verdict().map_or("?", Verdict::name).to_owned(),
-                Err(stopped) => format!("stopped ({})", stopped.cause.name()),
-            },
+            Some(activation) => {
+                let end = match activation.result {
+                    Ok(_) => activation.verdict().map_or("?", Verdict::name).to_owned(),
+                    Err(stopped) => format!("stopped ({})", stopped.cause.name()),
+                };
+                end + if activation.is_spoiled() {
+                    " (changed)"
+                } else {
+                    ""
+                }
+            }
         };
         match counts.iter_mut().find(|(known, _)| *known == end) {
             Some((_, count)) => *count += 1,
@@ -563,7 +645,10 @@ fn counts(capture: &Capture, part: &Part<'_>) -> String {
     }
     let list: Vec<_> = counts.iter().map(|(end, n)| format!("{n} {end}")).collect();
     let packets = count(capture.packets.len(), "packet");
-    format!("{packets}: {}", list.join(", "))
+    match list.join(", ") {
+        list if list.is_empty() => packets,
+        list => format!("{packets}: {list}"),
+    }
 }
 
 fn lower_hex(bytes: &[u8]) -> String {

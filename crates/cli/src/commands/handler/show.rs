@@ -104,7 +104,7 @@ impl Show {
             let head = self.head(&translated, bound, &module);
             let mut sources = self.form.source.then(|| Sources::beside(&self.file));
             head + &listing(&module, &rows, sources.as_mut())
-        });
+        })?;
         Ok(())
     }
 
@@ -152,9 +152,10 @@ impl Show {
 const OFFSETS: &str = "wasm";
 
 /// Translates with lines that are offsets, so that each instruction says from
-/// what operator it comes.
-fn translate(module: &Module<'_>, entry: u32) -> Result<(Image, Summary), NotRun> {
-    let mut module = module.clone();
+/// what operator it comes. A refusal names the author's line.
+fn translate(original: &Module<'_>, entry: u32) -> Result<(Image, Summary), NotRun> {
+    generate(original, entry)?;
+    let mut module = original.clone();
     let ops = module
         .functions
         .iter()
@@ -162,11 +163,15 @@ fn translate(module: &Module<'_>, entry: u32) -> Result<(Image, Summary), NotRun
     let bodies = module.functions.iter().map(|f| f.at);
     let offsets: Vec<FileOffset> = ops.chain(bodies).collect();
     module.lines = Lines::of_offsets(OFFSETS, offsets);
+    generate(&module, entry)
+}
+
+fn generate(module: &Module<'_>, entry: u32) -> Result<(Image, Summary), NotRun> {
     let shape = Shape {
-        module: &module,
+        module,
         entry,
         memory: MemoryKind::Arena,
-        layout: stub::layout(&module),
+        layout: stub::layout(module),
         budget: ashway_trial::Setup::default().budget,
         locals_in_memory: false,
         checks: ashway_codegen::promote::Checks::default(),
@@ -363,9 +368,11 @@ impl Sources {
 const LONGEST_SOURCE: u64 = 4 << 20;
 
 /// A source file's text. The name comes from the handler: it may be anything.
+/// What says that it is empty is none either: under `/proc` that can mean that
+/// reading waits, and takes from others what it gets.
 fn source(place: &FsPath) -> Option<String> {
     let metadata = fs::metadata(place).ok()?;
-    (metadata.is_file() && metadata.len() <= LONGEST_SOURCE)
+    (metadata.is_file() && (1..=LONGEST_SOURCE).contains(&metadata.len()))
         .then(|| fs::read_to_string(place).ok())
         .flatten()
 }

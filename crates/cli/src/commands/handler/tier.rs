@@ -60,11 +60,22 @@ pub(super) fn failure(module: &Module<'_>, engine: Engine, error: &NotRun) -> Fa
         }
         source = cause.source();
     }
-    match (hint(error), error) {
-        (Some(hint), NotRun::Promote(_)) => failure.hint(format!("{hint}; here, `--tier user`")),
-        (Some(hint), _) => failure.hint(hint),
-        (None, _) => failure,
-    }
+    failure.hint = hint(error);
+    failure
+}
+
+/// The same where another tier can be had by `--tier`.
+pub(super) fn failure_of_choice(module: &Module<'_>, engine: Engine, error: &NotRun) -> Failure {
+    let mut failure = failure(module, engine, error);
+    let choice = match error {
+        NotRun::Promote(_) => "here, `--tier user`",
+        _ if error.blame() == Blame::Privilege => {
+            "without, there are `--tier user` and `--tier interpreter`"
+        }
+        _ => return failure,
+    };
+    failure.hint = failure.hint.map(|hint| format!("{hint}; {choice}"));
+    failure
 }
 
 /// Why, with the author's line where there is one.
@@ -123,5 +134,5 @@ fn privileges() -> String {
     } else {
         missing.join(" and ")
     };
-    format!("it takes {missing}: run it as root, or with `--tier user` or `--tier interpreter`")
+    format!("it takes {missing}: run it as root")
 }

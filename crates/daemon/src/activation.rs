@@ -1,0 +1,140 @@
+//! A handler as the modules of a graph see it: run it, decide, note.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ashway_abi::trusted;
+use ashway_handler::Function;
+use ashway_modules::handler::{self, Act, Activate};
+use ashway_path::attrs::Attrs;
+use ashway_path::module::Refused;
+
+use crate::config::{Config, OnFault, attr};
+use crate::counters::UserRows;
+use crate::decide::{Rules, decide};
+use crate::instance::{Instance, fuel};
+
+/// Attribute: the path's row of counters. The node's own affair, beside
+/// [`attr`].
+pub(crate) const ROW: &str = "row";
+
+/// A handler instance that paths can be bound to.
+#[derive(Clone)]
+pub(crate) struct Bindable {
+    /// What it shares with the rest of the node.
+    pub(crate) shared: Arc<Instance>,
+    /// Its Wasm side. Only the worker runs it, so nobody waits for the lock; it
+    /// is there because the paths of an instance share it.
+    wasm: Arc<Mutex<ashway_handler::Instance>>,
+    /// Where faults are noted.
+    rows: Arc<UserRows>,
+}
+
+impl Bindable {
+    /// A new instance.
+    #[must_use]
+    pub(crate) fn new(
+        instance: Instance,
+        wasm: ashway_handler::Instance,
+        rows: &Arc<UserRows>,
+    ) -> Self {
+        Self {
+            shared: Arc::new(instance),
+            wasm: Arc::new(Mutex::new(wasm)),
+            rows: Arc::clone(rows),
+        }
+    }
+}
+
+impl fmt::Debug for Bindable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Bindable").field(&self.shared.name).finish()
+    }
+}
+
+impl handler::Instance for Bindable {
+    fn bind(&self, function: &str, attrs: &Attrs) -> Result<Box<dyn Activate>, Refused> {
+        let Some(function) = self.shared.function(function) else {
+            let known: Vec<_> = self.shared.functions().collect();
+            return Err(Refused {
+                because: format!("handler `{}` has no function `{function}`", self.shared.name),
+                hint: crate::config::suggest(function, &known),
+            });
+        };
+        let budget = attrs
+            .number(attr::BUDGET_NS)
+            .map_or(Config::DEFAULT_BUDGET, Duration::from_nanos);
+        Ok(Box::new(Bound {
+            instance: self.clone(),
+            function,
+            fuel: fuel(budget),
+            rules: Rules {
+                may_reply: self.shared.may_reply(),
+                on_fault_drop: attrs.text(attr::ON_FAULT) == Some(OnFault::Drop.word()),
+            },
+            row: attrs.number(ROW).unwrap_or_default() as u32,
+        }))
+    }
+}
+
+/// One function, bound to one path.
+struct Bound {
+    instance: Bindable,
+    function: Function,
+    fuel: u64,
+    rules: Rules,
+    row: u32,
+}
+
+impl Activate for Bound {
+    fn activate(&mut self, message: &mut [u8]) -> Act {
+        let Bindable { shared, wasm, rows } = &self.instance;
+        // A panic in between would have ended the worker.
+        let mut wasm = wasm.lock().unwrap_or_else(PoisonError::into_inner);
+        let outcome = {
+            let _turn = Turn::take(shared);
+            wasm.activate(self.function, message, 0, self.fuel)
+        };
+        let at = outcome.verdict.as_ref().map_or_else(|stopped| stopped.at, |_| 0);
+        let verdict = outcome.verdict.map_err(|stopped| stopped.cause);
+        let decision = decide(verdict, outcome.dirty, self.rules);
+        if let Some(cause) = decision.stopped {
+            shared.record_fault(cause, at, self.row);
+        }
+        if let Some(note) = decision.note {
+            rows.add(self.row, note);
+        }
+        decision.act
+    }
+}
+
+/// The instance's lock, held while its handler runs in the user tier.
+struct Turn<'a>(Option<&'a AtomicU32>);
+
+impl<'a> Turn<'a> {
+    /// Waits for an activation in the kernel tier to end: at most its budget,
+    /// because it cannot be interrupted by us.
+    fn take(instance: &'a Instance) -> Self {
+        let Some(kernel) = &instance.kernel else {
+            return Self(None);
+        };
+        let lock = kernel.trusted.u32_at(trusted::LOCK);
+        while lock
+            .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            std::hint::spin_loop();
+        }
+        Self(Some(lock))
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        if let Some(lock) = self.0 {
+            lock.store(0, Ordering::Release);
+        }
+    }
+}

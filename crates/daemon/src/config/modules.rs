@@ -1,0 +1,448 @@
+//! The graph that a configuration describes.
+//!
+//! Its modules are those that `[module.*]` names, and those that the short form
+//! implies: each `[iface.*]` and each `[handler.*]` that no module names has one of
+//! its own, and `ip` and `udp` stand between them. What is implied are sections
+//! that nobody had to write; a section of the same name takes their place:
+//!
+//! ```toml
+//! [module."eth:veth0"]          # for [iface.veth0]
+//! kind  = "eth"
+//! iface = "veth0"
+//! up    = "ip.down"
+//!
+//! [module.ip]
+//! kind = "ip"
+//!
+//! [module.udp]
+//! kind = "udp"
+//! down = "ip.up"
+//!
+//! [module."handler:counter"]    # for [handler.counter]
+//! kind    = "handler"
+//! handler = "counter"
+//! down    = "udp.up"
+//! ```
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::ops::Range;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+
+use ashway_modules::handler::{self, Act, Activate, FUNCTION, Handler};
+use ashway_modules::kinds::{Interface, Protocols};
+use ashway_modules::shell::{self, Commands, Outcome, Request, Shell};
+use ashway_modules::tap::{self, Seen, Tap, Watch};
+use ashway_modules::{Message, forward, rules};
+use ashway_path::attrs::{Attrs, names};
+use ashway_path::create::{Created, NotCreated, Phase};
+use ashway_path::graph::Graph;
+use ashway_path::module::{Kind, Module, Refused};
+use ashway_path::path::Limits;
+use ashway_path::problem::Problem;
+use ashway_path::read::{Kinds, Params};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::types::{Config, LongPath, PathConfig, XdpMode};
+use crate::diagnostics::{Diagnostic, Diagnostics};
+
+/// Attributes of a path in the short form, beside those that modules know.
+pub mod attr {
+    /// Text: what happens to a message whose handler was stopped.
+    pub const ON_FAULT: &str = "on_fault";
+    /// Number: how long the handler may take for one message, in ns.
+    pub const BUDGET_NS: &str = "budget_ns";
+}
+
+/// What the modules of a graph need from whoever runs it.
+pub trait World {
+    /// The interface of this name.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be used.
+    fn interface(&self, name: &str) -> Result<Interface, String>;
+
+    /// The handler of this name, for paths to be bound to.
+    fn handler(&self, name: &str) -> Option<Arc<dyn handler::Instance>>;
+
+    /// Who looks at what taps show.
+    fn watch(&self) -> Arc<dyn Watch>;
+
+    /// Who obeys shells.
+    fn commands(&self) -> Arc<dyn Commands>;
+}
+
+/// The graph of a node.
+pub struct NodeGraph {
+    /// Modules and edges. [`Graph::init`] is still to be called by whoever runs it.
+    pub graph: Graph<Message>,
+    names: Names,
+}
+
+impl fmt::Debug for NodeGraph {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("NodeGraph").field(&self.names).finish()
+    }
+}
+
+impl Config {
+    /// Makes the graph, with everything that modules need from `world`.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake, with its place. With [`Offline`] a checked configuration has
+    /// none.
+    pub fn graph(&self, world: &dyn World) -> Result<NodeGraph, Diagnostics> {
+        let (root, _) = DeTable::parse_recoverable(&self.text);
+        read(root.get_ref(), self, world).map_err(|problems| {
+            let list = problems.into_iter().map(Into::into).collect();
+            Diagnostics::new(&self.file, &self.text, list)
+        })
+    }
+}
+
+/// An end of a path at an interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entrance {
+    /// The interface.
+    pub iface: String,
+    /// What must be true of a frame there, in pcap-filter words; `None` if all come.
+    pub filter: Option<String>,
+}
+
+impl NodeGraph {
+    /// Creates a path of the short form at one of its interfaces, from its handler
+    /// down. `attrs` are added to those of its section.
+    ///
+    /// # Errors
+    ///
+    /// Which module could not take part, and why.
+    pub fn create(
+        &self,
+        path: &PathConfig,
+        iface: &str,
+        mut attrs: Attrs,
+    ) -> Result<Created<Message>, NotCreated> {
+        let module = |modules: &BTreeMap<String, String>, name: &str| {
+            let module = modules.get(name).map_or(name, String::as_str);
+            module.to_owned()
+        };
+        attrs.set(names::PATHNAME, module(&self.names.links, iface).as_str());
+        attrs.set(FUNCTION, path.function.as_str());
+        attrs.set(attr::ON_FAULT, path.on_fault.word());
+        attrs.set(attr::BUDGET_NS, path.budget.as_nanos() as u64);
+        let first = module(&self.names.handlers, &path.handler);
+        self.create_at(&path.name, &first, attrs)
+    }
+
+    /// Creates a path of the long form.
+    ///
+    /// # Errors
+    ///
+    /// Which module could not take part, and why.
+    pub fn create_long(&self, path: &LongPath) -> Result<Created<Message>, NotCreated> {
+        self.create_at(&path.name, &path.from, path.attrs.clone())
+    }
+
+    /// Where messages come to a path: each end of it at an interface, with what its
+    /// stages ask of a frame there. The first stage's end is the first.
+    #[must_use]
+    pub fn entrances(&self, created: &Created<Message>) -> Vec<Entrance> {
+        let modules = created.log.0.iter();
+        let modules = modules.filter(|entry| entry.phase == Phase::Stages);
+        let ends = [modules.clone().next(), modules.last()];
+        let mut stages: Vec<_> = created.path.stages().collect();
+        let mut entrances: Vec<Entrance> = Vec::new();
+        for end in ends.into_iter().flatten() {
+            // Behind a relay, the stages are those of its other side.
+            let parts = stages.iter().take_while(|stage| {
+                let kind = stage.kind();
+                !kind.is_some_and(|kind| ptr::eq(kind, &forward::KIND))
+            });
+            let parts: Vec<_> = parts.filter_map(|stage| stage.filter()).collect();
+            if let Some(iface) = self.names.ifaces.get(&*end.who) {
+                entrances.push(Entrance {
+                    iface: iface.clone(),
+                    filter: (!parts.is_empty()).then(|| parts.join(" and ")),
+                });
+            }
+            stages.reverse();
+        }
+        if stages.len() == 1 {
+            entrances.truncate(1);
+        }
+        entrances
+    }
+
+    /// Creates a path from this module, with these attributes and nothing else.
+    ///
+    /// # Errors
+    ///
+    /// Which module could not take part, and why.
+    pub fn create_at(
+        &self,
+        name: &str,
+        module: &str,
+        attrs: Attrs,
+    ) -> Result<Created<Message>, NotCreated> {
+        let rules = &rules::RULES;
+        self.graph
+            .create(name, module, attrs, Limits::default(), rules)
+    }
+}
+
+/// Reads the graph of a configuration from its parsed text.
+pub(super) fn read(
+    root: &DeTable<'_>,
+    config: &Config,
+    world: &dyn World,
+) -> Result<NodeGraph, Vec<Problem>> {
+    let kinds = NodeKinds {
+        world,
+        protocols: Protocols {
+            interface: |name: &str| world.interface(name),
+            identification: Arc::default(),
+        },
+    };
+    let mut value = match root.get("module") {
+        Some(value) => value.clone(),
+        None => Spanned::new(0..0, DeValue::Table(DeTable::new())),
+    };
+    let mut names = Names::default();
+    // Anything but a table is an error, which is said by `Graph::read`.
+    if let DeValue::Table(modules) = value.get_mut() {
+        names = imply(modules, root, config);
+    }
+    let mut with_implied = DeTable::new();
+    with_implied.insert(Spanned::new(0..0, Cow::Borrowed("module")), value);
+    let graph = Graph::read(&with_implied, &kinds)?;
+    Ok(NodeGraph { graph, names })
+}
+
+/// Which modules stand for what the other sections name.
+#[derive(Debug, Default)]
+struct Names {
+    /// The module of an interface; of several, the first by name.
+    links: BTreeMap<String, String>,
+    /// The interface of each such module.
+    ifaces: BTreeMap<String, String>,
+    /// The module of a handler; of several, the first by name.
+    handlers: BTreeMap<String, String>,
+}
+
+/// Adds the sections that nobody had to write. They have the places of those that
+/// imply them, so that errors about them point there.
+fn imply<'v>(modules: &mut DeTable<'v>, root: &DeTable<'v>, config: &Config) -> Names {
+    let mut names = Names::default();
+    for (module, iface) in named(modules, "eth", "iface") {
+        names.links.entry(iface.clone()).or_insert(module.clone());
+        names.ifaces.insert(module, iface);
+    }
+    for (module, handler) in named(modules, "handler", "handler") {
+        names.handlers.entry(handler).or_insert(module);
+    }
+    let place = |kind: &str, name: &str| {
+        let sections = root.get(kind).and_then(|value| value.get_ref().as_table());
+        let entry = sections.and_then(|sections| sections.get_key_value(name));
+        // What came while the node ran has no place.
+        entry.map_or(0..0, |(key, _)| key.span())
+    };
+    let (mut ip, mut udp) = (None, None);
+    for handler in config.handlers.iter().map(|handler| &handler.name) {
+        if !names.handlers.contains_key(handler) {
+            let name = format!("handler:{handler}");
+            let span = place("handler", handler);
+            udp.get_or_insert_with(|| span.clone());
+            let keys = [
+                ("kind", "handler"),
+                ("handler", handler),
+                ("down", "udp.up"),
+            ];
+            add(modules, &name, span, &keys);
+            names.handlers.insert(handler.clone(), name);
+        }
+    }
+    if let Some(span) = udp {
+        ip = Some(span.clone());
+        add(modules, "udp", span, &[("kind", "udp"), ("down", "ip.up")]);
+    }
+    for iface in config.ifaces.iter().map(|iface| &iface.name) {
+        if !names.links.contains_key(iface) {
+            let name = format!("eth:{iface}");
+            let span = place("iface", iface);
+            ip.get_or_insert_with(|| span.clone());
+            let keys = [("kind", "eth"), ("iface", iface), ("up", "ip.down")];
+            add(modules, &name, span, &keys);
+            names.ifaces.insert(name.clone(), iface.clone());
+            names.links.insert(iface.clone(), name);
+        }
+    }
+    if let Some(span) = ip {
+        add(modules, "ip", span, &[("kind", "ip")]);
+    }
+    names
+}
+
+/// The modules of a kind, each with what a key of it says.
+fn named(modules: &DeTable<'_>, kind: &str, key: &str) -> Vec<(String, String)> {
+    let sections = modules.iter().filter_map(|(name, section)| {
+        let text = |key| section.get_ref().as_table()?.get(key)?.get_ref().as_str();
+        let value = text(key).filter(|_| text("kind") == Some(kind))?;
+        Some((name.get_ref().to_string(), value.to_owned()))
+    });
+    sections.collect()
+}
+
+/// Adds a section, unless there is one of this name.
+fn add(modules: &mut DeTable<'_>, name: &str, span: Range<usize>, keys: &[(&'static str, &str)]) {
+    if modules.contains_key(name) {
+        return;
+    }
+    let mut section = DeTable::new();
+    for (key, value) in keys {
+        let value = DeValue::String(Cow::Owned((*value).to_owned()));
+        let key = Spanned::new(span.clone(), Cow::Borrowed(*key));
+        section.insert(key, Spanned::new(span.clone(), value));
+    }
+    let key = Spanned::new(span.clone(), Cow::Owned(name.to_owned()));
+    modules.insert(key, Spanned::new(span, DeValue::Table(section)));
+}
+
+impl From<Problem> for Diagnostic {
+    fn from(problem: Problem) -> Self {
+        let Problem {
+            code,
+            message,
+            span,
+            label,
+            also,
+            hint,
+        } = problem;
+        Self {
+            code,
+            message,
+            span,
+            label,
+            also,
+            hint,
+        }
+    }
+}
+
+/// Kinds that need the world.
+static OWN: [&Kind; 3] = [&handler::KIND, &tap::KIND, &shell::KIND];
+
+/// All kinds that a node knows.
+struct NodeKinds<'w, F> {
+    world: &'w dyn World,
+    protocols: Protocols<F>,
+}
+
+impl<F: Fn(&str) -> Result<Interface, String>> Kinds<Message> for NodeKinds<'_, F> {
+    fn find(&self, word: &str) -> Option<&'static Kind> {
+        let own = OWN.into_iter().find(|kind| kind.name == word);
+        own.or_else(|| self.protocols.find(word))
+    }
+
+    fn words(&self) -> Vec<&'static str> {
+        let own = OWN.into_iter().map(|kind| kind.name);
+        own.chain(self.protocols.words()).collect()
+    }
+
+    fn make(
+        &self,
+        kind: &'static Kind,
+        name: &str,
+        params: &mut Params<'_>,
+    ) -> Result<Box<dyn Module<Message>>, Vec<Problem>> {
+        let world = self.world;
+        let module: Option<Box<dyn Module<Message>>> = match kind.name {
+            "handler" => self.handler(name, params).map(|made| Box::new(made) as _),
+            "tap" => Some(Box::new(Tap::read(name.into(), params, world.watch()))),
+            "shell" => {
+                let commands = world.commands();
+                Some(Box::new(Shell::read(name.into(), params, commands)))
+            }
+            _ => return self.protocols.make(kind, name, params),
+        };
+        params.done(module)
+    }
+}
+
+impl<F> NodeKinds<'_, F> {
+    fn handler(&self, name: &str, params: &mut Params<'_>) -> Option<Handler> {
+        let handler: String = params.required("handler")?;
+        let Some(instance) = self.world.handler(&handler) else {
+            let message = format!("there is no `[handler.{handler}]`");
+            params.refuse("handler", &message, "add the section, with the key `file`");
+            return None;
+        };
+        Some(Handler {
+            name: name.into(),
+            instance,
+        })
+    }
+}
+
+/// The world of a configuration that nothing runs: names alone. Interfaces have
+/// Ethernet's usual MTU, 1500 bytes, and no address.
+pub struct Offline<'c>(pub &'c Config);
+
+impl World for Offline<'_> {
+    fn interface(&self, name: &str) -> Result<Interface, String> {
+        let found = self.0.ifaces.iter().position(|iface| iface.name == name);
+        let number = found.ok_or_else(|| format!("there is no `[iface.{name}]`"))?;
+        Ok(Interface {
+            number: number as u32,
+            mac: [0; 6],
+            mtu: 1500,
+            xdp: self.0.ifaces[number].mode != XdpMode::Packet,
+        })
+    }
+
+    fn handler(&self, name: &str) -> Option<Arc<dyn handler::Instance>> {
+        self.0.handler(name).map(|_| Arc::new(Nothing) as _)
+    }
+
+    fn watch(&self) -> Arc<dyn Watch> {
+        Arc::new(Nothing)
+    }
+
+    fn commands(&self) -> Arc<dyn Commands> {
+        Arc::new(Nothing)
+    }
+}
+
+/// Nothing that runs.
+struct Nothing;
+
+impl handler::Instance for Nothing {
+    fn bind(&self, _function: &str, _attrs: &Attrs) -> Result<Box<dyn Activate>, Refused> {
+        Ok(Box::new(Self))
+    }
+}
+
+impl Activate for Nothing {
+    fn activate(&mut self, _message: &mut [u8]) -> Act {
+        Act::Pass
+    }
+}
+
+impl Watch for Nothing {
+    fn see(&self, _seen: &Seen<'_>) {}
+}
+
+impl Commands for Nothing {
+    fn begin(&self, _from: SocketAddr, _request: Request) -> Receiver<Outcome> {
+        let (outcome, receiver) = channel();
+        // The other end is here.
+        let _ = outcome.send(Err("nothing runs here".to_owned()));
+        receiver
+    }
+}

@@ -1,0 +1,335 @@
+//! What each counter means, in words: one table for every command that explains.
+
+use ashway_abi::Count;
+
+/// Why a message ends, or is noted, under a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reason {
+    /// What happened, as the end of a sentence that begins with the message.
+    pub sentence: &'static str,
+    /// Who counts it: a kind of module, whose stage is meant; or `demux`, `queue`,
+    /// `ring` (to the user tier), `host` (the way to it) or `port` (the way out).
+    pub stage: &'static str,
+    /// The key of the path's section that has a part in it.
+    pub key: &'static str,
+    /// The next step.
+    pub hint: &'static str,
+}
+
+/// The reason behind a counter.
+#[must_use]
+#[expect(clippy::too_many_lines, reason = "a table of as many rows as there are counters")]
+pub const fn reason(count: Count) -> Reason {
+    let (sentence, stage, key, hint) = match count {
+        Count::Received => (
+            "matched the path's filter",
+            "demux",
+            "match",
+            "`ashway why PATH` says what became of each",
+        ),
+        Count::Consumed => (
+            "was used up by the handler",
+            "handler",
+            "handler",
+            "nothing to do: the handler wanted it so",
+        ),
+        Count::Answered => (
+            "was sent back to its sender, as the handler's reply",
+            "handler",
+            "handler",
+            "nothing to do: the handler wanted it so",
+        ),
+        Count::Delivered => (
+            "was handed to the application's ring",
+            "handler",
+            "handler",
+            "nothing to do: the handler wanted it so",
+        ),
+        Count::Passed => (
+            "was given to the host's own stack: the handler said pass, or was stopped before it \
+             had changed the message, or the path was being set up",
+            "handler",
+            "on_fault",
+            "if the handler was stopped, the counters `abort_…` say why",
+        ),
+        Count::Forwarded => (
+            "went on to another path or the next hop",
+            "forward",
+            "match",
+            "nothing to do: the path wanted it so",
+        ),
+        Count::Absorbed => (
+            "was kept as a part of a larger message",
+            "fragment",
+            "match",
+            "nothing to do: the whole follows when its last part has come",
+        ),
+        Count::AbortedDirty => (
+            "was dropped: the handler was stopped after it had changed the message, so nobody \
+             else may see it",
+            "handler",
+            "handler",
+            "`ashway status` shows the cause and the line of the handler's source",
+        ),
+        Count::DroppedHandler => (
+            "was dropped because the handler said so",
+            "handler",
+            "handler",
+            "nothing to do: the handler wanted it so",
+        ),
+        Count::DroppedFault => (
+            "was dropped: the handler was stopped, and `on_fault` says drop",
+            "handler",
+            "on_fault",
+            "`on_fault = \"pass\"` gives such messages to the host; the counters `abort_…` say \
+             why it was stopped",
+        ),
+        Count::DroppedBadLength => (
+            "was dropped: the lengths in its headers contradict each other or the frame \
+             (RFC 791 section 3.1, RFC 8200 section 3, RFC 768)",
+            "udp",
+            "match",
+            "the sender is broken, or something cut the frame; `ashway capture` shows its bytes",
+        ),
+        Count::DroppedBadIpChecksum => (
+            "was dropped: its IPv4 header checksum is wrong (RFC 791 section 3.1)",
+            "ip",
+            "match",
+            "the header was damaged on the way, or the sender left its checksum to a device \
+             that did not compute it",
+        ),
+        Count::DroppedBadUdpChecksum => (
+            "was dropped: its UDP checksum is wrong (RFC 768; RFC 8200 section 8.1: over IPv6 \
+             none is wrong, too)",
+            "udp",
+            "match",
+            "the message was damaged on the way, or the sender left its checksum to a device \
+             that did not compute it",
+        ),
+        Count::DroppedFragment => (
+            "was dropped: it is a fragment, and nothing puts it together on this path",
+            "ip",
+            "match",
+            "let the sender send smaller datagrams, or add a module of kind `fragment`",
+        ),
+        Count::DroppedTooLong => (
+            "was dropped: it is longer than a place in the ring to the user tier",
+            "ring",
+            "tier",
+            "let the sender send smaller datagrams, or run the handler in the kernel tier",
+        ),
+        Count::DroppedRingFull => (
+            "was dropped: the ring to the user tier was full",
+            "ring",
+            "tier",
+            "messages come faster than the user tier takes them: promote the path, or give the \
+             node more CPU",
+        ),
+        Count::DroppedNoEndpoint => (
+            "was dropped: the handler said deliver, and the path has no endpoint",
+            "handler",
+            "handler",
+            "give the path an endpoint, or let the handler consume or pass",
+        ),
+        Count::DroppedNoNextHop => (
+            "was dropped: the handler said forward, and the path has no next hop",
+            "handler",
+            "handler",
+            "give the path a next hop, or let the handler reply or pass",
+        ),
+        Count::DroppedChanged => (
+            "was dropped: the handler changed it and then said pass or abort",
+            "handler",
+            "handler",
+            "a handler that passes a message on must leave it as it came",
+        ),
+        Count::DroppedNoSender => (
+            "was dropped: the handler said reply, but its sender is an address that nobody has \
+             (a group, the host itself, none)",
+            "handler",
+            "match",
+            "the sender forged or lost its address; narrow the filter with `src net` if they are \
+             many",
+        ),
+        Count::DroppedPassFailed => (
+            "was dropped: the user tier could not give it back to the host",
+            "host",
+            "tier",
+            "the host's queues were full or the interface is down; the kernel tier passes without \
+             a copy",
+        ),
+        Count::DroppedNoHeadroom => (
+            "was dropped: there is no room in front of the frame to mark it as a reply",
+            "handler",
+            "iface",
+            "the driver gives no headroom: run the path with `tier = \"user\"`",
+        ),
+        Count::DroppedQueueFull => (
+            "was dropped: a queue of the path was full",
+            "queue",
+            "match",
+            "messages come faster than the path takes them",
+        ),
+        Count::QueuedTier => (
+            "went to the user tier, where the path runs",
+            "ring",
+            "tier",
+            "`ashway path promote PATH` moves it to the kernel tier, or says why it cannot",
+        ),
+        Count::QueuedBusy => (
+            "went to the user tier because the handler was busy on another CPU",
+            "ring",
+            "handler",
+            "nothing to do: an instance runs one message at a time; more sections with the same \
+             file are more instances",
+        ),
+        Count::QueuedOrder => (
+            "went to the user tier because earlier messages of the path were there",
+            "ring",
+            "tier",
+            "nothing to do: messages of a path do not overtake each other",
+        ),
+        Count::QueuedOptions => (
+            "went to the user tier because its headers are not where they mostly are, which the \
+             kernel tier cannot step over without CAP_PERFMON",
+            "ring",
+            "tier",
+            "give the node CAP_PERFMON; `ashway doctor` says how",
+        ),
+        Count::AbortVoluntary => (
+            "was handed back by the handler (`abort`)",
+            "handler",
+            "handler",
+            "nothing to do: the handler wanted it so",
+        ),
+        Count::AbortUnreachable => (
+            "stopped the handler: it reached code that it says cannot be reached",
+            "handler",
+            "handler",
+            "a panic or a failed assertion in the handler: `ashway status` shows the line",
+        ),
+        Count::AbortMemoryBounds => (
+            "stopped the handler: it went outside its memory",
+            "handler",
+            "handler",
+            "a bug of the handler: `ashway status` shows the line",
+        ),
+        Count::AbortMessageBounds => (
+            "stopped the handler: it went outside the message",
+            "handler",
+            "handler",
+            "let the handler look at the message's length first: `ashway status` shows the line",
+        ),
+        Count::AbortDivideByZero => (
+            "stopped the handler: it divided by zero",
+            "handler",
+            "handler",
+            "a bug of the handler: `ashway status` shows the line",
+        ),
+        Count::AbortOverflow => (
+            "stopped the handler: a quotient or a converted number does not fit",
+            "handler",
+            "handler",
+            "a bug of the handler: `ashway status` shows the line",
+        ),
+        Count::AbortIndirectCall => (
+            "stopped the handler: it called a function that is not there, or of another type",
+            "handler",
+            "handler",
+            "a bug of the handler: `ashway status` shows the line",
+        ),
+        Count::AbortStack => (
+            "stopped the handler: its calls are nested too deeply",
+            "handler",
+            "handler",
+            "bound the handler's recursion: `ashway status` shows the line",
+        ),
+        Count::AbortFuel => (
+            "stopped the handler: its fuel was used up",
+            "handler",
+            "budget",
+            "raise the path's `budget` (at most 10 ms), or let the handler do less",
+        ),
+        Count::AbortTime => (
+            "stopped the handler: its time was used up",
+            "handler",
+            "budget",
+            "raise the path's `budget` (at most 10 ms), or let the handler do less",
+        ),
+        Count::AbortBadVerdict => (
+            "stopped the handler: what it returned is no verdict that it may give",
+            "handler",
+            "handler",
+            "was it `reply`? that takes `allow = [\"reply\"]` in the handler's section",
+        ),
+        Count::AbortUnaligned => (
+            "stopped the handler: it accessed memory atomically at an unaligned address",
+            "handler",
+            "handler",
+            "a bug of the handler: `ashway status` shows the line",
+        ),
+        Count::AbortTableBounds => (
+            "stopped the handler: it went outside a table",
+            "handler",
+            "handler",
+            "a bug of the handler: `ashway status` shows the line",
+        ),
+        Count::OutOriginated => (
+            "was made by the path, to be sent",
+            "port",
+            "handler",
+            "nothing to do",
+        ),
+        Count::OutHandedOver => (
+            "was taken by the driver",
+            "port",
+            "iface",
+            "nothing to do: what the driver lost after that is in `lost_after_hand_over`",
+        ),
+        Count::OutDroppedTxFull => (
+            "was not sent: the driver's transmit ring stayed full",
+            "port",
+            "iface",
+            "the link is slower than the replies: slow the senders down",
+        ),
+    };
+    Reason {
+        sentence,
+        stage,
+        key,
+        hint,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ashway_abi::count::Ledger;
+    use std::collections::BTreeSet;
+
+    /// Kinds of modules, and what is no module.
+    const STAGES: [&str; 10] = [
+        "demux", "queue", "ring", "host", "port", "ip", "udp", "fragment", "handler", "forward",
+    ];
+    const KEYS: [&str; 6] = ["match", "handler", "on_fault", "budget", "tier", "iface"];
+
+    /// That every counter has one is the compiler's to see.
+    #[test]
+    fn every_reason_is_a_sentence_of_its_own_with_a_place_and_a_next_step() {
+        let mut sentences = BTreeSet::new();
+        for &count in Count::ALL {
+            let reason = reason(count);
+            let name = count.name();
+            assert!(sentences.insert(reason.sentence), "{name}");
+            assert!(STAGES.contains(&reason.stage), "{name}");
+            assert!(KEYS.contains(&reason.key), "{name}");
+            assert!(!reason.hint.is_empty(), "{name}");
+            let dropped = name.contains("dropped_") || name == "aborted_dirty";
+            let says = reason.sentence.contains("dropped") || reason.sentence.contains("not sent");
+            assert_eq!(dropped, says, "{name}: {}", reason.sentence);
+            if dropped && count.ledger() == Ledger::Fate && count != Count::DroppedHandler {
+                assert!(!reason.hint.contains("nothing to do"), "{name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! From a generated image to a program in the kernel.
+//!
+//! `codegen` names maps by their role and loads nothing; `kernel` wants file
+//! descriptors and generates nothing. This joins the two, for trials and nodes
+//! alike.
+
+use std::os::fd::BorrowedFd;
+
+use ashway_codegen::bpf::{Btf, Image, MapRef};
+use ashway_kernel::{BtfInfo, LoadError, MapFixup, Program, ProgramKind, ProgramSpec};
+
+/// Loads `image`, over the maps that `fd` names. Milliseconds for an ordinary
+/// program; the verifier may need minutes for one that nobody has limited.
+///
+/// # Errors
+///
+/// What the kernel said ([`LoadError`]).
+pub fn load<'m>(
+    name: &str,
+    kind: ProgramKind,
+    image: &Image,
+    fd: impl Fn(MapRef) -> BorrowedFd<'m>,
+) -> Result<Program, LoadError> {
+    with_spec(name, kind, image, fd, Program::load)
+}
+
+/// Everything that the verifier says about an image it accepts.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn verifier_log<'m>(
+    name: &str,
+    kind: ProgramKind,
+    image: &Image,
+    fd: impl Fn(MapRef) -> BorrowedFd<'m>,
+) -> Result<String, LoadError> {
+    with_spec(name, kind, image, fd, Program::verifier_log)
+}
+
+fn with_spec<'m, R>(
+    name: &str,
+    kind: ProgramKind,
+    image: &Image,
+    fd: impl Fn(MapRef) -> BorrowedFd<'m>,
+    give: impl FnOnce(&ProgramSpec<'_>) -> R,
+) -> R {
+    let fixup = |used: &ashway_codegen::bpf::MapUse| MapFixup {
+        insn: used.insn,
+        fd: fd(used.map),
+        value_offset: used.value_offset,
+    };
+    let maps: Vec<MapFixup> = image.maps.iter().map(fixup).collect();
+    // Without lines the kernel would have nothing to show.
+    let btf = (!image.lines.is_empty()).then(|| {
+        let btf = Btf::for_program(name, image.insns.len() as u32, &image.lines);
+        BtfInfo {
+            bytes: btf.bytes,
+            func_info: btf.func_info,
+            line_info: btf.line_info,
+        }
+    });
+    give(&ProgramSpec {
+        name,
+        kind,
+        attach_type: 0,
+        insns: &image.insns,
+        maps: &maps,
+        btf: btf.as_ref(),
+    })
+}

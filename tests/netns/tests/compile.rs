@@ -1,0 +1,164 @@
+//! A large file is compiled beside everything else: while that goes on, the node
+//! answers requests and messages, and what it was for may go away.
+
+#![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+use ashway_netns::node::{assert_free, counter, entry, run, text, until};
+use ashway_rig::{Node, Rig, RigOptions, skip_unless_root};
+use serde_json::{Value, json};
+
+/// Enough to keep Wasmtime, and then the verifier, busy for about a second; a
+/// request takes a millisecond.
+const OPERATORS: u32 = 30_000;
+
+/// A handler of so many operators in a row, in a file that goes away with it.
+struct Large(PathBuf);
+
+impl Large {
+    fn new(rig: &Rig) -> Self {
+        let mut source = "(module (memory (export \"memory\") 1 1)
+            (func (export \"on_rx\") (param i32 i32) (result i32) (local i32 i32)"
+            .to_owned();
+        for i in 0..OPERATORS / 5 {
+            let (to, from) = (2 + i % 2, 3 - i % 2);
+            let at = 4 * (i % 1000);
+            write!(
+                source,
+                "local.get 0 i32.load offset={at} local.get {from} i32.add local.set {to} "
+            )
+            .unwrap();
+        }
+        source += "(i32.store (i32.const 0) (local.get 2)) i32.const 1))";
+        let file = std::env::temp_dir().join(format!("{}-large.wasm", rig.name()));
+        std::fs::write(&file, wat::parse_str(source).unwrap()).unwrap();
+        Self(file)
+    }
+}
+
+impl Drop for Large {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A request that was sent and whose answer has not been read.
+struct Asked(UnixStream);
+
+fn ask(node: &Node, request: &Value) -> Asked {
+    let mut stream = UnixStream::connect(node.socket()).unwrap();
+    stream.write_all(format!("{request}\n").as_bytes()).unwrap();
+    Asked(stream)
+}
+
+impl Asked {
+    fn answer(self) -> Value {
+        let mut line = String::new();
+        BufReader::new(self.0).read_line(&mut line).unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+}
+
+fn has(status: &Value, list: &str, name: &str) -> bool {
+    let mut entries = status[list].as_array().unwrap().iter();
+    entries.any(|entry| entry["name"] == name)
+}
+
+fn open_files(node: &Node) -> usize {
+    let folder = format!("/proc/{}/fd", node.id());
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+/// Each status here is asked for behind the slow request and shows that this one
+/// had not been done: so the node answered before.
+#[test]
+fn others_are_served_while_a_large_file_is_compiled() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("compile", RigOptions::default()).unwrap();
+    let large = Large::new(&rig);
+    let node = rig.node(counter("user").unwrap()).start().unwrap();
+    let client = rig.client_a(7777).unwrap();
+    let mut sum = 0;
+    let mut message = || {
+        sum += 1;
+        assert_eq!(client.ask_number(1).unwrap(), sum);
+    };
+
+    let load = json!({ "request": "load", "file": large.0, "name": "large" });
+    let (loading, again) = (ask(&node, &load), ask(&node, &load));
+    message();
+    assert!(!has(&node.status().unwrap(), "handlers", "large"));
+    let answer = loading.answer();
+    println!("load: {answer}");
+    assert_eq!(answer["ok"]["handler"], "large");
+    // Who came second with the name is told so when its turn has come.
+    let answer = again.answer();
+    let because = answer["error"]["message"].as_str().unwrap();
+    assert_eq!(because, "there is a handler `large` already");
+    assert!(has(&node.status().unwrap(), "handlers", "large"));
+
+    // The path goes away under its promotion.
+    let bind = |tier| {
+        json!({
+            "request": "bind", "handler": "large", "iface": ["b0"],
+            "match": "udp and dst port 8888", "tier": tier,
+        })
+    };
+    let files = open_files(&node);
+    let answer = ask(&node, &bind("user")).answer();
+    assert_eq!(answer["ok"]["tier"], "user");
+    let promote = json!({ "request": "promote", "path": "large" });
+    let promoting = ask(&node, &promote);
+    message();
+    assert_eq!(
+        entry(&node.status().unwrap(), "paths", "large")["tier"],
+        "user"
+    );
+    let unbound = run(&mut node.command(["unbind", "large"]));
+    assert!(unbound.status.success(), "{}", text(&unbound));
+    let answer = promoting.answer();
+    let because = answer["error"]["message"].as_str().unwrap();
+    assert_eq!(because, "the path was unbound meanwhile");
+    until("all it opened is closed", || {
+        (open_files(&node) == files).then_some(())
+    });
+
+    // And one that stays.
+    let binding = ask(&node, &bind("kernel"));
+    message();
+    assert!(!has(&node.status().unwrap(), "paths", "large"));
+    let answer = binding.answer();
+    println!("bind: {answer}");
+    assert_eq!(answer["ok"]["tier"], "kernel");
+    let status = node.status().unwrap();
+    println!("{}", entry(&status, "handlers", "large")["promotion"]);
+    assert_eq!(entry(&status, "paths", "large")["tier"], "kernel");
+    message();
+    node.stop().unwrap();
+    assert_free(&rig, "b0");
+}
+
+/// A node that is told to end does not wait for its compilers.
+#[test]
+fn a_node_ends_under_a_compilation() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("compile-end", RigOptions::default()).unwrap();
+    let large = Large::new(&rig);
+    let node = rig.node(counter("user").unwrap()).start().unwrap();
+    let load = json!({ "request": "load", "file": large.0, "name": "large" });
+    let waiting = ask(&node, &load);
+    assert!(!has(&node.status().unwrap(), "handlers", "large"));
+    node.stop().unwrap();
+    let mut line = String::new();
+    BufReader::new(waiting.0).read_line(&mut line).unwrap();
+    assert_eq!(line, "", "it was answered before the node ended");
+    assert_free(&rig, "b0");
+}
