@@ -217,6 +217,7 @@ fn render(measured: &[Measured]) -> String {
                 cell(program.call(Case::User).map(|call| call.median)),
                 share(Case::Unbounded),
                 share(Case::Unfuelled),
+                share(Case::Unfolded),
                 program.loaded.insns.to_string(),
                 program.loaded.verified.to_string(),
                 table::digits(program.loaded.total_ms()),
@@ -234,6 +235,7 @@ fn render(measured: &[Measured]) -> String {
         "WASMTIME",
         "NO BOUNDS",
         "NO FUEL",
+        "ADDED BASE",
         "INSNS",
         "VERIFIED",
         "LOAD MS",
@@ -242,7 +244,9 @@ fn render(measured: &[Measured]) -> String {
         "Bodies in ns (a call less an empty one); the ratio is kernel tier over \
          Wasmtime, where the\nbody takes more than {SHORTEST_NS} ns; CALL is a whole call in \
          ns. NO BOUNDS and NO FUEL: the kernel\ntier's body without the checks, as a share of \
-         that with them (builds for measuring only).\n\n{}",
+         that with them (builds for measuring only).\nADDED BASE: the same over a mappable array, \
+         where instructions add the memory's base and\nmask the address, which the JIT folds into the \
+         access in an arena.\n\n{}",
         table::render(&header, 1, &rows)
     )
 }

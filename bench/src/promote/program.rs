@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 use ashway_codegen::normalise::{Limits, Module, normalise};
 use ashway_codegen::promote::{Budget, Checks};
-use ashway_trial::{EMPTY, Engine, Loaded, Setup, Trial};
+use ashway_trial::{EMPTY, Engine, Loaded, MemoryChoice, Setup, Trial};
 use serde_json::{Value, json};
 
 use super::native::Native;
@@ -24,15 +24,20 @@ pub(super) enum Case {
     Unbounded,
     /// Promoted without fuel, for comparison only.
     Unfuelled,
+    /// Promoted over a mappable array: the memory's base is added, and the address
+    /// masked, by instructions. In an arena the JIT folds the base into the access
+    /// (ASHs, III.B: pre-bound translation).
+    Unfolded,
 }
 
 impl Case {
-    pub(super) const ALL: [Self; 5] = [
+    pub(super) const ALL: [Self; 6] = [
         Self::Kernel,
         Self::User,
         Self::Native,
         Self::Unbounded,
         Self::Unfuelled,
+        Self::Unfolded,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -42,6 +47,7 @@ impl Case {
             Self::Native => "native",
             Self::Unbounded => "kernel_without_bounds",
             Self::Unfuelled => "kernel_without_fuel",
+            Self::Unfolded => "kernel_with_added_base",
         }
     }
 }
@@ -109,10 +115,11 @@ impl Program {
     /// Every form of it, each having seen all messages once: timing repeats the
     /// last of them, which change nothing any more.
     pub(super) fn cases(&self) -> Result<Cases<'_>> {
-        let trial = |engine, checks| {
+        let trial = |engine, checks, memory| {
             let setup = Setup {
                 budget: BUDGET,
                 checks,
+                memory,
                 ..Setup::default()
             };
             let mut trial = Trial::new(&self.module, engine, &setup)?;
@@ -123,16 +130,22 @@ impl Program {
         };
         let all = Checks::default();
         Ok(Cases {
-            kernel: trial(Engine::Kernel, all)?,
-            user: trial(Engine::User, all)?,
+            kernel: trial(Engine::Kernel, all, MemoryChoice::Auto)?,
+            user: trial(Engine::User, all, MemoryChoice::Auto)?,
             unbounded: trial(
                 Engine::Kernel,
                 Checks {
                     bounds: false,
                     ..all
                 },
+                MemoryChoice::Auto,
             )?,
-            unfuelled: trial(Engine::Kernel, Checks { fuel: false, ..all })?,
+            unfuelled: trial(
+                Engine::Kernel,
+                Checks { fuel: false, ..all },
+                MemoryChoice::Auto,
+            )?,
+            unfolded: trial(Engine::Kernel, all, MemoryChoice::Array)?,
             native: self.native.clone(),
         })
     }
@@ -157,6 +170,7 @@ pub(super) struct Cases<'m> {
     user: Trial<'m>,
     unbounded: Trial<'m>,
     unfuelled: Trial<'m>,
+    unfolded: Trial<'m>,
     native: Option<Native>,
 }
 
@@ -167,6 +181,7 @@ impl Cases<'_> {
             Case::User => &mut self.user,
             Case::Unbounded => &mut self.unbounded,
             Case::Unfuelled => &mut self.unfuelled,
+            Case::Unfolded => &mut self.unfolded,
             Case::Native => {
                 let native = self.native.as_ref();
                 return native.map_or(Ok(0.0), |native| native.time(message, repeat));
