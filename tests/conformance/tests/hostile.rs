@@ -332,10 +332,10 @@ fn large() -> Vec<(String, Vec<u8>)> {
     ]
     .concat();
     for (name, code, times) in [
-        ("1,100 divisions", &divide, 1_100),
-        ("700 loops", &turn, 700),
-        ("700 loops that are left early", &leave, 700),
-        ("2,000 choices", &choose, 2_000),
+        ("1,900 divisions", &divide, 1_900),
+        ("1,200 loops", &turn, 1_200),
+        ("1,200 loops that are left early", &leave, 1_200),
+        ("3,500 choices", &choose, 3_500),
         ("20,000 divisions", &divide, 20_000),
     ] {
         add(name, &|bomb| bomb.function(1, &body(repeat(code, times))));

@@ -60,13 +60,13 @@ fn what_is_too_long_is_refused_by_name() {
         let once = "(local.set 0 (i32.mul (local.get 0) (local.get 1)))";
         handler(&format!("{} (local.get 0)", once.repeat(times)))
     };
-    promote(&many(28_000), MemoryKind::Arena, false, PLENTY).unwrap();
-    let error = refusal(&many(32_768));
+    promote(&many(50_000), MemoryKind::Arena, false, PLENTY).unwrap();
+    let error = refusal(&many(57_344));
     assert!(matches!(error, PromoteError::TooLong { .. }), "{error:?}");
     assert!(
         error
             .to_string()
-            .ends_with("the handler takes more than 32768 eBPF instructions"),
+            .ends_with("the handler takes more than 57344 eBPF instructions"),
         "{error}"
     );
 }
