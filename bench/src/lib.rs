@@ -7,7 +7,7 @@
 //! within one run: the machine's speed and its slow phases are in both sides.
 //!
 //! [`demux`] is `ashway bench demux`: the kernel tier's demux beside a bare hash
-//! map, by the number of paths. [`promote`] is `ashway bench promote`: the [`programs`] of `apps/programs` in
+//! map, by the number of paths. [`forward`] is `ashway bench forward`: a UDP relay. [`promote`] is `ashway bench promote`: the [`programs`] of `apps/programs` in
 //! both tiers and as ordinary programs.
 //!
 //! * [`rtt`] asks, times and checks; [`stats`] reduces; [`table`] shows.
@@ -22,7 +22,9 @@ pub mod contest;
 pub mod counter;
 pub mod demo;
 pub mod demux;
+pub mod forward;
 pub mod hosts;
+pub mod path;
 pub mod peers;
 pub mod programs;
 pub mod promote;

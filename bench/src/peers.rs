@@ -23,16 +23,13 @@ const CLANG: &str = "clang-19";
 ///
 /// Names [`INSTALL`] if a tool or header is missing.
 pub fn build() -> Result<PathBuf> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .parent()
-        .context("the workspace's root")?;
-    let sources = root.join("bench/peers");
-    let out = root.join("target/peers");
-    fs::create_dir_all(&out).with_context(|| format!("cannot make `{}`", out.display()))?;
-
-    let object = out.join("xdp_counter.o");
-    let source = sources.join("xdp_counter.c");
-    if !is_current(&object, &source)? {
+    let (sources, out) = folders()?;
+    for name in ["xdp_counter", "xdp_forward"] {
+        let source = sources.join(name).with_extension("c");
+        let object = out.join(name).with_extension("o");
+        if is_current(&object, &source)? {
+            continue;
+        }
         // Debian keeps <asm/types.h> in a folder per machine, which clang does
         // not search when it compiles for BPF.
         let machine = format!("/usr/include/{}-linux-gnu", std::env::consts::ARCH);
@@ -47,14 +44,30 @@ pub fn build() -> Result<PathBuf> {
         ]);
         compile(command.arg("-c").arg(&source).arg("-o").arg(&object))?;
     }
-    let loader = out.join("xdp_peer");
-    let source = sources.join("xdp_peer.c");
-    if !is_current(&loader, &source)? {
+    for (name, more) in [
+        ("xdp_peer", &["-O2", "-lbpf"][..]),
+        ("udp_forward", &["-O3"]),
+    ] {
+        let source = sources.join(name).with_extension("c");
+        let program = out.join(name);
+        if is_current(&program, &source)? {
+            continue;
+        }
         let mut command = Command::new("cc");
-        command.args(["-O2", "-Wall", "-Wextra", "-Werror"]);
-        compile(command.arg(&source).arg("-o").arg(&loader).arg("-lbpf"))?;
+        command.args(["-Wall", "-Wextra", "-Werror"]);
+        compile(command.arg(&source).arg("-o").arg(&program).args(more))?;
     }
     Ok(out)
+}
+
+/// Where the sources are and where the products go.
+fn folders() -> Result<(PathBuf, PathBuf)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .context("the workspace's root")?;
+    let out = root.join("target/peers");
+    fs::create_dir_all(&out).with_context(|| format!("cannot make `{}`", out.display()))?;
+    Ok((root.join("bench/peers"), out))
 }
 
 fn compile(command: &mut Command) -> Result<()> {

@@ -1,9 +1,7 @@
-//! `ashway bench demux`: how long it takes to find a frame's path, by the number
-//! of paths.
+//! The kernel tier: the program that the entry program begins with.
 //!
-//! All paths are of one shape (`udp dst port 7777 and src host A`). Three programs
-//! take turns by `BPF_PROG_TEST_RUN`, each run on another of the keys, drawn
-//! uniformly or always the same one:
+//! Three programs take turns by `BPF_PROG_TEST_RUN`, each run on another of the
+//! keys, drawn uniformly or always the same one:
 //!
 //! * **demux**: the program that the entry program begins with, its count of the
 //!   hit included;
@@ -13,18 +11,14 @@
 //!   writing it into the packet; this and the test run's own time are what
 //!   `LESS FLOOR` subtracts.
 
-mod program;
+use anyhow::Result;
+use serde_json::json;
 
-use anyhow::{Result, ensure};
-use serde_json::{Value, json};
-
-use crate::ratio::{self, Ratio, Target};
+use super::program::{Case, Programs};
+use super::{PATHS, Part};
+use crate::ratio::{Ratio, Target};
 use crate::stats::Spread;
 use crate::table;
-use program::{Case, Programs};
-
-/// Numbers of paths.
-const PATHS: [u32; 5] = [1, 10, 1_000, 10_000, 100_000];
 
 /// Runs in one call.
 const REPEAT: u32 = 200_000;
@@ -33,40 +27,18 @@ const REPEAT: u32 = 200_000;
 /// machine meets all three.
 const CALLS: u32 = 20;
 
-/// How much to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
-    /// Rounds; a ratio is their median.
-    pub rounds: usize,
-    /// One round and a tenth of the calls: whether it works, not how fast.
-    pub quick: bool,
-}
-
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// `{"cases":[...],"ratios":{...}}`; times in ns.
-    pub document: Value,
-    /// The same as tables.
-    pub text: String,
-}
-
-/// Measures; about a minute. Needs root.
-///
-/// # Errors
-///
-/// Without the right to load programs, or if one does not find its path.
-pub fn run(options: &Options) -> Result<Report> {
-    let (rounds, calls) = match options.quick {
-        true => (1, CALLS / 10),
-        false => (options.rounds.max(1), CALLS),
-    };
+/// Measures all numbers of paths.
+pub(super) fn run(rounds: usize, quick: bool) -> Result<Part> {
+    let calls = if quick { CALLS / 10 } else { CALLS };
     let mut lines = Vec::new();
     let mut cases = Vec::new();
     let mut ratios = Vec::new();
     for paths in PATHS {
         for case in [Case::Uniform, Case::Hot] {
-            eprintln!("measuring {paths} paths, {} ...", case.word());
+            eprintln!(
+                "measuring {paths} paths in the kernel tier, {} ...",
+                case.word()
+            );
             let programs = Programs::load(paths, case)?;
             programs.check()?;
             let times: Vec<[f64; 3]> = (0..rounds)
@@ -117,14 +89,11 @@ pub fn run(options: &Options) -> Result<Report> {
             })
             .collect()
     };
-    let ratios: Vec<Ratio> = Ratio::of(
+    let ratios = Ratio::of(
         "demux_over_bare_hash_worst",
         Target::AtMost(1.2),
         worst(&ratios),
-    )
-    .into_iter()
-    .collect();
-    ensure!(!lines.is_empty(), "nothing was measured");
+    );
     let header = [
         "PATHS",
         "KEYS",
@@ -136,13 +105,13 @@ pub fn run(options: &Options) -> Result<Report> {
         "DEMUX/BARE",
         "LESS FLOOR",
     ];
-    Ok(Report {
-        document: json!({ "cases": cases, "ratios": ratio::to_json(&ratios) }),
+    Ok(Part {
+        cases,
         text: format!(
-            "To find a frame's path, ns, the best calls of each round:\n\n{}\n{}",
-            table::render(&header, 2, &lines),
-            ratio::render(&ratios)
+            "To find a frame's path, ns, the best calls of each round:\n\n{}",
+            table::render(&header, 2, &lines)
         ),
+        ratios: ratios.into_iter().collect(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! The three programs and their maps.
+//! The programs and their maps; filters, keys and frames of the paths.
 
 use std::collections::HashMap;
 
@@ -14,10 +14,10 @@ use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, T
 
 /// The sender of path 0; the others follow.
 const FIRST: u32 = 0x0a00_0000;
-const PORT: u16 = 7777;
+pub(super) const PORT: u16 = 7777;
 
 /// Bytes of the key: address, port, two of padding.
-const KEY_BYTES: u32 = 8;
+pub(super) const KEY_BYTES: u32 = 8;
 
 /// The map of the bare program.
 const BARE: MapRef = MapRef::Shape(u32::MAX);
@@ -93,13 +93,18 @@ impl Programs {
             bare: maps.load("ashway_bare", &bare(drawn))?,
             floor: maps.load("ashway_floor", &floor(drawn))?,
             paths,
-            frame: frame(),
+            frame: frame_of(0).to_vec(),
         })
     }
 
     /// Demux, bare, floor.
     pub(super) fn all(&self) -> [&Program; 3] {
         [&self.demux, &self.bare, &self.floor]
+    }
+
+    /// The program that the entry program begins with.
+    pub(super) fn demux(&self) -> &Program {
+        &self.demux
     }
 
     /// Both find a path that is there, and not always the same.
@@ -133,11 +138,16 @@ impl Programs {
     }
 }
 
-fn table(paths: u32) -> Result<Table<u32>> {
+/// The filter of a path.
+pub(super) fn text(path: u32) -> String {
+    let address = std::net::Ipv4Addr::from(FIRST + path);
+    format!("udp dst port {PORT} and src host {address}")
+}
+
+pub(super) fn table(paths: u32) -> Result<Table<u32>> {
     let mut table = Table::default();
     for path in 0..paths {
-        let address = std::net::Ipv4Addr::from(FIRST + path);
-        let text = format!("udp dst port {PORT} and src host {address}");
+        let text = text(path);
         let filter = demux::parse(&text).map_err(|error| anyhow!("{text}: {error}"))?;
         table
             .insert(&filter, path)
@@ -147,14 +157,14 @@ fn table(paths: u32) -> Result<Table<u32>> {
 }
 
 /// The key as the shape has it.
-fn key(path: u32) -> Vec<u8> {
+pub(super) fn key(path: u32) -> Vec<u8> {
     let mut key = (FIRST + path).to_be_bytes().to_vec();
     key.extend(PORT.to_be_bytes());
     key.extend([0; 2]);
     key
 }
 
-fn filled(key_bytes: u32, room: u32, entries: Vec<(Vec<u8>, u32)>) -> Result<Map> {
+pub(super) fn filled(key_bytes: u32, room: u32, entries: Vec<(Vec<u8>, u32)>) -> Result<Map> {
     let map = Map::create(&MapSpec::hash(
         "entries",
         key_bytes,
@@ -174,11 +184,12 @@ fn filled(key_bytes: u32, room: u32, entries: Vec<(Vec<u8>, u32)>) -> Result<Map
     Ok(map)
 }
 
-/// A plain datagram.
-fn frame() -> Vec<u8> {
-    let mut frame = vec![0; 64];
+/// A plain datagram for a path.
+pub(super) fn frame_of(path: u32) -> [u8; 64] {
+    let mut frame = [0; 64];
     frame[12..15].copy_from_slice(&[8, 0, 0x45]);
     frame[23] = 17;
+    frame[26..30].copy_from_slice(&(FIRST + path).to_be_bytes());
     frame[36..38].copy_from_slice(&PORT.to_be_bytes());
     frame
 }
@@ -245,14 +256,15 @@ fn floor(paths: u32) -> Image {
     asm.finish()
 }
 
-struct Maps {
-    context: Map,
-    hits: Map,
-    shapes: HashMap<MapRef, Map>,
+/// What the programs name.
+pub(super) struct Maps {
+    pub(super) context: Map,
+    pub(super) hits: Map,
+    pub(super) shapes: HashMap<MapRef, Map>,
 }
 
 impl Maps {
-    fn load(&self, name: &str, image: &Image) -> Result<Program> {
+    pub(super) fn load(&self, name: &str, image: &Image) -> Result<Program> {
         let fixups = image.maps.iter().map(|used| MapFixup {
             insn: used.insn,
             fd: match used.map {

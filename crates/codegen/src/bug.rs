@@ -134,6 +134,26 @@ bugs! {
     CheckNoLock,
     /// A kernel pointer may be stored into the instance's memory.
     CheckPointerLeak,
+
+    // Demux.
+    /// Guards are tested where there is no network header.
+    DemuxLayerUnasked,
+    /// A key is looked up with all its bits.
+    DemuxMaskDropped,
+    /// The least specific shape is tried first.
+    DemuxOrderInverted,
+    /// A filter that was removed is still found.
+    DemuxEntryStays,
+    /// A change does not say which entries went.
+    DemuxChangeForgets,
+    /// Entries are not counted by the bits they share with other shapes.
+    DemuxMeetingMissed,
+    /// In a program, a failed guard counts for every test of its field.
+    DemuxGuardShared,
+    /// In a program, a field is taken with all its bits.
+    DemuxEmitMaskDropped,
+    /// In a program, the least specific shape is tried first.
+    DemuxEmitOrderInverted,
 }
 
 /// Whether this process is to have the bug.

@@ -3,12 +3,11 @@
 //! Pure: bytes in, bytes out. Nothing here loads anything, so every program
 //! can be printed, compared and tested without privileges.
 //!
-//! * [`filter`]: the words of a path's `match`.
 //! * [`demux`]: which path a frame belongs to.
 //! * [`normalise`]: Wasm to the one form that both tiers run.
 //! * [`promote`]: that form to eBPF.
-//! * [`entry`], [`instance`], [`exit`]: the three kinds of program on a
-//!   message's way through the kernel, in that order.
+//! * [`entry`], [`instance`] or [`forward`], [`exit`]: the programs on a message's
+//!   way through the kernel, in that order.
 //! * [`stub`]: the program around a promoted handler that needs no interface.
 //! * [`bpf`]: instructions, assembler, printer.
 
@@ -24,7 +23,7 @@ mod components;
 pub mod demux;
 pub mod entry;
 pub mod exit;
-pub mod filter;
+pub mod forward;
 pub mod instance;
 pub mod normalise;
 pub mod promote;

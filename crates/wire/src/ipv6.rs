@@ -22,7 +22,7 @@ pub const ROUTING: u8 = 43;
 pub const FRAGMENT: u8 = 44;
 /// Next header: destination options (§4.6).
 pub const DESTINATION_OPTIONS: u8 = 60;
-/// Next header: ICMPv6 (RFC 4443).
+/// Next header: `ICMPv6` (RFC 4443).
 pub const ICMPV6: u8 = 58;
 
 /// Whether [`crate::headers`] looks behind a header of this number.

@@ -25,6 +25,7 @@ use super::tree::{self, Guard, Node};
 use super::view::{Place, View};
 use super::walk;
 use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
+use crate::bug::{self, Bug};
 use crate::xdp::{self, Packet, be16};
 use Reg::{R0, R1, R2, R3, R4, R6, R7, R9, R10};
 
@@ -374,7 +375,8 @@ impl Emitter<'_, '_> {
 
     /// Masks `r1`, unless all bits count.
     fn mask(&mut self, mask: u64, size: Size) {
-        if mask != u64::MAX >> (64 - size.bytes() * 8) {
+        let all = u64::MAX >> (64 - size.bytes() * 8);
+        if mask != all && !bug::is(Bug::DemuxEmitMaskDropped) {
             self.asm.alu32_imm(op::AND, R1, mask as u32 as i32);
         }
     }

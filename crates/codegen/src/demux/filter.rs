@@ -124,29 +124,33 @@ impl Field {
         }
     }
 
-    /// The value in a frame, big-endian and left-aligned; `None` if it is not
-    /// there. Constant time.
+    /// The value in a frame, as the number whose most significant bytes it is;
+    /// `None` if it is not there. Constant time.
     #[must_use]
-    pub fn read(self, headers: &Headers, frame: &[u8]) -> Option<[u8; 16]> {
+    #[inline]
+    pub fn read(self, headers: &Headers, frame: &[u8]) -> Option<u128> {
         match self.layer() {
             Layer::Network if headers.l3 == 0 => return None,
             Layer::Transport if headers.l4 == 0 => return None,
             _ => {}
         }
+        let byte = |value: u8| u128::from(value) << 120;
+        let short = |value: u16| u128::from(value) << 112;
+        let word = |value: u32| u128::from(value) << 96;
         Some(match self {
-            Self::Vlans => left([(1 << headers.vlans) - 1]),
+            Self::Vlans => byte((1 << headers.vlans) - 1),
             Self::Vlan0 if headers.vlans < 1 => return None,
-            Self::Vlan0 => left(headers.vlan[0].to_be_bytes()),
+            Self::Vlan0 => short(headers.vlan[0]),
             Self::Vlan1 if headers.vlans < 2 => return None,
-            Self::Vlan1 => left(headers.vlan[1].to_be_bytes()),
-            Self::EtherType => left(headers.ethertype.to_be_bytes()),
-            Self::Protocol => left([headers.protocol]),
-            Self::Fragment => left([headers.fragment as u8]),
-            Self::Source => headers.source,
-            Self::Destination => headers.destination,
-            Self::SourcePort => left(headers.source_port.to_be_bytes()),
-            Self::DestinationPort => left(headers.destination_port.to_be_bytes()),
-            Self::Vni => left(headers.vni?.to_be_bytes()),
+            Self::Vlan1 => short(headers.vlan[1]),
+            Self::EtherType => short(headers.ethertype),
+            Self::Protocol => byte(headers.protocol),
+            Self::Fragment => byte(headers.fragment as u8),
+            Self::Source => number(headers.source),
+            Self::Destination => number(headers.destination),
+            Self::SourcePort => short(headers.source_port),
+            Self::DestinationPort => short(headers.destination_port),
+            Self::Vni => word(headers.vni?),
             Self::Raw {
                 base,
                 offset,
@@ -159,9 +163,10 @@ impl Field {
                 };
                 let at = usize::from(base) + usize::from(offset);
                 let bytes = frame.get(at..at + usize::from(width))?;
-                let mut value = [0; 16];
-                value[..bytes.len()].copy_from_slice(bytes);
-                value
+                let value = bytes
+                    .iter()
+                    .fold(0, |value, byte| value << 8 | u128::from(*byte));
+                value << (128 - 8 * u32::from(width))
             }
         })
     }
@@ -213,7 +218,7 @@ impl Test {
     pub fn holds(&self, headers: &Headers, frame: &[u8]) -> bool {
         self.field
             .read(headers, frame)
-            .is_some_and(|value| number(value) & number(self.mask) == number(self.value))
+            .is_some_and(|value| value & number(self.mask) == number(self.value))
     }
 
     /// The test that both hold, of one field; `None` if they cannot.

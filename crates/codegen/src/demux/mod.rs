@@ -6,13 +6,17 @@
 //!   filter meets or implies another.
 //! * [`shape`]: filters that differ only in values.
 //! * [`table`]: all filters of an interface; the user tier's demux, and the
-//!   model for the kernel tier's.
+//!   model for the kernel tier's. `entries`, by `hash`: those of one shape;
+//!   `meeting`: which of them another shape's meet.
 //! * [`emit`]: the table as a program, the kernel tier's demux.
 //! * [`print`](mod@print): the table for people and as JSON.
 
 pub mod emit;
+mod entries;
 pub mod filter;
+mod hash;
 mod logic;
+mod meeting;
 mod normal;
 mod parse;
 mod primitive;

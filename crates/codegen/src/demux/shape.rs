@@ -126,13 +126,6 @@ impl Shape {
         Specificity::of(guards.chain(key), self.not.len())
     }
 
-    /// Whether guards and exclusions let the frame through to the lookup.
-    #[must_use]
-    pub fn admits(&self, headers: &Headers, frame: &[u8]) -> bool {
-        let all = |tests: &[Test]| tests.iter().all(|test| test.holds(headers, frame));
-        all(&self.guards) && !self.not.iter().any(|tests| all(tests))
-    }
-
     /// Writes the frame's key into `into` and returns it; `None` if a field is
     /// not there. Allocates nothing.
     #[must_use]
@@ -144,7 +137,7 @@ impl Shape {
     ) -> Option<&'k [u8]> {
         let mut at = 0;
         for part in &self.key {
-            let value = number(part.field.read(headers, frame)?) & number(part.mask);
+            let value = part.field.read(headers, frame)? & number(part.mask);
             let width = part.width();
             into.get_mut(at..at + width)?
                 .copy_from_slice(&u128_bytes(value)[..width]);

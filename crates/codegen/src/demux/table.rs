@@ -3,19 +3,23 @@
 //! Conjunctions of one [`Shape`] share a hash table. Shapes are tried in one
 //! order, the most specific first; the first entry found wins. So a lookup
 //! costs as much as there are shapes, from one filter to a hundred thousand,
-//! and a filter of a shape that is there is one insertion.
+//! and a filter of a shape that is there is one insertion ([`Entries`]).
 //!
 //! That "most specific" always has one answer is kept by [`Table::insert`]: two
-//! filters that match one frame may not be equally specific.
+//! filters that match one frame may not be equally specific. It is as cheap: shapes
+//! count their entries by the bits that they share with others (`meeting`).
 
 use std::collections::HashMap;
 use std::hash::Hash;
 
 use ashway_wire::Headers;
 
-use super::filter::{Conjunction, Filter, Specificity};
-use super::logic;
-use super::shape::{Key, MAX_KEY_BYTES, Shape, ShapeId};
+pub use super::entries::Entries;
+use super::entries::Facts;
+use super::filter::{Conjunction, Filter};
+use super::meeting::{self, Meeting};
+use super::shape::{Key, Shape, ShapeId};
+use crate::bug::{self, Bug};
 
 /// Filters, each with what it leads to. `T` also names the filter.
 #[derive(Clone, Debug)]
@@ -42,18 +46,16 @@ impl<T: Copy + Eq + Hash> Table<T> {
     /// specific filter that matches it. Linear in the shapes; allocates nothing.
     #[must_use]
     pub fn find(&self, headers: &Headers, frame: &[u8]) -> Option<T> {
-        let mut bytes = [0; MAX_KEY_BYTES];
-        self.shapes.iter().find_map(|entries| {
-            if !entries.shape.admits(headers, frame) {
-                return None;
-            }
-            let key = entries.shape.read_key(headers, frame, &mut bytes)?;
-            entries.values.get(key).copied()
-        })
+        let facts = Facts::of(headers);
+        self.shapes
+            .iter()
+            .find_map(|entries| entries.find(facts, headers, frame))
     }
 
-    /// Adds a filter. For each of its conjunctions one step per shape, and one
-    /// per entry of other shapes that are equally specific and can meet.
+    /// Adds a filter. For each of its conjunctions one step per shape; one per
+    /// entry only of a shape that is new to another that is equally specific, and
+    /// of one whose entries agree with the filter and only their exclusions
+    /// (`not`) keep them apart.
     ///
     /// # Errors
     ///
@@ -63,10 +65,11 @@ impl<T: Copy + Eq + Hash> Table<T> {
         if self.filters.contains_key(&value) {
             return Err(self.conflict(filter, value));
         }
-        for conjunction in &filter.any {
-            if let Some(with) = self.equal(conjunction) {
-                return Err(self.conflict(filter, with));
+        if let Some(with) = filter.any.iter().find_map(|one| self.equal(one)) {
+            for conjunction in &filter.any {
+                self.part(&Shape::of(conjunction).0);
             }
+            return Err(self.conflict(filter, with));
         }
         let mut change = Change::default();
         let mut at = Vec::with_capacity(filter.any.len());
@@ -74,9 +77,9 @@ impl<T: Copy + Eq + Hash> Table<T> {
             let (shape, key) = Shape::of(conjunction);
             let index = self.place(shape, &mut change);
             let entries = &mut self.shapes[index];
-            entries.values.insert(key.clone(), value);
-            change.added.push((entries.id, key.clone()));
-            at.push((entries.id, key));
+            entries.insert(&key, value);
+            change.added.push((entries.id(), key.clone()));
+            at.push((entries.id(), key));
         }
         let text = filter.text.clone();
         self.filters.insert(value, Placed { text, at });
@@ -91,15 +94,18 @@ impl<T: Copy + Eq + Hash> Table<T> {
             return change;
         };
         for (id, key) in placed.at {
-            let Some(index) = self.shapes.iter().position(|entries| entries.id == id) else {
+            let Some(index) = self.shapes.iter().position(|entries| entries.id() == id) else {
                 continue;
             };
-            self.shapes[index].values.remove(&key);
-            if self.shapes[index].values.is_empty() {
-                self.shapes.remove(index);
+            self.shapes[index].remove(&key);
+            if self.shapes[index].len() == 0 {
+                let gone = self.shapes.remove(index);
+                self.part(&gone.shape);
                 change.unmade.push(id);
             }
-            change.removed.push((id, key));
+            if !bug::is(Bug::DemuxChangeForgets) {
+                change.removed.push((id, key));
+            }
         }
         change
     }
@@ -129,31 +135,43 @@ impl<T: Copy + Eq + Hash> Table<T> {
     }
 
     /// What else matches a frame of this conjunction and is equally specific.
-    fn equal(&self, conjunction: &Conjunction) -> Option<T> {
-        let specificity = conjunction.specificity();
+    fn equal(&mut self, conjunction: &Conjunction) -> Option<T> {
         let (shape, key) = Shape::of(conjunction);
-        let equals = self
-            .shapes
-            .iter()
-            .filter(|entries| entries.specificity == specificity);
-        for entries in equals {
+        for entries in equals(&mut self.shapes, &shape) {
             // In one shape only the same key meets.
             if entries.shape == shape {
-                if let Some(with) = entries.values.get(&key) {
-                    return Some(*with);
+                if let Some(with) = entries.get(&key) {
+                    return Some(with);
                 }
-                continue;
-            }
-            if logic::both(&entries.shape.guards, &conjunction.tests).is_none() {
-                continue;
-            }
-            for (key, with) in &entries.values {
-                if entries.shape.conjunction(key).overlaps(conjunction) {
-                    return Some(*with);
+            } else if entries.meets(&shape, &key) {
+                let overlaps = |(key, with)| {
+                    let other = entries.shape.conjunction(key);
+                    other.overlaps(conjunction).then_some(with)
+                };
+                if let Some(with) = entries.iter().find_map(overlaps) {
+                    return Some(with);
                 }
             }
         }
         None
+    }
+
+    /// Takes out what equally specific shapes counted for the sake of this one,
+    /// if it is not, or no longer, here.
+    fn part(&mut self, gone: &Shape) {
+        let left: Vec<Shape> = equals(&mut self.shapes, gone)
+            .map(|entries| entries.shape.clone())
+            .collect();
+        for entries in equals(&mut self.shapes, gone) {
+            let shape = &entries.shape;
+            let wanted: Vec<Key> = left
+                .iter()
+                .filter(|other| *other != shape)
+                .map(|other| meeting::common(shape, other))
+                .collect();
+            let is_wanted = |meeting: &Meeting| wanted.iter().any(|mask| **mask == *meeting.mask());
+            entries.meetings.retain(is_wanted);
+        }
     }
 
     fn conflict(&self, filter: &Filter, with: T) -> Conflict<T> {
@@ -169,72 +187,39 @@ impl<T: Copy + Eq + Hash> Table<T> {
         let specificity = shape.specificity();
         // Most specific first; equals, which do not meet, by what they test.
         let place = self.shapes.binary_search_by(|entries| {
-            let order = specificity.cmp(&entries.specificity);
+            let order = specificity.cmp(&entries.specificity());
+            let order = if bug::is(Bug::DemuxOrderInverted) {
+                order.reverse()
+            } else {
+                order
+            };
             order.then_with(|| entries.shape.cmp(&shape))
         });
         place.unwrap_or_else(|index| {
             let id = ShapeId(self.next);
             self.next += 1;
             change.made.push(id);
-            self.shapes.insert(
-                index,
-                Entries {
-                    id,
-                    shape,
-                    specificity,
-                    values: HashMap::new(),
-                },
-            );
+            self.shapes.insert(index, Entries::new(id, shape));
             index
         })
     }
+}
+
+/// The shapes that are as specific as this one.
+fn equals<'s, T: Copy>(
+    shapes: &'s mut [Entries<T>],
+    shape: &Shape,
+) -> impl Iterator<Item = &'s mut Entries<T>> {
+    let specificity = shape.specificity();
+    shapes
+        .iter_mut()
+        .filter(move |entries| entries.specificity() == specificity)
 }
 
 #[derive(Clone, Debug)]
 struct Placed {
     text: String,
     at: Vec<(ShapeId, Key)>,
-}
-
-/// A shape and its entries.
-#[derive(Clone, Debug)]
-pub struct Entries<T> {
-    id: ShapeId,
-    shape: Shape,
-    specificity: Specificity,
-    values: HashMap<Key, T>,
-}
-
-impl<T: Copy> Entries<T> {
-    /// The shape's name.
-    #[must_use]
-    pub fn id(&self) -> ShapeId {
-        self.id
-    }
-
-    /// The shape.
-    #[must_use]
-    pub fn shape(&self) -> &Shape {
-        &self.shape
-    }
-
-    /// How specific its entries are.
-    #[must_use]
-    pub fn specificity(&self) -> Specificity {
-        self.specificity
-    }
-
-    /// Number of entries; never 0.
-    #[must_use]
-    #[allow(clippy::len_without_is_empty, reason = "it is never empty")]
-    pub fn len(&self) -> usize {
-        self.values.len()
-    }
-
-    /// The entries, in no order.
-    pub fn iter(&self) -> impl Iterator<Item = (&[u8], T)> {
-        self.values.iter().map(|(key, value)| (&key[..], *value))
-    }
 }
 
 /// What an insertion or removal did: all that a compiled copy has to follow.

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 
 use super::filter::{Layer, Test, number};
 use super::shape::Shape;
+use crate::bug::{self, Bug};
 
 /// Most nodes with shared guards. Beyond, each shape asks for itself: shapes with
 /// unrelated guards can give more lists than a program has room for.
@@ -41,7 +42,9 @@ impl Guard {
                 match holds {
                     true if !agree => Some(false),
                     true if its & !mine == 0 => Some(true),
-                    false if agree && mine & !its == 0 => Some(false),
+                    false if agree && (mine & !its == 0 || bug::is(Bug::DemuxGuardShared)) => {
+                        Some(false)
+                    }
                     _ => None,
                 }
             }
@@ -70,7 +73,7 @@ pub(super) fn plan<'s>(
     shapes: impl Iterator<Item = &'s Shape> + Clone,
     known: impl Fn(&Guard) -> Option<bool>,
 ) -> Vec<Node> {
-    let list: List = shapes
+    let mut list: List = shapes
         .map(guards)
         .enumerate()
         .filter(|(_, guards)| guards.iter().all(|guard| known(guard) != Some(false)))
@@ -79,6 +82,9 @@ pub(super) fn plan<'s>(
             (shape, open.collect())
         })
         .collect();
+    if bug::is(Bug::DemuxEmitOrderInverted) {
+        list.reverse();
+    }
     let shared = Planner::run(list.clone(), true);
     shared.unwrap_or_else(|| Planner::run(list, false).expect("it is linear in the guards"))
 }

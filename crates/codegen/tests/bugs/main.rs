@@ -9,6 +9,10 @@
 
 #[path = "../check/main.rs"]
 mod check;
+#[path = "../demux/main.rs"]
+mod demux;
+#[path = "../demux_program/main.rs"]
+mod demux_program;
 #[path = "../normalise.rs"]
 mod normalise;
 #[path = "../promote/main.rs"]
@@ -78,6 +82,17 @@ const fn guard(bug: Bug) -> &'static str {
         B::CheckFuelGrows => "check::refuses::fuel::a_refill_that_gives_too_much",
         B::CheckNoLock => "check::refuses::trusted::a_lock_that_is_kept_at_the_end",
         B::CheckPointerLeak => "check::refuses::values::a_pointer_that_gets_out",
+        B::DemuxMaskDropped
+        | B::DemuxOrderInverted
+        | B::DemuxEntryStays
+        | B::DemuxChangeForgets => "demux::table::finds_what_trying_all_filters_finds",
+        B::DemuxMeetingMissed => "demux::table::equals_conflict_where_they_meet_and_nowhere_else",
+        B::DemuxLayerUnasked
+        | B::DemuxGuardShared
+        | B::DemuxEmitMaskDropped
+        | B::DemuxEmitOrderInverted => {
+            "demux_program::interpreter::the_program_decides_as_the_table_does"
+        }
     }
 }
 

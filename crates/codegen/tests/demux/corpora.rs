@@ -8,8 +8,8 @@ use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::PcapNgReader;
 use pcap_file::{DataLink, pcapng};
 
-use crate::libpcap;
-use crate::oracle::Frames;
+use super::libpcap;
+use super::oracle::Frames;
 
 /// Most frames of one capture: the large ones repeat themselves.
 const OF_ONE: usize = 400;

@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
-use crate::frames;
-use crate::libpcap::{self, Capture, Program};
+use super::frames;
+use super::libpcap::{self, Capture, Program};
 
 /// Frames as Ashway gets them, and the same for libpcap, in three forms.
 pub(crate) struct Frames {

@@ -6,7 +6,7 @@ use ashway_codegen::demux::{self, Change, Filter, Shape, ShapeId, Table};
 use ashway_wire::Headers;
 use proptest::prelude::*;
 
-use crate::frames;
+use super::frames;
 
 /// Filters that meet, nest and are disjoint.
 const FILTERS: &[&str] = &[
@@ -171,6 +171,72 @@ fn a_conflict_is_only_where_two_filters_meet_equally() {
     assert!(conflict("udp and not dst port 53", "udp").is_none());
     assert!(conflict("src net 10.0.0.0/16", "src net 10.1.0.0/16").is_none());
     assert!(conflict("ip[8] & 15 = 1", "ip[8] & 0xf0 = 16").is_some());
+}
+
+/// Filters of equally specific shapes that have some bits, all or none in common.
+fn equals() -> Vec<String> {
+    let mut texts = Vec::new();
+    for value in 0..3 {
+        for other in 0..3 {
+            texts.push(format!("udp src port {value} and dst port {other}"));
+            texts.push(format!(
+                "ip and udp src port {value} and src net 10.{other}.0.0/16"
+            ));
+            texts.push(format!(
+                "ip and udp src port {value} and dst net 10.{other}.0.0/16"
+            ));
+            texts.push(format!(
+                "ip and udp dst port {value} and dst net 10.{other}.0.0/16"
+            ));
+            texts.push(format!(
+                "ip and udp and src net 10.{value}.0.0/16 and dst net 10.{other}.0.0/16"
+            ));
+            texts.push(format!(
+                "ip and udp and src net 10.{value}.0.0/24 and dst net {other}.0.0.0/8"
+            ));
+            texts.push(format!("udp src port {value} and not dst port {other}"));
+            texts.push(format!("udp dst port {value} and not src port {other}"));
+        }
+        texts.push(format!("ip6 and udp and src net fd00:{value}::/32"));
+        texts.push(format!("ip6 and udp and dst net fd0{value}::/32"));
+    }
+    texts
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn equals_conflict_where_they_meet_and_nowhere_else(
+        steps in prop::collection::vec((any::<prop::sample::Index>(), 0..10), 1..120),
+    ) {
+        let filters: Vec<Filter> = equals().iter().map(|text| demux::parse(text).unwrap()).collect();
+        let mut table = Table::default();
+        let mut inside: BTreeMap<usize, &Filter> = BTreeMap::new();
+        for (index, dice) in steps {
+            let value = index.index(filters.len());
+            // Mostly insertions; what was there before is often removed.
+            if dice < 4 {
+                table.remove(value);
+                inside.remove(&value);
+                continue;
+            }
+            let filter = &filters[value];
+            let meets = inside.iter().any(|(_, other)| {
+                filter.any.iter().any(|one| {
+                    let equal = |two: &&demux::Conjunction| one.specificity() == two.specificity();
+                    other.any.iter().filter(equal).any(|two| one.overlaps(two))
+                })
+            });
+            let inserted = table.insert(filter, value);
+            prop_assert_eq!(inserted.is_err(), meets, "{}", filter);
+            if let Err(conflict) = inserted {
+                prop_assert!(inside[&conflict.with].overlaps(filter));
+            } else {
+                inside.insert(value, filter);
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! What people write, and what they are told when it is wrong.
 
 use ashway_codegen::demux::{self, MAX_ALTERNATIVES, MAX_KEY_BYTES, Shape};
-use ashway_codegen::filter;
 use ashway_wire::Headers;
 use proptest::prelude::*;
 
-use crate::frames;
+use super::frames;
 
 #[test]
 fn each_mistake_is_named_and_shown() {
@@ -222,54 +221,4 @@ proptest! {
             }
         }
     }
-
-    /// What was written for the first filters means the same still.
-    #[test]
-    fn older_filters_keep_their_meaning(
-        clauses in prop::collection::vec(
-            prop::sample::select(vec![
-                "udp", "ip", "ip6", "udp dst port 53", "dst port 53", "src port 7", "udp src port 1030",
-                "dst host 10.0.0.2", "ip src host 10.0.0.1", "dst host fd00::2", "ip6 src host fd00::1",
-            ]),
-            1..4,
-        ),
-        and in prop::sample::select(vec![" and ", " && ", "&&"]),
-    ) {
-        let text = clauses.join(and);
-        if let Ok(older) = filter::parse(&text) {
-            let filter = demux::parse(&text).unwrap();
-            for frame in frames::whole() {
-                let headers = Headers::parse(&frame);
-                // The older ones judge datagrams without tags and extensions.
-                let datagram = datagram(&frame, &headers);
-                if let Some((source, destination)) = datagram {
-                    prop_assert_eq!(
-                        filter.matches(&headers, &frame),
-                        older.matches(source, destination),
-                        "{} {:02x?}", text, frame
-                    );
-                }
-            }
-        }
-    }
-}
-
-/// Source and destination of a datagram of UDP, as the older filters ask.
-fn datagram(
-    frame: &[u8],
-    headers: &Headers,
-) -> Option<(std::net::SocketAddr, std::net::SocketAddr)> {
-    if headers.vlans != 0 || headers.protocol != 17 || headers.l4 == 0 {
-        return None;
-    }
-    let ip = |bytes: [u8; 16]| -> std::net::IpAddr {
-        match frame[12..14] {
-            [8, 0] => <[u8; 4]>::try_from(&bytes[..4]).unwrap().into(),
-            _ => bytes.into(),
-        }
-    };
-    Some((
-        (ip(headers.source), headers.source_port).into(),
-        (ip(headers.destination), headers.destination_port).into(),
-    ))
 }
