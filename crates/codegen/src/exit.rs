@@ -1,14 +1,16 @@
-//! The exit program: sends replies back where `XDP_TX` cannot.
+//! The exit program: sends frames out where `XDP_TX` and a redirect cannot.
 //!
 //! On a veth whose peer has neither an XDP program nor GRO, `XDP_TX` loses
-//! every frame without a word (FACTS 3b). There the instance program marks its
-//! replies with metadata in front of the frame and passes them on, and this
-//! TCX ingress program, the next to see them, sends them out again as ordinary
-//! socket buffers. Attached only where a probe showed that it is needed.
+//! every frame without a word (FACTS 3b), and so does a redirect to it. There the
+//! instance program marks its replies, and the [forward program](crate::forward)
+//! what it sends on, with metadata in front of the frame and passes them on, and
+//! this TCX ingress program, the next to see them, sends them out as ordinary
+//! socket buffers: by the interface that the mark names, or back where they came
+//! from. Attached to the interface in, only where a probe showed that it is needed.
 //! Linux 6.6 (TCX).
 
 use crate::bpf::{Assembler, Image, Reg, Size, helper, op};
-use crate::instance::EXIT_MARK;
+use crate::instance::{EXIT_BYTES, EXIT_MARK};
 use Reg::{R0, R1, R2, R3, R4, R5};
 
 /// Fields of `struct __sk_buff`.
@@ -24,14 +26,19 @@ const NEXT: i32 = -1;
 pub fn generate() -> Image {
     let mut asm = Assembler::new();
     let next = asm.label();
+    let back = asm.label();
     asm.load(Size::W, R2, R1, DATA_META);
     asm.load(Size::W, R3, R1, DATA);
     asm.mov(R4, R2);
-    asm.alu_imm(op::ADD, R4, 8);
+    asm.alu_imm(op::ADD, R4, EXIT_BYTES);
     asm.jump_if(op::JGT, R4, R3, next);
-    asm.load(Size::D, R5, R2, 0);
+    asm.load(Size::W, R5, R2, 0);
     asm.jump_if_imm(op::JNE, R5, EXIT_MARK, next);
+    asm.load(Size::W, R5, R2, 4);
     asm.load(Size::W, R1, R1, IFINDEX);
+    asm.jump_if_imm(op::JEQ, R5, 0, back);
+    asm.mov(R1, R5);
+    asm.bind(back);
     asm.mov_imm(R2, 0);
     asm.call(helper::REDIRECT);
     asm.exit();

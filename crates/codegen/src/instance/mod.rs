@@ -19,7 +19,7 @@
 mod deliver;
 mod reply;
 
-pub(crate) use reply::EXIT_MARK;
+pub(crate) use reply::{EXIT_BYTES, EXIT_MARK, mark_for_exit, whole_checksum};
 
 use ashway_abi::memory::Layout;
 use ashway_abi::{Cause, Count, Verdict, context, context::flag, trusted};

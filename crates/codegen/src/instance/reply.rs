@@ -11,11 +11,15 @@ use ashway_abi::{Count, trusted};
 
 use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
 use crate::xdp::{self, Packet, action, md};
-use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
+use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
-/// What the TCX exit program looks for in front of the frame: this frame is a
-/// reply, send it back. Only an XDP program can put it there.
+/// What the TCX exit program looks for in front of the frame: send it out. Only an
+/// XDP program can put it there. The `u32` behind it is the interface, or 0 for
+/// the one it came by.
 pub(crate) const EXIT_MARK: i32 = 0x4173_6877;
+
+/// Bytes of the mark and the interface.
+pub(crate) const EXIT_BYTES: i32 = 8;
 
 /// Hop limit of a message that starts here (RFC 1700's recommended default).
 const TTL: u16 = 64;
@@ -201,35 +205,54 @@ fn udp(asm: &mut Assembler, packet: Packet, send: Label, no_sender: Label, short
     }
     asm.alu_imm(op::ADD, R5, 17 << 8);
     swap_ports(asm);
+    whole_checksum(asm, packet, short);
+    asm.jump(send);
+}
+
+/// Stack: the payload's packet pointer, across a helper.
+const PAYLOAD: i16 = -48;
+
+/// Adds the payload to the sum in `r5` of everything before it, and writes the
+/// checksum into the UDP header at `r2`. `r6` = `xdp_md`, `r8` = the packet's end,
+/// `r9` = the context, which knows the payload. Clobbers `r0`-`r5`.
+pub(crate) fn whole_checksum(asm: &mut Assembler, packet: Packet, short: Label) {
+    asm.alu_imm(op::ADD, R2, 8);
     match packet {
-        Packet::Pointers => {
-            asm.alu_imm(op::ADD, R2, 8);
-            xdp::add_payload(asm, short);
+        Packet::Pointers => xdp::add_payload(asm, short),
+        Packet::Helpers => {
+            asm.store(Size::D, R10, PAYLOAD, R2);
+            xdp::add_copied(asm, 0, short);
+            asm.load(Size::D, R2, R10, PAYLOAD);
         }
-        Packet::Helpers => xdp::add_copied(asm, 0, short),
     }
     xdp::fold(asm, R5, R1);
     asm.alu_imm(op::XOR, R5, 0xffff);
     let some = asm.label();
     asm.jump_if_imm(op::JNE, R5, 0, some);
+    // 0 would say that there is none (RFC 768).
     asm.mov_imm(R5, 0xffff);
     asm.bind(some);
-    match packet {
-        // r2 moved on to the payload, by a constant.
-        Packet::Pointers => asm.store(Size::H, R2, -2, R5),
-        Packet::Helpers => {
-            let ipv6 = asm.label();
-            asm.load(Size::W, R1, R9, context::FLAGS);
-            asm.alu_imm(op::AND, R1, flag::IPV6 as i32);
-            asm.jump_if_imm(op::JNE, R1, 0, ipv6);
-            asm.store(Size::H, R7, 26, R5);
-            asm.jump(send);
-            asm.bind(ipv6);
-            xdp::need(asm, 48, short);
-            asm.store(Size::H, R7, 46, R5);
-        }
+    asm.store(Size::H, R2, -2, R5);
+}
+
+/// Puts the mark in front of the frame, with the interface in `ifindex` or 0, for
+/// the exit program to find. `r6` = `xdp_md`; packet pointers are void afterwards.
+/// Clobbers `r0`-`r5`; to `failed` if there is no room, which the driver's 256 bytes
+/// leave.
+pub(crate) fn mark_for_exit(asm: &mut Assembler, ifindex: Option<Reg>, failed: Label) {
+    asm.mov(R1, R6);
+    asm.mov_imm(R2, -EXIT_BYTES);
+    asm.call(helper::XDP_ADJUST_META);
+    asm.jump_if_imm(op::JNE, R0, 0, failed);
+    asm.load(Size::W, R1, R6, md::DATA_META);
+    asm.load(Size::W, R2, R6, md::DATA);
+    asm.mov(R3, R1);
+    asm.alu_imm(op::ADD, R3, EXIT_BYTES);
+    asm.jump_if(op::JGT, R3, R2, failed);
+    asm.store_imm(Size::D, R1, 0, EXIT_MARK);
+    if let Some(ifindex) = ifindex {
+        asm.store(Size::W, R1, 4, ifindex);
     }
-    asm.jump(send);
 }
 
 /// `r0` and `r3` are the ports.
@@ -251,16 +274,7 @@ fn answer(asm: &mut Assembler, finish: Label) {
     asm.jump_if_imm(op::JEQ, R1, 0, count);
     asm.jump_if_imm(op::JEQ, R1, flag::REPLY_BY_REDIRECT as i32, redirect);
 
-    asm.mov(R1, R6);
-    asm.mov_imm(R2, -8);
-    asm.call(helper::XDP_ADJUST_META);
-    asm.jump_if_imm(op::JNE, R0, 0, failed);
-    asm.load(Size::W, R1, R6, md::DATA_META);
-    asm.load(Size::W, R2, R6, md::DATA);
-    asm.mov(R3, R1);
-    asm.alu_imm(op::ADD, R3, 8);
-    asm.jump_if(op::JGT, R3, R2, failed);
-    asm.store_imm(Size::D, R1, 0, EXIT_MARK);
+    mark_for_exit(asm, None, failed);
     asm.mov_imm(R8, action::PASS);
     asm.jump(count);
 
@@ -277,7 +291,6 @@ fn answer(asm: &mut Assembler, finish: Label) {
     asm.mov(R0, R8);
     asm.exit();
 
-    // No headroom for the mark: the driver gives 256 bytes, so never.
     asm.bind(failed);
     super::end_with(asm, Count::DroppedNoHeadroom, None, action::DROP);
     asm.jump(finish);

@@ -1,0 +1,216 @@
+//! The ways from A to C, each set up in B until it is dropped.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use anyhow::{Context, Result, anyhow, bail};
+use ashway_abi::count::ROW_BYTES;
+use ashway_abi::{Hop, Leaf, context, hop};
+use ashway_codegen::bpf::{Image, MapRef};
+use ashway_codegen::demux::emit::{self, FEW};
+use ashway_codegen::demux::{self, Table};
+use ashway_codegen::entry::{self, Packet, Reply};
+use ashway_codegen::{exit, forward};
+use ashway_kernel::maps::possible_cpus;
+use ashway_kernel::{
+    Iface, Map, MapFixup, MapSpec, Mode, Program, ProgramKind, ProgramSpec, TcxLink, XdpLink,
+};
+use ashway_rig::Process;
+
+use super::world::{FAR, MACS, NEAR, OUT, RELAY, World};
+use crate::peers;
+
+/// A way from A to C.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// The wire that A and C share: what sending and receiving cost.
+    Direct,
+    /// A process with two sockets.
+    Socket,
+    /// `ip_forward`: routed, with A's own headers but one hop.
+    Linux,
+    /// The XDP program by hand.
+    ByHand,
+    /// The kernel tier, by a redirect.
+    Kernel,
+    /// The kernel tier, through the TCX exit program.
+    KernelExit,
+}
+
+impl Way {
+    pub(super) const ALL: [Self; 6] = [
+        Self::Direct,
+        Self::Socket,
+        Self::Linux,
+        Self::ByHand,
+        Self::Kernel,
+        Self::KernelExit,
+    ];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Direct => "direct",
+            Self::Socket => "socket",
+            Self::Linux => "ip_forward",
+            Self::ByHand => "xdp_by_hand",
+            Self::Kernel => "kernel",
+            Self::KernelExit => "kernel_exit",
+        }
+    }
+
+    /// Where A sends to.
+    pub(super) const fn target(self) -> &'static str {
+        match self {
+            Self::Direct => NEAR,
+            Self::Linux => FAR,
+            _ => RELAY,
+        }
+    }
+}
+
+/// What stands in B.
+pub(super) struct Relay {
+    process: Option<Process>,
+    /// Held for as long as the relay stands.
+    programs: Option<(XdpLink, Option<TcxLink>, Kernel)>,
+}
+
+impl Relay {
+    pub(super) fn start(world: &World, way: Way) -> Result<Self> {
+        let mut relay = Self {
+            process: None,
+            programs: None,
+        };
+        match way {
+            Way::Direct | Way::Linux => {}
+            Way::Socket => {
+                let program = peers::build()?.join("udp_forward");
+                relay.process = Some(ready(world.b.command(program))?);
+            }
+            Way::ByHand => {
+                let built = peers::build()?;
+                let mut command = world.b.command(built.join("xdp_peer"));
+                command.arg(built.join("xdp_forward.o"));
+                command.args(["ashway_by_hand", "b0"]).stdin(Stdio::piped());
+                relay.process = Some(ready(command)?);
+            }
+            Way::Kernel | Way::KernelExit => {
+                let by_tcx = way == Way::KernelExit;
+                let kernel = Kernel::load(by_tcx)?;
+                let links = world.b.run(|| -> Result<_> {
+                    let ifindex = Iface::by_name("b0")?.ifindex;
+                    let xdp = XdpLink::attach(&kernel.entry, ifindex, Mode::Native)?;
+                    let tcx = by_tcx.then(|| TcxLink::attach(&kernel.exit, ifindex));
+                    Ok((xdp, tcx.transpose()?))
+                })?;
+                relay.programs = Some((links.0, links.1, kernel));
+            }
+        }
+        Ok(relay)
+    }
+
+    /// The forwarder that is a process.
+    pub(super) fn id(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
+    }
+}
+
+/// Starts a peer and waits until it is `ready`.
+fn ready(mut command: std::process::Command) -> Result<Process> {
+    command.stdout(Stdio::piped());
+    let mut process = Process::spawn(command).context("cannot start the forwarder")?;
+    let output = process.child().stdout.take().context("no output")?;
+    for line in BufReader::new(output).lines() {
+        if line? == "ready" {
+            return Ok(process);
+        }
+    }
+    bail!("the forwarder ended before it was ready")
+}
+
+/// The kernel tier's programs for one forward path, as a node would load them.
+struct Kernel {
+    entry: Program,
+    exit: Program,
+    _forward: Program,
+    _maps: [Map; 5],
+}
+
+impl Kernel {
+    fn load(by_tcx: bool) -> Result<Self> {
+        let cpus = possible_cpus()? as u32;
+        let contexts = Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1))?;
+        let counters = Map::create(&MapSpec::percpu_array("rows", ROW_BYTES as u32, 2))?;
+        let hops = Map::create(&MapSpec::hash("hops", 4, hop::BYTES as u32, 1))?;
+        let slots = Map::create(&MapSpec::prog_array("slots", 1))?;
+        let hits = Map::create(&MapSpec::array("hits", 8 * FEW as u32, 1))?;
+        let load = |name, kind, attach_type, image: &Image| -> Result<Program> {
+            let fixups = image.maps.iter().map(|used| {
+                let fd = match used.map {
+                    MapRef::Context => contexts.fd(),
+                    MapRef::Counters => counters.fd(),
+                    MapRef::Hops => hops.fd(),
+                    MapRef::Slots => slots.fd(),
+                    MapRef::Hits => hits.fd(),
+                    other => bail!("{other:?} is not of a forward path"),
+                };
+                Ok(MapFixup {
+                    insn: used.insn,
+                    fd,
+                    value_offset: used.value_offset,
+                })
+            });
+            Ok(Program::load(&ProgramSpec {
+                name,
+                kind,
+                attach_type,
+                insns: &image.insns,
+                maps: &fixups.collect::<Result<Vec<_>>>()?,
+                btf: None,
+            })?)
+        };
+        let packet = Packet::Pointers;
+        let image = forward::generate(&forward::Spec { cpus, packet });
+        let forward = load("ashway_forward", ProgramKind::Xdp, 0, &image)?;
+        slots.set_slot(0, forward.fd())?;
+        hops.update(&0_u32.to_ne_bytes(), &next(by_tcx).to_bytes())?;
+
+        let filter = demux::parse("udp dst port 9000").map_err(|error| anyhow!("{error}"))?;
+        let mut table = Table::default();
+        table
+            .insert(&filter, ())
+            .map_err(|error| anyhow!("{error}"))?;
+        let shapes = emit::compile(&table, FEW, |()| Leaf::default());
+        let image = entry::generate(&entry::Spec {
+            shapes: &shapes,
+            cpus,
+            unmatched_row: 1,
+            mac: MACS[1],
+            reply: Reply::Transmit,
+            packet,
+        });
+        Ok(Self {
+            entry: load("ashway_entry", ProgramKind::Xdp, 0, &image)?,
+            exit: load("ashway_exit", ProgramKind::SchedCls, 0, &exit::generate())?,
+            _forward: forward,
+            _maps: [contexts, counters, hops, slots, hits],
+        })
+    }
+}
+
+fn next(by_tcx: bool) -> Hop {
+    let mut hop = Hop {
+        destination_mac: MACS[3],
+        source_mac: MACS[2],
+        ifindex: OUT,
+        source_port: 7000_u16.to_be_bytes(),
+        destination_port: 9001_u16.to_be_bytes(),
+        mtu: 1500,
+        flags: if by_tcx { hop::flag::BY_TCX } else { 0 },
+        hops: 64,
+        ..Hop::default()
+    };
+    hop.source[..4].copy_from_slice(&[10, 0, 3, 1]);
+    hop.destination[..4].copy_from_slice(&[10, 0, 3, 2]);
+    hop
+}

@@ -1,0 +1,206 @@
+//! Numbered, time-stamped datagrams from A to C, and what they cost.
+
+use std::fs;
+use std::net::UdpSocket;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use ashway_kernel::iface;
+use ashway_rig::realtime;
+
+use super::relay::{Relay, Way};
+use super::world::World;
+use crate::stats::{Summary, Times};
+
+/// Length of a payload.
+const BYTES: usize = 172;
+
+/// Datagrams per second of a paced stream.
+const RATE: u32 = 5_000;
+
+/// How long C waits for what is still under way.
+const PATIENCE: Duration = Duration::from_millis(100);
+
+/// What one stream came to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stream {
+    pub(super) sent: u64,
+    /// Datagrams that reached C's interface; what its socket has no room for is
+    /// not the way's fault.
+    pub(super) received: u64,
+    /// Mean change of the transit time from one datagram to the next, in ns: what
+    /// RFC 3550 §6.4.1 smooths.
+    pub(super) jitter: f64,
+    /// Transit times.
+    pub(super) transit: Summary,
+    /// CPU time of all who took part, in ns per datagram that reached C's
+    /// interface.
+    pub(super) cpu: f64,
+    /// Datagrams that reached C's interface, per second of sending.
+    pub(super) rate: f64,
+}
+
+/// Whether A waits between datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// [`RATE`], both ends with a real-time priority: what varies is the way.
+    Paced,
+    /// As fast as one socket can, all of ordinary priority.
+    Flat,
+}
+
+/// Sends for a while and looks at what arrives.
+pub(super) fn stream(
+    world: &World,
+    way: Way,
+    relay: &Relay,
+    pace: Pace,
+    lasts: Duration,
+) -> Result<Stream> {
+    let from = world.a.run(|| -> Result<_> {
+        let socket = UdpSocket::bind("0.0.0.0:0")?;
+        socket.connect(way.target())?;
+        Ok(socket)
+    })?;
+    let to = world.c.run(|| UdpSocket::bind("0.0.0.0:9001"))?;
+    to.set_read_timeout(Some(PATIENCE))?;
+    let over = AtomicBool::new(false);
+    let others = others(relay)?;
+    let before = cpu_of(&others);
+    let frames = reached(world, way)?;
+    let (sent, received) = std::thread::scope(|scope| -> Result<_> {
+        let receiver = scope.spawn(|| priority(pace, || receive(&to, &over)));
+        let sender = scope.spawn(|| priority(pace, || Ok(send(&from, pace, lasts))));
+        let sent = sender.join().expect("the sender does not panic")?;
+        std::thread::sleep(PATIENCE);
+        over.store(true, Ordering::Relaxed);
+        let received = receiver.join().expect("the receiver does not panic")?;
+        Ok((sent, received))
+    })?;
+    let others = cpu_of(&others) - before;
+    let frames = reached(world, way)? - frames;
+    let arrived = received.times.summary().n;
+    ensure!(arrived > 0, "nothing arrives by `{}`", way.name());
+    Ok(Stream {
+        sent: sent.datagrams,
+        received: frames,
+        jitter: received.changes as f64 / (arrived - 1).max(1) as f64,
+        transit: received.times.summary(),
+        cpu: (sent.cpu + received.cpu + others) as f64 / frames.max(1) as f64,
+        rate: frames as f64 / sent.took.as_secs_f64(),
+    })
+}
+
+/// Frames that C has received by this way so far.
+fn reached(world: &World, way: Way) -> Result<u64> {
+    let iface = if way == Way::Direct { "c1" } else { "c0" };
+    Ok(world.c.run(|| iface::stats(iface))?.rx_packets)
+}
+
+fn priority<T: Send>(pace: Pace, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    match pace {
+        Pace::Paced => realtime(work)?,
+        Pace::Flat => work(),
+    }
+}
+
+struct Sent {
+    datagrams: u64,
+    cpu: u64,
+    took: Duration,
+}
+
+fn send(socket: &UdpSocket, pace: Pace, lasts: Duration) -> Sent {
+    let mut payload = [0; BYTES];
+    let begin = Instant::now();
+    let gap = Duration::from_secs(1) / RATE;
+    let mut sent = 0;
+    while begin.elapsed() < lasts {
+        if pace == Pace::Paced {
+            let due = gap * sent as u32;
+            std::thread::sleep(due.saturating_sub(begin.elapsed()));
+        }
+        payload[..8].copy_from_slice(&u64::to_be_bytes(sent));
+        payload[8..16].copy_from_slice(&now().to_be_bytes());
+        // A full queue, or nobody there yet: it is lost, and counted so.
+        let _ = socket.send(&payload);
+        sent += 1;
+    }
+    Sent {
+        datagrams: sent,
+        cpu: thread_cpu(),
+        took: begin.elapsed(),
+    }
+}
+
+struct Received {
+    times: Times,
+    changes: u64,
+    cpu: u64,
+}
+
+fn receive(socket: &UdpSocket, over: &AtomicBool) -> Result<Received> {
+    let mut times = Times::new();
+    let (mut changes, mut last) = (0, None);
+    let mut payload = [0; 2048];
+    while !over.load(Ordering::Relaxed) {
+        let Ok(len) = socket.recv(&mut payload) else {
+            continue;
+        };
+        ensure!(len == BYTES, "a datagram of {len} bytes arrived");
+        let stamp: [u8; 8] = payload[8..16].try_into()?;
+        let transit = now().saturating_sub(u64::from_be_bytes(stamp));
+        times.record(transit);
+        if let Some(last) = last.replace(transit) {
+            changes += transit.abs_diff(last);
+        }
+    }
+    Ok(Received {
+        times,
+        changes,
+        cpu: thread_cpu(),
+    })
+}
+
+/// Since the first call, in ns.
+fn now() -> u64 {
+    static BEGIN: OnceLock<Instant> = OnceLock::new();
+    BEGIN.get_or_init(Instant::now).elapsed().as_nanos() as u64
+}
+
+/// CPU time of this thread, in ns. The kernel books what softirqs do to the thread
+/// they interrupt (no `CONFIG_IRQ_TIME_ACCOUNTING`), and on a veth that is mostly
+/// the sender.
+fn thread_cpu() -> u64 {
+    cpu_of(&["/proc/thread-self/schedstat".to_owned()])
+}
+
+/// Files with the CPU time of the kernel's softirq threads and of the forwarder.
+fn others(relay: &Relay) -> Result<Vec<String>> {
+    let mut ids: Vec<u32> = relay.id().into_iter().collect();
+    for entry in fs::read_dir("/proc").context("cannot read /proc")? {
+        let name = entry?.file_name();
+        let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let comm = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
+        if comm.starts_with("ksoftirqd/") {
+            ids.push(id);
+        }
+    }
+    Ok(ids
+        .into_iter()
+        .map(|id| format!("/proc/{id}/schedstat"))
+        .collect())
+}
+
+/// Their CPU time, in ns; 0 for those that are gone.
+fn cpu_of(files: &[String]) -> u64 {
+    let one = |file: &String| {
+        let text = fs::read_to_string(file).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    };
+    files.iter().filter_map(one).sum()
+}

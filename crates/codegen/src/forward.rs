@@ -1,0 +1,282 @@
+//! The forward program: the program behind the slot of a path that only sends on.
+//!
+//! The entry program has found and judged the UDP datagram; this one gives it new
+//! headers and sends it out of another interface. It means what the user tier's
+//! path does (`crates/modules`: eth, ip, udp, forward, udp, ip, eth), byte for
+//! byte; a test holds the two together. Nothing of the received headers goes on:
+//! VLAN tags, options and padding are dropped, hops start afresh, the UDP checksum
+//! is computed whole, because what came from a veth may carry half of one (FACTS
+//! 3b) and a redirected frame has nobody to complete it.
+//!
+//! The payload stays where it is: the frame's start moves, so that the new headers
+//! end where it begins. Behind that all is at constant places, in both packet
+//! modes, whatever the received headers were.
+//!
+//! The next hop is data ([`Hop`](ashway_abi::Hop), by the leaf's `local`), so one
+//! program serves all forward paths of a node and a route changes by one map
+//! update.
+//!
+//! * **Fates:** `Forwarded` when it is handed to the interface out. That one may
+//!   still lose it (its queue is full, its link down): its own counters know.
+//!   `DroppedNoNextHop`, `DroppedTooLong` for the interface's MTU (nothing is
+//!   fragmented here), `DroppedNoHeadroom`.
+//! * **Ways out:** a redirect, or through the [exit program](crate::exit).
+//!
+//! Source: Qi, Parmer & West 2004, §4.1 and §4.3.
+
+use ashway_abi::context::{self, flag};
+use ashway_abi::{Count, hop};
+use ashway_wire::eth::{HEADER_BYTES, TAG_BYTES, TYPE_IPV4, TYPE_IPV6, TYPE_VLAN};
+use ashway_wire::ipv4::PROTOCOL_UDP;
+
+use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
+use crate::instance::{mark_for_exit, whole_checksum};
+use crate::xdp::{self, Packet, action, be16};
+use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+
+/// What the program has to know.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Contexts there are: one for each possible CPU.
+    pub cpus: u32,
+    /// How packets are read at places known only at run time.
+    pub packet: Packet,
+}
+
+/// Stack: the hop.
+const HOP: i16 = -8;
+
+const ETH: i16 = HEADER_BYTES as i16;
+const IPV4: i16 = 20;
+const IPV6: i16 = 40;
+const UDP: i16 = 8;
+
+/// Generates the program. Linux 6.9 (`may_goto`).
+#[must_use]
+pub fn generate(spec: &Spec) -> Image {
+    let mut asm = Assembler::new();
+    let [no_hop, too_long, no_room, short, out] = [(); 5].map(|()| asm.label());
+    asm.mov(R6, R1);
+    xdp::find_context(&mut asm, spec.cpus, out);
+    find_hop(&mut asm, no_hop);
+    move_start(&mut asm, spec.packet, too_long, no_room);
+    headers(&mut asm, spec.packet, short);
+    leave(&mut asm, no_room, out);
+    for (label, fate) in [
+        (no_hop, Count::DroppedNoNextHop),
+        (too_long, Count::DroppedTooLong),
+        (no_room, Count::DroppedNoHeadroom),
+        // Cannot happen while the entry program has checked the lengths.
+        (short, Count::DroppedBadLength),
+    ] {
+        asm.bind(label);
+        xdp::find_row(&mut asm, out);
+        xdp::count(&mut asm, R0, fate);
+        xdp::finish(&mut asm, action::DROP);
+    }
+    asm.bind(out);
+    xdp::finish(&mut asm, action::DROP);
+    asm.finish()
+}
+
+/// `r7` = the hop, also on the stack.
+fn find_hop(asm: &mut Assembler, no_hop: Label) {
+    // A frame of whatever protocol has no payload to send on.
+    asm.load(Size::W, R1, R9, context::FLAGS);
+    asm.alu_imm(op::AND, R1, flag::RAW as i32);
+    asm.jump_if_imm(op::JNE, R1, 0, no_hop);
+    asm.map(R1, MapRef::Hops, None);
+    asm.mov(R2, R9);
+    asm.alu_imm(op::ADD, R2, i32::from(context::LOCAL_PATH));
+    asm.call(helper::MAP_LOOKUP_ELEM);
+    asm.jump_if_imm(op::JEQ, R0, 0, no_hop);
+    asm.load(Size::W, R1, R0, hop::IFINDEX);
+    asm.jump_if_imm(op::JEQ, R1, 0, no_hop);
+    asm.mov(R7, R0);
+    asm.store(Size::D, R10, HOP, R7);
+}
+
+/// Makes the frame as long as the payload with its new headers, which begin at its
+/// start. `r7` = the hop.
+fn move_start(asm: &mut Assembler, packet: Packet, too_long: Label, no_room: Label) {
+    // r8 = length of the new headers behind the link's.
+    let [ipv4, known] = [(); 2].map(|()| asm.label());
+    asm.mov_imm(R8, (IPV4 + UDP).into());
+    if_hop(asm, R7, hop::flag::IPV6, ipv4);
+    asm.mov_imm(R8, (IPV6 + UDP).into());
+    asm.bind(ipv4);
+    asm.load(Size::W, R1, R9, context::PAYLOAD_LEN);
+    asm.alu(op::ADD, R1, R8);
+    asm.load(Size::W, R2, R7, hop::MTU);
+    asm.jump_if(op::JGT, R1, R2, too_long);
+    asm.alu_imm(op::ADD, R8, ETH.into());
+    if_hop(asm, R7, hop::flag::TAGGED, known);
+    asm.alu_imm(op::ADD, R8, TAG_BYTES as i32);
+    asm.bind(known);
+
+    // What is behind the payload is padding.
+    let exact = asm.label();
+    asm.mov(R1, R6);
+    asm.call(helper::XDP_GET_BUFF_LEN);
+    asm.load(Size::W, R2, R9, context::PAYLOAD_OFF);
+    asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
+    asm.alu(op::ADD, R2, R3);
+    asm.alu(op::SUB, R2, R0);
+    asm.jump_if_imm(op::JEQ, R2, 0, exact);
+    asm.mov(R1, R6);
+    asm.call(helper::XDP_ADJUST_TAIL);
+    asm.jump_if_imm(op::JNE, R0, 0, no_room);
+    asm.bind(exact);
+
+    let placed = asm.label();
+    asm.load(Size::W, R2, R9, context::PAYLOAD_OFF);
+    asm.alu(op::SUB, R2, R8);
+    if packet == Packet::Helpers {
+        // By it the payload is copied.
+        asm.store(Size::W, R9, context::PAYLOAD_OFF, R8);
+    }
+    asm.jump_if_imm(op::JEQ, R2, 0, placed);
+    asm.mov(R1, R6);
+    asm.call(helper::XDP_ADJUST_HEAD);
+    asm.jump_if_imm(op::JNE, R0, 0, no_room);
+    asm.bind(placed);
+}
+
+/// Goes on if the hop at `hop` has this flag, else to `without`. Clobbers `r1`.
+fn if_hop(asm: &mut Assembler, hop: Reg, flag: u8, without: Label) {
+    asm.load(Size::B, R1, hop, hop::FLAGS);
+    asm.alu_imm(op::AND, R1, flag.into());
+    asm.jump_if_imm(op::JEQ, R1, 0, without);
+}
+
+/// Writes all headers. `r0` = the hop from here on, as no helper is called.
+fn headers(asm: &mut Assembler, packet: Packet, short: Label) {
+    let [plain, ipv4, udp] = [(); 3].map(|()| asm.label());
+    xdp::packet_bounds(asm);
+    asm.load(Size::D, R0, R10, HOP);
+    xdp::need(asm, (ETH + IPV4 + UDP).into(), short);
+    asm.load(Size::D, R1, R0, hop::MACS);
+    asm.store(Size::D, R7, 0, R1);
+    asm.load(Size::W, R1, R0, hop::MACS + 8);
+    asm.store(Size::W, R7, 8, R1);
+    if_hop(asm, R0, hop::flag::TAGGED, plain);
+    asm.store_imm(Size::H, R7, ETH - 2, be16(TYPE_VLAN));
+    asm.load(Size::H, R1, R0, hop::VLAN);
+    asm.store(Size::H, R7, ETH, R1);
+    asm.alu_imm(op::ADD, R7, TAG_BYTES as i32);
+    asm.bind(plain);
+    // r4 = UDP's length, r5 = the sum of addresses.
+    asm.load(Size::W, R4, R9, context::PAYLOAD_LEN);
+    asm.alu_imm(op::ADD, R4, UDP.into());
+    if_hop(asm, R0, hop::flag::IPV6, ipv4);
+
+    xdp::need(asm, (ETH + IPV6 + UDP).into(), short);
+    ipv6_header(asm);
+    asm.alu_imm(op::ADD, R2, (ETH + IPV6).into());
+    asm.jump(udp);
+
+    asm.bind(ipv4);
+    xdp::need(asm, (ETH + IPV4 + UDP).into(), short);
+    ipv4_header(asm);
+    asm.alu_imm(op::ADD, R2, (ETH + IPV4).into());
+    asm.bind(udp);
+    udp_header(asm, packet, short);
+}
+
+/// RFC 8200 §3, without traffic class and flow label. `r2` = `r7`.
+fn ipv6_header(asm: &mut Assembler) {
+    asm.store_imm(Size::H, R7, ETH - 2, be16(TYPE_IPV6));
+    asm.store_imm(Size::W, R7, ETH, 0x60);
+    asm.to_be(Size::H, R4);
+    asm.store(Size::H, R7, ETH + 4, R4);
+    asm.store_imm(Size::B, R7, ETH + 6, PROTOCOL_UDP.into());
+    asm.load(Size::B, R1, R0, hop::HOPS);
+    asm.store(Size::B, R7, ETH + 7, R1);
+    asm.mov_imm(R5, 0);
+    for word in (0..32).step_by(4) {
+        asm.load(Size::W, R1, R0, hop::SOURCE + word);
+        asm.store(Size::W, R7, ETH + 8 + word, R1);
+        asm.alu(op::ADD, R5, R1);
+    }
+    asm.mov(R2, R7);
+}
+
+/// RFC 791 §3.1, without options, fragments and a type of service. `r2` = `r7`.
+fn ipv4_header(asm: &mut Assembler) {
+    /// Version and length of the header; hops and protocol, as a load sees them.
+    const VERSION: i32 = 0x45;
+    const PROTOCOL: i32 = (PROTOCOL_UDP as i32) << 8;
+    asm.store_imm(Size::H, R7, ETH - 2, be16(TYPE_IPV4));
+    asm.mov(R3, R4);
+    asm.alu_imm(op::ADD, R3, IPV4.into());
+    asm.to_be(Size::H, R3);
+    asm.to_be(Size::H, R4);
+    asm.store_imm(Size::H, R7, ETH, VERSION);
+    asm.store(Size::H, R7, ETH + 2, R3);
+    asm.store_imm(Size::W, R7, ETH + 4, 0);
+    asm.load(Size::B, R1, R0, hop::HOPS);
+    asm.alu_imm(op::OR, R1, PROTOCOL);
+    asm.store(Size::H, R7, ETH + 8, R1);
+    asm.alu(op::ADD, R3, R1);
+    asm.load(Size::W, R5, R0, hop::SOURCE);
+    asm.store(Size::W, R7, ETH + 12, R5);
+    asm.load(Size::W, R1, R0, hop::DESTINATION);
+    asm.store(Size::W, R7, ETH + 16, R1);
+    asm.alu(op::ADD, R5, R1);
+    asm.alu(op::ADD, R3, R5);
+    asm.alu_imm(op::ADD, R3, VERSION);
+    xdp::fold_short(asm, R3, R1);
+    asm.alu_imm(op::XOR, R3, 0xffff);
+    asm.store(Size::H, R7, ETH + 10, R3);
+    asm.mov(R2, R7);
+}
+
+/// RFC 768. `r2` = the header, where the received one was: its length is still
+/// right. `r4` = that length, in network order, `r5` = the sum of addresses.
+fn udp_header(asm: &mut Assembler, packet: Packet, short: Label) {
+    let [whole, written] = [(); 2].map(|()| asm.label());
+    asm.load(Size::W, R3, R0, hop::PORTS);
+    asm.store(Size::W, R2, 0, R3);
+    asm.alu(op::ADD, R5, R4);
+    asm.alu_imm(op::ADD, R5, be16(PROTOCOL_UDP.into()));
+
+    // As a reply's: through the exit program a half checksum stays half. The UDP
+    // header lies where it did relative to the payload, so it is found.
+    if_hop(asm, R0, hop::flag::BY_TCX, whole);
+    asm.load(Size::W, R1, R9, context::FLAGS);
+    asm.alu_imm(op::AND, R1, flag::CHECKSUM_PARTIAL as i32);
+    asm.jump_if_imm(op::JEQ, R1, 0, whole);
+    xdp::fold_short(asm, R5, R1);
+    asm.store(Size::H, R2, 6, R5);
+    asm.jump(written);
+
+    // The length counts twice, in the pseudo-header too.
+    asm.bind(whole);
+    asm.alu(op::ADD, R5, R3);
+    asm.alu(op::ADD, R5, R4);
+    whole_checksum(asm, packet, short);
+    asm.bind(written);
+}
+
+/// Counts and sends, by the way that the hop names.
+fn leave(asm: &mut Assembler, no_room: Label, out: Label) {
+    let [redirect, count] = [(); 2].map(|()| asm.label());
+    asm.load(Size::D, R7, R10, HOP);
+    if_hop(asm, R7, hop::flag::BY_TCX, redirect);
+    asm.load(Size::W, R8, R7, hop::IFINDEX);
+    mark_for_exit(asm, Some(R8), no_room);
+    asm.mov_imm(R8, action::PASS);
+    asm.jump(count);
+
+    asm.bind(redirect);
+    asm.load(Size::W, R1, R7, hop::IFINDEX);
+    asm.mov_imm(R2, 0);
+    asm.call(helper::REDIRECT);
+    asm.mov(R8, R0);
+
+    asm.bind(count);
+    xdp::find_row(asm, out);
+    xdp::count(asm, R0, Count::Forwarded);
+    asm.mov(R0, R8);
+    asm.exit();
+}
