@@ -87,7 +87,7 @@ fn check_says_what_the_file_is() {
     assert_eq!(json(&output)["handler"]["symbols"][0], "counter");
     let output = ashway(&["check", text(&config)]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
-    assert!(stdout(&output).contains("path inc: udp and dst port 7777 on veth0, to counter:on_rx"));
+    assert!(stdout(&output).contains("path inc: udp dst port 7777 on veth0, to counter:on_rx"));
     let output = ashway(&["check", text(&config), "-j"]);
     assert_eq!(json(&output)["paths"][0]["budget_ns"], 50_000);
 }

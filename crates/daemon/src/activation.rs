@@ -59,7 +59,10 @@ impl handler::Instance for Bindable {
         let Some(function) = self.shared.function(function) else {
             let known: Vec<_> = self.shared.functions().collect();
             return Err(Refused {
-                because: format!("handler `{}` has no function `{function}`", self.shared.name),
+                because: format!(
+                    "handler `{}` has no function `{function}`",
+                    self.shared.name
+                ),
                 hint: crate::config::suggest(function, &known),
             });
         };
@@ -97,7 +100,10 @@ impl Activate for Bound {
             let _turn = Turn::take(shared);
             wasm.activate(self.function, message, 0, self.fuel)
         };
-        let at = outcome.verdict.as_ref().map_or_else(|stopped| stopped.at, |_| 0);
+        let at = outcome
+            .verdict
+            .as_ref()
+            .map_or_else(|stopped| stopped.at, |_| 0);
         let verdict = outcome.verdict.map_err(|stopped| stopped.cause);
         let decision = decide(verdict, outcome.dirty, self.rules);
         if let Some(cause) = decision.stopped {

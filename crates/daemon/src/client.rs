@@ -3,6 +3,7 @@
 //! ```text
 //! {"request":"status"}                       {"ok":{…}}
 //! {"request":"confirm"}                      {"error":{"code":…,"message":…,"hint":…}}
+//! {"request":"why","about":"dropped_bad_udp_checksum","path":"inc"}
 //! {"request":"promote","path":"inc"}
 //! {"request":"load","file":"/x.wasm","allow":["reply"]}
 //! {"request":"bind","handler":"x","iface":["veth0"],"match":"udp and dst port 7"}

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ashway_abi::memory::{Layout, WASM_PAGE};
+use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::{Cause, trusted};
 use ashway_codegen::check::{Around, Shape, Violation, check};
 use ashway_codegen::instance::{self, Handler, Spec};
@@ -271,7 +271,13 @@ impl Instance {
         }
         let kernel = match node {
             None => None,
-            Some(node) => Some(KernelSide::create(config, plan, layout, &memory, node)?),
+            Some(node) => Some(KernelSide::create(
+                &config.name,
+                plan,
+                layout,
+                &memory,
+                node,
+            )?),
         };
         let functions = module
             .exports
@@ -293,6 +299,46 @@ impl Instance {
             wasm,
         };
         Ok((instance, wasmtime))
+    }
+
+    /// An instance that runs nothing: its rings hold whole frames for paths of the
+    /// user tier.
+    ///
+    /// # Errors
+    ///
+    /// [`InstanceError`]; nothing is left behind.
+    pub(crate) fn carrier(
+        plan: &InstancePlan,
+        node: &NodeMaps,
+        arena_allowed: bool,
+    ) -> Result<Self, InstanceError> {
+        let name = "frames".to_owned();
+        let layout = plan.layout(WASM_PAGE, STATE_BYTES);
+        let bytes = layout.total_bytes();
+        let memory = if arena_allowed {
+            Memory::arena(bytes)
+        } else {
+            Memory::array(bytes)
+        };
+        let memory = memory.map_err(|source| InstanceError::Memory {
+            handler: name.clone(),
+            bytes,
+            source,
+        })?;
+        Ok(Self {
+            kernel: Some(KernelSide::create(&name, plan, layout, &memory, node)?),
+            name,
+            digest: String::new(),
+            plan: plan.clone(),
+            layout,
+            memory: Arc::new(memory),
+            symbols: Vec::new(),
+            faults: Default::default(),
+            functions: Vec::new(),
+            may_reply: false,
+            wasm: Vec::new(),
+            lines: Lines::default(),
+        })
     }
 
     /// The function of this name, for the worker.
@@ -445,7 +491,7 @@ impl Instance {
 
 impl KernelSide {
     fn create(
-        config: &HandlerConfig,
+        handler: &str,
         plan: &InstancePlan,
         layout: Layout,
         memory: &Memory,
@@ -453,7 +499,7 @@ impl KernelSide {
     ) -> Result<Self, InstanceError> {
         let trusted = SharedArray::create("ashway_trusted", trusted::bytes(layout.rings)).map_err(
             |source| InstanceError::Memory {
-                handler: config.name.clone(),
+                handler: handler.to_owned(),
                 bytes: trusted::bytes(layout.rings),
                 source,
             },
@@ -464,11 +510,11 @@ impl KernelSide {
             trusted: Some(&trusted),
             memory: Some(memory),
         };
-        let name = program_name("u", &config.name);
+        let name = program_name("u", handler);
         let user_program =
             programs::load(&name, ProgramKind::Xdp, &image, &maps).map_err(|source| {
                 InstanceError::Load {
-                    handler: config.name.clone(),
+                    handler: handler.to_owned(),
                     source,
                 }
             })?;

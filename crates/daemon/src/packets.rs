@@ -3,16 +3,19 @@
 //! The kernel still sees every frame; a drop rule at the interface's ingress
 //! keeps matched messages from the host's stack, so that `consume` is true.
 
+use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use ashway_abi::Count;
-use ashway_codegen::filter::{Family, Filter};
+use ashway_codegen::demux::{Conjunction, Field, Filter};
 use ashway_modules::Message;
+use ashway_path::time::Time;
 use ashway_ring::{PacketSocket, Passer};
-use ashway_wire::Datagram;
+use ashway_wire::{Datagram, Fragment, eth, ipv4};
 use rustix::net::{SendFlags, send};
 
 use crate::counters::UserRows;
+use crate::live::{Lead, Live};
 use crate::rings::spare_message;
 use crate::runner::{Entrance, Port, RunInstance};
 
@@ -27,8 +30,6 @@ pub(crate) struct PacketPort {
     pub(crate) iface: usize,
     /// The interface's address: frames for any other are not ours.
     pub(crate) mac: [u8; 6],
-    /// Paths of the interface, most specific first.
-    pub(crate) paths: Vec<Matched>,
     /// The interface's row.
     pub(crate) unmatched_row: u32,
     /// Gives messages to the host's stack.
@@ -38,21 +39,20 @@ pub(crate) struct PacketPort {
     pub(crate) dropped_from_host: bool,
 }
 
-/// A path as this rung's demux sees it.
-#[derive(Clone, Debug)]
-pub(crate) struct Matched {
-    /// What it matches.
-    pub(crate) filter: Filter,
-    /// Its instance.
-    pub(crate) instance: usize,
-    /// Its number within the instance.
-    pub(crate) local: usize,
-    /// Its row.
-    pub(crate) row: u32,
+impl PacketPort {
+    /// The way out of it.
+    pub(crate) fn way_out(&self) -> Out<'_> {
+        Out {
+            socket: &self.out,
+            passer: self.passer.as_ref(),
+            dropped_from_host: self.dropped_from_host,
+        }
+    }
 }
 
 /// The outgoing half.
-struct Out<'a> {
+#[derive(Debug)]
+pub(crate) struct Out<'a> {
     socket: &'a OwnedFd,
     passer: Option<&'a Passer>,
     dropped_from_host: bool,
@@ -72,24 +72,84 @@ impl Port for Out<'_> {
             return false;
         };
         frame
-            .get(ashway_wire::eth::HEADER_BYTES..)
+            .get(eth::HEADER_BYTES..)
             .is_some_and(|packet| passer.pass(packet).is_ok())
     }
 }
 
-/// The filter in the words of the drop rule.
+/// Why there can be no drop rule, and what to do about it.
+pub(crate) const NO_DROP_HINT: &str = "the packet filter keeps untagged datagrams from the \
+     host by their networks and ports alone: leave `not`, `vlan` and raw bytes out of `match`, \
+     or take messages by XDP";
+
+/// All that a filter matches, in the words of the drop rule; `None` if those words
+/// do not say it.
 #[must_use]
-pub(crate) fn drop_match(filter: &Filter) -> ashway_ring::Match {
-    ashway_ring::Match {
-        family: filter.family.map(|family| match family {
-            Family::Ipv4 => ashway_ring::Family::Ipv4,
-            Family::Ipv6 => ashway_ring::Family::Ipv6,
-        }),
-        source: filter.src_addr.map(Into::into),
-        destination: filter.dst_addr.map(Into::into),
-        source_port: filter.src_port,
-        destination_port: filter.dst_port,
+pub(crate) fn drop_matches(filter: &Filter) -> Option<Vec<ashway_ring::Match>> {
+    filter.any.iter().map(drop_match).collect()
+}
+
+/// A conjunction in the words of the drop rule, which knows untagged UDP
+/// datagrams, networks and ports.
+fn drop_match(conjunction: &Conjunction) -> Option<ashway_ring::Match> {
+    if !conjunction.not.is_empty() {
+        return None;
     }
+    let mut found = ashway_ring::Match::default();
+    let (mut untagged, mut udp) = (false, false);
+    for test in &conjunction.tests {
+        let (mask, value) = (u128::from_be_bytes(test.mask), test.value);
+        let whole = mask.leading_ones() as usize == 8 * test.field.width();
+        let port = u16::from_be_bytes([value[0], value[1]]);
+        match test.field {
+            Field::Vlans => untagged = whole_tags(test.mask) && value[0] == 0,
+            Field::EtherType if whole => {
+                found.family = Some(match port {
+                    eth::TYPE_IPV4 => ashway_ring::Family::Ipv4,
+                    eth::TYPE_IPV6 => ashway_ring::Family::Ipv6,
+                    _ => return None,
+                });
+            }
+            Field::Protocol if whole => udp = value[0] == ipv4::PROTOCOL_UDP,
+            // The rule's ports are not in later fragments either; without ports
+            // the host would get those, and a path drops them.
+            Field::Fragment if test.mask[0] == Fragment::Later as u8 && value[0] == 0 => {}
+            Field::Source => found.source = Some(net(mask, value, found.family?)?),
+            Field::Destination => found.destination = Some(net(mask, value, found.family?)?),
+            Field::SourcePort => found.source_port = Some(ports(mask, port)?),
+            Field::DestinationPort => found.destination_port = Some(ports(mask, port)?),
+            _ => return None,
+        }
+    }
+    (untagged && udp && found.family.is_some()).then_some(found)
+}
+
+/// Whether a test of tags asks for all of their bits.
+const fn whole_tags(mask: [u8; 16]) -> bool {
+    mask[0] & 3 == 3
+}
+
+/// A mask of leading ones is a network.
+fn net(mask: u128, value: [u8; 16], family: ashway_ring::Family) -> Option<ashway_ring::Net> {
+    let address: IpAddr = match family {
+        ashway_ring::Family::Ipv4 => [value[0], value[1], value[2], value[3]].into(),
+        ashway_ring::Family::Ipv6 => value.into(),
+    };
+    let prefix_len = mask.leading_ones();
+    (prefix_len == mask.count_ones()).then_some(ashway_ring::Net {
+        address,
+        prefix_len: prefix_len as u8,
+    })
+}
+
+/// A mask of leading ones is a range of ports.
+fn ports(mask: u128, first: u16) -> Option<ashway_ring::Ports> {
+    let bits = mask.leading_ones();
+    let rest = u16::MAX.checked_shr(bits).unwrap_or(0);
+    (bits == mask.count_ones()).then_some(ashway_ring::Ports {
+        first,
+        last: first | rest,
+    })
 }
 
 /// Takes one batch from the socket. Says whether there was anything.
@@ -100,15 +160,16 @@ pub(crate) fn drop_match(filter: &Filter) -> ashway_ring::Match {
 pub(crate) fn drain(
     port: &mut PacketPort,
     instances: &mut [RunInstance],
+    live: &mut Live,
     rows: &UserRows,
     spare: &mut Option<Message>,
+    now: impl Fn() -> Time,
 ) -> std::io::Result<bool> {
     let PacketPort {
         socket,
         out,
         iface,
         mac,
-        paths,
         unmatched_row,
         passer,
         dropped_from_host,
@@ -119,25 +180,39 @@ pub(crate) fn drain(
         dropped_from_host: *dropped_from_host,
     };
     let taken = socket.recv_batch(|frame| {
-        let datagram = Datagram::parse(frame).ok();
-        let matched = datagram
-            .filter(|_| frame.get(..6) == Some(&mac[..]))
-            .and_then(|datagram| {
-                paths
-                    .iter()
-                    .find(|path| path.filter.matches(datagram.source, datagram.destination))
-            })
-            .and_then(|path| Some((path.row, instances[path.instance].path(path.local, *iface)?)));
-        let Some((row, path)) = matched else {
-            rows.add(*unmatched_row, Count::Received);
-            rows.add(*unmatched_row, Count::Passed);
-            return;
+        let copy = |mut message: Message| {
+            message.fill(frame.len(), |into| into.copy_from_slice(frame));
+            message.meta.iface = *iface as u32;
+            message
         };
-        rows.add(row, Count::Received);
-        let mut message = spare.take().unwrap_or_else(spare_message);
-        message.fill(frame.len(), |into| into.copy_from_slice(frame));
-        message.meta.iface = *iface as u32;
-        *spare = path.run(message, Entrance::Frame, &mut out, rows);
+        let ours = frame.get(..6) == Some(&mac[..]);
+        match ours.then(|| live.lead(*iface, frame)).flatten() {
+            lead @ Some(Lead::Live(..)) => {
+                rows.add(live.row(), Count::Received);
+                let message = copy(live.buffer());
+                return live.follow(lead, message, now(), rows);
+            }
+            // As in the kernel tier: what is no UDP datagram is the host's, even
+            // if a filter matches it.
+            Some(
+                lead @ Lead::Bound {
+                    row,
+                    instance,
+                    local,
+                },
+            ) if Datagram::parse(frame).is_ok() => {
+                if let Some(path) = instances[instance as usize].path(local as usize, *iface) {
+                    rows.add(row, Count::Received);
+                    let message = copy(spare.take().unwrap_or_else(spare_message));
+                    out.dropped_from_host = *dropped_from_host && !live.hears_too(lead);
+                    *spare = path.run(message, Entrance::Frame, &mut out, rows);
+                    return;
+                }
+            }
+            _ => {}
+        }
+        rows.add(*unmatched_row, Count::Received);
+        rows.add(*unmatched_row, Count::Passed);
     })?;
     Ok(taken > 0)
 }

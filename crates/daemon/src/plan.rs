@@ -37,6 +37,8 @@ pub(crate) struct Plan {
     pub(crate) instances: Vec<InstancePlan>,
     /// Paths.
     pub(crate) paths: Vec<PathPlan>,
+    /// The row of all paths that run in the user tier as a whole.
+    pub(crate) live_row: u32,
     /// Rows of counters in all.
     pub(crate) rows: usize,
     /// The first row that nobody has had.
@@ -201,7 +203,7 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
             }
         }
         paths.push(PathPlan {
-            row: (config.ifaces.len() + number) as u32,
+            row: (config.ifaces.len() + 1 + number) as u32,
             instance,
             local,
             slots,
@@ -216,8 +218,9 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
             _ => {}
         }
     }
-    let next_row = config.ifaces.len() + paths.len();
+    let next_row = config.ifaces.len() + 1 + paths.len();
     Plan {
+        live_row: config.ifaces.len() as u32,
         rows: next_row + SPARE_ROWS,
         next_row,
         ifaces,
@@ -375,14 +378,17 @@ mod tests {
         assert_eq!(plan.instances[0].iface_of(4), 1);
         assert_eq!(plan.paths[0].slots, [(0, 0), (1, 0)]);
         assert_eq!(plan.paths[1].slots, [(1, 1)]);
-        assert_eq!((plan.paths[0].row, plan.paths[1].row), (2, 3));
-        assert_eq!(plan.rows, 4 + SPARE_ROWS);
+        assert_eq!(
+            (plan.live_row, plan.paths[0].row, plan.paths[1].row),
+            (2, 3, 4)
+        );
+        assert_eq!(plan.rows, 5 + SPARE_ROWS);
 
         // Paths come and go; nobody else's numbers change, and no row returns.
         let mut plan = plan;
         let anywhere = |_| true;
         let third = plan.place(0, &[0, 1], anywhere, anywhere).unwrap();
-        assert_eq!((third.row, third.local), (4, 2));
+        assert_eq!((third.row, third.local), (5, 2));
         assert_eq!(third.slots, [(0, 1), (1, 2)]);
         plan.add_path(third.clone());
         let second = plan.paths[1].clone();
@@ -391,7 +397,7 @@ mod tests {
         assert_eq!(plan.ifaces[0].paths, [1]);
         assert_eq!(plan.ifaces[1].paths, [0, 1]);
         let fourth = plan.place(0, &[1], anywhere, |local| local != 0).unwrap();
-        assert_eq!((fourth.row, fourth.local), (5, 3));
+        assert_eq!((fourth.row, fourth.local), (6, 3));
         assert_eq!(fourth.slots, [(1, 0)]);
     }
 
@@ -411,8 +417,9 @@ mod tests {
             ],
             instances: vec![InstancePlan::unbound(&facts); 2 + SLOTS / MAX_PATHS],
             paths: Vec::new(),
-            rows: 2 + SLOTS + 1,
-            next_row: 2,
+            live_row: 2,
+            rows: 3 + SLOTS + 1,
+            next_row: 3,
         };
         assert_eq!(plan.instances[0].rings, MAX_RINGS);
         let place =

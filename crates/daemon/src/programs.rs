@@ -5,10 +5,12 @@ use std::hash::Hash;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use ashway_abi::{Leaf, leaf};
+use ashway_abi::{Leaf, hop, leaf};
 use ashway_codegen::bpf::{Image, MapRef};
-use ashway_codegen::demux::Table;
 use ashway_codegen::demux::emit::{Compiled, Entries};
+use ashway_codegen::demux::{Change, Table};
+use ashway_codegen::entry::Packet;
+use ashway_codegen::forward;
 use ashway_kernel::{LoadError, Map, MapSpec, Memory, Program, ProgramKind, SharedArray, WakeBell};
 
 /// The maps that all programs of a node share.
@@ -106,7 +108,7 @@ impl DemuxMaps {
                 "ashway_shape",
                 one.shape.key_bytes() as u32,
                 leaf::BYTES as u32,
-                entries.len() as u32,
+                room(entries.len()),
             ))?;
             let (mut keys, mut values) = (Vec::new(), Vec::new());
             for (key, path) in entries.iter() {
@@ -119,6 +121,33 @@ impl DemuxMaps {
         let hits = Map::create(&MapSpec::array("ashway_hits", 8 * constants.max(1), 1))?;
         Ok(Self { shapes, hits })
     }
+
+    /// Follows a change of the table by map updates, a microsecond for each entry;
+    /// what was added leads to `leaf`. False if that is not enough: the program has
+    /// to be made again, with maps of its own.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel said; `E2BIG` if a map is full.
+    pub fn follow(&self, change: &Change, leaf: Leaf) -> io::Result<bool> {
+        let mut touched = change.added.iter().chain(&change.removed);
+        if !touched.all(|(shape, _)| self.shapes.contains_key(&shape.0)) {
+            return Ok(false);
+        }
+        for (shape, key) in &change.added {
+            self.shapes[&shape.0].update(key, &leaf.to_bytes())?;
+        }
+        for (shape, key) in &change.removed {
+            self.shapes[&shape.0].delete(key)?;
+        }
+        Ok(true)
+    }
+}
+
+/// Entries that a map for so many has room for: paths come while a node runs, and
+/// an empty place costs 16 bytes.
+fn room(entries: usize) -> u32 {
+    (entries * 2).next_power_of_two().max(4096) as u32
 }
 
 /// Loads the entry program of an interface.
@@ -143,4 +172,45 @@ pub fn load_entry(
         MapRef::Shape(number) => demux.shapes[&number].fd(),
         other => maps.fd(other),
     })
+}
+
+/// Makes the map of a node's next hops, with room for so many. The key is the
+/// `local` of a path's [`Leaf`], the value [`Hop::to_bytes`](ashway_abi::Hop).
+///
+/// # Errors
+///
+/// What the kernel said.
+pub fn hops(room: u32) -> io::Result<Map> {
+    Map::create(&MapSpec::hash(
+        "ashway_hops",
+        4,
+        hop::BYTES as u32,
+        room.max(1),
+    ))
+}
+
+/// Loads the program for the slot of every forward path of a node.
+///
+/// # Errors
+///
+/// What the kernel said ([`LoadError`]).
+pub fn load_forward(node: &NodeMaps, hops: &Map, packet: Packet) -> Result<Program, LoadError> {
+    let maps = Maps {
+        node,
+        trusted: None,
+        memory: None,
+    };
+    let image = forward::generate(&forward::Spec {
+        cpus: node.cpus,
+        packet,
+    });
+    ashway_trial::program::load(
+        "ashway_forward",
+        ProgramKind::Xdp,
+        &image,
+        |map| match map {
+            MapRef::Hops => hops.fd(),
+            other => maps.fd(other),
+        },
+    )
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ashway_codegen::{demux, filter};
+use ashway_codegen::demux;
 use serde_json::Value;
 
 use crate::config::{
@@ -86,6 +86,7 @@ pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig,
         allow,
         memory: word(request, "memory", MemoryMode::WORDS)?,
         params: params(&request["params"])?,
+        domain: None,
         line: 0,
     })
 }
@@ -146,18 +147,18 @@ pub(crate) fn path(request: &Value, config: &Config) -> Result<PathConfig, Refus
     let path = PathConfig {
         name: name.to_owned(),
         ifaces,
-        filter: filter::parse(match_text).unwrap_or_default(),
-        demux: read_match(match_text).map_err(|error| bad_match(match_text, error))?,
-        match_text: match_text.to_owned(),
+        filter: read_match(match_text).map_err(|error| bad_match(match_text, error))?,
         handler: handler.to_owned(),
         function: string(request, "function")?.unwrap_or("on_rx").to_owned(),
         tier: word(request, "tier", Tier::WORDS)?,
         on_fault: word(request, "on_fault", OnFault::WORDS)?,
         budget: budget(request)?,
+        domain: string(request, "domain")?.map(str::to_owned),
         line: 0,
     };
     config
-        .compete(&path)
+        .own(&path)
+        .and_then(|()| config.compete(&path))
         .map_err(|(message, hint)| Refusal::usage(message, hint))?;
     Ok(path)
 }
@@ -337,6 +338,7 @@ mod tests {
             ("tier", json!("moon"), "usage", "`tier` cannot be `moon`"),
             ("on_fault", json!("cry"), "usage", "cannot be `cry`"),
             ("budget", json!("1 s"), "usage", "no unit of time"),
+            ("domain", json!("d"), "usage", "no `[domain.d]`"),
         ] {
             let mut request = good.clone();
             request[key] = value;

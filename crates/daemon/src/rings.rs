@@ -7,9 +7,13 @@ use std::time::{Duration, Instant};
 use ashway_abi::{Count, trusted};
 use ashway_kernel::{AllegedOffset, Program};
 use ashway_modules::Message;
+use ashway_path::time::Time;
 use ashway_ring::{Passer, SendError, TxSocket};
 
 use crate::counters::UserRows;
+use crate::instance::Instance;
+use crate::live::Live;
+use crate::packets::PacketPort;
 use crate::runner::{Entrance, Port, RunInstance};
 use crate::visit::visit;
 
@@ -143,11 +147,11 @@ pub(crate) fn drain(
 
 /// Whether any ring of `instance` holds a message.
 #[must_use]
-pub(crate) fn waiting(instance: &RunInstance) -> bool {
-    let Some(kernel) = &instance.shared.kernel else {
+pub(crate) fn waiting(instance: &Instance) -> bool {
+    let Some(kernel) = &instance.kernel else {
         return false;
     };
-    (0..instance.shared.layout.rings).any(|ring| {
+    (0..instance.layout.rings).any(|ring| {
         let control = trusted::RINGS + ring * trusted::RING_STRIDE;
         let word = |offset| {
             kernel
@@ -167,8 +171,84 @@ fn drain_ring(
     spare: &mut Option<Message>,
 ) -> bool {
     let shared = Arc::clone(&instance.shared);
+    let batch = take_batch(&shared, ring, |slot| {
+        take(instance, ring, slot, port, rows, spare)
+    });
+    if batch.count > 0 {
+        // A failed kick leaves the frames in the ring for the next one.
+        let _ = port.tx.kick();
+    }
+    // Only now that the replies have left: the kernel tier must not overtake.
+    batch.end(&shared)
+}
+
+/// Takes up to a batch of whole frames from each ring of `carrier` and runs their
+/// paths. Says whether there was anything.
+pub(crate) fn drain_frames(
+    carrier: &Instance,
+    live: &mut Live,
+    ports: &mut [Option<XdpPort>],
+    packet: &mut [PacketPort],
+    instances: &mut [RunInstance],
+    rows: &UserRows,
+    now: impl Fn() -> Time,
+) -> bool {
+    let mut any = false;
+    for ring in 0..carrier.layout.rings {
+        let iface = carrier.plan.iface_of(ring);
+        let batch = take_batch(carrier, ring, |slot| {
+            let (local, _, message) = copy_out(carrier, ring, slot, || live.buffer())?;
+            match message {
+                Ok(mut message) => {
+                    message.meta.iface = iface as u32;
+                    live.run(message, now(), rows);
+                }
+                Err(_) => rows.add(live.row(), Count::DroppedBadLength),
+            }
+            Some(local)
+        });
+        live.flush(ports, packet, instances, rows);
+        any |= batch.end(carrier);
+    }
+    any
+}
+
+/// Messages that were taken from a ring and are not done with yet.
+struct Batch {
+    /// Their paths' numbers within the instance.
+    ended: [Option<usize>; BATCH as usize],
+    count: u32,
+}
+
+impl Batch {
+    /// Says that they have ended, and whether there were any.
+    fn end(self, shared: &Instance) -> bool {
+        let Some(kernel) = &shared.kernel else {
+            return false;
+        };
+        for local in self.ended.into_iter().flatten() {
+            kernel
+                .trusted
+                .u32_at(trusted::PATHS + local * trusted::PATH_STRIDE)
+                .fetch_sub(1, Ordering::AcqRel);
+        }
+        self.count > 0
+    }
+}
+
+/// Takes up to a batch from a ring by way of `take`, which gets a slot and says
+/// whose message was there.
+fn take_batch(
+    shared: &Instance,
+    ring: usize,
+    mut take: impl FnMut(usize) -> Option<usize>,
+) -> Batch {
+    let mut batch = Batch {
+        ended: [None; BATCH as usize],
+        count: 0,
+    };
     let Some(kernel) = &shared.kernel else {
-        return false;
+        return batch;
     };
     let control = trusted::RINGS + ring * trusted::RING_STRIDE;
     let produced = kernel
@@ -178,33 +258,25 @@ fn drain_ring(
     let consumed_word = kernel.trusted.u32_at(control + trusted::RING_CONSUMED);
     let consumed = consumed_word.load(Ordering::Relaxed);
     let waiting = produced.wrapping_sub(consumed).min(BATCH);
-    let mut ended = [None; BATCH as usize];
-    let mut count = 0;
-    for end in &mut ended[..waiting as usize] {
-        let ticket = consumed.wrapping_add(count);
+    for end in &mut batch.ended[..waiting as usize] {
+        let ticket = consumed.wrapping_add(batch.count);
         let slot = ticket as usize % trusted::RING_SLOTS;
-        let descriptor = trusted::SLOTS + (ring * trusted::RING_SLOTS + slot) * trusted::SLOT_BYTES;
-        let ready = kernel.trusted.u32_at(descriptor + trusted::SLOT_READY);
+        let ready = kernel
+            .trusted
+            .u32_at(descriptor(ring, slot) + trusted::SLOT_READY);
         if ready.load(Ordering::Acquire) != ticket.wrapping_add(1) {
             // Taken, but still being filled.
             break;
         }
-        *end = take(instance, ring, slot, port, rows, spare);
-        count += 1;
-        consumed_word.store(consumed.wrapping_add(count), Ordering::Release);
+        *end = take(slot);
+        batch.count += 1;
+        consumed_word.store(consumed.wrapping_add(batch.count), Ordering::Release);
     }
-    if count > 0 {
-        // A failed kick leaves the frames in the ring for the next one.
-        let _ = port.tx.kick();
-    }
-    // Only now that the replies have left: the kernel tier must not overtake.
-    for local in ended.into_iter().flatten() {
-        kernel
-            .trusted
-            .u32_at(trusted::PATHS + local * trusted::PATH_STRIDE)
-            .fetch_sub(1, Ordering::AcqRel);
-    }
-    count > 0
+    batch
+}
+
+const fn descriptor(ring: usize, slot: usize) -> usize {
+    trusted::SLOTS + (ring * trusted::RING_SLOTS + slot) * trusted::SLOT_BYTES
 }
 
 /// Copies one message out and runs its path's handler; says which path it was,
@@ -219,7 +291,43 @@ fn take(
 ) -> Option<usize> {
     let shared = Arc::clone(&instance.shared);
     let kernel = shared.kernel.as_ref().expect("a ring has a kernel side");
-    let descriptor = trusted::SLOTS + (ring * trusted::RING_SLOTS + slot) * trusted::SLOT_BYTES;
+    let behind = kernel
+        .trusted
+        .u32_at(descriptor(ring, slot) + trusted::SLOT_BEHIND);
+    if let Some(cpu) = behind.load(Ordering::Relaxed).checked_sub(1) {
+        // What the kernel tier answered before this message leaves first.
+        let _ = port.tx.kick();
+        visit(cpu as usize);
+    }
+    let buffer = || spare.take().unwrap_or_else(spare_message);
+    let (local, payload, message) = copy_out(&shared, ring, slot, buffer)?;
+    let iface = shared.plan.iface_of(ring);
+    let path = instance.path(local, iface)?;
+    *spare = match message {
+        Ok(mut message) => {
+            message.meta.iface = iface as u32;
+            path.run(message, Entrance::Validated { payload }, port, rows)
+        }
+        Err(message) => {
+            // Only a layout that disagrees with the memory could get here.
+            path.refuse(Count::DroppedBadLength, rows);
+            Some(message)
+        }
+    };
+    Some(local)
+}
+
+/// Copies a message out of its slot: its path's number, the bytes in front of its
+/// payload, and itself, or the empty buffer if it lies outside. `None` if the slot
+/// holds none.
+fn copy_out(
+    shared: &Instance,
+    ring: usize,
+    slot: usize,
+    buffer: impl FnOnce() -> Message,
+) -> Option<(usize, usize, Result<Message, Message>)> {
+    let kernel = shared.kernel.as_ref()?;
+    let descriptor = descriptor(ring, slot);
     let word = |offset| {
         kernel
             .trusted
@@ -230,17 +338,9 @@ fn take(
     if payload == 0 {
         return None;
     }
-    if let Some(cpu) = word(trusted::SLOT_BEHIND).checked_sub(1) {
-        // What the kernel tier answered before this message leaves first.
-        let _ = port.tx.kick();
-        visit(cpu);
-    }
     let len = word(trusted::SLOT_PAYLOAD_LEN).min(shared.layout.slot_bytes);
-    let local = word(trusted::SLOT_LOCAL_PATH);
-    let iface = shared.plan.iface_of(ring);
-    let path = instance.path(local, iface)?;
     let at = AllegedOffset(shared.layout.slot_offset(ring, slot) as u32);
-    let mut message = spare.take().unwrap_or_else(spare_message);
+    let mut message = buffer();
     let mut copied = Ok(());
     message.fill(payload + len, |frame| {
         copied = kernel
@@ -248,15 +348,11 @@ fn take(
             .copy_out(descriptor + trusted::SLOT_HEADERS, &mut frame[..payload])
             .and_then(|()| shared.memory.copy_out(at, &mut frame[payload..]));
     });
-    message.meta.iface = iface as u32;
-    *spare = if copied.is_ok() {
-        path.run(message, Entrance::Validated { payload }, port, rows)
-    } else {
-        // Only a layout that disagrees with the memory could get here.
-        path.refuse(Count::DroppedBadLength, rows);
-        Some(message)
+    let message = match copied {
+        Ok(()) => Ok(message),
+        Err(_) => Err(message),
     };
-    Some(local)
+    Some((word(trusted::SLOT_LOCAL_PATH), payload, message))
 }
 
 /// Room for the longest frame that can wait in a ring.

@@ -118,9 +118,7 @@ impl PathRun {
                 self.path
                     .inject(above, Direction::Backward, message, now, &mut out);
             }
-            _ => self
-                .path
-                .pass(Direction::Backward, message, now, &mut out),
+            _ => self.path.pass(Direction::Backward, message, now, &mut out),
         }
         self.publish(rows);
         if let Some(begin) = begin {
@@ -184,23 +182,28 @@ fn act(exit: Exit<Message>, row: u32, port: &mut impl Port, rows: &UserRows) -> 
             mut message,
             fate: Count::Passed,
         } => {
-            message.rewind();
-            let frame = message.bytes_mut();
-            // The host checks what the sender's device would have filled in.
-            if let Ok(datagram) = Datagram::parse(frame) {
-                datagram.fill_udp_checksum(frame);
-            }
-            let passed = port.pass(frame);
-            rows.add(
-                row,
-                if passed {
-                    Count::Passed
-                } else {
-                    Count::DroppedPassFailed
-                },
-            );
+            give_to_host(&mut message, row, port, rows);
             message
         }
         Exit::Ended { message, .. } => message,
     }
+}
+
+/// Gives a message back to the host's stack, as it came, and counts that.
+pub(crate) fn give_to_host(message: &mut Message, row: u32, port: &mut impl Port, rows: &UserRows) {
+    message.rewind();
+    let frame = message.bytes_mut();
+    // The host checks what the sender's device would have filled in.
+    if let Ok(datagram) = Datagram::parse(frame) {
+        datagram.fill_udp_checksum(frame);
+    }
+    let passed = port.pass(frame);
+    rows.add(
+        row,
+        if passed {
+            Count::Passed
+        } else {
+            Count::DroppedPassFailed
+        },
+    );
 }

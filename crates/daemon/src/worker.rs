@@ -5,21 +5,24 @@
 
 use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ashway_abi::trusted;
 use ashway_modules::Message;
+use ashway_path::time::Time;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::counters::UserRows;
-use crate::packets::{self, Matched, PacketPort};
+use crate::instance::Instance;
+use crate::live::Live;
+use crate::packets::{self, PacketPort};
 use crate::programs::NodeMaps;
 use crate::rings::{self, XdpPort};
-use crate::runner::{PathRun, RunInstance};
+use crate::runner::RunInstance;
 
 /// How long to look before sleeping. Waking a sleeper costs 25 us and more
 /// (FACTS 3a), so a message that comes within about that time is better waited
@@ -30,10 +33,7 @@ const SPIN: Duration = Duration::from_micros(20);
 const LOOKS: u32 = 16;
 
 /// Longest sleep: how soon a request to stop is seen without a bell.
-const NAP: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 50_000_000,
-};
+const NAP: Duration = Duration::from_millis(50);
 
 /// What the worker works on.
 #[derive(Debug)]
@@ -42,6 +42,10 @@ pub(crate) struct Work {
     pub(crate) node: Option<Arc<NodeMaps>>,
     /// All instances.
     pub(crate) instances: Vec<RunInstance>,
+    /// Whose rings hold whole frames; made when the first path wants them.
+    pub(crate) carrier: Option<Arc<Instance>>,
+    /// The paths that take those.
+    pub(crate) live: Live,
     /// Ways out of interfaces with XDP, by interface.
     pub(crate) xdp_ports: Vec<Option<XdpPort>>,
     /// Interfaces on packet sockets.
@@ -54,28 +58,9 @@ pub(crate) struct Work {
 /// before it end within their budgets.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A change of what the worker works on, made between two messages.
-#[derive(Debug)]
-pub(crate) enum Change {
-    /// One more instance, behind the others.
-    Instance(RunInstance),
-    /// A path of an instance, in place of the former one of its number.
-    Path {
-        /// The instance.
-        instance: usize,
-        /// The path's number within it: at most one more than there are.
-        local: usize,
-        /// The path, at each of its interfaces.
-        runs: Vec<(usize, PathRun)>,
-    },
-    /// All paths of an interface on packet sockets, in place of the former ones.
-    Matched {
-        /// Which of these interfaces.
-        port: usize,
-        /// Its paths, most specific first.
-        paths: Vec<Matched>,
-    },
-}
+/// A change of what the worker works on, made between two messages. It says when
+/// it has been made.
+type Change = Box<dyn FnOnce(&mut Work) + Send>;
 
 /// The worker has ended, or hangs.
 #[derive(Debug, thiserror::Error)]
@@ -85,7 +70,7 @@ pub(crate) struct WorkerGone;
 /// What the worker's end of [`Worker::change`] holds.
 #[derive(Debug)]
 struct Orders {
-    changes: Receiver<(Change, SyncSender<()>)>,
+    changes: Receiver<Change>,
     /// Wakes the worker.
     call: Arc<OwnedFd>,
 }
@@ -95,7 +80,7 @@ struct Orders {
 pub(crate) struct Worker {
     stop: Arc<AtomicBool>,
     /// Absent once the worker has not answered.
-    changes: Option<Sender<(Change, SyncSender<()>)>>,
+    changes: Option<Sender<Change>>,
     call: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
@@ -126,15 +111,23 @@ impl Worker {
         })
     }
 
-    /// Has the worker make a change, and waits until it has.
+    /// Has the worker do something to what it works on, and waits until it has.
+    /// Some ten microseconds if it sleeps.
     ///
     /// # Errors
     ///
     /// [`WorkerGone`].
-    pub(crate) fn change(&mut self, change: Change) -> Result<(), WorkerGone> {
+    pub(crate) fn ask<T: Send + 'static>(
+        &mut self,
+        what: impl FnOnce(&mut Work) -> T + Send + 'static,
+    ) -> Result<T, WorkerGone> {
         let (done, seen) = sync_channel(1);
         let changes = self.changes.as_ref().ok_or(WorkerGone)?;
-        changes.send((change, done)).map_err(|_| WorkerGone)?;
+        let change: Change = Box::new(move |work| {
+            // Who asked may have stopped waiting.
+            let _ = done.try_send(what(work));
+        });
+        changes.send(change).map_err(|_| WorkerGone)?;
         // If it cannot be called, it looks after its nap.
         let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
         seen.recv_timeout(PATIENCE).map_err(|_| {
@@ -170,10 +163,8 @@ impl Work {
         let mut spare = None;
         let mut idle_since = Instant::now();
         while !stop.load(Ordering::Acquire) {
-            while let Ok((change, done)) = orders.changes.try_recv() {
-                self.apply(change);
-                // Who asked may have stopped waiting.
-                let _ = done.try_send(());
+            while let Ok(change) = orders.changes.try_recv() {
+                change(&mut self);
             }
             let mut any = false;
             for _ in 0..LOOKS {
@@ -198,14 +189,32 @@ impl Work {
 
     /// Takes a batch from each source. `spare` is a buffer for the next message.
     fn look(&mut self, spare: &mut Option<Message>) -> bool {
+        let Self {
+            instances,
+            carrier,
+            live,
+            xdp_ports,
+            packet_ports,
+            rows,
+            ..
+        } = self;
         let mut any = false;
-        for instance in &mut self.instances {
-            any |= rings::drain(instance, &mut self.xdp_ports, &self.rows, spare);
+        for instance in instances.iter_mut() {
+            any |= rings::drain(instance, xdp_ports, rows, spare);
         }
-        for port in &mut self.packet_ports {
+        if let Some(carrier) = carrier {
+            any |=
+                rings::drain_frames(carrier, live, xdp_ports, packet_ports, instances, rows, now);
+        }
+        for port in packet_ports.iter_mut() {
             // An interface that went away has nothing more to say.
-            any |= packets::drain(port, &mut self.instances, &self.rows, spare).unwrap_or(false);
+            any |= packets::drain(port, instances, live, rows, spare, now).unwrap_or(false);
         }
+        if let Some(time) = live.wake_at() {
+            let now = now();
+            any |= time <= now && live.wake(now, rows);
+        }
+        live.flush(xdp_ports, packet_ports, instances, rows);
         any
     }
 
@@ -218,7 +227,7 @@ impl Work {
         if let Some(node) = &self.node {
             node.wake.drain();
         }
-        if !self.instances.iter().any(rings::waiting) {
+        if !self.shared().any(rings::waiting) {
             let mut fds: Vec<PollFd> = Vec::with_capacity(2 + self.packet_ports.len());
             fds.push(PollFd::new(call, PollFlags::IN));
             let bell = self.node.as_ref().map(|node| node.wake.fd());
@@ -230,35 +239,34 @@ impl Work {
                 fds.push(PollFd::new(socket, PollFlags::IN));
             }
             // Interrupted or timed out: the loop looks at everything anyway.
-            let _ = poll(&mut fds, Some(&NAP));
+            let _ = poll(&mut fds, Some(&self.nap()));
             // Not called: there is nothing to read.
             let _ = rustix::io::read(call, &mut [0_u8; 8]);
         }
         self.want_wake(0);
     }
 
-    fn apply(&mut self, change: Change) {
-        match change {
-            Change::Instance(instance) => self.instances.push(instance),
-            Change::Path {
-                instance,
-                local,
-                runs,
-            } => {
-                let paths = &mut self.instances[instance].paths;
-                if local == paths.len() {
-                    paths.push(runs);
-                } else {
-                    paths[local] = runs;
-                }
-            }
-            Change::Matched { port, paths } => self.packet_ports[port].paths = paths,
+    /// How long nobody has to be woken, but not longer than [`NAP`].
+    fn nap(&self) -> Timespec {
+        let nap = self
+            .live
+            .wake_at()
+            .map_or(NAP, |time| time.since(now()).min(NAP));
+        Timespec {
+            tv_sec: 0,
+            tv_nsec: nap.subsec_nanos().into(),
         }
     }
 
+    /// Everything that programs put messages into.
+    fn shared(&self) -> impl Iterator<Item = &Instance> {
+        let handlers = self.instances.iter().map(|instance| &*instance.shared);
+        handlers.chain(self.carrier.as_deref())
+    }
+
     fn want_wake(&self, wanted: u32) {
-        for instance in &self.instances {
-            if let Some(kernel) = &instance.shared.kernel {
+        for instance in self.shared() {
+            if let Some(kernel) = &instance.kernel {
                 kernel
                     .trusted
                     .u32_at(trusted::NEED_WAKE)
@@ -266,4 +274,10 @@ impl Work {
             }
         }
     }
+}
+
+/// The time that paths see: since somebody first asked for it.
+fn now() -> Time {
+    static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    Time::default() + BEGIN.elapsed()
 }

@@ -227,7 +227,8 @@ fn entry_and_wire_decide_alike() {
                     frames.push(make(port, payload).spoil(spoil).bytes());
                 }
                 for spoil in [None, Some(Spoil::Options(2)), Some(Spoil::Vlan(5))] {
-                    let whole = spoil.map_or(plain.clone(), |spoil| plain.clone().spoil(spoil));
+                    let whole =
+                        spoil.map_or_else(|| plain.clone(), |spoil| plain.clone().spoil(spoil));
                     let whole = whole.bytes();
                     for cut in 14..whole.len().min(90) {
                         frames.push(whole[..cut].to_vec());

@@ -141,11 +141,8 @@ pub fn filter_of(path: &Path<Message>, direction: Direction) -> Option<String> {
     if !stages.first().is_some_and(|first| is_link(*first)) {
         return None;
     }
-    let relays = |stage: &dyn Stage<Message>| {
-        stage
-            .kind()
-            .is_some_and(|kind| ptr::eq(kind, &forward::KIND))
-    };
+    let relay: &Kind = &forward::KIND;
+    let relays = |stage: &dyn Stage<Message>| stage.kind().is_some_and(|kind| ptr::eq(kind, relay));
     let parts: Vec<_> = stages
         .into_iter()
         .take_while(|stage| !relays(*stage))

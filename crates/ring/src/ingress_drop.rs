@@ -56,6 +56,24 @@ impl From<IpAddr> for Net {
     }
 }
 
+/// A range of ports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ports {
+    /// The first port in the range.
+    pub first: u16,
+    /// The last one.
+    pub last: u16,
+}
+
+impl From<u16> for Ports {
+    fn from(port: u16) -> Self {
+        Self {
+            first: port,
+            last: port,
+        }
+    }
+}
+
 /// What a path matches: UDP, and whatever is given.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Match {
@@ -65,10 +83,10 @@ pub struct Match {
     pub source: Option<Net>,
     /// Only to here.
     pub destination: Option<Net>,
-    /// Only from this port.
-    pub source_port: Option<u16>,
-    /// Only to this port.
-    pub destination_port: Option<u16>,
+    /// Only from these ports.
+    pub source_port: Option<Ports>,
+    /// Only to these ports.
+    pub destination_port: Option<Ports>,
 }
 
 /// Why the host's copies cannot be dropped.
@@ -325,8 +343,14 @@ fn conditions(wanted: &Match, family: Family) -> Option<String> {
         ("sport", wanted.source_port),
         ("dport", wanted.destination_port),
     ] {
-        if let Some(port) = port {
-            let _ = write!(text, " udp {key} {port}");
+        match port {
+            Some(Ports { first, last }) if first == last => {
+                let _ = write!(text, " udp {key} {first}");
+            }
+            Some(Ports { first, last }) => {
+                let _ = write!(text, " udp {key} {first}-{last}");
+            }
+            None => {}
         }
     }
     Some(text)
@@ -343,7 +367,7 @@ mod tests {
     #[test]
     fn a_port_alone_is_dropped_in_both_families() {
         let wanted = Match {
-            destination_port: Some(7777),
+            destination_port: Some(7777.into()),
             ..Match::default()
         };
         assert_eq!(
@@ -364,14 +388,14 @@ mod tests {
                 prefix_len: 8,
             }),
             destination: Some(Net::from("10.0.0.1".parse::<IpAddr>().unwrap())),
-            source_port: Some(1),
-            destination_port: Some(2),
+            source_port: Some(1.into()),
+            destination_port: Some(Ports { first: 2, last: 3 }),
             family: None,
         };
         assert_eq!(conditions(&wanted, Family::Ipv6), None);
         assert_eq!(
             conditions(&wanted, Family::Ipv4).unwrap(),
-            "ip protocol udp ip saddr 10.0.0.0/8 ip daddr 10.0.0.1/32 udp sport 1 udp dport 2"
+            "ip protocol udp ip saddr 10.0.0.0/8 ip daddr 10.0.0.1/32 udp sport 1 udp dport 2-3"
         );
         let contradiction = Match {
             family: Some(Family::Ipv6),

@@ -20,7 +20,7 @@ mod queue;
 pub mod socket;
 mod umem;
 
-pub use ingress_drop::{Family, IngressDrop, IngressDropError, Match, Net};
+pub use ingress_drop::{Family, IngressDrop, IngressDropError, Match, Net, Ports};
 pub use packet::PacketSocket;
 pub use pass::{PassError, Passer};
 pub use socket::{BindError, SendError, TxSocket};

@@ -81,7 +81,7 @@ fn datagrams(socket: &mut PacketSocket, wanted: usize) -> Vec<(Vec<u8>, Datagram
 
 fn port(port: u16) -> Match {
     Match {
-        destination_port: Some(port),
+        destination_port: Some(port.into()),
         ..Match::default()
     }
 }
@@ -142,7 +142,7 @@ fn only_what_the_match_says_is_dropped_and_it_can_be_replaced() {
                     address: "10.77.0.0".parse().unwrap(),
                     prefix_len: 16,
                 }),
-                source_port: Some(5),
+                source_port: Some(5.into()),
                 ..port(7777)
             };
             let mut drop_it = IngressDrop::install("near", &[exact]).unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ashway_bench::{counter, demux, promote};
+use ashway_bench::{counter, demux, forward, path, promote};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
@@ -16,6 +16,10 @@ pub(crate) enum Bench {
     Counter(Counter),
     /// Finding a frame's path among one to 100,000
     Demux(Demux),
+    /// A UDP relay: sockets, Linux, XDP by hand and the kernel tier
+    Forward(Forward),
+    /// Creating and removing paths on a running node, one to 100,000
+    Path(Path),
     /// Programs in the kernel tier, in Wasmtime and as native code
     Promote(Promote),
 }
@@ -66,6 +70,42 @@ pub(crate) struct Demux {
     quick: bool,
 }
 
+/// A UDP relay: sockets, Linux, XDP by hand and the kernel tier
+///
+/// From A through B to C, three network namespaces: rate, CPU time, jitter and
+/// transit, beside 0 and 8 busy loops. Takes about three minutes. Needs clang-19,
+/// libbpf-dev and gcc.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway bench forward
+  ashway bench forward -j > forward.json")]
+pub(crate) struct Forward {
+    /// Alternating rounds; a ratio is their median
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// One round and a tenth of everything: whether it works, not how fast
+    #[arg(long)]
+    quick: bool,
+}
+
+/// Creating and removing paths on a running node, one to 100,000
+///
+/// Times of one path, of a shape that is there (a map entry) and of a new one (a
+/// new entry program); memory of 100,000 live paths; growth over 1,000,000 that come
+/// and go. Takes some minutes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway bench path
+  ashway bench path --quick
+  ashway bench path -j > path.json")]
+pub(crate) struct Path {
+    /// A hundredth of everything: whether it works, not how fast
+    #[arg(long)]
+    quick: bool,
+}
+
 /// Programs in the kernel tier, in Wasmtime and as native code
 ///
 /// Runs without an interface (`BPF_PROG_TEST_RUN`), alternating. Compares
@@ -93,6 +133,8 @@ impl Bench {
         let (document, text) = match self {
             Self::Counter(options) => options.measure(),
             Self::Demux(options) => options.measure(),
+            Self::Forward(options) => options.measure(),
+            Self::Path(options) => options.measure(),
             Self::Promote(options) => options.measure(),
         }
         .map_err(|error| {
@@ -135,6 +177,26 @@ impl Demux {
         let report = demux::run(&demux::Options {
             rounds: self.rounds,
             quick: self.quick,
+        })?;
+        Ok((report.document, report.text))
+    }
+}
+
+impl Forward {
+    fn measure(self) -> Measured {
+        let report = forward::run(&forward::Options {
+            rounds: self.rounds,
+            quick: self.quick,
+        })?;
+        Ok((report.document, report.text))
+    }
+}
+
+impl Path {
+    fn measure(self) -> Measured {
+        let report = path::run(&path::Options {
+            quick: self.quick,
+            binary: std::env::current_exe().ok(),
         })?;
         Ok((report.document, report.text))
     }

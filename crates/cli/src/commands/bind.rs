@@ -45,6 +45,9 @@ pub(crate) struct Bind {
     /// Time for one message [default: 50 us]
     #[arg(long, value_name = "TIME")]
     budget: Option<String>,
+    /// The domain that the path belongs to: it gets no more than this owns
+    #[arg(long)]
+    domain: Option<String>,
     #[command(flatten)]
     node: Node,
 }
@@ -65,6 +68,7 @@ impl Bind {
             "tier": self.tier,
             "on_fault": self.on_fault,
             "budget": self.budget,
+            "domain": self.domain,
         }))?;
         face.show(&answer, || {
             let text = |key: &str| clean(answer[key].as_str().unwrap_or_default());

@@ -70,7 +70,7 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
             json!({
                 "name": path.name,
                 "iface": path.ifaces,
-                "match": path.filter.to_string(),
+                "match": path.filter.text,
                 "handler": path.handler,
                 "function": path.function,
                 "tier": path.tier.word(),
@@ -98,7 +98,7 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
             text += &line(handler);
         }
         for path in &config.paths {
-            let (name, filter, ifaces) = (&path.name, path.filter, path.ifaces.join(", "));
+            let (name, filter, ifaces) = (&path.name, &path.filter, path.ifaces.join(", "));
             let (handler, function) = (&path.handler, &path.function);
             text += &["  path ", name, ": ", &filter.to_string(), " on ", &ifaces].concat();
             text += &[", to ", handler, ":", function, "\n"].concat();

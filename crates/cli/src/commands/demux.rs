@@ -1,6 +1,7 @@
 //! `ashway demux`: which path a frame belongs to, by the paths of a configuration.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use ashway_codegen::demux::{Table, print};
@@ -119,7 +120,7 @@ fn text(config: &Config, iface: &str, table: &Table<usize>) -> String {
         count(shapes, "shape")
     );
     for line in print::tree(table, |_| None).lines() {
-        text += &format!("  {line}\n");
+        let _ = writeln!(text, "  {line}");
     }
     let mut rows = Vec::new();
     for (rank, entries) in entries(config, table).into_iter().enumerate() {
@@ -194,7 +195,7 @@ impl Match {
             let (number, bytes) = (at + 1, packet.frame.len());
             if face.json {
                 let line = json!({ "packet": number, "bytes": bytes, "path": path });
-                shown += &format!("{line}\n");
+                let _ = writeln!(shown, "{line}");
             } else {
                 let path = path.unwrap_or("host").to_owned();
                 rows.push(vec![number.to_string(), bytes.to_string(), path]);
@@ -209,7 +210,7 @@ impl Match {
                 .collect();
             let colon = if parts.is_empty() { "" } else { ": " };
             shown = table::render(&["PACKET", "BYTES", "PATH"], &rows);
-            shown += &format!("{total} on {iface}{colon}{}\n", parts.join(", "));
+            let _ = writeln!(shown, "{total} on {iface}{colon}{}", parts.join(", "));
         }
         // One document for each line already, or text.
         Face { json: false }.show(&Value::Null, || shown)?;

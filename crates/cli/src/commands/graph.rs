@@ -79,6 +79,11 @@ fn text(graph: &graph::Graph<Message>) -> String {
     }
     let order: Vec<_> = graph.order().collect();
     let mut text = table::render(&["MODULE", "KIND", "SERVICE", "CONNECTED"], &rows);
-    text += &format!("initialised in this order: {}\n", clean(&order.join(", ")));
+    text += &[
+        "initialised in this order: ",
+        &clean(&order.join(", ")),
+        "\n",
+    ]
+    .concat();
     text
 }

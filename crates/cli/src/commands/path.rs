@@ -1,4 +1,4 @@
-//! `ashway path`: the paths of a running node.
+//! `ashway path`: the paths of a running node, and those that a configuration would have.
 
 use clap::Subcommand;
 use serde_json::json;
@@ -7,7 +7,10 @@ use super::{Node, status};
 use crate::face::Face;
 use crate::failure::Failure;
 
-/// Paths of a running node
+mod live;
+mod plan;
+
+/// Paths: those of a running node, or of a configuration (plan)
 #[derive(Debug, Subcommand)]
 pub(crate) enum Path {
     /// List them, with what they received and what became of it
@@ -34,6 +37,10 @@ pub(crate) enum Path {
         #[command(flatten)]
         node: Node,
     },
+    Plan(plan::Plan),
+    Create(live::Create),
+    Show(live::Show),
+    Rm(live::Rm),
 }
 
 impl Path {
@@ -45,6 +52,10 @@ impl Path {
                 face.show(&list, || status::paths(&document))?;
                 return Ok(());
             }
+            Self::Plan(command) => return command.run(face),
+            Self::Create(command) => return command.run(face),
+            Self::Show(command) => return command.run(face),
+            Self::Rm(command) => return command.run(face),
             Self::Promote { name, node } => ("promote", name, node, "kernel"),
             Self::Demote { name, node } => ("demote", name, node, "user"),
         };

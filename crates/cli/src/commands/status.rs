@@ -1,5 +1,7 @@
 //! `ashway status`: where every message went.
 
+use std::fmt::Write as _;
+
 use clap::Args;
 use serde_json::{Map, Value, json};
 
@@ -129,7 +131,8 @@ pub(crate) fn handlers(document: &Value) -> String {
     for handler in each(document, "handlers") {
         let hint = text(&handler["last_fault"]["hint"]);
         if !hint.is_empty() {
-            out += &format!("hint: {}: {}\n", text(&handler["name"]), clean(&hint));
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "hint: {}: {}", text(&handler["name"]), clean(&hint));
         }
     }
     out
@@ -262,7 +265,8 @@ mod tests {
                 { "name": "loop", "tier": "user", "memory": "arena", "bytes": 4096,
                   "digest": "fedcba9876543210", "promotion": { "state": "user",
                   "because": "floating point", "line": "loop.c:9" },
-                  "last_fault": { "cause": "fuel", "file": "loop.c", "line": 7, "count": 2 } },
+                  "last_fault": { "cause": "fuel", "file": "loop.c", "line": 7, "count": 2,
+                  "hint": "mend it" } },
             ],
             "paths": [{ "name": "inc", "iface": ["veth0"], "handler": "counter", "tier": "kernel",
                 "match": "udp and dst port 7777", "received": 20005, "waiting": 0,
@@ -282,6 +286,7 @@ mod tests {
             "101 instructions, 102 verified, loaded in 180 us",
             "floating point (loop.c:9)",
             "fuel        loop.c:7      2",
+            "hint: loop: mend it",
             "answered 20000, dropped 5",
             "queued_busy 4",
             "inc   dropped  bad_length         3",

@@ -13,6 +13,10 @@
 //! allow  = ["reply"]
 //! memory = "auto"          # auto | arena | array
 //! params = { step = 5 }
+//! domain = "games"         # optional
+//!
+//! [domain.games]           # what its paths may match
+//! owns = ["udp and dst portrange 7000-7999"]
 //!
 //! [path.inc]
 //! iface    = "veth0"       # or ["veth0", "veth1"]
@@ -21,6 +25,14 @@
 //! tier     = "auto"        # auto | kernel | user
 //! on_fault = "pass"        # pass | drop | demote
 //! budget   = "50 us"       # 1 us to 10 ms
+//!
+//! [module.relay]           # ashway_path::read, ashway_modules
+//! kind = "forward"
+//! down = "udp.up"
+//!
+//! [path.relayed]           # the long form
+//! from  = "eth:veth0"
+//! attrs = { pathname = "udp/relay", next_hop = "10.0.3.2:9000", from = "10.0.3.1:9000" }
 //! ```
 //!
 //! [`load`] reports every error at once ([`crate::diagnostics`]). What a
@@ -42,6 +54,6 @@ pub use modules::{Entrance, NodeGraph, Offline, World, attr};
 pub use read::{load, parse};
 pub(crate) use sections::{NAME_HINT, is_name, read_budget, read_match};
 pub use types::{
-    Config, Grant, HandlerConfig, IfaceConfig, LongPath, MemoryMode, NodeConfig, OnFault,
-    PathConfig, Tier, XdpMode,
+    Config, DomainConfig, Grant, HandlerConfig, IfaceConfig, LongPath, MemoryMode, NodeConfig,
+    OnFault, PathConfig, Tier, XdpMode,
 };

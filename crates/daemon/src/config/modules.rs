@@ -29,7 +29,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::ptr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
@@ -154,16 +153,16 @@ impl NodeGraph {
     /// stages ask of a frame there. The first stage's end is the first.
     #[must_use]
     pub fn entrances(&self, created: &Created<Message>) -> Vec<Entrance> {
-        let modules = created.log.0.iter();
-        let modules = modules.filter(|entry| entry.phase == Phase::Stages);
-        let ends = [modules.clone().next(), modules.last()];
+        let passed = created.log.0.iter();
+        let mut passed = passed.filter(|entry| entry.phase == Phase::Stages);
+        let ends = [passed.clone().next(), passed.next_back()];
         let mut stages: Vec<_> = created.path.stages().collect();
         let mut entrances: Vec<Entrance> = Vec::new();
         for end in ends.into_iter().flatten() {
             // Behind a relay, the stages are those of its other side.
             let parts = stages.iter().take_while(|stage| {
                 let kind = stage.kind();
-                !kind.is_some_and(|kind| ptr::eq(kind, &forward::KIND))
+                kind.is_none_or(|kind| kind.name != forward::KIND.name)
             });
             let parts: Vec<_> = parts.filter_map(|stage| stage.filter()).collect();
             if let Some(iface) = self.names.ifaces.get(&*end.who) {
@@ -241,7 +240,10 @@ struct Names {
 fn imply<'v>(modules: &mut DeTable<'v>, root: &DeTable<'v>, config: &Config) -> Names {
     let mut names = Names::default();
     for (module, iface) in named(modules, "eth", "iface") {
-        names.links.entry(iface.clone()).or_insert(module.clone());
+        names
+            .links
+            .entry(iface.clone())
+            .or_insert_with(|| module.clone());
         names.ifaces.insert(module, iface);
     }
     for (module, handler) in named(modules, "handler", "handler") {
@@ -253,12 +255,12 @@ fn imply<'v>(modules: &mut DeTable<'v>, root: &DeTable<'v>, config: &Config) -> 
         // What came while the node ran has no place.
         entry.map_or(0..0, |(key, _)| key.span())
     };
-    let (mut ip, mut udp) = (None, None);
+    let mut first = None;
     for handler in config.handlers.iter().map(|handler| &handler.name) {
         if !names.handlers.contains_key(handler) {
             let name = format!("handler:{handler}");
             let span = place("handler", handler);
-            udp.get_or_insert_with(|| span.clone());
+            first.get_or_insert_with(|| span.clone());
             let keys = [
                 ("kind", "handler"),
                 ("handler", handler),
@@ -268,22 +270,20 @@ fn imply<'v>(modules: &mut DeTable<'v>, root: &DeTable<'v>, config: &Config) -> 
             names.handlers.insert(handler.clone(), name);
         }
     }
-    if let Some(span) = udp {
-        ip = Some(span.clone());
-        add(modules, "udp", span, &[("kind", "udp"), ("down", "ip.up")]);
-    }
     for iface in config.ifaces.iter().map(|iface| &iface.name) {
         if !names.links.contains_key(iface) {
             let name = format!("eth:{iface}");
             let span = place("iface", iface);
-            ip.get_or_insert_with(|| span.clone());
+            first.get_or_insert_with(|| span.clone());
             let keys = [("kind", "eth"), ("iface", iface), ("up", "ip.down")];
             add(modules, &name, span, &keys);
             names.ifaces.insert(name.clone(), iface.clone());
             names.links.insert(iface.clone(), name);
         }
     }
-    if let Some(span) = ip {
+    if let Some(span) = first {
+        let udp = [("kind", "udp"), ("down", "ip.up")];
+        add(modules, "udp", span.clone(), &udp);
         add(modules, "ip", span, &[("kind", "ip")]);
     }
     names

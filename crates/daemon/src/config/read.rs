@@ -89,8 +89,7 @@ pub fn parse(file: &FsPath, bytes: &[u8]) -> Result<Config, Diagnostics> {
         // elsewhere, may only follow from it.
         let lines: Vec<_> = errors.iter().map(|error| line_of(text, error)).collect();
         errors.extend(found.into_iter().filter(|error| {
-            !matches!(error.code, "missing_key" | "unknown_name")
-                && !lines.contains(&line_of(text, error))
+            !FOLLOWING.contains(&error.code) && !lines.contains(&line_of(text, error))
         }));
     }
     if errors.is_empty() {
@@ -99,6 +98,9 @@ pub fn parse(file: &FsPath, bytes: &[u8]) -> Result<Config, Diagnostics> {
         Err(Diagnostics::new(file, text, errors))
     }
 }
+
+/// Errors that may only follow from what was left out.
+const FOLLOWING: [&str; 4] = ["missing_key", "unknown_name", "no_path", "not_owned"];
 
 fn line_of(text: &str, error: &Diagnostic) -> Option<usize> {
     let span = error.span.as_ref()?;
@@ -251,6 +253,11 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
             return None;
         };
         Some((string, value.span()))
+    }
+
+    /// A name, if the key is there.
+    pub(super) fn name(&mut self, key: &str) -> Option<String> {
+        self.string(key).map(|(name, _)| name.to_owned())
     }
 
     /// A string that must be there; `example` is shown if it is not.

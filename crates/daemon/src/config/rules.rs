@@ -40,6 +40,13 @@ pub(super) fn check(reader: &mut Reader<'_>, config: &Config, places: &[PathPlac
             );
         }
     }
+    for (path, places) in config.paths.iter().zip(places) {
+        if let Some(span) = &places.filter
+            && let Err((message, hint)) = config.own(path)
+        {
+            reader.error("not_owned", span.clone(), message, Some(hint));
+        }
+    }
     check_filters(reader, &config.paths, places);
 }
 
@@ -100,7 +107,7 @@ fn check_filters(reader: &mut Reader<'_>, paths: &[PathConfig], places: &[PathPl
         ifaces.dedup();
         for iface in ifaces {
             let table = tables.entry(iface).or_default();
-            let Err(conflict) = table.insert(&path.demux, index) else {
+            let Err(conflict) = table.insert(&path.filter, index) else {
                 continue;
             };
             let rival = &paths[conflict.with];
@@ -128,17 +135,47 @@ fn competition(rival: &str, name: &str, iface: &str, conflict: &Conflict<usize>)
 }
 
 impl Config {
+    /// Looks whether all messages of a path are its domains' own: that of its
+    /// section and that of its handler.
+    ///
+    /// # Errors
+    ///
+    /// Says whose they are not, and what to do about it.
+    pub(crate) fn own(&self, path: &PathConfig) -> Result<(), (String, String)> {
+        let handler = self.handler(&path.handler);
+        let domains = [
+            &path.domain,
+            handler.map_or(&None, |handler| &handler.domain),
+        ];
+        domains
+            .into_iter()
+            .flatten()
+            .try_for_each(|domain| self.owns(domain, &path.filter))
+    }
+
+    fn owns(&self, domain: &str, filter: &Filter) -> Result<(), (String, String)> {
+        let Some(owner) = self.domains.iter().find(|known| known.name == domain) else {
+            let known: Vec<_> = self.domains.iter().map(|known| &known.name).collect();
+            let message = format!("there is no `[domain.{domain}]`");
+            return Err((message, suggest(domain, &known)));
+        };
+        demux::owned_by(&owner.owns, filter).map_err(|error| {
+            let message = format!("domain `{domain}` does not own all that `{filter}` matches");
+            (message, error.hint())
+        })
+    }
+
     /// Looks whether a path that comes to these competes with one of them.
     ///
     /// # Errors
     ///
     /// Says with which, and what to do about it.
-    pub(crate) fn compete(&self, path: &PathConfig) -> Result<(), (String, &'static str)> {
+    pub(crate) fn compete(&self, path: &PathConfig) -> Result<(), (String, String)> {
         for iface in &path.ifaces {
-            if let Err(conflict) = self.demux(iface).insert(&path.demux, usize::MAX) {
+            if let Err(conflict) = self.demux(iface).insert(&path.filter, usize::MAX) {
                 let rival = self.path_name(conflict.with);
                 let message = competition(rival, &path.name, iface, &conflict);
-                return Err((message, conflict.hint()));
+                return Err((message, conflict.hint().to_owned()));
             }
         }
         Ok(())
@@ -152,7 +189,7 @@ impl Config {
         let mut table = Table::default();
         let paths = self.paths.iter().map(|path| {
             let here = path.ifaces.iter().any(|name| name == iface);
-            here.then_some(&path.demux)
+            here.then_some(&path.filter)
         });
         let long_paths = self.long_paths.iter().map(|path| {
             let mut entrances = path.entrances.iter();
@@ -241,6 +278,19 @@ fn enter(
         hint: Some(error.hint),
         ..Diagnostic::default()
     })?;
+    let domain = config.long_paths[number - config.paths.len()]
+        .domain
+        .as_ref();
+    if let Some(domain) = domain {
+        config
+            .owns(domain, &filter)
+            .map_err(|(message, hint)| Diagnostic {
+                code: "not_owned",
+                message,
+                hint: Some(hint),
+                ..Diagnostic::default()
+            })?;
+    }
     table.insert(&filter, number).map_err(|conflict| {
         let rival = config.path_name(conflict.with);
         let name = config.path_name(number);

@@ -4,15 +4,15 @@ use std::ops::Range;
 use std::path::{Path as FsPath, PathBuf};
 use std::time::Duration;
 
-use ashway_codegen::{demux, filter};
+use ashway_codegen::demux;
 use ashway_path::problem::suggest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::read::{Reader, Section};
 use super::types::{
-    Config, Grant, HandlerConfig, IfaceConfig, LongPath, MemoryMode, NodeConfig, OnFault,
-    PathConfig, Tier, XdpMode,
+    Config, DomainConfig, Grant, HandlerConfig, IfaceConfig, LongPath, MemoryMode, NodeConfig,
+    OnFault, PathConfig, Tier, XdpMode,
 };
 use super::{modules, rules};
 use crate::units;
@@ -39,6 +39,7 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
         file: file.to_owned(),
         node: NodeConfig::default(),
         ifaces: Vec::new(),
+        domains: Vec::new(),
         handlers: Vec::new(),
         paths: Vec::new(),
         long_paths: Vec::new(),
@@ -50,6 +51,9 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
             "node" => config.node = node(reader, directory, key.span(), value),
             "iface" => each(reader, "iface", value, |reader, name, span, value| {
                 config.ifaces.extend(iface(reader, name, span, value));
+            }),
+            "domain" => each(reader, "domain", value, |reader, name, span, value| {
+                config.domains.extend(domain(reader, name, span, value));
             }),
             "handler" => each(reader, "handler", value, |reader, name, span, value| {
                 let handler = handler(reader, directory, name, span, value);
@@ -69,7 +73,7 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
             // Read as a whole, when what it refers to is known.
             "module" => {}
             other => {
-                let known = ["node", "iface", "handler", "module", "path"];
+                let known = ["node", "iface", "domain", "handler", "module", "path"];
                 let hint = suggest(other, &known);
                 let message = format!("there is no section `{other}`");
                 reader.error("unknown_section", key.span(), message, Some(hint));
@@ -204,6 +208,32 @@ fn iface(
     })
 }
 
+fn domain(
+    reader: &mut Reader<'_>,
+    name: &str,
+    span: Range<usize>,
+    value: &Spanned<DeValue<'_>>,
+) -> Option<DomainConfig> {
+    check_name(reader, "domain", name, span.clone());
+    let mut section = Section::open(reader, format!("domain.{name}"), span, value, &["owns"])?;
+    let mut owns = Vec::new();
+    for (text, span) in section.strings("owns", "\"udp and dst portrange 7000-7999\"") {
+        match demux::parse(text) {
+            Ok(filter) => owns.push(filter),
+            Err(error) => {
+                let at = section.reader.within(span, text, error.span);
+                section
+                    .reader
+                    .error("bad_match", at, error.message, Some(error.hint));
+            }
+        }
+    }
+    Some(DomainConfig {
+        name: name.to_owned(),
+        owns,
+    })
+}
+
 fn handler(
     reader: &mut Reader<'_>,
     directory: &FsPath,
@@ -213,7 +243,7 @@ fn handler(
 ) -> Option<HandlerConfig> {
     check_name(reader, "handler", name, span.clone());
     let line = reader.line(span.start);
-    let keys = ["file", "allow", "memory", "params"];
+    let keys = ["file", "allow", "memory", "params", "domain"];
     let mut section = Section::open(reader, format!("handler.{name}"), span, value, &keys)?;
     let mut file = PathBuf::new();
     if let Some((written, span)) = section.required("file", &format!("\"{name}.wasm\"")) {
@@ -238,6 +268,7 @@ fn handler(
             .word("memory", MemoryMode::WORDS)
             .unwrap_or_default(),
         params: section.integers("params"),
+        domain: section.name("domain"),
         line,
     })
 }
@@ -250,7 +281,9 @@ fn path(
 ) -> Option<(PathConfig, PathPlaces)> {
     check_name(reader, "path", name, span.clone());
     let line = reader.line(span.start);
-    let keys = ["iface", "match", "handler", "tier", "on_fault", "budget"];
+    let keys = [
+        "iface", "match", "handler", "tier", "on_fault", "budget", "domain",
+    ];
     let title = format!("path.{name}");
     let mut section = Section::open(reader, title, span, value, &keys)?;
     let mut places = PathPlaces {
@@ -265,25 +298,22 @@ fn path(
     let mut path = PathConfig {
         name: name.to_owned(),
         ifaces: places.ifaces.iter().map(|(name, _)| name.clone()).collect(),
-        filter: filter::Filter::default(),
-        demux: demux::Filter {
+        filter: demux::Filter {
             text: String::new(),
             any: Vec::new(),
         },
-        match_text: String::new(),
         handler: String::new(),
         function: "on_rx".to_owned(),
         tier: section.word("tier", Tier::WORDS).unwrap_or_default(),
         on_fault: section.word("on_fault", OnFault::WORDS).unwrap_or_default(),
         budget: budget(&mut section),
+        domain: section.name("domain"),
         line,
     };
     if let Some((text, span)) = section.required("match", "\"udp and dst port 7777\"") {
-        text.clone_into(&mut path.match_text);
         match read_match(text) {
             Ok(filter) => {
-                path.demux = filter;
-                path.filter = filter::parse(text).unwrap_or_default();
+                path.filter = filter;
                 places.filter = Some(span);
             }
             Err(error) => {
@@ -327,12 +357,13 @@ fn long_path(
     check_name(reader, "path", name, span.clone());
     let line = reader.line(span.start);
     let title = format!("path.{name}");
-    let mut section = Section::open(reader, title, span, value, &["from", "attrs"])?;
+    let mut section = Section::open(reader, title, span, value, &["from", "attrs", "domain"])?;
     let (from, _) = section.required("from", "\"MODULE\"")?;
     Some(LongPath {
         name: name.to_owned(),
         from: from.to_owned(),
         attrs: section.attrs("attrs"),
+        domain: section.name("domain"),
         entrances: Vec::new(),
         line,
     })

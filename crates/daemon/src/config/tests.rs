@@ -45,7 +45,7 @@ fn the_smallest_configuration_has_the_documented_defaults() {
     assert_eq!(handler.line, 2);
     let path = &config.paths[0];
     assert_eq!(path.ifaces, ["veth0"]);
-    assert_eq!(path.demux.to_string(), "udp dst port 7777");
+    assert_eq!(path.filter.to_string(), "udp dst port 7777");
     assert_eq!(
         (path.handler.as_str(), path.function.as_str()),
         ("counter", "on_rx")
@@ -232,6 +232,45 @@ fn a_handler_gets_udp_alone() {
     }
 }
 
+#[test]
+fn a_domain_gets_no_more_than_it_owns() {
+    let domain = "[domain.games]\nowns = ['udp and dst portrange 7000-7999', 'udp dst port 53']";
+    let of =
+        |text: &str| codes(&with("domain = 'games'", domain).replace("udp dst port 7777", text));
+    assert_eq!(of("udp dst port 7777"), [""; 0]);
+    assert_eq!(of("udp dst port 7001 and src net 10.0.0.0/8"), [""; 0]);
+    assert_eq!(of("udp dst portrange 6999-7001"), ["not_owned"]);
+    assert_eq!(of("udp"), ["not_owned"]);
+    // A match is a part of one owned filter, not of two.
+    assert_eq!(of("udp dst port 53 or 7000"), ["not_owned"]);
+    assert_eq!(codes(&with("domain = 'gmaes'", domain)), ["not_owned"]);
+    assert_eq!(codes(&with("", "[domain.a]")), ["missing_key"]);
+    assert_eq!(
+        codes(&with("", "[domain.a]\nowns = 'udp dst prot 7'")),
+        ["bad_match"]
+    );
+    // A handler's domain is its paths'; the error stands at their `match`.
+    let text = with("", domain).replace("[path.inc]", "domain = 'games'\n[path.inc]");
+    assert_eq!(codes(&text), [""; 0]);
+    let text = text.replace("udp dst port 7777", "udp dst port 8000");
+    let errors = read(&text).unwrap_err();
+    let error = &errors.list()[0];
+    assert_eq!(&text[error.span.clone().unwrap()], "\"udp dst port 8000\"");
+    assert_eq!(
+        error.message,
+        "domain `games` does not own all that `udp dst port 8000` matches"
+    );
+    // Paths of the long form by what their stages ask.
+    let long = |port: u16| {
+        format!(
+            "{domain}\n[module.end]\nkind = 'sink'\ndown = 'udp.up'\n[path.long]\ndomain = 'games'\n\
+             from = 'eth:veth0'\nattrs = {{ pathname = 'udp/end', local = '10.0.0.1:{port}' }}"
+        )
+    };
+    assert_eq!(codes(&with("", &long(7000))), [""; 0]);
+    assert_eq!(codes(&with("", &long(8000))), ["not_owned"]);
+}
+
 /// `(from, to)` of every edge, and the modules with their kinds.
 fn drawing(text: &str) -> (Vec<String>, Vec<String>) {
     let config = read(text).unwrap();
@@ -379,6 +418,24 @@ fn the_long_form_begins_anywhere() {
         codes(&long("from = 'udp'\niface = 'veth0'")),
         ["unknown_key"]
     );
+}
+
+/// All but the handlers' files, which have to be built.
+#[test]
+fn the_examples_are_good() {
+    let examples = FsPath::new(env!("CARGO_MANIFEST_DIR")).join("../../paths");
+    let mut names: Vec<_> = std::fs::read_dir(examples)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    names.sort();
+    assert!(names.len() >= 5, "{names:?}");
+    for name in names {
+        let errors = load(&name).err();
+        let list = errors.iter().flat_map(Diagnostics::list);
+        let other: Vec<_> = list.filter(|error| error.code != "missing_file").collect();
+        assert!(other.is_empty(), "{}: {other:?}", name.display());
+    }
 }
 
 #[test]

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ashway_codegen::demux;
-use ashway_codegen::filter::Filter;
+use ashway_codegen::demux::Filter;
 use ashway_path::attrs::Attrs;
 
 /// A whole, consistent configuration. Lists are in the order of the file.
@@ -17,6 +16,8 @@ pub struct Config {
     pub node: NodeConfig,
     /// `[iface.*]`.
     pub ifaces: Vec<IfaceConfig>,
+    /// `[domain.*]`.
+    pub domains: Vec<DomainConfig>,
     /// `[handler.*]`.
     pub handlers: Vec<HandlerConfig>,
     /// `[path.*]` in the short form, which end in a handler.
@@ -92,6 +93,15 @@ pub enum XdpMode {
     Packet,
 }
 
+/// `[domain.NAME]`: whose messages are whose.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DomainConfig {
+    /// Its name.
+    pub name: String,
+    /// What its paths may match: each of them a part of one of these.
+    pub owns: Vec<Filter>,
+}
+
 /// `[handler.NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HandlerConfig {
@@ -105,6 +115,8 @@ pub struct HandlerConfig {
     pub memory: MemoryMode,
     /// Values for its `ASHWAY_PARAM`s.
     pub params: BTreeMap<String, i64>,
+    /// The domain that all its paths belong to, if any.
+    pub domain: Option<String>,
     /// Where the section starts, from 1; 0 for what came while the node ran.
     pub line: usize,
 }
@@ -137,10 +149,6 @@ pub struct PathConfig {
     pub ifaces: Vec<String>,
     /// Which messages belong to it.
     pub filter: Filter,
-    /// The same, as demux has it.
-    pub demux: demux::Filter,
-    /// The filter as it was written.
-    pub match_text: String,
     /// The handler's name.
     pub handler: String,
     /// The function of the handler: `on_rx` if none is given.
@@ -151,6 +159,8 @@ pub struct PathConfig {
     pub on_fault: OnFault,
     /// How long the handler may take for one message.
     pub budget: Duration,
+    /// The domain it belongs to beside its handler's, if any.
+    pub domain: Option<String>,
     /// Where the section starts, from 1; 0 for what came while the node ran.
     pub line: usize,
 }
@@ -165,9 +175,11 @@ pub struct LongPath {
     pub from: String,
     /// Its attributes at first.
     pub attrs: Attrs,
+    /// The domain it belongs to, if any.
+    pub domain: Option<String>,
     /// The interfaces it receives from, and which messages there, as its stages
     /// say; an end that takes everything is not among them.
-    pub entrances: Vec<(String, demux::Filter)>,
+    pub entrances: Vec<(String, Filter)>,
     /// Where the section starts, from 1.
     pub line: usize,
 }

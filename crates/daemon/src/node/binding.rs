@@ -9,29 +9,29 @@
 //! puts the new entry program in place of the old one (`BPF_LINK_UPDATE`). Each
 //! message meets one of the two, so other paths notice nothing.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ashway_codegen::demux::{Conflict, Filter};
 use ashway_handler::{Engine, Function};
-use ashway_kernel::Program;
+use ashway_ring::IngressDropError;
 use rustix::thread::{MembarrierCommand, membarrier};
 use serde_json::{Value, json};
 
-use super::dispatch::{self, Entry};
+use super::dispatch::{self, Turn};
 use super::world;
 use super::{Node, NodePath, Promotion, RunError};
 use crate::activation::Bindable;
 use crate::config::{HandlerConfig, PathConfig, Tier, suggest};
 use crate::control::Caller;
 use crate::instance::{Instance, NotPromoted, Promoted};
-use crate::packets::Matched;
-use crate::plan::{IfaceFacts, InstancePlan, NoRoom, Plan};
+use crate::live::Lead;
+use crate::packets;
+use crate::plan::{IfaceFacts, InstancePlan, NoRoom};
 use crate::request::{self, Refusal};
 use crate::runner::RunInstance;
-use crate::worker::Change;
-
-/// New entry programs by interface, loaded and not yet used.
-type Entries = Vec<(usize, Program)>;
+use crate::worker::Work;
 
 impl Node {
     /// Makes an instance of a handler and answers `caller`. No message reaches
@@ -80,7 +80,7 @@ impl Node {
             shared: Arc::clone(&shared),
             paths: Vec::new(),
         };
-        self.tell(Change::Instance(run))?;
+        self.tell(|work| work.instances.push(run))?;
         (self.config, self.bindable, self.graph) = (config, bindable, graph);
         let answer = json!({
             "handler": shared.name,
@@ -153,7 +153,7 @@ impl Node {
             Ok((stays, exchange_us)) => Ok(json!({
                 "path": self.config.paths[number].name,
                 "handler": self.config.paths[number].handler,
-                "match": self.config.paths[number].match_text,
+                "match": self.config.paths[number].filter.text,
                 "iface": self.config.paths[number].ifaces,
                 "tier": self.paths[number].tier.word(),
                 "because": stays.as_ref().map(|stays| &stays.because),
@@ -166,9 +166,6 @@ impl Node {
                 let placed = std::mem::replace(&mut self.plan, before);
                 self.config.paths.pop();
                 self.paths.pop();
-                for &iface in &ifaces {
-                    self.show_worker(iface);
-                }
                 self.clear_slots(&placed.paths[number].slots);
                 Err(refusal)
             }
@@ -189,30 +186,25 @@ impl Node {
             let names: Vec<_> = known.map(|path| path.name.as_str()).collect();
             return Err(request::unknown("path", name, &names));
         };
-        let mut plan = self.plan.clone();
-        plan.remove_path(number);
-        let mut paths = self.config.paths.clone();
-        paths.remove(number);
         let slots = self.plan.paths[number].slots.clone();
-        let entries = self.load_entries(&paths, &plan, &slots)?;
+        let turns = self.lead_away(number);
         // The host first: a message it gets twice is better than one that
         // nobody gets.
-        for &(iface, _) in &slots {
-            let matched = dispatch::matched(&paths, &plan, iface);
-            if let Err(refusal) = self.show_host(iface, &matched) {
-                self.show_host_all(&slots);
-                return Err(refusal);
-            }
-        }
-        if let Err(refusal) = self.exchange(entries) {
-            self.show_host_all(&slots);
+        let away = self.show_host().and_then(|()| self.follow(&turns));
+        if let Err(refusal) = away {
+            self.lead_back(number, &turns);
             return Err(refusal);
         }
-        self.plan = plan;
-        self.config.paths = paths;
-        for &(iface, _) in &slots {
-            self.show_worker(iface);
-        }
+        let lead = dispatch::bound(&self.plan.paths[number]);
+        let ifaces: Vec<usize> = slots.iter().map(|(iface, _)| *iface).collect();
+        // A worker that does not answer works for nobody any more.
+        let _ = self.tell(move |work| {
+            for iface in ifaces {
+                work.live.tables[iface].remove(lead);
+            }
+        });
+        self.plan.remove_path(number);
+        self.config.paths.remove(number);
         // A poll that began before the exchange may be in the old entry
         // program; an RCU grace period ends behind every such poll. Then the
         // numbers are free for the next path.
@@ -220,6 +212,30 @@ impl Node {
         self.clear_slots(&slots);
         self.paths.remove(number);
         Ok(json!({ "path": name, "took_us": begin.elapsed().as_micros() as u64 }))
+    }
+
+    /// Takes a path that ends in a handler out of the tables.
+    fn lead_away(&mut self, number: usize) -> Vec<Turn> {
+        let lead = dispatch::bound(&self.plan.paths[number]);
+        let slots = self.plan.paths[number].slots.iter();
+        slots
+            .map(|&(iface, _)| Turn {
+                iface,
+                lead,
+                change: self.ifaces[iface].table.remove(lead),
+            })
+            .collect()
+    }
+
+    /// Puts a path that could not be taken away back.
+    fn lead_back(&mut self, number: usize, turns: &[Turn]) {
+        for turn in turns {
+            let filter = self.filter_at(turn.iface, &self.config.paths[number].filter);
+            // It was there until a moment ago.
+            let _ = self.ifaces[turn.iface].table.insert(&filter, turn.lead);
+        }
+        self.put_back(turns);
+        let _ = self.show_host();
     }
 
     /// Brings the last path of the lists to life. Says why it stays in the user
@@ -230,8 +246,55 @@ impl Node {
         number: usize,
         compiled: Option<Result<Promoted, NotPromoted>>,
     ) -> Result<(Option<NotPromoted>, u64), Refusal> {
-        let slots = self.plan.paths[number].slots.clone();
-        let entries = self.load_entries(&self.config.paths, &self.plan, &slots)?;
+        let lead = dispatch::bound(&self.plan.paths[number]);
+        let ends = self.filters_of(number);
+        let mut turns = Vec::new();
+        for (iface, filter) in &ends {
+            match self.ifaces[*iface].table.insert(filter, lead) {
+                Ok(change) => turns.push(Turn {
+                    iface: *iface,
+                    lead,
+                    change,
+                }),
+                Err(conflict) => {
+                    self.lead_away(number);
+                    return Err(self.competition(&self.config.paths[number].name, &conflict));
+                }
+            }
+        }
+        let connected = self.connect_behind(number, compiled, ends, &turns);
+        if connected.is_err() {
+            self.lead_away(number);
+            self.put_back(&turns);
+            let _ = self.show_host();
+            let ifaces: Vec<usize> = turns.iter().map(|turn| turn.iface).collect();
+            let _ = self.tell(move |work| {
+                for iface in ifaces {
+                    work.live.tables[iface].remove(lead);
+                }
+            });
+        }
+        connected
+    }
+
+    /// What the demux of its interfaces has of a path that ends in a handler.
+    fn filters_of(&self, number: usize) -> Vec<(usize, Filter)> {
+        let filter = &self.config.paths[number].filter;
+        let slots = self.plan.paths[number].slots.iter();
+        slots
+            .map(|&(iface, _)| (iface, self.filter_at(iface, filter)))
+            .collect()
+    }
+
+    /// Connects a path that the tables have: the first message can come when this
+    /// is done.
+    fn connect_behind(
+        &mut self,
+        number: usize,
+        compiled: Option<Result<Promoted, NotPromoted>>,
+        ends: Vec<(usize, Filter)>,
+        turns: &[Turn],
+    ) -> Result<(Option<NotPromoted>, u64), Refusal> {
         let stays = compiled.and_then(|compiled| self.install(number, compiled).err());
         if self.paths[number].tier == Tier::User {
             self.demote(number).map_err(Refusal::from)?;
@@ -242,78 +305,45 @@ impl Node {
         let plan = &self.plan.paths[number];
         let runs = dispatch::path_runs(&self.graph, &self.config.paths[number], plan)
             .map_err(|error| refusal(&error.into()))?;
-        let change = Change::Path {
-            instance: plan.instance,
-            local: plan.local,
-            runs,
-        };
-        self.tell(change)?;
-        for &(iface, _) in &slots {
-            self.show_worker(iface);
-            let matched = dispatch::matched(&self.config.paths, &self.plan, iface);
-            self.show_host(iface, &matched)?;
-        }
+        let (instance, local, lead) = (plan.instance, plan.local, dispatch::bound(plan));
+        self.tell(move |work| {
+            let paths = &mut work.instances[instance].paths;
+            if local == paths.len() {
+                paths.push(runs);
+            } else {
+                paths[local] = runs;
+            }
+            for (iface, filter) in ends {
+                // The node's own table has taken it.
+                let _ = work.live.tables[iface].insert(&filter, lead);
+            }
+        })?;
+        self.show_host()?;
         let begin = Instant::now();
-        self.exchange(entries)?;
+        self.follow(turns)?;
         Ok((stays, begin.elapsed().as_micros() as u64))
     }
 
-    fn load_entries(
-        &self,
-        paths: &[PathConfig],
-        plan: &Plan,
-        slots: &[(usize, usize)],
-    ) -> Result<Entries, Refusal> {
-        let mut entries = Vec::new();
-        for &(iface, _) in slots {
-            let (Some(xdp), Some(maps)) = (&self.ifaces[iface].xdp, &self.maps) else {
-                continue;
-            };
-            let entry = Entry {
-                maps,
-                slots: &xdp.slots,
-                mac: xdp.mac,
-                reply: xdp.reply,
-                arena: self.arena,
-            };
-            let program = entry.load(&self.config, paths, plan, iface);
-            entries.push((iface, program.map_err(|error| refusal(&error))?));
-        }
-        Ok(entries)
+    /// Says that a path wants what another has.
+    pub(super) fn competition(&self, name: &str, conflict: &Conflict<Lead>) -> Refusal {
+        let rival = match conflict.with {
+            Lead::Bound { row, .. } => {
+                let mut plans = self.plan.paths.iter();
+                let number = plans.position(|plan| plan.row == row);
+                number.map_or("?", |number| &self.config.paths[number].name)
+            }
+            Lead::Live(id, _) => self.live_name(id),
+        };
+        let message = format!("paths `{rival}` and `{name}` cannot be told apart: {conflict}");
+        Refusal::usage(message, conflict.hint())
     }
 
-    /// Puts new entry programs in place of the old ones: all or none.
-    fn exchange(&mut self, entries: Entries) -> Result<(), Refusal> {
-        for (done, (iface, program)) in entries.iter().enumerate() {
-            let Some(xdp) = &self.ifaces[*iface].xdp else {
-                continue;
-            };
-            let Err(error) = xdp.link.update(program) else {
-                continue;
-            };
-            for (earlier, _) in &entries[..done] {
-                if let Some(xdp) = &self.ifaces[*earlier].xdp {
-                    // It ran there until a moment ago.
-                    let _ = xdp.link.update(&xdp.entry);
-                }
-            }
-            let name = &self.config.ifaces[*iface].name;
-            return Err(Refusal::failed(
-                format!("`{name}` does not take another entry program: {error}"),
-                "was Ashway detached from it? `ashway doctor` shows who has it",
-            ));
-        }
-        for (iface, program) in entries {
-            if let Some(xdp) = &mut self.ifaces[iface].xdp {
-                xdp.entry = program;
-            }
-        }
-        Ok(())
-    }
-
-    /// Has the worker make a change.
-    fn tell(&mut self, change: Change) -> Result<(), Refusal> {
-        self.worker.change(change).map_err(|error| {
+    /// Has the worker do something.
+    pub(super) fn tell<T: Send + 'static>(
+        &mut self,
+        what: impl FnOnce(&mut Work) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        self.worker.ask(what).map_err(|error| {
             Refusal::failed(
                 error.to_string(),
                 "this is a bug of Ashway; please report it",
@@ -321,42 +351,59 @@ impl Node {
         })
     }
 
-    /// Tells the worker of an interface's paths, if it takes messages there
-    /// from a packet socket.
-    fn show_worker(&mut self, iface: usize) {
-        if self.ifaces[iface].xdp.is_some() {
-            return;
-        }
-        let before = self.ifaces[..iface].iter();
-        let port = before.filter(|iface| iface.xdp.is_none()).count();
-        let paths = dispatch::matched(&self.config.paths, &self.plan, iface);
-        // A worker that does not answer works for nobody any more.
-        let _ = self.tell(Change::Matched { port, paths });
-    }
-
-    /// Keeps these messages, and no others, from the host's stack, where XDP
-    /// does not do so.
-    fn show_host(&mut self, iface: usize, matched: &[Matched]) -> Result<(), Refusal> {
-        let Some(rule) = &mut self.drop_rules[iface] else {
-            return Ok(());
-        };
-        rule.replace(&dispatch::drop_matches(matched))
-            .map_err(|error| {
-                let name = &self.config.ifaces[iface].name;
+    /// Keeps what the tables have, and nothing else, from the host's stack, where
+    /// XDP does not do so. What cannot be kept from it, and leads to a path of the
+    /// user tier, the host hears too.
+    pub(super) fn show_host(&mut self) -> Result<(), Refusal> {
+        let mut heard = HashSet::new();
+        for iface in 0..self.ifaces.len() {
+            if self.drop_rules[iface].is_none() {
+                continue;
+            }
+            let name = &self.config.ifaces[iface].name;
+            let table = &self.ifaces[iface].table;
+            let mut matches = Vec::new();
+            for (lead, filter) in self.leads(iface) {
+                if table.text(lead).is_none() {
+                    continue;
+                }
+                match (packets::drop_matches(filter), lead) {
+                    (Some(more), _) => matches.extend(more),
+                    (None, Lead::Live(..)) => drop(heard.insert(lead)),
+                    (None, Lead::Bound { .. }) => {
+                        let message =
+                            format!("on `{name}` the host would see what the path consumes");
+                        return Err(Refusal::failed(message, packets::NO_DROP_HINT));
+                    }
+                }
+            }
+            let failed = |error: IngressDropError| {
                 Refusal::failed(
                     format!("cannot change the drop rule of `{name}`: {error}"),
                     error.hint(),
                 )
-            })
+            };
+            if let Some(rule) = &mut self.drop_rules[iface] {
+                rule.replace(&matches).map_err(failed)?;
+            }
+        }
+        if self.drop_rules.iter().any(Option::is_some) {
+            self.tell(move |work| work.live.heard = heard)?;
+        }
+        Ok(())
     }
 
-    /// Puts the drop rules back as the present plan has them.
-    fn show_host_all(&mut self, slots: &[(usize, usize)]) {
-        for &(iface, _) in slots {
-            let matched = dispatch::matched(&self.config.paths, &self.plan, iface);
-            // What cannot be changed has not been changed either.
-            let _ = self.show_host(iface, &matched);
-        }
+    /// Everything that leads somewhere on an interface, or is about to.
+    pub(super) fn leads(&self, iface: usize) -> impl Iterator<Item = (Lead, &Filter)> {
+        let bound = self.plan.ifaces[iface].paths.iter().map(|&path| {
+            let lead = dispatch::bound(&self.plan.paths[path]);
+            (lead, &self.config.paths[path].filter)
+        });
+        let live = self.live.values().flat_map(move |live| {
+            let here = live.ends.iter().filter(move |end| end.0 == iface);
+            here.map(|(_, filter, direction)| (Lead::Live(live.id, *direction), filter))
+        });
+        bound.chain(live)
     }
 
     fn clear_slots(&self, slots: &[(usize, usize)]) {
@@ -442,7 +489,7 @@ impl From<NotPromoted> for Refusal {
     }
 }
 
-fn refusal(error: &RunError) -> Refusal {
+pub(super) fn refusal(error: &RunError) -> Refusal {
     let (message, causes, hint) = error.report();
     Refusal {
         // The names of the CLI's exit codes.

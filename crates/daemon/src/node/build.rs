@@ -1,5 +1,6 @@
 //! Bringing a node up, in the order in which things need each other.
 
+use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,7 +23,8 @@ use crate::compile::CompileThread;
 use crate::config::{Config, NodeGraph, Tier, XdpMode};
 use crate::counters::UserRows;
 use crate::instance::Instance;
-use crate::packets::PacketPort;
+use crate::live::Live;
+use crate::packets::{self, PacketPort};
 use crate::plan::{self, IfaceFacts, Plan};
 use crate::programs::{self, Maps, NodeMaps};
 use crate::rings::{Pace, PassBy, XdpPort};
@@ -118,9 +120,12 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
             drop_rules.push(None);
         }
     }
+    let tables = ifaces.iter().map(|iface| iface.table.clone()).collect();
     let worker = Worker::start(Work {
         node: maps.clone(),
         instances: runs,
+        carrier: None,
+        live: Live::new(tables, plan.live_row),
         xdp_ports,
         packet_ports,
         rows: Arc::clone(&rows),
@@ -150,6 +155,9 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
             })
             .collect(),
         instances,
+        carrier: None,
+        live: HashMap::new(),
+        named: 0,
         bindable,
         links,
         graph,
@@ -159,6 +167,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         plan,
         config: config.clone(),
     };
+    node.create_configured()?;
     promote_wanted(&mut node);
     Ok((node, engine))
 }
@@ -250,21 +259,31 @@ fn take_with_sockets(
     let numbers = &plan.ifaces[number];
     let socket = PacketSocket::open(found.ifindex).map_err(system)?;
     let out = socket.as_fd().try_clone_to_owned().map_err(system)?;
-    let paths = dispatch::matched(&config.paths, plan, number);
-    let matches = dispatch::drop_matches(&paths);
-    let drop_rule = match IngressDrop::install(&found.name, &matches) {
+    let table = dispatch::table(config, plan, number)?;
+    let mut matches = Some(Vec::new());
+    for &path in &numbers.paths {
+        let more = packets::drop_matches(&config.paths[path].filter);
+        matches = matches.zip(more).map(|(all, more)| [all, more].concat());
+    }
+    let installed = match matches {
+        Some(matches) => IngressDrop::install(&found.name, &matches)
+            .map_err(|error| format!("{error} ({})", error.hint())),
+        None => Err(packets::NO_DROP_HINT.to_owned()),
+    };
+    let drop_rule = match installed {
         Ok(rule) => Some(rule),
-        Err(error) => {
+        Err(because) => {
             say(&format!(
-                "{}: the host's stack also sees what the paths consume: {error} ({})",
-                found.name,
-                error.hint()
+                "{}: the host's stack also sees what the paths consume: {because}",
+                found.name
             ));
             None
         }
     };
     let passer = Passer::open(found.ifindex).ok();
     let iface = NodeIface {
+        table,
+        catch_all: false,
         xdp: None,
         ifindex: found.ifindex,
         facts: iface_facts(found),
@@ -278,7 +297,6 @@ fn take_with_sockets(
         out,
         iface: number,
         mac: found.mac,
-        paths,
         unmatched_row: numbers.unmatched_row,
         passer,
         dropped_from_host: drop_rule.is_some(),
@@ -314,12 +332,14 @@ fn take_with_xdp(
         });
     }
     let numbers = &plan.ifaces[number];
-    let slots = Map::create(&MapSpec::prog_array("ashway_slots", plan::SLOTS as u32)).map_err(
-        |source| RunError::System {
-            doing: "create a program array",
-            source,
-        },
-    )?;
+    let slots = Map::create(&MapSpec::prog_array(
+        "ashway_slots",
+        dispatch::LIVE_SLOT + 1,
+    ))
+    .map_err(|source| RunError::System {
+        doing: "create a program array",
+        source,
+    })?;
     for &path in &numbers.paths {
         let instance = &common.instances[plan.paths[path].instance];
         let slot = plan.slot(path, number).expect("a path of this interface");
@@ -338,14 +358,22 @@ fn take_with_xdp(
     } else {
         Reply::Exit
     };
-    let entry = dispatch::Entry {
+    let table = dispatch::table(config, plan, number)?;
+    let leaves = dispatch::Leaves {
+        plan,
+        paths: &config.paths,
+        carrier: None,
+        iface: number,
+    };
+    let (entry, demux) = dispatch::Entry {
+        name: &found.name,
         maps: common.maps,
         slots: &slots,
         mac: found.mac,
         reply,
         arena: common.arena,
     }
-    .load(config, &config.paths, plan, number)?;
+    .load(&table, &leaves)?;
     let exit_link = if reply == Reply::Exit {
         let maps = Maps {
             node: common.maps,
@@ -371,7 +399,10 @@ fn take_with_xdp(
     let (link, rung) = attach(&entry, found, rung, config.ifaces[number].mode)?;
     let pass_by = pass_by(found, rung)?;
     let iface = NodeIface {
+        table,
+        catch_all: false,
         xdp: Some(XdpSide {
+            demux,
             link,
             _exit_link: exit_link,
             slots,

@@ -1,23 +1,72 @@
-//! How messages find their paths, as a plan has it: the entry program of an
-//! interface with XDP, and the list of matches of one without.
+//! How messages find their paths: the demux of each interface, and the programs
+//! and maps that follow it.
+//!
+//! The [`Table`] is the truth. The worker has a copy, an interface with XDP has it
+//! as an entry program with maps. A change that stays within the maps is one map
+//! update for each entry; any other makes a new program, and one exchange
+//! (`BPF_LINK_UPDATE`) puts it in place of the old one.
 
-use ashway_codegen::demux::{self, Table, emit};
+use ashway_abi::Leaf;
+use ashway_abi::context::flag;
+use ashway_codegen::demux::{Change, Conjunction, Field, Filter, Layer, Table, Test, emit};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_kernel::{Map, Program};
 use ashway_path::attrs::Attrs;
 use ashway_path::create::NotCreated;
+use ashway_wire::Fragment;
 
-use super::RunError;
+use super::{Node, RunError};
 use crate::activation::ROW;
 use crate::config::{Config, NodeGraph, PathConfig};
-use crate::packets::{Matched, drop_match};
-use crate::plan::{PathPlan, Plan};
+use crate::live::Lead;
+use crate::plan::{self, InstancePlan, PathPlan, Plan};
 use crate::programs::{self, DemuxMaps, NodeMaps};
+use crate::request::Refusal;
 use crate::runner::PathRun;
 
-/// What an entry program needs beside the plan.
+/// The place in every program array of the program that takes whole frames.
+pub(super) const LIVE_SLOT: u32 = plan::SLOTS as u32;
+
+/// What an entry program needs to know of the paths behind it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Leaves<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) paths: &'a [PathConfig],
+    /// The instance whose rings hold whole frames.
+    pub(super) carrier: Option<&'a InstancePlan>,
+    pub(super) iface: usize,
+}
+
+impl Leaves<'_> {
+    /// What stands at the end of demux.
+    fn leaf(&self, lead: Lead) -> Leaf {
+        match lead {
+            Lead::Bound { row, .. } => {
+                let mut paths = self.plan.paths.iter();
+                let path = paths.position(|path| path.row == row);
+                let path = path.expect("the table holds paths that are there");
+                self.plan.leaf(self.iface, path, &self.paths[path])
+            }
+            Lead::Live(..) => Leaf {
+                row: self.plan.live_row,
+                local: 0,
+                ring_base: self
+                    .carrier
+                    .and_then(|plan| plan.ring_base(self.iface))
+                    .expect("the carrier has rings for every interface that live paths are on")
+                    as u32,
+                flags: flag::RAW,
+                slot: LIVE_SLOT,
+                path: self.plan.live_row,
+            },
+        }
+    }
+}
+
+/// What an entry program needs beside the paths.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry<'a> {
+    pub(super) name: &'a str,
     pub(super) maps: &'a NodeMaps,
     pub(super) slots: &'a Map,
     pub(super) mac: [u8; 6],
@@ -26,38 +75,23 @@ pub(super) struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Loads the entry program of `iface` for the paths that `plan` has there.
-    /// Nothing runs it yet. Takes milliseconds: the verifier reads it.
+    /// Loads the entry program for what `table` has. Nothing runs it yet. Takes
+    /// milliseconds: the verifier reads it.
     pub(super) fn load(
         &self,
-        config: &Config,
-        paths: &[PathConfig],
-        plan: &Plan,
-        iface: usize,
-    ) -> Result<Program, RunError> {
-        let name = || config.ifaces[iface].name.clone();
-        let mut table = Table::default();
-        for &path in &plan.ifaces[iface].paths {
-            let filter = demux::parse(&paths[path].filter.to_string());
-            let filter = filter.expect("the words of a path's filter are demux's");
-            table
-                .insert(&filter, path)
-                .map_err(|source| RunError::Demux {
-                    iface: name(),
-                    source,
-                })?;
-        }
-        let leaf = |path: usize| plan.leaf(iface, path, &paths[path]);
-        let shapes = emit::compile(&table, emit::FEW, leaf);
-        let demux =
-            DemuxMaps::create(&table, &shapes, leaf).map_err(|source| RunError::System {
-                doing: "create the maps of an interface's demux",
-                source,
-            })?;
+        table: &Table<Lead>,
+        leaves: &Leaves<'_>,
+    ) -> Result<(Program, DemuxMaps), RunError> {
+        let leaf = |lead| leaves.leaf(lead);
+        let shapes = emit::compile(table, emit::FEW, leaf);
+        let demux = DemuxMaps::create(table, &shapes, leaf).map_err(|source| RunError::System {
+            doing: "create the maps of an interface's demux",
+            source,
+        })?;
         let image = entry::generate(&entry::Spec {
             shapes: &shapes,
             cpus: self.maps.cpus,
-            unmatched_row: plan.ifaces[iface].unmatched_row,
+            unmatched_row: leaves.plan.ifaces[leaves.iface].unmatched_row,
             mac: self.mac,
             reply: self.reply,
             packet: if self.arena {
@@ -66,36 +100,185 @@ impl Entry<'_> {
                 Packet::Helpers
             },
         });
-        programs::load_entry(&image, self.maps, self.slots, &demux).map_err(|source| {
-            RunError::Load {
-                what: "entry",
-                iface: name(),
-                source,
-            }
-        })
+        let program = programs::load_entry(&image, self.maps, self.slots, &demux);
+        let program = program.map_err(|source| RunError::Load {
+            what: "entry",
+            iface: self.name.to_owned(),
+            source,
+        })?;
+        Ok((program, demux))
     }
 }
 
-/// The paths of an interface as its packet socket sees them, most specific
-/// first.
-pub(super) fn matched(paths: &[PathConfig], plan: &Plan, iface: usize) -> Vec<Matched> {
-    let mut matched: Vec<Matched> = plan.ifaces[iface]
-        .paths
-        .iter()
-        .map(|path| Matched {
-            filter: paths[*path].filter,
-            instance: plan.paths[*path].instance,
-            local: plan.paths[*path].local,
-            row: plan.paths[*path].row,
-        })
-        .collect();
-    matched.sort_by_key(|path| std::cmp::Reverse(path.filter.specificity()));
-    matched
+/// Where a path that ends in a handler is led to.
+pub(super) fn bound(plan: &PathPlan) -> Lead {
+    Lead::Bound {
+        row: plan.row,
+        instance: plan.instance as u32,
+        local: plan.local as u32,
+    }
 }
 
-/// The same in the words of the drop rule.
-pub(super) fn drop_matches(paths: &[Matched]) -> Vec<ashway_ring::Match> {
-    paths.iter().map(|path| drop_match(&path.filter)).collect()
+/// The demux of an interface for the paths that the plan has there.
+///
+/// # Errors
+///
+/// [`RunError::Demux`].
+pub(super) fn table(config: &Config, plan: &Plan, iface: usize) -> Result<Table<Lead>, RunError> {
+    let mut table = Table::default();
+    for &path in &plan.ifaces[iface].paths {
+        let lead = bound(&plan.paths[path]);
+        table
+            .insert(&config.paths[path].filter, lead)
+            .map_err(|conflict| RunError::Demux {
+                iface: config.ifaces[iface].name.clone(),
+                because: conflict.to_string(),
+            })?;
+    }
+    Ok(table)
+}
+
+/// All fragments: for the path that puts them together.
+pub(super) fn fragments() -> Filter {
+    let one = |fragment: Fragment| Conjunction {
+        tests: vec![Test::whole(Field::Fragment, [fragment as u8])],
+        not: Vec::new(),
+    };
+    Filter {
+        text: "fragments".to_owned(),
+        any: vec![one(Fragment::First), one(Fragment::Later)],
+    }
+}
+
+/// A filter without the fragments it may match; `None` if nothing else is left.
+/// For the other paths of an interface on which one takes all fragments.
+pub(super) fn whole(filter: &Filter) -> Option<Filter> {
+    let whole = Test::whole(Field::Fragment, [Fragment::No as u8]);
+    let mut any = Vec::new();
+    for conjunction in &filter.any {
+        let mut conjunction = conjunction.clone();
+        // What asks for no network header is no fragment's, and a test of one
+        // would ask for it.
+        let link = |test: &Test| test.field.layer() == Layer::Link;
+        let no_network = conjunction.tests.iter().all(link);
+        let tests = &mut conjunction.tests;
+        match tests.binary_search_by_key(&Field::Fragment, |test| test.field) {
+            // It asks for fragments only.
+            Ok(at) if tests[at].value != whole.value => continue,
+            Ok(at) => tests[at] = whole,
+            Err(_) if no_network => {}
+            Err(at) => tests.insert(at, whole),
+        }
+        any.push(conjunction);
+    }
+    (!any.is_empty()).then(|| Filter {
+        text: filter.text.clone(),
+        any,
+    })
+}
+
+/// A change of an interface's table that its program has to follow.
+pub(super) struct Turn {
+    pub(super) iface: usize,
+    pub(super) lead: Lead,
+    pub(super) change: Change,
+}
+
+impl Node {
+    /// What the entry program of an interface needs.
+    fn leaves(&self, iface: usize) -> Leaves<'_> {
+        Leaves {
+            plan: &self.plan,
+            paths: &self.config.paths,
+            carrier: self.carrier.as_ref().map(|carrier| &carrier.plan),
+            iface,
+        }
+    }
+
+    /// Loads the entry program for an interface's present table; nothing runs it
+    /// yet. `None` without XDP.
+    pub(super) fn load_entry(
+        &self,
+        iface: usize,
+    ) -> Result<Option<(Program, DemuxMaps)>, RunError> {
+        let (Some(xdp), Some(maps)) = (&self.ifaces[iface].xdp, &self.maps) else {
+            return Ok(None);
+        };
+        let entry = Entry {
+            name: &self.config.ifaces[iface].name,
+            maps,
+            slots: &xdp.slots,
+            mac: xdp.mac,
+            reply: xdp.reply,
+            arena: self.arena,
+        };
+        let table = &self.ifaces[iface].table;
+        entry.load(table, &self.leaves(iface)).map(Some)
+    }
+
+    /// Puts an interface's present table into its program: by a new one.
+    pub(super) fn exchange(&mut self, iface: usize) -> Result<(), Refusal> {
+        let loaded = self.load_entry(iface);
+        let Some((program, demux)) = loaded.map_err(|error| super::binding::refusal(&error))?
+        else {
+            return Ok(());
+        };
+        let Some(xdp) = &mut self.ifaces[iface].xdp else {
+            return Ok(());
+        };
+        if let Err(error) = xdp.link.update(&program) {
+            let name = &self.config.ifaces[iface].name;
+            return Err(Refusal::failed(
+                format!("`{name}` does not take another entry program: {error}"),
+                "was Ashway detached from it? `ashway doctor` shows who has it",
+            ));
+        }
+        xdp.entry = program;
+        xdp.demux = demux;
+        Ok(())
+    }
+
+    /// Has the programs follow these changes: by map updates where that is
+    /// enough, else by one new program for each interface.
+    ///
+    /// # Errors
+    ///
+    /// Why not. Some interfaces may follow already: put the tables back, then call
+    /// [`put_back`](Self::put_back).
+    pub(super) fn follow(&mut self, turns: &[Turn]) -> Result<(), Refusal> {
+        let mut behind: Vec<usize> = Vec::new();
+        for turn in turns {
+            let Some(xdp) = &self.ifaces[turn.iface].xdp else {
+                continue;
+            };
+            if behind.contains(&turn.iface) {
+                continue;
+            }
+            let leaf = if turn.change.added.is_empty() {
+                Leaf::default()
+            } else {
+                self.leaves(turn.iface).leaf(turn.lead)
+            };
+            // Whatever the reason, a new program with maps of its own is the way.
+            if !xdp.demux.follow(&turn.change, leaf).unwrap_or(false) {
+                behind.push(turn.iface);
+            }
+        }
+        behind
+            .into_iter()
+            .try_for_each(|iface| self.exchange(iface))
+    }
+
+    /// Has the programs of these interfaces follow tables that were put back.
+    pub(super) fn put_back(&mut self, turns: &[Turn]) {
+        let mut ifaces: Vec<usize> = turns.iter().map(|turn| turn.iface).collect();
+        ifaces.sort_unstable();
+        ifaces.dedup();
+        for iface in ifaces {
+            // One that cannot be changed has not been changed either.
+            let _ = self.exchange(iface);
+        }
+    }
 }
 
 /// A path in the worker's hands, at each of its interfaces.

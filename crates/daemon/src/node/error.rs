@@ -2,7 +2,6 @@
 
 use std::io::ErrorKind;
 
-use ashway_codegen::demux::Conflict;
 use ashway_kernel::{AttachError, LoadError};
 use ashway_ring::BindError;
 
@@ -66,13 +65,23 @@ pub enum RunError {
     Path(#[from] ashway_path::create::NotCreated),
 
     /// Two paths of the interface want the same messages.
-    #[error("two paths of `{iface}` cannot be told apart")]
+    #[error("two paths of `{iface}` cannot be told apart: {because}")]
     Demux {
         /// The interface.
         iface: String,
         /// Which.
-        #[source]
-        source: Conflict<usize>,
+        because: String,
+    },
+
+    /// A path of the long form cannot be.
+    #[error("path `{path}` cannot be created: {because}")]
+    Live {
+        /// The path.
+        path: String,
+        /// Why.
+        because: String,
+        /// The next step.
+        hint: String,
     },
 
     /// The transmit socket cannot be had.
@@ -177,7 +186,9 @@ impl RunError {
 
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Instance(InstanceError::Refused { hint, .. }) => hint.clone(),
+            Self::Instance(InstanceError::Refused { hint, .. }) | Self::Live { hint, .. } => {
+                hint.clone()
+            }
             Self::Instance(InstanceError::NoParam { has, .. }) if has.is_empty() => {
                 "it has none; write `ASHWAY_PARAM(name, default)` in the handler".to_owned()
             }
@@ -195,7 +206,9 @@ impl RunError {
                     .to_owned()
             }
             Self::Load { source, .. } => source.hint().to_owned(),
-            Self::Demux { source, .. } => source.hint().to_owned(),
+            Self::Demux { .. } => {
+                "add a test to one of them, so that it is the more specific".into()
+            }
             Self::Path(source) => source.hint.clone(),
             Self::Transmit { source, .. } => source.hint().to_owned(),
             Self::Control { .. } => {

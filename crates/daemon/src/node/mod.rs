@@ -8,13 +8,16 @@ mod binding;
 mod build;
 mod dispatch;
 mod error;
+mod live;
 mod serve;
 mod world;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use ashway_codegen::demux::Table;
 use ashway_codegen::entry::Reply;
 use ashway_kernel::{Map, Program, TcxLink, XdpLink};
 use ashway_ring::IngressDrop;
@@ -24,10 +27,12 @@ use crate::compile::CompileThread;
 use crate::config::{Config, NodeGraph, PathConfig, Tier};
 use crate::counters::UserRows;
 use crate::instance::{Instance, NotPromoted, Promoted};
+use crate::live::Lead;
 use crate::plan::{IfaceFacts, Plan};
-use crate::programs::NodeMaps;
+use crate::programs::{DemuxMaps, NodeMaps};
 use crate::rung::Rung;
 use crate::worker::Worker;
+use live::NodeLive;
 use world::Link;
 
 pub use error::RunError;
@@ -91,6 +96,12 @@ struct Node {
     instances: Vec<Arc<Instance>>,
     /// The same, for paths to be bound to.
     bindable: Vec<Bindable>,
+    /// Whose rings hold whole frames; made when the first path wants them.
+    carrier: Option<Arc<Instance>>,
+    /// Paths that run in the user tier as a whole, by name.
+    live: HashMap<String, NodeLive>,
+    /// How many of them the node has named itself.
+    named: u64,
     links: Vec<Link>,
     graph: NodeGraph,
     maps: Option<Arc<NodeMaps>>,
@@ -106,6 +117,10 @@ struct Node {
 /// An interface the node has taken.
 #[derive(Debug)]
 struct NodeIface {
+    /// Its demux.
+    table: Table<Lead>,
+    /// Whether one path takes all fragments.
+    catch_all: bool,
     /// Absent on the packet rung.
     xdp: Option<XdpSide>,
     ifindex: u32,
@@ -126,6 +141,8 @@ struct XdpSide {
     _exit_link: Option<TcxLink>,
     slots: Map,
     entry: Program,
+    /// The maps of the entry program.
+    demux: DemuxMaps,
     mac: [u8; 6],
     reply: Reply,
 }

@@ -68,7 +68,7 @@ pub(super) fn serve(
         move |node: &mut Node, ()| {
             say(&format!(
                 "ready: {} on {}; control socket {}",
-                plural(node.paths.len(), "path"),
+                plural(node.paths.len() + node.live.len(), "path"),
                 plural(node.ifaces.len(), "interface"),
                 socket.display()
             ));
@@ -139,8 +139,15 @@ fn answer(
         Some("bind") => return node.bind(request, caller),
         Some("promote") => return promote(node, &request["path"], caller),
         Some("demote") => demote(node, &request["path"]),
+        Some("create") => node.create(&request).into(),
+        Some("remove") => node.remove(&request).into(),
+        Some("show") => node.show(&request["path"]).into(),
         Some("unbind") => node.unbind(&request["path"]).into(),
         Some("status") => Answer::Ok(describe(node)),
+        Some("why") => {
+            let status = describe(node);
+            crate::why::answer(&node.config, &status, &request).into()
+        }
         Some("confirm") => {
             let was_on_trial = trial.take().is_some();
             Answer::Ok(json!({ "was_on_trial": was_on_trial }))
@@ -149,7 +156,8 @@ fn answer(
         _ => Answer::Refused {
             code: "bad_request",
             message: "there is no such request".to_owned(),
-            hint: "requests are status, confirm, memory, promote, demote, load, bind, unbind"
+            hint: "requests are status, why, confirm, memory, promote, demote, load, bind, \
+                   unbind, create, remove, show"
                 .to_owned(),
         },
     };
@@ -237,16 +245,18 @@ fn unknown(what: &str, name: &Value, known: &[&str]) -> Answer {
 }
 
 /// The document behind `ashway status -j`.
-fn describe(node: &Node) -> Value {
+fn describe(node: &mut Node) -> Value {
+    let live = node.list();
     json!({
         "node": node.config.node.name,
         "interfaces": (0..node.ifaces.len()).map(|i| interface(node, i)).collect::<Vec<_>>(),
         "handlers": (0..node.instances.len()).map(|i| handler(node, i)).collect::<Vec<_>>(),
-        "paths": (0..node.paths.len()).map(|i| path(node, i)).collect::<Vec<_>>(),
+        "paths": (0..node.paths.len()).map(|i| path(node, i)).chain(live).collect::<Vec<_>>(),
+        "live": node.sum_of_live(),
     })
 }
 
-fn row(node: &Node, number: u32) -> Row {
+pub(super) fn row(node: &Node, number: u32) -> Row {
     let mut row = node.rows.row(number);
     if let Some(maps) = &node.maps {
         // The map is ours and the row exists: this does not fail.
@@ -360,7 +370,7 @@ fn path(node: &Node, number: usize) -> Value {
     document.insert("handler".to_owned(), json!(config.handler));
     document.insert("function".to_owned(), json!(config.function));
     document.insert("tier".to_owned(), json!(node.paths[number].tier.word()));
-    document.insert("match".to_owned(), json!(config.match_text));
+    document.insert("match".to_owned(), json!(config.filter.text));
     document.insert("on_fault".to_owned(), json!(config.on_fault.word()));
     document.insert(
         "budget_ns".to_owned(),

@@ -1,5 +1,6 @@
 //! `ashway path plan`: how a path would be created, and what it would be.
 
+use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use ashway_codegen::demux;
@@ -115,7 +116,12 @@ fn section(
     if let Some(path) = config.paths.iter().find(|path| path.name == name) {
         for iface in &path.ifaces {
             let created = graph.create(path, iface, attrs.clone())?;
-            planned.push(Planned::new(graph, name, created, Some(path.demux.clone())));
+            planned.push(Planned::new(
+                graph,
+                name,
+                created,
+                Some(path.filter.clone()),
+            ));
         }
     }
     if let Some(path) = config.long_paths.iter().find(|path| path.name == name) {
@@ -180,14 +186,18 @@ impl Planned {
         text += &table::render(&["STAGE", "KIND", "INBOUND IN", "FILTER"], &rows);
         for Entrance { iface, filter } in &self.entrances {
             let filter = self.filter(filter.as_deref());
-            text += &format!("filter on {}: {}\n", clean(iface), clean(&filter));
+            let _ = writeln!(text, "filter on {}: {}", clean(iface), clean(&filter));
         }
-        text += &format!("attributes: {}\n", clean(&path.attrs().to_string()));
-        text += &format!("memory, with full queues: {} bytes\n", path.memory_bytes());
+        let _ = writeln!(text, "attributes: {}", clean(&path.attrs().to_string()));
+        let _ = writeln!(
+            text,
+            "memory, with full queues: {} bytes",
+            path.memory_bytes()
+        );
         if verbose {
             text.push('\n');
             for line in self.created.log.to_string().lines() {
-                text += &format!("  {}\n", clean(line).trim_end());
+                let _ = writeln!(text, "  {}", clean(line).trim_end());
             }
         }
         text

@@ -1,0 +1,262 @@
+//! `ashway bench path`: what a path of a running node costs.
+//!
+//! Paths of one flow each (`eth`, `ip`, `udp` and a sink) are created on a node by
+//! its control socket and removed again. Times are the node's own, from the request
+//! to the last map entry, and beside them the whole round trip of the client; the
+//! memory is the node's resident set.
+//!
+//! Scout's figures (Mosberger & Peterson 1996, §4.1 and §3.2) are shown beside for
+//! scale, not as a comparison: they are of a 300 MHz Alpha.
+
+use std::fmt::Write as _;
+use std::io::{BufRead, BufReader, Write as _};
+use std::os::unix::net::UnixStream;
+use std::path::{Path as FsPath, PathBuf};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+use ashway_rig::{Node, Rig, RigOptions};
+use serde_json::{Value, json};
+
+/// Creation of a path for UDP, in us.
+const SCOUT_CREATION_US: f64 = 200.0;
+/// A path without its stages, in bytes, and a stage.
+const SCOUT_PATH_BYTES: u32 = 300;
+const SCOUT_STAGE_BYTES: u32 = 150;
+
+/// Paths in one request; it may have 64 KiB.
+const LOT: u32 = 250;
+
+/// How much to measure.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// A hundredth of everything: whether it works, not how fast.
+    pub quick: bool,
+    /// The `ashway` binary.
+    pub binary: Option<PathBuf>,
+}
+
+/// What was measured.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The numbers; times in us, memory in bytes.
+    pub document: Value,
+    /// The same for people.
+    pub text: String,
+}
+
+/// Measures; a few minutes. Needs root.
+///
+/// # Errors
+///
+/// Without root, or if the node does not what it is asked for.
+pub fn run(options: &Options) -> Result<Report> {
+    let (single, alive, lives) = if options.quick {
+        (50, 1_000, 10_000)
+    } else {
+        (1_000, 100_000, 1_000_000)
+    };
+    let rig = Rig::new("bench-path", RigOptions::default())?;
+    let mut builder = rig.node(
+        "[iface.b0]\n[module.end]\nkind = \"sink\"\ndown = \"udp.up\"\n\
+         [module.udp]\nkind = \"udp\"\ndown = \"ip.up\"\n",
+    );
+    if let Some(binary) = &options.binary {
+        builder = builder.binary(binary);
+    }
+    let node = builder.start()?;
+    let socket = node.socket();
+
+    // A shape that is there, as a map: more than a program compares one by one.
+    lots(socket, 0..20, &create)?;
+    let few = singly(socket, 20..20 + single)?;
+    let shape = new_shapes(socket, single.min(100))?;
+
+    lots(socket, 20..21, &create)?;
+    let before = resident_bytes(&node)?;
+    let begin = Instant::now();
+    lots(socket, 21..alive, &create)?;
+    let each_us = begin.elapsed().as_secs_f64() * 1e6 / f64::from(alive);
+    let bytes = resident_bytes(&node)?.saturating_sub(before) / u64::from(alive - 21);
+    let many = singly(socket, alive..alive + single)?;
+    lots(socket, 0..alive, &remove)?;
+
+    let round = (LOT * 4).min(lives);
+    let life = |rounds: u32| -> Result<()> {
+        for _ in 0..rounds {
+            lots(socket, 0..round, &create)?;
+            lots(socket, 0..round, &remove)?;
+        }
+        Ok(())
+    };
+    life(lives / round / 10)?;
+    let start = resident_bytes(&node)?;
+    life(lives / round)?;
+    let growth = resident_bytes(&node)?.saturating_sub(start);
+    node.stop()?;
+
+    let document = json!({
+        "existing_shape": few.json(),
+        "new_shape": shape.json(),
+        "existing_shape_beside_many": many.json(),
+        "alive": { "paths": alive, "bytes_each": bytes, "create_us_each_in_lots": each_us },
+        "lives": { "paths": lives, "growth_bytes": growth },
+        "scout": {
+            "creation_us": SCOUT_CREATION_US,
+            "path_bytes": SCOUT_PATH_BYTES,
+            "stage_bytes": SCOUT_STAGE_BYTES,
+        },
+    });
+    let mut text = String::new();
+    let _ = writeln!(
+        text,
+        "{:<34} {:>10} {:>10} {:>12}",
+        "median, us", "create", "remove", "round trip"
+    );
+    for (name, times) in [
+        ("a shape that is there", &few),
+        ("the same beside all the others", &many),
+        ("a new shape", &shape),
+    ] {
+        let _ = writeln!(
+            text,
+            "{name:<34} {:>10.1} {:>10.1} {:>12.1}",
+            times.create, times.remove, times.round_trip
+        );
+    }
+    let _ = writeln!(
+        text,
+        "Scout (300 MHz Alpha)              {SCOUT_CREATION_US:>10.1}"
+    );
+    let _ = writeln!(
+        text,
+        "\n{alive} paths of 4 stages: {bytes} bytes each, {each_us:.1} us each in lots of {LOT} \
+         (Scout: {SCOUT_PATH_BYTES} bytes and {SCOUT_STAGE_BYTES} for each stage)"
+    );
+    let _ = writeln!(
+        text,
+        "{lives} created and destroyed: the node grew by {growth} bytes"
+    );
+    Ok(Report { document, text })
+}
+
+/// Medians in us.
+struct Times {
+    create: f64,
+    remove: f64,
+    /// Of a creation, as its client sees it.
+    round_trip: f64,
+}
+
+impl Times {
+    fn of(mut create: Vec<f64>, mut remove: Vec<f64>, mut round_trip: Vec<f64>) -> Self {
+        let median = |times: &mut Vec<f64>| {
+            times.sort_by(f64::total_cmp);
+            times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
+        };
+        Self {
+            create: median(&mut create),
+            remove: median(&mut remove),
+            round_trip: median(&mut round_trip),
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "create_us": self.create,
+            "remove_us": self.remove,
+            "create_round_trip_us": self.round_trip,
+        })
+    }
+}
+
+/// Creates paths of a shape that is there, one by one, then removes them so.
+fn singly(socket: &FsPath, numbers: std::ops::Range<u32>) -> Result<Times> {
+    let (mut create_us, mut remove_us, mut trips) = (Vec::new(), Vec::new(), Vec::new());
+    for number in numbers.clone() {
+        let begin = Instant::now();
+        create_us.push(ask(socket, &create(number..number + 1))?);
+        trips.push(begin.elapsed().as_secs_f64() * 1e6);
+    }
+    for number in numbers {
+        remove_us.push(ask(socket, &remove(number..number + 1))?);
+    }
+    Ok(Times::of(create_us, remove_us, trips))
+}
+
+/// Creates the only path of its shape, and removes it, again and again.
+fn new_shapes(socket: &FsPath, times: u32) -> Result<Times> {
+    let (mut create_us, mut remove_us, mut trips) = (Vec::new(), Vec::new(), Vec::new());
+    let create = json!({ "request": "create", "module": "end", "name": "wide",
+        "attrs": { "local": "10.7.0.2:5000", "pathname": "eth:b0" } });
+    for _ in 0..times {
+        let begin = Instant::now();
+        create_us.push(ask(socket, &create)?);
+        trips.push(begin.elapsed().as_secs_f64() * 1e6);
+        remove_us.push(ask(
+            socket,
+            &json!({ "request": "remove", "path": "wide" }),
+        )?);
+    }
+    Ok(Times::of(create_us, remove_us, trips))
+}
+
+fn lots(
+    socket: &FsPath,
+    numbers: std::ops::Range<u32>,
+    request: &dyn Fn(std::ops::Range<u32>) -> Value,
+) -> Result<()> {
+    for first in numbers.clone().step_by(LOT as usize) {
+        ask(socket, &request(first..(first + LOT).min(numbers.end)))?;
+    }
+    Ok(())
+}
+
+/// The request for paths of one flow each.
+fn create(numbers: std::ops::Range<u32>) -> Value {
+    let flow = |number: u32| {
+        let [_, high, middle, low] = number.to_be_bytes();
+        json!({
+            "module": "end",
+            "name": format!("flow-{number}"),
+            "attrs": {
+                "local": "10.7.0.2:6000",
+                "remote": format!("10.{}.{middle}.{low}:7000", high + 20),
+                "pathname": "eth:b0",
+            },
+        })
+    };
+    json!({ "request": "create", "paths": numbers.map(flow).collect::<Vec<_>>() })
+}
+
+fn remove(numbers: std::ops::Range<u32>) -> Value {
+    let names: Vec<_> = numbers.map(|number| format!("flow-{number}")).collect();
+    json!({ "request": "remove", "paths": names })
+}
+
+/// Asks, and says how long the node took, in us.
+fn ask(socket: &FsPath, request: &Value) -> Result<f64> {
+    let mut stream = UnixStream::connect(socket).context("the node does not listen")?;
+    writeln!(stream, "{request}")?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line)?;
+    let answer: Value = serde_json::from_str(&line)?;
+    match answer["ok"]["took_ns"].as_u64() {
+        Some(ns) => Ok(ns as f64 / 1000.0),
+        None => bail!("the node refused: {answer}"),
+    }
+}
+
+/// Bytes of the node that are in memory.
+fn resident_bytes(node: &Node) -> Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", node.id()))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|rest| {
+        rest.trim()
+            .trim_end_matches("kB")
+            .trim()
+            .parse::<u64>()
+            .ok()
+    });
+    Ok(kib.context("no VmRSS")? * 1024)
+}

@@ -1,0 +1,243 @@
+//! `ashway path create`, `show` and `rm`: paths of a running node's user tier.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde_json::{Map, Value, json};
+
+use crate::commands::Node;
+use crate::face::{Face, clean};
+use crate::failure::{Exit, Failure};
+
+/// Bytes of one request; the node takes 64 KiB.
+const REQUEST_BYTES: usize = 48 << 10;
+
+/// Create a path on a running node, from a module and attributes
+///
+/// The path leads from MODULE through the node's graph, as far as the attributes say
+/// (`ashway path plan` shows it without a node). It runs in the user tier. With
+/// `--from` each line of a file is a path: {"module": ..., "attrs": {...}, "name":
+/// ..., "match": ...}; lines are sent many at a time, each lot as a whole or not at
+/// all.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway path create --module udp --attr local=10.0.0.1:9000
+  ashway path create --name relay2 --module eth:veth0 --attr pathname=udp/relay \\
+      --attr local=10.0.1.1:9001 --attr next_hop=10.0.3.2:9001 ...
+  ashway path create --from paths.ndjson")]
+pub(crate) struct Create {
+    /// The module that the path is created from
+    #[arg(long, required_unless_present = "from", conflicts_with = "from")]
+    module: Option<String>,
+    /// An attribute of the path; can be given several times
+    #[arg(long = "attr", value_name = "NAME=VALUE", conflicts_with = "from")]
+    attrs: Vec<String>,
+    /// What must be true of its messages besides (pcap-filter words)
+    #[arg(long = "match", value_name = "FILTER", conflicts_with = "from")]
+    filter: Option<String>,
+    /// Its name; without it the node makes one up
+    #[arg(long, conflicts_with = "from")]
+    name: Option<String>,
+    /// Many paths: a file of one JSON object a line
+    #[arg(long, value_name = "FILE")]
+    from: Option<PathBuf>,
+    /// Show how each was created, step by step
+    #[arg(short, long)]
+    verbose: bool,
+    #[command(flatten)]
+    node: Node,
+}
+
+/// Show a path of a running node's user tier
+///
+/// Its stages, attributes, ends, queues with length and maximum, and its account:
+/// messages received and what became of them, time, memory.
+#[derive(Debug, Args)]
+pub(crate) struct Show {
+    /// The path
+    name: String,
+    #[command(flatten)]
+    node: Node,
+}
+
+/// Remove paths of a running node's user tier
+///
+/// Their messages go to other paths that match them, or to the host.
+#[derive(Debug, Args)]
+pub(crate) struct Rm {
+    /// The paths
+    #[arg(required = true)]
+    names: Vec<String>,
+    #[command(flatten)]
+    node: Node,
+}
+
+impl Create {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        let paths = match &self.from {
+            Some(file) => lines(file)?,
+            None => vec![self.one()?],
+        };
+        let (mut created, mut took_ns) = (Vec::new(), 0);
+        for lot in lots(paths, |path| path.to_string().len()) {
+            let request = json!({ "request": "create", "paths": lot });
+            let mut answer = self.node.clone().connect()?.request(&request)?;
+            took_ns += answer["took_ns"].as_u64().unwrap_or(0);
+            if let Value::Array(list) = answer["created"].take() {
+                created.extend(list);
+            }
+        }
+        let document = json!({ "created": created, "took_ns": took_ns });
+        face.show(&document, || {
+            let mut text = String::new();
+            let name = |path: &Value| clean(path["path"].as_str().unwrap_or_default());
+            for path in &created {
+                if self.verbose {
+                    text += &clean_lines(path["log"].as_str().unwrap_or_default());
+                }
+                if created.len() <= 20 {
+                    let _ = writeln!(text, "path `{}` is there", name(path));
+                }
+            }
+            let us = took_ns as f64 / 1000.0;
+            let _ = writeln!(text, "{} created in {us:.0} us", created.len());
+            text
+        })
+    }
+
+    fn one(&self) -> Result<Value, Failure> {
+        let mut attrs = Map::new();
+        for attr in &self.attrs {
+            let Some((name, value)) = attr.split_once('=') else {
+                let message = format!("`{attr}` is no attribute");
+                return Err(Failure::new(Exit::Usage, message).hint("write NAME=VALUE"));
+            };
+            attrs.insert(name.to_owned(), json!(value));
+        }
+        Ok(json!({
+            "module": self.module,
+            "attrs": attrs,
+            "name": self.name,
+            "match": self.filter,
+        }))
+    }
+}
+
+/// Every line that is not empty, as JSON.
+fn lines(file: &PathBuf) -> Result<Vec<Value>, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let message = format!("cannot read `{}`", file.display());
+        Failure::new(Exit::Usage, message).because(&error)
+    })?;
+    let mut paths = Vec::new();
+    for (number, line) in text.lines().enumerate() {
+        if line.trim().is_empty() {
+            continue;
+        }
+        let path = serde_json::from_str(line).map_err(|error| {
+            let message = format!("`{}`, line {}, is no JSON", file.display(), number + 1);
+            Failure::new(Exit::Usage, message).because(&error)
+        })?;
+        paths.push(path);
+    }
+    Ok(paths)
+}
+
+/// In lots that fit into one request.
+fn lots<T>(items: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
+    let mut lots = Vec::new();
+    let (mut lot, mut size) = (Vec::new(), 0);
+    for item in items {
+        let more = bytes(&item) + 1;
+        if size + more > REQUEST_BYTES && !lot.is_empty() {
+            lots.push(std::mem::take(&mut lot));
+            size = 0;
+        }
+        size += more;
+        lot.push(item);
+    }
+    lots.push(lot);
+    lots
+}
+
+/// Text of several lines without control characters.
+fn clean_lines(text: &str) -> String {
+    text.lines().map(|line| clean(line) + "\n").collect()
+}
+
+impl Show {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        let request = json!({ "request": "show", "path": self.name });
+        let path = self.node.connect()?.request(&request)?;
+        face.show(&path, || text(&path))
+    }
+}
+
+fn text(path: &Value) -> String {
+    let word = |value: &Value| match value {
+        Value::String(text) => clean(text),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    };
+    let each = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut out = String::new();
+    let modules: Vec<_> = each(&path["stages"])
+        .iter()
+        .map(|stage| word(&stage["module"]))
+        .collect();
+    let _ = writeln!(out, "path      {}", word(&path["name"]));
+    let _ = writeln!(out, "created   from {}", word(&path["from"]));
+    let _ = writeln!(out, "stages    {}", modules.join(" / "));
+    for end in each(&path["ends"]) {
+        let (iface, filter) = (word(&end["iface"]), word(&end["match"]));
+        let _ = writeln!(out, "takes     on {iface}: {filter}");
+    }
+    for (name, value) in path["attrs"].as_object().into_iter().flatten() {
+        let _ = writeln!(out, "attribute {} = {}", clean(name), word(value));
+    }
+    for (name, queue) in path["queues"].as_object().into_iter().flatten() {
+        let name = name.replace('_', " ");
+        let _ = writeln!(
+            out,
+            "queue     {name}: {} of {}",
+            queue["length"], queue["maximum"]
+        );
+    }
+    let _ = writeln!(
+        out,
+        "received  {}, waiting {}",
+        path["received"], path["waiting"]
+    );
+    for (name, times) in path["fates"].as_object().into_iter().flatten() {
+        let _ = writeln!(out, "  {:<24} {times}", clean(name));
+    }
+    let _ = writeln!(out, "made      {}", path["originated"]);
+    let _ = writeln!(
+        out,
+        "time      {} ns in {} runs",
+        path["time_ns"], path["runs"]
+    );
+    let memory = &path["memory"];
+    let (bytes, granted) = (&memory["bytes"], &memory["granted_bytes"]);
+    let _ = writeln!(out, "memory    {bytes} bytes of {granted}");
+    if let Some(fault) = path["fault"].as_str() {
+        let _ = writeln!(out, "fault     {}", clean(fault));
+    }
+    out
+}
+
+impl Rm {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        let (mut removed, mut took_ns) = (Vec::new(), 0);
+        for lot in lots(self.names, String::len) {
+            let request = json!({ "request": "remove", "paths": lot });
+            let answer = self.node.clone().connect()?.request(&request)?;
+            took_ns += answer["took_ns"].as_u64().unwrap_or(0);
+            removed.extend(lot);
+        }
+        let document = json!({ "removed": removed, "took_ns": took_ns });
+        face.show(&document, || format!("{} removed", removed.len()))
+    }
+}

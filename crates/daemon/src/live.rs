@@ -1,0 +1,477 @@
+//! Paths that run in the user tier as a whole, as the worker has them.
+//!
+//! They take whole frames: from a packet socket, or from a ring of the node's own
+//! [carrier](crate::instance::Instance::carrier). Which path a frame belongs to is
+//! looked up here, so it is right even if paths came and went while it waited.
+//! What leaves a path at a link's end goes out by the interface its link wrote
+//! into it, whichever it came by; what leaves at any other end is a frame again,
+//! and is looked up once more (Scout §3.4: "execute a path, enter a router, and
+//! then continue execution in another path").
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::fmt;
+use std::ptr;
+use std::time::Instant;
+
+use ashway_abi::Count;
+use ashway_abi::count::ROW_WORDS;
+use ashway_codegen::demux::{Conflict, Filter, Table};
+use ashway_modules::{Message, datagram, eth};
+use ashway_path::path::{Exit, Path};
+use ashway_path::set::{PathId, Paths};
+use ashway_path::stage::{Direction, Stage};
+use ashway_path::time::Time;
+use ashway_wire::Headers;
+
+use crate::counters::UserRows;
+use crate::packets::PacketPort;
+use crate::rings::{XdpPort, spare_message};
+use crate::runner::{Entrance, Port, RunInstance, give_to_host};
+
+/// Where demux leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Lead {
+    /// To a path that ends in a handler.
+    Bound {
+        /// Its row, which no other path ever has.
+        row: u32,
+        /// Its instance.
+        instance: u32,
+        /// Its number within the instance.
+        local: u32,
+    },
+    /// To a path of the user tier, at the end where messages go in this
+    /// direction.
+    Live(PathId, Direction),
+}
+
+/// An end of a path at an interface: which, what it takes there, and which way
+/// that goes.
+pub(crate) type End = (usize, Filter, Direction);
+
+/// One message in so many has its time taken.
+const SAMPLE: u32 = 64;
+
+/// From how many paths to the next one message may go on one call.
+const MAX_CROSSINGS: u32 = 8;
+
+/// Buffers that are kept for the next messages.
+const KEPT: usize = 64;
+
+/// The paths, and what of theirs is underway.
+pub(crate) struct Live {
+    pub(crate) paths: Paths<Message>,
+    /// By interface: everything that demux knows there.
+    pub(crate) tables: Vec<Table<Lead>>,
+    /// Those that the host hears too.
+    pub(crate) heard: HashSet<Lead>,
+    /// The row that all of them share.
+    row: u32,
+    /// When a path is to be woken, at the latest. A path may be woken early.
+    armed: HashMap<PathId, Time>,
+    /// Never more than one that is not in `armed` for each change of that to an
+    /// earlier time.
+    alarms: BinaryHeap<Reverse<(Time, PathId)>>,
+    outbox: Vec<Outgoing>,
+    /// Scratch: what came out of a path.
+    exits: Vec<Exit<Message>>,
+    spare: Vec<Message>,
+    seen: u32,
+}
+
+/// What waits for the end of a batch.
+struct Outgoing {
+    way: Way,
+    message: Message,
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    /// Out of the interface that is written in the message.
+    Send,
+    /// To the host's stack, as if it came from there.
+    Host {
+        /// To which row its end belongs.
+        row: u32,
+    },
+    /// To a path that ends in a handler.
+    Bound(Lead),
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live")
+            .field("paths", &self.paths.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Live {
+    /// No paths, on interfaces with these tables.
+    pub(crate) fn new(tables: Vec<Table<Lead>>, row: u32) -> Self {
+        Self {
+            paths: Paths::new(),
+            tables,
+            heard: HashSet::new(),
+            row,
+            armed: HashMap::new(),
+            alarms: BinaryHeap::new(),
+            outbox: Vec::new(),
+            exits: Vec::new(),
+            spare: Vec::new(),
+            seen: 0,
+        }
+    }
+
+    /// Takes a path in, and leads messages to it.
+    ///
+    /// # Errors
+    ///
+    /// Another path at an end's interface that takes the same messages, and which
+    /// end; nothing has changed then.
+    pub(crate) fn add(
+        &mut self,
+        path: Path<Message>,
+        ends: &[End],
+    ) -> Result<PathId, (usize, Conflict<Lead>)> {
+        let id = self
+            .paths
+            .insert(path)
+            .unwrap_or_else(|taken| unreachable!("the node looked for the name: {taken}"));
+        for (at, (iface, filter, direction)) in ends.iter().enumerate() {
+            let lead = Lead::Live(id, *direction);
+            if let Err(conflict) = self.tables[*iface].insert(filter, lead) {
+                self.forget(id, &ends[..at]);
+                self.paths.remove(id);
+                return Err((at, conflict));
+            }
+        }
+        self.arm(id);
+        Ok(id)
+    }
+
+    /// Leads no more messages to a path.
+    fn forget(&mut self, id: PathId, ends: &[End]) {
+        for (iface, _, direction) in ends {
+            self.tables[*iface].remove(Lead::Live(id, *direction));
+        }
+    }
+
+    /// Takes a path away; what waits in it is dropped.
+    pub(crate) fn remove(&mut self, id: PathId, ends: &[End], rows: &UserRows) {
+        self.forget(id, ends);
+        for (_, _, direction) in ends {
+            self.heard.remove(&Lead::Live(id, *direction));
+        }
+        self.armed.remove(&id);
+        let Some(mut path) = self.paths.remove(id) else {
+            return;
+        };
+        let before = Tally::of(&path);
+        path.drain(Count::DroppedNoEndpoint, &mut |exit| self.exits.push(exit));
+        before.publish(&path, self.row, rows);
+        self.settle(id, [false; 2], rows);
+    }
+
+    /// The row that all paths share.
+    pub(crate) const fn row(&self) -> u32 {
+        self.row
+    }
+
+    /// Whether the host hears what is led there.
+    pub(crate) fn hears_too(&self, lead: Lead) -> bool {
+        !self.heard.is_empty() && self.heard.contains(&lead)
+    }
+
+    /// A buffer for the next message.
+    pub(crate) fn buffer(&mut self) -> Message {
+        self.spare.pop().unwrap_or_else(spare_message)
+    }
+
+    fn keep(&mut self, message: Message) {
+        if self.spare.len() < KEPT {
+            self.spare.push(message);
+        }
+    }
+
+    /// The path that a frame which came by this interface belongs to.
+    pub(crate) fn lead(&self, iface: usize, frame: &[u8]) -> Option<Lead> {
+        self.tables[iface].find(&Headers::parse(frame), frame)
+    }
+
+    /// Runs a frame that has been counted as received in the common row along its
+    /// path; [`flush`](Self::flush) does what comes of it.
+    pub(crate) fn run(&mut self, message: Message, now: Time, rows: &UserRows) {
+        let lead = self.lead(message.meta.iface as usize, message.bytes());
+        self.follow(lead, message, now, rows);
+    }
+
+    /// The same, where it is known which it is.
+    pub(crate) fn follow(
+        &mut self,
+        mut lead: Option<Lead>,
+        mut message: Message,
+        now: Time,
+        rows: &UserRows,
+    ) {
+        message.meta.arrived = now;
+        for _ in 0..MAX_CROSSINGS {
+            let (id, direction) = match lead {
+                Some(Lead::Live(id, direction)) if self.paths.path(id).is_some() => (id, direction),
+                Some(bound @ Lead::Bound { row, .. }) => {
+                    rows.add(self.row, Count::Forwarded);
+                    rows.add(row, Count::Received);
+                    return self.post(Way::Bound(bound), message);
+                }
+                _ => break,
+            };
+            let Some(mut whole) = self.pass(id, direction, message, now, rows) else {
+                return;
+            };
+            // It left the path where no link is: a frame again.
+            whole.rewind();
+            rows.add(self.row, Count::Received);
+            lead = self.lead(whole.meta.iface as usize, whole.bytes());
+            if matches!(lead, Some(Lead::Live(next, _)) if next == id) {
+                lead = None;
+            }
+            message = whole;
+        }
+        self.post(Way::Host { row: self.row }, message);
+    }
+
+    /// Runs a message along a path; gives back what left it for another path.
+    fn pass(
+        &mut self,
+        id: PathId,
+        direction: Direction,
+        message: Message,
+        now: Time,
+        rows: &UserRows,
+    ) -> Option<Message> {
+        let begin = self.seen.is_multiple_of(SAMPLE).then(Instant::now);
+        self.seen = self.seen.wrapping_add(1);
+        let exits = &mut self.exits;
+        let path = self.paths.path_mut(id)?;
+        let before = Tally::of(path);
+        path.pass(direction, message, now, &mut |exit| exits.push(exit));
+        before.publish(path, self.row, rows);
+        if let Some(begin) = begin {
+            path.charge(begin.elapsed() * SAMPLE);
+        }
+        let links = links(path);
+        self.arm(id);
+        self.settle(id, links, rows)
+    }
+
+    /// Sorts what came out of a path. At most one message goes on from here: the
+    /// others of several are looked up by themselves.
+    fn settle(&mut self, id: PathId, links: [bool; 2], rows: &UserRows) -> Option<Message> {
+        let mut onward = None;
+        let mut exits = std::mem::take(&mut self.exits);
+        for exit in exits.drain(..) {
+            match exit {
+                Exit::Left {
+                    direction, message, ..
+                } if links[direction as usize] => {
+                    rows.add(self.row, Count::OutOriginated);
+                    self.post(Way::Send, message);
+                }
+                Exit::Left {
+                    message, turned, ..
+                } => {
+                    if turned {
+                        rows.add(self.row, Count::OutOriginated);
+                        rows.add(self.row, Count::OutHandedOver);
+                    }
+                    if let Some(earlier) = onward.replace(message) {
+                        // Two for one, and none by a link: to the host with it.
+                        rows.add(self.row, Count::Received);
+                        self.post(Way::Host { row: self.row }, earlier);
+                    }
+                }
+                Exit::Ended {
+                    message,
+                    fate: Count::Passed,
+                } => {
+                    let heard = |direction| self.hears_too(Lead::Live(id, direction));
+                    if heard(Direction::Forward) || heard(Direction::Backward) {
+                        rows.add(self.row, Count::Passed);
+                        self.keep(message);
+                    } else {
+                        self.post(Way::Host { row: self.row }, message);
+                    }
+                }
+                Exit::Ended { message, .. } => self.keep(message),
+            }
+        }
+        self.exits = exits;
+        onward
+    }
+
+    fn post(&mut self, way: Way, message: Message) {
+        self.outbox.push(Outgoing { way, message });
+    }
+
+    /// Sends what the paths have sent, and gives the host what is its own.
+    pub(crate) fn flush(
+        &mut self,
+        xdp: &mut [Option<XdpPort>],
+        packet: &mut [PacketPort],
+        instances: &mut [RunInstance],
+        rows: &UserRows,
+    ) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        let mut outbox = std::mem::take(&mut self.outbox);
+        for Outgoing { way, message } in outbox.drain(..) {
+            let iface = message.meta.iface as usize;
+            let spare = if let Some(port) = xdp.get_mut(iface).and_then(Option::as_mut) {
+                self.end(way, message, port, instances, rows)
+            } else if let Some(port) = packet.iter_mut().find(|port| port.iface == iface) {
+                self.end(way, message, &mut port.way_out(), instances, rows)
+            } else {
+                unreachable!("modules know the node's interfaces only")
+            };
+            if let Some(spare) = spare {
+                self.keep(spare);
+            }
+        }
+        self.outbox = outbox;
+        for port in xdp.iter_mut().flatten() {
+            // A failed kick leaves the frames in the ring for the next one.
+            let _ = port.tx.kick();
+        }
+    }
+
+    fn end(
+        &self,
+        way: Way,
+        mut message: Message,
+        port: &mut impl Port,
+        instances: &mut [RunInstance],
+        rows: &UserRows,
+    ) -> Option<Message> {
+        match way {
+            Way::Send => {
+                let sent = port.send(message.bytes());
+                rows.add(
+                    self.row,
+                    if sent {
+                        Count::OutHandedOver
+                    } else {
+                        Count::OutDroppedTxFull
+                    },
+                );
+            }
+            Way::Host { row } => give_to_host(&mut message, row, port, rows),
+            Way::Bound(Lead::Bound {
+                row,
+                instance,
+                local,
+            }) => {
+                let iface = message.meta.iface as usize;
+                let instance = instances.get_mut(instance as usize);
+                match instance.and_then(|instance| instance.path(local as usize, iface)) {
+                    Some(path) => return path.run(message, Entrance::Frame, port, rows),
+                    None => give_to_host(&mut message, row, port, rows),
+                }
+            }
+            Way::Bound(Lead::Live(..)) => unreachable!("those are run at once"),
+        }
+        Some(message)
+    }
+
+    /// Notes when a path wants to be woken.
+    fn arm(&mut self, id: PathId) {
+        let Some(time) = self.paths.path(id).and_then(Path::wake_at) else {
+            return;
+        };
+        let armed = self.armed.get(&id);
+        if armed.is_none_or(|armed| time < *armed) {
+            self.armed.insert(id, time);
+            self.alarms.push(Reverse((time, id)));
+        }
+    }
+
+    /// When [`wake`](Self::wake) has something to do.
+    pub(crate) fn wake_at(&self) -> Option<Time> {
+        self.alarms.peek().map(|Reverse((time, _))| *time)
+    }
+
+    /// Wakes the paths whose time has come. Says whether there were any.
+    pub(crate) fn wake(&mut self, now: Time, rows: &UserRows) -> bool {
+        let mut any = false;
+        while let Some(Reverse((time, id))) = self.alarms.peek().copied()
+            && time <= now
+        {
+            self.alarms.pop();
+            if self.armed.get(&id) != Some(&time) {
+                continue;
+            }
+            any = true;
+            self.armed.remove(&id);
+            let Some(path) = self.paths.path_mut(id) else {
+                continue;
+            };
+            let begin = Instant::now();
+            let exits = &mut self.exits;
+            let before = Tally::of(path);
+            path.wake(now, &mut |exit| exits.push(exit));
+            before.publish(path, self.row, rows);
+            path.charge(begin.elapsed());
+            let links = links(path);
+            self.arm(id);
+            if let Some(mut whole) = self.settle(id, links, rows) {
+                whole.rewind();
+                rows.add(self.row, Count::Received);
+                let lead = self.lead(whole.meta.iface as usize, whole.bytes());
+                let lead = lead.filter(|lead| !matches!(lead, Lead::Live(same, _) if *same == id));
+                self.follow(lead, whole, now, rows);
+            }
+            if self.wake_at().is_some_and(|next| next <= now) && self.outbox.len() > KEPT {
+                // What was sent so far leaves first.
+                break;
+            }
+        }
+        any
+    }
+}
+
+/// Whether messages that leave forward, and backward, leave by a link.
+fn links(path: &Path<Message>) -> [bool; 2] {
+    let is_link = |stage: &dyn Stage<Message>| {
+        stage.kind().is_some_and(|kind| {
+            ptr::eq(kind, &raw const eth::KIND) || ptr::eq(kind, &raw const datagram::KIND)
+        })
+    };
+    let mut stages = path.stages();
+    let first = stages.next().is_some_and(is_link);
+    let last = path.stages().last().is_some_and(is_link);
+    [last, first]
+}
+
+/// A path's fates before it ran.
+struct Tally([u64; ROW_WORDS]);
+
+impl Tally {
+    fn of(path: &Path<Message>) -> Self {
+        let mut tally = [0; ROW_WORDS];
+        for (fate, total) in path.account().fates() {
+            tally[fate as usize] = total;
+        }
+        Self(tally)
+    }
+
+    /// Adds what has changed since to the row, except for what is given to the
+    /// host: that is counted when it has worked or not.
+    fn publish(&self, path: &Path<Message>, row: u32, rows: &UserRows) {
+        for (fate, total) in path.account().fates() {
+            if fate != Count::Passed {
+                rows.add_many(row, fate, total - self.0[fate as usize]);
+            }
+        }
+    }
+}

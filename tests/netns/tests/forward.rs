@@ -1,0 +1,230 @@
+//! A relay between two networks, in the user tier, on both rungs: a path of the
+//! long form from one interface to another.
+
+#![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
+
+use std::net::UdpSocket;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use ashway_netns::node::{entry, run, text, until};
+use ashway_rig::namespace::Namespace;
+use ashway_rig::{Node, Process, Rig, RigOptions, UdpClient, skip_unless_root};
+use serde_json::Value;
+
+/// The relay's address towards C, and C's.
+const B8: &str = "10.8.0.2";
+const C8: &str = "10.8.0.3";
+const MAC_B1: &str = "02:00:00:00:00:1b";
+const MAC_C: &str = "02:00:00:00:00:0c";
+
+/// A - B - C: the rig, and a second wire from B's `b1` to C's `c0`.
+struct Three {
+    // The wire's far end goes first.
+    c: Namespace,
+    rig: Rig,
+}
+
+impl Three {
+    fn new(name: &str) -> Self {
+        let rig = Rig::new(name, RigOptions::default()).unwrap();
+        let c = Namespace::new(format!("{}-c", rig.name())).unwrap();
+        let mut add = vec!["link", "add", "b1", "address", MAC_B1, "type", "veth"];
+        add.extend(["peer", "name", "c0", "address", MAC_C, "netns", c.name()]);
+        ip(rig.command_b("ip"), &add);
+        for (end, link, address) in [("b", "b1", B8), ("c", "c0", C8)] {
+            let command = || match end {
+                "b" => rig.command_b("ip"),
+                _ => c.command("ip"),
+            };
+            ip(command(), &["link", "set", link, "addrgenmode", "none"]);
+            let address = format!("{address}/24");
+            ip(command(), &["addr", "add", &address, "dev", link]);
+            ip(command(), &["link", "set", link, "up"]);
+        }
+        for (command, link, address, mac) in [
+            (rig.command_b("ip"), "b1", C8, MAC_C),
+            (c.command("ip"), "c0", B8, MAC_B1),
+        ] {
+            let neighbour = ["neigh", "replace", address, "lladdr", mac, "dev", link];
+            ip(command, &[&neighbour[..], &["nud", "permanent"]].concat());
+        }
+        // The far end of a wire drops what comes by a redirect, unless it polls.
+        let gro = run(c.command("ethtool").args(["-K", "c0", "gro", "on"]));
+        assert!(gro.status.success(), "{}", text(&gro));
+        Self { c, rig }
+    }
+
+    /// A node in B with this relay, and a handler beside it.
+    fn node(&self, mode: &str) -> Node {
+        let config = format!(
+            r#"
+            [iface.b0]
+            mode = "{mode}"
+            [iface.b1]
+            mode = "{mode}"
+
+            [module.relay]
+            kind = "forward"
+            down = "udp.up"
+            [path.relay]
+            from = "eth:b0"
+            attrs = {{ pathname = "udp/relay", local = "10.7.0.2:5000", next_hop = "{C8}:6000", from = "{B8}:7000", out = "eth:b1", next_hop_mac = "{MAC_C}" }}
+            "#
+        );
+        self.rig.node(config).start().unwrap()
+    }
+
+    fn server(&self, port: u16) -> UdpSocket {
+        let server = self.c.run(|| UdpSocket::bind((C8, port))).unwrap();
+        let patience = Some(Duration::from_secs(5));
+        server.set_read_timeout(patience).unwrap();
+        server
+    }
+}
+
+fn ip(mut command: Command, args: &[&str]) {
+    let output = run(command.args(args));
+    assert!(output.status.success(), "ip {args:?}: {}", text(&output));
+}
+
+/// What the node says of the relay.
+fn relay(node: &Node) -> Value {
+    let status = node.status().unwrap();
+    entry(&status, "paths", "relay").clone()
+}
+
+fn ask_and_answer(three: &Three, client: &UdpClient, server: &UdpSocket, number: u32) {
+    let message = [&number.to_be_bytes()[..], &[7; 400]].concat();
+    client.send(&message).unwrap();
+    let mut got = [0; 2000];
+    let (len, from) = server
+        .recv_from(&mut got)
+        .unwrap_or_else(|why| panic!("{number} did not come to C: {why}"));
+    assert_eq!(got[..len], message);
+    assert_eq!(from, format!("{B8}:7000").parse().unwrap(), "the relay's");
+    server.send_to(&got[..len - 100], from).unwrap();
+    assert_eq!(client.receive().unwrap(), message[..len - 100]);
+    let _ = three;
+}
+
+fn there_and_back(mode: &str) {
+    if skip_unless_root() {
+        return;
+    }
+    let three = Three::new(&format!("fwd-{mode}"));
+    let node = three.node(mode);
+    let server = three.server(6000);
+    let client = three.rig.client_a(5000).unwrap();
+    for number in 0..200 {
+        ask_and_answer(&three, &client, &server, number);
+    }
+    // Another sender is answered where it is.
+    let other = three.rig.client_a(5000).unwrap();
+    ask_and_answer(&three, &other, &server, 1000);
+
+    let at_rest = until("the ledgers close", || {
+        let status = node.status().unwrap();
+        let live = &status["live"];
+        (live["waiting"] == 0 && live["balanced"] == true).then_some(status)
+    });
+    let shown = entry(&at_rest, "paths", "relay");
+    assert_eq!(shown["received"], 402, "{shown:#}");
+    assert_eq!(shown["fates"]["forwarded"], 402, "{shown:#}");
+    assert_eq!(shown["balanced"], true, "{shown:#}");
+    let live = &at_rest["live"];
+    assert_eq!(live["received"], 402, "{live:#}");
+    assert_eq!(live["fates"]["forwarded"], 402, "{live:#}");
+    assert_eq!(live["out"]["handed_over"], 402, "{live:#}");
+    // Nobody else hears the relay's messages, or misses his own.
+    let host = three.rig.in_b(|| UdpSocket::bind("10.7.0.2:5001")).unwrap();
+    host.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    three.rig.client_a(5001).unwrap().send(b"host").unwrap();
+    assert_eq!(host.recv(&mut [0; 9]).unwrap(), 4);
+    let host = three.rig.in_b(|| UdpSocket::bind("10.7.0.2:5000")).unwrap();
+    host.set_nonblocking(true).unwrap();
+    ask_and_answer(&three, &client, &server, 2000);
+    assert!(
+        host.recv(&mut [0; 9]).is_err(),
+        "the host hears the relay's"
+    );
+    node.stop().unwrap();
+}
+
+#[test]
+fn datagrams_go_there_and_back_by_packet_sockets() {
+    there_and_back("packet");
+}
+
+#[test]
+fn datagrams_go_there_and_back_by_xdp() {
+    there_and_back("native");
+}
+
+/// A client nobody here wrote, at a rate that a busy machine can keep. Its
+/// control connection (TCP) is routed.
+#[test]
+fn iperf3_goes_through() {
+    if skip_unless_root() {
+        return;
+    }
+    let installed = Command::new("iperf3")
+        .arg("-v")
+        .stdout(Stdio::null())
+        .status();
+    if installed.is_err() {
+        println!("skipped: iperf3 is not installed");
+        return;
+    }
+    let three = Three::new("fwd-iperf");
+    let node = three.node("native");
+    // A speaks to 10.7.0.2:5000; its TCP goes on to C by the host's own rules.
+    let nft = "table ip relay { chain pre { type nat hook prerouting priority dstnat; \
+               ip protocol tcp tcp dport 5000 dnat to 10.8.0.3:6000; }; \
+               chain post { type nat hook postrouting priority srcnat; \
+               oifname \"b1\" masquerade; }; }";
+    let made = run(three.rig.command_b("nft").arg(nft));
+    if !made.status.success() {
+        println!("skipped: nft cannot make NAT here: {}", text(&made));
+        return;
+    }
+    ip(
+        three.rig.command_b("sysctl"),
+        &["-qw", "net.ipv4.ip_forward=1"],
+    );
+    let mut serve = three.c.command("iperf3");
+    serve.args(["-s", "-1", "-p", "6000", "-B", C8]);
+    serve.stdout(Stdio::null());
+    let server = Process::spawn(serve).unwrap();
+    let mut client = three.rig.command_a("iperf3");
+    client.args([
+        "-c", "10.7.0.2", "-p", "5000", "-u", "-b", "20M", "-l", "1000", "-t", "2", "-J",
+    ]);
+    let report = until("iperf3's server listens", || {
+        let output = run(&mut client);
+        output.status.success().then_some(output.stdout)
+    });
+    drop(server);
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    let sum = &report["end"]["sum"];
+    let (sent, lost) = (
+        sum["packets"].as_u64().unwrap(),
+        sum["lost_packets"].as_u64(),
+    );
+    println!(
+        "iperf3: {sent} datagrams, lost {lost:?}, jitter {} ms",
+        sum["jitter_ms"]
+    );
+    assert!(sent > 1000, "{sum:#}");
+    let status = until("the ledgers close", || {
+        let status = node.status().unwrap();
+        let live = &status["live"];
+        (live["waiting"] == 0 && live["balanced"] == true).then_some(status)
+    });
+    let live = &status["live"];
+    // A full ring is a fate too: what iperf3 misses is in the ledger.
+    let dropped = live["fates"]["dropped"]["ring_full"].as_u64().unwrap_or(0);
+    assert!(live["received"].as_u64().unwrap() >= sent, "{live:#}");
+    assert!(lost.unwrap() <= dropped + 5, "lost {lost:?}: {live:#}");
+    assert_eq!(relay(&node)["balanced"], true);
+}

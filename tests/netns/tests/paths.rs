@@ -1,0 +1,259 @@
+//! Paths that come and go on a running node, beside one that must not notice.
+
+#![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write as _};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ashway_netns::node::{Config, entry, run, text, until};
+use ashway_rig::{Node, Rig, RigOptions, skip_unless_root};
+use serde_json::{Value, json};
+
+/// Two sinks, and a path into one of them that is there from the start.
+fn config(mode: &str) -> Config {
+    Config::on_b0(mode).text(
+        r#"
+[module.end]
+kind = "sink"
+down = "udp.up"
+[module.udp]
+kind = "udp"
+down = "ip.up"
+[module.frag]
+kind = "fragment"
+down = "eth:b0.up"
+[path.steady]
+from = "end"
+attrs = { local = "10.7.0.2:5000", pathname = "eth:b0" }
+"#,
+    )
+}
+
+fn ask(node: &Node, request: &Value) -> Value {
+    let mut stream = UnixStream::connect(node.socket()).unwrap();
+    writeln!(stream, "{request}").unwrap();
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).unwrap();
+    let answer: Value = serde_json::from_str(&line).unwrap();
+    assert!(answer.get("error").is_none(), "{request:.300}: {answer:#}");
+    answer["ok"].clone()
+}
+
+/// A path of one flow.
+fn flow(number: u32) -> Value {
+    let (high, low) = (number / 250, number % 250 + 1);
+    json!({
+        "module": "end",
+        "name": format!("flow-{number}"),
+        "attrs": {
+            "local": "10.7.0.2:6000",
+            "remote": format!("10.7.{}.{low}:7000", high + 1),
+            "pathname": "eth:b0",
+        },
+    })
+}
+
+fn received(node: &Node, path: &str) -> u64 {
+    let shown = ask(node, &json!({ "request": "show", "path": path }));
+    assert_eq!(shown["balanced"], true, "{shown:#}");
+    shown["received"].as_u64().unwrap()
+}
+
+fn come_and_go(mode: &str) {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new(&format!("paths-{mode}"), RigOptions::default()).unwrap();
+    let node = rig.node(config(mode)).start().unwrap();
+    let client = rig.client_a(5000).unwrap();
+    client.send(b"first").unwrap();
+    until("the first message comes", || {
+        (received(&node, "steady") == 1).then_some(())
+    });
+
+    let stop = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let traffic = scope.spawn(|| {
+            let mut sent = 1_u64;
+            while !stop.load(Ordering::Relaxed) {
+                client.send(&sent.to_be_bytes()).unwrap();
+                sent += 1;
+                // Slower than the ring is emptied, on a busy machine too.
+                std::thread::sleep(Duration::from_micros(500));
+            }
+            sent
+        });
+        // Singly, so that shapes grow from constants into a map and go again.
+        for number in 0..40 {
+            let mut request = flow(number);
+            request["request"] = json!("create");
+            ask(&node, &request);
+        }
+        for number in 0..40 {
+            ask(
+                &node,
+                &json!({ "request": "remove", "path": format!("flow-{number}") }),
+            );
+        }
+        // Many at a time.
+        for _ in 0..3 {
+            for first in (0..1000).step_by(250) {
+                let paths: Vec<_> = (first..first + 250).map(flow).collect();
+                let made = ask(&node, &json!({ "request": "create", "paths": paths }));
+                assert_eq!(made["created"].as_array().unwrap().len(), 250);
+            }
+            assert_eq!(node.status().unwrap()["live"]["paths"], 1001);
+            for first in (0..1000).step_by(250) {
+                let names: Vec<_> = (first..first + 250).map(|n| format!("flow-{n}")).collect();
+                ask(&node, &json!({ "request": "remove", "paths": names }));
+            }
+            assert_eq!(node.status().unwrap()["live"]["paths"], 1);
+        }
+        stop.store(true, Ordering::Relaxed);
+        traffic.join().unwrap()
+    });
+    until("all messages come", || {
+        (received(&node, "steady") == sent).then_some(())
+    });
+    let live = node.status().unwrap()["live"].clone();
+    assert_eq!(live["received"], sent, "{live:#}");
+    assert_eq!(live["balanced"], true, "{live:#}");
+    node.stop().unwrap();
+}
+
+#[test]
+fn a_path_under_traffic_does_not_notice_a_thousand_others_by_xdp() {
+    come_and_go("native");
+}
+
+#[test]
+fn a_path_under_traffic_does_not_notice_a_thousand_others_by_packet_sockets() {
+    come_and_go("packet");
+}
+
+/// The words of the command line, and what is refused.
+#[test]
+fn paths_are_made_shown_and_removed_by_command() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("paths-words", RigOptions::default()).unwrap();
+    let node = rig.node(config("native")).start().unwrap();
+    let create = |words: &[&str]| run(&mut node.command([&["path", "create"], words].concat()));
+    let made = create(&[
+        "--module",
+        "end",
+        "--name",
+        "mine",
+        "--attr",
+        "local=10.7.0.2:6000",
+        "--attr",
+        "pathname=eth:b0",
+        "-v",
+    ]);
+    assert!(
+        made.status.success() && text(&made).contains("stages"),
+        "{}",
+        text(&made)
+    );
+    rig.client_a(6000).unwrap().send(b"hello").unwrap();
+    until("the message comes", || {
+        (received(&node, "mine") == 1).then_some(())
+    });
+    let shown = text(&run(&mut node.command(["path", "show", "mine"])));
+    for word in [
+        "udp and dst port 6000",
+        "in backward: 0 of 32",
+        "received  1",
+        "consumed",
+    ] {
+        assert!(shown.contains(word), "no `{word}` in:\n{shown}");
+    }
+    assert!(text(&run(&mut node.command(["path", "ls"]))).contains("mine"));
+
+    // The same messages; a name that is taken; no such module. Nothing changes.
+    for (words, says) in [
+        (
+            &[
+                "--module",
+                "end",
+                "--attr",
+                "local=10.7.0.2:6000",
+                "--attr",
+                "pathname=eth:b0",
+            ][..],
+            "`mine`",
+        ),
+        (&["--module", "end", "--name", "mine"][..], "already"),
+        (&["--module", "ende"][..], "ende"),
+    ] {
+        let refused = create(words);
+        assert!(
+            !refused.status.success() && text(&refused).contains(says),
+            "{}",
+            text(&refused)
+        );
+    }
+    assert_eq!(node.status().unwrap()["live"]["paths"], 2);
+
+    let file = node.config().with_file_name("paths.ndjson");
+    let lines: Vec<_> = (0..600).map(|number| flow(number).to_string()).collect();
+    fs::write(&file, lines.join("\n")).unwrap();
+    let made = create(&["--from", file.to_str().unwrap()]);
+    assert!(made.status.success(), "{}", text(&made));
+    assert_eq!(node.status().unwrap()["live"]["paths"], 602);
+    let gone = run(&mut node.command(["path", "rm", "mine", "flow-3"]));
+    assert!(gone.status.success(), "{}", text(&gone));
+    // Its messages are the host's again.
+    let host = rig.in_b(|| UdpSocket::bind("10.7.0.2:6000")).unwrap();
+    host.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    rig.client_a(6000).unwrap().send(b"hello").unwrap();
+    assert_eq!(host.recv(&mut [0; 9]).unwrap(), 5);
+    node.stop().unwrap();
+}
+
+/// Fragments go to the path that puts them together, and the whole goes on to the
+/// path that its ports belong to (Scout's short and wide path).
+#[test]
+fn fragments_are_put_together_and_classified_again() {
+    if skip_unless_root() {
+        return;
+    }
+    for mode in ["native", "packet"] {
+        let rig = Rig::new(&format!("paths-frag-{mode}"), RigOptions::default()).unwrap();
+        let node = rig.node(config(mode)).start().unwrap();
+        let frags = json!({
+            "request": "create", "module": "frag", "name": "frags",
+            "attrs": { "reassembly_bytes": 40_000, "mtu": 1500 },
+        });
+        ask(&node, &frags);
+        let client = rig.client_a(5000).unwrap();
+        client.send(&[7; 4000]).unwrap();
+        client.send(&[7; 100]).unwrap();
+        until("both come", || {
+            (received(&node, "steady") == 2).then_some(())
+        });
+        assert_eq!(received(&node, "frags"), 3, "{mode}");
+        let status = node.status().unwrap();
+        let frags = entry(&status, "paths", "frags");
+        assert_eq!(frags["fates"]["absorbed"], 2, "{frags:#}");
+        assert_eq!(frags["fates"]["forwarded"], 1, "{frags:#}");
+        // Three fragments, a short one, and the whole.
+        let live = &status["live"];
+        assert_eq!(
+            (&live["received"], &live["balanced"]),
+            (&json!(5), &json!(true)),
+            "{live:#}"
+        );
+        ask(&node, &json!({ "request": "remove", "path": "frags" }));
+        client.send(&[7; 100]).unwrap();
+        until("it comes", || {
+            (received(&node, "steady") == 3).then_some(())
+        });
+        node.stop().unwrap();
+    }
+}
