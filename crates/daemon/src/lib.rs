@@ -6,8 +6,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod client;
 mod activation;
+pub mod client;
 mod compile;
 pub mod config;
 mod control;
@@ -16,6 +16,7 @@ mod decide;
 pub mod diagnostics;
 pub mod doctor;
 mod instance;
+mod live;
 pub mod node;
 mod packets;
 mod plan;
@@ -27,6 +28,7 @@ mod runner;
 mod status;
 pub mod units;
 mod visit;
+pub mod why;
 mod worker;
 
 pub use instance::{InstanceError, budget};

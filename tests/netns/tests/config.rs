@@ -278,7 +278,7 @@ fn a_parameter_or_a_function_that_is_not_there_is_named() {
     let no_function = no_function.replace("handler = \"counter\"", "handler = \"counter:on_get\"");
     for (config, said) in [
         (String::from(no_param), ["`stepp`", "`step`"]),
-        (no_function, ["no function `on_get`", "ASHWAY_HANDLER int"]),
+        (no_function, ["no function `on_get`", "it exports `on_rx`"]),
     ] {
         let mut node = rig.node(config).launch().unwrap();
         let ended = node.wait().unwrap();

@@ -126,7 +126,7 @@ fn a_second_ashway_is_refused_and_the_first_goes_on() {
     let said = text(&output);
     assert!(said.contains("another node answers on"), "{said}");
     assert!(
-        said.contains("hint: give each node its own: `--socket PATH`"),
+        said.contains("hint: give each node its own, where you may write: `--socket PATH`"),
         "{said}"
     );
     assert_eq!(client.ask_number(1).unwrap(), 3);

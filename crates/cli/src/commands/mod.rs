@@ -13,7 +13,9 @@ mod bench;
 mod bind;
 mod check;
 mod confirm;
+mod demux;
 mod doctor;
+mod graph;
 mod handler;
 mod iface;
 mod load;
@@ -21,13 +23,16 @@ mod map;
 mod path;
 mod run;
 mod status;
+mod why;
 
 const EXAMPLES: &str = "\
 Examples:
   ashway check node.toml               look at a configuration, change nothing
+  ashway demux match node.toml in.pcap which path each frame would belong to
   ashway run node.toml --try 30        run it; detach after 30 s unless confirmed
   ashway confirm                       keep it
   ashway status                        where every message went
+  ashway why inc                       why messages of a path ended as they did
   ashway handler map counter -- ./app  start a program with the handler's memory
   ashway handler check counter.wasm    what each tier makes of a handler
   ashway handler run counter.wasm --hex 01 --tier both     try it, without an interface
@@ -58,12 +63,17 @@ pub(crate) enum Command {
     Run(run::Run),
     Check(check::Check),
     Status(status::Status),
+    Why(why::Why),
     Confirm(confirm::Confirm),
     Bind(bind::Bind),
     Unbind(bind::Unbind),
     Doctor(doctor::Doctor),
     #[command(subcommand)]
+    Graph(graph::Graph),
+    #[command(subcommand)]
     Path(path::Path),
+    #[command(subcommand)]
+    Demux(demux::Demux),
     #[command(subcommand)]
     Handler(handler::Handler),
     #[command(subcommand)]
@@ -80,11 +90,14 @@ impl Command {
             Self::Run(command) => command.run(face),
             Self::Check(command) => command.run(face),
             Self::Status(command) => command.run(face),
+            Self::Why(command) => command.run(face),
             Self::Confirm(command) => command.run(face),
             Self::Bind(command) => command.run(face),
             Self::Unbind(command) => command.run(face),
             Self::Doctor(command) => return command.run(face),
+            Self::Graph(command) => command.run(face),
             Self::Path(command) => command.run(face),
+            Self::Demux(command) => command.run(face),
             Self::Handler(command) => return command.run(face),
             Self::Iface(command) => command.run(face),
             Self::Bench(command) => command.run(face),
@@ -94,7 +107,7 @@ impl Command {
 }
 
 /// Which node is meant.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct Node {
     /// The node's control socket [default: `/run/ashway/NODE.sock` for root, else
     /// `$XDG_RUNTIME_DIR/ashway/NODE.sock`]

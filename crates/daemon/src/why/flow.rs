@@ -19,6 +19,9 @@ pub struct Flow {
     destination: SocketAddr,
 }
 
+/// Length of a TCP header without options; longer than the others'.
+const TRANSPORT: u16 = 20;
+
 /// The protocols that have a name here.
 const PROTOCOLS: [(&str, u8); 5] = [
     ("udp", ipv4::PROTOCOL_UDP),
@@ -67,12 +70,7 @@ impl Flow {
         if let Some(more) = words.next() {
             return Err(format!("`{more}` is one word too many"));
         }
-        let has_ports = [
-            ipv4::PROTOCOL_UDP,
-            ipv4::PROTOCOL_TCP,
-            ipv4::PROTOCOL_SCTP,
-        ]
-        .contains(&protocol);
+        let has_ports = ipv4::has_ports(protocol);
         let source = end(source, has_ports)?;
         let destination = end(destination.trim(), has_ports)?;
         if source.is_ipv4() != destination.is_ipv4() {
@@ -95,8 +93,6 @@ impl Flow {
             word(eth::TYPE_VLAN);
             word(*vlan);
         }
-        /// A TCP header without options; longer than the others'.
-        const TRANSPORT: u16 = 20;
         match (self.source.ip(), self.destination.ip()) {
             (IpAddr::V4(source), IpAddr::V4(destination)) => {
                 word(eth::TYPE_IPV4);
@@ -137,7 +133,10 @@ impl Flow {
 
 /// An address, with a port if the protocol has ports.
 fn end(text: &str, has_ports: bool) -> Result<SocketAddr, String> {
-    let address = || text.parse().map(|address: IpAddr| SocketAddr::new(address, 0));
+    let address = || {
+        text.parse()
+            .map(|address: IpAddr| SocketAddr::new(address, 0))
+    };
     if has_ports {
         text.parse().map_err(|_| match address() {
             Ok(_) => format!("`{text}` has no port"),
@@ -153,7 +152,9 @@ impl fmt::Display for Flow {
         for vlan in &self.vlans {
             write!(f, "vlan {vlan} ")?;
         }
-        let name = PROTOCOLS.iter().find(|(_, number)| *number == self.protocol);
+        let name = PROTOCOLS
+            .iter()
+            .find(|(_, number)| *number == self.protocol);
         match name {
             Some((name, _)) => f.write_str(name)?,
             None => write!(f, "proto {}", self.protocol)?,
@@ -208,12 +209,21 @@ mod tests {
             ("10.0.0.1:1 > 10.0.0.2:2", "protocol is missing"),
             ("upd 10.0.0.1:1 > 10.0.0.2:2", "`upd` is no protocol"),
             ("udp 10.0.0.1 > 10.0.0.2:2", "`10.0.0.1` has no port"),
-            ("udp 10.0.0.1:1 > 10.0.0.256:2", "`10.0.0.256:2` is no address with"),
+            (
+                "udp 10.0.0.1:1 > 10.0.0.256:2",
+                "`10.0.0.256:2` is no address with",
+            ),
             ("icmp 10.0.0.1:1 > 10.0.0.2", "`10.0.0.1:1` is no address"),
             ("udp 10.0.0.1:1 > [::1]:2", "two versions"),
-            ("udp now 10.0.0.1:1 > 10.0.0.2:2", "`now` is one word too many"),
+            (
+                "udp now 10.0.0.1:1 > 10.0.0.2:2",
+                "`now` is one word too many",
+            ),
             ("vlan 4096 udp 10.0.0.1:1 > 10.0.0.2:2", "0 to 4095"),
-            ("vlan 1 vlan 2 vlan 3 udp 10.0.0.1:1 > 10.0.0.2:2", "at most 2"),
+            (
+                "vlan 1 vlan 2 vlan 3 udp 10.0.0.1:1 > 10.0.0.2:2",
+                "at most 2",
+            ),
             ("proto 256 10.0.0.1 > 10.0.0.2", "0 to 255"),
         ] {
             let error = Flow::parse(text).unwrap_err();

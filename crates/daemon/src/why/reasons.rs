@@ -18,7 +18,10 @@ pub struct Reason {
 
 /// The reason behind a counter.
 #[must_use]
-#[expect(clippy::too_many_lines, reason = "a table of as many rows as there are counters")]
+#[expect(
+    clippy::too_many_lines,
+    reason = "a table of as many rows as there are counters"
+)]
 pub const fn reason(count: Count) -> Reason {
     let (sentence, stage, key, hint) = match count {
         Count::Received => (

@@ -1,0 +1,457 @@
+//! `ashway why`: which path a flow takes and why, and why messages ended as they
+//! did.
+//!
+//! Pure: over a configuration, the demux that follows from it, and, of a running
+//! node, its status document. So a flow can also be asked about where nothing runs.
+
+mod flow;
+mod reasons;
+
+use ashway_abi::Count;
+use ashway_codegen::demux::{Conjunction, Filter};
+use ashway_modules::{datagram, eth};
+use ashway_path::attrs::Attrs;
+use ashway_wire::Headers;
+use serde_json::{Value, json};
+use toml::de::DeTable;
+
+pub use flow::Flow;
+pub use reasons::{Reason, reason};
+
+use crate::config::{Config, NodeGraph, Offline, suggest};
+use crate::request::{Refusal, unknown};
+
+/// Most filters, or paths, that are explained one by one.
+const LISTED: usize = 20;
+
+/// Answers the request `why` of a running node: `about` is a flow (with `iface`,
+/// unless there is but one), a counter (of `path`, or of all), or a path.
+/// `status` is the status document.
+///
+/// # Errors
+///
+/// What is wrong with the request.
+pub(crate) fn answer(config: &Config, status: &Value, request: &Value) -> Result<Value, Refusal> {
+    let text = |key: &str| request[key].as_str();
+    let about = text("about")
+        .ok_or_else(|| Refusal::usage("the request needs `about`".to_owned(), ""))?
+        .trim();
+    if about.contains('>') {
+        return flow_answer(config, about, text("iface"), Some(status));
+    }
+    let names: Vec<_> = rows_of(status, "paths")
+        .filter_map(|path| path["name"].as_str())
+        .collect();
+    let only = match text("path") {
+        Some(path) if !names.contains(&path) => return Err(unknown("path", path, &names)),
+        only => only,
+    };
+    let places = Places::of(config);
+    if let Some(count) = counter(about) {
+        let reason = reason(count);
+        let mut counting: Vec<_> = rows_of(status, "paths")
+            .filter(|path| only.is_none_or(|only| path["name"] == only))
+            .filter(|path| counted(path, count) != 0 || only.is_some())
+            .collect();
+        counting.sort_by_key(|path| std::cmp::Reverse(counted(path, count)));
+        let not_listed = counting.len().saturating_sub(LISTED);
+        counting.truncate(LISTED);
+        let rows: Vec<_> = counting
+            .into_iter()
+            .map(|path| places.row(path, count, status))
+            .collect();
+        let passed = matches!(count, Count::Passed | Count::Received);
+        let unmatched = rows_of(status, "interfaces")
+            .filter(|iface| passed && only.is_none() && iface["unmatched"]["passed"] != 0)
+            .map(|iface| json!({ "name": iface["name"], "passed": iface["unmatched"]["passed"] }));
+        return Ok(json!({
+            "about": "counter",
+            "counter": count.name(),
+            "reason": reason.sentence,
+            "stage": reason.stage,
+            "hint": reason.hint,
+            "rows": rows,
+            "rows_not_listed": not_listed,
+            "unmatched": unmatched.collect::<Vec<_>>(),
+        }));
+    }
+    let Some(path) = rows_of(status, "paths").find(|path| path["name"] == about) else {
+        let mut words: Vec<_> = Count::ALL.iter().map(|count| count.name()).collect();
+        words.splice(0..0, names);
+        let message = format!("`{about}` is no flow, no counter and no path");
+        let hint = format!("{}; or for a flow: {}", suggest(about, &words), flow::FORM);
+        return Err(Refusal::usage(message, hint));
+    };
+    // What was received is the sum of the rest.
+    let rows: Vec<_> = Count::ALL[1..]
+        .iter()
+        .map(|count| places.row(path, *count, status))
+        .filter(|row| row["count"] != 0)
+        .collect();
+    let (tier, tier_reason) = tier(path, status);
+    Ok(json!({
+        "about": "path",
+        "path": about,
+        "received": path["received"],
+        "waiting": path["waiting"],
+        "tier": tier,
+        "tier_reason": tier_reason,
+        "stages": places.stage_names(about),
+        "file": config.file,
+        "line": places.line(about, "match"),
+        "rows": rows,
+    }))
+}
+
+/// Answers for a flow where no node runs.
+///
+/// # Errors
+///
+/// As the error of a refused request: code, message, hint.
+pub fn offline(
+    config: &Config,
+    about: &str,
+    iface: Option<&str>,
+) -> Result<Value, crate::client::ControlError> {
+    flow_answer(config, about, iface, None).map_err(|refusal| {
+        crate::client::ControlError::Refused {
+            code: refusal.code.to_owned(),
+            message: refusal.message,
+            hint: Some(refusal.hint),
+        }
+    })
+}
+
+/// Which path a flow takes, and why not the others.
+fn flow_answer(
+    config: &Config,
+    about: &str,
+    iface: Option<&str>,
+    status: Option<&Value>,
+) -> Result<Value, Refusal> {
+    let flow = Flow::parse(about).map_err(|error| Refusal::usage(error, flow::FORM))?;
+    let names: Vec<_> = config.ifaces.iter().map(|i| i.name.as_str()).collect();
+    let iface = match (iface, names.as_slice()) {
+        (Some(name), _) if names.contains(&name) => name,
+        (Some(name), _) => return Err(unknown("interface", name, &names)),
+        (None, [only]) => only,
+        (None, _) => {
+            let message = "on which interface does it arrive?".to_owned();
+            return Err(Refusal::usage(message, suggest("", &names)));
+        }
+    };
+    let frame = flow.frame();
+    let headers = Headers::parse(&frame);
+    let taker = config.demux(iface).find(&headers, &frame);
+    let taker = taker.map(|number| config.path_name(number));
+    let places = Places::of(config);
+    let (mut matched, mut missed, mut not_listed) = (Vec::new(), Vec::new(), 0);
+    for (name, filter) in paths(config).filter_map(|(name, at)| Some((name, at(iface)?))) {
+        let specificity = filter.specificity(&headers, &frame);
+        if specificity.is_none() && missed.len() == LISTED {
+            not_listed += 1;
+            continue;
+        }
+        let mut entry = json!({
+            "path": name,
+            "match": filter.text,
+            "file": config.file,
+            "line": places.line(name, "match"),
+        });
+        if let Some(specificity) = specificity {
+            entry["bits"] = json!(specificity.bits);
+            entry["exclusions"] = json!(specificity.exclusions);
+            matched.push((specificity, entry));
+        } else {
+            entry["missing"] = json!(missing(filter, &headers, &frame));
+            missed.push(entry);
+        }
+    }
+    matched.sort_by_key(|(specificity, _)| std::cmp::Reverse(*specificity));
+    let matched: Vec<_> = matched.into_iter().map(|(_, entry)| entry).collect();
+
+    let gone = status
+        .into_iter()
+        .flat_map(|status| rows_of(status, "interfaces"))
+        .any(|known| known["name"] == iface && known["mode"] == "gone");
+    // A handler of the short form takes nothing but UDP, whatever the filter says.
+    let short = taker.is_some_and(|name| config.paths.iter().any(|path| path.name == name));
+    let hosts = short && !flow.is_udp();
+    let (path, reason, hint) = match taker {
+        _ if gone => (
+            None,
+            format!("interface `{iface}` is gone, so the node sees nothing of it"),
+            "start the node again when the interface is back".to_owned(),
+        ),
+        Some(name) if hosts => (
+            None,
+            format!("it matches path `{name}`, whose handler takes UDP alone: the host gets it"),
+            "say `udp` in the path's `match`".to_owned(),
+        ),
+        Some(name) => (Some(name), won(&matched), String::new()),
+        None => (
+            None,
+            format!("no path of `{iface}` matches it: the host gets it, untouched"),
+            "widen a path's `match`, or add a path".to_owned(),
+        ),
+    };
+    let now = status.and_then(|status| {
+        let mut all = rows_of(status, "paths");
+        let row = all.find(|row| path.is_some_and(|path| row["name"] == path))?;
+        Some(tier(row, status))
+    });
+    let (tier, tier_reason) = now.unwrap_or_else(|| {
+        let found = config.paths.iter().find(|known| Some(&*known.name) == path);
+        (json!(found.map(|path| path.tier.word())), Value::Null)
+    });
+    Ok(json!({
+        "about": "flow",
+        "flow": flow.to_string(),
+        "iface": iface,
+        "path": path,
+        "reason": reason,
+        "hint": hint,
+        "tier": tier,
+        "tier_reason": tier_reason,
+        "stages": path.map(|name| places.stage_names(name)),
+        "file": path.map(|_| &config.file),
+        "line": path.and_then(|name| places.line(name, "match")),
+        "matched": matched,
+        "missed": missed,
+        "missed_not_listed": not_listed,
+    }))
+}
+
+/// Why the first of these got it.
+fn won(matched: &[Value]) -> String {
+    match matched {
+        [first, second, ..] => {
+            let bits = |entry: &Value| entry["bits"].as_u64().unwrap_or(0);
+            let (most, other) = (bits(first), name(second));
+            let than = match bits(second) {
+                same if same == most => format!("and more that must not hold than `{other}`"),
+                fewer => format!("and `{other}` {fewer}"),
+            };
+            format!(
+                "of the filters that match it, its is the most specific: it tests {most} bits {than}"
+            )
+        }
+        _ => "its filter is the only one that matches".to_owned(),
+    }
+}
+
+fn name(entry: &Value) -> &str {
+    entry["path"].as_str().unwrap_or("?")
+}
+
+/// What keeps a frame out of a filter: of the alternative that it comes nearest
+/// to, the first test that it fails.
+fn missing(filter: &Filter, headers: &Headers, frame: &[u8]) -> Option<String> {
+    let holds = |test: &ashway_codegen::demux::Test| test.holds(headers, frame);
+    let near = filter
+        .any
+        .iter()
+        .min_by_key(|one| one.tests.iter().filter(|test| !holds(test)).count())?;
+    let failed = near.tests.iter().find(|test| !holds(test));
+    if let Some(test) = failed {
+        return Some(test.to_string());
+    }
+    let excluded = near.not.iter().filter(|tests| tests.iter().all(holds));
+    let excluded = Conjunction {
+        tests: Vec::new(),
+        not: excluded.cloned().collect(),
+    };
+    Some(excluded.to_string())
+}
+
+/// The entrances of a path: which filter it has at an interface.
+type Entrances<'c> = Box<dyn Fn(&str) -> Option<&'c Filter> + 'c>;
+
+/// All paths, in the order of their numbers.
+fn paths(config: &Config) -> impl Iterator<Item = (&str, Entrances<'_>)> {
+    let short = config.paths.iter().map(|path| {
+        let at: Entrances = Box::new(|iface: &str| {
+            path.ifaces
+                .iter()
+                .any(|name| name == iface)
+                .then_some(&path.filter)
+        });
+        (path.name.as_str(), at)
+    });
+    let long = config.long_paths.iter().map(|path| {
+        let at: Entrances = Box::new(|iface: &str| {
+            let found = path.entrances.iter().find(|(name, _)| name == iface);
+            found.map(|(_, filter)| filter)
+        });
+        (path.name.as_str(), at)
+    });
+    short.chain(long)
+}
+
+/// The tier a path runs in now, and why, if it is not the one asked for.
+fn tier(path: &Value, status: &Value) -> (Value, Value) {
+    let handler = rows_of(status, "handlers").find(|handler| handler["name"] == path["handler"]);
+    let because = handler
+        .filter(|_| path["tier"] == "user")
+        .map_or(Value::Null, |handler| {
+            handler["promotion"]["because"].clone()
+        });
+    (path["tier"].clone(), because)
+}
+
+/// Where things stand in the configuration's file.
+struct Places<'c> {
+    config: &'c Config,
+    root: toml::Spanned<DeTable<'c>>,
+    /// As the configuration has it, with nothing behind it. Absent if modules
+    /// cannot be made any more, which would be a bug.
+    graph: Option<NodeGraph>,
+}
+
+impl<'c> Places<'c> {
+    fn of(config: &'c Config) -> Self {
+        let (root, _) = DeTable::parse_recoverable(&config.text);
+        let graph = config.graph(&Offline(config)).ok();
+        Self {
+            config,
+            root,
+            graph,
+        }
+    }
+
+    /// The line of a path's key, or else where its section starts; `None` for one
+    /// that came while the node ran.
+    fn line(&self, path: &str, key: &str) -> Option<usize> {
+        let sections = self.root.get_ref().get("path")?.get_ref().as_table()?;
+        let (name, section) = sections.get_key_value(path)?;
+        let keys = section.get_ref().as_table();
+        let key = keys.and_then(|keys| keys.get_key_value(key));
+        let start = key.map_or_else(|| name.span().start, |(key, _)| key.span().start);
+        let before = self.config.text.get(..start)?;
+        Some(before.matches('\n').count() + 1)
+    }
+
+    /// The names of a path's stages, first the one next to the interface.
+    fn stage_names(&self, path: &str) -> Vec<String> {
+        self.stages(path)
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect()
+    }
+
+    /// Names and kinds of a path's stages.
+    fn stages(&self, path: &str) -> Vec<(String, &'static str)> {
+        self.create(path).unwrap_or_default()
+    }
+
+    fn create(&self, name: &str) -> Option<Vec<(String, &'static str)>> {
+        let graph = self.graph.as_ref()?;
+        let short = self.config.paths.iter().find(|path| path.name == name);
+        let created = if let Some(path) = short {
+            graph.create(path, path.ifaces.first()?, Attrs::new())
+        } else {
+            let mut long = self.config.long_paths.iter();
+            graph.create_long(long.find(|path| path.name == name)?)
+        };
+        let path = created.ok()?.path;
+        let stages = path.stages().map(|stage| {
+            let kind = stage.kind().map_or("", |kind| kind.name);
+            (stage.name().to_owned(), kind)
+        });
+        let mut stages: Vec<_> = stages.collect();
+        // A path may be created from either of its ends.
+        let is_link = |stage: Option<&(String, &str)>| {
+            stage.is_some_and(|(_, kind)| [eth::KIND.name, datagram::KIND.name].contains(kind))
+        };
+        if is_link(stages.last()) && !is_link(stages.first()) {
+            stages.reverse();
+        }
+        Some(stages)
+    }
+
+    /// What a path counted under a counter, and why.
+    fn row(&self, path: &Value, count: Count, status: &Value) -> Value {
+        let reason = reason(count);
+        let name = path["name"].as_str().unwrap_or_default();
+        let counted = counted(path, count);
+        // Its name in this path, where a stage may do the work of several.
+        let stages = match counted {
+            0 => Vec::new(),
+            _ => self.stages(name),
+        };
+        let of = |kind: &str| {
+            let found = stages.iter().find(|(_, known)| *known == kind);
+            found.map(|(name, _)| name.as_str())
+        };
+        let stage = of(reason.stage);
+        let merged = of(datagram::KIND.name)
+            .filter(|_| stage.is_none() && ["ip", "udp"].contains(&reason.stage));
+        // Only a stopped handler has a line of its own.
+        let stopped = count.name().starts_with("abort_") && count != Count::AbortVoluntary
+            || matches!(count, Count::DroppedFault | Count::AbortedDirty);
+        let fault = rows_of(status, "handlers")
+            .find(|handler| stopped && handler["name"] == path["handler"])
+            .map_or(Value::Null, |handler| handler["last_fault"].clone());
+        json!({
+            "path": name,
+            "counter": count.name(),
+            "count": counted,
+            "reason": reason.sentence,
+            "stage": stage.unwrap_or(reason.stage),
+            "merged_into": merged,
+            "tier": path["tier"],
+            "key": reason.key,
+            "file": self.config.file,
+            "line": self.line(name, reason.key),
+            "hint": reason.hint,
+            "last_fault": fault,
+        })
+    }
+}
+
+/// The objects of a list of the status document.
+fn rows_of<'s>(status: &'s Value, list: &str) -> impl Iterator<Item = &'s Value> {
+    status[list].as_array().into_iter().flatten()
+}
+
+/// The counter that is meant: by its name, or as `status` shows it.
+fn counter(word: &str) -> Option<Count> {
+    let mut all = Count::ALL.iter();
+    all.clone()
+        .find(|count| count.name() == word)
+        .or_else(|| {
+            all.find(|count| {
+                let shown = ["dropped_", "abort_", "out_dropped_", "out_"];
+                let mut shown = shown
+                    .iter()
+                    .filter_map(|start| count.name().strip_prefix(start));
+                shown.any(|shown| shown == word)
+            })
+        })
+        .copied()
+}
+
+/// A counter in a path's part of the status document, which leaves out rare ones
+/// that are 0.
+fn counted(path: &Value, count: Count) -> u64 {
+    let name = count.name();
+    let value = if let Some(reason) = name.strip_prefix("out_dropped_") {
+        &path["out"]["dropped"][reason]
+    } else if let Some(name) = name.strip_prefix("out_") {
+        &path["out"][name]
+    } else if let Some(reason) = name.strip_prefix("dropped_") {
+        &path["fates"]["dropped"][reason]
+    } else if let Some(cause) = name.strip_prefix("abort_") {
+        &path["aborts"][cause]
+    } else if count == Count::Received {
+        &path["received"]
+    } else if name.starts_with("queued_") {
+        &path["notes"][name]
+    } else {
+        &path["fates"][name]
+    };
+    value.as_u64().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests;

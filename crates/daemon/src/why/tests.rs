@@ -1,0 +1,239 @@
+use super::*;
+use crate::counters::UserRows;
+use std::fmt::Write as _;
+use std::path::Path as FsPath;
+
+/// Line 1 is `[iface.a]`.
+const TEXT: &str = r#"[iface.a]
+[iface.b]
+
+[handler.h]
+file = "/bin/sh"
+
+[path.wide]
+iface = ["a", "b"]
+match = "udp"
+handler = "h"
+
+[path.narrow]
+iface = "a"
+handler = "h"
+budget = "20 us"
+match = "udp and dst port 7777 and not src host 10.0.0.9"
+"#;
+
+fn config() -> Config {
+    crate::config::parse(FsPath::new("node.toml"), TEXT.as_bytes())
+        .unwrap_or_else(|wrong| panic!("{}", wrong.render(false)))
+}
+
+fn ask(about: &str, iface: &str) -> Value {
+    offline(&config(), about, Some(iface)).unwrap()
+}
+
+#[test]
+fn the_most_specific_filter_wins_and_the_others_are_explained() {
+    let flow = "udp 10.0.0.1:5000 > 10.0.0.2:7777";
+    let both = ask(flow, "a");
+    assert_eq!(
+        (&both["path"], &both["line"]),
+        (&json!("narrow"), &json!(16))
+    );
+    let reason = both["reason"].as_str().unwrap();
+    assert!(
+        reason.contains("most specific") && reason.contains("`wide`"),
+        "{reason}"
+    );
+    let matched: Vec<_> = both["matched"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(name)
+        .collect();
+    assert_eq!(matched, ["narrow", "wide"]);
+    assert_eq!(
+        both["stages"].as_array().unwrap().last(),
+        Some(&json!("handler:h"))
+    );
+
+    let one = ask(flow, "b");
+    assert_eq!((&one["path"], &one["line"]), (&json!("wide"), &json!(9)));
+    assert!(
+        one["reason"].as_str().unwrap().contains("the only one"),
+        "{one}"
+    );
+}
+
+#[test]
+fn what_keeps_a_flow_out_is_named() {
+    for (flow, path, missing) in [
+        (
+            "udp 10.0.0.1:1 > 10.0.0.2:7778",
+            json!("wide"),
+            "destination port 7777",
+        ),
+        (
+            "udp 10.0.0.9:1 > 10.0.0.2:7777",
+            json!("wide"),
+            "not (source 10.0.0.9)",
+        ),
+        (
+            "tcp 10.0.0.1:1 > 10.0.0.2:7777",
+            Value::Null,
+            "protocol udp",
+        ),
+        (
+            "vlan 3 udp 10.0.0.1:1 > 10.0.0.2:7777",
+            Value::Null,
+            "no tag",
+        ),
+    ] {
+        let answer = ask(flow, "a");
+        assert_eq!(answer["path"], path, "{answer:#}");
+        let missed = answer["missed"].as_array().unwrap();
+        let narrow = missed.iter().find(|entry| name(entry) == "narrow").unwrap();
+        let says = narrow["missing"].as_str().unwrap();
+        assert!(says.contains(missing), "{flow}: {says}");
+        let host = answer["reason"]
+            .as_str()
+            .unwrap()
+            .contains("the host gets it");
+        assert_eq!(host, path.is_null(), "{answer:#}");
+    }
+}
+
+#[test]
+fn every_counter_is_found_in_the_status_document() {
+    for &count in Count::ALL {
+        let rows = UserRows::new(1);
+        rows.add_many(0, count, 7);
+        let row = Value::Object(crate::status::counts(&rows.row(0), 0));
+        assert_eq!(counted(&row, count), 7, "{}", count.name());
+        assert_eq!(counter(count.name()), Some(count));
+    }
+    assert_eq!(
+        counter("bad_udp_checksum"),
+        Some(Count::DroppedBadUdpChecksum)
+    );
+    assert_eq!(counter("fuel"), Some(Count::AbortFuel));
+    assert_eq!(counter("wide"), None);
+}
+
+/// A status document in which path `narrow` has counted this three times.
+fn status(count: Count) -> Value {
+    let rows = UserRows::new(1);
+    rows.add_many(0, Count::Received, 3);
+    rows.add_many(0, count, 3);
+    let mut path = Value::Object(crate::status::counts(&rows.row(0), 0));
+    path["name"] = json!("narrow");
+    path["tier"] = json!("user");
+    path["handler"] = json!("h");
+    json!({
+        "interfaces": [{ "name": "a", "unmatched": { "passed": 5 } }],
+        "handlers": [{
+            "name": "h",
+            "promotion": { "because": "it does floating-point arithmetic" },
+            "last_fault": { "file": "h.rs", "line": 12 },
+        }],
+        "paths": [path],
+    })
+}
+
+#[test]
+fn a_counter_has_its_reason_path_stage_and_line() {
+    for (count, stage, line) in [
+        (Count::DroppedBadUdpChecksum, "udp", 16),
+        (Count::DroppedHandler, "handler:h", 14),
+        (Count::AbortTime, "handler:h", 15),
+        // No such key: the section's own line.
+        (Count::DroppedRingFull, "ring", 12),
+    ] {
+        let status = status(count);
+        let about = json!({ "about": count.name() });
+        let answer = answer(&config(), &status, &about).unwrap();
+        let rows = answer["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 1, "{answer:#}");
+        assert_eq!(rows[0]["path"], "narrow", "{answer:#}");
+        assert_eq!(
+            (&rows[0]["count"], &rows[0]["stage"]),
+            (&json!(3), &json!(stage))
+        );
+        assert_eq!(rows[0]["line"], line, "{answer:#}");
+        assert_eq!(
+            rows[0]["last_fault"]["line"] == 12,
+            count == Count::AbortTime
+        );
+
+        let path = super::answer(&config(), &status, &json!({ "about": "narrow" })).unwrap();
+        assert_eq!(path["rows"], answer["rows"]);
+        assert_eq!(path["tier_reason"], "it does floating-point arithmetic");
+    }
+    let passed = answer(
+        &config(),
+        &status(Count::Passed),
+        &json!({ "about": "passed" }),
+    );
+    assert_eq!(passed.unwrap()["unmatched"][0]["passed"], 5);
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    let status = status(Count::Answered);
+    for (request, code, says) in [
+        (json!({}), "usage", "needs `about`"),
+        (
+            json!({ "about": "narow" }),
+            "usage",
+            "did you mean `narrow`",
+        ),
+        (
+            json!({ "about": "udp 1 > 2", "iface": "a" }),
+            "usage",
+            "no address",
+        ),
+        (
+            json!({ "about": "udp 1.1.1.1:1 > 2.2.2.2:2" }),
+            "usage",
+            "on which interface",
+        ),
+        (
+            json!({ "about": "udp 1.1.1.1:1 > 2.2.2.2:2", "iface": "c" }),
+            "failed",
+            "no interface `c`",
+        ),
+        (
+            json!({ "about": "passed", "path": "x" }),
+            "failed",
+            "no path `x`",
+        ),
+    ] {
+        let refusal = answer(&config(), &status, &request).unwrap_err();
+        assert_eq!(refusal.code, code, "{refusal:?}");
+        let said = format!("{} {}", refusal.message, refusal.hint);
+        assert!(said.contains(says), "{said}");
+    }
+}
+
+/// The node's loop answers, so one question must not cost a graph for each path.
+#[test]
+fn a_question_about_many_paths_is_answered_briefly() {
+    let mut text = "[iface.a]\n[handler.h]\nfile = \"/bin/sh\"\n".to_owned();
+    for port in 1..=60 {
+        let _ = write!(
+            text,
+            "[path.p{port}]\niface = \"a\"\nmatch = \"udp and dst port {port}\"\nhandler = \"h\"\n"
+        );
+    }
+    let config = crate::config::parse(FsPath::new("node.toml"), text.as_bytes()).unwrap();
+    let flow = "udp 10.0.0.1:5000 > 10.0.0.2:9000";
+    let answer = offline(&config, flow, None).unwrap();
+    assert_eq!(answer["missed"].as_array().unwrap().len(), LISTED);
+    assert_eq!(answer["missed_not_listed"], 60 - LISTED);
+
+    let paths = (1..=60).map(|port| json!({ "name": format!("p{port}"), "received": port }));
+    let status = json!({ "paths": paths.collect::<Vec<_>>() });
+    let answer = super::answer(&config, &status, &json!({ "about": "received" })).unwrap();
+    let rows = answer["rows"].as_array().unwrap();
+    assert_eq!((rows.len(), &rows[0]["path"]), (LISTED, &json!("p60")));
+    assert_eq!(answer["rows_not_listed"], 60 - LISTED);
+}
