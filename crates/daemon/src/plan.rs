@@ -436,9 +436,9 @@ mod tests {
         }
         let last = SLOTS / MAX_PATHS;
         assert_eq!(place(&plan, last, 0), Err(NoRoom::Iface(0)));
-        let numbers = plan.place(1, &[1], |_| false, |_| true).unwrap();
+        let numbers = plan.place(last, &[1], |_| false, |_| true).unwrap();
         plan.add_path(numbers);
         plan.remove_path(0);
-        assert_eq!(place(&plan, 1, 0), Err(NoRoom::Rows));
+        assert_eq!(place(&plan, last, 0), Err(NoRoom::Rows));
     }
 }
