@@ -40,10 +40,11 @@ pub fn tree<T: Copy + Eq + std::hash::Hash>(
             line(&mut text, depth, &shape.guards[depth].to_string());
         }
         above = &shape.guards;
+        let six = shape.guards.iter().any(Test::is_ipv6);
         let mut words: Vec<String> = shape
             .not
             .iter()
-            .map(|exclusion| format!("not ({})", Tests(exclusion)))
+            .map(|exclusion| format!("not ({})", Tests(exclusion, six)))
             .collect();
         let key: Vec<String> = shape.key.iter().map(ToString::to_string).collect();
         if !key.is_empty() {
@@ -92,6 +93,7 @@ pub fn json<T: Copy + Eq + std::hash::Hash>(
     let shapes = table.shapes().iter().map(|entries| {
         let shape = entries.shape();
         let specificity = entries.specificity();
+        let six = shape.guards.iter().any(Test::is_ipv6);
         let hits = hits(entries.id()).map_or_else(|| "null".to_owned(), |hits| hits.to_string());
         format!(
             "{{\"id\":{},\"guards\":{},\"not\":{},\"key\":{},\"key_bytes\":{},\"bits\":{},\
@@ -102,7 +104,7 @@ pub fn json<T: Copy + Eq + std::hash::Hash>(
                 shape
                     .not
                     .iter()
-                    .map(|tests| quoted(&Tests(tests)))
+                    .map(|tests| quoted(&Tests(tests, six)))
                     .collect()
             ),
             list(shape.key.iter().map(|part| quoted(part)).collect()),
@@ -116,28 +118,40 @@ pub fn json<T: Copy + Eq + std::hash::Hash>(
     format!("{{\"filters\":{},\"shapes\":{shapes}}}", table.len())
 }
 
-/// Tests joined by `and`.
-struct Tests<'t>(&'t [Test]);
+/// Tests joined by `and`, and whether addresses are IPv6's.
+struct Tests<'t>(&'t [Test], bool);
 
 impl fmt::Display for Tests<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, test) in self.0.iter().enumerate() {
-            write!(f, "{}{test}", if i == 0 { "" } else { " and " })?;
+            f.write_str(if i == 0 { "" } else { " and " })?;
+            match test.field {
+                Field::Source | Field::Destination => with_address(f, test, self.1)?,
+                _ => write!(f, "{test}")?,
+            }
         }
         Ok(())
     }
 }
 
+impl Test {
+    /// Whether it says that addresses are IPv6's.
+    fn is_ipv6(&self) -> bool {
+        *self == Self::whole(Field::EtherType, eth::TYPE_IPV6.to_be_bytes())
+    }
+}
+
 impl fmt::Display for Conjunction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Tests(&self.tests))?;
+        let six = self.tests.iter().any(Test::is_ipv6);
+        write!(f, "{}", Tests(&self.tests, six))?;
         for (i, exclusion) in self.not.iter().enumerate() {
             let and = if i == 0 && self.tests.is_empty() {
                 ""
             } else {
                 " and "
             };
-            write!(f, "{and}not ({})", Tests(exclusion))?;
+            write!(f, "{and}not ({})", Tests(exclusion, six))?;
         }
         Ok(())
     }
@@ -241,13 +255,7 @@ impl fmt::Display for Test {
                 ipv6::ICMPV6 => f.write_str("protocol icmp6"),
                 other => write!(f, "protocol {other}"),
             },
-            Field::Source | Field::Destination => {
-                write!(f, "{field} {}", address(self))?;
-                if self.mask == left_ones(4) {
-                    return Ok(());
-                }
-                bits(f, field, self.mask)
-            }
+            Field::Source | Field::Destination => with_address(f, self, false),
             Field::Raw { .. } => {
                 write!(f, "{field}")?;
                 bits(f, field, self.mask)?;
@@ -261,11 +269,16 @@ impl fmt::Display for Test {
     }
 }
 
-/// The address of a test. Which version it is, only the type says; if no bit
-/// behind the fourth byte counts, both are the same to a test.
-fn address(test: &Test) -> IpAddr {
-    match test.value {
-        [a, b, c, d, ..] if test.mask[4..] == [0; 12] => [a, b, c, d].into(),
+/// A test of an address. Which version it is, only the type says (`six`); if no bit
+/// behind the fourth byte counts, both are the same to the test alone.
+fn with_address(f: &mut impl Write, test: &Test, six: bool) -> fmt::Result {
+    let address: IpAddr = match test.value {
+        [a, b, c, d, ..] if !six && test.mask[4..] == [0; 12] => [a, b, c, d].into(),
         whole => whole.into(),
+    };
+    write!(f, "{} {address}", test.field)?;
+    if !six && test.mask == left_ones(4) {
+        return Ok(());
     }
+    bits(f, test.field, test.mask)
 }

@@ -60,3 +60,13 @@ fn programs_see_json() {
         .collect();
     assert_eq!(ids, [4, 5, 0, 1, 3, 2], "the order of trial");
 }
+
+#[test]
+fn a_network_of_version_6_is_shown_as_one() {
+    let filter = parse("udp and src net fd00::/8 and not dst net fd00:1::/32").unwrap();
+    let shown: Vec<String> = filter.any.iter().map(ToString::to_string).collect();
+    let shown = shown.join("; ");
+    assert!(shown.contains("source fd00::/8"), "{shown}");
+    assert!(shown.contains("destination fd00:1::/32"), "{shown}");
+    assert!(!shown.contains("253.0.0.0"), "{shown}");
+}
