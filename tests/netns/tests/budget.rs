@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use aes::Aes128;
-use aes::cipher::{BlockCipherEncrypt, KeyInit};
+use aes::cipher::{BlockEncrypt, KeyInit};
 use ashway_netns::node::{entry, stock};
 use ashway_netns::traffic::{PLACES, Random, path, settle};
 use ashway_rig::frames::checksum;
@@ -74,7 +74,7 @@ fn decrypted(header: &Header, text: &[u8]) -> Vec<u8> {
     let cipher = Aes128::new_from_slice(&header[..16]).unwrap();
     let first = u32::from_be_bytes(header[28..].try_into().unwrap());
     let decrypted = text.chunks(16).zip(0..).flat_map(|(text, number)| {
-        let mut block = aes::Block::try_from(&header[16..]).unwrap();
+        let mut block = aes::Block::clone_from_slice(&header[16..]);
         block[12..].copy_from_slice(&first.wrapping_add(number).to_be_bytes());
         cipher.encrypt_block(&mut block);
         text.iter()
