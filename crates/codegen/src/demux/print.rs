@@ -271,14 +271,14 @@ impl fmt::Display for Test {
 
 /// A test of an address. Which version it is, only the type says (`six`); if no bit
 /// behind the fourth byte counts, both are the same to the test alone.
-fn with_address(f: &mut impl Write, test: &Test, six: bool) -> fmt::Result {
+fn with_address(into: &mut impl Write, test: &Test, six: bool) -> fmt::Result {
     let address: IpAddr = match test.value {
         [a, b, c, d, ..] if !six && test.mask[4..] == [0; 12] => [a, b, c, d].into(),
         whole => whole.into(),
     };
-    write!(f, "{} {address}", test.field)?;
+    write!(into, "{} {address}", test.field)?;
     if !six && test.mask == left_ones(4) {
         return Ok(());
     }
-    bits(f, test.field, test.mask)
+    bits(into, test.field, test.mask)
 }
