@@ -16,6 +16,7 @@ mod handlers;
 mod header;
 mod kernels;
 mod programs;
+mod replay;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -35,6 +36,8 @@ usage: cargo xtask COMMAND
   fuzz-promote [--seed N] [--count M] [--json FILE] [--dump DIR]
                         random modules in every engine; what differs is a bug
   corpora               fetch captures of others to target/corpora, once
+  replay                captures of others, every frame at every length, through
+                        every module and program (./test: a share of them)
   bless                 write the golden files anew
   bugs                  show that each seeded bug turns a test red
   graph                 print which crate depends on which
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         ["wast", args @ ..] => conformance::run("wast", args),
         ["fuzz-promote", args @ ..] => conformance::run("fuzz-promote", args),
         ["corpora"] => corpora::fetch(&root().join("target/corpora")),
+        ["replay"] => replay::run_all(),
         ["bless"] => bless::golden(),
         ["bugs"] => bugs::run(),
         ["graph"] => graph::print(),

@@ -25,6 +25,8 @@ use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_wire::emit::TTL;
 use ashway_wire::eth::{TYPE_IPV4, TYPE_IPV6};
+use ashway_wire::ipv4::PROTOCOL_UDP;
+use ashway_wire::{Fragment, Headers};
 
 use crate::services::{LINK, NET, NETWORK};
 use crate::way::{Way, way};
@@ -182,6 +184,22 @@ fn address(attrs: &Attrs, name: &str) -> Option<IpAddr> {
         _ => None,
     }
     .filter(|address| !address.is_unspecified())
+}
+
+/// Ends a message that something is `wrong` with. Nobody can say whose datagram it
+/// is if the frame ends before the ports, or is a later fragment, which has none:
+/// such a frame is the host's, as it is to the entry program
+/// ([`Datagram::parse`](ashway_wire::Datagram::parse)).
+pub(crate) fn end(message: Message, wrong: Count) -> Step<Message> {
+    let is_nobodys = message.received().is_some_and(|frame| {
+        let headers = Headers::parse(frame);
+        let udp = usize::from(headers.l4);
+        let has_no_ports = headers.fragment == Fragment::Later
+            || udp == 0
+            || udp + ashway_wire::udp::HEADER_BYTES > frame.len();
+        headers.l3 == 0 || headers.protocol == PROTOCOL_UDP && has_no_ports
+    });
+    Step::End(message, if is_nobodys { Count::Passed } else { wrong })
 }
 
 /// The stage.

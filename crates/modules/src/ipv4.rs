@@ -5,7 +5,8 @@
 //!   0x0800 for the link below); `remote` and `local` (endpoints; their
 //!   addresses are the path's; without them every sender's packets come up);
 //!   `ttl` (hops of originated packets, default 64).
-//! * **Verdicts:** `Passed` for what is not IPv4;
+//! * **Verdicts:** `Passed` for what is not IPv4, and for UDP without its ports (the
+//!   frame ends before them, or is a later fragment), as nobody can say whose it is;
 //!   `DroppedFragment` (whole packets only: put `fragment` below
 //!   for the others); `DroppedBadLength`; `DroppedBadIpChecksum`;
 //!   `DroppedNoNextHop` for an originated packet without `remote` and `local`;
@@ -61,20 +62,20 @@ impl Module<Message> for Ipv4 {
 /// Takes the header off.
 pub(crate) fn up(mut message: Message) -> Step<Message> {
     let Some(ip) = Packet::new_checked(message.bytes()) else {
-        return Step::End(message, Count::DroppedBadLength);
+        return ip::end(message, Count::DroppedBadLength);
     };
     let (header_len, total_len) = (ip.header_len(), usize::from(ip.total_len()));
     if ip.version() != 4 || header_len < HEADER_BYTES {
         return Step::End(message, Count::Passed);
     }
     if ip.more_fragments() || ip.fragment_offset() != 0 {
-        return Step::End(message, Count::DroppedFragment);
+        return ip::end(message, Count::DroppedFragment);
     }
     if total_len < header_len || total_len > message.len() {
-        return Step::End(message, Count::DroppedBadLength);
+        return ip::end(message, Count::DroppedBadLength);
     }
     if !ip.verify_checksum() {
-        return Step::End(message, Count::DroppedBadIpChecksum);
+        return ip::end(message, Count::DroppedBadIpChecksum);
     }
     let address = |octets: [u8; 4]| SocketAddr::from((octets, 0));
     let flow = Flow {

@@ -59,7 +59,7 @@ impl Module<Message> for Ipv6 {
 /// Takes the header off, and the extension headers with it.
 pub(crate) fn up(mut message: Message) -> Step<Message> {
     let Some(ip) = Packet::new_checked(message.bytes()) else {
-        return Step::End(message, Count::DroppedBadLength);
+        return ip::end(message, Count::DroppedBadLength);
     };
     // A jumbogram says 0 here (RFC 2675) and so is empty; the layer above
     // refuses that.
@@ -68,7 +68,7 @@ pub(crate) fn up(mut message: Message) -> Step<Message> {
         return Step::End(message, Count::Passed);
     }
     if whole > message.len() {
-        return Step::End(message, Count::DroppedBadLength);
+        return ip::end(message, Count::DroppedBadLength);
     }
     let protocol = ip.next_header();
     let address = |octets: [u8; 16]| SocketAddr::from((octets, 0));
@@ -80,10 +80,10 @@ pub(crate) fn up(mut message: Message) -> Step<Message> {
     let (header_len, protocol) = if is_walked(protocol) {
         let headers = message.frame().map(Headers::parse).unwrap_or_default();
         if headers.fragment != Fragment::No {
-            return Step::End(message, Count::DroppedFragment);
+            return ip::end(message, Count::DroppedFragment);
         }
         if headers.l4 == 0 {
-            return Step::End(message, Count::DroppedBadLength);
+            return ip::end(message, Count::DroppedBadLength);
         }
         (usize::from(headers.l4 - headers.l3), headers.protocol)
     } else {

@@ -281,6 +281,12 @@ impl Body {
         self.buffer.get(usize::from(self.meta.eth?)..self.end)
     }
 
+    /// The same with what is behind: padding, surplus.
+    #[must_use]
+    pub fn received(&self) -> Option<&[u8]> {
+        self.buffer.get(usize::from(self.meta.eth?)..self.received)
+    }
+
     /// Bytes of memory that the message holds.
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {

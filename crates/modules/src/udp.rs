@@ -34,7 +34,7 @@ use ashway_wire::udp::{Checksum, HEADER_BYTES, Packet};
 
 use crate::services::{NET, NETWORK, TRANSPORT};
 use crate::way::{Way, way};
-use crate::{Flow, Message};
+use crate::{Flow, Message, ip};
 
 /// The kind.
 pub static KIND: Kind = Kind {
@@ -150,14 +150,14 @@ fn up(mut message: Message) -> Step<Message> {
         return Step::End(message, Count::Passed);
     }
     let Some(udp) = Packet::new_checked(message.bytes()) else {
-        return Step::End(message, Count::DroppedBadLength);
+        return ip::end(message, Count::DroppedBadLength);
     };
     let len = usize::from(udp.length());
     let Some(flow) = message.meta.flow else {
-        return Step::End(message, Count::DroppedBadLength);
+        return ip::end(message, Count::DroppedBadLength);
     };
     if len < HEADER_BYTES || len > message.len() {
-        return Step::End(message, Count::DroppedBadLength);
+        return ip::end(message, Count::DroppedBadLength);
     }
     let flow = Flow {
         source: SocketAddr::new(flow.source.ip(), udp.source_port()),

@@ -30,6 +30,7 @@
 //! Not part of the product. `unsafe` is allowed where rustix has no safe form:
 //! [`process`] (before exec), [`inject`] (`AF_PACKET` addresses), [`realtime`].
 
+pub mod captures;
 pub mod frames;
 pub mod hogs;
 pub mod inject;

@@ -1,17 +1,11 @@
 //! Captures of others: `cargo xtask corpora` fetches them.
 
-use std::collections::HashSet;
-use std::fs::File;
-use std::path::{Path, PathBuf};
-
-use pcap_file::pcap::PcapReader;
-use pcap_file::pcapng::PcapNgReader;
-use pcap_file::{DataLink, pcapng};
+use ashway_rig::captures::{Captures, Links};
 
 use super::libpcap;
 use super::oracle::Frames;
 
-/// Most frames of one capture: the large ones repeat themselves.
+/// Most frames of one capture.
 const OF_ONE: usize = 400;
 
 /// Filters for traffic that nobody here made.
@@ -58,25 +52,12 @@ const FILTERS: &[&str] = &[
 
 #[test]
 fn filters_mean_what_libpcap_means_on_captures_of_others() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/corpora");
     if !libpcap::available() {
         return;
     }
-    if !folder.join("done").exists() {
-        eprintln!("skipped: there are no captures (cargo xtask corpora)");
+    let Some(Captures { files, frames }) = Captures::read(Links::Ethernet, OF_ONE) else {
         return;
-    }
-    let (mut frames, mut files) = (Vec::new(), 0);
-    for package in ["tcpdump", "ndpi"] {
-        for path in captures(&folder.join(package)) {
-            let of_one = ethernet(&path);
-            files += usize::from(!of_one.is_empty());
-            frames.extend(of_one);
-        }
-    }
-    let frames: HashSet<Vec<u8>> = frames.into_iter().collect();
-    let mut frames: Vec<Vec<u8>> = frames.into_iter().collect();
-    frames.sort_unstable();
+    };
     println!("{} different frames of {files} captures", frames.len());
     assert!(
         files > 300 && frames.len() > 20_000,
@@ -86,56 +67,4 @@ fn filters_mean_what_libpcap_means_on_captures_of_others() {
     for text in FILTERS {
         frames.check(text);
     }
-}
-
-/// Captures in a folder and those below.
-fn captures(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(captures(&path));
-        } else if path.extension().is_some_and(|end| end != "txt") {
-            found.push(path);
-        }
-    }
-    found.sort();
-    found
-}
-
-/// The first frames of a capture of Ethernet, up to where it is broken.
-fn ethernet(path: &Path) -> Vec<Vec<u8>> {
-    if let Ok(mut reader) = PcapReader::new(File::open(path).unwrap()) {
-        if reader.header().datalink != DataLink::ETHERNET {
-            return Vec::new();
-        }
-        let mut frames = Vec::new();
-        while let Some(Ok(packet)) = reader.next_packet() {
-            frames.push(packet.data.into_owned());
-            if frames.len() == OF_ONE {
-                break;
-            }
-        }
-        return frames;
-    }
-    let Ok(mut reader) = PcapNgReader::new(File::open(path).unwrap()) else {
-        return Vec::new();
-    };
-    let mut frames = Vec::new();
-    let mut ethernet = false;
-    while let Some(Ok(block)) = reader.next_block() {
-        match block {
-            pcapng::Block::InterfaceDescription(interface) => {
-                ethernet = interface.linktype == DataLink::ETHERNET;
-            }
-            pcapng::Block::EnhancedPacket(packet) if ethernet => {
-                frames.push(packet.data.into_owned());
-            }
-            _ => {}
-        }
-        if frames.len() == OF_ONE {
-            break;
-        }
-    }
-    frames
 }

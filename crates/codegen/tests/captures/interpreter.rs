@@ -1,0 +1,221 @@
+//! All programs in our own interpreter, without root.
+
+use ashway_abi::count::{Ledger, ROW_WORDS};
+use ashway_abi::{Count, trusted};
+use ashway_codegen::bpf::Image;
+use ashway_codegen::bpf::interp::{Fault, Machine};
+use ashway_codegen::demux::Table;
+use ashway_codegen::demux::emit::{self, Entries, NO_PATH};
+use ashway_codegen::entry::Packet;
+use ashway_rig::captures::{Captures, Links};
+
+use super::user::User;
+use super::world::{
+    Behind, End, FEW, LAYOUT, LONGEST, OUR_MAC, OUT, ROWS, Risen, UNMATCHED, behind, code, counted,
+    end, entry, hop, leaf, same,
+};
+
+/// One frame in so many is cut at every length.
+const SHARE: usize = 100;
+
+/// An interface in one of the ways there are, with one kind of program behind all
+/// of its slots.
+#[derive(Clone)]
+pub(crate) struct One {
+    packet: Packet,
+    what: Behind,
+    machine: Machine,
+    pub(crate) entry: Image,
+    demux: Image,
+    counts: Vec<u64>,
+}
+
+impl One {
+    pub(crate) fn new(table: &Table<usize>, packet: Packet, few: usize, what: Behind) -> Self {
+        let compiled = emit::compile(table, few, leaf);
+        let mut machine = Machine::new(ROWS, LAYOUT.rings, LAYOUT.total_bytes());
+        machine.array_mode = packet == Packet::Helpers;
+        machine.slots = vec![Some(behind(what, packet, 1))];
+        let mut constants = 0;
+        for (one, entries) in compiled.iter().zip(table.shapes()) {
+            match &one.entries {
+                Entries::Constants(list) => constants += list.len(),
+                Entries::Hash(map) => {
+                    machine.add_shape(*map, one.shape.key_bytes());
+                    for (key, path) in entries.iter() {
+                        machine.insert(*map, key, leaf(path));
+                    }
+                }
+            }
+        }
+        machine.set_hits(constants.max(1));
+        for path in 0..ROWS as u32 {
+            machine.set_hop(path, hop());
+        }
+        let spec = emit::Spec {
+            shapes: &compiled,
+            cpus: 1,
+            packet,
+        };
+        Self {
+            packet,
+            what,
+            entry: entry(&compiled, packet, 1),
+            demux: emit::program(&spec),
+            machine,
+            counts: vec![0; ROWS * ROW_WORDS],
+        }
+    }
+
+    /// Runs the entry program and what it calls.
+    fn end(&mut self, frame: &[u8]) -> End {
+        let run = self.run(frame);
+        let (code, risen) =
+            run.unwrap_or_else(|fault| panic!("{:?}: {fault} of {frame:02x?}", self.what));
+        let machine = &mut self.machine;
+        if self.what == Behind::Relay && code == code::REDIRECT {
+            assert_eq!(machine.redirects.pop(), Some((OUT, 0)));
+        }
+        assert!(machine.redirects.is_empty() && machine.metadata().is_empty());
+        let left = machine.packet().to_vec();
+        if code == code::PASS {
+            assert!(left == frame, "the host gets its frame untouched");
+        }
+        end(code, counted(&risen), left, || message(machine))
+    }
+
+    /// The same for a program that may be wrong: `None` if it faults or counts a
+    /// frame other than once.
+    pub(crate) fn try_end(&mut self, frame: &[u8]) -> Option<End> {
+        let (code, risen) = self.run(frame).ok()?;
+        let received = |(_, count, by): &Risen| *count == Count::Received && *by == 1;
+        (risen.len() == 2 && risen.iter().any(received)).then(|| {
+            let left = self.machine.packet().to_vec();
+            end(code, counted(&risen), left, || message(&mut self.machine))
+        })
+    }
+
+    /// What the program returns, and what has risen by how much.
+    fn run(&mut self, frame: &[u8]) -> Result<(u32, Vec<Risen>), Fault> {
+        let machine = &mut self.machine;
+        let code = machine.run(&self.entry, frame)?;
+        let mut risen = Vec::new();
+        for row in 0..ROWS {
+            for count in Count::ALL {
+                let now = machine.count(row, *count);
+                let before = &mut self.counts[row * ROW_WORDS + *count as usize];
+                if now != *before {
+                    risen.push((row, *count, now - *before));
+                    *before = now;
+                }
+            }
+        }
+        Ok((code, risen))
+    }
+}
+
+/// Takes the one message out of the ring, as the worker would.
+fn message(machine: &mut Machine) -> Vec<u8> {
+    let ring = trusted::RINGS;
+    let produced = machine.trusted_u32(ring + trusted::RING_PRODUCED);
+    let consumed = machine.trusted_u32(ring + trusted::RING_CONSUMED);
+    assert_eq!(produced, consumed.wrapping_add(1), "one message");
+    let slot = consumed as usize % trusted::RING_SLOTS;
+    let at = trusted::SLOTS + slot * trusted::SLOT_BYTES;
+    assert_eq!(machine.trusted_u32(at + trusted::SLOT_READY), produced);
+    let len = machine.trusted_u32(at + trusted::SLOT_PAYLOAD_LEN) as usize;
+    let path = machine.trusted_u32(at + trusted::SLOT_LOCAL_PATH) as usize;
+    let message = machine.memory()[LAYOUT.slot_offset(0, slot)..][..len].to_vec();
+    let words = machine.trusted_mut();
+    words[ring + trusted::RING_CONSUMED..][..4].copy_from_slice(&produced.to_le_bytes());
+    let in_user = trusted::PATHS + path * trusted::PATH_STRIDE;
+    assert_eq!(words[in_user..][..4], 1_u32.to_le_bytes());
+    words[in_user..][..4].fill(0);
+    message
+}
+
+#[test]
+fn all_programs_come_to_what_the_user_tier_comes_to() {
+    let Some(captures) = Captures::read(Links::Any, 400) else {
+        return;
+    };
+    let mut user = User::new();
+    let mut all = Vec::new();
+    for packet in [Packet::Pointers, Packet::Helpers] {
+        for few in FEW {
+            for what in Behind::ALL {
+                all.push(One::new(&user.table, packet, few, what));
+            }
+        }
+    }
+    let mut ends = [0; 4];
+    let replayed = captures.replay(SHARE, OUR_MAC, |frame| {
+        if frame.len() > LONGEST {
+            return;
+        }
+        let at_ring = user.end(Behind::Ring, frame);
+        ends[match at_ring {
+            End::Host => 0,
+            End::Ended(..) => 1,
+            End::Queued(..) => 2,
+            End::Sent(..) => 3,
+        }] += 1;
+        for one in &mut all {
+            if one.what != Behind::Ring && !matches!(at_ring, End::Queued(..)) {
+                // It does not come so far.
+                continue;
+            }
+            let got = one.end(frame);
+            let wanted = user.end(one.what, frame);
+            let (packet, what) = (one.packet, one.what);
+            assert!(
+                same(packet, what, &got, &wanted),
+                "{packet:?}, {what:?}: {got:x?}, and in the user tier {wanted:x?}, of {frame:02x?}"
+            );
+            if one.what == Behind::Ring && frame.len() >= 14 {
+                demuxed(one, &user, frame);
+            }
+        }
+    });
+    println!("{replayed:?}: host, ended, queued, sent: {ends:?}");
+    for one in &all {
+        let machine = &one.machine;
+        let sum = |row, ledger| -> u64 {
+            let of = Count::ALL.iter().filter(|count| count.ledger() == ledger);
+            of.map(|count| machine.count(row, *count)).sum()
+        };
+        let queues = [Count::QueuedTier, Count::QueuedOptions];
+        for row in 0..ROWS {
+            let queued: u64 = queues.map(|count| machine.count(row, count)).iter().sum();
+            let fates = sum(row, Ledger::Fate);
+            assert_eq!(machine.count(row, Count::Received), fates + queued);
+        }
+        let first = usize::from(one.what != Behind::Ring);
+        for row in first..ROWS {
+            assert!(
+                machine.count(row, Count::Received) > 0,
+                "row {row}: nothing"
+            );
+        }
+        assert_eq!(
+            machine.count(UNMATCHED, Count::Passed),
+            machine.count(0, Count::Received)
+        );
+    }
+    assert!(
+        ends[0] > 1000 && ends[1] > 1000 && ends[2] > 1000,
+        "{ends:?}"
+    );
+}
+
+/// The demux alone says which path it is.
+fn demuxed(one: &mut One, user: &User, frame: &[u8]) {
+    let headers = ashway_wire::Headers::parse(frame);
+    let wanted = user.table.find(&headers, frame);
+    let wanted = wanted.map_or(NO_PATH, |path| path as u32);
+    assert_eq!(
+        one.machine.run(&one.demux, frame),
+        Ok(wanted),
+        "{frame:02x?}"
+    );
+}

@@ -1,0 +1,259 @@
+//! In the kernel, by `BPF_PROG_TEST_RUN`.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
+
+use ashway_abi::count::ROW_BYTES;
+use ashway_abi::{Count, context, hop, leaf as leaf_map, trusted};
+use ashway_codegen::bpf::{Image, MapRef};
+use ashway_codegen::demux::Table;
+use ashway_codegen::demux::emit::{self, Entries};
+use ashway_codegen::entry::Packet;
+use ashway_codegen::exit;
+use ashway_kernel::maps::possible_cpus;
+use ashway_kernel::{
+    AllegedOffset, Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, SharedArray,
+    TestRun, WakeBell,
+};
+use ashway_rig::captures::{Captures, Links};
+
+use super::user::User;
+use super::world::{
+    Behind, End, FEW, LAYOUT, OUR_MAC, ROWS, behind, code, counted, end, entry, leaf, row, same,
+};
+
+/// One frame in so many is cut at every length: a test run costs microseconds, and
+/// so does each row of counters.
+const SHARE: usize = 300;
+
+/// What a test run takes: whole Ethernet headers, and one page with room around.
+const LENGTHS: std::ops::RangeInclusive<usize> = 14..=3000;
+
+/// A socket buffer has a whole IP header as well.
+const WITH_IP: usize = 54;
+
+struct Loaded {
+    packet: Packet,
+    what: Behind,
+    entry: Program,
+    _behind: Program,
+    counters: Map,
+    trusted: SharedArray,
+    memory: Memory,
+    counts: Vec<Vec<u64>>,
+    _maps: Vec<Map>,
+    _wake: WakeBell,
+}
+
+impl Loaded {
+    fn new(table: &Table<usize>, packet: Packet, few: usize, what: Behind) -> Self {
+        let cpus = possible_cpus().unwrap() as u32;
+        let create = |spec: &MapSpec| Map::create(spec).unwrap();
+        let contexts = create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1));
+        let counters = create(&MapSpec::percpu_array(
+            "rows",
+            ROW_BYTES as u32,
+            ROWS as u32,
+        ));
+        let hops = create(&MapSpec::hash("hops", 4, hop::BYTES as u32, ROWS as u32));
+        for path in 0..ROWS as u32 {
+            let value = super::world::hop().to_bytes();
+            hops.update(&path.to_ne_bytes(), &value).unwrap();
+        }
+        let slots = create(&MapSpec::prog_array("slots", 1));
+        let wake = WakeBell::create("wake", 4096).unwrap();
+        let trusted = SharedArray::create("trusted", trusted::bytes(LAYOUT.rings)).unwrap();
+        let memory = match packet {
+            Packet::Pointers => Memory::arena(LAYOUT.total_bytes()),
+            Packet::Helpers => Memory::array(LAYOUT.total_bytes()),
+        };
+        let memory = memory.unwrap();
+        let compiled = emit::compile(table, few, leaf);
+        let mut shapes = HashMap::new();
+        let mut constants = 0;
+        for (one, entries) in compiled.iter().zip(table.shapes()) {
+            match &one.entries {
+                Entries::Constants(list) => constants += list.len() as u32,
+                Entries::Hash(number) => {
+                    let (key, room) = (one.shape.key_bytes() as u32, entries.len() as u32);
+                    let map = create(&MapSpec::hash(
+                        "shape",
+                        key,
+                        leaf_map::BYTES as u32,
+                        room.max(1),
+                    ));
+                    for (key, path) in entries.iter() {
+                        map.update(key, &leaf(path).to_bytes()).unwrap();
+                    }
+                    shapes.insert(*number, map);
+                }
+            }
+        }
+        let hits = create(&MapSpec::array("hits", 8 * constants.max(1), 1));
+        let load = |image: &Image| {
+            let fixup = |used: &ashway_codegen::bpf::MapUse| MapFixup {
+                insn: used.insn,
+                fd: match used.map {
+                    MapRef::Context => contexts.fd(),
+                    MapRef::Counters => counters.fd(),
+                    MapRef::Wake => wake.fd(),
+                    MapRef::Slots => slots.fd(),
+                    MapRef::Trusted => trusted.fd(),
+                    MapRef::Memory => memory.fd(),
+                    MapRef::Shape(number) => shapes[&number].fd(),
+                    MapRef::Hits => hits.fd(),
+                    MapRef::Hops => hops.fd(),
+                },
+                value_offset: used.value_offset,
+            };
+            let maps: Vec<_> = image.maps.iter().map(fixup).collect();
+            accepted(image, &maps, ProgramKind::Xdp)
+        };
+        let program = load(&behind(what, packet, cpus));
+        let entry = load(&entry(&compiled, packet, cpus));
+        slots.set_slot(0, program.fd()).unwrap();
+        let mut maps = vec![contexts, hops, slots, hits];
+        maps.extend(shapes.into_values());
+        Self {
+            packet,
+            what,
+            entry,
+            _behind: program,
+            counters,
+            trusted,
+            memory,
+            counts: vec![vec![0; Count::ALL.len()]; ROWS],
+            _maps: maps,
+            _wake: wake,
+        }
+    }
+
+    fn end(&mut self, frame: &[u8]) -> End {
+        let (code, left) = test_run(&self.entry, frame);
+        let mut risen = Vec::new();
+        for row in 0..ROWS {
+            let cpus = self
+                .counters
+                .lookup_percpu(&(row as u32).to_ne_bytes())
+                .unwrap();
+            for (count, before) in Count::ALL.iter().zip(&mut self.counts[row]) {
+                let at = *count as usize * 8;
+                let word = |cpu: &Vec<u8>| u64::from_ne_bytes(cpu[at..at + 8].try_into().unwrap());
+                let now: u64 = cpus.iter().map(word).sum();
+                if now != *before {
+                    risen.push((row, *count, now - *before));
+                    *before = now;
+                }
+            }
+        }
+        if code == code::PASS {
+            assert!(left == frame, "the host gets its frame untouched");
+        }
+        end(code, counted(&risen), left, || self.message())
+    }
+
+    /// Takes the one message out of the ring, as the worker would.
+    fn message(&self) -> Vec<u8> {
+        let word = |at| self.trusted.u32_at(at);
+        let consumed = word(trusted::RINGS + trusted::RING_CONSUMED);
+        let slot = consumed.fetch_add(1, AcqRel) as usize % trusted::RING_SLOTS;
+        let produced = word(trusted::RINGS + trusted::RING_PRODUCED).load(Acquire);
+        assert_eq!(produced, consumed.load(Acquire), "one message");
+        let at = trusted::SLOTS + slot * trusted::SLOT_BYTES;
+        let len = word(at + trusted::SLOT_PAYLOAD_LEN).load(Acquire);
+        let path = word(at + trusted::SLOT_LOCAL_PATH).load(Acquire) as usize;
+        let in_user = word(trusted::PATHS + path * trusted::PATH_STRIDE);
+        assert_eq!(in_user.load(Acquire), 1);
+        in_user.store(0, Release);
+        let mut message = vec![0; len as usize];
+        let at = AllegedOffset(LAYOUT.slot_offset(0, slot) as u32);
+        self.memory.copy_out(at, &mut message).unwrap();
+        message
+    }
+}
+
+/// What the program returns, and the frame as it leaves it.
+fn test_run(program: &Program, frame: &[u8]) -> (u32, Vec<u8>) {
+    let run = TestRun {
+        packet: frame,
+        context: None,
+        repeat: 1,
+    };
+    let result = program
+        .test_run(&run)
+        .unwrap_or_else(|error| panic!("{error}: {frame:02x?}"));
+    (result.retval, result.packet)
+}
+
+fn accepted(image: &Image, maps: &[MapFixup], kind: ProgramKind) -> Program {
+    Program::load(&ProgramSpec {
+        name: "ashway_replay",
+        kind,
+        attach_type: 0,
+        insns: &image.insns,
+        maps,
+        btf: None,
+    })
+    .unwrap_or_else(|error| {
+        let log = error.log();
+        panic!("{error}\n{}", &log[log.len().saturating_sub(4000)..]);
+    })
+}
+
+#[test]
+fn the_kernel_comes_to_what_the_user_tier_comes_to() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root (bpf(2))");
+        return;
+    }
+    let Some(captures) = Captures::read(Links::Any, 400) else {
+        return;
+    };
+    let mut user = User::new();
+    let mut all = Vec::new();
+    for packet in [Packet::Pointers, Packet::Helpers] {
+        for few in FEW {
+            for what in Behind::ALL {
+                all.push(Loaded::new(&user.table, packet, few, what));
+            }
+        }
+    }
+    let exit = accepted(&exit::generate(), &[], ProgramKind::SchedCls);
+    let (mut run, mut at) = (0_u64, 0_usize);
+    let replayed = captures.replay(SHARE, OUR_MAC, |frame| {
+        if !LENGTHS.contains(&frame.len()) {
+            return;
+        }
+        at += 1;
+        if frame.len() >= WITH_IP {
+            // What has no mark is none of the exit program's (`TCX_NEXT`).
+            let (next, left) = test_run(&exit, frame);
+            assert_eq!((next, left == frame), (u32::MAX, true), "{frame:02x?}");
+        }
+        let at_ring = user.end(Behind::Ring, frame);
+        let beyond = matches!(at_ring, End::Queued(..));
+        // One of the four ways, in turn.
+        let turn = at % 4;
+        for (number, one) in all.iter_mut().enumerate() {
+            if number / 3 != turn || one.what != Behind::Ring && !beyond {
+                continue;
+            }
+            run += 1;
+            let got = one.end(frame);
+            let wanted = user.end(one.what, frame);
+            let (packet, what) = (one.packet, one.what);
+            assert!(
+                same(packet, what, &got, &wanted),
+                "{packet:?}, {what:?}: {got:x?}, and in the user tier {wanted:x?}, of {frame:02x?}"
+            );
+        }
+    });
+    println!("{replayed:?}: {run} runs");
+    for one in &all {
+        for path in 0..ROWS - 1 {
+            let received = one.counts[row(path)][Count::Received as usize];
+            assert!(received > 0, "{:?}: nothing on path {path}", one.what);
+        }
+    }
+    assert!(run > 20_000, "{run}");
+}
