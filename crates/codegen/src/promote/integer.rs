@@ -299,6 +299,11 @@ impl Emitter<'_> {
             }
             _ => self.divide_checked(kind, result, divisor),
         }
+        if !wide {
+            // The verifier knows nothing about a quotient or remainder, not even
+            // that the upper half is 0: as an offset into the message it refuses it.
+            self.alu(op::MOV, false, result, result);
+        }
         self.push_reg(result, wide);
     }
 
