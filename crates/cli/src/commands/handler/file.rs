@@ -13,19 +13,26 @@ use serde_json::{Value, json};
 
 use crate::failure::{Exit, Failure};
 
-/// Reads a file, but no more of it than is needed to refuse it.
+/// Reads a file, but no more of it than is needed to refuse it. The text format
+/// (`.wat`) is translated.
 pub(in crate::commands) fn read(file: &FsPath) -> Result<Vec<u8>, Failure> {
+    let failure = |cause: &dyn std::fmt::Display| {
+        let shown = file.display().to_string();
+        let mut failure =
+            Failure::new(Exit::Usage, format!("cannot read `{shown}`")).because(cause);
+        failure.file = Some(shown);
+        failure
+    };
     let most = Limits::default().file_bytes as u64;
     let mut bytes = Vec::new();
     File::open(file)
         .and_then(|opened| opened.take(most + 1).read_to_end(&mut bytes))
-        .map_err(|error| {
-            let shown = file.display().to_string();
-            let mut failure =
-                Failure::new(Exit::Usage, format!("cannot read `{shown}`")).because(&error);
-            failure.file = Some(shown);
-            failure
-        })?;
+        .map_err(|error| failure(&error))?;
+    if file.extension().is_some_and(|ending| ending == "wat") {
+        bytes = wat::parse_bytes(&bytes)
+            .map_err(|error| failure(&error))?
+            .into_owned();
+    }
     Ok(bytes)
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Module, Profile};
+use ashway_codegen::promote::Budget;
 use ashway_daemon::config::Config;
 use ashway_trial::{Activation, Engine, Setup, Trial};
 use clap::Args;
@@ -51,7 +52,7 @@ JSON (-j):
   changed the message; if it then passed it on or was stopped, a node drops it, and
   `message` is as it came.")]
 pub(crate) struct Run {
-    /// The handler (Wasm)
+    /// The handler (Wasm, or its text format in a `.wat`)
     file: PathBuf,
     /// Where to run it; several are compared
     #[arg(long, value_enum, value_delimiter = ',', default_value = "user")]
@@ -80,6 +81,10 @@ pub(crate) struct Run {
     /// Time for one activation; it buys fuel as on a path
     #[arg(long, value_name = "TIME", default_value = "50us", value_parser = budget)]
     budget: Duration,
+    /// Fuel instead: the clock ends nothing within a second, so that the tiers can
+    /// be compared
+    #[arg(long, value_name = "UNITS", conflicts_with = "budget", value_parser = clap::value_parser!(u32).range(1..))]
+    fuel: Option<u32>,
     /// Show all that the kernel's verifier says, with source lines
     #[arg(long)]
     verifier_log: bool,
@@ -140,7 +145,7 @@ impl Run {
         let module = file::module(&self.file, &bytes, Profile::Handler)?;
         self.entry(&module)?;
         let setup = Setup {
-            budget: ashway_daemon::budget(self.budget),
+            budget: self.budget(),
             ..Setup::default()
         };
         let mut parts = Vec::new();
@@ -184,6 +189,15 @@ impl Run {
             Some(failure) if face.json => Ok(failure.exit as u8),
             Some(failure) => Err(failure),
         }
+    }
+
+    fn budget(&self) -> Budget {
+        let budget = ashway_daemon::budget(self.budget);
+        self.fuel.map_or(budget, |fuel| Budget {
+            fuel: fuel.into(),
+            ns: 1_000_000_000,
+            ..budget
+        })
     }
 
     fn capture(&self) -> Result<Capture, Failure> {
@@ -311,7 +325,9 @@ impl Run {
                 &"the clock stopped it, and no two clocks stop at the same instruction: what \
                        follows cannot be compared",
             );
-            return Some(failure.hint("give it more time: `--budget`, up to 10ms"));
+            return Some(failure.hint(
+                "give it more time, `--budget` up to 10ms, or fuel that ends it first: `--fuel`",
+            ));
         }
         if let Comparison::Differ(difference) = comparison {
             let [(first, one), (second, other)] = &difference.found;
@@ -359,7 +375,7 @@ impl Run {
             Comparison::Differ(difference) => (Some(difference), None),
             Comparison::OutOfTime { packet, engine } => (None, Some((packet, engine.name()))),
         };
-        let budget = ashway_daemon::budget(self.budget).fuel as i64;
+        let budget = self.budget().fuel as i64;
         let packets: Vec<Value> = capture
             .packets
             .iter()
@@ -401,7 +417,7 @@ impl Run {
             "handler": self.file.display().to_string(),
             "entry": self.entry,
             "tiers": parts.iter().map(|part| part.engine.name()).collect::<Vec<_>>(),
-            "budget_ns": self.budget.as_nanos() as u64,
+            "budget_ns": self.budget().ns,
             "packets": packets,
             "memory": memory,
             "ns_per_call": if ns.is_empty() { Value::Null } else { ns.into() },
@@ -429,7 +445,7 @@ impl Run {
         comparison: &Comparison,
         written: Option<usize>,
     ) -> String {
-        let budget = ashway_daemon::budget(self.budget).fuel as i64;
+        let budget = self.budget().fuel as i64;
         let mut header = vec![
             "PACKET".to_owned(),
             "BYTES".to_owned(),
