@@ -1,4 +1,5 @@
-//! `cargo xtask handlers`: the C handlers and applications under `apps/`.
+//! `cargo xtask handlers`: the C handlers and applications under `apps/`, and the
+//! C handlers of `tests/hostile`.
 //!
 //! Built from source each time something changed; no `.wasm` file is committed.
 //! File names given to the compiler are relative to the root, so that the debug
@@ -54,10 +55,15 @@ const WASM: [&str; 15] = [
 /// Builds what is older than its sources into `out`.
 pub(crate) fn build(out: &Path) -> Result<()> {
     let out = &std::path::absolute(out)?;
-    fs::create_dir_all(out).with_context(|| format!("cannot make `{}`", out.display()))?;
-    for source in sources("apps/handlers")? {
-        let name = source.file_stem().expect("a file");
-        compile_handler(&source, &[], &out.join(name).with_extension("wasm"))?;
+    for (folder, out) in [
+        ("apps/handlers", out),
+        ("tests/hostile", &out.join("hostile")),
+    ] {
+        fs::create_dir_all(out).with_context(|| format!("cannot make `{}`", out.display()))?;
+        for source in sources(folder)? {
+            let name = source.file_stem().expect("a file");
+            compile_handler(&source, &[], &out.join(name).with_extension("wasm"))?;
+        }
     }
     for source in sources("apps")? {
         let program = out.join(source.file_stem().expect("a file"));

@@ -1,0 +1,8 @@
+;; both: fuel at loop, changed. Changes the message and never comes back.
+(module
+    (import "ashway" "msg_store8" (func $msg_store8 (param i32 i32)))
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
+        (call $msg_store8 (i32.const 5) (i32.const 0xbd))
+        (loop $again (br $again))
+        (unreachable)))

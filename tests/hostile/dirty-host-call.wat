@@ -1,0 +1,8 @@
+;; both: message_bounds at call, changed. Two writes, the second of which is refused: the first stays done.
+(module
+    (import "ashway" "msg_store8" (func $msg_store8 (param i32 i32)))
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
+        (call $msg_store8 (i32.const 5) (i32.const 0xbd))
+        (call $msg_store8 (local.get $len) (i32.const 1))
+        (i32.const 1)))

@@ -1,0 +1,9 @@
+;; both: table_bounds at table.get. A reference from behind the table.
+(module
+    (table $t 4 4 funcref)
+    (elem (table $t) (i32.const 1) func $nothing $number)
+    (func $nothing)
+    (func $number (result i32) (i32.const 0))
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
+        (ref.is_null (table.get $t (i32.const 4)))))

@@ -1,0 +1,6 @@
+;; both: bad_verdict. The sender says what becomes of its message: 0x00010203.
+(module
+    (import "ashway" "msg_load32be" (func $msg_load32be (param i32) (result i32)))
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
+        (call $msg_load32be (i32.const 0))))

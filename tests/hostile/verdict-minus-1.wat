@@ -1,0 +1,5 @@
+;; both: bad_verdict. -1: no table has a place for it.
+(module
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
+        (i32.const -1)))
