@@ -35,6 +35,8 @@ usage: cargo xtask COMMAND
                         the specification's own tests in a tier
   fuzz-promote [--seed N] [--count M] [--json FILE] [--dump DIR]
                         random modules in every engine; what differs is a bug
+  hostile               every handler of tests/hostile on a node beside a victim,
+                        in both tiers (./test takes one in eight)
   corpora               fetch captures of others to target/corpora, once
   replay                captures of others, every frame at every length, through
                         every module and program (./test: a share of them)
@@ -55,6 +57,7 @@ fn main() -> ExitCode {
         ["programs"] => programs::build(&root().join("target/programs")),
         ["wast", args @ ..] => conformance::run("wast", args),
         ["fuzz-promote", args @ ..] => conformance::run("fuzz-promote", args),
+        ["hostile"] => hostile(),
         ["corpora"] => corpora::fetch(&root().join("target/corpora")),
         ["replay"] => replay::run_all(),
         ["bless"] => bless::golden(),
@@ -76,6 +79,16 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The corpus on a node, all of it.
+fn hostile() -> Result<()> {
+    handlers::build(&root().join("target/handlers"))?;
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    run(Command::new(cargo)
+        .args(["test", "--release", "--package", "ashway-netns"])
+        .args(["--test", "hostile", "--", "--nocapture"])
+        .env("ASHWAY_HOSTILE", "whole"))
 }
 
 /// The workspace's root.
