@@ -8,6 +8,7 @@
 //! * [`promote`]: that form to eBPF.
 //! * [`entry`], [`instance`] or [`forward`], [`exit`]: the programs on a message's
 //!   way through the kernel, in that order.
+//! * [`pipe`]: manipulations of data to one loop.
 //! * [`stub`]: the program around a promoted handler that needs no interface.
 //! * [`bpf`]: instructions, assembler, printer.
 
@@ -26,6 +27,7 @@ pub mod exit;
 pub mod forward;
 pub mod instance;
 pub mod normalise;
+pub mod pipe;
 pub mod promote;
 pub mod stub;
 mod xdp;

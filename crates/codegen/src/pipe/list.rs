@@ -1,0 +1,247 @@
+//! A list of pipes, and where each one's registers are.
+
+use super::error::PipeError;
+use super::ir::{Pipe, Reduce, Update};
+
+/// Most pipes of one list.
+pub const MAX_PIPES: usize = 32;
+
+/// A pipe at its place in a list.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// The pipe.
+    pub pipe: Pipe,
+    /// Its name in the list: the second `cksum16` is `cksum16#2`, and shares
+    /// nothing with the first (ASH §II.B).
+    pub name: String,
+    /// Index of its first register among the list's.
+    pub first_register: usize,
+}
+
+/// Pipes that a message passes one after the other.
+///
+/// The empty list copies.
+///
+/// # Examples
+///
+/// ```
+/// use ashway_codegen::pipe::{interpret, parse};
+/// let list = parse("cksum16 | bswap32 | cksum16").unwrap();
+/// let mut registers = list.initial();
+/// let mut data = *b"\x01\x02\x03\x04";
+/// interpret(&list, &mut registers, &mut data);
+/// assert_eq!(data, *b"\x04\x03\x02\x01");
+/// let at = |name| list.register(name).unwrap();
+/// assert_eq!(registers[at("cksum16.sum")], 0x0604);
+/// assert_eq!(registers[at("cksum16#2.sum")], 0x0406);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct List {
+    pipes: Vec<Placed>,
+    registers: usize,
+}
+
+impl List {
+    /// The list that copies.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a pipe at the end and gives its index.
+    ///
+    /// # Errors
+    ///
+    /// [`PipeError::ListTooLong`] or [`PipeError::GaugesDiffer`], with its name.
+    pub fn push(&mut self, pipe: Pipe) -> Result<usize, PipeError> {
+        let index = self.pipes.len();
+        if index >= MAX_PIPES {
+            return Err(PipeError::ListTooLong {
+                pipe: pipe.name,
+                count: index + 1,
+            });
+        }
+        if pipe.input != pipe.output {
+            return Err(PipeError::GaugesDiffer {
+                pipe: pipe.name,
+                input: pipe.input,
+                output: pipe.output,
+            });
+        }
+        let same = self
+            .pipes
+            .iter()
+            .filter(|placed| placed.pipe.name == pipe.name);
+        let name = match same.count() {
+            0 => pipe.name.clone(),
+            before => format!("{}#{}", pipe.name, before + 1),
+        };
+        let first_register = self.registers;
+        self.registers += pipe.registers.len();
+        self.pipes.push(Placed {
+            pipe,
+            name,
+            first_register,
+        });
+        Ok(index)
+    }
+
+    /// The pipes in order.
+    #[must_use]
+    pub fn pipes(&self) -> &[Placed] {
+        &self.pipes
+    }
+
+    /// How many registers all pipes have.
+    #[must_use]
+    pub const fn register_count(&self) -> usize {
+        self.registers
+    }
+
+    /// What the registers hold at first, in the list's order. Exporting
+    /// (ASH §II.B) is writing into it, importing is reading it after a run.
+    #[must_use]
+    pub fn initial(&self) -> Vec<u64> {
+        let registers = self.pipes.iter().flat_map(|placed| &placed.pipe.registers);
+        registers.map(|register| register.initial).collect()
+    }
+
+    /// The index of the register `pipe.register`, or of the only register of
+    /// `pipe`.
+    #[must_use]
+    pub fn register(&self, name: &str) -> Option<usize> {
+        let (pipe, register) = match name.split_once('.') {
+            Some((pipe, register)) => (pipe, Some(register)),
+            None => (name, None),
+        };
+        let placed = self.pipes.iter().find(|placed| placed.name == pipe)?;
+        let of = &placed.pipe.registers;
+        let index = match register {
+            Some(register) => of.iter().position(|one| one.name == register)?,
+            None if of.len() == 1 => 0,
+            None => return None,
+        };
+        Some(placed.first_register + index)
+    }
+
+    /// The registers' full names, in order.
+    #[must_use]
+    pub fn register_names(&self) -> Vec<String> {
+        let names = self.pipes.iter().flat_map(|placed| {
+            let of = placed.pipe.registers.iter();
+            of.map(move |register| format!("{}.{}", placed.name, register.name))
+        });
+        names.collect()
+    }
+
+    /// Whether the data passes all of them unchanged: in place, nothing needs to
+    /// be written (ASH §III.C).
+    #[must_use]
+    pub fn no_mod(&self) -> bool {
+        self.pipes.iter().all(|placed| placed.pipe.no_mod)
+    }
+
+    /// Brings what was exported into the form that reduced registers have: the
+    /// width of the gauge; folded, if a ones' complement sum. Every way of
+    /// running a list does it first.
+    pub(super) fn normalise(&self, registers: &mut [u64]) {
+        for placed in &self.pipes {
+            let pipe = &placed.pipe;
+            let of = &mut registers[placed.first_register..];
+            for (register, update) in &pipe.updates {
+                let register = &mut of[register.index()];
+                match update {
+                    Update::Set(_) | Update::Reduce(Reduce::Sum, _) => {}
+                    Update::Reduce(Reduce::Ones, _) => *register = fold(*register),
+                    Update::Reduce(_, _) => *register &= pipe.input.mask(),
+                }
+            }
+            if let Some(register) = pipe.rolling {
+                of[register.index()] &= pipe.input.mask();
+            }
+        }
+    }
+
+    /// Turns rolling registers on by the length of a call.
+    pub(super) fn roll(&self, registers: &mut [u64], len: usize) {
+        for placed in &self.pipes {
+            let Some(register) = placed.pipe.rolling else {
+                continue;
+            };
+            let gauge = placed.pipe.input;
+            let register = &mut registers[placed.first_register + register.index()];
+            let bits = (len % gauge.bytes()) as u32 * 8;
+            if bits != 0 {
+                *register = (*register >> bits | *register << (gauge.bits() - bits)) & gauge.mask();
+            }
+        }
+    }
+}
+
+/// The 16-bit ones' complement sum of a number's four halfwords: 0 only for 0.
+#[must_use]
+pub(super) const fn fold(sum: u64) -> u64 {
+    let sum = (sum & 0xffff_ffff) + (sum >> 32);
+    let sum = (sum & 0xffff_ffff) + (sum >> 32);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    let sum = (sum & 0xffff) + (sum >> 16);
+    (sum & 0xffff) + (sum >> 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::builtin;
+    use super::super::ir::{Builder, Gauge};
+    use super::*;
+
+    #[test]
+    fn a_list_has_an_end_and_names_the_pipe_behind_it() {
+        let mut list = List::new();
+        for _ in 0..MAX_PIPES {
+            list.push(builtin::copy()).unwrap();
+        }
+        let error = list.push(builtin::swap(Gauge::Bits32)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`bswap32` would be pipe 33 of the list; at most 32"
+        );
+    }
+
+    #[test]
+    fn a_pipe_that_changes_the_length_is_refused_by_name() {
+        let mut body = Builder::new("widen", Gauge::Bits8).output_gauge(Gauge::Bits16);
+        let word = body.input();
+        let error = List::new().push(body.finish(word).unwrap()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`widen` takes words of 8 bits and gives words of 16 bits; a list keeps the length of the data"
+        );
+    }
+
+    #[test]
+    fn the_same_pipe_twice_has_two_names() {
+        let mut list = List::new();
+        list.push(builtin::internet_checksum()).unwrap();
+        list.push(builtin::internet_checksum()).unwrap();
+        assert_eq!(list.register_names(), ["cksum16.sum", "cksum16#2.sum"]);
+        assert_eq!(list.register("cksum16#2"), Some(1));
+    }
+
+    #[test]
+    fn folding_keeps_the_residue_and_is_zero_for_zero_only() {
+        for sum in [
+            0,
+            1,
+            0xffff,
+            0x1_0000,
+            0xffff_ffff,
+            u64::MAX,
+            0xffff_0000_0001,
+        ] {
+            let folded = fold(sum);
+            assert!(folded <= 0xffff);
+            assert_eq!(folded % 0xffff, sum % 0xffff);
+            assert_eq!(folded == 0, sum == 0);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Pipes: manipulations of data, composed at run time into one loop.
+//!
+//! [`parse`] or [`Builder`] make a [`List`]; [`interpret`] says what it means.
+//! Why it is so: `docs/design/0005-pipes.md`. Names are those of the ASH paper
+//! (§II.B, §III.C).
+//!
+//! * *gauge*: width of the words that a pipe takes and gives. Words are
+//!   little-endian in memory, so gauges join without conversion.
+//! * *persistent registers* live from word to word and from call to call.
+//!   *Exporting* is writing them before a run, *importing* is reading them after.
+//! * *commutative*: the order of words does not matter. *No-mod*: the data passes
+//!   unchanged. Both are proved from the body.
+//! * A run takes data of any length. It can go on in another call if the length
+//!   was a multiple of 64 bytes; a partial word is the end of the data
+//!   ([`Tail`] says what becomes of it), except for `mask`, which goes on anywhere.
+
+pub mod builtin;
+mod error;
+mod g711;
+mod interp;
+mod ir;
+mod list;
+mod parse;
+mod primitive;
+mod prove;
+
+pub use error::PipeError;
+pub use interp::interpret;
+pub use ir::{
+    Binary, Builder, Gauge, MAX_OPS, MAX_REGISTERS, Op, Pipe, Reduce, Register, RegisterId, Shift,
+    Tail, Update, Value,
+};
+pub use list::{List, MAX_PIPES, Placed};
+pub use parse::{MAX_TEXT_BYTES, ParseError, parse};
+pub use primitive::{ADLER_MODULUS, CRC32, CRC32C, Crc, Primitive};
