@@ -154,6 +154,23 @@ bugs! {
     DemuxEmitMaskDropped,
     /// In a program, the least specific shape is tried first.
     DemuxEmitOrderInverted,
+
+    // Pipes.
+    /// Lanes behind the end are counted.
+    PipeLanesTailCounts,
+    /// A partial word passes through the body of a pipe that leaves it.
+    PipeLanesTailSwapped,
+    /// The same, word by word.
+    PipeOrderTailTaken,
+    /// A CRC's constants are for another distance.
+    PipeFoldShort,
+    /// Adler-32 weighs each byte one less.
+    PipeAdlerWeights,
+    /// The last store takes a whole vector.
+    PipeTailWhole,
+    /// A partial word passes through the body of a pipe that leaves it, in the
+    /// portable form.
+    PipePortableTail,
 }
 
 /// Whether this process is to have the bug.

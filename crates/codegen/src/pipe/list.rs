@@ -2,6 +2,7 @@
 
 use super::error::PipeError;
 use super::ir::{Pipe, Reduce, Update};
+use super::primitive::{ADLER_MODULUS, Primitive};
 
 /// Most pipes of one list.
 pub const MAX_PIPES: usize = 32;
@@ -142,9 +143,9 @@ impl List {
     }
 
     /// Brings what was exported into the form that reduced registers have: the
-    /// width of the gauge; folded, if a ones' complement sum. Every way of
+    /// width of the gauge; folded, if a ones' complement sum; reduced, if Adler's. Every way of
     /// running a list does it first.
-    pub(super) fn normalise(&self, registers: &mut [u64]) {
+    pub fn normalise(&self, registers: &mut [u64]) {
         for placed in &self.pipes {
             let pipe = &placed.pipe;
             let of = &mut registers[placed.first_register..];
@@ -159,11 +160,20 @@ impl List {
             if let Some(register) = pipe.rolling {
                 of[register.index()] &= pipe.input.mask();
             }
+            match pipe.primitive {
+                Some(Primitive::Crc(_)) => of[0] &= 0xffff_ffff,
+                Some(Primitive::Adler) => {
+                    of[0] %= u64::from(ADLER_MODULUS);
+                    of[1] %= u64::from(ADLER_MODULUS);
+                }
+                None => {}
+            }
         }
     }
 
-    /// Turns rolling registers on by the length of a call.
-    pub(super) fn roll(&self, registers: &mut [u64], len: usize) {
+    /// Turns rolling registers on by the length of a call. Every way of running a
+    /// list does it last.
+    pub fn roll(&self, registers: &mut [u64], len: usize) {
         for placed in &self.pipes {
             let Some(register) = placed.pipe.rolling else {
                 continue;

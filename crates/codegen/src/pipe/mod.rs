@@ -21,8 +21,10 @@ mod interp;
 mod ir;
 mod list;
 mod parse;
+mod portable;
 mod primitive;
 mod prove;
+mod x86;
 
 pub use error::PipeError;
 pub use interp::interpret;
@@ -32,4 +34,8 @@ pub use ir::{
 };
 pub use list::{List, MAX_PIPES, Placed};
 pub use parse::{MAX_TEXT_BYTES, ParseError, parse};
+pub use portable::Portable;
 pub use primitive::{ADLER_MODULUS, CRC32, CRC32C, Crc, Primitive};
+pub use x86::{
+    CHUNK_BYTES, Cpu, Direction, Isa, Layout, Native, Options, PIECE_BYTES, Step, Way, compile,
+};

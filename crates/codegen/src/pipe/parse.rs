@@ -133,22 +133,22 @@ fn one(text: &str, span: Range<usize>) -> Result<Pipe, ParseError> {
     };
     let needs = needs(base, bits).ok_or_else(unknown)?;
     let argument = match (argument, needs) {
-        (None, None) => 0,
-        (Some((_, at)), None) => {
+        (None, Needs::Nothing) => 0,
+        (Some((_, at)), Needs::Nothing) => {
             return Err(error(
                 at.start - 1..at.end + 1,
                 format!("`{name}` takes no number"),
                 "leave the parentheses out",
             ));
         }
-        (None, Some(_)) => {
+        (None, Needs::Number(_)) => {
             return Err(error(
                 name_span,
                 format!("`{name}` needs a number"),
                 "write it in parentheses, for example `xor(0xdeadbeef)`",
             ));
         }
-        (Some((number, at)), Some(gauge)) => value(number, at, gauge)?,
+        (Some((number, at)), Needs::Number(gauge)) => value(number, at, gauge)?,
     };
     make(base, bits, argument).ok_or_else(unknown)
 }
@@ -194,13 +194,21 @@ fn gauge(bits: &str) -> Option<Gauge> {
         .find(|gauge| gauge.bits().to_string() == bits)
 }
 
-/// Whether the pipe takes a number, and of how many bits. Outer `None`: there is
-/// no such pipe.
-fn needs(base: &str, bits: &str) -> Option<Option<Gauge>> {
+/// What stands in a pipe's parentheses.
+#[derive(Clone, Copy)]
+enum Needs {
+    /// It has none.
+    Nothing,
+    /// A number of so many bits.
+    Number(Gauge),
+}
+
+/// What a pipe needs; `None` if there is no such pipe.
+fn needs(base: &str, bits: &str) -> Option<Needs> {
     match (base, bits) {
-        ("mask", _) | ("xor", "") => Some(Some(Gauge::Bits32)),
-        ("xor" | "add" | "count", bits) => gauge(bits).map(Some),
-        _ => make(base, bits, 0).map(|_| None),
+        ("mask", _) | ("xor", "") => Some(Needs::Number(Gauge::Bits32)),
+        ("xor" | "add" | "count", bits) => gauge(bits).map(Needs::Number),
+        _ => make(base, bits, 0).map(|_| Needs::Nothing),
     }
 }
 

@@ -73,20 +73,16 @@ fn meaning(pipe: &Pipe, at: usize, op: &Op) -> Result<(), &'static str> {
         }
     };
     match *op {
-        Op::Input => Ok(()),
         Op::Const(constant) if constant & !pipe.width.mask() != 0 => Err("does not fit the width"),
-        Op::Const(_) => Ok(()),
         Op::Register(register) if register.index() >= pipe.registers.len() => {
             Err("reads a register that there is not")
         }
-        Op::Register(_) => Ok(()),
-        Op::Swap(value) => earlier(&[value]),
-        Op::Binary(_, left, right) => earlier(&[left, right]),
         Op::Shift(_, _, bits) if bits >= pipe.width.bits() => Err("shifts by the width or more"),
-        Op::Shift(_, value, _) => earlier(&[value]),
-        Op::Select(condition, one, other) => earlier(&[condition, one, other]),
         Op::Table(_) if pipe.table.is_none() => Err("looks into a table that there is not"),
-        Op::Table(value) => earlier(&[value]),
+        Op::Input | Op::Const(_) | Op::Register(_) => Ok(()),
+        Op::Swap(value) | Op::Shift(_, value, _) | Op::Table(value) => earlier(&[value]),
+        Op::Binary(_, left, right) => earlier(&[left, right]),
+        Op::Select(condition, one, other) => earlier(&[condition, one, other]),
     }
 }
 

@@ -1,0 +1,167 @@
+//! Writes instructions, labels and constants.
+
+use iced_x86::{
+    BlockEncoder, BlockEncoderOptions, Code, Instruction, InstructionBlock, MemoryOperand, Register,
+};
+
+/// An operand.
+#[derive(Clone, Copy)]
+pub(super) enum Arg {
+    /// A register.
+    R(Register),
+    /// Memory at a register plus a displacement.
+    M(Register, i32),
+    /// Memory at the sum of two registers plus a displacement.
+    X(Register, Register, i32),
+    /// A constant.
+    I(i32),
+}
+
+impl Arg {
+    fn memory(self) -> Option<MemoryOperand> {
+        // The displacement's size is the encoder's choice.
+        match self {
+            Self::M(base, at) => Some(MemoryOperand::with_base_displ_size(base, i64::from(at), 1)),
+            Self::X(base, index, at) => Some(MemoryOperand::with_base_index_scale_displ_size(
+                base,
+                index,
+                1,
+                i64::from(at),
+                1,
+            )),
+            Self::R(_) | Self::I(_) => None,
+        }
+    }
+}
+
+/// A place to jump to.
+#[derive(Clone, Copy)]
+pub(super) struct Label(u64);
+
+/// Where constants are: the register that all code here keeps for them.
+pub(super) const POOL: Register = Register::R9;
+
+/// Constants begin at a cache line.
+const POOL_ALIGN: usize = 64;
+
+/// Code and constants as they grow.
+#[derive(Clone, Default)]
+pub(super) struct Asm {
+    code: Vec<Instruction>,
+    labels: u64,
+    pending: Option<Label>,
+    pool: Vec<u8>,
+}
+
+impl Asm {
+    /// Instructions so far.
+    pub(super) fn len(&self) -> usize {
+        self.code.len()
+    }
+
+    /// Writes an instruction. The operands' kinds must be ones that it has.
+    pub(super) fn op(&mut self, code: Code, args: &[Arg]) {
+        self.push(instruction(code, args));
+    }
+
+    /// Writes one that changes only lanes set in `mask`; the others become 0 if
+    /// `zeroing`.
+    pub(super) fn masked(&mut self, code: Code, args: &[Arg], mask: Register, zeroing: bool) {
+        let mut instruction = instruction(code, args);
+        instruction.set_op_mask(mask);
+        instruction.set_zeroing_masking(zeroing);
+        self.push(instruction);
+    }
+
+    /// A label to be placed.
+    pub(super) fn label(&mut self) -> Label {
+        self.labels += 1;
+        Label(self.labels)
+    }
+
+    /// Places a label before the next instruction.
+    pub(super) fn place(&mut self, label: Label) {
+        if self.pending.is_some() {
+            self.push(Instruction::with(Code::Nopd));
+        }
+        self.pending = Some(label);
+    }
+
+    /// Writes a jump.
+    pub(super) fn jump(&mut self, code: Code, to: Label) {
+        self.push(Instruction::with_branch(code, to.0).expect("a jump has one target"));
+    }
+
+    fn push(&mut self, mut instruction: Instruction) {
+        if let Some(Label(label)) = self.pending.take() {
+            instruction.set_ip(label);
+        }
+        self.code.push(instruction);
+    }
+
+    /// Memory with `bytes`, 64 bytes or a multiple; the same only once.
+    pub(super) fn constant(&mut self, bytes: &[u8]) -> Arg {
+        debug_assert!(bytes.len().is_multiple_of(POOL_ALIGN));
+        let lines = self.pool.windows(bytes.len()).step_by(POOL_ALIGN);
+        let at = lines.clone().position(|line| line == bytes).map_or_else(
+            || {
+                let at = self.pool.len();
+                self.pool.extend_from_slice(bytes);
+                at
+            },
+            |line| line * POOL_ALIGN,
+        );
+        Arg::M(POOL, at as i32)
+    }
+
+    /// Memory with `words` over and over for 64 bytes.
+    pub(super) fn lanes<const N: usize>(&mut self, word: [u8; N]) -> Arg {
+        let mut line = [0; POOL_ALIGN];
+        for lane in line.chunks_exact_mut(N) {
+            lane.copy_from_slice(&word);
+        }
+        self.constant(&line)
+    }
+
+    /// The bytes: code, then the constants. The first instruction must be
+    /// `lea POOL, [rip]`, whose displacement is written here.
+    pub(super) fn finish(self) -> Vec<u8> {
+        let block = InstructionBlock::new(&self.code, 0);
+        let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE)
+            .expect("instructions are ones that there are");
+        let mut bytes = encoded.code_buffer;
+        bytes.resize(bytes.len().next_multiple_of(POOL_ALIGN), 0xcc);
+        let from_lea = bytes.len() - LEA_BYTES;
+        bytes[LEA_BYTES - 4..LEA_BYTES].copy_from_slice(&(from_lea as u32).to_le_bytes());
+        bytes.extend_from_slice(&self.pool);
+        bytes
+    }
+}
+
+/// Length of `lea r9, [rip + displacement]`, the displacement last.
+const LEA_BYTES: usize = 7;
+
+fn instruction(code: Code, args: &[Arg]) -> Instruction {
+    use Arg::{I, R};
+    let memory = |arg: &Arg| arg.memory();
+    let made = match args {
+        [] => return Instruction::with(code),
+        [R(a)] => Instruction::with1(code, *a),
+        [R(a), R(b)] => Instruction::with2(code, *a, *b),
+        [R(a), I(b)] => Instruction::with2(code, *a, *b),
+        [R(a), R(b), R(c)] => Instruction::with3(code, *a, *b, *c),
+        [R(a), R(b), I(c)] => Instruction::with3(code, *a, *b, *c),
+        [R(a), R(b), R(c), R(d)] => Instruction::with4(code, *a, *b, *c, *d),
+        [R(a), R(b), R(c), I(d)] => Instruction::with4(code, *a, *b, *c, *d),
+        [R(a), m] => Instruction::with2(code, *a, memory(m).expect("memory")),
+        [m, R(b)] => Instruction::with2(code, memory(m).expect("memory"), *b),
+        [m, I(b)] => Instruction::with2(code, memory(m).expect("memory"), *b),
+        [R(a), R(b), m] => Instruction::with3(code, *a, *b, memory(m).expect("memory")),
+        [R(a), m, I(c)] => Instruction::with3(code, *a, memory(m).expect("memory"), *c),
+        [m, R(b), I(c)] => Instruction::with3(code, memory(m).expect("memory"), *b, *c),
+        [R(a), R(b), m, I(d)] => Instruction::with4(code, *a, *b, memory(m).expect("memory"), *d),
+        [R(a), R(b), m, R(d)] => Instruction::with4(code, *a, *b, memory(m).expect("memory"), *d),
+        _ => unreachable!("no instruction here has such operands"),
+    };
+    made.expect("the operands are of the instruction's kinds")
+}
