@@ -7,8 +7,8 @@
 //!
 //! The memory is not ours: a [`Region`] is, as a rule, a BPF arena or an array
 //! ([`ashway_kernel::Memory`]) that the kernel tier and the application use at
-//! the same time. `memory.rs` is the
-//! only file here with `unsafe` in it.
+//! the same time. `memory.rs` and [`native`], which maps and calls compiled pipes,
+//! are the only files here with `unsafe` in them.
 //!
 //! A handler's result is an allegation. Time is an argument: whoever owns the
 //! engine calls [`Engine::tick`].
@@ -19,6 +19,8 @@ mod engine;
 mod instance;
 #[allow(unsafe_code, reason = "the fence around memory that others share")]
 mod memory;
+#[allow(unsafe_code, reason = "calls code that was made at run time")]
+pub mod native;
 mod outcome;
 
 pub use engine::{Engine, EngineError};

@@ -1,0 +1,272 @@
+//! Every random list, over any length at any alignment, gives in every form what
+//! the interpreter gives, and that is what its pipes give one after the other.
+//!
+//! A long campaign: `PIPE_CASES=10000000 PIPE_SEED=1 cargo test --release -p
+//! ashway-codegen --test pipe same::`. A case that fails says its seed; with
+//! `PIPE_LIST=SEED` only that list runs.
+
+use std::ops::Range;
+use std::ptr::NonNull;
+
+use ashway_codegen::pipe::{Direction, Layout, List, Options, Portable, compile, interpret};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+use super::native::Pipes;
+use super::random::{self, Random};
+
+/// Data for each list, each in every form.
+const RUNS: usize = 16;
+const PAGE: usize = 4096;
+/// Room for 4096 bytes in stripes, at any alignment.
+const ROOM: usize = 3 * PAGE;
+
+/// Memory between two pages that nobody may touch.
+struct Guarded {
+    base: NonNull<u8>,
+}
+
+impl Guarded {
+    fn new() -> Self {
+        let all = ROOM + 2 * PAGE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                all,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE,
+            )
+        }
+        .unwrap();
+        let inside = base.cast::<u8>().wrapping_add(PAGE);
+        // SAFETY: our own mapping; nothing refers into it.
+        unsafe {
+            mprotect(
+                inside.cast(),
+                ROOM,
+                MprotectFlags::READ | MprotectFlags::WRITE,
+            )
+        }
+        .unwrap();
+        Self {
+            base: NonNull::new(inside).unwrap(),
+        }
+    }
+
+    fn bytes(&mut self) -> &mut [u8] {
+        // SAFETY: `ROOM` bytes are mapped there and ours.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), ROOM) }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        let all = self.base.as_ptr().wrapping_sub(PAGE);
+        // SAFETY: our own mapping.
+        unsafe { munmap(all.cast(), ROOM + 2 * PAGE) }.unwrap();
+    }
+}
+
+/// Somewhere for `len` bytes: at the front, at the end, or at any alignment.
+fn somewhere(random: &mut Random, len: usize) -> Range<usize> {
+    let start = match random.below(3) {
+        0 => 0,
+        1 => ROOM - len,
+        _ => random.below((ROOM - len).min(64) + 1),
+    };
+    start..start + len
+}
+
+/// Where byte `at` of the data lies.
+fn place(layout: Layout, at: usize) -> usize {
+    match layout {
+        Layout::Contiguous => at,
+        Layout::Striped => at / 16 * 32 + at % 16,
+    }
+}
+
+/// What a run left behind.
+#[derive(Debug, PartialEq)]
+struct Left {
+    registers: Vec<u64>,
+    data: Vec<u8>,
+}
+
+struct Bench {
+    source: Guarded,
+    destination: Guarded,
+}
+
+impl Bench {
+    /// Runs compiled pipes from one guarded place to another.
+    fn across(&mut self, random: &mut Random, pipes: &Pipes, data: &[u8], first: &[u64]) -> Left {
+        let (from, to) = (pipes.native().source(), pipes.native().destination());
+        let source_at = somewhere(random, from.footprint(data.len()));
+        let destination_at = somewhere(random, to.footprint(data.len()));
+        let source = self.source.bytes();
+        source.fill(0xa5);
+        for (at, byte) in data.iter().enumerate() {
+            source[source_at.start + place(from, at)] = *byte;
+        }
+        let destination = self.destination.bytes();
+        destination.fill(0xc3);
+        let mut registers = first.to_vec();
+        pipes.run(
+            &mut registers,
+            &source[source_at],
+            &mut destination[destination_at.clone()],
+            data.len(),
+        );
+        let mut written = Vec::new();
+        for at in 0..data.len() {
+            let byte = &mut destination[destination_at.start + place(to, at)];
+            written.push(std::mem::replace(byte, 0xc3));
+        }
+        assert!(
+            destination.iter().all(|byte| *byte == 0xc3),
+            "nothing else is written"
+        );
+        Left {
+            registers,
+            data: written,
+        }
+    }
+
+    /// Runs compiled pipes in place.
+    fn in_place(&mut self, random: &mut Random, pipes: &Pipes, data: &[u8], first: &[u64]) -> Left {
+        let at = somewhere(random, data.len());
+        let memory = self.source.bytes();
+        memory.fill(0xc3);
+        memory[at.clone()].copy_from_slice(data);
+        let mut registers = first.to_vec();
+        pipes.run_in_place(&mut registers, &mut memory[at.clone()]);
+        let data = memory[at.clone()].to_vec();
+        memory[at].fill(0xc3);
+        assert!(
+            memory.iter().all(|byte| *byte == 0xc3),
+            "nothing else is written"
+        );
+        Left { registers, data }
+    }
+}
+
+/// One list in every form, over several data. Panics with what differs.
+fn check(bench: &mut Bench, random: &mut Random, list: &List) {
+    let mut portable = Portable::new(list);
+    let forms = [
+        Options::default(),
+        Options {
+            in_place: true,
+            ..Options::default()
+        },
+        Options {
+            layout: Layout::Striped,
+            ..Options::default()
+        },
+        Options {
+            layout: Layout::Striped,
+            direction: Direction::Write,
+            ..Options::default()
+        },
+    ];
+    let compiled: Vec<Pipes> = super::cpus()
+        .into_iter()
+        .map(|cpu| Pipes::map(compile(list, cpu, random.one_of(&forms))).unwrap())
+        .collect();
+    for _ in 0..RUNS {
+        let len = random.length();
+        let data = random.bytes(len);
+        let mut first = list.initial();
+        for register in &mut first {
+            if random.below(4) == 0 {
+                *register = random.constant();
+            }
+        }
+        let mut wanted = Left {
+            registers: first.clone(),
+            data: data.clone(),
+        };
+        interpret(list, &mut wanted.registers, &mut wanted.data);
+        assert_eq!(
+            one_by_one(list, &data, &first),
+            wanted,
+            "one by one, {len} bytes"
+        );
+        let mut left = Left {
+            registers: first.clone(),
+            data: data.clone(),
+        };
+        portable.run_in_place(&mut left.registers, &mut left.data);
+        assert_eq!(left, wanted, "portable, {len} bytes");
+        for pipes in &compiled {
+            let left = if pipes.native().options().in_place {
+                bench.in_place(random, pipes, &data, &first)
+            } else {
+                bench.across(random, pipes, &data, &first)
+            };
+            let native = pipes.native();
+            assert_eq!(
+                left,
+                wanted,
+                "{:?} {:?}, {len} bytes, {:?}",
+                native.cpu(),
+                native.options(),
+                native.steps()
+            );
+        }
+    }
+}
+
+/// The naive composition: each pipe alone, in its own list.
+fn one_by_one(list: &List, data: &[u8], first: &[u64]) -> Left {
+    let mut left = Left {
+        registers: first.to_vec(),
+        data: data.to_vec(),
+    };
+    for placed in list.pipes() {
+        let mut alone = List::new();
+        alone.push(placed.pipe.clone()).unwrap();
+        let registers = placed.first_register..placed.first_register + alone.register_count();
+        interpret(&alone, &mut left.registers[registers], &mut left.data);
+    }
+    left
+}
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+#[test]
+fn every_list_gives_the_same_in_every_form() {
+    let cases = setting("PIPE_CASES").unwrap_or(20_000) as usize;
+    let first = setting("PIPE_SEED").unwrap_or(0x6173_6877_6179);
+    let only = setting("PIPE_LIST");
+    let lists = if only.is_some() {
+        1
+    } else {
+        cases.div_ceil(RUNS)
+    };
+    let mut bench = Bench {
+        source: Guarded::new(),
+        destination: Guarded::new(),
+    };
+    let mut seeds = Random(first);
+    for _ in 0..lists {
+        let seed = only.unwrap_or_else(|| seeds.number());
+        // Also where a guard page ends the process: then the last one counts.
+        let failing = Say(seed);
+        let mut random = Random(seed);
+        let list = random::list(&mut random);
+        check(&mut bench, &mut random, &list);
+        std::mem::forget(failing);
+    }
+}
+
+/// Says the seed if the test does not come to its end.
+struct Say(u64);
+
+impl Drop for Say {
+    fn drop(&mut self) {
+        eprintln!("this list again: PIPE_LIST={}", self.0);
+    }
+}

@@ -1,0 +1,274 @@
+//! Maps code of compiled pipes and calls it: never writable and executable at
+//! once.
+//!
+//! What is called comes from [`ashway_codegen::pipe::compile`] and from nowhere
+//! else: [`Native`] cannot be made otherwise. It reads the source, writes the
+//! destination and the registers, and touches nothing else; the property tests
+//! of `codegen` see to that with guard pages.
+
+use std::ffi::c_void;
+use std::io;
+use std::ptr::NonNull;
+
+use ashway_codegen::pipe::{CHUNK_BYTES, Cpu, Isa, Layout, Native, PIECE_BYTES};
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+/// Bytes from which stores go past the caches: the data would not stay there,
+/// and whole lines need not be read first. Provisional: 4 MiB.
+const STREAMING_BYTES: usize = 4 << 20;
+
+/// The compiled function. Its parameters: see `ashway_codegen::pipe::compile`.
+type Function = unsafe extern "sysv64" fn(*mut u64, *const u8, *mut u8, usize, u64);
+
+/// Why compiled pipes cannot run here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MapError {
+    /// Compiled for another CPU.
+    #[error("the pipes are compiled for {wanted:?}, which this CPU is not")]
+    Cpu {
+        /// What they need.
+        wanted: Cpu,
+    },
+    /// The kernel refused the memory.
+    #[error("cannot map {bytes} bytes of code")]
+    Memory {
+        /// How many.
+        bytes: usize,
+        /// Its reason.
+        #[source]
+        why: io::Error,
+    },
+}
+
+/// What this CPU can do; `None` if it lacks AVX2 or BMI2, and the portable form
+/// has to do.
+#[must_use]
+#[cfg(target_arch = "x86_64")]
+pub fn cpu() -> Option<Cpu> {
+    use std::arch::is_x86_feature_detected as has;
+    let narrow = has!("avx2") && has!("bmi2");
+    let wide = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
+    narrow.then(|| Cpu {
+        isa: if wide { Isa::Avx512 } else { Isa::Avx2 },
+        carryless: has!("pclmulqdq"),
+        carryless_wide: has!("vpclmulqdq"),
+        permute_bytes: wide && has!("avx512vbmi"),
+    })
+}
+
+/// What this CPU can do: nothing that the native form needs.
+#[must_use]
+#[cfg(not(target_arch = "x86_64"))]
+pub fn cpu() -> Option<Cpu> {
+    None
+}
+
+/// Compiled pipes, ready to be called.
+#[derive(Debug)]
+pub struct Pipes {
+    native: Native,
+    base: NonNull<c_void>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping is only read and executed, and belongs to this value.
+unsafe impl Send for Pipes {}
+// SAFETY: as above; a call's only effects are on what it is given.
+unsafe impl Sync for Pipes {}
+
+impl Pipes {
+    /// Maps the code. Two system calls and a copy.
+    ///
+    /// # Errors
+    ///
+    /// [`MapError`]: this CPU cannot run it, or there is no memory.
+    pub fn map(native: Native) -> Result<Self, MapError> {
+        if !cpu().is_some_and(|here| here.covers(native.cpu())) {
+            return Err(MapError::Cpu {
+                wanted: native.cpu(),
+            });
+        }
+        let code = native.code();
+        let bytes = code.len();
+        let refused = |errno: rustix::io::Errno| MapError::Memory {
+            bytes,
+            why: errno.into(),
+        };
+        let writable = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let base =
+            unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, writable, MapFlags::PRIVATE) }
+                .map_err(refused)?;
+        let pipes = Self {
+            base: NonNull::new(base).expect("a mapping is not at 0"),
+            bytes,
+            native,
+        };
+        // SAFETY: `bytes` bytes are mapped there, writable, and nobody else's.
+        unsafe {
+            std::ptr::copy_nonoverlapping(pipes.native.code().as_ptr(), base.cast(), bytes);
+        }
+        // SAFETY: our own mapping; nothing refers into it.
+        unsafe { mprotect(base, bytes, MprotectFlags::READ | MprotectFlags::EXEC) }
+            .map_err(refused)?;
+        Ok(pipes)
+    }
+
+    /// What was compiled.
+    #[must_use]
+    pub const fn native(&self) -> &Native {
+        &self.native
+    }
+
+    /// Runs `len` bytes of data from `source` to `destination`.
+    ///
+    /// Bounded by `len`; allocates nothing. A list that was compiled `in_place`
+    /// and modifies runs from source to destination as well.
+    ///
+    /// # Panics
+    ///
+    /// If `registers` are not as many as the list has, or a side is shorter than
+    /// its layout needs for `len`.
+    pub fn run(&self, registers: &mut [u64], source: &[u8], destination: &mut [u8], len: usize) {
+        assert!(
+            source.len() >= self.native.source().footprint(len),
+            "the source holds the data"
+        );
+        if self.native.writes() {
+            assert!(
+                destination.len() >= self.native.destination().footprint(len),
+                "the destination has room for the data"
+            );
+        }
+        self.begin(registers);
+        // SAFETY: both sides reach as far as was just checked, and a reference to
+        // one excludes others.
+        unsafe { self.pieces(registers, source.as_ptr(), destination.as_mut_ptr(), len) };
+        self.native.list().roll(registers, len);
+    }
+
+    /// Runs `data` in place.
+    ///
+    /// # Panics
+    ///
+    /// If `registers` are not as many as the list has, or a side is striped.
+    pub fn run_in_place(&self, registers: &mut [u64], data: &mut [u8]) {
+        assert_eq!(
+            self.native.options().layout,
+            Layout::Contiguous,
+            "stripes cannot be worked on in place"
+        );
+        self.begin(registers);
+        let at = data.as_mut_ptr();
+        // SAFETY: the same memory twice, ours alone; each chunk is read before it
+        // is written.
+        unsafe { self.pieces(registers, at, at, data.len()) };
+        self.native.list().roll(registers, data.len());
+    }
+
+    /// Runs data that lies in several buffers, as if they were one, to
+    /// `destination`. Bytes that do not fill a chunk are copied once more.
+    ///
+    /// # Panics
+    ///
+    /// If `registers` are not as many as the list has, a side is striped, or the
+    /// destination is shorter than the buffers together.
+    pub fn run_parts(&self, registers: &mut [u64], parts: &[&[u8]], destination: &mut [u8]) {
+        assert_eq!(
+            self.native.options().layout,
+            Layout::Contiguous,
+            "buffers are parts of contiguous data"
+        );
+        self.begin(registers);
+        let len: usize = parts.iter().map(|part| part.len()).sum();
+        let writes = self.native.writes();
+        assert!(
+            !writes || destination.len() >= len,
+            "the destination has room for the data"
+        );
+        let mut done = 0;
+        let mut step = |source: &[u8]| {
+            let room = if writes { source.len() } else { 0 };
+            let (from, to) = (source.as_ptr(), destination[done..done + room].as_mut_ptr());
+            // SAFETY: both are as long as `source`, or the destination is not
+            // written.
+            unsafe { self.pieces(registers, from, to, source.len()) };
+            done += room;
+        };
+        // What does not fill a chunk yet.
+        let mut carry = [0; CHUNK_BYTES];
+        let mut carried = 0;
+        for part in parts {
+            let mut part = *part;
+            if carried > 0 {
+                let taken = part.len().min(CHUNK_BYTES - carried);
+                carry[carried..carried + taken].copy_from_slice(&part[..taken]);
+                carried += taken;
+                part = &part[taken..];
+                if carried < CHUNK_BYTES {
+                    continue;
+                }
+                step(&carry);
+            }
+            let whole = part.len() / CHUNK_BYTES * CHUNK_BYTES;
+            step(&part[..whole]);
+            carried = part.len() - whole;
+            carry[..carried].copy_from_slice(&part[whole..]);
+        }
+        step(&carry[..carried]);
+        self.native.list().roll(registers, len);
+    }
+
+    fn begin(&self, registers: &mut [u64]) {
+        assert_eq!(
+            registers.len(),
+            self.native.list().register_count(),
+            "one for each register"
+        );
+        self.native.list().normalise(registers);
+    }
+
+    /// Calls the code for pieces of at most [`PIECE_BYTES`].
+    ///
+    /// # Safety
+    ///
+    /// `source` can be read and `destination` written as far as their layouts
+    /// need for `len`; they are the same or apart.
+    unsafe fn pieces(
+        &self,
+        registers: &mut [u64],
+        source: *const u8,
+        destination: *mut u8,
+        len: usize,
+    ) {
+        // SAFETY: the mapping begins with a function of this type.
+        let function: Function = unsafe { std::mem::transmute(self.base.as_ptr()) };
+        let aligned = destination.addr().is_multiple_of(CHUNK_BYTES);
+        let streaming = u64::from(len >= STREAMING_BYTES && aligned);
+        let (from, to) = (self.native.source(), self.native.destination());
+        let mut done = 0;
+        loop {
+            let piece = (len - done).min(PIECE_BYTES);
+            // Whole chunks lie before, so that gaps do as well.
+            let (read, written) = (from.offset(done), to.offset(done));
+            let source = source.wrapping_add(read);
+            let destination = destination.wrapping_add(written);
+            let registers = registers.as_mut_ptr();
+            // SAFETY: as the caller promised; the code touches nothing else.
+            unsafe { function(registers, source, destination, piece, streaming) };
+            done += piece;
+            if done == len {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Pipes {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping; `self` is the only one that knows it.
+        let unmapped = unsafe { munmap(self.base.as_ptr(), self.bytes) };
+        debug_assert!(unmapped.is_ok(), "a mapping of ours");
+    }
+}
