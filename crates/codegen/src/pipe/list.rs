@@ -1,7 +1,7 @@
 //! A list of pipes, and where each one's registers are.
 
 use super::error::PipeError;
-use super::ir::{Pipe, Reduce, Update};
+use super::ir::{Gauge, Pipe, Reduce, Update};
 use super::primitive::{ADLER_MODULUS, Primitive};
 
 /// Most pipes of one list.
@@ -40,6 +40,21 @@ pub struct Placed {
 pub struct List {
     pipes: Vec<Placed>,
     registers: usize,
+    /// What is done to exported registers before a run, by index.
+    forms: Vec<(usize, Form)>,
+    /// Registers that roll on behind a run, and their gauge.
+    rolling: Vec<(usize, Gauge)>,
+}
+
+/// The form of a register that not every number has.
+#[derive(Clone, Copy, Debug)]
+enum Form {
+    /// So many bits.
+    Masked(u64),
+    /// A ones' complement sum of 16 bits.
+    Folded,
+    /// Less than the modulus of Adler-32.
+    Reduced,
 }
 
 impl List {
@@ -79,6 +94,21 @@ impl List {
         };
         let first_register = self.registers;
         self.registers += pipe.registers.len();
+        for (register, update) in &pipe.updates {
+            let form = match (update, &pipe.primitive) {
+                (_, Some(Primitive::Crc(_))) => Form::Masked(0xffff_ffff),
+                (_, Some(Primitive::Adler)) => Form::Reduced,
+                (Update::Set(_) | Update::Reduce(Reduce::Sum, _), _) => continue,
+                (Update::Reduce(Reduce::Ones, _), _) => Form::Folded,
+                (Update::Reduce(_, _), _) => Form::Masked(pipe.input.mask()),
+            };
+            self.forms.push((first_register + register.index(), form));
+        }
+        if let Some(register) = pipe.rolling {
+            let index = first_register + register.index();
+            self.forms.push((index, Form::Masked(pipe.input.mask())));
+            self.rolling.push((index, pipe.input));
+        }
         self.pipes.push(Placed {
             pipe,
             name,
@@ -146,27 +176,13 @@ impl List {
     /// width of the gauge; folded, if a ones' complement sum; reduced, if Adler's. Every way of
     /// running a list does it first.
     pub fn normalise(&self, registers: &mut [u64]) {
-        for placed in &self.pipes {
-            let pipe = &placed.pipe;
-            let of = &mut registers[placed.first_register..];
-            for (register, update) in &pipe.updates {
-                let register = &mut of[register.index()];
-                match update {
-                    Update::Set(_) | Update::Reduce(Reduce::Sum, _) => {}
-                    Update::Reduce(Reduce::Ones, _) => *register = fold(*register),
-                    Update::Reduce(_, _) => *register &= pipe.input.mask(),
-                }
-            }
-            if let Some(register) = pipe.rolling {
-                of[register.index()] &= pipe.input.mask();
-            }
-            match pipe.primitive {
-                Some(Primitive::Crc(_)) => of[0] &= 0xffff_ffff,
-                Some(Primitive::Adler) => {
-                    of[0] %= u64::from(ADLER_MODULUS);
-                    of[1] %= u64::from(ADLER_MODULUS);
-                }
-                None => {}
+        for (index, form) in &self.forms {
+            let register = &mut registers[*index];
+            match form {
+                Form::Masked(mask) => *register &= mask,
+                Form::Folded if *register <= 0xffff => {}
+                Form::Folded => *register = fold(*register),
+                Form::Reduced => *register %= u64::from(ADLER_MODULUS),
             }
         }
     }
@@ -174,12 +190,8 @@ impl List {
     /// Turns rolling registers on by the length of a call. Every way of running a
     /// list does it last.
     pub fn roll(&self, registers: &mut [u64], len: usize) {
-        for placed in &self.pipes {
-            let Some(register) = placed.pipe.rolling else {
-                continue;
-            };
-            let gauge = placed.pipe.input;
-            let register = &mut registers[placed.first_register + register.index()];
+        for (index, gauge) in &self.rolling {
+            let register = &mut registers[*index];
             let bits = (len % gauge.bytes()) as u32 * 8;
             if bits != 0 {
                 *register = (*register >> bits | *register << (gauge.bits() - bits)) & gauge.mask();

@@ -76,7 +76,7 @@ pub(super) fn prologue(emit: &mut Emit<'_>, crc: Crc, first: usize, kept: &Kept)
         .op(Code::Mov_r32_rm32, &[Arg::R(eax), Emit::persistent(first)]);
     // The quotient of state and polynomial as power series: 32 coefficients.
     emit.gpr_to_xmm(X[0], eax);
-    let inverse = half(emit, u64::from(crc.inverse()));
+    let inverse = half(emit, u64::from(crc.inverse));
     carryless(emit, X[1], X[0], inverse, 0);
     emit.xmm_to_gpr(Register::RAX, X[1]);
     emit.asm
@@ -128,12 +128,8 @@ pub(super) fn chunk(
         emit.store(to, data);
         return Ok(());
     }
-    let bits = if bug::is(Bug::PipeFoldShort) {
-        384
-    } else {
-        512
-    };
-    let constants = pair(emit, crc.fold(bits));
+    let past_chunk = if bug::is(Bug::PipeFoldShort) { 2 } else { 3 };
+    let constants = pair(emit, crc.folds[past_chunk]);
     if narrow(emit) {
         return narrow_chunk(emit, constants, kept, data, part);
     }
@@ -228,7 +224,7 @@ pub(super) fn epilogue(emit: &mut Emit<'_>, crc: Crc, first: usize, kept: &Kept)
     let lane = |at: i32| Arg::X(Register::RSP, Register::R11, message + at);
     let xor = Code::VEX_Vpxor_xmm_xmm_xmmm128;
     // Two blocks of 64 bytes to one, and its four lanes to the last.
-    let past_block = pair(emit, crc.fold(512));
+    let past_block = pair(emit, crc.folds[3]);
     for index in 0..4 {
         let (a, b) = (Arg::R(X[1]), Arg::R(X[2]));
         emit.asm
@@ -238,7 +234,7 @@ pub(super) fn epilogue(emit: &mut Emit<'_>, crc: Crc, first: usize, kept: &Kept)
         emit.asm.op(xor, &[a, a, b]);
         emit.asm.op(xor, &[a, a, lane(64 + index * 16)]);
         if index < 3 {
-            let past_lanes = pair(emit, crc.fold(128 * (3 - index as u32)));
+            let past_lanes = pair(emit, crc.folds[2 - index as usize]);
             carryless(emit, X[2], X[1], past_lanes, 0);
             carryless(emit, X[1], X[1], past_lanes, 0x11);
             emit.asm.op(xor, &[a, a, b]);
@@ -262,9 +258,8 @@ pub(super) fn epilogue(emit: &mut Emit<'_>, crc: Crc, first: usize, kept: &Kept)
 fn divide(emit: &mut Emit<'_>, crc: Crc) {
     let (x0, x1) = (Arg::R(X[0]), Arg::R(X[1]));
     let xor = Code::VEX_Vpxor_xmm_xmm_xmmm128;
-    let rep = |power: u32| u64::from(crc.power(power)) << 32;
     // The first 8 bytes stand for x^96 more, the last for x^32: 96 bits.
-    let far = half(emit, rep(95));
+    let far = half(emit, crc.last[0]);
     carryless(emit, X[1], X[0], far, 0);
     emit.asm
         .op(Code::VEX_Vpsrldq_xmm_xmm_imm8, &[x0, x0, Arg::I(8)]);
@@ -272,7 +267,7 @@ fn divide(emit: &mut Emit<'_>, crc: Crc) {
         .op(Code::VEX_Vpslldq_xmm_xmm_imm8, &[x0, x0, Arg::I(4)]);
     emit.asm.op(xor, &[x0, x0, x1]);
     // The highest 32 of them to the other 64.
-    let near = half(emit, rep(63));
+    let near = half(emit, crc.last[1]);
     carryless(emit, X[1], X[0], near, 0);
     emit.asm.op(xor, &[x0, x0, x1]);
     emit.asm.op(
@@ -282,7 +277,7 @@ fn divide(emit: &mut Emit<'_>, crc: Crc) {
     // Barrett's division of those by the polynomial.
     let (eax, r8d) = (Register::EAX, Register::R8D);
     emit.gpr_to_xmm(X[1], eax);
-    let quotient = half(emit, u64::from(crc.quotient()));
+    let quotient = half(emit, u64::from(crc.quotient));
     carryless(emit, X[1], X[1], quotient, 0);
     emit.xmm_to_gpr(Register::R8, X[1]);
     emit.asm.op(Code::Shl_rm32_1, &[Arg::R(r8d), Arg::I(1)]);

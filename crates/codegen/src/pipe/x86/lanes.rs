@@ -105,6 +105,7 @@ pub(super) fn epilogue(emit: &mut Emit<'_>, pipe: &Pipe, first: usize, homes: &H
         emit.load(lanes, from);
         if matches!(how, Reduce::Sum | Reduce::Ones) {
             if width == Gauge::Bits32 {
+                add_signs(emit, lanes);
                 emit.widen(lanes);
             }
             emit.horizontal(table::ADD[3], lanes, Gauge::Bits64);
@@ -114,6 +115,25 @@ pub(super) fn epilogue(emit: &mut Emit<'_>, pipe: &Pipe, first: usize, homes: &H
         emit.give(lanes);
         into_register(emit, how, first + id.index());
     }
+}
+
+/// Adds what was taken from words to make them signed: 2^15 from both words of a
+/// lane, in each vector of data, the rest among them. Uses `rax`.
+fn add_signs(emit: &mut Emit<'_>, lanes: u8) {
+    let (rax, eax) = (Arg::R(Register::RAX), Arg::R(Register::EAX));
+    // Vectors: of 64 bytes, or twice as many.
+    let up = Arg::M(Register::RCX, 63);
+    emit.asm.op(Code::Lea_r64_m, &[rax, up]);
+    emit.asm.op(Code::Shr_rm64_imm8, &[rax, Arg::I(6)]);
+    let shift = 16 + emit.parts().trailing_zeros() as i32;
+    emit.asm.op(Code::Shl_rm32_imm8, &[eax, Arg::I(shift)]);
+    let signs = emit.temporary();
+    let low = Arg::R(Register::XMM0 + u32::from(signs));
+    emit.asm.op(Code::VEX_Vmovd_xmm_rm32, &[low, eax]);
+    let signs_arg = emit.v(signs);
+    emit.vop(table::BROADCAST[2], &[signs_arg, low]);
+    emit.v3(table::ADD[2], lanes, lanes, signs_arg);
+    emit.give(signs);
 }
 
 /// Takes `rax` into a persistent register. Uses `r8`.
@@ -564,19 +584,23 @@ impl Body<'_, '_> {
                 let zero = self.constant(0);
                 self.emit.v3(table::SAD, words, from, zero);
             }
-            (Reduce::Ones, _) | (Reduce::Sum, Gauge::Bits16 | Gauge::Bits32) => {
+            (Reduce::Ones, _) | (Reduce::Sum, Gauge::Bits16) => {
+                // Pairs are summed by an instruction that takes words as signed:
+                // less 2^15 they are. The epilogue adds it again. Not VPDPWSSD,
+                // which sums as well: its five cycles for each vector are more.
+                let sign = self.emit.asm.lanes(0x8000_u16.to_le_bytes());
+                let ones = self.emit.asm.lanes(1_u16.to_le_bytes());
+                self.emit.v3(table::XOR, words, from, sign);
+                self.emit.v3(table::MADD_WORDS, words, words, ones);
+            }
+            (Reduce::Sum, Gauge::Bits32) => {
                 // Sums of two neighbours, each in the lane of both.
                 let low = self.emit.take()?;
-                let (mask, pair) = if gauge == Gauge::Bits32 {
-                    (self.emit.asm.lanes(0xffff_ffff_u64.to_le_bytes()), 3)
-                } else {
-                    (self.emit.asm.lanes(0xffff_u32.to_le_bytes()), 2)
-                };
+                let mask = self.emit.asm.lanes(0xffff_ffff_u64.to_le_bytes());
                 self.emit.v3(table::AND, low, from, mask);
-                self.emit
-                    .vshift(table::RIGHT[pair], words, from, gauge.bits());
+                self.emit.vshift(table::RIGHT[3], words, from, 32);
                 let low_arg = self.emit.v(low);
-                self.emit.v3(table::ADD[pair], words, words, low_arg);
+                self.emit.v3(table::ADD[3], words, words, low_arg);
                 self.emit.give(low);
             }
             _ => {
