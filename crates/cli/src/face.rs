@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+pub(crate) use ashway_daemon::show::clean;
 use clap::error::ErrorKind;
 use serde_json::{Value, json};
 
@@ -105,14 +106,6 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
         let _ = error.print();
     }
     ExitCode::from(if asked { 0 } else { Exit::Usage as u8 })
-}
-
-/// Without the characters that move a terminal's cursor or change its colours:
-/// some texts (names in a handler's debug information) come from strangers.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
 }
 
 fn put(to: &mut dyn Write, text: &str) -> io::Result<()> {

@@ -277,7 +277,7 @@ impl Work {
 }
 
 /// The time that paths see: since somebody first asked for it.
-fn now() -> Time {
+pub(crate) fn now() -> Time {
     static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
     Time::default() + BEGIN.elapsed()
 }

@@ -1,19 +1,22 @@
-//! Commands by datagram: create a path, remove one.
+//! Commands by datagram: create a path, show one, remove one.
 //!
 //! One datagram is one command, in the words of `ashway path`:
 //!
 //! ```text
-//! create NAME --module MODULE [--attr NAME=VALUE]...
-//! remove NAME
+//! create --module MODULE [--name NAME] [--attr NAME=VALUE]...
+//! show NAME
+//! rm NAME
 //! ```
 //!
-//! One line comes back: `ok: …` or `error: …`. Whoever is not on the list of
+//! What comes back are the words of `ashway path` too, with `ok: ` in front of what
+//! has been done. A shell acts for a domain: its paths may take what the domain
+//! owns and nothing else, and it sees no others. Whoever is not on the list of
 //! `allow` gets an error; the list says who is meant, it is no protection against
 //! forged senders: let commands in only from networks where nobody forges.
 //!
 //! * **Services:** `down`, to the transport that commands come by. A leaf.
 //! * **Attributes:** none. Bounds: 1,024 bytes a command, 64 attributes, 16
-//!   commands at a time, 5 s for each; 512 bytes a reply.
+//!   commands at a time, 5 s for each; 1,400 bytes a reply.
 //! * **Verdicts:** `Answered`; `Absorbed` for a command that takes its time (its
 //!   reply is originated); `DroppedNoSender`, with nothing done, for one that
 //!   cannot be answered.
@@ -24,6 +27,7 @@
 //! [module.shell]
 //! kind = "shell"
 //! down = "udp.up"
+//! domain = "games"
 //! allow = ["10.0.1.2"]
 //! ```
 //!
@@ -51,23 +55,29 @@ use crate::way::Way;
 /// The kind.
 pub static KIND: Kind = Kind {
     name: "shell",
-    about: "creates and removes paths by datagram",
+    about: "creates, shows and removes paths by datagram",
     services: &[Service {
         name: "down",
         provides: &NET,
         requires: &TRANSPORT,
         after: true,
     }],
-    params: &[Param {
-        name: "allow",
-        about: "addresses that may command, required",
-    }],
+    params: &[
+        Param {
+            name: "domain",
+            about: "the domain it acts for, required",
+        },
+        Param {
+            name: "allow",
+            about: "addresses that may command, required",
+        },
+    ],
 };
 
 /// Longest command, in bytes.
 const COMMAND_BYTES: usize = 1024;
-/// Longest reply, in bytes, with its end of line.
-const REPLY_BYTES: usize = 512;
+/// Longest reply, in bytes, with its end of line: it fits a frame.
+const REPLY_BYTES: usize = 1400;
 /// Most attributes of a command.
 const MOST_ATTRS: usize = 64;
 /// Longest name, in bytes.
@@ -84,12 +94,17 @@ const LOOK: Duration = Duration::from_millis(1);
 pub enum Request {
     /// Creates a path.
     Create {
-        /// Its name.
-        path: Box<str>,
+        /// Its name; without it the node makes one up.
+        path: Option<Box<str>>,
         /// The module where creation begins.
         module: Box<str>,
         /// Its attributes.
         attrs: Attrs,
+    },
+    /// Says what there is to know of a path.
+    Show {
+        /// Its name.
+        path: Box<str>,
     },
     /// Removes a path.
     Remove {
@@ -98,7 +113,7 @@ pub enum Request {
     },
 }
 
-/// What became of it, in a line: done, or why not.
+/// What became of it, in lines: done, or why not.
 pub type Outcome = Result<String, String>;
 
 /// Somebody who does what requests ask for.
@@ -121,17 +136,33 @@ pub struct Shell {
 }
 
 impl Shell {
-    /// Makes it from its section of a configuration; mistakes are noted.
-    pub fn read(name: Box<str>, params: &mut Params<'_>, commands: Arc<dyn Commands>) -> Self {
+    /// Makes it from its section of a configuration; mistakes are noted. `commands`
+    /// gives who obeys for a domain.
+    ///
+    /// # Errors
+    ///
+    /// In `commands`: what is wrong with the domain, and what to do about it.
+    pub fn read(
+        name: Box<str>,
+        params: &mut Params<'_>,
+        commands: impl FnOnce(&str) -> Result<Arc<dyn Commands>, (String, String)>,
+    ) -> Option<Self> {
         let allow: Vec<IpAddr> = params.list("allow");
         if allow.is_empty() {
             let message = format!("`allow` names nobody, so that nobody can command `{name}`");
             params.refuse("allow", &message, "name addresses: allow = [\"10.0.1.2\"]");
         }
-        Self {
-            name,
-            allow: allow.into(),
-            commands,
+        let domain: String = params.required("domain")?;
+        match commands(&domain) {
+            Ok(commands) => Some(Self {
+                name,
+                allow: allow.into(),
+                commands,
+            }),
+            Err((message, hint)) => {
+                params.refuse("domain", &message, &hint);
+                None
+            }
         }
     }
 }
@@ -264,17 +295,18 @@ fn look(outcome: &Receiver<Outcome>) -> Option<Outcome> {
     }
 }
 
-/// Makes a message the reply, one line of bounded length.
+/// Makes a message the reply, lines of bounded length.
 fn write(message: &mut Message, outcome: &Outcome) {
     let (word, text) = match outcome {
         Ok(done) => ("ok", done),
         Err(because) => ("error", because),
     };
-    let mut line = format!("{word}: {text}").replace(char::is_control, " ");
-    line.truncate(line.floor_char_boundary(REPLY_BYTES - 1));
-    line.push('\n');
-    message.resize(line.len());
-    message.bytes_mut().copy_from_slice(line.as_bytes());
+    let moves = |c: char| c.is_control() && c != '\n';
+    let mut lines = format!("{word}: {}", text.trim_end()).replace(moves, " ");
+    lines.truncate(lines.floor_char_boundary(REPLY_BYTES - 1));
+    lines.push('\n');
+    message.resize(lines.len());
+    message.bytes_mut().copy_from_slice(lines.as_bytes());
 }
 
 /// Reads a command.
@@ -295,41 +327,57 @@ pub fn parse(command: &[u8]) -> Result<Request, String> {
     let mut words = text.split_ascii_whitespace();
     match words.next() {
         Some("create") => create(words),
-        Some("remove") => {
-            let path = name(words.next(), "remove NAME")?;
-            match words.next() {
-                None => Ok(Request::Remove { path }),
-                Some(more) => Err(format!("`remove` takes one name, and no `{more}`")),
-            }
-        }
+        Some("show") => Ok(Request::Show {
+            path: one_name("show", words)?,
+        }),
+        Some("rm") => Ok(Request::Remove {
+            path: one_name("rm", words)?,
+        }),
         Some(other) => Err(format!(
             "there is no command `{other}`; {}",
-            suggest(other, &["create", "remove"])
+            suggest(other, &["create", "show", "rm"])
         )),
-        None => Err("the command is empty; available: `create`, `remove`".to_owned()),
+        None => Err("the command is empty; available: `create`, `show`, `rm`".to_owned()),
+    }
+}
+
+/// The only word behind a command.
+fn one_name<'t>(
+    command: &str,
+    mut words: impl Iterator<Item = &'t str>,
+) -> Result<Box<str>, String> {
+    let path = name(words.next(), &format!("{command} NAME"))?;
+    match words.next() {
+        None => Ok(path),
+        Some(more) => Err(format!("`{command}` takes one name, and no `{more}`")),
     }
 }
 
 fn create<'t>(mut words: impl Iterator<Item = &'t str>) -> Result<Request, String> {
-    const FORM: &str = "create NAME --module MODULE --attr NAME=VALUE";
-    let path = name(words.next(), FORM)?;
-    let (mut module, mut attrs, mut given) = (None, Attrs::new(), 0);
+    const FORM: &str = "create --module MODULE --name NAME --attr NAME=VALUE";
+    const OPTIONS: [&str; 3] = ["--module", "--name", "--attr"];
+    let (mut path, mut module, mut attrs, mut given) = (None, None, Attrs::new(), 0);
     while let Some(word) = words.next() {
         // `--attr x=1` and `--attr=x=1`, as any command line has it.
         let (option, joined) = match word.split_once('=') {
             Some((option, value)) => (option, Some(value)),
             None => (word, None),
         };
-        if !["--module", "--attr"].contains(&option) {
-            let near = suggest(option, &["--module", "--attr"]);
+        if !OPTIONS.contains(&option) {
+            let near = suggest(option, &OPTIONS);
             return Err(format!("`create` has no option `{option}`; {near}"));
         }
         let Some(value) = joined.or_else(|| words.next()) else {
             return Err(format!("`{option}` needs a value; write {FORM}"));
         };
-        if option == "--module" {
-            if module.replace(name(Some(value), FORM)?).is_some() {
-                return Err("`--module` is there twice".to_owned());
+        if option != "--attr" {
+            let named = if option == "--module" {
+                &mut module
+            } else {
+                &mut path
+            };
+            if named.replace(name(Some(value), FORM)?).is_some() {
+                return Err(format!("`{option}` is there twice"));
             }
             continue;
         }

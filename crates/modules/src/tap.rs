@@ -2,7 +2,9 @@
 //!
 //! What is shown are the bytes at the tap's own layer, in both directions: over
 //! `eth` these are packets, over `udp` payloads. [`pcapng`] writes them into a
-//! capture file.
+//! capture file. A node does so into `file`; when that would become longer than
+//! `max_bytes` it is renamed to `file.1`, in place of the one before, and begun
+//! anew.
 //!
 //! A small module with all that modules have: copy it to start a new one.
 //!
@@ -19,6 +21,7 @@
 //! down = "wire.up"
 //! up = "ip.down"
 //! layer = "network"
+//! file = "look.pcapng"
 //! ```
 //!
 //! Source: Mogul, Rashid & Accetta 1987, "The Packet Filter", §5.4: watching a
@@ -58,10 +61,20 @@ pub static KIND: Kind = Kind {
             after: true,
         },
     ],
-    params: &[Param {
-        name: "layer",
-        about: "what is seen there: \"network\" (packets, the default) or \"payload\"",
-    }],
+    params: &[
+        Param {
+            name: "layer",
+            about: "what is seen there: \"network\" (packets, the default) or \"payload\"",
+        },
+        Param {
+            name: "file",
+            about: "the capture file to write, required",
+        },
+        Param {
+            name: "max_bytes",
+            about: "longest it becomes, in bytes; there are two at most; default 64 MiB",
+        },
+    ],
 };
 
 const UP: usize = 0;
@@ -125,9 +138,34 @@ pub struct Tap {
     pub watch: Arc<dyn Watch>,
 }
 
+/// Where what a tap sees is to be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The file, as the configuration has it.
+    pub file: String,
+    /// Longest it becomes, in bytes.
+    pub max_bytes: u64,
+}
+
+impl Target {
+    /// [`Self::max_bytes`] where nobody says.
+    pub const MAX_BYTES: u64 = 64 << 20;
+    /// The least of it that can be said: room for some messages of any length.
+    pub const LEAST_BYTES: u64 = 1 << 20;
+}
+
 impl Tap {
-    /// Makes it from its section of a configuration; mistakes are noted.
-    pub fn read(name: Box<str>, params: &mut Params<'_>, watch: Arc<dyn Watch>) -> Self {
+    /// Makes it from its section of a configuration; mistakes are noted. `watch`
+    /// gives who writes.
+    ///
+    /// # Errors
+    ///
+    /// In `watch`: why that cannot be written, and what to do about it.
+    pub fn read(
+        name: Box<str>,
+        params: &mut Params<'_>,
+        watch: impl FnOnce(&Target) -> Result<Arc<dyn Watch>, (String, String)>,
+    ) -> Option<Self> {
         let word: Option<String> = params.optional("layer");
         let layer = match word.as_deref() {
             None | Some("network") => Layer::Network,
@@ -138,7 +176,21 @@ impl Tap {
                 Layer::Payload
             }
         };
-        Self { name, layer, watch }
+        let max_bytes = params.optional("max_bytes").unwrap_or(Target::MAX_BYTES);
+        if max_bytes < Target::LEAST_BYTES {
+            let message = format!("`max_bytes` is {max_bytes}, and too small for a capture");
+            let hint = format!("give it {} (1 MiB) or more", Target::LEAST_BYTES);
+            params.refuse("max_bytes", &message, &hint);
+            return None;
+        }
+        let file = params.required("file")?;
+        match watch(&Target { file, max_bytes }) {
+            Ok(watch) => Some(Self { name, layer, watch }),
+            Err((message, hint)) => {
+                params.refuse("file", &message, &hint);
+                None
+            }
+        }
     }
 }
 

@@ -67,24 +67,34 @@ impl Kinds<Message> for All {
         params: &mut Params<'_>,
     ) -> Result<Box<dyn Module<Message>>, Vec<Problem>> {
         let name: Box<str> = name.into();
-        let module: Box<dyn Module<Message>> = match kind.name {
-            "eth" => world::eth("wire", 1, world::end(1, "10.0.1.1:9")),
-            "ip" => world::ip(),
-            "udp" => world::udp_module(),
-            "handler" => Box::new(Handler {
-                name,
-                instance: Arc::new(world::Fake::new(|_| Act::Pass)),
-            }),
-            "host" => Box::new(host::Host { name }),
-            "forward" => Box::new(forward::Forward { name }),
-            "source" => Box::new(source::Source { name }),
-            "sink" => Box::new(sink::Sink { name }),
-            "fault" => Box::new(Fault::read(name, params)),
-            "tap" => Box::new(Tap::read(name, params, Arc::new(Nobody))),
-            "shell" => Box::new(Shell::read(name, params, Arc::new(Nobody))),
-            other => panic!("{other}"),
+        let module: Option<Box<dyn Module<Message>>> = match kind.name {
+            "tap" => {
+                Tap::read(name, params, |_| Ok(Arc::new(Nobody))).map(|tap| Box::new(tap) as _)
+            }
+            "shell" => Shell::read(name, params, |_| Ok(Arc::new(Nobody)))
+                .map(|shell| Box::new(shell) as _),
+            _ => Some(simple(kind, name, params)),
         };
-        params.done(Some(module))
+        params.done(module)
+    }
+}
+
+/// Those that cannot be made wrong, or note it themselves.
+fn simple(kind: &Kind, name: Box<str>, params: &mut Params<'_>) -> Box<dyn Module<Message>> {
+    match kind.name {
+        "eth" => world::eth("wire", 1, world::end(1, "10.0.1.1:9")),
+        "ip" => world::ip(),
+        "udp" => world::udp_module(),
+        "handler" => Box::new(Handler {
+            name,
+            instance: Arc::new(world::Fake::new(|_| Act::Pass)),
+        }),
+        "host" => Box::new(host::Host { name }),
+        "forward" => Box::new(forward::Forward { name }),
+        "source" => Box::new(source::Source { name }),
+        "sink" => Box::new(sink::Sink { name }),
+        "fault" => Box::new(Fault::read(name, params)),
+        other => panic!("{other}"),
     }
 }
 
@@ -158,6 +168,15 @@ fn what_is_wrong_is_said_with_the_next_step() {
             "there is no layer `link`; available: `network`, `payload`",
         ),
         (
+            "kind = 'tap'\nfile = 'x'\nmax_bytes = 100",
+            "`max_bytes` is 100, and too small for a capture; give it 1048576 (1 MiB) or more",
+        ),
+        ("kind = 'tap'", "`module.m` needs the key `file`"),
+        (
+            "kind = 'shell'\nallow = ['::1']",
+            "`module.m` needs the key `domain`",
+        ),
+        (
             "kind = 'shell'",
             "`allow` names nobody, so that nobody can command `m`; name addresses: allow = [\"10.0.1.2\"]",
         ),
@@ -176,7 +195,8 @@ fn what_is_wrong_is_said_with_the_next_step() {
 
 #[test]
 fn a_shell_stands_on_a_transport_and_on_nothing_else() {
-    let text = STACK.to_owned() + "[module.m]\nkind = 'shell'\ndown = 'ip.up'\nallow = ['::1']\n";
+    let text = STACK.to_owned()
+        + "[module.m]\nkind = 'shell'\ndown = 'ip.up'\nallow = ['::1']\ndomain = 'd'\n";
     let problems = read(&text).err().unwrap();
     assert!(
         problems[0].contains("transport") && problems[0].contains("network"),

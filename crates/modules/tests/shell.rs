@@ -41,7 +41,11 @@ impl Commands for Yes {
     fn begin(&self, _: SocketAddr, request: Request) -> Receiver<Outcome> {
         let (sender, outcome) = channel();
         let done = match request {
-            Request::Create { path, .. } => Ok(format!("path `{path}` is there")),
+            Request::Create { path, .. } => {
+                let path = path.unwrap_or_else(|| "one".into());
+                Ok(format!("path `{path}` is there"))
+            }
+            Request::Show { path } => Ok(format!("path {path}\nreceived 3\n")),
             Request::Remove { path } if &*path == "long" => Err("é".repeat(1000)),
             Request::Remove { path } => Err(format!("there is no path `{path}`\nsorry")),
         };
@@ -108,18 +112,30 @@ fn wake(path: &mut Path<Message>, millis: u64) -> Vec<Exit<Message>> {
 #[test]
 fn a_command_is_read_as_a_command_line_is() {
     let create = Request::Create {
-        path: "relay".into(),
+        path: Some("relay".into()),
         module: "wire".into(),
         attrs: attrs(&[("next_hop", "10.0.3.2:9000"), ("ttl", "3"), ("note", "a=b")]),
     };
     for text in [
-        "create relay --module wire --attr next_hop=10.0.3.2:9000 --attr ttl=3 --attr note=a=b",
-        "  create relay --attr=next_hop=10.0.3.2:9000 --attr=ttl=3\t--attr=note=a=b --module=wire\r\n",
+        "create --name relay --module wire --attr next_hop=10.0.3.2:9000 --attr ttl=3 --attr note=a=b",
+        "  create --name relay --attr=next_hop=10.0.3.2:9000 --attr=ttl=3\t--attr=note=a=b --module=wire\r\n",
     ] {
         assert_eq!(parse(text.as_bytes()), Ok(create.clone()));
     }
     assert_eq!(
-        parse(b"remove relay\n"),
+        parse(b"show relay"),
+        Ok(Request::Show {
+            path: "relay".into()
+        })
+    );
+    let unnamed = Request::Create {
+        path: None,
+        module: "wire".into(),
+        attrs: Attrs::new(),
+    };
+    assert_eq!(parse(b"create --module wire"), Ok(unnamed));
+    assert_eq!(
+        parse(b"rm relay\n"),
         Ok(Request::Remove {
             path: "relay".into()
         })
@@ -129,62 +145,63 @@ fn a_command_is_read_as_a_command_line_is() {
 #[test]
 fn what_is_wrong_with_a_command_is_said_in_a_line() {
     for (text, said) in [
-        ("", "the command is empty; available: `create`, `remove`"),
+        (
+            "",
+            "the command is empty; available: `create`, `show`, `rm`",
+        ),
         (
             "creat x",
             "there is no command `creat`; did you mean `create`?",
         ),
         (
             "create",
-            "a name is missing; write create NAME --module MODULE",
+            "`--module` is missing; write create --module MODULE",
         ),
-        ("create --module wire", "a name is missing"),
-        ("create relay", "`--module` is missing; write create"),
-        ("create relay --module", "`--module` needs a value"),
+        ("create --name relay", "`--module` is missing; write create"),
+        ("create --name relay --module", "`--module` needs a value"),
         (
-            "create relay --modul wire",
+            "create --modul wire",
             "no option `--modul`; did you mean `--module`?",
         ),
-        ("create relay wire", "no option `wire`"),
+        ("create wire", "no option `wire`"),
+        ("create --module a --module b", "`--module` is there twice"),
+        ("create --name a --name b", "`--name` is there twice"),
         (
-            "create relay --module a --module b",
-            "`--module` is there twice",
-        ),
-        (
-            "create relay --module a --attr b",
+            "create --module a --attr b",
             "`b` is no attribute; write --attr NAME=VALUE",
         ),
-        ("create relay --module a --attr =b", "`=b` is no attribute"),
+        ("create --module a --attr =b", "`=b` is no attribute"),
         (
-            "create relay --module a --attr b=1 --attr b=2",
+            "create --module a --attr b=1 --attr b=2",
             "attribute `b` is there twice",
         ),
         (
-            &format!("create {} --module a", "x".repeat(65)),
+            &format!("create --module a --name {}", "x".repeat(65)),
             "64 bytes at most",
         ),
-        ("remove", "a name is missing; write remove NAME"),
-        ("remove a b", "`remove` takes one name, and no `b`"),
+        ("rm", "a name is missing; write rm NAME"),
+        ("rm a b", "`rm` takes one name, and no `b`"),
+        ("show", "a name is missing; write show NAME"),
         (&"x".repeat(1025), "1024 bytes at most, not 1025"),
     ] {
         let error = parse(text.as_bytes()).unwrap_err();
         assert!(error.contains(said), "{text}: {error}");
     }
-    assert!(parse(b"remove \xff").unwrap_err().contains("UTF-8"));
+    assert!(parse(b"rm \xff").unwrap_err().contains("UTF-8"));
     let many: Vec<_> = (0..65).map(|at| format!("--attr a{at}=1")).collect();
-    let text = format!("create r --module m {}", many.join(" "));
+    let text = format!("create --name r --module m {}", many.join(" "));
     let error = parse(text.as_bytes()).unwrap_err();
     assert_eq!(error, "a path has 64 attributes at most");
 }
 
 proptest! {
-    /// Whatever comes, the answer is one line of bounded length.
+    /// Whatever comes, the answer is text of bounded length.
     #[test]
-    fn nothing_breaks_it(bytes in prop::collection::vec(any::<u8>(), 0..1200), words in "(create|remove)( |--attr|--module|=|[a-z\u{e9}]){0,20}") {
+    fn nothing_breaks_it(bytes in prop::collection::vec(any::<u8>(), 0..1200), words in "(create|show|rm)( |--attr|--module|=|[a-z\u{e9}]){0,20}") {
         let mut path = shell(Arc::new(Yes));
         for text in [bytes, words.into_bytes()] {
             let reply = command(&mut path, end(2, THEM), &text).unwrap();
-            prop_assert!(reply.len() < 512 && !reply.contains(char::is_control), "{reply}");
+            prop_assert!(reply.len() < 1400 && !reply.contains(|c: char| c.is_control() && c != '\n'), "{reply}");
             let word = reply.split(':').next();
             prop_assert!(word == Some("ok") || word == Some("error"), "{reply}");
         }
@@ -196,20 +213,22 @@ proptest! {
 fn replies_come_at_once_if_the_outcome_does() {
     let mut path = shell(Arc::new(Yes));
     let them = end(2, THEM);
-    let reply = command(&mut path, them, b"create gold --module wire\n");
+    let reply = command(&mut path, them, b"create --name gold --module wire\n");
     assert_eq!(reply.unwrap(), "ok: path `gold` is there");
-    let reply = command(&mut path, them, b"remove gold\n");
-    assert_eq!(reply.unwrap(), "error: there is no path `gold` sorry");
+    let reply = command(&mut path, them, b"rm gold\n");
+    assert_eq!(reply.unwrap(), "error: there is no path `gold`\nsorry");
     let reply = command(&mut path, them, b"dance");
     assert!(
         reply
             .unwrap()
             .starts_with("error: there is no command `dance`")
     );
-    // 512 bytes with its end of line, and no letter cut in two.
-    let reply = command(&mut path, them, b"remove long").unwrap();
-    assert_eq!(reply, format!("error: {}", "é".repeat(252)));
-    assert_eq!(path.account().fate(Count::Answered), 4);
+    // 1,400 bytes with its end of line, and no letter cut in two.
+    let reply = command(&mut path, them, b"rm long").unwrap();
+    assert_eq!(reply, format!("error: {}", "é".repeat(696)));
+    let reply = command(&mut path, them, b"show gold").unwrap();
+    assert_eq!(reply, "ok: path gold\nreceived 3");
+    assert_eq!(path.account().fate(Count::Answered), 5);
     books_close(&path);
 }
 
@@ -218,9 +237,9 @@ fn strangers_are_refused_and_who_cannot_be_answered_is_not_obeyed() {
     let clerk = Arc::new(Clerk::default());
     let mut path = shell(clerk.clone());
     let stranger = end(3, "10.0.1.3:4000");
-    let reply = command(&mut path, stranger, b"remove gold");
+    let reply = command(&mut path, stranger, b"rm gold");
     assert_eq!(reply.unwrap(), "error: 10.0.1.3 may not command here");
-    let nobody = udp(end(2, "10.0.1.2:0"), end(1, US), None, b"remove gold");
+    let nobody = udp(end(2, "10.0.1.2:0"), end(1, US), None, b"rm gold");
     assert_eq!(
         world::fate(&mut path, Backward, &nobody),
         Count::DroppedNoSender
@@ -234,10 +253,10 @@ fn an_outcome_may_come_later_or_never() {
     let mut path = shell(clerk.clone());
     let them = |port: u16| end(2, &format!("10.0.1.2:{port}"));
     for at in 0..16 {
-        let text = format!("remove p{at}");
+        let text = format!("rm p{at}");
         assert_eq!(command(&mut path, them(5000 + at), text.as_bytes()), None);
     }
-    let busy = command(&mut path, them(6000), b"remove p16").unwrap();
+    let busy = command(&mut path, them(6000), b"rm p16").unwrap();
     assert_eq!(busy, "error: 16 commands are being worked on; try again");
     assert_eq!(path.account().absorbed(), 16);
     assert_eq!(path.wake_at(), Some(Time(1_000_000)));
@@ -251,7 +270,7 @@ fn an_outcome_may_come_later_or_never() {
     sender.send(Ok("gone".to_owned())).unwrap();
     assert_eq!(replies(&wake(&mut path, 2), them(5003)), ["ok: gone"]);
     // There is room for one again.
-    assert_eq!(command(&mut path, them(6000), b"remove p16"), None);
+    assert_eq!(command(&mut path, them(6000), b"rm p16"), None);
 
     // Forgotten by who was to see to it; never settled.
     drop(asked.remove(0));
@@ -275,7 +294,7 @@ fn an_outcome_may_come_later_or_never() {
 fn what_waits_goes_with_the_path() {
     let clerk = Arc::new(Clerk::default());
     let mut path = shell(clerk.clone());
-    assert_eq!(command(&mut path, end(2, THEM), b"remove p"), None);
+    assert_eq!(command(&mut path, end(2, THEM), b"rm p"), None);
     drop(path);
     let (_, _, sender) = clerk.0.lock().unwrap().pop().unwrap();
     assert!(sender.send(Ok("gone".to_owned())).is_err());
@@ -304,7 +323,7 @@ fn a_datagram_creates_a_path_that_works() {
     );
     let mut paths = Paths::new();
     let them = end(2, THEM);
-    let text = b"create gold --module echo --attr local=10.0.1.1:9000";
+    let text = b"create --name gold --module echo --attr local=10.0.1.1:9000";
     assert_eq!(command(&mut shell, them, text), None);
 
     // What a node does with it between two messages.
@@ -317,6 +336,7 @@ fn a_datagram_creates_a_path_that_works() {
     else {
         panic!("{request:?}");
     };
+    let path = path.unwrap();
     let created = graph
         .create(&path, &module, attrs, Limits::default(), &[])
         .unwrap();

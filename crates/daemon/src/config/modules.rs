@@ -25,17 +25,19 @@
 //! ```
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
+use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
 use ashway_modules::handler::{self, Act, Activate, FUNCTION, Handler};
 use ashway_modules::kinds::{Interface, Protocols};
 use ashway_modules::shell::{self, Commands, Outcome, Request, Shell};
-use ashway_modules::tap::{self, Seen, Tap, Watch};
+use ashway_modules::tap::{self, Seen, Tap, Target, Watch};
 use ashway_modules::{Message, forward, rules};
 use ashway_path::attrs::{Attrs, names};
 use ashway_path::create::{Created, NotCreated, Phase};
@@ -70,11 +72,15 @@ pub trait World {
     /// The handler of this name, for paths to be bound to.
     fn handler(&self, name: &str) -> Option<Arc<dyn handler::Instance>>;
 
-    /// Who looks at what taps show.
-    fn watch(&self) -> Arc<dyn Watch>;
+    /// Who writes what this tap shows into this file.
+    ///
+    /// # Errors
+    ///
+    /// Why it cannot be written.
+    fn watch(&self, tap: &str, file: &FsPath, target: &Target) -> Result<Arc<dyn Watch>, String>;
 
-    /// Who obeys shells.
-    fn commands(&self) -> Arc<dyn Commands>;
+    /// Who obeys the shells of this domain.
+    fn commands(&self, domain: &str) -> Arc<dyn Commands>;
 }
 
 /// The graph of a node.
@@ -179,6 +185,12 @@ impl NodeGraph {
         entrances
     }
 
+    /// The handler that this module runs, if it is one that does.
+    #[must_use]
+    pub fn handler_of(&self, module: &str) -> Option<&str> {
+        self.names.handled.get(module).map(String::as_str)
+    }
+
     /// Creates a path from this module, with these attributes and nothing else.
     ///
     /// # Errors
@@ -204,6 +216,8 @@ pub(super) fn read(
 ) -> Result<NodeGraph, Vec<Problem>> {
     let kinds = NodeKinds {
         world,
+        config,
+        tapped: RefCell::default(),
         protocols: Protocols {
             interface: |name: &str| world.interface(name),
             identification: Arc::default(),
@@ -233,6 +247,8 @@ struct Names {
     ifaces: BTreeMap<String, String>,
     /// The module of a handler; of several, the first by name.
     handlers: BTreeMap<String, String>,
+    /// The handler of each such module.
+    handled: BTreeMap<String, String>,
 }
 
 /// Adds the sections that nobody had to write. They have the places of those that
@@ -247,7 +263,11 @@ fn imply<'v>(modules: &mut DeTable<'v>, root: &DeTable<'v>, config: &Config) -> 
         names.ifaces.insert(module, iface);
     }
     for (module, handler) in named(modules, "handler", "handler") {
-        names.handlers.entry(handler).or_insert(module);
+        names
+            .handlers
+            .entry(handler.clone())
+            .or_insert_with(|| module.clone());
+        names.handled.insert(module, handler);
     }
     let place = |kind: &str, name: &str| {
         let sections = root.get(kind).and_then(|value| value.get_ref().as_table());
@@ -267,6 +287,7 @@ fn imply<'v>(modules: &mut DeTable<'v>, root: &DeTable<'v>, config: &Config) -> 
                 ("down", "udp.up"),
             ];
             add(modules, &name, span, &keys);
+            names.handled.insert(name.clone(), handler.clone());
             names.handlers.insert(handler.clone(), name);
         }
     }
@@ -341,6 +362,9 @@ static OWN: [&Kind; 3] = [&handler::KIND, &tap::KIND, &shell::KIND];
 /// All kinds that a node knows.
 struct NodeKinds<'w, F> {
     world: &'w dyn World,
+    config: &'w Config,
+    /// Files that taps write, and which.
+    tapped: RefCell<BTreeMap<PathBuf, String>>,
     protocols: Protocols<F>,
 }
 
@@ -361,14 +385,12 @@ impl<F: Fn(&str) -> Result<Interface, String>> Kinds<Message> for NodeKinds<'_, 
         name: &str,
         params: &mut Params<'_>,
     ) -> Result<Box<dyn Module<Message>>, Vec<Problem>> {
-        let world = self.world;
         let module: Option<Box<dyn Module<Message>>> = match kind.name {
             "handler" => self.handler(name, params).map(|made| Box::new(made) as _),
-            "tap" => Some(Box::new(Tap::read(name.into(), params, world.watch()))),
-            "shell" => {
-                let commands = world.commands();
-                Some(Box::new(Shell::read(name.into(), params, commands)))
-            }
+            "tap" => Tap::read(name.into(), params, |target| self.watch(name, target))
+                .map(|tap| Box::new(tap) as _),
+            "shell" => Shell::read(name.into(), params, |domain| self.commands(domain))
+                .map(|shell| Box::new(shell) as _),
             _ => return self.protocols.make(kind, name, params),
         };
         params.done(module)
@@ -387,6 +409,31 @@ impl<F> NodeKinds<'_, F> {
             name: name.into(),
             instance,
         })
+    }
+}
+
+impl<F> NodeKinds<'_, F> {
+    /// A tap's file: beside the configuration, as all files that it names are.
+    fn watch(&self, tap: &str, target: &Target) -> Result<Arc<dyn Watch>, (String, String)> {
+        let beside = self.config.file.parent().unwrap_or_else(|| FsPath::new(""));
+        let file = beside.join(&target.file);
+        let other = self
+            .tapped
+            .borrow_mut()
+            .insert(file.clone(), tap.to_owned());
+        if let Some(other) = other {
+            let message = format!("the tap `{other}` writes `{}` already", target.file);
+            return Err((message, "give each tap a file of its own".to_owned()));
+        }
+        self.world.watch(tap, &file, target).map_err(|because| {
+            let message = format!("cannot write `{}`: {because}", file.display());
+            (message, "name a file that the node may write".to_owned())
+        })
+    }
+
+    fn commands(&self, domain: &str) -> Result<Arc<dyn Commands>, (String, String)> {
+        self.config.domain(domain)?;
+        Ok(self.world.commands(domain))
     }
 }
 
@@ -410,11 +457,11 @@ impl World for Offline<'_> {
         self.0.handler(name).map(|_| Arc::new(Nothing) as _)
     }
 
-    fn watch(&self) -> Arc<dyn Watch> {
-        Arc::new(Nothing)
+    fn watch(&self, _: &str, _: &FsPath, _: &Target) -> Result<Arc<dyn Watch>, String> {
+        Ok(Arc::new(Nothing))
     }
 
-    fn commands(&self) -> Arc<dyn Commands> {
+    fn commands(&self, _domain: &str) -> Arc<dyn Commands> {
         Arc::new(Nothing)
     }
 }

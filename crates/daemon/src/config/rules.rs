@@ -12,7 +12,7 @@ use ashway_path::problem::suggest;
 use super::modules::{Entrance, NodeGraph};
 use super::read::Reader;
 use super::sections::PathPlaces;
-use super::types::{Config, PathConfig, Tier, XdpMode};
+use super::types::{Config, DomainConfig, PathConfig, Tier, XdpMode};
 use crate::diagnostics::Diagnostic;
 
 /// Notes every contradiction between sections; `places[i]` belongs to
@@ -153,12 +153,27 @@ impl Config {
             .try_for_each(|domain| self.owns(domain, &path.filter))
     }
 
-    fn owns(&self, domain: &str, filter: &Filter) -> Result<(), (String, String)> {
-        let Some(owner) = self.domains.iter().find(|known| known.name == domain) else {
+    /// The domain of this name.
+    ///
+    /// # Errors
+    ///
+    /// That there is none, and which there are.
+    pub(super) fn domain(&self, name: &str) -> Result<&DomainConfig, (String, String)> {
+        let mut domains = self.domains.iter();
+        domains.find(|known| known.name == name).ok_or_else(|| {
             let known: Vec<_> = self.domains.iter().map(|known| &known.name).collect();
-            let message = format!("there is no `[domain.{domain}]`");
-            return Err((message, suggest(domain, &known)));
-        };
+            let message = format!("there is no `[domain.{name}]`");
+            (message, suggest(name, &known))
+        })
+    }
+
+    /// Looks whether a domain owns all that a filter matches.
+    ///
+    /// # Errors
+    ///
+    /// That it does not, and what to do about it.
+    pub(crate) fn owns(&self, domain: &str, filter: &Filter) -> Result<(), (String, String)> {
+        let owner = self.domain(domain)?;
         demux::owned_by(&owner.owns, filter).map_err(|error| {
             let message = format!("domain `{domain}` does not own all that `{filter}` matches");
             (message, error.hint())

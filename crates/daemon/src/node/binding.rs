@@ -74,8 +74,8 @@ impl Node {
         config.handlers.push(handler);
         let mut bindable = self.bindable.clone();
         bindable.push(made);
-        let graph =
-            world::graph(&config, &self.links, &bindable).map_err(|error| refusal(&error))?;
+        let graph = world::graph(&config, &self.links, &bindable, &self.served)
+            .map_err(|error| refusal(&error))?;
         let run = RunInstance {
             shared: Arc::clone(&shared),
             paths: Vec::new(),

@@ -16,7 +16,7 @@ use ashway_kernel::{
 };
 use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
 
-use super::world::{self, Link};
+use super::world::{self, Link, Served};
 use super::{Node, NodeIface, NodePath, Promotion, RunError, XdpSide, dispatch, say};
 use crate::activation::Bindable;
 use crate::compile::CompileThread;
@@ -30,6 +30,8 @@ use crate::programs::{self, Maps, NodeMaps};
 use crate::rings::{Pace, PassBy, XdpPort};
 use crate::rung::{Rung, cost_notice, no_xdp};
 use crate::runner::RunInstance;
+use crate::shells::Shells;
+use crate::taps::Taps;
 use crate::worker::{Work, Worker};
 
 /// Frames of a transmit socket.
@@ -88,7 +90,14 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         .enumerate()
         .map(|(number, (found, rung))| Link::new(number, found, *rung))
         .collect();
-    let graph = world::graph(config, &links, &bindable)?;
+    let served = Served {
+        taps: Taps::default(),
+        shells: Shells::new().map_err(|source| RunError::System {
+            doing: "make an event descriptor",
+            source,
+        })?,
+    };
+    let graph = world::graph(config, &links, &bindable, &served)?;
     let runs = make_runs(config, &plan, &graph, &instances)?;
 
     for (found, rung) in &facts {
@@ -161,6 +170,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         bindable,
         links,
         graph,
+        served,
         maps,
         compile_thread,
         rows,

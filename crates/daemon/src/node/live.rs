@@ -41,24 +41,29 @@ pub(super) struct NodeLive {
     pub(super) ends: Vec<End>,
     /// The interfaces on which it takes all fragments.
     catches: Vec<usize>,
+    /// Whose it is.
+    pub(super) domain: Option<String>,
 }
 
 /// A path that somebody asks for.
-struct Wanted {
-    name: String,
-    from: String,
-    attrs: Attrs,
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) from: String,
+    pub(super) attrs: Attrs,
+    /// Whose it is to be.
+    pub(super) domain: Option<String>,
     /// What must be true of a message besides, where the path begins.
-    filter: Option<String>,
+    pub(super) filter: Option<String>,
 }
 
 /// A path that is made and not there yet.
-struct Made {
+pub(super) struct Made {
     name: String,
     from: String,
-    path: Path<Message>,
-    ends: Vec<End>,
+    pub(super) path: Path<Message>,
+    pub(super) ends: Vec<End>,
     catches: Vec<usize>,
+    domain: Option<String>,
     log: Log,
 }
 
@@ -69,6 +74,7 @@ impl Node {
             name: path.name.clone(),
             from: path.from.clone(),
             attrs: path.attrs.clone(),
+            domain: path.domain.clone(),
             filter: None,
         });
         for wanted in wanted.collect::<Vec<_>>() {
@@ -110,16 +116,7 @@ impl Node {
         let text = |key: &str| request[key].as_str().map(str::to_owned);
         let from = text("module")
             .ok_or_else(|| Refusal::usage("the request needs `module`".to_owned(), ""))?;
-        let name = text("name").unwrap_or_else(|| {
-            self.named += 1;
-            let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-            let module: String = from.to_lowercase().chars().map(plain).take(20).collect();
-            format!("{module}-{}", self.named)
-        });
-        if !is_name(&name) {
-            let message = format!("`{name}` cannot be the name of a path");
-            return Err(Refusal::usage(message, crate::config::NAME_HINT));
-        }
+        let name = self.name_of(text("name"), &from)?;
         let mut attrs = Attrs::new();
         match &request["attrs"] {
             Value::Null => {}
@@ -144,14 +141,40 @@ impl Node {
             name,
             from,
             attrs,
+            domain: None,
             filter: text("match"),
         })
+    }
+
+    /// The name that somebody wants for a path from this module, or one that the
+    /// node makes up.
+    pub(super) fn name_of(
+        &mut self,
+        wanted: Option<String>,
+        from: &str,
+    ) -> Result<String, Refusal> {
+        let name = wanted.unwrap_or_else(|| {
+            self.named += 1;
+            let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+            let module: String = from.to_lowercase().chars().map(plain).take(20).collect();
+            format!("{module}-{}", self.named)
+        });
+        if !is_name(&name) {
+            let message = format!("`{name}` cannot be the name of a path");
+            return Err(Refusal::usage(message, crate::config::NAME_HINT));
+        }
+        Ok(name)
     }
 
     /// Makes paths, hands them to the worker, and leads messages to them.
     fn create_live(&mut self, wanted: Vec<Wanted>) -> Result<Vec<(String, Log)>, Refusal> {
         let made = wanted.into_iter().map(|wanted| self.make(wanted));
         let made: Vec<Made> = made.collect::<Result<_, _>>()?;
+        self.put_live(made)
+    }
+
+    /// Hands paths to the worker, and leads messages to them: to all, or to none.
+    pub(super) fn put_live(&mut self, made: Vec<Made>) -> Result<Vec<(String, Log)>, Refusal> {
         if made.iter().any(|path| !path.ends.is_empty()) {
             self.need_carrier(&made)?;
         }
@@ -164,6 +187,7 @@ impl Node {
             path,
             ends,
             catches,
+            domain,
             log,
         } in made
         {
@@ -172,6 +196,7 @@ impl Node {
                 Err(Refusal::failed(message, "give this one another name"))
             } else {
                 self.add_live(&name, from, path, ends, catches, &mut turns)
+                    .map(|live| live.domain = domain)
             };
             if let Err(refusal) = added {
                 self.undo(&names, &turns);
@@ -208,11 +233,12 @@ impl Node {
     }
 
     /// Makes a path, of which nobody knows yet.
-    fn make(&self, wanted: Wanted) -> Result<Made, Refusal> {
+    pub(super) fn make(&self, wanted: Wanted) -> Result<Made, Refusal> {
         let Wanted {
             name,
             from,
             mut attrs,
+            domain,
             filter: also,
         } = wanted;
         if self.config.paths.iter().any(|path| path.name == name) || self.live.contains_key(&name) {
@@ -287,6 +313,7 @@ impl Node {
             path: created.path,
             ends,
             catches,
+            domain,
             log: created.log,
         })
     }
@@ -359,7 +386,7 @@ impl Node {
         ends: Vec<End>,
         catches: Vec<usize>,
         turns: &mut Vec<Turn>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<&mut NodeLive, Refusal> {
         for &iface in &catches {
             if self.ifaces[iface].catch_all {
                 let message = format!(
@@ -400,9 +427,9 @@ impl Node {
             from,
             ends,
             catches,
+            domain: None,
         };
-        self.live.insert(name.to_owned(), live);
-        Ok(())
+        Ok(self.live.entry(name.to_owned()).or_insert(live))
     }
 
     /// Makes the table of an interface anew: with fragments for all paths, or for

@@ -9,6 +9,7 @@ mod build;
 mod dispatch;
 mod error;
 mod live;
+mod obey;
 mod serve;
 mod world;
 
@@ -33,7 +34,7 @@ use crate::programs::{DemuxMaps, NodeMaps};
 use crate::rung::Rung;
 use crate::worker::Worker;
 use live::NodeLive;
-use world::Link;
+use world::{Link, Served};
 
 pub use error::RunError;
 
@@ -104,6 +105,7 @@ struct Node {
     named: u64,
     links: Vec<Link>,
     graph: NodeGraph,
+    served: Served,
     maps: Option<Arc<NodeMaps>>,
     compile_thread: CompileThread<Self>,
     rows: Arc<UserRows>,

@@ -81,10 +81,11 @@ pub(super) fn serve(
             PollFd::new(told, PollFlags::IN),
             PollFd::new(control, PollFlags::IN),
             PollFd::new(&node.compile_thread, PollFlags::IN),
+            PollFd::new(&node.served.shells, PollFlags::IN),
         ];
         // Interrupted: the signal is in the pipe.
         let _ = poll(&mut fds, Some(&TICK_SPEC));
-        let [told, asked, compiled] = fds.map(|fd| !fd.revents().is_empty());
+        let [told, asked, compiled, commanded] = fds.map(|fd| !fd.revents().is_empty());
         if told {
             say("stopping");
             return Ok(());
@@ -93,6 +94,9 @@ pub(super) fn serve(
             while let Some(then) = node.compile_thread.next_result() {
                 then(node);
             }
+        }
+        if commanded {
+            node.obey();
         }
         if asked && let Some((caller, request)) = control.accept() {
             answer(node, engine, &mut trial, request, caller);
@@ -253,6 +257,7 @@ fn describe(node: &mut Node) -> Value {
         "handlers": (0..node.instances.len()).map(|i| handler(node, i)).collect::<Vec<_>>(),
         "paths": (0..node.paths.len()).map(|i| path(node, i)).chain(live).collect::<Vec<_>>(),
         "live": node.sum_of_live(),
+        "taps": node.served.taps.describe(),
     })
 }
 

@@ -1,20 +1,21 @@
 //! What the modules of a running node have to do with: its interfaces and its
 //! handlers.
 
-use std::net::SocketAddr;
+use std::path::Path as FsPath;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, channel};
 
 use ashway_kernel::Iface;
 use ashway_modules::handler;
 use ashway_modules::kinds::Interface;
-use ashway_modules::shell::{Commands, Outcome, Request};
-use ashway_modules::tap::{Seen, Watch};
+use ashway_modules::shell::Commands;
+use ashway_modules::tap::{Target, Watch};
 
 use super::RunError;
 use crate::activation::Bindable;
 use crate::config::{Config, NodeGraph, World};
 use crate::rung::Rung;
+use crate::shells::Shells;
+use crate::taps::Taps;
 
 /// An interface of the node, as its module knows it.
 #[derive(Clone, Debug)]
@@ -37,6 +38,15 @@ impl Link {
     }
 }
 
+/// What modules have the node do beside the path.
+#[derive(Debug)]
+pub(super) struct Served {
+    /// Writes what taps see.
+    pub(super) taps: Taps,
+    /// Asks for what shells are told.
+    pub(super) shells: Shells,
+}
+
 /// The graph of the configuration, initialised.
 ///
 /// # Errors
@@ -46,8 +56,13 @@ pub(super) fn graph(
     config: &Config,
     links: &[Link],
     handlers: &[Bindable],
+    served: &Served,
 ) -> Result<NodeGraph, RunError> {
-    let world = Live { links, handlers };
+    let world = Live {
+        links,
+        handlers,
+        served,
+    };
     let mut graph = config
         .graph(&world)
         .map_err(|wrong| RunError::Graph(wrong.render(false)))?;
@@ -62,6 +77,7 @@ pub(super) fn graph(
 struct Live<'n> {
     links: &'n [Link],
     handlers: &'n [Bindable],
+    served: &'n Served,
 }
 
 impl World for Live<'_> {
@@ -78,27 +94,14 @@ impl World for Live<'_> {
         Some(Arc::new(handler.clone()))
     }
 
-    fn watch(&self) -> Arc<dyn Watch> {
-        Arc::new(Nobody)
+    fn watch(&self, tap: &str, file: &FsPath, target: &Target) -> Result<Arc<dyn Watch>, String> {
+        match self.served.taps.open(tap, file, target) {
+            Ok(file) => Ok(file),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
-    fn commands(&self) -> Arc<dyn Commands> {
-        Arc::new(Nobody)
-    }
-}
-
-/// Who is not there yet: nobody looks at taps, nobody obeys shells.
-struct Nobody;
-
-impl Watch for Nobody {
-    fn see(&self, _seen: &Seen<'_>) {}
-}
-
-impl Commands for Nobody {
-    fn begin(&self, _from: SocketAddr, _request: Request) -> Receiver<Outcome> {
-        let (outcome, receiver) = channel();
-        // The other end is here.
-        let _ = outcome.send(Err("this node obeys no shell".to_owned()));
-        receiver
+    fn commands(&self, domain: &str) -> Arc<dyn Commands> {
+        self.served.shells.of(domain)
     }
 }

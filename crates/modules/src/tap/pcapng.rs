@@ -166,6 +166,17 @@ impl<W: Write> Writer<W> {
         self.error.as_ref()
     }
 
+    /// What is written to.
+    #[must_use]
+    pub const fn get_ref(&self) -> &W {
+        &self.to
+    }
+
+    /// The same, to flush it. What else is written there is in the file too.
+    pub const fn get_mut(&mut self) -> &mut W {
+        &mut self.to
+    }
+
     /// What was written to.
     #[must_use]
     pub fn into_inner(self) -> W {

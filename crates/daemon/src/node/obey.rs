@@ -1,0 +1,116 @@
+//! What shells ask for, done for the domains that they act for.
+//!
+//! A shell may do what `ashway path` does, within its domain: a path takes no
+//! message that the domain does not own, at any of its ends, and runs no handler
+//! but the domain's; paths of others are not there for it.
+
+use ashway_modules::shell::{Outcome, Request};
+use ashway_path::attrs::Attrs;
+use serde_json::json;
+
+use super::Node;
+use super::live::Wanted;
+use crate::request::{self, Refusal};
+use crate::shells::Asked;
+use crate::show;
+
+/// Most paths of a domain, so that a shell cannot fill the node.
+const MOST: usize = 1000;
+
+impl Node {
+    /// Does what shells have asked for by now.
+    pub(super) fn obey(&mut self) {
+        while let Some(Asked {
+            domain,
+            request,
+            outcome,
+        }) = self.served.shells.next()
+        {
+            let done: Outcome = self.one(&domain, request).map_err(|refusal| {
+                // As `ashway path` prints it.
+                let Refusal { message, hint, .. } = refusal;
+                if hint.is_empty() {
+                    message
+                } else {
+                    format!("{message}\n  hint: {hint}")
+                }
+            });
+            // A shell that is gone by now wants no outcome.
+            let _ = outcome.send(done);
+        }
+    }
+
+    fn one(&mut self, domain: &str, request: Request) -> Result<String, Refusal> {
+        match request {
+            Request::Create {
+                path,
+                module,
+                attrs,
+            } => self.create_for(domain, path.map(String::from), &module, attrs),
+            Request::Show { path } => {
+                self.of_domain(domain, &path)?;
+                Ok(show::path(&self.show(&json!(&*path))?))
+            }
+            Request::Remove { path } => {
+                self.of_domain(domain, &path)?;
+                self.remove(&json!({ "path": &*path }))?;
+                Ok("1 removed".to_owned())
+            }
+        }
+    }
+
+    fn create_for(
+        &mut self,
+        domain: &str,
+        name: Option<String>,
+        module: &str,
+        attrs: Attrs,
+    ) -> Result<String, Refusal> {
+        let mut theirs = self.live.values();
+        let theirs = theirs
+            .by_ref()
+            .filter(|live| live.domain.as_deref() == Some(domain));
+        if theirs.count() >= MOST {
+            let message = format!("domain `{domain}` has {MOST} paths, and cannot have more");
+            return Err(Refusal::failed(message, "remove one with `rm NAME`"));
+        }
+        let name = self.name_of(name, module)?;
+        let made = self.make(Wanted {
+            name: name.clone(),
+            from: module.to_owned(),
+            attrs,
+            domain: Some(domain.to_owned()),
+            filter: None,
+        })?;
+        for (_, filter, _) in &made.ends {
+            self.config
+                .owns(domain, filter)
+                .map_err(|(message, hint)| Refusal::failed(message, hint))?;
+        }
+        for stage in made.path.stages() {
+            let Some(handler) = self.graph.handler_of(stage.name()) else {
+                continue;
+            };
+            let config = self.config.handler(handler);
+            let owner = config.and_then(|handler| handler.domain.as_deref());
+            if owner != Some(domain) {
+                let message = format!("handler `{handler}` is not of domain `{domain}`");
+                let hint = "the handler's section says whose it is, by `domain`";
+                return Err(Refusal::failed(message, hint));
+            }
+        }
+        self.put_live(vec![made])?;
+        Ok(format!("path `{name}` is there"))
+    }
+
+    /// Refuses a path that is not of this domain, as if it were not there.
+    fn of_domain(&self, domain: &str, name: &str) -> Result<(), Refusal> {
+        let ours = |live: &super::NodeLive| live.domain.as_deref() == Some(domain);
+        if self.live.get(name).is_some_and(ours) {
+            return Ok(());
+        }
+        let theirs = self.live.iter().filter(|(_, live)| ours(live));
+        let known: Vec<&str> = theirs.map(|(name, _)| name.as_str()).take(20).collect();
+        Err(request::unknown("path", name, &known))
+    }
+}

@@ -1,0 +1,69 @@
+//! A path's document, for people: what `ashway path show` prints and a shell says.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+/// Without the characters that move a terminal's cursor or change its colours:
+/// some texts (names in a handler's debug information) come from strangers.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+/// A path of the user tier, a fact in each line.
+#[must_use]
+pub fn path(path: &Value) -> String {
+    let word = |value: &Value| match value {
+        Value::String(text) => clean(text),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    };
+    let each = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let mut out = String::new();
+    let modules: Vec<_> = each(&path["stages"])
+        .iter()
+        .map(|stage| word(&stage["module"]))
+        .collect();
+    let _ = writeln!(out, "path      {}", word(&path["name"]));
+    let _ = writeln!(out, "created   from {}", word(&path["from"]));
+    let _ = writeln!(out, "stages    {}", modules.join(" / "));
+    for end in each(&path["ends"]) {
+        let (iface, filter) = (word(&end["iface"]), word(&end["match"]));
+        let _ = writeln!(out, "takes     on {iface}: {filter}");
+    }
+    for (name, value) in path["attrs"].as_object().into_iter().flatten() {
+        let _ = writeln!(out, "attribute {} = {}", clean(name), word(value));
+    }
+    for (name, queue) in path["queues"].as_object().into_iter().flatten() {
+        let name = name.replace('_', " ");
+        let _ = writeln!(
+            out,
+            "queue     {name}: {} of {}",
+            queue["length"], queue["maximum"]
+        );
+    }
+    let _ = writeln!(
+        out,
+        "received  {}, waiting {}",
+        path["received"], path["waiting"]
+    );
+    for (name, times) in path["fates"].as_object().into_iter().flatten() {
+        let _ = writeln!(out, "  {:<24} {times}", clean(name));
+    }
+    let _ = writeln!(out, "made      {}", path["originated"]);
+    let _ = writeln!(
+        out,
+        "time      {} ns in {} runs",
+        path["time_ns"], path["runs"]
+    );
+    let memory = &path["memory"];
+    let (bytes, granted) = (&memory["bytes"], &memory["granted_bytes"]);
+    let _ = writeln!(out, "memory    {bytes} bytes of {granted}");
+    if let Some(fault) = path["fault"].as_str() {
+        let _ = writeln!(out, "fault     {}", clean(fault));
+    }
+    out
+}
