@@ -95,6 +95,11 @@ pub const CALLS: usize = 16 * 1024;
 /// Slots of 8 bytes on the call stack: how deep recursion goes, in both tiers.
 /// (What is left behind them keeps a frame's accesses inside the context.)
 pub const CALL_SLOTS: u32 = 4_096;
+/// First byte of what programs say while somebody [observes](crate::observe). The
+/// call stack and the frames above its last slot end before it.
+pub const OBSERVE: usize = 56 * 1024;
+
+const _: () = assert!(OBSERVE >= CALLS + CALL_SLOTS as usize * 8);
 
 /// Bits of [`FLAGS`].
 pub mod flag {

@@ -19,6 +19,7 @@ pub mod hop;
 pub mod host_call;
 pub mod leaf;
 pub mod memory;
+pub mod observe;
 pub mod trusted;
 pub mod verdict;
 

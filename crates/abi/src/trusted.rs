@@ -75,7 +75,11 @@ pub const SLOT_BEHIND: usize = SLOT_HEADERS + SLOT_HEADERS_BYTES;
 /// message is here.
 pub const SLOT_READY: usize = SLOT_BEHIND + 4;
 
-const _: () = assert!(SLOT_READY + 4 <= SLOT_BYTES);
+/// `u64` in a slot: the message's number while somebody
+/// [observes](crate::observe); else whatever was there.
+pub const SLOT_SEQUENCE: usize = SLOT_READY + 4;
+
+const _: () = assert!(SLOT_SEQUENCE + 8 <= SLOT_BYTES && SLOT_SEQUENCE.is_multiple_of(8));
 
 /// Size of the map's value for this many rings.
 #[must_use]

@@ -15,6 +15,7 @@ use crate::config::{Config, OnFault, attr};
 use crate::counters::UserRows;
 use crate::decide::{Rules, decide};
 use crate::instance::{Instance, fuel};
+use crate::observe::tap;
 
 /// Attribute: the path's row of counters. The node's own affair, beside
 /// [`attr`].
@@ -105,7 +106,9 @@ impl Activate for Bound {
             .as_ref()
             .map_or_else(|stopped| stopped.at, |_| 0);
         let verdict = outcome.verdict.map_err(|stopped| stopped.cause);
+        let left = u64::try_from(outcome.fuel_left).unwrap_or(0);
         let decision = decide(verdict, outcome.dirty, self.rules);
+        tap::ran(&shared.name, self.fuel.saturating_sub(left), decision.stopped);
         if let Some(cause) = decision.stopped {
             shared.record_fault(cause, at, self.row);
         }

@@ -9,6 +9,7 @@
 //! {"request":"bind","handler":"x","iface":["veth0"],"match":"udp and dst port 7"}
 //! {"request":"unbind","path":"x"}
 //! {"request":"memory","handler":"counter"}   the same, and one file descriptor
+//! {"request":"observe","path":"inc","filter":"src port 5"}   the same: a socket
 //! ```
 //!
 //! The socket belongs to the node's user (mode 0600): who can connect may ask.
@@ -129,6 +130,19 @@ impl Client {
         let (value, fd) = self.exchange(&request)?;
         let fd = fd.ok_or_else(|| ControlError::Malformed("no descriptor came with it".into()))?;
         Ok((value, fd))
+    }
+
+    /// Asks to observe (`{"request":"observe", …}`): what the node says of itself
+    /// (`{"epoch_ns"}`), and the socket that it writes to, a JSON line for each
+    /// message. Closing it ends the observation.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError`].
+    pub fn observe(&mut self, request: &Value) -> Result<(Value, UnixStream), ControlError> {
+        let (value, fd) = self.exchange(request)?;
+        let fd = fd.ok_or_else(|| ControlError::Malformed("no descriptor came with it".into()))?;
+        Ok((value, UnixStream::from(fd)))
     }
 
     fn exchange(&mut self, request: &Value) -> Result<(Value, Option<OwnedFd>), ControlError> {

@@ -18,6 +18,7 @@ pub mod doctor;
 mod instance;
 mod live;
 pub mod node;
+mod observe;
 mod packets;
 mod plan;
 pub mod programs;

@@ -25,6 +25,7 @@ use ashway_path::time::Time;
 use ashway_wire::Headers;
 
 use crate::counters::UserRows;
+use crate::observe::tap;
 use crate::packets::PacketPort;
 use crate::rings::{XdpPort, spare_message};
 use crate::runner::{Entrance, Port, RunInstance, give_to_host};
@@ -222,6 +223,7 @@ impl Live {
                 Some(bound @ Lead::Bound { row, .. }) => {
                     rows.add(self.row, Count::Forwarded);
                     rows.add(row, Count::Received);
+                    tap::fate(&message, Count::Forwarded);
                     return self.post(Way::Bound(bound), message);
                 }
                 _ => break,
@@ -255,7 +257,13 @@ impl Live {
         let exits = &mut self.exits;
         let path = self.paths.path_mut(id)?;
         let before = Tally::of(path);
-        path.pass(direction, message, now, &mut |exit| exits.push(exit));
+        let out = &mut |exit| exits.push(exit);
+        if tap::on() {
+            tap::path(&message, path.name());
+            path.pass_watched(direction, message, now, &mut tap::Watcher::default(), out);
+        } else {
+            path.pass(direction, message, now, out);
+        }
         before.publish(path, self.row, rows);
         if let Some(begin) = begin {
             path.charge(begin.elapsed() * SAMPLE);
@@ -298,6 +306,7 @@ impl Live {
                     let heard = |direction| self.hears_too(Lead::Live(id, direction));
                     if heard(Direction::Forward) || heard(Direction::Backward) {
                         rows.add(self.row, Count::Passed);
+                        tap::fate(&message, Count::Passed);
                         self.keep(message);
                     } else {
                         self.post(Way::Host { row: self.row }, message);
@@ -357,6 +366,7 @@ impl Live {
         match way {
             Way::Send => {
                 let sent = port.send(message.bytes());
+                tap::sent(&message, sent);
                 rows.add(
                     self.row,
                     if sent {
@@ -419,7 +429,12 @@ impl Live {
             let begin = Instant::now();
             let exits = &mut self.exits;
             let before = Tally::of(path);
-            path.wake(now, &mut |exit| exits.push(exit));
+            let out = &mut |exit| exits.push(exit);
+            if tap::on() {
+                path.wake_watched(now, &mut tap::Watcher::default(), out);
+            } else {
+                path.wake(now, out);
+            }
             before.publish(path, self.row, rows);
             path.charge(begin.elapsed());
             let links = links(path);

@@ -16,6 +16,7 @@ use rustix::net::{SendFlags, send};
 
 use crate::counters::UserRows;
 use crate::live::{Lead, Live};
+use crate::observe::{What, tap};
 use crate::rings::spare_message;
 use crate::runner::{Entrance, Port, RunInstance};
 
@@ -180,9 +181,15 @@ pub(crate) fn drain(
         dropped_from_host: *dropped_from_host,
     };
     let taken = socket.recv_batch(|frame| {
+        let observed = if tap::on() { tap::number() } else { 0 };
+        tap::note(observed, || What::Received {
+            iface: *iface as u32,
+            frame: frame.into(),
+        });
         let copy = |mut message: Message| {
             message.fill(frame.len(), |into| into.copy_from_slice(frame));
             message.meta.iface = *iface as u32;
+            message.meta.observed = observed;
             message
         };
         let ours = frame.get(..6) == Some(&mac[..]);
@@ -213,6 +220,8 @@ pub(crate) fn drain(
         }
         rows.add(*unmatched_row, Count::Received);
         rows.add(*unmatched_row, Count::Passed);
+        tap::note(observed, || What::Path(None));
+        tap::note(observed, || What::Fate(Count::Passed));
     })?;
     Ok(taken > 0)
 }

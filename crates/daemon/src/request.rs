@@ -234,7 +234,7 @@ fn params(value: &Value) -> Result<BTreeMap<String, i64>, Refusal> {
     }
 }
 
-fn bad_match(text: &str, error: demux::FilterError) -> Refusal {
+pub(crate) fn bad_match(text: &str, error: demux::FilterError) -> Refusal {
     // At the end of the text something is missing, not wrong.
     let place = text
         .get(error.span)

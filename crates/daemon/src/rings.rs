@@ -13,6 +13,7 @@ use ashway_ring::{Passer, SendError, TxSocket};
 use crate::counters::UserRows;
 use crate::instance::Instance;
 use crate::live::Live;
+use crate::observe::{What, tap};
 use crate::packets::PacketPort;
 use crate::runner::{Entrance, Port, RunInstance};
 use crate::visit::visit;
@@ -201,6 +202,7 @@ pub(crate) fn drain_frames(
             match message {
                 Ok(mut message) => {
                     message.meta.iface = iface as u32;
+                    observe(carrier, ring, slot, &mut message);
                     live.run(message, now(), rows);
                 }
                 Err(_) => rows.add(live.row(), Count::DroppedBadLength),
@@ -306,6 +308,7 @@ fn take(
     *spare = match message {
         Ok(mut message) => {
             message.meta.iface = iface as u32;
+            observe(&shared, ring, slot, &mut message);
             path.run(message, Entrance::Validated { payload }, port, rows)
         }
         Err(message) => {
@@ -353,6 +356,20 @@ fn copy_out(
         Err(_) => Err(message),
     };
     Some((word(trusted::SLOT_LOCAL_PATH), payload, message))
+}
+
+/// Gives the message the number that its program has given it, if somebody observes
+/// and one has.
+fn observe(shared: &Instance, ring: usize, slot: usize, message: &mut Message) {
+    if tap::on()
+        && let Some(kernel) = &shared.kernel
+    {
+        let at = descriptor(ring, slot) + trusted::SLOT_SEQUENCE;
+        // A program without observation leaves there what it finds.
+        let sequence = kernel.trusted.u64_at(at).swap(0, Ordering::Relaxed);
+        message.meta.observed = tap::numbered(sequence);
+        tap::note(message.meta.observed, || What::Taken);
+    }
 }
 
 /// Room for the longest frame that can wait in a ring.

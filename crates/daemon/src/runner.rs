@@ -14,10 +14,12 @@ use ashway_modules::{Flow, Message};
 use ashway_path::path::{Exit, Path};
 use ashway_path::stage::Direction;
 use ashway_path::time::Time;
+use ashway_path::watch::{Nobody, Watch};
 use ashway_wire::{Datagram, udp};
 
 use crate::counters::UserRows;
 use crate::instance::Instance;
+use crate::observe::tap;
 
 /// The way out of an interface.
 pub(crate) trait Port {
@@ -99,7 +101,7 @@ impl PathRun {
     /// handlers and the length of the message; does not allocate.
     pub(crate) fn run(
         &mut self,
-        mut message: Message,
+        message: Message,
         entrance: Entrance,
         port: &mut impl Port,
         rows: &UserRows,
@@ -109,16 +111,12 @@ impl PathRun {
         let row = self.row;
         let mut spare = None;
         let mut out = |exit| spare = Some(act(exit, row, port, rows));
-        // No stage of a path that ends in a handler asks for the time.
-        let now = Time::default();
-        let above = self.path.attrs().number(INJECT_BACKWARD);
-        match (entrance, above) {
-            (Entrance::Validated { payload }, Some(above)) if enter(&mut message, payload) => {
-                let above = above as usize;
-                self.path
-                    .inject(above, Direction::Backward, message, now, &mut out);
-            }
-            _ => self.path.pass(Direction::Backward, message, now, &mut out),
+        if tap::on() {
+            tap::path(&message, self.path.name());
+            let watcher = &mut tap::Watcher::default();
+            travel(&mut self.path, message, entrance, watcher, &mut out);
+        } else {
+            travel(&mut self.path, message, entrance, &mut Nobody, &mut out);
         }
         self.publish(rows);
         if let Some(begin) = begin {
@@ -145,6 +143,26 @@ impl PathRun {
     }
 }
 
+/// Sends the message along the path, from where the entry program left off.
+fn travel(
+    path: &mut Path<Message>,
+    mut message: Message,
+    entrance: Entrance,
+    watch: &mut impl Watch<Message>,
+    out: &mut impl FnMut(Exit<Message>),
+) {
+    // No stage of a path that ends in a handler asks for the time.
+    let now = Time::default();
+    let above = path.attrs().number(INJECT_BACKWARD);
+    match (entrance, above) {
+        (Entrance::Validated { payload }, Some(above)) if enter(&mut message, payload) => {
+            let above = above as usize;
+            path.inject_watched(above, Direction::Backward, message, now, watch, out);
+        }
+        _ => path.pass_watched(Direction::Backward, message, now, watch, out),
+    }
+}
+
 /// Tells the message what the entry program has found out about it.
 fn enter(message: &mut Message, payload: usize) -> bool {
     Datagram::parse(message.bytes()).is_ok_and(|datagram| {
@@ -168,6 +186,7 @@ fn act(exit: Exit<Message>, row: u32, port: &mut impl Port, rows: &UserRows) -> 
         Exit::Left { message, .. } => {
             rows.add(row, Count::OutOriginated);
             let sent = port.send(message.bytes());
+            tap::sent(&message, sent);
             rows.add(
                 row,
                 if sent {
@@ -197,13 +216,11 @@ pub(crate) fn give_to_host(message: &mut Message, row: u32, port: &mut impl Port
     if let Ok(datagram) = Datagram::parse(frame) {
         datagram.fill_udp_checksum(frame);
     }
-    let passed = port.pass(frame);
-    rows.add(
-        row,
-        if passed {
-            Count::Passed
-        } else {
-            Count::DroppedPassFailed
-        },
-    );
+    let fate = if port.pass(frame) {
+        Count::Passed
+    } else {
+        Count::DroppedPassFailed
+    };
+    rows.add(row, fate);
+    tap::fate(message, fate);
 }

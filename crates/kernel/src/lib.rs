@@ -6,7 +6,7 @@
 //! share with user space was [made](Memory) here.
 //!
 //! * [`maps`] and [`Program`]: BPF objects.
-//! * [`SharedArray`], [`Memory`], [`WakeBell`]: what kernel and user space
+//! * [`SharedArray`], [`Memory`], [`WakeBell`], [`NoteRing`]: what kernel and user space
 //!   both touch. Never as `&[u8]`: `mapping.rs` says why.
 //! * [`attach`]: links; [`owner()`] and [`detach_ashway`]: who holds an
 //!   interface.
@@ -16,6 +16,7 @@
 //! of Linux 6.18. Capabilities are named where they are needed.
 
 pub mod attach;
+pub mod clock;
 mod ethtool;
 pub mod iface;
 mod insn;
@@ -24,6 +25,7 @@ mod mapping;
 pub mod maps;
 mod memory;
 mod netlink;
+mod notes;
 mod owner;
 pub mod probe;
 mod shared;
@@ -39,6 +41,7 @@ pub use mapping::OutsideMemory;
 pub use maps::{Map, MapKind, MapSpec};
 pub use memory::{ALIGNMENT, AllegedOffset, GUARD_BYTES, Memory, MemoryKind, RESERVED_BYTES};
 pub use netlink::XdpMode;
+pub use notes::NoteRing;
 pub use owner::{DetachError, Detached, Owner, Process, detach_ashway, owner};
 pub use probe::{Feature, Probe};
 pub use shared::SharedArray;

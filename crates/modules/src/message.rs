@@ -75,6 +75,9 @@ pub struct Meta {
     pub flow: Option<Flow>,
     /// Bits of [`ashway_abi::context::flag`].
     pub flags: u32,
+    /// Its number while somebody observes ([`ashway_abi::observe`]), else 0; what
+    /// becomes of its buffer has it, too.
+    pub observed: u64,
 }
 
 /// Who sends to whom.
@@ -142,6 +145,7 @@ impl Body {
             iface: self.meta.iface,
             queue: self.meta.queue,
             arrived: self.meta.arrived,
+            observed: self.meta.observed,
             ..Meta::default()
         };
     }

@@ -33,3 +33,4 @@ pub mod set;
 pub mod sim;
 pub mod stage;
 pub mod time;
+pub mod watch;

@@ -84,6 +84,17 @@ pub enum Step<M> {
     End(M, Count),
 }
 
+impl<M> Step<M> {
+    /// The message, unless the stage kept it.
+    #[must_use]
+    pub const fn message(&self) -> Option<&M> {
+        match self {
+            Self::On(message) | Self::Back(message, _) | Self::End(message, _) => Some(message),
+            Self::Absorbed => None,
+        }
+    }
+}
+
 /// What a stage can see and do beside its answer.
 #[derive(Debug)]
 pub struct Cx<'a, M> {

@@ -11,6 +11,7 @@ use crate::failure::Failure;
 
 mod bench;
 mod bind;
+mod capture;
 mod check;
 mod confirm;
 mod demux;
@@ -20,9 +21,11 @@ mod handler;
 mod iface;
 mod load;
 mod map;
+mod observe;
 mod path;
 mod run;
 mod status;
+mod trace;
 mod why;
 
 const EXAMPLES: &str = "\
@@ -33,6 +36,8 @@ Examples:
   ashway confirm                       keep it
   ashway status                        where every message went
   ashway why inc                       why messages of a path ended as they did
+  ashway trace 'udp port 7777'         what happens to messages, step by step
+  ashway capture -i veth0 -w out.pcapng   the same for Wireshark, with verdicts
   ashway handler map counter -- ./app  start a program with the handler's memory
   ashway handler check counter.wasm    what each tier makes of a handler
   ashway handler run counter.wasm --hex 01 --tier both     try it, without an interface
@@ -64,6 +69,8 @@ pub(crate) enum Command {
     Check(check::Check),
     Status(status::Status),
     Why(why::Why),
+    Trace(trace::Trace),
+    Capture(capture::Capture),
     Confirm(confirm::Confirm),
     Bind(bind::Bind),
     Unbind(bind::Unbind),
@@ -91,6 +98,8 @@ impl Command {
             Self::Check(command) => command.run(face),
             Self::Status(command) => command.run(face),
             Self::Why(command) => command.run(face),
+            Self::Trace(command) => command.run(face),
+            Self::Capture(command) => command.run(face),
             Self::Confirm(command) => command.run(face),
             Self::Bind(command) => command.run(face),
             Self::Unbind(command) => command.run(face),

@@ -176,6 +176,8 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         rows,
         plan,
         config: config.clone(),
+        observation: None,
+        observations: 0,
     };
     node.create_configured()?;
     promote_wanted(&mut node);

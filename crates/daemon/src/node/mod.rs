@@ -10,6 +10,7 @@ mod dispatch;
 mod error;
 mod live;
 mod obey;
+mod observe;
 mod serve;
 mod world;
 
@@ -114,6 +115,10 @@ struct Node {
     config: Config,
     /// Whether programs may use arenas.
     arena: bool,
+    /// While somebody observes.
+    observation: Option<observe::Observation>,
+    /// How many there were.
+    observations: u16,
 }
 
 /// An interface the node has taken.

@@ -105,6 +105,7 @@ pub(super) fn serve(
             last_tick = Instant::now();
             engine.tick();
             node.demote_the_faulty();
+            node.look_who_observes();
             if !node.worker.is_alive() {
                 return Err(RunError::Worker);
             }
@@ -141,6 +142,7 @@ fn answer(
     let answer = match request["request"].as_str() {
         Some("load") => return node.load(&request, engine, caller),
         Some("bind") => return node.bind(request, caller),
+        Some("observe") => return node.observe(&request, caller),
         Some("promote") => return promote(node, &request["path"], caller),
         Some("demote") => demote(node, &request["path"]),
         Some("create") => node.create(&request).into(),
@@ -161,7 +163,7 @@ fn answer(
             code: "bad_request",
             message: "there is no such request".to_owned(),
             hint: "requests are status, why, confirm, memory, promote, demote, load, bind, \
-                   unbind, create, remove, show"
+                   unbind, create, remove, show, observe"
                 .to_owned(),
         },
     };

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use ashway_wire::{eth, ipv4, ipv6};
+use ashway_wire::{Headers, eth, ipv4, ipv6};
 
 /// How a flow is written.
 pub(super) const FORM: &str = "write `udp 10.0.0.1:5000 > 10.0.0.2:7777`, with `[…]` around an \
@@ -125,6 +125,43 @@ impl Flow {
         frame
     }
 
+    /// The flow that a frame with these headers belongs to, if it is one of IP.
+    #[must_use]
+    pub fn of(headers: &Headers) -> Option<Self> {
+        let ip = |octets: [u8; 16]| match headers.ethertype {
+            eth::TYPE_IPV4 => {
+                let [a, b, c, d, ..] = octets;
+                IpAddr::from([a, b, c, d])
+            }
+            _ => IpAddr::from(octets),
+        };
+        let known = matches!(headers.ethertype, eth::TYPE_IPV4 | eth::TYPE_IPV6);
+        (known && headers.l3 != 0).then(|| Self {
+            vlans: headers.vlan[..usize::from(headers.vlans)]
+                .iter()
+                .map(|tag| tag & 0xfff)
+                .collect(),
+            protocol: headers.protocol,
+            source: SocketAddr::new(ip(headers.source), headers.source_port),
+            destination: SocketAddr::new(ip(headers.destination), headers.destination_port),
+        })
+    }
+
+    /// The filter that its messages match.
+    #[must_use]
+    pub fn filter(&self) -> String {
+        let mut words: Vec<String> = self.vlans.iter().map(|id| format!("vlan {id}")).collect();
+        let family = if self.source.is_ipv4() { "ip" } else { "ip6" };
+        words.push(format!("{family} proto {}", self.protocol));
+        for (side, end) in [("src", self.source), ("dst", self.destination)] {
+            words.push(format!("{side} host {}", end.ip()));
+            if end.port() != 0 {
+                words.push(format!("{side} port {}", end.port()));
+            }
+        }
+        words.join(" and ")
+    }
+
     /// Whether handlers of the short form can have it: they take UDP alone.
     pub(super) fn is_udp(&self) -> bool {
         self.protocol == ipv4::PROTOCOL_UDP
@@ -170,7 +207,7 @@ impl fmt::Display for Flow {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ashway_wire::{Fragment, Headers};
+    use ashway_wire::Fragment;
 
     #[test]
     fn a_frame_of_a_flow_says_what_the_flow_says() {
@@ -198,6 +235,11 @@ mod tests {
             assert_eq!(headers.source_port, flow.source.port(), "{text}");
             let port = flow.destination.port();
             assert_eq!(headers.destination_port, port, "{text}");
+            assert_eq!(Flow::of(&headers).unwrap().to_string(), text);
+            let filter = ashway_codegen::demux::parse(&flow.filter()).unwrap();
+            let mut table = ashway_codegen::demux::Table::default();
+            table.insert(&filter, ()).unwrap();
+            assert_eq!(table.find(&headers, &flow.frame()), Some(()), "{text}");
         }
     }
 

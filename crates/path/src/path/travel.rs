@@ -18,6 +18,7 @@ use crate::bug::{self, Bug};
 use crate::queue::Refused;
 use crate::stage::{Cx, Direction, Step};
 use crate::time::Time;
+use crate::watch::{Nobody, Watch};
 
 /// How many messages a path makes out of one at most. The largest IPv4 datagram
 /// falls into 1,366 fragments over the smallest MTU (68, RFC 791).
@@ -92,7 +93,8 @@ impl<M> Path<M> {
         let Some(message) = self.inputs[direction as usize].take() else {
             return false;
         };
-        self.fly(self.entry(direction), direction, message, now, out);
+        let entry = self.entry(direction);
+        self.fly(entry, direction, message, now, &mut Nobody, out);
         true
     }
 
@@ -111,9 +113,26 @@ impl<M> Path<M> {
         now: Time,
         out: &mut impl FnMut(Exit<M>),
     ) {
+        self.inject_watched(stage, direction, message, now, &mut Nobody, out);
+    }
+
+    /// The same, with somebody who watches.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such stage.
+    pub fn inject_watched(
+        &mut self,
+        stage: usize,
+        direction: Direction,
+        message: M,
+        now: Time,
+        watch: &mut impl Watch<M>,
+        out: &mut impl FnMut(Exit<M>),
+    ) {
         assert!(stage < self.slots.len(), "no stage {stage}");
         self.account.receive();
-        self.fly(stage, direction, message, now, out);
+        self.fly(stage, direction, message, now, watch, out);
     }
 
     /// Receives a message at the first stage of this direction, past the queue.
@@ -124,8 +143,20 @@ impl<M> Path<M> {
         now: Time,
         out: &mut impl FnMut(Exit<M>),
     ) {
+        self.pass_watched(direction, message, now, &mut Nobody, out);
+    }
+
+    /// The same, with somebody who watches.
+    pub fn pass_watched(
+        &mut self,
+        direction: Direction,
+        message: M,
+        now: Time,
+        watch: &mut impl Watch<M>,
+        out: &mut impl FnMut(Exit<M>),
+    ) {
         self.account.receive();
-        self.fly(self.entry(direction), direction, message, now, out);
+        self.fly(self.entry(direction), direction, message, now, watch, out);
     }
 
     /// Receives a message and ends it before any stage has run, whatever the
@@ -144,6 +175,16 @@ impl<M> Path<M> {
     /// Wakes the stages whose time has come, each once, and runs what they
     /// send.
     pub fn wake(&mut self, now: Time, out: &mut impl FnMut(Exit<M>)) {
+        self.wake_watched(now, &mut Nobody, out);
+    }
+
+    /// The same, with somebody who watches.
+    pub fn wake_watched(
+        &mut self,
+        now: Time,
+        watch: &mut impl Watch<M>,
+        out: &mut impl FnMut(Exit<M>),
+    ) {
         for at in 0..self.slots.len() {
             let slot = &mut self.slots[at];
             if slot.wake_at.is_none_or(|time| time > now) {
@@ -159,7 +200,7 @@ impl<M> Path<M> {
             });
             let mut left = MAX_ORIGINATED;
             self.put_off(at, &mut left, out);
-            self.settle(left, now, out);
+            self.settle(left, now, watch, out);
         }
     }
 
@@ -203,6 +244,7 @@ impl<M> Path<M> {
         direction: Direction,
         message: M,
         now: Time,
+        watch: &mut impl Watch<M>,
         out: &mut impl FnMut(Exit<M>),
     ) {
         debug_assert!(self.established, "`{}` is not established", self.name);
@@ -214,14 +256,20 @@ impl<M> Path<M> {
             direction,
             turned: false,
         };
-        self.travel(received, &mut left, now, out);
-        self.settle(left, now, out);
+        self.travel(received, &mut left, now, watch, out);
+        self.settle(left, now, watch, out);
     }
 
     /// Runs what was put off, the latest first.
-    fn settle(&mut self, mut left: u32, now: Time, out: &mut impl FnMut(Exit<M>)) {
+    fn settle(
+        &mut self,
+        mut left: u32,
+        now: Time,
+        watch: &mut impl Watch<M>,
+        out: &mut impl FnMut(Exit<M>),
+    ) {
         while let Some(flight) = self.traffic.put_off.pop() {
-            self.travel(flight, &mut left, now, out);
+            self.travel(flight, &mut left, now, watch, out);
         }
         self.traffic.put_off.shrink_to(KEPT);
         self.traffic.also.shrink_to(KEPT);
@@ -234,6 +282,7 @@ impl<M> Path<M> {
         flight: Flight<M>,
         left: &mut u32,
         now: Time,
+        watch: &mut impl Watch<M>,
         out: &mut impl FnMut(Exit<M>),
     ) {
         let Flight {
@@ -249,7 +298,9 @@ impl<M> Path<M> {
                 also: &mut self.traffic.also,
                 wake_at: &mut slot.wake_at,
             };
+            watch.stage(slot.stage.name(), direction, &message);
             let step = slot.stage.take(message, direction, &mut cx);
+            watch.answered(step.message());
             if !self.traffic.also.is_empty() {
                 self.put_off(to, left, out);
             }
@@ -257,15 +308,15 @@ impl<M> Path<M> {
                 Step::On(same) => message = same,
                 Step::Back(same, fate) if is_fate(fate) && *left > 0 => {
                     *left -= 1;
-                    self.end(turned, fate);
+                    self.end_watched(turned, fate, watch);
                     self.account.originated += 1;
                     message = same;
                     turned = !bug::is(Bug::TurnedStaysReceived);
                     direction = direction.opposite();
                 }
-                Step::Absorbed => return self.end(turned, Count::Absorbed),
+                Step::Absorbed => return self.end_watched(turned, Count::Absorbed, watch),
                 Step::End(message, fate) if is_fate(fate) || bug::is(Bug::AnyCountIsFate) => {
-                    self.end(turned, fate);
+                    self.end_watched(turned, fate, watch);
                     return out(Exit::Ended { message, fate });
                 }
                 Step::Back(message, fate) | Step::End(message, fate) => {
@@ -275,12 +326,16 @@ impl<M> Path<M> {
                         Misbehaviour::NotAFate(fate)
                     };
                     self.blame(to, what);
-                    return self.fault(message, turned, out);
+                    self.end_watched(turned, Count::DroppedFault, watch);
+                    return out(Exit::Ended {
+                        message,
+                        fate: Count::DroppedFault,
+                    });
                 }
             }
             to = next(to, direction);
         }
-        self.leave(message, direction, turned, out);
+        self.leave(message, direction, turned, watch, out);
     }
 
     /// Out of the path's end, or onto the output queue there.
@@ -289,21 +344,22 @@ impl<M> Path<M> {
         message: M,
         direction: Direction,
         turned: bool,
+        watch: &mut impl Watch<M>,
         out: &mut impl FnMut(Exit<M>),
     ) {
         let queue = &mut self.outputs[direction as usize];
         if queue.maximum() > 0 {
             if let Err(Refused((message, _))) = queue.offer((message, turned)) {
                 let fate = Count::DroppedQueueFull;
-                self.end(turned, fate);
+                self.end_watched(turned, fate, watch);
                 if !bug::is(Bug::OutputSwallows) {
                     out(Exit::Ended { message, fate });
                 }
                 return;
             }
-            self.count_left(turned);
+            self.count_left(turned, watch);
         } else {
-            self.count_left(turned);
+            self.count_left(turned, watch);
             out(Exit::Left {
                 direction,
                 message,
@@ -340,11 +396,12 @@ impl<M> Path<M> {
         }
     }
 
-    const fn count_left(&mut self, turned: bool) {
+    fn count_left(&mut self, turned: bool, watch: &mut impl Watch<M>) {
         if turned {
             self.account.left += 1;
         } else {
             self.account.end(Count::Forwarded);
+            watch.end(Count::Forwarded);
         }
     }
 
@@ -357,6 +414,14 @@ impl<M> Path<M> {
 
     fn blame(&mut self, at: usize, what: Misbehaviour) {
         self.account.blame(self.slots[at].stage.name(), at, what);
+    }
+
+    /// Counts the end of a message within the path, and says it.
+    fn end_watched(&mut self, turned: bool, fate: Count, watch: &mut impl Watch<M>) {
+        self.end(turned, fate);
+        if !turned {
+            watch.end(fate);
+        }
     }
 
     /// Counts the end of a message within the path, in its ledger.

@@ -1,0 +1,142 @@
+//! `ashway capture`: messages and what became of them, in a file for Wireshark.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::path::PathBuf;
+
+use ashway_abi::Count;
+use ashway_modules::tap::pcapng::{Record, Writer};
+use ashway_modules::tap::{Bound, Layer};
+use ashway_path::time::Time;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::Node;
+use super::observe::{Enough, Heard, filter};
+use crate::face::Face;
+use crate::failure::{Exit, Failure};
+
+/// Most bytes of a frame that are kept.
+const SNAPLEN: u32 = 262_144;
+
+/// Write messages into a capture file, with what became of them
+///
+/// The file is pcapng: each frame as it came (inbound), with the fate of its message
+/// as a verdict and, with its path and tier, as a comment; and each frame that went
+/// out for it (outbound). Wireshark, tshark and tcpdump read it.
+///
+/// As for `ashway trace`, the node observes only meanwhile. The file is complete up
+/// to the last message whenever this ends.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway capture -i veth0 -w all.pcapng               what an interface sees, to Ctrl-C
+  ashway capture -i inc -w inc.pcapng --count 100     messages of a path
+  ashway capture -i veth0 'udp and dst port 7777' -w some.pcapng --seconds 10
+  tshark -r all.pcapng -T fields -e frame.number -e frame.comment")]
+pub(crate) struct Capture {
+    /// An interface of the node, or a path
+    #[arg(short = 'i', long = "on", value_name = "IFACE|PATH")]
+    on: String,
+    /// The file to write; replaced if it is there
+    #[arg(short = 'w', long = "write", value_name = "FILE")]
+    file: PathBuf,
+    /// A filter in the words of pcap-filter(7), or a flow; asked of frames as they came
+    #[arg(value_name = "FILTER")]
+    filter: Vec<String>,
+    #[command(flatten)]
+    enough: Enough,
+    #[command(flatten)]
+    node: Node,
+}
+
+impl Capture {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        let request = json!({
+            "request": "observe",
+            "on": self.on,
+            "filter": filter(&self.filter)?,
+            "frames": true,
+        });
+        let file = self.file.display().to_string();
+        let mut heard = Heard::new(self.node, &request, &self.enough)?;
+        let failed = |error: std::io::Error| {
+            Failure::new(Exit::Failed, format!("cannot write `{file}`"))
+                .because(&error)
+                .hint("is the folder there, and may you write in it?")
+        };
+        let to = File::create(&self.file).map_err(failed)?;
+        let mut writer = Writer::new(to, SNAPLEN, heard.epoch).map_err(failed)?;
+        let (mut packets, mut frames) = (0_u64, 0_u64);
+        while let Some(packet) = heard.next()? {
+            packets += 1;
+            frames += write(&mut writer, &packet).map_err(failed)?;
+        }
+        let document = json!({
+            "file": file, "packets": packets, "frames": frames, "lost": heard.lost,
+        });
+        face.show(&document, || {
+            format!("{packets} messages, {frames} frames in `{file}`")
+        })?;
+        if !face.json {
+            heard.say_lost();
+        }
+        Ok(())
+    }
+}
+
+/// Writes what there is of a message; says how many frames.
+fn write(writer: &mut Writer<File>, packet: &Value) -> std::io::Result<u64> {
+    let mut count = 0;
+    let fate = packet["fate"].as_str();
+    let fate = Count::ALL.iter().find(|count| Some(count.name()) == fate);
+    let mut comment = match packet["path"].as_str() {
+        Some(path) => format!("path {path}"),
+        None => "no path".to_owned(),
+    };
+    if let Some(tier) = packet["tier"].as_str() {
+        // Writing to a string does not fail.
+        let _ = write!(comment, ", {tier} tier");
+    }
+    let received = packet["received"].as_object().map(|_| &packet["received"]);
+    let sent = packet["sent"].as_array().into_iter().flatten();
+    let frames = received
+        .map(|frame| (Bound::Inbound, frame))
+        .into_iter()
+        .chain(sent.map(|frame| (Bound::Outbound, frame)));
+    for (bound, frame) in frames {
+        let bytes = bytes(frame["frame"].as_str().unwrap_or_default());
+        writer.write(&Record {
+            at: Time(frame["monotonic_ns"].as_u64().unwrap_or_default()),
+            bound,
+            interface: frame["iface"].as_str().unwrap_or("?"),
+            layer: Layer::Link,
+            bytes: &bytes,
+            fate: match bound {
+                Bound::Inbound => fate.copied(),
+                Bound::Outbound => None,
+            },
+            comment: &comment,
+        })?;
+        count += 1;
+    }
+    Ok(count)
+}
+
+/// The bytes of hexadecimal digits; a frame that is none is empty.
+fn bytes(digits: &str) -> Vec<u8> {
+    let pairs = digits.as_bytes().chunks_exact(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    pairs.map(byte).collect::<Option<_>>().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_bytes() {
+        assert_eq!(bytes("00ff1a"), [0, 255, 26]);
+        assert!(bytes("0g").is_empty());
+    }
+}

@@ -1,0 +1,190 @@
+//! What `trace` and `capture` share: asking a node to be observed, and hearing what
+//! it says until enough has been heard.
+
+use std::io::{ErrorKind, Read};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use ashway_codegen::demux::parse;
+use ashway_daemon::why::Flow;
+use clap::Args;
+use serde_json::Value;
+
+use super::Node;
+use crate::failure::{Exit, Failure};
+
+/// How often it is looked whether it was enough.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// When to stop.
+#[derive(Debug, Args)]
+pub(super) struct Enough {
+    /// Stop after so many messages
+    #[arg(long, value_name = "N")]
+    pub(super) count: Option<u64>,
+    /// Stop after so many seconds
+    #[arg(long, value_name = "S")]
+    pub(super) seconds: Option<u64>,
+}
+
+/// The words of a filter, or of a flow, as a filter. What is wrong with it is shown
+/// at its place.
+pub(super) fn filter(words: &[String]) -> Result<Option<String>, Failure> {
+    let text = words.join(" ");
+    if text.trim().is_empty() {
+        return Ok(None);
+    }
+    let error = match parse(&text) {
+        Ok(_) => return Ok(Some(text)),
+        Err(error) => error,
+    };
+    if text.contains('>')
+        && let Ok(flow) = Flow::parse(&text)
+    {
+        return Ok(Some(flow.filter()));
+    }
+    let before = text.get(..error.span.start).unwrap_or_default();
+    let width = text
+        .get(error.span.clone())
+        .map_or(0, |at| at.chars().count());
+    let caret = format!(
+        "{text}\n           {}{}",
+        " ".repeat(before.chars().count()),
+        "^".repeat(width.max(1))
+    );
+    let mut failure = Failure::new(Exit::Usage, format!("no filter: {}", error.message));
+    failure.because.push(caret);
+    Err(if error.hint.is_empty() {
+        failure
+    } else {
+        failure.hint(error.hint)
+    })
+}
+
+/// What a node says, line by line.
+pub(super) struct Heard {
+    stream: UnixStream,
+    waiting: Vec<u8>,
+    /// What the Unix clock shows when the node's shows 0.
+    pub(super) epoch: Duration,
+    /// Interrupted by the user.
+    stopped: Arc<AtomicBool>,
+    until: Option<Instant>,
+    left: u64,
+    /// Messages that could not be told of.
+    pub(super) lost: u64,
+}
+
+impl Heard {
+    /// Asks, and begins to hear.
+    pub(super) fn new(node: Node, request: &Value, enough: &Enough) -> Result<Self, Failure> {
+        let system = |error: std::io::Error| {
+            Failure::new(Exit::Failed, "the node cannot be heard").because(&error)
+        };
+        // A signal ends the observation, and then there is still something to say.
+        let stopped = Arc::new(AtomicBool::new(false));
+        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+            signal_hook::flag::register(signal, Arc::clone(&stopped)).map_err(system)?;
+        }
+        let (document, stream) = node.connect()?.observe(request)?;
+        stream.set_read_timeout(Some(LOOK)).map_err(system)?;
+        Ok(Self {
+            stream,
+            waiting: Vec::new(),
+            epoch: Duration::from_nanos(document["epoch_ns"].as_u64().unwrap_or_default()),
+            stopped,
+            until: enough
+                .seconds
+                .map(|seconds| Instant::now() + Duration::from_secs(seconds)),
+            left: enough.count.unwrap_or(u64::MAX),
+            lost: 0,
+        })
+    }
+
+    /// The next message; `None` when it is enough.
+    ///
+    /// # Errors
+    ///
+    /// If the node has ended, or says what makes no sense.
+    pub(super) fn next(&mut self) -> Result<Option<Value>, Failure> {
+        let mut piece = [0; 65536];
+        loop {
+            if self.left == 0 || self.stopped.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
+            if let Some(end) = self.waiting.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.waiting.drain(..=end).collect();
+                let line: Value = serde_json::from_slice(&line).map_err(|error| {
+                    Failure::new(Exit::Failed, "what the node says makes no sense")
+                        .because(&error)
+                        .hint("are the node and this command of the same version?")
+                })?;
+                if let Some(lost) = line["lost"].as_u64() {
+                    self.lost = lost;
+                    continue;
+                }
+                self.left -= 1;
+                return Ok(Some(line));
+            }
+            if self.until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(None);
+            }
+            match self.stream.read(&mut piece) {
+                Ok(0) => {
+                    return Err(Failure::new(Exit::NotReachable, "the node has ended")
+                        .hint("what it said before is shown"));
+                }
+                Ok(got) => self.waiting.extend_from_slice(&piece[..got]),
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
+                    ) => {}
+                Err(error) => {
+                    return Err(
+                        Failure::new(Exit::NotReachable, "the node cannot be heard any more")
+                            .because(&error),
+                    );
+                }
+            }
+        }
+    }
+
+    /// What is said at the end of it, if there is anything.
+    pub(super) fn say_lost(&self) {
+        if self.lost > 0 {
+            eprintln!(
+                "{} records lost: the node had more to say than could be written down",
+                self.lost
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(text: &str) -> Result<Option<String>, Failure> {
+        filter(&[text.to_owned()])
+    }
+
+    #[test]
+    fn a_filter_a_flow_or_the_place_where_it_is_neither() {
+        assert_eq!(said("").unwrap(), None);
+        assert_eq!(said("udp port 5").unwrap().unwrap(), "udp port 5");
+        let flow = said("udp 10.0.0.1:5 > 10.0.0.2:7").unwrap().unwrap();
+        assert_eq!(
+            flow,
+            "ip proto 17 and src host 10.0.0.1 and src port 5 and dst host 10.0.0.2 and dst port 7"
+        );
+        parse(&flow).unwrap();
+        let failure = said("udp dst prot 53").unwrap_err();
+        assert_eq!(failure.exit, Exit::Usage);
+        let caret = failure.because[0].lines().last().unwrap();
+        let at = caret.find('^').unwrap() - "           ".len();
+        assert_eq!(&"udp dst prot 53"[at..at + caret.matches('^').count()], "prot");
+    }
+}

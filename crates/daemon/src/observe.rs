@@ -1,0 +1,67 @@
+//! Observing: what happens to messages, step by step, for whoever asks while the
+//! node runs (`ashway trace`, `ashway capture`).
+//!
+//! ```text
+//! programs made to observe --ring of notes--+
+//!                                           +-> the observer's thread: puts the steps
+//! worker, while it has a [`tap`] --channel--+   of each message together ([`story`]),
+//!                                               and sends each client those it asked
+//!                                               for ([`audience`])
+//! ```
+//!
+//! While nobody asks, the programs are those without observation, the worker has no
+//! tap, and there is neither ring nor thread. Nobody who observes can hold messages
+//! up: where a ring, a channel or a client's socket is full, what would have gone
+//! there is lost and counted.
+
+use ashway_abi::{Cause, Count};
+
+pub(crate) mod audience;
+mod observer;
+mod story;
+pub(crate) mod tap;
+
+pub(crate) use observer::{Kernel, Observer};
+pub(crate) use story::Names;
+
+/// Something that happened to a message in the user tier.
+#[derive(Debug)]
+pub(crate) struct Event {
+    /// The message's number ([`ashway_abi::observe::SEQUENCE`]).
+    pub(crate) sequence: u64,
+    /// When, in ns of `CLOCK_MONOTONIC`.
+    pub(crate) at: u64,
+    pub(crate) what: What,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(crate) enum What {
+    /// A frame came by a packet socket.
+    Received {
+        /// The interface's number.
+        iface: u32,
+        frame: Box<[u8]>,
+    },
+    /// The worker took it out of a ring.
+    Taken,
+    /// It goes along this path, if along any.
+    Path(Option<Box<str>>),
+    /// A stage takes it.
+    Stage { name: Box<str>, forward: bool },
+    /// A handler ran.
+    Ran {
+        handler: Box<str>,
+        fuel: u64,
+        stopped: Option<Cause>,
+    },
+    /// It ended so.
+    Fate(Count),
+    /// A frame went out, or was lost at the socket.
+    Sent {
+        /// The interface's number.
+        iface: u32,
+        frame: Box<[u8]>,
+        handed_over: bool,
+    },
+}

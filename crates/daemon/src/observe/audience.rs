@@ -1,0 +1,150 @@
+//! Those who observe: what each asked for, and the line to it.
+//!
+//! A client gets JSON lines over a socket of its own: one for each message that it
+//! asked for, and `{"lost":N}` when some could not be told of. When it is gone the
+//! socket says so.
+
+use std::io::{ErrorKind, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use ashway_codegen::demux::{Filter, Table};
+use ashway_wire::Headers;
+use serde_json::{Value, json};
+
+use super::story::{Story, line};
+use crate::why::Flow;
+
+/// Bytes that wait for a client that does not read.
+const MOST_WAITING: usize = 8 << 20;
+
+/// What a client wants to see.
+#[derive(Debug, Default)]
+pub(crate) struct Wanted {
+    pub(crate) iface: Option<String>,
+    pub(crate) path: Option<String>,
+    pub(crate) filter: Option<Table<()>>,
+    /// Whether it wants the frames.
+    pub(crate) frames: bool,
+}
+
+impl Wanted {
+    /// Sets the filter, which is asked of the frame as it came.
+    pub(crate) fn filter(&mut self, filter: &Filter) {
+        let mut table = Table::default();
+        // The first does not conflict with anything.
+        let _ = table.insert(filter, ());
+        self.filter = Some(table);
+    }
+
+    /// Whether it wants this.
+    pub(crate) fn wants(&self, story: &Story) -> bool {
+        let Some(frame) = story.frame() else {
+            return false;
+        };
+        let by = |iface: &String| {
+            let received = story.received.iter();
+            received.chain(&story.sent).any(|frame| frame.iface == *iface)
+        };
+        self.iface.as_ref().is_none_or(by)
+            && (self.path.is_none() || self.path == story.path)
+            && self.filter.as_ref().is_none_or(|table| {
+                let headers = Headers::parse(&frame.bytes);
+                table.find(&headers, &frame.bytes).is_some()
+            })
+    }
+}
+
+/// Between whom a frame goes, in words.
+pub(crate) fn flow(frame: &[u8]) -> Option<String> {
+    Flow::of(&Headers::parse(frame)).map(|flow| flow.to_string())
+}
+
+/// A client.
+#[derive(Debug)]
+pub(crate) struct Client {
+    stream: UnixStream,
+    wanted: Wanted,
+    /// Messages told of.
+    told: u64,
+    /// Messages that it did not read in time.
+    lost: u64,
+    /// What everybody had lost when it came.
+    lost_before: u64,
+    lost_said: u64,
+    waiting: Vec<u8>,
+    gone: bool,
+}
+
+impl Client {
+    /// A client that reads at the other end of `stream`, while `lost` messages had
+    /// been lost already.
+    pub(crate) fn new(stream: UnixStream, wanted: Wanted, lost: u64) -> Self {
+        let gone = stream.set_nonblocking(true).is_err();
+        Self {
+            stream,
+            wanted,
+            told: 0,
+            lost: 0,
+            lost_before: lost,
+            lost_said: 0,
+            waiting: Vec::new(),
+            gone,
+        }
+    }
+
+    /// Tells it, if it wants to know.
+    pub(crate) fn tell(&mut self, story: &Story) {
+        if !self.wanted.wants(story) {
+            return;
+        }
+        if self.waiting.len() > MOST_WAITING {
+            self.lost += 1;
+            return;
+        }
+        self.told += 1;
+        let line = line(story, self.told, self.wanted.frames);
+        self.put(&line);
+    }
+
+    fn put(&mut self, line: &Value) {
+        // Writing to a vector does not fail.
+        let _ = writeln!(self.waiting, "{line}");
+    }
+
+    /// Sends what waits, and how many are lost by now; `lost` is everybody's.
+    pub(crate) fn flush(&mut self, lost: u64) {
+        let lost = lost.saturating_sub(self.lost_before) + self.lost;
+        if lost != self.lost_said && self.waiting.len() <= MOST_WAITING {
+            self.lost_said = lost;
+            self.put(&json!({ "lost": lost }));
+        }
+        while !self.waiting.is_empty() && !self.gone {
+            match self.stream.write(&self.waiting) {
+                Ok(0) => self.gone = true,
+                Ok(sent) => {
+                    self.waiting.drain(..sent);
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(_) => self.gone = true,
+            }
+        }
+    }
+
+    /// The other end has closed.
+    pub(crate) const fn hang_up(&mut self) {
+        self.gone = true;
+    }
+
+    /// Whether nobody reads any more.
+    pub(crate) const fn is_gone(&self) -> bool {
+        self.gone
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}

@@ -1,0 +1,520 @@
+//! Puts what was said of each message together: pure.
+//!
+//! Programs say what they did in one or two notes, the worker in events, in
+//! whatever order they are read. A message's story is told when its fate is known
+//! and nothing more has come for [`QUIET_NS`], or when it has been open for
+//! [`PATIENCE_NS`]; in the order in which the messages came.
+
+use std::collections::{HashMap, VecDeque};
+
+use ashway_abi::Count;
+use ashway_abi::count::Ledger;
+use ashway_abi::observe::{NO_FUEL, Note, step};
+use serde_json::{Map, Value, json};
+
+use super::{Event, What};
+
+/// How long the worker may say more of a message whose fate is known: what it
+/// answered leaves with its batch.
+const QUIET_NS: u64 = 5_000_000;
+
+/// How long a message may be underway before it is told of without a fate.
+const PATIENCE_NS: u64 = 1_000_000_000;
+
+/// Messages underway at most; each holds its frames.
+const MOST_OPEN: usize = 1 << 16;
+
+/// Names of what is known by number.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Names {
+    /// Interfaces, in the configuration's order.
+    pub(crate) ifaces: Vec<String>,
+    /// The same by the kernel's number.
+    pub(crate) by_ifindex: HashMap<u32, String>,
+    /// Paths that end in a handler, with the handler, by their row.
+    pub(crate) paths: HashMap<u32, (String, String)>,
+}
+
+/// A frame on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Frame {
+    pub(crate) at: u64,
+    pub(crate) iface: String,
+    /// Its length; more than there are bytes if it was longer than a note.
+    pub(crate) len: usize,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// A step of a message's way.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Step {
+    pub(crate) at: u64,
+    /// What it is called.
+    pub(crate) name: &'static str,
+    /// What there is to say of it.
+    pub(crate) about: Value,
+}
+
+/// What happened to a message.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Story {
+    /// As it came; none if a path made it.
+    pub(crate) received: Option<Frame>,
+    /// What went out for it.
+    pub(crate) sent: Vec<Frame>,
+    pub(crate) path: Option<String>,
+    /// Where its path ran, once that is known.
+    pub(crate) tier: Option<&'static str>,
+    /// The last, where it went along several paths.
+    pub(crate) fate: Option<Count>,
+    pub(crate) steps: Vec<Step>,
+    /// When the entry program began with it.
+    began: u64,
+    opened: u64,
+    touched: u64,
+    /// Whether nothing more can come.
+    done: bool,
+}
+
+impl Story {
+    fn step(&mut self, at: u64, name: &'static str, about: Value) {
+        self.steps.push(Step { at, name, about });
+    }
+
+    fn end(&mut self, at: u64, fate: Count) {
+        self.step(at, "fate", json!({ "fate": fate.name() }));
+        self.fate = Some(fate);
+    }
+
+    /// Where it came in, or went out if it came from nowhere.
+    pub(crate) fn frame(&self) -> Option<&Frame> {
+        self.received.as_ref().or_else(|| self.sent.first())
+    }
+}
+
+/// The messages underway.
+#[derive(Debug, Default)]
+pub(crate) struct Stories {
+    pub(crate) names: Names,
+    open: HashMap<u64, Story>,
+    /// In the order they came.
+    order: VecDeque<u64>,
+    /// Messages that had no room here.
+    pub(crate) lost: u64,
+}
+
+impl Stories {
+    fn open(&mut self, sequence: u64, now: u64) -> Option<&mut Story> {
+        if self.open.len() >= MOST_OPEN {
+            self.lost += 1;
+            return None;
+        }
+        self.order.push_back(sequence);
+        let story = self.open.entry(sequence).or_default();
+        (story.opened, story.touched) = (now, now);
+        Some(story)
+    }
+
+    fn iface(&self, number: u32) -> String {
+        let name = self.names.ifaces.get(number as usize);
+        name.cloned().unwrap_or_else(|| format!("#{number}"))
+    }
+
+    /// A program has said something, which is read at `now`.
+    pub(crate) fn note(&mut self, note: &Note<'_>, now: u64) {
+        let iface = self.names.by_ifindex.get(&note.ifindex).cloned();
+        let iface = iface.unwrap_or_else(|| format!("#{}", note.ifindex));
+        let path = self.names.paths.get(&note.row).cloned();
+        let count = count(note.count);
+        let frame = (!note.frame.is_empty()).then(|| Frame {
+            at: note.time,
+            iface: iface.clone(),
+            len: note.frame_len as usize,
+            bytes: note.frame.to_vec(),
+        });
+        if matches!(note.step, step::CLASSIFIED | step::UNMATCHED) {
+            let Some(story) = self.open(note.sequence, now) else {
+                return;
+            };
+            story.began = note.began;
+            let about = json!({ "iface": iface, "bytes": note.frame_len, "by": "entry program" });
+            story.step(note.began, "received", about);
+            story.received = frame.map(|frame| Frame {
+                at: note.began,
+                ..frame
+            });
+            story.path = path.map(|(path, _)| path);
+            if note.step == step::UNMATCHED {
+                story.step(note.time, "classified", json!({ "path": null }));
+                story.end(note.time, Count::Passed);
+                story.done = true;
+            } else if let Some(path) = &story.path {
+                let about = json!({ "path": path });
+                story.steps.push(Step {
+                    at: note.time,
+                    name: "classified",
+                    about,
+                });
+            } else {
+                // One of those that share a row: the worker knows which.
+                story.step(note.time, "classified", json!({ "path": "of the user tier" }));
+            }
+            return;
+        }
+        // What was received before the observation began, or is lost, has no story.
+        let Some(story) = self.open.get_mut(&note.sequence) else {
+            return;
+        };
+        story.touched = now;
+        let waits = count.is_some_and(|count| count.ledger() != Ledger::Fate);
+        // The entry program's own ends began when it did.
+        if note.began != story.began {
+            let handler = path.map(|(_, handler)| handler);
+            let program = if waits { "ring program" } else { "kernel tier" };
+            let about = json!({ "to": program, "handler": handler });
+            story.step(note.began, "turned_over", about);
+            if note.ran != 0 {
+                story.tier = Some("kernel");
+                let fuel = (note.fuel != NO_FUEL).then_some(note.fuel);
+                let about = json!({
+                    "handler": handler,
+                    "ns": note.ran.saturating_sub(note.began),
+                    "fuel": fuel,
+                    "stopped": self::count(note.beside)
+                        .and_then(|beside| beside.name().strip_prefix("abort_")),
+                });
+                story.step(note.ran, "handler", about);
+            }
+        }
+        match count {
+            Some(why) if waits => {
+                story.step(note.time, "queued", json!({ "because": why.name() }));
+            }
+            Some(fate) => {
+                story.end(note.time, fate);
+                story.done = true;
+                if let Some(frame) = frame {
+                    let about = json!({ "iface": frame.iface, "bytes": frame.len });
+                    story.step(note.time, "sent", about);
+                    story.sent.push(frame);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// The worker has said something, which is read at `now`.
+    pub(crate) fn event(&mut self, event: Event, now: u64) {
+        let Event { sequence, at, what } = event;
+        let iface = match &what {
+            What::Received { iface, .. } | What::Sent { iface, .. } => self.iface(*iface),
+            _ => String::new(),
+        };
+        let begins = matches!(what, What::Received { .. } | What::Sent { .. });
+        let story = match self.open.get_mut(&sequence) {
+            Some(story) => story,
+            None if begins => match self.open(sequence, now) {
+                Some(story) => story,
+                None => return,
+            },
+            None => return,
+        };
+        story.touched = now;
+        match what {
+            What::Received { frame, .. } => {
+                let about = json!({ "iface": iface, "bytes": frame.len(), "by": "packet socket" });
+                story.step(at, "received", about);
+                story.tier = Some("user");
+                story.received = Some(Frame {
+                    at,
+                    iface,
+                    len: frame.len(),
+                    bytes: frame.into(),
+                });
+            }
+            What::Taken => {
+                story.tier = Some("user");
+                story.step(at, "taken", json!({ "by": "worker" }));
+            }
+            What::Path(path) => {
+                if story.path.is_none() || path.as_deref() != story.path.as_deref() {
+                    story.step(at, "classified", json!({ "path": path }));
+                }
+                story.path = path.map(Into::into).or(story.path.take());
+            }
+            What::Stage { name, forward } => {
+                let direction = if forward { "forward" } else { "backward" };
+                story.step(at, "stage", json!({ "stage": name, "direction": direction }));
+            }
+            What::Ran {
+                handler,
+                fuel,
+                stopped,
+            } => {
+                let began = story.steps.last().map_or(at, |step| step.at);
+                let about = json!({
+                    "handler": handler,
+                    "ns": at.saturating_sub(began),
+                    "fuel": fuel,
+                    "stopped": stopped.map(ashway_abi::Cause::name),
+                });
+                story.step(at, "handler", about);
+            }
+            What::Fate(fate) => story.end(at, fate),
+            What::Sent {
+                frame, handed_over, ..
+            } => {
+                let name = if handed_over { "sent" } else { "not_sent" };
+                let about = json!({ "iface": iface, "bytes": frame.len() });
+                story.step(at, name, about);
+                if handed_over {
+                    story.sent.push(Frame {
+                        at,
+                        iface,
+                        len: frame.len(),
+                        bytes: frame.into(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Whether a message is underway.
+    pub(crate) fn any(&self) -> bool {
+        !self.order.is_empty()
+    }
+
+    /// Takes out what can be told at `now`.
+    pub(crate) fn tell(&mut self, now: u64, mut tell: impl FnMut(Story)) {
+        while let Some(sequence) = self.order.front() {
+            let story = &self.open[sequence];
+            let quiet = now.saturating_sub(story.touched) >= QUIET_NS;
+            // What a path made has no fate.
+            let ended = story.fate.is_some() || story.received.is_none();
+            let told = story.done
+                || ended && quiet
+                || now.saturating_sub(story.opened) >= PATIENCE_NS;
+            if !told {
+                return;
+            }
+            let story = self.open.remove(sequence);
+            self.order.pop_front();
+            if let Some(mut story) = story {
+                story.steps.sort_by_key(|step| step.at);
+                tell(story);
+            }
+        }
+    }
+}
+
+fn count(number: u32) -> Option<Count> {
+    // 0 is `received`, which nothing ends with.
+    let mut all = Count::ALL.iter().skip(1);
+    all.find(|count| **count as u32 == number).copied()
+}
+
+/// The story as a line for a client. Times are from the first step on.
+pub(crate) fn line(story: &Story, number: u64, frames: bool) -> Value {
+    let first = story.steps.first().map_or(0, |step| step.at);
+    let steps = story.steps.iter().map(|step| {
+        let mut line = Map::new();
+        line.insert("step".to_owned(), json!(step.name));
+        line.insert("at_ns".to_owned(), json!(step.at - first));
+        if let Value::Object(about) = &step.about {
+            line.extend(about.clone());
+        }
+        Value::Object(line)
+    });
+    let frame = |frame: &Frame| {
+        let mut line = json!({
+            "iface": frame.iface,
+            "monotonic_ns": frame.at,
+            "bytes": frame.len,
+        });
+        if frames {
+            line["frame"] = json!(hex(&frame.bytes));
+        }
+        line
+    };
+    json!({
+        "packet": number,
+        "path": story.path,
+        "tier": story.tier,
+        "fate": story.fate.map(Count::name),
+        "flow": story.frame().and_then(|frame| super::audience::flow(&frame.bytes)),
+        "received": story.received.as_ref().map(frame),
+        "sent": story.sent.iter().map(frame).collect::<Vec<_>>(),
+        "steps": steps.collect::<Vec<_>>(),
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        text.push(DIGITS[usize::from(byte >> 4)].into());
+        text.push(DIGITS[usize::from(byte & 15)].into());
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SEQUENCE: u64 = ashway_abi::observe::base(0, 1) | 1;
+
+    fn stories() -> Stories {
+        let mut stories = Stories::default();
+        stories.names.ifaces = vec!["b0".to_owned()];
+        stories.names.by_ifindex.insert(9, "b0".to_owned());
+        let path = ("inc".to_owned(), "counter".to_owned());
+        stories.names.paths.insert(4, path);
+        stories
+    }
+
+    const fn note(step: u32, began: u64, time: u64, count: Count) -> Note<'static> {
+        Note {
+            sequence: SEQUENCE,
+            began,
+            ran: 0,
+            fuel: NO_FUEL,
+            time,
+            row: 4,
+            ifindex: 9,
+            frame_len: 60,
+            step,
+            count: count as u32,
+            beside: 0,
+            lost: 0,
+            frame: b"frame",
+        }
+    }
+
+    fn told(stories: &mut Stories, now: u64) -> Vec<Story> {
+        let mut told = Vec::new();
+        stories.tell(now, |story| told.push(story));
+        told
+    }
+
+    fn names(story: &Story) -> Vec<&str> {
+        story.steps.iter().map(|step| step.name).collect()
+    }
+
+    #[test]
+    fn both_tiers_tell_one_story_in_whatever_order() {
+        let kernel = [
+            note(step::CLASSIFIED, 100, 150, Count::Received),
+            note(step::ENDED, 160, 200, Count::QueuedTier),
+        ];
+        let event = |at, what| Event {
+            sequence: SEQUENCE,
+            at,
+            what,
+        };
+        for late in [false, true] {
+            let mut stories = stories();
+            stories.note(&kernel[0], 0);
+            if !late {
+                stories.note(&kernel[1], 0);
+            }
+            for (at, what) in [
+                (300, What::Taken),
+                (310, What::Path(Some("inc".into()))),
+                (
+                    320,
+                    What::Stage {
+                        name: "counter".into(),
+                        forward: false,
+                    },
+                ),
+                (400, What::Fate(Count::Answered)),
+                (
+                    450,
+                    What::Sent {
+                        iface: 0,
+                        frame: (*b"reply").into(),
+                        handed_over: true,
+                    },
+                ),
+            ] {
+                stories.event(event(at, what), 0);
+            }
+            if late {
+                stories.note(&kernel[1], 0);
+            }
+            assert!(told(&mut stories, QUIET_NS - 1).is_empty(), "more may come");
+            let told = told(&mut stories, QUIET_NS);
+            assert_eq!(told.len(), 1);
+            let expected = [
+                "received", "classified", "turned_over", "queued", "taken", "stage", "fate",
+                "sent",
+            ];
+            assert_eq!(names(&told[0]), expected);
+            assert_eq!(told[0].fate, Some(Count::Answered));
+            assert_eq!(told[0].sent[0].bytes, b"reply");
+            assert_eq!(told[0].tier, Some("user"));
+            let line = line(&told[0], 1, true);
+            assert_eq!(line["steps"][7]["at_ns"], 350, "{line:#}");
+            assert_eq!(line["received"]["frame"], "6672616d65", "{line:#}");
+        }
+    }
+
+    #[test]
+    fn stories_are_told_in_the_order_of_arrival_and_none_holds_the_rest_for_long() {
+        let mut stories = stories();
+        stories.note(&note(step::CLASSIFIED, 100, 110, Count::Received), 0);
+        let mut other = note(step::UNMATCHED, 120, 130, Count::Passed);
+        other.sequence += 1;
+        stories.note(&other, 0);
+        assert!(told(&mut stories, QUIET_NS).is_empty(), "the first is underway");
+        let told = told(&mut stories, PATIENCE_NS);
+        let fates: Vec<_> = told.iter().map(|story| story.fate).collect();
+        assert_eq!(fates, [None, Some(Count::Passed)]);
+        assert_eq!(told[0].path.as_deref(), Some("inc"));
+        assert!(!stories.any());
+    }
+
+    #[test]
+    fn what_was_received_before_is_no_story() {
+        let mut stories = stories();
+        stories.note(&note(step::ENDED, 1, 2, Count::Consumed), 0);
+        let sequence = SEQUENCE;
+        let what = What::Taken;
+        stories.event(Event { sequence, at: 1, what }, 0);
+        assert!(!stories.any());
+    }
+
+    #[test]
+    fn a_program_of_the_kernel_tier_says_what_its_handler_took() {
+        let mut stories = stories();
+        stories.note(&note(step::CLASSIFIED, 100, 150, Count::Received), 0);
+        let mut end = note(step::ENDED, 160, 260, Count::AbortedDirty);
+        (end.ran, end.fuel) = (250, 77);
+        end.beside = Count::AbortFuel as u32;
+        end.frame = b"";
+        stories.note(&end, 0);
+        let told = told(&mut stories, 0);
+        assert_eq!(
+            names(&told[0]),
+            ["received", "classified", "turned_over", "handler", "fate"]
+        );
+        let line = line(&told[0], 1, false);
+        let handler = &line["steps"][3];
+        assert_eq!(handler["ns"], 90);
+        assert_eq!(handler["fuel"], 77);
+        assert_eq!(handler["stopped"], "fuel");
+        assert_eq!(line["tier"], "kernel");
+    }
+
+    #[test]
+    fn too_many_underway_are_counted() {
+        let mut stories = stories();
+        let mut note = note(step::CLASSIFIED, 1, 2, Count::Received);
+        for _ in 0..MOST_OPEN + 3 {
+            note.sequence += 1;
+            stories.note(&note, 0);
+        }
+        assert_eq!(stories.lost, 3);
+    }
+}
