@@ -150,7 +150,10 @@ mod tests {
         bytes[CAPTURED as usize..][..4].copy_from_slice(&3_u32.to_ne_bytes());
         bytes[BYTES..].copy_from_slice(b"abc");
         let note = Note::parse(&bytes).unwrap();
-        assert_eq!((note.sequence, note.frame), (0x0001_0002_0000_0003, &b"abc"[..]));
+        assert_eq!(
+            (note.sequence, note.frame),
+            (0x0001_0002_0000_0003, &b"abc"[..])
+        );
         assert_eq!(session(note.sequence), 2);
         assert_eq!(Note::parse(&bytes[..BYTES + 2]), None);
         bytes[CAPTURED as usize..][..4].fill(0xff);

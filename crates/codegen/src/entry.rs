@@ -17,11 +17,13 @@ mod general;
 
 use ashway_abi::Count;
 use ashway_abi::context::{self, fact, flag};
+use ashway_abi::observe::step;
 use ashway_wire::ipv4::PROTOCOL_UDP;
 
 use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use crate::demux::emit::{self, Compiled, Entries, Exits, FEW};
 use crate::demux::{Field, Test};
+use crate::observe::{self, Note, Word};
 pub use crate::xdp::Packet;
 use crate::xdp::{self, action, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
@@ -106,8 +108,20 @@ const UDP: i16 = 8;
 /// Generates the program. Linux 6.9 (`may_goto`).
 #[must_use]
 pub fn generate(spec: &Spec) -> Image {
+    generate_with(spec, None)
+}
+
+/// The same program, which says what it does, as a part of the observation of this
+/// number ([`ashway_abi::observe`]).
+#[must_use]
+pub fn generate_observed(spec: &Spec, session: u16) -> Image {
+    generate_with(spec, Some(session))
+}
+
+fn generate_with(spec: &Spec, observe: Option<u16>) -> Image {
     let mut asm = Assembler::new();
     let labels = Labels {
+        observe: observe.is_some(),
         host: asm.label(),
         no_program: asm.label(),
         bad_length: asm.label(),
@@ -120,6 +134,9 @@ pub fn generate(spec: &Spec) -> Image {
         out: asm.label(),
     };
     asm.mov(R6, R1);
+    if let Some(session) = observe {
+        observe::begin(&mut asm, spec.cpus, session, labels.out);
+    }
     xdp::packet_bounds(&mut asm);
     xdp::need(&mut asm, ETH.into(), labels.host);
     // Frames for others are the host's, groups among them: a reply in the name
@@ -167,6 +184,8 @@ impl<'t> Spec<'t> {
 }
 
 struct Labels {
+    /// Whether the program says what it does.
+    observe: bool,
     host: Label,
     no_program: Label,
     bad_length: Label,
@@ -178,6 +197,15 @@ struct Labels {
     raw: Label,
     /// To the host without a count: a map of ours is not there.
     out: Label,
+}
+
+impl Labels {
+    /// Makes a note, in a program that does.
+    fn note(&self, asm: &mut Assembler, note: Note) {
+        if self.observe {
+            observe::note(asm, note);
+        }
+    }
 }
 
 /// What lies between Ethernet and UDP in a plain packet.
@@ -265,6 +293,14 @@ fn received(asm: &mut Assembler, labels: &Labels) {
     xdp::find_row(asm, labels.out);
     asm.store(Size::D, R10, ROW, R0);
     xdp::count(asm, R0, Count::Received);
+    labels.note(
+        asm,
+        Note {
+            step: step::CLASSIFIED,
+            frame: true,
+            ..Note::end(Word::Is(0))
+        },
+    );
 }
 
 /// Adds to the flags that the path brings. Clobbers `r1`.
@@ -446,6 +482,7 @@ fn ends(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
         asm.bind(label);
         asm.load(Size::D, R0, R10, ROW);
         xdp::count(asm, R0, reason);
+        labels.note(asm, Note::end(Word::Is(reason as u32)));
         xdp::finish(asm, action::DROP);
     }
     // The path has no program (it is being set up or taken down): the host
@@ -453,12 +490,22 @@ fn ends(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     asm.bind(labels.no_program);
     xdp::find_row(asm, labels.out);
     xdp::count(asm, R0, Count::Passed);
+    labels.note(asm, Note::end(Word::Is(Count::Passed as u32)));
     xdp::finish(asm, action::PASS);
 
     asm.bind(labels.host);
     xdp::find_fixed_row(asm, spec.unmatched_row, labels.out);
     xdp::count(asm, R0, Count::Received);
     xdp::count(asm, R0, Count::Passed);
+    labels.note(
+        asm,
+        Note {
+            step: step::UNMATCHED,
+            row: Word::Is(spec.unmatched_row),
+            frame: true,
+            ..Note::end(Word::Is(Count::Passed as u32))
+        },
+    );
     asm.bind(labels.out);
     xdp::finish(asm, action::PASS);
 }

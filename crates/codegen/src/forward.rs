@@ -31,6 +31,7 @@ use ashway_wire::ipv4::PROTOCOL_UDP;
 
 use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use crate::instance::{mark_for_exit, whole_checksum};
+use crate::observe::{self, Note, Word};
 use crate::xdp::{self, Packet, action, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
@@ -54,14 +55,28 @@ const UDP: i16 = 8;
 /// Generates the program. Linux 6.9 (`may_goto`).
 #[must_use]
 pub fn generate(spec: &Spec) -> Image {
+    generate_with(spec, false)
+}
+
+/// The same program, which says what it does ([`ashway_abi::observe`]) of messages
+/// that come from an entry program that does.
+#[must_use]
+pub fn generate_observed(spec: &Spec) -> Image {
+    generate_with(spec, true)
+}
+
+fn generate_with(spec: &Spec, observe: bool) -> Image {
     let mut asm = Assembler::new();
     let [no_hop, too_long, no_room, short, out] = [(); 5].map(|()| asm.label());
     asm.mov(R6, R1);
     xdp::find_context(&mut asm, spec.cpus, out);
+    if observe {
+        observe::turn(&mut asm);
+    }
     find_hop(&mut asm, no_hop);
     move_start(&mut asm, spec.packet, too_long, no_room);
     headers(&mut asm, spec.packet, short);
-    leave(&mut asm, no_room, out);
+    leave(&mut asm, no_room, out, observe);
     for (label, fate) in [
         (no_hop, Count::DroppedNoNextHop),
         (too_long, Count::DroppedTooLong),
@@ -72,6 +87,9 @@ pub fn generate(spec: &Spec) -> Image {
         asm.bind(label);
         xdp::find_row(&mut asm, out);
         xdp::count(&mut asm, R0, fate);
+        if observe {
+            observe::note(&mut asm, Note::end(Word::Is(fate as u32)));
+        }
         xdp::finish(&mut asm, action::DROP);
     }
     asm.bind(out);
@@ -259,7 +277,7 @@ fn udp_header(asm: &mut Assembler, packet: Packet, short: Label) {
 }
 
 /// Counts and sends, by the way that the hop names.
-fn leave(asm: &mut Assembler, no_room: Label, out: Label) {
+fn leave(asm: &mut Assembler, no_room: Label, out: Label, observe: bool) {
     let [redirect, count] = [(); 2].map(|()| asm.label());
     asm.load(Size::D, R7, R10, HOP);
     if_hop(asm, R7, hop::flag::BY_TCX, redirect);
@@ -277,6 +295,16 @@ fn leave(asm: &mut Assembler, no_room: Label, out: Label) {
     asm.bind(count);
     xdp::find_row(asm, out);
     xdp::count(asm, R0, Count::Forwarded);
+    if observe {
+        let note = Note::end(Word::Is(Count::Forwarded as u32));
+        observe::note(
+            asm,
+            Note {
+                frame: true,
+                ..note
+            },
+        );
+    }
     asm.mov(R0, R8);
     asm.exit();
 }

@@ -28,6 +28,7 @@ pub mod forward;
 pub mod instance;
 pub mod normalise;
 pub mod pipe;
+mod observe;
 pub mod promote;
 pub mod stub;
 mod xdp;

@@ -108,7 +108,11 @@ impl Activate for Bound {
         let verdict = outcome.verdict.map_err(|stopped| stopped.cause);
         let left = u64::try_from(outcome.fuel_left).unwrap_or(0);
         let decision = decide(verdict, outcome.dirty, self.rules);
-        tap::ran(&shared.name, self.fuel.saturating_sub(left), decision.stopped);
+        tap::ran(
+            &shared.name,
+            self.fuel.saturating_sub(left),
+            decision.stopped,
+        );
         if let Some(cause) = decision.stopped {
             shared.record_fault(cause, at, self.row);
         }

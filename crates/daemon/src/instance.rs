@@ -1,5 +1,6 @@
 //! A handler instance: one module, one memory, and its programs.
 
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -372,6 +373,53 @@ impl Instance {
         function: &str,
         budget: Duration,
     ) -> Result<Promoted, NotPromoted> {
+        self.promote_with(node, function, budget, None)
+    }
+
+    /// The same for a program that observes, and says what it does into `notes`.
+    ///
+    /// # Errors
+    ///
+    /// [`NotPromoted`]: why not.
+    pub(crate) fn promote_noting(
+        &self,
+        node: &NodeMaps,
+        function: &str,
+        budget: Duration,
+        notes: BorrowedFd<'_>,
+    ) -> Result<Program, NotPromoted> {
+        let promoted = self.promote_with(node, function, budget, Some(notes))?;
+        Ok(promoted.program)
+    }
+
+    /// The user tier's program, as one that observes.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel said.
+    pub(crate) fn user_noting(
+        &self,
+        node: &NodeMaps,
+        notes: BorrowedFd<'_>,
+    ) -> Result<Program, LoadError> {
+        let kernel = self.kernel.as_ref().expect("observed programs are XDP's");
+        let spec = spec(node, self.memory.kind(), self.layout, self.plan.most_paths);
+        let maps = Maps {
+            node,
+            trusted: Some(&kernel.trusted),
+            memory: Some(&self.memory),
+        };
+        let image = instance::user_observed(&spec);
+        programs::load_noting(&program_name("u", &self.name), &image, &maps, notes)
+    }
+
+    fn promote_with(
+        &self,
+        node: &NodeMaps,
+        function: &str,
+        budget: Duration,
+        notes: Option<BorrowedFd<'_>>,
+    ) -> Result<Promoted, NotPromoted> {
         let kernel = self.kernel.as_ref().ok_or_else(|| NotPromoted {
             because: "the node runs without XDP".to_owned(),
             line: None,
@@ -410,11 +458,19 @@ impl Instance {
         let mut rejected = None;
         for second_try in [false, true] {
             handler.locals_in_memory = second_try;
-            let (image, _) = instance::kernel(&spec, &handler).map_err(|e| not_translated(&e))?;
+            let translated = match notes {
+                None => instance::kernel(&spec, &handler),
+                Some(_) => instance::kernel_observed(&spec, &handler),
+            };
+            let (image, _) = translated.map_err(|e| not_translated(&e))?;
             check(&image, &shape).map_err(|e| not_checked(&e))?;
             let translate = begin.elapsed();
             let loading = Instant::now();
-            match programs::load(&name, ProgramKind::Xdp, &image, &maps) {
+            let loaded = match notes {
+                None => programs::load(&name, ProgramKind::Xdp, &image, &maps),
+                Some(notes) => programs::load_noting(&name, &image, &maps, notes),
+            };
+            match loaded {
                 Ok(program) => {
                     return Ok(Promoted {
                         program,

@@ -55,6 +55,7 @@ impl<'a> Maps<'a> {
                 unreachable!("only entry programs name the maps of an interface")
             }
             MapRef::Hops => unreachable!("only forward programs name the hops"),
+            MapRef::Notes => unreachable!("only programs that observe name the ring of notes"),
         }
     }
 }
@@ -72,6 +73,23 @@ pub fn load(
     maps: &Maps,
 ) -> Result<Program, LoadError> {
     ashway_trial::program::load(name, kind, image, |map| maps.fd(map))
+}
+
+/// The same for a program that observes, and says what it does into `notes`.
+///
+/// # Errors
+///
+/// What the kernel said ([`LoadError`]).
+pub(crate) fn load_noting(
+    name: &str,
+    image: &Image,
+    maps: &Maps,
+    notes: BorrowedFd<'_>,
+) -> Result<Program, LoadError> {
+    ashway_trial::program::load(name, ProgramKind::Xdp, image, |map| match map {
+        MapRef::Notes => notes,
+        other => maps.fd(other),
+    })
 }
 
 /// The maps of an interface's demux, filled.
@@ -161,6 +179,21 @@ pub fn load_entry(
     slots: &Map,
     demux: &DemuxMaps,
 ) -> Result<Program, LoadError> {
+    load_entry_with(image, node, slots, demux, None)
+}
+
+/// The same; `notes` is the ring of a program that observes.
+///
+/// # Errors
+///
+/// What the kernel said ([`LoadError`]).
+pub(crate) fn load_entry_with(
+    image: &Image,
+    node: &NodeMaps,
+    slots: &Map,
+    demux: &DemuxMaps,
+    notes: Option<BorrowedFd<'_>>,
+) -> Result<Program, LoadError> {
     let maps = Maps {
         node,
         trusted: None,
@@ -170,6 +203,7 @@ pub fn load_entry(
         MapRef::Slots => slots.fd(),
         MapRef::Hits => demux.hits.fd(),
         MapRef::Shape(number) => demux.shapes[&number].fd(),
+        MapRef::Notes => notes.expect("a program that observes has a ring"),
         other => maps.fd(other),
     })
 }

@@ -13,6 +13,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::Node;
+use crate::face::clean;
 use crate::failure::{Exit, Failure};
 
 /// How often it is looked whether it was enough.
@@ -90,6 +91,15 @@ impl Heard {
         }
         let (document, stream) = node.connect()?.observe(request)?;
         stream.set_read_timeout(Some(LOOK)).map_err(system)?;
+        for path in document["silent"].as_array().into_iter().flatten() {
+            let text = |key: &str| clean(path[key].as_str().unwrap_or("?"));
+            eprintln!(
+                "path `{}` says nothing of its program: {}",
+                text("path"),
+                text("because")
+            );
+        }
+        eprintln!("observing; Ctrl-C ends it");
         Ok(Self {
             stream,
             waiting: Vec::new(),
@@ -143,10 +153,11 @@ impl Heard {
                         ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted
                     ) => {}
                 Err(error) => {
-                    return Err(
-                        Failure::new(Exit::NotReachable, "the node cannot be heard any more")
-                            .because(&error),
-                    );
+                    return Err(Failure::new(
+                        Exit::NotReachable,
+                        "the node cannot be heard any more",
+                    )
+                    .because(&error));
                 }
             }
         }
@@ -185,6 +196,9 @@ mod tests {
         assert_eq!(failure.exit, Exit::Usage);
         let caret = failure.because[0].lines().last().unwrap();
         let at = caret.find('^').unwrap() - "           ".len();
-        assert_eq!(&"udp dst prot 53"[at..at + caret.matches('^').count()], "prot");
+        assert_eq!(
+            &"udp dst prot 53"[at..at + caret.matches('^').count()],
+            "prot"
+        );
     }
 }

@@ -70,7 +70,11 @@ impl Trace {
             }
             lost = heard.lost;
             // Who reads has read enough.
-            if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
+            if out
+                .write_all(text.as_bytes())
+                .and_then(|()| out.flush())
+                .is_err()
+            {
                 break;
             }
         }
@@ -100,11 +104,13 @@ fn block(out: &mut String, packet: &Value) {
         Some(tier) => format!(", {tier} tier"),
         None => String::new(),
     };
-    let fate = packet["fate"].as_str().unwrap_or(if packet["received"].is_null() {
-        "originated"
-    } else {
-        "no fate yet"
-    });
+    let fate = packet["fate"]
+        .as_str()
+        .unwrap_or(if packet["received"].is_null() {
+            "originated"
+        } else {
+            "no fate yet"
+        });
     line!(out, "#{number} {flow}: {path}{tier}: {fate}");
     let mut before = 0;
     for (number, step) in packet["steps"].as_array().into_iter().flatten().enumerate() {
@@ -197,7 +203,10 @@ mod tests {
             lines[0],
             "#3 udp 10.0.0.1:5 > 10.0.0.2:7: path `inc`, kernel tier: answered"
         );
-        assert!(lines[1].contains("received     b0, 60 bytes, by the entry program"), "{out}");
+        assert!(
+            lines[1].contains("received     b0, 60 bytes, by the entry program"),
+            "{out}"
+        );
         assert!(lines[2].contains("12.3 us"), "{out}");
         assert!(lines[2].ends_with("counter: 40 ns, 7 fuel"), "{out}");
     }

@@ -127,6 +127,8 @@ pub struct Machine {
     pub tail_calls: u32,
     /// How often the wake ring was rung, over all runs.
     pub wakes: u32,
+    /// What was said into the ring of notes.
+    pub notes: Vec<Vec<u8>>,
     /// Calls of `bpf_redirect` over all runs: interface and flags.
     pub redirects: Vec<(u32, u64)>,
     shapes: HashMap<u32, Shape>,
@@ -154,6 +156,7 @@ impl Machine {
             executed: 0,
             tail_calls: 0,
             wakes: 0,
+            notes: Vec::new(),
             redirects: Vec::new(),
             space: Space {
                 packet: vec![0; HEADROOM],

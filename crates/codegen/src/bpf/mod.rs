@@ -40,6 +40,8 @@ pub enum MapRef {
     Hits,
     /// Next hops of the node's forward paths: numbers to [`ashway_abi::Hop`].
     Hops,
+    /// The ring buffer of an observation ([`ashway_abi::observe`]).
+    Notes,
 }
 
 /// A place in a program that needs the file descriptor of a map.

@@ -196,6 +196,7 @@ fn name(map: MapRef) -> String {
         MapRef::Memory => "memory",
         MapRef::Hits => "hits",
         MapRef::Hops => "hops",
+        MapRef::Notes => "notes",
         MapRef::Shape(number) => return format!("shape_{number}"),
     };
     word.to_owned()

@@ -6,7 +6,7 @@ use super::value::{Num, Region, Tag, Value};
 use super::violation::{Checked, Rule};
 use crate::bpf::{MapRef, Size, helper};
 use crate::bug::{self, Bug};
-use Arg::{Bell, Is, Number, Room};
+use Arg::{Bell, Is, Number, Room, Told};
 
 /// What a helper takes in a register.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,8 @@ enum Arg {
     Bell,
     /// Room for as many bytes as the next register says.
     Room,
+    /// What an observer is told: as many bytes of the context.
+    Told,
 }
 
 const MD: Arg = Is(Value::begin(Region::Md));
@@ -24,6 +26,7 @@ const MD: Arg = Is(Value::begin(Region::Md));
 const CONTEXT: Arg = Is(Value::begin(Region::Context));
 const COUNTERS: Arg = Is(Value::Map(MapRef::Counters));
 const WAKE: Arg = Is(Value::Map(MapRef::Wake));
+const NOTES: Arg = Is(Value::Map(MapRef::Notes));
 const BELL_BYTES: Arg = Is(Value::number(8));
 const ANY: Value = Value::Num(Num::any(true));
 /// That it is not null is the kernel's to check.
@@ -42,9 +45,13 @@ impl Step<'_> {
             helper::XDP_LOAD_BYTES | helper::XDP_STORE_BYTES => {
                 (true, &[MD, Number, Room, Number], ANY)
             }
+            helper::XDP_GET_BUFF_LEN => (false, &[MD], ANY),
             helper::MAP_LOOKUP_ELEM => (false, &[COUNTERS, CONTEXT], ROW),
             helper::REDIRECT => (false, &[Number, Number], ANY),
             helper::XDP_ADJUST_META => (false, &[MD, Number], ANY),
+            helper::RINGBUF_OUTPUT if self.read(1)? == Value::Map(MapRef::Notes) => {
+                (false, &[NOTES, Told, Number, Number], ANY)
+            }
             helper::RINGBUF_OUTPUT => (false, &[WAKE, Bell, BELL_BYTES, Number], ANY),
             _ => (bug::is(Bug::CheckAnyHelper), &[], ANY),
         };
@@ -61,6 +68,11 @@ impl Step<'_> {
                     Some(Value::Num(_)) => {}
                     _ => return Err(Rule::Helper),
                 },
+                (Told, Value::In(Region::Context, _)) => {
+                    let bytes = self.number(reg + 1)?.max;
+                    let bytes = u32::try_from(bytes).map_err(|_| Rule::Helper)?;
+                    self.reach(self.read(reg)?, bytes, Access::Read)?;
+                }
                 (Room, pointer) => self.move_bytes(pointer, self.number(reg + 1)?.max)?,
                 _ => return Err(Rule::Helper),
             }

@@ -76,7 +76,10 @@ impl Shape {
         let always = matches!(map, MapRef::Context | MapRef::Memory);
         always
             || self.around == Around::Instance
-                && matches!(map, MapRef::Counters | MapRef::Wake | MapRef::Trusted)
+                && matches!(
+                    map,
+                    MapRef::Counters | MapRef::Wake | MapRef::Trusted | MapRef::Notes
+                )
     }
 }
 

@@ -10,6 +10,7 @@ use ashway_abi::{Count, context, trusted};
 
 use super::Spec;
 use crate::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, helper, op};
+use crate::observe::{self, Note, Word};
 use crate::promote::MemoryKind;
 use crate::xdp::{self, action, md};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
@@ -73,7 +74,7 @@ pub(super) fn note_kernel(asm: &mut Assembler, spec: &Spec) {
 
 /// `r6` = `xdp_md`, `r7` = trusted words, `r8` = the note to count, `r9` = the
 /// context. Ends the program, or jumps to `host`.
-pub(super) fn emit(asm: &mut Assembler, spec: &Spec, host: Label) {
+pub(super) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, observe: bool) {
     let full = asm.label();
     let too_long = asm.label();
     let void = asm.label();
@@ -112,6 +113,10 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, host: Label) {
     asm.mov_imm(R2, 1);
     asm.atomic(Atomic::Add, Size::W, R1, 0, R2);
     behind(asm);
+    if observe {
+        asm.load(Size::D, R1, R10, DESCRIPTOR);
+        observe::number_slot(asm, R1);
+    }
     publish(asm);
     wake(asm);
 
@@ -140,6 +145,9 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, host: Label) {
     asm.load(Size::W, R3, R9, super::END_FATE);
     super::add_one(asm, out);
     asm.bind(out);
+    if observe {
+        observe::note(asm, Note::end(Word::At(super::END_FATE)));
+    }
     asm.mov(R0, R7);
     asm.exit();
 }

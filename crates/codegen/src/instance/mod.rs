@@ -26,6 +26,7 @@ use ashway_abi::{Cause, Count, Verdict, context, context::flag, trusted};
 
 use crate::bpf::{Assembler, Atomic, Image, Label, MapRef, Reg, Size, op};
 use crate::normalise::Module;
+use crate::observe::{self, Note, Word};
 use crate::promote::{self, MemoryKind, PromoteError, Shape};
 use crate::xdp::{self, Packet, action, md};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
@@ -39,6 +40,9 @@ const PAYLOAD: i16 = -16;
 const END: i16 = -24;
 /// Stack: the memory's address, in array mode.
 const MEMORY: i16 = -32;
+
+/// Stack: the verdict, while the time is noted.
+const VERDICT: i16 = -40;
 
 /// Where the payload of a [plain](flag::PLAIN) packet starts.
 const PLAIN_PAYLOADS: [i32; 2] = [42, 62];
@@ -86,13 +90,27 @@ pub struct Handler<'m> {
 /// Generates the user tier's program. Linux 6.9 (`may_goto`).
 #[must_use]
 pub fn user(spec: &Spec) -> Image {
+    user_with(spec, false)
+}
+
+/// The same program, which says what it does ([`ashway_abi::observe`]) of messages
+/// that come from an entry program that does.
+#[must_use]
+pub fn user_observed(spec: &Spec) -> Image {
+    user_with(spec, true)
+}
+
+fn user_with(spec: &Spec, observe: bool) -> Image {
     let mut asm = Assembler::new();
     let host = asm.label();
     asm.mov(R6, R1);
     xdp::find_context(&mut asm, spec.cpus, host);
+    if observe {
+        observe::turn(&mut asm);
+    }
     asm.map(R7, MapRef::Trusted, Some(0));
     asm.mov_imm(R8, Count::QueuedTier as i32);
-    deliver::emit(&mut asm, spec, host);
+    deliver::emit(&mut asm, spec, host, observe);
     asm.bind(host);
     xdp::finish(&mut asm, action::PASS);
     asm.finish()
@@ -104,6 +122,26 @@ pub fn user(spec: &Spec) -> Image {
 ///
 /// [`PromoteError`] if the handler has something that cannot be translated.
 pub fn kernel(spec: &Spec, handler: &Handler) -> Result<(Image, promote::Summary), PromoteError> {
+    kernel_with(spec, handler, false)
+}
+
+/// The same program, which says what it does, as [`user_observed`].
+///
+/// # Errors
+///
+/// As [`kernel`].
+pub fn kernel_observed(
+    spec: &Spec,
+    handler: &Handler,
+) -> Result<(Image, promote::Summary), PromoteError> {
+    kernel_with(spec, handler, true)
+}
+
+fn kernel_with(
+    spec: &Spec,
+    handler: &Handler,
+    observe: bool,
+) -> Result<(Image, promote::Summary), PromoteError> {
     let mut asm = Assembler::new();
     let host = asm.label();
     let queue = asm.label();
@@ -112,6 +150,9 @@ pub fn kernel(spec: &Spec, handler: &Handler) -> Result<(Image, promote::Summary
 
     asm.mov(R6, R1);
     xdp::find_context(&mut asm, spec.cpus, host);
+    if observe {
+        observe::turn(&mut asm);
+    }
     asm.map(R7, MapRef::Trusted, Some(0));
     turn(&mut asm, spec, host, queue);
     prepare(&mut asm, spec, handler, trap);
@@ -131,12 +172,12 @@ pub fn kernel(spec: &Spec, handler: &Handler) -> Result<(Image, promote::Summary
     )?;
     asm.line(None);
     let finish = asm.label();
-    verdict(&mut asm, spec, handler, done, trap, finish);
-    fault(&mut asm, trap, finish);
-    finish_here(&mut asm, finish);
+    verdict(&mut asm, spec, handler, done, trap, finish, observe);
+    fault(&mut asm, handler, trap, finish, observe);
+    finish_here(&mut asm, finish, observe);
 
     asm.bind(queue);
-    deliver::emit(&mut asm, spec, host);
+    deliver::emit(&mut asm, spec, host, observe);
     asm.bind(host);
     xdp::finish(&mut asm, action::PASS);
     Ok((asm.finish(), summary))
@@ -249,9 +290,15 @@ fn verdict(
     done: Label,
     trap: Label,
     finish: Label,
+    observe: bool,
 ) {
     asm.bind(done);
     recover(asm);
+    if observe {
+        asm.store(Size::D, R10, VERDICT, R0);
+        observe::ran(asm, fuel(handler));
+        asm.load(Size::D, R0, R10, VERDICT);
+    }
     let reply = asm.label();
     if handler.may_reply {
         asm.jump32_if_imm(op::JEQ, R0, Verdict::Reply as i32, reply);
@@ -288,8 +335,13 @@ fn verdict(
     if handler.may_reply {
         asm.bind(reply);
         unlock(asm);
-        reply::emit(asm, spec.packet(), finish);
+        reply::emit(asm, spec.packet(), finish, observe);
     }
+}
+
+/// What a handler may use, if it counts that.
+fn fuel(handler: &Handler) -> Option<u64> {
+    promote::keeps_time(handler.module).then_some(handler.budget.fuel)
 }
 
 /// Context: the fate to count; see [`end_with`].
@@ -308,7 +360,7 @@ fn end_with(asm: &mut Assembler, fate: Count, note: Option<Count>, code: i32) {
 }
 
 /// Counts and ends as [`end_with`] said.
-fn finish_here(asm: &mut Assembler, finish: Label) {
+fn finish_here(asm: &mut Assembler, finish: Label, observe: bool) {
     asm.bind(finish);
     let out = asm.label();
     xdp::find_row(asm, out);
@@ -318,6 +370,11 @@ fn finish_here(asm: &mut Assembler, finish: Label) {
     asm.jump_if_imm(op::JEQ, R3, 0, out);
     add_one(asm, out);
     asm.bind(out);
+    if observe {
+        let note = Note::end(Word::At(END_FATE));
+        let beside = Word::At(END_NOTE);
+        observe::note(asm, Note { beside, ..note });
+    }
     asm.load(Size::W, R0, R9, END_CODE);
     asm.exit();
 }
@@ -335,9 +392,12 @@ fn add_one(asm: &mut Assembler, out: Label) {
 
 /// An involuntary abort: record it for the owner, free the instance, and do
 /// what the path's `on_fault` says, unless the message is spoiled.
-fn fault(asm: &mut Assembler, trap: Label, finish: Label) {
+fn fault(asm: &mut Assembler, handler: &Handler, trap: Label, finish: Label, observe: bool) {
     asm.bind(trap);
     recover(asm);
+    if observe {
+        observe::ran(asm, fuel(handler));
+    }
     let keep = asm.label();
     asm.load(Size::W, R2, R9, context::CAUSE);
     asm.store(Size::W, R7, trusted::FAULT_CAUSE as i16, R2);

@@ -10,6 +10,7 @@ use ashway_abi::context::{self, fact, flag};
 use ashway_abi::{Count, trusted};
 
 use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
+use crate::observe::{self, Note, Word};
 use crate::xdp::{self, Packet, action, md};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
@@ -26,7 +27,7 @@ const TTL: u16 = 64;
 
 /// `r6` = `xdp_md`, `r9` = the context. Ends the program, or jumps to `finish`
 /// as `end_with` said.
-pub(super) fn emit(asm: &mut Assembler, packet: Packet, finish: Label) {
+pub(super) fn emit(asm: &mut Assembler, packet: Packet, finish: Label, observe: bool) {
     let no_sender = asm.label();
     let short = asm.label();
     let ipv6 = asm.label();
@@ -75,7 +76,7 @@ pub(super) fn emit(asm: &mut Assembler, packet: Packet, finish: Label) {
     udp(asm, packet, send, no_sender, short);
 
     asm.bind(send);
-    answer(asm, finish);
+    answer(asm, finish, observe);
 
     asm.bind(no_sender);
     super::end_with(asm, Count::DroppedNoSender, None, action::DROP);
@@ -262,7 +263,7 @@ fn swap_ports(asm: &mut Assembler) {
 }
 
 /// Counts and sends, by the way that the flags name.
-fn answer(asm: &mut Assembler, finish: Label) {
+fn answer(asm: &mut Assembler, finish: Label, observe: bool) {
     let count = asm.label();
     let redirect = asm.label();
     let out = asm.label();
@@ -287,6 +288,16 @@ fn answer(asm: &mut Assembler, finish: Label) {
     asm.bind(count);
     xdp::find_row(asm, out);
     xdp::count(asm, R0, Count::Answered);
+    if observe {
+        let note = Note::end(Word::Is(Count::Answered as u32));
+        observe::note(
+            asm,
+            Note {
+                frame: true,
+                ..note
+            },
+        );
+    }
     asm.bind(out);
     asm.mov(R0, R8);
     asm.exit();

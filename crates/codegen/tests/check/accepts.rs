@@ -1,7 +1,8 @@
 //! What we make is accepted.
 
 use super::programs::{
-    KINDS, handlers, instance_program, module, stub_program, stub_programs, user_program,
+    KINDS, handlers, instance_program, module, observed_program, stub_program, stub_programs,
+    user_program,
 };
 use ashway_codegen::bpf::print;
 
@@ -30,8 +31,11 @@ fn every_handler_is_accepted_as_an_instances_program() {
     let mut bad = 0;
     for (name, wasm) in handlers() {
         for kind in KINDS {
-            for setting in [(1, 1, true), (4, 3, true), (2, 60, false)] {
-                let Ok(made) = instance_program(&name, &wasm, kind, setting) else {
+            let settings = [(1, 1, true), (4, 3, true), (2, 60, false)];
+            let plain = settings.map(|setting| instance_program(&name, &wasm, kind, setting));
+            let observed = [observed_program(&name, &wasm, kind, (4, 3, true))];
+            for made in plain.into_iter().chain(observed) {
+                let Ok(made) = made else {
                     continue;
                 };
                 if let Err(violation) = made.check() {

@@ -95,6 +95,29 @@ pub(crate) fn instance_program(
     name: &str,
     wasm: &[u8],
     memory: MemoryKind,
+    setting: (usize, usize, bool),
+) -> Result<Made, PromoteError> {
+    instance_program_by(instance::kernel, name, wasm, memory, setting)
+}
+
+/// The same, while somebody observes.
+pub(crate) fn observed_program(
+    name: &str,
+    wasm: &[u8],
+    memory: MemoryKind,
+    setting: (usize, usize, bool),
+) -> Result<Made, PromoteError> {
+    instance_program_by(instance::kernel_observed, name, wasm, memory, setting)
+}
+
+type Generate =
+    fn(&instance::Spec, &instance::Handler) -> Result<(Image, promote::Summary), PromoteError>;
+
+fn instance_program_by(
+    generate: Generate,
+    name: &str,
+    wasm: &[u8],
+    memory: MemoryKind,
     (rings, paths, may_reply): (usize, usize, bool),
 ) -> Result<Made, PromoteError> {
     let module = normalise(wasm, &Limits::default()).unwrap();
@@ -112,7 +135,7 @@ pub(crate) fn instance_program(
         may_reply,
         locals_in_memory: false,
     };
-    let (image, _) = instance::kernel(&spec, &handler)?;
+    let (image, _) = generate(&spec, &handler)?;
     Ok(Made {
         name: format!("{name}, {memory:?}, {rings} rings, {paths} paths, reply: {may_reply}"),
         image,

@@ -384,6 +384,7 @@ fn take_with_xdp(
         mac: found.mac,
         reply,
         arena: common.arena,
+        observe: None,
     }
     .load(&table, &leaves)?;
     let exit_link = if reply == Reply::Exit {

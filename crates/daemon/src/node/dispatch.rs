@@ -6,6 +6,8 @@
 //! update for each entry; any other makes a new program, and one exchange
 //! (`BPF_LINK_UPDATE`) puts it in place of the old one.
 
+use std::os::fd::BorrowedFd;
+
 use ashway_abi::Leaf;
 use ashway_abi::context::flag;
 use ashway_codegen::demux::{Change, Conjunction, Field, Filter, Layer, Table, Test, emit};
@@ -72,6 +74,8 @@ pub(super) struct Entry<'a> {
     pub(super) mac: [u8; 6],
     pub(super) reply: Reply,
     pub(super) arena: bool,
+    /// The observation's number, and where it is said, if the program is to observe.
+    pub(super) observe: Option<(u16, BorrowedFd<'a>)>,
 }
 
 impl Entry<'_> {
@@ -88,7 +92,7 @@ impl Entry<'_> {
             doing: "create the maps of an interface's demux",
             source,
         })?;
-        let image = entry::generate(&entry::Spec {
+        let spec = entry::Spec {
             shapes: &shapes,
             cpus: self.maps.cpus,
             unmatched_row: leaves.plan.ifaces[leaves.iface].unmatched_row,
@@ -99,8 +103,13 @@ impl Entry<'_> {
             } else {
                 Packet::Helpers
             },
-        });
-        let program = programs::load_entry(&image, self.maps, self.slots, &demux);
+        };
+        let image = match self.observe {
+            None => entry::generate(&spec),
+            Some((session, _)) => entry::generate_observed(&spec, session),
+        };
+        let notes = self.observe.map(|(_, notes)| notes);
+        let program = programs::load_entry_with(&image, self.maps, self.slots, &demux, notes);
         let program = program.map_err(|source| RunError::Load {
             what: "entry",
             iface: self.name.to_owned(),
@@ -211,6 +220,7 @@ impl Node {
             mac: xdp.mac,
             reply: xdp.reply,
             arena: self.arena,
+            observe: self.entries_observe(),
         };
         let table = &self.ifaces[iface].table;
         entry.load(table, &self.leaves(iface)).map(Some)

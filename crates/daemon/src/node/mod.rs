@@ -276,15 +276,27 @@ impl Node {
 
     fn switch(&mut self, path: usize, tier: Tier) -> Result<(), NotPromoted> {
         let begin = std::time::Instant::now();
+        if !self.put(path, tier)? {
+            return Ok(());
+        }
+        self.paths[path].tier = tier;
+        self.paths[path].demoted = false;
+        self.paths[path].switch_ns = begin.elapsed().as_nanos() as u64;
+        Ok(())
+    }
+
+    /// Puts the program of this tier into a path's slots; false if there is none.
+    fn put(&self, path: usize, tier: Tier) -> Result<bool, NotPromoted> {
         let plan = &self.plan.paths[path];
         let instance = &self.instances[plan.instance];
-        let program = match (&self.paths[path].promotion, tier) {
+        let own = match (&self.paths[path].promotion, tier) {
             (Promotion::Done(promoted), Tier::Kernel) => &promoted.program,
             _ => match &instance.kernel {
                 Some(kernel) => &kernel.user_program,
-                None => return Ok(()),
+                None => return Ok(false),
             },
         };
+        let program = self.observed_program(path, tier).unwrap_or(own);
         for &(iface, slot) in &plan.slots {
             if let Some(xdp) = &self.ifaces[iface].xdp {
                 xdp.slots
@@ -296,10 +308,7 @@ impl Node {
                     })?;
             }
         }
-        self.paths[path].tier = tier;
-        self.paths[path].demoted = false;
-        self.paths[path].switch_ns = begin.elapsed().as_nanos() as u64;
-        Ok(())
+        Ok(true)
     }
 
     /// Notices interfaces that have been deleted, or taken from the node by

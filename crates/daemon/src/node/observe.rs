@@ -4,28 +4,86 @@
 //! instances' go into their slots, then each interface's entry program is exchanged.
 //! Off is the other way round. Each change is one slot or one exchange, so each
 //! message meets one program or the other, and none is lost, doubled or overtaken.
+//! Paths that come, or move to another tier, meanwhile follow with the next tick.
 
-use std::os::fd::OwnedFd;
+use std::collections::HashMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
 
 use ashway_codegen::demux::parse;
-use ashway_kernel::clock;
+use ashway_kernel::{NoteRing, Program, clock};
 use serde_json::{Value, json};
 
-use super::Node;
+use super::dispatch::LIVE_SLOT;
+use super::{Node, Promotion};
+use crate::config::Tier;
 use crate::control::{Answer, Caller};
+use crate::instance::Instance;
 use crate::observe::audience::Wanted;
-use crate::observe::{Names, Observer, tap};
+use crate::observe::{Kernel, Names, Observer, tap};
+use crate::programs::NodeMaps;
 use crate::request::{self, Refusal};
+
+/// Bytes of the ring of notes: some 50,000 of small frames.
+const RING_BYTES: u32 = 8 << 20;
 
 /// What a node has while somebody observes.
 #[derive(Debug)]
 pub(super) struct Observation {
     observer: Observer,
+    session: u16,
+    /// The ring of notes; absent without XDP.
+    notes: Option<Arc<OwnedFd>>,
+    /// Programs that observe; or why there is none, once that is known.
+    programs: HashMap<Key, Option<Result<Program, String>>>,
+    /// Whether the entry programs observe.
+    entries: bool,
+    /// The rows of the paths that its programs and names are for.
+    paths: Vec<u32>,
+    /// Held by those who wait for programs.
+    asked: Arc<()>,
+}
+
+/// Whose program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Key {
+    /// An instance's, in the user tier.
+    User(usize),
+    /// A path's, in the kernel tier, by its row.
+    Kernel(u32),
+    /// That of whole frames.
+    Frames,
+}
+
+/// A program to be made.
+struct Job {
+    key: Key,
+    instance: Arc<Instance>,
+    /// The function and its budget, for the kernel tier.
+    promoted: Option<(String, Duration)>,
+}
+
+impl Job {
+    fn make(self, maps: &NodeMaps, notes: BorrowedFd<'_>) -> (Key, Result<Program, String>) {
+        let made = match self.promoted {
+            None => self
+                .instance
+                .user_noting(maps, notes)
+                .map_err(|error| error.to_string()),
+            Some((function, budget)) => self
+                .instance
+                .promote_noting(maps, &function, budget, notes)
+                .map_err(|refused| refused.because),
+        };
+        (self.key, made)
+    }
 }
 
 impl Node {
-    /// Lets somebody observe: answers with the other end of a socket.
+    /// Lets somebody observe: answers with the other end of a socket, once the
+    /// programs observe.
     pub(super) fn observe(&mut self, request: &Value, caller: Caller) {
         let wanted = match self.observed(request) {
             Ok(wanted) => wanted,
@@ -34,7 +92,7 @@ impl Node {
         if let Err(refusal) = self.begin_to_observe() {
             return caller.answer(Err(refusal));
         }
-        caller.answer(self.admit(wanted));
+        self.make_programs(|node| caller.answer(node.admit(wanted)));
     }
 
     /// What is asked for.
@@ -86,49 +144,226 @@ impl Node {
             let message = format!("nothing can be observed: {error}");
             Refusal::failed(message, "is the system out of memory or threads?")
         };
-        let observer = Observer::start(None, self.names()).map_err(|error| system(&error))?;
-        self.observations = self.observations.wrapping_add(1);
-        let tap = observer.tap(self.observations);
+        let (mut kernel, mut notes) = (None, None);
+        if let Some(maps) = &self.maps {
+            let ring = NoteRing::create("ashway_notes", RING_BYTES).map_err(|e| system(&e))?;
+            let fd = ring.fd().try_clone_to_owned().map_err(|e| system(&e))?;
+            notes = Some(Arc::new(fd));
+            let maps = Arc::clone(maps);
+            kernel = Some(Kernel { ring, maps });
+        }
+        let observer = Observer::start(kernel, self.names()).map_err(|e| system(&e))?;
+        self.observations = self.observations.wrapping_add(1).max(1);
+        let session = self.observations;
+        let tap = observer.tap(session);
         self.worker
             .ask(|_| tap::set(Some(tap)))
-            .map_err(|error| system(&error))?;
-        self.observation = Some(Observation { observer });
+            .map_err(|e| system(&e))?;
+        self.observation = Some(Observation {
+            observer,
+            session,
+            notes,
+            programs: HashMap::new(),
+            entries: false,
+            paths: Vec::new(),
+            asked: Arc::default(),
+        });
         Ok(())
     }
 
-    /// Ends the observation if nobody is left to observe.
+    /// Has the programs made that observe and are not there yet, and put in their
+    /// places; then, `then`.
+    fn make_programs(&mut self, then: impl FnOnce(&mut Self) + Send + 'static) {
+        let jobs = self.missing_programs();
+        let Some(on) = &mut self.observation else {
+            return then(self);
+        };
+        for job in &jobs {
+            on.programs.insert(job.key, None);
+        }
+        let held = Arc::clone(&on.asked);
+        let session = on.session;
+        let (maps, notes) = (self.maps.clone(), on.notes.clone());
+        self.compile_thread.submit(
+            move || {
+                let (Some(maps), Some(notes)) = (maps, notes) else {
+                    return Vec::new();
+                };
+                let made = jobs.into_iter().map(|job| job.make(&maps, notes.as_fd()));
+                made.collect::<Vec<_>>()
+            },
+            move |node: &mut Self, made| {
+                if let Some(on) = &mut node.observation
+                    && on.session == session
+                {
+                    let made = made.into_iter().map(|(key, made)| (key, Some(made)));
+                    on.programs.extend(made);
+                    node.follow_observation();
+                }
+                then(node);
+                drop(held);
+            },
+        );
+    }
+
+    fn missing_programs(&self) -> Vec<Job> {
+        let Some(on) = self.observation.as_ref().filter(|on| on.notes.is_some()) else {
+            return Vec::new();
+        };
+        let instances = self.instances.iter().enumerate();
+        let user = instances.map(|(number, instance)| Job {
+            key: Key::User(number),
+            instance: Arc::clone(instance),
+            promoted: None,
+        });
+        let paths = self.paths.iter().zip(&self.plan.paths);
+        let kernel = paths
+            .zip(&self.config.paths)
+            .filter(|((path, _), _)| matches!(path.promotion, Promotion::Done(_)))
+            .map(|((_, plan), config)| Job {
+                key: Key::Kernel(plan.row),
+                instance: Arc::clone(&self.instances[plan.instance]),
+                promoted: Some((config.function.clone(), config.budget)),
+            });
+        let frames = self.carrier.iter().map(|carrier| Job {
+            key: Key::Frames,
+            instance: Arc::clone(carrier),
+            promoted: None,
+        });
+        let all = user.chain(kernel).chain(frames);
+        all.filter(|job| job.instance.kernel.is_some() && !on.programs.contains_key(&job.key))
+            .collect()
+    }
+
+    /// The program that observes in this tier of a path, if there is one now.
+    pub(super) fn observed_program(&self, path: usize, tier: Tier) -> Option<&Program> {
+        let plan = &self.plan.paths[path];
+        let key = match (&self.paths[path].promotion, tier) {
+            (Promotion::Done(_), Tier::Kernel) => Key::Kernel(plan.row),
+            _ => Key::User(plan.instance),
+        };
+        self.observation.as_ref()?.program(key)
+    }
+
+    /// Which observation the entry programs are part of, and where they say it.
+    pub(super) fn entries_observe(&self) -> Option<(u16, BorrowedFd<'_>)> {
+        let on = self.observation.as_ref().filter(|on| on.entries)?;
+        Some((on.session, on.notes.as_ref()?.as_fd()))
+    }
+
+    /// Puts the programs in their places: those that observe if there is an
+    /// observation.
+    fn put_all(&self) {
+        for path in 0..self.paths.len() {
+            // What cannot be changed stays, and works.
+            let _ = self.put(path, self.paths[path].tier);
+        }
+        let Some(carrier) = self.carrier.as_ref().and_then(|one| one.kernel.as_ref()) else {
+            return;
+        };
+        let observed = self.observation.as_ref();
+        let program = observed.and_then(|on| on.program(Key::Frames));
+        let program = program.unwrap_or(&carrier.user_program);
+        for xdp in self.ifaces.iter().filter_map(|iface| iface.xdp.as_ref()) {
+            let _ = xdp.slots.set_slot(LIVE_SLOT, program.fd());
+        }
+    }
+
+    fn exchange_all(&mut self) {
+        for iface in 0..self.ifaces.len() {
+            // One that has gone, or was taken from the node, has nobody to observe.
+            if !self.ifaces[iface].gone {
+                let _ = self.exchange(iface);
+            }
+        }
+    }
+
+    /// Brings programs and names up to what there is.
+    fn follow_observation(&mut self) {
+        self.put_all();
+        let names = self.names();
+        let paths = self.plan.paths.iter().map(|plan| plan.row).collect();
+        let Some(on) = &mut self.observation else {
+            return;
+        };
+        on.paths = paths;
+        on.observer.names(names);
+        if !std::mem::replace(&mut on.entries, true) {
+            self.exchange_all();
+        }
+    }
+
+    /// Follows what has changed, and ends the observation if nobody is left to
+    /// observe.
     pub(super) fn look_who_observes(&mut self) {
-        if self
-            .observation
-            .as_ref()
-            .is_some_and(|on| !on.observer.has_clients())
-        {
-            self.end_to_observe();
+        let Some(on) = &self.observation else {
+            return;
+        };
+        // Whoever waits for programs holds this.
+        if Arc::strong_count(&on.asked) > 1 {
+            return;
+        }
+        if !on.observer.has_clients() {
+            return self.end_to_observe();
+        }
+        let rows = self.plan.paths.iter().map(|plan| plan.row);
+        if !rows.eq(on.paths.iter().copied()) || !self.missing_programs().is_empty() {
+            self.make_programs(|_| {});
         }
     }
 
     fn end_to_observe(&mut self) {
+        if let Some(on) = &mut self.observation {
+            on.entries = false;
+        }
+        self.exchange_all();
+        let observation = self.observation.take();
+        self.put_all();
         // A worker that does not answer is found out by the loop.
         let _ = self.worker.ask(|_| tap::set(None));
-        self.observation = None;
+        drop(observation);
     }
 
     /// Tells somebody from now on, at the other end of the socket in the answer.
     fn admit(&self, wanted: Wanted) -> Answer {
         let Some(on) = &self.observation else {
-            return Err(Refusal::failed("the observation has ended".to_owned(), "")).into();
+            let message = "the observation has ended".to_owned();
+            return Answer::from(Err(Refusal::failed(message, "")));
         };
         match UnixStream::pair() {
             Ok((ours, theirs)) => {
                 on.observer.add(ours, wanted);
                 let epoch = clock::epoch().as_nanos() as u64;
-                Answer::WithFd(json!({ "epoch_ns": epoch }), OwnedFd::from(theirs))
+                let silent: Vec<Value> = self
+                    .silent()
+                    .map(|(path, because)| {
+                        json!({ "path": self.config.paths[path].name, "because": because })
+                    })
+                    .collect();
+                let document = json!({ "epoch_ns": epoch, "silent": silent });
+                Answer::WithFd(document, OwnedFd::from(theirs))
             }
             Err(error) => {
                 let message = format!("no socket can be had: {error}");
-                Err(Refusal::failed(message, "")).into()
+                Answer::from(Err(Refusal::failed(message, "")))
             }
         }
+    }
+
+    /// Paths whose program could not be made to observe, and why.
+    fn silent(&self) -> impl Iterator<Item = (usize, &str)> {
+        let on = self.observation.as_ref();
+        let tiers = self.paths.iter().map(|path| path.tier);
+        tiers.enumerate().filter_map(move |(path, tier)| {
+            let key = match tier {
+                Tier::Kernel => Key::Kernel(self.plan.paths[path].row),
+                _ => Key::User(self.plan.paths[path].instance),
+            };
+            match on?.programs.get(&key)? {
+                Some(Err(because)) => Some((path, because.as_str())),
+                _ => None,
+            }
+        })
     }
 
     fn names(&self) -> Names {
@@ -143,6 +378,19 @@ impl Node {
             paths: paths
                 .map(|(config, plan)| (plan.row, (config.name.clone(), config.handler.clone())))
                 .collect(),
+            silent: self
+                .silent()
+                .map(|(path, _)| self.plan.paths[path].row)
+                .collect(),
+        }
+    }
+}
+
+impl Observation {
+    fn program(&self, key: Key) -> Option<&Program> {
+        match self.programs.get(&key)? {
+            Some(Ok(program)) => Some(program),
+            _ => None,
         }
     }
 }

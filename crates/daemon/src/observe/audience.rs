@@ -44,7 +44,9 @@ impl Wanted {
         };
         let by = |iface: &String| {
             let received = story.received.iter();
-            received.chain(&story.sent).any(|frame| frame.iface == *iface)
+            received
+                .chain(&story.sent)
+                .any(|frame| frame.iface == *iface)
         };
         self.iface.as_ref().is_none_or(by)
             && (self.path.is_none() || self.path == story.path)

@@ -15,10 +15,10 @@ use ashway_kernel::NoteRing;
 use ashway_kernel::clock::monotonic_ns;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
+use super::Event;
 use super::audience::{Client, Wanted};
 use super::story::{Names, Stories};
 use super::tap::Tap;
-use super::Event;
 use crate::programs::NodeMaps;
 
 /// Events that wait for the thread at most.
@@ -181,16 +181,28 @@ impl Run {
 
     /// Waits for an order, a client's end, or time.
     fn sleep(&mut self) {
-        let ns = if self.stories.any() { EVERY_NS } else { IDLE_NS };
+        let ns = if self.stories.any() {
+            EVERY_NS
+        } else {
+            IDLE_NS
+        };
         // Frames come without a word; only an idle wire may wait longer.
-        let ns = if self.clients.is_empty() { ns } else { EVERY_NS };
+        let ns = if self.clients.is_empty() {
+            ns
+        } else {
+            EVERY_NS
+        };
         let time = Timespec {
             tv_sec: 0,
             tv_nsec: ns,
         };
         let mut fds = vec![PollFd::new(&*self.bell, PollFlags::IN)];
         // A client has nothing to say: what can be read is its end.
-        fds.extend(self.clients.iter().map(|client| PollFd::new(client, PollFlags::IN)));
+        fds.extend(
+            self.clients
+                .iter()
+                .map(|client| PollFd::new(client, PollFlags::IN)),
+        );
         // Interrupted or timed out: it looks at everything anyway.
         let _ = poll(&mut fds, Some(&time));
         let over: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
@@ -234,8 +246,9 @@ impl Run {
 
     fn tell(&mut self, now: u64) {
         let clients = &mut self.clients;
-        self.stories
-            .tell(now, |story| clients.iter_mut().for_each(|client| client.tell(&story)));
+        self.stories.tell(now, |story| {
+            clients.iter_mut().for_each(|client| client.tell(&story))
+        });
         let lost = self.lost();
         for client in &mut self.clients {
             client.flush(lost);

@@ -5,7 +5,7 @@
 //! and nothing more has come for [`QUIET_NS`], or when it has been open for
 //! [`PATIENCE_NS`]; in the order in which the messages came.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use ashway_abi::Count;
 use ashway_abi::count::Ledger;
@@ -33,6 +33,8 @@ pub(crate) struct Names {
     pub(crate) by_ifindex: HashMap<u32, String>,
     /// Paths that end in a handler, with the handler, by their row.
     pub(crate) paths: HashMap<u32, (String, String)>,
+    /// Rows of paths whose programs say nothing.
+    pub(crate) silent: HashSet<u32>,
 }
 
 /// A frame on the wire.
@@ -125,6 +127,7 @@ impl Stories {
         let iface = self.names.by_ifindex.get(&note.ifindex).cloned();
         let iface = iface.unwrap_or_else(|| format!("#{}", note.ifindex));
         let path = self.names.paths.get(&note.row).cloned();
+        let silent = self.names.silent.contains(&note.row);
         let count = count(note.count);
         let frame = (!note.frame.is_empty()).then(|| Frame {
             at: note.time,
@@ -137,6 +140,7 @@ impl Stories {
                 return;
             };
             story.began = note.began;
+            story.done = silent;
             let about = json!({ "iface": iface, "bytes": note.frame_len, "by": "entry program" });
             story.step(note.began, "received", about);
             story.received = frame.map(|frame| Frame {
@@ -157,7 +161,11 @@ impl Stories {
                 });
             } else {
                 // One of those that share a row: the worker knows which.
-                story.step(note.time, "classified", json!({ "path": "of the user tier" }));
+                story.step(
+                    note.time,
+                    "classified",
+                    json!({ "path": "of the user tier" }),
+                );
             }
             return;
         }
@@ -181,6 +189,7 @@ impl Stories {
                     "ns": note.ran.saturating_sub(note.began),
                     "fuel": fuel,
                     "stopped": self::count(note.beside)
+                        .filter(|beside| *beside != Count::AbortVoluntary)
                         .and_then(|beside| beside.name().strip_prefix("abort_")),
                 });
                 story.step(note.ran, "handler", about);
@@ -224,7 +233,6 @@ impl Stories {
             What::Received { frame, .. } => {
                 let about = json!({ "iface": iface, "bytes": frame.len(), "by": "packet socket" });
                 story.step(at, "received", about);
-                story.tier = Some("user");
                 story.received = Some(Frame {
                     at,
                     iface,
@@ -240,11 +248,18 @@ impl Stories {
                 if story.path.is_none() || path.as_deref() != story.path.as_deref() {
                     story.step(at, "classified", json!({ "path": path }));
                 }
+                if path.is_some() {
+                    story.tier = Some("user");
+                }
                 story.path = path.map(Into::into).or(story.path.take());
             }
             What::Stage { name, forward } => {
                 let direction = if forward { "forward" } else { "backward" };
-                story.step(at, "stage", json!({ "stage": name, "direction": direction }));
+                story.step(
+                    at,
+                    "stage",
+                    json!({ "stage": name, "direction": direction }),
+                );
             }
             What::Ran {
                 handler,
@@ -291,9 +306,8 @@ impl Stories {
             let quiet = now.saturating_sub(story.touched) >= QUIET_NS;
             // What a path made has no fate.
             let ended = story.fate.is_some() || story.received.is_none();
-            let told = story.done
-                || ended && quiet
-                || now.saturating_sub(story.opened) >= PATIENCE_NS;
+            let told =
+                story.done || ended && quiet || now.saturating_sub(story.opened) >= PATIENCE_NS;
             if !told {
                 return;
             }
@@ -447,7 +461,13 @@ mod tests {
             let told = told(&mut stories, QUIET_NS);
             assert_eq!(told.len(), 1);
             let expected = [
-                "received", "classified", "turned_over", "queued", "taken", "stage", "fate",
+                "received",
+                "classified",
+                "turned_over",
+                "queued",
+                "taken",
+                "stage",
+                "fate",
                 "sent",
             ];
             assert_eq!(names(&told[0]), expected);
@@ -467,7 +487,10 @@ mod tests {
         let mut other = note(step::UNMATCHED, 120, 130, Count::Passed);
         other.sequence += 1;
         stories.note(&other, 0);
-        assert!(told(&mut stories, QUIET_NS).is_empty(), "the first is underway");
+        assert!(
+            told(&mut stories, QUIET_NS).is_empty(),
+            "the first is underway"
+        );
         let told = told(&mut stories, PATIENCE_NS);
         let fates: Vec<_> = told.iter().map(|story| story.fate).collect();
         assert_eq!(fates, [None, Some(Count::Passed)]);
@@ -481,7 +504,14 @@ mod tests {
         stories.note(&note(step::ENDED, 1, 2, Count::Consumed), 0);
         let sequence = SEQUENCE;
         let what = What::Taken;
-        stories.event(Event { sequence, at: 1, what }, 0);
+        stories.event(
+            Event {
+                sequence,
+                at: 1,
+                what,
+            },
+            0,
+        );
         assert!(!stories.any());
     }
 

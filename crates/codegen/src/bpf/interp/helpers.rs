@@ -37,6 +37,7 @@ pub(super) const fn handle(map: MapRef) -> u64 {
         MapRef::Memory => 5,
         MapRef::Hits => 6,
         MapRef::Hops => 7,
+        MapRef::Notes => 8,
         MapRef::Shape(number) => SHAPES + number as u64,
     }
 }
@@ -114,6 +115,12 @@ impl Machine {
                 expect(1, XDP_MD)?;
                 let end = self.space.packet.len() as i64 + i64::from(argument(2)? as i32);
                 self.adjust_tail(end) as u64
+            }
+            helper::RINGBUF_OUTPUT if argument(1)? == handle(MapRef::Notes) => {
+                let note = self.space.bytes(argument(2)?, argument(3)? as usize)?;
+                self.notes.push(note.to_vec());
+                argument(4)?;
+                0
             }
             helper::RINGBUF_OUTPUT => {
                 expect(1, handle(MapRef::Wake))?;

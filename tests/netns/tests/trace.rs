@@ -1,0 +1,342 @@
+//! `ashway trace`: what is said of messages is what happened to them, in both tiers
+//! and on every rung; and messages do not notice.
+
+#![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use ashway_netns::node::{run, stock, text, until};
+use ashway_netns::observe::{Observing, SOON, documents, observes};
+use ashway_netns::traffic::{PLACES, Place, TIERS, path, settle, stream, unmatched};
+use ashway_rig::{Frame, Node, Rig, Spoil, skip_unless_root};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+const PORT: u16 = 7777;
+
+fn node(rig: &Rig, place: Place) -> Node {
+    let config = place.config().handler("counter").unwrap();
+    let config = config.handler("divide").unwrap();
+    let config = path(config, "inc", "counter", PORT, place, "");
+    let more = "on_fault = \"drop\"";
+    let config = path(config, "stop", "divide", PORT + 1, place, more);
+    rig.node(config).start().unwrap()
+}
+
+fn trace(node: &Node, words: &[&str]) -> Observing {
+    let words = ["trace", "-j"].iter().chain(words);
+    Observing::start(node.command(words)).unwrap()
+}
+
+/// What a message's steps are called where it is answered.
+fn steps(place: Place) -> &'static [&'static str] {
+    match (place.mode, place.tier) {
+        (_, "kernel") => &[
+            "received",
+            "classified",
+            "turned_over",
+            "handler",
+            "fate",
+            "sent",
+        ],
+        ("packet", _) => &[
+            "received",
+            "classified",
+            "stage",
+            "stage",
+            "handler",
+            "fate",
+            "stage",
+            "sent",
+        ],
+        _ => &[
+            "received",
+            "classified",
+            "turned_over",
+            "queued",
+            "taken",
+            "stage",
+            "handler",
+            "fate",
+            "stage",
+            "sent",
+        ],
+    }
+}
+
+/// What is wrong with what is said of a message of `bytes` bytes, if anything.
+fn wrong(packet: &Value, place: Place, bytes: usize) -> Option<String> {
+    let told = packet["steps"].as_array()?;
+    let names: Vec<_> = told
+        .iter()
+        .filter_map(|step| step["step"].as_str())
+        .collect();
+    let mut complaints = Vec::new();
+    if names != steps(place) {
+        complaints.push(format!("steps {names:?}"));
+    }
+    let times = told.iter().map(|step| step["at_ns"].as_u64().unwrap());
+    let times: Vec<u64> = times.collect();
+    if times.first() != Some(&0) || !times.is_sorted() || times.last() == Some(&0) {
+        complaints.push(format!("times {times:?}"));
+    }
+    let find = |name: &str| told.iter().find(|step| step["step"] == name);
+    for (what, found, expected) in [
+        ("path", &packet["path"], json!("inc")),
+        ("tier", &packet["tier"], json!(place.tier)),
+        ("fate", &packet["fate"], json!("answered")),
+        ("came by", &packet["received"]["iface"], json!("b0")),
+        ("length", &packet["received"]["bytes"], json!(bytes)),
+        ("left by", &packet["sent"][0]["iface"], json!("b0")),
+        ("step", &find("fate")?["fate"], json!("answered")),
+        ("handler", &find("handler")?["handler"], json!("counter")),
+    ] {
+        if *found != expected {
+            complaints.push(format!("{what} is {found} and not {expected}"));
+        }
+    }
+    (!complaints.is_empty()).then(|| format!("{complaints:?} in {packet:#}"))
+}
+
+#[test]
+fn each_step_is_told_in_every_place() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("trace");
+    for place in PLACES {
+        let node = node(&rig, place);
+        let observing = trace(&node, &["--path", "inc", "--count", "2"]);
+        assert!(observes(&node));
+        let client = rig.client_a(PORT).unwrap();
+        let request = [0, 0, 0, 5, 1, 2, 3, 4];
+        for sum in [5, 10] {
+            let answer = client.ask(&request).unwrap();
+            assert_eq!(answer[..4], u32::to_be_bytes(sum), "{place}");
+        }
+        let (said, _) = observing.finish().unwrap();
+        let said = documents(&said);
+        assert_eq!(said.len(), 2, "{place}");
+        let bytes = Frame::to_b(PORT, &request).bytes().len();
+        for packet in &said {
+            assert_eq!(wrong(packet, place, bytes), None, "{place}");
+        }
+        // The check notices what would be wrong.
+        let spoiled: [fn(&mut Value); 5] = [
+            |packet| packet["steps"].as_array_mut().unwrap().swap(0, 1),
+            |packet| drop(packet["steps"].as_array_mut().unwrap().remove(1)),
+            |packet| packet["steps"][1]["at_ns"] = json!(u64::MAX),
+            |packet| packet["fate"] = json!("consumed"),
+            |packet| packet["sent"] = json!([]),
+        ];
+        for spoil in spoiled {
+            let mut packet = said[0].clone();
+            spoil(&mut packet);
+            assert_ne!(wrong(&packet, place, bytes), None, "{packet:#}");
+        }
+
+        // For a person, and one whose handler is stopped.
+        let observing = Observing::start(node.command(["trace", "--path", "stop", "--count", "1"]));
+        let wire = rig.injector_a().unwrap();
+        wire.send(&Frame::to_b(PORT + 1, &[0, 0, 0, 7, 0, 0, 0, 0]).bytes())
+            .unwrap();
+        let (said, _) = observing.unwrap().finish().unwrap();
+        for words in ["path `stop`", "dropped_fault", "stopped: divide_by_zero"] {
+            assert!(said.contains(words), "{place}: `{words}`: {said}");
+        }
+        until("the observation ends", || (!observes(&node)).then_some(()));
+        let _ = settle(&node, "inc", 2);
+        node.stop().unwrap();
+    }
+}
+
+/// Also what belongs to no path, and what the entry program drops.
+#[test]
+fn a_filter_chooses_and_the_entry_program_tells_what_it_ends() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("tracefilter");
+    for place in PLACES {
+        let node = node(&rig, place);
+        let words = ["--iface", "b0", "udp and src port 40000", "--count", "2"];
+        let chosen = trace(&node, &words);
+        let other = trace(&node, &["udp 10.7.0.1:40001 > 10.7.0.2:9", "--count", "1"]);
+        let wire = rig.injector_a().unwrap();
+        let send = |port, from, spoil| {
+            let frame = Frame::to_b(port, b"12345678").from_port(from);
+            let frame = if spoil {
+                frame.spoil(Spoil::UdpChecksum)
+            } else {
+                frame
+            };
+            wire.send(&frame.bytes()).unwrap();
+        };
+        send(PORT, 40_001, false);
+        send(PORT, 40_000, true);
+        send(9, 40_001, false);
+        send(9, 40_000, false);
+        let said = documents(&chosen.finish().unwrap().0);
+        let fates: Vec<_> = said.iter().map(|packet| &packet["fate"]).collect();
+        assert_eq!(
+            fates,
+            ["dropped_bad_udp_checksum", "passed"],
+            "{place}: {said:#?}"
+        );
+        assert_eq!(said[0]["path"], "inc", "{place}");
+        assert_eq!(said[1]["path"], Value::Null, "{place}");
+        assert_eq!(said[0]["steps"][0]["step"], "received", "{place}");
+        let said = documents(&other.finish().unwrap().0);
+        assert_eq!(
+            said[0]["flow"], "udp 10.7.0.1:40001 > 10.7.0.2:9",
+            "{place}"
+        );
+        assert_eq!(said[0]["fate"], "passed", "{place}");
+        node.stop().unwrap();
+    }
+}
+
+/// With sequence numbers: [`stream`] panics if a reply is lost, doubled or overtaken.
+#[test]
+fn messages_do_not_notice_that_observation_comes_and_goes() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("tracetraffic");
+    for place in [TIERS[0], TIERS[1], PLACES[4]] {
+        let node = node(&rig, place);
+        let client = rig.client_a(PORT).unwrap();
+        let done = AtomicBool::new(false);
+        let mut sent = 0;
+        let times = std::thread::scope(|scope| {
+            let observer = scope.spawn(|| {
+                let mut times = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let observing = trace(&node, &["--path", "inc", "--count", "20"]);
+                    let said = documents(&observing.finish().unwrap().0);
+                    for packet in said.iter().filter(|line| line["lost"].is_null()) {
+                        assert_eq!(packet["fate"], "answered", "{place}: {packet:#}");
+                    }
+                    until("the observation ends", || (!observes(&node)).then_some(()));
+                    times += 1;
+                }
+                times
+            });
+            let begin = Instant::now();
+            let mut times = 0;
+            while begin.elapsed().as_secs() < 4 {
+                let sums = stream(&client, 1, 1000, 8);
+                let expected: Vec<u32> = (sent + 1..=sent + 1000).collect();
+                assert_eq!(sums, expected, "{place}");
+                sent += 1000;
+                times += 1;
+            }
+            assert!(times > 0);
+            done.store(true, Ordering::Relaxed);
+            // The last observer waits for messages.
+            while !observer.is_finished() {
+                let _ = stream(&client, 1, 20, 1);
+                sent += 20;
+            }
+            observer.join().unwrap()
+        });
+        assert!(times >= 2, "{place}: observed {times} times");
+        println!("{place}: {sent} messages, observed {times} times");
+        let ledger = settle(&node, "inc", u64::from(sent));
+        ledger.assert_fates(&[("answered", u64::from(sent))], &place);
+        node.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_client_that_is_killed_ends_the_observation() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("tracekill");
+    let node = node(&rig, TIERS[1]);
+    let first = trace(&node, &[]);
+    let second = trace(&node, &[]);
+    first.process().signal(Signal::KILL).unwrap();
+    drop(first);
+    std::thread::sleep(SOON);
+    assert!(observes(&node), "somebody still observes");
+    second.process().signal(Signal::KILL).unwrap();
+    let begin = Instant::now();
+    until("the observation ends", || (!observes(&node)).then_some(()));
+    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    let client = rig.client_a(PORT).unwrap();
+    let _ = stream(&client, 1, 10, 1);
+    node.stop().unwrap();
+}
+
+/// Nothing waits for a client that does not read, and what it misses is counted.
+#[test]
+fn what_is_lost_is_said() {
+    if skip_unless_root() {
+        return;
+    }
+    const FRAMES: u64 = 40_000;
+    let rig = stock("tracelost");
+    let node = node(&rig, TIERS[1]);
+    let before = unmatched(&node);
+    let observing = trace(&node, &["udp and dst port 9"]);
+    observing.process().signal(Signal::STOP).unwrap();
+    let wire = rig.injector_a().unwrap();
+    let frame = Frame::to_b(9, b"flood").bytes();
+    for sent in 0..FRAMES {
+        wire.send(&frame).unwrap();
+        if sent % 500 == 0 {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+    // All frames have been through, whoever observes.
+    until("all frames are counted", || {
+        (unmatched(&node) - before >= FRAMES).then_some(())
+    });
+    std::thread::sleep(SOON);
+    observing.process().signal(Signal::CONT).unwrap();
+    std::thread::sleep(SOON);
+    let (said, errors) = observing.interrupt().unwrap();
+    let said = documents(&said);
+    let lost = said.iter().filter_map(|line| line["lost"].as_u64()).max();
+    let told = said.iter().filter(|line| line["packet"].is_u64()).count() as u64;
+    let lost = lost.expect("some were lost");
+    assert!(
+        lost > 0 && told > 0 && told + lost >= FRAMES,
+        "{told} told, {lost} lost"
+    );
+    assert!(errors.contains(&format!("{lost} records lost")), "{errors}");
+    node.stop().unwrap();
+}
+
+#[test]
+fn exit_codes_say_what_is_wrong() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("tracecodes");
+    let node = node(&rig, TIERS[1]);
+    for (words, code, says) in [
+        (vec!["--iface", "c0"], 1, "no interface `c0`"),
+        (vec!["--path", "incc"], 1, "did you mean `inc`"),
+        (vec!["udp dst prot 5"], 2, "^^^^"),
+        (vec!["--count", "x"], 2, "invalid"),
+    ] {
+        let output = run(&mut node.command(["trace"].iter().chain(&words)));
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{words:?}: {}",
+            text(&output)
+        );
+        assert!(text(&output).contains(says), "{words:?}: {}", text(&output));
+    }
+    assert!(!observes(&node));
+    let socket = node.socket().to_owned();
+    node.stop().unwrap();
+    let mut command = rig.ashway_b().unwrap();
+    let output = run(command.args(["trace", "--socket"]).arg(socket));
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output));
+}
