@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
 use ashway_abi::memory::{Layout, WASM_PAGE};
-use ashway_abi::observe::{BYTES, MOST_BYTES, Note, session, step};
+use ashway_abi::observe::{BYTES, LOST, MOST_BYTES, Note, SEQUENCE, session, step};
 use ashway_abi::{Count, Leaf, context};
 use ashway_codegen::bpf::interp::Machine;
 use ashway_codegen::bpf::{Image, Insn, MapRef};
@@ -176,7 +176,7 @@ fn an_observed_program_does_the_same_and_says_so() {
 }
 
 #[test]
-fn a_note_without_room_is_counted_and_the_frame_is_cut() {
+fn the_frame_of_a_note_is_cut() {
     let [_, observed] = programs(Packet::Helpers);
     // Longer than a note: frames are linear, but a driver's may be.
     let (.., machine) = run(&observed, true, &frame(9001, &[1; MOST_BYTES]));
@@ -184,6 +184,24 @@ fn a_note_without_room_is_counted_and_the_frame_is_cut() {
     assert_eq!(note.frame.len(), MOST_BYTES);
     assert_eq!(note.frame_len as usize, MOST_BYTES + 42);
     assert_eq!(machine.notes[0].len(), BYTES + MOST_BYTES);
+}
+
+#[test]
+fn a_note_without_room_is_counted() {
+    let [_, [entry, _]] = programs(Packet::Pointers);
+    let (.., mut machine) = run(&[entry.clone(), entry.clone()], false, &frame(9001, b""));
+    assert_eq!(machine.notes.len(), 1);
+    machine.notes_limit = 1;
+    for lost in 1..=3 {
+        machine.run(&entry, &frame(9001, b"")).unwrap();
+        assert_eq!(machine.notes.len(), 1);
+        let word = |at: i16| {
+            let at = context::OBSERVE + at as usize;
+            u32::from_ne_bytes(machine.context()[at..at + 4].try_into().unwrap())
+        };
+        assert_eq!(word(LOST), lost);
+        assert_eq!(word(SEQUENCE), 0, "nothing more belongs to the message");
+    }
 }
 
 /// Without where jumps go to.

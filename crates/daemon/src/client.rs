@@ -133,7 +133,7 @@ impl Client {
     }
 
     /// Asks to observe (`{"request":"observe", …}`): what the node says of itself
-    /// (`{"epoch_ns"}`), and the socket that it writes to, a JSON line for each
+    /// (`{"epoch_ns","silent"}`), and the socket that it writes to, a JSON line for each
     /// message. Closing it ends the observation.
     ///
     /// # Errors

@@ -3,10 +3,9 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use ashway_netns::node::{run, stock, text, until};
+use ashway_netns::node::{Config, run, stock, text, until};
 use ashway_netns::observe::{Observing, SOON, documents, observes};
 use ashway_netns::traffic::{PLACES, Place, TIERS, path, settle, stream, unmatched};
 use ashway_rig::{Frame, Node, Rig, Spoil, skip_unless_root};
@@ -197,9 +196,47 @@ fn a_filter_chooses_and_the_entry_program_tells_what_it_ends() {
     }
 }
 
+/// A path that runs in the user tier as a whole, into a sink.
+#[test]
+fn a_path_without_a_handler_is_told_by_its_stages() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("tracepath");
+    for mode in ["native", "packet"] {
+        let config = Config::on_b0(mode).text(
+            r#"
+[module.end]
+kind = "sink"
+down = "udp.up"
+[module.udp]
+kind = "udp"
+down = "ip.up"
+[path.steady]
+from = "end"
+attrs = { local = "10.7.0.2:5000", pathname = "eth:b0" }
+"#,
+        );
+        let node = rig.node(config).start().unwrap();
+        let observing = trace(&node, &["--path", "steady", "--count", "1"]);
+        rig.client_a(5000).unwrap().send(b"down the sink").unwrap();
+        let (said, _) = observing.finish().unwrap();
+        let said = &documents(&said)[0];
+        assert_eq!(said["fate"], "consumed", "{mode}: {said:#}");
+        assert_eq!(said["tier"], "user", "{mode}: {said:#}");
+        let steps = said["steps"].as_array().unwrap();
+        let stages = steps.iter().filter(|step| step["step"] == "stage");
+        let stages: Vec<_> = stages.map(|step| step["stage"].as_str().unwrap()).collect();
+        assert_eq!(stages.last(), Some(&"end"), "{mode}: {said:#}");
+        assert!(stages.len() >= 2, "{mode}: {said:#}");
+        node.stop().unwrap();
+    }
+}
+
 /// With sequence numbers: [`stream`] panics if a reply is lost, doubled or overtaken.
 #[test]
 fn messages_do_not_notice_that_observation_comes_and_goes() {
+    const TIMES: u32 = 3;
     if skip_unless_root() {
         return;
     }
@@ -207,42 +244,27 @@ fn messages_do_not_notice_that_observation_comes_and_goes() {
     for place in [TIERS[0], TIERS[1], PLACES[4]] {
         let node = node(&rig, place);
         let client = rig.client_a(PORT).unwrap();
-        let done = AtomicBool::new(false);
         let mut sent = 0;
-        let times = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let observer = scope.spawn(|| {
-                let mut times = 0;
-                while !done.load(Ordering::Relaxed) {
+                for _ in 0..TIMES {
                     let observing = trace(&node, &["--path", "inc", "--count", "20"]);
                     let said = documents(&observing.finish().unwrap().0);
                     for packet in said.iter().filter(|line| line["lost"].is_null()) {
                         assert_eq!(packet["fate"], "answered", "{place}: {packet:#}");
                     }
                     until("the observation ends", || (!observes(&node)).then_some(()));
-                    times += 1;
                 }
-                times
             });
-            let begin = Instant::now();
-            let mut times = 0;
-            while begin.elapsed().as_secs() < 4 {
+            while !observer.is_finished() {
                 let sums = stream(&client, 1, 1000, 8);
                 let expected: Vec<u32> = (sent + 1..=sent + 1000).collect();
                 assert_eq!(sums, expected, "{place}");
                 sent += 1000;
-                times += 1;
             }
-            assert!(times > 0);
-            done.store(true, Ordering::Relaxed);
-            // The last observer waits for messages.
-            while !observer.is_finished() {
-                let _ = stream(&client, 1, 20, 1);
-                sent += 20;
-            }
-            observer.join().unwrap()
+            observer.join().unwrap();
         });
-        assert!(times >= 2, "{place}: observed {times} times");
-        println!("{place}: {sent} messages, observed {times} times");
+        println!("{place}: {sent} messages, observed {TIMES} times");
         let ledger = settle(&node, "inc", u64::from(sent));
         ledger.assert_fates(&[("answered", u64::from(sent))], &place);
         node.stop().unwrap();
@@ -297,7 +319,7 @@ fn what_is_lost_is_said() {
     });
     std::thread::sleep(SOON);
     observing.process().signal(Signal::CONT).unwrap();
-    std::thread::sleep(SOON);
+    std::thread::sleep(2 * SOON);
     let (said, errors) = observing.interrupt().unwrap();
     let said = documents(&said);
     let lost = said.iter().filter_map(|line| line["lost"].as_u64()).max();

@@ -54,6 +54,7 @@ impl Capture {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let request = json!({
             "request": "observe",
+            "count": self.enough.count,
             "on": self.on,
             "filter": filter(&self.filter)?,
             "frames": true,

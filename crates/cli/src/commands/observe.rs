@@ -19,6 +19,9 @@ use crate::failure::{Exit, Failure};
 /// How often it is looked whether it was enough.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long what has been said already may take at the end.
+const REST: Duration = Duration::from_secs(2);
+
 /// When to stop.
 #[derive(Debug, Args)]
 pub(super) struct Enough {
@@ -91,13 +94,9 @@ impl Heard {
         }
         let (document, stream) = node.connect()?.observe(request)?;
         stream.set_read_timeout(Some(LOOK)).map_err(system)?;
-        for path in document["silent"].as_array().into_iter().flatten() {
-            let text = |key: &str| clean(path[key].as_str().unwrap_or("?"));
-            eprintln!(
-                "path `{}` says nothing of its program: {}",
-                text("path"),
-                text("because")
-            );
+        for one in document["silent"].as_array().into_iter().flatten() {
+            let text = |key: &str| clean(one[key].as_str().unwrap_or("?"));
+            eprintln!("{} cannot be observed: {}", text("what"), text("because"));
         }
         eprintln!("observing; Ctrl-C ends it");
         Ok(Self {
@@ -121,7 +120,9 @@ impl Heard {
     pub(super) fn next(&mut self) -> Result<Option<Value>, Failure> {
         let mut piece = [0; 65536];
         loop {
-            if self.left == 0 || self.stopped.load(Ordering::Relaxed) {
+            let over = self.until.is_some_and(|until| Instant::now() >= until);
+            if over || self.left == 0 || self.stopped.load(Ordering::Relaxed) {
+                self.hear_the_rest();
                 return Ok(None);
             }
             if let Some(end) = self.waiting.iter().position(|byte| *byte == b'\n') {
@@ -137,9 +138,6 @@ impl Heard {
                 }
                 self.left -= 1;
                 return Ok(Some(line));
-            }
-            if self.until.is_some_and(|until| Instant::now() >= until) {
-                return Ok(None);
             }
             match self.stream.read(&mut piece) {
                 Ok(0) => {
@@ -161,6 +159,22 @@ impl Heard {
                 }
             }
         }
+    }
+
+    /// Hears what has been said already, for how much was lost.
+    fn hear_the_rest(&mut self) {
+        let mut piece = [0; 65536];
+        let begin = Instant::now();
+        while begin.elapsed() < REST
+            && let Ok(got @ 1..) = self.stream.read(&mut piece)
+        {
+            self.waiting.extend_from_slice(&piece[..got]);
+        }
+        let lines = self.waiting.split(|byte| *byte == b'\n');
+        let lost = lines
+            .filter(|line| line.starts_with(b"{\"lost\""))
+            .filter_map(|line| serde_json::from_slice::<Value>(line).ok()?["lost"].as_u64());
+        self.lost = lost.max().unwrap_or(self.lost).max(self.lost);
     }
 
     /// What is said at the end of it, if there is anything.

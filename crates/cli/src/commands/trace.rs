@@ -48,6 +48,7 @@ impl Trace {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let request = json!({
             "request": "observe",
+            "count": self.enough.count,
             "iface": self.iface,
             "path": self.path,
             "filter": filter(&self.about)?,

@@ -129,6 +129,8 @@ pub struct Machine {
     pub wakes: u32,
     /// What was said into the ring of notes.
     pub notes: Vec<Vec<u8>>,
+    /// How many it has room for.
+    pub notes_limit: usize,
     /// Calls of `bpf_redirect` over all runs: interface and flags.
     pub redirects: Vec<(u32, u64)>,
     shapes: HashMap<u32, Shape>,
@@ -157,6 +159,7 @@ impl Machine {
             tail_calls: 0,
             wakes: 0,
             notes: Vec::new(),
+            notes_limit: usize::MAX,
             redirects: Vec::new(),
             space: Space {
                 packet: vec![0; HEADROOM],

@@ -40,6 +40,8 @@ pub(super) struct Observation {
     programs: HashMap<Key, Option<Result<Program, String>>>,
     /// Whether the entry programs observe.
     entries: bool,
+    /// Interfaces whose entry program could not be exchanged, and why.
+    blind: Vec<(String, String)>,
     /// The rows of the paths that its programs and names are for.
     paths: Vec<u32>,
     /// Held by those who wait for programs.
@@ -102,6 +104,7 @@ impl Node {
             iface: text("iface"),
             path: text("path"),
             frames: request["frames"] == true,
+            count: request["count"].as_u64(),
             ..Wanted::default()
         };
         let ifaces: Vec<&str> = self.config.ifaces.iter().map(|i| i.name.as_str()).collect();
@@ -165,6 +168,7 @@ impl Node {
             notes,
             programs: HashMap::new(),
             entries: false,
+            blind: Vec::new(),
             paths: Vec::new(),
             asked: Arc::default(),
         });
@@ -269,13 +273,19 @@ impl Node {
         }
     }
 
-    fn exchange_all(&mut self) {
+    /// Exchanges the entry programs; says which interfaces have kept theirs, and why.
+    fn exchange_all(&mut self) -> Vec<(String, String)> {
+        let mut kept = Vec::new();
         for iface in 0..self.ifaces.len() {
             // One that has gone, or was taken from the node, has nobody to observe.
-            if !self.ifaces[iface].gone {
-                let _ = self.exchange(iface);
+            if !self.ifaces[iface].gone
+                && let Err(refusal) = self.exchange(iface)
+            {
+                let name = self.config.ifaces[iface].name.clone();
+                kept.push((name, refusal.message));
             }
         }
+        kept
     }
 
     /// Brings programs and names up to what there is.
@@ -289,7 +299,10 @@ impl Node {
         on.paths = paths;
         on.observer.names(names);
         if !std::mem::replace(&mut on.entries, true) {
-            self.exchange_all();
+            let blind = self.exchange_all();
+            if let Some(on) = &mut self.observation {
+                on.blind = blind;
+            }
         }
     }
 
@@ -316,7 +329,8 @@ impl Node {
         if let Some(on) = &mut self.observation {
             on.entries = false;
         }
-        self.exchange_all();
+        // An interface that keeps its program goes on saying what nobody hears.
+        let _ = self.exchange_all();
         let observation = self.observation.take();
         self.put_all();
         // A worker that does not answer is found out by the loop.
@@ -334,12 +348,14 @@ impl Node {
             Ok((ours, theirs)) => {
                 on.observer.add(ours, wanted);
                 let epoch = clock::epoch().as_nanos() as u64;
-                let silent: Vec<Value> = self
-                    .silent()
-                    .map(|(path, because)| {
-                        json!({ "path": self.config.paths[path].name, "because": because })
-                    })
-                    .collect();
+                let blind = on.blind.iter().map(|(iface, because)| {
+                    json!({ "what": format!("interface `{iface}`"), "because": because })
+                });
+                let silent = self.silent().map(|(path, because)| {
+                    let name = &self.config.paths[path].name;
+                    json!({ "what": format!("the program of path `{name}`"), "because": because })
+                });
+                let silent: Vec<Value> = blind.chain(silent).collect();
                 let document = json!({ "epoch_ns": epoch, "silent": silent });
                 Answer::WithFd(document, OwnedFd::from(theirs))
             }

@@ -26,6 +26,8 @@ pub(crate) struct Wanted {
     pub(crate) filter: Option<Table<()>>,
     /// Whether it wants the frames.
     pub(crate) frames: bool,
+    /// After how many messages it has had enough.
+    pub(crate) count: Option<u64>,
 }
 
 impl Wanted {
@@ -97,7 +99,7 @@ impl Client {
 
     /// Tells it, if it wants to know.
     pub(crate) fn tell(&mut self, story: &Story) {
-        if !self.wanted.wants(story) {
+        if self.has_enough() || !self.wanted.wants(story) {
             return;
         }
         if self.waiting.len() > MOST_WAITING {
@@ -107,6 +109,10 @@ impl Client {
         self.told += 1;
         let line = line(story, self.told, self.wanted.frames);
         self.put(&line);
+    }
+
+    fn has_enough(&self) -> bool {
+        self.wanted.count.is_some_and(|count| self.told >= count)
     }
 
     fn put(&mut self, line: &Value) {
@@ -132,6 +138,7 @@ impl Client {
                 Err(_) => self.gone = true,
             }
         }
+        self.gone |= self.has_enough();
     }
 
     /// The other end has closed.

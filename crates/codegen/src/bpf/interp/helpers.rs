@@ -14,6 +14,7 @@ const MAX_TAIL_CALLS: u32 = 33;
 /// `XDP_REDIRECT`.
 const XDP_REDIRECT: u64 = 4;
 
+const EAGAIN: i64 = -11;
 const EINVAL: i64 = -22;
 const EACCES: i64 = -13;
 
@@ -118,9 +119,12 @@ impl Machine {
             }
             helper::RINGBUF_OUTPUT if argument(1)? == handle(MapRef::Notes) => {
                 let note = self.space.bytes(argument(2)?, argument(3)? as usize)?;
-                self.notes.push(note.to_vec());
+                let room = self.notes.len() < self.notes_limit;
+                if room {
+                    self.notes.push(note.to_vec());
+                }
                 argument(4)?;
-                0
+                if room { 0 } else { EAGAIN as u64 }
             }
             helper::RINGBUF_OUTPUT => {
                 expect(1, handle(MapRef::Wake))?;
