@@ -1,7 +1,7 @@
 //! What `trace` and `capture` share: asking a node to be observed, and hearing what
 //! it says until enough has been heard.
 
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -67,6 +67,11 @@ pub(super) fn filter(words: &[String]) -> Result<Option<String>, Failure> {
     })
 }
 
+/// Says something beside the result; where nobody reads it, nobody misses it.
+fn say(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
 /// What a node says, line by line.
 pub(super) struct Heard {
     stream: UnixStream,
@@ -96,9 +101,13 @@ impl Heard {
         stream.set_read_timeout(Some(LOOK)).map_err(system)?;
         for one in document["silent"].as_array().into_iter().flatten() {
             let text = |key: &str| clean(one[key].as_str().unwrap_or("?"));
-            eprintln!("{} cannot be observed: {}", text("what"), text("because"));
+            say(&format!(
+                "{} cannot be observed: {}",
+                text("what"),
+                text("because")
+            ));
         }
-        eprintln!("observing; Ctrl-C ends it");
+        say("observing; Ctrl-C ends it");
         Ok(Self {
             stream,
             waiting: Vec::new(),
@@ -180,10 +189,10 @@ impl Heard {
     /// What is said at the end of it, if there is anything.
     pub(super) fn say_lost(&self) {
         if self.lost > 0 {
-            eprintln!(
+            say(&format!(
                 "{} records lost: the node had more to say than could be written down",
                 self.lost
-            );
+            ));
         }
     }
 }

@@ -78,6 +78,7 @@ impl Observer {
             orders: from_node,
             bell: Arc::clone(&bell),
             events: from_worker,
+            late: Vec::new(),
             lost_before: kernel.as_ref().map_or(0, Kernel::lost),
             kernel,
             lost_by_worker: Arc::clone(&lost),
@@ -146,6 +147,8 @@ struct Run {
     orders: Receiver<Order>,
     bell: Arc<OwnedFd>,
     events: Receiver<Event>,
+    /// Of messages that nothing was known of when it was read.
+    late: Vec<Event>,
     kernel: Option<Kernel>,
     lost_by_worker: Arc<AtomicU64>,
     lost_before: u64,
@@ -216,8 +219,11 @@ impl Run {
     }
 
     /// Reads what has been said. What the worker says of a message comes after what
-    /// a program said of it, so it is fetched first.
+    /// a program said of it, so it is fetched first. A note that is still being
+    /// written holds those behind it back, so what nothing is known of gets another
+    /// turn.
     fn read(&mut self) {
+        let late = std::mem::take(&mut self.late);
         let events: Vec<Event> = self.events.try_iter().take(EVENTS).collect();
         let now = monotonic_ns();
         if let Some(kernel) = &mut self.kernel {
@@ -227,8 +233,11 @@ impl Run {
                 }
             });
         }
-        for event in events {
+        for event in late {
             self.stories.event(event, now);
+        }
+        for event in events {
+            self.late.extend(self.stories.event(event, now));
         }
     }
 

@@ -212,21 +212,21 @@ impl Stories {
         }
     }
 
-    /// The worker has said something, which is read at `now`.
-    pub(crate) fn event(&mut self, event: Event, now: u64) {
+    /// The worker has said something, which is read at `now`. Gives it back if nothing
+    /// is known of its message, or not yet.
+    pub(crate) fn event(&mut self, event: Event, now: u64) -> Option<Event> {
+        let begins = matches!(event.what, What::Received { .. } | What::Sent { .. });
+        if !begins && !self.open.contains_key(&event.sequence) {
+            return Some(event);
+        }
         let Event { sequence, at, what } = event;
         let iface = match &what {
             What::Received { iface, .. } | What::Sent { iface, .. } => self.iface(*iface),
             _ => String::new(),
         };
-        let begins = matches!(what, What::Received { .. } | What::Sent { .. });
         let story = match self.open.get_mut(&sequence) {
             Some(story) => story,
-            None if begins => match self.open(sequence, now) {
-                Some(story) => story,
-                None => return,
-            },
-            None => return,
+            None => self.open(sequence, now)?,
         };
         story.touched = now;
         match what {
@@ -251,7 +251,7 @@ impl Stories {
                 if path.is_some() {
                     story.tier = Some("user");
                 }
-                story.path = path.map(Into::into).or(story.path.take());
+                story.path = path.map(Into::into).or_else(|| story.path.take());
             }
             What::Stage { name, forward } => {
                 let direction = if forward { "forward" } else { "backward" };
@@ -292,6 +292,7 @@ impl Stories {
                 }
             }
         }
+        None
     }
 
     /// Whether a message is underway.

@@ -1,5 +1,6 @@
 //! What registers hold, and what helpers are given.
 
+use super::super::programs::{module, observed_program};
 use super::{
     ANSWER, LOAD, LOOP, NOP, STORE, calls, instance, is_store, noticed, refused, stores, stub,
 };
@@ -143,4 +144,24 @@ fn a_helper_with_other_arguments() {
     );
     let bytes = |insn: Insn| insn.opcode == 0xb7 && insn.dst == 4;
     refused(&made, bytes, |insn| Insn { imm: -1, ..insn }, Rule::Helper);
+}
+
+/// No more than what the context holds.
+#[test]
+fn an_observer_that_is_told_too_much() {
+    let setting = (2, 3, true);
+    let made = observed_program("answer", &module(ANSWER), Arena, setting).unwrap();
+    let most = ashway_abi::observe::MOST_BYTES as i32;
+    // `if w3 > most`, in front of the helper's length.
+    let bound = |insn: Insn| insn.opcode == 0x25 && insn.dst == 3 && insn.imm == most;
+    let end = context::BYTES as i32;
+    refused(
+        &made,
+        bound,
+        |insn| Insn { imm: end, ..insn },
+        Rule::Context,
+    );
+    let to_ring = calls(helper::RINGBUF_OUTPUT);
+    let other = |insn| Insn { imm: 113, ..insn };
+    refused(&made, to_ring, other, Rule::Helper);
 }
