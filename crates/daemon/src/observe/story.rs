@@ -111,7 +111,9 @@ impl Stories {
             self.lost += 1;
             return None;
         }
-        self.order.push_back(sequence);
+        if !self.open.contains_key(&sequence) {
+            self.order.push_back(sequence);
+        }
         let story = self.open.entry(sequence).or_default();
         (story.opened, story.touched) = (now, now);
         Some(story)
