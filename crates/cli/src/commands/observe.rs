@@ -53,13 +53,10 @@ pub(super) fn filter(words: &[String]) -> Result<Option<String>, Failure> {
     let width = text
         .get(error.span.clone())
         .map_or(0, |at| at.chars().count());
-    let caret = format!(
-        "{text}\n           {}{}",
-        " ".repeat(before.chars().count()),
-        "^".repeat(width.max(1))
-    );
     let mut failure = Failure::new(Exit::Usage, format!("no filter: {}", error.message));
-    failure.because.push(caret);
+    // Both lines are shown behind the same word, so the carets stand below the text.
+    let caret = " ".repeat(before.chars().count()) + &"^".repeat(width.max(1));
+    failure.because.extend([text, caret]);
     Err(if error.hint.is_empty() {
         failure
     } else {
@@ -217,11 +214,10 @@ mod tests {
         parse(&flow).unwrap();
         let failure = said("udp dst prot 53").unwrap_err();
         assert_eq!(failure.exit, Exit::Usage);
-        let caret = failure.because[0].lines().last().unwrap();
-        let at = caret.find('^').unwrap() - "           ".len();
-        assert_eq!(
-            &"udp dst prot 53"[at..at + caret.matches('^').count()],
-            "prot"
-        );
+        let [text, caret] = &failure.because[..] else {
+            panic!("{failure:?}");
+        };
+        assert_eq!(text, "udp dst prot 53");
+        assert_eq!(&text[caret.find('^').unwrap()..caret.len()], "prot");
     }
 }
