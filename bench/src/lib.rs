@@ -9,6 +9,8 @@
 //! [`demux`] is `ashway bench demux`: the kernel tier's demux beside a bare hash
 //! map, by the number of paths. [`forward`] is `ashway bench forward`: a UDP relay. [`promote`] is `ashway bench promote`: the [`programs`] of `apps/programs` in
 //! both tiers and as ordinary programs.
+//! [`neighbour`] is `ashway bench neighbour`: what a handler costs the paths beside it;
+//! [`sandbox`] is `ashway bench sandbox`: what its own safety costs it.
 //!
 //! * [`rtt`] asks, times and checks; [`stats`] reduces; [`table`] shows.
 //! * [`socket_server`] and the C programs in `peers/` ([`peers`]) are the other
@@ -24,6 +26,7 @@ pub mod demo;
 pub mod demux;
 pub mod forward;
 pub mod hosts;
+pub mod neighbour;
 pub mod path;
 pub mod peers;
 pub mod programs;
@@ -31,6 +34,7 @@ pub mod promote;
 mod ratio;
 pub mod rootless;
 pub mod rtt;
+pub mod sandbox;
 pub mod socket_server;
 pub mod stats;
 pub mod table;

@@ -31,6 +31,7 @@ use crate::ratio::{self, Ratio, Target};
 use crate::stats::Spread;
 use crate::table;
 use relay::{Relay, Way};
+pub(crate) use traffic::thread_cpu;
 use traffic::{Pace, Stream, stream};
 use world::World;
 

@@ -173,7 +173,7 @@ fn now() -> u64 {
 /// CPU time of this thread, in ns. The kernel books what softirqs do to the thread
 /// they interrupt (no `CONFIG_IRQ_TIME_ACCOUNTING`), and on a veth that is mostly
 /// the sender.
-fn thread_cpu() -> u64 {
+pub(crate) fn thread_cpu() -> u64 {
     cpu_of(&["/proc/thread-self/schedstat".to_owned()])
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ashway_bench::{counter, demux, forward, path, promote};
+use ashway_bench::{counter, demux, forward, neighbour, path, promote, sandbox};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
@@ -18,10 +18,14 @@ pub(crate) enum Bench {
     Demux(Demux),
     /// A UDP relay: sockets, Linux, XDP by hand and the kernel tier
     Forward(Forward),
+    /// What a handler that spends its budget costs the paths beside it
+    Neighbour(Neighbour),
     /// Creating and removing paths on a running node, one to 100,000
     Path(Path),
     /// Programs in the kernel tier, in Wasmtime and as native code
     Promote(Promote),
+    /// A remote write with and without what keeps a handler from harm
+    Sandbox(Sandbox),
 }
 
 /// Remote increment: socket servers, the user tier and the kernel tier
@@ -89,6 +93,44 @@ pub(crate) struct Forward {
     quick: bool,
 }
 
+/// What a handler that spends its budget costs the paths beside it
+///
+/// A counter asked in turn, beside neighbours that spend 50 us or 10 us of the same
+/// receive queue 1,000 times a second: p50 and p99.9 beside those of the counter
+/// alone. Takes about two minutes and two CPUs. Needs the built handlers (`cargo
+/// xtask handlers`).
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway bench neighbour
+  ashway bench neighbour -j > neighbour.json")]
+pub(crate) struct Neighbour {
+    /// Alternating rounds; a ratio is their median
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// One round and a tenth of everything: whether it works, not how fast
+    #[arg(long)]
+    quick: bool,
+}
+
+/// A remote write with and without what keeps a handler from harm
+///
+/// Runs without an interface (`BPF_PROG_TEST_RUN`), alternating with a build for
+/// measuring only, without bounds of memory and fuel. Takes about two minutes.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway bench sandbox
+  ashway bench sandbox -j > sandbox.json")]
+pub(crate) struct Sandbox {
+    /// Alternating rounds; a ratio is their median
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// One round and a tenth of everything: whether it works, not how fast
+    #[arg(long)]
+    quick: bool,
+}
+
 /// Creating and removing paths on a running node, one to 100,000
 ///
 /// Times of one path, of a shape that is there (a map entry) and of a new one (a
@@ -134,8 +176,10 @@ impl Bench {
             Self::Counter(options) => options.measure(),
             Self::Demux(options) => options.measure(),
             Self::Forward(options) => options.measure(),
+            Self::Neighbour(options) => options.measure(),
             Self::Path(options) => options.measure(),
             Self::Promote(options) => options.measure(),
+            Self::Sandbox(options) => options.measure(),
         }
         .map_err(|error| {
             let root = rustix::process::geteuid().is_root();
@@ -185,6 +229,27 @@ impl Demux {
 impl Forward {
     fn measure(self) -> Measured {
         let report = forward::run(&forward::Options {
+            rounds: self.rounds,
+            quick: self.quick,
+        })?;
+        Ok((report.document, report.text))
+    }
+}
+
+impl Neighbour {
+    fn measure(self) -> Measured {
+        let report = neighbour::run(&neighbour::Options {
+            rounds: self.rounds,
+            quick: self.quick,
+            binary: std::env::current_exe().ok(),
+        })?;
+        Ok((report.document, report.text))
+    }
+}
+
+impl Sandbox {
+    fn measure(self) -> Measured {
+        let report = sandbox::run(&sandbox::Options {
             rounds: self.rounds,
             quick: self.quick,
         })?;
