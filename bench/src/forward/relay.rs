@@ -5,15 +5,19 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, anyhow, bail};
 use ashway_abi::count::ROW_BYTES;
-use ashway_abi::{Hop, Leaf, context, hop};
+use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
+use ashway_abi::{Hop, Leaf, context, hop, trusted};
 use ashway_codegen::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{self, FEW};
 use ashway_codegen::demux::{self, Table};
 use ashway_codegen::entry::{self, Packet, Reply};
+use ashway_codegen::instance::{Behind, Spec};
+use ashway_codegen::promote::MemoryKind;
 use ashway_codegen::{exit, forward};
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{
-    Iface, Map, MapFixup, MapSpec, Mode, Program, ProgramKind, ProgramSpec, TcxLink, XdpLink,
+    Iface, Map, MapFixup, MapSpec, Memory, Mode, Program, ProgramKind, ProgramSpec, SharedArray,
+    TcxLink, WakeBell, XdpLink,
 };
 use ashway_rig::Process;
 
@@ -133,15 +137,34 @@ struct Kernel {
     entry: Program,
     exit: Program,
     _forward: Program,
-    _maps: [Map; 5],
+    _maps: ([Map; 4], [SharedArray; 2], Memory, WakeBell),
 }
+
+/// The number of the only relay's messages.
+const KEY: usize = 1;
 
 impl Kernel {
     fn load(by_tcx: bool) -> Result<Self> {
         let cpus = possible_cpus()? as u32;
         let contexts = Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1))?;
         let counters = Map::create(&MapSpec::percpu_array("rows", ROW_BYTES as u32, 2))?;
-        let hops = Map::create(&MapSpec::hash("hops", 4, hop::BYTES as u32, 1))?;
+        let spec = Spec {
+            cpus,
+            layout: Layout {
+                guest_bytes: WASM_PAGE,
+                state_bytes: STATE_BYTES,
+                rings: 1,
+                slot_bytes: 2048,
+            },
+            memory: MemoryKind::Arena,
+            paths: KEY + 1,
+            behind: Behind::Path,
+        };
+        let hops = SharedArray::create("hops", spec.paths * hop::BYTES)?;
+        let words = trusted::bytes_with(spec.paths, spec.layout.rings);
+        let words = SharedArray::create("words", words)?;
+        let memory = Memory::arena(spec.layout.total_bytes())?;
+        let wake = WakeBell::create("wake", 4096)?;
         let slots = Map::create(&MapSpec::prog_array("slots", 1))?;
         let hits = Map::create(&MapSpec::array("hits", 8 * FEW as u32, 1))?;
         let load = |name, kind, attach_type, image: &Image| -> Result<Program> {
@@ -150,9 +173,14 @@ impl Kernel {
                     MapRef::Context => contexts.fd(),
                     MapRef::Counters => counters.fd(),
                     MapRef::Hops => hops.fd(),
+                    MapRef::Trusted => words.fd(),
+                    MapRef::Memory => memory.fd(),
+                    MapRef::Wake => wake.fd(),
                     MapRef::Slots => slots.fd(),
                     MapRef::Hits => hits.fd(),
-                    other => bail!("{other:?} is not of a forward path"),
+                    other @ (MapRef::Shape(_) | MapRef::Notes) => {
+                        bail!("{other:?} is not of a forward path")
+                    }
                 };
                 Ok(MapFixup {
                     insn: used.insn,
@@ -169,31 +197,39 @@ impl Kernel {
                 btf: None,
             })?)
         };
-        let packet = Packet::Pointers;
-        let image = forward::generate(&forward::Spec { cpus, packet });
+        let image = forward::generate(&spec);
         let forward = load("ashway_forward", ProgramKind::Xdp, 0, &image)?;
         slots.set_slot(0, forward.fd())?;
-        hops.update(&0_u32.to_ne_bytes(), &next(by_tcx).to_bytes())?;
+        hops.copy_in(KEY * hop::BYTES, &next(by_tcx).to_bytes())
+            .map_err(|error| anyhow!("{error}"))?;
 
         let filter = demux::parse("udp dst port 9000").map_err(|error| anyhow!("{error}"))?;
         let mut table = Table::default();
         table
             .insert(&filter, ())
             .map_err(|error| anyhow!("{error}"))?;
-        let shapes = emit::compile(&table, FEW, |()| Leaf::default());
+        let shapes = emit::compile(&table, FEW, |()| Leaf {
+            local: KEY as u32,
+            ..Leaf::default()
+        });
         let image = entry::generate(&entry::Spec {
             shapes: &shapes,
             cpus,
             unmatched_row: 1,
             mac: MACS[1],
             reply: Reply::Transmit,
-            packet,
+            packet: Packet::Pointers,
         });
         Ok(Self {
             entry: load("ashway_entry", ProgramKind::Xdp, 0, &image)?,
             exit: load("ashway_exit", ProgramKind::SchedCls, 0, &exit::generate())?,
             _forward: forward,
-            _maps: [contexts, counters, hops, slots, hits],
+            _maps: (
+                [contexts, counters, slots, hits],
+                [hops, words],
+                memory,
+                wake,
+            ),
         })
     }
 }

@@ -25,10 +25,15 @@ pub const FAULT_AT: usize = 136;
 pub const FAULT_ROW: usize = 140;
 /// First of [`MAX_PATHS`] path words, [`PATH_STRIDE`] bytes apart; each starts
 /// with the `u32` number of the path's messages in the user tier (`in_user`).
+/// Where there are more, they lie behind the slots: [`paths_at`].
 pub const PATHS: usize = 256;
+/// `u32` in a path word: 1 + the CPU on which the last message of the path ran in
+/// the kernel tier, 0 once a later one is in a ring. Only forward paths have it;
+/// handlers, which share an instance's memory, have [`RING_BEHIND_KERNEL`].
+pub const PATH_BEHIND_KERNEL: usize = 4;
 /// Distance of two path words: a cache line.
 pub const PATH_STRIDE: usize = 64;
-/// Most paths of one instance.
+/// Most paths of one handler's instance.
 pub const MAX_PATHS: usize = 60;
 /// First ring control block, [`RING_STRIDE`] bytes apart.
 pub const RINGS: usize = 4096;
@@ -85,4 +90,24 @@ const _: () = assert!(SLOT_SEQUENCE + 8 <= SLOT_BYTES && SLOT_SEQUENCE.is_multip
 #[must_use]
 pub const fn bytes(rings: usize) -> usize {
     SLOTS + rings * RING_SLOTS * SLOT_BYTES
+}
+
+/// Where the path words of an instance with this many paths and rings start.
+#[must_use]
+pub const fn paths_at(paths: usize, rings: usize) -> usize {
+    if paths <= MAX_PATHS {
+        PATHS
+    } else {
+        bytes(rings)
+    }
+}
+
+/// Size of the map's value for this many paths and rings.
+#[must_use]
+pub const fn bytes_with(paths: usize, rings: usize) -> usize {
+    if paths <= MAX_PATHS {
+        bytes(rings)
+    } else {
+        bytes(rings) + paths * PATH_STRIDE
+    }
 }

@@ -13,46 +13,40 @@
 //! modes, whatever the received headers were.
 //!
 //! The next hop is data ([`Hop`](ashway_abi::Hop), by the leaf's `local`), so one
-//! program serves all forward paths of a node and a route changes by one map
-//! update.
+//! program serves all forward paths of a node and a route changes by one write.
 //!
+//! * **Never overtake:** as with handlers ([`instance`]), a message is sent on here
+//!   only while no earlier one of its path and direction is in the user tier.
+//! * **The user tier** gets the whole frame, as it came, where there is no hop, where
+//!   the sender is not the one that the hop is for, and what is too long.
 //! * **Fates:** `Forwarded` when it is handed to the interface out. That one may
 //!   still lose it (its queue is full, its link down): its own counters know.
-//!   `DroppedNoNextHop`, `DroppedTooLong` for the interface's MTU (nothing is
-//!   fragmented here), `DroppedNoHeadroom`.
+//!   `DroppedNoHeadroom`.
 //! * **Ways out:** a redirect, or through the [exit program](crate::exit).
 //!
 //! Source: Qi, Parmer & West 2004, §4.1 and §4.3.
 
 use ashway_abi::context::{self, flag};
-use ashway_abi::{Count, hop};
+use ashway_abi::{Count, hop, trusted};
 use ashway_wire::eth::{HEADER_BYTES, TAG_BYTES, TYPE_IPV4, TYPE_IPV6, TYPE_VLAN};
 use ashway_wire::ipv4::PROTOCOL_UDP;
 
 use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
-use crate::instance::{mark_for_exit, whole_checksum};
+use crate::instance::{Spec, deliver, mark_for_exit, whole_checksum};
 use crate::observe::{self, Note, Word};
 use crate::xdp::{self, Packet, action, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
-/// What the program has to know.
-#[derive(Clone, Copy, Debug)]
-pub struct Spec {
-    /// Contexts there are: one for each possible CPU.
-    pub cpus: u32,
-    /// How packets are read at places known only at run time.
-    pub packet: Packet,
-}
-
-/// Stack: the hop.
-const HOP: i16 = -8;
+/// Stack: a copy of what the hop says of the way; below what [`deliver`] has there.
+const HOP: i16 = -96 - hop::WAY_BYTES;
 
 const ETH: i16 = HEADER_BYTES as i16;
 const IPV4: i16 = 20;
 const IPV6: i16 = 40;
 const UDP: i16 = 8;
 
-/// Generates the program. Linux 6.9 (`may_goto`).
+/// Generates the program. `spec` is of the instance whose rings hold whole frames;
+/// its paths are the hops. Linux 6.9 (`may_goto`).
 #[must_use]
 pub fn generate(spec: &Spec) -> Image {
     generate_with(spec, false)
@@ -67,57 +61,126 @@ pub fn generate_observed(spec: &Spec) -> Image {
 
 fn generate_with(spec: &Spec, observe: bool) -> Image {
     let mut asm = Assembler::new();
-    let [no_hop, too_long, no_room, short, out] = [(); 5].map(|()| asm.label());
+    let [host, user, queue, no_room, short] = [(); 5].map(|()| asm.label());
+    let packet = spec.packet();
     asm.mov(R6, R1);
-    xdp::find_context(&mut asm, spec.cpus, out);
+    xdp::find_context(&mut asm, spec.cpus, host);
     if observe {
         observe::turn(&mut asm);
     }
-    find_hop(&mut asm, no_hop);
-    move_start(&mut asm, spec.packet, too_long, no_room);
-    headers(&mut asm, spec.packet, short);
-    leave(&mut asm, no_room, out, observe);
+    asm.map(R7, MapRef::Trusted, Some(0));
+    turn(&mut asm, spec, host, queue);
+    find_hop(&mut asm, spec, user);
+    fits(&mut asm, user);
+    note_kernel(&mut asm, spec, host);
+    move_start(&mut asm, packet, no_room);
+    headers(&mut asm, packet, short);
+    leave(&mut asm, no_room, host, observe);
     for (label, fate) in [
-        (no_hop, Count::DroppedNoNextHop),
-        (too_long, Count::DroppedTooLong),
         (no_room, Count::DroppedNoHeadroom),
         // Cannot happen while the entry program has checked the lengths.
         (short, Count::DroppedBadLength),
     ] {
+        let out = asm.label();
         asm.bind(label);
         xdp::find_row(&mut asm, out);
         xdp::count(&mut asm, R0, fate);
         if observe {
             observe::note(&mut asm, Note::end(Word::Is(fate as u32)));
         }
+        asm.bind(out);
         xdp::finish(&mut asm, action::DROP);
     }
-    asm.bind(out);
-    xdp::finish(&mut asm, action::DROP);
+    asm.bind(user);
+    asm.mov_imm(R8, Count::QueuedTier as i32);
+    asm.bind(queue);
+    whole_frame(&mut asm);
+    deliver::emit(&mut asm, spec, host, observe);
+    asm.bind(host);
+    xdp::finish(&mut asm, action::PASS);
     asm.finish()
 }
 
-/// `r7` = the hop, also on the stack.
-fn find_hop(asm: &mut Assembler, no_hop: Label) {
+/// To `queue` with the note in `r8` while a message before this one is in the user
+/// tier.
+fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label) {
+    deliver::path_word(asm, spec, host);
+    asm.mov_imm(R8, Count::QueuedOrder as i32);
+    asm.load(Size::W, R2, R1, 0);
+    asm.jump_if_imm(op::JNE, R2, 0, queue);
+}
+
+/// Copies what the hop says of the way to the stack, whole ([`hop`]); to `user` if
+/// that is nothing, if it is being written, and if the sender is another than its.
+fn find_hop(asm: &mut Assembler, spec: &Spec, user: Label) {
     // A frame of whatever protocol has no payload to send on.
     asm.load(Size::W, R1, R9, context::FLAGS);
     asm.alu_imm(op::AND, R1, flag::RAW as i32);
-    asm.jump_if_imm(op::JNE, R1, 0, no_hop);
-    asm.map(R1, MapRef::Hops, None);
-    asm.mov(R2, R9);
-    asm.alu_imm(op::ADD, R2, i32::from(context::LOCAL_PATH));
-    asm.call(helper::MAP_LOOKUP_ELEM);
-    asm.jump_if_imm(op::JEQ, R0, 0, no_hop);
-    asm.load(Size::W, R1, R0, hop::IFINDEX);
-    asm.jump_if_imm(op::JEQ, R1, 0, no_hop);
-    asm.mov(R7, R0);
-    asm.store(Size::D, R10, HOP, R7);
+    asm.jump_if_imm(op::JNE, R1, 0, user);
+    asm.load(Size::W, R1, R9, context::LOCAL_PATH);
+    asm.jump_if_imm(op::JGE, R1, spec.paths as i32, user);
+    asm.alu_imm(op::LSH, R1, hop::BYTES.trailing_zeros() as i32);
+    asm.map(R4, MapRef::Hops, Some(0));
+    asm.alu(op::ADD, R4, R1);
+    asm.load(Size::W, R5, R4, hop::GENERATION);
+    asm.mov(R1, R5);
+    asm.alu_imm(op::AND, R1, 1);
+    asm.jump_if_imm(op::JNE, R1, 0, user);
+    asm.load(Size::W, R1, R4, hop::IFINDEX);
+    asm.jump_if_imm(op::JEQ, R1, 0, user);
+    // A processor of this kind loads in order (x86); the generation comes last.
+    for word in (0..hop::WAY_BYTES).step_by(8) {
+        asm.load(Size::D, R1, R4, word);
+        asm.store(Size::D, R10, HOP + word, R1);
+    }
+    from(asm, user);
+    asm.load(Size::W, R1, R4, hop::GENERATION);
+    asm.jump_if(op::JNE, R1, R5, user);
 }
 
-/// Makes the frame as long as the payload with its new headers, which begin at its
-/// start. `r7` = the hop.
-fn move_start(asm: &mut Assembler, packet: Packet, too_long: Label, no_room: Label) {
-    // r8 = length of the new headers behind the link's.
+/// To `user` unless the message is from the sender of the hop at `r4`, by headers
+/// that lie where they mostly do. Clobbers `r0`-`r3`, `r7`, `r8`.
+fn from(asm: &mut Assembler, user: Label) {
+    const PLAIN: i32 = flag::PLAIN as i32;
+    const PLAIN_IPV6: i32 = (flag::PLAIN | flag::IPV6) as i32;
+    let [ipv4, anybody] = [(); 2].map(|()| asm.label());
+    asm.load(Size::B, R3, R10, HOP + hop::FLAGS);
+    asm.mov(R1, R3);
+    asm.alu_imm(op::AND, R1, hop::flag::FROM.into());
+    asm.jump_if_imm(op::JEQ, R1, 0, anybody);
+    xdp::packet_bounds(asm);
+    xdp::need(asm, (ETH + IPV4 + UDP).into(), user);
+    same(asm, user, 6, hop::FROM_MAC, Size::W);
+    same(asm, user, 10, hop::FROM_MAC + 4, Size::H);
+    asm.load(Size::W, R0, R9, context::FLAGS);
+    asm.alu_imm(op::AND, R0, PLAIN_IPV6);
+    asm.alu_imm(op::AND, R3, hop::flag::FROM_IPV6.into());
+    asm.jump_if_imm(op::JEQ, R3, 0, ipv4);
+    asm.jump_if_imm(op::JNE, R0, PLAIN_IPV6, user);
+    xdp::need(asm, (ETH + IPV6 + UDP).into(), user);
+    for word in (0..36).step_by(4) {
+        same(asm, user, ETH + 8 + word, hop::FROM_ENDS + word, Size::W);
+    }
+    asm.jump(anybody);
+    asm.bind(ipv4);
+    asm.jump_if_imm(op::JNE, R0, PLAIN, user);
+    for word in (0..12).step_by(4) {
+        same(asm, user, ETH + 12 + word, hop::FROM_ENDS + word, Size::W);
+    }
+    asm.bind(anybody);
+}
+
+/// To `other` unless the frame at `r7` and the hop at `r4` have the same there.
+fn same(asm: &mut Assembler, other: Label, frame: i16, hop: i16, size: Size) {
+    asm.load(size, R1, R7, frame);
+    asm.load(size, R2, R4, hop);
+    asm.jump_if(op::JNE, R1, R2, other);
+}
+
+/// `r7` = the hop, `r8` = length of all new headers; to `too_long` if the interface
+/// out does not take the packet.
+fn fits(asm: &mut Assembler, too_long: Label) {
+    hop(asm, R7);
     let [ipv4, known] = [(); 2].map(|()| asm.label());
     asm.mov_imm(R8, (IPV4 + UDP).into());
     if_hop(asm, R7, hop::flag::IPV6, ipv4);
@@ -131,7 +194,41 @@ fn move_start(asm: &mut Assembler, packet: Packet, too_long: Label, no_room: Lab
     if_hop(asm, R7, hop::flag::TAGGED, known);
     asm.alu_imm(op::ADD, R8, TAG_BYTES as i32);
     asm.bind(known);
+}
 
+/// Notes on which CPU this message leaves: one that follows it into a ring must
+/// wait until it has.
+fn note_kernel(asm: &mut Assembler, spec: &Spec, host: Label) {
+    asm.call(helper::GET_SMP_PROCESSOR_ID);
+    asm.alu_imm(op::ADD, R0, 1);
+    asm.map(R7, MapRef::Trusted, Some(0));
+    deliver::path_word(asm, spec, host);
+    asm.store(Size::W, R1, trusted::PATH_BEHIND_KERNEL as i16, R0);
+}
+
+/// Makes the message what paths of the user tier take: the frame, as it came. `r7`
+/// = trusted words.
+fn whole_frame(asm: &mut Assembler) {
+    asm.mov(R1, R6);
+    asm.call(helper::XDP_GET_BUFF_LEN);
+    asm.alu_imm(op::SUB, R0, ETH.into());
+    asm.store(Size::W, R9, context::PAYLOAD_LEN, R0);
+    asm.store_imm(Size::W, R9, context::PAYLOAD_OFF, ETH.into());
+    asm.load(Size::W, R1, R9, context::FLAGS);
+    asm.alu_imm(op::OR, R1, flag::RAW as i32);
+    asm.store(Size::W, R9, context::FLAGS, R1);
+    asm.map(R7, MapRef::Trusted, Some(0));
+}
+
+/// `to` = the hop's copy.
+fn hop(asm: &mut Assembler, to: Reg) {
+    asm.mov(to, R10);
+    asm.alu_imm(op::ADD, to, HOP.into());
+}
+
+/// Makes the frame as long as the payload with its new headers, `r8` bytes, which
+/// begin at its start.
+fn move_start(asm: &mut Assembler, packet: Packet, no_room: Label) {
     // What is behind the payload is padding.
     let exact = asm.label();
     asm.mov(R1, R6);
@@ -171,7 +268,7 @@ fn if_hop(asm: &mut Assembler, hop: Reg, flag: u8, without: Label) {
 fn headers(asm: &mut Assembler, packet: Packet, short: Label) {
     let [plain, ipv4, udp] = [(); 3].map(|()| asm.label());
     xdp::packet_bounds(asm);
-    asm.load(Size::D, R0, R10, HOP);
+    hop(asm, R0);
     xdp::need(asm, (ETH + IPV4 + UDP).into(), short);
     asm.load(Size::D, R1, R0, hop::MACS);
     asm.store(Size::D, R7, 0, R1);
@@ -277,9 +374,9 @@ fn udp_header(asm: &mut Assembler, packet: Packet, short: Label) {
 }
 
 /// Counts and sends, by the way that the hop names.
-fn leave(asm: &mut Assembler, no_room: Label, out: Label, observe: bool) {
+fn leave(asm: &mut Assembler, no_room: Label, host: Label, observe: bool) {
     let [redirect, count] = [(); 2].map(|()| asm.label());
-    asm.load(Size::D, R7, R10, HOP);
+    hop(asm, R7);
     if_hop(asm, R7, hop::flag::BY_TCX, redirect);
     asm.load(Size::W, R8, R7, hop::IFINDEX);
     mark_for_exit(asm, Some(R8), no_room);
@@ -293,7 +390,7 @@ fn leave(asm: &mut Assembler, no_room: Label, out: Label, observe: bool) {
     asm.mov(R8, R0);
 
     asm.bind(count);
-    xdp::find_row(asm, out);
+    xdp::find_row(asm, host);
     xdp::count(asm, R0, Count::Forwarded);
     if observe {
         let note = Note::end(Word::Is(Count::Forwarded as u32));

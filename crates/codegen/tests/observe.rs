@@ -52,6 +52,7 @@ fn programs(packet: Packet) -> [[Image; 2]; 2] {
             Packet::Helpers => MemoryKind::Array,
         },
         paths: 1,
+        behind: instance::Behind::Ring,
     };
     [
         [entry::generate(&spec), instance::user(&user)],
@@ -213,9 +214,12 @@ fn shapes(image: &Image) -> Vec<(u8, u8, u8)> {
 }
 
 fn forward() -> [Image; 2] {
-    let spec = forward::Spec {
+    let spec = instance::Spec {
         cpus: 1,
-        packet: Packet::Pointers,
+        layout: LAYOUT,
+        memory: MemoryKind::Arena,
+        paths: 3,
+        behind: instance::Behind::Path,
     };
     [forward::generate(&spec), forward::generate_observed(&spec)]
 }

@@ -53,26 +53,46 @@ impl Row {
         self.0[which as usize]
     }
 
-    /// Adds what the kernel's programs counted on all CPUs. A reply in the
-    /// kernel tier is made and handed over by its verdict, so it enters the
-    /// ledger of messages out here.
+    /// Adds what the kernel's programs counted on all CPUs. What the kernel tier
+    /// answers or sends on is handed over with that, so it enters the ledger of
+    /// messages out here.
     ///
     /// # Errors
     ///
     /// When the map cannot be read.
     pub(crate) fn add_kernel(&mut self, rows: &Map, row: u32) -> io::Result<()> {
-        let mut answered = 0;
+        let mut sent = 0;
         for cpu in rows.lookup_percpu(&row.to_ne_bytes())? {
             for (word, bytes) in self.0.iter_mut().zip(cpu.chunks_exact(8)) {
                 *word += u64::from_ne_bytes(bytes.try_into().expect("chunks of eight"));
             }
-            let at = Count::Answered as usize * 8;
-            answered +=
-                u64::from_ne_bytes(cpu[at..at + 8].try_into().expect("eight bytes were taken"));
+            for fate in [Count::Answered, Count::Forwarded] {
+                let word = cpu[fate as usize * 8..].first_chunk();
+                sent += u64::from_ne_bytes(*word.expect("a row has a word for each"));
+            }
         }
-        self.0[Count::OutOriginated as usize] += answered;
-        self.0[Count::OutHandedOver as usize] += answered;
+        self.0[Count::OutOriginated as usize] += sent;
+        self.0[Count::OutHandedOver as usize] += sent;
         Ok(())
+    }
+
+    /// A row of zeros.
+    #[must_use]
+    pub(crate) const fn empty() -> Self {
+        Self([0; count::ROW_WORDS])
+    }
+
+    /// Adds another row to this one.
+    pub(crate) fn add(&mut self, other: &Self) {
+        for (word, more) in self.0.iter_mut().zip(other.0) {
+            *word += more;
+        }
+    }
+
+    /// What was counted since the row was like `before`.
+    #[must_use]
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i] - before.0[i]))
     }
 
     /// Sum of a ledger's side.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::{Cause, trusted};
 use ashway_codegen::check::{Around, Shape, Violation, check};
-use ashway_codegen::instance::{self, Handler, Spec};
+use ashway_codegen::instance::{self, Behind, Handler, Spec};
 use ashway_codegen::normalise::{self, Lines, NormaliseError, normalise};
 use ashway_codegen::promote::{self, Budget, PromoteError};
 use ashway_handler::{Engine, Function, InstantiateError, Region, UnknownSymbol};
@@ -403,7 +403,7 @@ impl Instance {
         notes: BorrowedFd<'_>,
     ) -> Result<Program, LoadError> {
         let kernel = self.kernel.as_ref().expect("observed programs are XDP's");
-        let spec = spec(node, self.memory.kind(), self.layout, self.plan.most_paths);
+        let spec = spec(node, self.memory.kind(), self.layout, &self.plan);
         let maps = Maps {
             node,
             trusted: Some(&kernel.trusted),
@@ -441,7 +441,7 @@ impl Instance {
             may_reply: self.may_reply,
             locals_in_memory: false,
         };
-        let spec = spec(node, self.memory.kind(), self.layout, self.plan.most_paths);
+        let spec = spec(node, self.memory.kind(), self.layout, &self.plan);
         let shape = Shape {
             around: Around::Instance,
             memory: spec.memory,
@@ -537,11 +537,37 @@ impl Instance {
     #[must_use]
     pub(crate) fn in_user(&self, local: usize) -> u32 {
         self.kernel.as_ref().map_or(0, |kernel| {
-            kernel
-                .trusted
-                .u32_at(trusted::PATHS + local * trusted::PATH_STRIDE)
-                .load(Ordering::Acquire)
+            let word = kernel.trusted.u32_at(self.path_word(local));
+            word.load(Ordering::Acquire)
         })
+    }
+
+    /// Where a path's trusted word is.
+    #[must_use]
+    pub(crate) fn path_word(&self, local: usize) -> usize {
+        let paths = trusted::paths_at(self.plan.most_paths, self.layout.rings);
+        paths + local * trusted::PATH_STRIDE
+    }
+
+    /// Loads the program of relays, for the instance whose rings hold whole frames;
+    /// with `notes`, as one that observes.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel said.
+    pub(crate) fn load_forward(
+        &self,
+        node: &NodeMaps,
+        hops: &SharedArray,
+        notes: Option<BorrowedFd<'_>>,
+    ) -> Result<Program, LoadError> {
+        let spec = spec(node, self.memory.kind(), self.layout, &self.plan);
+        let maps = Maps {
+            node,
+            trusted: self.kernel.as_ref().map(|kernel| &kernel.trusted),
+            memory: Some(&self.memory),
+        };
+        programs::load_forward(&spec, &maps, hops, notes)
     }
 }
 
@@ -553,14 +579,15 @@ impl KernelSide {
         memory: &Memory,
         node: &NodeMaps,
     ) -> Result<Self, InstanceError> {
-        let trusted = SharedArray::create("ashway_trusted", trusted::bytes(layout.rings)).map_err(
-            |source| InstanceError::Memory {
+        let bytes = trusted::bytes_with(plan.most_paths, layout.rings);
+        let trusted = SharedArray::create("ashway_trusted", bytes).map_err(|source| {
+            InstanceError::Memory {
                 handler: handler.to_owned(),
-                bytes: trusted::bytes(layout.rings),
+                bytes,
                 source,
-            },
-        )?;
-        let image = instance::user(&spec(node, memory.kind(), layout, plan.most_paths));
+            }
+        })?;
+        let image = instance::user(&spec(node, memory.kind(), layout, plan));
         let maps = Maps {
             node,
             trusted: Some(&trusted),
@@ -581,7 +608,7 @@ impl KernelSide {
     }
 }
 
-fn spec(node: &NodeMaps, kind: MemoryKind, layout: Layout, paths: usize) -> Spec {
+fn spec(node: &NodeMaps, kind: MemoryKind, layout: Layout, plan: &InstancePlan) -> Spec {
     Spec {
         cpus: node.cpus,
         layout,
@@ -589,7 +616,12 @@ fn spec(node: &NodeMaps, kind: MemoryKind, layout: Layout, paths: usize) -> Spec
             MemoryKind::Arena => promote::MemoryKind::Arena,
             MemoryKind::Array | MemoryKind::Anonymous => promote::MemoryKind::Array,
         },
-        paths,
+        paths: plan.most_paths,
+        behind: if plan.is_carrier() {
+            Behind::Path
+        } else {
+            Behind::Ring
+        },
     }
 }
 

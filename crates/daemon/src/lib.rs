@@ -22,6 +22,7 @@ mod observe;
 mod packets;
 mod plan;
 pub mod programs;
+mod relays;
 mod request;
 mod rings;
 mod rung;

@@ -27,6 +27,7 @@ use ashway_wire::Headers;
 use crate::counters::UserRows;
 use crate::observe::tap;
 use crate::packets::PacketPort;
+use crate::relays::Relays;
 use crate::rings::{XdpPort, spare_message};
 use crate::runner::{Entrance, Port, RunInstance, give_to_host};
 
@@ -69,6 +70,8 @@ pub(crate) struct Live {
     pub(crate) heard: HashSet<Lead>,
     /// The row that all of them share.
     row: u32,
+    /// Those that the kernel tier can do; there once the node has made the first.
+    pub(crate) relays: Option<Relays>,
     /// When a path is to be woken, at the latest. A path may be woken early.
     armed: HashMap<PathId, Time>,
     /// Never more than one that is not in `armed` for each change of that to an
@@ -116,6 +119,7 @@ impl Live {
             tables,
             heard: HashSet::new(),
             row,
+            relays: None,
             armed: HashMap::new(),
             alarms: BinaryHeap::new(),
             outbox: Vec::new(),
@@ -166,6 +170,9 @@ impl Live {
             self.heard.remove(&Lead::Live(id, *direction));
         }
         self.armed.remove(&id);
+        if let Some(relays) = &mut self.relays {
+            relays.remove(id);
+        }
         let Some(mut path) = self.paths.remove(id) else {
             return;
         };
@@ -267,6 +274,9 @@ impl Live {
         before.publish(path, self.row, rows);
         if let Some(begin) = begin {
             path.charge(begin.elapsed() * SAMPLE);
+        }
+        if let Some(relays) = &mut self.relays {
+            relays.follow(id, path);
         }
         let links = links(path);
         self.arm(id);

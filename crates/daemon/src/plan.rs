@@ -11,6 +11,7 @@ use ashway_abi::memory::Layout;
 use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
 
 use crate::config::{Config, PathConfig};
+use crate::relays;
 
 /// Rows for paths that are bound while the node runs. A row is used once, so
 /// that nobody's messages are counted as another's.
@@ -39,7 +40,7 @@ pub(crate) struct Plan {
     pub(crate) paths: Vec<PathPlan>,
     /// The row of all paths that run in the user tier as a whole.
     pub(crate) live_row: u32,
-    /// Rows of counters in all.
+    /// Rows of counters, those of relays in the kernel tier behind them.
     pub(crate) rows: usize,
     /// The first row that nobody has had.
     next_row: usize,
@@ -101,6 +102,22 @@ impl InstancePlan {
             }
         }
         plan
+    }
+
+    /// The plan of the instance whose rings hold whole frames. Its paths are the
+    /// [keys](relays::key) of relays.
+    #[must_use]
+    pub(crate) fn carrier(facts: &[IfaceFacts]) -> Self {
+        Self {
+            most_paths: relays::KEYS,
+            ..Self::unbound(facts)
+        }
+    }
+
+    /// Whether it is that one.
+    #[must_use]
+    pub(crate) const fn is_carrier(&self) -> bool {
+        self.most_paths == relays::KEYS
     }
 
     fn add_rings(&mut self, iface: usize, facts: &IfaceFacts) {
@@ -230,6 +247,18 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
 }
 
 impl Plan {
+    /// The row of what the kernel tier counts of the relay with this number.
+    #[must_use]
+    pub(crate) const fn relay_row(&self, number: usize) -> u32 {
+        (self.rows + number) as u32
+    }
+
+    /// Rows of counters in all.
+    #[must_use]
+    pub(crate) const fn all_rows(&self) -> usize {
+        self.rows + relays::MOST
+    }
+
     /// Numbers for one more path of `instance` at `ifaces`, without changing the
     /// plan. `with_rings` says of an interface whether it needs a ring, `is_idle`
     /// of a number within the instance whether its former path has nothing

@@ -5,12 +5,12 @@ use std::hash::Hash;
 use std::io;
 use std::os::fd::BorrowedFd;
 
-use ashway_abi::{Leaf, hop, leaf};
+use ashway_abi::{Leaf, leaf};
 use ashway_codegen::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{Compiled, Entries};
 use ashway_codegen::demux::{Change, Table};
-use ashway_codegen::entry::Packet;
-use ashway_codegen::forward;
+use ashway_codegen::instance::Spec;
+use ashway_codegen::{exit, forward};
 use ashway_kernel::{LoadError, Map, MapSpec, Memory, Program, ProgramKind, SharedArray, WakeBell};
 
 /// The maps that all programs of a node share.
@@ -208,43 +208,45 @@ pub(crate) fn load_entry_with(
     })
 }
 
-/// Makes the map of a node's next hops, with room for so many. The key is the
-/// `local` of a path's [`Leaf`], the value [`Hop::to_bytes`](ashway_abi::Hop).
-///
-/// # Errors
-///
-/// What the kernel said.
-pub fn hops(room: u32) -> io::Result<Map> {
-    Map::create(&MapSpec::hash(
-        "ashway_hops",
-        4,
-        hop::BYTES as u32,
-        room.max(1),
-    ))
-}
-
-/// Loads the program for the slot of every forward path of a node.
+/// Loads the program for the slot of every relay of a node. `spec` and `maps` are of
+/// the instance whose rings hold whole frames. With `notes` it observes.
 ///
 /// # Errors
 ///
 /// What the kernel said ([`LoadError`]).
-pub fn load_forward(node: &NodeMaps, hops: &Map, packet: Packet) -> Result<Program, LoadError> {
+pub fn load_forward(
+    spec: &Spec,
+    maps: &Maps,
+    hops: &SharedArray,
+    notes: Option<BorrowedFd<'_>>,
+) -> Result<Program, LoadError> {
+    let image = match notes {
+        None => forward::generate(spec),
+        Some(_) => forward::generate_observed(spec),
+    };
+    let name = "ashway_forward";
+    ashway_trial::program::load(name, ProgramKind::Xdp, &image, |map| match (map, notes) {
+        (MapRef::Hops, _) => hops.fd(),
+        (MapRef::Notes, Some(notes)) => notes,
+        (other, _) => maps.fd(other),
+    })
+}
+
+/// Loads the program that sends out what a redirect cannot, for a TCX ingress.
+///
+/// # Errors
+///
+/// What the kernel said ([`LoadError`]).
+pub fn load_exit(node: &NodeMaps) -> Result<Program, LoadError> {
     let maps = Maps {
         node,
         trusted: None,
         memory: None,
     };
-    let image = forward::generate(&forward::Spec {
-        cpus: node.cpus,
-        packet,
-    });
-    ashway_trial::program::load(
-        "ashway_forward",
-        ProgramKind::Xdp,
-        &image,
-        |map| match map {
-            MapRef::Hops => hops.fd(),
-            other => maps.fd(other),
-        },
+    load(
+        "ashway_exit",
+        ProgramKind::SchedCls,
+        &exit::generate(),
+        &maps,
     )
 }

@@ -208,7 +208,16 @@ fn one_of<T: Copy>(key: &str, text: &str, words: &[(&str, T)]) -> Result<T, Refu
     })
 }
 
-fn word<T: Copy + Default>(request: &Value, key: &str, words: &[(&str, T)]) -> Result<T, Refusal> {
+/// One of these words; without it, the default.
+///
+/// # Errors
+///
+/// It is none of them.
+pub(crate) fn word<T: Copy + Default>(
+    request: &Value,
+    key: &str,
+    words: &[(&str, T)],
+) -> Result<T, Refusal> {
     match string(request, key)? {
         Some(text) => one_of(key, text, words),
         None => Ok(T::default()),

@@ -198,6 +198,9 @@ pub(crate) fn drain_frames(
     for ring in 0..carrier.layout.rings {
         let iface = carrier.plan.iface_of(ring);
         let batch = take_batch(carrier, ring, |slot| {
+            if let Some(cpu) = behind(carrier, ring, slot) {
+                visit(cpu);
+            }
             let (local, _, message) = copy_out(carrier, ring, slot, || live.buffer())?;
             match message {
                 Ok(mut message) => {
@@ -229,10 +232,8 @@ impl Batch {
             return false;
         };
         for local in self.ended.into_iter().flatten() {
-            kernel
-                .trusted
-                .u32_at(trusted::PATHS + local * trusted::PATH_STRIDE)
-                .fetch_sub(1, Ordering::AcqRel);
+            let word = kernel.trusted.u32_at(shared.path_word(local));
+            word.fetch_sub(1, Ordering::AcqRel);
         }
         self.count > 0
     }
@@ -292,14 +293,10 @@ fn take(
     spare: &mut Option<Message>,
 ) -> Option<usize> {
     let shared = Arc::clone(&instance.shared);
-    let kernel = shared.kernel.as_ref().expect("a ring has a kernel side");
-    let behind = kernel
-        .trusted
-        .u32_at(descriptor(ring, slot) + trusted::SLOT_BEHIND);
-    if let Some(cpu) = behind.load(Ordering::Relaxed).checked_sub(1) {
+    if let Some(cpu) = behind(&shared, ring, slot) {
         // What the kernel tier answered before this message leaves first.
         let _ = port.tx.kick();
-        visit(cpu as usize);
+        visit(cpu);
     }
     let buffer = || spare.take().unwrap_or_else(spare_message);
     let (local, payload, message) = copy_out(&shared, ring, slot, buffer)?;
@@ -318,6 +315,15 @@ fn take(
         }
     };
     Some(local)
+}
+
+/// The CPU that the message before this one leaves on, if that ran in the kernel
+/// tier.
+fn behind(shared: &Instance, ring: usize, slot: usize) -> Option<usize> {
+    let kernel = shared.kernel.as_ref()?;
+    let word = descriptor(ring, slot) + trusted::SLOT_BEHIND;
+    let behind = kernel.trusted.u32_at(word).load(Ordering::Relaxed);
+    behind.checked_sub(1).map(|cpu| cpu as usize)
 }
 
 /// Copies a message out of its slot: its path's number, the bytes in front of its

@@ -13,7 +13,19 @@ pub fn clean(text: &str) -> String {
         .collect()
 }
 
-/// A path of the user tier, a fact in each line.
+/// Why a path is in the user tier, if it is, and what to do about it.
+#[must_use]
+pub fn why_not(path: &Value) -> String {
+    let mut out = String::new();
+    for word in ["because", "hint"] {
+        if let Some(text) = path["promotion"][word].as_str() {
+            let _ = writeln!(out, "  {word}: {}", clean(text));
+        }
+    }
+    out
+}
+
+/// A path without a handler, a fact in each line.
 #[must_use]
 pub fn path(path: &Value) -> String {
     let word = |value: &Value| match value {
@@ -30,6 +42,8 @@ pub fn path(path: &Value) -> String {
     let _ = writeln!(out, "path      {}", word(&path["name"]));
     let _ = writeln!(out, "created   from {}", word(&path["from"]));
     let _ = writeln!(out, "stages    {}", modules.join(" / "));
+    let _ = writeln!(out, "tier      {}", word(&path["tier"]));
+    out += &why_not(path);
     for end in each(&path["ends"]) {
         let (iface, filter) = (word(&end["iface"]), word(&end["match"]));
         let _ = writeln!(out, "takes     on {iface}: {filter}");

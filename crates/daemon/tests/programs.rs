@@ -95,6 +95,7 @@ fn bench(kind: MemoryKind) -> Bench {
         layout,
         memory: kind,
         paths: 1,
+        behind: instance::Behind::Ring,
     });
     let user = programs::load("ashway_user", ProgramKind::Xdp, &user, &maps)
         .unwrap_or_else(|e| panic!("user: {e}: {}", e.log()));
@@ -346,6 +347,7 @@ fn promote_edited(
             layout: bench.layout,
             memory: kind,
             paths: 1,
+            behind: instance::Behind::Ring,
         },
         &instance::Handler {
             module: &module,

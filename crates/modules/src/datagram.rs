@@ -27,6 +27,7 @@ use ashway_wire::{eth, ipv4, ipv6, udp};
 
 use crate::eth::EthStage;
 use crate::ip::IpStage;
+use crate::relay::Own;
 use crate::udp::{UdpStage, pseudo_header};
 use crate::{Flow, Message};
 
@@ -109,6 +110,17 @@ fn then(step: Step<Message>, next: impl FnOnce(Message) -> Step<Message>) -> Ste
 }
 
 impl DatagramStage {
+    /// What it writes into what it originates.
+    pub(crate) fn own(&self) -> Own {
+        let (source, destination) = self.udp.ends();
+        Own {
+            source,
+            destination,
+            hops: self.ip.ttl(),
+            ..self.eth.own()
+        }
+    }
+
     /// Takes all headers off a plain datagram that is valid. False, and nothing
     /// done, for any other frame.
     fn enter(&self, message: &mut Message) -> bool {

@@ -33,6 +33,7 @@ use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_wire::eth::{Address, HEADER_BYTES, Packet, TAG_BYTES, TYPE_VLAN};
 
+use crate::relay::Own;
 use crate::services::{LINK, NET};
 use crate::way::{Way, way};
 use crate::{Message, datagram, forward};
@@ -237,6 +238,20 @@ impl Stage<Message> for EthStage {
 }
 
 impl EthStage {
+    /// What it writes into what is originated.
+    pub(crate) const fn own(&self) -> Own {
+        Own {
+            iface: self.module.number,
+            mac: self.module.mac,
+            mtu: self.module.mtu,
+            next_mac: self.next_mac,
+            vlan: self.vlan,
+            hops: 0,
+            source: None,
+            destination: None,
+        }
+    }
+
     /// Whether a frame to this address is for us, and by which interface it came.
     pub(crate) fn accepts(&self, destination: Address) -> Option<u32> {
         (destination == self.module.mac).then_some(self.module.number)

@@ -8,8 +8,7 @@
 //! **The way back.** On a *narrow* path, where `remote`, `local` and `next_mac`
 //! are given, the next hop's messages go to `remote`, even before that has sent
 //! anything. On a *wide* path they go to the last sender seen, to its hardware
-//! address, by the headers that it used. Several senders at a time want a path
-//! each.
+//! address and with its VLAN tags. Several senders at a time want a path each.
 //!
 //! * **Services:** `down`, to what it receives by and sends by: UDP, or what
 //!   stands on it (a handler, a tap). If several are connected, `pathname` says
@@ -24,7 +23,7 @@
 //!   `DroppedNoHeadroom`. A message that leaves the path's other end is
 //!   `Forwarded`.
 //! * **Counters:** those of the verdicts.
-//! * **Tiers:** user and kernel. It touches headers only.
+//! * **Tiers:** user and kernel ([`relay`](crate::relay)). It touches headers only.
 //!
 //! ```toml
 //! [module.relay]
@@ -35,12 +34,16 @@
 //! Source: Qi, Parmer & West 2004, §4.1, the UDP forwarding agent, and §4.3 for
 //! why it is worth promoting: jitter stays flat as background load grows.
 
+use std::net::IpAddr;
+
 use ashway_abi::Count;
 use ashway_path::attrs::{Attrs, names};
 use ashway_path::module::{Kind, Made, Module, Next, Refused};
 use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
+use ashway_wire::eth::HEADER_BYTES;
 use ashway_wire::ipv4::PROTOCOL_UDP;
+use ashway_wire::{ipv4, ipv6, udp};
 
 use crate::eth::{NEXT_MAC, VLAN};
 use crate::message::HEADROOM_BYTES;
@@ -139,27 +142,32 @@ impl Module<Message> for Forward {
     }
 }
 
-struct ForwardStage {
+pub(crate) struct ForwardStage {
     module: Box<str>,
-    back: Back,
+    pub(crate) back: Back,
 }
 
 /// Where the next hop's messages go.
-enum Back {
+pub(crate) enum Back {
     /// Where the attributes say.
     Remote,
     /// To who sent last.
     Sender(Option<Sender>),
 }
 
-/// Who sent last, and by which headers.
-struct Sender {
-    flow: Flow,
-    /// From the link's header to the payload.
+/// Who sent last.
+pub(crate) struct Sender {
+    pub(crate) flow: Flow,
+    /// The headers of an answer, before it is turned around: the link's as it came,
+    /// then IP's and UDP's without anything of the sender's own.
     headers: Vec<u8>,
     /// Lengths of the link's header and of IP's.
     link_bytes: usize,
     network_bytes: usize,
+    /// Whether the message came without tags, options and extension headers.
+    is_plain: bool,
+    /// How often it has been another.
+    changes: u32,
 }
 
 impl Stage<Message> for ForwardStage {
@@ -229,22 +237,77 @@ impl Sender {
         let (Some(link), Some(network)) = (ip.checked_sub(eth), transport.checked_sub(ip)) else {
             return;
         };
-        let (link_bytes, network_bytes) = (link.into(), network.into());
-        let headers = message.header(eth);
-        // Longer ones might not fit in front of another message.
-        if !(link_bytes + network_bytes..=HEADROOM_BYTES).contains(&headers.len()) {
+        let (link_bytes, network_bytes) = (usize::from(link), usize::from(network));
+        let Some(link) = message.header(eth).get(..link_bytes) else {
+            return;
+        };
+        let is_ipv4 = flow.source.is_ipv4();
+        let plain_bytes = if is_ipv4 {
+            ipv4::HEADER_BYTES
+        } else {
+            ipv6::HEADER_BYTES
+        };
+        if link_bytes + plain_bytes + udp::HEADER_BYTES > HEADROOM_BYTES {
+            // It might not fit in front of another message.
             return;
         }
+        let is_plain = link_bytes == HEADER_BYTES && network_bytes == plain_bytes;
         let last = last.get_or_insert_with(|| Self {
             flow,
             headers: Vec::with_capacity(HEADROOM_BYTES),
-            link_bytes,
-            network_bytes,
+            link_bytes: 0,
+            network_bytes: plain_bytes,
+            is_plain,
+            changes: 0,
         });
+        let same = last.flow == flow
+            && last.is_plain == is_plain
+            && last.headers.get(..last.link_bytes) == Some(link);
+        if same {
+            return;
+        }
+        last.changes = last.changes.wrapping_add(1);
         last.flow = flow;
         last.headers.clear();
-        last.headers.extend_from_slice(headers);
-        (last.link_bytes, last.network_bytes) = (link_bytes, network_bytes);
+        last.headers.extend_from_slice(link);
+        last.headers
+            .resize(link_bytes + plain_bytes + udp::HEADER_BYTES, 0);
+        let network = &mut last.headers[link_bytes..];
+        match (flow.source.ip(), flow.destination.ip()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                if let Some(mut ip) = ipv4::Packet::new_checked(network) {
+                    ip.clear();
+                    ip.set_protocol(PROTOCOL_UDP);
+                    ip.set_source(source.octets());
+                    ip.set_destination(destination.octets());
+                }
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                if let Some(mut ip) = ipv6::Packet::new_checked(network) {
+                    ip.clear();
+                    ip.set_next_header(PROTOCOL_UDP);
+                    ip.set_source(source.octets());
+                    ip.set_destination(destination.octets());
+                }
+            }
+            // IP stages only make flows of one version.
+            _ => {}
+        }
+        (last.link_bytes, last.network_bytes) = (link_bytes, plain_bytes);
+        last.is_plain = is_plain;
+    }
+
+    /// How often there has been another sender.
+    pub(crate) const fn changes(&self) -> u32 {
+        self.changes
+    }
+
+    /// The two hardware addresses, of the sender and of the interface it sent to, if
+    /// its headers are plain.
+    pub(crate) fn stations(&self) -> Option<([u8; 6], [u8; 6])> {
+        let (destination, rest) = self.headers.split_first_chunk::<6>()?;
+        let source = rest.first_chunk::<6>()?;
+        self.is_plain.then_some((*source, *destination))
     }
 
     /// Makes a message one that came from this sender: what the layers below do

@@ -216,6 +216,11 @@ pub(crate) struct IpStage {
 }
 
 impl IpStage {
+    /// Hops that what it sends may take.
+    pub(crate) const fn ttl(&self) -> u8 {
+        self.ttl
+    }
+
     /// Whether it takes packets of this version.
     pub(crate) fn speaks(&self, v6: bool) -> bool {
         self.versions != if v6 { Versions::V4 } else { Versions::V6 }

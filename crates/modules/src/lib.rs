@@ -18,6 +18,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod kinds;
 pub mod message;
+pub mod relay;
 pub mod rules;
 pub mod services;
 pub mod shell;

@@ -20,7 +20,7 @@ use ashway_path::rules::Rule;
 use ashway_path::stage::Stage;
 
 use crate::datagram::DatagramStage;
-use crate::{Message, eth, fragment, ip, ipv4, ipv6, udp};
+use crate::{Message, eth, fragment, ip, ipv4, ipv6, relay, udp};
 
 /// Attribute: the position of the stage at which messages of the forward
 /// direction go on behind the entry program. Set by the rule [`ENTRY`].
@@ -28,13 +28,20 @@ pub const INJECT_FORWARD: &str = "inject_forward";
 /// The same for the backward direction.
 pub const INJECT_BACKWARD: &str = "inject_backward";
 
+/// Attribute: how many stages of the forward direction the kernel tier does, if the
+/// shell lets it. Set by the rule [`PROMOTE`].
+pub const PROMOTE_FORWARD: &str = "promote_forward";
+/// The same for the backward direction.
+pub const PROMOTE_BACKWARD: &str = "promote_backward";
+
 /// The whole set.
-pub static RULES: [Rule<Message>; 5] = [
+pub static RULES: [Rule<Message>; 6] = [
     Rule::LEAVE_OUT_IDLE,
     Rule::LEAVE_OUT_QUEUES,
     NO_FRAGMENTATION,
     MERGE_LENGTH_CHECKS,
     ENTRY,
+    PROMOTE,
 ];
 
 /// Leaves out `fragment` where no packet can be longer than `mtu`: the attribute
@@ -122,6 +129,44 @@ pub const ENTRY: Rule<Message> = Rule {
         Ok(())
     },
 };
+
+/// Marks how much of the path the program behind its slot can do. Of a
+/// [relay](crate::relay) that is all of it, in each direction that begins at a link
+/// with an entry program; other paths end in a handler, which is promoted for
+/// itself.
+pub const PROMOTE: Rule<Message> = Rule {
+    name: "promote",
+    about: "leaves the stages to the kernel tier that it can do",
+    guard: |path| {
+        let last = path.len().checked_sub(1)?;
+        let is_wrong = |(name, wanted)| wanted != mark(path, name);
+        promotable(path)
+            .into_iter()
+            .any(is_wrong)
+            .then_some(0..last + 1)
+    },
+    rewrite: |path, _| {
+        for (name, wanted) in promotable(path) {
+            match wanted {
+                Some(stages) => drop(path.attrs_mut().set(name, stages)),
+                None => drop(path.attrs_mut().remove(name)),
+            }
+        }
+        Ok(())
+    },
+};
+
+/// What both attributes of [`PROMOTE`] ought to be.
+fn promotable(path: &Path<Message>) -> [(&'static str, Option<u64>); 2] {
+    let all = path.len() as u64;
+    let fits = relay::fits(path).is_ok();
+    let in_entry = |link: Option<&dyn Stage<Message>>| link.is_some_and(|l| l.traits().in_entry);
+    [
+        (PROMOTE_FORWARD, in_entry(path.stages().next())),
+        (PROMOTE_BACKWARD, in_entry(path.stages().last())),
+    ]
+    .map(|(name, in_entry)| (name, (fits && in_entry).then_some(all)))
+}
 
 /// What both attributes ought to be.
 fn marks(path: &Path<Message>) -> [(&'static str, Option<u64>); 2] {

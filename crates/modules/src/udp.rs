@@ -179,6 +179,11 @@ fn up(mut message: Message) -> Step<Message> {
 }
 
 impl UdpStage {
+    /// Who sends what it originates, and to whom.
+    pub(crate) const fn ends(&self) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        (self.local, self.remote)
+    }
+
     fn down(&self, mut message: Message) -> Step<Message> {
         let answered = message.meta.transport.zip(message.meta.flow);
         let (flow, bytes) = match (answered, self.local, self.remote) {

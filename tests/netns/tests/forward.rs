@@ -1,16 +1,19 @@
-//! A relay between two networks, in the user tier, on both rungs: a path of the
-//! long form from one interface to another.
+//! A relay between two networks, in both tiers and on all rungs: a path of the long
+//! form from one interface to another.
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
 use std::net::UdpSocket;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ashway_netns::node::{entry, run, text, until};
+use ashway_kernel::Iface;
+use ashway_netns::node::{entry, run, shift, text, until};
+use ashway_netns::traffic::stream;
 use ashway_rig::namespace::Namespace;
 use ashway_rig::{Node, Process, Rig, RigOptions, UdpClient, skip_unless_root};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The relay's address towards C, and C's.
 const B8: &str = "10.8.0.2";
@@ -27,6 +30,11 @@ struct Three {
 
 impl Three {
     fn new(name: &str) -> Self {
+        Self::with_gro(name, true)
+    }
+
+    /// Without GRO, C's end of its wire takes no redirect.
+    fn with_gro(name: &str, gro: bool) -> Self {
         let rig = Rig::new(name, RigOptions::default()).unwrap();
         let c = Namespace::new(format!("{}-c", rig.name())).unwrap();
         let mut add = vec!["link", "add", "b1", "address", MAC_B1, "type", "veth"];
@@ -50,13 +58,14 @@ impl Three {
             ip(command, &[&neighbour[..], &["nud", "permanent"]].concat());
         }
         // The far end of a wire drops what comes by a redirect, unless it polls.
-        let gro = run(c.command("ethtool").args(["-K", "c0", "gro", "on"]));
+        let gro = if gro { "on" } else { "off" };
+        let gro = run(c.command("ethtool").args(["-K", "c0", "gro", gro]));
         assert!(gro.status.success(), "{}", text(&gro));
         Self { c, rig }
     }
 
-    /// A node in B with this relay, and a handler beside it.
-    fn node(&self, mode: &str) -> Node {
+    /// A node in B with this relay.
+    fn node(&self, mode: &str, tier: &str) -> Node {
         let config = format!(
             r#"
             [iface.b0]
@@ -68,6 +77,7 @@ impl Three {
             kind = "forward"
             down = "udp.up"
             [path.relay]
+            tier = "{tier}"
             from = "eth:b0"
             attrs = {{ pathname = "udp/relay", local = "10.7.0.2:5000", next_hop = "{C8}:6000", from = "{B8}:7000", out = "eth:b1", next_hop_mac = "{MAC_C}" }}
             "#
@@ -94,6 +104,15 @@ fn relay(node: &Node) -> Value {
     entry(&status, "paths", "relay").clone()
 }
 
+/// The node's status when its ledgers close.
+fn closed(node: &Node) -> Value {
+    until("the ledgers close", || {
+        let status = node.status().unwrap();
+        let live = &status["live"];
+        (live["waiting"] == 0 && live["balanced"] == true).then_some(status)
+    })
+}
+
 fn ask_and_answer(three: &Three, client: &UdpClient, server: &UdpSocket, number: u32) {
     let message = [&number.to_be_bytes()[..], &[7; 400]].concat();
     client.send(&message).unwrap();
@@ -108,12 +127,13 @@ fn ask_and_answer(three: &Three, client: &UdpClient, server: &UdpSocket, number:
     let _ = three;
 }
 
-fn there_and_back(mode: &str) {
+/// What must be true of a relay in either tier.
+fn there_and_back(mode: &str, tier: &str, gro: bool) {
     if skip_unless_root() {
         return;
     }
-    let three = Three::new(&format!("fwd-{mode}"));
-    let node = three.node(mode);
+    let three = Three::with_gro(&format!("fwd-{mode}-{tier}-{gro}"), gro);
+    let node = three.node(mode, tier);
     let server = three.server(6000);
     let client = three.rig.client_a(5000).unwrap();
     for number in 0..200 {
@@ -123,11 +143,7 @@ fn there_and_back(mode: &str) {
     let other = three.rig.client_a(5000).unwrap();
     ask_and_answer(&three, &other, &server, 1000);
 
-    let at_rest = until("the ledgers close", || {
-        let status = node.status().unwrap();
-        let live = &status["live"];
-        (live["waiting"] == 0 && live["balanced"] == true).then_some(status)
-    });
+    let at_rest = closed(&node);
     let shown = entry(&at_rest, "paths", "relay");
     assert_eq!(shown["received"], 402, "{shown:#}");
     assert_eq!(shown["fates"]["forwarded"], 402, "{shown:#}");
@@ -136,6 +152,13 @@ fn there_and_back(mode: &str) {
     assert_eq!(live["received"], 402, "{live:#}");
     assert_eq!(live["fates"]["forwarded"], 402, "{live:#}");
     assert_eq!(live["out"]["handed_over"], 402, "{live:#}");
+    assert_eq!(shown["tier"], tier, "{shown:#}");
+    if tier == "kernel" {
+        // The two senders' first messages are for the user tier, which notes them.
+        let kernel = &shown["kernel"];
+        assert_eq!(kernel["received"], 402, "{shown:#}");
+        assert_eq!(kernel["notes"]["queued_tier"], 2, "{shown:#}");
+    }
     // Nobody else hears the relay's messages, or misses his own.
     let host = three.rig.in_b(|| UdpSocket::bind("10.7.0.2:5001")).unwrap();
     host.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -153,18 +176,169 @@ fn there_and_back(mode: &str) {
 
 #[test]
 fn datagrams_go_there_and_back_by_packet_sockets() {
-    there_and_back("packet");
+    there_and_back("packet", "user", true);
 }
 
 #[test]
 fn datagrams_go_there_and_back_by_xdp() {
-    there_and_back("native");
+    there_and_back("native", "user", true);
+}
+
+#[test]
+fn datagrams_go_there_and_back_in_the_kernel_tier() {
+    there_and_back("native", "kernel", true);
+}
+
+#[test]
+fn datagrams_go_there_and_back_in_the_kernel_tier_without_gro() {
+    there_and_back("native", "kernel", false);
+}
+
+#[test]
+fn datagrams_go_there_and_back_in_the_kernel_tier_by_generic_xdp() {
+    there_and_back("generic", "kernel", true);
+}
+
+/// Answers to all that come to it, until the streams end. They come in order.
+fn echo(server: &UdpSocket, over: &AtomicBool) {
+    let short = Some(Duration::from_millis(20));
+    server.set_read_timeout(short).unwrap();
+    let (mut bytes, mut next) = ([0; 9], 0);
+    while !over.load(Ordering::Acquire) {
+        let Ok((len, from)) = server.recv_from(&mut bytes) else {
+            continue;
+        };
+        let sequence = u32::from_be_bytes(bytes[4..8].try_into().unwrap());
+        if sequence == 0 {
+            next = 0;
+        }
+        assert_eq!(sequence, next, "lost, doubled or overtaken on the way to C");
+        next += 1;
+        server.send_to(&bytes[..len], from).unwrap();
+    }
+}
+
+/// Messages of a round, and how many of them are on the way at a time.
+const ROUND: u32 = 500;
+const WINDOW: u32 = 32;
+
+/// Both directions keep their order while the path changes its tier again and
+/// again, and all that was received has come to its end.
+fn in_order(gro: bool) {
+    if skip_unless_root() {
+        return;
+    }
+    let three = Three::with_gro(&format!("fwd-order-{gro}"), gro);
+    let node = three.node("native", "auto");
+    let server = three.server(6000);
+    let client = three.rig.client_a(5000).unwrap();
+    let (over, over_there) = (AtomicBool::new(false), AtomicBool::new(false));
+    let sent = std::thread::scope(|scope| {
+        let echo = scope.spawn(|| echo(&server, &over_there));
+        let streams = scope.spawn(|| {
+            let mut sent = 0;
+            while !over.load(Ordering::Acquire) {
+                let _ = stream(&client, 7, ROUND, WINDOW);
+                sent += u64::from(ROUND);
+            }
+            sent
+        });
+        for number in 0..40 {
+            if streams.is_finished() || echo.is_finished() {
+                break;
+            }
+            shift(&node, ["demote", "promote"][number % 2], "relay");
+        }
+        over.store(true, Ordering::Release);
+        let sent: u64 = streams.join().unwrap();
+        // The last round has been answered.
+        over_there.store(true, Ordering::Release);
+        echo.join().unwrap();
+        sent
+    });
+    let status = closed(&node);
+    let live = &status["live"];
+    assert_eq!(live["received"], 2 * sent, "{live:#}");
+    assert_eq!(live["fates"]["forwarded"], 2 * sent, "{live:#}");
+    let shown = entry(&status, "paths", "relay");
+    assert_eq!(shown["received"], 2 * sent, "{shown:#}");
+    assert_eq!(shown["balanced"], true, "{shown:#}");
+    let notes = &shown["kernel"]["notes"];
+    let queued = notes["queued_tier"].as_u64().unwrap();
+    println!("gro {gro}: {sent} there and back, {notes}");
+    assert!(queued > 0 && queued < sent, "{shown:#}");
+    node.stop().unwrap();
+}
+
+#[test]
+fn messages_keep_their_order_while_the_tier_changes() {
+    in_order(true);
+}
+
+#[test]
+fn messages_keep_their_order_while_the_tier_changes_without_gro() {
+    in_order(false);
+}
+
+/// Both ends are known beforehand: C may speak first, and nothing is for the user
+/// tier. By command, and removed again.
+#[test]
+fn a_narrow_relay_is_the_kernel_tiers_in_both_directions() {
+    if skip_unless_root() {
+        return;
+    }
+    let three = Three::new("fwd-narrow");
+    let config = "[iface.b0]\n[iface.b1]\n[module.relay]\nkind = \"forward\"\ndown = \"udp.up\"";
+    let node = three.rig.node(config).start().unwrap();
+    let server = three.server(6000);
+    let client = three.rig.client_a(5000).unwrap();
+    let remote = client.socket().local_addr().unwrap();
+    let mac = three.rig.in_a(|| Iface::by_name("a0")).unwrap().mac;
+    let mac = mac.map(|byte| format!("{byte:02x}")).join(":");
+    let attrs = [
+        "pathname=udp/relay".to_owned(),
+        "local=10.7.0.2:5000".to_owned(),
+        format!("remote={remote}"),
+        format!("next_mac={mac}"),
+        format!("next_hop={C8}:6000"),
+        format!("from={B8}:7000"),
+        "out=eth:b1".to_owned(),
+        format!("next_hop_mac={MAC_C}"),
+    ];
+    let create = |name: &str, more: &[&str]| {
+        let mut words = vec!["path", "create", "--name", name, "--module", "eth:b0"];
+        words.extend_from_slice(more);
+        for attr in &attrs {
+            words.extend(["--attr", attr]);
+        }
+        let output = run(&mut node.command(words));
+        assert!(output.status.success(), "{}", text(&output));
+        text(&output)
+    };
+    for round in 0..2 {
+        let said = create("relay", &["--tier", "kernel"]);
+        assert!(said.contains("in the kernel tier"), "{said}");
+        server.send_to(b"unasked", format!("{B8}:7000")).unwrap();
+        assert_eq!(client.receive().unwrap(), b"unasked");
+        for number in 0..20 {
+            ask_and_answer(&three, &client, &server, number);
+        }
+        let status = closed(&node);
+        let shown = entry(&status, "paths", "relay");
+        assert_eq!(shown["received"], 41, "{shown:#}");
+        assert_eq!(shown["fates"]["forwarded"], 41, "{shown:#}");
+        assert_eq!(shown["kernel"]["notes"], json!({}), "{shown:#}");
+        assert_eq!(status["live"]["received"], 41 * (round + 1));
+        let gone = run(&mut node.command(["path", "rm", "relay"]));
+        assert!(gone.status.success(), "{}", text(&gone));
+    }
+
+    node.stop().unwrap();
 }
 
 /// A client nobody here wrote, at a rate that a busy machine can keep. Its
 /// control connection (TCP) is routed.
-#[test]
-fn iperf3_goes_through() {
+fn iperf3_through(tier: &str) {
     if skip_unless_root() {
         return;
     }
@@ -176,8 +350,8 @@ fn iperf3_goes_through() {
         println!("skipped: iperf3 is not installed");
         return;
     }
-    let three = Three::new("fwd-iperf");
-    let node = three.node("native");
+    let three = Three::new(&format!("fwd-iperf-{tier}"));
+    let node = three.node("native", tier);
     // A speaks to 10.7.0.2:5000; its TCP goes on to C by the host's own rules.
     let nft = "table ip relay { chain pre { type nat hook prerouting priority dstnat; \
                ip protocol tcp tcp dport 5000 dnat to 10.8.0.3:6000; }; \
@@ -214,19 +388,25 @@ fn iperf3_goes_through() {
         sum["lost_packets"].as_u64(),
     );
     println!(
-        "iperf3: {sent} datagrams, lost {lost:?}, jitter {} ms",
+        "iperf3, {tier} tier: {sent} datagrams, lost {lost:?}, jitter {} ms",
         sum["jitter_ms"]
     );
     assert!(sent > 1000, "{sum:#}");
-    let status = until("the ledgers close", || {
-        let status = node.status().unwrap();
-        let live = &status["live"];
-        (live["waiting"] == 0 && live["balanced"] == true).then_some(status)
-    });
+    let status = closed(&node);
     let live = &status["live"];
     // A full ring is a fate too: what iperf3 misses is in the ledger.
     let dropped = live["fates"]["dropped"]["ring_full"].as_u64().unwrap_or(0);
     assert!(live["received"].as_u64().unwrap() >= sent, "{live:#}");
     assert!(lost.unwrap() <= dropped + 5, "lost {lost:?}: {live:#}");
     assert_eq!(relay(&node)["balanced"], true);
+}
+
+#[test]
+fn iperf3_goes_through_the_user_tier() {
+    iperf3_through("user");
+}
+
+#[test]
+fn iperf3_goes_through_the_kernel_tier() {
+    iperf3_through("kernel");
 }

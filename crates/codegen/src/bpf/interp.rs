@@ -22,7 +22,7 @@ use std::collections::HashMap;
 
 use super::Image;
 use ashway_abi::count::{ROW_BYTES, ROW_WORDS};
-use ashway_abi::{Count, Hop, Leaf, context, trusted};
+use ashway_abi::{Count, Hop, Leaf, context, hop, trusted};
 use space::{HEADROOM, STACK_BYTES, Space};
 use step::End;
 
@@ -134,7 +134,6 @@ pub struct Machine {
     /// Calls of `bpf_redirect` over all runs: interface and flags.
     pub redirects: Vec<(u32, u64)>,
     shapes: HashMap<u32, Shape>,
-    hops: HashMap<u32, usize>,
     space: Space,
     /// Which slots are filled, while a run holds [`Machine::slots`].
     filled: Vec<bool>,
@@ -175,7 +174,6 @@ impl Machine {
                 hops: Vec::new(),
             },
             shapes: HashMap::new(),
-            hops: HashMap::new(),
             filled: Vec::new(),
         }
     }
@@ -327,10 +325,17 @@ impl Machine {
         Some(Leaf::from_bytes(&self.space.leaves[leaf]).1)
     }
 
-    /// Gives the map of hops an entry; it replaces an earlier one.
-    pub fn set_hop(&mut self, number: u32, hop: Hop) {
-        self.hops.insert(number, self.space.hops.len());
-        self.space.hops.push(hop.to_bytes());
+    /// Writes an entry of the array of hops, which is as long as it has to be.
+    pub fn set_hop(&mut self, number: usize, hop: Hop) {
+        self.set_hop_bytes(number, &hop.to_bytes());
+    }
+
+    /// The same, by the entry's bytes.
+    pub fn set_hop_bytes(&mut self, number: usize, hop: &[u8; hop::BYTES]) {
+        let at = number * hop::BYTES;
+        let len = self.space.hops.len().max(at + hop::BYTES);
+        self.space.hops.resize(len, 0);
+        self.space.hops[at..at + hop::BYTES].copy_from_slice(hop);
     }
 
     /// The instance's memory.

@@ -38,7 +38,7 @@ pub enum MapRef {
     Shape(u32),
     /// A `u64` of hits for each demux entry that is compared with constants.
     Hits,
-    /// Next hops of the node's forward paths: numbers to [`ashway_abi::Hop`].
+    /// Next hops of the node's forward paths ([`ashway_abi::Hop`]).
     Hops,
     /// The ring buffer of an observation ([`ashway_abi::observe`]).
     Notes,

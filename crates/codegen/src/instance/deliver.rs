@@ -8,7 +8,7 @@
 
 use ashway_abi::{Count, context, trusted};
 
-use super::Spec;
+use super::{Behind, Spec};
 use crate::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, helper, op};
 use crate::observe::{self, Note, Word};
 use crate::promote::MemoryKind;
@@ -32,7 +32,7 @@ const PATH_WORD: i16 = -88;
 const FORCE_WAKEUP: i32 = 2;
 
 /// `r1` = the path's trusted word (`in_user` first). `r7` = trusted words.
-pub(super) fn path_word(asm: &mut Assembler, spec: &Spec, host: Label) {
+pub(crate) fn path_word(asm: &mut Assembler, spec: &Spec, host: Label) {
     if spec.paths == 1 {
         asm.mov(R1, R7);
     } else {
@@ -42,7 +42,8 @@ pub(super) fn path_word(asm: &mut Assembler, spec: &Spec, host: Label) {
         asm.mov(R1, R7);
         asm.alu(op::ADD, R1, R2);
     }
-    asm.alu_imm(op::ADD, R1, trusted::PATHS as i32);
+    let at = trusted::paths_at(spec.paths, spec.layout.rings);
+    asm.alu_imm(op::ADD, R1, at as i32);
 }
 
 /// `r1` = the number of this queue's ring, `r2` = its control block; to `fail`
@@ -74,7 +75,7 @@ pub(super) fn note_kernel(asm: &mut Assembler, spec: &Spec) {
 
 /// `r6` = `xdp_md`, `r7` = trusted words, `r8` = the note to count, `r9` = the
 /// context. Ends the program, or jumps to `host`.
-pub(super) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, observe: bool) {
+pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, observe: bool) {
     let full = asm.label();
     let too_long = asm.label();
     let void = asm.label();
@@ -112,7 +113,7 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, observe: bool)
     asm.load(Size::D, R1, R10, PATH_WORD);
     asm.mov_imm(R2, 1);
     asm.atomic(Atomic::Add, Size::W, R1, 0, R2);
-    behind(asm);
+    behind(asm, spec);
     if observe {
         asm.load(Size::D, R1, R10, DESCRIPTOR);
         observe::number_slot(asm, R1);
@@ -195,15 +196,21 @@ fn take_slot(asm: &mut Assembler, spec: &Spec, full: Label) {
 /// Tells the worker if this message comes right behind one of the kernel tier:
 /// what a program sends, redirects or passes leaves only at the end of the
 /// driver's poll, and the worker on another CPU could be faster.
-fn behind(asm: &mut Assembler) {
+fn behind(asm: &mut Assembler, spec: &Spec) {
     let out = asm.label();
-    asm.load(Size::D, R1, R10, RING);
-    asm.mov_imm(R0, 0);
-    asm.load(Size::W, R2, R1, trusted::RING_BEHIND_KERNEL as i16);
-    asm.jump_if_imm(op::JEQ, R2, 0, out);
-    asm.store_imm(Size::W, R1, trusted::RING_BEHIND_KERNEL as i16, 0);
-    asm.call(helper::GET_SMP_PROCESSOR_ID);
-    asm.alu_imm(op::ADD, R0, 1);
+    if spec.behind == Behind::Path {
+        asm.load(Size::D, R1, R10, PATH_WORD);
+        asm.load(Size::W, R0, R1, trusted::PATH_BEHIND_KERNEL as i16);
+        asm.store_imm(Size::W, R1, trusted::PATH_BEHIND_KERNEL as i16, 0);
+    } else {
+        asm.load(Size::D, R1, R10, RING);
+        asm.mov_imm(R0, 0);
+        asm.load(Size::W, R2, R1, trusted::RING_BEHIND_KERNEL as i16);
+        asm.jump_if_imm(op::JEQ, R2, 0, out);
+        asm.store_imm(Size::W, R1, trusted::RING_BEHIND_KERNEL as i16, 0);
+        asm.call(helper::GET_SMP_PROCESSOR_ID);
+        asm.alu_imm(op::ADD, R0, 1);
+    }
     asm.bind(out);
     asm.load(Size::D, R1, R10, DESCRIPTOR);
     asm.store(Size::W, R1, trusted::SLOT_BEHIND as i16, R0);

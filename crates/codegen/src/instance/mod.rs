@@ -16,7 +16,7 @@
 //! * **A verdict is an allegation:** the epilogue finds packet pointers afresh
 //!   and believes nothing the handler could have written.
 
-mod deliver;
+pub(crate) mod deliver;
 mod reply;
 
 pub(crate) use reply::{EXIT_BYTES, EXIT_MARK, mark_for_exit, whole_checksum};
@@ -56,14 +56,26 @@ pub struct Spec {
     pub layout: Layout,
     /// What its memory is.
     pub memory: MemoryKind,
-    /// Number of its paths; at most [`trusted::MAX_PATHS`].
+    /// Number of its paths.
     pub paths: usize,
+    /// Where a message is noted that runs in the kernel tier.
+    pub behind: Behind,
+}
+
+/// Whose next message in a ring has to wait until one of the kernel tier has left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Behind {
+    /// The queue's: a handler's messages are in order whatever their path.
+    #[default]
+    Ring,
+    /// The path's, by [`trusted::PATH_BEHIND_KERNEL`].
+    Path,
 }
 
 impl Spec {
     /// How packets are read: array mode is for processes without
     /// `CAP_PERFMON`, and they may not move packet pointers freely either.
-    const fn packet(&self) -> Packet {
+    pub(crate) const fn packet(&self) -> Packet {
         match self.memory {
             MemoryKind::Arena => Packet::Pointers,
             MemoryKind::Array => Packet::Helpers,

@@ -49,7 +49,7 @@ impl One {
             }
         }
         machine.set_hits(constants.max(1));
-        for path in 0..ROWS as u32 {
+        for path in 0..ROWS {
             machine.set_hop(path, hop());
         }
         let spec = emit::Spec {

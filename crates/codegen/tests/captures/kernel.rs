@@ -42,6 +42,7 @@ struct Loaded {
     memory: Memory,
     counts: Vec<Vec<u64>>,
     _maps: Vec<Map>,
+    _hops: SharedArray,
     _wake: WakeBell,
 }
 
@@ -55,10 +56,10 @@ impl Loaded {
             ROW_BYTES as u32,
             ROWS as u32,
         ));
-        let hops = create(&MapSpec::hash("hops", 4, hop::BYTES as u32, ROWS as u32));
-        for path in 0..ROWS as u32 {
+        let hops = SharedArray::create("hops", ROWS * hop::BYTES).unwrap();
+        for path in 0..ROWS {
             let value = super::world::hop().to_bytes();
-            hops.update(&path.to_ne_bytes(), &value).unwrap();
+            hops.copy_in(path * hop::BYTES, &value).unwrap();
         }
         let slots = create(&MapSpec::prog_array("slots", 1));
         let wake = WakeBell::create("wake", 4096).unwrap();
@@ -112,7 +113,7 @@ impl Loaded {
         let program = load(&behind(what, packet, cpus));
         let entry = load(&entry(&compiled, packet, cpus));
         slots.set_slot(0, program.fd()).unwrap();
-        let mut maps = vec![contexts, hops, slots, hits];
+        let mut maps = vec![contexts, slots, hits];
         maps.extend(shapes.into_values());
         Self {
             packet,
@@ -124,6 +125,7 @@ impl Loaded {
             memory,
             counts: vec![vec![0; Count::ALL.len()]; ROWS],
             _maps: maps,
+            _hops: hops,
             _wake: wake,
         }
     }

@@ -71,20 +71,25 @@ impl User {
         let mut run = || run(what, path, &mut ends.next().unwrap().1, frame);
         let (plain, ruled) = (run(), run());
         assert_eq!(plain, ruled, "rules change nothing");
-        plain
+        match plain {
+            End::Sent(_, sent) if what == Behind::Relay && sent.len() > 14 + MTU as usize => {
+                raw(what, path, &frame[14..])
+            }
+            end => end,
+        }
     }
 }
 
 /// A frame as it is, behind its Ethernet header.
 fn raw(what: Behind, path: usize, message: &[u8]) -> End {
     match what {
-        Behind::Ring if message.len() > LAYOUT.slot_bytes => {
+        // The forward program leaves them to the user tier.
+        Behind::Ring | Behind::Relay if message.len() > LAYOUT.slot_bytes => {
             End::Ended(path, Count::DroppedTooLong)
         }
-        Behind::Ring => End::Queued(path, message.to_vec()),
+        Behind::Ring | Behind::Relay => End::Queued(path, message.to_vec()),
         // Nobody knows who sent it.
         Behind::Echo => End::Ended(path, Count::DroppedNoSender),
-        Behind::Relay => End::Ended(path, Count::DroppedNoNextHop),
     }
 }
 

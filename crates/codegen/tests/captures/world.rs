@@ -166,10 +166,14 @@ pub(crate) fn behind(what: Behind, packet: Packet, cpus: u32) -> Image {
         layout: LAYOUT,
         memory: memory(packet),
         paths: PATHS.len(),
+        behind: match what {
+            Behind::Relay => instance::Behind::Path,
+            Behind::Ring | Behind::Echo => instance::Behind::Ring,
+        },
     };
     match what {
         Behind::Ring => instance::user(&spec),
-        Behind::Relay => forward::generate(&forward::Spec { cpus, packet }),
+        Behind::Relay => forward::generate(&spec),
         Behind::Echo => {
             let wasm = wat::parse_str(ECHO).unwrap();
             let module = normalise(&wasm, &Limits::default()).unwrap();

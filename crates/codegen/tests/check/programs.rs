@@ -127,6 +127,7 @@ fn instance_program_by(
         layout,
         memory,
         paths,
+        behind: instance::Behind::Ring,
     };
     let handler = instance::Handler {
         module: &module,
@@ -163,6 +164,7 @@ pub(crate) fn user_program(memory: MemoryKind, rings: usize, paths: usize) -> Ma
         layout,
         memory,
         paths,
+        behind: instance::Behind::Ring,
     };
     Made {
         name: format!("user tier, {memory:?}, {rings} rings, {paths} paths"),

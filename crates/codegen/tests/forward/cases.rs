@@ -204,7 +204,26 @@ impl Case {
                 .filter(|(there, _)| *there)
                 .fold(0, |all, (_, flag)| all | flag),
             hops: self.hops,
+            from: None,
         }
+    }
+
+    /// Who sends this, if it is plain.
+    pub(crate) fn sender(&self) -> hop::Sender {
+        let ends = [
+            octets(self.from),
+            octets(self.to),
+            self.from.address.port().to_be_bytes().to_vec(),
+            self.to.address.port().to_be_bytes().to_vec(),
+        ];
+        let mut sender = hop::Sender {
+            mac: self.from.mac,
+            ipv6: self.from.address.is_ipv6(),
+            ends: [0; 36],
+        };
+        let ends = ends.concat();
+        sender.ends[..ends.len()].copy_from_slice(&ends);
+        sender
     }
 }
 

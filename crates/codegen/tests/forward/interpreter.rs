@@ -1,12 +1,15 @@
 //! In our own interpreter, without root.
 
-use ashway_abi::{Count, Hop, Leaf};
+use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
+use ashway_abi::{Count, Hop, Leaf, hop, trusted};
 use ashway_codegen::bpf::Image;
 use ashway_codegen::bpf::interp::{Fault, Machine};
 use ashway_codegen::demux::emit::{self, FEW};
 use ashway_codegen::demux::{Conjunction, Field, Filter, Table, Test};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::forward;
+use ashway_codegen::instance::{Behind, Spec};
+use ashway_codegen::promote::MemoryKind;
 
 use super::cases::{Case, Checksum, OUT, Random};
 use super::relay;
@@ -16,6 +19,9 @@ const ROW: u32 = 0;
 const UNMATCHED: u32 = 1;
 /// The number of the path's hop.
 pub(crate) const HOP: u32 = 3;
+/// Where it is noted on which CPU a message of the path left.
+const LEFT_ON: usize =
+    trusted::PATHS + HOP as usize * trusted::PATH_STRIDE + trusted::PATH_BEHIND_KERNEL;
 /// `XDP_DROP`, `XDP_PASS`, `XDP_REDIRECT`.
 const DROP: u32 = 1;
 const PASS: u32 = 2;
@@ -53,6 +59,42 @@ pub(crate) fn entry(packet: Packet, cpus: u32) -> Image {
     })
 }
 
+/// The forward program of a node on which `paths` have a number.
+pub(crate) fn spec(packet: Packet, cpus: u32, paths: usize) -> Spec {
+    Spec {
+        cpus,
+        layout: Layout {
+            guest_bytes: WASM_PAGE,
+            state_bytes: STATE_BYTES,
+            rings: 1,
+            slot_bytes: 2048,
+        },
+        memory: match packet {
+            Packet::Pointers => MemoryKind::Arena,
+            Packet::Helpers => MemoryKind::Array,
+        },
+        paths,
+        behind: Behind::Path,
+    }
+}
+
+/// The same, on this machine's one CPU.
+pub(crate) fn program(packet: Packet) -> Image {
+    forward::generate(&spec(packet, 1, 8))
+}
+
+/// A machine on which the entry program leads to this one.
+fn machine(packet: Packet, program: &Image) -> Machine {
+    let memory_bytes = spec(packet, 1, 8).layout.total_bytes();
+    let mut machine = Machine::new(2, 1, memory_bytes);
+    machine.array_mode = packet == Packet::Helpers;
+    machine.insn_limit = 1_000_000;
+    machine.set_hits(1);
+    machine.set_hop(7, Hop::default());
+    machine.slots = vec![Some(program.clone())];
+    machine
+}
+
 /// What one frame came to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct End {
@@ -61,22 +103,20 @@ pub(crate) struct End {
     pub(crate) metadata: Vec<u8>,
     pub(crate) redirects: Vec<(u32, u64)>,
     pub(crate) fate: Option<Count>,
+    /// 1 + the CPU on which it noted to have left.
+    pub(crate) left_on: u32,
 }
 
 /// Runs a forward program behind its entry program on one frame.
 pub(crate) fn run(
+    packet: Packet,
     entry: &Image,
     program: &Image,
-    hop: Option<Hop>,
+    hop: Hop,
     frame: &[u8],
 ) -> Result<End, Fault> {
-    let mut machine = Machine::new(2, 1, 0);
-    machine.insn_limit = 1_000_000;
-    machine.set_hits(1);
-    machine.slots = vec![Some(program.clone())];
-    if let Some(hop) = hop {
-        machine.set_hop(HOP, hop);
-    }
+    let mut machine = machine(packet, program);
+    machine.set_hop(HOP as usize, hop);
     let code = machine.run(entry, frame)?;
     let count = |which| machine.count(ROW as usize, which);
     let fates: Vec<Count> = Count::ALL[1..]
@@ -95,6 +135,7 @@ pub(crate) fn run(
         metadata: machine.metadata().to_vec(),
         redirects: machine.redirects.clone(),
         fate,
+        left_on: machine.trusted_u32(LEFT_ON),
     })
 }
 
@@ -115,6 +156,7 @@ pub(crate) fn right(case: &Case, end: &End) -> bool {
         metadata,
         redirects,
         fate,
+        left_on: 1,
     }
 }
 
@@ -123,12 +165,12 @@ fn both_tiers_send_the_same_bytes() {
     let [mut sent, mut halves, mut dropped] = [0; 3];
     for packet in [Packet::Pointers, Packet::Helpers] {
         let entry = entry(packet, 1);
-        let program = forward::generate(&forward::Spec { cpus: 1, packet });
+        let program = program(packet);
         let mut random = Random::new(41);
         for _ in 0..1500 {
             let case = Case::draw(&mut random);
             let frame = case.received();
-            let end = run(&entry, &program, Some(case.hop()), &frame).unwrap();
+            let end = run(packet, &entry, &program, case.hop(), &frame).unwrap();
             for ruled in [false, true] {
                 match (case.wanted(), relay::send(&case, &frame, ruled)) {
                     (Some(wanted), Ok(sent)) => assert_eq!(wanted, sent, "{case:?}"),
@@ -145,37 +187,145 @@ fn both_tiers_send_the_same_bytes() {
     assert!(sent > 2_000 && halves > 800 && dropped > 200);
 }
 
+/// What a frame left in the ring: who waits there and what, if anything.
+fn waiting(machine: &Machine, packet: Packet) -> Option<(u32, Vec<u8>)> {
+    let word = |at: usize| machine.trusted_u32(trusted::SLOTS + at);
+    if machine.trusted_u32(trusted::RINGS + trusted::RING_PRODUCED) == 0 {
+        return None;
+    }
+    assert_eq!(word(trusted::SLOT_READY), 1);
+    let (headers, len) = (
+        word(trusted::SLOT_PAYLOAD_OFF) as usize,
+        word(trusted::SLOT_PAYLOAD_LEN) as usize,
+    );
+    let at = trusted::SLOTS + trusted::SLOT_HEADERS;
+    let slot = spec(packet, 1, 8).layout.slot_offset(0, 0);
+    let frame = [
+        &machine.trusted()[at..at + headers],
+        &machine.memory()[slot..slot + len],
+    ];
+    Some((word(trusted::SLOT_LOCAL_PATH), frame.concat()))
+}
+
+/// Runs a frame of a case; says whether it was sent on. If not it waits for the
+/// user tier, as it came.
+fn is_sent(machine: &mut Machine, packet: Packet, case: &Case, note: Count) -> bool {
+    let frame = case.received();
+    let code = machine.run(&entry(packet, 1), &frame).unwrap();
+    let count = |which| machine.count(ROW as usize, which);
+    assert_eq!(count(Count::Received), 1);
+    let in_user = machine.trusted_u32(trusted::PATHS + HOP as usize * trusted::PATH_STRIDE);
+    if count(Count::Forwarded) == 1 {
+        assert_eq!((in_user, waiting(machine, packet)), (0, None));
+        return true;
+    }
+    assert!(machine.redirects.is_empty() && machine.metadata().is_empty());
+    assert_eq!((code, count(note)), (DROP, 1));
+    assert_eq!(waiting(machine, packet), Some((HOP, frame)), "{case:?}");
+    assert!(in_user > 0);
+    false
+}
+
+/// Cases that are not dropped for their checksum.
+fn good(seed: u64) -> impl Iterator<Item = (Packet, Case)> {
+    let mut random = Random::new(seed);
+    (0..200).map(move |number| {
+        let packet = [Packet::Pointers, Packet::Helpers][number % 2];
+        let mut case = Case::draw(&mut random);
+        case.checksum = Checksum::Whole;
+        (packet, case)
+    })
+}
+
 #[test]
-fn what_has_nowhere_to_go_is_counted() {
-    for packet in [Packet::Pointers, Packet::Helpers] {
-        let entry = entry(packet, 1);
-        let program = forward::generate(&forward::Spec { cpus: 1, packet });
-        let mut random = Random::new(7);
-        for _ in 0..100 {
-            let mut case = Case::draw(&mut random);
-            case.checksum = Checksum::Whole;
-            let frame = case.received();
-            let fate = |hop| {
-                let end = run(&entry, &program, hop, &frame).unwrap();
-                assert!(end.redirects.is_empty() && end.metadata.is_empty());
-                assert_eq!(end.code, DROP);
-                end.fate
-            };
-            assert_eq!(fate(None), Some(Count::DroppedNoNextHop));
-            assert_eq!(fate(Some(Hop::default())), Some(Count::DroppedNoNextHop));
-            let headers = if case.next.address.is_ipv6() { 48 } else { 28 };
-            let exact = (case.payload.len() + headers) as u32;
-            let narrow = Hop {
-                mtu: exact - 1,
-                ..case.hop()
-            };
-            assert_eq!(fate(Some(narrow)), Some(Count::DroppedTooLong));
-            let fits = Hop {
-                mtu: exact,
-                ..case.hop()
-            };
-            let end = run(&entry, &program, Some(fits), &frame).unwrap();
-            assert!(right(&case, &end), "{end:x?} of {case:?}");
+fn what_the_kernel_tier_cannot_do_is_the_user_tiers_as_it_came() {
+    for (packet, case) in good(7) {
+        let program = program(packet);
+        let sent = |hop| {
+            let mut machine = machine(packet, &program);
+            machine.set_hop(HOP as usize, hop);
+            is_sent(&mut machine, packet, &case, Count::QueuedTier)
+        };
+        assert!(!sent(Hop::default()));
+        let headers = if case.next.address.is_ipv6() { 48 } else { 28 };
+        let exact = (case.payload.len() + headers) as u32;
+        let up_to = |mtu| Hop { mtu, ..case.hop() };
+        assert!(!sent(up_to(exact - 1)));
+        assert!(sent(up_to(exact)));
+    }
+}
+
+#[test]
+fn none_overtakes_one_that_waits() {
+    for (packet, case) in good(8) {
+        let mut machine = machine(packet, &program(packet));
+        machine.set_hop(HOP as usize, case.hop());
+        let at = trusted::PATHS + HOP as usize * trusted::PATH_STRIDE;
+        machine.trusted_mut()[at] = 1;
+        assert!(!is_sent(&mut machine, packet, &case, Count::QueuedOrder));
+        assert_eq!(machine.trusted_u32(at), 2);
+        let behind = trusted::SLOTS + trusted::SLOT_BEHIND;
+        assert_eq!(machine.trusted_u32(behind), 0);
+
+        // Behind one of the kernel tier the next one says on which CPU that left.
+        let mut machine = self::machine(packet, &program(packet));
+        machine.set_hop(HOP as usize, case.hop());
+        assert!(is_sent(&mut machine, packet, &case, Count::QueuedOrder));
+        machine.set_hop(HOP as usize, Hop::default());
+        machine.run(&entry(packet, 1), &case.received()).unwrap();
+        assert_eq!(machine.trusted_u32(behind), 1);
+        machine.run(&entry(packet, 1), &case.received()).unwrap();
+        assert_eq!(machine.trusted_u32(behind + trusted::SLOT_BYTES), 0);
+    }
+}
+
+#[test]
+fn a_hop_that_is_being_written_is_not_read() {
+    for (packet, case) in good(9) {
+        let mut hop = case.hop().to_bytes();
+        for generation in [0, 1, 2, 3, u8::MAX] {
+            let mut machine = machine(packet, &program(packet));
+            hop[hop::GENERATION as usize] = generation;
+            machine.set_hop_bytes(HOP as usize, &hop);
+            let sent = is_sent(&mut machine, packet, &case, Count::QueuedTier);
+            assert_eq!(sent, generation % 2 == 0);
         }
     }
+}
+
+/// A hop for one sender takes none of another's: each byte of who sends to whom
+/// tells.
+#[test]
+fn a_hop_may_be_for_one_sender() {
+    let mut plain = 0;
+    for (packet, case) in good(10) {
+        let program = program(packet);
+        let sent = |from| {
+            let mut machine = machine(packet, &program);
+            let from = Some(from);
+            let hop = Hop { from, ..case.hop() };
+            machine.set_hop(HOP as usize, hop);
+            is_sent(&mut machine, packet, &case, Count::QueuedTier)
+        };
+        let from = case.sender();
+        let is_plain = case.tags.is_empty() && case.options == 0;
+        assert_eq!(sent(from), is_plain, "{case:?}");
+        if !is_plain {
+            continue;
+        }
+        plain += 1;
+        for byte in 0..6 {
+            let mut other = from;
+            other.mac[byte] ^= 1;
+            assert!(!sent(other));
+        }
+        for byte in 0..if from.ipv6 { 36 } else { 12 } {
+            let mut other = from;
+            other.ends[byte] ^= 0x80;
+            assert!(!sent(other));
+        }
+        let ipv6 = !from.ipv6;
+        assert!(!sent(hop::Sender { ipv6, ..from }));
+    }
+    assert!(plain > 40, "{plain}");
 }

@@ -1,22 +1,31 @@
 //! In the kernel, by `BPF_PROG_TEST_RUN`.
 
+use std::sync::atomic::Ordering;
+
 use ashway_abi::count::ROW_BYTES;
-use ashway_abi::{Count, context, hop};
+use ashway_abi::{Count, context, hop, trusted};
 use ashway_codegen::bpf::{Image, MapRef};
 use ashway_codegen::entry::Packet;
 use ashway_codegen::forward;
 use ashway_kernel::maps::possible_cpus;
-use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun};
+use ashway_kernel::{
+    Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, SharedArray, TestRun,
+    WakeBell,
+};
 
 use super::cases::{Case, Random};
-use super::interpreter::{End, HOP, entry, right};
+use super::interpreter::{End, HOP, entry, right, spec};
+
+/// More than a handler's instance can have: their words lie elsewhere.
+const PATHS: usize = trusted::MAX_PATHS + 5;
 
 struct Loaded {
     entry: Program,
     _forward: Program,
-    hops: Map,
+    hops: SharedArray,
     counters: Map,
-    _maps: [Map; 3],
+    trusted: SharedArray,
+    _maps: ([Map; 3], Memory, WakeBell),
 }
 
 impl Loaded {
@@ -25,7 +34,16 @@ impl Loaded {
         let contexts =
             Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1)).unwrap();
         let counters = Map::create(&MapSpec::percpu_array("rows", ROW_BYTES as u32, 2)).unwrap();
-        let hops = Map::create(&MapSpec::hash("hops", 4, hop::BYTES as u32, 8)).unwrap();
+        let hops = SharedArray::create("hops", PATHS * hop::BYTES).unwrap();
+        let spec = spec(packet, cpus, PATHS);
+        let words = trusted::bytes_with(PATHS, spec.layout.rings);
+        let words = SharedArray::create("trusted", words).unwrap();
+        let memory = match packet {
+            Packet::Pointers => Memory::arena(spec.layout.total_bytes()),
+            Packet::Helpers => Memory::array(spec.layout.total_bytes()),
+        }
+        .unwrap();
+        let wake = WakeBell::create("wake", 4096).unwrap();
         let slots = Map::create(&MapSpec::prog_array("slots", 1)).unwrap();
         let hits = Map::create(&MapSpec::array("hits", 8, 1)).unwrap();
         let load = |image: &Image, kind| {
@@ -35,15 +53,18 @@ impl Loaded {
                     MapRef::Context => contexts.fd(),
                     MapRef::Counters => counters.fd(),
                     MapRef::Hops => hops.fd(),
+                    MapRef::Trusted => words.fd(),
+                    MapRef::Memory => memory.fd(),
+                    MapRef::Wake => wake.fd(),
                     MapRef::Slots => slots.fd(),
                     MapRef::Hits => hits.fd(),
-                    other => panic!("{other:?}"),
+                    other @ (MapRef::Shape(_) | MapRef::Notes) => panic!("{other:?}"),
                 },
                 value_offset: used.value_offset,
             });
             accepted(image, &fixups.collect::<Vec<_>>(), kind)
         };
-        let forward = forward::generate(&forward::Spec { cpus, packet });
+        let forward = forward::generate(&spec);
         let forward = load(&forward, ProgramKind::Xdp);
         slots.set_slot(0, forward.fd()).unwrap();
         println!("{packet:?}: {} instructions", forward.verified_insns());
@@ -52,7 +73,8 @@ impl Loaded {
             _forward: forward,
             hops,
             counters,
-            _maps: [contexts, slots, hits],
+            trusted: words,
+            _maps: ([contexts, slots, hits], memory, wake),
         }
     }
 
@@ -69,9 +91,16 @@ impl Loaded {
         counts.collect()
     }
 
+    /// 1 if a CPU is noted on which the message left, which is taken back.
+    fn left_on(&self) -> u32 {
+        let at = trusted::paths_at(PATHS, 1) + HOP as usize * trusted::PATH_STRIDE;
+        let word = self.trusted.u32_at(at + trusted::PATH_BEHIND_KERNEL);
+        word.swap(0, Ordering::Relaxed).min(1)
+    }
+
     fn run(&self, case: &Case) -> End {
-        let key = HOP.to_ne_bytes();
-        self.hops.update(&key, &case.hop().to_bytes()).unwrap();
+        let at = HOP as usize * hop::BYTES;
+        self.hops.copy_in(at, &case.hop().to_bytes()).unwrap();
         let before = self.counts();
         let run = TestRun {
             packet: &case.received(),
@@ -98,6 +127,7 @@ impl Loaded {
                 4 => vec![(case.hop().ifindex, 0)],
                 _ => vec![],
             },
+            left_on: self.left_on(),
             fate: match risen[..] {
                 [fate] => Some(fate),
                 _ => None,

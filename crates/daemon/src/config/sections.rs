@@ -357,12 +357,14 @@ fn long_path(
     check_name(reader, "path", name, span.clone());
     let line = reader.line(span.start);
     let title = format!("path.{name}");
-    let mut section = Section::open(reader, title, span, value, &["from", "attrs", "domain"])?;
+    let keys = ["from", "attrs", "tier", "domain"];
+    let mut section = Section::open(reader, title, span, value, &keys)?;
     let (from, _) = section.required("from", "\"MODULE\"")?;
     Some(LongPath {
         name: name.to_owned(),
         from: from.to_owned(),
         attrs: section.attrs("attrs"),
+        tier: section.word("tier", Tier::WORDS).unwrap_or_default(),
         domain: section.name("domain"),
         entrances: Vec::new(),
         line,

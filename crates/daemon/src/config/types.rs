@@ -175,6 +175,8 @@ pub struct LongPath {
     pub from: String,
     /// Its attributes at first.
     pub attrs: Attrs,
+    /// Where it may run.
+    pub tier: Tier,
     /// The domain it belongs to, if any.
     pub domain: Option<String>,
     /// The interfaces it receives from, and which messages there, as its stages
@@ -184,7 +186,7 @@ pub struct LongPath {
     pub line: usize,
 }
 
-/// Where a path's handler may run.
+/// Where a path's handler, or a relay, may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tier {
     /// In the kernel tier if it can be promoted, else in the user tier.

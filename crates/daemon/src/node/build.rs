@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use ashway_abi::{context, count};
 use ashway_codegen::entry::Reply;
-use ashway_codegen::exit;
 use ashway_handler::Engine;
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::probe::{Feature, Probe};
@@ -26,7 +25,7 @@ use crate::instance::Instance;
 use crate::live::Live;
 use crate::packets::{self, PacketPort};
 use crate::plan::{self, IfaceFacts, Plan};
-use crate::programs::{self, Maps, NodeMaps};
+use crate::programs::{self, NodeMaps};
 use crate::rings::{Pace, PassBy, XdpPort};
 use crate::rung::{Rung, cost_notice, no_xdp};
 use crate::runner::RunInstance;
@@ -78,7 +77,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         None
     };
     let engine = Engine::new(TICKS).map_err(RunError::Engine)?;
-    let rows = Arc::new(UserRows::new(plan.rows));
+    let rows = Arc::new(UserRows::new(plan.all_rows()));
     let arena = probe.has(Feature::ArenaProgram);
     let bindable = make_instances(config, &plan, &engine, maps.as_deref(), arena, &rows)?;
     let instances: Vec<_> = bindable
@@ -165,6 +164,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
             .collect(),
         instances,
         carrier: None,
+        relays: None,
         live: HashMap::new(),
         named: 0,
         bindable,
@@ -208,7 +208,7 @@ fn node_maps(plan: &Plan) -> Result<NodeMaps, RunError> {
         counters: Map::create(&MapSpec::percpu_array(
             "ashway_counters",
             count::ROW_BYTES as u32,
-            plan.rows as u32,
+            plan.all_rows() as u32,
         ))
         .map_err(system)?,
         wake: WakeBell::create("ashway_wake", 4096).map_err(system)?,
@@ -346,7 +346,7 @@ fn take_with_xdp(
     let numbers = &plan.ifaces[number];
     let slots = Map::create(&MapSpec::prog_array(
         "ashway_slots",
-        dispatch::LIVE_SLOT + 1,
+        dispatch::RELAY_SLOT + 1,
     ))
     .map_err(|source| RunError::System {
         doing: "create a program array",
@@ -375,6 +375,7 @@ fn take_with_xdp(
         plan,
         paths: &config.paths,
         carrier: None,
+        relays: None,
         iface: number,
     };
     let (entry, demux) = dispatch::Entry {
@@ -388,14 +389,7 @@ fn take_with_xdp(
     }
     .load(&table, &leaves)?;
     let exit_link = if reply == Reply::Exit {
-        let maps = Maps {
-            node: common.maps,
-            trusted: None,
-            memory: None,
-        };
-        let image = exit::generate();
-        let exit = programs::load("ashway_exit", ProgramKind::SchedCls, &image, &maps);
-        let exit = exit.map_err(|source| RunError::Load {
+        let exit = programs::load_exit(common.maps).map_err(|source| RunError::Load {
             what: "exit",
             iface: found.name.clone(),
             source,
@@ -417,7 +411,7 @@ fn take_with_xdp(
         xdp: Some(XdpSide {
             demux,
             link,
-            _exit_link: exit_link,
+            exit_link,
             slots,
             entry,
             mac: found.mac,

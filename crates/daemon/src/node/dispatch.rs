@@ -17,17 +17,21 @@ use ashway_path::attrs::Attrs;
 use ashway_path::create::NotCreated;
 use ashway_wire::Fragment;
 
+use super::relay::NodeRelays;
 use super::{Node, RunError};
 use crate::activation::ROW;
 use crate::config::{Config, NodeGraph, PathConfig};
 use crate::live::Lead;
 use crate::plan::{self, InstancePlan, PathPlan, Plan};
 use crate::programs::{self, DemuxMaps, NodeMaps};
+use crate::relays;
 use crate::request::Refusal;
 use crate::runner::PathRun;
 
 /// The place in every program array of the program that takes whole frames.
 pub(super) const LIVE_SLOT: u32 = plan::SLOTS as u32;
+/// The place of the program of relays.
+pub(super) const RELAY_SLOT: u32 = LIVE_SLOT + 1;
 
 /// What an entry program needs to know of the paths behind it.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +40,7 @@ pub(super) struct Leaves<'a> {
     pub(super) paths: &'a [PathConfig],
     /// The instance whose rings hold whole frames.
     pub(super) carrier: Option<&'a InstancePlan>,
+    pub(super) relays: Option<&'a NodeRelays>,
     pub(super) iface: usize,
 }
 
@@ -49,18 +54,28 @@ impl Leaves<'_> {
                 let path = path.expect("the table holds paths that are there");
                 self.plan.leaf(self.iface, path, &self.paths[path])
             }
-            Lead::Live(..) => Leaf {
-                row: self.plan.live_row,
-                local: 0,
-                ring_base: self
-                    .carrier
-                    .and_then(|plan| plan.ring_base(self.iface))
-                    .expect("the carrier has rings for every interface that live paths are on")
-                    as u32,
-                flags: flag::RAW,
-                slot: LIVE_SLOT,
-                path: self.plan.live_row,
-            },
+            Lead::Live(id, direction) => {
+                let whole = Leaf {
+                    row: self.plan.live_row,
+                    local: 0,
+                    ring_base: self
+                        .carrier
+                        .and_then(|plan| plan.ring_base(self.iface))
+                        .expect("the carrier has rings for every interface that live paths are on")
+                        as u32,
+                    flags: flag::RAW,
+                    slot: LIVE_SLOT,
+                    path: self.plan.live_row,
+                };
+                let number = self.relays.and_then(|relays| relays.number(id));
+                number.map_or(whole, |number| Leaf {
+                    row: self.plan.relay_row(number),
+                    local: relays::key(number, direction) as u32,
+                    flags: 0,
+                    slot: RELAY_SLOT,
+                    ..whole
+                })
+            }
         }
     }
 }
@@ -200,6 +215,7 @@ impl Node {
             plan: &self.plan,
             paths: &self.config.paths,
             carrier: self.carrier.as_ref().map(|carrier| &carrier.plan),
+            relays: self.relays.as_ref(),
             iface,
         }
     }

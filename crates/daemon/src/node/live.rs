@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ashway_codegen::demux::{self, Filter};
+use ashway_modules::relay::Stays;
 use ashway_modules::{Message, datagram, eth, fragment, tap};
 use ashway_path::attrs::{Attrs, Value as Attr};
 use ashway_path::create::Log;
@@ -21,9 +22,10 @@ use serde_json::{Map, Value, json};
 
 use super::binding::refusal;
 use super::dispatch::{self, LIVE_SLOT, Turn};
-use super::{Node, RunError};
+use super::relay::Placed;
+use super::{Node, RunError, say};
 use crate::activation::ROW;
-use crate::config::{Entrance, is_name};
+use crate::config::{Entrance, Tier, is_name};
 use crate::instance::Instance;
 use crate::live::{End, Lead};
 use crate::plan::InstancePlan;
@@ -43,6 +45,8 @@ pub(super) struct NodeLive {
     catches: Vec<usize>,
     /// Whose it is.
     pub(super) domain: Option<String>,
+    /// Its place in the kernel tier.
+    pub(super) placed: Placed,
 }
 
 /// A path that somebody asks for.
@@ -54,6 +58,7 @@ pub(super) struct Wanted {
     pub(super) domain: Option<String>,
     /// What must be true of a message besides, where the path begins.
     pub(super) filter: Option<String>,
+    pub(super) tier: Tier,
 }
 
 /// A path that is made and not there yet.
@@ -65,6 +70,8 @@ pub(super) struct Made {
     catches: Vec<usize>,
     domain: Option<String>,
     log: Log,
+    tier: Tier,
+    fits: Result<(), Stays>,
 }
 
 impl Node {
@@ -76,15 +83,23 @@ impl Node {
             attrs: path.attrs.clone(),
             domain: path.domain.clone(),
             filter: None,
+            tier: path.tier,
         });
         for wanted in wanted.collect::<Vec<_>>() {
-            let name = wanted.name.clone();
+            let (name, tier) = (wanted.name.clone(), wanted.tier);
             self.create_live(vec![wanted])
                 .map_err(|refusal| RunError::Live {
-                    path: name,
+                    path: name.clone(),
                     because: refusal.message,
                     hint: refusal.hint,
                 })?;
+            if let Err(stays) = &self.live[&name].placed
+                && tier == Tier::Kernel
+            {
+                let because = &stays.because;
+                say(&format!("path `{name}` stays in the user tier: {because}"));
+                say(&format!("  hint: {}", stays.hint));
+            }
         }
         Ok(())
     }
@@ -106,7 +121,12 @@ impl Node {
         let took = begin.elapsed();
         let paths: Vec<Value> = made
             .into_iter()
-            .map(|(name, log)| json!({ "path": name, "log": log.to_string() }))
+            .map(|(name, log)| {
+                let mut path = self.live[&name].tier();
+                path.insert("path".to_owned(), json!(name));
+                path.insert("log".to_owned(), json!(log.to_string()));
+                Value::Object(path)
+            })
             .collect();
         Ok(json!({ "created": paths, "took_ns": took.as_nanos() as u64 }))
     }
@@ -137,12 +157,14 @@ impl Node {
             }
             _ => return Err(Refusal::usage("`attrs` must be an object".to_owned(), "")),
         }
+        let tier = request::word(request, "tier", Tier::WORDS)?;
         Ok(Wanted {
             name,
             from,
             attrs,
             domain: None,
             filter: text("match"),
+            tier,
         })
     }
 
@@ -181,26 +203,24 @@ impl Node {
         let mut names = Vec::with_capacity(made.len());
         let mut logs = Vec::with_capacity(made.len());
         let mut turns = Vec::new();
-        for Made {
-            name,
-            from,
-            path,
-            ends,
-            catches,
-            domain,
-            log,
-        } in made
-        {
+        let mut to_promote = Vec::new();
+        for path in made {
+            let (name, tier) = (path.name.clone(), path.tier);
             let added = if self.live.contains_key(&name) {
                 let message = format!("there is a path `{name}` already");
                 Err(Refusal::failed(message, "give this one another name"))
             } else {
-                self.add_live(&name, from, path, ends, catches, &mut turns)
-                    .map(|live| live.domain = domain)
+                self.add_live(path, &mut turns)
             };
-            if let Err(refusal) = added {
-                self.undo(&names, &turns);
-                return Err(refusal);
+            let log = match added {
+                Ok(log) => log,
+                Err(refusal) => {
+                    self.undo(&names, &turns);
+                    return Err(refusal);
+                }
+            };
+            if tier != Tier::User && self.live[&name].placed.is_ok() {
+                to_promote.push(name.clone());
             }
             names.push(name.clone());
             logs.push((name, log));
@@ -216,19 +236,25 @@ impl Node {
             self.undo(&names, &turns);
             return Err(refusal);
         }
+        for name in to_promote {
+            // A worker that does not answer works for nobody any more.
+            let _ = self.move_live(&name, Tier::Kernel);
+        }
         Ok(logs)
     }
 
     /// Takes back what a creation that failed has done.
     fn undo(&mut self, names: &[String], turns: &[Turn]) {
-        let mut away = Vec::new();
+        let (mut away, mut ids) = (Vec::new(), Vec::new());
         for name in names {
             let live = self.live.remove(name).expect("it was just put there");
             self.take_live(&live, &mut away);
+            ids.push(live.id);
             // A worker that does not answer works for nobody any more.
             let _ = self.drop_live(vec![live]);
         }
         self.put_back(turns);
+        self.release(&ids);
         let _ = self.show_host();
     }
 
@@ -240,6 +266,7 @@ impl Node {
             mut attrs,
             domain,
             filter: also,
+            tier,
         } = wanted;
         if self.config.paths.iter().any(|path| path.name == name) || self.live.contains_key(&name) {
             return Err(Refusal::failed(
@@ -307,7 +334,9 @@ impl Node {
             })?;
             ends.push((number, self.filter_at(number, &filter), direction));
         }
+        drop(stages);
         Ok(Made {
+            fits: self.fits(&created.path, &ends),
             name,
             from,
             path: created.path,
@@ -315,6 +344,7 @@ impl Node {
             catches,
             domain,
             log: created.log,
+            tier,
         })
     }
 
@@ -342,7 +372,7 @@ impl Node {
         };
         if self.carrier.is_none() {
             let facts: Vec<_> = self.ifaces.iter().map(|iface| iface.facts).collect();
-            let plan = InstancePlan::unbound(&facts);
+            let plan = InstancePlan::carrier(&facts);
             let carrier = Instance::carrier(&plan, maps, self.arena)
                 .map_err(|error| refusal(&RunError::Instance(error)))?;
             let program = &carrier.kernel.as_ref().expect("it has one").user_program;
@@ -378,15 +408,18 @@ impl Node {
     }
 
     /// Hands a path to the worker and puts it into the tables.
-    fn add_live(
-        &mut self,
-        name: &str,
-        from: String,
-        path: Path<Message>,
-        ends: Vec<End>,
-        catches: Vec<usize>,
-        turns: &mut Vec<Turn>,
-    ) -> Result<&mut NodeLive, Refusal> {
+    fn add_live(&mut self, made: Made, turns: &mut Vec<Turn>) -> Result<Log, Refusal> {
+        let Made {
+            name,
+            from,
+            path,
+            ends,
+            catches,
+            domain,
+            log,
+            fits,
+            ..
+        } = made;
         for &iface in &catches {
             if self.ifaces[iface].catch_all {
                 let message = format!(
@@ -408,9 +441,10 @@ impl Node {
                 for &iface in &catches {
                     self.catch(iface, false, turns)?;
                 }
-                return Err(self.competition(name, &conflict));
+                return Err(self.competition(&name, &conflict));
             }
         };
+        let placed = self.place(id, fits, &ends);
         for (iface, filter, direction) in &ends {
             let lead = Lead::Live(id, *direction);
             // The worker's table, which is the same, has taken it.
@@ -427,9 +461,11 @@ impl Node {
             from,
             ends,
             catches,
-            domain: None,
+            domain,
+            placed,
         };
-        Ok(self.live.entry(name.to_owned()).or_insert(live))
+        self.live.insert(name, live);
+        Ok(log)
     }
 
     /// Makes the table of an interface anew: with fragments for all paths, or for
@@ -533,12 +569,14 @@ impl Node {
             Ok(())
         };
         let followed = followed.and_then(|()| self.follow(&turns));
+        let ids: Vec<PathId> = gone.iter().map(|live| live.id).collect();
         self.drop_live(gone)?;
         followed?;
+        self.release(&ids);
         Ok(json!({ "removed": asked, "took_ns": begin.elapsed().as_nanos() as u64 }))
     }
 
-    fn find_live(&self, name: &str) -> Result<&NodeLive, Refusal> {
+    pub(super) fn find_live(&self, name: &str) -> Result<&NodeLive, Refusal> {
         self.live.get(name).ok_or_else(|| {
             if self.config.paths.iter().any(|path| path.name == name) {
                 return Refusal::failed(
@@ -581,7 +619,7 @@ impl Node {
             .collect();
         shown.insert("name".to_owned(), json!(name));
         shown.insert("from".to_owned(), json!(live.from));
-        shown.insert("tier".to_owned(), json!("user"));
+        self.add_tier(live, &mut shown);
         shown.insert("iface".to_owned(), json!(ifaces));
         let text = live.ends.first().map(|(_, filter, _)| &filter.text);
         shown.insert("match".to_owned(), json!(text));
@@ -612,12 +650,9 @@ impl Node {
 
     /// How many there are, and what became of all their messages.
     pub(super) fn sum_of_live(&self) -> Value {
-        let waiting = self
-            .carrier
-            .as_ref()
-            .map_or(0, |carrier| carrier.in_user(0));
-        let row = super::serve::row(self, self.plan.live_row);
-        let mut sum = crate::status::counts(&row, u64::from(waiting));
+        let mut row = super::serve::row(self, self.plan.live_row);
+        row.add(&self.rows_of_relays());
+        let mut sum = crate::status::counts(&row, self.waiting_in_rings());
         sum.insert("paths".to_owned(), json!(self.live.len()));
         Value::Object(sum)
     }

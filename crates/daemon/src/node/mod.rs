@@ -11,6 +11,7 @@ mod error;
 mod live;
 mod obey;
 mod observe;
+mod relay;
 mod serve;
 mod world;
 
@@ -35,6 +36,7 @@ use crate::programs::{DemuxMaps, NodeMaps};
 use crate::rung::Rung;
 use crate::worker::Worker;
 use live::NodeLive;
+use relay::NodeRelays;
 use world::{Link, Served};
 
 pub use error::RunError;
@@ -100,6 +102,8 @@ struct Node {
     bindable: Vec<Bindable>,
     /// Whose rings hold whole frames; made when the first path wants them.
     carrier: Option<Arc<Instance>>,
+    /// Those of them that the kernel tier can do; made when the first comes.
+    relays: Option<NodeRelays>,
     /// Paths that run in the user tier as a whole, by name.
     live: HashMap<String, NodeLive>,
     /// How many of them the node has named itself.
@@ -145,7 +149,7 @@ struct NodeIface {
 #[derive(Debug)]
 struct XdpSide {
     link: XdpLink,
-    _exit_link: Option<TcxLink>,
+    exit_link: Option<TcxLink>,
     slots: Map,
     entry: Program,
     /// The maps of the entry program.

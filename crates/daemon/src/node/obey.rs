@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::Node;
 use super::live::Wanted;
+use crate::config::Tier;
 use crate::request::{self, Refusal};
 use crate::shells::Asked;
 use crate::show;
@@ -81,6 +82,7 @@ impl Node {
             attrs,
             domain: Some(domain.to_owned()),
             filter: None,
+            tier: Tier::Auto,
         })?;
         for (_, filter, _) in &made.ends {
             self.config

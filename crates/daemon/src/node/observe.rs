@@ -13,10 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ashway_codegen::demux::parse;
-use ashway_kernel::{NoteRing, Program, clock};
+use ashway_kernel::{NoteRing, Program, SharedArray, clock};
 use serde_json::{Value, json};
 
-use super::dispatch::LIVE_SLOT;
+use super::dispatch::{LIVE_SLOT, RELAY_SLOT};
 use super::{Node, Promotion};
 use crate::config::Tier;
 use crate::control::{Answer, Caller};
@@ -57,6 +57,8 @@ enum Key {
     Kernel(u32),
     /// That of whole frames.
     Frames,
+    /// That of relays.
+    Relays,
 }
 
 /// A program to be made.
@@ -65,15 +67,18 @@ struct Job {
     instance: Arc<Instance>,
     /// The function and its budget, for the kernel tier.
     promoted: Option<(String, Duration)>,
+    /// The hops, for relays.
+    hops: Option<Arc<SharedArray>>,
 }
 
 impl Job {
     fn make(self, maps: &NodeMaps, notes: BorrowedFd<'_>) -> (Key, Result<Program, String>) {
         let made = match self.promoted {
-            None => self
-                .instance
-                .user_noting(maps, notes)
-                .map_err(|error| error.to_string()),
+            None => match &self.hops {
+                Some(hops) => self.instance.load_forward(maps, hops, Some(notes)),
+                None => self.instance.user_noting(maps, notes),
+            }
+            .map_err(|error| error.to_string()),
             Some((function, budget)) => self
                 .instance
                 .promote_noting(maps, &function, budget, notes)
@@ -219,6 +224,7 @@ impl Node {
             key: Key::User(number),
             instance: Arc::clone(instance),
             promoted: None,
+            hops: None,
         });
         let paths = self.paths.iter().zip(&self.plan.paths);
         let kernel = paths
@@ -228,13 +234,22 @@ impl Node {
                 key: Key::Kernel(plan.row),
                 instance: Arc::clone(&self.instances[plan.instance]),
                 promoted: Some((config.function.clone(), config.budget)),
+                hops: None,
             });
         let frames = self.carrier.iter().map(|carrier| Job {
             key: Key::Frames,
             instance: Arc::clone(carrier),
             promoted: None,
+            hops: None,
         });
-        let all = user.chain(kernel).chain(frames);
+        let relays = self.relays.iter().zip(&self.carrier);
+        let relays = relays.map(|(relays, carrier)| Job {
+            key: Key::Relays,
+            instance: Arc::clone(carrier),
+            promoted: None,
+            hops: Some(Arc::clone(&relays.hops)),
+        });
+        let all = user.chain(kernel).chain(frames).chain(relays);
         all.filter(|job| job.instance.kernel.is_some() && !on.programs.contains_key(&job.key))
             .collect()
     }
@@ -270,6 +285,14 @@ impl Node {
         let program = program.unwrap_or(&carrier.user_program);
         for xdp in self.ifaces.iter().filter_map(|iface| iface.xdp.as_ref()) {
             let _ = xdp.slots.set_slot(LIVE_SLOT, program.fd());
+        }
+        let Some(relays) = &self.relays else {
+            return;
+        };
+        let program = observed.and_then(|on| on.program(Key::Relays));
+        let program = program.unwrap_or(&relays.program);
+        for xdp in self.ifaces.iter().filter_map(|iface| iface.xdp.as_ref()) {
+            let _ = xdp.slots.set_slot(RELAY_SLOT, program.fd());
         }
     }
 

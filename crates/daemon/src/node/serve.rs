@@ -201,13 +201,25 @@ fn memory(node: &Node, handler: &Value) -> Answer {
 }
 
 fn promote(node: &mut Node, name: &Value, caller: Caller) {
+    if let Some(moved) = move_live(node, name, Tier::Kernel) {
+        return caller.answer(moved);
+    }
     match find(node, name) {
         Ok(path) => node.promote(path, |node, moved| caller.answer(moved_to(node, moved))),
         Err(unknown) => caller.answer(unknown),
     }
 }
 
+/// Moves a path without a handler, if there is one of this name.
+fn move_live(node: &mut Node, name: &Value, tier: Tier) -> Option<Answer> {
+    let name = name.as_str().filter(|name| node.live.contains_key(*name))?;
+    Some(node.move_live(name, tier).into())
+}
+
 fn demote(node: &mut Node, name: &Value) -> Answer {
+    if let Some(moved) = move_live(node, name, Tier::User) {
+        return moved;
+    }
     match find(node, name) {
         Ok(path) => {
             let moved = node.demote(path).map(|()| path);

@@ -1,4 +1,4 @@
-//! `ashway path create`, `show` and `rm`: paths of a running node's user tier.
+//! `ashway path create`, `show` and `rm`: a running node's paths without a handler.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ const REQUEST_BYTES: usize = 48 << 10;
 /// Create a path on a running node, from a module and attributes
 ///
 /// The path leads from MODULE through the node's graph, as far as the attributes say
-/// (`ashway path plan` shows it without a node). It runs in the user tier. With
-/// `--from` each line of a file is a path: {"module": ..., "attrs": {...}, "name":
-/// ..., "match": ...}; lines are sent many at a time, each lot as a whole or not at
-/// all.
+/// (`ashway path plan` shows it without a node). A relay runs in the kernel tier if it
+/// can, any other path in the user tier. With `--from` each line of a file is a path:
+/// {"module": ..., "attrs": {...}, "name": ..., "match": ..., "tier": ...}; lines are
+/// sent many at a time, each lot as a whole or not at all.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -38,6 +38,9 @@ pub(crate) struct Create {
     /// What must be true of its messages besides (pcap-filter words)
     #[arg(long = "match", value_name = "FILTER", conflicts_with = "from")]
     filter: Option<String>,
+    /// Where it may run: auto, kernel or user
+    #[arg(long, value_name = "TIER", conflicts_with = "from")]
+    tier: Option<String>,
     /// Its name; without it the node makes one up
     #[arg(long, conflicts_with = "from")]
     name: Option<String>,
@@ -51,9 +54,9 @@ pub(crate) struct Create {
     node: Node,
 }
 
-/// Show a path of a running node's user tier
+/// Show a path of a running node that has no handler
 ///
-/// Its stages, attributes, ends, queues with length and maximum, and its account:
+/// Its stages, tier, attributes, ends, queues with length and maximum, and its account:
 /// messages received and what became of them, time, memory.
 #[derive(Debug, Args)]
 pub(crate) struct Show {
@@ -63,7 +66,7 @@ pub(crate) struct Show {
     node: Node,
 }
 
-/// Remove paths of a running node's user tier
+/// Remove paths of a running node that have no handler
 ///
 /// Their messages go to other paths that match them, or to the host.
 #[derive(Debug, Args)]
@@ -99,7 +102,11 @@ impl Create {
                     text += &clean_lines(path["log"].as_str().unwrap_or_default());
                 }
                 if created.len() <= 20 {
-                    let _ = writeln!(text, "path `{}` is there", name(path));
+                    let tier = clean(path["tier"].as_str().unwrap_or("user"));
+                    let _ = writeln!(text, "path `{}` is there, in the {tier} tier", name(path));
+                }
+                if self.tier.as_deref() == Some("kernel") {
+                    text += &show::why_not(path);
                 }
             }
             let us = took_ns as f64 / 1000.0;
@@ -122,6 +129,7 @@ impl Create {
             "attrs": attrs,
             "name": self.name,
             "match": self.filter,
+            "tier": self.tier,
         }))
     }
 }

@@ -1,7 +1,7 @@
 //! The kernel's helpers, as far as our programs call them.
 
 use super::space::{
-    CONTEXT, COUNTERS, HITS, MAPS, MEMORY, ROW_STRIDE, TRUSTED, XDP_MD, hop_address, leaf_address,
+    CONTEXT, COUNTERS, HITS, HOPS, MAPS, MEMORY, ROW_STRIDE, TRUSTED, XDP_MD, leaf_address,
 };
 use super::step::Registers;
 use super::{Machine, Reason};
@@ -186,9 +186,6 @@ impl Machine {
             } else {
                 0
             }
-        } else if map == handle(MapRef::Hops) {
-            let hop = self.hops.get(&(key as u32));
-            hop.map_or(0, |hop| hop_address(*hop))
         } else {
             return None;
         })
@@ -211,6 +208,7 @@ impl Machine {
             MapRef::Context => (CONTEXT, self.space.context.len()),
             MapRef::Trusted => (TRUSTED, self.space.trusted.len()),
             MapRef::Hits => (HITS, self.space.hits.len()),
+            MapRef::Hops => (HOPS, self.space.hops.len()),
             MapRef::Memory if self.array_mode => (MEMORY, self.space.memory.len()),
             _ => return None,
         };

@@ -6,7 +6,7 @@
 
 use super::Reason;
 use ashway_abi::count::ROW_BYTES;
-use ashway_abi::{hop, leaf};
+use ashway_abi::leaf;
 
 const SHIFT: u32 = 40;
 pub(super) const XDP_MD: u64 = 1 << SHIFT;
@@ -25,13 +25,8 @@ pub(super) const HITS: u64 = 9 << SHIFT;
 /// Values of demux shapes' hashes, each for itself as rows are.
 const LEAVES: u64 = 10 << SHIFT;
 
-/// Next hops, each for itself too.
-const HOPS: u64 = 11 << SHIFT;
-
-/// Where the hop with this number lies.
-pub(super) const fn hop_address(hop: usize) -> u64 {
-    HOPS + (hop * ROW_STRIDE) as u64
-}
+/// Next hops.
+pub(super) const HOPS: u64 = 11 << SHIFT;
 
 /// Where the leaf with this number lies.
 pub(super) const fn leaf_address(leaf: usize) -> u64 {
@@ -69,7 +64,7 @@ pub(super) struct Space {
     pub(super) memory: Vec<u8>,
     pub(super) hits: Vec<u8>,
     pub(super) leaves: Vec<[u8; leaf::BYTES]>,
-    pub(super) hops: Vec<[u8; hop::BYTES]>,
+    pub(super) hops: Vec<u8>,
 }
 
 impl Space {
@@ -99,13 +94,7 @@ impl Space {
                     None => Err(outside),
                 };
             }
-            HOPS => {
-                let (number, at) = (at / ROW_STRIDE, at % ROW_STRIDE);
-                return match self.hops.get_mut(number) {
-                    Some(hop) => hop.get_mut(at..at + len).ok_or(outside),
-                    None => Err(outside),
-                };
-            }
+            HOPS => &mut self.hops,
             HITS => &mut self.hits,
             TRUSTED => &mut self.trusted,
             MEMORY => &mut self.memory,

@@ -1,0 +1,344 @@
+//! Relays in the kernel tier, as the node has them: which path has a number, and
+//! whether its messages may run there.
+//!
+//! A path that the kernel tier can do ([`ashway_modules::relay`]) gets a number when
+//! it is created, whatever its tier: its messages are led to the program of relays,
+//! and a hop says what that does with them. So promoting and demoting is a write of
+//! two hops, and nothing is led anywhere else meanwhile. What the program leaves to
+//! the user tier comes by the ring that all whole frames come by.
+//!
+//! A relay's row counts what its programs saw; what of that went on to the user tier
+//! is among the notes there, and its fate with the other paths'.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use ashway_abi::count::Ledger;
+use ashway_abi::{Count, hop};
+use ashway_codegen::entry::Reply;
+use ashway_kernel::{Program, SharedArray, TcxLink};
+use ashway_modules::relay::{self, Stays};
+use ashway_modules::{Message, rules};
+use ashway_path::path::Path;
+use ashway_path::set::PathId;
+use ashway_path::stage::Direction;
+use rustix::thread::{MembarrierCommand, membarrier};
+use serde_json::{Map, Value, json};
+
+use super::dispatch::RELAY_SLOT;
+use super::live::NodeLive;
+use super::{Node, serve};
+use crate::config::Tier;
+use crate::counters::Row;
+use crate::live::End;
+use crate::programs;
+use crate::relays::{self, KEYS, MOST, Out, Relays};
+use crate::request::Refusal;
+
+/// What all relays of a node share.
+#[derive(Debug)]
+pub(super) struct NodeRelays {
+    pub(super) program: Program,
+    pub(super) hops: Arc<SharedArray>,
+    numbers: HashMap<PathId, usize>,
+    /// Longest unused first.
+    free: VecDeque<usize>,
+    /// By number: its counters when its present path got it.
+    base: Vec<Row>,
+    /// Numbers that were ever used.
+    used: usize,
+}
+
+impl NodeRelays {
+    /// The number of a path, if it has one.
+    pub(super) fn number(&self, id: PathId) -> Option<usize> {
+        self.numbers.get(&id).copied()
+    }
+}
+
+/// A path's place in the kernel tier.
+#[derive(Debug)]
+pub(super) struct Place {
+    number: usize,
+    tier: Tier,
+    /// Time the last change took, in ns.
+    switch_ns: u64,
+}
+
+/// What the programs of relays have in common with a path: nothing, if it stays in
+/// the user tier.
+pub(super) type Placed = Result<Place, Stays>;
+
+fn stays(because: String, hint: &'static str) -> Stays {
+    Stays { because, hint }
+}
+
+impl Node {
+    /// Gives a path that the worker has just taken a number, if the kernel tier can
+    /// do it.
+    pub(super) fn place(&mut self, id: PathId, fits: Result<(), Stays>, ends: &[End]) -> Placed {
+        fits?;
+        self.need_relays()?;
+        self.need_exits(ends)?;
+        let relays = self.relays.as_mut().expect("made above");
+        let carrier = self.carrier.as_ref().expect("relays have one");
+        let is_idle = |number: &usize| {
+            [Direction::Forward, Direction::Backward]
+                .into_iter()
+                .all(|direction| carrier.in_user(relays::key(*number, direction)) == 0)
+        };
+        let at = relays.free.iter().position(is_idle);
+        let Some(number) = at.and_then(|at| relays.free.remove(at)) else {
+            return Err(stays(
+                format!("{MOST} relays of this node are in the kernel tier already"),
+                "remove one of them, and create this one again",
+            ));
+        };
+        relays.numbers.insert(id, number);
+        relays.used = relays.used.max(number + 1);
+        let row = serve::row(self, self.plan.relay_row(number));
+        self.relays.as_mut().expect("made above").base[number] = row;
+        let told = self.tell(move |work| {
+            if let Some(relays) = &mut work.live.relays {
+                relays.add(id, number);
+            }
+        });
+        if told.is_err() {
+            self.release(&[id]);
+            return Err(stays("the worker does not answer".to_owned(), ""));
+        }
+        Ok(Place {
+            number,
+            tier: Tier::User,
+            switch_ns: 0,
+        })
+    }
+
+    /// Whether the kernel tier can do a path, as the rule `promote` has marked it.
+    pub(super) fn fits(&self, path: &Path<Message>, ends: &[End]) -> Result<(), Stays> {
+        relay::fits(path)?;
+        if self.maps.is_none() || ends.iter().any(|end| self.ifaces[end.0].xdp.is_none()) {
+            return Err(stays(
+                "it is on an interface without XDP".to_owned(),
+                "`ashway doctor` says what XDP needs here",
+            ));
+        }
+        let marks = [rules::PROMOTE_FORWARD, rules::PROMOTE_BACKWARD];
+        if marks.iter().any(|mark| path.attrs().number(mark).is_none()) {
+            return Err(stays(
+                "no rule has left its stages to the kernel tier".to_owned(),
+                "this is a bug of Ashway; please report it",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Makes what all relays share, unless it is there.
+    fn need_relays(&mut self) -> Result<(), Stays> {
+        let (None, Some(maps), Some(carrier)) = (&self.relays, &self.maps, &self.carrier) else {
+            return Ok(());
+        };
+        let failed = |error: &dyn std::fmt::Display| {
+            let because = format!("the program of relays was not accepted: {error}");
+            stays(because, "`ashway doctor` says what the kernel lacks")
+        };
+        let hops = SharedArray::create("ashway_hops", KEYS * hop::BYTES);
+        let hops = hops.map_err(|error| failed(&error))?;
+        let program = carrier.load_forward(maps, &hops, None);
+        let program = program.map_err(|error| failed(&error))?;
+        for iface in &self.ifaces {
+            if let Some(xdp) = &iface.xdp {
+                let set = xdp.slots.set_slot(RELAY_SLOT, program.fd());
+                set.map_err(|error| failed(&error))?;
+            }
+        }
+        let out = self.ifaces.iter().map(|iface| Out {
+            ifindex: iface.ifindex,
+            by_tcx: iface
+                .xdp
+                .as_ref()
+                .is_none_or(|xdp| xdp.reply == Reply::Exit),
+        });
+        let hops = Arc::new(hops);
+        let worker = Relays::new(Arc::clone(&hops), out.collect());
+        self.tell(move |work| work.live.relays = Some(worker))
+            .map_err(|refusal| stays(refusal.message, ""))?;
+        self.relays = Some(NodeRelays {
+            program,
+            hops,
+            numbers: HashMap::new(),
+            free: (0..MOST).collect(),
+            base: vec![Row::empty(); MOST],
+            used: 0,
+        });
+        Ok(())
+    }
+
+    /// Attaches the exit program where messages come in whose way out takes no
+    /// redirect.
+    fn need_exits(&mut self, ends: &[End]) -> Result<(), Stays> {
+        let is_exit = |iface: usize| {
+            let xdp = self.ifaces[iface].xdp.as_ref();
+            xdp.is_none_or(|xdp| xdp.reply == Reply::Exit)
+        };
+        let comes_in =
+            |(iface, ..): &&End| ends.iter().any(|end| end.0 != *iface && is_exit(end.0));
+        let ifaces: Vec<usize> = ends.iter().filter(comes_in).map(|end| end.0).collect();
+        for iface in ifaces {
+            let (Some(maps), Some(xdp)) = (&self.maps, &mut self.ifaces[iface].xdp) else {
+                continue;
+            };
+            if xdp.exit_link.is_some() {
+                continue;
+            }
+            let name = &self.config.ifaces[iface].name;
+            let failed = |error: &dyn std::fmt::Display| {
+                let because = format!("`{name}` does not take the exit program: {error}");
+                stays(because, "`ashway doctor` says what TCX needs")
+            };
+            let exit = programs::load_exit(maps).map_err(|error| failed(&error))?;
+            let link = TcxLink::attach(&exit, self.ifaces[iface].ifindex);
+            let link = link.map_err(|error| failed(&error))?;
+            if let Some(xdp) = &mut self.ifaces[iface].xdp {
+                xdp.exit_link = Some(link);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes their numbers from paths that nothing is led to any more. Waits for an
+    /// RCU grace period, behind which no program counts for them.
+    pub(super) fn release(&mut self, ids: &[PathId]) {
+        let Some(relays) = &mut self.relays else {
+            return;
+        };
+        let freed: Vec<usize> = ids
+            .iter()
+            .filter_map(|id| relays.numbers.remove(id))
+            .collect();
+        if !freed.is_empty() {
+            let _ = membarrier(MembarrierCommand::Global);
+            relays.free.extend(freed);
+        }
+    }
+
+    /// Moves a path to a tier.
+    ///
+    /// # Errors
+    ///
+    /// Why it stays in the user tier.
+    pub(super) fn move_live(&mut self, name: &str, tier: Tier) -> Result<Value, Refusal> {
+        let begin = Instant::now();
+        let live = self.find_live(name)?;
+        let id = live.id;
+        if let Err(stays) = &live.placed
+            && tier == Tier::Kernel
+        {
+            return Err(Refusal {
+                code: "handler_refused",
+                message: format!("path `{name}` stays in the user tier: {}", stays.because),
+                hint: stays.hint.to_owned(),
+            });
+        }
+        let promoted = tier == Tier::Kernel;
+        self.tell(move |work| {
+            if let Some(relays) = &mut work.live.relays
+                && let Some(path) = work.live.paths.path_mut(id)
+            {
+                relays.promote(id, path, promoted);
+            }
+        })?;
+        let mut switch_ns = 0;
+        if let Some(Ok(place)) = self.live.get_mut(name).map(|live| &mut live.placed) {
+            place.tier = tier;
+            place.switch_ns = begin.elapsed().as_nanos() as u64;
+            switch_ns = place.switch_ns;
+        }
+        Ok(json!({ "path": name, "tier": tier.word(), "switch_ns": switch_ns }))
+    }
+
+    /// What the kernel tier has counted of all relays there ever were.
+    pub(super) fn rows_of_relays(&self) -> Row {
+        let mut sum = Row::empty();
+        for number in 0..self.relays.as_ref().map_or(0, |relays| relays.used) {
+            sum.add(&serve::row(self, self.plan.relay_row(number)));
+        }
+        sum
+    }
+
+    /// Messages of all paths of the user tier that wait in a ring.
+    pub(super) fn waiting_in_rings(&self) -> u64 {
+        let keys = 1 + 2 * self.relays.as_ref().map_or(0, |relays| relays.used);
+        let carrier = self.carrier.iter();
+        carrier
+            .flat_map(|carrier| (0..keys).map(|key| u64::from(carrier.in_user(key))))
+            .sum()
+    }
+
+    /// Adds the kernel tier's part to what the worker says of a path.
+    pub(super) fn add_tier(&self, live: &NodeLive, shown: &mut Map<String, Value>) {
+        shown.append(&mut live.tier());
+        let Ok(place) = &live.placed else {
+            return;
+        };
+        let base = self.relays.as_ref().map(|relays| relays.base[place.number]);
+        let row = serve::row(self, self.plan.relay_row(place.number));
+        let row = row.since(&base.unwrap_or_else(Row::empty));
+        // What went on to the user tier is counted by the path.
+        let received = row.get(Count::Received) - row.sum(Ledger::Note);
+        let number = |shown: &Map<String, Value>, key: &str| shown[key].as_u64().unwrap_or(0);
+        let sum = number(shown, "received") + received;
+        shown.insert("received".to_owned(), json!(sum));
+        let mut fates = 0;
+        for &fate in Count::ALL {
+            let times = row.get(fate);
+            if fate.ledger() == Ledger::Fate && times > 0 {
+                fates += times;
+                let all = &mut shown["fates"][fate.name()];
+                *all = json!(all.as_u64().unwrap_or(0) + times);
+            }
+        }
+        let balanced = shown["balanced"] == true && received == fates;
+        shown.insert("balanced".to_owned(), json!(balanced));
+        let notes = Count::ALL
+            .iter()
+            .filter(|note| note.ledger() == Ledger::Note);
+        let notes: Map<String, Value> = notes
+            .filter(|note| row.get(**note) > 0)
+            .map(|note| (note.name().to_owned(), json!(row.get(*note))))
+            .collect();
+        let kernel = json!({ "received": row.get(Count::Received), "notes": notes });
+        shown.insert("kernel".to_owned(), kernel);
+    }
+}
+
+impl NodeLive {
+    /// The tier of the path, and why it is in the user tier if it is.
+    pub(super) fn tier(&self) -> Map<String, Value> {
+        let (tier, promotion) = match &self.placed {
+            Ok(place) if place.tier == Tier::Kernel => (
+                place.tier,
+                json!({ "state": "promoted", "switch_ns": place.switch_ns }),
+            ),
+            Ok(place) => {
+                let promotion = json!({
+                    "state": "user",
+                    "because": "it was asked for",
+                    "hint": "`ashway path promote` moves it to the kernel tier",
+                    "switch_ns": place.switch_ns,
+                });
+                (Tier::User, promotion)
+            }
+            Err(stays) => {
+                let (because, hint) = (&stays.because, stays.hint);
+                let promotion = json!({ "state": "user", "because": because, "hint": hint });
+                (Tier::User, promotion)
+            }
+        };
+        let mut shown = Map::new();
+        shown.insert("tier".to_owned(), json!(tier.word()));
+        shown.insert("promotion".to_owned(), promotion);
+        shown
+    }
+}
