@@ -53,7 +53,7 @@ pub const PATH: i16 = 148;
 /// What the message's headers say, found once by the entry program: the words of
 /// `ashway_wire::Headers`. Numbers of more than one byte are in network order,
 /// offsets are not. Written by the walk for frames that are not plain (see
-/// [`flag::PLAIN`]); of those, only [`NETWORK`](fact::NETWORK) is there.
+/// [`flag::PLAIN`]); of plain ones nothing is here, since every place is known.
 pub mod fact {
     /// `u32`: where the IP header, or what follows the Ethernet type, starts in
     /// the frame.
@@ -118,7 +118,8 @@ pub mod flag {
     /// GRO alone would leave them lying (`veth_xdp_flush`, Linux 6.18).
     pub const REPLY_BY_REDIRECT: u32 = 16;
     /// The headers are Ethernet without tags, IPv4 without options or IPv6
-    /// without extension headers, and UDP: they lie where they mostly do.
+    /// without extension headers, and UDP: they lie where they mostly do. Never
+    /// beside [`RAW`].
     pub const PLAIN: u32 = 32;
     /// The path takes whole frames, of whatever protocol: its messages begin
     /// behind the Ethernet header, and nothing in them has been checked.

@@ -16,13 +16,12 @@
 mod general;
 
 use ashway_abi::Count;
-use ashway_abi::context::{self, fact, flag};
+use ashway_abi::context::{self, flag};
 use ashway_abi::observe::step;
 use ashway_wire::ipv4::PROTOCOL_UDP;
 
 use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use crate::demux::emit::{self, Compiled, Entries, Exits, FEW};
-use crate::demux::{Field, Test};
 use crate::observe::{self, Note, Word};
 pub use crate::xdp::Packet;
 use crate::xdp::{self, action, be16};
@@ -74,14 +73,6 @@ impl Spec<'_> {
         })
     }
 
-    /// Whether every path asks for UDP.
-    fn is_udp_only(&self) -> bool {
-        let udp = Test::whole(Field::Protocol, [PROTOCOL_UDP]);
-        self.shapes
-            .iter()
-            .all(|one| one.shape.guards.contains(&udp))
-    }
-
     /// The slots of all paths, if they are few and known now.
     fn slots(&self) -> Option<Vec<u32>> {
         let mut slots = Vec::new();
@@ -99,8 +90,6 @@ impl Spec<'_> {
 
 /// Stack: a length that must survive a helper.
 const FRAME_BYTES: i16 = -56;
-/// Stack: the path's row of counters, as a pointer.
-const ROW: i16 = -64;
 
 const ETH: i16 = 14;
 const UDP: i16 = 8;
@@ -138,34 +127,28 @@ fn generate_with(spec: &Spec, observe: Option<u16>) -> Image {
         observe::begin(&mut asm, spec.cpus, session, labels.out);
     }
     xdp::packet_bounds(&mut asm);
-    xdp::need(&mut asm, ETH.into(), labels.host);
-    // Frames for others are the host's, groups among them: a reply in the name
-    // of one would be a forgery.
-    let mut mac = [0; 8];
-    mac[..6].copy_from_slice(&spec.mac);
-    let mac = u64::from_le_bytes(mac);
-    let (first, last) = (mac as u32, (mac >> 32) as u16);
-    asm.load(Size::W, R1, R7, 0);
-    asm.jump32_if_imm(op::JNE, R1, first as i32, labels.host);
-    asm.load(Size::H, R1, R7, 4);
-    asm.jump_if_imm(op::JNE, R1, i32::from(last), labels.host);
-
     let exits = Exits {
         ipv4: asm.label(),
         ipv6: asm.label(),
+        no_udp: asm.label(),
         other: asm.label(),
         miss: labels.host,
         fail: labels.out,
+        flags: spec.flags(),
     };
-    emit::emit(&mut asm, &spec.demux(), exits);
+    let for_us = |asm: &mut Assembler| for_us(asm, spec, labels.host);
+    emit::emit(&mut asm, &spec.demux(), for_us, exits);
     for (label, header) in [(exits.ipv4, Header::Ipv4), (exits.ipv6, Header::Ipv6)] {
         asm.bind(label);
         plain(&mut asm, spec, &labels, header);
     }
+    asm.bind(exits.no_udp);
+    if_raw(&mut asm, spec, &labels);
+    asm.jump(labels.host);
     asm.bind(exits.other);
     general::emit(&mut asm, spec, &labels);
     if spec.may_be_raw() {
-        raw(&mut asm, spec, &labels);
+        raw(&mut asm, &labels);
     }
     whole_checksum(&mut asm, spec, &labels);
     dispatch(&mut asm, spec, &labels);
@@ -181,6 +164,19 @@ impl<'t> Spec<'t> {
             packet: self.packet,
         }
     }
+}
+
+/// Frames for others are the host's, groups among them: a reply in the name of one
+/// would be a forgery.
+fn for_us(asm: &mut Assembler, spec: &Spec, host: Label) {
+    let mut mac = [0; 8];
+    mac[..6].copy_from_slice(&spec.mac);
+    let mac = u64::from_le_bytes(mac);
+    let (first, last) = (mac as u32, (mac >> 32) as u16);
+    asm.load(Size::W, R1, R7, 0);
+    asm.jump32_if_imm(op::JNE, R1, first as i32, host);
+    asm.load(Size::H, R1, R7, 4);
+    asm.jump_if_imm(op::JNE, R1, i32::from(last), host);
 }
 
 struct Labels {
@@ -243,22 +239,6 @@ impl Header {
             Self::Ipv6 => 22..54,
         }
     }
-
-    /// Flags of every message behind it.
-    const fn flags(self) -> u32 {
-        match self {
-            Self::Ipv4 => flag::PLAIN,
-            Self::Ipv6 => flag::PLAIN | flag::IPV6,
-        }
-    }
-
-    /// Where the number of the protocol behind it lies.
-    const fn protocol(self) -> i16 {
-        match self {
-            Self::Ipv4 => 23,
-            Self::Ipv6 => 20,
-        }
-    }
 }
 
 /// A path takes the frame as it is.
@@ -274,11 +254,6 @@ fn if_raw(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
 /// `whole_checksum`.
 fn plain(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     if_raw(asm, spec, labels);
-    if !spec.is_udp_only() {
-        asm.load(Size::B, R1, R7, header.protocol());
-        asm.jump_if_imm(op::JNE, R1, i32::from(PROTOCOL_UDP), labels.host);
-    }
-    asm.store_imm(Size::W, R9, fact::NETWORK, ETH.into());
     received(asm, labels);
     ip_length(asm, spec, labels, header);
     if header == Header::Ipv4 {
@@ -288,10 +263,9 @@ fn plain(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     udp_checksum(asm, spec, labels, header);
 }
 
-/// Counts the message; the row stays on the stack. Clobbers `r0`-`r5`.
+/// Counts the message. Clobbers `r0`-`r5`.
 fn received(asm: &mut Assembler, labels: &Labels) {
     xdp::find_row(asm, labels.out);
-    asm.store(Size::D, R10, ROW, R0);
     xdp::count(asm, R0, Count::Received);
     labels.note(
         asm,
@@ -310,11 +284,13 @@ fn add_flags(asm: &mut Assembler, flags: u32) {
     asm.store(Size::W, R9, context::FLAGS, R1);
 }
 
-/// The frame behind its Ethernet header is the message.
-fn raw(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
+/// The frame behind its Ethernet header is the message, whatever its headers.
+fn raw(asm: &mut Assembler, labels: &Labels) {
     asm.bind(labels.raw);
     received(asm, labels);
-    add_flags(asm, spec.flags());
+    asm.load(Size::W, R1, R9, context::FLAGS);
+    asm.alu_imm(op::AND, R1, !(flag::PLAIN | flag::IPV6) as i32);
+    asm.store(Size::W, R9, context::FLAGS, R1);
     asm.mov(R1, R6);
     asm.call(helper::XDP_GET_BUFF_LEN);
     asm.alu_imm(op::SUB, R0, ETH.into());
@@ -379,12 +355,10 @@ fn ipv4_checksum(asm: &mut Assembler, labels: &Labels) {
         asm.load(Size::W, R1, R7, ETH + word * 4);
         asm.alu(op::ADD, R5, R1);
     }
-    xdp::fold_short(asm, R5, R1);
-    asm.jump_if_imm(op::JNE, R5, 0xffff, labels.bad_ip_checksum);
+    xdp::sums_to_ones(asm, R5, R1, labels.bad_ip_checksum);
 }
 
 fn udp_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
-    add_flags(asm, header.flags() | spec.flags());
     asm.load(Size::H, R3, R7, header.udp() + 6);
     if_no_checksum(asm, labels, header == Header::Ipv4);
     // r5 = the pseudo-header's sum.
@@ -393,7 +367,12 @@ fn udp_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Heade
         asm.load(Size::W, R1, R7, word);
         asm.alu(op::ADD, R5, R1);
     }
-    checksum(asm, labels);
+    no_partial_checksum(asm, labels);
+    if spec.packet == Packet::Pointers {
+        asm.mov(R2, R7);
+        asm.alu_imm(op::ADD, R2, header.udp().into());
+    }
+    asm.jump(labels.whole_checksum);
 }
 
 /// RFC 768; RFC 8200 §8.1 for IPv6: `r3` is the checksum's field.
@@ -406,26 +385,29 @@ fn if_no_checksum(asm: &mut Assembler, labels: &Labels, is_optional: bool) {
     asm.jump_if_imm(op::JEQ, R3, 0, absent);
 }
 
-/// Judges the checksum in `r3` by the sum in `r5` of addresses and length. Besides
-/// none at all (IPv4 only), two forms are good: the pseudo-header's sum alone (the
-/// sender left the rest to its device, which on a veth is nobody: FACTS 3b), and
-/// the whole.
-fn checksum(asm: &mut Assembler, labels: &Labels) {
+/// Makes the sum in `r5` of addresses and length the pseudo-header's. Besides none
+/// at all (IPv4 only), two forms of the checksum in `r3` are good: this sum alone
+/// (the sender left the rest to its device, which on a veth is nobody: FACTS 3b),
+/// with which this goes to `dispatch`, and the whole, with which it goes on.
+fn no_partial_checksum(asm: &mut Assembler, labels: &Labels) {
+    let whole = asm.label();
     asm.alu_imm(op::ADD, R5, be16(PROTOCOL_UDP.into()));
-    asm.mov(R2, R5);
-    xdp::fold_short(asm, R2, R1);
-    asm.jump_if(op::JNE, R2, R3, labels.whole_checksum);
+    // Neither is 0, so they fold to the same if one and the other's complement
+    // sum to ones.
+    asm.alu_imm(op::XOR, R3, 0xffff);
+    asm.alu(op::ADD, R3, R5);
+    xdp::sums_to_ones(asm, R3, R1, whole);
     add_flags(asm, flag::CHECKSUM_PARTIAL);
     asm.jump(labels.dispatch);
+    asm.bind(whole);
 }
 
 /// The whole checksum: UDP header and payload on top of the pseudo-header's sum
-/// in `r5`. One copy for all halves.
+/// in `r5`. One copy for all halves; by pointers, `r2` is the UDP header.
 fn whole_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     asm.bind(labels.whole_checksum);
     match spec.packet {
         Packet::Pointers => {
-            xdp::udp_header(asm, labels.bad_length);
             for word in [0, 4] {
                 asm.load(Size::W, R1, R2, word);
                 asm.alu(op::ADD, R5, R1);
@@ -435,8 +417,8 @@ fn whole_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
         }
         Packet::Helpers => xdp::add_copied(asm, i32::from(UDP), labels.bad_length),
     }
-    xdp::fold(asm, R5, R1);
-    asm.jump_if_imm(op::JNE, R5, 0xffff, labels.bad_udp_checksum);
+    xdp::fold_half(asm, R5, R1);
+    xdp::sums_to_ones(asm, R5, R1, labels.bad_udp_checksum);
     asm.jump(labels.dispatch);
 }
 
@@ -480,7 +462,7 @@ fn ends(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
         (labels.fragment, Count::DroppedFragment),
     ] {
         asm.bind(label);
-        asm.load(Size::D, R0, R10, ROW);
+        xdp::find_row(asm, labels.out);
         xdp::count(asm, R0, reason);
         labels.note(asm, Note::end(Word::Is(reason as u32)));
         xdp::finish(asm, action::DROP);

@@ -85,36 +85,30 @@ pub(crate) fn count(asm: &mut Assembler, row: Reg, which: Count) {
 /// The index starts from a zero that the verifier does not know, so that it
 /// sees one iteration instead of a hundred (FACTS 1, laundering).
 pub(crate) fn add_payload(asm: &mut Assembler, bad: Label) {
+    let eights = asm.label();
+    let rest = asm.label();
     let end = asm.label();
     asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
     asm.load(Size::D, R4, R9, context::ZERO);
-    for step in [32, 8] {
-        let head = asm.label();
-        let done = asm.label();
-        asm.mov(R0, R4);
-        asm.alu_imm(op::ADD, R0, step);
-        asm.jump_if(op::JGT, R0, R3, done);
-        asm.bind(head);
-        asm.may_goto(bad);
-        piece(asm, bad, step);
-        for word in 0..step / 4 {
-            asm.load(Size::W, R0, R1, word as i16 * 4);
-            asm.alu(op::ADD, R5, R0);
-        }
-        asm.alu_imm(op::ADD, R4, step);
-        asm.mov(R0, R4);
-        asm.alu_imm(op::ADD, R0, step);
-        asm.jump_if(op::JLE, R0, R3, head);
-        asm.bind(done);
-    }
-    asm.jump_if(op::JGE, R4, R3, end);
+    asm.jump_if_imm(op::JLT, R3, 8, rest);
+    asm.jump_if_imm(op::JLT, R3, 32, eights);
+    pieces(asm, bad, 32);
+    asm.mov(R0, R4);
+    asm.alu_imm(op::ADD, R0, 8);
+    asm.jump_if(op::JGT, R0, R3, rest);
+    asm.bind(eights);
+    pieces(asm, bad, 8);
+    asm.bind(rest);
     // At most 7 bytes are left: 4, 2 and 1 of them, as the bits of the length.
-    for size in [Size::W, Size::H, Size::B] {
+    for (size, left) in [(Size::W, 7), (Size::H, 3), (Size::B, 1)] {
         let skip = asm.label();
-        let bytes = size.bytes() as i32;
         asm.mov(R0, R3);
-        asm.alu_imm(op::AND, R0, bytes);
-        asm.jump_if_imm(op::JEQ, R0, 0, skip);
+        asm.alu_imm(op::AND, R0, left);
+        asm.jump_if_imm(op::JEQ, R0, 0, end);
+        let bytes = size.bytes() as i32;
+        if bytes < left {
+            asm.jump_if_imm(op::JLT, R0, bytes, skip);
+        }
         piece(asm, bad, bytes);
         asm.load(size, R0, R1, 0);
         asm.alu(op::ADD, R5, R0);
@@ -122,6 +116,22 @@ pub(crate) fn add_payload(asm: &mut Assembler, bad: Label) {
         asm.bind(skip);
     }
     asm.bind(end);
+}
+
+/// Adds pieces of `step` bytes to `r5` as long as whole ones are left, which the
+/// first is.
+fn pieces(asm: &mut Assembler, bad: Label, step: i32) {
+    let head = asm.here();
+    asm.may_goto(bad);
+    piece(asm, bad, step);
+    for word in 0..step / 4 {
+        asm.load(Size::W, R0, R1, word as i16 * 4);
+        asm.alu(op::ADD, R5, R0);
+    }
+    asm.alu_imm(op::ADD, R4, step);
+    asm.mov(R0, R4);
+    asm.alu_imm(op::ADD, R0, step);
+    asm.jump_if(op::JLE, R0, R3, head);
 }
 
 /// `r1` = the `bytes` bytes at index `r4` of the packet bytes at `r2`, known to
@@ -138,23 +148,41 @@ fn piece(asm: &mut Assembler, bad: Label, bytes: i32) {
 /// Folds the 64-bit sum in `sum` to 16 bits (RFC 1071 §4.1), if it is below
 /// 2^48: the sum of at most 2^16 32-bit words. Clobbers `tmp`.
 pub(crate) fn fold(asm: &mut Assembler, sum: Reg, tmp: Reg) {
-    // 48 -> 33 bits; then 33 -> 18 -> 17 -> 16.
+    fold_half(asm, sum, tmp);
+    fold_short(asm, sum, tmp);
+}
+
+/// Folds a sum below 2^48 to one below 2^33. Clobbers `tmp`.
+pub(crate) fn fold_half(asm: &mut Assembler, sum: Reg, tmp: Reg) {
     asm.mov(tmp, sum);
     asm.alu_imm(op::RSH, tmp, 32);
     asm.alu32(op::MOV, sum, sum);
     asm.alu(op::ADD, sum, tmp);
-    fold_short(asm, sum, tmp);
 }
 
 /// The same for a sum below 2^36: at most fifteen 32-bit words.
 pub(crate) fn fold_short(asm: &mut Assembler, sum: Reg, tmp: Reg) {
     // 36 -> 21 -> 17 -> 16.
     for _ in 0..3 {
-        asm.mov(tmp, sum);
-        asm.alu_imm(op::RSH, tmp, 16);
-        asm.alu_imm(op::AND, sum, 0xffff);
-        asm.alu(op::ADD, sum, tmp);
+        fold_once(asm, sum, tmp);
     }
+}
+
+fn fold_once(asm: &mut Assembler, sum: Reg, tmp: Reg) {
+    asm.mov(tmp, sum);
+    asm.alu_imm(op::RSH, tmp, 16);
+    asm.alu_imm(op::AND, sum, 0xffff);
+    asm.alu(op::ADD, sum, tmp);
+}
+
+/// To `no` unless a sum below 2^36, not 0, folds to all ones: what it covers has a
+/// good checksum. Clobbers `sum` and `tmp`.
+pub(crate) fn sums_to_ones(asm: &mut Assembler, sum: Reg, tmp: Reg, no: Label) {
+    // Twice is enough: what is left is below 2 * 0xffff, where only 0xffff itself
+    // is a multiple of it.
+    fold_once(asm, sum, tmp);
+    fold_once(asm, sum, tmp);
+    asm.jump_if_imm(op::JNE, sum, 0xffff, no);
 }
 
 /// `r7`, `r8` = `data`, `data_end`, from `xdp_md` in `r6`.

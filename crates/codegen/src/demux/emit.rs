@@ -22,7 +22,7 @@ use super::filter::{Field, Layer, Test};
 use super::shape::{KeyField, MAX_KEY_BYTES, Shape, ShapeId};
 use super::table::Table;
 use super::tree::{self, Guard, Node};
-use super::view::{Place, View};
+use super::view::{Place, Version, View};
 use super::walk;
 use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use crate::bug::{self, Bug};
@@ -118,16 +118,32 @@ pub struct Spec<'t> {
 /// in `r7` and `r8`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exits {
-    /// A path of a plain IPv4 packet.
+    /// A path of a plain UDP datagram over IPv4.
     pub(crate) ipv4: Label,
-    /// A path of a plain IPv6 packet.
+    /// The same over IPv6.
     pub(crate) ipv6: Label,
+    /// A path of any other plain packet.
+    pub(crate) no_udp: Label,
     /// A path of any other frame; its facts are in the context.
     pub(crate) other: Label,
     /// No path. `r9` may be anything.
     pub(crate) miss: Label,
     /// There is no context for this CPU, which cannot be.
     pub(crate) fail: Label,
+    /// Flags that every message gets beside those of its path.
+    pub(crate) flags: u32,
+}
+
+impl Exits {
+    /// Where a path leads that was found in this view.
+    fn found(self, view: View) -> Label {
+        match view {
+            View::Plain(Version::V4, ipv4::PROTOCOL_UDP) => self.ipv4,
+            View::Plain(Version::V6, ipv4::PROTOCOL_UDP) => self.ipv6,
+            View::Plain(..) => self.no_udp,
+            View::Facts => self.other,
+        }
+    }
 }
 
 /// Stack: the entry's value, while the context is found.
@@ -137,6 +153,8 @@ const KEY: i16 = -64 - MAX_KEY_BYTES as i16;
 /// Stack: bytes that no pointer may reach.
 const RAW: i16 = -16;
 
+/// Bytes of an Ethernet header.
+const ETHERNET: i32 = 14;
 /// Bytes of a plain IPv4 packet's headers, up to the end of a UDP header.
 pub(crate) const PLAIN_IPV4: i32 = 42;
 /// The same of IPv6.
@@ -156,15 +174,16 @@ pub fn program_after(mut asm: Assembler, spec: &Spec) -> Image {
     let none = asm.label();
     asm.mov(R6, R1);
     xdp::packet_bounds(&mut asm);
-    xdp::need(&mut asm, 14, none);
     let exits = Exits {
         ipv4: found,
         ipv6: found,
+        no_udp: found,
         other: found,
         miss: none,
         fail: none,
+        flags: 0,
     };
-    emit(&mut asm, spec, exits);
+    emit(&mut asm, spec, |_| (), exits);
     asm.bind(found);
     asm.load(Size::W, R0, R9, context::PATH);
     asm.exit();
@@ -177,12 +196,15 @@ pub fn program_after(mut asm: Assembler, spec: &Spec) -> Image {
 /// What [`program`] returns for a frame of no path.
 pub const NO_PATH: u32 = u32::MAX;
 
-/// `r6` is `xdp_md`, `r7` and `r8` are the packet's bounds, between which at
-/// least an Ethernet header lies. Ends at one of `exits`.
-pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, exits: Exits) {
+/// `r6` is `xdp_md`, `r7` and `r8` are the packet's bounds. Ends at one of `exits`.
+/// `first` comes once it is known that there is an Ethernet header, and may clobber
+/// `r1`.
+pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, first: impl Fn(&mut Assembler), exits: Exits) {
     let ipv6 = asm.label();
     let other = asm.label();
-    xdp::need(asm, PLAIN_IPV4, other);
+    let short = asm.label();
+    xdp::need(asm, PLAIN_IPV4, short);
+    first(asm);
     asm.load(Size::H, R1, R7, 12);
     asm.jump_if_imm(op::JEQ, R1, be16(eth::TYPE_IPV6), ipv6);
     asm.jump_if_imm(op::JNE, R1, be16(eth::TYPE_IPV4), other);
@@ -192,36 +214,41 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, exits: Exits) {
     asm.load(Size::H, R1, R7, 20);
     asm.alu_imm(op::AND, R1, be16(0x3fff));
     asm.jump_if_imm(op::JNE, R1, 0, other);
-    plain(asm, spec, View::Ipv4, other, exits.ipv4, exits);
+    plain(asm, spec, Version::V4, other, exits);
 
     asm.bind(ipv6);
     xdp::need(asm, PLAIN_IPV6, other);
     asm.load(Size::B, R1, R7, 14);
     asm.alu_imm(op::AND, R1, 0xf0);
     asm.jump_if_imm(op::JNE, R1, 0x60, other);
-    plain(asm, spec, View::Ipv6, other, exits.ipv6, exits);
+    plain(asm, spec, Version::V6, other, exits);
 
+    asm.bind(short);
+    xdp::need(asm, ETHERNET, exits.miss);
+    first(asm);
     asm.bind(other);
     xdp::find_context(asm, spec.cpus, exits.fail);
     walk::emit(asm, spec.packet);
-    shapes(asm, spec, View::Facts, exits.other, exits);
+    shapes(asm, spec, View::Facts, exits);
 }
 
-/// The shapes for a packet whose ports are at their usual place.
-fn plain(asm: &mut Assembler, spec: &Spec, view: View, other: Label, found: Label, exits: Exits) {
-    let ports = asm.label();
-    asm.load(Size::B, R1, R7, view.protocol());
+/// The shapes for a packet whose ports are at their usual place: once for each
+/// protocol, so that no shape has to ask for it.
+fn plain(asm: &mut Assembler, spec: &Spec, version: Version, other: Label, exits: Exits) {
+    asm.load(Size::B, R1, R7, version.protocol());
     for protocol in protocols_with_ports() {
-        asm.jump_if_imm(op::JEQ, R1, i32::from(protocol), ports);
+        let next = asm.label();
+        asm.jump_if_imm(op::JNE, R1, i32::from(protocol), next);
+        // What a tunnel's packets say of themselves, the walk finds.
+        let tunnels = spec.shapes.iter().any(|one| asks(one.shape, Field::Vni));
+        if tunnels && protocol == ipv4::PROTOCOL_UDP {
+            asm.load(Size::H, R1, R7, version.ports() + 2);
+            asm.jump_if_imm(op::JEQ, R1, be16(vxlan::PORT), other);
+        }
+        shapes(asm, spec, View::Plain(version, protocol), exits);
+        asm.bind(next);
     }
     asm.jump(other);
-    asm.bind(ports);
-    // What a tunnel's packets say of themselves, the walk finds.
-    if spec.shapes.iter().any(|one| asks(one.shape, Field::Vni)) {
-        asm.load(Size::H, R1, R7, view.ports() + 2);
-        asm.jump_if_imm(op::JEQ, R1, be16(vxlan::PORT), other);
-    }
-    shapes(asm, spec, view, found, exits);
 }
 
 /// Protocols whose headers start with two ports, UDP first.
@@ -236,7 +263,7 @@ fn asks(shape: &Shape, field: Field) -> bool {
         || excluded.into_iter().any(|test| test.field == field)
 }
 
-fn shapes(asm: &mut Assembler, spec: &Spec, view: View, found: Label, exits: Exits) {
+fn shapes(asm: &mut Assembler, spec: &Spec, view: View, exits: Exits) {
     let nodes = tree::plan(spec.shapes.iter().map(|one| one.shape), |guard| {
         view.knows(guard)
     });
@@ -246,9 +273,10 @@ fn shapes(asm: &mut Assembler, spec: &Spec, view: View, found: Label, exits: Exi
         asm,
         spec,
         view,
-        found,
+        found: exits.found(view),
         value,
         fail: exits.fail,
+        flags: exits.flags | view.flags(),
     };
     for (number, node) in nodes.iter().enumerate() {
         emitter.asm.bind(labels[number]);
@@ -282,6 +310,8 @@ struct Emitter<'a, 't> {
     /// Where an entry's value in `r0` leads.
     value: Label,
     fail: Label,
+    /// Added to those of the leaf.
+    flags: u32,
 }
 
 impl Emitter<'_, '_> {
@@ -467,7 +497,7 @@ impl Emitter<'_, '_> {
             (context::ROW, row),
             (context::LOCAL_PATH, local),
             (context::RING_BASE, ring_base),
-            (context::FLAGS, flags),
+            (context::FLAGS, flags | self.flags),
             (context::SLOT, slot),
             (context::PATH, path),
         ] {
@@ -478,7 +508,7 @@ impl Emitter<'_, '_> {
 
     /// Copies the leaf at `r0` into the context. One copy for all shapes.
     fn value(self) {
-        let Self { asm, .. } = self;
+        let (asm, flags) = (self.asm, self.flags);
         asm.bind(self.value);
         add_hit(asm, R0, leaf::HITS);
         if self.view != View::Facts {
@@ -495,6 +525,9 @@ impl Emitter<'_, '_> {
             (Size::D, leaf::SLOT, context::SLOT),
         ] {
             asm.load(size, R1, R0, from);
+            if to == context::FLAGS {
+                asm.alu_imm(op::OR, R1, flags as i32);
+            }
             asm.store(size, R9, to, R1);
         }
         asm.jump(self.found);

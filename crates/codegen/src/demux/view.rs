@@ -1,20 +1,25 @@
 //! Where a field of a frame is, as the demux program sees it.
 
-use ashway_abi::context::fact;
+use ashway_abi::context::{fact, flag};
 use ashway_wire::eth;
 
-use super::filter::{Base, Field};
+use super::filter::{Base, Field, left};
 use super::tree::Guard;
 
 /// Where fields are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
-    /// In a plain IPv4 packet with ports.
-    Ipv4,
-    /// In a plain IPv6 packet with ports.
-    Ipv6,
+    /// In a plain packet whose protocol, known by now, has ports.
+    Plain(Version, u8),
     /// In the context, as facts.
     Facts,
+}
+
+/// Version of IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Version {
+    V4,
+    V6,
 }
 
 /// Where a field is.
@@ -33,32 +38,42 @@ pub(super) enum Place {
     Behind(Option<i16>, u16),
 }
 
-impl View {
+impl Version {
     /// Where the protocol's number is in a plain packet.
     pub(super) const fn protocol(self) -> i16 {
         match self {
-            Self::Ipv4 => 23,
-            _ => 20,
+            Self::V4 => 23,
+            Self::V6 => 20,
         }
     }
 
     /// Where its ports are.
     pub(super) const fn ports(self) -> i16 {
         match self {
-            Self::Ipv4 => 34,
-            _ => 54,
+            Self::V4 => 34,
+            Self::V6 => 54,
+        }
+    }
+}
+
+impl View {
+    /// Flags of every message seen so: those of a UDP datagram, which is all that
+    /// the paths' programs ask about.
+    pub(super) const fn flags(self) -> u32 {
+        match self {
+            Self::Plain(Version::V4, _) => flag::PLAIN,
+            Self::Plain(Version::V6, _) => flag::PLAIN | flag::IPV6,
+            Self::Facts => 0,
         }
     }
 
     pub(super) fn place(self, field: Field) -> Place {
-        if self == Self::Facts {
+        let Self::Plain(version, protocol) = self else {
             return Self::fact(field);
-        }
-        let ipv4 = self == Self::Ipv4;
-        let (addresses, bytes, kind) = if ipv4 {
-            (26, 4, eth::TYPE_IPV4)
-        } else {
-            (22, 16, eth::TYPE_IPV6)
+        };
+        let (addresses, bytes, kind) = match version {
+            Version::V4 => (26, 4, eth::TYPE_IPV4),
+            Version::V6 => (22, 16, eth::TYPE_IPV6),
         };
         let known = |at, bytes| Place::Packet {
             at,
@@ -68,12 +83,12 @@ impl View {
         match field {
             Field::Vlans | Field::Fragment => Place::Always([0; 16]),
             Field::Vlan0 | Field::Vlan1 | Field::Vni => Place::Never,
-            Field::EtherType => Place::Always(super::filter::left(kind.to_be_bytes())),
-            Field::Protocol => known(self.protocol(), 1),
+            Field::EtherType => Place::Always(left(kind.to_be_bytes())),
+            Field::Protocol => Place::Always(left([protocol])),
             Field::Source => known(addresses, bytes),
             Field::Destination => known(addresses + bytes as i16, bytes),
-            Field::SourcePort => known(self.ports(), 2),
-            Field::DestinationPort => known(self.ports() + 2, 2),
+            Field::SourcePort => known(version.ports(), 2),
+            Field::DestinationPort => known(version.ports() + 2, 2),
             Field::Raw {
                 base,
                 offset,
@@ -82,7 +97,7 @@ impl View {
                 let base = match base {
                     Base::Eth => 0,
                     Base::L3 => 14,
-                    Base::L4 => self.ports(),
+                    Base::L4 => version.ports(),
                 };
                 match i16::try_from(offset).ok().and_then(|o| o.checked_add(base)) {
                     Some(at) if at < i16::MAX - 4 => Place::Packet {

@@ -8,9 +8,9 @@ use ashway_abi::context::{self, fact, flag};
 use ashway_abi::trusted::SLOT_HEADERS_BYTES;
 use ashway_wire::{eth, ipv4};
 
-use super::{Labels, Spec, UDP, add_flags, checksum, if_no_checksum, if_raw, received};
+use super::{Labels, Spec, UDP, add_flags, if_no_checksum, if_raw, no_partial_checksum, received};
 use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
-use crate::xdp::{self, be16};
+use crate::xdp::{self, Packet, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R9};
 
 /// Where the copies lie: in the frames of promoted functions, which do not run
@@ -151,16 +151,15 @@ fn ipv4_checksum(asm: &mut Assembler, labels: &Labels) {
         asm.load(Size::W, R1, R9, IP + word * 4);
         asm.alu(op::ADD, R5, R1);
     }
-    xdp::fold_short(asm, R5, R1);
-    asm.jump_if_imm(op::JNE, R5, 0xffff, labels.bad_ip_checksum);
+    xdp::sums_to_ones(asm, R5, R1, labels.bad_ip_checksum);
     asm.bind(good);
 }
 
 fn udp_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     let ipv6 = asm.label();
     let sum = asm.label();
-    add_flags(asm, spec.flags());
     asm.load(Size::H, R3, R9, UDP_HEADER + 6);
+    asm.load(Size::W, R1, R9, context::FLAGS);
     asm.alu_imm(op::AND, R1, flag::IPV6 as i32);
     asm.jump_if_imm(op::JNE, R1, 0, ipv6);
     if_no_checksum(asm, labels, true);
@@ -174,5 +173,9 @@ fn udp_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
         asm.load(Size::W, R1, R9, word);
         asm.alu(op::ADD, R5, R1);
     }
-    checksum(asm, labels);
+    no_partial_checksum(asm, labels);
+    if spec.packet == Packet::Pointers {
+        xdp::udp_header(asm, labels.bad_length);
+    }
+    asm.jump(labels.whole_checksum);
 }

@@ -25,30 +25,88 @@ pub(crate) const EXIT_BYTES: i32 = 8;
 /// Hop limit of a message that starts here (RFC 1700's recommended default).
 const TTL: u16 = 64;
 
+/// Where the headers are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Headers {
+    /// At the usual place: [`flag::PLAIN`].
+    Plain,
+    /// Where the facts say.
+    Found,
+}
+
+/// Where control goes.
+#[derive(Clone, Copy)]
+struct Labels {
+    /// To the ports: `r2` = the UDP header, `r5` = sum of the addresses.
+    ports: Label,
+    send: Label,
+    /// Nobody could be answered.
+    no_sender: Label,
+    /// The frame ends before its headers.
+    short: Label,
+}
+
 /// `r6` = `xdp_md`, `r9` = the context. Ends the program, or jumps to `finish`
 /// as `end_with` said.
+///
+/// Most messages are plain, so they have a copy of their own in which every
+/// place is a constant. Where packet pointers move by constants only, every
+/// message here is.
 pub(super) fn emit(asm: &mut Assembler, packet: Packet, finish: Label, observe: bool) {
-    let no_sender = asm.label();
-    let short = asm.label();
-    let ipv6 = asm.label();
-    let ports = asm.label();
-    let send = asm.label();
+    let labels = Labels {
+        ports: asm.label(),
+        send: asm.label(),
+        no_sender: asm.label(),
+        short: asm.label(),
+    };
+    let found = asm.label();
+    // Nobody knows who sent a frame of whatever protocol; it is never plain.
+    asm.load(Size::W, R2, R9, context::FLAGS);
+    asm.mov(R1, R2);
+    asm.alu_imm(op::AND, R1, flag::PLAIN as i32);
+    asm.jump_if_imm(op::JEQ, R1, 0, found);
+    headers(asm, Headers::Plain, labels);
+    asm.bind(found);
+    match packet {
+        Packet::Pointers => {
+            asm.mov(R1, R2);
+            asm.alu_imm(op::AND, R1, flag::RAW as i32);
+            asm.jump_if_imm(op::JNE, R1, 0, labels.no_sender);
+            headers(asm, Headers::Found, labels);
+        }
+        Packet::Helpers => asm.jump(labels.no_sender),
+    }
 
-    // Nobody knows who sent a frame of whatever protocol.
-    asm.load(Size::W, R1, R9, context::FLAGS);
-    asm.alu_imm(op::AND, R1, flag::RAW as i32);
-    asm.jump_if_imm(op::JNE, R1, 0, no_sender);
+    asm.bind(labels.ports);
+    udp(asm, packet, labels);
+    asm.bind(labels.send);
+    answer(asm, finish, observe);
+
+    asm.bind(labels.no_sender);
+    super::end_with(asm, Count::DroppedNoSender, None, action::DROP);
+    asm.jump(finish);
+    // Cannot happen while the entry program has checked the lengths.
+    asm.bind(labels.short);
+    super::end_with(asm, Count::DroppedBadLength, None, action::DROP);
+    asm.jump(finish);
+}
+
+/// Turns the headers around; `r2` = the flags.
+fn headers(asm: &mut Assembler, headers: Headers, labels: Labels) {
+    let Labels {
+        ports,
+        no_sender,
+        short,
+        ..
+    } = labels;
+    let ipv6 = asm.label();
     xdp::packet_bounds(asm);
-    xdp::need(asm, 14, short);
-    swap_ethernet(asm, no_sender);
-    ip_header(asm, packet, short);
-    asm.load(Size::W, R1, R9, context::FLAGS);
-    asm.alu_imm(op::AND, R1, flag::IPV6 as i32);
-    asm.jump_if_imm(op::JNE, R1, 0, ipv6);
+    asm.alu_imm(op::AND, R2, flag::IPV6 as i32);
+    asm.jump_if_imm(op::JNE, R2, 0, ipv6);
 
     // IPv4: neither end may be 0.0.0.0/32, the host itself (127/8), or a group
     // (224.0.0.0 and up).
-    xdp::need(asm, 28, short);
+    ethernet(asm, headers, IPV4_BYTES, labels);
     asm.load(Size::W, R2, R7, 12);
     asm.load(Size::W, R3, R7, 16);
     for address in [R2, R3] {
@@ -64,39 +122,52 @@ pub(super) fn emit(asm: &mut Assembler, packet: Packet, finish: Label, observe: 
     asm.mov(R5, R2);
     asm.alu(op::ADD, R5, R3);
     fresh_ttl(asm);
-    plain_udp(asm, packet, 20);
+    udp_header(asm, headers, IPV4_BYTES, short);
     asm.jump(ports);
 
     asm.bind(ipv6);
-    xdp::need(asm, 48, short);
+    ethernet(asm, headers, IPV6_BYTES, labels);
     swap_ipv6(asm, no_sender);
     asm.store_imm(Size::B, R7, 7, i32::from(TTL));
-    plain_udp(asm, packet, 40);
-    asm.bind(ports);
-    udp(asm, packet, send, no_sender, short);
-
-    asm.bind(send);
-    answer(asm, finish, observe);
-
-    asm.bind(no_sender);
-    super::end_with(asm, Count::DroppedNoSender, None, action::DROP);
-    asm.jump(finish);
-    // Cannot happen while the entry program has checked the lengths.
-    asm.bind(short);
-    super::end_with(asm, Count::DroppedBadLength, None, action::DROP);
-    asm.jump(finish);
+    udp_header(asm, headers, IPV6_BYTES, short);
+    asm.jump(ports);
 }
 
-/// `r7` = the IP header, behind any VLAN tags. Where packet pointers move by
-/// constants only, every message here is [plain](flag::PLAIN).
-fn ip_header(asm: &mut Assembler, packet: Packet, short: Label) {
-    match packet {
-        Packet::Pointers => {
+/// Bytes of headers without options.
+const IPV4_BYTES: i32 = 20;
+const IPV6_BYTES: i32 = 40;
+const UDP_BYTES: i32 = 8;
+
+/// Swaps Ethernet's addresses. Leaves the IP header in `r7`: of so many bytes and
+/// a UDP header's, which are there.
+fn ethernet(asm: &mut Assembler, headers: Headers, ip_bytes: i32, labels: Labels) {
+    let below = match headers {
+        Headers::Plain => 14 + ip_bytes + UDP_BYTES,
+        Headers::Found => 14,
+    };
+    xdp::need(asm, below, labels.short);
+    swap_ethernet(asm, labels.no_sender);
+    match headers {
+        Headers::Plain => asm.alu_imm(op::ADD, R7, 14),
+        Headers::Found => {
+            // Behind any VLAN tags.
             asm.load(Size::W, R1, R9, fact::NETWORK);
-            asm.jump_if_imm(op::JGT, R1, trusted::SLOT_HEADERS_BYTES as i32, short);
+            let most = trusted::SLOT_HEADERS_BYTES as i32;
+            asm.jump_if_imm(op::JGT, R1, most, labels.short);
             asm.alu(op::ADD, R7, R1);
+            xdp::need(asm, ip_bytes + UDP_BYTES, labels.short);
         }
-        Packet::Helpers => asm.alu_imm(op::ADD, R7, 14),
+    }
+}
+
+/// `r2` = the UDP header.
+fn udp_header(asm: &mut Assembler, headers: Headers, ip_bytes: i32, short: Label) {
+    match headers {
+        Headers::Plain => {
+            asm.mov(R2, R7);
+            asm.alu_imm(op::ADD, R2, ip_bytes);
+        }
+        Headers::Found => xdp::udp_header(asm, short),
     }
 }
 
@@ -169,19 +240,14 @@ fn swap_ipv6(asm: &mut Assembler, no_sender: Label) {
     }
 }
 
-/// `r2` = the UDP header, where it can only be at a constant.
-fn plain_udp(asm: &mut Assembler, packet: Packet, place: i32) {
-    if packet == Packet::Helpers {
-        asm.mov(R2, R7);
-        asm.alu_imm(op::ADD, R2, place);
-    }
-}
-
-/// Ports and checksum. `r5` = sum of the addresses.
-fn udp(asm: &mut Assembler, packet: Packet, send: Label, no_sender: Label, short: Label) {
-    if packet == Packet::Pointers {
-        xdp::udp_header(asm, short);
-    }
+/// Ports and checksum. `r2` = the UDP header, `r5` = sum of the addresses.
+fn udp(asm: &mut Assembler, packet: Packet, labels: Labels) {
+    let Labels {
+        send,
+        no_sender,
+        short,
+        ..
+    } = labels;
     asm.load(Size::H, R0, R2, 0);
     asm.load(Size::H, R3, R2, 2);
     asm.jump_if_imm(op::JEQ, R0, 0, no_sender);

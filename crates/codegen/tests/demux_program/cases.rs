@@ -233,7 +233,8 @@ pub(crate) fn leaf(path: u32) -> Leaf {
         row: path + 1,
         local: path + 2,
         ring_base: path + 3,
-        flags: path + 4,
+        // Beyond those that say where the headers are.
+        flags: (path + 4) << 8,
         slot: path + 5,
         path,
     }

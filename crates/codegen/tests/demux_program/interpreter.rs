@@ -1,10 +1,12 @@
 //! In our own interpreter, without root.
 
-use ashway_abi::context;
+use ashway_abi::context::{self, flag};
 use ashway_codegen::bpf::interp::Machine;
 use ashway_codegen::demux::Table;
 use ashway_codegen::demux::emit::{self, Entries, FEW, NO_PATH, Spec};
 use ashway_codegen::entry::Packet;
+use ashway_wire::headers::{Fragment, Headers};
+use ashway_wire::{eth, ipv4, vxlan};
 
 use super::cases::{Random, expected, frame, leaf, table};
 
@@ -61,7 +63,9 @@ fn the_program_decides_as_the_table_does() {
                             assert_eq!(word(context::ROW), leaf.row);
                             assert_eq!(word(context::LOCAL_PATH), leaf.local);
                             assert_eq!(word(context::RING_BASE), leaf.ring_base);
-                            assert_eq!(word(context::FLAGS), leaf.flags);
+                            let own = flag::PLAIN | flag::IPV6;
+                            assert_eq!(word(context::FLAGS) & !own, leaf.flags);
+                            check_place(word(context::FLAGS) & own, frame);
                             assert_eq!(word(context::SLOT), leaf.slot);
                         }
                     }
@@ -71,4 +75,23 @@ fn the_program_decides_as_the_table_does() {
     }
     // The domains are small enough to say something.
     assert!(hits > 30_000, "{hits}");
+}
+
+/// What the program says of a frame's form is so.
+fn check_place(flags: u32, frame: &[u8]) {
+    let headers = Headers::parse(frame);
+    let wanted = match (headers.l3, headers.l4, headers.ethertype) {
+        _ if headers.fragment != Fragment::No => 0,
+        _ if !ipv4::has_ports(headers.protocol) => 0,
+        (14, 34, eth::TYPE_IPV4) if frame.len() >= 42 && frame[14] == 0x45 => flag::PLAIN,
+        (14, 54, eth::TYPE_IPV6) if frame.len() >= 62 && frame[14] >> 4 == 6 => {
+            flag::PLAIN | flag::IPV6
+        }
+        _ => 0,
+    };
+    // Where a tunnel is asked for, its packets are walked although they are plain.
+    let tunnel = headers.protocol == ipv4::PROTOCOL_UDP && headers.destination_port == vxlan::PORT;
+    if !(tunnel && flags == 0) {
+        assert_eq!(flags, wanted, "{frame:02x?}");
+    }
 }
