@@ -256,6 +256,7 @@ fn plain(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     if_raw(asm, spec, labels);
     received(asm, labels);
     ip_length(asm, spec, labels, header);
+    addresses(asm, header);
     if header == Header::Ipv4 {
         ipv4_checksum(asm, labels);
     }
@@ -348,25 +349,34 @@ fn udp_length(asm: &mut Assembler, labels: &Labels, header: Header) {
     asm.store_imm(Size::W, R9, context::PAYLOAD_OFF, payload);
 }
 
-/// RFC 791 §3.1: the header's words sum to all ones.
+/// `r0` = the sum of the addresses' words. Clobbers `r1`.
+fn addresses(asm: &mut Assembler, header: Header) {
+    let mut words = header.addresses().step_by(4);
+    if let Some(first) = words.next() {
+        asm.load(Size::W, R0, R7, first);
+    }
+    for word in words {
+        asm.load(Size::W, R1, R7, word);
+        asm.alu(op::ADD, R0, R1);
+    }
+}
+
+/// RFC 791 §3.1: the header's words sum to all ones. `r0` is the addresses' sum.
 fn ipv4_checksum(asm: &mut Assembler, labels: &Labels) {
-    asm.load(Size::W, R5, R7, ETH);
-    for word in 1..5 {
+    asm.mov(R5, R0);
+    for word in 0..3 {
         asm.load(Size::W, R1, R7, ETH + word * 4);
         asm.alu(op::ADD, R5, R1);
     }
     xdp::sums_to_ones(asm, R5, R1, labels.bad_ip_checksum);
 }
 
+/// `r0` is the addresses' sum.
 fn udp_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     asm.load(Size::H, R3, R7, header.udp() + 6);
     if_no_checksum(asm, labels, header == Header::Ipv4);
-    // r5 = the pseudo-header's sum.
     asm.load(Size::H, R5, R7, header.udp() + 4);
-    for word in header.addresses().step_by(4) {
-        asm.load(Size::W, R1, R7, word);
-        asm.alu(op::ADD, R5, R1);
-    }
+    asm.alu(op::ADD, R5, R0);
     no_partial_checksum(asm, labels);
     if spec.packet == Packet::Pointers {
         asm.mov(R2, R7);

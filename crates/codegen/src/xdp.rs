@@ -86,18 +86,24 @@ pub(crate) fn count(asm: &mut Assembler, row: Reg, which: Count) {
 /// sees one iteration instead of a hundred (FACTS 1, laundering).
 pub(crate) fn add_payload(asm: &mut Assembler, bad: Label) {
     let eights = asm.label();
+    let behind = asm.label();
     let rest = asm.label();
     let end = asm.label();
     asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
-    asm.load(Size::D, R4, R9, context::ZERO);
+    asm.mov(R1, R2);
     asm.jump_if_imm(op::JLT, R3, 8, rest);
+    asm.load(Size::D, R4, R9, context::ZERO);
     asm.jump_if_imm(op::JLT, R3, 32, eights);
     pieces(asm, bad, 32);
     asm.mov(R0, R4);
     asm.alu_imm(op::ADD, R0, 8);
-    asm.jump_if(op::JGT, R0, R3, rest);
+    asm.jump_if(op::JGT, R0, R3, behind);
     asm.bind(eights);
     pieces(asm, bad, 8);
+    asm.bind(behind);
+    asm.jump_if_imm(op::JGT, R4, MAX_LINEAR, bad);
+    asm.mov(R1, R2);
+    asm.alu(op::ADD, R1, R4);
     asm.bind(rest);
     // At most 7 bytes are left: 4, 2 and 1 of them, as the bits of the length.
     for (size, left) in [(Size::W, 7), (Size::H, 3), (Size::B, 1)] {
@@ -109,10 +115,12 @@ pub(crate) fn add_payload(asm: &mut Assembler, bad: Label) {
         if bytes < left {
             asm.jump_if_imm(op::JLT, R0, bytes, skip);
         }
-        piece(asm, bad, bytes);
+        asm.mov(R0, R1);
+        asm.alu_imm(op::ADD, R0, bytes);
+        asm.jump_if(op::JGT, R0, R8, bad);
         asm.load(size, R0, R1, 0);
         asm.alu(op::ADD, R5, R0);
-        asm.alu_imm(op::ADD, R4, bytes);
+        asm.alu_imm(op::ADD, R1, bytes);
         asm.bind(skip);
     }
     asm.bind(end);
@@ -162,10 +170,13 @@ pub(crate) fn fold_half(asm: &mut Assembler, sum: Reg, tmp: Reg) {
 
 /// The same for a sum below 2^36: at most fifteen 32-bit words.
 pub(crate) fn fold_short(asm: &mut Assembler, sum: Reg, tmp: Reg) {
-    // 36 -> 21 -> 17 -> 16.
-    for _ in 0..3 {
-        fold_once(asm, sum, tmp);
-    }
+    // 36 -> 21 -> 17, hardly ever more than 16.
+    let folded = asm.label();
+    fold_once(asm, sum, tmp);
+    fold_once(asm, sum, tmp);
+    asm.jump_if_imm(op::JLE, sum, 0xffff, folded);
+    fold_once(asm, sum, tmp);
+    asm.bind(folded);
 }
 
 fn fold_once(asm: &mut Assembler, sum: Reg, tmp: Reg) {
