@@ -146,6 +146,8 @@ bugs! {
     DemuxEntryStays,
     /// A change does not say which entries went.
     DemuxChangeForgets,
+    /// Of two filters with the same alternative, the one that came last wins.
+    DemuxWiderWins,
     /// Entries are not counted by the bits they share with other shapes.
     DemuxMeetingMissed,
     /// In a program, a failed guard counts for every test of its field.

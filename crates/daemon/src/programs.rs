@@ -149,6 +149,10 @@ impl DemuxMaps {
     /// What the kernel said; `E2BIG` if a map is full.
     pub fn follow(&self, change: &Change, leaf: Leaf) -> io::Result<bool> {
         let mut touched = change.added.iter().chain(&change.removed);
+        // Who has an entry now, `leaf` need not say.
+        if !change.turned.is_empty() {
+            return Ok(false);
+        }
         if !touched.all(|(shape, _)| self.shapes.contains_key(&shape.0)) {
             return Ok(false);
         }

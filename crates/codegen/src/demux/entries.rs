@@ -271,6 +271,11 @@ impl<T: Copy> Entries<T> {
         }
     }
 
+    /// Has an entry that is here lead elsewhere.
+    pub(super) fn turn(&mut self, key: &Key, value: T) {
+        self.values.insert(key, value);
+    }
+
     pub(super) fn remove(&mut self, key: &[u8]) {
         if !bug::is(Bug::DemuxEntryStays) {
             self.values.remove(key);

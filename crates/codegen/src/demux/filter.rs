@@ -8,7 +8,9 @@
 //! Where two filters match one frame, the more specific *conjunction* wins. The
 //! order is total and depends on nothing but the two ([`Specificity`]): more
 //! bits tested, then more exclusions (`not`). It agrees with implication: a
-//! filter made narrower by another test is more specific than it was.
+//! filter made narrower by another test is more specific than it was. If several
+//! filters have the very same conjunction, it is that filter's which implies the
+//! others as a whole.
 //!
 //! The model is the packet filter of Engler and Kaashoek 1996 ("DPF"):
 //! atoms (offset, mask, value) in conjunctions; ours are relative to headers

@@ -6,8 +6,11 @@
 //! and a filter of a shape that is there is one insertion ([`Entries`]).
 //!
 //! That "most specific" always has one answer is kept by [`Table::insert`]: two
-//! filters that match one frame may not be equally specific. It is as cheap: shapes
-//! count their entries by the bits that they share with others (`meeting`).
+//! alternatives that match one frame may not be equally specific. It is as cheap:
+//! shapes count their entries by the bits that they share with others (`meeting`).
+//! Only the *same* alternative may be in several filters, if each of these implies
+//! the next (`ip and udp dst port 7`, `udp dst port 7`): it is the narrowest's, and
+//! the others wait beneath.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -28,6 +31,8 @@ pub struct Table<T> {
     shapes: Vec<Entries<T>>,
     /// Where each filter's conjunctions are, and its text.
     filters: HashMap<T, Placed>,
+    /// Wider filters that have an entry's alternative too, the narrowest first.
+    beneath: HashMap<(ShapeId, Key), Vec<T>>,
     next: u32,
 }
 
@@ -36,6 +41,7 @@ impl<T> Default for Table<T> {
         Self {
             shapes: Vec::new(),
             filters: HashMap::new(),
+            beneath: HashMap::new(),
             next: 0,
         }
     }
@@ -55,7 +61,8 @@ impl<T: Copy + Eq + Hash> Table<T> {
     /// Adds a filter. For each of its conjunctions one step per shape; one per
     /// entry only of a shape that is new to another that is equally specific, and
     /// of one whose entries agree with the filter and only their exclusions
-    /// (`not`) keep them apart.
+    /// (`not`) keep them apart. Where an alternative is here already, whether one
+    /// filter implies the other is decided too ([`Filter::implies`]).
     ///
     /// # Errors
     ///
@@ -64,6 +71,10 @@ impl<T: Copy + Eq + Hash> Table<T> {
     pub fn insert(&mut self, filter: &Filter, value: T) -> Result<Change, Conflict<T>> {
         if self.filters.contains_key(&value) {
             return Err(self.conflict(filter, value));
+        }
+        let mut rivals = filter.any.iter().map(|one| self.rival(filter, one));
+        if let Some(with) = rivals.find_map(|rival| rival) {
+            return Err(self.conflict(filter, with));
         }
         if let Some(with) = filter.any.iter().find_map(|one| self.equal(one)) {
             for conjunction in &filter.any {
@@ -76,10 +87,34 @@ impl<T: Copy + Eq + Hash> Table<T> {
         for conjunction in &filter.any {
             let (shape, key) = Shape::of(conjunction);
             let index = self.place(shape, &mut change);
-            let entries = &mut self.shapes[index];
-            entries.insert(&key, value);
-            change.added.push((entries.id(), key.clone()));
-            at.push((entries.id(), key));
+            let id = self.shapes[index].id();
+            at.push((id, key.clone()));
+            let Some(top) = self.shapes[index].get(&key) else {
+                self.shapes[index].insert(&key, value);
+                change.added.push((id, key));
+                continue;
+            };
+            let narrower = |other: &T| {
+                !bug::is(Bug::DemuxWiderWins) && {
+                    let other = self.filter(*other);
+                    other.implies(filter)
+                }
+            };
+            let place = (id, key);
+            let others = self.beneath.get(&place).map_or(&[][..], |others| others);
+            let depth = [top]
+                .iter()
+                .chain(others)
+                .filter(|one| narrower(one))
+                .count();
+            let others = self.beneath.entry(place.clone()).or_default();
+            if depth == 0 {
+                others.insert(0, top);
+                self.shapes[index].turn(&place.1, value);
+                change.turned.push(place);
+            } else {
+                others.insert(depth - 1, value);
+            }
         }
         let text = filter.text.clone();
         self.filters.insert(value, Placed { text, at });
@@ -97,6 +132,20 @@ impl<T: Copy + Eq + Hash> Table<T> {
             let Some(index) = self.shapes.iter().position(|entries| entries.id() == id) else {
                 continue;
             };
+            let place = (id, key);
+            if let Some(others) = self.beneath.get_mut(&place) {
+                if self.shapes[index].get(&place.1) == Some(value) {
+                    self.shapes[index].turn(&place.1, others.remove(0));
+                    change.turned.push(place.clone());
+                } else {
+                    others.retain(|other| *other != value);
+                }
+                if others.is_empty() {
+                    self.beneath.remove(&place);
+                }
+                continue;
+            }
+            let (_, key) = place;
             self.shapes[index].remove(&key);
             if self.shapes[index].len() == 0 {
                 let gone = self.shapes.remove(index);
@@ -134,16 +183,42 @@ impl<T: Copy + Eq + Hash> Table<T> {
         self.filters.is_empty()
     }
 
-    /// What else matches a frame of this conjunction and is equally specific.
+    /// The filter that leads to `value`, as far as its meaning goes.
+    fn filter(&self, value: T) -> Filter {
+        let placed = self.filters.get(&value);
+        let at = placed.into_iter().flat_map(|placed| &placed.at);
+        let any = at.filter_map(|(id, key)| {
+            let entries = self.shapes.iter().find(|entries| entries.id() == *id)?;
+            Some(entries.shape.conjunction(key))
+        });
+        Filter {
+            text: String::new(),
+            any: any.collect(),
+        }
+    }
+
+    /// What has this alternative of `filter` too, and is neither narrower nor wider.
+    fn rival(&self, filter: &Filter, conjunction: &Conjunction) -> Option<T> {
+        let (shape, key) = Shape::of(conjunction);
+        let entries = self.shapes.iter().find(|entries| entries.shape == shape)?;
+        let top = entries.get(&key)?;
+        let others = self.beneath.get(&(entries.id(), key));
+        let mut all = [top]
+            .into_iter()
+            .chain(others.into_iter().flatten().copied());
+        all.find(|with| {
+            let other = self.filter(*with);
+            other.implies(filter) == filter.implies(&other)
+        })
+    }
+
+    /// What else matches a frame of this conjunction, tests other bits and is
+    /// equally specific.
     fn equal(&mut self, conjunction: &Conjunction) -> Option<T> {
         let (shape, key) = Shape::of(conjunction);
         for entries in equals(&mut self.shapes, &shape) {
             // In one shape only the same key meets.
-            if entries.shape == shape {
-                if let Some(with) = entries.get(&key) {
-                    return Some(with);
-                }
-            } else if entries.meets(&shape, &key) {
+            if entries.shape != shape && entries.meets(&shape, &key) {
                 let overlaps = |(key, with)| {
                     let other = entries.shape.conjunction(key);
                     other.overlaps(conjunction).then_some(with)
@@ -233,6 +308,9 @@ pub struct Change {
     pub added: Vec<(ShapeId, Key)>,
     /// Entries that went, those of shapes that went included.
     pub removed: Vec<(ShapeId, Key)>,
+    /// Entries that lead elsewhere now: to a narrower filter that came, or to the
+    /// next wider after the one that went.
+    pub turned: Vec<(ShapeId, Key)>,
 }
 
 /// Two filters match the same frame and neither is more specific.

@@ -88,6 +88,7 @@ const fn guard(bug: Bug) -> &'static str {
         | B::DemuxOrderInverted
         | B::DemuxEntryStays
         | B::DemuxChangeForgets => "demux::table::finds_what_trying_all_filters_finds",
+        B::DemuxWiderWins => "demux::table::the_narrowest_has_what_several_filters_have",
         B::DemuxMeetingMissed => "demux::table::equals_conflict_where_they_meet_and_nowhere_else",
         B::DemuxLayerUnasked
         | B::DemuxGuardShared

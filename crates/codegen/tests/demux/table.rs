@@ -50,21 +50,27 @@ const FILTERS: &[&str] = &[
     "ether[0] = 255",
 ];
 
-/// The answer by definition: of all filters, the most specific alternative.
+/// The answer by definition: of all filters, the most specific alternative; if
+/// several have it, of those the filter that implies the others.
 fn naive(filters: &BTreeMap<u32, Filter>, headers: &Headers, frame: &[u8]) -> Option<u32> {
     let matching = filters.iter().filter_map(|(&value, filter)| {
         let specificity = filter.specificity(headers, frame)?;
         Some((specificity, value))
     });
-    let best = matching.clone().max()?;
-    let equals = matching
-        .filter(|(specificity, _)| *specificity == best.0)
-        .count();
-    assert_eq!(
-        equals, 1,
-        "two filters are equally specific for {frame:02x?}"
+    let (best, _) = matching.clone().max()?;
+    let equals = matching.filter(|(specificity, _)| *specificity == best);
+    let equals: Vec<u32> = equals.map(|(_, value)| value).collect();
+    let narrower = |one: u32, other: u32| {
+        one == other
+            || filters[&one].implies(&filters[&other]) && !filters[&other].implies(&filters[&one])
+    };
+    let winner = |one: &&u32| equals.iter().all(|other| narrower(**one, *other));
+    let winner = equals.iter().find(winner);
+    assert!(
+        winner.is_some(),
+        "filters {equals:?} are equally specific for {frame:02x?}"
     );
-    Some(best.1)
+    winner.copied()
 }
 
 /// Follows changes as a compiled copy has to, and is compared with the table.
@@ -84,6 +90,9 @@ impl Copy {
             let place = keys.iter().position(|other| other[..] == key[..]).unwrap();
             keys.swap_remove(place);
         }
+        for (id, key) in &change.turned {
+            assert!(self.0[id].contains(&key.to_vec()), "what turns is there");
+        }
         for id in &change.unmade {
             assert_eq!(self.0.remove(id).unwrap(), Vec::<Vec<u8>>::new());
         }
@@ -101,6 +110,62 @@ impl Copy {
     }
 }
 
+/// Inserts and removes filters of the list in turn, and compares after all.
+fn check(list: &[&str], steps: Vec<(usize, bool)>) -> Result<(), TestCaseError> {
+    let frames: Vec<(Headers, Vec<u8>)> = frames::whole()
+        .into_iter()
+        .flat_map(|frame| [frame[..frame.len() / 2].to_vec(), frame])
+        .map(|frame| (Headers::parse(&frame), frame))
+        .collect();
+    let mut table = Table::default();
+    let mut filters = BTreeMap::new();
+    let mut copy = Copy::default();
+    for (index, insert) in steps {
+        let value = index as u32;
+        let change = if insert {
+            let filter = demux::parse(list[index]).unwrap();
+            match table.insert(&filter, value) {
+                Ok(change) => {
+                    filters.insert(value, filter);
+                    change
+                }
+                Err(conflict) => {
+                    prop_assert!(filters.contains_key(&conflict.with));
+                    prop_assert_eq!(&conflict.filter, list[index]);
+                    prop_assert_eq!(&conflict.with_filter, list[conflict.with as usize]);
+                    Change::default()
+                }
+            }
+        } else {
+            filters.remove(&value);
+            table.remove(value)
+        };
+        copy.follow(&change);
+        copy.equals(&table);
+    }
+    prop_assert_eq!(table.len(), filters.len());
+    for (headers, frame) in &frames {
+        let found = table.find(headers, frame);
+        prop_assert_eq!(found, naive(&filters, headers, frame), "{:02x?}", frame);
+    }
+    Ok(())
+}
+
+/// Filters with the same alternatives, most of them one within another.
+const TIES: &[&str] = &[
+    "udp dst port 53",
+    "ip and udp dst port 53",
+    "ip6 and udp dst port 53",
+    "dst port 53",
+    "udp dst port 53 or 7777",
+    "ip and udp dst port 53 or 7777",
+    "udp dst portrange 52-53",
+    "udp dst port 7777",
+    "udp",
+    "ip and udp",
+    "udp or tcp",
+];
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -108,42 +173,14 @@ proptest! {
     fn finds_what_trying_all_filters_finds(
         steps in prop::collection::vec((0..FILTERS.len(), any::<bool>()), 1..60),
     ) {
-        let frames: Vec<(Headers, Vec<u8>)> = frames::whole()
-            .into_iter()
-            .flat_map(|frame| [frame[..frame.len() / 2].to_vec(), frame])
-            .map(|frame| (Headers::parse(&frame), frame))
-            .collect();
-        let mut table = Table::default();
-        let mut filters = BTreeMap::new();
-        let mut copy = Copy::default();
-        for (index, insert) in steps {
-            let value = index as u32;
-            let change = if insert {
-                let filter = demux::parse(FILTERS[index]).unwrap();
-                match table.insert(&filter, value) {
-                    Ok(change) => {
-                        filters.insert(value, filter);
-                        change
-                    }
-                    Err(conflict) => {
-                        prop_assert!(filters.contains_key(&conflict.with));
-                        prop_assert_eq!(&conflict.filter, FILTERS[index]);
-                        prop_assert_eq!(&conflict.with_filter, FILTERS[conflict.with as usize]);
-                        Change::default()
-                    }
-                }
-            } else {
-                filters.remove(&value);
-                table.remove(value)
-            };
-            copy.follow(&change);
-            copy.equals(&table);
-        }
-        prop_assert_eq!(table.len(), filters.len());
-        for (headers, frame) in &frames {
-            let found = table.find(headers, frame);
-            prop_assert_eq!(found, naive(&filters, headers, frame), "{:02x?}", frame);
-        }
+        check(FILTERS, steps)?;
+    }
+
+    #[test]
+    fn the_narrowest_has_what_several_filters_have(
+        steps in prop::collection::vec((0..TIES.len(), any::<bool>()), 1..40),
+    ) {
+        check(TIES, steps)?;
     }
 }
 
@@ -163,7 +200,10 @@ fn a_conflict_is_only_where_two_filters_meet_equally() {
     );
     assert!(conflict("udp", "udp").is_some());
     assert!(conflict("udp src port 5", "udp dst port 5").is_some());
-    assert!(conflict("udp and ip or udp and ip6", "udp").is_some());
+    assert!(conflict("(udp and ip) or (udp and ip6)", "udp").is_some());
+    // One operator after the other: this is `udp and ip6`, which is narrower.
+    assert!(conflict("udp and ip or udp and ip6", "udp").is_none());
+    assert!(conflict("udp dst port 7", "ip and udp dst port 7").is_none());
     assert!(conflict("udp dst port 53", "udp dst port 80").is_none());
     assert!(conflict("udp dst port 53", "tcp src port 53").is_none());
     assert!(conflict("udp", "udp dst port 53").is_none());
@@ -237,6 +277,42 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn the_same_alternative_is_the_narrower_filters() {
+    let texts = [
+        "udp dst port 7",
+        "ip and udp dst port 7",
+        "udp dst port 7 or tcp dst port 9",
+        "udp dst portrange 6-7",
+    ];
+    let filters = texts.map(|text| demux::parse(text).unwrap());
+    let frame = &frames::whole()[0];
+    let mut frame = frame.clone();
+    frame[36..38].copy_from_slice(&7_u16.to_be_bytes());
+    let headers = Headers::parse(&frame);
+    // Narrower first: 1, 0, 2. The fourth has an alternative of fewer bits.
+    for order in [[0, 1, 2, 3], [2, 0, 1, 3], [3, 1, 2, 0], [1, 2, 3, 0]] {
+        let mut table = Table::default();
+        for value in order {
+            table.insert(&filters[value], value).unwrap();
+        }
+        for (gone, next) in [(1, Some(0)), (0, Some(2)), (2, Some(3)), (3, None)] {
+            assert_eq!(table.find(&headers, &frame), Some(gone), "{order:?}");
+            let change = table.remove(gone);
+            assert_eq!(table.find(&headers, &frame), next, "{order:?}");
+            let turns = [(1, 1), (0, 2)].contains(&(gone, change.turned.len()));
+            assert_eq!(turns, gone < 2, "{change:?}");
+        }
+        assert!(table.is_empty() && table.shapes().is_empty());
+    }
+    // Neither implies the other: the same alternative is nobody's.
+    let mut table = Table::default();
+    table.insert(&filters[2], 2).unwrap();
+    let other = demux::parse("ip and udp dst port 7 or 10").unwrap();
+    assert_eq!(table.insert(&other, 9).unwrap_err().with, 2);
+    assert_eq!(table.len(), 1);
 }
 
 #[test]
