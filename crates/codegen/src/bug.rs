@@ -168,6 +168,8 @@ bugs! {
     PipeFoldShort,
     /// Adler-32 weighs each byte one less.
     PipeAdlerWeights,
+    /// `ChaCha20` has 18 rounds.
+    PipeCipherRounds,
     /// The last store takes a whole vector.
     PipeTailWhole,
     /// A partial word passes through the body of a pipe that leaves it, in the

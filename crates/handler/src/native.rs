@@ -10,7 +10,7 @@ use std::ffi::c_void;
 use std::io;
 use std::ptr::NonNull;
 
-use ashway_codegen::pipe::{CHUNK_BYTES, Cpu, Isa, Layout, Native, PIECE_BYTES};
+use ashway_codegen::pipe::{CHUNK_BYTES, Cpu, Isa, Layout, Native};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
 /// Bytes from which stores go past the caches: the data would not stay there,
@@ -54,6 +54,8 @@ pub fn cpu() -> Option<Cpu> {
         carryless: has!("pclmulqdq"),
         carryless_wide: has!("vpclmulqdq"),
         permute_bytes: wide && has!("avx512vbmi"),
+        aes: has!("aes"),
+        aes_wide: has!("vaes"),
     })
 }
 
@@ -229,7 +231,7 @@ impl Pipes {
         self.native.list().normalise(registers);
     }
 
-    /// Calls the code for pieces of at most [`PIECE_BYTES`].
+    /// Calls the code for pieces of the size that it takes.
     ///
     /// # Safety
     ///
@@ -247,9 +249,10 @@ impl Pipes {
         let aligned = destination.addr().is_multiple_of(CHUNK_BYTES);
         let streaming = u64::from(len >= STREAMING_BYTES && aligned);
         let (from, to) = (self.native.source(), self.native.destination());
+        let most = self.native.piece_bytes();
         let mut done = 0;
         loop {
-            let piece = (len - done).min(PIECE_BYTES);
+            let piece = (len - done).min(most);
             // Whole chunks lie before, so that gaps do as well.
             let (read, written) = (from.offset(done), to.offset(done));
             let source = source.wrapping_add(read);

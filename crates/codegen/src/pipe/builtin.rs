@@ -10,6 +10,8 @@
 //! | `xor8`, `16`, `32`, `64(k)`, `xor(k)` of 32 | by name | pad | word xor k | `key` |
 //! | `add8`, ... `(k)` | by name | leave | word plus k | `addend` |
 //! | `mask(k)` | 32 | pad | word xor the key, which goes on in the next call | `key` |
+//! | `chacha20(key,nonce,n)` | 128 | pad | xor the keystream from block n on | `block` |
+//! | `aesctr(key,counter)` | 128 | pad | xor the keystream | `block` |
 //! | `alaw2ulaw`, `ulaw2alaw` | 8 | pad | the table's entry | |
 //! | `sum8`, ... | by name | pad | the word | `sum` modulo 2^64 |
 //! | `min8`, ... `max8`, ... | by name | pad | the word | `least`, `greatest` |
@@ -17,6 +19,7 @@
 
 use std::sync::Arc;
 
+use super::cipher::Cipher;
 use super::error::PipeError;
 use super::g711;
 use super::ir::{Binary, Builder, Gauge, Op, Pipe, Reduce, Shift};
@@ -162,6 +165,33 @@ pub fn mask(key: [u8; 4]) -> Pipe {
     let both = body.binary(Binary::Xor, word, key);
     let body = body.rolling(register).commutative();
     proved(body.finish(both))
+}
+
+/// `ChaCha20` (RFC 8439 §2.4), from block `counter` on.
+#[must_use]
+pub fn chacha20(key: [u8; 32], nonce: [u8; 12], counter: u32) -> Pipe {
+    cipher(
+        "chacha20",
+        Cipher::ChaCha20 { key, nonce },
+        u64::from(counter),
+    )
+}
+
+/// AES in counter mode (NIST SP 800-38A §6.5) with a key of 16, 24 or 32 bytes;
+/// `None` for other lengths.
+#[must_use]
+pub fn aes_ctr(key: &[u8], counter: [u8; 16]) -> Option<Pipe> {
+    Some(cipher("aesctr", Cipher::aes_ctr(key, counter)?, 0))
+}
+
+fn cipher(name: &str, cipher: Cipher, block: u64) -> Pipe {
+    let mut body = Builder::new(name, Gauge::Bits8).primitive(Primitive::Cipher(cipher));
+    body.register("block", block);
+    let word = body.input();
+    let mut pipe = proved(body.finish(word));
+    // Blocks of keystream; nothing computes with words of that width.
+    (pipe.input, pipe.output) = (Gauge::Bits128, Gauge::Bits128);
+    pipe
 }
 
 /// Each byte replaced by its entry in `table`.

@@ -1,7 +1,7 @@
 //! Why a pipe or a list of pipes is refused.
 
 use super::ir::{Gauge, MAX_OPS, MAX_REGISTERS};
-use super::list::MAX_PIPES;
+use super::list::{MAX_CIPHERS, MAX_PIPES};
 
 /// What is wrong with a pipe. Always the writer's fault, and always by name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -73,6 +73,14 @@ pub enum PipeError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// Too many ciphers.
+    #[error("`{pipe}` would be cipher {count} of the list; at most {MAX_CIPHERS}")]
+    TooManyCiphers {
+        /// The first that does not fit.
+        pipe: String,
+        /// How many there would be.
+        count: usize,
+    },
     /// Too many pipes.
     #[error("`{pipe}` would be pipe {count} of the list; at most {MAX_PIPES}")]
     ListTooLong {
@@ -96,7 +104,7 @@ impl PipeError {
             Self::NoSuchWidth { .. } => "choose the gauge, or a wider one up to 64 bits",
             Self::TooManyOps { .. } | Self::TooManyRegisters { .. } => "make two pipes of it",
             Self::Malformed { .. } => "use values of earlier operators and registers of the pipe",
-            Self::ListTooLong { .. } => "make two lists of it",
+            Self::ListTooLong { .. } | Self::TooManyCiphers { .. } => "make two lists of it",
         }
     }
 }

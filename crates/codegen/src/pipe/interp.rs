@@ -1,10 +1,11 @@
 //! What a list means: the reference that every other way is compared with.
 //!
 //! Pipe by pipe over all of the data, word by word, as the definitions say. No
-//! primitive is used, nothing is fused.
+//! primitive is used but ciphers, which have no body; nothing is fused.
 
 use super::ir::{Binary, Op, Pipe, Reduce, Shift, Tail, Update};
 use super::list::{List, fold};
+use super::primitive::Primitive;
 
 /// Runs `list` over `data` in place and leaves the registers behind it.
 ///
@@ -29,6 +30,9 @@ pub fn interpret(list: &List, registers: &mut [u64], data: &mut [u8]) {
 
 /// Runs one pipe's body over `data`.
 pub(super) fn pipe(pipe: &Pipe, registers: &mut [u64], data: &mut [u8]) {
+    if let Some(Primitive::Cipher(cipher)) = pipe.primitive() {
+        return cipher.apply(&mut registers[0], data);
+    }
     let bytes = pipe.gauge().bytes();
     for word in data.chunks_mut(bytes) {
         if word.len() < bytes && pipe.tail() == Tail::Leave {

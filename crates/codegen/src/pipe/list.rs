@@ -1,11 +1,15 @@
 //! A list of pipes, and where each one's registers are.
 
+use super::cipher::Cipher;
 use super::error::PipeError;
 use super::ir::{Gauge, Pipe, Reduce, Update};
 use super::primitive::{ADLER_MODULUS, Primitive};
 
 /// Most pipes of one list.
 pub const MAX_PIPES: usize = 32;
+
+/// Most ciphers of one list: each needs room for its keystream on the stack.
+pub const MAX_CIPHERS: usize = 2;
 
 /// A pipe at its place in a list.
 #[derive(Clone, Debug)]
@@ -68,7 +72,8 @@ impl List {
     ///
     /// # Errors
     ///
-    /// [`PipeError::ListTooLong`] or [`PipeError::GaugesDiffer`], with its name.
+    /// [`PipeError::ListTooLong`], [`PipeError::TooManyCiphers`] or
+    /// [`PipeError::GaugesDiffer`], with its name.
     pub fn push(&mut self, pipe: Pipe) -> Result<usize, PipeError> {
         let index = self.pipes.len();
         if index >= MAX_PIPES {
@@ -83,6 +88,18 @@ impl List {
                 input: pipe.input,
                 output: pipe.output,
             });
+        }
+        if matches!(pipe.primitive, Some(Primitive::Cipher(_))) {
+            let ciphers = self.pipes.iter();
+            let is_cipher =
+                |one: &&Placed| matches!(one.pipe.primitive, Some(Primitive::Cipher(_)));
+            let count = ciphers.filter(is_cipher).count() + 1;
+            if count > MAX_CIPHERS {
+                return Err(PipeError::TooManyCiphers {
+                    pipe: pipe.name,
+                    count,
+                });
+            }
         }
         let same = self
             .pipes
@@ -103,6 +120,14 @@ impl List {
                 (Update::Reduce(_, _), _) => Form::Masked(pipe.input.mask()),
             };
             self.forms.push((first_register + register.index(), form));
+        }
+        if let Some(Primitive::Cipher(cipher)) = &pipe.primitive {
+            let mask = match cipher {
+                Cipher::ChaCha20 { .. } => 0xffff_ffff,
+                // So that counting blocks does not wrap inside a run.
+                Cipher::AesCtr { .. } => u64::MAX >> 1,
+            };
+            self.forms.push((first_register, Form::Masked(mask)));
         }
         if let Some(register) = pipe.rolling {
             let index = first_register + register.index();

@@ -15,6 +15,7 @@
 //!   ([`Tail`] says what becomes of it), except for `mask`, which goes on anywhere.
 
 pub mod builtin;
+mod cipher;
 mod error;
 mod g711;
 mod interp;
@@ -26,16 +27,17 @@ mod primitive;
 mod prove;
 mod x86;
 
+pub use cipher::Cipher;
 pub use error::PipeError;
 pub use interp::interpret;
 pub use ir::{
     Binary, Builder, Gauge, MAX_OPS, MAX_REGISTERS, Op, Pipe, Reduce, Register, RegisterId, Shift,
     Tail, Update, Value,
 };
-pub use list::{List, MAX_PIPES, Placed};
+pub use list::{List, MAX_CIPHERS, MAX_PIPES, Placed};
 pub use parse::{MAX_TEXT_BYTES, ParseError, parse};
 pub use portable::Portable;
 pub use primitive::{ADLER_MODULUS, CRC32, CRC32C, Crc, Primitive};
 pub use x86::{
-    CHUNK_BYTES, Cpu, Direction, Isa, Layout, Native, Options, PIECE_BYTES, Step, Way, compile,
+    CHUNK_BYTES, Cpu, Direction, Isa, Layout, Native, Options, Step, Unsupported, Way, compile,
 };

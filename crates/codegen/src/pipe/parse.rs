@@ -2,10 +2,12 @@
 //!
 //! ```text
 //! list = pipe ("|" pipe)*
-//! pipe = name [ "(" number ")" ]
+//! pipe = name [ "(" argument ("," argument)* ")" ]
 //! ```
 //!
-//! Names and what they do: [`builtin`]. Numbers are decimal or `0x` hexadecimal.
+//! Names and what they do: [`builtin`]. An argument is a number, decimal or `0x`
+//! hexadecimal; a cipher's keys, nonces and counters are hexadecimal digits, two
+//! for each byte.
 
 use std::ops::Range;
 
@@ -123,6 +125,9 @@ fn one(text: &str, span: Range<usize>) -> Result<Pipe, ParseError> {
     };
     let name = name.trim_end();
     let name_span = span.start..span.start + name.len();
+    if let ("chacha20" | "aesctr", Some((arguments, at))) = (name, &argument) {
+        return cipher(name, arguments, at.clone());
+    }
     let (base, bits) = split(name);
     let unknown = || {
         error(
@@ -151,6 +156,55 @@ fn one(text: &str, span: Range<usize>) -> Result<Pipe, ParseError> {
         (Some((number, at)), Needs::Number(gauge)) => value(number, at, gauge)?,
     };
     make(base, bits, argument).ok_or_else(unknown)
+}
+
+/// The cipher whose arguments stand at `span`.
+fn cipher(name: &str, arguments: &str, span: Range<usize>) -> Result<Pipe, ParseError> {
+    let wrong = || {
+        let form = if name == "chacha20" {
+            "chacha20(KEY,NONCE,BLOCK) with 64 and 24 hexadecimal digits and a number"
+        } else {
+            "aesctr(KEY,COUNTER) with 32, 48 or 64, and 32 hexadecimal digits"
+        };
+        error(
+            span.start..span.end.max(span.start + 1),
+            format!("`{name}` needs other arguments"),
+            &format!("write {form}"),
+        )
+    };
+    let arguments: Vec<&str> = arguments.split(',').map(str::trim).collect();
+    let made = match (name, &arguments[..]) {
+        ("chacha20", [key, nonce, block]) => {
+            let key = bytes(key).and_then(|key| key.try_into().ok());
+            let nonce = bytes(nonce).and_then(|nonce| nonce.try_into().ok());
+            let block = value(block, span.clone(), Gauge::Bits32)?;
+            key.zip(nonce)
+                .map(|(key, nonce)| builtin::chacha20(key, nonce, block as u32))
+        }
+        ("aesctr", [key, counter]) => {
+            let counter = bytes(counter).and_then(|counter| counter.try_into().ok());
+            bytes(key)
+                .zip(counter)
+                .and_then(|(key, counter)| builtin::aes_ctr(&key, counter))
+        }
+        _ => None,
+    };
+    made.ok_or_else(wrong)
+}
+
+/// Bytes of hexadecimal digits; `None` if it is anything else.
+fn bytes(text: &str) -> Option<Vec<u8>> {
+    if !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return None;
+    }
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let byte = |pair: &[u8; 2]| {
+        let digits = std::str::from_utf8(pair).ok()?;
+        u8::from_str_radix(digits, 16).ok()
+    };
+    rest.is_empty()
+        .then(|| pairs.iter().map(byte).collect())
+        .flatten()
 }
 
 /// The number `text` that stands at `span`, if it fits `gauge`.
@@ -206,6 +260,7 @@ enum Needs {
 /// What a pipe needs; `None` if there is no such pipe.
 fn needs(base: &str, bits: &str) -> Option<Needs> {
     match (base, bits) {
+        ("chacha20" | "aesctr", _) => Some(Needs::Number(Gauge::Bits32)),
         ("mask", _) | ("xor", "") => Some(Needs::Number(Gauge::Bits32)),
         ("xor" | "add" | "count", bits) => gauge(bits).map(Needs::Number),
         _ => make(base, bits, 0).map(|_| Needs::Nothing),

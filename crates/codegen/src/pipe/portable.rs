@@ -132,6 +132,7 @@ fn pass(
     match (pipe.primitive(), tables) {
         (Some(Primitive::Crc(_)), Some(tables)) => return crc(tables, &mut registers[0], block),
         (Some(Primitive::Adler), _) => return adler(registers, block),
+        (Some(Primitive::Cipher(cipher)), _) => return cipher.apply(&mut registers[0], block),
         _ => {}
     }
     let bytes = pipe.gauge().bytes();

@@ -3,6 +3,8 @@
 //! Each stands beside a body that means the same; nothing but tests ties them
 //! together, so only built-in pipes have one.
 
+use super::cipher::Cipher;
+
 /// A computation that back ends know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Primitive {
@@ -11,6 +13,9 @@ pub enum Primitive {
     Crc(Crc),
     /// Adler-32 (RFC 1950 §8.2): register 0 is `s1`, register 1 is `s2`.
     Adler,
+    /// Xor with a keystream. The one primitive whose body says nothing: its
+    /// meaning is [`Cipher`]'s. Register 0 is the next block's number.
+    Cipher(Cipher),
 }
 
 /// The modulus of Adler-32: the greatest prime below 2^16.

@@ -1,7 +1,10 @@
 //! Built-in pipes give what their specifications say, in every form.
 
-use ashway_codegen::pipe::{Options, Portable, builtin, compile, interpret, parse};
+use aes::cipher::{BlockEncrypt, KeyInit};
+use ashway_codegen::pipe::{Cpu, Options, Portable, builtin, compile, interpret, parse};
 use ashway_wire::checksum::Sum;
+use chacha20::ChaCha20;
+use chacha20::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
 
 use super::native::Pipes;
 use super::random::Random;
@@ -15,7 +18,7 @@ fn run(text: &str, data: &[u8]) -> (Vec<u8>, Vec<u64>) {
     Portable::new(&list).run_in_place(&mut given.1, &mut given.0);
     assert_eq!(given, wanted, "portable: {text}");
     for cpu in super::cpus() {
-        let pipes = Pipes::map(compile(&list, cpu, Options::default())).unwrap();
+        let pipes = Pipes::map(compile(&list, cpu, Options::default()).unwrap()).unwrap();
         let mut given = (vec![0; data.len()], list.initial());
         pipes.run(&mut given.1, data, &mut given.0, data.len());
         assert_eq!(given, wanted, "{cpu:?}: {text}");
@@ -99,7 +102,7 @@ fn a_mask_goes_on_where_the_last_fragment_ended() {
     assert_eq!(run("mask(0x37fa213d)", b"Hello").0, b"\x7f\x9f\x4d\x51\x58");
     let list = parse("mask(0x37fa213d)").unwrap();
     for cpu in super::cpus() {
-        let pipes = Pipes::map(compile(&list, cpu, Options::default())).unwrap();
+        let pipes = Pipes::map(compile(&list, cpu, Options::default()).unwrap()).unwrap();
         for cut in 0..=130 {
             let mut data = Random(3).bytes(130);
             let whole = run("mask(0x37fa213d)", &data).0;
@@ -139,4 +142,103 @@ fn a_pipe_twice_has_two_accumulators() {
     let (data, registers) = run("cksum16 | bswap32 | cksum16", b"\x01\x02\x03\x04");
     assert_eq!(data, b"\x04\x03\x02\x01");
     assert_eq!(registers, [0x0604, 0x0406]);
+}
+
+/// Hexadecimal digits of bytes.
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[test]
+fn chacha20_is_that_of_the_crate() {
+    let mut random = Random(7);
+    for data in messages() {
+        let key: [u8; 32] = std::array::from_fn(|_| random.number() as u8);
+        let nonce: [u8; 12] = std::array::from_fn(|_| random.number() as u8);
+        let block = random.number() as u32 >> 1;
+        let text = format!("chacha20({},{},{block})", hex(&key), hex(&nonce));
+        let mut wanted = data.clone();
+        let mut cipher = ChaCha20::new(&key.into(), &nonce.into());
+        cipher.seek(u64::from(block) * 64);
+        cipher.apply_keystream(&mut wanted);
+        assert!(
+            run(&text, &data).0 == wanted,
+            "{text}, {} bytes",
+            data.len()
+        );
+    }
+}
+
+/// AES in counter mode out of single blocks of the crate.
+fn counter_mode(cipher: &impl BlockEncrypt, counter: u128, data: &[u8]) -> Vec<u8> {
+    let mut wanted = data.to_vec();
+    for (at, piece) in (0..).zip(wanted.chunks_mut(16)) {
+        let mut stream = counter.wrapping_add(at).to_be_bytes();
+        // A slice of the blocks' type, whatever its generics are.
+        cipher.encrypt_block(aes::cipher::generic_array::GenericArray::from_mut_slice(
+            &mut stream,
+        ));
+        for (byte, stream) in piece.iter_mut().zip(stream) {
+            *byte ^= stream;
+        }
+    }
+    wanted
+}
+
+#[test]
+fn aes_in_counter_mode_is_that_of_the_crate() {
+    let mut random = Random(8);
+    for data in messages() {
+        let key: [u8; 32] = std::array::from_fn(|_| random.number() as u8);
+        // About to carry, now and then.
+        let counter = u128::from(random.number()) << 64 | u128::from(random.one_of(&[0_u64, !0]));
+        for bytes in [16, 24, 32] {
+            let key = &key[..bytes];
+            let counted = hex(&counter.to_be_bytes());
+            let text = format!("aesctr({},{counted})", hex(key));
+            let wanted = match bytes {
+                16 => counter_mode(&aes::Aes128::new_from_slice(key).unwrap(), counter, &data),
+                24 => counter_mode(&aes::Aes192::new_from_slice(key).unwrap(), counter, &data),
+                _ => counter_mode(&aes::Aes256::new_from_slice(key).unwrap(), counter, &data),
+            };
+            assert!(
+                run(&text, &data).0 == wanted,
+                "{text}, {} bytes",
+                data.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_cipher_goes_on_at_the_next_block() {
+    let text = "aesctr(2b7e151628aed2a6abf7158809cf4f3c,f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff)";
+    let list = parse(text).unwrap();
+    let data = Random(9).bytes(1 << 12);
+    let whole = run(text, &data).0;
+    let mut parts = data;
+    let mut registers = list.initial();
+    let (head, tail) = parts.split_at_mut(640);
+    interpret(&list, &mut registers, head);
+    assert_eq!(registers, [40]);
+    interpret(&list, &mut registers, tail);
+    assert_eq!(parts, whole);
+}
+
+#[test]
+fn aes_without_aes_is_refused_by_name() {
+    let text = "copy | aesctr(2b7e151628aed2a6abf7158809cf4f3c,f0f1f2f3f4f5f6f7f8f9fafbfcfdfeff)";
+    let list = parse(text).unwrap();
+    for cpu in super::cpus() {
+        let cpu = Cpu {
+            aes: false,
+            aes_wide: false,
+            ..cpu
+        };
+        let error = compile(&list, cpu, Options::default()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`aesctr` has no native form on this CPU: it has no AES-NI"
+        );
+    }
 }

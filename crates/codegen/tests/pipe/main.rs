@@ -32,11 +32,13 @@ fn cpus() -> Vec<Cpu> {
         Cpu {
             permute_bytes: false,
             carryless_wide: false,
+            aes_wide: false,
             ..here
         },
         narrow,
         Cpu {
             carryless_wide: false,
+            aes_wide: false,
             ..narrow
         },
         Cpu {

@@ -11,7 +11,7 @@ fn buffers_of_any_length_are_one_message() {
     for _ in 0..100 {
         let list = random::list(&mut random);
         for cpu in super::cpus() {
-            let pipes = Pipes::map(compile(&list, cpu, Options::default())).unwrap();
+            let pipes = Pipes::map(compile(&list, cpu, Options::default()).unwrap()).unwrap();
             let len = random.length();
             let data = random.bytes(len);
             let mut wanted = (data.clone(), list.initial());
@@ -38,7 +38,7 @@ fn in_place_a_list_that_modifies_nothing_writes_nothing() {
             in_place: true,
             ..Options::default()
         };
-        let pipes = Pipes::map(compile(&list, cpu, options)).unwrap();
+        let pipes = Pipes::map(compile(&list, cpu, options).unwrap()).unwrap();
         assert!(!pipes.native().writes());
         let data = Random(5).bytes(1000);
         let mut copy = data.clone();
@@ -58,7 +58,7 @@ fn large_copies_store_past_the_caches_and_are_copies() {
     let mut wanted = (data.clone(), list.initial());
     interpret(&list, &mut wanted.1, &mut wanted.0);
     for cpu in super::cpus() {
-        let pipes = Pipes::map(compile(&list, cpu, Options::default())).unwrap();
+        let pipes = Pipes::map(compile(&list, cpu, Options::default()).unwrap()).unwrap();
         let mut room = vec![0; data.len() + 64];
         let start = room.as_ptr().align_offset(64);
         let mut registers = list.initial();
@@ -72,7 +72,7 @@ fn large_copies_store_past_the_caches_and_are_copies() {
 fn the_attribute_decides_the_way() {
     let list = parse("copy | cksum16 | crc32 | adler32 | alaw2ulaw").unwrap();
     for cpu in super::cpus() {
-        let native = compile(&list, cpu, Options::default());
+        let native = compile(&list, cpu, Options::default()).unwrap();
         let ways: Vec<Way> = native.steps().iter().map(|step| step.way).collect();
         let crc = if cpu.carryless || cpu.carryless_wide {
             Way::Folded
@@ -94,7 +94,10 @@ fn code_grows_with_the_list_and_not_faster() {
     };
     let bytes = |pipes: usize| {
         let list = parse(&vec!["cksum16"; pipes].join("|")).unwrap();
-        compile(&list, cpu, Options::default()).code().len()
+        compile(&list, cpu, Options::default())
+            .unwrap()
+            .code()
+            .len()
     };
     let (few, many) = (bytes(4), bytes(32));
     assert!(many < few * 8, "{few} bytes for 4, {many} for 32");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ashway_codegen::pipe::{
-    Binary, Builder, Gauge, List, Op, Pipe, Reduce, RegisterId, Shift, Value, parse,
+    Binary, Builder, Gauge, List, Op, Pipe, Reduce, RegisterId, Shift, Value, builtin, parse,
 };
 
 /// Numbers from a seed (splitmix64, Steele et al. 2014).
@@ -97,15 +97,42 @@ const NAMES: &[&str] = &[
 pub(super) fn list(random: &mut Random) -> List {
     let mut list = List::new();
     for _ in 0..random.below(9) {
-        let pipe = if random.below(2) == 0 {
+        let pipe = if random.below(16) == 0 {
+            cipher(random)
+        } else if random.below(2) == 0 {
             let one = parse(random.one_of(NAMES)).unwrap();
             one.pipes()[0].pipe.clone()
         } else {
             pipe(random)
         };
-        list.push(pipe).unwrap();
+        // A third cipher is refused; the list then is one shorter.
+        let name = pipe.name().to_owned();
+        let pushed = list.push(pipe);
+        assert!(pushed.is_ok() || name == "chacha20" || name == "aesctr");
     }
     list
+}
+
+fn cipher(random: &mut Random) -> Pipe {
+    let mut bytes =
+        |count: usize| -> Vec<u8> { (0..count).map(|_| random.number() as u8).collect() };
+    let (key, nonce) = (bytes(32), bytes(16));
+    let counter = random.one_of(&[0, 1, u32::MAX - 3]);
+    match random.below(2) {
+        0 => {
+            let nonce = std::array::from_fn(|at| nonce[at]);
+            builtin::chacha20(key.try_into().unwrap(), nonce, counter)
+        }
+        _ => {
+            let bytes = random.one_of(&[16, 24, 32]);
+            // Sometimes the counter's low half is about to carry.
+            let mut counter: [u8; 16] = nonce.try_into().unwrap();
+            if counter[0] & 1 == 0 {
+                counter[8..].fill(0xff);
+            }
+            builtin::aes_ctr(&key[..bytes], counter).unwrap()
+        }
+    }
 }
 
 /// A pipe with any body.

@@ -171,7 +171,7 @@ fn check(bench: &mut Bench, random: &mut Random, list: &List) {
     ];
     let compiled: Vec<Pipes> = super::cpus()
         .into_iter()
-        .map(|cpu| Pipes::map(compile(list, cpu, random.one_of(&forms))).unwrap())
+        .map(|cpu| Pipes::map(compile(list, cpu, random.one_of(&forms)).unwrap()).unwrap())
         .collect();
     for _ in 0..RUNS {
         let len = random.length();

@@ -25,6 +25,7 @@
 
 mod adler;
 mod asm;
+mod cipher;
 mod crc;
 mod emit;
 mod lanes;
@@ -32,6 +33,7 @@ mod order;
 mod table;
 mod walk;
 
+use super::cipher::Cipher;
 use super::ir::Pipe;
 use super::list::List;
 use super::primitive::Primitive;
@@ -40,8 +42,8 @@ use emit::Emit;
 /// Bytes that a turn of the loop takes: a multiple of every gauge.
 pub const CHUNK_BYTES: usize = 64;
 
-/// Most bytes of one call: lanes of 32 bits that sum words of 16 cannot overflow.
-pub const PIECE_BYTES: usize = 1 << 20;
+/// Most bytes of one call without a cipher: lanes of 32 bits that sum words of 16 cannot overflow.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Width of the vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +55,10 @@ pub enum Isa {
 }
 
 /// What the CPU can do; CPUID says it (`handler::native` asks).
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "CPUID has a bit for each of them"
+)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cpu {
     /// Width of the vectors.
@@ -63,6 +69,10 @@ pub struct Cpu {
     pub carryless_wide: bool,
     /// AVX-512 VBMI: look-ups of bytes in 128.
     pub permute_bytes: bool,
+    /// AES-NI: rounds of AES on 128 bits.
+    pub aes: bool,
+    /// VAES: the same on wider vectors.
+    pub aes_wide: bool,
 }
 
 impl Cpu {
@@ -73,6 +83,8 @@ impl Cpu {
             && (self.carryless || !other.carryless)
             && (self.carryless_wide || !other.carryless_wide)
             && (self.permute_bytes || !other.permute_bytes)
+            && (self.aes || !other.aes)
+            && (self.aes_wide || !other.aes_wide)
     }
 }
 
@@ -141,6 +153,8 @@ pub enum Way {
     Lanes,
     /// Its primitive: 64 bytes at once.
     Folded,
+    /// Xor with a keystream that is made before.
+    Keystream,
     /// Word by word.
     InOrder,
 }
@@ -212,6 +226,16 @@ impl Native {
         self.writes
     }
 
+    /// Most bytes of data of one call; a multiple of [`CHUNK_BYTES`].
+    #[must_use]
+    pub fn piece_bytes(&self) -> usize {
+        if self.steps.iter().any(|step| step.way == Way::Keystream) {
+            cipher::STREAM_BYTES
+        } else {
+            PIECE_BYTES
+        }
+    }
+
     /// How the source lies in memory.
     #[must_use]
     pub const fn source(&self) -> Layout {
@@ -231,9 +255,34 @@ impl Native {
     }
 }
 
+/// A pipe that has no form on this CPU; [`Portable`](super::Portable) runs it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{pipe}` has no native form on this CPU: {why}")]
+pub struct Unsupported {
+    /// The pipe's name in the list.
+    pub pipe: String,
+    /// What is missing.
+    pub why: &'static str,
+}
+
 /// Makes code for a list. Linear in it; some ten microseconds for each pipe.
-#[must_use]
-pub fn compile(list: &List, cpu: Cpu, options: Options) -> Native {
+///
+/// # Errors
+///
+/// [`Unsupported`]: AES without AES-NI.
+pub fn compile(list: &List, cpu: Cpu, options: Options) -> Result<Native, Unsupported> {
+    for placed in list.pipes() {
+        let aes = matches!(
+            placed.pipe.primitive(),
+            Some(Primitive::Cipher(Cipher::AesCtr { .. }))
+        );
+        if aes && !cpu.aes && !cpu.aes_wide {
+            return Err(Unsupported {
+                pipe: placed.name.clone(),
+                why: "it has no AES-NI",
+            });
+        }
+    }
     let mut options = options;
     if options.in_place {
         options.layout = Layout::Contiguous;
@@ -253,7 +302,7 @@ pub fn compile(list: &List, cpu: Cpu, options: Options) -> Native {
     let writes = !(options.in_place && list.no_mod());
     let emit = Emit::new(list, &steps, cpu, options, writes);
     let (code, unrolled) = walk::function(emit);
-    Native {
+    Ok(Native {
         list: list.clone(),
         code,
         cpu,
@@ -261,7 +310,7 @@ pub fn compile(list: &List, cpu: Cpu, options: Options) -> Native {
         steps,
         unrolled,
         writes,
-    }
+    })
 }
 
 /// How a pipe is made into code on `cpu`.
@@ -272,6 +321,12 @@ fn way(pipe: &Pipe, cpu: Cpu) -> (Way, &'static str) {
         }
         Some(Primitive::Crc(_)) => {
             return (Way::InOrder, "a CRC, and the CPU has no carry-less product");
+        }
+        Some(Primitive::Cipher(_)) => {
+            return (
+                Way::Keystream,
+                "a cipher: its keystream is made before the data",
+            );
         }
         Some(Primitive::Adler) => return (Way::Folded, "Adler-32: 64 bytes weighed at once"),
         None => {}

@@ -3,11 +3,12 @@
 
 use iced_x86::{Code, Register};
 
+use super::super::ir::Gauge;
 use super::super::primitive::Primitive;
 use super::asm::{Arg, Label, POOL};
 use super::emit::{Emit, Exhausted, frame};
 use super::lanes::{self, Homes};
-use super::{CHUNK_BYTES, Direction, Layout, Way, adler, crc, order, table};
+use super::{CHUNK_BYTES, Direction, Layout, Way, adler, cipher, crc, order, table};
 use crate::bug::{self, Bug};
 
 /// Vector instructions in a turn of the loop beyond which it is not unrolled
@@ -23,6 +24,7 @@ enum Kept {
     InOrder,
     Crc(crc::Kept),
     Adler(adler::Kept),
+    Cipher(cipher::Kept),
 }
 
 /// Writes the whole function; gives its bytes and how often the loop is unrolled.
@@ -31,6 +33,7 @@ pub(super) fn function(mut emit: Emit<'_>) -> (Vec<u8>, usize) {
         kept: Vec::new(),
         values: 0,
         streaming: 0,
+        passed: None,
         input: 0,
         output: 0,
         emit: &mut emit,
@@ -52,6 +55,8 @@ struct Walk<'e, 'l> {
     values: i32,
     /// In the frame: whether to store past the caches.
     streaming: i32,
+    /// In the frame: bytes that have passed before this turn, if there is a cipher.
+    passed: Option<i32>,
     /// In the frame: the bytes behind the last chunk, before and after the pipes.
     input: i32,
     output: i32,
@@ -73,6 +78,10 @@ impl Walk<'_, '_> {
                 (Way::InOrder, _) => Kept::InOrder,
                 (Way::Folded, Some(Primitive::Crc(_))) => Kept::Crc(crc::keep(self.emit)),
                 (Way::Folded, _) => Kept::Adler(adler::keep(self.emit)),
+                (Way::Keystream, _) => {
+                    self.passed = self.passed.or_else(|| Some(self.emit.room(8)));
+                    Kept::Cipher(cipher::keep(self.emit))
+                }
                 (Way::Lanes, _) => {
                     let registers = placed.pipe.registers().iter();
                     Kept::Lanes(registers.map(|_| self.emit.home()).collect())
@@ -99,6 +108,9 @@ impl Walk<'_, '_> {
         self.op(Code::Sub_rm64_imm32, &[Arg::R(rsp), Arg::I(bytes)]);
         let streaming = frame(self.streaming);
         self.op(Code::Mov_rm64_r64, &[streaming, Arg::R(Register::R8)]);
+        if let Some(passed) = self.passed {
+            self.op(Code::Mov_rm64_imm32, &[frame(passed), Arg::I(0)]);
+        }
     }
 
     fn leave(&mut self) {
@@ -122,6 +134,9 @@ impl Walk<'_, '_> {
                     crc::prologue(self.emit, *crc, first, kept);
                 }
                 (Kept::Adler(kept), _) => adler::prologue(self.emit, kept),
+                (Kept::Cipher(kept), Some(Primitive::Cipher(cipher))) => {
+                    cipher::prologue(self.emit, cipher, first, kept);
+                }
                 _ => {}
             }
         }
@@ -138,13 +153,17 @@ impl Walk<'_, '_> {
                     crc::epilogue(self.emit, *crc, first, kept);
                 }
                 (Kept::Adler(kept), _) => adler::epilogue(self.emit, first, kept),
+                (Kept::Cipher(_), Some(Primitive::Cipher(cipher))) => {
+                    cipher::epilogue(self.emit, cipher, first);
+                }
                 _ => {}
             }
         }
     }
 
-    /// One vector of data passes all pipes. Gives the register of what comes out.
-    fn pipes(&mut self, mut data: u8, part: usize) -> u8 {
+    /// One vector of data, at `offset` in this turn, passes all pipes. Gives the
+    /// register of what comes out.
+    fn pipes(&mut self, mut data: u8, offset: usize, part: usize) -> u8 {
         for (placed, kept) in self.emit.list.pipes().iter().zip(&self.kept) {
             let pipe = &placed.pipe;
             let passed = match (kept, pipe.primitive()) {
@@ -154,6 +173,19 @@ impl Walk<'_, '_> {
                     crc::chunk(self.emit, *crc, kept, data, part).map(|()| data)
                 }
                 (Kept::Adler(kept), _) => adler::chunk(self.emit, kept, data, part).map(|()| data),
+                (Kept::Cipher(kept), _) => {
+                    // Pipes before it may have used `r8`.
+                    if let Some(passed) = self.passed {
+                        let r8 = Arg::R(Register::R8);
+                        self.emit.asm.op(Code::Mov_r64_rm64, &[r8, frame(passed)]);
+                    }
+                    cipher::chunk(self.emit, kept, data, offset);
+                    if self.emit.tail {
+                        let end = self.emit.before_end(part, Gauge::Bits8, true);
+                        self.emit.v3(table::AND, data, data, end);
+                    }
+                    Ok(data)
+                }
                 (Kept::InOrder | Kept::Crc(_), _) => {
                     let first = placed.first_register;
                     order::chunk(self.emit, pipe, first, self.values, data, part);
@@ -246,6 +278,10 @@ impl Walk<'_, '_> {
             Layout::Contiguous => chunks * CHUNK_BYTES,
             Layout::Striped => chunks * CHUNK_BYTES * 2,
         };
+        if let Some(passed) = self.passed {
+            let bytes = Arg::I((chunks * CHUNK_BYTES) as i32);
+            self.op(Code::Add_rm64_imm32, &[frame(passed), bytes]);
+        }
         let (source, destination) = (bytes(self.source()), bytes(self.destination()));
         for (pointer, bytes) in [(Register::RSI, source), (Register::RDX, destination)] {
             self.op(
@@ -261,7 +297,7 @@ impl Walk<'_, '_> {
             let offset = number * CHUNK_BYTES + part * self.emit.vector_bytes();
             let data = self.emit.temporary();
             self.load(data, offset);
-            let data = self.pipes(data, part);
+            let data = self.pipes(data, offset, part);
             if self.emit.writes {
                 self.store(offset, data, streaming);
             }
@@ -344,7 +380,7 @@ impl Walk<'_, '_> {
             } else {
                 self.emit.load(data, frame(input + offset));
             }
-            let data = self.pipes(data, part);
+            let data = self.pipes(data, offset as usize, part);
             if self.emit.writes && masked_out {
                 let code = Code::EVEX_Vmovdqu8_zmmm512_k1z_zmm;
                 let args = [Arg::M(Register::RDX, 0), self.emit.v(data)];
