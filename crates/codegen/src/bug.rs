@@ -170,6 +170,8 @@ bugs! {
     PipeAdlerWeights,
     /// `ChaCha20` has 18 rounds.
     PipeCipherRounds,
+    /// A user's function computes with its words' bits whatever it does.
+    PipeNarrowAnything,
     /// The last store takes a whole vector.
     PipeTailWhole,
     /// A partial word passes through the body of a pipe that leaves it, in the

@@ -147,7 +147,7 @@ impl Pipes {
         // SAFETY: both sides reach as far as was just checked, and a reference to
         // one excludes others.
         unsafe { self.pieces(registers, source.as_ptr(), destination.as_mut_ptr(), len) };
-        self.native.list().roll(registers, len);
+        self.native.list().finish(registers, len);
     }
 
     /// Runs `data` in place.
@@ -166,7 +166,7 @@ impl Pipes {
         // SAFETY: the same memory twice, ours alone; each chunk is read before it
         // is written.
         unsafe { self.pieces(registers, at, at, data.len()) };
-        self.native.list().roll(registers, data.len());
+        self.native.list().finish(registers, data.len());
     }
 
     /// Runs data that lies in several buffers, as if they were one, to
@@ -219,7 +219,7 @@ impl Pipes {
             carry[..carried].copy_from_slice(&part[whole..]);
         }
         step(&carry[..carried]);
-        self.native.list().roll(registers, len);
+        self.native.list().finish(registers, len);
     }
 
     fn begin(&self, registers: &mut [u64]) {

@@ -25,7 +25,7 @@ pub fn interpret(list: &List, registers: &mut [u64], data: &mut [u8]) {
         let of = &mut registers[placed.first_register..];
         pipe(&placed.pipe, of, data);
     }
-    list.roll(registers, data.len());
+    list.finish(registers, data.len());
 }
 
 /// Runs one pipe's body over `data`.

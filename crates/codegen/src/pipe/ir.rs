@@ -151,6 +151,33 @@ pub enum Op {
     Table(Value),
 }
 
+impl Op {
+    /// The values that it uses.
+    pub(super) fn values(self) -> impl Iterator<Item = Value> {
+        let uses = match self {
+            Self::Input | Self::Const(_) | Self::Register(_) => [None; 3],
+            Self::Swap(value) | Self::Shift(_, value, _) | Self::Table(value) => {
+                [Some(value), None, None]
+            }
+            Self::Binary(_, left, right) => [Some(left), Some(right), None],
+            Self::Select(condition, one, other) => [Some(condition), Some(one), Some(other)],
+        };
+        uses.into_iter().flatten()
+    }
+
+    /// The same with other values in their places.
+    pub(super) fn with_values(self, of: impl Fn(Value) -> Value) -> Self {
+        match self {
+            Self::Input | Self::Const(_) | Self::Register(_) => self,
+            Self::Swap(value) => Self::Swap(of(value)),
+            Self::Shift(op, value, bits) => Self::Shift(op, of(value), bits),
+            Self::Table(value) => Self::Table(of(value)),
+            Self::Binary(op, left, right) => Self::Binary(op, of(left), of(right)),
+            Self::Select(condition, one, other) => Self::Select(of(condition), of(one), of(other)),
+        }
+    }
+}
+
 /// How a word is taken into a register, in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduce {
@@ -215,6 +242,8 @@ pub struct Pipe {
     /// Rotated right by the length of the call, so that a mask goes on where it
     /// stopped. Its width is the gauge.
     pub(super) rolling: Option<RegisterId>,
+    /// Sums are modulo 2 to its bits.
+    pub(super) register_width: Gauge,
     pub(super) primitive: Option<Primitive>,
     pub(super) commutative: bool,
     pub(super) no_mod: bool,
@@ -343,6 +372,7 @@ impl Builder {
                 result: Value(0),
                 updates: Vec::new(),
                 rolling: None,
+                register_width: Gauge::Bits64,
                 primitive: None,
                 commutative: false,
                 no_mod: false,
@@ -391,6 +421,11 @@ impl Builder {
     #[must_use]
     pub fn table(mut self, table: Arc<[u32; 256]>) -> Self {
         self.pipe.table = Some(table);
+        self
+    }
+
+    pub(super) fn register_width(mut self, width: Gauge) -> Self {
+        self.pipe.register_width = width;
         self
     }
 

@@ -46,8 +46,8 @@ pub struct List {
     registers: usize,
     /// What is done to exported registers before a run, by index.
     forms: Vec<(usize, Form)>,
-    /// Registers that roll on behind a run, and their gauge.
-    rolling: Vec<(usize, Gauge)>,
+    /// What is done to registers behind a run, by index.
+    ends: Vec<(usize, End)>,
 }
 
 /// The form of a register that not every number has.
@@ -59,6 +59,15 @@ enum Form {
     Folded,
     /// Less than the modulus of Adler-32.
     Reduced,
+}
+
+/// What becomes of a register behind a run.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// Rotated by the length of the run.
+    Rolled(Gauge),
+    /// So many bits are kept of a sum.
+    Masked(u64),
 }
 
 impl List {
@@ -112,6 +121,11 @@ impl List {
         let first_register = self.registers;
         self.registers += pipe.registers.len();
         for (register, update) in &pipe.updates {
+            let sum = matches!(update, Update::Reduce(Reduce::Sum, _));
+            if sum && pipe.register_width != Gauge::Bits64 {
+                let mask = End::Masked(pipe.register_width.mask());
+                self.ends.push((first_register + register.index(), mask));
+            }
             let form = match (update, &pipe.primitive) {
                 (_, Some(Primitive::Crc(_))) => Form::Masked(0xffff_ffff),
                 (_, Some(Primitive::Adler)) => Form::Reduced,
@@ -132,7 +146,7 @@ impl List {
         if let Some(register) = pipe.rolling {
             let index = first_register + register.index();
             self.forms.push((index, Form::Masked(pipe.input.mask())));
-            self.rolling.push((index, pipe.input));
+            self.ends.push((index, End::Rolled(pipe.input)));
         }
         self.pipes.push(Placed {
             pipe,
@@ -212,14 +226,20 @@ impl List {
         }
     }
 
-    /// Turns rolling registers on by the length of a call. Every way of running a
-    /// list does it last.
-    pub fn roll(&self, registers: &mut [u64], len: usize) {
-        for (index, gauge) in &self.rolling {
+    /// Turns rolling registers on by the length of a run, and brings sums to their
+    /// width. Every way of running a list does it last.
+    pub fn finish(&self, registers: &mut [u64], len: usize) {
+        for (index, end) in &self.ends {
             let register = &mut registers[*index];
-            let bits = (len % gauge.bytes()) as u32 * 8;
-            if bits != 0 {
-                *register = (*register >> bits | *register << (gauge.bits() - bits)) & gauge.mask();
+            match end {
+                End::Masked(mask) => *register &= mask,
+                End::Rolled(gauge) => {
+                    let bits = (len % gauge.bytes()) as u32 * 8;
+                    if bits != 0 {
+                        let turned = *register >> bits | *register << (gauge.bits() - bits);
+                        *register = turned & gauge.mask();
+                    }
+                }
             }
         }
     }

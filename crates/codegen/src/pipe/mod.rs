@@ -21,10 +21,12 @@ mod g711;
 mod interp;
 mod ir;
 mod list;
+mod narrow;
 mod parse;
 mod portable;
 mod primitive;
 mod prove;
+mod wasm;
 mod x86;
 
 pub use cipher::Cipher;
@@ -38,6 +40,7 @@ pub use list::{List, MAX_CIPHERS, MAX_PIPES, Placed};
 pub use parse::{MAX_TEXT_BYTES, ParseError, parse};
 pub use portable::Portable;
 pub use primitive::{ADLER_MODULUS, CRC32, CRC32C, Crc, Primitive};
+pub use wasm::{UserPipeError, Wanted, user_pipe};
 pub use x86::{
     CHUNK_BYTES, Cpu, Direction, Isa, Layout, Native, Options, Step, Unsupported, Way, compile,
 };

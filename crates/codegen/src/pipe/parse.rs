@@ -260,8 +260,7 @@ enum Needs {
 /// What a pipe needs; `None` if there is no such pipe.
 fn needs(base: &str, bits: &str) -> Option<Needs> {
     match (base, bits) {
-        ("chacha20" | "aesctr", _) => Some(Needs::Number(Gauge::Bits32)),
-        ("mask", _) | ("xor", "") => Some(Needs::Number(Gauge::Bits32)),
+        ("mask" | "chacha20" | "aesctr", _) | ("xor", "") => Some(Needs::Number(Gauge::Bits32)),
         ("xor" | "add" | "count", bits) => gauge(bits).map(Needs::Number),
         _ => make(base, bits, 0).map(|_| Needs::Nothing),
     }

@@ -117,7 +117,7 @@ impl Portable {
                 );
             }
         }
-        self.list.roll(registers, data.len());
+        self.list.finish(registers, data.len());
     }
 }
 

@@ -12,6 +12,7 @@ mod native;
 mod parts;
 mod random;
 mod same;
+mod user;
 
 use ashway_codegen::pipe::{Cpu, Isa};
 

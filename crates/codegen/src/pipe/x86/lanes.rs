@@ -210,21 +210,8 @@ fn last_uses(pipe: &Pipe) -> Vec<Option<usize>> {
         if last[at].is_none() {
             continue;
         }
-        let mut uses = |value: Value| {
+        for value in op.values() {
             last[value.index()].get_or_insert(at);
-        };
-        match *op {
-            Op::Input | Op::Const(_) | Op::Register(_) => {}
-            Op::Swap(value) | Op::Shift(_, value, _) | Op::Table(value) => uses(value),
-            Op::Binary(_, left, right) => {
-                uses(left);
-                uses(right);
-            }
-            Op::Select(condition, one, other) => {
-                uses(condition);
-                uses(one);
-                uses(other);
-            }
         }
     }
     last
