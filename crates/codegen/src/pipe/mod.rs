@@ -25,6 +25,7 @@ mod narrow;
 mod parse;
 mod portable;
 mod primitive;
+mod print;
 mod prove;
 mod wasm;
 mod x86;
@@ -37,9 +38,10 @@ pub use ir::{
     Tail, Update, Value,
 };
 pub use list::{List, MAX_CIPHERS, MAX_PIPES, Placed};
-pub use parse::{MAX_TEXT_BYTES, ParseError, parse};
+pub use parse::{MAX_TEXT_BYTES, PIPES, ParseError, parse, parse_with};
 pub use portable::Portable;
 pub use primitive::{ADLER_MODULUS, CRC32, CRC32C, Crc, Primitive};
+pub use print::{print_code, print_pipe};
 pub use wasm::{UserPipeError, Wanted, user_pipe};
 pub use x86::{
     CHUNK_BYTES, Cpu, Direction, Isa, Layout, Native, Options, Step, Unsupported, Way, compile,

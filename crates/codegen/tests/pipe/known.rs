@@ -1,5 +1,7 @@
 //! Built-in pipes give what their specifications say, in every form.
 
+use std::fmt::Write as _;
+
 use aes::cipher::{BlockEncrypt, KeyInit};
 use ashway_codegen::pipe::{Cpu, Options, Portable, builtin, compile, interpret, parse};
 use ashway_wire::checksum::Sum;
@@ -146,7 +148,11 @@ fn a_pipe_twice_has_two_accumulators() {
 
 /// Hexadecimal digits of bytes.
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let mut text = String::new();
+    for byte in bytes {
+        write!(text, "{byte:02x}").unwrap();
+    }
+    text
 }
 
 #[test]

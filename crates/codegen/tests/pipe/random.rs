@@ -118,21 +118,17 @@ fn cipher(random: &mut Random) -> Pipe {
         |count: usize| -> Vec<u8> { (0..count).map(|_| random.number() as u8).collect() };
     let (key, nonce) = (bytes(32), bytes(16));
     let counter = random.one_of(&[0, 1, u32::MAX - 3]);
-    match random.below(2) {
-        0 => {
-            let nonce = std::array::from_fn(|at| nonce[at]);
-            builtin::chacha20(key.try_into().unwrap(), nonce, counter)
-        }
-        _ => {
-            let bytes = random.one_of(&[16, 24, 32]);
-            // Sometimes the counter's low half is about to carry.
-            let mut counter: [u8; 16] = nonce.try_into().unwrap();
-            if counter[0] & 1 == 0 {
-                counter[8..].fill(0xff);
-            }
-            builtin::aes_ctr(&key[..bytes], counter).unwrap()
-        }
+    if random.below(2) == 0 {
+        let nonce = std::array::from_fn(|at| nonce[at]);
+        return builtin::chacha20(key.try_into().unwrap(), nonce, counter);
     }
+    let bytes = random.one_of(&[16, 24, 32]);
+    // Sometimes the counter's low half is about to carry.
+    let mut counter: [u8; 16] = nonce.try_into().unwrap();
+    if counter[0] & 1 == 0 {
+        counter[8..].fill(0xff);
+    }
+    builtin::aes_ctr(&key[..bytes], counter).unwrap()
 }
 
 /// A pipe with any body.

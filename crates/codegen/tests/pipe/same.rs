@@ -92,12 +92,19 @@ struct Left {
     data: Vec<u8>,
 }
 
-struct Bench {
+pub(super) struct Bench {
     source: Guarded,
     destination: Guarded,
 }
 
 impl Bench {
+    pub(super) fn new() -> Self {
+        Self {
+            source: Guarded::new(),
+            destination: Guarded::new(),
+        }
+    }
+
     /// Runs compiled pipes from one guarded place to another.
     fn across(&mut self, random: &mut Random, pipes: &Pipes, data: &[u8], first: &[u64]) -> Left {
         let (from, to) = (pipes.native().source(), pipes.native().destination());
@@ -151,7 +158,7 @@ impl Bench {
 }
 
 /// One list in every form, over several data. Panics with what differs.
-fn check(bench: &mut Bench, random: &mut Random, list: &List) {
+pub(super) fn check(bench: &mut Bench, random: &mut Random, list: &List) {
     let mut portable = Portable::new(list);
     let forms = [
         Options::default(),
@@ -232,7 +239,7 @@ fn one_by_one(list: &List, data: &[u8], first: &[u64]) -> Left {
     left
 }
 
-fn setting(name: &str) -> Option<u64> {
+pub(super) fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
@@ -246,10 +253,7 @@ fn every_list_gives_the_same_in_every_form() {
     } else {
         cases.div_ceil(RUNS)
     };
-    let mut bench = Bench {
-        source: Guarded::new(),
-        destination: Guarded::new(),
-    };
+    let mut bench = Bench::new();
     let mut seeds = Random(first);
     for _ in 0..lists {
         let seed = only.unwrap_or_else(|| seeds.number());

@@ -1,5 +1,7 @@
 //! Functions in Wasm as pipes: what they are taken for, what is refused, and that
 //! they mean on every word what Wasm says.
+//!
+//! More functions: `PIPE_FUNCTIONS=10000`.
 
 use std::fmt::Write as _;
 
@@ -11,6 +13,7 @@ use ashway_codegen::pipe::{
 
 use super::native::Pipes;
 use super::random::Random;
+use super::same;
 
 /// The function `f` of a module in the text format.
 fn user(text: &str, wanted: Wanted) -> Result<Pipe, UserPipeError> {
@@ -318,8 +321,10 @@ fn naive(pipe: &Pipe, results: &[Expression], states: &mut [u32], data: &mut [u8
 #[test]
 fn random_functions_mean_what_wasm_says_on_every_word() {
     let mut random = Random(10);
+    let mut bench = same::Bench::new();
+    let functions = same::setting("PIPE_FUNCTIONS").unwrap_or(300);
     let (mut taken, mut on_lanes) = (0, 0);
-    while taken < 300 {
+    while taken < functions {
         let states = random.below(4);
         let mut results = vec![match random.below(4) {
             0 => Expression::Local(0),
@@ -351,7 +356,7 @@ fn random_functions_mean_what_wasm_says_on_every_word() {
             Err(error) => panic!("{error}: {text}"),
         };
         taken += 1;
-        on_lanes += usize::from(all_lanes(&pipe));
+        on_lanes += u64::from(all_lanes(&pipe));
         let mut list = List::new();
         list.push(pipe.clone()).unwrap();
         let len = random.length();
@@ -375,6 +380,8 @@ fn random_functions_mean_what_wasm_says_on_every_word() {
             pipes.run(&mut given.1, &data, &mut given.0, len);
             assert!(given == wanted, "{cpu:?}, {word}, {len} bytes: {text}");
         }
+        // Between guard pages, in every layout.
+        same::check(&mut bench, &mut random, &list);
     }
-    assert!(on_lanes > 30, "{on_lanes} of {taken} on lanes");
+    assert!(on_lanes * 10 > taken, "{on_lanes} of {taken} on lanes");
 }

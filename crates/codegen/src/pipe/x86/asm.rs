@@ -123,18 +123,20 @@ impl Asm {
         self.constant(&line)
     }
 
-    /// The bytes: code, then the constants. The first instruction must be
+    /// The bytes: code, then the constants; and how many of them are instructions.
+    /// The first instruction must be
     /// `lea POOL, [rip]`, whose displacement is written here.
-    pub(super) fn finish(self) -> Vec<u8> {
+    pub(super) fn finish(self) -> (Vec<u8>, usize) {
         let block = InstructionBlock::new(&self.code, 0);
         let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE)
             .expect("instructions are ones that there are");
         let mut bytes = encoded.code_buffer;
+        let instructions = bytes.len();
         bytes.resize(bytes.len().next_multiple_of(POOL_ALIGN), 0xcc);
         let from_lea = bytes.len() - LEA_BYTES;
         bytes[LEA_BYTES - 4..LEA_BYTES].copy_from_slice(&(from_lea as u32).to_le_bytes());
         bytes.extend_from_slice(&self.pool);
-        bytes
+        (bytes, instructions)
     }
 }
 

@@ -176,6 +176,7 @@ pub struct Step {
 pub struct Native {
     list: List,
     code: Vec<u8>,
+    instruction_bytes: usize,
     cpu: Cpu,
     options: Options,
     steps: Vec<Step>,
@@ -188,6 +189,12 @@ impl Native {
     #[must_use]
     pub fn code(&self) -> &[u8] {
         &self.code
+    }
+
+    /// How many of the code's bytes are instructions; constants lie behind.
+    #[must_use]
+    pub const fn instruction_bytes(&self) -> usize {
+        self.instruction_bytes
     }
 
     /// What it was made of.
@@ -301,10 +308,11 @@ pub fn compile(list: &List, cpu: Cpu, options: Options) -> Result<Native, Unsupp
         .collect();
     let writes = !(options.in_place && list.no_mod());
     let emit = Emit::new(list, &steps, cpu, options, writes);
-    let (code, unrolled) = walk::function(emit);
+    let (code, instruction_bytes, unrolled) = walk::function(emit);
     Ok(Native {
         list: list.clone(),
         code,
+        instruction_bytes,
         cpu,
         options,
         steps,

@@ -27,8 +27,9 @@ enum Kept {
     Cipher(cipher::Kept),
 }
 
-/// Writes the whole function; gives its bytes and how often the loop is unrolled.
-pub(super) fn function(mut emit: Emit<'_>) -> (Vec<u8>, usize) {
+/// Writes the whole function; gives its bytes, how many of them are instructions,
+/// and how often the loop is unrolled.
+pub(super) fn function(mut emit: Emit<'_>) -> (Vec<u8>, usize, usize) {
     let mut walk = Walk {
         kept: Vec::new(),
         values: 0,
@@ -45,7 +46,8 @@ pub(super) fn function(mut emit: Emit<'_>) -> (Vec<u8>, usize) {
     walk.rest();
     walk.epilogues();
     walk.leave();
-    (emit.asm.finish(), unrolled)
+    let (bytes, instructions) = emit.asm.finish();
+    (bytes, instructions, unrolled)
 }
 
 struct Walk<'e, 'l> {
