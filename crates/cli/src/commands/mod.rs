@@ -23,6 +23,7 @@ mod load;
 mod map;
 mod observe;
 mod path;
+mod pipe;
 mod run;
 mod status;
 mod trace;
@@ -41,6 +42,7 @@ Examples:
   ashway handler map counter -- ./app  start a program with the handler's memory
   ashway handler check counter.wasm    what each tier makes of a handler
   ashway handler run counter.wasm --hex 01 --tier both     try it, without an interface
+  ashway pipe show cksum16             how data manipulations become one loop
   ashway doctor                        what this host can do, and how to get more
 
 Exit codes:
@@ -86,6 +88,8 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Iface(iface::Iface),
     #[command(subcommand)]
+    Pipe(pipe::Pipe),
+    #[command(subcommand)]
     Bench(bench::Bench),
 }
 
@@ -109,6 +113,7 @@ impl Command {
             Self::Demux(command) => command.run(face),
             Self::Handler(command) => return command.run(face),
             Self::Iface(command) => command.run(face),
+            Self::Pipe(command) => command.run(face),
             Self::Bench(command) => command.run(face),
         }
         .map(|()| 0)

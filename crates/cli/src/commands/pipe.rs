@@ -1,0 +1,541 @@
+//! `ashway pipe`: lists of pipes, compiled and tried.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::time::Instant;
+
+use ashway_codegen::normalise::Profile;
+use ashway_codegen::pipe::{
+    self, Cpu, Gauge, Isa, List, Native, Options, PIPES, Portable, Wanted, Way, compile,
+    parse_with, print_code, print_pipe, user_pipe,
+};
+use ashway_handler::native::{self, Pipes};
+use clap::{Args, Subcommand, ValueEnum};
+use serde_json::{Map, Value, json};
+
+use super::handler::file;
+use crate::face::Face;
+use crate::failure::{Exit, Failure};
+use crate::table;
+
+/// Data manipulations composed into one loop
+#[derive(Debug, Subcommand)]
+pub(crate) enum Pipe {
+    List(ListAll),
+    Compile(Compile),
+    Show(Show),
+    Run(Run),
+    Bench(Bench),
+}
+
+impl Pipe {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        match self {
+            Self::List(command) => command.run(face),
+            Self::Compile(command) => command.run(face),
+            Self::Show(command) => command.run(face),
+            Self::Run(command) => command.run(face),
+            Self::Bench(command) => command.run(face),
+        }
+    }
+}
+
+/// List the built-in pipes
+#[derive(Debug, Args)]
+pub(crate) struct ListAll {}
+
+impl ListAll {
+    #[expect(clippy::unused_self, reason = "as the other commands")]
+    fn run(self, face: Face) -> Result<(), Failure> {
+        let document: Vec<_> = PIPES
+            .iter()
+            .map(|(name, what)| json!({ "pipe": name, "does": what }))
+            .collect();
+        face.show(&json!({ "pipes": document }), || {
+            let rows: Vec<Vec<String>> = PIPES
+                .iter()
+                .map(|(name, what)| vec![(*name).to_owned(), (*what).to_owned()])
+                .collect();
+            table::render(&["pipe", "does"], &rows)
+        })
+    }
+}
+
+/// Which code is made.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+enum Form {
+    /// The widest vectors of this CPU
+    #[default]
+    Native,
+    /// Vectors of 256 bits
+    Avx2,
+    /// No code: the portable form
+    Portable,
+}
+
+impl Form {
+    /// For which CPU code is made, if any.
+    fn cpu(self) -> Result<Option<Cpu>, Failure> {
+        let here = native::cpu();
+        match self {
+            Self::Portable => Ok(None),
+            Self::Native => Ok(here),
+            Self::Avx2 => here
+                .map(|cpu| {
+                    Some(Cpu {
+                        isa: Isa::Avx2,
+                        permute_bytes: false,
+                        ..cpu
+                    })
+                })
+                .ok_or_else(|| {
+                    Failure::new(Exit::Failed, "this CPU has no AVX2 and BMI2")
+                        .hint("leave `--form` out: the portable form runs everywhere")
+                }),
+        }
+    }
+}
+
+/// A list of pipes on the command line.
+#[derive(Debug, Args)]
+struct Expression {
+    /// The pipes, in order: `cksum16 | bswap32 | xor(0xdeadbeef)`
+    pipes: String,
+    /// Also a pipe of one's own: a function that a WebAssembly file exports, on words
+    /// of so many bits [default: as many as it computes with]
+    #[arg(long, value_name = "FILE:FUNCTION[:BITS]")]
+    with: Vec<String>,
+    /// Which code is made
+    #[arg(long, value_enum, default_value_t)]
+    form: Form,
+}
+
+impl Expression {
+    fn list(&self) -> Result<List, Failure> {
+        let more: Result<Vec<_>, _> = self.with.iter().map(|one| own(one)).collect();
+        parse_with(&self.pipes, &more?).map_err(|error| {
+            let failure = Failure::new(Exit::Usage, error.to_string()).hint(&error.hint);
+            // The text, and carets below it.
+            let caret = error.caret(&self.pipes);
+            caret
+                .lines()
+                .fold(failure, |failure, line| failure.because(&line))
+        })
+    }
+
+    /// The code, if the CPU can run any and all pipes have some.
+    fn native(&self, list: &List) -> Result<Option<Native>, Failure> {
+        let Some(cpu) = self.form.cpu()? else {
+            return Ok(None);
+        };
+        compile(list, cpu, Options::default())
+            .map(Some)
+            .map_err(|error| {
+                Failure::new(Exit::Failed, error.to_string()).hint("try `--form portable`")
+            })
+    }
+}
+
+/// A pipe of one's own from `FILE:FUNCTION[:BITS]`.
+fn own(text: &str) -> Result<pipe::Pipe, Failure> {
+    let usage = || {
+        Failure::new(Exit::Usage, format!("`{text}` is not FILE:FUNCTION[:BITS]"))
+            .hint("for example `lower.wasm:lower:8`")
+    };
+    let (rest, last) = text.rsplit_once(':').ok_or_else(usage)?;
+    let gauge = Gauge::WORDS
+        .into_iter()
+        .find(|gauge| gauge.bits().to_string() == last);
+    let (path, export) = match gauge {
+        Some(_) => rest.rsplit_once(':').ok_or_else(usage)?,
+        None => (rest, last),
+    };
+    let path = PathBuf::from(path);
+    let bytes = file::read(&path)?;
+    let module = file::module(&path, &bytes, Profile::Library)?;
+    let wanted = Wanted {
+        gauge,
+        ..Wanted::default()
+    };
+    user_pipe(&module, export, wanted).map_err(|error| {
+        let mut failure = Failure::new(Exit::HandlerRefused, error.to_string()).hint(error.hint());
+        failure.file = Some(path.display().to_string());
+        failure
+    })
+}
+
+/// Compile a list and say what became of it
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway pipe compile \"cksum16 | bswap32 | xor(0xdeadbeef)\"
+  ashway pipe compile \"lower | crc32c\" --with lower.wasm:lower:8 --out loop.bin")]
+pub(crate) struct Compile {
+    #[command(flatten)]
+    expression: Expression,
+    /// Write the code there: position-independent, constants behind it
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+impl Compile {
+    fn run(self, face: Face) -> Result<(), Failure> {
+        let list = self.expression.list()?;
+        // The encoder's own tables are made when it is first used.
+        let first = Instant::now();
+        self.expression.native(&list)?;
+        let first_micros = first.elapsed().as_secs_f64() * 1e6;
+        let begun = Instant::now();
+        let native = self.expression.native(&list)?;
+        let micros = begun.elapsed().as_secs_f64() * 1e6;
+        if let Some(path) = &self.out {
+            let code = native.as_ref().map_or(&[][..], Native::code);
+            std::fs::write(path, code).map_err(|error| unwritable(path, &error))?;
+        }
+        let mut document = document(&list, native.as_ref());
+        document["compile_us"] = json!(micros);
+        document["first_compile_us"] = json!(first_micros);
+        face.show(&document, || {
+            let mut text = summary(&list, native.as_ref());
+            let _ = writeln!(
+                text,
+                "compiled in {micros:.0} us, the first time in {first_micros:.0}"
+            );
+            text
+        })
+    }
+}
+
+fn unwritable(path: &std::path::Path, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Failed, format!("cannot write `{}`", path.display())).because(error)
+}
+
+/// Show a list's bodies and code
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway pipe show \"cksum16 | bswap32\"
+  ashway pipe show crc32c --asm --form avx2")]
+pub(crate) struct Show {
+    #[command(flatten)]
+    expression: Expression,
+    /// The pipes' bodies, operator by operator
+    #[arg(long)]
+    ir: bool,
+    /// The instructions
+    #[arg(long)]
+    asm: bool,
+}
+
+impl Show {
+    fn run(self, face: Face) -> Result<(), Failure> {
+        let list = self.expression.list()?;
+        let native = self.expression.native(&list)?;
+        let mut document = document(&list, native.as_ref());
+        let mut text = summary(&list, native.as_ref());
+        if self.ir {
+            let bodies: Vec<String> = list
+                .pipes()
+                .iter()
+                .map(|placed| print_pipe(&placed.pipe))
+                .collect();
+            let _ = write!(text, "\n{}", bodies.join("\n"));
+            document["ir"] = json!(bodies);
+        }
+        if let (true, Some(native)) = (self.asm, &native) {
+            let code = print_code(native);
+            let _ = write!(text, "\n{code}");
+            document["asm"] = json!(code);
+        }
+        face.show(&document, || text)
+    }
+}
+
+/// The name of the form that runs.
+fn form(native: Option<&Native>) -> &'static str {
+    match native.map(Native::cpu) {
+        None => "portable",
+        Some(cpu) if cpu.isa == Isa::Avx512 => "AVX-512",
+        Some(_) => "AVX2",
+    }
+}
+
+const fn way(way: Way) -> &'static str {
+    match way {
+        Way::Nothing => "nothing",
+        Way::Lanes => "lanes",
+        Way::Folded => "folded",
+        Way::Keystream => "keystream",
+        Way::InOrder => "in order",
+    }
+}
+
+fn document(list: &List, native: Option<&Native>) -> Value {
+    let pipes: Vec<Value> = list
+        .pipes()
+        .iter()
+        .enumerate()
+        .map(|(at, placed)| {
+            let step = native.map(|native| &native.steps()[at]);
+            json!({
+                "pipe": placed.name,
+                "gauge": placed.pipe.gauge().bits(),
+                "commutative": placed.pipe.commutative(),
+                "no_mod": placed.pipe.no_mod(),
+                "way": step.map(|step| way(step.way)),
+                "why": step.map(|step| step.why),
+            })
+        })
+        .collect();
+    json!({
+        "form": form(native),
+        "pipes": pipes,
+        "registers": list.register_names(),
+        "code_bytes": native.map(|native| native.code().len()),
+        "instruction_bytes": native.map(Native::instruction_bytes),
+        "chunks_per_turn": native.map(Native::unrolled),
+    })
+}
+
+fn summary(list: &List, native: Option<&Native>) -> String {
+    let count = file::count(list.pipes().len(), "pipe");
+    let mut text = match native {
+        None => format!("{count}, portable: each operator over 512 bytes at a time\n"),
+        Some(native) => format!(
+            "{count} in one loop for {}: {} B of instructions, {} B of constants, {} B a turn\n",
+            form(Some(native)),
+            native.instruction_bytes(),
+            native.code().len() - native.instruction_bytes(),
+            native.unrolled() * pipe::CHUNK_BYTES,
+        ),
+    };
+    let rows: Vec<Vec<String>> = list
+        .pipes()
+        .iter()
+        .enumerate()
+        .map(|(at, placed)| {
+            let step = native.map(|native| &native.steps()[at]);
+            vec![
+                placed.name.clone(),
+                placed.pipe.gauge().bits().to_string(),
+                step.map_or("blocks", |step| way(step.way)).to_owned(),
+                step.map_or("", |step| step.why).to_owned(),
+            ]
+        })
+        .collect();
+    text.push_str(&table::render(&["pipe", "bits", "way", "because"], &rows));
+    text
+}
+
+/// A list made ready in the form that was asked for.
+enum Ready {
+    Native(Pipes),
+    Portable(Portable),
+}
+
+impl Ready {
+    fn new(list: &List, native: Option<Native>) -> Result<Self, Failure> {
+        match native {
+            None => Ok(Self::Portable(Portable::new(list))),
+            Some(native) => Pipes::map(native).map(Self::Native).map_err(|error| {
+                Failure::new(Exit::Failed, error.to_string()).hint("try `--form portable`")
+            }),
+        }
+    }
+
+    fn run(&mut self, registers: &mut [u64], source: &[u8], destination: &mut [u8]) {
+        match self {
+            Self::Native(pipes) => pipes.run(registers, source, destination, source.len()),
+            Self::Portable(portable) => portable.run(registers, source, destination),
+        }
+    }
+}
+
+/// Run a file through a list
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway pipe run \"crc32c | bswap32\" --in data.bin --out swapped.bin
+  ashway pipe run cksum16 --in packet.bin --set cksum16.sum=0x1234")]
+pub(crate) struct Run {
+    #[command(flatten)]
+    expression: Expression,
+    /// The data
+    #[arg(long = "in", value_name = "FILE")]
+    input: PathBuf,
+    /// Where it goes [default: nowhere]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Export a register before the run
+    #[arg(long, value_name = "PIPE.REGISTER=NUMBER")]
+    set: Vec<String>,
+}
+
+impl Run {
+    fn run(self, face: Face) -> Result<(), Failure> {
+        let list = self.expression.list()?;
+        let native = self.expression.native(&list)?;
+        let mut ready = Ready::new(&list, native)?;
+        let mut registers = list.initial();
+        for setting in &self.set {
+            let (register, value) = exported(&list, setting)?;
+            registers[register] = value;
+        }
+        let shown = self.input.display().to_string();
+        let source = std::fs::read(&self.input).map_err(|error| {
+            Failure::new(Exit::Usage, format!("cannot read `{shown}`")).because(&error)
+        })?;
+        let mut destination = vec![0; source.len()];
+        ready.run(&mut registers, &source, &mut destination);
+        if let Some(path) = &self.out {
+            std::fs::write(path, &destination).map_err(|error| unwritable(path, &error))?;
+        }
+        let names = list.register_names();
+        let values: Map<String, Value> = names
+            .iter()
+            .cloned()
+            .zip(registers.iter().map(|register| json!(register)))
+            .collect();
+        let document = json!({ "bytes": source.len(), "registers": values });
+        face.show(&document, || {
+            let mut text = format!("{}\n", file::count(source.len(), "byte"));
+            let rows: Vec<Vec<String>> = names
+                .into_iter()
+                .zip(&registers)
+                .map(|(name, value)| vec![name, format!("{value:#x}")])
+                .collect();
+            text.push_str(&table::render(&["register", "holds"], &rows));
+            text
+        })
+    }
+}
+
+/// The register and number of `PIPE.REGISTER=NUMBER`.
+fn exported(list: &List, setting: &str) -> Result<(usize, u64), Failure> {
+    let usage = |hint: String| {
+        Failure::new(
+            Exit::Usage,
+            format!("`{setting}` is not PIPE.REGISTER=NUMBER"),
+        )
+        .hint(hint)
+    };
+    let (name, value) = setting
+        .split_once('=')
+        .ok_or_else(|| usage("for example `cksum16.sum=0x1234`".to_owned()))?;
+    let register = list.register(name).ok_or_else(|| {
+        let names = list.register_names().join("`, `");
+        usage(format!("the list has the registers `{names}`"))
+    })?;
+    let number = match value.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => value.parse(),
+    };
+    let number =
+        number.map_err(|_| usage("numbers are decimal, or hexadecimal with `0x`".to_owned()))?;
+    Ok((register, number))
+}
+
+/// Measure a list beside its pipes one after the other
+///
+/// The same data each time, in the caches. Medians of alternating rounds; the
+/// machine's other work is among them.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway pipe bench \"cksum16 | bswap32 | xor(1)\" -j")]
+pub(crate) struct Bench {
+    #[command(flatten)]
+    expression: Expression,
+}
+
+/// Sizes of data, in bytes: the smallest message, a full frame, a page and more.
+const SIZES: [usize; 6] = [64, 256, 1472, 4096, 16_384, 65_536];
+/// Rounds of each size and way.
+const ROUNDS: usize = 31;
+/// Bytes of a round.
+const ROUND_BYTES: usize = 1 << 20;
+
+impl Bench {
+    fn run(self, face: Face) -> Result<(), Failure> {
+        let list = self.expression.list()?;
+        let mut fused = Ready::new(&list, self.expression.native(&list)?)?;
+        let mut portable = Ready::new(&list, None)?;
+        let mut separate = Vec::new();
+        for placed in list.pipes() {
+            let mut alone = List::new();
+            alone
+                .push(placed.pipe.clone())
+                .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
+            let ready = Ready::new(&alone, self.expression.native(&alone)?)?;
+            separate.push((ready, alone.initial()));
+        }
+        let mut measured = Vec::new();
+        for size in SIZES {
+            let source: Vec<u8> = (0..size).map(|at| (at * 31) as u8).collect();
+            let mut destination = vec![0; size];
+            let mut registers = list.initial();
+            let mut nanos = [Vec::new(), Vec::new(), Vec::new()];
+            for _ in 0..ROUNDS {
+                nanos[0].push(time(size, || {
+                    fused.run(&mut registers, &source, &mut destination);
+                }));
+                nanos[1].push(time(size, || {
+                    for (at, (ready, registers)) in separate.iter_mut().enumerate() {
+                        // The first one copies, the others work on the copy.
+                        if at == 0 {
+                            ready.run(registers, &source, &mut destination);
+                        } else if let Ready::Native(pipes) = ready {
+                            pipes.run_in_place(registers, &mut destination);
+                        } else if let Ready::Portable(portable) = ready {
+                            portable.run_in_place(registers, &mut destination);
+                        }
+                    }
+                }));
+                nanos[2].push(time(size, || {
+                    portable.run(&mut registers, &source, &mut destination);
+                }));
+            }
+            let medians = nanos.map(|mut all| {
+                all.sort_by(f64::total_cmp);
+                all[all.len() / 2]
+            });
+            measured.push((size, medians));
+        }
+        let rows = measured.iter().map(|(size, [fused, separate, portable])| {
+            json!({
+                "bytes": size,
+                "fused_ns": fused,
+                "separate_ns": separate,
+                "portable_ns": portable,
+                "separate_over_fused": separate / fused,
+            })
+        });
+        let document = json!({ "pipes": self.expression.pipes, "sizes": rows.collect::<Vec<_>>() });
+        face.show(&document, || {
+            let rows: Vec<Vec<String>> = measured
+                .iter()
+                .map(|(size, [fused, separate, portable])| {
+                    vec![
+                        size.to_string(),
+                        format!("{fused:.0}"),
+                        format!("{separate:.0}"),
+                        format!("{portable:.0}"),
+                        format!("{:.2}", separate / fused),
+                    ]
+                })
+                .collect();
+            let header = ["bytes", "fused ns", "separate ns", "portable ns", "ratio"];
+            table::render(&header, &rows)
+        })
+    }
+}
+
+/// Nanoseconds of one call on `size` bytes.
+fn time(size: usize, mut call: impl FnMut()) -> f64 {
+    let calls = (ROUND_BYTES / size).clamp(16, 2048);
+    let begun = Instant::now();
+    for _ in 0..calls {
+        call();
+    }
+    begun.elapsed().as_secs_f64() * 1e9 / calls as f64
+}

@@ -1,0 +1,100 @@
+//! `ashway pipe`, as a person and as a program see it.
+
+#![allow(clippy::unwrap_used, reason = "all of this is a test")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn ashway(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ashway"))
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+fn json(arguments: &[&str]) -> serde_json::Value {
+    let output = ashway(&[arguments, &["-j"]].concat());
+    assert!(output.status.success(), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// A file of this test's own.
+fn file(name: &str, bytes: &[u8]) -> PathBuf {
+    let path = std::env::temp_dir().join(format!("ashway-pipe-{}-{name}", std::process::id()));
+    std::fs::write(&path, bytes).unwrap();
+    path
+}
+
+#[test]
+fn a_wrong_list_has_carets_under_what_is_wrong() {
+    let output = ashway(&["pipe", "show", "copy | bswap33"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "error: there is no pipe `bswap33`\n  \
+         because: copy | bswap33\n  \
+         because:        ^^^^^^^ there is no pipe `bswap33`\n  \
+         hint: `ashway pipe list` shows those that there are\n"
+    );
+}
+
+#[test]
+fn a_file_runs_through_a_list_in_every_form() {
+    let input = file("in", b"123456789");
+    let output = file("out", b"");
+    for form in ["native", "portable"] {
+        let ran = json(&[
+            "pipe",
+            "run",
+            "crc32c | bswap32",
+            "--in",
+            input.to_str().unwrap(),
+            "--out",
+            output.to_str().unwrap(),
+            "--form",
+            form,
+        ]);
+        assert_eq!(ran["bytes"], 9);
+        let state = ran["registers"]["crc32c.state"].as_u64().unwrap();
+        assert_eq!(!(state as u32), 0xe306_9283, "{form}");
+        assert_eq!(std::fs::read(&output).unwrap(), b"432187659", "{form}");
+    }
+    std::fs::remove_file(input).unwrap();
+    std::fs::remove_file(output).unwrap();
+}
+
+#[test]
+fn registers_are_exported_and_imported_by_name() {
+    let input = file("export", b"\x01\x02\x03\x04");
+    let ran = json(&[
+        "pipe",
+        "run",
+        "cksum16 | bswap32 | cksum16",
+        "--in",
+        input.to_str().unwrap(),
+        "--set",
+        "cksum16.sum=0x1000",
+    ]);
+    std::fs::remove_file(input).unwrap();
+    assert_eq!(ran["registers"]["cksum16.sum"], 0x1604);
+    assert_eq!(ran["registers"]["cksum16#2.sum"], 0x0406);
+}
+
+#[test]
+fn a_function_of_ones_own_is_a_pipe_or_refused_by_name() {
+    let text = b"(module
+        (func (export \"flip\") (param i32) (result i32)
+          local.get 0 i32.const 255 i32.xor)
+        (func (export \"count\") (param i32) (result i32) local.get 0 i32.clz))";
+    let module = file("own.wat", text);
+    let own = |function: &str| format!("{}:{function}:8", module.display());
+    let shown = json(&["pipe", "show", "flip | crc32", "--with", &own("flip")]);
+    assert_eq!(shown["pipes"][0]["pipe"], "flip");
+    assert_eq!(shown["pipes"][0]["commutative"], true);
+    let refused = ashway(&["pipe", "show", "count", "--with", &own("count")]);
+    assert_eq!(refused.status.code(), Some(3));
+    let printed = String::from_utf8(refused.stderr).unwrap();
+    let wanted = "error: `count` has an operator that pipes do not have, at byte 0x";
+    assert!(printed.starts_with(wanted), "{printed}");
+    std::fs::remove_file(module).unwrap();
+}
