@@ -37,33 +37,18 @@ use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
 use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
 use ashway_path::read::Params;
-use ashway_path::service::Service;
 use ashway_path::sim::Random;
 use ashway_path::stage::{Cx, Direction, Stage, Step};
 use ashway_path::time::Time;
 
 use crate::Message;
-use crate::services::{LINK, NET};
+use crate::services;
 
 /// The kind.
 pub static KIND: Kind = Kind {
     name: "fault",
     about: "loses, duplicates, corrupts, delays and reorders messages",
-    services: &[
-        // Stands in for a link, as `fragment` does, so that IP can be on it.
-        Service {
-            name: "up",
-            provides: &LINK,
-            requires: &NET,
-            after: false,
-        },
-        Service {
-            name: "down",
-            provides: &NET,
-            requires: &NET,
-            after: true,
-        },
-    ],
+    services: &services::LINK_LIKE,
     params: &[
         Param {
             name: "loss_ppm",

@@ -39,7 +39,6 @@ use std::net::IpAddr;
 use ashway_abi::Count;
 use ashway_path::attrs::{Attrs, names};
 use ashway_path::module::{Kind, Made, Module, Next, Refused};
-use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_wire::eth::HEADER_BYTES;
 use ashway_wire::ipv4::PROTOCOL_UDP;
@@ -47,19 +46,14 @@ use ashway_wire::{ipv4, ipv6, udp};
 
 use crate::eth::{NEXT_MAC, VLAN};
 use crate::message::HEADROOM_BYTES;
-use crate::services::NET;
+use crate::services;
 use crate::{Flow, Message, ip};
 
 /// The kind.
 pub static KIND: Kind = Kind {
     name: "forward",
     about: "sends every message on to one next hop",
-    services: &[Service {
-        name: "down",
-        provides: &NET,
-        requires: &NET,
-        after: true,
-    }],
+    services: &services::LEAF,
     params: &[],
 };
 

@@ -24,23 +24,17 @@
 use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
 use ashway_path::module::{Kind, Made, Module, Next, Refused};
-use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step};
 
 use crate::Message;
-use crate::services::NET;
+use crate::services;
 use crate::way::{Way, way};
 
 /// The kind.
 pub static KIND: Kind = Kind {
     name: "host",
     about: "the host's own stack",
-    services: &[Service {
-        name: "down",
-        provides: &NET,
-        requires: &NET,
-        after: true,
-    }],
+    services: &services::LEAF,
     params: &[],
 };
 

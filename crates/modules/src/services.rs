@@ -4,7 +4,7 @@
 //! frames of a link, packets of a network, datagrams of a transport. So a module
 //! that only wants messages fits on anything, and UDP fits on IP alone.
 
-use ashway_path::service::Interface;
+use ashway_path::service::{Interface, Service};
 
 /// Exchange of messages, nothing more (Scout's `net` interface).
 pub static NET: Interface = Interface {
@@ -28,4 +28,25 @@ pub static NETWORK: Interface = Interface {
 pub static TRANSPORT: Interface = Interface {
     name: "transport",
     parent: Some(&NET),
+};
+
+/// Of a module that ends a path on anything that exchanges messages.
+pub(crate) static LEAF: [Service; 1] = [DOWN];
+
+/// Of one that stands in for a link, so that IP can be on it.
+pub(crate) static LINK_LIKE: [Service; 2] = [
+    Service {
+        name: "up",
+        provides: &LINK,
+        requires: &NET,
+        after: false,
+    },
+    DOWN,
+];
+
+const DOWN: Service = Service {
+    name: "down",
+    provides: &NET,
+    requires: &NET,
+    after: true,
 };

@@ -22,12 +22,11 @@
 use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
 use ashway_path::module::{Kind, Made, Module, Refused};
-use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step};
 
 use crate::Message;
 use crate::host::{onward, way_of_leaf};
-use crate::services::NET;
+use crate::services;
 use crate::source::Probe;
 use crate::way::Way;
 
@@ -35,12 +34,7 @@ use crate::way::Way;
 pub static KIND: Kind = Kind {
     name: "sink",
     about: "consumes messages and checks their numbers",
-    services: &[Service {
-        name: "down",
-        provides: &NET,
-        requires: &NET,
-        after: true,
-    }],
+    services: &services::LEAF,
     params: &[],
 };
 

@@ -30,26 +30,20 @@ use std::time::Duration;
 use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
 use ashway_path::module::{Kind, Made, Module, Refused};
-use ashway_path::service::Service;
 use ashway_path::sim::Random;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_path::time::Time;
 
 use crate::Message;
 use crate::host::{onward, way_of_leaf};
-use crate::services::NET;
+use crate::services;
 use crate::way::Way;
 
 /// The kind.
 pub static KIND: Kind = Kind {
     name: "source",
     about: "originates messages at a steady rate",
-    services: &[Service {
-        name: "down",
-        provides: &NET,
-        requires: &NET,
-        after: true,
-    }],
+    services: &services::LEAF,
     params: &[],
 };
 

@@ -32,12 +32,11 @@ use std::sync::Arc;
 use ashway_path::attrs::Attrs;
 use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
 use ashway_path::read::Params;
-use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step};
 use ashway_path::time::Time;
 
 use crate::Message;
-use crate::services::{LINK, NET};
+use crate::services;
 use crate::way::{Way, way};
 
 pub mod pcapng;
@@ -46,21 +45,7 @@ pub mod pcapng;
 pub static KIND: Kind = Kind {
     name: "tap",
     about: "shows each message and passes it on",
-    services: &[
-        // Stands in for a link, as `fragment` does, so that IP can be on it.
-        Service {
-            name: "up",
-            provides: &LINK,
-            requires: &NET,
-            after: false,
-        },
-        Service {
-            name: "down",
-            provides: &NET,
-            requires: &NET,
-            after: true,
-        },
-    ],
+    services: &services::LINK_LIKE,
     params: &[
         Param {
             name: "layer",

@@ -2,7 +2,7 @@
 //! merged, and by calling what both are made of directly.
 //!
 //! ```text
-//! cargo run --release -p ashway-modules --example cost
+//! cargo run --release -p ashway-modules --example stage_cost
 //! ```
 
 use std::any::Any;
