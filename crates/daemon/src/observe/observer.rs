@@ -27,7 +27,7 @@ const EVENTS: usize = 1 << 16;
 /// How often it reads: nobody has to be woken for what is only looked at.
 const EVERY_NS: i64 = 2_000_000;
 
-/// The same while there is nothing.
+/// The same while nobody wants to know.
 const IDLE_NS: i64 = 50_000_000;
 
 /// How often it looks what programs have lost.
@@ -184,20 +184,11 @@ impl Run {
 
     /// Waits for an order, a client's end, or time.
     fn sleep(&mut self) {
-        let ns = if self.stories.any() {
-            EVERY_NS
-        } else {
-            IDLE_NS
-        };
-        // Frames come without a word; only an idle wire may wait longer.
-        let ns = if self.clients.is_empty() {
-            ns
-        } else {
-            EVERY_NS
-        };
+        // What is said comes without a word, and while there is no client it may wait.
+        let idle = self.clients.is_empty() && !self.stories.any();
         let time = Timespec {
             tv_sec: 0,
-            tv_nsec: ns,
+            tv_nsec: if idle { IDLE_NS } else { EVERY_NS },
         };
         let mut fds = vec![PollFd::new(&*self.bell, PollFlags::IN)];
         // A client has nothing to say: what can be read is its end.
