@@ -199,6 +199,11 @@ impl Attrs {
         }
     }
 
+    /// Gives back room for more of them.
+    pub(crate) fn shrink(&mut self) {
+        self.0.shrink_to_fit();
+    }
+
     fn find(&self, name: &str) -> Result<usize, usize> {
         self.0
             .binary_search_by(|(known, _)| known.as_ref().cmp(name))

@@ -14,9 +14,10 @@
 //! Source: Mosberger & Peterson 1996 ("Scout"), §3.3 for the phases, §4.1 for the
 //! attributes.
 
+use std::borrow::Cow;
 use std::fmt;
 
-use crate::attrs::{Attrs, Change, names};
+use crate::attrs::{Attrs, Change, Value, names};
 use crate::graph::{Graph, Node, Port};
 use crate::module::Next;
 use crate::path::{Limits, Path};
@@ -94,7 +95,9 @@ impl fmt::Display for Log {
 pub struct Created<M> {
     /// The path, established and transformed.
     pub path: Path<M>,
-    /// Every step.
+    /// Where in [`Graph::nodes`] the modules of its first and its last stage are.
+    pub ends: [usize; 2],
+    /// Every step; empty if nobody asked.
     pub log: Log,
 }
 
@@ -113,7 +116,7 @@ pub struct NotCreated {
     pub hint: String,
     /// The modules that had contributed a stage, in order.
     pub trail: Vec<Box<str>>,
-    /// Every step before.
+    /// Every step before; empty if nobody asked.
     pub log: Log,
 }
 
@@ -161,16 +164,56 @@ impl<M> Graph<M> {
         limits: Limits,
         rules: &[Rule<M>],
     ) -> Result<Created<M>, NotCreated> {
+        self.create_with(name, module, attrs, limits, rules, true)
+    }
+
+    /// The same without a log, which is most of the time that a creation takes.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`](Self::create).
+    pub fn create_unlogged(
+        &self,
+        name: &str,
+        module: &str,
+        attrs: Attrs,
+        limits: Limits,
+        rules: &[Rule<M>],
+    ) -> Result<Created<M>, NotCreated> {
+        self.create_with(name, module, attrs, limits, rules, false)
+    }
+
+    fn create_with(
+        &self,
+        name: &str,
+        module: &str,
+        attrs: Attrs,
+        limits: Limits,
+        rules: &[Rule<M>],
+        logs: bool,
+    ) -> Result<Created<M>, NotCreated> {
         let mut creation = Creation {
             graph: self,
             attrs,
             stages: Vec::new(),
             trail: Vec::new(),
-            log: Log::default(),
+            log: logs.then(Log::default),
         };
         creation.walk(module)?;
         creation.finish(name, limits, rules)
     }
+}
+
+/// Where a path goes on behind a module.
+enum Onward {
+    To(Port),
+    /// Nowhere: it might be one of several, or there is none.
+    Ends(Vec<Port>),
+}
+
+/// The first name of a path name.
+fn first_name(pathname: &str) -> Option<&str> {
+    pathname.split('/').find(|name| !name.is_empty())
 }
 
 /// A path on its way to existence.
@@ -180,7 +223,7 @@ struct Creation<'g, M> {
     stages: Vec<Box<dyn Stage<M>>>,
     /// The modules that contributed them.
     trail: Vec<usize>,
-    log: Log,
+    log: Option<Log>,
 }
 
 impl<M> Creation<'_, M> {
@@ -198,7 +241,7 @@ impl<M> Creation<'_, M> {
             if self.stages.len() == MAX_STAGES {
                 return Err(self.circle(at));
             }
-            let before = self.attrs.clone();
+            let before = self.log.is_some().then(|| self.attrs.clone());
             self.reached(&node.name);
             let made = match node.module.stage(entered, &mut self.attrs) {
                 Ok(made) => made,
@@ -209,23 +252,23 @@ impl<M> Creation<'_, M> {
             };
             self.stages.push(made.stage);
             self.trail.push(at);
-            let (what, next) = self.decide(node, &made.next)?;
-            let changes = before.changes(&self.attrs);
-            self.note(Phase::Stages, &node.name, what, changes);
-            let Some(next) = next else { break };
+            let onward = self.decide(node, &made.next)?;
+            if let Some(before) = before {
+                let what = self.in_words(node, &made.next, &onward);
+                let changes = before.changes(&self.attrs);
+                self.note(Phase::Stages, &node.name, what, changes);
+            }
+            let Onward::To(next) = onward else {
+                return self.passed_all(node, &made.next, &onward);
+            };
             (at, entered) = (next.module, Some(next.service));
         }
-        self.passed_all(at)
     }
 
-    /// Where the path goes on behind a module, in words and as a port.
-    fn decide(&self, node: &Node<M>, next: &Next) -> Result<(String, Option<Port>), NotCreated> {
+    /// Where the path goes on behind a module.
+    fn decide(&self, node: &Node<M>, next: &Next) -> Result<Onward, NotCreated> {
         let (service, named) = match next {
-            Next::End => return Ok(("ends the path".to_owned(), None)),
-            Next::Undecided => {
-                let what = "ends the path: the attributes do not say where to go on";
-                return Ok((what.to_owned(), None));
-            }
+            Next::End | Next::Undecided => return Ok(Onward::Ends(Vec::new())),
             Next::Through(service) => (*service, None),
             Next::To(service, name) => (*service, Some(name.as_ref())),
         };
@@ -255,65 +298,79 @@ impl<M> Creation<'_, M> {
             }
         }
         if possible.len() > 1
-            && let Some(name) = self.pathname().first()
+            && let pathname = self.pathname()
+            && let Some(name) = first_name(&pathname)
             && possible.iter().any(|port| called(port, name))
         {
             possible.retain(|port| called(port, name));
         }
         Ok(match possible.as_slice() {
-            [] => (
-                format!("ends the path: nothing is connected at `{by}`"),
-                None,
-            ),
-            [next] => {
-                let to = self.graph.port_name(**next);
-                (format!("goes on by `{by}` to `{to}`"), Some(**next))
-            }
-            several => {
-                let several = self.ports(several);
-                let what = format!("ends the path: `{by}` leads to {several}, and nothing decides");
-                (what, None)
-            }
+            [next] => Onward::To(**next),
+            several => Onward::Ends(several.iter().map(|port| **port).collect()),
         })
     }
 
-    /// Names of modules that are still to be passed.
-    fn pathname(&self) -> Vec<String> {
-        let text = self.attrs.value(names::PATHNAME).map(ToString::to_string);
-        text.unwrap_or_default()
-            .split('/')
-            .filter(|name| !name.is_empty())
-            .map(str::to_owned)
-            .collect()
+    /// What was decided behind a module, as the rest of a sentence.
+    fn in_words(&self, node: &Node<M>, next: &Next, onward: &Onward) -> String {
+        let by = match next {
+            Next::End => return "ends the path".to_owned(),
+            Next::Undecided => {
+                return "ends the path: the attributes do not say where to go on".to_owned();
+            }
+            Next::Through(service) | Next::To(service, _) => {
+                node.module.kind().services[*service].name
+            }
+        };
+        match onward {
+            Onward::To(next) => format!("goes on by `{by}` to `{}`", self.graph.port_name(*next)),
+            Onward::Ends(several) if several.is_empty() => {
+                format!("ends the path: nothing is connected at `{by}`")
+            }
+            Onward::Ends(several) => {
+                let several = self.ports(&several.iter().collect::<Vec<_>>());
+                format!("ends the path: `{by}` leads to {several}, and nothing decides")
+            }
+        }
+    }
+
+    /// Names of modules that are still to be passed, separated by `/`.
+    fn pathname(&self) -> Cow<'_, str> {
+        match self.attrs.value(names::PATHNAME) {
+            None => Cow::Borrowed(""),
+            Some(Value::Text(text)) => Cow::Borrowed(text),
+            Some(other) => Cow::Owned(other.to_string()),
+        }
     }
 
     /// Takes a module off the path name if it is the next of it.
     fn reached(&mut self, module: &str) {
         let pathname = self.pathname();
-        match pathname.as_slice() {
-            [first] if first == module => {
-                self.attrs.remove(names::PATHNAME);
-            }
-            [first, rest @ ..] if first == module => {
-                self.attrs.set(names::PATHNAME, rest.join("/").as_str());
-            }
-            _ => {}
+        if first_name(&pathname) != Some(module) {
+            return;
+        }
+        let mut names = pathname.split('/').filter(|name| !name.is_empty());
+        names.next();
+        let rest: Vec<&str> = names.collect();
+        if rest.is_empty() {
+            self.attrs.remove(names::PATHNAME);
+        } else {
+            let rest = rest.join("/");
+            self.attrs.set(names::PATHNAME, rest.as_str());
         }
     }
 
     /// A path that does not lead where it was told to is not the one asked for.
-    fn passed_all(&self, last: usize) -> Result<(), NotCreated> {
+    fn passed_all(&self, last: &Node<M>, next: &Next, end: &Onward) -> Result<(), NotCreated> {
         let pathname = self.pathname();
-        let Some(missed) = pathname.first() else {
+        let Some(missed) = first_name(&pathname) else {
             return Ok(());
         };
-        let module = &self.graph.nodes()[last].name;
+        let module = &last.name;
         let because = format!("the path ends here, and `pathname` says it goes on to `{missed}`");
         let hint = if self.graph.position(missed).is_none() {
             problem::suggest(missed, &self.names())
         } else {
-            let why = self.log.0.last().map_or("", |entry| &entry.what);
-            format!("`{module}` {why}")
+            format!("`{module}` {}", self.in_words(last, next, end))
         };
         Err(self.failed(Phase::Stages, module, because, hint))
     }
@@ -345,67 +402,69 @@ impl<M> Creation<'_, M> {
     ) -> Result<Created<M>, NotCreated> {
         let stages = std::mem::take(&mut self.stages);
         let attrs = std::mem::take(&mut self.attrs);
-        let what = format!(
-            "{} stages: {}",
-            stages.len(),
-            self.names_of_trail().join(" ")
-        );
+        let ends = [
+            self.trail[0],
+            *self.trail.last().expect("a walk makes a stage"),
+        ];
         let mut path = Path::assemble(name, stages, attrs, limits).map_err(|too_much| {
             let hint = "grant it more memory, or give it shorter queues".to_owned();
             self.failed(Phase::Combine, name, too_much.to_string(), hint)
         })?;
-        self.note(Phase::Combine, name, what, Vec::new());
-        if let Some(filter) = path.filter() {
-            self.note(
-                Phase::Combine,
-                name,
-                format!("filter: {filter}"),
-                Vec::new(),
-            );
+        if self.log.is_some() {
+            let names = self.names_of_trail();
+            let what = format!("{} stages: {}", names.len(), names.join(" "));
+            self.note(Phase::Combine, name, what, Vec::new());
+            if let Some(filter) = path.filter() {
+                let what = format!("filter: {filter}");
+                self.note(Phase::Combine, name, what, Vec::new());
+            }
         }
 
-        let before = path.attrs().clone();
+        let before = self.log.is_some().then(|| path.attrs().clone());
         path.establish().map_err(|failed| {
             let hint = "what was established before it has been destroyed".to_owned();
             self.failed(Phase::Establish, &failed.name, failed.because, hint)
         })?;
-        let changes = before.changes(path.attrs());
-        self.note(
-            Phase::Establish,
-            name,
-            "all stages, in this order".to_owned(),
-            changes,
-        );
+        if let Some(before) = before {
+            let what = "all stages, in this order".to_owned();
+            self.note(Phase::Establish, name, what, before.changes(path.attrs()));
+        }
 
-        let before = path.attrs().clone();
+        let before = self.log.is_some().then(|| path.attrs().clone());
         let applied = rules::apply(rules, &mut path).map_err(|failed| {
             let hint = failed.hint().to_owned();
             self.failed(Phase::Transform, failed.rule(), failed.to_string(), hint)
         })?;
-        for step in applied {
-            let (about, rewrote) = (step.about, step.rewrote.join(" "));
-            let what = format!(
-                "{about}: {rewrote}; {} stages -> {}",
-                step.before, step.after
-            );
-            self.note(Phase::Transform, step.rule, what, Vec::new());
+        if let Some(before) = before {
+            for step in applied {
+                let (about, rewrote) = (step.about, step.rewrote.join(" "));
+                let what = format!(
+                    "{about}: {rewrote}; {} stages -> {}",
+                    step.before, step.after
+                );
+                self.note(Phase::Transform, step.rule, what, Vec::new());
+            }
+            let what = format!("{} stages; no rule's guard holds", path.len());
+            let changes = before.changes(path.attrs());
+            self.note(Phase::Transform, name, what, changes);
         }
-        let changes = before.changes(path.attrs());
-        let what = format!("{} stages; no rule's guard holds", path.len());
-        self.note(Phase::Transform, name, what, changes);
+        path.shrink();
         Ok(Created {
             path,
-            log: self.log,
+            ends,
+            log: self.log.unwrap_or_default(),
         })
     }
 
     fn note(&mut self, phase: Phase, who: &str, what: String, changes: Vec<Change>) {
-        self.log.0.push(Entry {
-            phase,
-            who: who.into(),
-            what,
-            changes,
-        });
+        if let Some(log) = &mut self.log {
+            log.0.push(Entry {
+                phase,
+                who: who.into(),
+                what,
+                changes,
+            });
+        }
     }
 
     fn failed(&self, phase: Phase, module: &str, because: String, hint: String) -> NotCreated {
@@ -415,7 +474,7 @@ impl<M> Creation<'_, M> {
             because,
             hint,
             trail: self.trail.iter().map(|at| self.name(*at).into()).collect(),
-            log: self.log.clone(),
+            log: self.log.clone().unwrap_or_default(),
         }
     }
 

@@ -24,6 +24,7 @@ pub mod draw;
 pub mod graph;
 pub mod module;
 pub mod path;
+pub mod places;
 pub mod problem;
 pub mod queue;
 pub mod read;

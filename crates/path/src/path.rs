@@ -207,7 +207,8 @@ impl<M> Path<M> {
     }
 
     /// The name, to keep.
-    pub(crate) fn shared_name(&self) -> Arc<str> {
+    #[must_use]
+    pub fn shared_name(&self) -> Arc<str> {
         Arc::clone(&self.name)
     }
 
@@ -361,6 +362,12 @@ impl<M> Path<M> {
     /// Charges execution time to it.
     pub fn charge(&mut self, time: Duration) {
         self.account.time += time;
+    }
+
+    /// Gives back the room that its creation needed and its life does not.
+    pub(crate) fn shrink(&mut self) {
+        self.slots.shrink_to_fit();
+        self.attrs.shrink();
     }
 
     /// Bytes that it has allocated now, itself included.

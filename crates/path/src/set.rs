@@ -6,12 +6,13 @@
 //! router, and then continue execution in another path").
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::fmt;
 use std::sync::Arc;
 
 use ashway_abi::Count;
 
 use crate::path::{Exit, Path};
+pub use crate::places::PathId;
+use crate::places::{Ids, Places};
 use crate::queue::Refused;
 use crate::stage::Direction;
 use crate::time::Time;
@@ -20,36 +21,17 @@ use crate::time::Time;
 /// lead into each other in a circle.
 pub const MAX_CROSSINGS: u32 = 4096;
 
-/// A path's id. Never that of two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct PathId {
-    index: u32,
-    generation: u32,
-}
-
-impl fmt::Display for PathId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.index, self.generation)
-    }
-}
-
 /// The paths.
 pub struct Paths<M> {
-    entries: Vec<Entry<M>>,
-    free: Vec<u32>,
+    ids: Ids,
+    /// Boxed: a path is about 1 KiB, and growing must not copy them.
+    places: Places<Box<Path<M>>>,
     names: HashMap<Arc<str>, PathId>,
     created: u64,
     strays: u64,
     circles: u64,
     /// Empty between two calls.
     crossing: VecDeque<(PathId, Direction, M)>,
-}
-
-struct Entry<M> {
-    /// Of the path that is here, or of the next one.
-    generation: u32,
-    /// Boxed: a path is about 1 KiB, and growing the table must not copy them.
-    path: Option<Box<Path<M>>>,
 }
 
 /// A name that another path has.
@@ -88,8 +70,8 @@ impl<M> Paths<M> {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            entries: Vec::new(),
-            free: Vec::new(),
+            ids: Ids::default(),
+            places: Places::new(),
             names: HashMap::new(),
             created: 0,
             strays: 0,
@@ -111,19 +93,8 @@ impl<M> Paths<M> {
                 by: *by,
             });
         }
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.entries.push(Entry {
-                generation: 0,
-                path: None,
-            });
-            self.entries.len() as u32 - 1
-        });
-        let entry = &mut self.entries[index as usize];
-        entry.path = Some(Box::new(path));
-        let id = PathId {
-            index,
-            generation: entry.generation,
-        };
+        let id = self.ids.take();
+        self.places.put(id, Box::new(path));
         self.names.insert(name, id);
         self.created += 1;
         Ok(id)
@@ -132,28 +103,21 @@ impl<M> Paths<M> {
     /// Takes a path out. It is destroyed when it is dropped; what waits in its
     /// queues is still there (see [`Path::drain`]). O(1).
     pub fn remove(&mut self, id: PathId) -> Option<Path<M>> {
-        let entry = self.entries.get_mut(id.index as usize)?;
-        let path = entry.path.take_if(|_| entry.generation == id.generation)?;
+        let path = self.places.remove(id)?;
         self.names.remove(path.name());
-        // A place whose generations are used up is not used again.
-        if let Some(next) = entry.generation.checked_add(1) {
-            entry.generation = next;
-            self.free.push(id.index);
-        }
+        self.ids.give_back(id);
         Some(*path)
     }
 
     /// The path of this id.
     #[must_use]
     pub fn path(&self, id: PathId) -> Option<&Path<M>> {
-        let entry = self.entries.get(id.index as usize)?;
-        let live = entry.generation == id.generation;
-        entry.path.as_deref().filter(|_| live)
+        self.places.at(id).map(|path| &**path)
     }
 
     /// The path of this id, to be changed or run.
     pub fn path_mut(&mut self, id: PathId) -> Option<&mut Path<M>> {
-        live(&mut self.entries, id)
+        self.places.at_mut(id).map(|path| &mut **path)
     }
 
     /// The path of this name.
@@ -164,16 +128,7 @@ impl<M> Paths<M> {
 
     /// All paths, in no order that means anything.
     pub fn iter(&self) -> impl Iterator<Item = (PathId, &Path<M>)> {
-        self.entries
-            .iter()
-            .enumerate()
-            .filter_map(|(index, entry)| {
-                let id = PathId {
-                    index: index as u32,
-                    generation: entry.generation,
-                };
-                entry.path.as_deref().map(|path| (id, path))
-            })
+        self.places.iter().map(|(id, path)| (id, &**path))
     }
 
     /// How many there are.
@@ -201,8 +156,9 @@ impl<M> Paths<M> {
         onward: &mut impl FnMut(PathId, Exit<M>) -> Option<(PathId, Direction, M)>,
     ) -> bool {
         let crossing = &mut self.crossing;
-        let ran = live(&mut self.entries, id)
-            .is_some_and(|path| path.run(direction, now, &mut route(id, crossing, onward)));
+        let path = self.places.at_mut(id);
+        let ran =
+            path.is_some_and(|path| path.run(direction, now, &mut route(id, crossing, onward)));
         self.cross(now, onward);
         ran
     }
@@ -229,7 +185,7 @@ impl<M> Paths<M> {
         onward: &mut impl FnMut(PathId, Exit<M>) -> Option<(PathId, Direction, M)>,
     ) {
         let crossing = &mut self.crossing;
-        if let Some(path) = live(&mut self.entries, id) {
+        if let Some(path) = self.places.at_mut(id) {
             path.wake(now, &mut route(id, crossing, onward));
         }
         self.cross(now, onward);
@@ -244,7 +200,7 @@ impl<M> Paths<M> {
         let mut left = MAX_CROSSINGS;
         while let Some((id, direction, message)) = self.crossing.pop_front() {
             let fate = Count::DroppedNoNextHop;
-            match live(&mut self.entries, id) {
+            match self.places.at_mut(id) {
                 None => {
                     self.strays += 1;
                     onward(id, Exit::Ended { message, fate });
@@ -297,13 +253,6 @@ impl<M> Default for Paths<M> {
     fn default() -> Self {
         Self::new()
     }
-}
-
-/// The path of this id; apart from its table, so that the rest can be borrowed.
-fn live<M>(entries: &mut [Entry<M>], id: PathId) -> Option<&mut Path<M>> {
-    let entry = entries.get_mut(id.index as usize)?;
-    let live = entry.generation == id.generation;
-    entry.path.as_deref_mut().filter(|_| live)
 }
 
 /// Asks `onward` for each message where it goes, and notes it.

@@ -55,7 +55,7 @@ const VIDEO: &str = "remote=10.0.1.7:5004 pathname=mpeg";
 fn attributes_give_the_six_stage_video_path() {
     let kinds = Scout::default();
     let graph = read(FIGURE_9, &kinds).unwrap();
-    let Created { mut path, log } = create(&graph, "display", VIDEO).unwrap();
+    let Created { mut path, log, .. } = create(&graph, "display", VIDEO).unwrap();
     assert_eq!(stages(&path), "display mpeg mflow udp ip eth1");
     assert_eq!(path.attrs().text(names::IFACE), Some("eth1"));
     assert_eq!(
@@ -433,7 +433,7 @@ fn a_transformation_is_in_the_log() {
         },
     };
     let created = graph.create("video", "display", attrs(VIDEO), Limits::default(), &[rule]);
-    let Created { path, log } = created.unwrap();
+    let Created { path, log, .. } = created.unwrap();
     assert_eq!(stages(&path), "display mpeg udp ip eth1");
     let log = log.to_string();
     let last: Vec<_> = log.lines().rev().take(3).collect();
