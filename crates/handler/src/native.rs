@@ -103,7 +103,7 @@ impl Pipes {
             unsafe { mmap_anonymous(std::ptr::null_mut(), bytes, writable, MapFlags::PRIVATE) }
                 .map_err(refused)?;
         let pipes = Self {
-            base: NonNull::new(base).expect("a mapping is not at 0"),
+            base: NonNull::new(base).ok_or_else(|| refused(rustix::io::Errno::NOMEM))?,
             bytes,
             native,
         };
