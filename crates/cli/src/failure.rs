@@ -1,6 +1,7 @@
 //! How a command can fail: the exit codes, and what is said with them.
 
 use std::fmt::Display;
+use std::path::Path;
 
 use ashway_daemon::client::{ControlError, NotReachable};
 use ashway_daemon::diagnostics::Diagnostics;
@@ -100,6 +101,12 @@ impl Failure {
     /// Adds the next step.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
+        self
+    }
+
+    /// Names the file at fault.
+    pub(crate) fn in_file(mut self, file: &Path) -> Self {
+        self.file = Some(file.display().to_string());
         self
     }
 

@@ -86,9 +86,20 @@ pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig,
         allow,
         memory: word(request, "memory", MemoryMode::WORDS)?,
         params: params(&request["params"])?,
-        domain: None,
+        domain: domain(request, config)?,
         line: 0,
     })
+}
+
+/// The domain of a request, if it names one; there must be one of this name.
+fn domain(request: &Value, config: &Config) -> Result<Option<String>, Refusal> {
+    let name = string(request, "domain")?;
+    if let Some(name) = name {
+        config
+            .domain(name)
+            .map_err(|(message, hint)| Refusal::usage(message, hint))?;
+    }
+    Ok(name.map(str::to_owned))
 }
 
 /// Refuses a handler's name that another has.
@@ -301,6 +312,11 @@ mod tests {
                 json!({ "file": this, "name": "x", "params": { "a": "b" } }),
                 "usage",
                 "64-bit",
+            ),
+            (
+                json!({ "file": this, "name": "x", "domain": "d" }),
+                "usage",
+                "no `[domain.d]`",
             ),
         ] {
             let refusal = handler(&request, &config).unwrap_err();

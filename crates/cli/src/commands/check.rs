@@ -1,19 +1,20 @@
 //! `ashway check`: look at a file, change nothing.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::PathBuf;
 
 use ashway_codegen::normalise::Profile;
-use ashway_daemon::config::{self, Config, HandlerConfig};
+use ashway_daemon::config::{self, Config, HandlerConfig, LongPath, NodeGraph, Offline};
 use ashway_daemon::diagnostics::{Diagnostic, Diagnostics};
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::handler::check::Report;
 use super::handler::file;
-use crate::face::Face;
-use crate::failure::Failure;
+use crate::face::{Face, clean};
+use crate::failure::{Exit, Failure};
 
 /// Prefix of the variables that `params` sets (`sdk/c/ashway.h`).
 const PARAM: &str = "ashway_param_";
@@ -63,22 +64,46 @@ impl Check {
 }
 
 fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> {
-    let paths: Vec<_> = config
-        .paths
+    let graph = config.graph(&Offline(config))?;
+    let long: Vec<_> = config
+        .long_paths
         .iter()
-        .map(|path| {
+        .map(|path| long(&graph, path))
+        .collect::<Result<_, _>>()?;
+    let modules: Vec<_> = graph
+        .graph
+        .nodes()
+        .iter()
+        .map(|node| {
             json!({
-                "name": path.name,
-                "iface": path.ifaces,
-                "match": path.filter.text,
-                "handler": path.handler,
-                "function": path.function,
-                "tier": path.tier.word(),
-                "on_fault": path.on_fault.word(),
-                "budget_ns": path.budget.as_nanos() as u64,
+                "name": node.name,
+                "kind": node.module.kind().name,
+                "implied": !graph.is_written(&node.name),
             })
         })
         .collect();
+    let domains: Vec<_> = config
+        .domains
+        .iter()
+        .map(|domain| {
+            let owns: Vec<_> = domain.owns.iter().map(ToString::to_string).collect();
+            json!({ "name": domain.name, "owns": owns })
+        })
+        .collect();
+    let short = config.paths.iter().map(|path| {
+        json!({
+            "name": path.name,
+            "domain": path.domain,
+            "iface": path.ifaces,
+            "match": path.filter.text,
+            "handler": path.handler,
+            "function": path.function,
+            "tier": path.tier.word(),
+            "on_fault": path.on_fault.word(),
+            "budget_ns": path.budget.as_nanos() as u64,
+        })
+    });
+    let paths: Vec<_> = short.chain(long.iter().cloned()).collect();
     let interfaces: Vec<_> = config
         .ifaces
         .iter()
@@ -88,14 +113,28 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
         "kind": "configuration",
         "file": config.file.display().to_string(),
         "interfaces": interfaces,
+        "domains": domains,
+        "modules": modules,
         "handlers": handlers,
         "paths": paths,
     });
     face.show(&document, || {
         let file = config.file.display();
         let mut text = format!("ok: {file} is a configuration\n");
+        for domain in &config.domains {
+            let owns: Vec<_> = domain
+                .owns
+                .iter()
+                .map(|filter| format!("`{filter}`"))
+                .collect();
+            let _ = writeln!(text, "  domain {}: owns {}", domain.name, owns.join(", "));
+        }
         for handler in handlers {
             text += &line(handler);
+        }
+        for module in modules.iter().filter(|module| module["implied"] == false) {
+            let word = |key: &str| clean(module[key].as_str().unwrap_or_default());
+            let _ = writeln!(text, "  module {}: {}", word("name"), word("kind"));
         }
         for path in &config.paths {
             let (name, filter, ifaces) = (&path.name, &path.filter, path.ifaces.join(", "));
@@ -103,8 +142,48 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
             text += &["  path ", name, ": ", &filter.to_string(), " on ", &ifaces].concat();
             text += &[", to ", handler, ":", function, "\n"].concat();
         }
+        for path in &long {
+            text += &long_line(path);
+        }
         text
     })
+}
+
+/// What becomes of a path of the long form.
+fn long(graph: &NodeGraph, path: &LongPath) -> Result<Value, Failure> {
+    let created = graph
+        .create_long(path)
+        .map_err(|failed| Failure::new(Exit::Usage, failed.what()).because(&failed.because))?;
+    let stages = created.path.stages();
+    let stages: Vec<_> = stages.map(|stage| stage.name().to_owned()).collect();
+    let ends: Vec<_> = path
+        .entrances
+        .iter()
+        .map(|(iface, filter)| json!({ "iface": iface, "match": filter.to_string() }))
+        .collect();
+    Ok(json!({
+        "name": path.name,
+        "domain": path.domain,
+        "from": path.from,
+        "stages": stages,
+        "ends": ends,
+    }))
+}
+
+/// One line about a path that [`long`] has looked at.
+fn long_line(path: &Value) -> String {
+    let word = |value: &Value| clean(value.as_str().unwrap_or_default());
+    let list = |value: &Value, one: &dyn Fn(&Value) -> String, between: &str| {
+        let all = value.as_array().into_iter().flatten();
+        all.map(one).collect::<Vec<_>>().join(between)
+    };
+    let stages = list(&path["stages"], &word, " / ");
+    let end = |end: &Value| format!("`{}` on {}", word(&end["match"]), word(&end["iface"]));
+    let takes = match list(&path["ends"], &end, " and ") {
+        takes if takes.is_empty() => "takes nothing from an interface".to_owned(),
+        takes => format!("takes {takes}"),
+    };
+    format!("  path {}: {stages}; {takes}\n", word(&path["name"]))
 }
 
 /// One line about a handler that [`look`] accepted.

@@ -172,10 +172,11 @@ impl Match {
             (None, [only]) => only,
             (None, all) => {
                 let failure = Failure::new(Exit::Usage, "on which interface do they arrive?");
-                return Err(failure.hint(match all {
+                let failure = failure.hint(match all {
                     [] => "the configuration has none: add `[iface.NAME]`".to_owned(),
                     _ => format!("write `--iface` and one of {}", all.join(", ")),
-                }));
+                });
+                return Err(failure.in_file(&self.config));
             }
         };
         let table = config.demux(iface);
@@ -220,7 +221,8 @@ impl Match {
                 let number = capture.packets.len() + 1;
                 let file = self.capture.display();
                 let what = format!("packet {number} of `{file}` cannot be read");
-                Err(Failure::new(Exit::Failed, what).because(&because))
+                let failure = Failure::new(Exit::Failed, what).because(&because);
+                Err(failure.in_file(&self.capture))
             }
         }
     }
@@ -235,6 +237,8 @@ fn known<'c>(config: &'c Config, name: &str) -> Result<&'c str, Failure> {
     let found = config.iface(name).map(|iface| iface.name.as_str());
     found.ok_or_else(|| {
         let failure = Failure::new(Exit::Usage, format!("there is no `[iface.{name}]`"));
-        failure.hint(ashway_path::problem::suggest(name, &names(config)))
+        failure
+            .hint(ashway_path::problem::suggest(name, &names(config)))
+            .in_file(&config.file)
     })
 }

@@ -33,6 +33,9 @@ pub(crate) struct Load {
     /// What its memory is made of: auto, arena or array [default: auto]
     #[arg(long, value_name = "KIND")]
     memory: Option<String>,
+    /// The domain it belongs to: paths to it take what the domain owns, no more
+    #[arg(long)]
+    domain: Option<String>,
     /// A value for one of its `ASHWAY_PARAM`s
     #[arg(long, value_name = "NAME=INTEGER", value_parser = param)]
     param: Vec<(String, i64)>,
@@ -45,7 +48,9 @@ impl Load {
         // The node may have been started in another folder.
         let file = std::path::absolute(&self.file).map_err(|error| {
             let file = self.file.display();
-            Failure::new(Exit::Usage, format!("cannot find `{file}`")).because(&error)
+            Failure::new(Exit::Usage, format!("cannot find `{file}`"))
+                .because(&error)
+                .in_file(&self.file)
         })?;
         let file = file.to_str().ok_or_else(|| {
             let file = file.display();
@@ -65,6 +70,7 @@ impl Load {
             "name": self.name,
             "allow": self.allow,
             "memory": self.memory,
+            "domain": self.domain,
             "params": params,
         }))?;
         face.show(&answer, || {

@@ -46,10 +46,11 @@ impl Run {
                 Exit::Usage,
                 format!("`{file}` is a handler, not a configuration"),
             );
-            return Err(failure.hint(format!(
+            let failure = failure.hint(format!(
                 "name it in one (`[handler.NAME]`, `file = \"{file}\"`), or try it with \
                  `ashway handler run {file}`"
-            )));
+            ));
+            return Err(failure.in_file(&self.config));
         }
         let config = config::load(&self.config)?;
         check::agrees(&config)?;
@@ -67,7 +68,7 @@ impl Run {
             let mut failure = Failure::new(Exit::from_number(error.exit_code()), message);
             failure.because = because;
             failure.hint = hint;
-            failure
+            failure.in_file(&self.config)
         })
     }
 }

@@ -26,7 +26,7 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -34,6 +34,7 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
+use ashway_codegen::demux::Filter;
 use ashway_modules::handler::{self, Act, Activate, FUNCTION, Handler};
 use ashway_modules::kinds::{Interface, Protocols};
 use ashway_modules::shell::{self, Commands, Outcome, Request, Shell};
@@ -156,9 +157,10 @@ impl NodeGraph {
     }
 
     /// Where messages come to a path: each end of it at an interface, with what its
-    /// stages ask of a frame there. The first stage's end is the first.
+    /// stages ask of a frame there, and at the first of them (the first stage's, if
+    /// that has one) `also`.
     #[must_use]
-    pub fn entrances(&self, created: &Created<Message>) -> Vec<Entrance> {
+    pub fn entrances(&self, created: &Created<Message>, also: Option<&Filter>) -> Vec<Entrance> {
         let passed = created.log.0.iter();
         let mut passed = passed.filter(|entry| entry.phase == Phase::Stages);
         let ends = [passed.clone().next(), passed.next_back()];
@@ -182,7 +184,19 @@ impl NodeGraph {
         if stages.len() == 1 {
             entrances.truncate(1);
         }
+        if let (Some(first), Some(also)) = (entrances.first_mut(), also) {
+            first.filter = Some(match &first.filter {
+                Some(filter) => format!("{filter} and ({also})"),
+                None => also.text.clone(),
+            });
+        }
         entrances
+    }
+
+    /// Whether the text names this module, which is implied otherwise.
+    #[must_use]
+    pub fn is_written(&self, module: &str) -> bool {
+        self.names.written.contains(module)
     }
 
     /// The handler that this module runs, if it is one that does.
@@ -230,12 +244,29 @@ pub(super) fn read(
     let mut names = Names::default();
     // Anything but a table is an error, which is said by `Graph::read`.
     if let DeValue::Table(modules) = value.get_mut() {
-        names = imply(modules, root, config);
+        let written = modules.keys().map(|name| name.get_ref().to_string());
+        let written = written.collect();
+        names = Names {
+            written,
+            ..imply(modules, root, config)
+        };
     }
     let mut with_implied = DeTable::new();
     with_implied.insert(Spanned::new(0..0, Cow::Borrowed("module")), value);
     let graph = Graph::read(&with_implied, &kinds)?;
     Ok(NodeGraph { graph, names })
+}
+
+/// The names of all modules, written and implied, whatever else is wrong.
+pub(super) fn known(root: &DeTable<'_>, config: &Config) -> Vec<String> {
+    let written = root.get("module").map(|value| value.get_ref().clone());
+    let mut modules = match written {
+        Some(DeValue::Table(modules)) => modules,
+        _ => DeTable::new(),
+    };
+    imply(&mut modules, root, config);
+    let names = modules.keys();
+    names.map(|name| name.get_ref().to_string()).collect()
 }
 
 /// Which modules stand for what the other sections name.
@@ -249,6 +280,8 @@ struct Names {
     handlers: BTreeMap<String, String>,
     /// The handler of each such module.
     handled: BTreeMap<String, String>,
+    /// The modules that the text names.
+    written: BTreeSet<String>,
 }
 
 /// Adds the sections that nobody had to write. They have the places of those that

@@ -8,6 +8,7 @@ use ashway_codegen::demux::{self, Conflict, Filter, Table};
 use ashway_path::attrs::Attrs;
 use ashway_path::create::NotCreated;
 use ashway_path::problem::suggest;
+use toml::de::DeTable;
 
 use super::modules::{Entrance, NodeGraph};
 use super::read::Reader;
@@ -42,12 +43,47 @@ pub(super) fn check(reader: &mut Reader<'_>, config: &Config, places: &[PathPlac
     }
     for (path, places) in config.paths.iter().zip(places) {
         if let Some(span) = &places.filter
+            && config.knows_domains(path)
             && let Err((message, hint)) = config.own(path)
         {
             reader.error("not_owned", span.clone(), message, Some(hint));
         }
     }
     check_filters(reader, &config.paths, places);
+}
+
+/// A domain that a section names must be there.
+pub(super) fn check_domains(reader: &mut Reader<'_>, root: &DeTable<'_>, config: &Config) {
+    let table = |key: &str| root.get(key)?.get_ref().as_table();
+    let sections = ["handler", "path"].into_iter().filter_map(table).flatten();
+    for (_, section) in sections {
+        let domain = section.get_ref().as_table();
+        let Some(domain) = domain.and_then(|section| section.get("domain")) else {
+            continue;
+        };
+        if let Some(name) = domain.get_ref().as_str()
+            && let Err((message, hint)) = config.domain(name)
+        {
+            reader.error("unknown_name", domain.span(), message, Some(hint));
+        }
+    }
+}
+
+/// Where the graph is wrong no path can be tried, but a module that is not there
+/// can be named.
+pub(super) fn check_begins(
+    reader: &mut Reader<'_>,
+    config: &Config,
+    modules: &[String],
+    long_places: &[Range<usize>],
+) {
+    for (path, span) in config.long_paths.iter().zip(long_places) {
+        if !modules.contains(&path.from) {
+            let message = format!("there is no module `{}`", path.from);
+            let hint = suggest(&path.from, modules);
+            reader.error("unknown_name", span.clone(), message, Some(hint));
+        }
+    }
 }
 
 fn check_ifaces(
@@ -153,12 +189,20 @@ impl Config {
             .try_for_each(|domain| self.owns(domain, &path.filter))
     }
 
+    /// Whether there are all domains that a path is of.
+    fn knows_domains(&self, path: &PathConfig) -> bool {
+        let handler = self.handler(&path.handler);
+        let of_handler = handler.and_then(|handler| handler.domain.as_ref());
+        let mut domains = path.domain.iter().chain(of_handler);
+        domains.all(|domain| self.domain(domain).is_ok())
+    }
+
     /// The domain of this name.
     ///
     /// # Errors
     ///
     /// That there is none, and which there are.
-    pub(super) fn domain(&self, name: &str) -> Result<&DomainConfig, (String, String)> {
+    pub(crate) fn domain(&self, name: &str) -> Result<&DomainConfig, (String, String)> {
         let mut domains = self.domains.iter();
         domains.find(|known| known.name == name).ok_or_else(|| {
             let known: Vec<_> = self.domains.iter().map(|known| &known.name).collect();
@@ -260,7 +304,20 @@ pub(super) fn check_paths(
         match graph.create_long(&config.long_paths[at]) {
             Err(failed) => no_path(reader, failed, span.clone()),
             Ok(created) => {
-                for Entrance { iface, filter } in graph.entrances(&created) {
+                let also = config.long_paths[at].filter.clone();
+                let entrances = graph.entrances(&created, also.as_ref());
+                if also.is_some() && entrances.is_empty() {
+                    reader.error(
+                        "no_path",
+                        span.clone(),
+                        "it has a `match`, and leads to no interface".to_owned(),
+                        Some(format!(
+                            "connect `{}` to one, or leave `match` out",
+                            config.long_paths[at].from
+                        )),
+                    );
+                }
+                for Entrance { iface, filter } in entrances {
                     let table = tables
                         .entry(iface.clone())
                         .or_insert_with(|| config.demux(&iface));
@@ -296,7 +353,7 @@ fn enter(
     let domain = config.long_paths[number - config.paths.len()]
         .domain
         .as_ref();
-    if let Some(domain) = domain {
+    if let Some(domain) = domain.filter(|domain| config.domain(domain).is_ok()) {
         config
             .owns(domain, &filter)
             .map_err(|(message, hint)| Diagnostic {

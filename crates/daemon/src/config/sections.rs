@@ -81,10 +81,15 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
         }
     }
     rules::check(reader, &config, &places);
+    rules::check_domains(reader, root, &config);
     let graph = modules::read(root, &config, &modules::Offline(&config));
     match graph {
         Ok(graph) => rules::check_paths(reader, &mut config, &graph, &places, &long_places),
-        Err(problems) => reader.errors.extend(problems.into_iter().map(Into::into)),
+        Err(problems) => {
+            reader.errors.extend(problems.into_iter().map(Into::into));
+            let modules = modules::known(root, &config);
+            rules::check_begins(reader, &config, &modules, &long_places);
+        }
     }
     config
 }
@@ -220,12 +225,7 @@ fn domain(
     for (text, span) in section.strings("owns", "\"udp and dst portrange 7000-7999\"") {
         match demux::parse(text) {
             Ok(filter) => owns.push(filter),
-            Err(error) => {
-                let at = section.reader.within(span, text, error.span);
-                section
-                    .reader
-                    .error("bad_match", at, error.message, Some(error.hint));
-            }
+            Err(error) => bad_match(section.reader, span, text, error),
         }
     }
     Some(DomainConfig {
@@ -282,7 +282,7 @@ fn path(
     check_name(reader, "path", name, span.clone());
     let line = reader.line(span.start);
     let keys = [
-        "iface", "match", "handler", "tier", "on_fault", "budget", "domain",
+        "iface", "match", "layer", "handler", "tier", "on_fault", "budget", "domain",
     ];
     let title = format!("path.{name}");
     let mut section = Section::open(reader, title, span, value, &keys)?;
@@ -310,18 +310,27 @@ fn path(
         domain: section.name("domain"),
         line,
     };
+    if let Some((layer, span)) = section.string("layer")
+        && layer != "udp"
+    {
+        section.reader.error(
+            "not_supported",
+            span,
+            format!("a path of the short form gives its handler payloads of UDP, not `{layer}`"),
+            Some(
+                "leave `layer` out; for packets of any protocol put a `[module.*]` of kind \
+                 `handler` on an interface's, and a path with `from` and `match`"
+                    .to_owned(),
+            ),
+        );
+    }
     if let Some((text, span)) = section.required("match", "\"udp and dst port 7777\"") {
         match read_match(text) {
             Ok(filter) => {
                 path.filter = filter;
                 places.filter = Some(span);
             }
-            Err(error) => {
-                let at = section.reader.within(span, text, error.span);
-                section
-                    .reader
-                    .error("bad_match", at, error.message, Some(error.hint));
-            }
+            Err(error) => bad_match(section.reader, span, text, error),
         }
     }
     if let Some((text, span)) = section.required("handler", "\"NAME\"") {
@@ -357,18 +366,31 @@ fn long_path(
     check_name(reader, "path", name, span.clone());
     let line = reader.line(span.start);
     let title = format!("path.{name}");
-    let keys = ["from", "attrs", "tier", "domain"];
+    let keys = ["from", "match", "attrs", "tier", "domain"];
     let mut section = Section::open(reader, title, span, value, &keys)?;
     let (from, _) = section.required("from", "\"MODULE\"")?;
+    let filter = section.string("match").and_then(|(text, span)| {
+        let filter = demux::parse(text);
+        filter
+            .map_err(|error| bad_match(section.reader, span, text, error))
+            .ok()
+    });
     Some(LongPath {
         name: name.to_owned(),
         from: from.to_owned(),
+        filter,
         attrs: section.attrs("attrs"),
         tier: section.word("tier", Tier::WORDS).unwrap_or_default(),
         domain: section.name("domain"),
         entrances: Vec::new(),
         line,
     })
+}
+
+/// Notes what is wrong with a filter, at its place in it.
+fn bad_match(reader: &mut Reader<'_>, span: Range<usize>, text: &str, error: demux::FilterError) {
+    let at = reader.within(span, text, error.span);
+    reader.error("bad_match", at, error.message, Some(error.hint));
 }
 
 /// A filter whose messages are all UDP datagrams, with up to two VLAN tags: a

@@ -243,7 +243,13 @@ fn a_domain_gets_no_more_than_it_owns() {
     assert_eq!(of("udp"), ["not_owned"]);
     // A match is a part of one owned filter, not of two.
     assert_eq!(of("udp dst port 53 or 7000"), ["not_owned"]);
-    assert_eq!(codes(&with("domain = 'gmaes'", domain)), ["not_owned"]);
+    let unknown = with("domain = 'gmaes'", domain);
+    let errors = read(&unknown).unwrap_err();
+    let [error] = errors.list() else {
+        panic!("{errors}");
+    };
+    assert_eq!(error.code, "unknown_name");
+    assert_eq!(&unknown[error.span.clone().unwrap()], "'gmaes'");
     assert_eq!(codes(&with("", "[domain.a]")), ["missing_key"]);
     assert_eq!(
         codes(&with("", "[domain.a]\nowns = 'udp dst prot 7'")),
@@ -387,13 +393,26 @@ fn the_long_form_begins_anywhere() {
     let created = graph.create_long(&config.long_paths[0]).unwrap();
     let filter = "ip and src host 10.0.0.2 and udp and src port 9";
     assert_eq!(
-        graph.entrances(&created),
+        graph.entrances(&created, None),
         [Entrance {
             iface: "veth0".into(),
             filter: Some(filter.into()),
         }]
     );
     assert_eq!(config.long_paths[0].entrances[0].1.to_string(), filter);
+    // A `match` is about the messages where it begins.
+    let config = read(&long(
+        "from = 'eth:veth0'\nmatch = 'dst port 9 or dst port 10'\nattrs = { pathname = 'udp/end' }",
+    ))
+    .unwrap();
+    assert_eq!(
+        config.long_paths[0].entrances[0].1.to_string(),
+        "udp and (dst port 9 or dst port 10)"
+    );
+    let wrong = long("from = 'end'\nmatch = 'dst prt 9'");
+    let errors = read(&wrong).unwrap_err();
+    let span = errors.list()[0].span.clone().unwrap();
+    assert_eq!((errors.list()[0].code, &wrong[span]), ("bad_match", "prt"));
     assert_eq!(config.demux("veth0").len(), 2);
     assert_eq!(config.path_name(1), "long");
     // Weaker attributes give a shorter path.

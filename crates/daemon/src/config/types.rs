@@ -173,6 +173,8 @@ pub struct LongPath {
     pub name: String,
     /// The module that it is created from.
     pub from: String,
+    /// What must be true of its messages besides, where it begins.
+    pub filter: Option<Filter>,
     /// Its attributes at first.
     pub attrs: Attrs,
     /// Where it may run.

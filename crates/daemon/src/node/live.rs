@@ -82,7 +82,7 @@ impl Node {
             from: path.from.clone(),
             attrs: path.attrs.clone(),
             domain: path.domain.clone(),
-            filter: None,
+            filter: path.filter.as_ref().map(ToString::to_string),
             tier: path.tier,
         });
         for wanted in wanted.collect::<Vec<_>>() {
@@ -281,7 +281,7 @@ impl Node {
             let message = format!("{}: {}", failed.what(), failed.because);
             Refusal::failed(message, failed.hint)
         })?;
-        let entrances = self.graph.entrances(&created);
+        let entrances = self.graph.entrances(&created, None);
         let stages: Vec<_> = created.path.stages().collect();
         let is = |stage: &dyn Stage<Message>, kinds: &[&'static ashway_path::module::Kind]| {
             stage

@@ -48,7 +48,8 @@ impl Invoke {
     pub(crate) fn run(self, face: Face) -> Result<u8, Failure> {
         let bytes = file::read(&self.file)?;
         let mut module = file::module(&self.file, &bytes, Profile::Library)?;
-        let function = file::export(&module, &self.export)?;
+        let function =
+            file::export(&module, &self.export).map_err(|failure| failure.in_file(&self.file))?;
         let ty = module.functions[function as usize].type_index;
         let ty = module.types[ty as usize].clone();
         let params: Vec<String> = ty.params().iter().map(ToString::to_string).collect();
@@ -56,7 +57,9 @@ impl Invoke {
         let shape = format!("({}) -> ({})", params.join(", "), results.join(", "));
         let args = self.arguments(&params, &shape)?;
         module.add_invoker(function).map_err(|error| {
-            Failure::new(Exit::Usage, format!("`{}` cannot be called", self.export)).because(&error)
+            Failure::new(Exit::Usage, format!("`{}` cannot be called", self.export))
+                .because(&error)
+                .in_file(&self.file)
         })?;
 
         let mut ends = Vec::new();

@@ -311,7 +311,10 @@ pub(super) fn write(
     activations: &[Option<Activation>],
 ) -> Result<usize, Failure> {
     let failed = |error: &dyn std::fmt::Display| {
-        Failure::new(Exit::Failed, format!("cannot write `{}`", file.display())).because(error)
+        let what = format!("cannot write `{}`", file.display());
+        Failure::new(Exit::Failed, what)
+            .because(error)
+            .in_file(file)
     };
     let created = File::create(file).map_err(|error| failed(&error))?;
     let header = PcapHeader {

@@ -247,7 +247,8 @@ impl Run {
                 .hint(format!(
                     "handlers are {}; `ashway handler invoke` calls any function",
                     names.join(", ")
-                )),
+                ))
+                .in_file(&self.file),
         )
     }
 

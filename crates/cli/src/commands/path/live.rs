@@ -138,7 +138,9 @@ impl Create {
 fn lines(file: &PathBuf) -> Result<Vec<Value>, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         let message = format!("cannot read `{}`", file.display());
-        Failure::new(Exit::Usage, message).because(&error)
+        Failure::new(Exit::Usage, message)
+            .because(&error)
+            .in_file(file)
     })?;
     let mut paths = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -147,7 +149,9 @@ fn lines(file: &PathBuf) -> Result<Vec<Value>, Failure> {
         }
         let path = serde_json::from_str(line).map_err(|error| {
             let message = format!("`{}`, line {}, is no JSON", file.display(), number + 1);
-            Failure::new(Exit::Usage, message).because(&error)
+            Failure::new(Exit::Usage, message)
+                .because(&error)
+                .in_file(file)
         })?;
         paths.push(path);
     }

@@ -84,7 +84,7 @@ impl Plan {
             let long = config.long_paths.iter().map(|path| path.name.as_str());
             let known: Vec<_> = short.chain(long).collect();
             let failure = Failure::new(Exit::Usage, format!("there is no `[path.{name}]`"));
-            return Err(failure.hint(suggest(&name, &known)));
+            return Err(failure.hint(suggest(&name, &known)).in_file(&self.config));
         }
         let document = json!({ "paths": planned.iter().map(Planned::json).collect::<Vec<_>>() });
         face.show(&document, || {
@@ -101,7 +101,10 @@ impl Plan {
                 failure = failure.because(&line);
             }
         }
-        failure.because(&error.because).hint(error.hint.as_str())
+        failure
+            .because(&error.because)
+            .hint(error.hint.as_str())
+            .in_file(&self.config)
     }
 }
 
@@ -116,12 +119,11 @@ fn section(
     if let Some(path) = config.paths.iter().find(|path| path.name == name) {
         for iface in &path.ifaces {
             let created = graph.create(path, iface, attrs.clone())?;
-            planned.push(Planned::new(
-                graph,
-                name,
-                created,
-                Some(path.filter.clone()),
-            ));
+            let planned_here = Planned::new(graph, name, created, None);
+            planned.push(Planned {
+                matched: Some(path.filter.clone()),
+                ..planned_here
+            });
         }
     }
     if let Some(path) = config.long_paths.iter().find(|path| path.name == name) {
@@ -130,7 +132,8 @@ fn section(
             path.attrs.set(name.to_owned(), value.clone());
         }
         let created = graph.create_long(&path)?;
-        planned.push(Planned::new(graph, &path.name, created, None));
+        let also = path.filter.as_ref();
+        planned.push(Planned::new(graph, &path.name, created, also));
     }
     Ok(planned)
 }
@@ -140,13 +143,13 @@ impl Planned {
         graph: &NodeGraph,
         name: &str,
         created: Created<Message>,
-        matched: Option<demux::Filter>,
+        also: Option<&demux::Filter>,
     ) -> Self {
         Self {
             name: name.to_owned(),
-            entrances: graph.entrances(&created),
+            entrances: graph.entrances(&created, also),
             created,
-            matched,
+            matched: None,
         }
     }
 
