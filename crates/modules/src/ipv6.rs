@@ -67,18 +67,15 @@ pub(crate) fn up(mut message: Message) -> Step<Message> {
     if ip.version() != 6 {
         return Step::End(message, Count::Passed);
     }
-    if whole > message.len() {
-        return ip::end(message, Count::DroppedBadLength);
-    }
     let protocol = ip.next_header();
     let address = |octets: [u8; 16]| SocketAddr::from((octets, 0));
     let flow = Flow {
         source: address(ip.source()),
         destination: address(ip.destination()),
     };
-    message.truncate(whole);
     let (header_len, protocol) = if is_walked(protocol) {
         let headers = message.frame().map(Headers::parse).unwrap_or_default();
+        // Before the lengths, as the entry program has it.
         if headers.fragment != Fragment::No {
             return ip::end(message, Count::DroppedFragment);
         }
@@ -89,6 +86,10 @@ pub(crate) fn up(mut message: Message) -> Step<Message> {
     } else {
         (HEADER_BYTES, protocol)
     };
+    if whole > message.len() || header_len > whole {
+        return ip::end(message, Count::DroppedBadLength);
+    }
+    message.truncate(whole);
     message.meta.protocol = protocol.into();
     message.meta.flow = Some(flow);
     message.meta.flags |= flag::IPV6;

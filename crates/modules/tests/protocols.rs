@@ -186,6 +186,9 @@ fn each_fault_has_its_fate() {
         let header = [0, 0, place[0], place[1], 0, 0, 0, 9];
         let fragment = with_extensions(v6(), &[(44, &header)]);
         assert_eq!(answer(&fragment), Err(fate));
+        // Whether it is one comes before its length.
+        let cut = &fragment[..fragment.len() - 1];
+        assert_eq!(answer(cut), Err(fate));
     }
     // UDP: lengths, checksums.
     assert_eq!(with(v4(), 39, 7), Count::DroppedBadLength);
