@@ -104,6 +104,7 @@ impl Loaded {
                     MapRef::Shape(number) => shapes[&number].fd(),
                     MapRef::Hits => hits.fd(),
                     MapRef::Hops => hops.fd(),
+                    other => panic!("{other:?}"),
                 },
                 value_offset: used.value_offset,
             };
