@@ -247,7 +247,9 @@ impl Run {
     fn tell(&mut self, now: u64) {
         let clients = &mut self.clients;
         self.stories.tell(now, |story| {
-            clients.iter_mut().for_each(|client| client.tell(&story))
+            for client in clients.iter_mut() {
+                client.tell(&story);
+            }
         });
         let lost = self.lost();
         for client in &mut self.clients {
