@@ -8,6 +8,7 @@
 //! * [`table`]: all filters of an interface; the user tier's demux, and the
 //!   model for the kernel tier's. `entries`, by `hash`: those of one shape;
 //!   `meeting`: which of them another shape's meet.
+//! * [`replica`]: a copy of the table that looks up elsewhere.
 //! * [`emit`]: the table as a program, the kernel tier's demux.
 //! * [`print`](mod@print): the table for people and as JSON.
 
@@ -21,6 +22,7 @@ mod normal;
 mod parse;
 mod primitive;
 pub mod print;
+pub mod replica;
 pub mod shape;
 pub mod table;
 mod tree;
@@ -31,5 +33,6 @@ mod words;
 pub use filter::{Base, Conjunction, Field, Filter, Layer, Specificity, Test};
 pub use normal::MAX_ALTERNATIVES;
 pub use parse::{FilterError, MAX_TEXT_BYTES, parse};
+pub use replica::{Replica, Update};
 pub use shape::{Key, KeyField, MAX_KEY_BYTES, Shape, ShapeId};
 pub use table::{Change, Conflict, Entries, NotOwned, Table, owned_by};

@@ -19,7 +19,7 @@ use ashway_wire::Headers;
 
 pub use super::entries::Entries;
 use super::entries::Facts;
-use super::filter::{Conjunction, Filter};
+use super::filter::{Conjunction, Filter, Specificity};
 use super::meeting::{self, Meeting};
 use super::shape::{Key, Shape, ShapeId};
 use crate::bug::{self, Bug};
@@ -56,6 +56,21 @@ impl<T: Copy + Eq + Hash> Table<T> {
         self.shapes
             .iter()
             .find_map(|entries| entries.find(facts, headers, frame))
+    }
+
+    /// All that the frame matches, in the order they are tried: how specific, and
+    /// what it leads to. The first is what [`find`](Self::find) says; one filter may
+    /// come more than once, by several alternatives.
+    pub fn matches<'t>(
+        &'t self,
+        headers: &'t Headers,
+        frame: &'t [u8],
+    ) -> impl Iterator<Item = (Specificity, T)> + 't {
+        let facts = Facts::of(headers);
+        self.shapes.iter().filter_map(move |entries| {
+            let value = entries.find(facts, headers, frame)?;
+            Some((entries.specificity(), value))
+        })
     }
 
     /// Adds a filter. For each of its conjunctions one step per shape; one per

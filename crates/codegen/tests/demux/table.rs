@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ashway_codegen::demux::{self, Change, Filter, Shape, ShapeId, Table};
+use ashway_codegen::demux::{self, Change, Filter, Replica, Shape, ShapeId, Table, Update};
 use ashway_wire::Headers;
 use proptest::prelude::*;
 
@@ -120,6 +120,7 @@ fn check(list: &[&str], steps: Vec<(usize, bool)>) -> Result<(), TestCaseError> 
     let mut table = Table::default();
     let mut filters = BTreeMap::new();
     let mut copy = Copy::default();
+    let mut replica = Replica::of(&table);
     for (index, insert) in steps {
         let value = index as u32;
         let change = if insert {
@@ -142,11 +143,14 @@ fn check(list: &[&str], steps: Vec<(usize, bool)>) -> Result<(), TestCaseError> 
         };
         copy.follow(&change);
         copy.equals(&table);
+        replica.follow(&Update::of(&table, change, value));
     }
     prop_assert_eq!(table.len(), filters.len());
     for (headers, frame) in &frames {
         let found = table.find(headers, frame);
         prop_assert_eq!(found, naive(&filters, headers, frame), "{:02x?}", frame);
+        prop_assert_eq!(replica.find(headers, frame), found, "{:02x?}", frame);
+        prop_assert_eq!(Replica::of(&table).find(headers, frame), found);
     }
     Ok(())
 }
