@@ -24,6 +24,7 @@
 //! Source: IEEE 802.3 clause 3, IEEE 802.1Q clause 9.
 
 use std::ptr;
+use std::sync::Arc;
 
 use ashway_abi::Count;
 use ashway_path::attrs::{Attrs, names};
@@ -68,9 +69,9 @@ pub const VLAN: &str = "vlan";
 #[derive(Clone, Debug)]
 pub struct Eth {
     /// The module's name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// The interface's name.
-    pub iface: Box<str>,
+    pub iface: Arc<str>,
     /// The interface's number.
     pub number: u32,
     /// Its hardware address.

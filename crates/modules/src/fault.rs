@@ -31,6 +31,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ashway_abi::Count;
@@ -177,14 +178,14 @@ impl Settings {
 #[derive(Clone, Debug)]
 pub struct Fault {
     /// The module's name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// What goes wrong on paths whose attributes say nothing else.
     pub settings: Settings,
 }
 
 impl Fault {
     /// Makes it from its section of a configuration; mistakes are noted.
-    pub fn read(name: Box<str>, params: &mut Params<'_>) -> Self {
+    pub fn read(name: Arc<str>, params: &mut Params<'_>) -> Self {
         let settings = Settings::default().but(|name| params.optional(name));
         if let Some((key, value, most)) = settings.impossible() {
             let message = format!("`{key}` is {value}, and can be {most} at most");
@@ -224,7 +225,7 @@ impl Module<Message> for Fault {
 }
 
 struct FaultStage {
-    module: Box<str>,
+    module: Arc<str>,
     settings: Settings,
     random: Random,
     kept: BinaryHeap<Reverse<Kept>>,

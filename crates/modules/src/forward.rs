@@ -35,6 +35,7 @@
 //! why it is worth promoting: jitter stays flat as background load grows.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ashway_abi::Count;
 use ashway_path::attrs::{Attrs, names};
@@ -74,7 +75,7 @@ pub const NEXT_HOP_VLAN: &str = "next_hop_vlan";
 #[derive(Clone, Debug)]
 pub struct Forward {
     /// The module's name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
 }
 
 impl Module<Message> for Forward {
@@ -137,7 +138,7 @@ impl Module<Message> for Forward {
 }
 
 pub(crate) struct ForwardStage {
-    module: Box<str>,
+    module: Arc<str>,
     pub(crate) back: Back,
 }
 

@@ -146,7 +146,7 @@ impl Limits {
 #[derive(Clone, Debug)]
 pub struct Fragment {
     /// The module's name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// What each path may hold.
     pub limits: Limits,
     /// The last packet's identification. One for all paths and modules of a
@@ -191,7 +191,7 @@ impl Module<Message> for Fragment {
 }
 
 struct FragmentStage {
-    module: Box<str>,
+    module: Arc<str>,
     way: Way,
     mtu: usize,
     identification: Arc<AtomicU32>,

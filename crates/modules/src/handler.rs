@@ -104,7 +104,7 @@ pub enum Act {
 #[derive(Clone)]
 pub struct Handler {
     /// The module's name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// The handler.
     pub instance: Arc<dyn Instance>,
 }
@@ -137,7 +137,7 @@ impl Module<Message> for Handler {
 }
 
 struct HandlerStage {
-    module: Box<str>,
+    module: Arc<str>,
     way: Way,
     /// Whether nothing can be above.
     top: bool,

@@ -21,6 +21,8 @@
 //! Source: Wallach, Engler & Kaashoek 1996 ("ASHs"), section II: what no handler
 //! wants goes the usual way.
 
+use std::sync::Arc;
+
 use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
 use ashway_path::module::{Kind, Made, Module, Next, Refused};
@@ -44,7 +46,7 @@ const DOWN: usize = 0;
 #[derive(Clone, Debug)]
 pub struct Host {
     /// The module's name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
 }
 
 impl Module<Message> for Host {
@@ -81,7 +83,7 @@ pub(crate) const fn onward(entered: Option<usize>) -> Next {
 }
 
 struct HostStage {
-    module: Box<str>,
+    module: Arc<str>,
     way: Way,
 }
 

@@ -17,6 +17,7 @@
 //! ```
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use ashway_abi::Count;
 use ashway_path::attrs::{Attrs, Value, names};
@@ -69,7 +70,7 @@ pub static KIND: Kind = Kind {
 #[derive(Clone, Debug)]
 pub struct Ip {
     /// The module's name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
 }
 
 impl Module<Message> for Ip {
@@ -205,7 +206,7 @@ pub(crate) fn end(message: Message, wrong: Count) -> Step<Message> {
 /// The stage.
 #[derive(Clone)]
 pub(crate) struct IpStage {
-    module: Box<str>,
+    module: Arc<str>,
     pub(crate) way: Way,
     versions: Versions,
     addresses: Addresses,

@@ -23,6 +23,7 @@
 //! Source: RFC 791 §3.1; RFC 1122 §3.2. Options are kept and never read.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
@@ -46,7 +47,7 @@ pub static KIND: Kind = Kind {
 #[derive(Clone, Debug)]
 pub struct Ipv4 {
     /// The module's name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
 }
 
 impl Module<Message> for Ipv4 {

@@ -19,6 +19,7 @@
 //! which is over the last destination (§8.1), is wrong here.
 
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
 use ashway_abi::{Count, context::flag};
 use ashway_path::attrs::Attrs;
@@ -43,7 +44,7 @@ pub static KIND: Kind = Kind {
 #[derive(Clone, Debug)]
 pub struct Ipv6 {
     /// The module's name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
 }
 
 impl Module<Message> for Ipv6 {

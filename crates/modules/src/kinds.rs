@@ -96,7 +96,7 @@ impl<F: Fn(&str) -> Result<Interface, String>> Kinds<Message> for Protocols<F> {
 }
 
 impl<F: Fn(&str) -> Result<Interface, String>> Protocols<F> {
-    fn eth(&self, name: Box<str>, params: &mut Params<'_>) -> Option<Eth> {
+    fn eth(&self, name: Arc<str>, params: &mut Params<'_>) -> Option<Eth> {
         let iface: String = params.required("iface")?;
         match (self.interface)(&iface) {
             Ok(Interface {
@@ -123,7 +123,7 @@ impl<F: Fn(&str) -> Result<Interface, String>> Protocols<F> {
         }
     }
 
-    fn fragment(&self, name: Box<str>, params: &mut Params<'_>) -> Fragment {
+    fn fragment(&self, name: Arc<str>, params: &mut Params<'_>) -> Fragment {
         let usual = fragment::Limits::default();
         let mut limit = |name, usual: usize| {
             let given: Option<u64> = params.optional(name);

@@ -1,8 +1,9 @@
 //! Consumes what a [`source`](crate::source) sends, and keeps the books.
 //!
 //! * **Services:** `down`, to what it receives by. A leaf.
-//! * **Attributes:** none to set. Published, in messages: `received`; `lost`
-//!   (numbers missing so far, those still on their way included);
+//! * **Attributes:** none to set. Published from the first message on, in
+//!   messages: `received`; `lost` (numbers missing so far, those still on their
+//!   way included);
 //!   `duplicated`; `reordered` (came behind a later one, at most 1,024 numbers
 //!   late); `damaged` (no message of a source, or changed on the way). One that
 //!   is more than 1,024 late counts as duplicated: nobody knows any more.
@@ -18,6 +19,8 @@
 //!
 //! Source: RFC 4737 §3.3 for what is reordered (a number below the next one
 //! expected), RFC 5560 for duplicates.
+
+use std::sync::Arc;
 
 use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
@@ -53,7 +56,7 @@ pub const DAMAGED: &str = "damaged";
 #[derive(Clone, Debug)]
 pub struct Sink {
     /// The module's name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
 }
 
 impl Module<Message> for Sink {
@@ -66,7 +69,7 @@ impl Module<Message> for Sink {
             stage: Box::new(SinkStage {
                 module: self.name.clone(),
                 way: way_of_leaf(entered),
-                books: Books::default(),
+                books: None,
             }),
             next: onward(entered),
         })
@@ -74,9 +77,10 @@ impl Module<Message> for Sink {
 }
 
 struct SinkStage {
-    module: Box<str>,
+    module: Arc<str>,
     way: Way,
-    books: Books,
+    /// From the first message on: most sinks of 100,000 never get one.
+    books: Option<Box<Books>>,
 }
 
 impl Stage<Message> for SinkStage {
@@ -88,11 +92,6 @@ impl Stage<Message> for SinkStage {
         Some(&KIND)
     }
 
-    fn establish(&mut self, attrs: &mut Attrs) -> Result<(), String> {
-        self.books.publish(attrs);
-        Ok(())
-    }
-
     fn take(
         &mut self,
         message: Message,
@@ -102,8 +101,9 @@ impl Stage<Message> for SinkStage {
         if !self.way.is_up(direction) {
             return Step::On(message);
         }
-        self.books.note(Probe::read(message.bytes()));
-        self.books.publish(cx.attrs);
+        let books = self.books.get_or_insert_default();
+        books.note(Probe::read(message.bytes()));
+        books.publish(cx.attrs);
         Step::End(message, Count::Consumed)
     }
 

@@ -25,6 +25,7 @@
 //! path; RFC 2544 §26.1 for constant loads.
 
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ashway_abi::Count;
@@ -61,7 +62,7 @@ const BURST: u32 = 64;
 #[derive(Clone, Debug)]
 pub struct Source {
     /// The module's name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
 }
 
 impl Module<Message> for Source {
@@ -108,7 +109,7 @@ fn within(
 }
 
 struct SourceStage {
-    module: Box<str>,
+    module: Arc<str>,
     way: Way,
     rate: u64,
     count: u64,

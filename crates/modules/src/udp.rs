@@ -22,6 +22,7 @@
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 use ashway_abi::{Count, context::flag};
 use ashway_path::attrs::{Attrs, names};
@@ -64,7 +65,7 @@ const DOWN: usize = 1;
 #[derive(Clone, Debug)]
 pub struct Udp {
     /// The module's name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
 }
 
 impl Module<Message> for Udp {
@@ -92,7 +93,7 @@ impl Module<Message> for Udp {
 /// The stage.
 #[derive(Clone)]
 pub(crate) struct UdpStage {
-    module: Box<str>,
+    module: Arc<str>,
     pub(crate) way: Way,
     local: Option<SocketAddr>,
     remote: Option<SocketAddr>,

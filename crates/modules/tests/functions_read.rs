@@ -73,14 +73,14 @@ impl Kinds<Message> for All {
             }
             "shell" => Shell::read(name, params, |_| Ok(Arc::new(Nobody)))
                 .map(|shell| Box::new(shell) as _),
-            _ => Some(simple(kind, name, params)),
+            _ => Some(simple(kind, name.into(), params)),
         };
         params.done(module)
     }
 }
 
 /// Those that cannot be made wrong, or note it themselves.
-fn simple(kind: &Kind, name: Box<str>, params: &mut Params<'_>) -> Box<dyn Module<Message>> {
+fn simple(kind: &Kind, name: Arc<str>, params: &mut Params<'_>) -> Box<dyn Module<Message>> {
     match kind.name {
         "eth" => world::eth("wire", 1, world::end(1, "10.0.1.1:9")),
         "ip" => world::ip(),

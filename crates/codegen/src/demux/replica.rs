@@ -9,8 +9,8 @@ use std::hash::Hash;
 use ashway_wire::Headers;
 
 use super::entries::Facts;
-use super::shape::{Shape, ShapeId};
-use super::table::{Change, Entries, Key, Table};
+use super::shape::{Key, Shape, ShapeId};
+use super::table::{Change, Entries, Table};
 
 /// The entries of a table, as they were when the last of its changes was
 /// [followed](Self::follow).
