@@ -12,14 +12,15 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::fmt;
 use std::ptr;
+use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use ashway_abi::Count;
 use ashway_abi::count::ROW_WORDS;
-use ashway_codegen::demux::{Conflict, Filter, Table};
+use ashway_codegen::demux::{Replica, Update};
 use ashway_modules::{Message, datagram, eth};
 use ashway_path::path::{Exit, Path};
-use ashway_path::set::{PathId, Paths};
+use ashway_path::places::{PathId, Places};
 use ashway_path::stage::{Direction, Stage};
 use ashway_path::time::Time;
 use ashway_wire::Headers;
@@ -48,9 +49,17 @@ pub(crate) enum Lead {
     Live(PathId, Direction),
 }
 
-/// An end of a path at an interface: which, what it takes there, and which way
-/// that goes.
-pub(crate) type End = (usize, Filter, Direction);
+/// What the worker is to do with its live paths before it looks up another frame.
+pub(crate) type Order = Box<dyn FnOnce(&mut Live, &UserRows) + Send>;
+
+/// A change of an interface's demux.
+#[derive(Clone, Debug)]
+pub(crate) enum Turn {
+    /// A filter came or went.
+    Update(Update<Lead>),
+    /// All of it is new.
+    Anew(Replica<Lead>),
+}
 
 /// One message in so many has its time taken.
 const SAMPLE: u32 = 64;
@@ -63,9 +72,12 @@ const KEPT: usize = 64;
 
 /// The paths, and what of theirs is underway.
 pub(crate) struct Live {
-    pub(crate) paths: Paths<Message>,
-    /// By interface: everything that demux knows there.
-    pub(crate) tables: Vec<Table<Lead>>,
+    pub(crate) paths: Places<Box<Path<Message>>>,
+    /// By interface: everything that demux knows there. The node's thread has the
+    /// tables themselves.
+    tables: Vec<Replica<Lead>>,
+    /// What is to be done first.
+    orders: Receiver<Order>,
     /// Those that the host hears too.
     pub(crate) heard: HashSet<Lead>,
     /// The row that all of them share.
@@ -112,11 +124,12 @@ impl fmt::Debug for Live {
 }
 
 impl Live {
-    /// No paths, on interfaces with these tables.
-    pub(crate) fn new(tables: Vec<Table<Lead>>, row: u32) -> Self {
+    /// No paths, on interfaces with these tables; does what comes by `orders`.
+    pub(crate) fn new(tables: Vec<Replica<Lead>>, row: u32, orders: Receiver<Order>) -> Self {
         Self {
-            paths: Paths::new(),
+            paths: Places::new(),
             tables,
+            orders,
             heard: HashSet::new(),
             row,
             relays: None,
@@ -129,45 +142,33 @@ impl Live {
         }
     }
 
-    /// Takes a path in, and leads messages to it.
-    ///
-    /// # Errors
-    ///
-    /// Another path at an end's interface that takes the same messages, and which
-    /// end; nothing has changed then.
-    pub(crate) fn add(
-        &mut self,
-        path: Path<Message>,
-        ends: &[End],
-    ) -> Result<PathId, (usize, Conflict<Lead>)> {
-        let id = self
-            .paths
-            .insert(path)
-            .unwrap_or_else(|taken| unreachable!("the node looked for the name: {taken}"));
-        for (at, (iface, filter, direction)) in ends.iter().enumerate() {
-            let lead = Lead::Live(id, *direction);
-            if let Err(conflict) = self.tables[*iface].insert(filter, lead) {
-                self.forget(id, &ends[..at]);
-                self.paths.remove(id);
-                return Err((at, conflict));
-            }
+    /// Does what was ordered. So whoever was answered that a path is there, or is
+    /// gone, and then sends a message, finds it so.
+    pub(crate) fn obey(&mut self, rows: &UserRows) {
+        while let Ok(order) = self.orders.try_recv() {
+            order(self, rows);
         }
+    }
+
+    /// Takes a path in.
+    pub(crate) fn come(&mut self, id: PathId, path: Box<Path<Message>>) {
+        self.paths.put(id, path);
         self.arm(id);
-        Ok(id)
     }
 
-    /// Leads no more messages to a path.
-    fn forget(&mut self, id: PathId, ends: &[End]) {
-        for (iface, _, direction) in ends {
-            self.tables[*iface].remove(Lead::Live(id, *direction));
+    /// Leads messages as an interface's table now does.
+    pub(crate) fn turn(&mut self, iface: usize, turn: Turn) {
+        match turn {
+            Turn::Update(update) => self.tables[iface].follow(&update),
+            Turn::Anew(table) => self.tables[iface] = table,
         }
     }
 
-    /// Takes a path away; what waits in it is dropped.
-    pub(crate) fn remove(&mut self, id: PathId, ends: &[End], rows: &UserRows) {
-        self.forget(id, ends);
-        for (_, _, direction) in ends {
-            self.heard.remove(&Lead::Live(id, *direction));
+    /// Takes a path away, to which nothing leads any more; what waits in it is
+    /// dropped.
+    pub(crate) fn go(&mut self, id: PathId, rows: &UserRows) {
+        for direction in [Direction::Forward, Direction::Backward] {
+            self.heard.remove(&Lead::Live(id, direction));
         }
         self.armed.remove(&id);
         if let Some(relays) = &mut self.relays {
@@ -204,14 +205,15 @@ impl Live {
     }
 
     /// The path that a frame which came by this interface belongs to.
-    pub(crate) fn lead(&self, iface: usize, frame: &[u8]) -> Option<Lead> {
+    pub(crate) fn lead(&mut self, iface: usize, frame: &[u8], rows: &UserRows) -> Option<Lead> {
+        self.obey(rows);
         self.tables[iface].find(&Headers::parse(frame), frame)
     }
 
     /// Runs a frame that has been counted as received in the common row along its
     /// path; [`flush`](Self::flush) does what comes of it.
     pub(crate) fn run(&mut self, message: Message, now: Time, rows: &UserRows) {
-        let lead = self.lead(message.meta.iface as usize, message.bytes());
+        let lead = self.lead(message.meta.iface as usize, message.bytes(), rows);
         self.follow(lead, message, now, rows);
     }
 
@@ -226,7 +228,7 @@ impl Live {
         message.meta.arrived = now;
         for _ in 0..MAX_CROSSINGS {
             let (id, direction) = match lead {
-                Some(Lead::Live(id, direction)) if self.paths.path(id).is_some() => (id, direction),
+                Some(Lead::Live(id, direction)) if self.paths.at(id).is_some() => (id, direction),
                 Some(bound @ Lead::Bound { row, .. }) => {
                     rows.add(self.row, Count::Forwarded);
                     rows.add(row, Count::Received);
@@ -241,7 +243,7 @@ impl Live {
             // It left the path where no link is: a frame again.
             whole.rewind();
             rows.add(self.row, Count::Received);
-            lead = self.lead(whole.meta.iface as usize, whole.bytes());
+            lead = self.lead(whole.meta.iface as usize, whole.bytes(), rows);
             if matches!(lead, Some(Lead::Live(next, _)) if next == id) {
                 lead = None;
             }
@@ -262,7 +264,7 @@ impl Live {
         let begin = self.seen.is_multiple_of(SAMPLE).then(Instant::now);
         self.seen = self.seen.wrapping_add(1);
         let exits = &mut self.exits;
-        let path = self.paths.path_mut(id)?;
+        let path = self.paths.at_mut(id)?;
         let before = Tally::of(path);
         let out = &mut |exit| exits.push(exit);
         if tap::on() {
@@ -406,7 +408,7 @@ impl Live {
 
     /// Notes when a path wants to be woken.
     fn arm(&mut self, id: PathId) {
-        let Some(time) = self.paths.path(id).and_then(Path::wake_at) else {
+        let Some(time) = self.paths.at(id).and_then(|path| path.wake_at()) else {
             return;
         };
         let armed = self.armed.get(&id);
@@ -423,6 +425,7 @@ impl Live {
 
     /// Wakes the paths whose time has come. Says whether there were any.
     pub(crate) fn wake(&mut self, now: Time, rows: &UserRows) -> bool {
+        self.obey(rows);
         let mut any = false;
         while let Some(Reverse((time, id))) = self.alarms.peek().copied()
             && time <= now
@@ -433,7 +436,7 @@ impl Live {
             }
             any = true;
             self.armed.remove(&id);
-            let Some(path) = self.paths.path_mut(id) else {
+            let Some(path) = self.paths.at_mut(id) else {
                 continue;
             };
             let begin = Instant::now();
@@ -452,7 +455,7 @@ impl Live {
             if let Some(mut whole) = self.settle(id, links, rows) {
                 whole.rewind();
                 rows.add(self.row, Count::Received);
-                let lead = self.lead(whole.meta.iface as usize, whole.bytes());
+                let lead = self.lead(whole.meta.iface as usize, whole.bytes(), rows);
                 let lead = lead.filter(|lead| !matches!(lead, Lead::Live(same, _) if *same == id));
                 self.follow(lead, whole, now, rows);
             }

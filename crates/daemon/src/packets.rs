@@ -193,7 +193,7 @@ pub(crate) fn drain(
             message
         };
         let ours = frame.get(..6) == Some(&mac[..]);
-        match ours.then(|| live.lead(*iface, frame)).flatten() {
+        match ours.then(|| live.lead(*iface, frame, rows)).flatten() {
             lead @ Some(Lead::Live(..)) => {
                 rows.add(live.row(), Count::Received);
                 let message = copy(live.buffer());

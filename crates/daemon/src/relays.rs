@@ -14,7 +14,7 @@ use ashway_kernel::SharedArray;
 use ashway_modules::Message;
 use ashway_modules::relay::{self, Way};
 use ashway_path::path::Path;
-use ashway_path::set::PathId;
+use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 
 /// Most relays that have a number, and with it a place in the kernel tier.

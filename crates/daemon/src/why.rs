@@ -1,14 +1,16 @@
 //! `ashway why`: which path a flow takes and why, and why messages ended as they
 //! did.
 //!
-//! Pure: over a configuration, the demux that follows from it, and, of a running
-//! node, its status document. So a flow can also be asked about where nothing runs.
+//! Pure: over a configuration, a demux (the one that follows from it, or a running
+//! node's own), and, of a running node, its status document. So a flow can also be asked about where nothing runs.
 
 mod flow;
 mod reasons;
 
+use std::hash::Hash;
+
 use ashway_abi::Count;
-use ashway_codegen::demux::{Conjunction, Filter};
+use ashway_codegen::demux::{self, Conjunction, Filter, Specificity, Table};
 use ashway_modules::{datagram, eth};
 use ashway_path::attrs::Attrs;
 use ashway_wire::Headers;
@@ -31,13 +33,18 @@ const LISTED: usize = 20;
 /// # Errors
 ///
 /// What is wrong with the request.
-pub(crate) fn answer(config: &Config, status: &Value, request: &Value) -> Result<Value, Refusal> {
+pub(crate) fn answer(
+    config: &Config,
+    status: &Value,
+    look: &Look<'_>,
+    request: &Value,
+) -> Result<Value, Refusal> {
     let text = |key: &str| request[key].as_str();
     let about = text("about")
         .ok_or_else(|| Refusal::usage("the request needs `about`".to_owned(), ""))?
         .trim();
     if about.contains('>') {
-        return flow_answer(config, about, text("iface"), Some(status));
+        return flow_answer(config, about, text("iface"), look, Some(status));
     }
     let names: Vec<_> = rows_of(status, "paths")
         .filter_map(|path| path["name"].as_str())
@@ -113,7 +120,7 @@ pub fn offline(
     about: &str,
     iface: Option<&str>,
 ) -> Result<Value, crate::client::ControlError> {
-    flow_answer(config, about, iface, None).map_err(|refusal| {
+    flow_answer(config, about, iface, &looks(config), None).map_err(|refusal| {
         crate::client::ControlError::Refused {
             code: refusal.code.to_owned(),
             message: refusal.message,
@@ -122,53 +129,74 @@ pub fn offline(
     })
 }
 
+/// Looks a frame up in the demux that follows from a configuration.
+fn looks(config: &Config) -> impl Fn(usize, &Headers, &[u8]) -> Looked {
+    |iface, headers, frame| {
+        let table = config.demux(&config.ifaces[iface].name);
+        let all = 0..config.paths.len() + config.long_paths.len();
+        Looked::of(
+            &table,
+            all,
+            |number| config.path_name(number),
+            headers,
+            frame,
+        )
+    }
+}
+
 /// Which path a flow takes, and why not the others.
 fn flow_answer(
     config: &Config,
     about: &str,
     iface: Option<&str>,
+    look: &Look<'_>,
     status: Option<&Value>,
 ) -> Result<Value, Refusal> {
     let flow = Flow::parse(about).map_err(|error| Refusal::usage(error, flow::FORM))?;
     let names: Vec<_> = config.ifaces.iter().map(|i| i.name.as_str()).collect();
-    let iface = match (iface, names.as_slice()) {
-        (Some(name), _) if names.contains(&name) => name,
-        (Some(name), _) => return Err(unknown("interface", name, &names)),
-        (None, [only]) => only,
+    let number = match (iface, names.as_slice()) {
+        (Some(name), _) => {
+            let at = names.iter().position(|known| *known == name);
+            at.ok_or_else(|| unknown("interface", name, &names))?
+        }
+        (None, [_]) => 0,
         (None, _) => {
             let message = "on which interface does it arrive?".to_owned();
             return Err(Refusal::usage(message, suggest("", &names)));
         }
     };
+    let iface = names[number];
     let frame = flow.frame();
     let headers = Headers::parse(&frame);
-    let taker = config.demux(iface).find(&headers, &frame);
-    let taker = taker.map(|number| config.path_name(number));
+    let Looked {
+        matched,
+        others,
+        not_listed,
+    } = look(number, &headers, &frame);
     let places = Places::of(config);
-    let (mut matched, mut missed, mut not_listed) = (Vec::new(), Vec::new(), 0);
-    for (name, filter) in paths(config).filter_map(|(name, at)| Some((name, at(iface)?))) {
-        let specificity = filter.specificity(&headers, &frame);
-        if specificity.is_none() && missed.len() == LISTED {
-            not_listed += 1;
-            continue;
-        }
-        let mut entry = json!({
+    let entry = |name: &str, text: &str| {
+        json!({
             "path": name,
-            "match": filter.text,
+            "match": text,
             "file": config.file,
             "line": places.line(name, "match"),
-        });
-        if let Some(specificity) = specificity {
-            entry["bits"] = json!(specificity.bits);
-            entry["exclusions"] = json!(specificity.exclusions);
-            matched.push((specificity, entry));
-        } else {
-            entry["missing"] = json!(missing(filter, &headers, &frame));
-            missed.push(entry);
-        }
-    }
-    matched.sort_by_key(|(specificity, _)| std::cmp::Reverse(*specificity));
-    let matched: Vec<_> = matched.into_iter().map(|(_, entry)| entry).collect();
+        })
+    };
+    let missed = others.iter().map(|(name, text)| {
+        let mut entry = entry(name, text);
+        let filter = demux::parse(text).ok();
+        entry["missing"] = json!(filter.and_then(|filter| missing(&filter, &headers, &frame)));
+        entry
+    });
+    let missed: Vec<_> = missed.collect();
+    let taker = matched.first().map(|(name, ..)| &**name);
+    let matched = matched.iter().map(|(name, text, specificity)| {
+        let mut entry = entry(name, text);
+        entry["bits"] = json!(specificity.bits);
+        entry["exclusions"] = json!(specificity.exclusions);
+        entry
+    });
+    let matched: Vec<_> = matched.collect();
 
     let gone = status
         .into_iter()
@@ -213,13 +241,39 @@ fn flow_answer(
         "hint": hint,
         "tier": tier,
         "tier_reason": tier_reason,
-        "stages": path.map(|name| places.stage_names(name)),
+        "stages": path.map(|name| match places.stage_names(name) {
+            none if none.is_empty() => stages_now(name, status),
+            names => names,
+        }),
         "file": path.map(|_| &config.file),
         "line": path.and_then(|name| places.line(name, "match")),
         "matched": matched,
         "missed": missed,
         "missed_not_listed": not_listed,
     }))
+}
+
+/// The stages of a path that came while the node ran, first the one next to the
+/// interface.
+fn stages_now(path: &str, status: Option<&Value>) -> Vec<String> {
+    let mut rows = status
+        .into_iter()
+        .flat_map(|status| rows_of(status, "paths"));
+    let row = rows.find(|row| row["name"] == path);
+    let stages = row.and_then(|row| row["stages"].as_array());
+    let stages: Vec<&Value> = stages.into_iter().flatten().collect();
+    let is_link = |stage: Option<&&Value>| {
+        stage.is_some_and(|stage| {
+            [eth::KIND.name, datagram::KIND.name].contains(&stage["kind"].as_str().unwrap_or(""))
+        })
+    };
+    let from_above = is_link(stages.last()) && !is_link(stages.first());
+    let names = stages.iter().filter_map(|stage| stage["module"].as_str());
+    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    if from_above {
+        names.reverse();
+    }
+    names
 }
 
 /// Why the first of these got it.
@@ -247,7 +301,7 @@ fn name(entry: &Value) -> &str {
 /// What keeps a frame out of a filter: of the alternative that it comes nearest
 /// to, the first test that it fails.
 fn missing(filter: &Filter, headers: &Headers, frame: &[u8]) -> Option<String> {
-    let holds = |test: &ashway_codegen::demux::Test| test.holds(headers, frame);
+    let holds = |test: &demux::Test| test.holds(headers, frame);
     let near = filter
         .any
         .iter()
@@ -264,28 +318,54 @@ fn missing(filter: &Filter, headers: &Headers, frame: &[u8]) -> Option<String> {
     Some(excluded.to_string())
 }
 
-/// The entrances of a path: which filter it has at an interface.
-type Entrances<'c> = Box<dyn Fn(&str) -> Option<&'c Filter> + 'c>;
+/// Looks a frame up in the demux of an interface.
+pub(crate) type Look<'l> = dyn Fn(usize, &Headers, &[u8]) -> Looked + 'l;
 
-/// All paths, in the order of their numbers.
-fn paths(config: &Config) -> impl Iterator<Item = (&str, Entrances<'_>)> {
-    let short = config.paths.iter().map(|path| {
-        let at: Entrances = Box::new(|iface: &str| {
-            path.ifaces
-                .iter()
-                .any(|name| name == iface)
-                .then_some(&path.filter)
+/// What the demux of an interface says of a frame; paths by name, with the texts of
+/// their filters.
+pub(crate) struct Looked {
+    /// Those that match. The first gets it.
+    matched: Vec<(String, String, Specificity)>,
+    /// Some of those that do not.
+    others: Vec<(String, String)>,
+    /// How many more of these there are.
+    not_listed: usize,
+}
+
+impl Looked {
+    /// `all` is what leads somewhere in `table`, and may be more. As long as a
+    /// look-up and [`LISTED`] filters take.
+    pub(crate) fn of<'n, T: Copy + Eq + Hash>(
+        table: &Table<T>,
+        all: impl Iterator<Item = T>,
+        name: impl Fn(T) -> &'n str,
+        headers: &Headers,
+        frame: &[u8],
+    ) -> Self {
+        let mut taken: Vec<(Specificity, T)> = Vec::new();
+        for (specificity, value) in table.matches(headers, frame) {
+            // Of several alternatives the most specific one.
+            if taken.iter().all(|(_, known)| *known != value) {
+                taken.push((specificity, value));
+            }
+        }
+        let text = |value| table.text(value).unwrap_or_default().to_owned();
+        let others = all.filter(|value| {
+            table.text(*value).is_some() && taken.iter().all(|(_, known)| known != value)
         });
-        (path.name.as_str(), at)
-    });
-    let long = config.long_paths.iter().map(|path| {
-        let at: Entrances = Box::new(|iface: &str| {
-            let found = path.entrances.iter().find(|(name, _)| name == iface);
-            found.map(|(_, filter)| filter)
-        });
-        (path.name.as_str(), at)
-    });
-    short.chain(long)
+        let others: Vec<_> = others
+            .take(LISTED)
+            .map(|value| (name(value).to_owned(), text(value)))
+            .collect();
+        Self {
+            not_listed: table.len() - taken.len() - others.len(),
+            others,
+            matched: taken
+                .into_iter()
+                .map(|(specificity, value)| (name(value).to_owned(), text(value), specificity))
+                .collect(),
+        }
+    }
 }
 
 /// The tier a path runs in now, and why, if it is not the one asked for.

@@ -18,7 +18,7 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::counters::UserRows;
 use crate::instance::Instance;
-use crate::live::Live;
+use crate::live::{Live, Order};
 use crate::packets::{self, PacketPort};
 use crate::programs::NodeMaps;
 use crate::rings::{self, XdpPort};
@@ -58,6 +58,9 @@ pub(crate) struct Work {
 /// before it end within their budgets.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How many paths the node may be ahead of the worker.
+const AHEAD: usize = 1000;
+
 /// A change of what the worker works on, made between two messages. It says when
 /// it has been made.
 type Change = Box<dyn FnOnce(&mut Work) + Send>;
@@ -69,7 +72,7 @@ pub(crate) struct WorkerGone;
 
 /// What the worker's end of [`Worker::change`] holds.
 #[derive(Debug)]
-struct Orders {
+struct Desk {
     changes: Receiver<Change>,
     /// Wakes the worker.
     call: Arc<OwnedFd>,
@@ -81,31 +84,36 @@ pub(crate) struct Worker {
     stop: Arc<AtomicBool>,
     /// Absent once the worker has not answered.
     changes: Option<Sender<Change>>,
+    orders: Sender<Order>,
+    /// Paths that the worker may not have seen come or go.
+    ahead: usize,
     call: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Worker {
-    /// Starts it.
+    /// Starts it. What is sent by `orders` reaches `work.live`.
     ///
     /// # Errors
     ///
     /// When no thread can be had.
-    pub(crate) fn start(work: Work) -> std::io::Result<Self> {
+    pub(crate) fn start(work: Work, orders: Sender<Order>) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let call = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let (changes, receiver) = channel();
-        let orders = Orders {
+        let desk = Desk {
             changes: receiver,
             call: Arc::clone(&call),
         };
         let thread = std::thread::Builder::new()
             .name("ashway-worker".to_owned())
-            .spawn(move || work.run(&seen, &orders))?;
+            .spawn(move || work.run(&seen, &desk))?;
         Ok(Self {
             stop,
             changes: Some(changes),
+            orders,
+            ahead: 0,
             call,
             thread: Some(thread),
         })
@@ -130,12 +138,43 @@ impl Worker {
         changes.send(change).map_err(|_| WorkerGone)?;
         // If it cannot be called, it looks after its nap.
         let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
-        seen.recv_timeout(PATIENCE).map_err(|_| {
+        let answer = seen.recv_timeout(PATIENCE).map_err(|_| {
             // Whether the change is still made is unknown: no further one may
             // build on it.
             self.changes = None;
             WorkerGone
-        })
+        })?;
+        self.ahead = 0;
+        Ok(answer)
+    }
+
+    /// Has the worker change its live paths before it looks up the next frame, and
+    /// does not wait, but for every thousandth path: a sleeping worker is not woken
+    /// for what no message needs yet. `paths` come or go; with `at_once` one of them
+    /// has something to do by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkerGone`].
+    pub(crate) fn order(
+        &mut self,
+        paths: usize,
+        at_once: bool,
+        order: impl FnOnce(&mut Live, &UserRows) + Send + 'static,
+    ) -> Result<(), WorkerGone> {
+        if self.changes.is_none() {
+            return Err(WorkerGone);
+        }
+        self.orders.send(Box::new(order)).map_err(|_| WorkerGone)?;
+        self.ahead += paths;
+        if self.ahead >= AHEAD {
+            return self.ask(|_| ());
+        }
+        if at_once {
+            // If it cannot be called, it looks after its nap.
+            let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
+        }
+        Ok(())
     }
 }
 
@@ -159,13 +198,16 @@ impl Drop for Worker {
 }
 
 impl Work {
-    fn run(mut self, stop: &AtomicBool, orders: &Orders) {
+    fn run(mut self, stop: &AtomicBool, desk: &Desk) {
         let mut spare = None;
         let mut idle_since = Instant::now();
         while !stop.load(Ordering::Acquire) {
-            while let Ok(change) = orders.changes.try_recv() {
+            while let Ok(change) = desk.changes.try_recv() {
+                // What was ordered before has been done when this begins.
+                self.live.obey(&self.rows);
                 change(&mut self);
             }
+            self.live.obey(&self.rows);
             let mut any = false;
             for _ in 0..LOOKS {
                 if stop.load(Ordering::Acquire) {
@@ -177,7 +219,7 @@ impl Work {
             if any {
                 idle_since = Instant::now();
             } else if idle_since.elapsed() > SPIN {
-                self.sleep(&orders.call);
+                self.sleep(&desk.call);
                 idle_since = Instant::now();
             }
         }

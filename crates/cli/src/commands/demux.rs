@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ashway_codegen::demux::{Table, print};
+use ashway_codegen::demux::print;
 use ashway_daemon::config::{self, Config};
 use ashway_wire::Headers;
 use clap::{Args, Subcommand};
@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 
 use super::handler::file::count;
 use super::handler::packets::{self, Layer};
-use crate::face::Face;
+use crate::commands::Node;
+use crate::face::{Face, clean};
 use crate::failure::{Exit, Failure};
 use crate::table;
 
@@ -34,21 +35,27 @@ impl Demux {
 
 /// Show how the filters of an interface's paths are decided
 ///
-/// Changes nothing, asks no node and needs no privilege. Filters that test the same
-/// bits are one shape: its tests are made once, and the values are looked up. Shapes
-/// are numbered in the order in which they are tried, the most specific first;
-/// those that begin with the same tests stand below each other.
+/// Filters that test the same bits are one shape: its tests are made once, and the
+/// values are looked up. Shapes are numbered in the order in which they are tried, the
+/// most specific first; those that begin with the same tests stand below each other.
+///
+/// Without CONFIG a running node shows what it has, and how many frames each entry
+/// caught: since it came, or since its program was made, if the shape has only a few.
+/// With CONFIG no node is asked and no privilege is needed.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
+  ashway demux show
   ashway demux show node.toml
   ashway demux show node.toml --iface veth0 -j")]
 pub(crate) struct Show {
-    /// The configuration
-    config: PathBuf,
+    /// The configuration [default: what the running node has]
+    config: Option<PathBuf>,
     /// Only this interface
     #[arg(long)]
     iface: Option<String>,
+    #[command(flatten)]
+    node: Node,
 }
 
 /// Most entries of a shape that are shown to a person.
@@ -56,90 +63,97 @@ const LISTED: usize = 20;
 
 impl Show {
     fn run(self, face: Face) -> Result<(), Failure> {
-        let config = config::load(&self.config)?;
-        let ifaces = match &self.iface {
-            Some(name) => vec![known(&config, name)?],
-            None => names(&config),
+        let mut document = match &self.config {
+            Some(config) => self.of_config(&config::load(config)?)?,
+            None => {
+                let request = json!({ "request": "demux", "iface": self.iface });
+                self.node.connect()?.request(&request)?
+            }
         };
-        let tables: Vec<_> = ifaces
-            .into_iter()
-            .map(|iface| (iface, config.demux(iface)))
-            .collect();
-        let interfaces: Vec<_> = tables
-            .iter()
-            .map(|(iface, table)| document(&config, iface, table))
-            .collect();
-        face.show(&json!({ "interfaces": interfaces }), || {
-            let texts: Vec<_> = tables
-                .iter()
-                .map(|(iface, table)| text(&config, iface, table))
-                .collect();
-            texts.join("\n")
-        })
+        let interfaces = document["interfaces"].as_array_mut();
+        let texts = interfaces.into_iter().flatten().map(text);
+        let texts: Vec<_> = texts.collect();
+        face.show(&document, || texts.join("\n"))
+    }
+
+    fn of_config(&self, config: &Config) -> Result<Value, Failure> {
+        let ifaces = match &self.iface {
+            Some(name) => vec![known(config, name)?],
+            None => names(config),
+        };
+        let interfaces = ifaces.into_iter().map(|name| of_iface(config, name));
+        Ok(json!({ "interfaces": interfaces.collect::<Vec<_>>() }))
     }
 }
 
-/// The entries of each shape in their order: key's meaning and path.
-fn entries(config: &Config, table: &Table<usize>) -> Vec<Vec<(String, String)>> {
-    let shapes = table.shapes().iter();
-    shapes
-        .map(|entries| {
-            let shape = entries.shape();
-            let mut entries: Vec<_> = entries.iter().collect();
-            entries.sort_unstable();
-            entries
-                .into_iter()
-                .map(|(key, path)| {
-                    let conjunction = shape.conjunction(key).to_string();
-                    (conjunction, config.path_name(path).to_owned())
-                })
-                .collect()
-        })
-        .collect()
-}
-
-fn document(config: &Config, iface: &str, table: &Table<usize>) -> Value {
-    let printed = print::json(table, |_| None);
+fn of_iface(config: &Config, iface: &str) -> Value {
+    let table = config.demux(iface);
+    let printed = print::json(&table, |_| None);
     let mut document: Value = serde_json::from_str(&printed).unwrap_or_default();
     document["name"] = json!(iface);
+    document["tree"] = json!(print::tree(&table, |_| None));
     let shapes = document["shapes"].as_array_mut().into_iter().flatten();
-    for (shape, entries) in shapes.zip(entries(config, table)) {
-        shape["paths"] = entries
-            .into_iter()
-            .map(|(tests, path)| json!({ "tests": tests, "path": path }))
-            .collect();
+    for (shape, entries) in shapes.zip(table.shapes()) {
+        let mut list: Vec<_> = entries.iter().collect();
+        list.sort_unstable();
+        let shown = list.into_iter().map(|(key, path)| {
+            let tests = entries.shape().conjunction(key).to_string();
+            json!({ "tests": tests, "path": config.path_name(path), "hits": null })
+        });
+        shape["paths"] = shown.collect();
     }
     document
 }
 
-fn text(config: &Config, iface: &str, table: &Table<usize>) -> String {
-    let (filters, shapes) = (table.len(), table.shapes().len());
+/// An interface for people; takes the tree out of its document.
+fn text(iface: &mut Value) -> String {
+    let tree = iface.as_object_mut().and_then(|iface| iface.remove("tree"));
+    let number = |value: &Value| value.as_u64().unwrap_or(0) as usize;
+    let shapes = iface["shapes"].as_array().map_or(&[][..], Vec::as_slice);
     let mut text = format!(
-        "{iface}: {}, {}\n",
-        count(filters, "filter"),
-        count(shapes, "shape")
+        "{}: {}, {}",
+        clean(iface["name"].as_str().unwrap_or_default()),
+        count(number(&iface["filters"]), "filter"),
+        count(shapes.len(), "shape")
     );
-    for line in print::tree(table, |_| None).lines() {
-        let _ = writeln!(text, "  {line}");
+    if let Some(host) = iface["unmatched"].as_u64() {
+        let _ = write!(text, "; {host} frames that no path takes");
     }
+    text.push('\n');
+    let tree = tree.unwrap_or_default();
+    for line in tree.as_str().unwrap_or_default().lines() {
+        let _ = writeln!(text, "  {}", clean(line));
+    }
+    let counted = shapes.iter().any(|shape| shape["hits"].is_u64());
     let mut rows = Vec::new();
-    for (rank, entries) in entries(config, table).into_iter().enumerate() {
-        let more = entries.len().saturating_sub(LISTED);
-        for (tests, path) in entries.into_iter().take(LISTED) {
-            rows.push(vec![(rank + 1).to_string(), path, tests]);
+    for (rank, shape) in shapes.iter().enumerate() {
+        let entries = shape["paths"].as_array().map_or(&[][..], Vec::as_slice);
+        let word = |entry: &Value, key: &str| clean(entry[key].as_str().unwrap_or_default());
+        for entry in entries.iter().take(LISTED) {
+            let mut row = vec![(rank + 1).to_string()];
+            row.push(word(entry, "path"));
+            if counted {
+                row.push(number(&entry["hits"]).to_string());
+            }
+            row.push(word(entry, "tests"));
+            rows.push(row);
         }
+        let more = number(&shape["entries"]).saturating_sub(LISTED);
         if more > 0 {
-            rows.push(vec![
-                String::new(),
-                String::new(),
-                format!("and {more} more"),
-            ]);
+            let mut row = vec![String::new(); if counted { 3 } else { 2 }];
+            row.push(format!("and {more} more"));
+            rows.push(row);
         }
     }
     if !rows.is_empty() {
         text.push('\n');
     }
-    text + &table::render(&["SHAPE", "PATH", "A FRAME WITH"], &rows)
+    let heads = ["SHAPE", "PATH", "HITS", "A FRAME WITH"];
+    let heads: Vec<_> = heads
+        .into_iter()
+        .filter(|head| counted || *head != "HITS")
+        .collect();
+    text + &table::render(&heads, &rows)
 }
 
 /// Say for each frame of a capture which path it belongs to

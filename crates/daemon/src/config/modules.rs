@@ -41,7 +41,7 @@ use ashway_modules::shell::{self, Commands, Outcome, Request, Shell};
 use ashway_modules::tap::{self, Seen, Tap, Target, Watch};
 use ashway_modules::{Message, forward, rules};
 use ashway_path::attrs::{Attrs, names};
-use ashway_path::create::{Created, NotCreated, Phase};
+use ashway_path::create::{Created, NotCreated};
 use ashway_path::graph::Graph;
 use ashway_path::module::{Kind, Module, Refused};
 use ashway_path::path::Limits;
@@ -59,6 +59,24 @@ pub mod attr {
     pub const ON_FAULT: &str = "on_fault";
     /// Number: how long the handler may take for one message, in ns.
     pub const BUDGET_NS: &str = "budget_ns";
+    /// Number: the path's memory grant, in bytes; 512 KiB without it.
+    pub const MEMORY_BYTES: &str = "memory_bytes";
+}
+
+/// A path's memory grant: enough for what `fragment` puts together by default, and
+/// the path itself.
+const GRANT_BYTES: usize = 512 << 10;
+
+/// What a path of a node may use. The worker runs messages as they come, so that
+/// queues would do nothing: they wait in the rings, where early discard is.
+fn limits(attrs: &Attrs) -> Limits {
+    let granted = attrs.number(attr::MEMORY_BYTES);
+    Limits {
+        queue: [0; 4],
+        memory_bytes: granted.map_or(GRANT_BYTES, |bytes| {
+            usize::try_from(bytes).unwrap_or(usize::MAX)
+        }),
+    }
 }
 
 /// What the modules of a graph need from whoever runs it.
@@ -161,19 +179,16 @@ impl NodeGraph {
     /// that has one) `also`.
     #[must_use]
     pub fn entrances(&self, created: &Created<Message>, also: Option<&Filter>) -> Vec<Entrance> {
-        let passed = created.log.0.iter();
-        let mut passed = passed.filter(|entry| entry.phase == Phase::Stages);
-        let ends = [passed.clone().next(), passed.next_back()];
         let mut stages: Vec<_> = created.path.stages().collect();
         let mut entrances: Vec<Entrance> = Vec::new();
-        for end in ends.into_iter().flatten() {
+        for end in created.ends {
             // Behind a relay, the stages are those of its other side.
             let parts = stages.iter().take_while(|stage| {
                 let kind = stage.kind();
                 kind.is_none_or(|kind| kind.name != forward::KIND.name)
             });
             let parts: Vec<_> = parts.filter_map(|stage| stage.filter()).collect();
-            if let Some(iface) = self.names.ifaces.get(&*end.who) {
+            if let Some(iface) = self.names.ifaces.get(&*self.graph.nodes()[end].name) {
                 entrances.push(Entrance {
                     iface: iface.clone(),
                     filter: (!parts.is_empty()).then(|| parts.join(" and ")),
@@ -216,9 +231,24 @@ impl NodeGraph {
         module: &str,
         attrs: Attrs,
     ) -> Result<Created<Message>, NotCreated> {
-        let rules = &rules::RULES;
+        let (limits, rules) = (limits(&attrs), &rules::RULES);
+        self.graph.create(name, module, attrs, limits, rules)
+    }
+
+    /// The same, with an empty log.
+    ///
+    /// # Errors
+    ///
+    /// As [`create_at`](Self::create_at).
+    pub fn create_unlogged(
+        &self,
+        name: &str,
+        module: &str,
+        attrs: Attrs,
+    ) -> Result<Created<Message>, NotCreated> {
+        let (limits, rules) = (limits(&attrs), &rules::RULES);
         self.graph
-            .create(name, module, attrs, Limits::default(), rules)
+            .create_unlogged(name, module, attrs, limits, rules)
     }
 }
 

@@ -13,25 +13,26 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ashway_codegen::demux::{Conflict, Filter};
+use ashway_codegen::demux::{self, Conflict, Filter};
 use ashway_handler::{Engine, Function};
 use ashway_ring::IngressDropError;
 use rustix::thread::{MembarrierCommand, membarrier};
 use serde_json::{Value, json};
 
-use super::dispatch::{self, Turn};
+use super::dispatch;
 use super::world;
 use super::{Node, NodePath, Promotion, RunError};
 use crate::activation::Bindable;
 use crate::config::{HandlerConfig, PathConfig, Tier, suggest};
 use crate::control::Caller;
+use crate::counters::UserRows;
 use crate::instance::{Instance, NotPromoted, Promoted};
-use crate::live::Lead;
+use crate::live::{Lead, Live, Turn};
 use crate::packets;
 use crate::plan::{IfaceFacts, InstancePlan, NoRoom};
 use crate::request::{self, Refusal};
 use crate::runner::RunInstance;
-use crate::worker::Work;
+use crate::worker::{Work, WorkerGone};
 
 impl Node {
     /// Makes an instance of a handler and answers `caller`. No message reaches
@@ -195,14 +196,8 @@ impl Node {
             self.lead_back(number, &turns);
             return Err(refusal);
         }
-        let lead = dispatch::bound(&self.plan.paths[number]);
-        let ifaces: Vec<usize> = slots.iter().map(|(iface, _)| *iface).collect();
         // A worker that does not answer works for nobody any more.
-        let _ = self.tell(move |work| {
-            for iface in ifaces {
-                work.live.tables[iface].remove(lead);
-            }
-        });
+        let _ = self.turn(turns);
         self.plan.remove_path(number);
         self.config.paths.remove(number);
         // A poll that began before the exchange may be in the old entry
@@ -215,24 +210,22 @@ impl Node {
     }
 
     /// Takes a path that ends in a handler out of the tables.
-    fn lead_away(&mut self, number: usize) -> Vec<Turn> {
+    fn lead_away(&mut self, number: usize) -> Vec<(usize, Turn)> {
         let lead = dispatch::bound(&self.plan.paths[number]);
-        let slots = self.plan.paths[number].slots.iter();
-        slots
-            .map(|&(iface, _)| Turn {
-                iface,
-                lead,
-                change: self.ifaces[iface].table.remove(lead),
-            })
-            .collect()
+        let mut turns = Vec::new();
+        for (iface, _) in self.plan.paths[number].slots.clone() {
+            self.lead_out(iface, lead, &mut turns);
+        }
+        turns
     }
 
     /// Puts a path that could not be taken away back.
-    fn lead_back(&mut self, number: usize, turns: &[Turn]) {
-        for turn in turns {
-            let filter = self.filter_at(turn.iface, &self.config.paths[number].filter);
-            // It was there until a moment ago.
-            let _ = self.ifaces[turn.iface].table.insert(&filter, turn.lead);
+    fn lead_back(&mut self, number: usize, turns: &[(usize, Turn)]) {
+        let lead = dispatch::bound(&self.plan.paths[number]);
+        for (iface, _) in turns {
+            let filter = self.filter_at(*iface, self.config.paths[number].filter.clone());
+            // It was there until a moment ago, and the worker has it still.
+            let _ = self.ifaces[*iface].table.insert(&filter, lead);
         }
         self.put_back(turns);
         let _ = self.show_host();
@@ -247,32 +240,19 @@ impl Node {
         compiled: Option<Result<Promoted, NotPromoted>>,
     ) -> Result<(Option<NotPromoted>, u64), Refusal> {
         let lead = dispatch::bound(&self.plan.paths[number]);
-        let ends = self.filters_of(number);
         let mut turns = Vec::new();
-        for (iface, filter) in &ends {
-            match self.ifaces[*iface].table.insert(filter, lead) {
-                Ok(change) => turns.push(Turn {
-                    iface: *iface,
-                    lead,
-                    change,
-                }),
-                Err(conflict) => {
-                    self.lead_away(number);
-                    return Err(self.competition(&self.config.paths[number].name, &conflict));
-                }
+        for (iface, filter) in self.filters_of(number) {
+            if let Err(conflict) = self.lead_in(iface, &filter, lead, &mut turns) {
+                self.lead_away(number);
+                return Err(self.competition(&self.config.paths[number].name, &conflict));
             }
         }
-        let connected = self.connect_behind(number, compiled, ends, &turns);
+        let connected = self.connect_behind(number, compiled, &turns);
         if connected.is_err() {
-            self.lead_away(number);
+            let away = self.lead_away(number);
             self.put_back(&turns);
             let _ = self.show_host();
-            let ifaces: Vec<usize> = turns.iter().map(|turn| turn.iface).collect();
-            let _ = self.tell(move |work| {
-                for iface in ifaces {
-                    work.live.tables[iface].remove(lead);
-                }
-            });
+            let _ = self.turn(away);
         }
         connected
     }
@@ -282,7 +262,7 @@ impl Node {
         let filter = &self.config.paths[number].filter;
         let slots = self.plan.paths[number].slots.iter();
         slots
-            .map(|&(iface, _)| (iface, self.filter_at(iface, filter)))
+            .map(|&(iface, _)| (iface, self.filter_at(iface, filter.clone())))
             .collect()
     }
 
@@ -292,8 +272,7 @@ impl Node {
         &mut self,
         number: usize,
         compiled: Option<Result<Promoted, NotPromoted>>,
-        ends: Vec<(usize, Filter)>,
-        turns: &[Turn],
+        turns: &[(usize, Turn)],
     ) -> Result<(Option<NotPromoted>, u64), Refusal> {
         let stays = compiled.and_then(|compiled| self.install(number, compiled).err());
         if self.paths[number].tier == Tier::User {
@@ -305,7 +284,7 @@ impl Node {
         let plan = &self.plan.paths[number];
         let runs = dispatch::path_runs(&self.graph, &self.config.paths[number], plan)
             .map_err(|error| refusal(&error.into()))?;
-        let (instance, local, lead) = (plan.instance, plan.local, dispatch::bound(plan));
+        let (instance, local) = (plan.instance, plan.local);
         self.tell(move |work| {
             let paths = &mut work.instances[instance].paths;
             if local == paths.len() {
@@ -313,11 +292,8 @@ impl Node {
             } else {
                 paths[local] = runs;
             }
-            for (iface, filter) in ends {
-                // The node's own table has taken it.
-                let _ = work.live.tables[iface].insert(&filter, lead);
-            }
         })?;
+        self.turn(turns.to_vec())?;
         self.show_host()?;
         let begin = Instant::now();
         self.follow(turns)?;
@@ -326,29 +302,30 @@ impl Node {
 
     /// Says that a path wants what another has.
     pub(super) fn competition(&self, name: &str, conflict: &Conflict<Lead>) -> Refusal {
-        let rival = match conflict.with {
-            Lead::Bound { row, .. } => {
-                let mut plans = self.plan.paths.iter();
-                let number = plans.position(|plan| plan.row == row);
-                number.map_or("?", |number| &self.config.paths[number].name)
-            }
-            Lead::Live(id, _) => self.live_name(id),
-        };
+        let rival = self.lead_name(conflict.with);
         let message = format!("paths `{rival}` and `{name}` cannot be told apart: {conflict}");
         Refusal::usage(message, conflict.hint())
     }
 
-    /// Has the worker do something.
+    /// Has the worker change its live paths ([`Worker::order`]).
+    ///
+    /// [`Worker::order`]: crate::worker::Worker::order
+    pub(super) fn order(
+        &mut self,
+        paths: usize,
+        at_once: bool,
+        order: impl FnOnce(&mut Live, &UserRows) + Send + 'static,
+    ) -> Result<(), Refusal> {
+        let ordered = self.worker.order(paths, at_once, order);
+        ordered.map_err(|gone| no_worker(&gone))
+    }
+
+    /// Has the worker do something, and waits for it.
     pub(super) fn tell<T: Send + 'static>(
         &mut self,
         what: impl FnOnce(&mut Work) -> T + Send + 'static,
     ) -> Result<T, Refusal> {
-        self.worker.ask(what).map_err(|error| {
-            Refusal::failed(
-                error.to_string(),
-                "this is a bug of Ashway; please report it",
-            )
-        })
+        self.worker.ask(what).map_err(|gone| no_worker(&gone))
     }
 
     /// Keeps what the tables have, and nothing else, from the host's stack, where
@@ -361,13 +338,9 @@ impl Node {
                 continue;
             }
             let name = &self.config.ifaces[iface].name;
-            let table = &self.ifaces[iface].table;
             let mut matches = Vec::new();
-            for (lead, filter) in self.leads(iface) {
-                if table.text(lead).is_none() {
-                    continue;
-                }
-                match (packets::drop_matches(filter), lead) {
+            for (lead, filter) in self.filters(iface) {
+                match (packets::drop_matches(&filter), lead) {
                     (Some(more), _) => matches.extend(more),
                     (None, Lead::Live(..)) => drop(heard.insert(lead)),
                     (None, Lead::Bound { .. }) => {
@@ -393,17 +366,29 @@ impl Node {
         Ok(())
     }
 
-    /// Everything that leads somewhere on an interface, or is about to.
-    pub(super) fn leads(&self, iface: usize) -> impl Iterator<Item = (Lead, &Filter)> {
-        let bound = self.plan.ifaces[iface].paths.iter().map(|&path| {
-            let lead = dispatch::bound(&self.plan.paths[path]);
-            (lead, &self.config.paths[path].filter)
+    /// Everything that leads somewhere on an interface, as it was written. Reads
+    /// each again: for what is rare.
+    pub(super) fn filters(&self, iface: usize) -> Vec<(Lead, Filter)> {
+        let filters = self.leads(iface).filter_map(|lead| {
+            let text = self.ifaces[iface].table.text(lead)?;
+            Some((lead, self.filter_of(iface, lead, text)?))
         });
-        let live = self.live.values().flat_map(move |live| {
-            let here = live.ends.iter().filter(move |end| end.0 == iface);
-            here.map(|(_, filter, direction)| (Lead::Live(live.id, *direction), filter))
-        });
-        bound.chain(live)
+        filters.collect()
+    }
+
+    /// All that may lead somewhere on an interface.
+    pub(super) fn leads(&self, iface: usize) -> impl Iterator<Item = Lead> {
+        let bound = self.plan.ifaces[iface].paths.iter();
+        let bound = bound.map(|&path| dispatch::bound(&self.plan.paths[path]));
+        bound.chain(self.live.leads(iface))
+    }
+
+    fn filter_of(&self, iface: usize, lead: Lead, text: &str) -> Option<Filter> {
+        match lead {
+            Lead::Live(id, _) if self.catches(id, iface) => Some(dispatch::fragments()),
+            // What is in the table could be read once.
+            _ => demux::parse(text).ok(),
+        }
     }
 
     fn clear_slots(&self, slots: &[(usize, usize)]) {
@@ -468,6 +453,13 @@ impl Node {
             ),
         }
     }
+}
+
+fn no_worker(gone: &WorkerGone) -> Refusal {
+    Refusal::failed(
+        gone.to_string(),
+        "this is a bug of Ashway; please report it",
+    )
 }
 
 fn position<T>(list: &[T], is_it: impl Fn(&T) -> bool) -> usize {

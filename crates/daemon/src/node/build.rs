@@ -1,11 +1,12 @@
 //! Bringing a node up, in the order in which things need each other.
 
-use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use ashway_abi::{context, count};
+use ashway_codegen::demux::Replica;
 use ashway_codegen::entry::Reply;
 use ashway_handler::Engine;
 use ashway_kernel::maps::possible_cpus;
@@ -15,6 +16,7 @@ use ashway_kernel::{
 };
 use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
 
+use super::known::Known;
 use super::world::{self, Link, Served};
 use super::{Node, NodeIface, NodePath, Promotion, RunError, XdpSide, dispatch, say};
 use crate::activation::Bindable;
@@ -128,17 +130,18 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
             drop_rules.push(None);
         }
     }
-    let tables = ifaces.iter().map(|iface| iface.table.clone()).collect();
-    let worker = Worker::start(Work {
+    let tables = ifaces.iter().map(|iface| Replica::of(&iface.table));
+    let (orders, ordered) = channel();
+    let work = Work {
         node: maps.clone(),
         instances: runs,
         carrier: None,
-        live: Live::new(tables, plan.live_row),
+        live: Live::new(tables.collect(), plan.live_row, ordered),
         xdp_ports,
         packet_ports,
         rows: Arc::clone(&rows),
-    })
-    .map_err(|source| RunError::System {
+    };
+    let worker = Worker::start(work, orders).map_err(|source| RunError::System {
         doing: "start the worker",
         source,
     })?;
@@ -165,7 +168,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         instances,
         carrier: None,
         relays: None,
-        live: HashMap::new(),
+        live: Known::default(),
         named: 0,
         bindable,
         links,

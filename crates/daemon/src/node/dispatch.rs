@@ -1,8 +1,8 @@
 //! How messages find their paths: the demux of each interface, and the programs
 //! and maps that follow it.
 //!
-//! The [`Table`] is the truth. The worker has a copy, an interface with XDP has it
-//! as an entry program with maps. A change that stays within the maps is one map
+//! The [`Table`] is the truth. The worker has a [replica](ashway_codegen::demux::Replica),
+//! an interface with XDP has it as an entry program with maps. A change that stays within the maps is one map
 //! update for each entry; any other makes a new program, and one exchange
 //! (`BPF_LINK_UPDATE`) puts it in place of the old one.
 
@@ -10,7 +10,9 @@ use std::os::fd::BorrowedFd;
 
 use ashway_abi::Leaf;
 use ashway_abi::context::flag;
-use ashway_codegen::demux::{Change, Conjunction, Field, Filter, Layer, Table, Test, emit};
+use ashway_codegen::demux::{
+    Conflict, Conjunction, Field, Filter, Layer, Table, Test, Update, emit,
+};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_kernel::{Map, Program};
 use ashway_path::attrs::Attrs;
@@ -21,7 +23,7 @@ use super::relay::NodeRelays;
 use super::{Node, RunError};
 use crate::activation::ROW;
 use crate::config::{Config, NodeGraph, PathConfig};
-use crate::live::Lead;
+use crate::live::{Lead, Turn};
 use crate::plan::{self, InstancePlan, PathPlan, Plan};
 use crate::programs::{self, DemuxMaps, NodeMaps};
 use crate::relays;
@@ -201,14 +203,38 @@ pub(super) fn whole(filter: &Filter) -> Option<Filter> {
     })
 }
 
-/// A change of an interface's table that its program has to follow.
-pub(super) struct Turn {
-    pub(super) iface: usize,
-    pub(super) lead: Lead,
-    pub(super) change: Change,
-}
-
 impl Node {
+    /// Adds a filter to an interface's table. The worker and the program are still
+    /// to follow.
+    pub(super) fn lead_in(
+        &mut self,
+        iface: usize,
+        filter: &Filter,
+        lead: Lead,
+        turns: &mut Vec<(usize, Turn)>,
+    ) -> Result<(), Conflict<Lead>> {
+        let table = &mut self.ifaces[iface].table;
+        let change = table.insert(filter, lead)?;
+        turns.push((iface, Turn::Update(Update::of(table, change, lead))));
+        Ok(())
+    }
+
+    /// Takes a filter out of an interface's table.
+    pub(super) fn lead_out(&mut self, iface: usize, lead: Lead, turns: &mut Vec<(usize, Turn)>) {
+        let table = &mut self.ifaces[iface].table;
+        let change = table.remove(lead);
+        turns.push((iface, Turn::Update(Update::of(table, change, lead))));
+    }
+
+    /// Has the worker follow these changes.
+    pub(super) fn turn(&mut self, turns: Vec<(usize, Turn)>) -> Result<(), Refusal> {
+        self.order(0, false, move |live, _| {
+            for (iface, turn) in turns {
+                live.turn(iface, turn);
+            }
+        })
+    }
+
     /// What the entry program of an interface needs.
     fn leaves(&self, iface: usize) -> Leaves<'_> {
         Leaves {
@@ -271,40 +297,46 @@ impl Node {
     ///
     /// Why not. Some interfaces may follow already: put the tables back, then call
     /// [`put_back`](Self::put_back).
-    pub(super) fn follow(&mut self, turns: &[Turn]) -> Result<(), Refusal> {
-        let mut behind: Vec<usize> = Vec::new();
-        for turn in turns {
-            let Some(xdp) = &self.ifaces[turn.iface].xdp else {
+    pub(super) fn follow(&mut self, turns: &[(usize, Turn)]) -> Result<(), Refusal> {
+        for iface in touched(turns) {
+            let Some(xdp) = &self.ifaces[iface].xdp else {
                 continue;
             };
-            if behind.contains(&turn.iface) {
-                continue;
-            }
-            let leaf = if turn.change.added.is_empty() {
-                Leaf::default()
-            } else {
-                self.leaves(turn.iface).leaf(turn.lead)
-            };
+            let leaves = self.leaves(iface);
+            let here = turns.iter().filter(|(at, _)| *at == iface);
+            let changes: Option<Vec<_>> = here
+                .map(|(_, turn)| match turn {
+                    Turn::Update(update) if update.change().added.is_empty() => {
+                        Some((update.change(), Leaf::default()))
+                    }
+                    Turn::Update(update) => Some((update.change(), leaves.leaf(update.value()))),
+                    Turn::Anew(_) => None,
+                })
+                .collect();
             // Whatever the reason, a new program with maps of its own is the way.
-            if !xdp.demux.follow(&turn.change, leaf).unwrap_or(false) {
-                behind.push(turn.iface);
+            let follows = changes.is_some_and(|all| xdp.demux.follow(&all).unwrap_or(false));
+            if !follows {
+                self.exchange(iface)?;
             }
         }
-        behind
-            .into_iter()
-            .try_for_each(|iface| self.exchange(iface))
+        Ok(())
     }
 
     /// Has the programs of these interfaces follow tables that were put back.
-    pub(super) fn put_back(&mut self, turns: &[Turn]) {
-        let mut ifaces: Vec<usize> = turns.iter().map(|turn| turn.iface).collect();
-        ifaces.sort_unstable();
-        ifaces.dedup();
-        for iface in ifaces {
+    pub(super) fn put_back(&mut self, turns: &[(usize, Turn)]) {
+        for iface in touched(turns) {
             // One that cannot be changed has not been changed either.
             let _ = self.exchange(iface);
         }
     }
+}
+
+/// The interfaces that these change.
+fn touched(turns: &[(usize, Turn)]) -> Vec<usize> {
+    let mut ifaces: Vec<usize> = turns.iter().map(|(iface, _)| *iface).collect();
+    ifaces.sort_unstable();
+    ifaces.dedup();
+    ifaces
 }
 
 /// A path in the worker's hands, at each of its interfaces.

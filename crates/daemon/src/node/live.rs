@@ -10,44 +10,29 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ashway_codegen::demux::{self, Filter};
+use ashway_codegen::demux::{self, Filter, Replica};
 use ashway_modules::relay::Stays;
 use ashway_modules::{Message, datagram, eth, fragment, tap};
 use ashway_path::attrs::{Attrs, Value as Attr};
 use ashway_path::create::Log;
 use ashway_path::path::Path;
-use ashway_path::set::PathId;
+use ashway_path::places::PathId;
 use ashway_path::stage::{Direction, Stage};
 use serde_json::{Map, Value, json};
 
 use super::binding::refusal;
-use super::dispatch::{self, LIVE_SLOT, Turn};
-use super::relay::Placed;
+use super::dispatch::{self, LIVE_SLOT};
+use super::known::{NodeEnd, NodeLive};
 use super::{Node, RunError, say};
 use crate::activation::ROW;
 use crate::config::{Entrance, Tier, is_name};
 use crate::instance::Instance;
-use crate::live::{End, Lead};
+use crate::live::{Lead, Turn};
 use crate::plan::InstancePlan;
 use crate::request::{self, Refusal};
 
 /// Most paths that `status` shows one by one.
 const SHOWN: usize = 1000;
-
-/// A path of the user tier, as the node knows it.
-#[derive(Debug)]
-pub(super) struct NodeLive {
-    pub(super) id: PathId,
-    /// The module that it was created from.
-    from: String,
-    pub(super) ends: Vec<End>,
-    /// The interfaces on which it takes all fragments.
-    catches: Vec<usize>,
-    /// Whose it is.
-    pub(super) domain: Option<String>,
-    /// Its place in the kernel tier.
-    pub(super) placed: Placed,
-}
 
 /// A path that somebody asks for.
 pub(super) struct Wanted {
@@ -59,15 +44,15 @@ pub(super) struct Wanted {
     /// What must be true of a message besides, where the path begins.
     pub(super) filter: Option<String>,
     pub(super) tier: Tier,
+    /// Whether every step of its creation is to be told.
+    pub(super) logs: bool,
 }
 
 /// A path that is made and not there yet.
 pub(super) struct Made {
-    name: String,
     from: String,
-    pub(super) path: Path<Message>,
-    pub(super) ends: Vec<End>,
-    catches: Vec<usize>,
+    pub(super) path: Box<Path<Message>>,
+    pub(super) ends: Vec<(NodeEnd, Filter)>,
     domain: Option<String>,
     log: Log,
     tier: Tier,
@@ -84,6 +69,7 @@ impl Node {
             domain: path.domain.clone(),
             filter: path.filter.as_ref().map(ToString::to_string),
             tier: path.tier,
+            logs: false,
         });
         for wanted in wanted.collect::<Vec<_>>() {
             let (name, tier) = (wanted.name.clone(), wanted.tier);
@@ -93,7 +79,8 @@ impl Node {
                     because: refusal.message,
                     hint: refusal.hint,
                 })?;
-            if let Err(stays) = &self.live[&name].placed
+            let live = self.live.find(&name).and_then(|id| self.live.at(id));
+            if let Some(stays) = live.and_then(|live| live.stays.as_ref())
                 && tier == Tier::Kernel
             {
                 let because = &stays.because;
@@ -115,16 +102,20 @@ impl Node {
             Value::Array(paths) => paths.iter().collect(),
             _ => vec![request],
         };
-        let wanted = asked.into_iter().map(|path| self.wanted(path));
+        let logs = request["log"] == true;
+        let wanted = asked.into_iter().map(|path| self.wanted(path, logs));
         let wanted: Vec<Wanted> = wanted.collect::<Result<_, _>>()?;
         let made = self.create_live(wanted)?;
         let took = begin.elapsed();
         let paths: Vec<Value> = made
             .into_iter()
             .map(|(name, log)| {
-                let mut path = self.live[&name].tier();
-                path.insert("path".to_owned(), json!(name));
-                path.insert("log".to_owned(), json!(log.to_string()));
+                let live = self.live.find(&name).and_then(|id| self.live.at(id));
+                let mut path = live.map(NodeLive::tier).unwrap_or_default();
+                path.insert("path".to_owned(), json!(*name));
+                if logs {
+                    path.insert("log".to_owned(), json!(log.to_string()));
+                }
                 Value::Object(path)
             })
             .collect();
@@ -132,7 +123,7 @@ impl Node {
     }
 
     /// Reads what a path is to be.
-    fn wanted(&mut self, request: &Value) -> Result<Wanted, Refusal> {
+    fn wanted(&mut self, request: &Value, logs: bool) -> Result<Wanted, Refusal> {
         let text = |key: &str| request[key].as_str().map(str::to_owned);
         let from = text("module")
             .ok_or_else(|| Refusal::usage("the request needs `module`".to_owned(), ""))?;
@@ -165,6 +156,7 @@ impl Node {
             domain: None,
             filter: text("match"),
             tier,
+            logs,
         })
     }
 
@@ -189,51 +181,65 @@ impl Node {
     }
 
     /// Makes paths, hands them to the worker, and leads messages to them.
-    fn create_live(&mut self, wanted: Vec<Wanted>) -> Result<Vec<(String, Log)>, Refusal> {
+    fn create_live(&mut self, wanted: Vec<Wanted>) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
         let made = wanted.into_iter().map(|wanted| self.make(wanted));
         let made: Vec<Made> = made.collect::<Result<_, _>>()?;
         self.put_live(made)
     }
 
     /// Hands paths to the worker, and leads messages to them: to all, or to none.
-    pub(super) fn put_live(&mut self, made: Vec<Made>) -> Result<Vec<(String, Log)>, Refusal> {
+    pub(super) fn put_live(&mut self, made: Vec<Made>) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
         if made.iter().any(|path| !path.ends.is_empty()) {
             self.need_carrier(&made)?;
         }
-        let mut names = Vec::with_capacity(made.len());
         let mut logs = Vec::with_capacity(made.len());
+        let mut paths = Vec::with_capacity(made.len());
         let mut turns = Vec::new();
         let mut to_promote = Vec::new();
-        for path in made {
-            let (name, tier) = (path.name.clone(), path.tier);
-            let added = if self.live.contains_key(&name) {
-                let message = format!("there is a path `{name}` already");
-                Err(Refusal::failed(message, "give this one another name"))
-            } else {
-                self.add_live(path, &mut turns)
-            };
-            let log = match added {
-                Ok(log) => log,
+        for Made {
+            from,
+            path,
+            ends,
+            domain,
+            log,
+            tier,
+            fits,
+        } in made
+        {
+            match self.add_live(&path, &from, domain, ends, &mut turns) {
+                Ok(id) => {
+                    if self.place(id, fits) && tier != Tier::User {
+                        to_promote.push(path.shared_name());
+                    }
+                    logs.push((path.shared_name(), log));
+                    paths.push((id, path));
+                }
                 Err(refusal) => {
-                    self.undo(&names, &turns);
+                    // Nobody but the tables knows of them.
+                    let ids: Vec<PathId> = paths.iter().map(|(id, _)| *id).collect();
+                    self.take_live(&ids, &mut turns);
+                    self.release(&ids);
+                    if turns.iter().any(|(_, turn)| matches!(turn, Turn::Anew(_))) {
+                        // Then their shapes have other names than before.
+                        self.put_back(&turns);
+                        let _ = self.turn(turns);
+                    }
                     return Err(refusal);
                 }
-            };
-            if tier != Tier::User && self.live[&name].placed.is_ok() {
-                to_promote.push(name.clone());
             }
-            names.push(name.clone());
-            logs.push((name, log));
         }
-        let mut led = Ok(());
-        if turns
-            .iter()
-            .any(|turn| self.drop_rules[turn.iface].is_some())
-        {
-            led = self.show_host();
-        }
-        if let Err(refusal) = led.and_then(|()| self.follow(&turns)) {
-            self.undo(&names, &turns);
+        let ids: Vec<PathId> = paths.iter().map(|(id, _)| *id).collect();
+        let led = self
+            .hand_over(paths, turns.clone())
+            .and_then(|()| self.lead(&turns));
+        if let Err(refusal) = led {
+            let mut away = Vec::new();
+            self.take_live(&ids, &mut away);
+            // A worker that does not answer works for nobody any more.
+            let _ = self.drop_live(ids.clone(), away);
+            self.put_back(&turns);
+            self.release(&ids);
+            let _ = self.show_host();
             return Err(refusal);
         }
         for name in to_promote {
@@ -243,19 +249,31 @@ impl Node {
         Ok(logs)
     }
 
-    /// Takes back what a creation that failed has done.
-    fn undo(&mut self, names: &[String], turns: &[Turn]) {
-        let (mut away, mut ids) = (Vec::new(), Vec::new());
-        for name in names {
-            let live = self.live.remove(name).expect("it was just put there");
-            self.take_live(&live, &mut away);
-            ids.push(live.id);
-            // A worker that does not answer works for nobody any more.
-            let _ = self.drop_live(vec![live]);
+    /// Gives paths to the worker, which takes them in before it looks up the next
+    /// frame.
+    fn hand_over(
+        &mut self,
+        paths: Vec<(PathId, Box<Path<Message>>)>,
+        turns: Vec<(usize, Turn)>,
+    ) -> Result<(), Refusal> {
+        let starts = paths.iter().any(|(_, path)| path.wake_at().is_some());
+        self.order(paths.len(), starts, move |live, _| {
+            for (id, path) in paths {
+                live.come(id, path);
+            }
+            for (iface, turn) in turns {
+                live.turn(iface, turn);
+            }
+        })
+    }
+
+    /// Has what decides about messages outside the worker follow changed tables.
+    fn lead(&mut self, turns: &[(usize, Turn)]) -> Result<(), Refusal> {
+        let mut ifaces = turns.iter().map(|(iface, _)| *iface);
+        if ifaces.any(|iface| self.drop_rules[iface].is_some()) {
+            self.show_host()?;
         }
-        self.put_back(turns);
-        self.release(&ids);
-        let _ = self.show_host();
+        self.follow(turns)
     }
 
     /// Makes a path, of which nobody knows yet.
@@ -267,20 +285,24 @@ impl Node {
             domain,
             filter: also,
             tier,
+            logs,
         } = wanted;
-        if self.config.paths.iter().any(|path| path.name == name) || self.live.contains_key(&name) {
-            return Err(Refusal::failed(
-                format!("there is a path `{name}` already"),
-                "give this one another name with `--name`",
-            ));
-        }
+        self.name_is_free(&name)?;
         attrs.set(ROW, u64::from(self.plan.live_row));
         attrs.set(tap::PATH, name.as_str());
-        let created = self.graph.create_at(&name, &from, attrs);
-        let created = created.map_err(|failed| {
+        let created = if logs {
+            self.graph.create_at(&name, &from, attrs)
+        } else {
+            self.graph.create_unlogged(&name, &from, attrs)
+        };
+        let mut created = created.map_err(|failed| {
             let message = format!("{}: {}", failed.what(), failed.because);
             Refusal::failed(message, failed.hint)
         })?;
+        // What only modules had to know.
+        for own in [ROW, tap::PATH] {
+            created.path.attrs_mut().remove(own);
+        }
         let entrances = self.graph.entrances(&created, None);
         let stages: Vec<_> = created.path.stages().collect();
         let is = |stage: &dyn Stage<Message>, kinds: &[&'static ashway_path::module::Kind]| {
@@ -293,7 +315,7 @@ impl Node {
         let joins = stages
             .first()
             .is_some_and(|stage| is(*stage, &[&fragment::KIND]));
-        let (mut ends, mut catches) = (Vec::new(), Vec::new());
+        let mut ends = Vec::new();
         let many = entrances.len() > 1;
         for (at, Entrance { iface, filter }) in entrances.into_iter().enumerate() {
             let direction = if first && at == 0 {
@@ -317,8 +339,8 @@ impl Node {
                 },
                 (Some(filter), _) => filter,
                 (None, _) if joins => {
-                    catches.push(number);
-                    ends.push((number, dispatch::fragments(), direction));
+                    let end = NodeEnd::new(number, direction, true);
+                    ends.push((end, dispatch::fragments()));
                     continue;
                 }
                 (None, _) => String::new(),
@@ -332,37 +354,39 @@ impl Node {
                     error.hint,
                 )
             })?;
-            ends.push((number, self.filter_at(number, &filter), direction));
+            ends.push((NodeEnd::new(number, direction, false), filter));
         }
         drop(stages);
         Ok(Made {
             fits: self.fits(&created.path, &ends),
-            name,
             from,
-            path: created.path,
+            path: Box::new(created.path),
             ends,
-            catches,
             domain,
             log: created.log,
             tier,
         })
     }
 
-    /// What demux has of a filter on an interface: nothing of fragments, if a path
-    /// there takes them all.
-    pub(super) fn filter_at(&self, iface: usize, filter: &Filter) -> Filter {
-        if self.ifaces[iface].catch_all {
-            dispatch::whole(filter).unwrap_or_else(|| filter.clone())
-        } else {
-            filter.clone()
+    fn name_is_free(&self, name: &str) -> Result<(), Refusal> {
+        if self.config.paths.iter().any(|path| path.name == name) || self.live.find(name).is_some()
+        {
+            return Err(Refusal::failed(
+                format!("there is a path `{name}` already"),
+                "give this one another name",
+            ));
         }
+        Ok(())
     }
 
-    /// The name of a path, for people.
-    pub(super) fn live_name(&self, id: PathId) -> &str {
-        let mut live = self.live.iter();
-        live.find(|(_, live)| live.id == id)
-            .map_or("?", |(name, _)| name)
+    /// What demux has of a filter on an interface: nothing of fragments, if a path
+    /// there takes them all.
+    pub(super) fn filter_at(&self, iface: usize, filter: Filter) -> Filter {
+        if self.ifaces[iface].catch_all {
+            dispatch::whole(&filter).unwrap_or(filter)
+        } else {
+            filter
+        }
     }
 
     /// Makes the instance whose rings hold whole frames, unless it is there.
@@ -395,11 +419,12 @@ impl Node {
             self.carrier = Some(carrier);
         }
         let carrier = self.carrier.as_ref().expect("it was made above");
-        for (iface, ..) in made.iter().flat_map(|path| &path.ends) {
-            if self.ifaces[*iface].xdp.is_some() && carrier.plan.ring_base(*iface).is_none() {
+        for (end, _) in made.iter().flat_map(|path| &path.ends) {
+            let iface = end.iface();
+            if self.ifaces[iface].xdp.is_some() && carrier.plan.ring_base(iface).is_none() {
                 let message = format!(
                     "`{}` has more receive queues than there are rings for whole frames",
-                    self.config.ifaces[*iface].name
+                    self.config.ifaces[iface].name
                 );
                 return Err(Refusal::failed(message, "`ethtool -L` makes them fewer"));
             }
@@ -407,130 +432,126 @@ impl Node {
         Ok(())
     }
 
-    /// Hands a path to the worker and puts it into the tables.
-    fn add_live(&mut self, made: Made, turns: &mut Vec<Turn>) -> Result<Log, Refusal> {
-        let Made {
-            name,
-            from,
-            path,
-            ends,
-            catches,
-            domain,
-            log,
-            fits,
-            ..
-        } = made;
-        for &iface in &catches {
-            if self.ifaces[iface].catch_all {
-                let message = format!(
-                    "a path takes all fragments of `{}` already",
-                    self.config.ifaces[iface].name
-                );
-                return Err(Refusal::failed(message, "one for each interface is enough"));
-            }
-            if let Err(refusal) = self.catch(iface, true, turns) {
-                self.ifaces[iface].catch_all = false;
+    /// Puts a path into the tables.
+    fn add_live(
+        &mut self,
+        path: &Path<Message>,
+        from: &str,
+        domain: Option<String>,
+        ends: Vec<(NodeEnd, Filter)>,
+        turns: &mut Vec<(usize, Turn)>,
+    ) -> Result<PathId, Refusal> {
+        // Another of the same request may have the name by now.
+        self.name_is_free(path.name())?;
+        let shown = ends.iter().map(|(end, _)| *end);
+        let domain = domain.map(Arc::from);
+        let id = self.live.insert(path.shared_name(), from, domain, shown);
+        for (end, filter) in ends {
+            let led = self.add_end(
+                path.name(),
+                Lead::Live(id, end.direction),
+                end,
+                filter,
+                turns,
+            );
+            if let Err(refusal) = led {
+                self.take_live(&[id], turns);
                 return Err(refusal);
             }
         }
-        let shown = ends.clone();
-        let added = self.tell(move |work| work.live.add(path, &shown))?;
-        let id = match added {
-            Ok(id) => id,
-            Err((_, conflict)) => {
-                for &iface in &catches {
-                    self.catch(iface, false, turns)?;
-                }
-                return Err(self.competition(&name, &conflict));
-            }
+        Ok(id)
+    }
+
+    fn add_end(
+        &mut self,
+        name: &str,
+        lead: Lead,
+        end: NodeEnd,
+        filter: Filter,
+        turns: &mut Vec<(usize, Turn)>,
+    ) -> Result<(), Refusal> {
+        let iface = end.iface();
+        let filter = if end.catches {
+            self.catch(iface, true, turns)?;
+            filter
+        } else {
+            self.filter_at(iface, filter)
         };
-        let placed = self.place(id, fits, &ends);
-        for (iface, filter, direction) in &ends {
-            let lead = Lead::Live(id, *direction);
-            // The worker's table, which is the same, has taken it.
-            if let Ok(change) = self.ifaces[*iface].table.insert(filter, lead) {
-                turns.push(Turn {
-                    iface: *iface,
-                    lead,
-                    change,
-                });
+        let led = self.lead_in(iface, &filter, lead, turns);
+        led.map_err(|conflict| {
+            let refusal = self.competition(name, &conflict);
+            if end.catches {
+                let _ = self.catch(iface, false, turns);
             }
-        }
-        let live = NodeLive {
-            id,
-            from,
-            ends,
-            catches,
-            domain,
-            placed,
-        };
-        self.live.insert(name, live);
-        Ok(log)
+            refusal
+        })
     }
 
     /// Makes the table of an interface anew: with fragments for all paths, or for
     /// the one that takes them all.
-    fn catch(&mut self, iface: usize, on: bool, turns: &mut Vec<Turn>) -> Result<(), Refusal> {
-        self.ifaces[iface].catch_all = on;
+    fn catch(
+        &mut self,
+        iface: usize,
+        on: bool,
+        turns: &mut Vec<(usize, Turn)>,
+    ) -> Result<(), Refusal> {
+        if on && self.ifaces[iface].catch_all {
+            let name = &self.config.ifaces[iface].name;
+            let message = format!("a path takes all fragments of `{name}` already");
+            return Err(Refusal::failed(message, "one for each interface is enough"));
+        }
+        let was = std::mem::replace(&mut self.ifaces[iface].catch_all, on);
         let mut table = demux::Table::default();
-        let mut changed = None;
-        for (lead, filter) in self.leads(iface) {
-            if self.ifaces[iface].table.text(lead).is_none() {
-                continue;
-            }
+        for (lead, filter) in self.filters(iface) {
             let filter = match lead {
-                Lead::Live(id, _) if self.catcher(id) => filter.clone(),
-                _ => match demux::parse(&filter.text) {
-                    Ok(filter) => self.filter_at(iface, &filter),
-                    Err(_) => filter.clone(),
-                },
+                Lead::Live(id, _) if self.catches(id, iface) => filter,
+                _ => self.filter_at(iface, filter),
             };
-            match table.insert(&filter, lead) {
-                Ok(change) => changed = Some((lead, change)),
-                Err(conflict) => return Err(self.competition("?", &conflict)),
+            if let Err(conflict) = table.insert(&filter, lead) {
+                self.ifaces[iface].catch_all = was;
+                return Err(self.competition("?", &conflict));
             }
         }
-        let copy = table.clone();
+        turns.push((iface, Turn::Anew(Replica::of(&table))));
         self.ifaces[iface].table = table;
-        self.tell(move |work| work.live.tables[iface] = copy)?;
-        if let Some((lead, change)) = changed {
-            // The shapes are new, so that a new program follows.
-            turns.push(Turn {
-                iface,
-                lead,
-                change,
-            });
-        }
         Ok(())
     }
 
-    fn catcher(&self, id: PathId) -> bool {
-        self.live
-            .values()
-            .any(|live| live.id == id && !live.catches.is_empty())
+    /// Whether a path takes all fragments of an interface.
+    pub(super) fn catches(&self, id: PathId, iface: usize) -> bool {
+        let mut ends = self.live.at(id).into_iter().flat_map(NodeLive::ends);
+        ends.any(|end| end.catches && end.iface() == iface)
     }
 
-    /// Takes a path out of the tables.
-    fn take_live(&mut self, live: &NodeLive, turns: &mut Vec<Turn>) {
-        for (iface, _, direction) in &live.ends {
-            let lead = Lead::Live(live.id, *direction);
-            turns.push(Turn {
-                iface: *iface,
-                lead,
-                change: self.ifaces[*iface].table.remove(lead),
-            });
-        }
-        for &iface in &live.catches {
-            // Taking away cannot compete with anybody.
-            let _ = self.catch(iface, false, turns);
+    /// Takes paths out of the tables; the node does not know them any more.
+    fn take_live(&mut self, ids: &[PathId], turns: &mut Vec<(usize, Turn)>) {
+        for &id in ids {
+            let Some(live) = self.live.remove(id) else {
+                continue;
+            };
+            for end in live.ends() {
+                let lead = Lead::Live(id, end.direction);
+                // Nothing, if it never came into this one.
+                let led = self.ifaces[end.iface()].table.text(lead).is_some();
+                if led {
+                    self.lead_out(end.iface(), lead, turns);
+                }
+                if led && end.catches {
+                    // Taking away cannot compete with anybody.
+                    let _ = self.catch(end.iface(), false, turns);
+                }
+            }
         }
     }
 
     /// Has the worker drop paths; what waits in them is lost.
-    fn drop_live(&mut self, paths: Vec<NodeLive>) -> Result<(), Refusal> {
-        self.tell(move |work| {
-            for live in paths {
-                work.live.remove(live.id, &live.ends, &work.rows);
+    fn drop_live(&mut self, ids: Vec<PathId>, turns: Vec<(usize, Turn)>) -> Result<(), Refusal> {
+        self.order(ids.len(), false, move |live, rows| {
+            for (iface, turn) in turns {
+                live.turn(iface, turn);
+            }
+            for id in ids {
+                live.go(id, rows);
             }
         })
     }
@@ -546,45 +567,28 @@ impl Node {
             Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
             _ => vec![request["path"].as_str().unwrap_or_default()],
         };
-        for name in &asked {
-            self.find_live(name)?;
-        }
+        let ids = asked.iter().map(|name| self.find_live(name));
+        let ids: Vec<PathId> = ids.collect::<Result<_, _>>()?;
         let mut turns = Vec::new();
-        let mut gone = Vec::new();
-        for name in &asked {
-            // One that is named twice is gone the second time.
-            if let Some(live) = self.live.remove(*name) {
-                self.take_live(&live, &mut turns);
-                gone.push(live);
-            }
-        }
+        self.take_live(&ids, &mut turns);
         // Should a program or a rule not follow, the worker gives the host what
         // still comes.
-        let followed = if turns
-            .iter()
-            .any(|turn| self.drop_rules[turn.iface].is_some())
-        {
-            self.show_host()
-        } else {
-            Ok(())
-        };
-        let followed = followed.and_then(|()| self.follow(&turns));
-        let ids: Vec<PathId> = gone.iter().map(|live| live.id).collect();
-        self.drop_live(gone)?;
-        followed?;
+        let led = self.lead(&turns);
+        self.drop_live(ids.clone(), turns)?;
+        led?;
         self.release(&ids);
         Ok(json!({ "removed": asked, "took_ns": begin.elapsed().as_nanos() as u64 }))
     }
 
-    pub(super) fn find_live(&self, name: &str) -> Result<&NodeLive, Refusal> {
-        self.live.get(name).ok_or_else(|| {
+    pub(super) fn find_live(&self, name: &str) -> Result<PathId, Refusal> {
+        self.live.find(name).ok_or_else(|| {
             if self.config.paths.iter().any(|path| path.name == name) {
                 return Refusal::failed(
                     format!("path `{name}` ends in a handler that is bound to it"),
                     format!("`ashway status` shows it, `ashway unbind {name}` takes it away"),
                 );
             }
-            let known: Vec<&str> = self.live.keys().map(String::as_str).take(20).collect();
+            let known: Vec<&str> = self.live.names().take(20).collect();
             request::unknown("path", name, &known)
         })
     }
@@ -596,55 +600,59 @@ impl Node {
     /// If there is none of this name.
     pub(super) fn show(&mut self, name: &Value) -> Result<Value, Refusal> {
         let name = name.as_str().unwrap_or_default();
-        let id = self.find_live(name)?.id;
-        let shown = self.tell(move |work| work.live.paths.path(id).map(describe))?;
+        let id = self.find_live(name)?;
+        let shown = self.tell(move |work| work.live.paths.at(id).map(|path| describe(path)))?;
         let shown = shown.unwrap_or_default();
-        Ok(Value::Object(self.entitle(name, shown)))
+        Ok(Value::Object(self.entitle(id, shown)))
     }
 
     /// Adds what the node knows of a path.
-    fn entitle(&self, name: &str, mut shown: Map<String, Value>) -> Map<String, Value> {
-        let live = &self.live[name];
-        let end = |(iface, filter, direction): &End| {
-            json!({
-                "iface": self.config.ifaces[*iface].name,
-                "match": filter.text,
-                "direction": word(*direction),
-            })
+    fn entitle(&self, id: PathId, mut shown: Map<String, Value>) -> Map<String, Value> {
+        let Some(live) = self.live.at(id) else {
+            return shown;
         };
-        let ifaces: Vec<_> = live
-            .ends
-            .iter()
-            .map(|end| &self.config.ifaces[end.0].name)
-            .collect();
-        shown.insert("name".to_owned(), json!(name));
-        shown.insert("from".to_owned(), json!(live.from));
+        let text = |end: &NodeEnd| {
+            let lead = Lead::Live(id, end.direction);
+            self.ifaces[end.iface()].table.text(lead)
+        };
+        let name = |end: &NodeEnd| &self.config.ifaces[end.iface()].name;
+        let ends = live.ends().map(|end| {
+            json!({
+                "iface": name(end),
+                "match": text(end),
+                "direction": word(end.direction),
+            })
+        });
+        shown.insert("ends".to_owned(), ends.collect());
+        shown.insert("name".to_owned(), json!(*live.name));
+        shown.insert("from".to_owned(), json!(self.live.from(live)));
         self.add_tier(live, &mut shown);
+        let ifaces: Vec<_> = live.ends().map(name).collect();
         shown.insert("iface".to_owned(), json!(ifaces));
-        let text = live.ends.first().map(|(_, filter, _)| &filter.text);
-        shown.insert("match".to_owned(), json!(text));
-        let ends: Vec<_> = live.ends.iter().map(end).collect();
-        shown.insert("ends".to_owned(), json!(ends));
+        shown.insert("match".to_owned(), json!(live.ends().next().and_then(text)));
         shown
     }
 
     /// All paths of the user tier, up to [`SHOWN`], as `status` lists them.
     pub(super) fn list(&mut self) -> Vec<Value> {
-        let mut names: Vec<String> = self.live.keys().cloned().collect();
+        let mut names: Vec<&str> = self.live.names().collect();
         names.sort_unstable();
         names.truncate(SHOWN);
-        let ids: Vec<PathId> = names.iter().map(|name| self.live[name].id).collect();
+        let ids: Vec<PathId> = names
+            .iter()
+            .filter_map(|name| self.live.find(name))
+            .collect();
+        let asked = ids.clone();
         let shown = self.tell(move |work| {
-            let paths = ids.iter().map(|id| work.live.paths.path(*id));
+            let paths = asked.iter().map(|id| work.live.paths.at(*id));
             paths
-                .map(|path| path.map(describe).unwrap_or_default())
+                .map(|path| path.map(|path| describe(path)).unwrap_or_default())
                 .collect::<Vec<_>>()
         });
         let shown = shown.unwrap_or_default();
-        names
-            .iter()
+        ids.into_iter()
             .zip(shown)
-            .map(|(name, shown)| Value::Object(self.entitle(name, shown)))
+            .map(|(id, shown)| Value::Object(self.entitle(id, shown)))
             .collect()
     }
 

@@ -6,8 +6,10 @@
 
 mod binding;
 mod build;
+mod demux;
 mod dispatch;
 mod error;
+mod known;
 mod live;
 mod obey;
 mod observe;
@@ -15,7 +17,6 @@ mod relay;
 mod serve;
 mod world;
 
-use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,7 +36,7 @@ use crate::plan::{IfaceFacts, Plan};
 use crate::programs::{DemuxMaps, NodeMaps};
 use crate::rung::Rung;
 use crate::worker::Worker;
-use live::NodeLive;
+use known::Known;
 use relay::NodeRelays;
 use world::{Link, Served};
 
@@ -104,8 +105,8 @@ struct Node {
     carrier: Option<Arc<Instance>>,
     /// Those of them that the kernel tier can do; made when the first comes.
     relays: Option<NodeRelays>,
-    /// Paths that run in the user tier as a whole, by name.
-    live: HashMap<String, NodeLive>,
+    /// Paths that run in the user tier as a whole.
+    live: Known,
     /// How many of them the node has named itself.
     named: u64,
     links: Vec<Link>,

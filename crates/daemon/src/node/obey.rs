@@ -67,11 +67,7 @@ impl Node {
         module: &str,
         attrs: Attrs,
     ) -> Result<String, Refusal> {
-        let mut theirs = self.live.values();
-        let theirs = theirs
-            .by_ref()
-            .filter(|live| live.domain.as_deref() == Some(domain));
-        if theirs.count() >= MOST {
+        if self.live.of_domain(domain).count() >= MOST {
             let message = format!("domain `{domain}` has {MOST} paths, and cannot have more");
             return Err(Refusal::failed(message, "remove one with `rm NAME`"));
         }
@@ -83,8 +79,9 @@ impl Node {
             domain: Some(domain.to_owned()),
             filter: None,
             tier: Tier::Auto,
+            logs: false,
         })?;
-        for (_, filter, _) in &made.ends {
+        for (_, filter) in &made.ends {
             self.config
                 .owns(domain, filter)
                 .map_err(|(message, hint)| Refusal::failed(message, hint))?;
@@ -107,12 +104,12 @@ impl Node {
 
     /// Refuses a path that is not of this domain, as if it were not there.
     fn of_domain(&self, domain: &str, name: &str) -> Result<(), Refusal> {
-        let ours = |live: &super::NodeLive| live.domain.as_deref() == Some(domain);
-        if self.live.get(name).is_some_and(ours) {
+        let theirs = self.live.of_domain(domain).map(|live| &*live.name);
+        let found = self.live.find(name).and_then(|id| self.live.at(id));
+        if found.is_some_and(|live| live.domain.as_deref() == Some(domain)) {
             return Ok(());
         }
-        let theirs = self.live.iter().filter(|(_, live)| ours(live));
-        let known: Vec<&str> = theirs.map(|(name, _)| name.as_str()).take(20).collect();
+        let known: Vec<&str> = theirs.take(20).collect();
         Err(request::unknown("path", name, &known))
     }
 }

@@ -114,7 +114,7 @@ impl Node {
         };
         let ifaces: Vec<&str> = self.config.ifaces.iter().map(|i| i.name.as_str()).collect();
         let bound = self.config.paths.iter().map(|path| path.name.as_str());
-        let live = self.live.keys().map(String::as_str);
+        let live = self.live.names();
         let paths: Vec<&str> = bound.chain(live).collect();
         // A name alone is an interface's or a path's.
         if let Some(on) = text("on") {

@@ -16,22 +16,22 @@ use std::time::Instant;
 
 use ashway_abi::count::Ledger;
 use ashway_abi::{Count, hop};
+use ashway_codegen::demux::Filter;
 use ashway_codegen::entry::Reply;
 use ashway_kernel::{Program, SharedArray, TcxLink};
 use ashway_modules::relay::{self, Stays};
 use ashway_modules::{Message, rules};
 use ashway_path::path::Path;
-use ashway_path::set::PathId;
+use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 use rustix::thread::{MembarrierCommand, membarrier};
 use serde_json::{Map, Value, json};
 
 use super::dispatch::RELAY_SLOT;
-use super::live::NodeLive;
+use super::known::{NodeEnd, NodeLive};
 use super::{Node, serve};
 use crate::config::Tier;
 use crate::counters::Row;
-use crate::live::End;
 use crate::programs;
 use crate::relays::{self, KEYS, MOST, Out, Relays};
 use crate::request::Refusal;
@@ -66,21 +66,22 @@ pub(super) struct Place {
     switch_ns: u64,
 }
 
-/// What the programs of relays have in common with a path: nothing, if it stays in
-/// the user tier.
-pub(super) type Placed = Result<Place, Stays>;
-
 fn stays(because: String, hint: &'static str) -> Stays {
     Stays { because, hint }
 }
 
 impl Node {
-    /// Gives a path that the worker has just taken a number, if the kernel tier can
-    /// do it.
-    pub(super) fn place(&mut self, id: PathId, fits: Result<(), Stays>, ends: &[End]) -> Placed {
-        fits?;
+    /// Gives a new path a number, if the kernel tier can do it; says whether it has.
+    pub(super) fn place(&mut self, id: PathId, fits: Result<(), Stays>) -> bool {
+        let placed = fits.and_then(|()| self.find_place(id));
+        self.live.place(id, placed)
+    }
+
+    fn find_place(&mut self, id: PathId) -> Result<Place, Stays> {
         self.need_relays()?;
-        self.need_exits(ends)?;
+        let ends = self.live.at(id).into_iter().flat_map(NodeLive::ends);
+        let ends: Vec<usize> = ends.map(|end| end.iface()).collect();
+        self.need_exits(&ends)?;
         let relays = self.relays.as_mut().expect("made above");
         let carrier = self.carrier.as_ref().expect("relays have one");
         let is_idle = |number: &usize| {
@@ -116,9 +117,14 @@ impl Node {
     }
 
     /// Whether the kernel tier can do a path, as the rule `promote` has marked it.
-    pub(super) fn fits(&self, path: &Path<Message>, ends: &[End]) -> Result<(), Stays> {
+    pub(super) fn fits(
+        &self,
+        path: &Path<Message>,
+        ends: &[(NodeEnd, Filter)],
+    ) -> Result<(), Stays> {
         relay::fits(path)?;
-        if self.maps.is_none() || ends.iter().any(|end| self.ifaces[end.0].xdp.is_none()) {
+        let has_xdp = |(end, _): &(NodeEnd, Filter)| self.ifaces[end.iface()].xdp.is_some();
+        if self.maps.is_none() || !ends.iter().all(has_xdp) {
             return Err(stays(
                 "it is on an interface without XDP".to_owned(),
                 "`ashway doctor` says what XDP needs here",
@@ -177,14 +183,13 @@ impl Node {
 
     /// Attaches the exit program where messages come in whose way out takes no
     /// redirect.
-    fn need_exits(&mut self, ends: &[End]) -> Result<(), Stays> {
+    fn need_exits(&mut self, ends: &[usize]) -> Result<(), Stays> {
         let is_exit = |iface: usize| {
             let xdp = self.ifaces[iface].xdp.as_ref();
             xdp.is_none_or(|xdp| xdp.reply == Reply::Exit)
         };
-        let comes_in =
-            |(iface, ..): &&End| ends.iter().any(|end| end.0 != *iface && is_exit(end.0));
-        let ifaces: Vec<usize> = ends.iter().filter(comes_in).map(|end| end.0).collect();
+        let comes_in = |iface: &&usize| ends.iter().any(|end| end != *iface && is_exit(*end));
+        let ifaces: Vec<usize> = ends.iter().filter(comes_in).copied().collect();
         for iface in ifaces {
             let (Some(maps), Some(xdp)) = (&self.maps, &mut self.ifaces[iface].xdp) else {
                 continue;
@@ -230,9 +235,8 @@ impl Node {
     /// Why it stays in the user tier.
     pub(super) fn move_live(&mut self, name: &str, tier: Tier) -> Result<Value, Refusal> {
         let begin = Instant::now();
-        let live = self.find_live(name)?;
-        let id = live.id;
-        if let Err(stays) = &live.placed
+        let id = self.find_live(name)?;
+        if let Some(stays) = self.live.at(id).and_then(|live| live.stays.as_ref())
             && tier == Tier::Kernel
         {
             return Err(Refusal {
@@ -244,13 +248,13 @@ impl Node {
         let promoted = tier == Tier::Kernel;
         self.tell(move |work| {
             if let Some(relays) = &mut work.live.relays
-                && let Some(path) = work.live.paths.path_mut(id)
+                && let Some(path) = work.live.paths.at_mut(id)
             {
                 relays.promote(id, path, promoted);
             }
         })?;
         let mut switch_ns = 0;
-        if let Some(Ok(place)) = self.live.get_mut(name).map(|live| &mut live.placed) {
+        if let Some(place) = self.live.at_mut(id).and_then(|live| live.place.as_mut()) {
             place.tier = tier;
             place.switch_ns = begin.elapsed().as_nanos() as u64;
             switch_ns = place.switch_ns;
@@ -279,7 +283,7 @@ impl Node {
     /// Adds the kernel tier's part to what the worker says of a path.
     pub(super) fn add_tier(&self, live: &NodeLive, shown: &mut Map<String, Value>) {
         shown.append(&mut live.tier());
-        let Ok(place) = &live.placed else {
+        let Some(place) = &live.place else {
             return;
         };
         let base = self.relays.as_ref().map(|relays| relays.base[place.number]);
@@ -316,12 +320,12 @@ impl Node {
 impl NodeLive {
     /// The tier of the path, and why it is in the user tier if it is.
     pub(super) fn tier(&self) -> Map<String, Value> {
-        let (tier, promotion) = match &self.placed {
-            Ok(place) if place.tier == Tier::Kernel => (
+        let (tier, promotion) = match &self.place {
+            Some(place) if place.tier == Tier::Kernel => (
                 place.tier,
                 json!({ "state": "promoted", "switch_ns": place.switch_ns }),
             ),
-            Ok(place) => {
+            Some(place) => {
                 let promotion = json!({
                     "state": "user",
                     "because": "it was asked for",
@@ -330,8 +334,9 @@ impl NodeLive {
                 });
                 (Tier::User, promotion)
             }
-            Err(stays) => {
-                let (because, hint) = (&stays.because, stays.hint);
+            None => {
+                let stays = self.stays.as_deref();
+                let (because, hint) = (stays.map(|s| &s.because), stays.map(|s| s.hint));
                 let promotion = json!({ "state": "user", "because": because, "hint": hint });
                 (Tier::User, promotion)
             }

@@ -150,9 +150,11 @@ fn answer(
         Some("show") => node.show(&request["path"]).into(),
         Some("unbind") => node.unbind(&request["path"]).into(),
         Some("status") => Answer::Ok(describe(node)),
+        Some("demux") => node.show_demux(&request).into(),
         Some("why") => {
             let status = describe(node);
-            crate::why::answer(&node.config, &status, &request).into()
+            let look = node.looks();
+            crate::why::answer(&node.config, &status, &look, &request).into()
         }
         Some("confirm") => {
             let was_on_trial = trial.take().is_some();
@@ -163,7 +165,7 @@ fn answer(
             code: "bad_request",
             message: "there is no such request".to_owned(),
             hint: "requests are status, why, confirm, memory, promote, demote, load, bind, \
-                   unbind, create, remove, show, observe"
+                   unbind, create, remove, show, observe, demux"
                 .to_owned(),
         },
     };
@@ -212,7 +214,9 @@ fn promote(node: &mut Node, name: &Value, caller: Caller) {
 
 /// Moves a path without a handler, if there is one of this name.
 fn move_live(node: &mut Node, name: &Value, tier: Tier) -> Option<Answer> {
-    let name = name.as_str().filter(|name| node.live.contains_key(*name))?;
+    let name = name
+        .as_str()
+        .filter(|name| node.live.find(name).is_some())?;
     Some(node.move_live(name, tier).into())
 }
 
@@ -235,6 +239,14 @@ fn find(node: &Node, name: &Value) -> Result<usize, Answer> {
         .iter()
         .position(|path| name.as_str() == Some(&path.name));
     position.ok_or_else(|| {
+        let name_of_live = name.as_str().filter(|name| node.live.find(name).is_some());
+        if let Some(live) = name_of_live {
+            return Answer::Refused {
+                code: "handler_refused",
+                message: format!("path `{live}` runs in the user tier as a whole"),
+                hint: "the kernel tier takes handlers that are bound: `ashway bind`".to_owned(),
+            };
+        }
         let names: Vec<_> = paths.iter().map(|path| path.name.as_str()).collect();
         unknown("path", name, &names)
     })

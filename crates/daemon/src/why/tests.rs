@@ -150,7 +150,7 @@ fn a_counter_has_its_reason_path_stage_and_line() {
     ] {
         let status = status(count);
         let about = json!({ "about": count.name() });
-        let answer = answer(&config(), &status, &about).unwrap();
+        let answer = answer(&config(), &status, &looks(&config()), &about).unwrap();
         let rows = answer["rows"].as_array().unwrap();
         assert_eq!(rows.len(), 1, "{answer:#}");
         assert_eq!(rows[0]["path"], "narrow", "{answer:#}");
@@ -164,13 +164,20 @@ fn a_counter_has_its_reason_path_stage_and_line() {
             count == Count::AbortTime
         );
 
-        let path = super::answer(&config(), &status, &json!({ "about": "narrow" })).unwrap();
+        let path = super::answer(
+            &config(),
+            &status,
+            &looks(&config()),
+            &json!({ "about": "narrow" }),
+        )
+        .unwrap();
         assert_eq!(path["rows"], answer["rows"]);
         assert_eq!(path["tier_reason"], "it does floating-point arithmetic");
     }
     let passed = answer(
         &config(),
         &status(Count::Passed),
+        &looks(&config()),
         &json!({ "about": "passed" }),
     );
     assert_eq!(passed.unwrap()["unmatched"][0]["passed"], 5);
@@ -207,7 +214,7 @@ fn what_is_not_there_is_named() {
             "no path `x`",
         ),
     ] {
-        let refusal = answer(&config(), &status, &request).unwrap_err();
+        let refusal = answer(&config(), &status, &looks(&config()), &request).unwrap_err();
         assert_eq!(refusal.code, code, "{refusal:?}");
         let said = format!("{} {}", refusal.message, refusal.hint);
         assert!(said.contains(says), "{said}");
@@ -232,7 +239,13 @@ fn a_question_about_many_paths_is_answered_briefly() {
 
     let paths = (1..=60).map(|port| json!({ "name": format!("p{port}"), "received": port }));
     let status = json!({ "paths": paths.collect::<Vec<_>>() });
-    let answer = super::answer(&config, &status, &json!({ "about": "received" })).unwrap();
+    let answer = super::answer(
+        &config,
+        &status,
+        &looks(&config),
+        &json!({ "about": "received" }),
+    )
+    .unwrap();
     let rows = answer["rows"].as_array().unwrap();
     assert_eq!((rows.len(), &rows[0]["path"]), (LISTED, &json!("p60")));
     assert_eq!(answer["rows_not_listed"], 60 - LISTED);

@@ -86,7 +86,7 @@ impl Create {
         };
         let (mut created, mut took_ns) = (Vec::new(), 0);
         for lot in lots(paths, |path| path.to_string().len()) {
-            let request = json!({ "request": "create", "paths": lot });
+            let request = json!({ "request": "create", "paths": lot, "log": self.verbose });
             let mut answer = self.node.clone().connect()?.request(&request)?;
             took_ns += answer["took_ns"].as_u64().unwrap_or(0);
             if let Value::Array(list) = answer["created"].take() {

@@ -1,0 +1,178 @@
+//! The paths of the user tier, as the node knows them.
+//!
+//! A path itself is the worker's. What its ends ask for is in the tables of their
+//! interfaces, and the rest in the path; so this is small, 100,000 times.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use ashway_modules::relay::Stays;
+use ashway_path::places::{Ids, PathId, Places};
+use ashway_path::stage::Direction;
+
+use super::relay::Place;
+use crate::live::Lead;
+
+/// Most reasons that paths share.
+const REASONS: usize = 64;
+
+/// Paths of the user tier, by name and by id.
+#[derive(Debug, Default)]
+pub(super) struct Known {
+    ids: Ids,
+    names: HashMap<Arc<str>, PathId>,
+    paths: Places<NodeLive>,
+    /// The modules that paths were created from; few.
+    modules: Vec<Box<str>>,
+    /// Why paths stay in the user tier, the first [`REASONS`] that were said.
+    reasons: Vec<Arc<Stays>>,
+}
+
+/// A path of the user tier.
+#[derive(Debug)]
+pub(super) struct NodeLive {
+    pub(super) name: Arc<str>,
+    /// The module that it was created from, by its place in [`Known::modules`].
+    from: u16,
+    /// Whose it is.
+    pub(super) domain: Option<Arc<str>>,
+    /// A path begins or ends at an interface, or both.
+    ends: [Option<NodeEnd>; 2],
+    /// Its place in the kernel tier.
+    pub(super) place: Option<Place>,
+    /// Why it has none.
+    pub(super) stays: Option<Arc<Stays>>,
+}
+
+/// An end of a path at an interface.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NodeEnd {
+    iface: u16,
+    /// Which way messages go there.
+    pub(super) direction: Direction,
+    /// Whether it takes all fragments of the interface.
+    pub(super) catches: bool,
+}
+
+impl NodeEnd {
+    pub(super) const fn new(iface: usize, direction: Direction, catches: bool) -> Self {
+        Self {
+            iface: iface as u16,
+            direction,
+            catches,
+        }
+    }
+
+    pub(super) const fn iface(self) -> usize {
+        self.iface as usize
+    }
+}
+
+impl NodeLive {
+    pub(super) fn ends(&self) -> impl Iterator<Item = &NodeEnd> {
+        self.ends.iter().flatten()
+    }
+}
+
+impl Known {
+    /// Takes a path in; its name is free.
+    pub(super) fn insert(
+        &mut self,
+        name: Arc<str>,
+        from: &str,
+        domain: Option<Arc<str>>,
+        ends: impl IntoIterator<Item = NodeEnd>,
+    ) -> PathId {
+        let known = self.modules.iter().position(|module| **module == *from);
+        let from = known.unwrap_or_else(|| {
+            self.modules.push(from.into());
+            self.modules.len() - 1
+        });
+        let mut ends = ends.into_iter();
+        let path = NodeLive {
+            name: Arc::clone(&name),
+            from: from as u16,
+            domain,
+            ends: [ends.next(), ends.next()],
+            place: None,
+            stays: None,
+        };
+        let id = self.ids.take();
+        self.names.insert(name, id);
+        self.paths.put(id, path);
+        id
+    }
+
+    /// Takes a path out.
+    pub(super) fn remove(&mut self, id: PathId) -> Option<NodeLive> {
+        let path = self.paths.remove(id)?;
+        self.names.remove(&path.name);
+        self.ids.give_back(id);
+        Some(path)
+    }
+
+    pub(super) fn find(&self, name: &str) -> Option<PathId> {
+        self.names.get(name).copied()
+    }
+
+    pub(super) fn at(&self, id: PathId) -> Option<&NodeLive> {
+        self.paths.at(id)
+    }
+
+    pub(super) fn at_mut(&mut self, id: PathId) -> Option<&mut NodeLive> {
+        self.paths.at_mut(id)
+    }
+
+    /// Notes a path's place in the kernel tier, or why it has none; says whether it
+    /// has.
+    pub(super) fn place(&mut self, id: PathId, placed: Result<Place, Stays>) -> bool {
+        let has = placed.is_ok();
+        let (place, stays) = match placed {
+            Ok(place) => (Some(place), None),
+            Err(stays) => (None, Some(self.shared(stays))),
+        };
+        if let Some(path) = self.paths.at_mut(id) {
+            (path.place, path.stays) = (place, stays);
+        }
+        has
+    }
+
+    /// Thousands of paths stay for the same reason.
+    fn shared(&mut self, stays: Stays) -> Arc<Stays> {
+        if let Some(known) = self.reasons.iter().find(|known| ***known == stays) {
+            return Arc::clone(known);
+        }
+        let stays = Arc::new(stays);
+        if self.reasons.len() < REASONS {
+            self.reasons.push(Arc::clone(&stays));
+        }
+        stays
+    }
+
+    /// The module that a path was created from.
+    pub(super) fn from(&self, path: &NodeLive) -> &str {
+        &self.modules[usize::from(path.from)]
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.keys().map(|name| &**name)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.paths.len()
+    }
+
+    /// Those of a domain. Linear in all of them.
+    pub(super) fn of_domain(&self, domain: &str) -> impl Iterator<Item = &NodeLive> {
+        let paths = self.paths.iter().map(|(_, path)| path);
+        paths.filter(move |path| path.domain.as_deref() == Some(domain))
+    }
+
+    /// Everything that leads to one of them at an interface. Linear in all of them.
+    pub(super) fn leads(&self, iface: usize) -> impl Iterator<Item = Lead> {
+        self.paths.iter().flat_map(move |(id, path)| {
+            let here = path.ends().filter(move |end| end.iface() == iface);
+            here.map(move |end| Lead::Live(id, end.direction))
+        })
+    }
+}
