@@ -1,6 +1,7 @@
 //! `ashway bench path`: what a path of a running node costs.
 //!
-//! Paths of one flow each (`eth`, `ip`, `udp` and a sink) are created on a node by
+//! Paths of one flow each (`eth`, `ip`, `udp`, two of `fault` and a sink: six stages)
+//! are created on a node by
 //! its control socket and removed again. Times are the node's own, from the request
 //! to the last map entry, and beside them the whole round trip of the client; the
 //! memory is the node's resident set.
@@ -58,7 +59,9 @@ pub fn run(options: &Options) -> Result<Report> {
     };
     let rig = Rig::new("bench-path", RigOptions::default())?;
     let mut builder = rig.node(
-        "[iface.b0]\n[module.end]\nkind = \"sink\"\ndown = \"udp.up\"\n\
+        "[iface.b0]\n[module.end]\nkind = \"sink\"\ndown = \"near.up\"\n\
+         [module.near]\nkind = \"fault\"\ndown = \"far.up\"\n\
+         [module.far]\nkind = \"fault\"\ndown = \"udp.up\"\n\
          [module.udp]\nkind = \"udp\"\ndown = \"ip.up\"\n",
     );
     if let Some(binary) = &options.binary {
@@ -77,7 +80,8 @@ pub fn run(options: &Options) -> Result<Report> {
     let begin = Instant::now();
     lots(socket, 21..alive, &create)?;
     let each_us = begin.elapsed().as_secs_f64() * 1e6 / f64::from(alive);
-    let bytes = resident_bytes(&node)?.saturating_sub(before) / u64::from(alive - 21);
+    let bytes = resident_bytes(&node)?.saturating_sub(before);
+    let bytes_each = bytes / u64::from(alive - 21);
     let many = singly(socket, alive..alive + single)?;
     lots(socket, 0..alive, &remove)?;
 
@@ -99,7 +103,7 @@ pub fn run(options: &Options) -> Result<Report> {
         "existing_shape": few.json(),
         "new_shape": shape.json(),
         "existing_shape_beside_many": many.json(),
-        "alive": { "paths": alive, "bytes_each": bytes, "create_us_each_in_lots": each_us },
+        "alive": { "paths": alive, "bytes": bytes, "bytes_each": bytes_each, "create_us_each_in_lots": each_us },
         "lives": { "paths": lives, "growth_bytes": growth },
         "scout": {
             "creation_us": SCOUT_CREATION_US,
@@ -130,8 +134,9 @@ pub fn run(options: &Options) -> Result<Report> {
     );
     let _ = writeln!(
         text,
-        "\n{alive} paths of 4 stages: {bytes} bytes each, {each_us:.1} us each in lots of {LOT} \
-         (Scout: {SCOUT_PATH_BYTES} bytes and {SCOUT_STAGE_BYTES} for each stage)"
+        "\n{alive} paths of 6 stages: {:.1} MB, {bytes_each} bytes each, {each_us:.1} us each in lots \
+         of {LOT} (Scout: {SCOUT_PATH_BYTES} bytes and {SCOUT_STAGE_BYTES} for each stage)",
+        bytes as f64 / 1e6
     );
     let _ = writeln!(
         text,
@@ -237,7 +242,8 @@ fn remove(numbers: std::ops::Range<u32>) -> Value {
 /// Asks, and says how long the node took, in us.
 fn ask(socket: &FsPath, request: &Value) -> Result<f64> {
     let mut stream = UnixStream::connect(socket).context("the node does not listen")?;
-    writeln!(stream, "{request}")?;
+    // In one piece: the node does not wait long for the rest.
+    stream.write_all(format!("{request}\n").as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line)?;
     let answer: Value = serde_json::from_str(&line)?;
