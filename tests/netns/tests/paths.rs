@@ -35,7 +35,8 @@ attrs = { local = "10.7.0.2:5000", pathname = "eth:b0" }
 
 fn ask(node: &Node, request: &Value) -> Value {
     let mut stream = UnixStream::connect(node.socket()).unwrap();
-    writeln!(stream, "{request}").unwrap();
+    // In one piece: a busy node does not wait long for the rest.
+    stream.write_all(format!("{request}\n").as_bytes()).unwrap();
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).unwrap();
     let answer: Value = serde_json::from_str(&line).unwrap();
@@ -167,13 +168,33 @@ fn paths_are_made_shown_and_removed_by_command() {
     let shown = text(&run(&mut node.command(["path", "show", "mine"])));
     for word in [
         "udp and dst port 6000",
-        "in backward: 0 of 32",
+        "in backward: 0 of 0",
         "received  1",
         "consumed",
     ] {
         assert!(shown.contains(word), "no `{word}` in:\n{shown}");
     }
     assert!(text(&run(&mut node.command(["path", "ls"]))).contains("mine"));
+
+    // What demux has, with what it caught, and who gets a flow.
+    let shown = run(&mut node.command(["demux", "show", "-j"]));
+    let shown: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    let entries = shown["interfaces"][0]["shapes"].as_array().unwrap().iter();
+    let mut entries = entries.flat_map(|shape| shape["paths"].as_array().unwrap());
+    let mine = entries.find(|entry| entry["path"] == "mine").unwrap();
+    assert_eq!(mine["hits"], 1, "{shown:#}");
+    let shown = text(&run(&mut node.command(["demux", "show"])));
+    for word in ["b0: 2 filters, 1 shape", "1 hits", "HITS", "mine"] {
+        assert!(shown.contains(word), "no `{word}` in:\n{shown}");
+    }
+    let why = text(&run(
+        &mut node.command(["why", "udp 10.7.0.1:9 > 10.7.0.2:6000"])
+    ));
+    for word in ["mine", "steady"] {
+        assert!(why.contains(word), "no `{word}` in:\n{why}");
+    }
+    let promoted = run(&mut node.command(["path", "promote", "mine"]));
+    assert!(text(&promoted).contains("in the user tier as a whole"));
 
     // The same messages; a name that is taken; no such module. Nothing changes.
     for (words, says) in [
