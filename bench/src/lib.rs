@@ -6,8 +6,11 @@
 //! client A to host B, two network namespaces of their own, and compare ratios
 //! within one run: the machine's speed and its slow phases are in both sides.
 //!
-//! [`demux`] is `ashway bench demux`: the kernel tier's demux beside a bare hash
-//! map, by the number of paths. [`forward`] is `ashway bench forward`: a UDP relay. [`promote`] is `ashway bench promote`: the [`programs`] of `apps/programs` in
+//! [`demux`] is `ashway bench demux`: finding a path in both tiers, by the number of
+//! paths, beside a bare hash map and a list of libpcap's filters, and while paths come
+//! and go. [`forward`] is `ashway bench forward`: a UDP relay in both tiers, beside
+//! sockets, Linux and XDP by hand. [`path`] is `ashway bench path`: paths of a running
+//! node. [`promote`] is `ashway bench promote`: the [`programs`] of `apps/programs` in
 //! both tiers and as ordinary programs.
 //! [`neighbour`] is `ashway bench neighbour`: what a handler costs the paths beside it;
 //! [`sandbox`] is `ashway bench sandbox`: what its own safety costs it.

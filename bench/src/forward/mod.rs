@@ -21,6 +21,7 @@ mod relay;
 mod traffic;
 mod world;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -42,12 +43,14 @@ const HOGS: [usize; 2] = [0, 8];
 const LASTS_MS: u64 = 1_000;
 
 /// How much to measure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     /// Rounds; a ratio is their median.
     pub rounds: usize,
     /// One round and a tenth of the time: whether it works, not how fast.
     pub quick: bool,
+    /// The `ashway` binary; the release build of this workspace without it.
+    pub binary: Option<PathBuf>,
 }
 
 /// What was measured.
@@ -79,6 +82,7 @@ pub fn run(options: &Options) -> Result<Report> {
         (options.rounds.max(1), LASTS_MS)
     };
     let lasts = Duration::from_millis(lasts);
+    let binary = options.binary.clone().map_or_else(ashway_rig::ashway, Ok)?;
     let world = World::new()?;
     let mut rows = Vec::new();
     for hogs in HOGS {
@@ -93,7 +97,7 @@ pub fn run(options: &Options) -> Result<Report> {
             eprintln!("round {round} of {rounds}, {hogs} busy loops ...");
             let _hogs = Hogs::start(hogs)?;
             for row in rows.iter_mut().filter(|row| row.hogs == hogs) {
-                let relay = Relay::start(&world, row.way)?;
+                let relay = Relay::start(&world, row.way, &binary)?;
                 let one = |pace| {
                     stream(&world, row.way, &relay, pace, lasts)
                         .with_context(|| format!("cannot measure `{}`", row.way.name()))

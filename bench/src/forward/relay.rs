@@ -1,6 +1,7 @@
 //! The ways from A to C, each set up in B until it is dropped.
 
 use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -35,20 +36,26 @@ pub(super) enum Way {
     Linux,
     /// The XDP program by hand.
     ByHand,
-    /// The kernel tier, by a redirect.
+    /// The kernel tier's programs alone, by a redirect.
     Kernel,
-    /// The kernel tier, through the TCX exit program.
+    /// The same, through the TCX exit program.
     KernelExit,
+    /// A node, its path in the kernel tier.
+    NodeKernel,
+    /// A node, its path in the user tier.
+    NodeUser,
 }
 
 impl Way {
-    pub(super) const ALL: [Self; 6] = [
+    pub(super) const ALL: [Self; 8] = [
         Self::Direct,
         Self::Socket,
         Self::Linux,
         Self::ByHand,
         Self::Kernel,
         Self::KernelExit,
+        Self::NodeKernel,
+        Self::NodeUser,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -59,6 +66,8 @@ impl Way {
             Self::ByHand => "xdp_by_hand",
             Self::Kernel => "kernel",
             Self::KernelExit => "kernel_exit",
+            Self::NodeKernel => "node_kernel",
+            Self::NodeUser => "node_user",
         }
     }
 
@@ -80,7 +89,7 @@ pub(super) struct Relay {
 }
 
 impl Relay {
-    pub(super) fn start(world: &World, way: Way) -> Result<Self> {
+    pub(super) fn start(world: &World, way: Way, binary: &Path) -> Result<Self> {
         let mut relay = Self {
             process: None,
             programs: None,
@@ -97,6 +106,14 @@ impl Relay {
                 command.arg(built.join("xdp_forward.o"));
                 command.args(["ashway_by_hand", "b0"]).stdin(Stdio::piped());
                 relay.process = Some(ready(command)?);
+            }
+            Way::NodeKernel | Way::NodeUser => {
+                let tier = if way == Way::NodeKernel {
+                    "kernel"
+                } else {
+                    "user"
+                };
+                relay.process = Some(node(world, tier, binary)?);
             }
             Way::Kernel | Way::KernelExit => {
                 let by_tcx = way == Way::KernelExit;
@@ -124,12 +141,43 @@ fn ready(mut command: std::process::Command) -> Result<Process> {
     command.stdout(Stdio::piped());
     let mut process = Process::spawn(command).context("cannot start the forwarder")?;
     let output = process.child().stdout.take().context("no output")?;
-    for line in BufReader::new(output).lines() {
-        if line? == "ready" {
+    let mut lines = BufReader::new(output).lines();
+    while let Some(line) = lines.next() {
+        if line?.starts_with("ready") {
+            // Whatever else it says is nobody's business, but has to go somewhere.
+            std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
             return Ok(process);
         }
     }
     bail!("the forwarder ended before it was ready")
+}
+
+/// A node in B with the relay.
+fn node(world: &World, tier: &str, binary: &Path) -> Result<Process> {
+    let folder = std::env::temp_dir().join(format!("ashway-forward-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let config = folder.join("relay.toml");
+    let mac = MACS[3].map(|byte| format!("{byte:02x}")).join(":");
+    std::fs::write(
+        &config,
+        format!(
+            r#"
+[iface.b0]
+[iface.b1]
+[module.relay]
+kind = "forward"
+down = "udp.up"
+[path.relay]
+tier = "{tier}"
+from = "eth:b0"
+attrs = {{ pathname = "udp/relay", local = "{RELAY}", next_hop = "{FAR}", from = "10.0.3.1:7000", out = "eth:b1", next_hop_mac = "{mac}" }}
+"#
+        ),
+    )?;
+    let mut command = world.b.command(binary);
+    command.arg("run").arg(&config);
+    command.arg("--socket").arg(folder.join("relay.sock"));
+    ready(command)
 }
 
 /// The kernel tier's programs for one forward path, as a node would load them.

@@ -179,21 +179,24 @@ pub(crate) fn thread_cpu() -> u64 {
 
 /// Files with the CPU time of the kernel's softirq threads and of the forwarder.
 fn others(relay: &Relay) -> Result<Vec<String>> {
-    let mut ids: Vec<u32> = relay.id().into_iter().collect();
+    let mut files = Vec::new();
+    if let Some(id) = relay.id() {
+        // A process' own file is its first thread's.
+        for task in fs::read_dir(format!("/proc/{id}/task")).context("the forwarder is gone")? {
+            files.push(task?.path().join("schedstat").display().to_string());
+        }
+    }
     for entry in fs::read_dir("/proc").context("cannot read /proc")? {
         let name = entry?.file_name();
-        let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else {
+        let Some(id) = name.to_str().and_then(|name| name.parse::<u32>().ok()) else {
             continue;
         };
         let comm = fs::read_to_string(format!("/proc/{id}/comm")).unwrap_or_default();
         if comm.starts_with("ksoftirqd/") {
-            ids.push(id);
+            files.push(format!("/proc/{id}/schedstat"));
         }
     }
-    Ok(ids
-        .into_iter()
-        .map(|id| format!("/proc/{id}/schedstat"))
-        .collect())
+    Ok(files)
 }
 
 /// Their CPU time, in ns; 0 for those that are gone.

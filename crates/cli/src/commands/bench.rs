@@ -15,17 +15,51 @@ pub(crate) enum Bench {
     /// Remote increment: socket servers, the user tier and the kernel tier
     Counter(Counter),
     /// Finding a frame's path among one to 100,000
-    Demux(Demux),
-    /// A UDP relay: sockets, Linux, XDP by hand and the kernel tier
-    Forward(Forward),
+    ///
+    /// In the kernel tier, without an interface (`BPF_PROG_TEST_RUN`), alternating with
+    /// a program that only looks the same keys up in a hash map; in the user tier;
+    /// beside libpcap's filters one after the other; and while paths come and go. Takes
+    /// about two and a half minutes. Needs root, gcc and libpcap-dev.
+    #[command(after_help = "\
+Examples:
+  ashway bench demux
+  ashway bench demux -j > demux.json")]
+    Demux(Rounds),
+    /// A UDP relay: sockets, Linux, XDP by hand, both tiers
+    ///
+    /// From A through B to C, three network namespaces: rate, CPU time, jitter and
+    /// transit, beside 0 and 8 busy loops; the kernel tier's programs alone and both
+    /// tiers on a node. Takes about four minutes. Needs root, clang-19, libbpf-dev and
+    /// gcc.
+    #[command(after_help = "\
+Examples:
+  ashway bench forward
+  ashway bench forward -j > forward.json")]
+    Forward(Rounds),
     /// What a handler that spends its budget costs the paths beside it
-    Neighbour(Neighbour),
+    ///
+    /// A counter asked in turn, beside neighbours that spend 50 us or 10 us of the same
+    /// receive queue 1,000 times a second: p50 and p99.9 beside those of the counter
+    /// alone. Takes about two minutes and two CPUs. Needs the built handlers (`cargo
+    /// xtask handlers`).
+    #[command(after_help = "\
+Examples:
+  ashway bench neighbour
+  ashway bench neighbour -j > neighbour.json")]
+    Neighbour(Rounds),
     /// Creating and removing paths on a running node, one to 100,000
     Path(Path),
     /// Programs in the kernel tier, in Wasmtime and as native code
     Promote(Promote),
     /// A remote write with and without what keeps a handler from harm
-    Sandbox(Sandbox),
+    ///
+    /// Runs without an interface (`BPF_PROG_TEST_RUN`), alternating with a build for
+    /// measuring only, without bounds of memory and fuel. Takes about two minutes.
+    #[command(after_help = "\
+Examples:
+  ashway bench sandbox
+  ashway bench sandbox -j > sandbox.json")]
+    Sandbox(Rounds),
 }
 
 /// Remote increment: socket servers, the user tier and the kernel tier
@@ -42,87 +76,19 @@ Examples:
   ashway bench counter --quick
   ashway bench counter -j > counter.json")]
 pub(crate) struct Counter {
-    /// Alternating rounds; a ratio is their median
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
+    #[command(flatten)]
+    rounds: Rounds,
     /// Requests of each row, all rounds together
     #[arg(long, default_value_t = 20_000)]
     requests: u32,
-    /// One round and a tenth of everything: whether it works, not how fast
-    #[arg(long)]
-    quick: bool,
     /// Only this part: rows, testrun, flood, promotion or tcp
     #[arg(long, value_name = "PART")]
     only: Option<String>,
 }
 
-/// Finding a frame's path among one to 100,000
-///
-/// Runs without an interface (`BPF_PROG_TEST_RUN`), alternating with a program
-/// that only looks the same keys up in a hash map. Takes about a minute.
+/// How long to measure.
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  ashway bench demux
-  ashway bench demux -j > demux.json")]
-pub(crate) struct Demux {
-    /// Alternating rounds; a ratio is their median
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// One round and a tenth of everything: whether it works, not how fast
-    #[arg(long)]
-    quick: bool,
-}
-
-/// A UDP relay: sockets, Linux, XDP by hand and the kernel tier
-///
-/// From A through B to C, three network namespaces: rate, CPU time, jitter and
-/// transit, beside 0 and 8 busy loops. Takes about three minutes. Needs clang-19,
-/// libbpf-dev and gcc.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  ashway bench forward
-  ashway bench forward -j > forward.json")]
-pub(crate) struct Forward {
-    /// Alternating rounds; a ratio is their median
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// One round and a tenth of everything: whether it works, not how fast
-    #[arg(long)]
-    quick: bool,
-}
-
-/// What a handler that spends its budget costs the paths beside it
-///
-/// A counter asked in turn, beside neighbours that spend 50 us or 10 us of the same
-/// receive queue 1,000 times a second: p50 and p99.9 beside those of the counter
-/// alone. Takes about two minutes and two CPUs. Needs the built handlers (`cargo
-/// xtask handlers`).
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  ashway bench neighbour
-  ashway bench neighbour -j > neighbour.json")]
-pub(crate) struct Neighbour {
-    /// Alternating rounds; a ratio is their median
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// One round and a tenth of everything: whether it works, not how fast
-    #[arg(long)]
-    quick: bool,
-}
-
-/// A remote write with and without what keeps a handler from harm
-///
-/// Runs without an interface (`BPF_PROG_TEST_RUN`), alternating with a build for
-/// measuring only, without bounds of memory and fuel. Takes about two minutes.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  ashway bench sandbox
-  ashway bench sandbox -j > sandbox.json")]
-pub(crate) struct Sandbox {
+pub(crate) struct Rounds {
     /// Alternating rounds; a ratio is their median
     #[arg(long, default_value_t = 5)]
     rounds: usize,
@@ -159,12 +125,8 @@ Examples:
   ashway bench promote
   ashway bench promote -j > promote.json")]
 pub(crate) struct Promote {
-    /// Alternating rounds; a ratio is their median
-    #[arg(long, default_value_t = 5)]
-    rounds: usize,
-    /// One round and a tenth of everything: whether it works, not how fast
-    #[arg(long)]
-    quick: bool,
+    #[command(flatten)]
+    rounds: Rounds,
     /// Where the built programs are
     #[arg(long, value_name = "DIR", default_value = "target/programs")]
     programs: PathBuf,
@@ -172,16 +134,48 @@ pub(crate) struct Promote {
 
 impl Bench {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let (document, text) = match self {
-            Self::Counter(options) => options.measure(),
-            Self::Demux(options) => options.measure(),
-            Self::Forward(options) => options.measure(),
-            Self::Neighbour(options) => options.measure(),
-            Self::Path(options) => options.measure(),
-            Self::Promote(options) => options.measure(),
-            Self::Sandbox(options) => options.measure(),
-        }
-        .map_err(|error| {
+        let binary = std::env::current_exe().ok();
+        let measured: anyhow::Result<(Value, String)> = match self {
+            Self::Counter(Counter {
+                rounds,
+                requests,
+                only,
+            }) => counter::run(&counter::Options {
+                rounds: rounds.rounds.max(1),
+                requests: requests.max(1),
+                quick: rounds.quick,
+                only,
+                binary,
+            })
+            .map(|report| (report.document, report.text)),
+            Self::Demux(Rounds { rounds, quick }) => demux::run(&demux::Options { rounds, quick })
+                .map(|report| (report.document, report.text)),
+            Self::Forward(Rounds { rounds, quick }) => forward::run(&forward::Options {
+                rounds,
+                quick,
+                binary,
+            })
+            .map(|report| (report.document, report.text)),
+            Self::Neighbour(Rounds { rounds, quick }) => neighbour::run(&neighbour::Options {
+                rounds,
+                quick,
+                binary,
+            })
+            .map(|report| (report.document, report.text)),
+            Self::Path(Path { quick }) => path::run(&path::Options { quick, binary })
+                .map(|report| (report.document, report.text)),
+            Self::Promote(Promote { rounds, programs }) => promote::run(&promote::Options {
+                rounds: rounds.rounds.max(1),
+                quick: rounds.quick,
+                folder: programs,
+            })
+            .map(|report| (report.document, report.text)),
+            Self::Sandbox(Rounds { rounds, quick }) => {
+                sandbox::run(&sandbox::Options { rounds, quick })
+                    .map(|report| (report.document, report.text))
+            }
+        };
+        let (document, text) = measured.map_err(|error| {
             let root = rustix::process::geteuid().is_root();
             let exit = if root {
                 Exit::Failed
@@ -197,83 +191,5 @@ impl Bench {
         })?;
         face.show(&document, || text)?;
         Ok(())
-    }
-}
-
-/// A document, and the same as text.
-type Measured = anyhow::Result<(Value, String)>;
-
-impl Counter {
-    fn measure(self) -> Measured {
-        let report = counter::run(&counter::Options {
-            rounds: self.rounds.max(1),
-            requests: self.requests.max(1),
-            quick: self.quick,
-            only: self.only,
-            binary: std::env::current_exe().ok(),
-        })?;
-        Ok((report.document, report.text))
-    }
-}
-
-impl Demux {
-    fn measure(self) -> Measured {
-        let report = demux::run(&demux::Options {
-            rounds: self.rounds,
-            quick: self.quick,
-        })?;
-        Ok((report.document, report.text))
-    }
-}
-
-impl Forward {
-    fn measure(self) -> Measured {
-        let report = forward::run(&forward::Options {
-            rounds: self.rounds,
-            quick: self.quick,
-        })?;
-        Ok((report.document, report.text))
-    }
-}
-
-impl Neighbour {
-    fn measure(self) -> Measured {
-        let report = neighbour::run(&neighbour::Options {
-            rounds: self.rounds,
-            quick: self.quick,
-            binary: std::env::current_exe().ok(),
-        })?;
-        Ok((report.document, report.text))
-    }
-}
-
-impl Sandbox {
-    fn measure(self) -> Measured {
-        let report = sandbox::run(&sandbox::Options {
-            rounds: self.rounds,
-            quick: self.quick,
-        })?;
-        Ok((report.document, report.text))
-    }
-}
-
-impl Path {
-    fn measure(self) -> Measured {
-        let report = path::run(&path::Options {
-            quick: self.quick,
-            binary: std::env::current_exe().ok(),
-        })?;
-        Ok((report.document, report.text))
-    }
-}
-
-impl Promote {
-    fn measure(self) -> Measured {
-        let report = promote::run(&promote::Options {
-            rounds: self.rounds.max(1),
-            quick: self.quick,
-            folder: self.programs,
-        })?;
-        Ok((report.document, report.text))
     }
 }
