@@ -183,6 +183,17 @@ impl Live {
         self.settle(id, [false; 2], rows);
     }
 
+    /// Says the hardware address of a path's next hop, in both tiers.
+    pub(crate) fn set_next_mac(&mut self, id: PathId, mac: Option<[u8; 6]>) {
+        let Some(path) = self.paths.at_mut(id) else {
+            return;
+        };
+        datagram::set_next_mac(path, mac);
+        if let Some(relays) = &mut self.relays {
+            relays.refresh(id, path);
+        }
+    }
+
     /// The row that all paths share.
     pub(crate) const fn row(&self) -> u32 {
         self.row

@@ -110,6 +110,13 @@ impl Relays {
         }
     }
 
+    /// Writes the hops of a path anew, of which something else has changed.
+    pub(crate) fn refresh(&mut self, id: PathId, path: &mut Path<Message>) {
+        if self.by_path.get(&id).is_some_and(|relay| relay.promoted) {
+            self.promote(id, path, true);
+        }
+    }
+
     fn write(&self, number: usize, hops: [Option<Way>; 2]) {
         for (direction, way) in [Direction::Forward, Direction::Backward]
             .into_iter()

@@ -44,6 +44,15 @@ pub fn path(path: &Value) -> String {
     let _ = writeln!(out, "stages    {}", modules.join(" / "));
     let _ = writeln!(out, "tier      {}", word(&path["tier"]));
     out += &why_not(path);
+    let next = &path["next_hop"];
+    if next.is_object() {
+        let mac = match &next["mac"] {
+            Value::Null => "not known; does it answer `ping`?".to_owned(),
+            mac => word(mac),
+        };
+        let (to, iface) = (word(&next["neighbour"]), word(&next["iface"]));
+        let _ = writeln!(out, "next hop  {to} on {iface}: {mac}");
+    }
     for end in each(&path["ends"]) {
         let (iface, filter) = (word(&end["iface"]), word(&end["match"]));
         let _ = writeln!(out, "takes     on {iface}: {filter}");

@@ -24,6 +24,7 @@ mod load;
 mod mapping;
 pub mod maps;
 mod memory;
+pub mod neighbour;
 mod netlink;
 mod notes;
 mod owner;

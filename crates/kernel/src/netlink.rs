@@ -42,8 +42,8 @@ pub enum XdpMode {
 const NLMSG_ERROR: u16 = 2;
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
-const NLM_F_REQUEST: u16 = 1;
-const HEADER_BYTES: usize = 16;
+pub(crate) const NLM_F_REQUEST: u16 = 1;
+pub(crate) const HEADER_BYTES: usize = 16;
 const IFINFO_BYTES: usize = 16;
 
 const IFLA_ADDRESS: u16 = 1;
@@ -83,9 +83,13 @@ fn request(ifindex: u32, name: Option<&str>) -> io::Result<Link> {
         message.push(0);
         message.resize(message.len().next_multiple_of(4), 0);
     }
+    parse(&exchange(message)?)
+}
+
+/// Sends a request to rtnetlink, whose length is filled in, and takes the answer.
+pub(crate) fn exchange(mut message: Vec<u8>) -> io::Result<Vec<u8>> {
     let len = message.len() as u32;
     message[0..4].copy_from_slice(&len.to_ne_bytes());
-
     let socket = rustix::net::socket_with(
         AddressFamily::NETLINK,
         SocketType::RAW,
@@ -96,7 +100,19 @@ fn request(ifindex: u32, name: Option<&str>) -> io::Result<Link> {
     let mut answer = vec![0; 32 << 10];
     let (received, _) = rustix::net::recv(&socket, answer.as_mut_slice(), RecvFlags::empty())?;
     answer.truncate(received);
-    parse(&answer)
+    Ok(answer)
+}
+
+/// The error that an answer says; `None` if it is another answer. 0 is none.
+pub(crate) fn error_of(answer: &[u8]) -> Option<io::Result<()>> {
+    (u16_at(answer, 4)? == NLMSG_ERROR).then(|| match u32_at(answer, HEADER_BYTES) {
+        Some(0) => Ok(()),
+        Some(errno) => Err(io::Error::from_raw_os_error(-(errno as i32))),
+        None => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "a short netlink message",
+        )),
+    })
 }
 
 fn parse(message: &[u8]) -> io::Result<Link> {
@@ -168,7 +184,7 @@ fn xdp(attribute: &[u8]) -> Option<(XdpMode, u32)> {
 }
 
 /// Walks over `struct nlattr`s; ends at the first that does not fit.
-struct Attributes<'a>(&'a [u8]);
+pub(crate) struct Attributes<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Iterator for Attributes<'a> {
     type Item = (u16, &'a [u8]);
@@ -188,7 +204,7 @@ fn text(value: &[u8]) -> String {
     String::from_utf8_lossy(&value[..end.unwrap_or(value.len())]).into_owned()
 }
 
-fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
+pub(crate) fn u16_at(bytes: &[u8], at: usize) -> Option<u16> {
     bytes
         .get(at..)?
         .first_chunk()

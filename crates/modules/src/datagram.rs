@@ -19,6 +19,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ashway_abi::context::flag;
 use ashway_path::module::Kind;
+use ashway_path::path::Path;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_wire::checksum::Sum;
 use ashway_wire::ipv4::PROTOCOL_UDP;
@@ -44,6 +45,23 @@ pub(crate) struct DatagramStage {
     pub(crate) eth: EthStage,
     pub(crate) ip: IpStage,
     pub(crate) udp: UdpStage,
+}
+
+/// By which interface a path sends, and to whom, if its attributes did not say the
+/// hardware address of the next hop (`next_mac`): then somebody has to look it up and
+/// [tell](set_next_mac) it.
+#[must_use]
+pub fn lacks_next_mac(path: &mut Path<Message>) -> Option<(u32, IpAddr)> {
+    let own = path.stage_as::<DatagramStage>(path.len() - 1)?.own();
+    let to = own.destination.filter(|_| own.next_mac.is_none())?;
+    Some((own.iface, to.ip()))
+}
+
+/// Says the hardware address of the next hop, or that it is not known (any more).
+pub fn set_next_mac(path: &mut Path<Message>, mac: Option<eth::Address>) {
+    if let Some(last) = path.stage_as::<DatagramStage>(path.len() - 1) {
+        last.eth.set_next_mac(mac);
+    }
 }
 
 impl Stage<Message> for DatagramStage {

@@ -239,6 +239,11 @@ impl Stage<Message> for EthStage {
 }
 
 impl EthStage {
+    /// Says where originated frames go from now on.
+    pub(crate) const fn set_next_mac(&mut self, mac: Option<Address>) {
+        self.next_mac = mac;
+    }
+
     /// What it writes into what is originated.
     pub(crate) const fn own(&self) -> Own {
         Own {

@@ -16,7 +16,7 @@
 //! * **Attributes:** `next_hop` (endpoint, required); `from` (endpoint, the
 //!   sender's address towards the next hop; required); `out` (text, module of the
 //!   link that the next hop is on, if IP has several); `next_hop_mac` (text, its
-//!   hardware address); `next_hop_vlan` (VLAN id there, 0 to 4095, default
+//!   hardware address; without it a node asks the kernel's neighbour table); `next_hop_vlan` (VLAN id there, 0 to 4095, default
 //!   untagged). They become `remote`, `local`, `link`, `next_mac` and `vlan` for
 //!   the modules behind it, in place of those of the side it receives on.
 //! * **Verdicts:** `DroppedNoNextHop` for an answer before there was a sender;

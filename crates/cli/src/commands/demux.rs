@@ -63,12 +63,11 @@ const LISTED: usize = 20;
 
 impl Show {
     fn run(self, face: Face) -> Result<(), Failure> {
-        let mut document = match &self.config {
-            Some(config) => self.of_config(&config::load(config)?)?,
-            None => {
-                let request = json!({ "request": "demux", "iface": self.iface });
-                self.node.connect()?.request(&request)?
-            }
+        let mut document = if let Some(config) = &self.config {
+            self.of_config(&config::load(config)?)?
+        } else {
+            let request = json!({ "request": "demux", "iface": self.iface });
+            self.node.connect()?.request(&request)?
         };
         let interfaces = document["interfaces"].as_array_mut();
         let texts = interfaces.into_iter().flatten().map(text);

@@ -40,9 +40,8 @@ pub(super) fn filter(words: &[String]) -> Result<Option<String>, Failure> {
     if text.trim().is_empty() {
         return Ok(None);
     }
-    let error = match parse(&text) {
-        Ok(_) => return Ok(Some(text)),
-        Err(error) => error,
+    let Err(error) = parse(&text) else {
+        return Ok(Some(text));
     };
     if text.contains('>')
         && let Ok(flow) = Flow::parse(&text)
@@ -124,7 +123,7 @@ impl Heard {
     ///
     /// If the node has ended, or says what makes no sense.
     pub(super) fn next(&mut self) -> Result<Option<Value>, Failure> {
-        let mut piece = [0; 65536];
+        let mut piece = [0; 16384];
         loop {
             let over = self.until.is_some_and(|until| Instant::now() >= until);
             if over || self.left == 0 || self.stopped.load(Ordering::Relaxed) {
@@ -169,7 +168,7 @@ impl Heard {
 
     /// Hears what has been said already, for how much was lost.
     fn hear_the_rest(&mut self) {
-        let mut piece = [0; 65536];
+        let mut piece = [0; 16384];
         let begin = Instant::now();
         while begin.elapsed() < REST
             && let Ok(got @ 1..) = self.stream.read(&mut piece)

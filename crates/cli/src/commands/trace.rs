@@ -105,13 +105,11 @@ fn block(out: &mut String, packet: &Value) {
         Some(tier) => format!(", {tier} tier"),
         None => String::new(),
     };
-    let fate = packet["fate"]
-        .as_str()
-        .unwrap_or(if packet["received"].is_null() {
-            "originated"
-        } else {
-            "no fate yet"
-        });
+    let fate = match packet["fate"].as_str() {
+        Some(fate) => fate,
+        None if packet["received"].is_null() => "originated",
+        None => "no fate yet",
+    };
     line!(out, "#{number} {flow}: {path}{tier}: {fate}");
     let mut before = 0;
     for (number, step) in packet["steps"].as_array().into_iter().flatten().enumerate() {

@@ -17,6 +17,7 @@ use ashway_kernel::{
 use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
 
 use super::known::Known;
+use super::neighbours::Neighbours;
 use super::world::{self, Link, Served};
 use super::{Node, NodeIface, NodePath, Promotion, RunError, XdpSide, dispatch, say};
 use crate::activation::Bindable;
@@ -168,6 +169,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         instances,
         carrier: None,
         relays: None,
+        neighbours: Neighbours::default(),
         live: Known::default(),
         named: 0,
         bindable,

@@ -196,9 +196,10 @@ impl Node {
         let mut paths = Vec::with_capacity(made.len());
         let mut turns = Vec::new();
         let mut to_promote = Vec::new();
+        let mut wants = Vec::new();
         for Made {
             from,
-            path,
+            mut path,
             ends,
             domain,
             log,
@@ -208,6 +209,8 @@ impl Node {
         {
             match self.add_live(&path, &from, domain, ends, &mut turns) {
                 Ok(id) => {
+                    let lacks = datagram::lacks_next_mac(&mut path);
+                    wants.extend(lacks.map(|lacks| (id, lacks)));
                     if self.place(id, fits) && tier != Tier::User {
                         to_promote.push(path.shared_name());
                     }
@@ -241,6 +244,9 @@ impl Node {
             self.release(&ids);
             let _ = self.show_host();
             return Err(refusal);
+        }
+        for (id, lacks) in wants {
+            self.want_neighbour(id, lacks);
         }
         for name in to_promote {
             // A worker that does not answer works for nobody any more.
@@ -577,6 +583,7 @@ impl Node {
         self.drop_live(ids.clone(), turns)?;
         led?;
         self.release(&ids);
+        self.forget_neighbours(&ids);
         Ok(json!({ "removed": asked, "took_ns": begin.elapsed().as_nanos() as u64 }))
     }
 
@@ -627,6 +634,7 @@ impl Node {
         shown.insert("name".to_owned(), json!(*live.name));
         shown.insert("from".to_owned(), json!(self.live.from(live)));
         self.add_tier(live, &mut shown);
+        shown.insert("next_hop".to_owned(), json!(self.show_neighbour(id)));
         let ifaces: Vec<_> = live.ends().map(name).collect();
         shown.insert("iface".to_owned(), json!(ifaces));
         shown.insert("match".to_owned(), json!(live.ends().next().and_then(text)));

@@ -11,6 +11,7 @@ mod dispatch;
 mod error;
 mod known;
 mod live;
+mod neighbours;
 mod obey;
 mod observe;
 mod relay;
@@ -37,6 +38,7 @@ use crate::programs::{DemuxMaps, NodeMaps};
 use crate::rung::Rung;
 use crate::worker::Worker;
 use known::Known;
+use neighbours::Neighbours;
 use relay::NodeRelays;
 use world::{Link, Served};
 
@@ -105,6 +107,8 @@ struct Node {
     carrier: Option<Arc<Instance>>,
     /// Those of them that the kernel tier can do; made when the first comes.
     relays: Option<NodeRelays>,
+    /// Next hops whose hardware address is looked up.
+    neighbours: Neighbours,
     /// Paths that run in the user tier as a whole.
     live: Known,
     /// How many of them the node has named itself.

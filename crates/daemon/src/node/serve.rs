@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::build::tx_errors;
-use super::{Node, Promotion, RunError, RunOptions, say};
+use super::{Node, Promotion, RunError, RunOptions, neighbours, say};
 use crate::config::Tier;
 use crate::control::{Answer, Caller, Control};
 use crate::counters::Row;
@@ -76,6 +76,7 @@ pub(super) fn serve(
     );
     let mut last_tick = Instant::now();
     let mut last_look = Instant::now();
+    let mut last_neighbours = Instant::now();
     loop {
         let mut fds = [
             PollFd::new(told, PollFlags::IN),
@@ -109,6 +110,10 @@ pub(super) fn serve(
             if !node.worker.is_alive() {
                 return Err(RunError::Worker);
             }
+        }
+        if last_neighbours.elapsed() >= neighbours::LOOK {
+            last_neighbours = Instant::now();
+            node.look_for_neighbours();
         }
         if last_look.elapsed() >= IFACE_LOOK {
             last_look = Instant::now();

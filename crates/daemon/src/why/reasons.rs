@@ -135,10 +135,12 @@ pub const fn reason(count: Count) -> Reason {
             "give the path an endpoint, or let the handler consume or pass",
         ),
         Count::DroppedNoNextHop => (
-            "was dropped: the handler said forward, and the path has no next hop",
-            "handler",
-            "handler",
-            "give the path a next hop, or let the handler reply or pass",
+            "was dropped: the path has no next hop: a handler said forward, a relay was \
+             answered before anybody had sent, or the next hop's hardware address is not known",
+            "forward",
+            "attrs",
+            "`ashway path show` names the next hop; see that it answers `ping` from here, or give \
+             `next_hop_mac`",
         ),
         Count::DroppedChanged => (
             "was dropped: the handler changed it and then said pass or abort",
