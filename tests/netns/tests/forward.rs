@@ -127,6 +127,93 @@ fn ask_and_answer(three: &Three, client: &UdpClient, server: &UdpSocket, number:
     let _ = three;
 }
 
+/// Nobody says what hardware address C has: the kernel's table does, and when it says
+/// something else, the relay follows, in both tiers.
+#[test]
+fn the_relay_follows_its_neighbour() {
+    if skip_unless_root() {
+        return;
+    }
+    for tier in ["kernel", "user"] {
+        let three = Three::new(&format!("fwd-neighbour-{tier}"));
+        // The kernel has to find out by itself.
+        ip(
+            three.rig.command_b("ip"),
+            &["neigh", "del", C8, "dev", "b1"],
+        );
+        let config = format!(
+            r#"
+            [iface.b0]
+            [iface.b1]
+            [module.relay]
+            kind = "forward"
+            down = "udp.up"
+            [path.relay]
+            tier = "{tier}"
+            from = "eth:b0"
+            attrs = {{ pathname = "udp/relay", local = "10.7.0.2:5000", next_hop = "{C8}:6000", from = "{B8}:7000", out = "eth:b1" }}
+            "#
+        );
+        let node = three.rig.node(config).start().unwrap();
+        let server = three.server(6000);
+        let client = three.rig.client_a(5000).unwrap();
+        let is_known = |mac: &str| {
+            until("the node knows its neighbour", || {
+                (relay(&node)["next_hop"]["mac"] == mac).then_some(())
+            });
+        };
+        is_known(MAC_C);
+        for number in 0..10 {
+            ask_and_answer(&three, &client, &server, number);
+        }
+        let other = "02:00:00:00:00:cc";
+        ip(
+            three.c.command("ip"),
+            &["link", "set", "c0", "address", other],
+        );
+        let neighbour = [
+            "neigh",
+            "replace",
+            C8,
+            "lladdr",
+            other,
+            "dev",
+            "b1",
+            "nud",
+            "reachable",
+        ];
+        ip(three.rig.command_b("ip"), &neighbour);
+        is_known(other);
+        for number in 0..10 {
+            ask_and_answer(&three, &client, &server, number);
+        }
+        let shown = relay(&node);
+        assert_eq!(shown["fates"]["forwarded"], 40, "{shown:#}");
+
+        // Nobody answers for it: counted, and said.
+        ip(three.c.command("ip"), &["link", "set", "c0", "down"]);
+        ip(
+            three.rig.command_b("ip"),
+            &["neigh", "replace", C8, "dev", "b1", "nud", "failed"],
+        );
+        until("the node does not know it any more", || {
+            relay(&node)["next_hop"]["mac"].is_null().then_some(())
+        });
+        client.send(b"nobody").unwrap();
+        let shown = until("it is counted", || {
+            let shown = relay(&node);
+            (shown["fates"]["dropped_no_next_hop"] == 1).then_some(shown)
+        });
+        assert_eq!(shown["balanced"], true, "{shown:#}");
+        let said = text(&run(&mut node.command(["path", "show", "relay"])));
+        assert!(
+            said.contains("next hop  10.8.0.3 on b1: not known"),
+            "{said}"
+        );
+        node.stop().unwrap();
+    }
+}
+
 /// What must be true of a relay in either tier.
 fn there_and_back(mode: &str, tier: &str, gro: bool) {
     if skip_unless_root() {
