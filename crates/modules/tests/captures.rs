@@ -95,12 +95,12 @@ fn module(kind: &str) -> Boxed {
             },
         }),
         "shell" => Box::new(Shell {
-            name: name(),
+            name: (*name()).into(),
             allow: [us().address.ip()].into(),
             commands: Arc::new(Obeys),
         }),
         "packets" | "payloads" => Box::new(Tap {
-            name: name(),
+            name: (*name()).into(),
             layer: if kind == "packets" {
                 Layer::Network
             } else {

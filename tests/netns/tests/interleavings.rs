@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 
 /// Steps of a run, and when it ends at the latest.
 const STEPS: u32 = 10_000;
-const LONGEST: Duration = Duration::from_secs(60);
+const LONGEST: Duration = Duration::from_mins(1);
 
 /// Paths that come and go, of one flow each.
 const FLOWS: u32 = 60;
@@ -484,7 +484,7 @@ fn a_creation_that_fails_in_any_phase_leaves_nothing() {
         .unwrap()
         .map(|fd| fd.unwrap().file_name().into_string().unwrap())
         .collect();
-    let free = (0..).find(|fd: &u32| !used.contains(&fd.to_string()));
+    let free = (0..u32::MAX).find(|fd| !used.contains(&fd.to_string()));
     let limits = fs::read_to_string(proc.join("limits")).unwrap();
     let files = limits
         .lines()

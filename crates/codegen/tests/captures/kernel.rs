@@ -104,7 +104,7 @@ impl Loaded {
                     MapRef::Shape(number) => shapes[&number].fd(),
                     MapRef::Hits => hits.fd(),
                     MapRef::Hops => hops.fd(),
-                    other => panic!("{other:?}"),
+                    MapRef::Notes => unreachable!("nobody observes"),
                 },
                 value_offset: used.value_offset,
             };
