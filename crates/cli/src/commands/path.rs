@@ -48,7 +48,10 @@ impl Path {
         let (verb, name, node, tier) = match self {
             Self::Ls { node } => {
                 let document = node.connect()?.request(&json!({ "request": "status" }))?;
-                let list = json!({ "paths": document["paths"] });
+                let list = json!({
+                    "paths": document["paths"],
+                    "paths_not_listed": document["paths_not_listed"],
+                });
                 face.show(&list, || status::paths(&document))?;
                 return Ok(());
             }

@@ -173,6 +173,14 @@ pub(crate) fn paths(document: &Value) -> String {
         "",
     ];
     let mut out = table::render(&header, &rows);
+    let more = total(&document["paths_not_listed"]);
+    if more > 0 {
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "and {more} more, by name behind these; `ashway path show NAME` shows any"
+        );
+    }
     let sent: Vec<_> = each(document, "paths")
         .filter(|path| total(&path["out"]["originated"]) > 0)
         .map(|path| {
@@ -305,5 +313,8 @@ mod tests {
         let mut unbalanced = document();
         unbalanced["paths"][0]["balanced"] = Value::Bool(false);
         assert!(paths(&unbalanced).contains("sums do not close"));
+        let mut many = document();
+        many["paths_not_listed"] = Value::from(3);
+        assert!(paths(&many).contains("and 3 more"));
     }
 }

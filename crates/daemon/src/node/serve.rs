@@ -282,11 +282,13 @@ fn unknown(what: &str, name: &Value, known: &[&str]) -> Answer {
 /// The document behind `ashway status -j`.
 fn describe(node: &mut Node) -> Value {
     let live = node.list();
+    let not_listed = node.live.len() - live.len();
     json!({
         "node": node.config.node.name,
         "interfaces": (0..node.ifaces.len()).map(|i| interface(node, i)).collect::<Vec<_>>(),
         "handlers": (0..node.instances.len()).map(|i| handler(node, i)).collect::<Vec<_>>(),
         "paths": (0..node.paths.len()).map(|i| path(node, i)).chain(live).collect::<Vec<_>>(),
+        "paths_not_listed": not_listed,
         "live": node.sum_of_live(),
         "taps": node.served.taps.describe(),
     })
