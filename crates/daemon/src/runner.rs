@@ -20,6 +20,7 @@ use ashway_wire::{Datagram, udp};
 use crate::counters::UserRows;
 use crate::instance::Instance;
 use crate::observe::tap;
+use crate::worker;
 
 /// The way out of an interface.
 pub(crate) trait Port {
@@ -39,6 +40,8 @@ pub(crate) struct PathRun {
     /// Its row of counters.
     row: u32,
     path: Path<Message>,
+    /// Whether one of its stages looks at the time, which costs 25 ns.
+    reads_clock: bool,
     /// What of its account is in the row already.
     counted: [u64; ROW_WORDS],
     seen: u32,
@@ -88,9 +91,11 @@ impl PathRun {
     /// Takes a path over.
     #[must_use]
     pub(crate) fn new(row: u32, path: Path<Message>) -> Self {
+        let reads_clock = path.stages().any(|stage| stage.traits().reads_clock);
         Self {
             row,
             path,
+            reads_clock,
             counted: [0; ROW_WORDS],
             seen: 0,
         }
@@ -109,14 +114,26 @@ impl PathRun {
         let begin = self.seen.is_multiple_of(SAMPLE).then(Instant::now);
         self.seen = self.seen.wrapping_add(1);
         let row = self.row;
+        let now = if self.reads_clock {
+            worker::now()
+        } else {
+            Time::default()
+        };
         let mut spare = None;
         let mut out = |exit| spare = Some(act(exit, row, port, rows));
         if tap::on() {
             tap::path(&message, self.path.name());
             let watcher = &mut tap::Watcher::default();
-            travel(&mut self.path, message, entrance, watcher, &mut out);
+            travel(&mut self.path, message, entrance, now, watcher, &mut out);
         } else {
-            travel(&mut self.path, message, entrance, &mut Nobody, &mut out);
+            travel(
+                &mut self.path,
+                message,
+                entrance,
+                now,
+                &mut Nobody,
+                &mut out,
+            );
         }
         self.publish(rows);
         if let Some(begin) = begin {
@@ -143,16 +160,16 @@ impl PathRun {
     }
 }
 
-/// Sends the message along the path, from where the entry program left off.
+/// Sends the message along the path, from where the entry program left off; as a frame
+/// from the link on, if stages that it does not know stand below.
 fn travel(
     path: &mut Path<Message>,
     mut message: Message,
     entrance: Entrance,
+    now: Time,
     watch: &mut impl Watch<Message>,
     out: &mut impl FnMut(Exit<Message>),
 ) {
-    // No stage of a path that ends in a handler asks for the time.
-    let now = Time::default();
     let above = path.attrs().number(INJECT_BACKWARD);
     match (entrance, above) {
         (Entrance::Validated { payload }, Some(above)) if enter(&mut message, payload) => {

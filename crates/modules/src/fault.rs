@@ -39,7 +39,7 @@ use ashway_path::attrs::Attrs;
 use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
 use ashway_path::read::Params;
 use ashway_path::sim::Random;
-use ashway_path::stage::{Cx, Direction, Stage, Step};
+use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_path::time::Time;
 
 use crate::Message;
@@ -248,6 +248,14 @@ impl Stage<Message> for FaultStage {
 
     fn kind(&self) -> Option<&'static Kind> {
         Some(&KIND)
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            reads_clock: self.settings.keeps(),
+            wakes: self.settings.keeps(),
+            ..Traits::default()
+        }
     }
 
     fn memory_bytes(&self) -> usize {

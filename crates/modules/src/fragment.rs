@@ -210,6 +210,8 @@ impl Stage<Message> for FragmentStage {
     fn traits(&self) -> Traits {
         Traits {
             in_entry: self.reassembly.is_none(),
+            reads_clock: self.reassembly.is_some(),
+            wakes: self.reassembly.is_some(),
             ..Traits::default()
         }
     }

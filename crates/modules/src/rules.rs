@@ -20,7 +20,7 @@ use ashway_path::rules::Rule;
 use ashway_path::stage::Stage;
 
 use crate::datagram::DatagramStage;
-use crate::{Message, eth, fragment, ip, ipv4, ipv6, relay, udp};
+use crate::{Message, datagram, eth, fragment, ip, ipv4, ipv6, relay, udp};
 
 /// Attribute: the position of the stage at which messages of the forward
 /// direction go on behind the entry program. Set by the rule [`ENTRY`].
@@ -107,7 +107,9 @@ fn merge(path: &mut Path<Message>, stages: Range<usize>) -> Option<DatagramStage
 
 /// Marks how much of the path an entry program does for messages that come in:
 /// they go on at the stage that [`INJECT_FORWARD`] or [`INJECT_BACKWARD`] says,
-/// having been [entered](crate::message::Body::enter).
+/// having been [entered](crate::message::Body::enter). Where another stage stands
+/// between the link and UDP there is no mark: that stage is to see whole packets, so
+/// messages go on at the link.
 pub const ENTRY: Rule<Message> = Rule {
     name: "entry",
     about: "leaves the first stages to the kernel tier's entry program",
@@ -183,15 +185,21 @@ fn marks(path: &Path<Message>) -> [(&'static str, Option<u64>); 2] {
 }
 
 /// How many stages from a path's end an entry program does; none if it would be
-/// all of them, because then nobody is left to take the message.
+/// all of them, because then nobody is left to take the message. It hands over
+/// what UDP carries, so the last that it does is UDP's.
 fn entered<'p>(stages: impl Iterator<Item = &'p dyn Stage<Message>>) -> Option<usize> {
     let mut stages = stages.peekable();
-    let link = stages.peek()?;
-    if !eth::is_link(*link) {
+    if !eth::is_link(*stages.peek()?) {
         return None;
     }
-    let at = stages.position(|stage| !stage.traits().in_entry)?;
-    (at > 0).then_some(at)
+    let mut at_payload = false;
+    for (done, stage) in stages.enumerate() {
+        if !stage.traits().in_entry {
+            return at_payload.then_some(done);
+        }
+        at_payload = is(stage, &[&udp::KIND, &datagram::KIND]);
+    }
+    None
 }
 
 fn mark(path: &Path<Message>, name: &str) -> Option<u64> {

@@ -44,7 +44,7 @@ use ashway_path::module::{Kind, Made, Module, Param, Refused};
 use ashway_path::problem::suggest;
 use ashway_path::read::Params;
 use ashway_path::service::Service;
-use ashway_path::stage::{Cx, Direction, Stage, Step};
+use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_path::time::Time;
 
 use crate::Message;
@@ -212,6 +212,14 @@ impl Stage<Message> for ShellStage {
 
     fn destroy(&mut self) {
         self.waiting = Vec::new();
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            reads_clock: true,
+            wakes: true,
+            ..Traits::default()
+        }
     }
 
     fn take(

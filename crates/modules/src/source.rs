@@ -130,6 +130,8 @@ impl Stage<Message> for SourceStage {
     fn traits(&self) -> Traits {
         Traits {
             starts: true,
+            reads_clock: true,
+            wakes: true,
             ..Traits::default()
         }
     }

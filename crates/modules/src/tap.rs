@@ -32,7 +32,7 @@ use std::sync::Arc;
 use ashway_path::attrs::Attrs;
 use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
 use ashway_path::read::Params;
-use ashway_path::stage::{Cx, Direction, Stage, Step};
+use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_path::time::Time;
 
 use crate::Message;
@@ -213,6 +213,13 @@ impl Stage<Message> for TapStage {
 
     fn kind(&self) -> Option<&'static Kind> {
         Some(&KIND)
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            reads_clock: true,
+            ..Traits::default()
+        }
     }
 
     fn take(

@@ -120,6 +120,22 @@ pub struct NotCreated {
     pub log: Log,
 }
 
+impl<M> Created<M> {
+    /// Turns a path down that modules and rules have agreed on, on behalf of whoever
+    /// is to run it.
+    #[must_use]
+    pub fn refuse(self, because: String, hint: String) -> NotCreated {
+        NotCreated {
+            phase: Phase::Combine,
+            module: self.path.name().into(),
+            because,
+            hint,
+            trail: self.path.stages().map(|s| s.name().into()).collect(),
+            log: self.log,
+        }
+    }
+}
+
 impl NotCreated {
     /// What failed, in one line without the reason.
     #[must_use]

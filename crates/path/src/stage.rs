@@ -134,6 +134,10 @@ pub struct Traits {
     /// Is to be woken as soon as the path is established: it sends without having
     /// received.
     pub starts: bool,
+    /// Looks at the time. Who runs the path need not ask for it otherwise.
+    pub reads_clock: bool,
+    /// Asks to be woken later: it must not run where nobody does so.
+    pub wakes: bool,
 }
 
 /// One module's part in one path. `M` is what messages are made of.

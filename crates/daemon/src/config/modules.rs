@@ -162,7 +162,46 @@ impl NodeGraph {
         attrs.set(attr::ON_FAULT, path.on_fault.word());
         attrs.set(attr::BUDGET_NS, path.budget.as_nanos() as u64);
         let first = module(&self.names.handlers, &path.handler);
-        self.create_at(&path.name, &first, attrs)
+        let created = self.create_at(&path.name, &first, attrs)?;
+        let later = created.path.stages().find(|stage| stage.traits().wakes);
+        let Some(stage) = later.map(|stage| stage.name().to_owned()) else {
+            return Ok(created);
+        };
+        let because = format!(
+            "the stage `{stage}` does things later, and nobody wakes the stages of a path that ends \
+             in a handler"
+        );
+        let hint = "take its module out of the way to the handler, or have it delay nothing";
+        Err(created.refuse(because, hint.to_owned()))
+    }
+
+    /// Why the handler of a path of the short form must not run in the kernel tier at
+    /// this interface: there it runs straight behind the entry program, which does
+    /// Ethernet, IP and UDP and nothing else. With what to do about it.
+    #[must_use]
+    pub fn user_tier_alone(&self, path: &PathConfig, iface: &str) -> Option<(String, String)> {
+        // A path that cannot be created is refused by whoever wants it.
+        let created = self.create(path, iface, Attrs::new()).ok()?;
+        if created.path.attrs().number(rules::INJECT_BACKWARD) == Some(0) {
+            return None;
+        }
+        let mut below = created.path.stages().skip(1);
+        Some(match below.find(|stage| !stage.traits().in_entry) {
+            Some(stage) => (
+                format!(
+                    "the stage `{}` stands between `{iface}` and the handler, and the kernel tier \
+                     would leave it out",
+                    stage.name()
+                ),
+                "take its module out of the way, or say `tier = \"user\"`".to_owned(),
+            ),
+            None => (
+                "the handler does not stand on UDP, and in the kernel tier it would get what UDP \
+                 carries"
+                    .to_owned(),
+                "connect it to a module of kind `udp`, or say `tier = \"user\"`".to_owned(),
+            ),
+        })
     }
 
     /// Creates a path of the long form.

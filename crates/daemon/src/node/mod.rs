@@ -235,6 +235,19 @@ impl Node {
             };
             return then(self, Err(refused));
         };
+        let mut alone = path.ifaces.iter();
+        let alone = alone.find_map(|iface| self.graph.user_tier_alone(path, iface));
+        if let Some((because, hint)) = alone {
+            let line = None;
+            return then(
+                self,
+                Err(NotPromoted {
+                    because,
+                    line,
+                    hint,
+                }),
+            );
+        }
         let maps = Arc::clone(maps);
         let mut instances = self.instances.iter();
         let instance = instances

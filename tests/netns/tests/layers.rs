@@ -1,0 +1,124 @@
+//! A module between the interface and a handler means the same wherever the handler's
+//! messages come from, and keeps the handler out of the kernel tier, which would leave
+//! it out.
+
+#![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
+
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+
+use ashway_netns::node::{Config, entry, run, text, until};
+use ashway_rig::{Rig, RigOptions, Signal, skip_unless_root};
+
+/// Where the tap stands.
+const PLACES: [(&str, &str); 2] = [
+    (
+        "below",
+        "[module.wire]\nkind = 'eth'\niface = 'b0'\n\
+         [module.look]\nkind = 'tap'\ndown = 'wire.up'\nfile = 'look.pcapng'\n\
+         [module.ip]\nkind = 'ip'\ndown = 'look.up'\n\
+         [module.udp]\nkind = 'udp'\ndown = 'ip.up'\n\
+         [module.app]\nkind = 'handler'\nhandler = 'counter'\ndown = 'udp.up'\n",
+    ),
+    (
+        "above",
+        "[module.look]\nkind = 'tap'\nlayer = 'payload'\ndown = 'udp.up'\nfile = 'look.pcapng'\n\
+         [module.app]\nkind = 'handler'\nhandler = 'counter'\ndown = 'look.up'\n",
+    ),
+];
+
+/// What the tap's file holds, without times, and with the bytes where these are payload:
+/// headers have numbers that differ from run to run. And the first message's time.
+fn seen(file: &Path, place: &str) -> (String, Duration) {
+    let read = |options: &str| {
+        let read = run(Command::new("tcpdump").args([options, "-r"]).arg(file));
+        assert!(read.status.success(), "{}", text(&read));
+        String::from_utf8(read.stdout).unwrap()
+    };
+    let first = read("-ntt");
+    let first = first.split(' ').next().unwrap().parse().unwrap();
+    let options = if place == "above" { "-ntx" } else { "-nt" };
+    (read(options), Duration::from_secs_f64(first))
+}
+
+#[test]
+fn a_tap_on_the_way_to_a_handler_sees_the_same_by_xdp_and_by_sockets() {
+    if skip_unless_root() {
+        return;
+    }
+    for (place, modules) in PLACES {
+        let files = ["native", "packet"].map(|mode| {
+            let rig = Rig::new(&format!("layers-{place}-{mode}"), RigOptions::default()).unwrap();
+            let config = Config::on_b0(mode).handler("counter").unwrap();
+            let config = config.path("counter", 7777, "auto").text(modules);
+            let mut node = rig.node(config).start().unwrap();
+            // The first message comes well after the node's start.
+            let begun = SystemTime::now();
+            until("some time is over", || {
+                (begun.elapsed().unwrap() > Duration::from_millis(1500)).then_some(())
+            });
+            // One socket for all, so that both runs have the same ports in their files.
+            let client = rig.client_a(7777).unwrap();
+            for sum in 1..=20 {
+                assert_eq!(client.ask_number(1).unwrap(), sum, "{place}, {mode}");
+            }
+            let status = node.status().unwrap();
+            let path = entry(&status, "paths", "counter");
+            assert_eq!(path["fates"]["answered"], 20, "{place}, {mode}: {path:#}");
+            assert_eq!(path["tier"], "user", "{place}, {mode}: {path:#}");
+            // What the kernel tier would leave out keeps the handler out of it.
+            let refused = run(&mut node.command(["path", "promote", "counter"]));
+            let said = text(&refused);
+            assert!(!refused.status.success(), "{place}, {mode}: {said}");
+            let because = match mode {
+                "native" => "the stage `look` stands between `b0` and the handler",
+                _ => "on an interface without XDP",
+            };
+            assert!(said.contains(because), "{place}, {mode}: {said}");
+            let file = node.config().with_file_name("look.pcapng");
+            node.signal(Signal::TERM).unwrap();
+            assert!(node.wait().unwrap().success());
+            let (seen, first) = seen(&file, place);
+            let early = begun.duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            assert!(first > early + Duration::from_secs(1), "{place}, {mode}");
+            // An ephemeral port is another each time.
+            let port = client.socket().local_addr().unwrap().port();
+            seen.replace(&port.to_string(), "port")
+        });
+        let packets = files[0]
+            .lines()
+            .filter(|line| !line.starts_with('\t'))
+            .count();
+        assert_eq!(packets, 40, "{place}: {}", files[0]);
+        assert_eq!(files[0], files[1], "{place}");
+    }
+}
+
+/// A module that keeps messages for later needs somebody who wakes it.
+#[test]
+fn a_module_that_delays_is_refused_on_the_way_to_a_handler() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("layers-delay", RigOptions::default()).unwrap();
+    let bad = |more: &str| {
+        let config = Config::on_b0("packet").handler("counter").unwrap();
+        config.path("counter", 7777, "auto").text(&format!(
+            "[module.bad]\nkind = 'fault'\ndown = 'udp.up'\n{more}\
+             [module.app]\nkind = 'handler'\nhandler = 'counter'\ndown = 'bad.up'\n"
+        ))
+    };
+    let refused = rig.node(bad("delay_us = 100\n")).start().unwrap_err();
+    let said = format!("{refused:#}");
+    assert!(said.contains("the stage `bad` does things later"), "{said}");
+    // One that only loses is none that delays.
+    let node = rig.node(bad("loss_ppm = 1000000\n")).start().unwrap();
+    let client = rig.client_a(7777).unwrap();
+    client.send(&[1, 0, 0, 0]).unwrap();
+    until("the message is lost", || {
+        let status = node.status().unwrap();
+        let path = entry(&status, "paths", "counter");
+        (path["fates"]["dropped"]["fault"] == 1).then_some(())
+    });
+}
