@@ -32,6 +32,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Receiver, channel};
 
 use ashway_codegen::demux::Filter;
@@ -100,6 +101,10 @@ pub trait World {
 
     /// Who obeys the shells of this domain.
     fn commands(&self, domain: &str) -> Arc<dyn Commands>;
+
+    /// The identification of the last packet that was cut into fragments: one for the
+    /// host, whatever graphs there are and were.
+    fn identification(&self) -> Arc<AtomicU32>;
 }
 
 /// The graph of a node.
@@ -303,7 +308,7 @@ pub(super) fn read(
         tapped: RefCell::default(),
         protocols: Protocols {
             interface: |name: &str| world.interface(name),
-            identification: Arc::default(),
+            identification: world.identification(),
         },
     };
     let mut value = match root.get("module") {
@@ -565,6 +570,10 @@ impl World for Offline<'_> {
 
     fn commands(&self, _domain: &str) -> Arc<dyn Commands> {
         Arc::new(Nothing)
+    }
+
+    fn identification(&self) -> Arc<AtomicU32> {
+        Arc::default()
     }
 }
 

@@ -32,8 +32,6 @@ use crate::programs::{self, NodeMaps};
 use crate::rings::{Pace, PassBy, XdpPort};
 use crate::rung::{Rung, cost_notice, no_xdp};
 use crate::runner::RunInstance;
-use crate::shells::Shells;
-use crate::taps::Taps;
 use crate::worker::{Work, Worker};
 
 /// Frames of a transmit socket.
@@ -92,13 +90,10 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         .enumerate()
         .map(|(number, (found, rung))| Link::new(number, found, *rung))
         .collect();
-    let served = Served {
-        taps: Taps::default(),
-        shells: Shells::new().map_err(|source| RunError::System {
-            doing: "make an event descriptor",
-            source,
-        })?,
-    };
+    let served = Served::new().map_err(|source| RunError::System {
+        doing: "make an event descriptor",
+        source,
+    })?;
     let graph = world::graph(config, &links, &bindable, &served)?;
     let runs = make_runs(config, &plan, &graph, &instances)?;
 

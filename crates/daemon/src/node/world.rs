@@ -1,8 +1,11 @@
 //! What the modules of a running node have to do with: its interfaces and its
 //! handlers.
 
+use std::hash::{BuildHasher, RandomState};
+use std::io;
 use std::path::Path as FsPath;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use ashway_kernel::Iface;
 use ashway_modules::handler;
@@ -45,6 +48,26 @@ pub(super) struct Served {
     pub(super) taps: Taps,
     /// Asks for what shells are told.
     pub(super) shells: Shells,
+    /// The last identification of fragments. Every graph of the node has this one: two
+    /// that count for themselves would use a number twice for the same receiver.
+    identification: Arc<AtomicU32>,
+}
+
+impl Served {
+    /// Nothing is served yet.
+    ///
+    /// # Errors
+    ///
+    /// When the shells cannot be called.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            taps: Taps::default(),
+            shells: Shells::new()?,
+            // Its keys are the system's random numbers: nobody can guess where the
+            // identifications begin (RFC 7739).
+            identification: Arc::new(AtomicU32::new(RandomState::new().hash_one(0) as u32)),
+        })
+    }
 }
 
 /// The graph of the configuration, initialised.
@@ -103,5 +126,46 @@ impl World for Live<'_> {
 
     fn commands(&self, domain: &str) -> Arc<dyn Commands> {
         self.served.shells.of(domain)
+    }
+
+    fn identification(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.served.identification)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    /// A node makes its graph anew with each handler that is loaded.
+    #[test]
+    fn all_graphs_of_a_node_count_one_identification() {
+        let text = "[iface.veth0]\n[module.wire]\nkind = 'eth'\niface = 'veth0'\n\
+                    [module.cut]\nkind = 'fragment'\ndown = 'wire.up'\n";
+        let config = crate::config::parse(FsPath::new("test.toml"), text.as_bytes()).unwrap();
+        let links = [Link {
+            name: "veth0".to_owned(),
+            interface: Interface {
+                number: 0,
+                mac: [2, 0, 0, 0, 0, 1],
+                mtu: 1500,
+                xdp: false,
+            },
+        }];
+        let served = Served::new().unwrap();
+        let graphs = [0, 1].map(|_| graph(&config, &links, &[], &served).unwrap());
+        // Theirs, and the node's own.
+        assert_eq!(Arc::strong_count(&served.identification), 3);
+        drop(graphs);
+        assert_eq!(Arc::strong_count(&served.identification), 1);
+        // Two nodes do not begin at the same number.
+        let other = Served::new().unwrap();
+        let first = |served: &Served| {
+            served
+                .identification
+                .load(std::sync::atomic::Ordering::Relaxed)
+        };
+        assert_ne!(first(&served), first(&other));
     }
 }
