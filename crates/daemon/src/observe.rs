@@ -14,7 +14,7 @@
 //! up: where a ring, a channel or a client's socket is full, what would have gone
 //! there is lost and counted.
 
-use ashway_abi::{Cause, Count};
+use ashway_abi::{Cause, Count, observe};
 
 pub(crate) mod audience;
 mod observer;
@@ -41,7 +41,7 @@ pub(crate) enum What {
     Received {
         /// The interface's number.
         iface: u32,
-        frame: Box<[u8]>,
+        frame: Kept,
     },
     /// The worker took it out of a ring.
     Taken,
@@ -61,7 +61,26 @@ pub(crate) enum What {
     Sent {
         /// The interface's number.
         iface: u32,
-        frame: Box<[u8]>,
+        frame: Kept,
         handed_over: bool,
     },
+}
+
+/// What is kept of a frame: its beginning, as in a program's note, so that what waits
+/// is bounded in bytes too.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// At most [`observe::MOST_BYTES`].
+    pub(crate) bytes: Box<[u8]>,
+    /// How long the frame is.
+    pub(crate) len: usize,
+}
+
+impl Kept {
+    pub(crate) fn of(frame: &[u8]) -> Self {
+        Self {
+            bytes: frame[..frame.len().min(observe::MOST_BYTES)].into(),
+            len: frame.len(),
+        }
+    }
 }

@@ -16,7 +16,7 @@ use rustix::net::{SendFlags, send};
 
 use crate::counters::UserRows;
 use crate::live::{Lead, Live};
-use crate::observe::{What, tap};
+use crate::observe::{Kept, What, tap};
 use crate::rings::spare_message;
 use crate::runner::{Entrance, Port, RunInstance};
 
@@ -184,7 +184,7 @@ pub(crate) fn drain(
         let observed = if tap::on() { tap::number() } else { 0 };
         tap::note(observed, || What::Received {
             iface: *iface as u32,
-            frame: frame.into(),
+            frame: Kept::of(frame),
         });
         let copy = |mut message: Message| {
             message.fill(frame.len(), |into| into.copy_from_slice(frame));

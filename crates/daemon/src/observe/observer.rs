@@ -21,8 +21,8 @@ use super::story::{Names, Stories};
 use super::tap::Tap;
 use crate::programs::NodeMaps;
 
-/// Events that wait for the thread at most.
-const EVENTS: usize = 1 << 16;
+/// Events that wait for the thread at most; 32 MiB if each has a long frame.
+const EVENTS: usize = 1 << 13;
 
 /// How often it reads: nobody has to be woken for what is only looked at.
 const EVERY_NS: i64 = 2_000_000;

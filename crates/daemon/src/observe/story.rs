@@ -21,8 +21,9 @@ const QUIET_NS: u64 = 5_000_000;
 /// How long a message may be underway before it is told of without a fate.
 const PATIENCE_NS: u64 = 1_000_000_000;
 
-/// Messages underway at most; each holds its frames.
-const MOST_OPEN: usize = 1 << 16;
+/// Messages underway at most; each holds its frames, of which there is mostly one in
+/// and one out: 64 MiB if they are long.
+const MOST_OPEN: usize = 1 << 13;
 
 /// Names of what is known by number.
 #[derive(Clone, Debug, Default)]
@@ -233,13 +234,13 @@ impl Stories {
         story.touched = now;
         match what {
             What::Received { frame, .. } => {
-                let about = json!({ "iface": iface, "bytes": frame.len(), "by": "packet socket" });
+                let about = json!({ "iface": iface, "bytes": frame.len, "by": "packet socket" });
                 story.step(at, "received", about);
                 story.received = Some(Frame {
                     at,
                     iface,
-                    len: frame.len(),
-                    bytes: frame.into(),
+                    len: frame.len,
+                    bytes: frame.bytes.into(),
                 });
             }
             What::Taken => {
@@ -282,14 +283,14 @@ impl Stories {
                 frame, handed_over, ..
             } => {
                 let name = if handed_over { "sent" } else { "not_sent" };
-                let about = json!({ "iface": iface, "bytes": frame.len() });
+                let about = json!({ "iface": iface, "bytes": frame.len });
                 story.step(at, name, about);
                 if handed_over {
                     story.sent.push(Frame {
                         at,
                         iface,
-                        len: frame.len(),
-                        bytes: frame.into(),
+                        len: frame.len,
+                        bytes: frame.bytes.into(),
                     });
                 }
             }
@@ -378,6 +379,7 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::Kept;
 
     const SEQUENCE: u64 = ashway_abi::observe::base(0, 1) | 1;
 
@@ -450,7 +452,7 @@ mod tests {
                     450,
                     What::Sent {
                         iface: 0,
-                        frame: (*b"reply").into(),
+                        frame: Kept::of(b"reply"),
                         handed_over: true,
                     },
                 ),
@@ -538,6 +540,31 @@ mod tests {
         assert_eq!(handler["fuel"], 77);
         assert_eq!(handler["stopped"], "fuel");
         assert_eq!(line["tier"], "kernel");
+    }
+
+    #[test]
+    fn of_a_long_frame_the_beginning_is_kept_and_the_length_is_told() {
+        let mut stories = stories();
+        let event = |what| Event {
+            sequence: SEQUENCE,
+            at: 1,
+            what,
+        };
+        let received = What::Received {
+            iface: 0,
+            frame: Kept::of(&[7; 60_000]),
+        };
+        assert!(stories.event(event(received), 1).is_none());
+        assert!(
+            stories
+                .event(event(What::Fate(Count::Consumed)), 1)
+                .is_none()
+        );
+        let story = told(&mut stories, 1 + QUIET_NS).remove(0);
+        let frame = story.received.clone().unwrap();
+        assert_eq!(frame.bytes.len(), ashway_abi::observe::MOST_BYTES);
+        assert_eq!(frame.len, 60_000);
+        assert_eq!(line(&story, 1, false)["received"]["bytes"], 60_000);
     }
 
     #[test]

@@ -16,7 +16,7 @@ use ashway_modules::Message;
 use ashway_path::stage::Direction;
 use ashway_path::watch::Watch;
 
-use super::{Event, What};
+use super::{Event, Kept, What};
 
 /// The CPU in the numbers of messages that no program has numbered.
 const NO_CPU: u16 = u16::MAX;
@@ -114,7 +114,7 @@ pub(crate) fn sent(message: &Message, handed_over: bool) {
         };
         note(sequence, || What::Sent {
             iface: message.meta.iface,
-            frame: message.bytes().into(),
+            frame: Kept::of(message.bytes()),
             handed_over,
         });
     }
