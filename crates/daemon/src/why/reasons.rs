@@ -31,16 +31,16 @@ pub const fn reason(count: Count) -> Reason {
             "`ashway why PATH` says what became of each",
         ),
         Count::Consumed => (
-            "was used up by the handler",
+            "was used up by the handler, or at the end of a path without one",
             "handler",
             "handler",
-            "nothing to do: the handler wanted it so",
+            "nothing to do: the path wanted it so",
         ),
         Count::Answered => (
-            "was sent back to its sender, as the handler's reply",
+            "was sent back to its sender, as a reply of the handler or of a shell",
             "handler",
             "handler",
-            "nothing to do: the handler wanted it so",
+            "nothing to do: the path wanted it so",
         ),
         Count::Delivered => (
             "was handed to the application's ring",
@@ -50,7 +50,8 @@ pub const fn reason(count: Count) -> Reason {
         ),
         Count::Passed => (
             "was given to the host's own stack: the handler said pass, or was stopped before it \
-             had changed the message, or the path was being set up",
+             had changed the message, or a stage is not for such messages, or the path was being \
+             set up",
             "handler",
             "on_fault",
             "if the handler was stopped, the counters `abort_…` say why",
@@ -62,10 +63,11 @@ pub const fn reason(count: Count) -> Reason {
             "nothing to do: the path wanted it so",
         ),
         Count::Absorbed => (
-            "was kept as a part of a larger message",
+            "was kept for later: as a part of a larger message, or as a shell's command, or because \
+             a module of kind `fault` delays it",
             "fragment",
             "match",
-            "nothing to do: the whole follows when its last part has come",
+            "nothing to do: what becomes of it follows",
         ),
         Count::AbortedDirty => (
             "was dropped: the handler was stopped after it had changed the message, so nobody \
@@ -81,11 +83,12 @@ pub const fn reason(count: Count) -> Reason {
             "nothing to do: the handler wanted it so",
         ),
         Count::DroppedFault => (
-            "was dropped: the handler was stopped, and `on_fault` says drop",
+            "was dropped: the handler was stopped, and `on_fault` says drop; or a module of kind \
+             `fault` lost it; or a stage did what stages may not",
             "handler",
             "on_fault",
             "`on_fault = \"pass\"` gives such messages to the host; the counters `abort_…` say \
-             why it was stopped",
+             why the handler was stopped",
         ),
         Count::DroppedBadLength => (
             "was dropped: the lengths in its headers contradict each other or the frame \
@@ -110,16 +113,19 @@ pub const fn reason(count: Count) -> Reason {
              that did not compute it",
         ),
         Count::DroppedFragment => (
-            "was dropped: it is a fragment, and nothing puts it together on this path",
+            "was dropped: it is a fragment, and nothing puts it together on this path, or it came \
+             twice, contradicts other parts, or found no room among those that wait",
             "ip",
             "match",
             "let the sender send smaller datagrams, or add a module of kind `fragment`",
         ),
         Count::DroppedTooLong => (
-            "was dropped: it is longer than a place in the ring to the user tier",
+            "was dropped: it is longer than a place in the ring to the user tier, or than a stage \
+             or the link behind it takes",
             "ring",
             "tier",
-            "let the sender send smaller datagrams, or run the handler in the kernel tier",
+            "let the sender send smaller datagrams; a handler in the kernel tier needs no place in \
+             the ring, and a module of kind `fragment` cuts what is longer than a link's MTU",
         ),
         Count::DroppedRingFull => (
             "was dropped: the ring to the user tier was full",
@@ -129,18 +135,20 @@ pub const fn reason(count: Count) -> Reason {
              node more CPU",
         ),
         Count::DroppedNoEndpoint => (
-            "was dropped: the handler said deliver, and the path has no endpoint",
+            "was dropped: the handler said deliver, and the path has no endpoint; or the path was \
+             removed while it waited there",
             "handler",
             "handler",
             "give the path an endpoint, or let the handler consume or pass",
         ),
         Count::DroppedNoNextHop => (
             "was dropped: the path has no next hop: a handler said forward, a relay was \
-             answered before anybody had sent, or the next hop's hardware address is not known",
+             answered before anybody had sent, a path that makes messages itself has nothing that \
+             says where they go, or the next hop's hardware address is not known",
             "forward",
             "attrs",
             "`ashway path show` names the next hop; see that it answers `ping` from here, or give \
-             `next_hop_mac`",
+             its attributes (`local`, `remote`, `next_mac`; of a relay `next_hop_mac`)",
         ),
         Count::DroppedChanged => (
             "was dropped: the handler changed it and then said pass or abort",
@@ -164,13 +172,13 @@ pub const fn reason(count: Count) -> Reason {
              a copy",
         ),
         Count::DroppedNoHeadroom => (
-            "was dropped: there is no room in front of the frame to mark it as a reply",
+            "was dropped: there is no room in front of it for a header, or to mark it as a reply",
             "handler",
             "iface",
             "the driver gives no headroom: run the path with `tier = \"user\"`",
         ),
         Count::DroppedQueueFull => (
-            "was dropped: a queue of the path was full",
+            "was dropped: a queue of the path was full, or a module that keeps messages was",
             "queue",
             "match",
             "messages come faster than the path takes them",
@@ -334,6 +342,39 @@ mod tests {
             assert_eq!(dropped, says, "{name}: {}", reason.sentence);
             if dropped && count.ledger() == Ledger::Fate && count != Count::DroppedHandler {
                 assert!(!reason.hint.contains("nothing to do"), "{name}");
+            }
+        }
+    }
+
+    /// Several places end messages with the same count: its sentence names each of them.
+    #[test]
+    fn a_sentence_names_every_place_that_ends_with_its_count() {
+        let places: [(Count, &[&str]); 11] = [
+            (Count::Consumed, &["handler", "end of a path"]),
+            (Count::Answered, &["handler", "shell"]),
+            (Count::Passed, &["handler", "stage"]),
+            (Count::Absorbed, &["part", "shell", "`fault`"]),
+            (
+                Count::DroppedFault,
+                &["on_fault", "`fault`", "stages may not"],
+            ),
+            (
+                Count::DroppedFragment,
+                &["nothing puts", "twice", "contradicts", "room"],
+            ),
+            (Count::DroppedTooLong, &["ring", "stage", "link"]),
+            (Count::DroppedNoEndpoint, &["deliver", "removed"]),
+            (
+                Count::DroppedNoNextHop,
+                &["forward", "relay", "itself", "hardware"],
+            ),
+            (Count::DroppedNoHeadroom, &["header", "reply"]),
+            (Count::DroppedQueueFull, &["queue", "keeps"]),
+        ];
+        for (count, words) in places {
+            let sentence = reason(count).sentence;
+            for word in words {
+                assert!(sentence.contains(word), "no `{word}`: {sentence}");
             }
         }
     }
