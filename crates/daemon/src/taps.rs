@@ -2,8 +2,9 @@
 //! slow disk costs messages in the file and no time on the path.
 //!
 //! The worker copies a message into a bounded queue; one that finds it full is
-//! counted as lost. A file that cannot be written is begun anew, at most once a
-//! second; what would have been written meanwhile is counted too.
+//! counted as lost. A file that cannot be written any more is put aside like a full
+//! one and begun anew, at most once a second. What it may not have got and what would
+//! have been written meanwhile is counted as failed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,8 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
+use ashway_kernel::clock;
 use ashway_modules::tap::pcapng::{Record, Writer};
 use ashway_modules::tap::{Bound, Layer, Seen, Target, Watch};
 use ashway_path::time::Time;
@@ -62,7 +64,7 @@ struct Books {
 struct Copied {
     at: Time,
     bound: Bound,
-    path: Box<str>,
+    path: Arc<str>,
     layer: Layer,
     bytes: Box<[u8]>,
 }
@@ -100,6 +102,8 @@ impl Taps {
             books: Arc::clone(&books),
             // A wrong name is said before the node is ready.
             writer: Some(begin(path, epoch)?),
+            held: 0,
+            unsure: 0,
             failed_at: None,
         };
         let thread = std::thread::Builder::new()
@@ -158,7 +162,7 @@ impl Watch for TapFile {
         let copied = Copied {
             at: seen.at,
             bound: seen.bound,
-            path: seen.path.into(),
+            path: Arc::clone(seen.path),
             layer: seen.layer,
             bytes: seen.bytes[..kept].into(),
         };
@@ -179,14 +183,17 @@ struct Book {
     epoch: Duration,
     books: Arc<Books>,
     writer: Option<Writer<Counted>>,
+    /// Messages that the file holds for certain.
+    held: u64,
+    /// Messages since then, which are counted as written.
+    unsure: u64,
     failed_at: Option<Instant>,
 }
 
 /// What the Unix clock shows at [`Time`] 0.
 fn epoch() -> Duration {
-    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let running = Duration::from_nanos(crate::worker::now().0);
-    since.unwrap_or_default().saturating_sub(running)
+    let (monotonic, running) = (clock::monotonic_ns(), crate::worker::now().0);
+    clock::epoch() + Duration::from_nanos(monotonic.saturating_sub(running))
 }
 
 /// Begins a file, with nothing but its header.
@@ -239,17 +246,34 @@ impl Book {
             let Some(copied) = copied else {
                 return self.flush();
             };
-            match self.write(&copied) {
-                Ok(()) => self.books.written.fetch_add(1, Relaxed),
-                Err(error) => {
-                    self.fail(&error);
-                    self.books.failed.fetch_add(1, Relaxed)
-                }
-            };
+            self.take(&copied);
+        }
+    }
+
+    fn take(&mut self, copied: &Copied) {
+        match self.write(copied) {
+            Ok(()) => {
+                self.unsure += 1;
+                self.books.written.fetch_add(1, Relaxed);
+            }
+            Err(error) => {
+                self.fail(&error);
+                self.books.failed.fetch_add(1, Relaxed);
+            }
         }
     }
 
     fn write(&mut self, copied: &Copied) -> io::Result<()> {
+        // A block has its bytes, and less than 200 of headers and options besides.
+        let more = (copied.bytes.len() + copied.path.len() + 200) as u64;
+        let is_full = |writer: &Writer<Counted>| writer.get_ref().bytes + more > self.max_bytes;
+        if self.writer.as_ref().is_some_and(is_full) {
+            self.settle()?;
+            self.writer = None;
+        }
+        if self.writer.is_none() {
+            self.writer = Some(self.begin_anew()?);
+        }
         let record = Record {
             at: copied.at,
             bound: copied.bound,
@@ -259,36 +283,48 @@ impl Book {
             fate: None,
             comment: &copied.path,
         };
-        // A block has its bytes, and less than 200 of headers and options besides.
-        let more = (copied.bytes.len() + copied.path.len() + 200) as u64;
-        if let Some(writer) = &mut self.writer {
-            if writer.get_ref().bytes + more <= self.max_bytes {
-                return writer.write(&record);
-            }
-            writer.get_mut().flush()?;
-            self.writer = None;
-            let mut before = self.path.clone().into_os_string();
-            before.push(".1");
-            rename(&self.path, before)?;
-        }
+        // It was there, or was begun.
+        self.writer
+            .as_mut()
+            .map_or(Ok(()), |writer| writer.write(&record))
+    }
+
+    /// Begins the file anew, and puts what it held aside.
+    fn begin_anew(&mut self) -> io::Result<Writer<Counted>> {
         if self.failed_at.is_some_and(|at| at.elapsed() < PAUSE) {
             return Err(io::Error::other("it failed a moment ago"));
         }
-        let writer = begin(&self.path, self.epoch)?;
-        self.writer.insert(writer).write(&record)
+        if self.held > 0 {
+            let mut before = self.path.clone().into_os_string();
+            before.push(".1");
+            rename(&self.path, before)?;
+            self.held = 0;
+        }
+        begin(&self.path, self.epoch)
     }
 
     fn flush(&mut self) {
-        let flushed = self.writer.as_mut().map(|writer| writer.get_mut().flush());
-        if let Some(Err(error)) = flushed {
+        if let Err(error) = self.settle() {
             self.fail(&error);
         }
     }
 
-    /// Notes why nothing can be written; the file is begun anew later, and what it
-    /// held by then is lost.
+    /// Makes sure of what has been written so far.
+    fn settle(&mut self) -> io::Result<()> {
+        if let Some(writer) = &mut self.writer {
+            writer.get_mut().flush()?;
+            self.held += std::mem::take(&mut self.unsure);
+        }
+        Ok(())
+    }
+
+    /// Notes why nothing can be written. What the file may not have got counts as
+    /// failed; some of it may be there.
     fn fail(&mut self, error: &io::Error) {
         self.writer = None;
+        let unsure = std::mem::take(&mut self.unsure);
+        self.books.written.fetch_sub(unsure, Relaxed);
+        self.books.failed.fetch_add(unsure, Relaxed);
         if self.failed_at.is_none_or(|at| at.elapsed() >= PAUSE) {
             self.failed_at = Some(Instant::now());
             let mut because = self
@@ -298,5 +334,66 @@ impl Book {
                 .unwrap_or_else(PoisonError::into_inner);
             *because = Some(error.to_string());
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::fs::{metadata, remove_dir_all};
+
+    use super::*;
+
+    #[test]
+    fn what_a_failed_file_has_not_got_is_not_counted_as_written_and_what_it_has_is_kept() {
+        let dir = std::env::temp_dir().join(format!("ashway-taps-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("look.pcapng");
+        let mut book = Book {
+            tap: "look".to_owned(),
+            path: path.clone(),
+            max_bytes: Target::MAX_BYTES,
+            epoch: epoch(),
+            books: Arc::default(),
+            writer: Some(begin(&path, epoch()).unwrap()),
+            held: 0,
+            unsure: 0,
+            failed_at: None,
+        };
+        let copied = Copied {
+            at: Time::default(),
+            bound: Bound::Inbound,
+            path: "inc".into(),
+            layer: Layer::Payload,
+            bytes: Box::new([7; 100]),
+        };
+        let counted = |book: &Book| {
+            let books = &book.books;
+            (books.written.load(Relaxed), books.failed.load(Relaxed))
+        };
+        for _ in 0..5 {
+            book.take(&copied);
+        }
+        book.flush();
+        let before = metadata(&path).unwrap().len();
+        assert_eq!(counted(&book), (5, 0));
+
+        // From here on the disk is full.
+        book.writer = Some(begin(FsPath::new("/dev/full"), epoch()).unwrap());
+        book.take(&copied);
+        book.take(&copied);
+        book.flush();
+        assert_eq!(counted(&book), (5, 2));
+        book.take(&copied);
+        assert_eq!(counted(&book), (5, 3), "it waits before it tries again");
+
+        // And not any more.
+        book.failed_at = Instant::now().checked_sub(2 * PAUSE);
+        book.take(&copied);
+        book.flush();
+        assert_eq!(counted(&book), (6, 3));
+        assert_eq!(metadata(dir.join("look.pcapng.1")).unwrap().len(), before);
+        assert!(metadata(&path).unwrap().len() < before);
+        remove_dir_all(&dir).unwrap();
     }
 }

@@ -255,11 +255,7 @@ impl Stage<Message> for ShellStage {
     }
 
     fn wake(&mut self, cx: &mut Cx<'_, Message>) {
-        let down = if self.way.is_up(Direction::Forward) {
-            Direction::Backward
-        } else {
-            Direction::Forward
-        };
+        let down = self.way.down();
         let also = &mut *cx.also;
         let settled = self.waiting.extract_if(.., |waiting| {
             let late = || Err(format!("no outcome within {} s", PATIENCE.as_secs()));

@@ -151,11 +151,6 @@ impl Stage<Message> for SourceStage {
 
     fn wake(&mut self, cx: &mut Cx<'_, Message>) {
         let began = *self.began.get_or_insert(cx.now);
-        let down = if self.way.is_up(Direction::Forward) {
-            Direction::Backward
-        } else {
-            Direction::Forward
-        };
         for _ in 0..BURST {
             if self.sent >= self.count || self.due(began) > cx.now {
                 break;
@@ -167,7 +162,7 @@ impl Stage<Message> for SourceStage {
                 sent: cx.now,
             };
             probe.write(message.bytes_mut());
-            cx.also.push((down, message));
+            cx.also.push((self.way.down(), message));
             self.sent += 1;
         }
         *cx.wake_at = (self.sent < self.count).then(|| self.due(began));

@@ -82,8 +82,8 @@ pub struct Seen<'a> {
     pub at: Time,
     /// Which way it goes.
     pub bound: Bound,
-    /// The path's name.
-    pub path: &'a str,
+    /// The path's name; shared, because it is the same each time.
+    pub path: &'a Arc<str>,
     /// The tap's name.
     pub tap: &'a str,
     /// What the bytes are.
@@ -201,7 +201,7 @@ impl Module<Message> for Tap {
 }
 
 struct TapStage {
-    path: Box<str>,
+    path: Arc<str>,
     tap: Tap,
     way: Way,
 }

@@ -26,4 +26,10 @@ impl Way {
     pub(crate) fn is_up(self, direction: Direction) -> bool {
         self.0 == direction
     }
+
+    /// The direction in which headers are put on.
+    #[must_use]
+    pub(crate) fn down(self) -> Direction {
+        self.0.opposite()
+    }
 }

@@ -34,7 +34,7 @@ type Note = (u64, Bound, String, String, Vec<u8>);
 
 impl Watch for Notes {
     fn see(&self, seen: &Seen<'_>) {
-        let (path, tap) = (seen.path.to_owned(), seen.tap.to_owned());
+        let (path, tap) = (seen.path.to_string(), seen.tap.to_owned());
         let note = (seen.at.0, seen.bound, path, tap, seen.bytes.to_vec());
         self.0.lock().unwrap().push(note);
     }

@@ -113,7 +113,7 @@ fn closed(node: &Node) -> Value {
     })
 }
 
-fn ask_and_answer(three: &Three, client: &UdpClient, server: &UdpSocket, number: u32) {
+fn ask_and_answer(client: &UdpClient, server: &UdpSocket, number: u32) {
     let message = [&number.to_be_bytes()[..], &[7; 400]].concat();
     client.send(&message).unwrap();
     let mut got = [0; 2000];
@@ -124,7 +124,6 @@ fn ask_and_answer(three: &Three, client: &UdpClient, server: &UdpSocket, number:
     assert_eq!(from, format!("{B8}:7000").parse().unwrap(), "the relay's");
     server.send_to(&got[..len - 100], from).unwrap();
     assert_eq!(client.receive().unwrap(), message[..len - 100]);
-    let _ = three;
 }
 
 /// Nobody says what hardware address C has: the kernel's table does, and when it says
@@ -224,11 +223,11 @@ fn there_and_back(mode: &str, tier: &str, gro: bool) {
     let server = three.server(6000);
     let client = three.rig.client_a(5000).unwrap();
     for number in 0..200 {
-        ask_and_answer(&three, &client, &server, number);
+        ask_and_answer(&client, &server, number);
     }
     // Another sender is answered where it is.
     let other = three.rig.client_a(5000).unwrap();
-    ask_and_answer(&three, &other, &server, 1000);
+    ask_and_answer(&other, &server, 1000);
 
     let at_rest = closed(&node);
     let shown = entry(&at_rest, "paths", "relay");
@@ -253,7 +252,7 @@ fn there_and_back(mode: &str, tier: &str, gro: bool) {
     assert_eq!(host.recv(&mut [0; 9]).unwrap(), 4);
     let host = three.rig.in_b(|| UdpSocket::bind("10.7.0.2:5000")).unwrap();
     host.set_nonblocking(true).unwrap();
-    ask_and_answer(&three, &client, &server, 2000);
+    ask_and_answer(&client, &server, 2000);
     assert!(
         host.recv(&mut [0; 9]).is_err(),
         "the host hears the relay's"
@@ -408,7 +407,7 @@ fn a_narrow_relay_is_the_kernel_tiers_in_both_directions() {
         server.send_to(b"unasked", format!("{B8}:7000")).unwrap();
         assert_eq!(client.receive().unwrap(), b"unasked");
         for number in 0..20 {
-            ask_and_answer(&three, &client, &server, number);
+            ask_and_answer(&client, &server, number);
         }
         let status = closed(&node);
         let shown = entry(&status, "paths", "relay");
