@@ -82,6 +82,16 @@ impl Row {
         Self([0; count::ROW_WORDS])
     }
 
+    /// A row of these and nothing else.
+    #[must_use]
+    pub(crate) fn of_fates(fates: impl Iterator<Item = (Count, u64)>) -> Self {
+        let mut row = Self::empty();
+        for (fate, times) in fates {
+            row.0[fate as usize] = times;
+        }
+        row
+    }
+
     /// Adds another row to this one.
     pub(crate) fn add(&mut self, other: &Self) {
         for (word, more) in self.0.iter_mut().zip(other.0) {

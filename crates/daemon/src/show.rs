@@ -73,9 +73,15 @@ pub fn path(path: &Value) -> String {
         "received  {}, waiting {}",
         path["received"], path["waiting"]
     );
-    for (name, times) in path["fates"].as_object().into_iter().flatten() {
-        let _ = writeln!(out, "  {:<24} {times}", clean(name));
-    }
+    let fates = |list: &Value, before: &str, out: &mut String| {
+        for (name, times) in list.as_object().into_iter().flatten() {
+            if times.as_u64() > Some(0) {
+                let _ = writeln!(out, "  {:<24} {times}", clean(&format!("{before}{name}")));
+            }
+        }
+    };
+    fates(&path["fates"], "", &mut out);
+    fates(&path["fates"]["dropped"], "dropped_", &mut out);
     let _ = writeln!(out, "made      {}", path["originated"]);
     let _ = writeln!(
         out,

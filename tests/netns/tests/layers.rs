@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::{Duration, SystemTime};
 
 use ashway_netns::node::{Config, entry, run, text, until};
-use ashway_rig::{Rig, RigOptions, Signal, skip_unless_root};
+use ashway_rig::{B4, Rig, RigOptions, Signal, skip_unless_root};
 
 /// Where the tap stands.
 const PLACES: [(&str, &str); 2] = [
@@ -121,4 +121,43 @@ fn a_module_that_delays_is_refused_on_the_way_to_a_handler() {
         let path = entry(&status, "paths", "counter");
         (path["fates"]["dropped"]["fault"] == 1).then_some(())
     });
+}
+
+/// What a path without a handler loses is found where losses are asked for.
+#[test]
+fn why_and_status_count_what_a_path_without_a_handler_loses() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("layers-why", RigOptions::default()).unwrap();
+    let config = Config::on_b0("packet").text(&format!(
+        "[module.bad]\nkind = 'fault'\ndown = 'udp.up'\nloss_ppm = 1000000\n\
+         [module.end]\nkind = 'sink'\ndown = 'bad.up'\n\
+         [path.lossy]\nfrom = 'end'\nattrs = {{ local = '{B4}:7000', pathname = 'eth:b0' }}\n"
+    ));
+    let node = rig.node(config).start().unwrap();
+    let client = rig.client_a(7000).unwrap();
+    for _ in 0..3 {
+        client.send(b"hello").unwrap();
+    }
+    until("all are lost", || {
+        let status = node.status().unwrap();
+        let path = entry(&status, "paths", "lossy");
+        (path["fates"]["dropped"]["fault"] == 3).then_some(())
+    });
+    let say = |words: &[&str]| text(&run(&mut node.command(words.to_vec())));
+    for (asked, wanted) in [
+        (&["why", "lossy"][..], &["dropped_fault", "3"][..]),
+        (
+            &["why", "dropped_fault"],
+            &["path `lossy`: 3", "`fault` lost it"],
+        ),
+        (&["status"], &["lossy", "dropped", "fault", "3"]),
+        (&["path", "show", "lossy"], &["dropped_fault            3"]),
+    ] {
+        let said = say(asked);
+        for word in wanted {
+            assert!(said.contains(word), "{asked:?}: no `{word}` in:\n{said}");
+        }
+    }
 }

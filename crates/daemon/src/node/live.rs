@@ -5,7 +5,6 @@
 //! array, and one program; so a path of a known shape is an object in the worker's
 //! hands and a map entry for each of its ends.
 
-use std::collections::HashMap;
 use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,10 +25,12 @@ use super::known::{NodeEnd, NodeLive};
 use super::{Node, RunError, say};
 use crate::activation::ROW;
 use crate::config::{Entrance, Tier, is_name};
+use crate::counters::Row;
 use crate::instance::Instance;
 use crate::live::{Lead, Turn};
 use crate::plan::InstancePlan;
 use crate::request::{self, Refusal};
+use crate::status;
 
 /// Most paths that `status` shows one by one.
 const SHOWN: usize = 1000;
@@ -668,7 +669,7 @@ impl Node {
     pub(super) fn sum_of_live(&self) -> Value {
         let mut row = super::serve::row(self, self.plan.live_row);
         row.add(&self.rows_of_relays());
-        let mut sum = crate::status::counts(&row, self.waiting_in_rings());
+        let mut sum = status::counts(&row, self.waiting_in_rings());
         sum.insert("paths".to_owned(), json!(self.live.len()));
         Value::Object(sum)
     }
@@ -685,10 +686,6 @@ fn word(direction: Direction) -> &'static str {
 /// it let go on.
 fn describe(path: &Path<Message>) -> Map<String, Value> {
     let account = path.account();
-    let fates: HashMap<&str, u64> = account
-        .fates()
-        .map(|(fate, times)| (fate.name(), times))
-        .collect();
     let stages: Vec<_> = path
         .stages()
         .map(|stage| json!({ "module": stage.name(), "kind": stage.kind().map(|kind| kind.name) }))
@@ -702,6 +699,9 @@ fn describe(path: &Path<Message>) -> Map<String, Value> {
     let (forward, backward) = (Direction::Forward, Direction::Backward);
     let ended: u64 = account.fates().map(|(_, times)| times).sum();
     let waiting = path.waiting();
+    let mut shown = status::counts(&Row::of_fates(account.fates()), 0);
+    // What leaves is counted where it is sent, for all paths together.
+    shown.remove("out");
     let document = json!({
         "stages": stages,
         "attrs": attrs,
@@ -713,7 +713,6 @@ fn describe(path: &Path<Message>) -> Map<String, Value> {
         },
         "received": account.received(),
         "waiting": waiting,
-        "fates": fates,
         "originated": account.originated,
         "balanced": account.received() == ended + waiting,
         "runs": account.runs,
@@ -724,8 +723,8 @@ fn describe(path: &Path<Message>) -> Map<String, Value> {
         },
         "fault": account.fault.as_ref().map(ToString::to_string),
     });
-    match document {
-        Value::Object(shown) => shown,
-        _ => Map::new(),
+    if let Value::Object(more) = document {
+        shown.extend(more);
     }
+    shown
 }
