@@ -9,9 +9,8 @@
 //! then continue execution in another path").
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::fmt;
-use std::ptr;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
@@ -21,7 +20,7 @@ use ashway_codegen::demux::{Replica, Update};
 use ashway_modules::{Message, datagram, eth};
 use ashway_path::path::{Exit, Path};
 use ashway_path::places::{PathId, Places};
-use ashway_path::stage::{Direction, Stage};
+use ashway_path::stage::Direction;
 use ashway_path::time::Time;
 use ashway_wire::Headers;
 
@@ -67,7 +66,7 @@ const SAMPLE: u32 = 64;
 /// From how many paths to the next one message may go on one call.
 const MAX_CROSSINGS: u32 = 8;
 
-/// Buffers that are kept for the next messages.
+/// Buffers that are kept for the next messages, and paths that are woken at once.
 const KEPT: usize = 64;
 
 /// The paths, and what of theirs is underway.
@@ -79,7 +78,7 @@ pub(crate) struct Live {
     /// What is to be done first.
     orders: Receiver<Order>,
     /// Those that the host hears too.
-    pub(crate) heard: HashSet<Lead>,
+    pub(crate) heard: HashSet<PathId>,
     /// The row that all of them share.
     row: u32,
     /// Those that the kernel tier can do; there once the node has made the first.
@@ -90,10 +89,21 @@ pub(crate) struct Live {
     /// earlier time.
     alarms: BinaryHeap<Reverse<(Time, PathId)>>,
     outbox: Vec<Outgoing>,
+    /// What left its path where no link is, in order; empty between two calls.
+    onward: VecDeque<Onward>,
     /// Scratch: what came out of a path.
     exits: Vec<Exit<Message>>,
     spare: Vec<Message>,
     seen: u32,
+}
+
+/// A message that is a frame again, and is to be looked up.
+struct Onward {
+    /// The path it left, which it does not come back to at once.
+    from: PathId,
+    /// How many paths it has gone along.
+    paths: u32,
+    message: Message,
 }
 
 /// What waits for the end of a batch.
@@ -136,6 +146,7 @@ impl Live {
             armed: HashMap::new(),
             alarms: BinaryHeap::new(),
             outbox: Vec::new(),
+            onward: VecDeque::new(),
             exits: Vec::new(),
             spare: Vec::new(),
             seen: 0,
@@ -167,9 +178,7 @@ impl Live {
     /// Takes a path away, to which nothing leads any more; what waits in it is
     /// dropped.
     pub(crate) fn go(&mut self, id: PathId, rows: &UserRows) {
-        for direction in [Direction::Forward, Direction::Backward] {
-            self.heard.remove(&Lead::Live(id, direction));
-        }
+        self.heard.remove(&id);
         self.armed.remove(&id);
         if let Some(relays) = &mut self.relays {
             relays.remove(id);
@@ -180,7 +189,7 @@ impl Live {
         let before = Tally::of(&path);
         path.drain(Count::DroppedNoEndpoint, &mut |exit| self.exits.push(exit));
         before.publish(&path, self.row, rows);
-        self.settle(id, [false; 2], rows);
+        self.settle(id, [false; 2], 1, rows);
     }
 
     /// Says the hardware address of a path's next hop, in both tiers.
@@ -197,11 +206,6 @@ impl Live {
     /// The row that all paths share.
     pub(crate) const fn row(&self) -> u32 {
         self.row
-    }
-
-    /// Whether the host hears what is led there.
-    pub(crate) fn hears_too(&self, lead: Lead) -> bool {
-        !self.heard.is_empty() && self.heard.contains(&lead)
     }
 
     /// A buffer for the next message.
@@ -231,51 +235,74 @@ impl Live {
     /// The same, where it is known which it is.
     pub(crate) fn follow(
         &mut self,
-        mut lead: Option<Lead>,
+        lead: Option<Lead>,
         mut message: Message,
         now: Time,
         rows: &UserRows,
     ) {
         message.meta.arrived = now;
-        for _ in 0..MAX_CROSSINGS {
-            let (id, direction) = match lead {
-                Some(Lead::Live(id, direction)) if self.paths.at(id).is_some() => (id, direction),
-                Some(bound @ Lead::Bound { row, .. }) => {
-                    rows.add(self.row, Count::Forwarded);
-                    rows.add(row, Count::Received);
-                    tap::fate(&message, Count::Forwarded);
-                    return self.post(Way::Bound(bound), message);
-                }
-                _ => break,
-            };
-            let Some(mut whole) = self.pass(id, direction, message, now, rows) else {
-                return;
-            };
-            // It left the path where no link is: a frame again.
-            whole.rewind();
-            rows.add(self.row, Count::Received);
-            lead = self.lead(whole.meta.iface as usize, whole.bytes(), rows);
-            if matches!(lead, Some(Lead::Live(next, _)) if next == id) {
-                lead = None;
-            }
-            message = whole;
-        }
-        self.post(Way::Host { row: self.row }, message);
+        self.step(lead, message, 0, now, rows);
+        self.go_on(now, rows);
     }
 
-    /// Runs a message along a path; gives back what left it for another path.
+    /// Runs everything that left a path for another, and what that makes of it.
+    fn go_on(&mut self, now: Time, rows: &UserRows) {
+        while let Some(Onward {
+            from,
+            paths,
+            mut message,
+        }) = self.onward.pop_front()
+        {
+            message.rewind();
+            rows.add(self.row, Count::Received);
+            let lead = self.lead(message.meta.iface as usize, message.bytes(), rows);
+            let lead = lead.filter(|lead| !matches!(lead, Lead::Live(same, _) if *same == from));
+            self.step(lead, message, paths, now, rows);
+        }
+    }
+
+    /// Runs a message along one path, or posts it to where it ends. It has gone along
+    /// so many `paths` by now.
+    fn step(
+        &mut self,
+        lead: Option<Lead>,
+        message: Message,
+        paths: u32,
+        now: Time,
+        rows: &UserRows,
+    ) {
+        match lead {
+            Some(Lead::Live(id, direction))
+                if paths < MAX_CROSSINGS && self.paths.at(id).is_some() =>
+            {
+                self.pass(id, direction, message, paths, now, rows);
+            }
+            Some(bound @ Lead::Bound { row, .. }) => {
+                rows.add(self.row, Count::Forwarded);
+                rows.add(row, Count::Received);
+                tap::fate(&message, Count::Forwarded);
+                self.post(Way::Bound(bound), message);
+            }
+            _ => self.post(Way::Host { row: self.row }, message),
+        }
+    }
+
+    /// Runs a message along a path that is there.
     fn pass(
         &mut self,
         id: PathId,
         direction: Direction,
         message: Message,
+        paths: u32,
         now: Time,
         rows: &UserRows,
-    ) -> Option<Message> {
+    ) {
         let begin = self.seen.is_multiple_of(SAMPLE).then(Instant::now);
         self.seen = self.seen.wrapping_add(1);
         let exits = &mut self.exits;
-        let path = self.paths.at_mut(id)?;
+        let Some(path) = self.paths.at_mut(id) else {
+            return;
+        };
         let before = Tally::of(path);
         let out = &mut |exit| exits.push(exit);
         if tap::on() {
@@ -291,15 +318,13 @@ impl Live {
         if let Some(relays) = &mut self.relays {
             relays.follow(id, path);
         }
-        let links = links(path);
+        let links = eth::links(path);
         self.arm(id);
-        self.settle(id, links, rows)
+        self.settle(id, links, paths + 1, rows);
     }
 
-    /// Sorts what came out of a path. At most one message goes on from here: the
-    /// others of several are looked up by themselves.
-    fn settle(&mut self, id: PathId, links: [bool; 2], rows: &UserRows) -> Option<Message> {
-        let mut onward = None;
+    /// Sorts what came out of a path, which is the last of so many `paths`.
+    fn settle(&mut self, id: PathId, links: [bool; 2], paths: u32, rows: &UserRows) {
         let mut exits = std::mem::take(&mut self.exits);
         for exit in exits.drain(..) {
             match exit {
@@ -316,18 +341,17 @@ impl Live {
                         rows.add(self.row, Count::OutOriginated);
                         rows.add(self.row, Count::OutHandedOver);
                     }
-                    if let Some(earlier) = onward.replace(message) {
-                        // Two for one, and none by a link: to the host with it.
-                        rows.add(self.row, Count::Received);
-                        self.post(Way::Host { row: self.row }, earlier);
-                    }
+                    self.onward.push_back(Onward {
+                        from: id,
+                        paths,
+                        message,
+                    });
                 }
                 Exit::Ended {
                     message,
                     fate: Count::Passed,
                 } => {
-                    let heard = |direction| self.hears_too(Lead::Live(id, direction));
-                    if heard(Direction::Forward) || heard(Direction::Backward) {
+                    if !self.heard.is_empty() && self.heard.contains(&id) {
                         rows.add(self.row, Count::Passed);
                         tap::fate(&message, Count::Passed);
                         self.keep(message);
@@ -339,7 +363,6 @@ impl Live {
             }
         }
         self.exits = exits;
-        onward
     }
 
     fn post(&mut self, way: Way, message: Message) {
@@ -434,13 +457,19 @@ impl Live {
         self.alarms.peek().map(|Reverse((time, _))| *time)
     }
 
-    /// Wakes the paths whose time has come. Says whether there were any.
+    /// Wakes the paths whose time has come, up to [`KEPT`]. Says whether there were any.
     pub(crate) fn wake(&mut self, now: Time, rows: &UserRows) -> bool {
         self.obey(rows);
         let mut any = false;
-        while let Some(Reverse((time, id))) = self.alarms.peek().copied()
-            && time <= now
-        {
+        // A path that is always due may send nothing that leaves it: others' messages,
+        // and whoever stops the worker, have their turn all the same.
+        for _ in 0..KEPT {
+            let Some(Reverse((time, id))) = self.alarms.peek().copied() else {
+                break;
+            };
+            if time > now {
+                break;
+            }
             self.alarms.pop();
             if self.armed.get(&id) != Some(&time) {
                 continue;
@@ -461,35 +490,17 @@ impl Live {
             }
             before.publish(path, self.row, rows);
             path.charge(begin.elapsed());
-            let links = links(path);
+            let links = eth::links(path);
             self.arm(id);
-            if let Some(mut whole) = self.settle(id, links, rows) {
-                whole.rewind();
-                rows.add(self.row, Count::Received);
-                let lead = self.lead(whole.meta.iface as usize, whole.bytes(), rows);
-                let lead = lead.filter(|lead| !matches!(lead, Lead::Live(same, _) if *same == id));
-                self.follow(lead, whole, now, rows);
-            }
-            if self.wake_at().is_some_and(|next| next <= now) && self.outbox.len() > KEPT {
+            self.settle(id, links, 1, rows);
+            self.go_on(now, rows);
+            if self.outbox.len() > KEPT {
                 // What was sent so far leaves first.
                 break;
             }
         }
         any
     }
-}
-
-/// Whether messages that leave forward, and backward, leave by a link.
-fn links(path: &Path<Message>) -> [bool; 2] {
-    let is_link = |stage: &dyn Stage<Message>| {
-        stage.kind().is_some_and(|kind| {
-            ptr::eq(kind, &raw const eth::KIND) || ptr::eq(kind, &raw const datagram::KIND)
-        })
-    };
-    let mut stages = path.stages();
-    let first = stages.next().is_some_and(is_link);
-    let last = path.stages().last().is_some_and(is_link);
-    [last, first]
 }
 
 /// A path's fates before it ran.

@@ -201,17 +201,14 @@ pub(crate) fn drain(
             }
             // As in the kernel tier: what is no UDP datagram is the host's, even
             // if a filter matches it.
-            Some(
-                lead @ Lead::Bound {
-                    row,
-                    instance,
-                    local,
-                },
-            ) if Datagram::parse(frame).is_ok() => {
+            Some(Lead::Bound {
+                row,
+                instance,
+                local,
+            }) if Datagram::parse(frame).is_ok() => {
                 if let Some(path) = instances[instance as usize].path(local as usize, *iface) {
                     rows.add(row, Count::Received);
                     let message = copy(spare.take().unwrap_or_else(spare_message));
-                    out.dropped_from_host = *dropped_from_host && !live.hears_too(lead);
                     *spare = path.run(message, Entrance::Frame, &mut out, rows);
                     return;
                 }

@@ -226,11 +226,24 @@ impl Work {
         // What was taken from the driver before the end still has a fate. The
         // links are gone by now, so the rings run dry; a socket would not.
         self.packet_ports.clear();
-        while self.look(&mut spare) {}
+        // No path is woken any more: one that is always due would never let it end.
+        while self.take(&mut spare) {}
     }
 
-    /// Takes a batch from each source. `spare` is a buffer for the next message.
+    /// Takes a batch from each source, and wakes the paths whose time has come. `spare`
+    /// is a buffer for the next message.
     fn look(&mut self, spare: &mut Option<Message>) -> bool {
+        let mut any = self.take(spare);
+        if let Some(time) = self.live.wake_at() {
+            let now = now();
+            any |= time <= now && self.live.wake(now, &self.rows);
+            self.flush();
+        }
+        any
+    }
+
+    /// Takes a batch from each source.
+    fn take(&mut self, spare: &mut Option<Message>) -> bool {
         let Self {
             instances,
             carrier,
@@ -252,12 +265,15 @@ impl Work {
             // An interface that went away has nothing more to say.
             any |= packets::drain(port, instances, live, rows, spare, now).unwrap_or(false);
         }
-        if let Some(time) = live.wake_at() {
-            let now = now();
-            any |= time <= now && live.wake(now, rows);
-        }
-        live.flush(xdp_ports, packet_ports, instances, rows);
+        self.flush();
         any
+    }
+
+    /// Sends what live paths have sent.
+    fn flush(&mut self) {
+        let (xdp, packet) = (&mut self.xdp_ports, &mut self.packet_ports);
+        self.live
+            .flush(xdp, packet, &mut self.instances, &self.rows);
     }
 
     /// Asks to be woken, looks once more, and sleeps.

@@ -153,8 +153,16 @@ pub fn filter_of(path: &Path<Message>, direction: Direction) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(" and "))
 }
 
+/// Whether messages that leave a path forward, and backward, leave it by a link.
+#[must_use]
+pub fn links(path: &Path<Message>) -> [bool; 2] {
+    let (first, last) = (path.stages().next(), path.stages().last());
+    [last, first].map(|end| end.is_some_and(is_link))
+}
+
 /// Whether a stage is a link's, merged with others or not.
-pub(crate) fn is_link(stage: &dyn Stage<Message>) -> bool {
+#[must_use]
+pub fn is_link(stage: &dyn Stage<Message>) -> bool {
     stage.kind().is_some_and(|kind| {
         [&KIND, &datagram::KIND]
             .iter()

@@ -120,6 +120,7 @@ impl Node {
         begin: Instant,
     ) -> Result<Value, Refusal> {
         let path = request::path(request, &self.config)?;
+        self.name_is_free(&path.name)?;
         self.function(&path)?;
         let instance = position(&self.config.handlers, |h| h.name == path.handler);
         let ifaces: Vec<usize> = path
@@ -342,7 +343,7 @@ impl Node {
             for (lead, filter) in self.filters(iface) {
                 match (packets::drop_matches(&filter), lead) {
                     (Some(more), _) => matches.extend(more),
-                    (None, Lead::Live(..)) => drop(heard.insert(lead)),
+                    (None, Lead::Live(id, _)) => drop(heard.insert(id)),
                     (None, Lead::Bound { .. }) => {
                         let message =
                             format!("on `{name}` the host would see what the path consumes");

@@ -312,16 +312,14 @@ impl Node {
         }
         let entrances = self.graph.entrances(&created, None);
         let stages: Vec<_> = created.path.stages().collect();
-        let is = |stage: &dyn Stage<Message>, kinds: &[&'static ashway_path::module::Kind]| {
-            stage
-                .kind()
-                .is_some_and(|kind| kinds.iter().any(|known| ptr::eq(*known, kind)))
+        let begins = |is: &dyn Fn(&dyn Stage<Message>) -> bool| {
+            stages.first().is_some_and(|stage| is(*stage))
         };
-        let links = [&eth::KIND, &datagram::KIND];
-        let first = stages.first().is_some_and(|stage| is(*stage, &links));
-        let joins = stages
-            .first()
-            .is_some_and(|stage| is(*stage, &[&fragment::KIND]));
+        let first = begins(&eth::is_link);
+        let joins = begins(&|stage| {
+            let kind = stage.kind();
+            kind.is_some_and(|kind| ptr::eq(kind, &raw const fragment::KIND))
+        });
         let mut ends = Vec::new();
         let many = entrances.len() > 1;
         for (at, Entrance { iface, filter }) in entrances.into_iter().enumerate() {
@@ -375,7 +373,7 @@ impl Node {
         })
     }
 
-    fn name_is_free(&self, name: &str) -> Result<(), Refusal> {
+    pub(super) fn name_is_free(&self, name: &str) -> Result<(), Refusal> {
         if self.config.paths.iter().any(|path| path.name == name) || self.live.find(name).is_some()
         {
             return Err(Refusal::failed(
@@ -582,6 +580,9 @@ impl Node {
         // still comes.
         let led = self.lead(&turns);
         self.drop_live(ids.clone(), turns)?;
+        // One of the file is not to be had again until the node is started anew.
+        let long = &mut self.config.long_paths;
+        long.retain(|path| !asked.contains(&path.name.as_str()));
         led?;
         self.release(&ids);
         self.forget_neighbours(&ids);
