@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::{Cause, trusted};
 use ashway_codegen::check::{Around, Shape, Violation, check};
-use ashway_codegen::instance::{self, Behind, Handler, Spec};
+use ashway_codegen::instance::{self, Handler, Spec};
 use ashway_codegen::normalise::{self, Lines, NormaliseError, normalise};
 use ashway_codegen::promote::{self, Budget, PromoteError};
 use ashway_handler::{Engine, Function, InstantiateError, Region, UnknownSymbol};
@@ -617,11 +617,7 @@ fn spec(node: &NodeMaps, kind: MemoryKind, layout: Layout, plan: &InstancePlan) 
             MemoryKind::Array | MemoryKind::Anonymous => promote::MemoryKind::Array,
         },
         paths: plan.most_paths,
-        behind: if plan.is_carrier() {
-            Behind::Path
-        } else {
-            Behind::Ring
-        },
+        behind: plan.behind,
     }
 }
 

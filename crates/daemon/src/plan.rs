@@ -9,6 +9,7 @@ use ashway_abi::Leaf;
 use ashway_abi::context::flag;
 use ashway_abi::memory::Layout;
 use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
+use ashway_codegen::instance::Behind;
 
 use crate::config::{Config, PathConfig};
 use crate::relays;
@@ -75,6 +76,8 @@ pub(crate) struct InstancePlan {
     pub(crate) paths: Vec<usize>,
     /// Most paths it can have; its programs are made for so many.
     pub(crate) most_paths: usize,
+    /// Whose messages wait for those of the kernel tier.
+    pub(crate) behind: Behind,
     /// For each of its interfaces, the ring of receive queue 0; the further
     /// queues follow.
     pub(crate) rings_of: Vec<(usize, usize)>,
@@ -92,6 +95,7 @@ impl InstancePlan {
         let mut plan = Self {
             paths: Vec::new(),
             most_paths: MAX_PATHS,
+            behind: Behind::Ring,
             rings_of: Vec::new(),
             rings: 0,
             slot_bytes: 2048,
@@ -110,14 +114,9 @@ impl InstancePlan {
     pub(crate) fn carrier(facts: &[IfaceFacts]) -> Self {
         Self {
             most_paths: relays::KEYS,
+            behind: Behind::Path,
             ..Self::unbound(facts)
         }
-    }
-
-    /// Whether it is that one.
-    #[must_use]
-    pub(crate) const fn is_carrier(&self) -> bool {
-        self.most_paths == relays::KEYS
     }
 
     fn add_rings(&mut self, iface: usize, facts: &IfaceFacts) {
@@ -195,6 +194,7 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
         .map(|_| InstancePlan {
             paths: Vec::new(),
             most_paths: MAX_PATHS,
+            behind: Behind::Ring,
             rings_of: Vec::new(),
             rings: 0,
             slot_bytes: 2048,
