@@ -1,7 +1,7 @@
 //! Demux: which path a frame belongs to.
 //!
-//! * [`parse()`]: what people write, in the words of pcap-filter(7), divided by
-//!   `words`, given a meaning by `primitive`, joined by `normal`.
+//! * [`parse()`]: what people write, in the words of pcap-filter(7), given a
+//!   meaning by `primitive`, joined by `normal`.
 //! * [`filter`]: what it means: alternatives of tests. `logic`: whether one
 //!   filter meets or implies another.
 //! * [`shape`]: filters that differ only in values.
@@ -28,7 +28,6 @@ pub mod table;
 mod tree;
 mod view;
 mod walk;
-mod words;
 
 pub use filter::{Base, Conjunction, Field, Filter, Layer, Specificity, Test};
 pub use normal::MAX_ALTERNATIVES;
