@@ -1,7 +1,8 @@
 //! Bytes of a header compared with numbers: `ip[0] & 15 = 5`.
 //!
 //! A grammar of its own, with signs where the rest of a filter has words. Only
-//! what a table can look up is taken: a comparison under a mask.
+//! what a table can look up is taken: bytes that are equal under a mask, and
+//! orders (`<`, `>=`) as several of these.
 
 use super::error::FilterError;
 use super::words::number;

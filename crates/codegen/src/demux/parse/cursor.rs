@@ -1,7 +1,7 @@
 //! The word that is read next, and where it stands.
 //!
-//! All that moves over the words: no other part asks whether there are more, so
-//! that a filter that ends too soon is an error and never a panic.
+//! A filter may end anywhere. Who asks here for a word that is not there gets
+//! `None`, or an error that points behind the last one.
 
 use std::ops::Range;
 
