@@ -2,8 +2,8 @@
 
 use ashway_abi::context::{self, flag};
 use ashway_codegen::bpf::interp::Machine;
-use ashway_codegen::demux::Table;
 use ashway_codegen::demux::emit::{self, Entries, FEW, NO_PATH, Spec};
+use ashway_codegen::demux::{self, Table};
 use ashway_codegen::entry::Packet;
 use ashway_wire::headers::{Fragment, Headers};
 use ashway_wire::{eth, ipv4, vxlan};
@@ -75,6 +75,76 @@ fn the_program_decides_as_the_table_does() {
     }
     // The domains are small enough to say something.
     assert!(hits > 30_000, "{hits}");
+}
+
+/// Asserts where both tiers lead each frame.
+fn check_both(table: &Table<u32>, wanted: &[(Vec<u8>, u32)]) {
+    for packet in [Packet::Pointers, Packet::Helpers] {
+        for few in [0, FEW] {
+            let (mut machine, image) = machine(table, few, packet);
+            for (frame, path) in wanted {
+                assert_eq!(expected(table, frame), *path, "{frame:02x?}");
+                let got = machine.run(&image, frame);
+                assert_eq!(got, Ok(*path), "few {few}, {packet:?}, {frame:02x?}");
+            }
+        }
+    }
+}
+
+/// Both filters have the same alternative over IPv4: one entry, which leads to the
+/// narrower filter's path while that one is there.
+#[test]
+fn an_entry_of_two_filters_leads_alike_in_both_tiers() {
+    const WIDE: u32 = 1;
+    const NARROW: u32 = 2;
+    let filters = [("udp dst port 7", WIDE), ("ip and udp dst port 7", NARROW)]
+        .map(|(text, path)| (demux::parse(text).unwrap(), path));
+    let leads = |table: &Table<u32>, ipv4, ipv6| {
+        let frames = [
+            // Plain, whose fields lie at constant places, and others, which are walked.
+            (over_ipv4(0, 7), ipv4),
+            (over_ipv4(1, 7), ipv4),
+            (over_ipv6(false, 7), ipv6),
+            (over_ipv6(true, 7), ipv6),
+            (over_ipv4(0, 8), NO_PATH),
+            (over_ipv6(true, 8), NO_PATH),
+        ];
+        check_both(table, &frames);
+    };
+    for order in [[0, 1], [1, 0]] {
+        let mut table = Table::default();
+        for (filter, path) in order.map(|i| &filters[i]) {
+            table.insert(filter, *path).unwrap();
+        }
+        leads(&table, NARROW, WIDE);
+        let mut wide = table.clone();
+        wide.remove(NARROW);
+        leads(&wide, WIDE, WIDE);
+        table.remove(WIDE);
+        leads(&table, NARROW, NO_PATH);
+    }
+}
+
+/// A UDP datagram to `port` behind so many words of options.
+fn over_ipv4(options: u8, port: u8) -> Vec<u8> {
+    let mut frame = vec![0; 34];
+    frame[12..15].copy_from_slice(&[8, 0, 0x45 + options]);
+    frame[23] = ipv4::PROTOCOL_UDP;
+    frame.resize(34 + 4 * usize::from(options), 1);
+    frame.extend([0, 9, 0, port, 0, 8, 0, 0]);
+    frame
+}
+
+/// The same, maybe behind an extension header of destination options.
+fn over_ipv6(extended: bool, port: u8) -> Vec<u8> {
+    let mut frame = vec![0; 54];
+    frame[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]);
+    frame[20] = if extended { 60 } else { ipv4::PROTOCOL_UDP };
+    if extended {
+        frame.extend([ipv4::PROTOCOL_UDP, 0, 1, 4, 0, 0, 0, 0]);
+    }
+    frame.extend([0, 9, 0, port, 0, 8, 0, 0]);
+    frame
 }
 
 /// What the program says of a frame's form is so.
