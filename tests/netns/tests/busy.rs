@@ -65,9 +65,11 @@ fn a_source_that_is_always_due_holds_nobody_up() {
             "--name",
             "more",
             "--module",
-            "many",
+            "end",
             "--attr",
             "pathname=eth:b0",
+            "--attr",
+            &format!("local={B4}:7001"),
         ],
     );
     done(&node, &["path", "rm", "more"]);

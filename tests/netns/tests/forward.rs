@@ -163,7 +163,7 @@ fn the_relay_follows_its_neighbour() {
         };
         is_known(MAC_C);
         for number in 0..10 {
-            ask_and_answer(&three, &client, &server, number);
+            ask_and_answer(&client, &server, number);
         }
         let other = "02:00:00:00:00:cc";
         ip(
@@ -184,7 +184,7 @@ fn the_relay_follows_its_neighbour() {
         ip(three.rig.command_b("ip"), &neighbour);
         is_known(other);
         for number in 0..10 {
-            ask_and_answer(&three, &client, &server, number);
+            ask_and_answer(&client, &server, number);
         }
         let shown = relay(&node);
         assert_eq!(shown["fates"]["forwarded"], 40, "{shown:#}");

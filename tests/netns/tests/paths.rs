@@ -197,7 +197,11 @@ fn paths_are_made_shown_and_removed_by_command() {
         assert!(why.contains(word), "no `{word}` in:\n{why}");
     }
     let promoted = run(&mut node.command(["path", "promote", "mine"]));
-    assert!(text(&promoted).contains("in the user tier as a whole"));
+    assert!(
+        text(&promoted).contains("stays in the user tier"),
+        "{}",
+        text(&promoted)
+    );
 
     // The same messages; a name that is taken; no such module. Nothing changes.
     for (words, says) in [
