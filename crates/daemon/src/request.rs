@@ -8,10 +8,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ashway_codegen::demux;
+use ashway_path::attrs::Value as Attr;
 use serde_json::Value;
 
 use crate::config::{
-    Config, Grant, HandlerConfig, MemoryMode, NAME_HINT, OnFault, PathConfig, Tier, is_name,
+    self, Config, Grant, HandlerConfig, MemoryMode, NAME_HINT, OnFault, PathConfig, Tier, is_name,
     read_budget, read_match, suggest,
 };
 
@@ -174,6 +175,15 @@ pub(crate) fn path(request: &Value, config: &Config) -> Result<PathConfig, Refus
     Ok(path)
 }
 
+/// An attribute that a path is to have, as it is read.
+///
+/// # Errors
+///
+/// Nobody reads it, or not with this value.
+pub(crate) fn attribute(name: &str, value: &Attr) -> Result<Attr, Refusal> {
+    config::attribute(name, value).map_err(|wrong| Refusal::usage(wrong.message, wrong.hint))
+}
+
 /// Refuses a name that nobody has, with those that are there.
 pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> Refusal {
     Refusal::failed(format!("there is no {what} `{name}`"), suggest(name, known))
@@ -270,7 +280,7 @@ mod tests {
     use std::path::Path as FsPath;
 
     fn node() -> Config {
-        let mut config = crate::config::parse(
+        let mut config = config::parse(
             FsPath::new("node.toml"),
             b"[iface.a]\n[iface.b]\nmode = \"packet\"",
         )
@@ -323,6 +333,15 @@ mod tests {
             assert_eq!(refusal.code, code, "{refusal:?}");
             assert!(refusal.message.contains(says), "{refusal:?}");
         }
+    }
+
+    #[test]
+    fn an_attribute_that_nobody_reads_is_refused() {
+        let wrong = attribute("local", &Attr::of_text("10.0.1.1:99999")).unwrap_err();
+        assert_eq!(wrong.code, "usage");
+        assert!(wrong.hint.contains("a port"), "{wrong:?}");
+        let wrong = attribute("memory_byte", &Attr::of_text("5")).unwrap_err();
+        assert!(wrong.hint.contains("`memory_bytes`?"), "{wrong:?}");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod attributes;
 pub mod datagram;
 pub mod eth;
 pub mod fault;

@@ -50,7 +50,7 @@ mod tests;
 
 pub(crate) use ashway_path::problem::suggest;
 
-pub use modules::{Entrance, NodeGraph, Offline, World, attr};
+pub use modules::{Entrance, NodeGraph, Offline, World, attr, attribute};
 pub use read::{load, parse};
 pub(crate) use sections::{NAME_HINT, is_name, read_budget, read_match};
 pub use types::{

@@ -36,12 +36,13 @@ use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Receiver, channel};
 
 use ashway_codegen::demux::Filter;
+use ashway_modules::attributes::{self, Form, Known, Wrong};
 use ashway_modules::handler::{self, Act, Activate, FUNCTION, Handler};
 use ashway_modules::kinds::{Interface, Protocols};
 use ashway_modules::shell::{self, Commands, Outcome, Request, Shell};
 use ashway_modules::tap::{self, Seen, Tap, Target, Watch};
 use ashway_modules::{Message, forward, rules};
-use ashway_path::attrs::{Attrs, names};
+use ashway_path::attrs::{Attrs, Value, names};
 use ashway_path::create::{Created, NotCreated};
 use ashway_path::graph::Graph;
 use ashway_path::module::{Kind, Module, Refused};
@@ -51,7 +52,7 @@ use ashway_path::read::{Kinds, Params};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::types::{Config, LongPath, PathConfig, XdpMode};
+use super::types::{Config, LongPath, OnFault, PathConfig, XdpMode};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 
 /// Attributes of a path in the short form, beside those that modules know.
@@ -62,6 +63,30 @@ pub mod attr {
     pub const BUDGET_NS: &str = "budget_ns";
     /// Number: the path's memory grant, in bytes; 512 KiB without it.
     pub const MEMORY_BYTES: &str = "memory_bytes";
+}
+
+/// What reads these, beside the modules.
+const OWN_ATTRIBUTES: &[Known] = &[
+    (
+        attr::ON_FAULT,
+        Form::Word(&[
+            OnFault::Pass.word(),
+            OnFault::Drop.word(),
+            OnFault::Demote.word(),
+        ]),
+    ),
+    (attr::BUDGET_NS, Form::Number),
+    (attr::MEMORY_BYTES, Form::Number),
+];
+
+/// An attribute that somebody gives a path, as it is read: the one check of the
+/// configuration, of requests, of `path plan` and of shells.
+///
+/// # Errors
+///
+/// Nobody reads it, or not with this value.
+pub fn attribute(name: &str, value: &Value) -> Result<Value, Wrong> {
+    attributes::check(OWN_ATTRIBUTES, name, value)
 }
 
 /// A path's memory grant: enough for what `fragment` puts together by default, and

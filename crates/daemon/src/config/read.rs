@@ -11,6 +11,7 @@ use ashway_path::problem::suggest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::modules::attribute;
 use super::sections;
 use super::types::Config;
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -378,11 +379,28 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
             self.wrong_type(key, "a table of attributes", value);
             return Attrs::new();
         };
-        Attrs::read(table).unwrap_or_else(|problems| {
+        let given = Attrs::read(table).unwrap_or_else(|problems| {
             let problems = problems.into_iter().map(Into::into);
             self.reader.errors.extend(problems);
             Attrs::new()
-        })
+        });
+        let mut attrs = Attrs::new();
+        for (key, written) in table {
+            let name = key.get_ref().as_ref();
+            match given.value(name).map(|value| attribute(name, value)) {
+                None => {}
+                Some(Ok(value)) => drop(attrs.set(name.to_owned(), value)),
+                Some(Err(wrong)) => {
+                    let (code, at) = if wrong.name {
+                        ("unknown_name", key.span())
+                    } else {
+                        ("bad_value", written.span())
+                    };
+                    self.reader.error(code, at, wrong.message, Some(wrong.hint));
+                }
+            }
+        }
+        attrs
     }
 
     /// A table of integers; empty if the key is missing.

@@ -429,6 +429,22 @@ fn the_long_form_begins_anywhere() {
     let errors = read(&long(rival)).unwrap_err();
     assert_eq!(errors.list()[0].code, "ambiguous_match", "{errors}");
     assert_eq!(codes(&long("from = 'udp'\nattrs = 5")), ["wrong_type"]);
+    for (attr, code, at) in [
+        ("local = '10.0.1.1:99999'", "bad_value", "'10.0.1.1:99999'"),
+        ("local = 5", "bad_value", "5"),
+        ("locl = '10.0.1.1:9000'", "unknown_name", "locl"),
+        ("memory_bytes = 'x'", "bad_value", "'x'"),
+    ] {
+        let wrong = long(&format!(
+            "from = 'eth:veth0'\nattrs = {{ pathname = 'udp/end', {attr} }}"
+        ));
+        let errors = read(&wrong).unwrap_err();
+        let [error] = errors.list() else {
+            panic!("{errors}");
+        };
+        let span = error.span.clone().unwrap();
+        assert_eq!((error.code, &wrong[span]), (code, at), "{errors}");
+    }
     assert_eq!(
         codes(&long("from = 'udp'\nattrs = { a = 1.5 }")),
         ["wrong_type"]

@@ -144,7 +144,7 @@ impl Node {
                             return Err(Refusal::usage(message, "give a number or a text"));
                         }
                     };
-                    attrs.set(key.clone(), value);
+                    attrs.set(key.clone(), request::attribute(key, &value)?);
                 }
             }
             _ => return Err(Refusal::usage("`attrs` must be an object".to_owned(), "")),

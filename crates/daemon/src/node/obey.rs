@@ -72,10 +72,14 @@ impl Node {
             return Err(Refusal::failed(message, "remove one with `rm NAME`"));
         }
         let name = self.name_of(name, module)?;
+        let mut checked = Attrs::new();
+        for (attr, value) in attrs.iter() {
+            checked.set(attr.to_owned(), request::attribute(attr, value)?);
+        }
         let made = self.make(Wanted {
             name: name.clone(),
             from: module.to_owned(),
-            attrs,
+            attrs: checked,
             domain: Some(domain.to_owned()),
             filter: None,
             tier: Tier::Auto,

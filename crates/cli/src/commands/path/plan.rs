@@ -67,7 +67,9 @@ impl Plan {
                 let failure = Failure::new(Exit::Usage, format!("`--attr {text}` has no value"));
                 return Err(failure.hint("write `--attr NAME=VALUE`"));
             };
-            attrs.set(name.to_owned(), Attribute::of_text(value));
+            let value = config::attribute(name, &Attribute::of_text(value))
+                .map_err(|wrong| Failure::new(Exit::Usage, wrong.message).hint(wrong.hint))?;
+            attrs.set(name.to_owned(), value);
         }
         let planned = match (&self.name, &self.from) {
             (Some(name), _) => section(&config, &graph, name, &attrs),

@@ -1,0 +1,181 @@
+//! The attributes that people may give a path, and what each must be.
+//!
+//! A module that finds no attribute of the type it reads goes on without it, and a
+//! path with fewer attributes takes more messages: a wrong port in `local` would
+//! make a relay take all UDP. So what people write is checked where it comes in.
+//! What modules set for each other (`reassemble`, `promote_forward`) does not pass
+//! here and is not in the table.
+
+use ashway_path::attrs::{Value, names};
+use ashway_path::problem::suggest;
+
+use crate::{eth, fault, forward, fragment, handler, ip, source};
+
+/// What an attribute's value must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// A number from 0.
+    Number,
+    /// An address, with or without a port.
+    End,
+    /// An address and a port.
+    Endpoint,
+    /// A hardware address.
+    Mac,
+    /// A name: of a module, of a function.
+    Name,
+    /// Names of modules, separated by `/`.
+    Pathname,
+    /// One of these words.
+    Word(&'static [&'static str]),
+}
+
+/// An attribute's name, and what its value must be.
+pub type Known = (&'static str, Form);
+
+/// What the modules of this crate read; those of [`fault`] are its parameters.
+pub const KNOWN: &[Known] = &[
+    (names::LOCAL, Form::End),
+    (names::REMOTE, Form::End),
+    (names::PATHNAME, Form::Pathname),
+    (names::PROTOCOL, Form::Number),
+    (names::MTU, Form::Number),
+    (forward::NEXT_HOP, Form::Endpoint),
+    (forward::FROM, Form::Endpoint),
+    (forward::OUT, Form::Name),
+    (forward::NEXT_HOP_MAC, Form::Mac),
+    (forward::NEXT_HOP_VLAN, Form::Number),
+    (ip::HOPS, Form::Number),
+    (ip::LINK_MODULE, Form::Name),
+    (eth::NEXT_MAC, Form::Mac),
+    (eth::VLAN, Form::Number),
+    (handler::FUNCTION, Form::Name),
+    (fragment::LONGEST, Form::Number),
+    (fragment::REASSEMBLY_BYTES, Form::Number),
+    (fragment::REASSEMBLY_DATAGRAMS, Form::Number),
+    (source::RATE, Form::Number),
+    (source::COUNT, Form::Number),
+    (source::LEN, Form::Number),
+];
+
+/// Why an attribute is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrong {
+    /// Whether it is the name that is wrong; else it is the value.
+    pub name: bool,
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub hint: String,
+}
+
+/// The value of an attribute that somebody gives, as modules read it. `own` are
+/// those that the caller reads itself.
+///
+/// # Errors
+///
+/// Nobody reads an attribute of this name, or not with such a value.
+pub fn check(own: &[Known], name: &str, value: &Value) -> Result<Value, Wrong> {
+    let faults = fault::KIND.params.iter();
+    let faults = faults.map(|param| (param.name, Form::Number));
+    let mut known = KNOWN.iter().chain(own).copied().chain(faults);
+    let all = known.clone();
+    let Some((_, form)) = known.find(|(known, _)| *known == name) else {
+        let known: Vec<&str> = all.map(|(known, _)| known).collect();
+        return Err(Wrong {
+            name: true,
+            message: format!("no module reads an attribute `{name}`"),
+            hint: suggest(name, &known),
+        });
+    };
+    form.read(value).ok_or_else(|| Wrong {
+        name: false,
+        message: format!("attribute `{name}` cannot be `{value}`"),
+        hint: format!("give {}", form.wanted()),
+    })
+}
+
+impl Form {
+    /// The value in this form, if it can have it.
+    fn read(self, value: &Value) -> Option<Value> {
+        // A name may look like a number: `Value::of_text` cannot know.
+        let text = || Some(value.to_string()).filter(|text| !text.is_empty());
+        let fits = match (self, value) {
+            (Self::Number, Value::Number(_))
+            | (Self::End, Value::Address(_) | Value::Endpoint(_))
+            | (Self::Endpoint, Value::Endpoint(_)) => return Some(value.clone()),
+            (Self::Mac, Value::Text(mac)) => eth::parse_mac(mac).is_ok(),
+            (Self::Number | Self::End | Self::Endpoint | Self::Mac, _) => false,
+            (Self::Name, _) => text().is_some_and(|text| !text.contains('/')),
+            (Self::Pathname, _) => text().is_some(),
+            (Self::Word(words), _) => text().is_some_and(|text| words.contains(&text.as_str())),
+        };
+        fits.then(|| Value::Text(value.to_string().into()))
+    }
+
+    /// What to give, with article.
+    fn wanted(self) -> String {
+        match self {
+            Self::Number => "a whole number from 0".to_owned(),
+            Self::End => "an address and a port (10.0.1.1:9000), or an address".to_owned(),
+            Self::Endpoint => "an address and a port (10.0.1.1:9000)".to_owned(),
+            Self::Mac => "six bytes in hexadecimal (02:00:00:00:00:01)".to_owned(),
+            Self::Name => "a name".to_owned(),
+            Self::Pathname => "names of modules, separated by `/` (udp/relay)".to_owned(),
+            Self::Word(words) => {
+                let words: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+                words.join(" or ")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    const OWN: &[Known] = &[("on_fault", Form::Word(&["pass", "drop"]))];
+
+    #[test]
+    fn what_modules_would_not_read_is_refused() {
+        for (name, value, by_name, says) in [
+            ("local", "10.0.1.1:99999", false, "an address and a port"),
+            ("local", "5", false, "an address and a port"),
+            ("local", "", false, "an address and a port"),
+            ("locl", "10.0.1.1:9000", true, "did you mean `local`?"),
+            ("next_hop", "10.0.1.1", false, "10.0.1.1:9000"),
+            ("mtu", "hello", false, "number"),
+            ("memory", "-1", true, "available"),
+            ("next_mac", "02:00", false, "six bytes"),
+            ("pathname", "", false, "names of modules"),
+            ("link", "a/b", false, "a name"),
+            ("loss_ppm", "x", false, "number"),
+            ("on_fault", "cry", false, "`pass` or `drop`"),
+            ("reassemble", "1", true, "available"),
+        ] {
+            let wrong = check(OWN, name, &Value::of_text(value)).unwrap_err();
+            assert_eq!(wrong.name, by_name, "{wrong:?}");
+            assert!(wrong.hint.contains(says), "{wrong:?}");
+            assert!(wrong.message.contains(&format!("`{name}`")), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_modules_read_comes_as_they_read_it() {
+        for (name, value) in [
+            ("local", "10.0.1.1:9000"),
+            ("remote", "fd00::1"),
+            ("vlan", "5"),
+            ("next_hop_mac", "02:00:00:00:00:01"),
+            ("on_fault", "drop"),
+            ("loss_ppm", "7"),
+        ] {
+            let value = Value::of_text(value);
+            assert_eq!(check(OWN, name, &value).unwrap(), value);
+        }
+        // A module may be called `5`.
+        let five = check(OWN, "link", &Value::Number(5)).unwrap();
+        assert_eq!(five, "5".into());
+    }
+}
