@@ -92,7 +92,10 @@ fn every_path_that_cannot_be_is_named_at_its_line() {
         &errors,
         &[
             (25, "module `ipp`: there is no module of this name"),
-            (28, "has a `match`, and leads to no interface"),
+            (
+                28,
+                "it leads to no interface, and nothing in it starts by itself",
+            ),
             (33, "`remote` is fd00::1, and this path speaks the other"),
             (37, "`vlan` is 5000"),
             (42, "path so far: eth:veth0/ip/udp: `next_hop` is missing"),

@@ -97,6 +97,8 @@ pub struct Created<M> {
     pub path: Path<M>,
     /// Where in [`Graph::nodes`] the modules of its first and its last stage are.
     pub ends: [usize; 2],
+    /// What its last module might have gone on to, had the attributes said so.
+    pub open: Vec<Port>,
     /// Every step; empty if nobody asked.
     pub log: Log,
 }
@@ -158,6 +160,36 @@ impl NotCreated {
 }
 
 impl<M> Graph<M> {
+    /// That a path which was created is of no use, because it ends where it does.
+    /// For whoever knows what a path must lead to, as the graph does not.
+    #[must_use]
+    pub fn dead_end(&self, created: &Created<M>, because: &str) -> NotCreated {
+        let name = |at: usize| &*self.nodes()[at].name;
+        let [_, last] = created.ends.map(name);
+        let open = created.open.iter().map(|port| name(port.module));
+        let open: Vec<_> = open.map(|name| format!("`{name}`")).collect();
+        let hint = if open.is_empty() {
+            format!("the path ends at `{last}`: connect that, or begin at another module")
+        } else {
+            format!(
+                "at `{last}` the path could go on to {}: give `pathname`",
+                open.join(" or ")
+            )
+        };
+        NotCreated {
+            phase: Phase::Stages,
+            module: last.into(),
+            because: because.to_owned(),
+            hint,
+            trail: created
+                .path
+                .stages()
+                .map(|stage| stage.name().into())
+                .collect(),
+            log: created.log.clone(),
+        }
+    }
+
     /// Creates the path called `name`, beginning at `module`, with these
     /// attributes. A rule is applied wherever its guard holds.
     ///
@@ -213,6 +245,7 @@ impl<M> Graph<M> {
             attrs,
             stages: Vec::new(),
             trail: Vec::new(),
+            open: Vec::new(),
             log: logs.then(Log::default),
         };
         creation.walk(module)?;
@@ -239,6 +272,8 @@ struct Creation<'g, M> {
     stages: Vec<Box<dyn Stage<M>>>,
     /// The modules that contributed them.
     trail: Vec<usize>,
+    /// Where the last of them might go on.
+    open: Vec<Port>,
     log: Option<Log>,
 }
 
@@ -274,10 +309,16 @@ impl<M> Creation<'_, M> {
                 let changes = before.changes(&self.attrs);
                 self.note(Phase::Stages, &node.name, what, changes);
             }
-            let Onward::To(next) = onward else {
-                return self.passed_all(node, &made.next, &onward);
-            };
-            (at, entered) = (next.module, Some(next.service));
+            match onward {
+                Onward::To(next) => (at, entered) = (next.module, Some(next.service)),
+                Onward::Ends(_) => {
+                    self.passed_all(node, &made.next, &onward)?;
+                    if let Onward::Ends(open) = onward {
+                        self.open = open;
+                    }
+                    return Ok(());
+                }
+            }
         }
     }
 
@@ -468,6 +509,7 @@ impl<M> Creation<'_, M> {
         Ok(Created {
             path,
             ends,
+            open: self.open,
             log: self.log.unwrap_or_default(),
         })
     }

@@ -301,7 +301,20 @@ impl NodeGraph {
         attrs: Attrs,
     ) -> Result<Created<Message>, NotCreated> {
         let (limits, rules) = (limits(&attrs), &rules::RULES);
-        self.graph.create(name, module, attrs, limits, rules)
+        self.useful(self.graph.create(name, module, attrs, limits, rules)?)
+    }
+
+    /// Refuses a path that no message can ever come to.
+    fn useful(&self, created: Created<Message>) -> Result<Created<Message>, NotCreated> {
+        let name = |end: &usize| &*self.graph.nodes()[*end].name;
+        let mut ends = created.ends.iter().map(name);
+        let takes = ends.any(|module| self.names.ifaces.contains_key(module));
+        if takes || created.path.stages().any(|stage| stage.traits().starts) {
+            return Ok(created);
+        }
+        let because = "no message can come to it: it leads to no interface, and nothing in it \
+                       starts by itself";
+        Err(self.graph.dead_end(&created, because))
     }
 
     /// The same, with an empty log.
@@ -316,8 +329,8 @@ impl NodeGraph {
         attrs: Attrs,
     ) -> Result<Created<Message>, NotCreated> {
         let (limits, rules) = (limits(&attrs), &rules::RULES);
-        self.graph
-            .create_unlogged(name, module, attrs, limits, rules)
+        let graph = &self.graph;
+        self.useful(graph.create_unlogged(name, module, attrs, limits, rules)?)
     }
 }
 

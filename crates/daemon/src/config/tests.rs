@@ -377,6 +377,30 @@ fn a_path_that_leads_nowhere_is_named() {
 }
 
 #[test]
+fn a_path_that_nothing_can_come_to_is_refused() {
+    let text = with(
+        "[iface.veth1]",
+        "[module.end]\nkind = 'sink'\ndown = 'udp.up'\n[path.long]\nfrom = 'end'\n\
+         attrs = { local = '10.0.0.1:9' }",
+    );
+    let errors = read(&text).unwrap_err();
+    let [error] = errors.list() else {
+        panic!("{errors}");
+    };
+    assert_eq!(error.code, "no_path");
+    let hint = error.hint.as_deref().unwrap();
+    assert_eq!(
+        hint,
+        "at `ip` the path could go on to `eth:veth0` or `eth:veth1`: give `pathname`"
+    );
+    let decided = text.replace("{ local", "{ pathname = 'eth:veth1', local");
+    assert_eq!(codes(&decided), [""; 0]);
+    // What starts by itself needs nobody to come to it.
+    let source = text.replace("'sink'", "'source'");
+    assert_eq!(codes(&source), [""; 0]);
+}
+
+#[test]
 fn the_long_form_begins_anywhere() {
     let long = |keys: &str| {
         with(
