@@ -49,6 +49,7 @@ mod types;
 mod tests;
 
 pub(crate) use ashway_path::problem::suggest;
+pub(crate) use modules::GRANT_BYTES;
 
 pub use modules::{Entrance, NodeGraph, Offline, World, attr, attribute};
 pub use read::{load, parse};

@@ -91,7 +91,7 @@ pub fn attribute(name: &str, value: &Value) -> Result<Value, Wrong> {
 
 /// A path's memory grant: enough for what `fragment` puts together by default, and
 /// the path itself.
-const GRANT_BYTES: usize = 512 << 10;
+pub(crate) const GRANT_BYTES: usize = 512 << 10;
 
 /// What a path of a node may use. The worker runs messages as they come, so that
 /// queues would do nothing: they wait in the rings, where early discard is.

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::Node;
 use super::live::Wanted;
-use crate::config::Tier;
+use crate::config::{GRANT_BYTES, Tier, attr};
 use crate::request::{self, Refusal};
 use crate::shells::Asked;
 use crate::show;
@@ -76,6 +76,7 @@ impl Node {
         for (attr, value) in attrs.iter() {
             checked.set(attr.to_owned(), request::attribute(attr, value)?);
         }
+        within_grant(&checked)?;
         let made = self.make(Wanted {
             name: name.clone(),
             from: module.to_owned(),
@@ -115,5 +116,32 @@ impl Node {
         }
         let known: Vec<&str> = theirs.take(20).collect();
         Err(request::unknown("path", name, &known))
+    }
+}
+
+/// A grant bounds whoever asks, so that a shell cannot raise its paths' own.
+fn within_grant(attrs: &Attrs) -> Result<(), Refusal> {
+    match attrs.number(attr::MEMORY_BYTES) {
+        Some(bytes) if bytes > GRANT_BYTES as u64 => Err(Refusal::failed(
+            format!("a shell's path has {GRANT_BYTES} bytes of memory at most, not {bytes}"),
+            "`ashway path create` on the node's own machine may grant more",
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_grants_its_paths_no_more_memory() {
+        let mut attrs = Attrs::new();
+        within_grant(&attrs).unwrap();
+        attrs.set(attr::MEMORY_BYTES, GRANT_BYTES as u64);
+        within_grant(&attrs).unwrap();
+        attrs.set(attr::MEMORY_BYTES, GRANT_BYTES as u64 + 1);
+        let refused = within_grant(&attrs).unwrap_err();
+        assert!(refused.message.contains("524288 bytes"), "{refused:?}");
     }
 }
