@@ -197,11 +197,33 @@ fn check_name(kind: &str, name: &str) -> Result<(), Refusal> {
     Err(Refusal::usage(message, NAME_HINT))
 }
 
-fn missing(key: &str) -> Refusal {
+/// Refuses a request with keys that nobody reads.
+///
+/// # Errors
+///
+/// The first such key, or that it has none at all.
+pub(crate) fn only(request: &Value, keys: &[&str]) -> Result<(), Refusal> {
+    let Value::Object(given) = request else {
+        return Err(Refusal::usage(
+            "a path is asked for by an object".to_owned(),
+            "write {\"module\": …}",
+        ));
+    };
+    match given.keys().find(|key| !keys.contains(&key.as_str())) {
+        None => Ok(()),
+        Some(key) => Err(Refusal::usage(
+            format!("the request has a key `{key}`, which nobody reads"),
+            suggest(key, keys),
+        )),
+    }
+}
+
+/// That a key is missing.
+pub(crate) fn missing(key: &str) -> Refusal {
     Refusal::usage(format!("the request needs `{key}`"), "")
 }
 
-fn string<'r>(request: &'r Value, key: &str) -> Result<Option<&'r str>, Refusal> {
+pub(crate) fn string<'r>(request: &'r Value, key: &str) -> Result<Option<&'r str>, Refusal> {
     match &request[key] {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text)),
@@ -333,6 +355,16 @@ mod tests {
             assert_eq!(refusal.code, code, "{refusal:?}");
             assert!(refusal.message.contains(says), "{refusal:?}");
         }
+    }
+
+    #[test]
+    fn keys_that_nobody_reads_are_named() {
+        only(&json!({ "module": "a" }), &["module"]).unwrap();
+        let wrong = only(&json!({ "modul": "a" }), &["module"]).unwrap_err();
+        assert!(wrong.message.contains("`modul`"), "{wrong:?}");
+        assert!(wrong.hint.contains("did you mean `module`?"), "{wrong:?}");
+        let wrong = only(&json!([1, 2]), &["module"]).unwrap_err();
+        assert!(wrong.message.contains("by an object"), "{wrong:?}");
     }
 
     #[test]

@@ -35,6 +35,9 @@ use crate::status;
 /// Most paths that `status` shows one by one.
 const SHOWN: usize = 1000;
 
+/// What a request says of a path; a request for one path alone has more.
+const CREATE_KEYS: [&str; 7] = ["module", "name", "attrs", "match", "tier", "request", "log"];
+
 /// A path that somebody asks for.
 pub(super) struct Wanted {
     pub(super) name: String,
@@ -125,10 +128,10 @@ impl Node {
 
     /// Reads what a path is to be.
     fn wanted(&mut self, request: &Value, logs: bool) -> Result<Wanted, Refusal> {
-        let text = |key: &str| request[key].as_str().map(str::to_owned);
-        let from = text("module")
-            .ok_or_else(|| Refusal::usage("the request needs `module`".to_owned(), ""))?;
-        let name = self.name_of(text("name"), &from)?;
+        request::only(request, &CREATE_KEYS)?;
+        let text = |key| request::string(request, key).map(|text| text.map(str::to_owned));
+        let from = text("module")?.ok_or_else(|| request::missing("module"))?;
+        let name = self.name_of(text("name")?, &from)?;
         let mut attrs = Attrs::new();
         match &request["attrs"] {
             Value::Null => {}
@@ -155,7 +158,7 @@ impl Node {
             from,
             attrs,
             domain: None,
-            filter: text("match"),
+            filter: text("match")?,
             tier,
             logs,
         })

@@ -19,8 +19,8 @@ const REQUEST_BYTES: usize = 48 << 10;
 /// The path leads from MODULE through the node's graph, as far as the attributes say
 /// (`ashway path plan` shows it without a node). A relay runs in the kernel tier if it
 /// can, any other path in the user tier. With `--from` each line of a file is a path:
-/// {"module": ..., "attrs": {...}, "name": ..., "match": ..., "tier": ...}; lines are
-/// sent many at a time, each lot as a whole or not at all.
+/// {"module": ..., "attrs": {...}, "name": ..., "match": ..., "tier": ...}. The first
+/// line that is refused ends it; the paths of the lines before it stay.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -82,15 +82,25 @@ impl Create {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let paths = match &self.from {
             Some(file) => lines(file)?,
-            None => vec![self.one()?],
+            None => vec![(0, self.one()?)],
         };
         let (mut created, mut took_ns) = (Vec::new(), 0);
-        for lot in lots(paths, |path| path.to_string().len()) {
+        let mut send = |lot: &[(usize, Value)]| -> Result<(), Failure> {
+            let lot: Vec<_> = lot.iter().map(|(_, path)| path).collect();
             let request = json!({ "request": "create", "paths": lot, "log": self.verbose });
             let mut answer = self.node.clone().connect()?.request(&request)?;
             took_ns += answer["took_ns"].as_u64().unwrap_or(0);
             if let Value::Array(list) = answer["created"].take() {
                 created.extend(list);
+            }
+            Ok(())
+        };
+        let lots = lots(paths, |(_, path)| path.to_string().len());
+        if let Some(file) = &self.from {
+            one_after_another(&lots, &mut send).map_err(|failure| failure.in_file(file))?;
+        } else {
+            for lot in &lots {
+                send(lot)?;
             }
         }
         let document = json!({ "created": created, "took_ns": took_ns });
@@ -134,8 +144,52 @@ impl Create {
     }
 }
 
-/// Every line that is not empty, as JSON.
-fn lines(file: &PathBuf) -> Result<Vec<Value>, Failure> {
+/// Sends lots of lines, each with its number. The node takes a lot as a whole or not
+/// at all and does not say which line it refuses, so that the lines of a refused lot
+/// are sent again one by one.
+fn one_after_another(
+    lots: &[Vec<(usize, Value)>],
+    send: &mut impl FnMut(&[(usize, Value)]) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut before = 0;
+    for lot in lots {
+        match send(lot) {
+            Ok(()) => before += lot.len(),
+            Err(failure) if failure.exit == Exit::NotReachable => return Err(failure),
+            Err(_) => {
+                for line in lot {
+                    send(std::slice::from_ref(line))
+                        .map_err(|failure| refused(line, before, failure))?;
+                    before += 1;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// That a line is refused, with what has been done by then.
+fn refused((number, path): &(usize, Value), before: usize, failure: Failure) -> Failure {
+    let name = path["name"]
+        .as_str()
+        .map(|name| format!(" (`{}`)", clean(name)));
+    let name = name.unwrap_or_default();
+    let go_on = format!(
+        "{before} paths of the lines before it were created and stay; mend the line, and go on \
+         with a file that begins with it"
+    );
+    Failure {
+        error: format!("line {number}{name}: {}", failure.error),
+        hint: Some(match failure.hint {
+            Some(hint) if !hint.is_empty() => format!("{hint}; {go_on}"),
+            _ => go_on,
+        }),
+        ..failure
+    }
+}
+
+/// Every line that is not empty, as JSON, with its number.
+fn lines(file: &PathBuf) -> Result<Vec<(usize, Value)>, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         let message = format!("cannot read `{}`", file.display());
         Failure::new(Exit::Usage, message)
@@ -147,13 +201,22 @@ fn lines(file: &PathBuf) -> Result<Vec<Value>, Failure> {
         if line.trim().is_empty() {
             continue;
         }
+        let number = number + 1;
+        if line.len() > REQUEST_BYTES {
+            let message = format!("line {number} has {} bytes", line.len());
+            return Err(Failure::new(Exit::Usage, message)
+                .hint(format!(
+                    "a line has {REQUEST_BYTES} bytes at most; nothing was created"
+                ))
+                .in_file(file));
+        }
         let path = serde_json::from_str(line).map_err(|error| {
-            let message = format!("`{}`, line {}, is no JSON", file.display(), number + 1);
+            let message = format!("`{}`, line {number}, is no JSON", file.display());
             Failure::new(Exit::Usage, message)
                 .because(&error)
                 .in_file(file)
         })?;
-        paths.push(path);
+        paths.push((number, path));
     }
     Ok(paths)
 }
@@ -199,5 +262,44 @@ impl Rm {
         }
         let document = json!({ "removed": removed, "took_ns": took_ns });
         face.show(&document, || format!("{} removed", removed.len()))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_that_is_refused_is_named_with_what_was_done() {
+        let line = |number: usize| (number, json!({ "name": format!("p{number}") }));
+        let lots = [vec![line(1), line(2)], vec![line(4), line(5), line(6)]];
+        let mut done = Vec::new();
+        let mut send = |lot: &[(usize, Value)]| {
+            if lot.iter().any(|(number, _)| *number == 5) {
+                return Err(Failure::new(Exit::Usage, "`next_hop` is missing").hint("give it"));
+            }
+            done.extend(lot.iter().map(|(number, _)| *number));
+            Ok(())
+        };
+        let failure = one_after_another(&lots, &mut send).unwrap_err();
+        assert_eq!(failure.error, "line 5 (`p5`): `next_hop` is missing");
+        let hint = failure.hint.unwrap();
+        assert!(
+            hint.starts_with("give it; 3 paths of the lines before"),
+            "{hint}"
+        );
+        assert_eq!(done, [1, 2, 4]);
+    }
+
+    #[test]
+    fn a_line_that_no_request_holds_is_named() {
+        let name = format!("ashway-long-{}.ndjson", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        std::fs::write(&file, format!("\n{{}}\n{}", "x".repeat(REQUEST_BYTES + 1))).unwrap();
+        let failure = lines(&file).unwrap_err();
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(failure.error, "line 3 has 49153 bytes");
+        assert!(failure.hint.unwrap().contains("49152 bytes at most"));
     }
 }
