@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{Node, status};
 use crate::face::Face;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 
 mod live;
 mod plan;
@@ -69,5 +69,33 @@ impl Path {
             format!("path `{name}` runs in the {tier} tier")
         })?;
         Ok(())
+    }
+}
+
+/// The name and the value of `--attr NAME=VALUE`.
+///
+/// # Errors
+///
+/// Which of them is missing.
+fn attr(text: &str) -> Result<(&str, &str), Failure> {
+    let lacks = match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => return Ok((name, value)),
+        Some(_) => "name",
+        None => "value",
+    };
+    let failure = Failure::new(Exit::Usage, format!("`--attr {text}` has no {lacks}"));
+    Err(failure.hint("write `--attr NAME=VALUE`"))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attribute_has_a_name_and_a_value() {
+        assert_eq!(attr("a=b=c").unwrap(), ("a", "b=c"));
+        assert_eq!(attr("=1").unwrap_err().error, "`--attr =1` has no name");
+        assert_eq!(attr("mtu").unwrap_err().error, "`--attr mtu` has no value");
     }
 }

@@ -127,11 +127,8 @@ impl Create {
 
     fn one(&self) -> Result<Value, Failure> {
         let mut attrs = Map::new();
-        for attr in &self.attrs {
-            let Some((name, value)) = attr.split_once('=') else {
-                let message = format!("`{attr}` is no attribute");
-                return Err(Failure::new(Exit::Usage, message).hint("write NAME=VALUE"));
-            };
+        for text in &self.attrs {
+            let (name, value) = super::attr(text)?;
             attrs.insert(name.to_owned(), json!(value));
         }
         Ok(json!({

@@ -62,11 +62,7 @@ impl Plan {
         let graph = config.graph(&Offline(&config))?;
         let mut attrs = Attrs::new();
         for text in &self.attrs {
-            let Some((name, value)) = text.split_once('=').filter(|(name, _)| !name.is_empty())
-            else {
-                let failure = Failure::new(Exit::Usage, format!("`--attr {text}` has no value"));
-                return Err(failure.hint("write `--attr NAME=VALUE`"));
-            };
+            let (name, value) = super::attr(text)?;
             let value = config::attribute(name, &Attribute::of_text(value))
                 .map_err(|wrong| Failure::new(Exit::Usage, wrong.message).hint(wrong.hint))?;
             attrs.set(name.to_owned(), value);
