@@ -41,6 +41,7 @@ fn render(document: &Value) -> String {
         interfaces(document),
         handlers(document),
         paths(document),
+        without_handler(document),
         losses(document),
     ];
     parts.retain(|part| !part.is_empty());
@@ -56,7 +57,10 @@ fn interfaces(document: &Value) -> String {
                 text(&iface["reply"]),
                 text(&iface["udp_checksum"]),
                 text(&iface["unmatched"]["passed"]),
-                text(&iface["lost_after_hand_over"]),
+                match text(&iface["lost_after_hand_over"]) {
+                    none if none.is_empty() => "0".to_owned(),
+                    lost => lost,
+                },
             ]
         })
         .collect();
@@ -200,6 +204,35 @@ pub(crate) fn paths(document: &Value) -> String {
     out
 }
 
+/// The paths without a handler as a whole: what was lost in the ring that they share
+/// is no path's.
+fn without_handler(document: &Value) -> String {
+    let live = &document["live"];
+    if total(&live["paths"]) == 0 && total(&live["received"]) == 0 {
+        return String::new();
+    }
+    let fates = entries(&live["fates"]).filter(|(name, _)| *name != "dropped");
+    let fates = fates.map(|(name, times)| (name.clone(), times.clone()));
+    let dropped = entries(&live["fates"]["dropped"]);
+    let dropped = dropped.map(|(name, times)| (format!("dropped_{name}"), times.clone()));
+    let unbalanced = live["balanced"] == Value::Bool(false);
+    let row = vec![
+        text(&live["paths"]),
+        text(&live["received"]),
+        text(&live["waiting"]),
+        counts(&Value::Object(fates.chain(dropped).collect())),
+        if unbalanced { "sums do not close" } else { "" }.to_owned(),
+    ];
+    let header = [
+        "PATHS WITHOUT A HANDLER",
+        "RECEIVED",
+        "WAITING",
+        "FATES",
+        "",
+    ];
+    table::render(&header, &[row])
+}
+
 /// Drops by reason and aborts by cause, one line each.
 fn losses(document: &Value) -> String {
     let mut rows = Vec::new();
@@ -305,6 +338,29 @@ mod tests {
         for part in ["consumed", "voluntary", "tx_full", "do not close"] {
             assert!(!shown.contains(part), "{part}\n{shown}");
         }
+    }
+
+    #[test]
+    fn what_the_shared_ring_lost_is_shown() {
+        let mut document = document();
+        assert!(!render(&document).contains("WITHOUT A HANDLER"));
+        document["live"] = json!({ "paths": 3, "received": 7058, "waiting": 0,
+            "fates": { "consumed": 2909, "passed": 0, "dropped": { "ring_full": 4149 } },
+            "balanced": true });
+        let shown = render(&document);
+        for part in ["consumed 2909, dropped_ring_full 4149", "7058"] {
+            assert!(shown.contains(part), "{part}\n{shown}");
+        }
+        assert!(!shown.contains("do not close"), "{shown}");
+    }
+
+    #[test]
+    fn a_number_stands_in_each_column_of_an_interface() {
+        let shown = interfaces(&document());
+        assert!(shown.trim_end().ends_with(" 0"), "{shown}");
+        let mut document = document();
+        document["interfaces"][0]["lost_after_hand_over"]["driver"] = json!(1);
+        assert!(interfaces(&document).trim_end().ends_with("driver 1"));
     }
 
     #[test]
