@@ -2,7 +2,21 @@
 
 use std::fmt::Write as _;
 
+use ashway_modules::rules::{INJECT_BACKWARD, INJECT_FORWARD, PROMOTE_BACKWARD, PROMOTE_FORWARD};
+use ashway_modules::tap;
 use serde_json::Value;
+
+use crate::activation::ROW;
+
+/// Attributes that the node notes for itself; the document has them.
+const OWN: [&str; 6] = [
+    ROW,
+    INJECT_FORWARD,
+    INJECT_BACKWARD,
+    PROMOTE_FORWARD,
+    PROMOTE_BACKWARD,
+    tap::PATH,
+];
 
 /// Without the characters that move a terminal's cursor or change its colours:
 /// some texts (names in a handler's debug information) come from strangers.
@@ -57,7 +71,8 @@ pub fn path(path: &Value) -> String {
         let (iface, filter) = (word(&end["iface"]), word(&end["match"]));
         let _ = writeln!(out, "takes     on {iface}: {filter}");
     }
-    for (name, value) in path["attrs"].as_object().into_iter().flatten() {
+    let attrs = path["attrs"].as_object().into_iter().flatten();
+    for (name, value) in attrs.filter(|(name, _)| !OWN.contains(&name.as_str())) {
         let _ = writeln!(out, "attribute {} = {}", clean(name), word(value));
     }
     for (name, queue) in path["queues"].as_object().into_iter().flatten() {
@@ -95,4 +110,21 @@ pub fn path(path: &Value) -> String {
         let _ = writeln!(out, "fault     {}", clean(fault));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_the_node_notes_for_itself_is_not_shown() {
+        let shown = path(&json!({
+            "name": "relay",
+            "attrs": { "row": "2", "path": "relay", "promote_forward": "3", "mtu": "1500" },
+        }));
+        assert!(shown.contains("attribute mtu = 1500"), "{shown}");
+        assert_eq!(shown.matches("attribute").count(), 1, "{shown}");
+    }
 }
