@@ -22,7 +22,7 @@ mod story;
 pub(crate) mod tap;
 
 pub(crate) use observer::{Kernel, Observer};
-pub(crate) use story::Names;
+pub(crate) use story::{Names, Relay};
 
 /// Something that happened to a message in the user tier.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ashway_kernel::Iface;
 use ashway_netns::node::{entry, run, shift, text, until};
+use ashway_netns::observe::{Observing, documents, observes};
 use ashway_netns::traffic::stream;
 use ashway_rig::namespace::Namespace;
 use ashway_rig::{Node, Process, Rig, RigOptions, UdpClient, skip_unless_root};
@@ -124,6 +125,53 @@ fn ask_and_answer(client: &UdpClient, server: &UdpSocket, number: u32) {
     assert_eq!(from, format!("{B8}:7000").parse().unwrap(), "the relay's");
     server.send_to(&got[..len - 100], from).unwrap();
     assert_eq!(client.receive().unwrap(), message[..len - 100]);
+}
+
+/// `ashway trace` names the relay, in both tiers and both ways, and says where each
+/// message leaves.
+#[test]
+fn a_trace_names_the_relay_and_where_messages_leave() {
+    if skip_unless_root() {
+        return;
+    }
+    for tier in ["kernel", "user"] {
+        let three = Three::new(&format!("fwd-trace-{tier}"));
+        let node = three.node("native", tier);
+        let (client, server) = (three.rig.client_a(5000).unwrap(), three.server(6000));
+        // On a wide path the first message of a sender is for the user tier.
+        ask_and_answer(&client, &server, 1);
+        let words = ["trace", "-j", "--path", "relay", "--count", "2"];
+        let observing = Observing::start(node.command(words)).unwrap();
+        assert!(observes(&node));
+        ask_and_answer(&client, &server, 2);
+        let said = documents(&observing.finish().unwrap().0);
+        let facts: Vec<_> = said
+            .iter()
+            .map(|packet| {
+                let steps = packet["steps"].as_array().unwrap();
+                let classified: Vec<_> = steps
+                    .iter()
+                    .filter(|step| step["step"] == "classified")
+                    .map(|step| &step["path"])
+                    .collect();
+                json!({
+                    "path": packet["path"], "tier": packet["tier"], "fate": packet["fate"],
+                    "in": packet["received"]["iface"], "out": packet["sent"][0]["iface"],
+                    "classified": classified,
+                })
+            })
+            .collect();
+        let expected = |came: &str, went: &str| {
+            json!({
+                "path": "relay", "tier": tier, "fate": "forwarded",
+                "in": came, "out": went, "classified": ["relay"],
+            })
+        };
+        let expected = [expected("b0", "b1"), expected("b1", "b0")];
+        assert_eq!(facts, expected, "{tier}: {said:#?}");
+        closed(&node);
+        node.stop().unwrap();
+    }
 }
 
 /// Nobody says what hardware address C has: the kernel's table does, and when it says

@@ -17,12 +17,13 @@ use ashway_kernel::{NoteRing, Program, SharedArray, clock};
 use serde_json::{Value, json};
 
 use super::dispatch::{LIVE_SLOT, RELAY_SLOT};
+use super::relay::NodeRelays;
 use super::{Node, Promotion};
 use crate::config::Tier;
 use crate::control::{Answer, Caller};
 use crate::instance::Instance;
 use crate::observe::audience::Wanted;
-use crate::observe::{Kernel, Names, Observer, tap};
+use crate::observe::{Kernel, Names, Observer, Relay, tap};
 use crate::programs::NodeMaps;
 use crate::request::{self, Refusal};
 
@@ -42,8 +43,8 @@ pub(super) struct Observation {
     entries: bool,
     /// Interfaces whose entry program could not be exchanged, and why.
     blind: Vec<(String, String)>,
-    /// The rows of the paths that its programs and names are for.
-    paths: Vec<u32>,
+    /// The names that its programs are for.
+    names: Names,
     /// Held by those who wait for programs.
     asked: Arc<()>,
 }
@@ -174,7 +175,7 @@ impl Node {
             programs: HashMap::new(),
             entries: false,
             blind: Vec::new(),
-            paths: Vec::new(),
+            names: Names::default(),
             asked: Arc::default(),
         });
         Ok(())
@@ -315,11 +316,10 @@ impl Node {
     fn follow_observation(&mut self) {
         self.put_all();
         let names = self.names();
-        let paths = self.plan.paths.iter().map(|plan| plan.row).collect();
         let Some(on) = &mut self.observation else {
             return;
         };
-        on.paths = paths;
+        on.names = names.clone();
         on.observer.names(names);
         if !std::mem::replace(&mut on.entries, true) {
             let blind = self.exchange_all();
@@ -342,8 +342,7 @@ impl Node {
         if !on.observer.has_clients() {
             return self.end_to_observe();
         }
-        let rows = self.plan.paths.iter().map(|plan| plan.row);
-        if !rows.eq(on.paths.iter().copied()) || !self.missing_programs().is_empty() {
+        if self.names() != on.names || !self.missing_programs().is_empty() {
             self.make_programs(|_| {});
         }
     }
@@ -408,6 +407,16 @@ impl Node {
     fn names(&self) -> Names {
         let paths = self.config.paths.iter().zip(&self.plan.paths);
         let ifaces = self.config.ifaces.iter();
+        let relays = self.relays.iter().flat_map(NodeRelays::numbers);
+        let relays = relays.filter_map(|(id, number)| {
+            let live = self.live.at(id)?;
+            let mut ends = live.ends().map(|end| self.ifaces[end.iface()].ifindex);
+            let relay = Relay {
+                name: live.name.to_string(),
+                ends: [ends.next()?, ends.next()?],
+            };
+            Some((self.plan.relay_row(number), relay))
+        });
         Names {
             ifaces: ifaces.clone().map(|iface| iface.name.clone()).collect(),
             by_ifindex: ifaces
@@ -417,6 +426,7 @@ impl Node {
             paths: paths
                 .map(|(config, plan)| (plan.row, (config.name.clone(), config.handler.clone())))
                 .collect(),
+            relays: relays.collect(),
             silent: self
                 .silent()
                 .map(|(path, _)| self.plan.paths[path].row)

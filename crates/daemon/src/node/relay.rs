@@ -55,6 +55,11 @@ impl NodeRelays {
     pub(super) fn number(&self, id: PathId) -> Option<usize> {
         self.numbers.get(&id).copied()
     }
+
+    /// All paths with a number.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = (PathId, usize)> {
+        self.numbers.iter().map(|(id, number)| (*id, *number))
+    }
 }
 
 /// A path's place in the kernel tier.

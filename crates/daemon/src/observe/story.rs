@@ -26,7 +26,7 @@ const PATIENCE_NS: u64 = 1_000_000_000;
 const MOST_OPEN: usize = 1 << 13;
 
 /// Names of what is known by number.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Names {
     /// Interfaces, in the configuration's order.
     pub(crate) ifaces: Vec<String>,
@@ -34,8 +34,26 @@ pub(crate) struct Names {
     pub(crate) by_ifindex: HashMap<u32, String>,
     /// Paths that end in a handler, with the handler, by their row.
     pub(crate) paths: HashMap<u32, (String, String)>,
+    /// Relays that the kernel tier may run, by their row.
+    pub(crate) relays: HashMap<u32, Relay>,
     /// Rows of paths whose programs say nothing.
     pub(crate) silent: HashSet<u32>,
+}
+
+/// A path from an interface to another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Relay {
+    pub(crate) name: String,
+    /// The kernel's numbers of the two interfaces.
+    pub(crate) ends: [u32; 2],
+}
+
+impl Relay {
+    /// Where a message leaves that came by this interface.
+    fn out(&self, came_by: u32) -> u32 {
+        let [one, other] = self.ends;
+        if came_by == one { other } else { one }
+    }
 }
 
 /// A frame on the wire.
@@ -125,11 +143,26 @@ impl Stories {
         name.cloned().unwrap_or_else(|| format!("#{number}"))
     }
 
+    fn by_ifindex(&self, number: u32) -> String {
+        let name = self.names.by_ifindex.get(&number);
+        name.cloned().unwrap_or_else(|| format!("#{number}"))
+    }
+
     /// A program has said something, which is read at `now`.
     pub(crate) fn note(&mut self, note: &Note<'_>, now: u64) {
-        let iface = self.names.by_ifindex.get(&note.ifindex).cloned();
-        let iface = iface.unwrap_or_else(|| format!("#{}", note.ifindex));
-        let path = self.names.paths.get(&note.row).cloned();
+        let relay = self.names.relays.get(&note.row);
+        // A note says where its message came in; all but a relay's go out there, too.
+        let iface = match relay.filter(|_| note.step == step::ENDED) {
+            Some(relay) => self.by_ifindex(relay.out(note.ifindex)),
+            None => self.by_ifindex(note.ifindex),
+        };
+        let is_relay = relay.is_some();
+        let path = self.names.paths.get(&note.row);
+        let handler = path.map(|(_, handler)| handler.clone());
+        let path = path
+            .map(|(name, _)| name)
+            .or(relay.map(|relay| &relay.name));
+        let path = path.cloned();
         let silent = self.names.silent.contains(&note.row);
         let count = count(note.count);
         let frame = (!note.frame.is_empty()).then(|| Frame {
@@ -150,7 +183,7 @@ impl Stories {
                 at: note.began,
                 ..frame
             });
-            story.path = path.map(|(path, _)| path);
+            story.path = path;
             if note.step == step::UNMATCHED {
                 story.step(note.time, "classified", json!({ "path": null }));
                 story.end(note.time, Count::Passed);
@@ -180,10 +213,12 @@ impl Stories {
         let waits = count.is_some_and(|count| count.ledger() != Ledger::Fate);
         // The entry program's own ends began when it did.
         if note.began != story.began {
-            let handler = path.map(|(_, handler)| handler);
             let program = if waits { "ring program" } else { "kernel tier" };
             let about = json!({ "to": program, "handler": handler });
             story.step(note.began, "turned_over", about);
+            if is_relay && !waits {
+                story.tier = Some("kernel");
+            }
             if note.ran != 0 {
                 story.tier = Some("kernel");
                 let fuel = (note.fuel != NO_FUEL).then_some(note.fuel);
@@ -389,6 +424,12 @@ mod tests {
         stories.names.by_ifindex.insert(9, "b0".to_owned());
         let path = ("inc".to_owned(), "counter".to_owned());
         stories.names.paths.insert(4, path);
+        stories.names.by_ifindex.insert(10, "b1".to_owned());
+        let relay = Relay {
+            name: "relay".to_owned(),
+            ends: [10, 9],
+        };
+        stories.names.relays.insert(5, relay);
         stories
     }
 
@@ -565,6 +606,30 @@ mod tests {
         assert_eq!(frame.bytes.len(), ashway_abi::observe::MOST_BYTES);
         assert_eq!(frame.len, 60_000);
         assert_eq!(line(&story, 1, false)["received"]["bytes"], 60_000);
+    }
+
+    #[test]
+    fn a_relay_of_the_kernel_tier_leaves_by_its_other_interface() {
+        for (came_by, came, went) in [(9, "b0", "b1"), (10, "b1", "b0")] {
+            let mut stories = stories();
+            let ways = [
+                note(step::CLASSIFIED, 100, 150, Count::Received),
+                note(step::ENDED, 160, 260, Count::Forwarded),
+            ];
+            for mut note in ways {
+                (note.row, note.ifindex) = (5, came_by);
+                stories.note(&note, 0);
+            }
+            let told = told(&mut stories, 0);
+            let line = line(&told[0], 1, false);
+            assert_eq!(line["path"], "relay", "{line:#}");
+            assert_eq!(line["tier"], "kernel", "{line:#}");
+            assert_eq!(line["received"]["iface"], came, "{line:#}");
+            assert_eq!(line["sent"][0]["iface"], went, "{line:#}");
+            let steps = ["received", "classified", "turned_over", "fate", "sent"];
+            assert_eq!(names(&told[0]), steps);
+            assert_eq!(line["steps"][1]["path"], "relay", "{line:#}");
+        }
     }
 
     #[test]
