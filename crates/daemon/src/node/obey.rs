@@ -47,7 +47,7 @@ impl Node {
                 path,
                 module,
                 attrs,
-            } => self.create_for(domain, path.map(String::from), &module, attrs),
+            } => self.create_for(domain, path.map(String::from), &module, &attrs),
             Request::Show { path } => {
                 self.of_domain(domain, &path)?;
                 Ok(show::path(&self.show(&json!(&*path))?))
@@ -65,7 +65,7 @@ impl Node {
         domain: &str,
         name: Option<String>,
         module: &str,
-        attrs: Attrs,
+        attrs: &Attrs,
     ) -> Result<String, Refusal> {
         if self.live.of_domain(domain).count() >= MOST {
             let message = format!("domain `{domain}` has {MOST} paths, and cannot have more");
