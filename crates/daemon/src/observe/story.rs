@@ -593,7 +593,7 @@ mod tests {
         };
         let received = What::Received {
             iface: 0,
-            frame: Kept::of(&[7; 60_000]),
+            frame: Kept::of(&[7; 9_000]),
         };
         assert!(stories.event(event(received), 1).is_none());
         assert!(
@@ -604,8 +604,8 @@ mod tests {
         let story = told(&mut stories, 1 + QUIET_NS).remove(0);
         let frame = story.received.clone().unwrap();
         assert_eq!(frame.bytes.len(), ashway_abi::observe::MOST_BYTES);
-        assert_eq!(frame.len, 60_000);
-        assert_eq!(line(&story, 1, false)["received"]["bytes"], 60_000);
+        assert_eq!(frame.len, 9_000);
+        assert_eq!(line(&story, 1, false)["received"]["bytes"], 9_000);
     }
 
     #[test]
