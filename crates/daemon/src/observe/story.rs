@@ -161,7 +161,7 @@ impl Stories {
         let handler = path.map(|(_, handler)| handler.clone());
         let path = path
             .map(|(name, _)| name)
-            .or(relay.map(|relay| &relay.name));
+            .or_else(|| relay.map(|relay| &relay.name));
         let path = path.cloned();
         let silent = self.names.silent.contains(&note.row);
         let count = count(note.count);
