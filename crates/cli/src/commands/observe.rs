@@ -2,6 +2,7 @@
 //! it says until enough has been heard.
 
 use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -78,6 +79,8 @@ pub(super) struct Heard {
     stopped: Arc<AtomicBool>,
     until: Option<Instant>,
     left: u64,
+    /// Since when the node knows that it is enough.
+    ending: Option<Instant>,
     /// Messages that could not be told of.
     pub(super) lost: u64,
 }
@@ -113,6 +116,7 @@ impl Heard {
                 .seconds
                 .map(|seconds| Instant::now() + Duration::from_secs(seconds)),
             left: enough.count.unwrap_or(u64::MAX),
+            ending: None,
             lost: 0,
         })
     }
@@ -126,8 +130,8 @@ impl Heard {
         let mut piece = [0; 16384];
         loop {
             let over = self.until.is_some_and(|until| Instant::now() >= until);
-            if over || self.left == 0 || self.stopped.load(Ordering::Relaxed) {
-                self.hear_the_rest();
+            let over = over || self.left == 0 || self.stopped.load(Ordering::Relaxed);
+            if over && self.is_over() {
                 return Ok(None);
             }
             if let Some(end) = self.waiting.iter().position(|byte| *byte == b'\n') {
@@ -141,10 +145,14 @@ impl Heard {
                     self.lost = lost;
                     continue;
                 }
+                if self.left == 0 {
+                    continue;
+                }
                 self.left -= 1;
                 return Ok(Some(line));
             }
             match self.stream.read(&mut piece) {
+                Ok(0) if self.ending.is_some() => return Ok(None),
                 Ok(0) => {
                     return Err(Failure::new(Exit::NotReachable, "the node has ended")
                         .hint("what it said before is shown"));
@@ -166,20 +174,14 @@ impl Heard {
         }
     }
 
-    /// Hears what has been said already, for how much was lost.
-    fn hear_the_rest(&mut self) {
-        let mut piece = [0; 16384];
-        let begin = Instant::now();
-        while begin.elapsed() < REST
-            && let Ok(got @ 1..) = self.stream.read(&mut piece)
-        {
-            self.waiting.extend_from_slice(&piece[..got]);
-        }
-        let lines = self.waiting.split(|byte| *byte == b'\n');
-        let lost = lines
-            .filter(|line| line.starts_with(b"{\"lost\""))
-            .filter_map(|line| serde_json::from_slice::<Value>(line).ok()?["lost"].as_u64());
-        self.lost = lost.max().unwrap_or(self.lost).max(self.lost);
+    /// Tells the node that it is enough, once; whether the last has been waited for.
+    fn is_over(&mut self) -> bool {
+        let begin = *self.ending.get_or_insert_with(|| {
+            // A node that is gone is noticed by reading.
+            let _ = self.stream.shutdown(Shutdown::Write);
+            Instant::now()
+        });
+        begin.elapsed() >= REST
     }
 
     /// What is said at the end of it, if there is anything.

@@ -7,6 +7,7 @@
 use std::io::{ErrorKind, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use ashway_codegen::demux::{Filter, Table};
 use ashway_wire::Headers;
@@ -17,6 +18,9 @@ use crate::why::Flow;
 
 /// Bytes that wait for a client that does not read.
 const MOST_WAITING: usize = 8 << 20;
+
+/// How long a client that has had enough may take to read the last of it.
+const LAST: Duration = Duration::from_millis(100);
 
 /// What a client wants to see.
 #[derive(Debug, Default)]
@@ -77,6 +81,7 @@ pub(crate) struct Client {
     lost_before: u64,
     lost_said: u64,
     waiting: Vec<u8>,
+    ending: bool,
     gone: bool,
 }
 
@@ -93,6 +98,7 @@ impl Client {
             lost_before: lost,
             lost_said: 0,
             waiting: Vec::new(),
+            ending: false,
             gone,
         }
     }
@@ -122,6 +128,9 @@ impl Client {
 
     /// Sends what waits, and how many are lost by now; `lost` is everybody's.
     pub(crate) fn flush(&mut self, lost: u64) {
+        if self.ending {
+            return self.end(lost);
+        }
         let lost = lost.saturating_sub(self.lost_before) + self.lost;
         if lost != self.lost_said && self.waiting.len() <= MOST_WAITING {
             self.lost_said = lost;
@@ -141,9 +150,29 @@ impl Client {
         self.gone |= self.has_enough();
     }
 
-    /// The other end has closed.
+    /// The other end has had enough, or is gone.
     pub(crate) const fn hang_up(&mut self) {
+        self.ending = true;
+    }
+
+    /// What it has not read by now is lost as well, and it is told how much that is.
+    /// Waits for it no longer than [`LAST`]; if it is gone, not at all.
+    fn end(&mut self, lost: u64) {
         self.gone = true;
+        // The first line may have been sent in part.
+        let first = self.waiting.iter().position(|byte| *byte == b'\n');
+        let rest = self.waiting.split_off(first.map_or(0, |at| at + 1));
+        let untold = rest
+            .split(|byte| *byte == b'\n')
+            .filter(|line| !line.is_empty() && !line.starts_with(b"{\"lost\""))
+            .count() as u64;
+        let lost = lost.saturating_sub(self.lost_before) + self.lost + untold;
+        self.put(&json!({ "lost": lost }));
+        let stream = &mut self.stream;
+        let _ = stream
+            .set_nonblocking(false)
+            .and_then(|()| stream.set_write_timeout(Some(LAST)))
+            .and_then(|()| stream.write_all(&self.waiting));
     }
 
     /// Whether nobody reads any more.

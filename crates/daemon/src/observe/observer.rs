@@ -202,6 +202,10 @@ impl Run {
         let over: Vec<bool> = fds[1..].iter().map(|fd| !fd.revents().is_empty()).collect();
         // Not rung: there is nothing to read.
         let _ = rustix::io::read(&*self.bell, &mut [0_u8; 8]);
+        if over.contains(&true) {
+            // The last that it hears is how much was lost.
+            self.look();
+        }
         for (client, over) in self.clients.iter_mut().zip(over) {
             if over {
                 client.hang_up();
