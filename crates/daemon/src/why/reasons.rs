@@ -324,7 +324,9 @@ mod tests {
     const STAGES: [&str; 10] = [
         "demux", "queue", "ring", "host", "port", "ip", "udp", "fragment", "handler", "forward",
     ];
-    const KEYS: [&str; 6] = ["match", "handler", "on_fault", "budget", "tier", "iface"];
+    const KEYS: [&str; 7] = [
+        "match", "handler", "on_fault", "budget", "tier", "iface", "attrs",
+    ];
 
     /// That every counter has one is the compiler's to see.
     #[test]
