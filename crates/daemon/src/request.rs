@@ -401,12 +401,6 @@ mod tests {
             ("match", json!("dst port 7"), "usage", "more than UDP"),
             (
                 "match",
-                json!("ip and udp dst port 7"),
-                "usage",
-                "equally well",
-            ),
-            (
-                "match",
                 json!("udp and src port 7"),
                 "usage",
                 "paths `h` and `p`",
@@ -427,6 +421,7 @@ mod tests {
             ("b", "udp and dst port 7"),
             ("a", "udp dst port 7 and src net 10.0.0.0/8"),
             ("a", "udp and not dst port 7"),
+            ("a", "ip and udp dst port 7"),
         ] {
             let mut request = good.clone();
             request["iface"] = json!([iface]);

@@ -452,7 +452,10 @@ fn the_long_form_begins_anywhere() {
     let rival = "from = 'eth:veth0'\nattrs = { pathname = 'udp/end', local = '0.0.0.0:7777' }";
     let errors = read(&long(rival)).unwrap_err();
     assert_eq!(errors.list()[0].code, "ambiguous_match", "{errors}");
-    assert_eq!(codes(&long("from = 'udp'\nattrs = 5")), ["wrong_type"]);
+    assert_eq!(
+        codes(&long("from = 'eth:veth0'\nattrs = 5")),
+        ["wrong_type"]
+    );
     for (attr, code, at) in [
         ("local = '10.0.1.1:99999'", "bad_value", "'10.0.1.1:99999'"),
         ("local = 5", "bad_value", "5"),
@@ -470,11 +473,11 @@ fn the_long_form_begins_anywhere() {
         assert_eq!((error.code, &wrong[span]), (code, at), "{errors}");
     }
     assert_eq!(
-        codes(&long("from = 'udp'\nattrs = { a = 1.5 }")),
+        codes(&long("from = 'eth:veth0'\nattrs = { a = 1.5 }")),
         ["wrong_type"]
     );
     assert_eq!(
-        codes(&long("from = 'udp'\niface = 'veth0'")),
+        codes(&long("from = 'eth:veth0'\niface = 'veth0'")),
         ["unknown_key"]
     );
 }

@@ -24,7 +24,7 @@ const REQUEST_BYTES: usize = 48 << 10;
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  ashway path create --module udp --attr local=10.0.0.1:9000
+  ashway path create --module end --attr local=10.0.0.1:9000 --attr pathname=eth:veth0
   ashway path create --name relay2 --module eth:veth0 --attr pathname=udp/relay \\
       --attr local=10.0.1.1:9001 --attr next_hop=10.0.3.2:9001 ...
   ashway path create --from paths.ndjson")]
