@@ -249,7 +249,7 @@ fn the_relay_follows_its_neighbour() {
         client.send(b"nobody").unwrap();
         let shown = until("it is counted", || {
             let shown = relay(&node);
-            (shown["fates"]["dropped_no_next_hop"] == 1).then_some(shown)
+            (shown["fates"]["dropped"]["no_next_hop"] == 1).then_some(shown)
         });
         assert_eq!(shown["balanced"], true, "{shown:#}");
         let said = text(&run(&mut node.command(["path", "show", "relay"])));

@@ -304,7 +304,10 @@ impl Node {
             let times = row.get(fate);
             if fate.ledger() == Ledger::Fate && times > 0 {
                 fates += times;
-                let all = &mut shown["fates"][fate.name()];
+                let all = match fate.name().strip_prefix("dropped_") {
+                    Some(reason) => &mut shown["fates"]["dropped"][reason],
+                    None => &mut shown["fates"][fate.name()],
+                };
                 *all = json!(all.as_u64().unwrap_or(0) + times);
             }
         }
