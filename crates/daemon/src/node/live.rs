@@ -1,5 +1,5 @@
 //! Paths of the user tier while the node runs: created from a module and
-//! attributes, listed, shown, removed.
+//! attributes, and removed.
 //!
 //! All of them share one row of counters, one place in each interface's program
 //! array, and one program; so a path of a known shape is an object in the worker's
@@ -17,7 +17,7 @@ use ashway_path::create::Log;
 use ashway_path::path::Path;
 use ashway_path::places::PathId;
 use ashway_path::stage::{Direction, Stage};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::binding::refusal;
 use super::dispatch::{self, LIVE_SLOT};
@@ -25,15 +25,10 @@ use super::known::{NodeEnd, NodeLive};
 use super::{Node, RunError, say};
 use crate::activation::ROW;
 use crate::config::{Entrance, Tier, is_name};
-use crate::counters::Row;
 use crate::instance::Instance;
 use crate::live::{Lead, Turn};
 use crate::plan::InstancePlan;
 use crate::request::{self, Refusal};
-use crate::status;
-
-/// Most paths that `status` shows one by one.
-const SHOWN: usize = 1000;
 
 /// What a request says of a path; a request for one path alone has more.
 const CREATE_KEYS: [&str; 7] = ["module", "name", "attrs", "match", "tier", "request", "log"];
@@ -604,131 +599,4 @@ impl Node {
             request::unknown("path", name, &known)
         })
     }
-
-    /// A path, with everything there is to know of it.
-    ///
-    /// # Errors
-    ///
-    /// If there is none of this name.
-    pub(super) fn show(&mut self, name: &Value) -> Result<Value, Refusal> {
-        let name = name.as_str().unwrap_or_default();
-        let id = self.find_live(name)?;
-        let shown = self.tell(move |work| work.live.paths.at(id).map(|path| describe(path)))?;
-        let shown = shown.unwrap_or_default();
-        Ok(Value::Object(self.entitle(id, shown)))
-    }
-
-    /// Adds what the node knows of a path.
-    fn entitle(&self, id: PathId, mut shown: Map<String, Value>) -> Map<String, Value> {
-        let Some(live) = self.live.at(id) else {
-            return shown;
-        };
-        let text = |end: &NodeEnd| {
-            let lead = Lead::Live(id, end.direction);
-            self.ifaces[end.iface()].table.text(lead)
-        };
-        let name = |end: &NodeEnd| &self.config.ifaces[end.iface()].name;
-        let ends = live.ends().map(|end| {
-            json!({
-                "iface": name(end),
-                "match": text(end),
-                "direction": word(end.direction),
-            })
-        });
-        shown.insert("ends".to_owned(), ends.collect());
-        shown.insert("name".to_owned(), json!(*live.name));
-        shown.insert("from".to_owned(), json!(self.live.from(live)));
-        self.add_tier(live, &mut shown);
-        shown.insert("next_hop".to_owned(), json!(self.show_neighbour(id)));
-        let ifaces: Vec<_> = live.ends().map(name).collect();
-        shown.insert("iface".to_owned(), json!(ifaces));
-        shown.insert("match".to_owned(), json!(live.ends().next().and_then(text)));
-        shown
-    }
-
-    /// All paths of the user tier, up to [`SHOWN`], as `status` lists them.
-    pub(super) fn list(&mut self) -> Vec<Value> {
-        let mut names: Vec<&str> = self.live.names().collect();
-        names.sort_unstable();
-        names.truncate(SHOWN);
-        let ids: Vec<PathId> = names
-            .iter()
-            .filter_map(|name| self.live.find(name))
-            .collect();
-        let asked = ids.clone();
-        let shown = self.tell(move |work| {
-            let paths = asked.iter().map(|id| work.live.paths.at(*id));
-            paths
-                .map(|path| path.map(|path| describe(path)).unwrap_or_default())
-                .collect::<Vec<_>>()
-        });
-        let shown = shown.unwrap_or_default();
-        ids.into_iter()
-            .zip(shown)
-            .map(|(id, shown)| Value::Object(self.entitle(id, shown)))
-            .collect()
-    }
-
-    /// How many there are, and what became of all their messages.
-    pub(super) fn sum_of_live(&self) -> Value {
-        let mut row = super::serve::row(self, self.plan.live_row);
-        row.add(&self.rows_of_relays());
-        let mut sum = status::counts(&row, self.waiting_in_rings());
-        sum.insert("paths".to_owned(), json!(self.live.len()));
-        Value::Object(sum)
-    }
-}
-
-fn word(direction: Direction) -> &'static str {
-    match direction {
-        Direction::Forward => "forward",
-        Direction::Backward => "backward",
-    }
-}
-
-/// What the worker knows of a path. Its messages out are those it made, and those
-/// it let go on.
-fn describe(path: &Path<Message>) -> Map<String, Value> {
-    let account = path.account();
-    let stages: Vec<_> = path
-        .stages()
-        .map(|stage| json!({ "module": stage.name(), "kind": stage.kind().map(|kind| kind.name) }))
-        .collect();
-    let attrs: Map<String, Value> = path
-        .attrs()
-        .iter()
-        .map(|(name, value)| (name.to_owned(), json!(value.to_string())))
-        .collect();
-    let queue = |waiting: usize, maximum: u32| json!({ "length": waiting, "maximum": maximum });
-    let (forward, backward) = (Direction::Forward, Direction::Backward);
-    let ended: u64 = account.fates().map(|(_, times)| times).sum();
-    let waiting = path.waiting();
-    let mut shown = status::counts(&Row::of_fates(account.fates()), 0);
-    // What leaves is counted where it is sent, for all paths together.
-    shown.remove("out");
-    let document = json!({
-        "stages": stages,
-        "attrs": attrs,
-        "queues": {
-            "in_forward": queue(path.input(forward).len(), path.input(forward).maximum()),
-            "in_backward": queue(path.input(backward).len(), path.input(backward).maximum()),
-            "out_forward": queue(path.output(forward).len(), path.output(forward).maximum()),
-            "out_backward": queue(path.output(backward).len(), path.output(backward).maximum()),
-        },
-        "received": account.received(),
-        "waiting": waiting,
-        "originated": account.originated,
-        "balanced": account.received() == ended + waiting,
-        "runs": account.runs,
-        "time_ns": account.time.as_nanos() as u64,
-        "memory": {
-            "bytes": path.memory_bytes(),
-            "granted_bytes": account.granted_bytes,
-        },
-        "fault": account.fault.as_ref().map(ToString::to_string),
-    });
-    if let Value::Object(more) = document {
-        shown.extend(more);
-    }
-    shown
 }

@@ -11,6 +11,7 @@ mod dispatch;
 mod error;
 mod known;
 mod live;
+mod live_shown;
 mod neighbours;
 mod obey;
 mod observe;
