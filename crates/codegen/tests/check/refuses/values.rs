@@ -155,7 +155,9 @@ fn an_observer_that_is_told_too_much() {
     // `if w3 > most`, in front of the helper's length.
     let bound = |insn: Insn| insn.opcode == 0x25 && insn.dst == 3 && insn.imm == most;
     let end = context::BYTES as i32;
-    refused(
+    // Not each: one of these notes is behind a branch that the checker knows is not
+    // taken in this program.
+    noticed(
         &made,
         bound,
         |insn| Insn { imm: end, ..insn },
@@ -163,5 +165,5 @@ fn an_observer_that_is_told_too_much() {
     );
     let to_ring = calls(helper::RINGBUF_OUTPUT);
     let other = |insn| Insn { imm: 113, ..insn };
-    refused(&made, to_ring, other, Rule::Helper);
+    noticed(&made, to_ring, other, Rule::Helper);
 }
