@@ -90,8 +90,9 @@ fn run(path: &mut Path<Message>, count: u64) -> Vec<(u64, Count)> {
     fates
 }
 
+/// What a sink has noted; nothing before its first message.
 fn found(path: &Path<Message>, name: &str) -> u64 {
-    path.attrs().number(name).unwrap()
+    path.attrs().number(name).unwrap_or(0)
 }
 
 /// A share of so many with so much probability: within five standard
