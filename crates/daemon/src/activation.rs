@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ashway_abi::trusted;
-use ashway_handler::Function;
+use ashway_handler::{Budget, Function};
 use ashway_modules::handler::{self, Act, Activate};
 use ashway_path::attrs::Attrs;
 use ashway_path::module::Refused;
@@ -73,7 +73,10 @@ impl handler::Instance for Bindable {
         Ok(Box::new(Bound {
             instance: self.clone(),
             function,
-            fuel: fuel(budget),
+            budget: Budget {
+                fuel: fuel(budget),
+                ns: budget.as_nanos() as u64,
+            },
             rules: Rules {
                 may_reply: self.shared.may_reply(),
                 on_fault_drop: attrs.text(attr::ON_FAULT) == Some(OnFault::Drop.word()),
@@ -87,7 +90,7 @@ impl handler::Instance for Bindable {
 struct Bound {
     instance: Bindable,
     function: Function,
-    fuel: u64,
+    budget: Budget,
     rules: Rules,
     row: u32,
 }
@@ -99,7 +102,7 @@ impl Activate for Bound {
         let mut wasm = wasm.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = {
             let _turn = Turn::take(shared);
-            wasm.activate(self.function, message, 0, self.fuel)
+            wasm.activate(self.function, message, 0, self.budget)
         };
         let at = outcome
             .verdict
@@ -110,7 +113,7 @@ impl Activate for Bound {
         let decision = decide(verdict, outcome.dirty, self.rules);
         tap::ran(
             &shared.name,
-            self.fuel.saturating_sub(left),
+            self.budget.fuel.saturating_sub(left),
             decision.stopped,
         );
         if let Some(cause) = decision.stopped {

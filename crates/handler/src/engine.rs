@@ -1,11 +1,12 @@
 //! The compiler's settings and the outer net's clock.
 
 use crate::memory::Creator;
+use crate::meter::{Clocks, Meter};
 use crate::outcome::Stopped;
 use ashway_abi::Cause;
 use ashway_abi::host_call::MODULE;
 use std::sync::Arc;
-use wasmtime::{Config, Linker, OptLevel};
+use wasmtime::{Caller, Config, Linker, OptLevel, Val};
 
 /// What the instances of a process share.
 ///
@@ -18,8 +19,9 @@ use wasmtime::{Config, Linker, OptLevel};
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) wasmtime: wasmtime::Engine,
-    pub(crate) linker: Linker<()>,
+    pub(crate) linker: Linker<Activation>,
     pub(crate) ticks: u64,
+    pub(crate) clocks: Clocks,
 }
 
 /// Wasmtime cannot run on this host.
@@ -37,17 +39,30 @@ impl Engine {
     ///
     /// [`EngineError`] if Wasmtime has no compiler for this host.
     pub fn new(ticks: u64) -> Result<Self, EngineError> {
+        Self::with_clocks(ticks, Clocks::default())
+    }
+
+    /// The same, with budgets that end by other clocks.
+    ///
+    /// # Errors
+    ///
+    /// As [`Engine::new`].
+    pub fn with_clocks(ticks: u64, clocks: Clocks) -> Result<Self, EngineError> {
         let wasmtime = wasmtime::Engine::new(&config()).map_err(EngineError)?;
         let mut linker = Linker::new(&wasmtime);
         linker
             .func_wrap(
                 MODULE,
                 "trap",
-                |cause: i32, at: i32| -> wasmtime::Result<()> {
+                |caller: Caller<'_, Activation>, cause: i32, at: i32| -> wasmtime::Result<()> {
                     let at = at as u32;
                     // The number comes from our own encoder.
                     let cause = Cause::from_number(cause as u32).unwrap_or(Cause::Unreachable);
-                    Err(Stopped { cause, at }.into())
+                    let cause = match cause {
+                        Cause::Fuel => refill(caller),
+                        _ => Err(cause),
+                    };
+                    cause.map_err(|cause| Stopped { cause, at }.into())
                 },
             )
             .map_err(EngineError)?;
@@ -55,6 +70,7 @@ impl Engine {
             wasmtime,
             linker,
             ticks,
+            clocks,
         })
     }
 
@@ -62,6 +78,26 @@ impl Engine {
     pub fn tick(&self) {
         self.wasmtime.increment_epoch();
     }
+}
+
+/// What a store holds beside the module.
+pub(crate) struct Activation {
+    pub(crate) meter: Meter,
+    /// The module's global for what is left of its slice; set before any of its
+    /// code runs.
+    pub(crate) fuel: Option<wasmtime::Global>,
+}
+
+/// Gives the module its next slice.
+fn refill(mut caller: Caller<'_, Activation>) -> Result<(), Cause> {
+    let Some(fuel) = caller.data().fuel else {
+        return Err(Cause::Fuel);
+    };
+    let spent = fuel.get(&mut caller).i64().unwrap_or(i64::MIN);
+    let slice = caller.data_mut().meter.refill(spent)?;
+    let given = fuel.set(&mut caller, Val::I64(slice));
+    // It is a mutable i64, or the encoder is wrong.
+    given.map_err(|_| Cause::Fuel)
 }
 
 impl std::fmt::Debug for Engine {

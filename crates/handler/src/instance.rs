@@ -1,7 +1,8 @@
 //! One handler's module over one memory.
 
-use crate::engine::Engine;
+use crate::engine::{Activation, Engine};
 use crate::memory::{MESSAGE_BYTES, Message, Region, Window, with_memories};
+use crate::meter::{Budget, Meter};
 use crate::outcome::{Outcome, Stopped};
 use ashway_abi::Verdict;
 use ashway_abi::memory::{Layout, STATE_GUEST_PAGES, WASM_PAGE};
@@ -50,7 +51,7 @@ type Enter = TypedFunc<(i32, i32, i64), (i32, i32, i64)>;
 /// A module that can be activated. One activation at a time, by `&mut self`;
 /// the lock against the kernel tier is the caller's.
 pub struct Instance {
-    store: Store<()>,
+    store: Store<Activation>,
     functions: Vec<Entry>,
     message: Message,
     globals: Globals,
@@ -129,7 +130,11 @@ impl Instance {
 
         let refused = InstantiateError::Refused;
         let compiled = wasmtime::Module::new(&engine.wasmtime, &encoded.wasm).map_err(refused)?;
-        let mut store = Store::new(&engine.wasmtime, ());
+        let activation = Activation {
+            meter: Meter::new(engine.clocks),
+            fuel: None,
+        };
+        let mut store = Store::new(&engine.wasmtime, activation);
         // Making the memories is no handler's time; each run sets its own.
         store.set_epoch_deadline(u64::MAX / 2);
         let (instance, message) = with_memories(region, &layout, || {
@@ -149,6 +154,7 @@ impl Instance {
             fuel: global("_ashway_fuel")?,
             dirty: global("_ashway_dirty")?,
         };
+        store.data_mut().fuel = Some(globals.fuel);
         let memory = instance
             .get_memory(&mut store, "_ashway_memory")
             .ok_or_else(|| absent("_ashway_memory"))?;
@@ -179,7 +185,8 @@ impl Instance {
         let start: TypedFunc<(), ()> = instance
             .get_typed_func(&mut self.store, START_EXPORT)
             .map_err(InstantiateError::Refused)?;
-        let fuel = Val::I64(START_FUEL as i64);
+        let slice = self.store.data_mut().meter.begin(START_FUEL.into());
+        let fuel = Val::I64(slice);
         self.globals
             .fuel
             .set(&mut self.store, fuel)
@@ -213,7 +220,8 @@ impl Instance {
     }
 
     /// Runs a handler for one message. Does not allocate unless the handler
-    /// is stopped. Bounded by `fuel`, and in time by the engine's ticks.
+    /// is stopped. Bounded by `budget`; between two looks at the clock, by the
+    /// engine's ticks.
     ///
     /// The handler works on a copy, of the first [`MESSAGE_BYTES`] if there
     /// should be more. What it changed is copied back only when its verdict
@@ -227,21 +235,21 @@ impl Instance {
         function: Function,
         message: &mut [u8],
         channel: u32,
-        fuel: u64,
+        budget: impl Into<Budget>,
     ) -> Outcome {
         let len = message.len().min(MESSAGE_BYTES);
         let message = &mut message[..len];
         self.message.copy_in(message);
         self.follow_growth();
         self.store.set_epoch_deadline(self.ticks);
-        let fuel = i64::try_from(fuel).unwrap_or(i64::MAX);
+        let slice = self.store.data_mut().meter.begin(budget.into());
         let entry = &self.functions[function.0];
         let at = entry.at;
         let result = entry
             .enter
-            .call(&mut self.store, (len as i32, channel as i32, fuel));
-        let (number, dirty, fuel_left) = match result {
-            Ok((number, dirty, fuel_left)) => (number, dirty != 0, fuel_left),
+            .call(&mut self.store, (len as i32, channel as i32, slice));
+        let (number, dirty, fuel) = match result {
+            Ok((number, dirty, fuel)) => (number, dirty != 0, fuel),
             Err(error) => return self.stopped(&error, at),
         };
         let verdict = Verdict::from_number(number as u32).ok_or(Stopped {
@@ -259,18 +267,18 @@ impl Instance {
         Outcome {
             verdict,
             dirty,
-            fuel_left,
+            fuel_left: self.store.data().meter.left(fuel),
         }
     }
 
     #[cold]
     fn stopped(&mut self, error: &wasmtime::Error, at: FileOffset) -> Outcome {
         let dirty = self.globals.dirty.get(&mut self.store).i32();
-        let fuel_left = self.globals.fuel.get(&mut self.store).i64();
+        let fuel = self.globals.fuel.get(&mut self.store).i64();
         Outcome {
             verdict: Err(Stopped::from_error(error, &self.offsets, at)),
             dirty: dirty != Some(0),
-            fuel_left: fuel_left.unwrap_or(0),
+            fuel_left: self.store.data().meter.left(fuel.unwrap_or(0)),
         }
     }
 
@@ -310,7 +318,7 @@ impl std::fmt::Debug for Instance {
 fn entries(
     module: &Module<'_>,
     instance: &wasmtime::Instance,
-    store: &mut Store<()>,
+    store: &mut Store<Activation>,
 ) -> wasmtime::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     for (name, index) in &module.exports {

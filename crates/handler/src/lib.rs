@@ -10,15 +10,18 @@
 //! the same time. `memory.rs` and [`native`], which maps and calls compiled pipes,
 //! are the only files here with `unsafe` in them.
 //!
-//! A handler's result is an allegation. Time is an argument: whoever owns the
-//! engine calls [`Engine::tick`].
+//! A handler's result is an allegation. Time is an argument: a [`Budget`] is over by
+//! the [`Clocks`] of the engine, and whoever owns it calls [`Engine::tick`], the net
+//! for what asks no clock.
 
 #![deny(unsafe_code)]
 
+mod bug;
 mod engine;
 mod instance;
 #[allow(unsafe_code, reason = "the fence around memory that others share")]
 mod memory;
+mod meter;
 #[allow(unsafe_code, reason = "calls code that was made at run time")]
 pub mod native;
 mod outcome;
@@ -26,4 +29,5 @@ mod outcome;
 pub use engine::{Engine, EngineError};
 pub use instance::{Function, Instance, InstantiateError, START_FUEL, UnknownSymbol};
 pub use memory::{MESSAGE_BYTES, Region};
+pub use meter::{Budget, Clocks, SLICE};
 pub use outcome::{Outcome, Stopped};

@@ -7,7 +7,7 @@ mod common;
 
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Limits, encode, normalise};
-use ashway_handler::{Engine, Function, Instance, Region, Stopped};
+use ashway_handler::{Budget, Clocks, Engine, Function, Instance, Region, SLICE, Stopped};
 use common::{Pages, file, handler, layout, load, on_rx, place};
 use std::sync::Arc;
 
@@ -244,6 +244,61 @@ fn fuel_pays_for_bulk_operations_by_length() {
     assert_eq!((outcome.verdict, outcome.fuel_left), (Err(expected), -1));
     assert_eq!(pages.read(800), [0], "a bulk operation is paid for first");
     assert_eq!(fill(u32::MAX, 1_000).verdict, Err(expected));
+}
+
+/// A clock on which each look takes 1 us.
+fn virtual_ns() -> u64 {
+    thread_local! {
+        static NOW: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+    }
+    NOW.set(NOW.get() + 1_000);
+    NOW.get()
+}
+
+#[test]
+fn time_ends_what_has_fuel() {
+    let wasm = if_empty("(loop $again (br $again))");
+    let clocks = Clocks {
+        wall: virtual_ns,
+        thread: virtual_ns,
+    };
+    let engine = Engine::with_clocks(1, clocks).unwrap();
+    let module = normalise(&wasm, &Limits::default()).unwrap();
+    let region: Arc<dyn Region> = Pages::new(layout(1).total_bytes());
+    let encoded = encode(&module);
+    let mut instance = Instance::new(&engine, &module, &encoded, &region, layout(1)).unwrap();
+    let budget = Budget {
+        fuel: 1_000 * SLICE,
+        ns: 10_000,
+    };
+    let expected = Stopped {
+        cause: Cause::Time,
+        at: place(&wasm, "Loop"),
+    };
+    for _ in 0..3 {
+        let outcome = instance.activate(Function::ON_RX, &mut [], 0, budget);
+        assert_eq!(outcome.verdict, Err(expected));
+        // A slice before the first look, and ten more looks.
+        let spent = budget.fuel - outcome.fuel_left as u64;
+        assert!((10 * SLICE..=12 * SLICE).contains(&spent), "{spent}");
+    }
+    // Fuel ends it where it would in one piece.
+    let budget = Budget {
+        fuel: 3 * SLICE + 5,
+        ns: 1_000_000,
+    };
+    let outcome = instance.activate(Function::ON_RX, &mut [], 0, budget);
+    let stopped = outcome.verdict.unwrap_err();
+    let turn = turn(&wasm);
+    let expected = (Cause::Fuel, budget.fuel as i64 % turn - turn);
+    assert_eq!((stopped.cause, outcome.fuel_left), expected);
+}
+
+/// What a turn of the only loop costs.
+fn turn(wasm: &[u8]) -> i64 {
+    let (mut instance, _pages) = load(wasm);
+    let outcome = instance.activate(Function::ON_RX, &mut [], 0, 0);
+    -outcome.fuel_left
 }
 
 #[test]

@@ -82,7 +82,7 @@ impl<'m> Trial<'m> {
     /// [`NotRun`]; missing privileges are [`Blame::Privilege`](crate::Blame).
     pub fn new(module: &'m Module<'m>, engine: Engine, setup: &Setup) -> Result<Self, NotRun> {
         let machine = match engine {
-            Engine::User => Machine::User(Box::new(User::new(module, setup.budget.fuel)?)),
+            Engine::User => Machine::User(Box::new(User::new(module, setup.budget)?)),
             Engine::Kernel => Machine::Kernel(Kernel::new(module, setup)?),
             Engine::Interpreter => Machine::Interpreter(Box::new(Interpreter::new(module, setup))),
         };

@@ -4,8 +4,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use ashway_codegen::normalise::{self, Module};
+use ashway_codegen::promote;
 use ashway_codegen::stub;
-use ashway_handler::{Engine, EngineError, Function, Instance, InstantiateError, Region};
+use ashway_handler::{Budget, Engine, EngineError, Function, Instance, InstantiateError, Region};
 use ashway_kernel::Memory;
 
 use crate::{NotRun, activation::Activation};
@@ -20,11 +21,11 @@ const TICKS: u64 = 4;
 pub(crate) struct User {
     instance: Instance,
     memory: Arc<Memory>,
-    fuel: u64,
+    budget: Budget,
 }
 
 impl User {
-    pub(crate) fn new(module: &Module<'_>, fuel: u64) -> Result<Self, NotRun> {
+    pub(crate) fn new(module: &Module<'_>, budget: promote::Budget) -> Result<Self, NotRun> {
         let layout = stub::layout(module);
         let bytes = layout.total_bytes();
         let memory = Memory::anonymous(bytes).map_err(|errno| NotRun::Memory {
@@ -43,7 +44,10 @@ impl User {
         Ok(Self {
             instance,
             memory,
-            fuel,
+            budget: Budget {
+                fuel: budget.fuel,
+                ns: budget.ns,
+            },
         })
     }
 
@@ -62,10 +66,10 @@ impl User {
         channel: u32,
     ) -> Activation {
         let mut message = message.to_vec();
-        let fuel = self.fuel;
+        let budget = self.budget;
         let outcome = self
             .instance
-            .activate(function, &mut message, channel, fuel);
+            .activate(function, &mut message, channel, budget);
         Activation {
             result: outcome.verdict.map(|verdict| verdict as u32),
             message,
@@ -79,7 +83,9 @@ impl User {
         let start = Instant::now();
         for _ in 0..repeat {
             // Nothing of it can be left out: it has effects on the memory.
-            let _ = self.instance.activate(function, &mut message, 0, self.fuel);
+            let _ = self
+                .instance
+                .activate(function, &mut message, 0, self.budget);
         }
         start.elapsed().as_nanos() as f64 / f64::from(repeat)
     }

@@ -169,11 +169,16 @@ impl<'f> Expander<'f> {
     }
 
     fn trap(&mut self, cause: Cause, place: FileOffset) {
+        self.blame(cause, place);
+        self.ins().unreachable();
+    }
+
+    /// Tells the host, which comes back only if it has fuel.
+    fn blame(&mut self, cause: Cause, place: FileOffset) {
         self.ins()
             .i32_const(cause as i32)
             .i32_const(place as i32)
-            .call(TRAP_FUNCTION)
-            .unreachable();
+            .call(TRAP_FUNCTION);
     }
 
     fn charge(&mut self, cost: u32, place: FileOffset) {
@@ -192,7 +197,8 @@ impl<'f> Expander<'f> {
         self.spend(place);
     }
 
-    /// Takes the i64 on the stack from the fuel.
+    /// Takes the i64 on the stack from the slice. When that is spent, the host
+    /// looks at the clock and gives the next one, or stops the handler.
     fn spend(&mut self, place: FileOffset) {
         let wide = self.wide;
         self.ins()
@@ -204,8 +210,10 @@ impl<'f> Expander<'f> {
             .global_set(FUEL)
             .local_get(wide)
             .i64_const(0)
-            .i64_lt_s();
-        self.trap_if(Cause::Fuel, place);
+            .i64_lt_s()
+            .if_(BlockType::Empty);
+        self.blame(Cause::Fuel, place);
+        self.ins().end();
     }
 
     fn state_set(&mut self, offset: u32, ty: wasmparser::ValType) {
