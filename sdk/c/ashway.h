@@ -123,4 +123,10 @@ ASHWAY_IMPORT("msg_store64be") void msg_store64be(unsigned at, unsigned long lon
 ASHWAY_IMPORT("msg_read") void msg_read(unsigned at, void *into, unsigned len);
 ASHWAY_IMPORT("msg_write") void msg_write(unsigned at, const void *from, unsigned len);
 
+/*
+ * The time in ns on CLOCK_MONOTONIC, which applications read with
+ * clock_gettime(). Takes `allow = ["time"]`. Costs 128 units of fuel.
+ */
+ASHWAY_IMPORT("now_ns") unsigned long long now_ns(void);
+
 #endif

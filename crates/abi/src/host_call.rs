@@ -3,6 +3,11 @@
 //! All offsets are into the message at the handler's own layer (above `udp`:
 //! the UDP payload starts at 0). An access outside the message stops the
 //! handler with [`Cause::MessageBounds`](crate::Cause::MessageBounds).
+//!
+//! Access to the message is every handler's. What goes beyond that is granted by
+//! whoever loads the handler: [`HostCall::grant`].
+
+use crate::Grant;
 
 /// Wasm value types in signatures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +21,7 @@ pub enum ValueType {
 /// The import module's name.
 pub const MODULE: &str = "ashway";
 
-/// The closed table of host calls. Numbers are never reused.
+/// The closed table of host calls. Numbers are never reused; there are gaps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum HostCall {
@@ -52,11 +57,13 @@ pub enum HostCall {
     Read = 15,
     /// `msg_write(at, from: ptr, len)`: memory to message.
     Write = 16,
+    /// `now_ns() -> i64`: `CLOCK_MONOTONIC`.
+    Now = 17,
 }
 
 impl HostCall {
     /// Every call, in numerical order, starting at 1.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Load8,
         Self::Load16Le,
         Self::Load16Be,
@@ -73,6 +80,7 @@ impl HostCall {
         Self::Store64Be,
         Self::Read,
         Self::Write,
+        Self::Now,
     ];
 
     /// The import's name.
@@ -95,6 +103,7 @@ impl HostCall {
             Self::Store64Be => "msg_store64be",
             Self::Read => "msg_read",
             Self::Write => "msg_write",
+            Self::Now => "now_ns",
         }
     }
 
@@ -120,6 +129,29 @@ impl HostCall {
             | Self::Store32Be => (&[I32, I32], None),
             Self::Store64Le | Self::Store64Be => (&[I32, I64], None),
             Self::Read | Self::Write => (&[I32, I32, I32], None),
+            Self::Now => (&[], Some(I64)),
+        }
+    }
+
+    /// Whether it reads or writes the message and does nothing else.
+    #[must_use]
+    pub const fn is_message_access(self) -> bool {
+        self as u32 <= Self::Write as u32
+    }
+
+    /// Those calls, from 1 on without a gap.
+    pub fn message_accesses() -> impl Iterator<Item = Self> {
+        let calls = Self::ALL.into_iter();
+        calls.filter(|call| call.is_message_access())
+    }
+
+    /// What has to be granted to a handler that imports it; `None` if every
+    /// handler may.
+    #[must_use]
+    pub const fn grant(self) -> Option<Grant> {
+        match self {
+            Self::Now => Some(Grant::Time),
+            _ => None,
         }
     }
 }

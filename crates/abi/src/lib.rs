@@ -15,6 +15,7 @@
 pub mod cause;
 pub mod context;
 pub mod count;
+pub mod grant;
 pub mod hop;
 pub mod host_call;
 pub mod leaf;
@@ -25,6 +26,7 @@ pub mod verdict;
 
 pub use cause::Cause;
 pub use count::Count;
+pub use grant::Grant;
 pub use hop::Hop;
 pub use host_call::HostCall;
 pub use leaf::Leaf;

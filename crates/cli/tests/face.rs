@@ -213,6 +213,36 @@ fn what_handlers_do_not_have_is_shown_where_it_is_named() {
     }
 }
 
+/// What a file needs is listed, and refused where it is not granted.
+#[test]
+fn host_calls_take_their_grants() {
+    let directory = Directory::new("grants");
+    let source = HANDLER.replace(
+        "(module",
+        r#"(module (import "ashway" "now_ns" (func (result i64)))"#,
+    );
+    let wasm = directory.file("counter.wasm", wat::parse_str(source).unwrap());
+    let found = json(&ashway(&["handler", "check", text(&wasm), "-j"]));
+    assert_eq!(found["handler"]["grants"], serde_json::json!(["time"]));
+    let reply = CONFIG.replace("[path.inc]", "allow = [\"reply\"]\n[path.inc]");
+    let file = directory.file("node.toml", &reply);
+    for command in ["check", "run"] {
+        let output = ashway(&[command, text(&file)]);
+        assert_eq!(code(&output), 2, "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(
+            said.contains("imports `now_ns`, which was not granted"),
+            "{said}"
+        );
+        assert!(said.contains("add \"time\" to `allow`"), "{said}");
+        assert!(said.contains("node.toml:4:"), "{said}");
+    }
+    let both = reply.replace("\"reply\"", "\"reply\", \"time\"");
+    let file = directory.file("node.toml", &both);
+    let output = ashway(&["check", text(&file)]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+}
+
 #[test]
 fn a_handler_is_no_configuration() {
     let directory = Directory::new("mixed");

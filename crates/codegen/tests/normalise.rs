@@ -41,8 +41,8 @@ fn message_access_stays_in_place_as_one_operation() {
         [
             "I32Const { value: 0 }",
             "I32Const { value: 4 }",
-            "Message(Load32Be)",
-            "Message(Store32Be)",
+            "Host(Load32Be)",
+            "Host(Store32Be)",
             "I32Const { value: 1 }",
             "End",
         ]
@@ -62,7 +62,7 @@ fn bulk_operations_are_charged_by_length() {
         .filter(|(_, op)| *op == "ChargeBulk")
         .collect();
     assert_eq!(bulk.len(), 2);
-    assert_eq!(code[bulk[0].0 + 1], "Message(Read)");
+    assert_eq!(code[bulk[0].0 + 1], "Host(Read)");
     assert_eq!(code[bulk[1].0 + 1], "MemoryFill { mem: 0 }");
 }
 

@@ -83,6 +83,16 @@ pub enum InstanceError {
         /// The function.
         function: String,
     },
+    /// A host call that nobody granted.
+    #[error("handler `{handler}` imports `{call}`, which was not granted to it")]
+    NotGranted {
+        /// The handler.
+        handler: String,
+        /// The host call.
+        call: &'static str,
+        /// What it takes.
+        grant: Grant,
+    },
     /// A parameter the handler does not have.
     #[error("handler `{handler}` has no parameter `{param}`")]
     NoParam {
@@ -226,6 +236,13 @@ impl Instance {
             source,
         };
         let module = normalise(&wasm, &limits).map_err(refused)?;
+        if let Some((call, grant)) = module.not_granted(&config.allow).next() {
+            return Err(InstanceError::NotGranted {
+                handler: config.name.clone(),
+                call: call.name(),
+                grant,
+            });
+        }
         let layout = plan.layout(
             module.maximum_pages as usize * WASM_PAGE,
             module.state_bytes,

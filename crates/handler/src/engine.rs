@@ -66,6 +66,11 @@ impl Engine {
                 },
             )
             .map_err(EngineError)?;
+        linker
+            .func_wrap(MODULE, "now", || {
+                ashway_kernel::clock::monotonic_ns() as i64
+            })
+            .map_err(EngineError)?;
         Ok(Self {
             wasmtime,
             linker,

@@ -2,42 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Limits, Module, Profile, normalise, normalise_as};
 use ashway_handler::Stopped;
-use ashway_trial::{Activation, Blame, EMPTY, Engine, MemoryChoice, NotRun, Setup, Trial};
-
-/// The engines that can run here, with their names for messages.
-fn engines() -> Vec<(String, Engine, Setup)> {
-    let setup = Setup::default();
-    let mut engines = vec![
-        ("user".to_owned(), Engine::User, setup),
-        ("interpreter".to_owned(), Engine::Interpreter, setup),
-    ];
-    if rustix::process::geteuid().is_root() {
-        for memory in [MemoryChoice::Arena, MemoryChoice::Array] {
-            for locals in [None, Some(true)] {
-                let setup = Setup {
-                    memory,
-                    locals_in_memory: locals,
-                    ..setup
-                };
-                engines.push((
-                    format!("kernel, {memory:?}, {locals:?}"),
-                    Engine::Kernel,
-                    setup,
-                ));
-            }
-        }
-    } else {
-        println!("not in the kernel: needs root (bpf(2))");
-    }
-    engines
-}
-
-fn wasm(text: &str) -> Vec<u8> {
-    wat::parse_str(text).unwrap()
-}
+use ashway_trial::{Activation, Blame, EMPTY, Engine, NotRun, Trial};
+use common::{engines, wasm};
 
 /// A handler that counts its messages in a global and in memory, and answers
 /// with the number; with a start function.

@@ -199,6 +199,13 @@ fn what_is_wrong_is_named_and_changes_nothing() {
     let garbage: PathBuf = node.config().with_file_name("garbage.wasm");
     std::fs::write(&garbage, b"no module at all").unwrap();
     let garbage = garbage.to_str().unwrap();
+    let watch: PathBuf = node.config().with_file_name("watch.wasm");
+    let source = r#"(module
+        (import "ashway" "now_ns" (func (result i64)))
+        (memory (export "memory") 1 1)
+        (func (export "on_rx") (param i32 i32) (result i32) (i32.const 0)))"#;
+    std::fs::write(&watch, wat::parse_str(source).unwrap()).unwrap();
+    let watch = watch.to_str().unwrap();
     let echo = file("echo");
     load(&node, "echo", &[]);
     // Needs an operator of the user tier.
@@ -220,6 +227,11 @@ fn what_is_wrong_is_named_and_changes_nothing() {
             vec!["handler", "load", &echo, "--name", "x", "--allow", "fly"],
             2,
             "cannot be `fly`",
+        ),
+        (
+            vec!["handler", "load", watch, "--allow", "reply"],
+            2,
+            "imports `now_ns`, which was not granted",
         ),
         (
             [&["bind", "ecco"][..], &on, &[free]].concat(),

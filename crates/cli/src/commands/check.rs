@@ -226,7 +226,7 @@ fn look(handler: &HandlerConfig) -> Result<Value, Failure> {
 }
 
 /// Whether the files of the handlers have what the configuration names: the
-/// functions of the paths, and the parameters. A file that no node would load is
+/// functions of the paths, the parameters, and grants for its host calls. A file that no node would load is
 /// left to others to refuse.
 ///
 /// # Errors
@@ -256,6 +256,16 @@ pub(super) fn agrees(config: &Config) -> Result<(), Failure> {
                 ),
                 span: span(&text, path.line, "handler"),
                 hint: Some(format!("it exports `{}`", fitting.join("`, `"))),
+                ..Diagnostic::default()
+            });
+        }
+        for (call, grant) in module.not_granted(&handler.allow) {
+            let (name, call, grant) = (&handler.name, call.name(), grant.word());
+            errors.push(Diagnostic {
+                code: "not_granted",
+                message: format!("handler `{name}` imports `{call}`, which was not granted to it"),
+                span: span(&text, handler.line, "allow"),
+                hint: Some(format!("add \"{grant}\" to `allow`")),
                 ..Diagnostic::default()
             });
         }

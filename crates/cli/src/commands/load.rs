@@ -27,7 +27,7 @@ pub(crate) struct Load {
     /// Its id [default: the file's name without .wasm]
     #[arg(long)]
     name: Option<String>,
-    /// What it may do beyond looking at messages: reply
+    /// What it may do beyond looking at messages: reply, time
     #[arg(long, value_name = "WHAT")]
     allow: Vec<String>,
     /// What its memory is made of: auto, arena or array [default: auto]

@@ -223,7 +223,7 @@ impl<'a> Lowering<'_, 'a> {
         if matches!(call, HostCall::Read | HostCall::Write) {
             self.push(OpKind::ChargeBulk);
         }
-        self.push(OpKind::Message(call));
+        self.push(OpKind::Host(call));
     }
 
     fn is_stored(&self, table: u32) -> bool {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! import  ashway.trap (cause: i32, at: i32), never returns
+//!         ashway.now () -> i64 (`host.rs`)
 //! memory  0 "_ashway_memory": the handler's · 1 "_ashway_message" · 2 "_ashway_state"
 //! global  "_ashway_fuel" i64 · "_ashway_message_len" i32 · "_ashway_dirty" i32
 //!         · slots of the call stack in use, i32
@@ -21,6 +22,7 @@
 //! them is empty.
 
 use super::expand::Expander;
+use super::host::HOST;
 use super::identity::{CallTables, indirect};
 use super::ir::{FileOffset, Global, Module, OpKind};
 use ashway_abi::host_call::MODULE;
@@ -52,7 +54,7 @@ pub struct Encoded {
     /// [`Op::at`](super::ir::Op::at); sorted by the first.
     pub offsets: Vec<(u32, FileOffset)>,
     /// Where in the author's file the body of each function of `wasm` begins,
-    /// without the import.
+    /// without the imports.
     pub functions: Vec<FileOffset>,
 }
 
@@ -70,12 +72,13 @@ impl Encoded {
     /// Where in the author's file the function with this index in `wasm` is.
     #[must_use]
     pub fn function_offset(&self, index: u32) -> Option<FileOffset> {
-        self.functions.get(index.checked_sub(1)? as usize).copied()
+        let own = (index as usize).checked_sub(HOST.len())?;
+        self.functions.get(own).copied()
     }
 }
 
-/// Index arithmetic between the author's module and ours: one import stands
-/// before the author's functions, everything else keeps its place.
+/// Index arithmetic between the author's module and ours: the host's functions
+/// stand before the author's, everything else keeps its place.
 pub(super) struct Shift;
 
 impl Reencode for Shift {
@@ -85,21 +88,28 @@ impl Reencode for Shift {
         &mut self,
         function: u32,
     ) -> Result<u32, wasm_encoder::reencode::Error<Self::Error>> {
-        Ok(function + 1)
+        Ok(shifted(function))
     }
+}
+
+/// Our index of the author's function.
+const fn shifted(function: u32) -> u32 {
+    function + HOST.len() as u32
 }
 
 /// Writes the module. Costs time and memory in proportion to it.
 #[must_use]
 pub fn encode(module: &Module<'_>) -> Encoded {
     let mut out = wasm_encoder::Module::new();
-    let trap_type = module.types.len() as u32;
+    let host_types = module.types.len() as u32;
     let calls = CallTables::new(module);
     let contents = table_contents(module, &calls);
     out.section(&types(module));
 
     let mut imports = ImportSection::new();
-    imports.import(MODULE, "trap", EntityType::Function(trap_type));
+    for ((name, ..), number) in HOST.iter().zip(host_types..) {
+        imports.import(MODULE, name, EntityType::Function(number));
+    }
     out.section(&imports);
 
     let mut functions = FunctionSection::new();
@@ -107,7 +117,7 @@ pub fn encode(module: &Module<'_>) -> Encoded {
         functions.function(function.type_index);
     }
     for _ in module.handlers() {
-        functions.function(trap_type + 1);
+        functions.function(host_types + HOST.len() as u32);
     }
     out.section(&functions);
     out.section(&tables(&contents));
@@ -178,7 +188,7 @@ fn bodies(module: &Module<'_>, calls: &CallTables) -> (CodeSection, Vec<(u32, Fi
     for (_, function) in module.handlers() {
         let at = module.functions[function as usize].at;
         offsets.push((section.byte_len() as u32, at));
-        section.function(&super::expand::enter(function + 1));
+        section.function(&super::expand::enter(shifted(function)));
     }
     (section, offsets)
 }
@@ -192,7 +202,10 @@ fn types(module: &Module<'_>) -> TypeSection {
             .func_type(&ty.expect("converting a type that WebAssembly 2.0 has cannot fail"));
     }
     let (i32, i64) = (ValType::I32, ValType::I64);
-    section.ty().function([i32, i32], []);
+    for (_, params, results) in HOST {
+        let (params, results) = (params.iter().copied(), results.iter().copied());
+        section.ty().function(params, results);
+    }
     section.ty().function([i32, i32, i64], [i32, i32, i64]);
     section
 }
@@ -267,15 +280,15 @@ fn exports(module: &Module<'_>) -> ExportSection {
     );
     section.export("_ashway_dirty", ExportKind::Global, super::expand::DIRTY);
     for (name, function) in &module.exports {
-        section.export(name, ExportKind::Func, function + 1);
+        section.export(name, ExportKind::Func, shifted(*function));
     }
     for (position, (name, _)) in module.handlers().enumerate() {
-        let function = 1 + module.functions.len() + position;
+        let function = HOST.len() + module.functions.len() + position;
         let name = format!("{ENTER_PREFIX}{name}");
         section.export(&name, ExportKind::Func, function as u32);
     }
     if let Some(start) = module.start {
-        section.export(START_EXPORT, ExportKind::Func, start + 1);
+        section.export(START_EXPORT, ExportKind::Func, shifted(start));
     }
     section
 }
@@ -294,7 +307,7 @@ fn elements(contents: &[Vec<Option<u32>>]) -> ElementSection {
 
 fn items(items: &[Option<u32>]) -> Elements<'static> {
     let expressions = items.iter().map(|item| match item {
-        Some(function) => ConstExpr::ref_func(function + 1),
+        Some(function) => ConstExpr::ref_func(shifted(*function)),
         None => ConstExpr::ref_null(wasm_encoder::HeapType::FUNC),
     });
     Elements::Expressions(RefType::FUNCREF, Cow::Owned(expressions.collect()))

@@ -5,6 +5,7 @@
 
 use super::cost::BULK_SHIFT;
 use super::encode::{Shift, constant_of};
+use super::host;
 use super::ir::{FileOffset, Global, OpKind};
 use ashway_abi::Cause;
 use ashway_abi::context::CALL_SLOTS;
@@ -15,7 +16,6 @@ use wasm_encoder::{
 };
 use wasmparser::Operator;
 
-const TRAP_FUNCTION: u32 = 0;
 pub(super) const MEMORY: u32 = 0;
 pub(super) const MESSAGE: u32 = 1;
 const STATE: u32 = 2;
@@ -68,7 +68,7 @@ impl<'f> Expander<'f> {
             OpKind::Wasm(operator) => self.wasm(operator),
             OpKind::Charge { cost } => self.charge(*cost, place),
             OpKind::ChargeBulk => self.charge_bulk(place),
-            OpKind::Message(call) => self.message(*call, place),
+            OpKind::Host(call) => self.host(*call, place),
             OpKind::StateGet { offset, ty } => {
                 let memarg = state(*offset, *ty);
                 self.ins().i32_const(0);
@@ -178,7 +178,7 @@ impl<'f> Expander<'f> {
         self.ins()
             .i32_const(cause as i32)
             .i32_const(place as i32)
-            .call(TRAP_FUNCTION);
+            .call(host::TRAP);
     }
 
     fn charge(&mut self, cost: u32, place: FileOffset) {

@@ -240,10 +240,10 @@ fn walk(code: &[Op<'_>], module: &Module<'_>) -> Walk {
                 let was_loop = open.pop().is_some_and(|(is_loop, _)| is_loop);
                 loops -= usize::from(was_loop);
             }
-            OpKind::Wasm(_) | OpKind::Message(_) => {
+            OpKind::Wasm(_) | OpKind::Host(_) => {
                 let last = open.last_mut();
                 let next = code.get(position + 1).map(|op| &op.kind);
-                if let (Some((_, part)), Some(OpKind::Wasm(_) | OpKind::Message(_))) = (last, next)
+                if let (Some((_, part)), Some(OpKind::Wasm(_) | OpKind::Host(_))) = (last, next)
                     && walk.parts[*part].work() > STRETCH
                 {
                     *part = walk.parts.len();

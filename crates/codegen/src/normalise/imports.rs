@@ -29,6 +29,9 @@ impl<'a> Reader<'a, '_> {
             });
         };
         self.imports.push(call);
+        if !self.module.host_calls.contains(&call) {
+            self.module.host_calls.push(call);
+        }
         Ok(())
     }
 

@@ -100,7 +100,7 @@ fn load(
     at: FileOffset,
 ) -> Result<(), NormaliseError> {
     code.push(constant(INVOKE_SLOT * number));
-    code.push(OpKind::Message(match ty {
+    code.push(OpKind::Host(match ty {
         ValType::I32 | ValType::F32 => HostCall::Load32Le,
         ValType::I64 | ValType::F64 => HostCall::Load64Le,
         ValType::V128 | ValType::Ref(_) => return no_slot(ty, at),
@@ -133,7 +133,7 @@ fn store(
         }
         ValType::V128 | ValType::Ref(_) => return no_slot(ty, at),
     }
-    code.push(OpKind::Message(HostCall::Store64Le));
+    code.push(OpKind::Host(HostCall::Store64Le));
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 //! Wasmtime; [`promote`](crate::promote) writes it as eBPF. There is no third
 //! meaning: each pseudo operation's is its expansion in `encode`.
 
-use ashway_abi::{Cause, HostCall};
+use ashway_abi::{Cause, Grant, HostCall};
 use wasmparser::{FuncType, Operator, ValType};
 
 /// A place in the author's file: a byte offset, as DWARF line tables and
@@ -46,8 +46,8 @@ pub enum OpKind<'a> {
     /// Pops the length of a bulk operation's copy (i32), takes fuel for it and
     /// pushes it back.
     ChargeBulk,
-    /// A message access: operands and result as in the host call's signature.
-    Message(HostCall),
+    /// A host call: operands and result as in its signature.
+    Host(HostCall),
     /// Pushes the mutable global at this offset of the state region.
     StateGet {
         /// Offset in the state region.
@@ -218,6 +218,8 @@ pub struct Module<'a> {
     /// Functions that a number can mean: those in tables, element segments and
     /// `ref.func`. Sorted.
     pub referenced: Vec<u32>,
+    /// The host calls that it imports, in the order of the file.
+    pub host_calls: Vec<HostCall>,
     /// Exported functions by name.
     pub exports: Vec<(String, u32)>,
     /// Exported constants of type `i32` by name: addresses of the variables
@@ -234,6 +236,14 @@ pub struct Module<'a> {
 }
 
 impl Module<'_> {
+    /// The host calls that it imports and that none of these grants allows, each
+    /// with the grant it takes.
+    pub fn not_granted(&self, allowed: &[Grant]) -> impl Iterator<Item = (HostCall, Grant)> {
+        let calls = self.host_calls.iter();
+        let needed = calls.filter_map(|call| Some((*call, call.grant()?)));
+        needed.filter(|(_, grant)| !allowed.contains(grant))
+    }
+
     /// Exported functions that a path can end in, and their indices: those of
     /// type `(i32, i32) -> i32`.
     pub fn handlers(&self) -> impl Iterator<Item = (&str, u32)> {

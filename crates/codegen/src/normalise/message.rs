@@ -203,7 +203,7 @@ impl Access {
             H::Store32Be => (false, 4, true),
             H::Store64Le => (false, 8, false),
             H::Store64Be => (false, 8, true),
-            H::Read | H::Write => unreachable!("bulk accesses are expanded elsewhere"),
+            _ => unreachable!("no access of fixed width"),
         };
         Self { load, bytes, swap }
     }

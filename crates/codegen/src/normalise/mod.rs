@@ -26,6 +26,7 @@ mod error;
 mod expand;
 mod fields;
 mod fuel;
+mod host;
 mod identity;
 mod imports;
 mod invoke;

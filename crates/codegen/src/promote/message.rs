@@ -61,7 +61,7 @@ impl Access {
             H::Store32Be => (false, Size::W, true),
             H::Store64Le => (false, Size::D, false),
             H::Store64Be => (false, Size::D, true),
-            H::Read | H::Write => return None,
+            _ => return None,
         };
         Some(Self {
             load,

@@ -43,6 +43,7 @@ mod emitter;
 mod error;
 mod frame;
 mod fuel;
+mod host;
 mod integer;
 mod memory;
 mod message;

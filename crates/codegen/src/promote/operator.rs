@@ -16,7 +16,7 @@ impl<'e> Emitter<'e> {
             OpKind::Wasm(operator) => return self.wasm(operator),
             OpKind::Charge { cost } => self.charge(*cost),
             OpKind::ChargeBulk => self.charge_bulk(),
-            OpKind::Message(call) => self.message(*call),
+            OpKind::Host(call) => self.host(*call),
             OpKind::StateGet { offset, ty } => self.state_get(*offset, is_wide(*ty)),
             OpKind::StateSet { offset, ty } => self.state_set(*offset, is_wide(*ty)),
             OpKind::Trap(cause) => {

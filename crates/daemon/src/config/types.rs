@@ -1,5 +1,6 @@
 //! What a configuration says.
 
+pub use ashway_abi::Grant;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -121,13 +122,6 @@ pub struct HandlerConfig {
     pub line: usize,
 }
 
-/// Something a handler may be allowed to do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Grant {
-    /// Answer a message to its sender.
-    Reply,
-}
-
 /// What an instance's memory is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryMode {
@@ -239,7 +233,6 @@ macro_rules! words {
 
 words! {
     XdpMode { Auto = "auto", Native = "native", Generic = "generic", Packet = "packet" }
-    Grant { Reply = "reply" }
     MemoryMode { Auto = "auto", Arena = "arena", Array = "array" }
     Tier { Auto = "auto", Kernel = "kernel", User = "user" }
     OnFault { Pass = "pass", Drop = "drop", Demote = "demote" }

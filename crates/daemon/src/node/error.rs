@@ -137,7 +137,11 @@ impl RunError {
                 | InstanceError::NoFunction { .. }
                 | InstanceError::Start { .. },
             ) => 3,
-            Self::Instance(InstanceError::Read { .. } | InstanceError::NoParam { .. })
+            Self::Instance(
+                InstanceError::Read { .. }
+                | InstanceError::NoParam { .. }
+                | InstanceError::NotGranted { .. },
+            )
             | Self::NoInterface { .. }
             | Self::Graph(_)
             | Self::Path(_)
@@ -188,6 +192,13 @@ impl RunError {
         Some(match self {
             Self::Instance(InstanceError::Refused { hint, .. }) | Self::Live { hint, .. } => {
                 hint.clone()
+            }
+            Self::Instance(InstanceError::NotGranted { handler, grant, .. }) => {
+                let grant = grant.word();
+                format!(
+                    "add \"{grant}\" to `allow` in `[handler.{handler}]`, or load it with \
+                     `--allow {grant}`"
+                )
             }
             Self::Instance(InstanceError::NoParam { has, .. }) if has.is_empty() => {
                 "it has none; write `ASHWAY_PARAM(name, default)` in the handler".to_owned()

@@ -35,7 +35,7 @@ Examples:
 JSON (-j):
   { \"handler\": { \"name\", \"file\", \"bytes\", \"functions\", \"initial_pages\",
     \"maximum_pages\", \"state_bytes\", \"exports\": [], \"symbols\": [], \"imports\": [],
-    \"recursion\": false, \"call_stack_slots\": 4096, \"source_lines\": true,
+    \"grants\": [], \"recursion\": false, \"call_stack_slots\": 4096, \"source_lines\": true,
     \"tiers\": {
       \"user\": { \"takes\": true, \"because\": null },
       \"kernel\": { \"verified\": true, \"why_not_verified\": null, \"because\": null,
@@ -174,11 +174,17 @@ impl<'m> Report<'m> {
         let ops = self.module.functions.iter().flat_map(|f| &f.code);
         let calls: BTreeSet<&str> = ops
             .filter_map(|op| match op.kind {
-                OpKind::Message(call) => Some(call.name()),
+                OpKind::Host(call) => Some(call.name()),
                 _ => None,
             })
             .collect();
         calls.into_iter().collect()
+    }
+
+    /// What has to be granted before a node loads it, in the words of `allow`.
+    fn grants(&self) -> Vec<&'static str> {
+        let needed = self.module.not_granted(&[]).map(|(_, grant)| grant.word());
+        needed.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     pub(in crate::commands) fn json(&self) -> Value {
@@ -199,6 +205,7 @@ impl<'m> Report<'m> {
             "exports": names(&module.exports),
             "symbols": names(&module.symbols),
             "imports": self.imports(),
+            "grants": self.grants(),
             "recursion": promote::recurses(module),
             "call_stack_slots": CALL_SLOTS,
             "source_lines": !module.lines.is_empty(),
@@ -282,6 +289,9 @@ impl<'m> Report<'m> {
             list(symbols),
         );
         let _ = writeln!(text, "  imports    {}", list(self.imports()));
+        if !self.grants().is_empty() {
+            let _ = writeln!(text, "  needs      allow = {:?}", self.grants());
+        }
         let recursion = if promote::recurses(module) {
             format!("yes; its frames have {CALL_SLOTS} slots of 8 bytes in either tier")
         } else {

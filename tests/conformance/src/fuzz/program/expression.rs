@@ -67,8 +67,7 @@ impl Body<'_> {
                     ValType::I32 => ValueType::I32,
                     _ => ValueType::I64,
                 };
-                let calls: Vec<HostCall> = HostCall::ALL
-                    .into_iter()
+                let calls: Vec<HostCall> = HostCall::message_accesses()
                     .filter(|call| call.signature().1 == Some(results))
                     .collect();
                 let call = self.random.pick(&calls);

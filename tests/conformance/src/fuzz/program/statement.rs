@@ -156,8 +156,7 @@ impl Body<'_> {
     }
 
     fn message_store(&mut self) {
-        let calls: Vec<HostCall> = HostCall::ALL
-            .into_iter()
+        let calls: Vec<HostCall> = HostCall::message_accesses()
             .filter(|call| call.signature().1.is_none())
             .collect();
         let call = self.random.pick(&calls);

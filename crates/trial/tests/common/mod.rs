@@ -1,0 +1,36 @@
+//! The engines that tests compare.
+
+use ashway_trial::{Engine, MemoryChoice, Setup};
+
+/// The engines that can run here, with their names for messages.
+pub(crate) fn engines() -> Vec<(String, Engine, Setup)> {
+    let setup = Setup::default();
+    let mut engines = vec![
+        ("user".to_owned(), Engine::User, setup),
+        ("interpreter".to_owned(), Engine::Interpreter, setup),
+    ];
+    if rustix::process::geteuid().is_root() {
+        for memory in [MemoryChoice::Arena, MemoryChoice::Array] {
+            for locals in [None, Some(true)] {
+                let setup = Setup {
+                    memory,
+                    locals_in_memory: locals,
+                    ..setup
+                };
+                engines.push((
+                    format!("kernel, {memory:?}, {locals:?}"),
+                    Engine::Kernel,
+                    setup,
+                ));
+            }
+        }
+    } else {
+        println!("not in the kernel: needs root (bpf(2))");
+    }
+    engines
+}
+
+/// A module in the text format.
+pub(crate) fn wasm(text: &str) -> Vec<u8> {
+    wat::parse_str(text).unwrap()
+}

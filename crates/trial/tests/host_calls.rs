@@ -1,0 +1,88 @@
+//! Host calls in every engine: the same answers, and the same memory.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod common;
+
+use ashway_codegen::normalise::{Limits, normalise};
+use ashway_trial::{Engine, Trial};
+use common::{engines, wasm};
+
+/// Reads the clock while operands wait and locals are in registers, then once
+/// more; both readings, and what came of the rest, are in memory.
+const TIME: &str = r#"(module
+    (import "ashway" "now_ns" (func $now (result i64)))
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
+        (local $a i64) (local $b i64) (local $c i32) (local $d i32) (local $e i32)
+        (local.set $c (i32.mul (local.get $len) (i32.const 3)))
+        (local.set $d (i32.mul (local.get $len) (i32.const 5)))
+        (local.set $e (i32.mul (local.get $len) (i32.const 7)))
+        (i64.store (i32.const 16)
+            (i64.add
+                (i64.extend_i32_u (i32.add (local.get $c) (local.get $d)))
+                (i64.mul
+                    (i64.extend_i32_u (local.get $e))
+                    (i64.extend_i32_u
+                        (i64.ne (local.tee $a (call $now)) (i64.const -1))))))
+        (i64.store (i32.const 0) (local.get $a))
+        (i64.store (i32.add (local.get $len) (i32.const 4)) (call $now))
+        (drop (call $now))
+        (i32.const 0)))"#;
+
+#[test]
+fn the_clock_is_the_one_that_applications_read() {
+    let wasm = wasm(TIME);
+    let module = normalise(&wasm, &Limits::default()).unwrap();
+    for (name, engine, setup) in engines() {
+        let mut trial = Trial::new(&module, engine, &setup).unwrap();
+        let before = ashway_kernel::clock::monotonic_ns();
+        let end = trial.activate("on_rx", b"four", 0).unwrap();
+        let after = ashway_kernel::clock::monotonic_ns();
+        assert_eq!(end.result, Ok(0), "{name}");
+        assert_eq!(end.fuel_left, setup.budget.fuel as i64, "{name}: no loop");
+        let guest = trial.guest();
+        let word = |at: usize| u64::from_le_bytes(guest[at..at + 8].try_into().unwrap());
+        assert_eq!(word(16), 4 * (3 + 5 + 7), "{name}");
+        assert!(word(8) >= word(0), "{name}: {} {}", word(0), word(8));
+        // The interpreter's clock counts its readings.
+        if engine != Engine::Interpreter {
+            assert!(before <= word(0) && word(8) <= after, "{name}");
+        }
+    }
+}
+
+/// A loop of readings spends fuel as every other.
+#[test]
+fn a_loop_of_readings_ends_at_the_same_one() {
+    let wasm = wasm(
+        r#"(module
+        (import "ashway" "now_ns" (func $now (result i64)))
+        (memory (export "memory") 1 1)
+        (func (export "on_rx") (param i32 i32) (result i32)
+            (loop $ever
+                (i32.store (i32.const 0) (i32.add (i32.load (i32.const 0)) (i32.const 1)))
+                (drop (call $now))
+                (br $ever))
+            (i32.const 0)))"#,
+    );
+    let module = normalise(&wasm, &Limits::default()).unwrap();
+    let mut agreed = None;
+    for (name, engine, mut setup) in engines() {
+        // 1,000 readings are at most some 0.1 ms.
+        setup.budget.fuel = 140_000;
+        setup.budget.ns = 1_000_000_000;
+        let mut trial = Trial::new(&module, engine, &setup).unwrap();
+        let end = trial.activate("on_rx", b"", 0).unwrap();
+        let found = (end, trial.guest());
+        assert_eq!(
+            *agreed.get_or_insert_with(|| found.clone()),
+            found,
+            "{name}"
+        );
+    }
+    let (end, guest) = agreed.unwrap();
+    assert_eq!(end.result.unwrap_err().cause, ashway_abi::Cause::Fuel);
+    let turns = u32::from_le_bytes(guest[..4].try_into().unwrap());
+    assert!((900..1_100).contains(&turns), "{turns}");
+}
