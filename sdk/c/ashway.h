@@ -93,20 +93,21 @@ enum ashway_verdict {
 /*
  * Access to the message. `at` is an offset in bytes from the start of the
  * message; it needs no alignment. `be` is big-endian (network order), `le`
- * little-endian. Loads are zero-extended, stores take the low bits.
+ * little-endian. Loads are zero-extended, stores take the low bits. Where a
+ * negative `at` is taken, it reaches the headers in front of the message.
  *
  * Any byte outside the message stops the handler with cause `message_bounds`:
  * nothing of that access is done, what was done before stays done. A message
  * already changed is then dropped and never passed on. Each access costs a few
  * instructions in both tiers, it is not a call.
  */
-ASHWAY_IMPORT("msg_load8") unsigned msg_load8(unsigned at);
-ASHWAY_IMPORT("msg_load16le") unsigned msg_load16le(unsigned at);
-ASHWAY_IMPORT("msg_load16be") unsigned msg_load16be(unsigned at);
-ASHWAY_IMPORT("msg_load32le") unsigned msg_load32le(unsigned at);
-ASHWAY_IMPORT("msg_load32be") unsigned msg_load32be(unsigned at);
-ASHWAY_IMPORT("msg_load64le") unsigned long long msg_load64le(unsigned at);
-ASHWAY_IMPORT("msg_load64be") unsigned long long msg_load64be(unsigned at);
+ASHWAY_IMPORT("msg_load8") unsigned msg_load8(int at);
+ASHWAY_IMPORT("msg_load16le") unsigned msg_load16le(int at);
+ASHWAY_IMPORT("msg_load16be") unsigned msg_load16be(int at);
+ASHWAY_IMPORT("msg_load32le") unsigned msg_load32le(int at);
+ASHWAY_IMPORT("msg_load32be") unsigned msg_load32be(int at);
+ASHWAY_IMPORT("msg_load64le") unsigned long long msg_load64le(int at);
+ASHWAY_IMPORT("msg_load64be") unsigned long long msg_load64be(int at);
 ASHWAY_IMPORT("msg_store8") void msg_store8(unsigned at, unsigned value);
 ASHWAY_IMPORT("msg_store16le") void msg_store16le(unsigned at, unsigned value);
 ASHWAY_IMPORT("msg_store16be") void msg_store16be(unsigned at, unsigned value);
@@ -120,7 +121,7 @@ ASHWAY_IMPORT("msg_store64be") void msg_store64be(unsigned at, unsigned long lon
  * outside the handler's own stops it with cause `memory_bounds`. The cost grows
  * with `len`.
  */
-ASHWAY_IMPORT("msg_read") void msg_read(unsigned at, void *into, unsigned len);
+ASHWAY_IMPORT("msg_read") void msg_read(int at, void *into, unsigned len);
 ASHWAY_IMPORT("msg_write") void msg_write(unsigned at, const void *from, unsigned len);
 
 /*

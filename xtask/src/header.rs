@@ -16,7 +16,7 @@ fn value_type(parameter: &str) -> ValueType {
     let words: Vec<&str> = parameter.split_whitespace().collect();
     match words.as_slice() {
         ["unsigned", "long", "long", _] => ValueType::I64,
-        ["unsigned", _] => ValueType::I32,
+        ["unsigned" | "int", _] => ValueType::I32,
         ["void", pointer] | ["const", "void", pointer] if pointer.starts_with('*') => {
             ValueType::I32
         }

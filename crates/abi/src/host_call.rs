@@ -1,7 +1,8 @@
 //! Host calls: what a handler can import from `ashway`.
 //!
 //! All offsets are into the message at the handler's own layer (above `udp`:
-//! the UDP payload starts at 0). An access outside the message stops the
+//! the UDP payload starts at 0). What reads takes negative offsets, too, for the
+//! headers in front of the message. An access outside stops the
 //! handler with [`Cause::MessageBounds`](crate::Cause::MessageBounds).
 //!
 //! Access to the message is every handler's. What goes beyond that is granted by

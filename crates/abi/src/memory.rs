@@ -28,6 +28,10 @@ pub const STATE_GUEST_PAGES: usize = 0;
 /// Offset in the state region of the first mutable global.
 pub const STATE_GLOBALS: usize = 64;
 
+/// Bytes of headers that a handler can reach in front of its message: as many as
+/// the kernel tier looks for a message behind.
+pub const FRONT_BYTES: usize = crate::trusted::SLOT_HEADERS_BYTES;
+
 /// Where the regions of one instance lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use ashway_abi::trusted;
 use ashway_handler::{Budget, Function};
+use ashway_modules::Message;
 use ashway_modules::handler::{self, Act, Activate};
 use ashway_path::attrs::Attrs;
 use ashway_path::module::Refused;
@@ -96,13 +97,14 @@ struct Bound {
 }
 
 impl Activate for Bound {
-    fn activate(&mut self, message: &mut [u8]) -> Act {
+    fn activate(&mut self, message: &mut Message) -> Act {
         let Bindable { shared, wasm, rows } = &self.instance;
         // A panic in between would have ended the worker.
         let mut wasm = wasm.lock().unwrap_or_else(PoisonError::into_inner);
         let outcome = {
             let _turn = Turn::take(shared);
-            wasm.activate(self.function, message, 0, self.budget)
+            let (front, message) = message.split();
+            wasm.activate_behind(self.function, front, message, 0, self.budget)
         };
         let at = outcome
             .verdict

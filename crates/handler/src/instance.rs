@@ -5,7 +5,7 @@ use crate::memory::{MESSAGE_BYTES, Message, Region, Window, with_memories};
 use crate::meter::{Budget, Meter};
 use crate::outcome::{Outcome, Stopped};
 use ashway_abi::Verdict;
-use ashway_abi::memory::{Layout, STATE_GUEST_PAGES, WASM_PAGE};
+use ashway_abi::memory::{FRONT_BYTES, Layout, STATE_GUEST_PAGES, WASM_PAGE};
 use ashway_codegen::normalise::ir::{FileOffset, Global};
 use ashway_codegen::normalise::{ENTER_PREFIX, Encoded, Module, START_EXPORT};
 use std::sync::Arc;
@@ -46,7 +46,7 @@ pub enum InstantiateError {
 #[error("the handler shares no variable `{0}`")]
 pub struct UnknownSymbol(pub String);
 
-type Enter = TypedFunc<(i32, i32, i64), (i32, i32, i64)>;
+type Enter = TypedFunc<(i32, i32, i64, i32), (i32, i32, i64)>;
 
 /// A module that can be activated. One activation at a time, by `&mut self`;
 /// the lock against the kernel tier is the caller's.
@@ -219,6 +219,21 @@ impl Instance {
         position.map(Function)
     }
 
+    /// As [`Self::activate_behind`], of a message with nothing in front of it.
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    pub fn activate(
+        &mut self,
+        function: Function,
+        message: &mut [u8],
+        channel: u32,
+        budget: impl Into<Budget>,
+    ) -> Outcome {
+        self.activate_behind(function, &[], message, channel, budget)
+    }
+
     /// Runs a handler for one message. Does not allocate unless the handler
     /// is stopped. Bounded by `budget`; between two looks at the clock, by the
     /// engine's ticks.
@@ -227,27 +242,31 @@ impl Instance {
     /// should be more. What it changed is copied back only when its verdict
     /// sends the message on as changed: reply, deliver and forward.
     ///
+    /// `front` is what was before the message in its frame, for the handler to
+    /// read: of more than [`FRONT_BYTES`] the last ones.
+    ///
     /// # Panics
     ///
     /// If `function` is another instance's and this one has none such.
-    pub fn activate(
+    pub fn activate_behind(
         &mut self,
         function: Function,
+        front: &[u8],
         message: &mut [u8],
         channel: u32,
         budget: impl Into<Budget>,
     ) -> Outcome {
         let len = message.len().min(MESSAGE_BYTES);
         let message = &mut message[..len];
-        self.message.copy_in(message);
+        let front = &front[front.len().saturating_sub(FRONT_BYTES)..];
+        self.message.copy_in(front, message);
         self.follow_growth();
         self.store.set_epoch_deadline(self.ticks);
         let slice = self.store.data_mut().meter.begin(budget.into());
         let entry = &self.functions[function.0];
         let at = entry.at;
-        let result = entry
-            .enter
-            .call(&mut self.store, (len as i32, channel as i32, slice));
+        let arguments = (len as i32, channel as i32, slice, front.len() as i32);
+        let result = entry.enter.call(&mut self.store, arguments);
         let (number, dirty, fuel) = match result {
             Ok((number, dirty, fuel)) => (number, dirty != 0, fuel),
             Err(error) => return self.stopped(&error, at),

@@ -11,7 +11,7 @@
 //! Wasmtime asks for memories one by one and knows only their types, so they
 //! are handed over through a thread-local queue around instantiation.
 
-use ashway_abi::memory::{Layout, WASM_PAGE};
+use ashway_abi::memory::{FRONT_BYTES, Layout, WASM_PAGE};
 use std::alloc;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -22,6 +22,11 @@ use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 
 /// Room for a message; no UDP payload is longer.
 pub const MESSAGE_BYTES: usize = WASM_PAGE;
+
+/// Its memory: a message and what is before it, in whole pages.
+const PAGES_BYTES: usize = 2 * WASM_PAGE;
+
+const _: () = assert!(FRONT_BYTES + MESSAGE_BYTES <= PAGES_BYTES);
 
 /// An instance's memory, mapped.
 ///
@@ -125,7 +130,7 @@ unsafe impl Send for Pages {}
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    const LAYOUT: alloc::Layout = match alloc::Layout::from_size_align(MESSAGE_BYTES, 4096) {
+    const LAYOUT: alloc::Layout = match alloc::Layout::from_size_align(PAGES_BYTES, 4096) {
         Ok(layout) => layout,
         Err(_) => panic!("a power of two"),
     };
@@ -153,22 +158,30 @@ impl Drop for Pages {
 pub(crate) struct Message(Arc<Pages>);
 
 impl Message {
-    /// Puts `bytes`, at most [`MESSAGE_BYTES`], at the start of the memory.
-    pub(crate) fn copy_in(&mut self, bytes: &[u8]) {
-        assert!(bytes.len() <= MESSAGE_BYTES);
-        let base = self.0.0.as_ptr();
-        // SAFETY: the allocation is that long by the assertion, nobody else
-        // accesses it during `&mut self`, and `bytes` cannot overlap it, as no
-        // reference to it exists.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), base, bytes.len()) };
+    /// Puts a message of at most [`MESSAGE_BYTES`] into the memory, and at most
+    /// [`FRONT_BYTES`] in front of it.
+    pub(crate) fn copy_in(&mut self, front: &[u8], message: &[u8]) {
+        assert!(front.len() <= FRONT_BYTES && message.len() <= MESSAGE_BYTES);
+        self.write(FRONT_BYTES - front.len(), front);
+        self.write(FRONT_BYTES, message);
     }
 
-    /// Fills `bytes`, at most [`MESSAGE_BYTES`], from the start of the memory.
-    pub(crate) fn copy_out(&mut self, bytes: &mut [u8]) {
-        assert!(bytes.len() <= MESSAGE_BYTES);
-        let base = self.0.0.as_ptr();
-        // SAFETY: as in `copy_in`, with the direction turned around.
-        unsafe { std::ptr::copy_nonoverlapping(base, bytes.as_mut_ptr(), bytes.len()) };
+    /// The caller has checked that `at + bytes.len()` is at most [`PAGES_BYTES`].
+    fn write(&mut self, at: usize, bytes: &[u8]) {
+        // SAFETY: the allocation is that long by the callers' assertion.
+        let to = unsafe { self.0.0.as_ptr().add(at) };
+        // SAFETY: as above; nobody else accesses the memory during `&mut self`,
+        // and `bytes` cannot overlap it, as no reference to it exists.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
+    }
+
+    /// Fills `message`, at most [`MESSAGE_BYTES`], from the memory.
+    pub(crate) fn copy_out(&mut self, message: &mut [u8]) {
+        assert!(message.len() <= MESSAGE_BYTES);
+        // SAFETY: within the allocation, which has room for both parts.
+        let from = unsafe { self.0.0.as_ptr().add(FRONT_BYTES) };
+        // SAFETY: as in `write`, with the direction turned around.
+        unsafe { std::ptr::copy_nonoverlapping(from, message.as_mut_ptr(), message.len()) };
     }
 }
 
@@ -251,7 +264,7 @@ pub(crate) fn with_memories<T>(
     let message = Linear {
         base: pages.0,
         size: 0,
-        capacity: MESSAGE_BYTES,
+        capacity: PAGES_BYTES,
         _owner: Owner::Message(Arc::clone(&pages)),
     };
     let prepared = [

@@ -82,7 +82,7 @@ pub trait Instance: Send + Sync {
 pub trait Activate: Send {
     /// Runs it on one message. Bounded by its budget; what is to be noted of the
     /// run (faults, causes) is noted inside.
-    fn activate(&mut self, message: &mut [u8]) -> Act;
+    fn activate(&mut self, message: &mut Message) -> Act;
 }
 
 /// What becomes of a message behind a handler, with its fate where that is
@@ -170,7 +170,7 @@ impl Stage<Message> for HandlerStage {
             // What others send goes by; `on_tx` is not there yet.
             return Step::On(message);
         }
-        match self.bound.activate(message.bytes_mut()) {
+        match self.bound.activate(&mut message) {
             Act::Done(fate) => Step::End(message, fate),
             Act::Reply if message.can_be_answered() => Step::Back(message, Count::Answered),
             Act::Reply => Step::End(message, Count::DroppedNoSender),

@@ -185,6 +185,13 @@ impl Body {
         &mut self.buffer[self.front..self.end]
     }
 
+    /// What lies in front of it in the frame, and what the present layer sees, to
+    /// write.
+    pub fn split(&mut self) -> (&[u8], &mut [u8]) {
+        let (before, here) = self.buffer[..self.end].split_at_mut(self.front);
+        (before.get(HEADROOM_BYTES..).unwrap_or_default(), here)
+    }
+
     /// Length of what the present layer sees, in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {

@@ -270,7 +270,8 @@ impl Instance for Reverse {
 }
 
 impl Activate for Reverse {
-    fn activate(&mut self, message: &mut [u8]) -> Act {
+    fn activate(&mut self, message: &mut Message) -> Act {
+        let message = message.bytes_mut();
         self.0.lock().unwrap().push(message.as_ptr().addr());
         message.reverse();
         Act::Reply

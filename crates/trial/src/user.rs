@@ -65,14 +65,17 @@ impl User {
         message: &[u8],
         channel: u32,
     ) -> Activation {
-        let mut message = message.to_vec();
+        // What the other engines have in front of it.
+        let mut frame = stub::frame(message);
+        let (front, rest) = frame.split_at_mut(stub::HEADER_BYTES);
+        let message = &mut rest[..message.len()];
         let budget = self.budget;
         let outcome = self
             .instance
-            .activate(function, &mut message, channel, budget);
+            .activate_behind(function, front, message, channel, budget);
         Activation {
             result: outcome.verdict.map(|verdict| verdict as u32),
-            message,
+            message: message.to_vec(),
             dirty: outcome.dirty,
             fuel_left: outcome.fuel_left,
         }

@@ -86,3 +86,67 @@ fn a_loop_of_readings_ends_at_the_same_one() {
     let turns = u32::from_le_bytes(guest[..4].try_into().unwrap());
     assert!((900..1_100).contains(&turns), "{turns}");
 }
+
+/// Reads all that is in front, by constants and by numbers from memory.
+const FRONT: &str = r#"(module
+    (import "ashway" "msg_read" (func $read (param i32 i32 i32)))
+    (import "ashway" "msg_load32le" (func $load (param i32) (result i32)))
+    (import "ashway" "msg_load8" (func $byte (param i32) (result i32)))
+    (import "ashway" "msg_store8" (func $store (param i32 i32)))
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
+        (local $at i32)
+        (call $read (i32.const -64) (i32.const 0) (i32.add (local.get $len) (i32.const 64)))
+        (i32.store (i32.const 256) (call $load (i32.const -64)))
+        (i32.store (i32.const 260) (call $load (i32.const -2)))
+        (local.set $at (i32.const -64))
+        (loop $next
+            (i32.store8 (i32.add (local.get $at) (i32.const 576)) (call $byte (local.get $at)))
+            (br_if $next
+                (i32.lt_s (local.tee $at (i32.add (local.get $at) (i32.const 1)))
+                    (local.get $len))))
+        (i32.const 0))
+    (func (export "before") (param $len i32) (param $channel i32) (result i32)
+        (call $byte (i32.const -65)))
+    (func (export "read_before") (param $len i32) (param $channel i32) (result i32)
+        (call $read (i32.const -65) (i32.const 0) (i32.const 66))
+        (i32.const 0))
+    (func (export "behind") (param $len i32) (param $channel i32) (result i32)
+        (call $load (i32.sub (local.get $len) (i32.const 3))))
+    (func (export "store_before") (param $len i32) (param $channel i32) (result i32)
+        (call $store (i32.const -1) (i32.const 0))
+        (i32.const 0)))"#;
+
+#[test]
+fn what_is_in_front_can_be_read_and_not_written() {
+    let wasm = wasm(FRONT);
+    let module = normalise(&wasm, &Limits::default()).unwrap();
+    let message = b"a message";
+    let frame = ashway_codegen::stub::frame(message);
+    let frame = &frame[..64 + message.len()];
+    let mut agreed = None;
+    for (name, engine, setup) in engines() {
+        let mut trial = Trial::new(&module, engine, &setup).unwrap();
+        let end = trial.activate("on_rx", message, 0).unwrap();
+        assert_eq!(end.result, Ok(0), "{name}");
+        let guest = trial.guest();
+        assert_eq!(&guest[..frame.len()], frame, "{name}: read at once");
+        assert_eq!(&guest[256..260], &frame[..4], "{name}");
+        assert_eq!(&guest[260..264], &frame[62..66], "{name}");
+        assert_eq!(
+            &guest[512..512 + frame.len()],
+            frame,
+            "{name}: byte by byte"
+        );
+        for handler in ["before", "read_before", "behind", "store_before"] {
+            let end = trial.activate(handler, message, 0).unwrap();
+            let cause = end.result.unwrap_err().cause;
+            assert_eq!(cause, ashway_abi::Cause::MessageBounds, "{name}: {handler}");
+            assert!(!end.dirty, "{name}");
+        }
+        assert!(
+            *agreed.get_or_insert_with(|| trial.guest()) == trial.guest(),
+            "{name}"
+        );
+    }
+}

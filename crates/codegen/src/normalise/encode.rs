@@ -5,13 +5,16 @@
 //!         ashway.now () -> i64 (`host.rs`)
 //! memory  0 "_ashway_memory": the handler's · 1 "_ashway_message" · 2 "_ashway_state"
 //! global  "_ashway_fuel" i64 · "_ashway_message_len" i32 · "_ashway_dirty" i32
-//!         · slots of the call stack in use, i32
+//!         · slots of the call stack in use, i32 · bytes before the message, i32
 //! func    the author's, under their own names; the start function, if any,
 //!         as "_ashway_start", called by the host once fuel is set
 //!         for each handler `name` also
-//!         "_ashway_enter_name" (len: i32, channel: i32, fuel: i64)
+//!         "_ashway_enter_name" (len: i32, channel: i32, fuel: i64, front: i32)
 //!                              -> (verdict: i32, dirty: i32, fuel: i64)
 //! ```
+//!
+//! The message starts at `FRONT_BYTES` of its memory; before it are as many bytes
+//! of headers as there are.
 //!
 //! The last kind exists for speed: one call sets the globals, runs the handler
 //! and reads the globals, where the host would need six.
@@ -42,8 +45,9 @@ pub const START_EXPORT: &str = "_ashway_start";
 /// What stands before a handler's name in the export that sets its globals.
 pub const ENTER_PREFIX: &str = "_ashway_enter_";
 
-/// Pages of the message memory.
-const ONE_PAGE: u32 = 1;
+/// Pages of the message memory: one for the longest message, and room for what
+/// is before it.
+const MESSAGE_PAGES: u32 = 2;
 
 /// A module for Wasmtime, and the way back to the author's file.
 #[derive(Clone, Debug)]
@@ -206,7 +210,7 @@ fn types(module: &Module<'_>) -> TypeSection {
         let (params, results) = (params.iter().copied(), results.iter().copied());
         section.ty().function(params, results);
     }
-    section.ty().function([i32, i32, i64], [i32, i32, i64]);
+    section.ty().function([i32, i32, i64, i32], [i32, i32, i64]);
     section
 }
 
@@ -237,7 +241,7 @@ fn memories(module: &Module<'_>) -> MemorySection {
     let mut section = MemorySection::new();
     let author = (module.initial_pages, module.maximum_pages);
     let state = (module.state_bytes / WASM_PAGE) as u32;
-    for (minimum, maximum) in [author, (ONE_PAGE, ONE_PAGE), (state, state)] {
+    for (minimum, maximum) in [author, (MESSAGE_PAGES, MESSAGE_PAGES), (state, state)] {
         section.memory(MemoryType {
             minimum: u64::from(minimum),
             maximum: Some(u64::from(maximum)),
@@ -261,6 +265,7 @@ fn globals() -> GlobalSection {
         super::expand::MESSAGE_LEN,
         super::expand::DIRTY,
         super::expand::STACK,
+        super::expand::MESSAGE_FRONT,
     ] {
         section.global(mutable(ValType::I32), &ConstExpr::i32_const(0));
     }

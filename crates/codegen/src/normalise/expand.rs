@@ -23,6 +23,7 @@ pub(super) const FUEL: u32 = 0;
 pub(super) const MESSAGE_LEN: u32 = 1;
 pub(super) const DIRTY: u32 = 2;
 pub(super) const STACK: u32 = 3;
+pub(super) const MESSAGE_FRONT: u32 = 4;
 
 /// Writes operations into one function.
 pub(super) struct Expander<'f> {
@@ -239,11 +240,13 @@ impl<'f> Expander<'f> {
 /// Sets the globals, calls a handler, and returns its result with the globals.
 pub(super) fn enter(handler: u32) -> Function {
     let mut function = Function::new([]);
-    let (len, channel, fuel) = (0, 1, 2);
+    let (len, channel, fuel, front) = (0, 1, 2, 3);
     function
         .instructions()
         .local_get(len)
         .global_set(MESSAGE_LEN)
+        .local_get(front)
+        .global_set(MESSAGE_FRONT)
         .i32_const(0)
         .global_set(DIRTY)
         .i32_const(0)

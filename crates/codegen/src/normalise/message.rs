@@ -1,8 +1,12 @@
 //! Message access in Wasm: a check against the message's length, then a load
 //! or store on the message memory.
+//!
+//! What reads has a signed offset and may reach in front of the message, where
+//! the frame's headers are.
 
-use super::expand::{DIRTY, Expander, MEMORY, MESSAGE, MESSAGE_LEN};
+use super::expand::{DIRTY, Expander, MEMORY, MESSAGE, MESSAGE_FRONT, MESSAGE_LEN};
 use super::ir::FileOffset;
+use ashway_abi::memory::FRONT_BYTES;
 use ashway_abi::{Cause, HostCall};
 use wasm_encoder::{MemArg, MemArgTarget};
 
@@ -41,6 +45,31 @@ impl Expander<'_> {
         self.trap_if(Cause::MessageBounds, place);
     }
 
+    /// Traps unless the signed `at + len` is within message and headers; the i64
+    /// `len` is on the stack, `at` in its temporary, where it becomes the address.
+    fn check_frame(&mut self, place: FileOffset) {
+        let at = self.at;
+        self.ins()
+            .local_get(at)
+            .i64_extend_i32_s()
+            .i64_add()
+            .global_get(MESSAGE_LEN)
+            .i64_extend_i32_u()
+            .i64_gt_s()
+            .local_get(at)
+            .i32_const(0)
+            .global_get(MESSAGE_FRONT)
+            .i32_sub()
+            .i32_lt_s()
+            .i32_or();
+        self.trap_if(Cause::MessageBounds, place);
+        self.ins()
+            .local_get(at)
+            .i32_const(FRONT_BYTES as i32)
+            .i32_add()
+            .local_set(at);
+    }
+
     fn dirty(&mut self) {
         self.ins().i32_const(1).global_set(DIRTY);
     }
@@ -48,9 +77,9 @@ impl Expander<'_> {
     fn load(&mut self, bytes: u32, swap: bool, place: FileOffset) {
         let at = self.at;
         self.ins().local_set(at).i64_const(i64::from(bytes));
-        self.check_message(place);
+        self.check_frame(place);
         self.ins().local_get(at);
-        let memarg = message();
+        let memarg = frame();
         match bytes {
             1 => self.ins().i32_load8_u(memarg),
             2 => self.ins().i32_load16_u(memarg),
@@ -142,9 +171,9 @@ impl Expander<'_> {
             .i64_or();
     }
 
-    /// Takes offset, address and length into their temporaries and checks the
-    /// message's side; the copy itself checks the memory's.
-    fn bulk_operands(&mut self, place: FileOffset) {
+    /// Takes offset, address and length into their temporaries; the length stays,
+    /// for the check of the message's side. The copy itself checks the memory's.
+    fn bulk_operands(&mut self) {
         let (at, pointer, value) = (self.at, self.pointer, self.value);
         self.ins()
             .local_set(value)
@@ -152,11 +181,11 @@ impl Expander<'_> {
             .local_set(at)
             .local_get(value)
             .i64_extend_i32_u();
-        self.check_message(place);
     }
 
     fn read(&mut self, place: FileOffset) {
-        self.bulk_operands(place);
+        self.bulk_operands();
+        self.check_frame(place);
         let (at, pointer, value) = (self.at, self.pointer, self.value);
         self.ins()
             .local_get(pointer)
@@ -166,10 +195,13 @@ impl Expander<'_> {
     }
 
     fn write(&mut self, place: FileOffset) {
-        self.bulk_operands(place);
+        self.bulk_operands();
+        self.check_message(place);
         let (at, pointer, value) = (self.at, self.pointer, self.value);
         self.ins()
             .local_get(at)
+            .i32_const(FRONT_BYTES as i32)
+            .i32_add()
             .local_get(pointer)
             .local_get(value)
             .memory_copy(MESSAGE, MEMORY);
@@ -211,6 +243,14 @@ impl Access {
 
 /// Anywhere in the message; no alignment is promised.
 const fn message() -> MemArg {
+    MemArg {
+        offset: FRONT_BYTES as u64,
+        ..frame()
+    }
+}
+
+/// An address in its memory.
+const fn frame() -> MemArg {
     MemArg {
         offset: 0,
         align: 0,

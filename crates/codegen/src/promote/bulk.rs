@@ -10,7 +10,7 @@ use super::MemoryKind;
 use super::emitter::Emitter;
 use super::frame::TRANSFER;
 use super::memory::ARRAY_BASE;
-use super::message::XDP_MD;
+use super::message::{MOST, XDP_MD};
 use crate::bpf::{Reg, Size, helper, op};
 use crate::bug::{self, Bug};
 use Reg::{R0, R1, R2, R3, R4, R5, R9, R10};
@@ -20,6 +20,8 @@ use ashway_abi::{Cause, context};
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
     Memory,
+    /// The frame, from its first byte on.
+    Frame,
     /// The state region; the address is the memory's, too.
     State,
     Message,
@@ -97,9 +99,9 @@ impl Emitter<'_> {
     pub(super) fn message_read(&mut self) {
         // The message's offset is the first operand, and the source.
         self.operands_into(&[R2, R1, R3]);
-        self.check_message_range(R2);
+        self.check_frame_range(R2);
         self.check_memory(R1);
-        self.copy_message(Side::Memory, Side::Message);
+        self.copy_message(Side::Memory, Side::Frame);
     }
 
     /// `msg_write(at, from, len)`.
@@ -108,6 +110,10 @@ impl Emitter<'_> {
         self.check_message_range(R1);
         self.check_memory(R2);
         self.mark_dirty();
+        if self.shape.memory == MemoryKind::Array {
+            self.asm.load(Size::W, R0, R9, context::PAYLOAD_OFF);
+            self.asm.alu(op::ADD, R1, R0);
+        }
         self.copy_message(Side::Message, Side::Memory);
     }
 
@@ -149,6 +155,18 @@ impl Emitter<'_> {
         self.asm.alu(op::ADD, R0, R3);
         self.asm.load(Size::W, R4, R9, context::PAYLOAD_LEN);
         self.asm.jump_if(op::JGT, R0, R4, trap);
+    }
+
+    /// The same of a signed offset, which may be in front of the message, in the
+    /// frame. It is a place in the frame from here on.
+    fn check_frame_range(&mut self, at: Reg) {
+        let trap = self.trap(Cause::MessageBounds);
+        self.asm.movsx(Size::W, true, at, at);
+        self.asm.mov(R0, at);
+        self.asm.alu(op::ADD, R0, R3);
+        self.asm.load(Size::W, R4, R9, context::PAYLOAD_LEN);
+        self.asm.jump_if(op::JSGT, R0, R4, trap);
+        self.frame_place(at, R4, trap);
     }
 
     /// The first turn of a loop must look like any other.
@@ -236,8 +254,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// In array mode a helper copies, and clobbers all scratch registers, so
-    /// that the loop's numbers are in the transfer words.
+    /// In array mode a helper copies, from or to a place in the frame, and clobbers
+    /// all scratch registers, so that the loop's numbers are in the transfer words.
     fn copy_by_helper(&mut self, to_message: bool) {
         let (message, memory, number) = if to_message {
             (R1, R2, helper::XDP_STORE_BYTES)
@@ -262,8 +280,6 @@ impl Emitter<'_> {
         // memory there is a state region, longer than a chunk.
         self.chunk_pointer(Side::Memory, R3, R2, R5, 1);
         self.asm.load(Size::W, R2, R9, message_at);
-        self.asm.load(Size::W, R0, R9, context::PAYLOAD_OFF);
-        self.asm.alu(op::ADD, R2, R0);
         self.asm.load(Size::D, R1, R10, XDP_MD);
         self.asm.call(number);
         self.asm.jump_if_imm(op::JNE, R0, 0, trap);
@@ -297,6 +313,12 @@ impl Emitter<'_> {
             Side::Message => {
                 let trap = self.trap(Cause::MessageBounds);
                 self.message_chunk(into, scratch, at, bytes, trap);
+                return;
+            }
+            Side::Frame => {
+                let trap = self.trap(Cause::MessageBounds);
+                self.asm.jump_if_imm(op::JGT, at, MOST, trap);
+                self.frame_chunk(into, scratch, at, bytes, trap);
                 return;
             }
         };

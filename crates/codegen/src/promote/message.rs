@@ -6,6 +6,10 @@
 //! same for every access, so what one access has checked serves all that come
 //! behind it and reach no further.
 //!
+//! A load may also reach in front of the message, where the frame's headers are:
+//! its offset is signed then, and the pointer starts at the frame's first byte. A
+//! store reaches the message alone, since headers are trusted code's.
+//!
 //! An offset that is not a constant is added to the packet pointer in arena
 //! mode. In array mode, which is there for programs without `CAP_PERFMON`, the
 //! verifier refuses that ("pointer arithmetic with it prohibited for !root", as
@@ -18,6 +22,7 @@ use super::frame::TRANSFER;
 use super::stack::{At, Entry};
 use crate::bpf::{Label, Reg, Size, helper, op};
 use crate::bug::{self, Bug};
+use crate::xdp::md;
 use ashway_abi::{Cause, HostCall, context};
 
 /// The stack slot of the packet pointer to the message.
@@ -86,7 +91,10 @@ impl Emitter<'_> {
         if self.needs_helper(at) {
             return self.message_load_by_helper(at, access);
         }
-        let (pointer, off) = self.message_pointer(at, access.size);
+        let (pointer, off) = match at.at {
+            At::Const(at) if at < FAR => self.near_pointer(at as u32, access.size),
+            _ => (self.frame_pointer_at(at, access.size), 0),
+        };
         let into = self.result_from(pointer);
         self.asm.load(access.size, into, pointer, off);
         if access.big_endian && !bug::is(Bug::ByteOrder) {
@@ -108,7 +116,10 @@ impl Emitter<'_> {
         } else {
             self.reg_of(value)
         };
-        let (pointer, off) = self.message_pointer(at, access.size);
+        let (pointer, off) = match at.at {
+            At::Const(at) if at < FAR => self.near_pointer(at as u32, access.size),
+            _ => (self.message_pointer_at(at, access.size), 0),
+        };
         if access.big_endian {
             self.asm.to_be(access.size, value);
         }
@@ -127,17 +138,12 @@ impl Emitter<'_> {
     }
 
     /// A checked pointer, with an instruction offset, to `size` bytes of the
-    /// message.
-    fn message_pointer(&mut self, at: Entry, size: Size) -> (Reg, i16) {
-        match at.at {
-            At::Const(at) if at < FAR => {
-                self.check_message(at as u32 + size.bytes());
-                let pointer = self.alloc();
-                self.asm.load(Size::D, pointer, Reg::R10, PAYLOAD);
-                (pointer, at as i16)
-            }
-            _ => (self.message_pointer_at(at, size), 0),
-        }
+    /// message at a small constant offset.
+    fn near_pointer(&mut self, at: u32, size: Size) -> (Reg, i16) {
+        self.check_message(at + size.bytes());
+        let pointer = self.alloc();
+        self.asm.load(Size::D, pointer, Reg::R10, PAYLOAD);
+        (pointer, at as i16)
     }
 
     /// Traps unless the message has `end` bytes.
@@ -190,6 +196,60 @@ impl Emitter<'_> {
         pointer
     }
 
+    /// A checked pointer to `size` bytes of the frame, at an offset from the
+    /// message that is signed. The place in the frame, which is compared last, is
+    /// of unknown size whatever the offset is, and cannot be decided either.
+    fn frame_pointer_at(&mut self, at: Entry, size: Size) -> Reg {
+        let bytes = size.bytes() as i32;
+        let trap = self.trap(Cause::MessageBounds);
+        // Before the message's first byte ends what does so in any message. (The
+        // verifier would find that, too, and remove the comparison: see above.)
+        let ends_before = matches!(at.at, At::Const(at) if at as u32 as i32 + bytes <= 0);
+        let at = self.reg_of(at);
+        let pointer = self.alloc();
+        let place = if self.is_scratch(at) {
+            at
+        } else {
+            self.alloc()
+        };
+        self.asm.movsx(Size::W, true, place, at);
+        if !ends_before && !bug::is(Bug::MessageOfFrame) {
+            self.asm
+                .load(Size::W, pointer, Reg::R9, context::PAYLOAD_LEN);
+            self.asm.alu_imm(op::SUB, pointer, bytes);
+            self.asm.jump_if(op::JSGT, place, pointer, trap);
+        }
+        self.frame_place(place, pointer, trap);
+        self.frame_chunk(pointer, place, place, size.bytes(), trap);
+        self.release(place);
+        pointer
+    }
+
+    /// Makes a place in the frame of a signed 64-bit offset from the message.
+    /// Clobbers `scratch`.
+    pub(super) fn frame_place(&mut self, at: Reg, scratch: Reg, trap: Label) {
+        self.asm
+            .load(Size::W, scratch, Reg::R9, context::PAYLOAD_OFF);
+        self.asm.alu(op::ADD, at, scratch);
+        // As an unsigned number, what is in front of the frame is large.
+        self.asm.jump_if_imm(op::JGT, at, MOST, trap);
+    }
+
+    /// As [`Self::message_chunk`], of a place in the frame that the verifier knows
+    /// to be at most [`MOST`].
+    pub(super) fn frame_chunk(
+        &mut self,
+        into: Reg,
+        scratch: Reg,
+        place: Reg,
+        bytes: u32,
+        trap: Label,
+    ) {
+        self.asm.load(Size::D, into, Reg::R10, XDP_MD);
+        self.asm.load(Size::W, into, into, md::DATA);
+        self.behind(into, scratch, place, bytes, trap);
+    }
+
     /// Makes a packet pointer, for a chunk of `bytes`, of an index into the
     /// message that is known to be inside; tells the verifier so. Clobbers
     /// `into` and `scratch`, which may be `index`.
@@ -208,6 +268,12 @@ impl Emitter<'_> {
     /// The same of an index that the verifier knows to be at most [`MOST`].
     fn packet_pointer(&mut self, into: Reg, scratch: Reg, index: Reg, bytes: u32, trap: Label) {
         self.asm.load(Size::D, into, Reg::R10, PAYLOAD);
+        self.behind(into, scratch, index, bytes, trap);
+    }
+
+    /// Moves the packet pointer `into` on by `index`, if the packet has `bytes`
+    /// bytes there.
+    fn behind(&mut self, into: Reg, scratch: Reg, index: Reg, bytes: u32, trap: Label) {
         self.asm.alu(op::ADD, into, index);
         // The end is compared with the pointer behind the chunk, then moved
         // back: one register less, and the verifier follows.
@@ -225,7 +291,7 @@ impl Emitter<'_> {
     fn message_load_by_helper(&mut self, at: Entry, access: &Access) {
         let target = self.target();
         self.flush_registers();
-        self.message_helper(helper::XDP_LOAD_BYTES, at, access.size);
+        self.message_helper(helper::XDP_LOAD_BYTES, at, access);
         let into = target.unwrap_or_else(|| self.alloc());
         self.asm.load(access.size, into, Reg::R9, TRANSFER);
         if access.big_endian {
@@ -243,33 +309,30 @@ impl Emitter<'_> {
         self.asm
             .store(width(access.size == Size::D), Reg::R9, TRANSFER, reg);
         self.release(reg);
-        self.message_helper(helper::XDP_STORE_BYTES, at, access.size);
+        self.message_helper(helper::XDP_STORE_BYTES, at, access);
         self.mark_dirty();
     }
 
-    /// Moves `size` bytes between the message and the first transfer word.
-    /// Every scratch register is clobbered.
-    fn message_helper(&mut self, number: i32, at: Entry, size: Size) {
+    /// Moves what an access is for between the frame and the first transfer
+    /// word. Every scratch register is clobbered.
+    fn message_helper(&mut self, number: i32, at: Entry, access: &Access) {
+        let bytes = access.size.bytes();
         let trap = self.trap(Cause::MessageBounds);
         self.move_into(Reg::R2, at);
         self.discard(at);
+        if access.load {
+            self.asm.movsx(Size::W, true, Reg::R2, Reg::R2);
+        }
         self.asm.mov(Reg::R0, Reg::R2);
-        self.asm.alu_imm(op::ADD, Reg::R0, size.bytes() as i32);
+        self.asm.alu_imm(op::ADD, Reg::R0, bytes as i32);
         self.asm
             .load(Size::W, Reg::R1, Reg::R9, context::PAYLOAD_LEN);
-        self.asm.jump_if(op::JGT, Reg::R0, Reg::R1, trap);
+        // An offset that is not sign-extended is no negative number here.
+        self.asm.jump_if(op::JSGT, Reg::R0, Reg::R1, trap);
+        self.frame_place(Reg::R2, Reg::R0, trap);
         self.asm.mov(Reg::R3, Reg::R9);
         self.asm.alu_imm(op::ADD, Reg::R3, i32::from(TRANSFER));
-        self.call_helper(number, size.bytes(), trap);
-    }
-
-    /// Calls a helper for `bytes` bytes at the message's index in `r2` and the
-    /// memory in `r3`.
-    pub(super) fn call_helper(&mut self, number: i32, bytes: u32, trap: Label) {
         self.asm.load(Size::D, Reg::R1, Reg::R10, XDP_MD);
-        self.asm
-            .load(Size::W, Reg::R0, Reg::R9, context::PAYLOAD_OFF);
-        self.asm.alu(op::ADD, Reg::R2, Reg::R0);
         self.asm.mov_imm(Reg::R4, bytes as i32);
         self.asm.call(number);
         self.asm.jump_if_imm(op::JNE, Reg::R0, 0, trap);

@@ -33,7 +33,7 @@ impl Instance for Always {
 }
 
 impl Activate for Always {
-    fn activate(&mut self, _: &mut [u8]) -> Act {
+    fn activate(&mut self, _: &mut Message) -> Act {
         self.0
     }
 }

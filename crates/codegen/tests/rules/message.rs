@@ -2,10 +2,15 @@
 //!
 //! Source: `docs/abi/`. The message ends where it ends, although the frame goes
 //! on behind it; an access that is not wholly inside stops the handler, and one
-//! that changes the message marks it as changed.
+//! that changes the message marks it as changed. What reads may begin in front of
+//! the message, in the frame's headers; what writes may not.
 
 use super::machine::{Handler, How};
 use ashway_abi::{Cause, HostCall};
+use ashway_codegen::stub;
+
+/// Bytes in front of the message.
+const FRONT: usize = stub::HEADER_BYTES;
 
 /// Where operands and results lie in memory.
 const AT: usize = 0;
@@ -88,8 +93,12 @@ fn prove(handler: &mut Handler, call: HostCall, at: u32, len: usize) {
     handler.guest_mut()[VALUE..][..8].copy_from_slice(&STORED.to_le_bytes());
     let before = message(len);
     let outcome = handler.run(&before);
-    let at = at as usize;
-    if at + bytes > len {
+    // In the frame, where that can be.
+    let there = match load {
+        true => i64::from(at as i32) + FRONT as i64,
+        false => i64::from(at) + FRONT as i64,
+    };
+    if there < 0 || there + bytes as i64 > (FRONT + len) as i64 {
         assert_eq!(outcome.cause(), Some(Cause::MessageBounds), "{what}");
         assert_eq!(outcome.message, before, "{what}");
         assert!(!outcome.dirty, "{what}");
@@ -104,12 +113,15 @@ fn prove(handler: &mut Handler, call: HostCall, at: u32, len: usize) {
         }
         bytes
     };
+    let there = there as usize;
     if load {
-        let mut expected = ordered(before[at..at + bytes].to_vec());
+        let frame = stub::frame(&before);
+        let mut expected = ordered(frame[there..there + bytes].to_vec());
         expected.resize(8, 0);
         assert_eq!(handler.guest()[RESULT..][..8], expected, "{what}");
         assert_eq!(outcome.message, before, "{what}");
     } else {
+        let at = there - FRONT;
         let mut expected = before;
         let stored = ordered(STORED.to_le_bytes()[..bytes].to_vec());
         expected[at..at + bytes].copy_from_slice(&stored);
@@ -135,6 +147,7 @@ fn offsets() -> impl Iterator<Item = u32> {
         .chain(1_460..=1_474)
         .chain(far)
         .chain(u32::MAX - 9..=u32::MAX)
+        .chain(u32::MAX - 75..=u32::MAX - 55)
 }
 
 #[test]
@@ -167,8 +180,8 @@ fn every_call_has_its_bounds_at_a_constant_offset() {
 
 #[test]
 fn bulk_calls_copy_exactly_what_is_inside_both() {
-    const LEN: u32 = 80;
-    const PAGE: u32 = 65_536;
+    const LEN: i32 = 80;
+    const PAGE: i32 = 65_536;
     for (call, load) in [("msg_read", true), ("msg_write", false)] {
         let text = format!(
             r#"(module
@@ -183,7 +196,10 @@ fn bulk_calls_copy_exactly_what_is_inside_both() {
             for (at, byte) in handler.guest_mut().iter_mut().enumerate() {
                 *byte = (at * 41 + 3) as u8;
             }
-            for (at, len) in (0..=LEN + 1).flat_map(|at| (0..=LEN + 1).map(move |len| (at, len))) {
+            let starts = [-66, -65, -64, -63, -9, -8, -1]
+                .into_iter()
+                .chain(0..=LEN + 1);
+            for (at, len) in starts.flat_map(|at| (0..=LEN + 1).map(move |len| (at, len))) {
                 for pointer in [64, PAGE - len, PAGE - len + 1] {
                     for (place, word) in [at, pointer, len].iter().enumerate() {
                         handler.guest_mut()[place * 4..][..4].copy_from_slice(&word.to_le_bytes());
@@ -191,17 +207,20 @@ fn bulk_calls_copy_exactly_what_is_inside_both() {
                     let mut guest = handler.guest().to_vec();
                     let mut expected = message(LEN as usize);
                     let outcome = handler.run(&expected);
-                    let cause = if at + len > LEN {
+                    let front = if load { -(FRONT as i32) } else { 0 };
+                    let cause = if at < front || at + len > LEN {
                         Some(Cause::MessageBounds)
                     } else if pointer + len > PAGE {
                         Some(Cause::MemoryBounds)
                     } else {
-                        let there = at as usize..(at + len) as usize;
+                        let there =
+                            (at + FRONT as i32) as usize..(at + FRONT as i32 + len) as usize;
                         let here = pointer as usize..(pointer + len) as usize;
                         if load {
-                            guest[here].copy_from_slice(&expected[there]);
+                            guest[here].copy_from_slice(&stub::frame(&expected)[there]);
                         } else {
-                            expected[there].copy_from_slice(&guest[here]);
+                            expected[there.start - FRONT..there.end - FRONT]
+                                .copy_from_slice(&guest[here]);
                         }
                         None
                     };

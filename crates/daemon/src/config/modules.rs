@@ -625,7 +625,7 @@ impl handler::Instance for Nothing {
 }
 
 impl Activate for Nothing {
-    fn activate(&mut self, _message: &mut [u8]) -> Act {
+    fn activate(&mut self, _message: &mut Message) -> Act {
         Act::Pass
     }
 }

@@ -245,8 +245,8 @@ impl Instance for Fake {
 }
 
 impl Activate for Fake {
-    fn activate(&mut self, message: &mut [u8]) -> Act {
+    fn activate(&mut self, message: &mut Message) -> Act {
         *self.runs.lock().unwrap() += 1;
-        (self.body)(message)
+        (self.body)(message.bytes_mut())
     }
 }
