@@ -203,6 +203,7 @@ impl Kernel {
                 state_bytes: STATE_BYTES,
                 rings: 1,
                 slot_bytes: 2048,
+                endpoint_slots: 0,
             },
             memory: MemoryKind::Arena,
             paths: KEY + 1,

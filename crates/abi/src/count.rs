@@ -91,7 +91,7 @@ counts! {
     DroppedTooLong = 14, Fate, "dropped_too_long";
     /// Dropped: the ring to the user tier was full.
     DroppedRingFull = 15, Fate, "dropped_ring_full";
-    /// Dropped: `deliver` on a path without an endpoint.
+    /// Dropped: `deliver`, and no process reads the handler's endpoint.
     DroppedNoEndpoint = 16, Fate, "dropped_no_endpoint";
     /// Dropped: `forward` on a path without a next hop.
     DroppedNoNextHop = 17, Fate, "dropped_no_next_hop";
@@ -105,6 +105,8 @@ counts! {
     DroppedNoHeadroom = 21, Fate, "dropped_no_headroom";
     /// Dropped: a queue of the path was full (on arrival: early discard).
     DroppedQueueFull = 22, Fate, "dropped_queue_full";
+    /// Dropped: `deliver`, and the application has not taken out what is in its ring.
+    DroppedEndpointFull = 24, Fate, "dropped_endpoint_full";
     /// Went to the user tier because that is where the path runs.
     QueuedTier = 32, Note, "queued_tier";
     /// Went to the user tier because the instance was busy on another CPU.

@@ -15,6 +15,7 @@
 pub mod cause;
 pub mod context;
 pub mod count;
+pub mod endpoint;
 pub mod grant;
 pub mod hop;
 pub mod host_call;

@@ -1,18 +1,22 @@
 //! The instance's memory: what lies where.
 //!
 //! ```text
-//! 0            guest_bytes        +state_bytes               total_bytes
-//! | guest      | state            | slots: rings x 256 x slot_bytes |
+//! 0            guest_bytes        +state_bytes                       total_bytes
+//! | guest      | state            | slots: rings x 256 x slot_bytes | endpoint |
 //! ```
 //!
 //! * **guest** is the handler's Wasm memory, at the addresses it knows.
 //! * **state** holds the module's mutable globals, its tables and its passive
 //!   segments, out of the guest's reach.
 //! * **slots** hold the payloads of messages that wait for the user tier.
+//! * **endpoint** is the application's ring, if the handler has one
+//!   ([`endpoint`](crate::endpoint)).
 //!
 //! The application maps all of it and may write any of it at any time. That
 //! spoils its own handler's results. It also reaches the payload of a message
 //! that waits in a slot, which `pass` would hand to the host (SECURITY.md).
+
+use crate::endpoint;
 
 /// Bytes of a Wasm page.
 pub const WASM_PAGE: usize = 65536;
@@ -43,6 +47,8 @@ pub struct Layout {
     pub rings: usize,
     /// Room for one payload; a power of two.
     pub slot_bytes: usize,
+    /// Slots of the application's ring, a power of two; 0 if there is none.
+    pub endpoint_slots: usize,
 }
 
 impl Layout {
@@ -64,9 +70,25 @@ impl Layout {
         self.slots_offset() + (ring * crate::trusted::RING_SLOTS + slot) * self.slot_bytes
     }
 
+    /// Offset of the endpoint's control block, which follows its payloads.
+    #[must_use]
+    pub const fn endpoint_control(&self) -> usize {
+        self.slot_offset(self.rings, self.endpoint_slots)
+    }
+
+    /// Offset of the endpoint's descriptor of one slot.
+    #[must_use]
+    pub const fn endpoint_descriptor(&self, slot: usize) -> usize {
+        self.endpoint_control() + endpoint::CONTROL_BYTES + slot * endpoint::DESCRIPTOR_BYTES
+    }
+
     /// Size of the whole memory.
     #[must_use]
     pub const fn total_bytes(&self) -> usize {
-        self.slot_offset(self.rings, 0)
+        if self.endpoint_slots == 0 {
+            self.slot_offset(self.rings, 0)
+        } else {
+            self.endpoint_descriptor(self.endpoint_slots)
+        }
     }
 }

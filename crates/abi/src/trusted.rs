@@ -14,6 +14,9 @@
 pub const LOCK: usize = 0;
 /// `u32`: 1 while the worker sleeps and wants the wake ring to be rung.
 pub const NEED_WAKE: usize = 64;
+/// `u32`: 1 once a program has put a message into the endpoint whose reader sleeps:
+/// the worker signals it, since programs cannot.
+pub const ENDPOINT_WAKE: usize = 68;
 /// `u32`: how many faults there were, in either tier; the fields below are of
 /// the last, and written by both sides.
 pub const FAULT_COUNT: usize = 128;
@@ -23,6 +26,12 @@ pub const FAULT_CAUSE: usize = 132;
 pub const FAULT_AT: usize = 136;
 /// `u32`: the row of the path it happened on.
 pub const FAULT_ROW: usize = 140;
+/// `u32`: slots of the [endpoint](crate::endpoint) taken so far, by either tier
+/// (wraps).
+pub const ENDPOINT_PRODUCED: usize = 192;
+/// `u32`: 1 while a process reads the endpoint. Written by the daemon when one comes
+/// or goes, read with the word before it.
+pub const ENDPOINT_OPEN: usize = 196;
 /// First of [`MAX_PATHS`] path words, [`PATH_STRIDE`] bytes apart; each starts
 /// with the `u32` number of the path's messages in the user tier (`in_user`).
 /// Where there are more, they lie behind the slots: [`paths_at`].

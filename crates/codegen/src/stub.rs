@@ -236,6 +236,7 @@ pub fn layout(module: &Module<'_>) -> Layout {
         state_bytes: module.state_bytes,
         rings: 0,
         slot_bytes: 2048,
+        endpoint_slots: 0,
     }
 }
 

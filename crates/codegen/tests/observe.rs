@@ -24,6 +24,7 @@ const LAYOUT: Layout = Layout {
     state_bytes: WASM_PAGE,
     rings: 1,
     slot_bytes: 2048,
+    endpoint_slots: 0,
 };
 
 /// An entry program and the user tier's behind it, with and without observation.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ashway_abi::trusted;
+use ashway_abi::{Count, trusted};
 use ashway_handler::{Budget, Function};
 use ashway_modules::Message;
 use ashway_modules::handler::{self, Act, Activate};
@@ -21,6 +21,9 @@ use crate::observe::tap;
 /// Attribute: the path's row of counters. The node's own affair, beside
 /// [`attr`].
 pub(crate) const ROW: &str = "row";
+
+/// Attribute: the path's number within its handler's instance, if it has one there.
+pub(crate) const LOCAL: &str = "local_path";
 
 /// A handler instance that paths can be bound to.
 #[derive(Clone)]
@@ -83,6 +86,7 @@ impl handler::Instance for Bindable {
                 on_fault_drop: attrs.text(attr::ON_FAULT) == Some(OnFault::Drop.word()),
             },
             row: attrs.number(ROW).unwrap_or_default() as u32,
+            local: attrs.number(LOCAL).map_or(u32::MAX, |local| local as u32),
         }))
     }
 }
@@ -94,6 +98,7 @@ struct Bound {
     budget: Budget,
     rules: Rules,
     row: u32,
+    local: u32,
 }
 
 impl Activate for Bound {
@@ -124,7 +129,14 @@ impl Activate for Bound {
         if let Some(note) = decision.note {
             rows.add(self.row, note);
         }
-        decision.act
+        match decision.act {
+            // The decision is to deliver; whether there is room is known now.
+            Act::Done(Count::Delivered) => Act::Done(match shared.endpoint() {
+                Some((endpoint, place)) => endpoint.deliver(place, self.local, message),
+                None => Count::DroppedNoEndpoint,
+            }),
+            act => act,
+        }
     }
 }
 

@@ -9,6 +9,7 @@
 //! {"request":"bind","handler":"x","iface":["veth0"],"match":"udp and dst port 7"}
 //! {"request":"unbind","path":"x"}
 //! {"request":"memory","handler":"counter"}   the same, and one file descriptor
+//! {"request":"endpoint","handler":"inbox"}   the same: an event descriptor
 //! {"request":"observe","path":"inc","filter":"src port 5"}   the same: a socket
 //! ```
 //!
@@ -128,6 +129,20 @@ impl Client {
     pub fn memory(&mut self, handler: &str) -> Result<(Value, OwnedFd), ControlError> {
         let request = json!({ "request": "memory", "handler": handler });
         let (value, fd) = self.exchange(&request)?;
+        let fd = fd.ok_or_else(|| ControlError::Malformed("no descriptor came with it".into()))?;
+        Ok((value, fd))
+    }
+
+    /// Asks for a handler's endpoint, which from then on is this process's until it
+    /// ends: where its ring lies in the handler's memory
+    /// (`{"slots","slot_bytes","payloads_at","control_at"}`), and the event descriptor
+    /// to sleep on.
+    ///
+    /// # Errors
+    ///
+    /// [`ControlError`].
+    pub fn endpoint(&mut self, handler: &str) -> Result<(Value, OwnedFd), ControlError> {
+        let (value, fd) = self.exchange(&json!({ "request": "endpoint", "handler": handler }))?;
         let fd = fd.ok_or_else(|| ControlError::Malformed("no descriptor came with it".into()))?;
         Ok((value, fd))
     }

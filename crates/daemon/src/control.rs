@@ -13,7 +13,10 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path as FsPath, PathBuf};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::socket_peercred;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::process::{PidfdFlags, pidfd_open};
 use serde_json::{Value, json};
 
 use crate::request::Refusal;
@@ -57,6 +60,15 @@ impl From<Result<Value, Refusal>> for Answer {
             },
         }
     }
+}
+
+/// The process at the other end of a connection.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// Its number.
+    pub(crate) pid: u32,
+    /// The process itself: ready for reading when it has ended.
+    pub(crate) pidfd: OwnedFd,
 }
 
 /// The listening socket; removed when dropped.
@@ -150,6 +162,28 @@ impl Drop for Control {
 pub(crate) struct Caller(Option<UnixStream>);
 
 impl Caller {
+    /// Who asks.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel said; `NotFound` for a process of another PID namespace, or
+    /// one that has hung up.
+    pub(crate) fn peer(&self) -> io::Result<Peer> {
+        let stream = self.0.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let pid = socket_peercred(stream)?.pid;
+        let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
+        // As long as it has not hung up, the number was not another's by then.
+        let mut fds = [PollFd::new(stream, PollFlags::empty())];
+        poll(&mut fds, Some(&Timespec::default()))?;
+        if fds[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        Ok(Peer {
+            pid: pid.as_raw_nonzero().get().unsigned_abs(),
+            pidfd,
+        })
+    }
+
     /// Answers, and hangs up.
     pub(crate) fn answer(mut self, answer: impl Into<Answer>) {
         self.send(answer.into());

@@ -36,7 +36,7 @@ pub(crate) fn decide(verdict: Result<Verdict, Cause>, dirty: bool, rules: Rules)
     let act = match verdict {
         Ok(Verdict::Consume) => Act::Done(Count::Consumed),
         Ok(Verdict::Reply) => Act::Reply,
-        Ok(Verdict::Deliver) => Act::Done(Count::DroppedNoEndpoint),
+        Ok(Verdict::Deliver) => Act::Done(Count::Delivered),
         Ok(Verdict::Forward) => Act::Forward,
         Ok(Verdict::Drop) => Act::Done(Count::DroppedHandler),
         Ok(Verdict::Pass | Verdict::Abort) if dirty => Act::Done(Count::DroppedChanged),

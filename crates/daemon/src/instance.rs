@@ -18,6 +18,7 @@ use ashway_kernel::{
 use sha2::{Digest, Sha256};
 
 use crate::config::{Grant, HandlerConfig, MemoryMode};
+use crate::endpoint::{self, Endpoint};
 use crate::plan::InstancePlan;
 use crate::programs::{self, Maps, NodeMaps};
 
@@ -123,6 +124,15 @@ pub enum InstanceError {
         #[source]
         source: std::io::Error,
     },
+    /// No event descriptor for its endpoint.
+    #[error("no event descriptor for the endpoint of handler `{handler}`")]
+    Endpoint {
+        /// The handler.
+        handler: String,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// The program that fills its ring was not taken.
     #[error("the ring program of handler `{handler}` was not accepted")]
     Load {
@@ -177,6 +187,8 @@ pub(crate) struct Instance {
     pub(crate) symbols: Vec<(String, u32)>,
     /// Where faults are recorded without a kernel side.
     faults: [AtomicU32; 4],
+    /// Where `deliver` leads, if anywhere.
+    pub(crate) endpoint: Option<Endpoint>,
     functions: Vec<(String, Function)>,
     may_reply: bool,
     wasm: Vec<u8>,
@@ -243,10 +255,13 @@ impl Instance {
                 grant,
             });
         }
-        let layout = plan.layout(
-            module.maximum_pages as usize * WASM_PAGE,
-            module.state_bytes,
-        );
+        let layout = Layout {
+            endpoint_slots: config.endpoint,
+            ..plan.layout(
+                module.maximum_pages as usize * WASM_PAGE,
+                module.state_bytes,
+            )
+        };
         let bytes = layout.total_bytes();
         let memory = match (node, config.memory) {
             (None, _) => Memory::anonymous(bytes),
@@ -257,6 +272,11 @@ impl Instance {
         .map_err(|source| InstanceError::Memory {
             handler: config.name.clone(),
             bytes,
+            source,
+        })?;
+        let endpoint = (config.endpoint > 0).then(Endpoint::create).transpose();
+        let endpoint = endpoint.map_err(|source| InstanceError::Endpoint {
+            handler: config.name.clone(),
             source,
         })?;
         let memory = Arc::new(memory);
@@ -312,6 +332,7 @@ impl Instance {
             kernel,
             symbols: module.symbols.clone(),
             faults: Default::default(),
+            endpoint,
             may_reply: config.allow.contains(&Grant::Reply),
             lines: module.lines.clone(),
             wasm,
@@ -352,6 +373,7 @@ impl Instance {
             memory: Arc::new(memory),
             symbols: Vec::new(),
             faults: Default::default(),
+            endpoint: None,
             functions: Vec::new(),
             may_reply: false,
             wasm: Vec::new(),
@@ -377,6 +399,17 @@ impl Instance {
     #[must_use]
     pub(crate) fn may_reply(&self) -> bool {
         self.may_reply
+    }
+
+    /// Where its endpoint is, if it has one.
+    #[must_use]
+    pub(crate) fn endpoint(&self) -> Option<(&Endpoint, endpoint::Place<'_>)> {
+        let place = endpoint::Place {
+            layout: &self.layout,
+            memory: &self.memory,
+            trusted: self.kernel.as_ref().map(|kernel| &kernel.trusted),
+        };
+        self.endpoint.as_ref().map(|endpoint| (endpoint, place))
     }
 
     /// Translates the handler and loads it for the kernel tier.

@@ -15,6 +15,7 @@ mod counters;
 mod decide;
 pub mod diagnostics;
 pub mod doctor;
+mod endpoint;
 mod instance;
 mod live;
 pub mod node;

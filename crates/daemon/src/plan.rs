@@ -155,6 +155,7 @@ impl InstancePlan {
             state_bytes,
             rings: self.rings,
             slot_bytes: self.slot_bytes,
+            endpoint_slots: 0,
         }
     }
 }

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::config::{
     self, Config, Grant, HandlerConfig, MemoryMode, NAME_HINT, OnFault, PathConfig, Tier, is_name,
-    read_budget, read_match, suggest,
+    read_budget, read_endpoint, read_match, suggest,
 };
 
 /// Why a request is turned down. Nothing has changed.
@@ -81,10 +81,20 @@ pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig,
     for grant in strings(request, "allow")? {
         allow.push(one_of("allow", grant, Grant::WORDS)?);
     }
+    let endpoint = match &request["endpoint"] {
+        Value::Null => 0,
+        slots => {
+            let slots = slots.as_i64();
+            let slots = slots
+                .ok_or_else(|| Refusal::usage("`endpoint` must be an integer".to_owned(), ""))?;
+            read_endpoint(slots).map_err(|(message, hint)| Refusal::usage(message, hint))?
+        }
+    };
     Ok(HandlerConfig {
         name,
         file,
         allow,
+        endpoint,
         memory: word(request, "memory", MemoryMode::WORDS)?,
         params: params(&request["params"])?,
         domain: domain(request, config)?,

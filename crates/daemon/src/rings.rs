@@ -146,12 +146,17 @@ pub(crate) fn drain(
     any
 }
 
-/// Whether any ring of `instance` holds a message.
+/// Whether any ring of `instance` holds a message, or the reader of its endpoint is
+/// to be woken.
 #[must_use]
 pub(crate) fn waiting(instance: &Instance) -> bool {
     let Some(kernel) = &instance.kernel else {
         return false;
     };
+    let wake = kernel.trusted.u32_at(trusted::ENDPOINT_WAKE);
+    if wake.load(Ordering::Acquire) != 0 {
+        return true;
+    }
     (0..instance.layout.rings).any(|ring| {
         let control = trusted::RINGS + ring * trusted::RING_STRIDE;
         let word = |offset| {

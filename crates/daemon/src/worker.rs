@@ -256,6 +256,9 @@ impl Work {
         let mut any = false;
         for instance in instances.iter_mut() {
             any |= rings::drain(instance, xdp_ports, rows, spare);
+            if let Some((endpoint, place)) = instance.shared.endpoint() {
+                endpoint.wake(place);
+            }
         }
         if let Some(carrier) = carrier {
             any |=

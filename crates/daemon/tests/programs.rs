@@ -50,6 +50,7 @@ fn bench(kind: MemoryKind) -> Bench {
         state_bytes: STATE_BYTES,
         rings: 2,
         slot_bytes: 2048,
+        endpoint_slots: 0,
     };
     let cpus = ashway_kernel::maps::possible_cpus().unwrap() as u32;
     let node = NodeMaps {

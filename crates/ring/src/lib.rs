@@ -6,12 +6,16 @@
 //!   the same message, and [`Passer`] gives the host the messages that no
 //!   handler wanted.
 //!
-//! The words are those of `if_xdp.h`: UMEM, chunk, fill, tx, completion. No
-//! dependency on the rest of Ashway, so that an application can link it.
+//! * [`Endpoint`]: an application's own messages, which its handler delivers.
 //!
-//! Unsafe code is in `mapping`, `queue`, `umem` and `packet`: memory shared with
+//! The words are those of `if_xdp.h`: UMEM, chunk, fill, tx, completion. No
+//! dependency on the rest of Ashway but its words (`abi`), so that an application can
+//! link it.
+//!
+//! Unsafe code is in `mapping`, `queue`, `umem`, `packet` and `endpoint`: memory shared with
 //! the kernel and system calls that the standard library does not have.
 
+pub mod endpoint;
 pub mod ingress_drop;
 mod mapping;
 pub mod packet;
@@ -20,6 +24,7 @@ mod queue;
 pub mod socket;
 mod umem;
 
+pub use endpoint::Endpoint;
 pub use ingress_drop::{Family, IngressDrop, IngressDropError, Match, Net, Ports};
 pub use packet::PacketSocket;
 pub use pass::{PassError, Passer};

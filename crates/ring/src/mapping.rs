@@ -53,6 +53,30 @@ impl Mapping {
         Self::new(address.cast(), len)
     }
 
+    /// Maps a handler's memory: an arena at its `address`, others anywhere (0).
+    pub(crate) fn of_memory(fd: BorrowedFd<'_>, address: usize, len: usize) -> io::Result<Self> {
+        if address == 0 {
+            return Self::of_fd(fd, 0, len);
+        }
+        let at = std::ptr::with_exposed_provenance_mut(address);
+        // SAFETY: FIXED_NOREPLACE fails rather than replace another mapping.
+        let address = unsafe {
+            rustix::mm::mmap(
+                at,
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::FIXED_NOREPLACE,
+                fd,
+                0,
+            )
+        }?;
+        let this = Self::new(address.cast(), len)?;
+        // All its pages exist; this enters them into the process's own table.
+        // SAFETY: the range is our own mapping, and populating changes no byte.
+        unsafe { rustix::mm::madvise(address, len, rustix::mm::Advice::LinuxPopulateWrite) }?;
+        Ok(this)
+    }
+
     fn new(address: *mut u8, len: usize) -> io::Result<Self> {
         let address = NonNull::new(address).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { address, len })

@@ -355,13 +355,28 @@ impl Lines {
 ///
 /// If it has not been built or cannot be copied.
 pub fn application(node: &Node, handler: &str, name: &str) -> Result<Lines> {
+    application_with(node, handler, name, &[], &[])
+}
+
+/// The same, with further `options` of `handler map` and arguments of its own.
+///
+/// # Errors
+///
+/// As [`application`].
+pub fn application_with(
+    node: &Node,
+    handler: &str,
+    name: &str,
+    options: &[&str],
+    args: &[&str],
+) -> Result<Lines> {
     let folder = node.config().parent().context("a folder")?;
     let program = folder.join(name);
     if !program.exists() {
         std::fs::copy(ashway_rig::places::application(name)?, &program)?;
     }
     let mut command = node.command(["handler", "map", handler, "--uid", "65534"]);
-    command.arg("--").arg(program);
+    command.args(options).arg("--").arg(program).args(args);
     Lines::start(command)
 }
 

@@ -33,6 +33,9 @@ pub(crate) struct Load {
     /// What its memory is made of: auto, arena or array [default: auto]
     #[arg(long, value_name = "KIND")]
     memory: Option<String>,
+    /// Slots of its endpoint, a power of two [default: no endpoint]
+    #[arg(long, value_name = "SLOTS")]
+    endpoint: Option<u32>,
     /// The domain it belongs to: paths to it take what the domain owns, no more
     #[arg(long)]
     domain: Option<String>,
@@ -70,6 +73,7 @@ impl Load {
             "name": self.name,
             "allow": self.allow,
             "memory": self.memory,
+            "endpoint": self.endpoint,
             "domain": self.domain,
             "params": params,
         }))?;

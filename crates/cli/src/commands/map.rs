@@ -1,7 +1,7 @@
 //! `ashway handler map`: a program that shares a handler's memory.
 
 use std::ffi::OsString;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
@@ -21,16 +21,26 @@ use crate::failure::{Exit, Failure};
 /// `ASHWAY_MEMORY_BYTES` and `ASHWAY_SYMBOLS` (the handler's shared variables, as
 /// `name=address`, separated by commas).
 ///
+/// With --endpoint it is also given the ring that `deliver` fills: `ASHWAY_ENDPOINT_FD`
+/// (an event descriptor to sleep on), `ASHWAY_ENDPOINT_SLOTS`,
+/// `ASHWAY_ENDPOINT_SLOT_BYTES`, `ASHWAY_ENDPOINT_PAYLOADS` and
+/// `ASHWAY_ENDPOINT_CONTROL` (places in the memory).
+///
 /// It needs no privilege to map the memory, and gets none: with --uid it runs as
 /// that user.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
   ashway handler map counter -- ./counter_app
-  ashway handler map counter --uid 1000 -- env")]
+  ashway handler map counter --uid 1000 -- env
+  ashway handler map inbox --endpoint -- ./inbox_app")]
 pub(crate) struct Map {
     /// The handler
     name: String,
+    /// Also take the handler's endpoint, to which `deliver` leads: the program is its
+    /// reader until it ends
+    #[arg(long)]
+    endpoint: bool,
     /// Run the program as this user (a number), without further groups
     #[arg(long)]
     uid: Option<u32>,
@@ -46,12 +56,10 @@ pub(crate) struct Map {
 
 impl Map {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        let asks = self.endpoint.then(|| self.node.clone());
         let (memory, fd) = self.node.connect()?.memory(&self.name)?;
         let malformed = || Failure::new(Exit::Failed, "the node's answer makes no sense");
-        // Received close-on-exec, so that only this program inherits it.
-        fcntl_setfd(&fd, FdFlags::empty()).map_err(|errno| {
-            Failure::new(Exit::Failed, "cannot pass the memory on").because(&errno)
-        })?;
+        pass_on(&fd)?;
         let mut words = self.command.iter();
         let program = words.next().ok_or_else(malformed)?;
         let mut command = Command::new(program);
@@ -71,6 +79,24 @@ impl Map {
                 memory["bytes"].as_u64().ok_or_else(malformed)?.to_string(),
             )
             .env("ASHWAY_SYMBOLS", symbols(&memory["symbols"]));
+        // The program keeps this process, and with it the endpoint.
+        let endpoint = match asks {
+            Some(node) => Some(node.connect()?.endpoint(&self.name)?),
+            None => None,
+        };
+        if let Some((place, event)) = &endpoint {
+            pass_on(event)?;
+            command.env("ASHWAY_ENDPOINT_FD", event.as_raw_fd().to_string());
+            for (name, key) in [
+                ("ASHWAY_ENDPOINT_SLOTS", "slots"),
+                ("ASHWAY_ENDPOINT_SLOT_BYTES", "slot_bytes"),
+                ("ASHWAY_ENDPOINT_PAYLOADS", "payloads_at"),
+                ("ASHWAY_ENDPOINT_CONTROL", "control_at"),
+            ] {
+                let number = place[key].as_u64().ok_or_else(malformed)?;
+                command.env(name, number.to_string());
+            }
+        }
         if let Some(gid) = self.gid.or(self.uid) {
             command.gid(gid);
         }
@@ -94,6 +120,12 @@ impl Map {
         }
         Err(failure)
     }
+}
+
+/// Received close-on-exec, so that only this program inherits it.
+fn pass_on(fd: &OwnedFd) -> Result<(), Failure> {
+    fcntl_setfd(fd, FdFlags::empty())
+        .map_err(|errno| Failure::new(Exit::Failed, "cannot pass the memory on").because(&errno))
 }
 
 /// `counter=1024,ashway_param_step=1032`.

@@ -184,7 +184,9 @@ impl Step<'_> {
             (op::AND, Tag::LowBits(of, bits), _, Some(mask)) => {
                 Tag::LowBits(of, bits.min(mask.trailing_ones()))
             }
-            (op::ADD | op::XOR, even @ Tag::Even(_), _, Some(0)) => even,
+            (op::ADD | op::XOR, Tag::Even(bits), _, Some(by)) if by.trailing_zeros() > 0 => {
+                Tag::Even(bits.min(by.trailing_zeros()))
+            }
             _ if !wide => Tag::None,
             (op::ADD, FUEL, RESERVE, _) | (op::ADD, RESERVE, FUEL, _) if !debt => Tag::Total,
             (op::SUB, Tag::Total, Tag::Given, _) if debt => Tag::Rest,
@@ -194,6 +196,7 @@ impl Step<'_> {
             (op::LSH, Tag::Cpu, _, Some(CPU_SHIFT)) if a.max < self.shape.cpus.into() => {
                 Tag::CpuOffset
             }
+            (op::LSH, _, _, Some(bits @ 1..=16)) => Tag::Even(bits as u32),
             _ => Tag::None,
         }
     }

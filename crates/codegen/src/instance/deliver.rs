@@ -16,7 +16,7 @@ use crate::xdp::{self, action, md};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// Stack: the slot's number within the instance.
-const SLOT: i16 = -48;
+pub(super) const SLOT: i16 = -48;
 /// Stack: the ring's control block.
 const RING: i16 = -56;
 /// Stack: the slot's descriptor.
@@ -24,7 +24,7 @@ const DESCRIPTOR: i16 = -64;
 /// Stack: what the wake ring is told (its bytes mean nothing).
 const BELL: i16 = -72;
 /// Stack: the slot's number in the ring's sequence.
-const TICKET: i16 = -80;
+pub(super) const TICKET: i16 = -80;
 /// Stack: the path's trusted word.
 const PATH_WORD: i16 = -88;
 
@@ -233,7 +233,7 @@ fn publish(asm: &mut Assembler) {
 
 /// Packet to the slot in the instance's memory. Clobbers `r0`-`r5` and `r7`,
 /// which it restores.
-fn copy_payload(asm: &mut Assembler, spec: &Spec, bad: Label) {
+pub(super) fn copy_payload(asm: &mut Assembler, spec: &Spec, bad: Label) {
     // r7 = where the slot lies in the memory.
     let slot_bytes = spec.layout.slot_bytes as i32;
     asm.load(Size::D, R7, R10, SLOT);
@@ -324,7 +324,7 @@ fn chunk(asm: &mut Assembler, slot_bytes: i32, bad: Label, bytes: i32, size: Siz
 }
 
 /// Rings the bell if the worker sleeps; whoever clears the flag rings.
-fn wake(asm: &mut Assembler) {
+pub(super) fn wake(asm: &mut Assembler) {
     let awake = asm.label();
     asm.load(Size::W, R1, R7, trusted::NEED_WAKE as i16);
     asm.jump_if_imm(op::JEQ, R1, 0, awake);

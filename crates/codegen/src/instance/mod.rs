@@ -17,6 +17,7 @@
 //!   and believes nothing the handler could have written.
 
 pub(crate) mod deliver;
+mod endpoint;
 mod reply;
 
 pub(crate) use reply::{EXIT_BYTES, EXIT_MARK, mark_for_exit, whole_checksum};
@@ -312,13 +313,19 @@ fn verdict(
         asm.load(Size::D, R0, R10, VERDICT);
     }
     let reply = asm.label();
+    let delivery = asm.label();
+    let delivers = spec.layout.endpoint_slots > 0;
     if handler.may_reply {
         asm.jump32_if_imm(op::JEQ, R0, Verdict::Reply as i32, reply);
+    }
+    if delivers {
+        asm.jump32_if_imm(op::JEQ, R0, Verdict::Deliver as i32, delivery);
     }
     let changed = asm.label();
     for verdict in Verdict::ALL {
         let (fate, code) = match verdict {
             Verdict::Reply => continue,
+            Verdict::Deliver if delivers => continue,
             Verdict::Consume => (Count::Consumed, action::DROP),
             Verdict::Deliver => (Count::DroppedNoEndpoint, action::DROP),
             Verdict::Pass | Verdict::Abort => (Count::Passed, action::PASS),
@@ -344,6 +351,11 @@ fn verdict(
     asm.store_imm(Size::W, R9, END_CODE, action::DROP);
     asm.jump(finish);
 
+    if delivers {
+        asm.bind(delivery);
+        unlock(asm);
+        endpoint::emit(asm, spec, finish);
+    }
     if handler.may_reply {
         asm.bind(reply);
         unlock(asm);

@@ -36,6 +36,7 @@ pub(crate) const LAYOUT: Layout = Layout {
     state_bytes: 65_536,
     rings: 1,
     slot_bytes: 2048,
+    endpoint_slots: 0,
 };
 
 /// Longest frame that is in one piece: a page at most with the drivers there are.

@@ -87,6 +87,7 @@ fn layout(module: &Module<'_>, rings: usize) -> Layout {
         state_bytes: module.state_bytes,
         rings,
         slot_bytes: 2048,
+        endpoint_slots: 0,
     }
 }
 
@@ -121,7 +122,11 @@ fn instance_program_by(
     (rings, paths, may_reply): (usize, usize, bool),
 ) -> Result<Made, PromoteError> {
     let module = normalise(wasm, &Limits::default()).unwrap();
-    let layout = layout(&module, rings);
+    let layout = Layout {
+        // An endpoint, where there are several paths.
+        endpoint_slots: if paths > 1 { 64 } else { 0 },
+        ..layout(&module, rings)
+    };
     let spec = instance::Spec {
         cpus: CPUS,
         layout,
@@ -158,6 +163,7 @@ pub(crate) fn user_program(memory: MemoryKind, rings: usize, paths: usize) -> Ma
         state_bytes: WASM_PAGE,
         rings,
         slot_bytes: 2048,
+        endpoint_slots: 0,
     };
     let spec = instance::Spec {
         cpus: CPUS,

@@ -68,6 +68,7 @@ pub(crate) fn spec(packet: Packet, cpus: u32, paths: usize) -> Spec {
             state_bytes: STATE_BYTES,
             rings: 1,
             slot_bytes: 2048,
+            endpoint_slots: 0,
         },
         memory: match packet {
             Packet::Pointers => MemoryKind::Arena,

@@ -403,6 +403,18 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
         attrs
     }
 
+    /// An integer, if the key is there.
+    pub(super) fn integer(&mut self, key: &str) -> Found<i64> {
+        let value = self.value(key)?;
+        let Some(integer) = value.get_ref().as_integer() else {
+            self.wrong_type(key, "an integer", value);
+            return None;
+        };
+        // One that does not fit 64 bits is out of every range.
+        let number = i64::from_str_radix(integer.as_str(), integer.radix());
+        Some((number.unwrap_or(i64::MAX), value.span()))
+    }
+
     /// A table of integers; empty if the key is missing.
     pub(super) fn integers(&mut self, key: &str) -> BTreeMap<String, i64> {
         let mut found = BTreeMap::new();

@@ -243,7 +243,7 @@ fn handler(
 ) -> Option<HandlerConfig> {
     check_name(reader, "handler", name, span.clone());
     let line = reader.line(span.start);
-    let keys = ["file", "allow", "memory", "params", "domain"];
+    let keys = ["file", "allow", "memory", "endpoint", "params", "domain"];
     let mut section = Section::open(reader, format!("handler.{name}"), span, value, &keys)?;
     let mut file = PathBuf::new();
     if let Some((written, span)) = section.required("file", &format!("\"{name}.wasm\"")) {
@@ -260,9 +260,17 @@ fn handler(
                 .error("missing_file", span, message, Some(hint));
         }
     }
+    let mut endpoint = 0;
+    if let Some((slots, span)) = section.integer("endpoint") {
+        match read_endpoint(slots) {
+            Ok(slots) => endpoint = slots,
+            Err((message, hint)) => section.reader.error("bad_value", span, message, Some(hint)),
+        }
+    }
     Some(HandlerConfig {
         name: name.to_owned(),
         file,
+        endpoint,
         allow: section.words("allow", Grant::WORDS),
         memory: section
             .word("memory", MemoryMode::WORDS)
@@ -421,6 +429,18 @@ fn budget(section: &mut Section<'_, '_, '_>) -> Duration {
             .reader
             .error("bad_budget", span, trouble, Some(hint));
         Config::DEFAULT_BUDGET
+    })
+}
+
+/// Slots of an endpoint, or what is wrong with the number and what to write instead.
+pub(crate) fn read_endpoint(slots: i64) -> Result<usize, (String, String)> {
+    use ashway_abi::endpoint::{MAX_SLOTS, MIN_SLOTS};
+    let given = usize::try_from(slots).ok();
+    let fits = |slots: &usize| slots.is_power_of_two() && (MIN_SLOTS..=MAX_SLOTS).contains(slots);
+    given.filter(fits).ok_or_else(|| {
+        let message = format!("an endpoint cannot have {slots} slots");
+        let hint = format!("write a power of two from {MIN_SLOTS} to {MAX_SLOTS}, like 256");
+        (message, hint)
     })
 }
 

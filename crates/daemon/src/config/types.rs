@@ -114,6 +114,8 @@ pub struct HandlerConfig {
     pub allow: Vec<Grant>,
     /// What its memory is made of.
     pub memory: MemoryMode,
+    /// Slots of its endpoint's ring, a power of two; 0 if it has none.
+    pub endpoint: usize,
     /// Values for its `ASHWAY_PARAM`s.
     pub params: BTreeMap<String, i64>,
     /// The domain that all its paths belong to, if any.

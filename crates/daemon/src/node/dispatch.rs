@@ -21,7 +21,7 @@ use ashway_wire::Fragment;
 
 use super::relay::NodeRelays;
 use super::{Node, RunError};
-use crate::activation::ROW;
+use crate::activation::{LOCAL, ROW};
 use crate::config::{Config, NodeGraph, PathConfig};
 use crate::live::{Lead, Turn};
 use crate::plan::{self, InstancePlan, PathPlan, Plan};
@@ -356,6 +356,7 @@ pub(super) fn path_runs(
         .map(|(name, (iface, _))| {
             let mut attrs = Attrs::new();
             attrs.set(ROW, u64::from(plan.row));
+            attrs.set(LOCAL, plan.local as u64);
             let created = graph.create(config, name, attrs)?;
             Ok((*iface, PathRun::new(plan.row, created.path)))
         })

@@ -166,9 +166,9 @@ impl RunError {
             Self::Transmit { source, .. } => matches!(source, BindError::Permission),
             Self::System { source, .. }
             | Self::Control { source, .. }
-            | Self::Instance(InstanceError::Memory { source, .. }) => {
-                source.kind() == ErrorKind::PermissionDenied
-            }
+            | Self::Instance(
+                InstanceError::Memory { source, .. } | InstanceError::Endpoint { source, .. },
+            ) => source.kind() == ErrorKind::PermissionDenied,
             _ => false,
         }
     }

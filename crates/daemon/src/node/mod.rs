@@ -8,6 +8,7 @@ mod binding;
 mod build;
 mod demux;
 mod dispatch;
+mod endpoint;
 mod error;
 mod known;
 mod live;

@@ -107,6 +107,7 @@ pub(super) fn serve(
             engine.tick();
             node.demote_the_faulty();
             node.look_who_observes();
+            node.look_who_reads();
             if !node.worker.is_alive() {
                 return Err(RunError::Worker);
             }
@@ -148,6 +149,7 @@ fn answer(
         Some("load") => return node.load(&request, engine, caller),
         Some("bind") => return node.bind(request, caller),
         Some("observe") => return node.observe(&request, caller),
+        Some("endpoint") => node.open_endpoint(&request["handler"], &caller),
         Some("promote") => return promote(node, &request["path"], caller),
         Some("demote") => demote(node, &request["path"]),
         Some("create") => node.create(&request).into(),
@@ -169,8 +171,8 @@ fn answer(
         _ => Answer::Refused {
             code: "bad_request",
             message: "there is no such request".to_owned(),
-            hint: "requests are status, why, confirm, memory, promote, demote, load, bind, \
-                   unbind, create, remove, show, observe, demux"
+            hint: "requests are status, why, confirm, memory, endpoint, promote, demote, load, \
+                   bind, unbind, create, remove, show, observe, demux"
                 .to_owned(),
         },
     };
@@ -392,6 +394,10 @@ fn handler(node: &Node, number: usize) -> Value {
         "tier": tiers.join(","),
         "memory": instance.memory.kind().name(),
         "bytes": instance.memory.len(),
+        "endpoint": instance.endpoint().map(|(endpoint, place)| json!({
+            "slots": place.layout.endpoint_slots,
+            "reader": endpoint.reader(),
+        })),
         "digest": instance.digest,
         "promotion": promotion,
         "last_fault": fault,

@@ -43,8 +43,7 @@ pub(crate) struct Kernel {
 }
 
 enum Order {
-    /// With what the worker had lost when it came.
-    Client(UnixStream, Wanted, u64),
+    Client(UnixStream, Wanted),
     Names(Names),
     End,
 }
@@ -111,11 +110,9 @@ impl Observer {
     }
 
     /// Tells somebody at the other end of `stream` from now on.
-    pub(crate) fn add(&self, stream: UnixStream, mut wanted: Wanted) {
+    pub(crate) fn add(&self, stream: UnixStream, wanted: Wanted) {
         self.clients.fetch_add(1, Ordering::Relaxed);
-        let lost = self.lost.load(Ordering::Relaxed);
-        wanted.since = monotonic_ns();
-        self.order(Order::Client(stream, wanted, lost));
+        self.order(Order::Client(stream, wanted));
     }
 
     /// What is known by number from now on.
@@ -168,8 +165,8 @@ impl Run {
             self.sleep();
             while let Ok(order) = self.orders.try_recv() {
                 match order {
-                    Order::Client(stream, wanted, lost_by_worker) => {
-                        let lost = self.lost_by_kernel + lost_by_worker + self.stories.lost;
+                    Order::Client(stream, wanted) => {
+                        let lost = self.lost();
                         self.clients.push(Client::new(stream, wanted, lost));
                     }
                     Order::Names(names) => self.stories.names = names,

@@ -135,11 +135,20 @@ pub const fn reason(count: Count) -> Reason {
              node more CPU",
         ),
         Count::DroppedNoEndpoint => (
-            "was dropped: the handler said deliver, and the path has no endpoint; or the path was \
-             removed while it waited there",
+            "was dropped: the handler said deliver, and no process reads the handler's endpoint; \
+             or the path was removed while it waited there",
             "handler",
             "handler",
-            "give the path an endpoint, or let the handler consume or pass",
+            "give the handler an `endpoint` and start its application by `ashway handler map \
+             --endpoint`, or let the handler consume or pass",
+        ),
+        Count::DroppedEndpointFull => (
+            "was dropped: the handler said deliver, and the application has not taken out what \
+             is in its ring",
+            "handler",
+            "handler",
+            "messages come faster than the application reads them: give the handler more slots \
+             (`endpoint`), or the application more CPU",
         ),
         Count::DroppedNoNextHop => (
             "was dropped: the path has no next hop: a handler said forward, a relay was \

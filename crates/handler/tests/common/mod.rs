@@ -87,6 +87,7 @@ pub(crate) fn layout(pages: u32) -> Layout {
         state_bytes: STATE_BYTES,
         rings: 1,
         slot_bytes: 2048,
+        endpoint_slots: 0,
     }
 }
 

@@ -26,7 +26,10 @@ fn a_lock_that_is_not_kept() {
                 "{results:?}"
             );
         }
-        let takes = |insn: Insn| insn.opcode == 0xc3 && insn.dst == 7 && insn.imm == 0xf1;
+        let takes = |insn: Insn| {
+            let lock = insn.dst == 7 && insn.off == trusted::LOCK as i16;
+            insn.opcode == 0xc3 && insn.imm == 0xf1 && lock
+        };
         let results = edits(&made, takes, |_| NOP);
         assert!(results.iter().all(Option::is_some), "{results:?}");
         let busy = |insn: Insn| insn.opcode == 0x56 && insn.dst == 0 && insn.imm == 0;

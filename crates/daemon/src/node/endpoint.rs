@@ -1,0 +1,71 @@
+//! Who reads the endpoints of the node's handlers.
+
+use serde_json::{Value, json};
+
+use super::Node;
+use crate::control::{Answer, Caller};
+use crate::endpoint::Held;
+use crate::request::{Refusal, unknown};
+
+impl Node {
+    /// Gives a handler's endpoint to the process that asks: where its ring lies in
+    /// the memory, and the event descriptor.
+    pub(super) fn open_endpoint(&self, handler: &Value, caller: &Caller) -> Answer {
+        match self.endpoint_for(handler, caller) {
+            Ok(answer) => answer,
+            Err(refusal) => Err(refusal).into(),
+        }
+    }
+
+    fn endpoint_for(&self, handler: &Value, caller: &Caller) -> Result<Answer, Refusal> {
+        let name = handler.as_str().unwrap_or("");
+        let found = self.instances.iter().find(|i| i.name == name);
+        let instance = found.ok_or_else(|| {
+            let names: Vec<_> = self.instances.iter().map(|i| i.name.as_str()).collect();
+            unknown("handler", name, &names)
+        })?;
+        let (endpoint, place) = instance.endpoint().ok_or_else(|| {
+            Refusal::failed(
+                format!("handler `{name}` has no endpoint"),
+                format!(
+                    "write `endpoint = 256` into `[handler.{name}]`, or `handler load --endpoint 256`"
+                ),
+            )
+        })?;
+        let system = |doing: &str, error: std::io::Error| {
+            Refusal::failed(
+                format!("the endpoint of `{name}` cannot be handed out: {doing}: {error}"),
+                "ask from a process of the node's own PID namespace",
+            )
+        };
+        let peer = caller.peer().map_err(|error| system("who asks?", error))?;
+        let event = endpoint.event().try_clone_to_owned();
+        let event = event.map_err(|error| system("its event descriptor", error))?;
+        let held = |Held { by }| {
+            Refusal::failed(
+                format!("process {by} reads the endpoint of `{name}`"),
+                "one process reads an endpoint: end that one, or load the handler under another \
+                 name",
+            )
+        };
+        endpoint.open(place, peer).map_err(held)?;
+        let layout = place.layout;
+        let document = json!({
+            "slots": layout.endpoint_slots,
+            "slot_bytes": layout.slot_bytes,
+            "payloads_at": layout.slot_offset(layout.rings, 0),
+            "control_at": layout.endpoint_control(),
+        });
+        Ok(Answer::WithFd(document, event))
+    }
+
+    /// Closes the endpoints whose readers have died. A system call for each that has
+    /// one.
+    pub(super) fn look_who_reads(&self) {
+        for instance in &self.instances {
+            if let Some((endpoint, place)) = instance.endpoint() {
+                endpoint.release_if_gone(place);
+            }
+        }
+    }
+}

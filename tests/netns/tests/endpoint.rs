@@ -1,0 +1,158 @@
+//! `deliver`: messages reach the application's ring in every place a handler can
+//! run, whether the application polls or sleeps (ASH-23, ASH-34).
+
+#![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
+
+use ashway_netns::node::{Config, Lines, application_with, entry, run, text, until};
+use ashway_netns::traffic::{PLACES, Place, TIERS, settle};
+use ashway_rig::{Node, Rig, RigOptions, Signal, skip_unless_root};
+
+fn config(place: Place, slots: usize, memory: &str) -> Config {
+    let file = ashway_rig::handler("inbox").unwrap();
+    let config = place.config().text(&format!(
+        "[handler.inbox]\nfile = {file:?}\nendpoint = {slots}\nmemory = {memory:?}"
+    ));
+    config.path("inbox", 7009, place.tier)
+}
+
+fn start(rig: &Rig, place: Place, slots: usize) -> Node {
+    start_with(rig, config(place, slots, "auto"), place)
+}
+
+fn start_with(rig: &Rig, config: Config, place: Place) -> Node {
+    let node = rig.node(config).start().unwrap();
+    let status = node.status().unwrap();
+    let tier = &entry(&status, "paths", "inbox")["tier"];
+    assert_eq!(tier, place.tier, "{place}: {}", node.output());
+    node
+}
+
+/// A reader without any privilege, which has the endpoint.
+fn reader(node: &Node, how: &str) -> Lines {
+    let mut reader = application_with(node, "inbox", "inbox_app", &["--endpoint"], &[how]).unwrap();
+    assert_eq!(reader.hear().unwrap(), "open");
+    reader
+}
+
+/// `BYTES LAST ASTRAY` of the application's answer.
+fn answer(line: &str) -> [u64; 3] {
+    let numbers: Vec<u64> = line.split(' ').map(|n| n.parse().unwrap()).collect();
+    numbers.try_into().unwrap()
+}
+
+#[test]
+fn messages_reach_an_application_that_polls_or_sleeps() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("inbox", RigOptions::default()).unwrap();
+    for place in PLACES {
+        for how in ["poll", "sleep"] {
+            let node = start(&rig, place, 256);
+            let mut inbox = reader(&node, how);
+            let client = rig.client_a(7009).unwrap();
+            let mut sent = 0;
+            // One by one, so that it sleeps before each; then many at once.
+            for batch in [1; 20].into_iter().chain([100; 5]) {
+                inbox.say(&batch.to_string()).unwrap();
+                let mut bytes = 0;
+                for i in 0..batch {
+                    let message = vec![0; 4 + (sent + i) % 1400];
+                    bytes += message.len() as u64;
+                    client.send(&message).unwrap();
+                }
+                sent += batch;
+                let said = answer(&inbox.hear().unwrap());
+                assert_eq!(said, [bytes, sent as u64, 0], "{place}, {how}");
+            }
+            let sent = sent as u64;
+            settle(&node, "inbox", sent).assert_fates(&[("delivered", sent)], &place);
+            node.stop().unwrap();
+        }
+    }
+}
+
+/// Nobody waits for a reader that does not read; what does not fit is counted.
+#[test]
+fn a_full_ring_is_a_counted_drop() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("fullbox", RigOptions::default()).unwrap();
+    for (place, memory) in TIERS
+        .into_iter()
+        .flat_map(|place| [(place, "arena"), (place, "array")])
+    {
+        let node = start_with(&rig, config(place, 16, memory), place);
+        let mut inbox = reader(&node, "sleep");
+        let client = rig.client_a(7009).unwrap();
+        for _ in 0..40 {
+            client.send(&[0; 8]).unwrap();
+        }
+        let fates = [("delivered", 16), ("dropped_endpoint_full", 24)];
+        settle(&node, "inbox", 40).assert_fates(&fates, &place);
+        // What did fit is there, and then there is room again.
+        assert_eq!(answer(&inbox.ask("16").unwrap()), [128, 16, 0], "{place}");
+        client.send(&[0; 8]).unwrap();
+        assert_eq!(answer(&inbox.ask("1").unwrap()), [8, 41, 1], "{place}");
+        node.stop().unwrap();
+    }
+}
+
+/// An endpoint goes with the process that reads it, and there is one.
+#[test]
+fn the_endpoint_of_a_killed_reader_is_closed() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("deadbox", RigOptions::default()).unwrap();
+    for place in TIERS {
+        let node = start(&rig, place, 64);
+        let client = rig.client_a(7009).unwrap();
+        client.send(&[0; 8]).unwrap();
+        let nobody = [("dropped_no_endpoint", 1)];
+        settle(&node, "inbox", 1).assert_fates(&nobody, &place);
+
+        let first = reader(&node, "sleep");
+        let map = ["handler", "map", "inbox", "--endpoint"];
+        let second = run(node.command(map).args(["--", "true"]));
+        let refused = format!("process {} reads the endpoint", first.process().id());
+        assert!(text(&second).contains(&refused), "{}", text(&second));
+        client.send(&[0; 8]).unwrap();
+        let one = [("dropped_no_endpoint", 1), ("delivered", 1)];
+        settle(&node, "inbox", 2).assert_fates(&one, &place);
+
+        first.process().signal(Signal::KILL).unwrap();
+        until("the endpoint is closed", || {
+            let status = node.status().unwrap();
+            let handler = entry(&status, "handlers", "inbox");
+            handler["endpoint"]["reader"].is_null().then_some(())
+        });
+        client.send(&[0; 8]).unwrap();
+        let two = [("dropped_no_endpoint", 2), ("delivered", 1)];
+        settle(&node, "inbox", 3).assert_fates(&two, &place);
+
+        // The next reader gets what comes from now on: the fourth message.
+        let mut next = reader(&node, "poll");
+        client.send(&[0; 8]).unwrap();
+        assert_eq!(answer(&next.ask("1").unwrap()), [8, 4, 1], "{place}");
+        node.stop().unwrap();
+    }
+}
+
+#[test]
+fn a_handler_without_an_endpoint_says_so() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("nobox", RigOptions::default()).unwrap();
+    let config = TIERS[0].config().handler("echo").unwrap();
+    let node = rig.node(config.path("echo", 7001, "user")).start().unwrap();
+    let map = ["handler", "map", "echo", "--endpoint"];
+    let refused = run(node.command(map).args(["--", "true"]));
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused);
+    assert!(said.contains("handler `echo` has no endpoint"), "{said}");
+    assert!(said.contains("`endpoint = 256`"), "{said}");
+    node.stop().unwrap();
+}
