@@ -89,7 +89,8 @@ counts! {
     DroppedFragment = 13, Fate, "dropped_fragment";
     /// Dropped: longer than a ring slot.
     DroppedTooLong = 14, Fate, "dropped_too_long";
-    /// Dropped: the ring to the user tier was full.
+    /// Dropped: the ring to the user tier was full, or had been, and the kernel tier
+    /// waits for the path's messages in it ([`DRAINING`](crate::trusted::DRAINING)).
     DroppedRingFull = 15, Fate, "dropped_ring_full";
     /// Dropped: `deliver`, and no process reads the handler's endpoint.
     DroppedNoEndpoint = 16, Fate, "dropped_no_endpoint";

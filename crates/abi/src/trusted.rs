@@ -33,9 +33,14 @@ pub const ENDPOINT_PRODUCED: usize = 192;
 /// or goes, read with the word before it.
 pub const ENDPOINT_OPEN: usize = 196;
 /// First of [`MAX_PATHS`] path words, [`PATH_STRIDE`] bytes apart; each starts
-/// with the `u32` number of the path's messages in the user tier (`in_user`).
-/// Where there are more, they lie behind the slots: [`paths_at`].
+/// with the `u32` number of the path's messages in the user tier (`in_user`) and
+/// [`DRAINING`]. Where there are more, they lie behind the slots: [`paths_at`].
 pub const PATHS: usize = 256;
+/// Bit of a path word's `in_user`: a message found the ring full, so the kernel tier
+/// drops what comes, until none of the path is in the user tier and it goes on.
+/// Else a flood would keep the path in the user tier as long as it lasts. Set by
+/// programs of the kernel tier while there are messages, and gone with the last.
+pub const DRAINING: u32 = 1 << 31;
 /// `u32` in a path word: 1 + the CPU on which the last message of the path ran in
 /// the kernel tier, 0 once a later one is in a ring. Only forward paths have it;
 /// handlers, which share an instance's memory, have [`RING_BEHIND_KERNEL`].
@@ -95,6 +100,21 @@ pub const SLOT_SEQUENCE: usize = SLOT_READY + 4;
 
 const _: () = assert!(SLOT_SEQUENCE + 8 <= SLOT_BYTES && SLOT_SEQUENCE.is_multiple_of(8));
 
+/// How many messages a path has in the user tier, by its `in_user`.
+#[must_use]
+pub const fn in_user(word: u32) -> u32 {
+    word & !DRAINING
+}
+
+/// What `in_user` becomes when so many of its messages have left the user tier.
+#[must_use]
+pub const fn less(word: u32, messages: u32) -> u32 {
+    match word.wrapping_sub(messages) {
+        DRAINING => 0,
+        word => word,
+    }
+}
+
 /// Size of the map's value for this many rings.
 #[must_use]
 pub const fn bytes(rings: usize) -> usize {
@@ -118,5 +138,22 @@ pub const fn bytes_with(paths: usize, rings: usize) -> usize {
         bytes(rings)
     } else {
         bytes(rings) + paths * PATH_STRIDE
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_message_takes_the_mark_with_it() {
+        let mut word = 3 | DRAINING;
+        for left in [2, 1] {
+            word = less(word, 1);
+            assert_eq!((in_user(word), word & DRAINING), (left, DRAINING));
+        }
+        assert_eq!(less(word, 1), 0);
+        assert_eq!(less(3 | DRAINING, 3), 0);
+        assert_eq!((less(3, 1), less(3, 3)), (2, 0));
     }
 }

@@ -157,6 +157,12 @@ bugs! {
     /// In a program, the least specific shape is tried first.
     DemuxEmitOrderInverted,
 
+    // Order of the tiers.
+    /// While a path drains, its messages are queued all the same.
+    DrainQueues,
+    /// While a path drains, the kernel tier runs its messages.
+    DrainOvertakes,
+
     // Pipes.
     /// Lanes behind the end are counted.
     PipeLanesTailCounts,

@@ -61,7 +61,7 @@ pub fn generate_observed(spec: &Spec) -> Image {
 
 fn generate_with(spec: &Spec, observe: bool) -> Image {
     let mut asm = Assembler::new();
-    let [host, user, queue, no_room, short] = [(); 5].map(|()| asm.label());
+    let [host, user, queue, drained, no_room, short] = [(); 6].map(|()| asm.label());
     let packet = spec.packet();
     asm.mov(R6, R1);
     xdp::find_context(&mut asm, spec.cpus, host);
@@ -69,7 +69,7 @@ fn generate_with(spec: &Spec, observe: bool) -> Image {
         observe::turn(&mut asm);
     }
     asm.map(R7, MapRef::Trusted, Some(0));
-    turn(&mut asm, spec, host, queue);
+    turn(&mut asm, spec, host, queue, drained);
     find_hop(&mut asm, spec, user);
     fits(&mut asm, user);
     note_kernel(&mut asm, spec, host);
@@ -95,19 +95,41 @@ fn generate_with(spec: &Spec, observe: bool) -> Image {
     asm.mov_imm(R8, Count::QueuedTier as i32);
     asm.bind(queue);
     whole_frame(&mut asm);
-    deliver::emit(&mut asm, spec, host, observe);
+    deliver::emit(&mut asm, spec, host, Some(drained), observe);
     asm.bind(host);
     xdp::finish(&mut asm, action::PASS);
     asm.finish()
 }
 
-/// To `queue` with the note in `r8` while a message before this one is in the user
-/// tier.
-fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label) {
+/// While a message before this one is in the user tier, to `queue` with the note in
+/// `r8`, or to `drained`.
+fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label, drained: Label) {
+    let mine = asm.label();
     deliver::path_word(asm, spec, host);
+    deliver::others(asm, mine, drained);
+    // Where there is no hop, the user tier is where the path runs, and it does not
+    // drain.
+    asm.mov_imm(R8, Count::QueuedTier as i32);
+    entry(asm, spec, queue);
+    leads(asm, queue);
     asm.mov_imm(R8, Count::QueuedOrder as i32);
-    asm.load(Size::W, R2, R1, 0);
-    asm.jump_if_imm(op::JNE, R2, 0, queue);
+    asm.jump(queue);
+    asm.bind(mine);
+}
+
+/// `r4` = where the path's hop is; to `none` if it has no place.
+fn entry(asm: &mut Assembler, spec: &Spec, none: Label) {
+    asm.load(Size::W, R1, R9, context::LOCAL_PATH);
+    asm.jump_if_imm(op::JGE, R1, spec.paths as i32, none);
+    asm.alu_imm(op::LSH, R1, hop::BYTES.trailing_zeros() as i32);
+    asm.map(R4, MapRef::Hops, Some(0));
+    asm.alu(op::ADD, R4, R1);
+}
+
+/// To `nowhere` if the hop at `r4` is empty.
+fn leads(asm: &mut Assembler, nowhere: Label) {
+    asm.load(Size::W, R1, R4, hop::IFINDEX);
+    asm.jump_if_imm(op::JEQ, R1, 0, nowhere);
 }
 
 /// Copies what the hop says of the way to the stack, whole ([`hop`]); to `user` if
@@ -117,17 +139,12 @@ fn find_hop(asm: &mut Assembler, spec: &Spec, user: Label) {
     asm.load(Size::W, R1, R9, context::FLAGS);
     asm.alu_imm(op::AND, R1, flag::RAW as i32);
     asm.jump_if_imm(op::JNE, R1, 0, user);
-    asm.load(Size::W, R1, R9, context::LOCAL_PATH);
-    asm.jump_if_imm(op::JGE, R1, spec.paths as i32, user);
-    asm.alu_imm(op::LSH, R1, hop::BYTES.trailing_zeros() as i32);
-    asm.map(R4, MapRef::Hops, Some(0));
-    asm.alu(op::ADD, R4, R1);
+    entry(asm, spec, user);
     asm.load(Size::W, R5, R4, hop::GENERATION);
     asm.mov(R1, R5);
     asm.alu_imm(op::AND, R1, 1);
     asm.jump_if_imm(op::JNE, R1, 0, user);
-    asm.load(Size::W, R1, R4, hop::IFINDEX);
-    asm.jump_if_imm(op::JEQ, R1, 0, user);
+    leads(asm, user);
     // A processor of this kind loads in order (x86); the generation comes last.
     for word in (0..hop::WAY_BYTES).step_by(8) {
         asm.load(Size::D, R1, R4, word);

@@ -588,7 +588,7 @@ impl Instance {
     pub(crate) fn in_user(&self, local: usize) -> u32 {
         self.kernel.as_ref().map_or(0, |kernel| {
             let word = kernel.trusted.u32_at(self.path_word(local));
-            word.load(Ordering::Acquire)
+            trusted::in_user(word.load(Ordering::Acquire))
         })
     }
 

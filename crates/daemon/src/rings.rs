@@ -238,7 +238,8 @@ impl Batch {
         };
         for local in self.ended.into_iter().flatten() {
             let word = kernel.trusted.u32_at(shared.path_word(local));
-            word.fetch_sub(1, Ordering::AcqRel);
+            let less = |word| Some(trusted::less(word, 1));
+            let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         }
         self.count > 0
     }

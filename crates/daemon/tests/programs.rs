@@ -508,7 +508,7 @@ fn nobody_is_answered_who_cannot_be_a_sender() {
 type Question = fn(&Bench) -> bool;
 
 /// What the kernel tier promises, each as a question to one program.
-const PROMISES: [(&str, Question); 4] = [
+const PROMISES: [(&str, Question); 5] = [
     ("the lock is free after an activation", |bench| {
         let frame = Frame::to_b(7777, b"lock").bytes();
         bench.run(&frame);
@@ -529,6 +529,25 @@ const PROMISES: [(&str, Question); 4] = [
         let code = bench.run(&frame);
         word(bench, trusted::PATHS).store(0, Relaxed);
         code == DROP && bench.count(1, Count::QueuedOrder) == 1
+    }),
+    ("a flood does not keep a path in the user tier", |bench| {
+        let frame = Frame::to_b(7777, b"flood").bytes();
+        let in_user = word(bench, trusted::PATHS);
+        in_user.store(1, Relaxed);
+        for _ in 0..=trusted::RING_SLOTS {
+            bench.run(&frame);
+        }
+        let draining = in_user.load(Relaxed) & trusted::DRAINING != 0;
+        // As if the worker had worked off all but one.
+        let ring = |offset| word(bench, trusted::RINGS + offset);
+        let produced = ring(trusted::RING_PRODUCED).load(Relaxed);
+        ring(trusted::RING_CONSUMED).store(produced, Relaxed);
+        in_user.store(1 | trusted::DRAINING, Relaxed);
+        let code = bench.run(&frame);
+        let full = bench.count(1, Count::DroppedRingFull);
+        let left = in_user.swap(0, Relaxed);
+        let kept = left == 1 | trusted::DRAINING && (code, full) == (DROP, 2);
+        draining && kept && bench.run(&frame) == TX
     }),
     ("a reply has a true checksum", |bench| {
         let mut frame = Frame::to_b(7777, b"sum").bytes();
@@ -565,6 +584,13 @@ fn seed(insns: &mut [u64], like: Insn, immediate: i32) {
     assert!(changed > 0, "{like:?}");
 }
 
+/// The first conditional jump of this kind on `r2` and 0, and where it is.
+fn find(insns: &[u64], opcode: u8) -> (usize, Insn) {
+    let decoded = insns.iter().map(|raw| Insn::decode(*raw)).enumerate();
+    let is_it = |insn: &Insn| (insn.opcode, insn.dst, insn.imm) == (opcode, Reg::R2 as u8, 0);
+    decoded.into_iter().find(|(_, insn)| is_it(insn)).unwrap()
+}
+
 const fn insn(opcode: u8, dst: Reg, off: i16, imm: i32) -> Insn {
     Insn {
         opcode,
@@ -587,7 +613,7 @@ fn each_seeded_bug_breaks_its_promise() {
         let _program = promote(&bench, MemoryKind::Arena, ECHO);
         assert!(keeps(&bench), "{promise}");
     }
-    let bugs: [fn(&mut Vec<u64>); 4] = [
+    let bugs: [fn(&mut Vec<u64>); 5] = [
         // `*(u32 *)(r7 + LOCK) = 0`, the release.
         |insns| seed(insns, insn(0x62, Reg::R7, trusted::LOCK as i16, 0), 1),
         // `r0 = 0` before the exchange: it now takes the lock from a holder.
@@ -606,17 +632,19 @@ fn each_seeded_bug_breaks_its_promise() {
             let taken = Insn::decode(insns[exchange + 1]);
             insns[exchange + 1] = Insn { imm: 1, ..taken }.encode();
         },
-        // `if r2 != 0 goto queue`, where r2 is `in_user`: never taken.
+        // `if r2 == 0 goto mine`, where r2 is `in_user`: `r2 >= 0`, always taken.
         |insns| {
-            let at = insns
-                .iter()
-                .position(|raw| {
-                    let found = Insn::decode(*raw);
-                    (found.opcode, found.dst, found.imm) == (0x55, Reg::R2 as u8, 0)
-                })
-                .unwrap();
-            let jump = Insn::decode(insns[at]);
-            insns[at] = Insn { off: 0, ..jump }.encode();
+            let jump = find(insns, 0x15);
+            insns[jump.0] = Insn {
+                opcode: 0x35,
+                ..jump.1
+            }
+            .encode();
+        },
+        // `if w2 s< 0 goto drained`, where w2 is `in_user`: never taken.
+        |insns| {
+            let jump = find(insns, 0xc6);
+            insns[jump.0] = Insn { off: 0, ..jump.1 }.encode();
         },
         // `r5 ^= 0xffff`, the complement of the sum.
         |insns| seed(insns, insn(0xa7, Reg::R5, 0, 0xffff), 0xfffe),

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ashway_kernel::iface;
@@ -331,6 +332,36 @@ pub fn stream(client: &UdpClient, number: u32, count: u32, window: u32) -> Vec<u
         words.push(word);
     }
     words
+}
+
+/// Waits until the kernel tier runs all of a flood: a thousand messages came between
+/// two looks, and none of them went to the user tier. `look` says how many came and
+/// how many of those went there, so far.
+///
+/// # Panics
+///
+/// If that takes too long.
+pub fn until_the_kernel_runs_all(mut look: impl FnMut() -> (u64, u64)) {
+    let mut before = look();
+    until("the kernel tier runs all of the flood", || {
+        let now = look();
+        if now.1 > before.1 {
+            before = now;
+        }
+        (now.0 >= before.0 + 1000).then_some(())
+    });
+}
+
+/// Sends requests with this number, as fast as the socket takes them; how many.
+pub fn flood(client: &UdpClient, number: u32, over: &AtomicBool) -> u32 {
+    let mut sent = 0;
+    while !over.load(Ordering::Acquire) {
+        // What a queue on the way has no room for was not sent.
+        if client.send(&request(number, sent)).is_ok() {
+            sent += 1;
+        }
+    }
+    sent
 }
 
 /// Eight bytes: a number and a sequence number.

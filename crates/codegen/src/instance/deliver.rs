@@ -10,6 +10,7 @@ use ashway_abi::{Count, context, trusted};
 
 use super::{Behind, Spec};
 use crate::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, helper, op};
+use crate::bug::{self, Bug};
 use crate::observe::{self, Note, Word};
 use crate::promote::MemoryKind;
 use crate::xdp::{self, action, md};
@@ -73,9 +74,32 @@ pub(super) fn note_kernel(asm: &mut Assembler, spec: &Spec) {
     asm.bind(out);
 }
 
+/// To `mine` if none of the path's messages is in the user tier, to `drained` if the
+/// path is [draining](trusted::DRAINING). `r1` = its trusted word.
+pub(crate) fn others(asm: &mut Assembler, mine: Label, drained: Label) {
+    asm.load(Size::W, R2, R1, 0);
+    asm.jump_if_imm(op::JEQ, R2, 0, mine);
+    if !bug::is(Bug::DrainQueues) {
+        let to = if bug::is(Bug::DrainOvertakes) {
+            mine
+        } else {
+            drained
+        };
+        // The mark is the sign.
+        asm.jump32_if_imm(op::JSLT, R2, 0, to);
+    }
+}
+
 /// `r6` = `xdp_md`, `r7` = trusted words, `r8` = the note to count, `r9` = the
-/// context. Ends the program, or jumps to `host`.
-pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, observe: bool) {
+/// context. Ends the program, or jumps to `host`. A program of the kernel tier
+/// has `drained`, where it goes with messages that are dropped, not put.
+pub(crate) fn emit(
+    asm: &mut Assembler,
+    spec: &Spec,
+    host: Label,
+    drained: Option<Label>,
+    observe: bool,
+) {
     let full = asm.label();
     let too_long = asm.label();
     let void = asm.label();
@@ -133,6 +157,10 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, observe: bool)
     publish(asm);
     asm.jump(too_long);
     asm.bind(full);
+    if let Some(drained) = drained {
+        drain(asm);
+        asm.bind(drained);
+    }
     asm.mov_imm(R8, Count::DroppedRingFull as i32);
     asm.mov_imm(R7, action::DROP);
     asm.jump(tell);
@@ -151,6 +179,22 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, observe: bool)
     }
     asm.mov(R0, R7);
     asm.exit();
+}
+
+/// Marks the path as [draining](trusted::DRAINING), if only order led this message
+/// here. Only while one of the path is in the user tier, as the last takes the mark
+/// away; who loses the race leaves it to the next who finds the ring full. `r8` =
+/// the note.
+fn drain(asm: &mut Assembler) {
+    let out = asm.label();
+    asm.jump_if_imm(op::JNE, R8, Count::QueuedOrder as i32, out);
+    asm.load(Size::D, R1, R10, PATH_WORD);
+    asm.load(Size::W, R0, R1, 0);
+    asm.jump_if_imm(op::JEQ, R0, 0, out);
+    asm.mov(R2, R0);
+    asm.alu32_imm(op::OR, R2, trusted::DRAINING.cast_signed());
+    asm.atomic(Atomic::CompareExchange, Size::W, R1, 0, R2);
+    asm.bind(out);
 }
 
 /// Takes the next slot of this queue's ring: `r1` = its descriptor. To `full` if

@@ -11,6 +11,8 @@
 //!   third condition). The other way round, the first message in the ring
 //!   behind one of the kernel tier says so, and the worker waits until that one
 //!   has left the driver.
+//! * **A flood does not keep a path in the user tier:** where messages that wait
+//!   for order's sake alone fill the ring, the path [drains](trusted::DRAINING).
 //! * **Serial:** one activation of an instance at a time, by a try-lock that
 //!   only trusted code can reach. It is released on every way out.
 //! * **A verdict is an allegation:** the epilogue finds packet pointers afresh
@@ -123,7 +125,7 @@ fn user_with(spec: &Spec, observe: bool) -> Image {
     }
     asm.map(R7, MapRef::Trusted, Some(0));
     asm.mov_imm(R8, Count::QueuedTier as i32);
-    deliver::emit(&mut asm, spec, host, observe);
+    deliver::emit(&mut asm, spec, host, None, observe);
     asm.bind(host);
     xdp::finish(&mut asm, action::PASS);
     asm.finish()
@@ -158,6 +160,7 @@ fn kernel_with(
     let mut asm = Assembler::new();
     let host = asm.label();
     let queue = asm.label();
+    let drained = asm.label();
     let done = asm.label();
     let trap = asm.label();
 
@@ -167,7 +170,7 @@ fn kernel_with(
         observe::turn(&mut asm);
     }
     asm.map(R7, MapRef::Trusted, Some(0));
-    turn(&mut asm, spec, host, queue);
+    turn(&mut asm, spec, host, queue, drained);
     prepare(&mut asm, spec, handler, trap);
     let summary = promote::emit(
         &mut asm,
@@ -190,16 +193,21 @@ fn kernel_with(
     finish_here(&mut asm, finish, observe);
 
     asm.bind(queue);
-    deliver::emit(&mut asm, spec, host, observe);
+    deliver::emit(&mut asm, spec, host, Some(drained), observe);
     asm.bind(host);
     xdp::finish(&mut asm, action::PASS);
     Ok((asm.finish(), summary))
 }
 
 /// Takes the lock if it is this message's turn; otherwise to `queue` with the
-/// note to count in `r8`.
-fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label) {
+/// note to count in `r8`, or to `drained`.
+fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label, drained: Label) {
+    let mine = asm.label();
     deliver::path_word(asm, spec, host);
+    deliver::others(asm, mine, drained);
+    asm.mov_imm(R8, Count::QueuedOrder as i32);
+    asm.jump(queue);
+    asm.bind(mine);
     if spec.packet() == Packet::Helpers {
         // Here a packet pointer moves by constants only, and there is one for
         // each family's plain packets: the rest goes to the user tier.
@@ -208,9 +216,6 @@ fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label) {
         asm.alu_imm(op::AND, R2, flag::PLAIN as i32);
         asm.jump_if_imm(op::JEQ, R2, 0, queue);
     }
-    asm.mov_imm(R8, Count::QueuedOrder as i32);
-    asm.load(Size::W, R2, R1, 0);
-    asm.jump_if_imm(op::JNE, R2, 0, queue);
     asm.mov_imm(R8, Count::QueuedBusy as i32);
     asm.mov_imm(R0, 0);
     asm.mov_imm(R1, 1);

@@ -13,6 +13,8 @@ mod check;
 mod demux;
 #[path = "../demux_program/main.rs"]
 mod demux_program;
+#[path = "../forward/main.rs"]
+mod forward;
 #[path = "../normalise.rs"]
 mod normalise;
 #[path = "../pipe/main.rs"]
@@ -95,6 +97,9 @@ const fn guard(bug: Bug) -> &'static str {
         | B::DemuxEmitMaskDropped
         | B::DemuxEmitOrderInverted => {
             "demux_program::interpreter::the_program_decides_as_the_table_does"
+        }
+        B::DrainQueues | B::DrainOvertakes => {
+            "forward::interpreter::a_flood_does_not_keep_a_path_in_the_user_tier"
         }
         B::PipeNarrowAnything => "pipe::user::random_functions_mean_what_wasm_says_on_every_word",
         B::PipeLanesTailCounts

@@ -19,9 +19,12 @@ const ROW: u32 = 0;
 const UNMATCHED: u32 = 1;
 /// The number of the path's hop.
 pub(crate) const HOP: u32 = 3;
+/// How many messages of the path are in the user tier.
+const IN_USER: usize = trusted::PATHS + HOP as usize * trusted::PATH_STRIDE;
 /// Where it is noted on which CPU a message of the path left.
-const LEFT_ON: usize =
-    trusted::PATHS + HOP as usize * trusted::PATH_STRIDE + trusted::PATH_BEHIND_KERNEL;
+const LEFT_ON: usize = IN_USER + trusted::PATH_BEHIND_KERNEL;
+/// How many messages the worker has taken from the ring.
+const CONSUMED: usize = trusted::RINGS + trusted::RING_CONSUMED;
 /// `XDP_DROP`, `XDP_PASS`, `XDP_REDIRECT`.
 const DROP: u32 = 1;
 const PASS: u32 = 2;
@@ -215,7 +218,7 @@ fn is_sent(machine: &mut Machine, packet: Packet, case: &Case, note: Count) -> b
     let code = machine.run(&entry(packet, 1), &frame).unwrap();
     let count = |which| machine.count(ROW as usize, which);
     assert_eq!(count(Count::Received), 1);
-    let in_user = machine.trusted_u32(trusted::PATHS + HOP as usize * trusted::PATH_STRIDE);
+    let in_user = machine.trusted_u32(IN_USER);
     if count(Count::Forwarded) == 1 {
         assert_eq!((in_user, waiting(machine, packet)), (0, None));
         return true;
@@ -261,10 +264,9 @@ fn none_overtakes_one_that_waits() {
     for (packet, case) in good(8) {
         let mut machine = machine(packet, &program(packet));
         machine.set_hop(HOP as usize, case.hop());
-        let at = trusted::PATHS + HOP as usize * trusted::PATH_STRIDE;
-        machine.trusted_mut()[at] = 1;
+        machine.trusted_mut()[IN_USER] = 1;
         assert!(!is_sent(&mut machine, packet, &case, Count::QueuedOrder));
-        assert_eq!(machine.trusted_u32(at), 2);
+        assert_eq!(machine.trusted_u32(IN_USER), 2);
         let behind = trusted::SLOTS + trusted::SLOT_BEHIND;
         assert_eq!(machine.trusted_u32(behind), 0);
 
@@ -277,6 +279,86 @@ fn none_overtakes_one_that_waits() {
         assert_eq!(machine.trusted_u32(behind), 1);
         machine.run(&entry(packet, 1), &case.received()).unwrap();
         assert_eq!(machine.trusted_u32(behind + trusted::SLOT_BYTES), 0);
+    }
+}
+
+/// As if the worker had worked off so many messages of the path.
+fn work_off(machine: &mut Machine, messages: u32) {
+    let mut change = |at: usize, to: fn(u32, u32) -> u32| {
+        let word = to(machine.trusted_u32(at), messages);
+        machine.trusted_mut()[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+    };
+    change(IN_USER, trusted::less);
+    change(CONSUMED, u32::wrapping_add);
+}
+
+/// Runs a frame; says what was counted beside that it was received.
+fn counted(machine: &mut Machine, packet: Packet, frame: &[u8]) -> Count {
+    let counts = |machine: &Machine| {
+        let count = |which| machine.count(ROW as usize, which);
+        Count::ALL.iter().copied().map(count).collect::<Vec<u64>>()
+    };
+    let before = counts(machine);
+    machine.run(&entry(packet, 1), frame).unwrap();
+    let after = counts(machine);
+    let risen: Vec<Count> = Count::ALL
+        .iter()
+        .zip(before.iter().zip(&after))
+        .flat_map(|(count, (before, after))| vec![*count; (after - before) as usize])
+        .collect();
+    match risen[..] {
+        [Count::Received, other] => other,
+        _ => panic!("{risen:?}"),
+    }
+}
+
+/// Where messages that wait for order's sake alone fill the ring, none is taken until
+/// the user tier has none of the path: then the kernel tier goes on, however many come.
+#[test]
+fn a_flood_does_not_keep_a_path_in_the_user_tier() {
+    let slots = trusted::RING_SLOTS as u32;
+    for (packet, case) in good(11).take(4) {
+        let mut machine = machine(packet, &program(packet));
+        let frame = case.received();
+        let run = |machine: &mut Machine| counted(machine, packet, &frame);
+        assert_eq!(run(&mut machine), Count::QueuedTier);
+        machine.set_hop(HOP as usize, case.hop());
+        for _ in 1..slots {
+            assert_eq!(run(&mut machine), Count::QueuedOrder);
+        }
+        assert_eq!(machine.trusted_u32(IN_USER), slots);
+        for waiting in [slots, slots - 1, 1] {
+            let worked_off = trusted::in_user(machine.trusted_u32(IN_USER)) - waiting;
+            work_off(&mut machine, worked_off);
+            for _ in 0..3 {
+                assert_eq!(run(&mut machine), Count::DroppedRingFull);
+            }
+            let word = machine.trusted_u32(IN_USER);
+            assert_eq!(word, waiting | trusted::DRAINING);
+        }
+        work_off(&mut machine, 1);
+        for _ in 0..3 {
+            assert_eq!(run(&mut machine), Count::Forwarded);
+        }
+        assert_eq!(machine.trusted_u32(IN_USER), 0);
+    }
+}
+
+/// A path that runs in the user tier takes what there is room for.
+#[test]
+fn a_path_without_a_hop_does_not_drain() {
+    let slots = trusted::RING_SLOTS as u32;
+    for (packet, case) in good(12).take(4) {
+        let mut machine = machine(packet, &program(packet));
+        let frame = case.received();
+        let run = |machine: &mut Machine| counted(machine, packet, &frame);
+        for _ in 0..slots {
+            assert_eq!(run(&mut machine), Count::QueuedTier);
+        }
+        assert_eq!(run(&mut machine), Count::DroppedRingFull);
+        work_off(&mut machine, 1);
+        assert_eq!(run(&mut machine), Count::QueuedTier);
+        assert_eq!(machine.trusted_u32(IN_USER), slots);
     }
 }
 

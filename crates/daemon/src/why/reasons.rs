@@ -128,7 +128,8 @@ pub const fn reason(count: Count) -> Reason {
              the ring, and a module of kind `fragment` cuts what is longer than a link's MTU",
         ),
         Count::DroppedRingFull => (
-            "was dropped: the ring to the user tier was full",
+            "was dropped: the ring to the user tier was full, or had been, and what the path has \
+             in it is not done yet",
             "ring",
             "tier",
             "messages come faster than the user tier takes them: promote the path, or give the \
