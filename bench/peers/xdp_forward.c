@@ -142,7 +142,7 @@ int ashway_by_hand(struct xdp_md *ctx)
     __builtin_memcpy(eth, macs, sizeof(macs));
     ip->tos = 0;
     ip->id = 0;
-    ip->frag_off = 0;
+    ip->frag_off = bpf_htons(0x4000); /* RFC 6864, 4.1 */
     ip->ttl = TTL;
     ip->tot_len = bpf_htons(sizeof(*ip) + udp_len);
     ip->saddr = OWN;

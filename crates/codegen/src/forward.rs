@@ -29,7 +29,7 @@
 use ashway_abi::context::{self, flag};
 use ashway_abi::{Count, hop, trusted};
 use ashway_wire::eth::{HEADER_BYTES, TAG_BYTES, TYPE_IPV4, TYPE_IPV6, TYPE_VLAN};
-use ashway_wire::ipv4::PROTOCOL_UDP;
+use ashway_wire::ipv4::{DONT_FRAGMENT, PROTOCOL_UDP};
 
 use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use crate::instance::{Spec, deliver, mark_for_exit, whole_checksum};
@@ -333,10 +333,13 @@ fn ipv6_header(asm: &mut Assembler) {
     asm.mov(R2, R7);
 }
 
-/// RFC 791 §3.1, without options, fragments and a type of service. `r2` = `r7`.
+/// RFC 791 §3.1, without options, fragments and a type of service; not to be
+/// fragmented, as all have the same identification (RFC 6864 §4.1). `r2` = `r7`.
 fn ipv4_header(asm: &mut Assembler) {
-    /// Version and length of the header; hops and protocol, as a load sees them.
+    /// Version and length of the header; the flag; hops and protocol: as a load sees
+    /// them.
     const VERSION: i32 = 0x45;
+    const WHOLE: i32 = DONT_FRAGMENT as i32;
     const PROTOCOL: i32 = (PROTOCOL_UDP as i32) << 8;
     asm.store_imm(Size::H, R7, ETH - 2, be16(TYPE_IPV4));
     asm.mov(R3, R4);
@@ -345,7 +348,7 @@ fn ipv4_header(asm: &mut Assembler) {
     asm.to_be(Size::H, R4);
     asm.store_imm(Size::H, R7, ETH, VERSION);
     asm.store(Size::H, R7, ETH + 2, R3);
-    asm.store_imm(Size::W, R7, ETH + 4, 0);
+    asm.store_imm(Size::W, R7, ETH + 4, WHOLE << 16);
     asm.load(Size::B, R1, R0, hop::HOPS);
     asm.alu_imm(op::OR, R1, PROTOCOL);
     asm.store(Size::H, R7, ETH + 8, R1);
@@ -356,7 +359,7 @@ fn ipv4_header(asm: &mut Assembler) {
     asm.store(Size::W, R7, ETH + 16, R1);
     asm.alu(op::ADD, R5, R1);
     asm.alu(op::ADD, R3, R5);
-    asm.alu_imm(op::ADD, R3, VERSION);
+    asm.alu_imm(op::ADD, R3, VERSION + WHOLE);
     xdp::fold_short(asm, R3, R1);
     asm.alu_imm(op::XOR, R3, 0xffff);
     asm.store(Size::H, R7, ETH + 10, R3);

@@ -14,6 +14,8 @@ use crate::eth::array;
 
 /// Bytes of a header without options.
 pub const HEADER_BYTES: usize = 20;
+/// The flag by which nobody may fragment a packet, in the header's byte 6.
+pub const DONT_FRAGMENT: u8 = 0x40;
 /// Protocol number of UDP (RFC 768).
 pub const PROTOCOL_UDP: u8 = 17;
 /// Protocol number of TCP (RFC 9293).
@@ -106,10 +108,14 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
-    /// Sets version 4 and a header without options, everything else 0.
+    /// Sets version 4 and a header without options, of a datagram that is not to be
+    /// fragmented; everything else 0. Without that mark a datagram needs an
+    /// identification that differs from others' (RFC 6864 §4.1, §4.2).
     pub fn clear(&mut self) {
-        self.0.as_mut()[..HEADER_BYTES].fill(0);
-        self.0.as_mut()[0] = 0x45;
+        let header = &mut self.0.as_mut()[..HEADER_BYTES];
+        header.fill(0);
+        header[0] = 0x45;
+        header[6] = DONT_FRAGMENT;
     }
 
     /// Sets the bytes of header and payload.
@@ -206,8 +212,7 @@ mod tests {
         packet.set_protocol(PROTOCOL_UDP);
         packet.set_source([192, 168, 0, 1]);
         packet.set_destination([192, 168, 0, 199]);
-        bytes[6] = 0x40;
-        Packet::new_checked(&mut bytes).unwrap().fill_checksum();
+        packet.fill_checksum();
         assert_eq!(bytes, HEADER);
     }
 }

@@ -141,6 +141,7 @@ impl Case {
         let marks = Marks {
             service: 0xb8,
             identification: 0x1234,
+            whole: false,
             hops: 7,
         };
         ip(&mut frame, self.from, self.to, marks, self.options, &udp);
@@ -164,6 +165,7 @@ impl Case {
         let marks = Marks {
             service: 0,
             identification: 0,
+            whole: true,
             hops: self.hops,
         };
         ip(&mut frame, self.own, self.next, marks, 0, &udp);
@@ -289,6 +291,8 @@ fn udp(from: End, to: End, checksum: Checksum, payload: &[u8]) -> Vec<u8> {
 struct Marks {
     service: u8,
     identification: u16,
+    /// Not to be fragmented.
+    whole: bool,
     hops: u8,
 }
 
@@ -312,7 +316,7 @@ fn ip(frame: &mut Vec<u8>, from: End, to: End, marks: Marks, options: usize, dat
         let mut header = vec![0x45 + options as u8, marks.service];
         header.extend(((20 + 4 * options + data.len()) as u16).to_be_bytes());
         header.extend(marks.identification.to_be_bytes());
-        header.extend([0, 0, marks.hops, 17, 0, 0]);
+        header.extend([if marks.whole { 0x40 } else { 0 }, 0, marks.hops, 17, 0, 0]);
         header.extend(octets(from));
         header.extend(octets(to));
         // No operation.
