@@ -4,16 +4,20 @@
 //! * **socket**: a process of its own with two sockets (C, `-O3`).
 //! * **`ip_forward`**: Linux routes; addresses and checksums stay as they are.
 //! * **`xdp_by_hand`**: an XDP program for exactly this relay, in C.
-//! * **kernel**: the programs of Ashway's kernel tier: entry, forward, redirect.
+//! * **kernel**: the programs of Ashway's kernel tier alone: entry, forward, redirect.
 //! * **`kernel_exit`**: the same through the TCX exit program, as on a veth whose
 //!   peer does not poll.
+//! * **`node_kernel`**, **`node_user`**: a node with the two-line configuration, in
+//!   either tier.
 //!
 //! Each round each way serves two streams beside 0 and 8 busy loops: one as fast as
-//! one socket sends (*rate* at C's interface, *CPU per datagram* there), and one paced, with both ends at a
-//! real-time priority, so that what varies is the way (*jitter*, *transit*). CPU time is that of A's and C's threads, of the forwarder's process
-//! and of `ksoftirqd`: all softirq work of a veth is in one of them. It contains
-//! what sending and receiving cost, which is `direct`. `ksoftirqd` serves
-//! other traffic of the machine too; there should be none.
+//! one socket sends (*rate* at C's interface, *CPU per datagram* there), and one paced
+//! (*jitter*, *transit*). A's and C's threads have a real-time priority, as if A and C
+//! were machines of their own: what competes with the busy loops is B. CPU time is that
+//! of A's and C's threads, of the forwarder's process and of `ksoftirqd`: all softirq
+//! work of a veth is in one of them. It contains what sending and receiving cost, which
+//! is `direct`. `ksoftirqd` serves other traffic of the machine too; there should be
+//! none.
 //!
 //! Source: Qi, Parmer & West 2004, §4.3.
 
@@ -69,7 +73,7 @@ struct Row {
     streams: Vec<[Stream; 2]>,
 }
 
-/// Measures; about two minutes. Needs root, clang-19, libbpf-dev and gcc.
+/// Measures; about four minutes with five rounds. Needs root, clang-19, libbpf-dev and gcc.
 ///
 /// # Errors
 ///
@@ -128,7 +132,9 @@ fn report(rows: &[Row]) -> Report {
     let lines: Vec<Vec<String>> = rows.iter().map(Row::line).collect();
     let text = format!(
         "Datagrams of 172 bytes from A through B to C; rate, loss and CPU time as fast as \
-         one\nsocket sends; jitter and transit at 5,000 a second:\n\n{}\n{}",
+         one\nsocket sends; jitter and transit at 5,000 a second. A and C run at a \
+         real-time\npriority, as if they were other machines; B competes with the busy \
+         loops:\n\n{}\n{}",
         table::render(&header, 1, &lines),
         ratio::render(&ratios)
     );
@@ -152,7 +158,7 @@ impl Row {
 
     /// In the order of the columns.
     fn spreads(&self) -> [(&'static str, Spread); 6] {
-        let lost = |one: &Stream| 100.0 * (1.0 - one.received as f64 / one.sent.max(1) as f64);
+        let lost = |one: &Stream| 100.0 * (1.0 - one.goodput());
         [
             ("rate_pps", self.spread(Pace::Flat, |one| one.rate)),
             ("lost_percent", self.spread(Pace::Flat, lost)),
@@ -197,98 +203,58 @@ impl Row {
     }
 }
 
-/// The kernel tier beside the others, round by round. Nothing is promised but that
-/// it comes near the program by hand.
+/// What is promised, and the ways beside each other, round by round. The program by
+/// hand beside busy loops says what they do to any way through the kernel.
 fn ratios(rows: &[Row]) -> Vec<Ratio> {
-    let row = |way, hogs| rows.iter().find(|row| row.way == way && row.hogs == hogs);
-    let of =
-        |name, target, one: (Way, usize), two: (Way, usize), value: fn(&[Stream; 2]) -> f64| {
-            let (one, two) = (row(one.0, one.1)?, row(two.0, two.1)?);
-            let pairs = one.streams.iter().zip(&two.streams);
-            Ratio::of(
-                name,
-                target,
-                pairs.map(|(one, two)| value(one) / value(two)),
-            )
-        };
-    let rate = |streams: &[Stream; 2]| streams[0].rate;
-    let cpu = |streams: &[Stream; 2]| streams[0].cpu;
-    let jitter = |streams: &[Stream; 2]| streams[1].jitter;
-    let kernel = (Way::Kernel, 0);
-    let none = Target::Recorded;
-    [
-        of(
-            "rate_kernel_over_by_hand",
-            none,
-            kernel,
-            (Way::ByHand, 0),
-            rate,
-        ),
-        of(
-            "cpu_kernel_over_by_hand",
-            none,
-            kernel,
-            (Way::ByHand, 0),
-            cpu,
-        ),
-        of(
-            "rate_kernel_over_socket",
-            none,
-            kernel,
-            (Way::Socket, 0),
-            rate,
-        ),
-        of(
-            "cpu_kernel_over_socket",
-            none,
-            kernel,
-            (Way::Socket, 0),
-            cpu,
-        ),
-        of(
-            "rate_kernel_over_ip_forward",
-            none,
-            kernel,
-            (Way::Linux, 0),
-            rate,
-        ),
-        of(
-            "cpu_kernel_over_ip_forward",
-            none,
-            kernel,
-            (Way::Linux, 0),
-            cpu,
-        ),
-        of(
-            "cpu_exit_over_redirect",
-            none,
-            (Way::KernelExit, 0),
-            kernel,
-            cpu,
-        ),
-        of(
-            "jitter_kernel_8_over_0_hogs",
-            none,
-            (Way::Kernel, 8),
-            kernel,
-            jitter,
-        ),
-        of(
-            "jitter_socket_8_over_0_hogs",
-            none,
-            (Way::Socket, 8),
-            (Way::Socket, 0),
-            jitter,
-        ),
-        of(
-            "jitter_socket_over_kernel_8_hogs",
-            none,
-            (Way::Socket, 8),
-            (Way::Kernel, 8),
-            jitter,
-        ),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    use Target::{AtLeast, AtMost, Recorded};
+    use Way::{ByHand, Kernel, KernelExit, Linux, NodeKernel, NodeUser, Socket};
+    type Value = fn(&[Stream; 2]) -> f64;
+    const RATE: Value = |streams| streams[0].rate;
+    const GOODPUT: Value = |streams| streams[0].goodput();
+    const CPU: Value = |streams| streams[0].cpu;
+    const JITTER: Value = |streams| streams[1].jitter;
+    let row = |(way, hogs)| rows.iter().find(|row| row.way == way && row.hogs == hogs);
+    let of = |name, target, value: Value, one, two| {
+        let (one, two) = (row(one)?, row(two)?);
+        let pairs = one.streams.iter().zip(&two.streams);
+        let ratios = pairs.map(|(one, two)| value(one) / value(two));
+        Ratio::of(name, target, ratios)
+    };
+    // Without what sending and receiving cost.
+    let net = |way| {
+        let (way, floor) = (row((way, 0))?, row((Way::Direct, 0))?);
+        let pairs = way.streams.iter().zip(&floor.streams);
+        Some(pairs.map(|(way, floor)| CPU(way) - CPU(floor)))
+    };
+    let net_over = |name, one, two| {
+        let ratios = net(one)?.zip(net(two)?).map(|(one, two)| one / two);
+        Ratio::of(name, Recorded, ratios)
+    };
+    let over = |name, target, value, one, two| of(name, target, value, (one, 0), (two, 0));
+    let hogs = |name, target, value, way| of(name, target, value, (way, 8), (way, 0));
+    // A table: one line each.
+    #[rustfmt::skip]
+    let ratios = [
+        over("cpu_node_kernel_over_by_hand", AtMost(1.1), CPU, NodeKernel, ByHand),
+        net_over("cpu_node_kernel_over_by_hand_less_direct", NodeKernel, ByHand),
+        hogs("goodput_node_kernel_8_over_0_hogs", AtLeast(0.95), GOODPUT, NodeKernel),
+        hogs("jitter_node_kernel_8_over_0_hogs", AtMost(1.05), JITTER, NodeKernel),
+        hogs("cpu_node_kernel_8_over_0_hogs", AtMost(1.05), CPU, NodeKernel),
+        over("rate_node_user_over_socket", AtLeast(1.0), RATE, NodeUser, Socket),
+        over("cpu_node_user_over_socket", Recorded, CPU, NodeUser, Socket),
+        over("rate_node_kernel_over_by_hand", Recorded, RATE, NodeKernel, ByHand),
+        over("cpu_kernel_over_by_hand", Recorded, CPU, Kernel, ByHand),
+        over("cpu_exit_over_redirect", Recorded, CPU, KernelExit, Kernel),
+        over("rate_node_kernel_over_ip_forward", Recorded, RATE, NodeKernel, Linux),
+        over("cpu_node_kernel_over_ip_forward", Recorded, CPU, NodeKernel, Linux),
+        over("rate_node_kernel_over_socket", Recorded, RATE, NodeKernel, Socket),
+        over("cpu_node_kernel_over_socket", Recorded, CPU, NodeKernel, Socket),
+        hogs("jitter_by_hand_8_over_0_hogs", Recorded, JITTER, ByHand),
+        hogs("cpu_by_hand_8_over_0_hogs", Recorded, CPU, ByHand),
+        hogs("goodput_node_user_8_over_0_hogs", Recorded, GOODPUT, NodeUser),
+        hogs("goodput_socket_8_over_0_hogs", Recorded, GOODPUT, Socket),
+        hogs("jitter_node_user_8_over_0_hogs", Recorded, JITTER, NodeUser),
+        hogs("jitter_socket_8_over_0_hogs", Recorded, JITTER, Socket),
+    ];
+    ratios.into_iter().flatten().collect()
 }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use ashway_kernel::iface;
 use ashway_rig::realtime;
 
@@ -22,6 +22,12 @@ const RATE: u32 = 5_000;
 
 /// How long C waits for what is still under way.
 const PATIENCE: Duration = Duration::from_millis(100);
+
+/// How often C looks for the datagrams of a flat stream.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Room in C's socket for what comes meanwhile.
+const BUFFER_BYTES: usize = 8 << 20;
 
 /// What one stream came to.
 #[derive(Clone, Copy, Debug)]
@@ -42,16 +48,25 @@ pub(super) struct Stream {
     pub(super) rate: f64,
 }
 
+impl Stream {
+    /// What of all that was sent reached C's interface: 1 is all.
+    pub(super) fn goodput(&self) -> f64 {
+        self.received as f64 / self.sent.max(1) as f64
+    }
+}
+
 /// Whether A waits between datagrams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// [`RATE`], both ends with a real-time priority: what varies is the way.
+    /// [`RATE`], and C waits for each.
     Paced,
-    /// As fast as one socket can, all of ordinary priority.
+    /// As fast as one socket can, and C looks every [`LOOK`]: else most of what is
+    /// measured is how its thread is woken.
     Flat,
 }
 
-/// Sends for a while and looks at what arrives.
+/// Sends for a while and looks at what arrives. Both ends have a real-time priority, as
+/// if they were machines of their own: what competes with the busy loops is B.
 pub(super) fn stream(
     world: &World,
     way: Way,
@@ -66,23 +81,26 @@ pub(super) fn stream(
     })?;
     let to = world.c.run(|| UdpSocket::bind("0.0.0.0:9001"))?;
     to.set_read_timeout(Some(PATIENCE))?;
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(&to, BUFFER_BYTES)?;
+    greet(&from, &to).with_context(|| format!("nothing arrives by `{}`", way.name()))?;
+    to.set_nonblocking(pace == Pace::Flat)?;
     let over = AtomicBool::new(false);
     let others = others(relay)?;
     let before = cpu_of(&others);
     let frames = reached(world, way)?;
     let (sent, received) = std::thread::scope(|scope| -> Result<_> {
-        let receiver = scope.spawn(|| priority(pace, || receive(&to, &over)));
-        let sender = scope.spawn(|| priority(pace, || Ok(send(&from, pace, lasts))));
+        let receiver = scope.spawn(|| realtime(|| receive(&to, pace, &over)));
+        let sender = scope.spawn(|| realtime(|| send(&from, pace, lasts)));
         let sent = sender.join().expect("the sender does not panic")?;
         std::thread::sleep(PATIENCE);
         over.store(true, Ordering::Relaxed);
-        let received = receiver.join().expect("the receiver does not panic")?;
+        let received = receiver.join().expect("the receiver does not panic")??;
         Ok((sent, received))
     })?;
     let others = cpu_of(&others) - before;
     let frames = reached(world, way)? - frames;
     let arrived = received.times.summary().n;
-    ensure!(arrived > 0, "nothing arrives by `{}`", way.name());
+    ensure!(arrived > 0, "nothing arrives any more by `{}`", way.name());
     Ok(Stream {
         sent: sent.datagrams,
         received: frames,
@@ -99,11 +117,16 @@ fn reached(world: &World, way: Way) -> Result<u64> {
     Ok(world.c.run(|| iface::stats(iface))?.rx_packets)
 }
 
-fn priority<T: Send>(pace: Pace, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    match pace {
-        Pace::Paced => realtime(work)?,
-        Pace::Flat => work(),
+/// Sends until something arrives, and takes it: the way knows its sender then.
+fn greet(from: &UdpSocket, to: &UdpSocket) -> Result<()> {
+    for _ in 0..50 {
+        from.send(&[0; BYTES])?;
+        if to.recv(&mut [0; BYTES]).is_ok() {
+            while to.recv(&mut [0; BYTES]).is_ok() {}
+            return Ok(());
+        }
     }
+    bail!("50 datagrams were lost")
 }
 
 struct Sent {
@@ -141,12 +164,15 @@ struct Received {
     cpu: u64,
 }
 
-fn receive(socket: &UdpSocket, over: &AtomicBool) -> Result<Received> {
+fn receive(socket: &UdpSocket, pace: Pace, over: &AtomicBool) -> Result<Received> {
     let mut times = Times::new();
     let (mut changes, mut last) = (0, None);
     let mut payload = [0; 2048];
     while !over.load(Ordering::Relaxed) {
         let Ok(len) = socket.recv(&mut payload) else {
+            if pace == Pace::Flat {
+                std::thread::sleep(LOOK);
+            }
             continue;
         };
         ensure!(len == BYTES, "a datagram of {len} bytes arrived");

@@ -99,12 +99,12 @@ fn shuffle<T>(items: &mut [T], random: &mut Random) {
     }
 }
 
-/// What is different in a packet that was cut and put together.
+/// Undoes what is different in a packet that was cut and put together.
 fn forget_identification(mut frame: Vec<u8>) -> Vec<u8> {
     let headers = Headers::parse(&frame);
     let l3 = usize::from(headers.l3);
     if headers.ethertype == 0x0800 {
-        frame[l3 + 4..l3 + 6].fill(0);
+        frame[l3 + 4..l3 + 8].copy_from_slice(&[0, 0, ipv4::DONT_FRAGMENT, 0]);
         ipv4::Packet::new_checked(&mut frame[l3..])
             .unwrap()
             .fill_checksum();
