@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use ashway_kernel::{Iface, Owner, Program, ProgramKind, ProgramSpec, detach_ashway, owner};
-use ashway_rig::{Node, Process, Rig, RigOptions, UdpClient};
+use ashway_rig::{Node, Process, Rig, RigOptions, Signal, UdpClient};
 use serde_json::Value;
 
 /// How long anything may take that is not timed. A loaded machine must not
@@ -139,6 +139,25 @@ pub fn until<T>(what: &str, mut happened: impl FnMut() -> Option<T>) -> T {
         // Only to leave the CPU to the one waited for.
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Stops a node where it is, until it gets `SIGCONT`: its programs in the kernel go on.
+///
+/// # Panics
+///
+/// If it does not stop, or has ended.
+pub fn freeze(node: &Node) {
+    node.signal(Signal::STOP).expect("it runs");
+    let tasks = format!("/proc/{}/task", node.id());
+    // One by one, each when it next comes out of the kernel.
+    until("all its threads have stopped", || {
+        let mut tasks = std::fs::read_dir(&tasks).expect("it runs").flatten();
+        let is_stopped = |task: std::fs::DirEntry| {
+            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+            stat.contains(") T ")
+        };
+        tasks.all(is_stopped).then_some(())
+    });
 }
 
 /// The status once no message is on its way and all ledgers close.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ashway_kernel::{Iface, iface};
-use ashway_netns::node::{entry, run, shift, text, until};
+use ashway_netns::node::{entry, freeze, run, shift, text, until};
 use ashway_netns::observe::{Observing, documents, observes};
 use ashway_netns::traffic::{flood, request, stream, until_the_kernel_runs_all};
 use ashway_rig::namespace::Namespace;
@@ -455,7 +455,7 @@ fn a_flood_does_not_keep_a_relay_in_the_user_tier() {
     let (over, over_there) = (AtomicBool::new(false), AtomicBool::new(false));
     let (sent, heard) = std::thread::scope(|scope| {
         let heard = scope.spawn(|| rising(&server, &over_there));
-        node.signal(Signal::STOP).unwrap();
+        freeze(&node);
         other.send(&request(1, 0)).unwrap();
         let flood = scope.spawn(|| flood(&client, 0, &over));
         // More than the ring takes has come when the wire has carried so much.
@@ -554,6 +554,16 @@ fn a_narrow_relay_is_the_kernel_tiers_in_both_directions() {
     node.stop().unwrap();
 }
 
+/// Datagrams for which a socket of this host had no room.
+fn socket_was_full(host: &Namespace) -> u64 {
+    let said = text(&run(host.command("cat").arg("/proc/net/snmp")));
+    let mut udp = said.lines().filter(|line| line.starts_with("Udp:"));
+    let (names, values) = (udp.next().unwrap(), udp.next().unwrap());
+    let mut pairs = names.split(' ').zip(values.split(' '));
+    let full = pairs.find(|(name, _)| *name == "RcvbufErrors").unwrap();
+    full.1.parse().unwrap()
+}
+
 /// A client nobody here wrote, at a rate that a busy machine can keep. Its
 /// control connection (TCP) is routed.
 fn iperf3_through(tier: &str) {
@@ -612,10 +622,15 @@ fn iperf3_through(tier: &str) {
     assert!(sent > 1000, "{sum:#}");
     let status = closed(&node);
     let live = &status["live"];
-    // A full ring is a fate too: what iperf3 misses is in the ledger.
+    // A full ring is a fate too: what iperf3 misses is in the ledger, or did not get
+    // into its socket, where it looks too seldom on a busy machine.
     let dropped = live["fates"]["dropped"]["ring_full"].as_u64().unwrap_or(0);
+    let unheard = socket_was_full(&three.c);
     assert!(live["received"].as_u64().unwrap() >= sent, "{live:#}");
-    assert!(lost.unwrap() <= dropped + 5, "lost {lost:?}: {live:#}");
+    assert!(
+        lost.unwrap() <= dropped + unheard + 5,
+        "lost {lost:?}, {unheard} at the socket: {live:#}"
+    );
     assert_eq!(relay(&node)["balanced"], true);
 }
 

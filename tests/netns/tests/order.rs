@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ashway_kernel::{Iface, Program, ProgramKind, ProgramSpec, iface};
-use ashway_netns::node::{at_rest, ordinary, shift, until};
+use ashway_netns::node::{at_rest, freeze, ordinary, shift, until};
 use ashway_netns::traffic::{
     Ledger, TIERS, client_of_queue, flood, hear, path, request, settle, stream, two_queues,
     until_the_kernel_runs_all,
@@ -242,7 +242,7 @@ fn a_promotion_takes_hold_in_the_middle_of_a_flood() {
         });
         let flood = scope.spawn(|| flood(&client, 1, &over));
         // Its ring is full when it is promoted.
-        node.signal(Signal::STOP).unwrap();
+        freeze(&node);
         let frames = || rig.in_b(|| iface::stats("b0")).unwrap().rx_packets;
         let before = frames();
         until("the ring is full", || {
