@@ -87,6 +87,35 @@ enum ashway_verdict {
  */
 #define ASHWAY_PARAM(name, value) ASHWAY_EXPORT long long ashway_param_##name = (value)
 
+/*
+ * Marks a variable whose value outlives this version of the handler: at
+ * `ashway handler swap` the next version begins with it, and with its own first
+ * values everywhere else. One structure is best: the next version has to have the
+ * same variables in the same order.
+ *
+ *     ASHWAY_STATE struct table table;
+ *     ASHWAY_STATE_VERSION(2);
+ *
+ * The version is that of the form of the state, counted by the author, once in a
+ * handler. A version of another number than the one before it exports a function
+ * that makes its form from the older one, in place; it may use 10,000,000 units of
+ * fuel, and messages wait meanwhile:
+ *
+ *     ASHWAY_EXPORT void migrate(int old_version) { ... }
+ *
+ * The custom section `ashway.state` holds where the state begins, where it ends,
+ * and the version, as little-endian 32-bit numbers.
+ */
+#define ASHWAY_STATE __attribute__((section("ashway_state"), visibility("default"), used))
+#define ASHWAY_STATE_VERSION(number) ASHWAY_STATE_SECTION_(number)
+#define ASHWAY_STATE_SECTION_(number)                                            \
+    extern unsigned char __start_ashway_state[], __stop_ashway_state[];          \
+    __asm__(".section .custom_section.ashway.state,\"\",@\n"                      \
+            ".int32 __start_ashway_state\n"                                      \
+            ".int32 __stop_ashway_state\n"                                       \
+            ".int32 " #number "\n"                                               \
+            ".text\n")
+
 /* Marks a host call by its name in the import module `ashway`. */
 #define ASHWAY_IMPORT(name) __attribute__((import_module("ashway"), import_name(name)))
 

@@ -39,3 +39,8 @@ pub const VERSION: u32 = 1;
 
 /// Name of the custom section that holds [`VERSION`].
 pub const VERSION_SECTION: &str = "ashway.abi";
+
+/// Name of the custom section that says which memory outlives a version of a
+/// handler: where it begins, where it ends and the version of its form, three
+/// little-endian `u32`.
+pub const STATE_SECTION: &str = "ashway.state";

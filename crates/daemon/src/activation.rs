@@ -1,5 +1,6 @@
 //! A handler as the modules of a graph see it: run it, decide, note.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,11 +31,22 @@ pub(crate) const LOCAL: &str = "local_path";
 pub(crate) struct Bindable {
     /// What it shares with the rest of the node.
     pub(crate) shared: Arc<Instance>,
-    /// Its Wasm side. Only the worker runs it, so nobody waits for the lock; it
-    /// is there because the paths of an instance share it.
-    wasm: Arc<Mutex<ashway_handler::Instance>>,
+    /// Its Wasm side. Only the worker runs and swaps it, so nobody waits for the
+    /// lock; it is there because the paths of an instance share it.
+    pub(crate) running: Arc<Mutex<Running>>,
+    /// How many paths end in each of its functions.
+    bound: Arc<Mutex<BTreeMap<String, u32>>>,
     /// Where faults are noted.
     rows: Arc<UserRows>,
+}
+
+/// What runs in the user tier.
+#[derive(Debug)]
+pub(crate) struct Running {
+    /// The [`Version::id`](crate::version::Version::id) of it.
+    pub(crate) version: u64,
+    /// The version over the instance's memory.
+    pub(crate) wasm: ashway_handler::Instance,
 }
 
 impl Bindable {
@@ -45,10 +57,30 @@ impl Bindable {
         wasm: ashway_handler::Instance,
         rows: &Arc<UserRows>,
     ) -> Self {
+        let version = instance.version().id;
         Self {
             shared: Arc::new(instance),
-            wasm: Arc::new(Mutex::new(wasm)),
+            running: Arc::new(Mutex::new(Running { version, wasm })),
+            bound: Arc::default(),
             rows: Arc::clone(rows),
+        }
+    }
+}
+
+impl Bindable {
+    /// The functions that paths end in, whichever way these came to be.
+    pub(crate) fn bound(&self) -> Vec<String> {
+        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        bound.keys().cloned().collect()
+    }
+
+    /// Counts a path that ends in a function, or no longer does.
+    fn count(&self, function: &str, more: bool) {
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = bound.entry(function.to_owned()).or_default();
+        *count = if more { *count + 1 } else { *count - 1 };
+        if *count == 0 {
+            bound.remove(function);
         }
     }
 }
@@ -61,21 +93,23 @@ impl fmt::Debug for Bindable {
 
 impl handler::Instance for Bindable {
     fn bind(&self, function: &str, attrs: &Attrs) -> Result<Box<dyn Activate>, Refused> {
-        let Some(function) = self.shared.function(function) else {
-            let known: Vec<_> = self.shared.functions().collect();
+        let version = self.shared.version();
+        let name = function;
+        let Some(function) = version.compiled.function(name) else {
+            let known: Vec<_> = version.compiled.functions().collect();
             return Err(Refused {
-                because: format!(
-                    "handler `{}` has no function `{function}`",
-                    self.shared.name
-                ),
-                hint: crate::config::suggest(function, &known),
+                because: format!("handler `{}` has no function `{name}`", self.shared.name),
+                hint: crate::config::suggest(name, &known),
             });
         };
         let budget = attrs
             .number(attr::BUDGET_NS)
             .map_or(Config::DEFAULT_BUDGET, Duration::from_nanos);
+        self.count(name, true);
         Ok(Box::new(Bound {
             instance: self.clone(),
+            name: name.to_owned(),
+            version: version.id,
             function,
             budget: Budget {
                 fuel: fuel(budget),
@@ -94,6 +128,9 @@ impl handler::Instance for Bindable {
 /// One function, bound to one path.
 struct Bound {
     instance: Bindable,
+    name: String,
+    /// Of which version `function` is.
+    version: u64,
     function: Function,
     budget: Budget,
     rules: Rules,
@@ -103,9 +140,20 @@ struct Bound {
 
 impl Activate for Bound {
     fn activate(&mut self, message: &mut Message) -> Act {
-        let Bindable { shared, wasm, rows } = &self.instance;
+        let Bindable {
+            shared,
+            running,
+            rows,
+            ..
+        } = &self.instance;
         // A panic in between would have ended the worker.
-        let mut wasm = wasm.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
+        let Running { version, wasm } = &mut *running;
+        if self.version != *version {
+            self.version = *version;
+            let function = wasm.function(&self.name);
+            self.function = function.expect("no version comes without a bound function");
+        }
         let outcome = {
             let _turn = Turn::take(shared);
             let (front, message) = message.split();
@@ -132,7 +180,7 @@ impl Activate for Bound {
         match decision.act {
             // The decision is to deliver; whether there is room is known now.
             Act::Done(Count::Delivered) => Act::Done(match shared.endpoint() {
-                Some((endpoint, place)) => endpoint.deliver(place, self.local, message),
+                Some((endpoint, place)) => endpoint.deliver(place, self.local, message.bytes()),
                 None => Count::DroppedNoEndpoint,
             }),
             act => act,
@@ -140,13 +188,19 @@ impl Activate for Bound {
     }
 }
 
+impl Drop for Bound {
+    fn drop(&mut self) {
+        self.instance.count(&self.name, false);
+    }
+}
+
 /// The instance's lock, held while its handler runs in the user tier.
-struct Turn<'a>(Option<&'a AtomicU32>);
+pub(crate) struct Turn<'a>(Option<&'a AtomicU32>);
 
 impl<'a> Turn<'a> {
     /// Waits for an activation in the kernel tier to end: at most its budget,
     /// because it cannot be interrupted by us.
-    fn take(instance: &'a Instance) -> Self {
+    pub(crate) fn take(instance: &'a Instance) -> Self {
         let Some(kernel) = &instance.kernel else {
             return Self(None);
         };

@@ -7,6 +7,8 @@
 //! {"request":"promote","path":"inc"}
 //! {"request":"load","file":"/x.wasm","allow":["reply"]}
 //! {"request":"bind","handler":"x","iface":["veth0"],"match":"udp and dst port 7"}
+//! {"request":"swap","handler":"x","file":"/y.wasm"}
+//! {"request":"rollback","handler":"x"}
 //! {"request":"unbind","path":"x"}
 //! {"request":"memory","handler":"counter"}   the same, and one file descriptor
 //! {"request":"endpoint","handler":"inbox"}   the same: an event descriptor

@@ -9,18 +9,18 @@ use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::{Cause, trusted};
 use ashway_codegen::check::{Around, Shape, Violation, check};
 use ashway_codegen::instance::{self, Handler, Spec};
-use ashway_codegen::normalise::{self, Lines, NormaliseError, normalise};
+use ashway_codegen::normalise::{self, NormaliseError, normalise};
 use ashway_codegen::promote::{self, Budget, PromoteError};
-use ashway_handler::{Engine, Function, InstantiateError, Region, UnknownSymbol};
+use ashway_handler::{Compiled, Engine, InstantiateError, Region, UnknownSymbol};
 use ashway_kernel::{
     LoadError, Memory, MemoryKind, Program, ProgramKind, SharedArray, verifier_log,
 };
-use sha2::{Digest, Sha256};
 
 use crate::config::{Grant, HandlerConfig, MemoryMode};
 use crate::endpoint::{self, Endpoint};
 use crate::plan::InstancePlan;
 use crate::programs::{self, Maps, NodeMaps};
+use crate::version::{Version, Versions};
 
 /// Fuel for each ns of budget: enough that the clock, not the fuel, ends honest
 /// code. Of the programs of `ashway bench promote` most spend 5 to 17 units a
@@ -113,6 +113,18 @@ pub enum InstanceError {
         #[source]
         source: InstantiateError,
     },
+    /// A version could not take the state of another over.
+    #[error("`migrate` of handler `{handler}` from version {from} was stopped{line}: {}", cause.name())]
+    Migrate {
+        /// The handler.
+        handler: String,
+        /// The version of the state that was there.
+        from: u32,
+        /// Why.
+        cause: Cause,
+        /// Where, with a word before it; may be empty.
+        line: String,
+    },
     /// No memory of the wanted kind.
     #[error("no memory of {bytes} bytes for handler `{handler}`")]
     Memory {
@@ -173,8 +185,6 @@ pub(crate) struct KernelSide {
 pub(crate) struct Instance {
     /// The handler's name.
     pub(crate) name: String,
-    /// SHA-256 of the file.
-    pub(crate) digest: String,
     /// Its numbers.
     pub(crate) plan: InstancePlan,
     /// Its memory's regions.
@@ -183,21 +193,20 @@ pub(crate) struct Instance {
     pub(crate) memory: Arc<Memory>,
     /// Absent on rungs without XDP.
     pub(crate) kernel: Option<KernelSide>,
-    /// Addresses of the variables its author shares.
-    pub(crate) symbols: Vec<(String, u32)>,
+    /// What it runs, and has run.
+    pub(crate) versions: Versions,
     /// Where faults are recorded without a kernel side.
     faults: [AtomicU32; 4],
     /// Where `deliver` leads, if anywhere.
     pub(crate) endpoint: Option<Endpoint>,
-    functions: Vec<(String, Function)>,
     may_reply: bool,
-    wasm: Vec<u8>,
-    lines: Lines,
 }
 
 /// A program that runs the handler in the kernel tier.
 #[derive(Debug)]
 pub(crate) struct Promoted {
+    /// The [`Version::id`] of what it runs.
+    pub(crate) version: u64,
     /// The loaded program.
     pub(crate) program: Program,
     /// eBPF instructions.
@@ -237,30 +246,11 @@ impl Instance {
         arena_allowed: bool,
     ) -> Result<(Self, ashway_handler::Instance), InstanceError> {
         let file = config.file.display().to_string();
-        let limits = normalise::Limits::default();
-        let wasm = read(&config.file, limits.file_bytes).map_err(|source| InstanceError::Read {
-            file: file.clone(),
-            source,
-        })?;
-        let refused = |source: NormaliseError| InstanceError::Refused {
-            hint: source.hint(),
-            file: file.clone(),
-            source,
-        };
-        let module = normalise(&wasm, &limits).map_err(refused)?;
-        if let Some((call, grant)) = module.not_granted(&config.allow).next() {
-            return Err(InstanceError::NotGranted {
-                handler: config.name.clone(),
-                call: call.name(),
-                grant,
-            });
-        }
+        let version = Version::read(config, &config.file, engine)?;
+        let compiled = &version.compiled;
         let layout = Layout {
             endpoint_slots: config.endpoint,
-            ..plan.layout(
-                module.maximum_pages as usize * WASM_PAGE,
-                module.state_bytes,
-            )
+            ..plan.layout(compiled.guest_bytes(), compiled.state_bytes())
         };
         let bytes = layout.total_bytes();
         let memory = match (node, config.memory) {
@@ -281,32 +271,20 @@ impl Instance {
         })?;
         let memory = Arc::new(memory);
         let region: Arc<dyn Region> = Arc::<Memory>::clone(&memory);
-        let encoded = normalise::encode(&module);
-        let mut wasmtime = ashway_handler::Instance::new(
-            engine, &module, &encoded, &region, layout,
-        )
-        .map_err(|source| InstanceError::Start {
-            handler: config.name.clone(),
-            source,
-        })?;
+        let mut wasmtime = ashway_handler::Instance::begin(engine, compiled, &region, layout)
+            .map_err(|source| InstanceError::Start {
+                handler: config.name.clone(),
+                source,
+            })?;
         for function in functions {
-            if wasmtime.function(function).is_none() {
+            if compiled.function(function).is_none() {
                 return Err(InstanceError::NoFunction {
                     file,
                     function: (*function).to_owned(),
                 });
             }
         }
-        for (param, value) in &config.params {
-            let symbol = format!("ashway_param_{param}");
-            wasmtime
-                .set_param(&symbol, *value)
-                .map_err(|UnknownSymbol(_)| InstanceError::NoParam {
-                    handler: config.name.clone(),
-                    param: param.clone(),
-                    has: params_of(&module.symbols),
-                })?;
-        }
+        set_params(config, compiled, &mut wasmtime)?;
         let kernel = match node {
             None => None,
             Some(node) => Some(KernelSide::create(
@@ -317,25 +295,16 @@ impl Instance {
                 node,
             )?),
         };
-        let functions = module
-            .exports
-            .iter()
-            .filter_map(|(name, _)| Some(((*name).clone(), wasmtime.function(name)?)))
-            .collect();
         let instance = Self {
-            functions,
             name: config.name.clone(),
-            digest: hex(&Sha256::digest(&wasm)),
             plan: plan.clone(),
             layout,
             memory,
             kernel,
-            symbols: module.symbols.clone(),
+            versions: Versions::begin(Some(Arc::new(version))),
             faults: Default::default(),
             endpoint,
             may_reply: config.allow.contains(&Grant::Reply),
-            lines: module.lines.clone(),
-            wasm,
         };
         Ok((instance, wasmtime))
     }
@@ -367,32 +336,25 @@ impl Instance {
         Ok(Self {
             kernel: Some(KernelSide::create(&name, plan, layout, &memory, node)?),
             name,
-            digest: String::new(),
             plan: plan.clone(),
             layout,
             memory: Arc::new(memory),
-            symbols: Vec::new(),
+            versions: Versions::begin(None),
             faults: Default::default(),
             endpoint: None,
-            functions: Vec::new(),
             may_reply: false,
-            wasm: Vec::new(),
-            lines: Lines::default(),
         })
     }
 
-    /// The function of this name, for the worker.
+    /// The version that runs.
+    ///
+    /// # Panics
+    ///
+    /// In an instance that runs nothing: [`carrier`](Self::carrier).
     #[must_use]
-    pub(crate) fn function(&self, name: &str) -> Option<Function> {
-        let mut known = self.functions.iter();
-        known
-            .find(|(known, _)| known == name)
-            .map(|(_, function)| *function)
-    }
-
-    /// Names of all functions that a path can end in.
-    pub(crate) fn functions(&self) -> impl Iterator<Item = &str> {
-        self.functions.iter().map(|(name, _)| name.as_str())
+    pub(crate) fn version(&self) -> Arc<Version> {
+        let current = self.versions.current();
+        current.expect("only handlers are asked for their version")
     }
 
     /// Whether the handler may answer its sender.
@@ -412,7 +374,7 @@ impl Instance {
         self.endpoint.as_ref().map(|endpoint| (endpoint, place))
     }
 
-    /// Translates the handler and loads it for the kernel tier.
+    /// Translates a version of the handler and loads it for the kernel tier.
     ///
     /// # Errors
     ///
@@ -420,10 +382,11 @@ impl Instance {
     pub(crate) fn promote(
         &self,
         node: &NodeMaps,
+        version: &Version,
         function: &str,
         budget: Duration,
     ) -> Result<Promoted, NotPromoted> {
-        self.promote_with(node, function, budget, None)
+        self.promote_with(node, version, function, budget, None)
     }
 
     /// The same for a program that observes, and says what it does into `notes`.
@@ -438,7 +401,8 @@ impl Instance {
         budget: Duration,
         notes: BorrowedFd<'_>,
     ) -> Result<Program, NotPromoted> {
-        let promoted = self.promote_with(node, function, budget, Some(notes))?;
+        let version = self.version();
+        let promoted = self.promote_with(node, &version, function, budget, Some(notes))?;
         Ok(promoted.program)
     }
 
@@ -466,6 +430,7 @@ impl Instance {
     fn promote_with(
         &self,
         node: &NodeMaps,
+        version: &Version,
         function: &str,
         budget: Duration,
         notes: Option<BorrowedFd<'_>>,
@@ -476,7 +441,7 @@ impl Instance {
             hint: "run `ashway doctor` to see what is missing".to_owned(),
         })?;
         let begin = Instant::now();
-        let module = normalise(&self.wasm, &normalise::Limits::default())
+        let module = normalise(&version.wasm, &normalise::Limits::default())
             .expect("the file was normalised when the instance was made");
         let entry = module
             .exports
@@ -523,6 +488,7 @@ impl Instance {
             match loaded {
                 Ok(program) => {
                     return Ok(Promoted {
+                        version: version.id,
                         program,
                         insns: image.insns.len(),
                         translate,
@@ -569,6 +535,10 @@ impl Instance {
     #[must_use]
     pub(crate) fn last_fault(&self) -> Option<Fault> {
         let count = self.faults();
+        if let Some(fault) = self.versions.fault_before(count) {
+            return Some(fault);
+        }
+        let version = self.versions.current()?;
         let word = |offset| self.fault_word(offset).load(Ordering::Relaxed);
         let at = word(trusted::FAULT_AT);
         (count > 0).then(|| Fault {
@@ -576,7 +546,7 @@ impl Instance {
             cause: Cause::from_number(word(trusted::FAULT_CAUSE)),
             at,
             row: word(trusted::FAULT_ROW),
-            line: self
+            line: version
                 .lines
                 .at(at)
                 .map(|(file, line)| (file.to_owned(), line)),
@@ -671,14 +641,35 @@ fn spec(node: &NodeMaps, kind: MemoryKind, layout: Layout, plan: &InstancePlan) 
     }
 }
 
-fn read(file: &std::path::Path, most: usize) -> std::io::Result<Vec<u8>> {
-    use std::io::Read;
-    // One byte more than allowed is enough to be refused by size.
-    let mut wasm = Vec::new();
-    std::fs::File::open(file)?
-        .take(most as u64 + 1)
-        .read_to_end(&mut wasm)?;
-    Ok(wasm)
+/// Writes what the configuration says of a handler's parameters.
+///
+/// # Errors
+///
+/// [`InstanceError::NoParam`].
+pub(crate) fn set_params(
+    config: &HandlerConfig,
+    compiled: &Compiled,
+    wasmtime: &mut ashway_handler::Instance,
+) -> Result<(), InstanceError> {
+    for (param, value) in &config.params {
+        wasmtime
+            .set_param(&param_symbol(param), *value)
+            .map_err(|UnknownSymbol(_)| no_param(config, compiled, param))?;
+    }
+    Ok(())
+}
+
+/// The name under which a handler exports a parameter.
+fn param_symbol(param: &str) -> String {
+    format!("ashway_param_{param}")
+}
+
+pub(crate) fn no_param(config: &HandlerConfig, compiled: &Compiled, param: &str) -> InstanceError {
+    InstanceError::NoParam {
+        handler: config.name.clone(),
+        param: param.to_owned(),
+        has: params_of(compiled.symbols()),
+    }
 }
 
 fn params_of(symbols: &[(String, u32)]) -> Vec<String> {
@@ -692,14 +683,6 @@ fn params_of(symbols: &[(String, u32)]) -> Vec<String> {
 /// The kernel keeps 15 characters: `ashway_k_` and the start of the name.
 fn program_name(tier: &str, handler: &str) -> String {
     format!("ashway_{tier}_{handler}")
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a string does not fail");
-        text
-    })
 }
 
 fn not_translated(error: &PromoteError) -> NotPromoted {

@@ -53,30 +53,15 @@ impl Refusal {
 ///
 /// The first thing that is wrong.
 pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig, Refusal> {
-    let file = PathBuf::from(string(request, "file")?.ok_or_else(|| missing("file"))?);
+    let path = PathBuf::from(string(request, "file")?.ok_or_else(|| missing("file"))?);
     let name = match string(request, "name")? {
         Some(name) => name,
-        None => file.file_stem().and_then(|s| s.to_str()).unwrap_or(""),
+        None => path.file_stem().and_then(|s| s.to_str()).unwrap_or(""),
     }
     .to_owned();
     check_name("handler", &name)?;
     check_free(&name, config)?;
-    let absolute = "name the file by an absolute path; the node reads it";
-    if !file.is_absolute() {
-        let message = format!("`{}` is no absolute path", file.display());
-        return Err(Refusal::usage(message, absolute));
-    }
-    match file.metadata() {
-        Ok(metadata) if metadata.is_file() => {}
-        Ok(_) => {
-            let message = format!("`{}` is no file", file.display());
-            return Err(Refusal::usage(message, absolute));
-        }
-        Err(error) => {
-            let message = format!("the node cannot read `{}`: {error}", file.display());
-            return Err(Refusal::usage(message, absolute));
-        }
-    }
+    let file = file(request)?;
     let mut allow = Vec::new();
     for grant in strings(request, "allow")? {
         allow.push(one_of("allow", grant, Grant::WORDS)?);
@@ -100,6 +85,23 @@ pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig,
         domain: domain(request, config)?,
         line: 0,
     })
+}
+
+/// The file of a request, which the node can read.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(crate) fn file(request: &Value) -> Result<PathBuf, Refusal> {
+    let file = PathBuf::from(string(request, "file")?.ok_or_else(|| missing("file"))?);
+    let absolute = "name the file by an absolute path; the node reads it";
+    let message = match file.metadata() {
+        _ if !file.is_absolute() => format!("`{}` is no absolute path", file.display()),
+        Ok(metadata) if metadata.is_file() => return Ok(file),
+        Ok(_) => format!("`{}` is no file", file.display()),
+        Err(error) => format!("the node cannot read `{}`: {error}", file.display()),
+    };
+    Err(Refusal::usage(message, absolute))
 }
 
 /// The domain of a request, if it names one; there must be one of this name.

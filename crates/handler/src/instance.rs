@@ -1,12 +1,13 @@
 //! One handler's module over one memory.
 
+use crate::compiled::{Compiled, MIGRATE_EXPORT};
 use crate::engine::{Activation, Engine};
 use crate::memory::{MESSAGE_BYTES, Message, Region, Window, with_memories};
 use crate::meter::{Budget, Meter};
 use crate::outcome::{Outcome, Stopped};
 use ashway_abi::Verdict;
-use ashway_abi::memory::{FRONT_BYTES, Layout, STATE_GUEST_PAGES, WASM_PAGE};
-use ashway_codegen::normalise::ir::{FileOffset, Global};
+use ashway_abi::memory::{FRONT_BYTES, Layout, STATE_GUEST_PAGES};
+use ashway_codegen::normalise::ir::FileOffset;
 use ashway_codegen::normalise::{ENTER_PREFIX, Encoded, Module, START_EXPORT};
 use std::sync::Arc;
 use wasmtime::{Memory, Store, TypedFunc, Val};
@@ -52,14 +53,14 @@ type Enter = TypedFunc<(i32, i32, i64, i32), (i32, i32, i64)>;
 /// the lock against the kernel tier is the caller's.
 pub struct Instance {
     store: Store<Activation>,
+    exports: wasmtime::Instance,
     functions: Vec<Entry>,
     message: Message,
     globals: Globals,
     guest: Window,
     state: Window,
     ticks: u64,
-    offsets: Encoded,
-    symbols: Vec<(String, u32)>,
+    compiled: Compiled,
     /// Set if the memory can grow, in either tier.
     growing: Option<Growing>,
 }
@@ -67,7 +68,7 @@ pub struct Instance {
 /// A function that can be activated: which of an instance's, by
 /// [`Instance::function`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Function(usize);
+pub struct Function(pub(crate) usize);
 
 impl Function {
     /// `on_rx`, which every handler has; of a library the first function that
@@ -77,7 +78,6 @@ impl Function {
 
 /// A handler of the module.
 struct Entry {
-    name: String,
     enter: Enter,
     /// Where it begins, for stops that have no better place.
     at: FileOffset,
@@ -114,22 +114,33 @@ impl Instance {
         region: &Arc<dyn Region>,
         layout: Layout,
     ) -> Result<Self, InstantiateError> {
+        Self::begin(
+            engine,
+            &Compiled::new(engine, module, encoded)?,
+            region,
+            layout,
+        )
+    }
+
+    /// The same of a compiled module: some tens of microseconds, the size of its
+    /// data segments, and the start function.
+    ///
+    /// # Errors
+    ///
+    /// [`InstantiateError`]; the region may then be partly written.
+    pub fn begin(
+        engine: &Engine,
+        compiled: &Compiled,
+        region: &Arc<dyn Region>,
+        layout: Layout,
+    ) -> Result<Self, InstantiateError> {
         let misfit = || InstantiateError::Region {
             len: region.len(),
-            needed: module.maximum_pages as usize * WASM_PAGE + module.state_bytes,
+            needed: compiled.guest_bytes() + compiled.state_bytes(),
         };
-        if layout.guest_bytes != module.maximum_pages as usize * WASM_PAGE
-            || layout.state_bytes < module.state_bytes
-        {
-            return Err(misfit());
-        }
-        let guest = Window::new(region, 0, layout.guest_bytes).ok_or_else(misfit)?;
-        let state =
-            Window::new(region, layout.state_offset(), layout.state_bytes).ok_or_else(misfit)?;
-        write_state(&state, module).ok_or_else(misfit)?;
+        let (guest, state) = compiled.windows(region, &layout).ok_or_else(misfit)?;
 
         let refused = InstantiateError::Refused;
-        let compiled = wasmtime::Module::new(&engine.wasmtime, &encoded.wasm).map_err(refused)?;
         let activation = Activation {
             meter: Meter::new(engine.clocks),
             fuel: None,
@@ -138,12 +149,12 @@ impl Instance {
         // Making the memories is no handler's time; each run sets its own.
         store.set_epoch_deadline(u64::MAX / 2);
         let (instance, message) = with_memories(region, &layout, || {
-            engine.linker.instantiate(&mut store, &compiled)
+            engine.linker.instantiate(&mut store, compiled.module())
         })
         .ok_or_else(misfit)?;
         let instance = instance.map_err(refused)?;
 
-        let functions = entries(module, &instance, &mut store).map_err(refused)?;
+        let functions = entries(compiled, &instance, &mut store).map_err(refused)?;
         let absent = |name| refused(wasmtime::Error::msg(format!("no export `{name}`")));
         let mut global = |name| {
             instance
@@ -158,44 +169,67 @@ impl Instance {
         let memory = instance
             .get_memory(&mut store, "_ashway_memory")
             .ok_or_else(|| absent("_ashway_memory"))?;
-        let growing = (module.initial_pages < module.maximum_pages).then_some(Growing {
+        let growing = compiled.growth().map(|(pages, maximum)| Growing {
             memory,
-            pages: module.initial_pages,
-            maximum: module.maximum_pages,
+            pages,
+            maximum,
         });
         let mut this = Self {
             store,
+            exports: instance,
             functions,
             message,
             globals,
             guest,
             state,
             ticks: engine.ticks,
-            offsets: encoded.clone(),
-            symbols: module.symbols.clone(),
+            compiled: compiled.clone(),
             growing,
         };
-        if module.start.is_some() {
-            this.start(&instance)?;
+        if compiled.starts() {
+            this.once(START_EXPORT, (), 0)
+                .map_err(InstantiateError::Start)?;
         }
         Ok(this)
     }
 
-    fn start(&mut self, instance: &wasmtime::Instance) -> Result<(), InstantiateError> {
-        let start: TypedFunc<(), ()> = instance
-            .get_typed_func(&mut self.store, START_EXPORT)
-            .map_err(InstantiateError::Refused)?;
+    /// Has the handler make its form of the state from that of another version, which
+    /// is in its memory. Bounded by [`START_FUEL`]. Does nothing if there is no such
+    /// function ([`Compiled::migrates`]).
+    ///
+    /// # Errors
+    ///
+    /// Why it was stopped; the memory is then half of each.
+    pub fn migrate(&mut self, from: u32) -> Result<(), Stopped> {
+        match self.compiled.migrate_at() {
+            None => Ok(()),
+            Some(at) => self.once(MIGRATE_EXPORT, (from as i32,), at),
+        }
+    }
+
+    /// Calls what runs once and at no message's expense. `at` is its place.
+    fn once<P: wasmtime::WasmParams>(
+        &mut self,
+        name: &str,
+        params: P,
+        at: FileOffset,
+    ) -> Result<(), Stopped> {
+        let stopped = |this: &Self, error| Stopped::from_error(&error, this.compiled.offsets(), at);
+        let function: TypedFunc<P, ()> = self
+            .exports
+            .get_typed_func(&mut self.store, name)
+            .map_err(|error| stopped(self, error))?;
         let slice = self.store.data_mut().meter.begin(START_FUEL.into());
         let fuel = Val::I64(slice);
         self.globals
             .fuel
             .set(&mut self.store, fuel)
-            .map_err(InstantiateError::Refused)?;
+            .map_err(|error| stopped(self, error))?;
         self.store
             .set_epoch_deadline(self.ticks.saturating_mul(START_TICKS));
-        let result = start.call(&mut self.store, ());
-        result
-            .map_err(|error| InstantiateError::Start(Stopped::from_error(&error, &self.offsets, 0)))
+        function
+            .call(&mut self.store, params)
+            .map_err(|error| stopped(self, error))
     }
 
     /// Sets the 64-bit variable that the handler exports under this name
@@ -205,7 +239,8 @@ impl Instance {
     ///
     /// [`UnknownSymbol`] if there is none, or not all of it is in the memory.
     pub fn set_param(&mut self, symbol: &str, value: i64) -> Result<(), UnknownSymbol> {
-        let known = self.symbols.iter().find(|(name, _)| name == symbol);
+        let mut symbols = self.compiled.symbols().iter();
+        let known = symbols.find(|(name, _)| name == symbol);
         known
             .and_then(|(_, address)| self.guest.write(*address as usize, &value.to_le_bytes()))
             .ok_or_else(|| UnknownSymbol(symbol.to_owned()))
@@ -215,8 +250,7 @@ impl Instance {
     /// the type of a handler.
     #[must_use]
     pub fn function(&self, name: &str) -> Option<Function> {
-        let position = self.functions.iter().position(|entry| entry.name == name);
-        position.map(Function)
+        self.compiled.function(name)
     }
 
     /// As [`Self::activate_behind`], of a message with nothing in front of it.
@@ -295,7 +329,7 @@ impl Instance {
         let dirty = self.globals.dirty.get(&mut self.store).i32();
         let fuel = self.globals.fuel.get(&mut self.store).i64();
         Outcome {
-            verdict: Err(Stopped::from_error(error, &self.offsets, at)),
+            verdict: Err(Stopped::from_error(error, self.compiled.offsets(), at)),
             dirty: dirty != Some(0),
             fuel_left: self.store.data().meter.left(fuel.unwrap_or(0)),
         }
@@ -333,44 +367,18 @@ impl std::fmt::Debug for Instance {
     }
 }
 
-/// The functions that `encode` made an entry for, `on_rx` first if it is there.
+/// The functions that `encode` made an entry for.
 fn entries(
-    module: &Module<'_>,
+    compiled: &Compiled,
     instance: &wasmtime::Instance,
     store: &mut Store<Activation>,
 ) -> wasmtime::Result<Vec<Entry>> {
-    let mut entries = Vec::new();
-    for (name, index) in &module.exports {
+    let entry = |(name, at): &(String, FileOffset)| {
         let export = format!("{ENTER_PREFIX}{name}");
-        if instance.get_func(&mut *store, &export).is_none() {
-            continue;
-        }
-        entries.push(Entry {
-            name: name.clone(),
+        Ok(Entry {
             enter: instance.get_typed_func(&mut *store, &export)?,
-            at: module.functions[*index as usize].at,
-        });
-    }
-    entries.sort_by_key(|entry| entry.name != HANDLER);
-    Ok(entries)
-}
-
-/// The handler that every module has, unless it is a library.
-const HANDLER: &str = "on_rx";
-
-/// The first values of what both tiers keep in the state region.
-fn write_state(state: &Window, module: &Module<'_>) -> Option<()> {
-    state.write(STATE_GUEST_PAGES, &module.initial_pages.to_le_bytes())?;
-    for data in &module.state {
-        state.write(data.at as usize, &data.bytes)?;
-    }
-    for global in &module.globals {
-        if let Global::State {
-            offset, initial, ..
-        } = global
-        {
-            state.write(*offset as usize, &initial.to_le_bytes())?;
-        }
-    }
-    Some(())
+            at: *at,
+        })
+    };
+    compiled.handlers().iter().map(entry).collect()
 }

@@ -17,6 +17,7 @@
 #![deny(unsafe_code)]
 
 mod bug;
+mod compiled;
 mod engine;
 mod instance;
 #[allow(unsafe_code, reason = "the fence around memory that others share")]
@@ -26,6 +27,7 @@ mod meter;
 pub mod native;
 mod outcome;
 
+pub use compiled::Compiled;
 pub use engine::{Engine, EngineError};
 pub use instance::{Function, Instance, InstantiateError, START_FUEL, UnknownSymbol};
 pub use memory::{MESSAGE_BYTES, Region};

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -199,6 +200,29 @@ pub fn ask(rig: &Rig, node: &Node, client: &UdpClient, number: u32) -> u32 {
             node.output()
         )
     })
+}
+
+/// Sends a request to the node's control socket; the answer's document, or its error.
+///
+/// # Errors
+///
+/// The error that the node answered with.
+///
+/// # Panics
+///
+/// If the node does not answer.
+pub fn control(node: &Node, request: &Value) -> Result<Value, Value> {
+    let mut stream = UnixStream::connect(node.socket()).expect("the node listens");
+    writeln!(stream, "{request}").expect("the node reads");
+    let mut line = String::new();
+    BufReader::new(stream)
+        .read_line(&mut line)
+        .expect("the node answers");
+    let mut answer: Value = serde_json::from_str(&line).expect("a document");
+    match answer.get("error") {
+        None => Ok(answer["ok"].take()),
+        Some(_) => Err(answer["error"].take()),
+    }
 }
 
 /// Moves a path to the other tier: `verb` is `promote` or `demote`.

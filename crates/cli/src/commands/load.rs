@@ -1,6 +1,6 @@
 //! `ashway handler load`: a handler for a running node.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::{Map, json};
@@ -48,17 +48,7 @@ pub(crate) struct Load {
 
 impl Load {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        // The node may have been started in another folder.
-        let file = std::path::absolute(&self.file).map_err(|error| {
-            let file = self.file.display();
-            Failure::new(Exit::Usage, format!("cannot find `{file}`"))
-                .because(&error)
-                .in_file(&self.file)
-        })?;
-        let file = file.to_str().ok_or_else(|| {
-            let file = file.display();
-            Failure::new(Exit::Usage, format!("the path `{file}` is not UTF-8"))
-        })?;
+        let file = absolute(&self.file)?;
         let mut params = Map::new();
         for (name, value) in self.param {
             if params.contains_key(&name) {
@@ -82,6 +72,20 @@ impl Load {
         })?;
         Ok(())
     }
+}
+
+/// A file's name as the node has to know it, which may have been started in another
+/// folder.
+pub(super) fn absolute(file: &Path) -> Result<String, Failure> {
+    let absolute = std::path::absolute(file).map_err(|error| {
+        Failure::new(Exit::Usage, format!("cannot find `{}`", file.display()))
+            .because(&error)
+            .in_file(file)
+    })?;
+    absolute.into_os_string().into_string().map_err(|name| {
+        let name = name.display();
+        Failure::new(Exit::Usage, format!("the path `{name}` is not UTF-8"))
+    })
 }
 
 fn param(text: &str) -> Result<(String, i64), String> {

@@ -132,6 +132,20 @@ pub(crate) fn handlers(document: &Value) -> String {
         out.push('\n');
         out += &table::render(&["STOPPED HANDLER", "LAST CAUSE", "AT", "TIMES"], &faults);
     }
+    let former: Vec<_> = each(document, "handlers")
+        .flat_map(|handler| each(handler, "former").map(move |former| (handler, former)))
+        .map(|(handler, former)| {
+            vec![
+                text(&handler["name"]),
+                text(&former["digest"]).chars().take(12).collect(),
+                text(&former["file"]),
+            ]
+        })
+        .collect();
+    if !former.is_empty() {
+        out.push('\n');
+        out += &table::render(&["HANDLER", "BEFORE", "FROM"], &former);
+    }
     for handler in each(document, "handlers") {
         let hint = text(&handler["last_fault"]["hint"]);
         if !hint.is_empty() {

@@ -231,6 +231,8 @@ pub struct Module<'a> {
     pub initial_pages: u32,
     /// The memory's declared maximum, in Wasm pages.
     pub maximum_pages: u32,
+    /// What of its memory outlives a version, if the file says.
+    pub kept: Option<super::Kept>,
     /// Source lines, if the file carries DWARF.
     pub lines: super::Lines,
 }
@@ -252,6 +254,17 @@ impl Module<'_> {
             .iter()
             .filter(|(_, index)| self.is_handler(*index));
         exports.map(|(name, index)| (name.as_str(), *index))
+    }
+
+    /// The function that takes the state of another version over, if the module has
+    /// one: [`MIGRATE`](super::MIGRATE), of type `(i32) -> ()`.
+    #[must_use]
+    pub fn migrate(&self) -> Option<u32> {
+        let mut exports = self.exports.iter();
+        let (_, function) = exports.find(|(name, _)| name == super::MIGRATE)?;
+        let type_index = self.functions[*function as usize].type_index;
+        let ty = &self.types[type_index as usize];
+        (ty.params() == [ValType::I32] && ty.results().is_empty()).then_some(*function)
     }
 
     /// Whether a function has the type of a handler.

@@ -7,7 +7,7 @@ use super::imports::{is_handler, signature};
 use super::ir::{FileOffset, Function, Module};
 use super::limits::{Limits, MOST_TYPED_TABLES};
 use super::state::{self, Uses};
-use super::{Lines, Profile, fuel, lines, recursion, references, segments};
+use super::{Lines, Profile, fuel, kept, lines, recursion, references, segments};
 use ashway_abi::HostCall;
 use ashway_abi::memory::STATE_GLOBALS;
 use std::collections::HashMap;
@@ -279,6 +279,9 @@ impl<'a> Reader<'a, '_> {
         if section.name() == ashway_abi::VERSION_SECTION {
             return version(section);
         }
+        if section.name() == ashway_abi::STATE_SECTION {
+            self.module.kept = Some(kept::read(section)?);
+        }
         if let KnownCustom::Name(names) = section.as_known() {
             // Names are for people; broken ones are no reason to refuse.
             let most = self.limits.functions as usize;
@@ -326,6 +329,9 @@ impl<'a> Reader<'a, '_> {
         self.module.referenced.dedup();
         if self.profile == Profile::Handler {
             self.check_handler()?;
+        }
+        if let Some(kept) = self.module.kept {
+            kept.check(self.module.initial_pages)?;
         }
         let imports = self.imports.len() as u32;
         for (index, name) in self.names {

@@ -83,10 +83,11 @@ impl Node {
         };
         self.tell(|work| work.instances.push(run))?;
         (self.config, self.bindable, self.graph) = (config, bindable, graph);
+        let version = shared.version();
         let answer = json!({
             "handler": shared.name,
-            "digest": shared.digest,
-            "functions": shared.functions().collect::<Vec<_>>(),
+            "digest": version.digest,
+            "functions": version.compiled.functions().collect::<Vec<_>>(),
             "took_us": begin.elapsed().as_micros() as u64,
         });
         self.instances.push(shared);
@@ -404,8 +405,9 @@ impl Node {
     fn function(&self, path: &PathConfig) -> Result<Function, Refusal> {
         let instance = position(&self.config.handlers, |h| h.name == path.handler);
         let instance = &self.instances[instance];
-        instance.function(&path.function).ok_or_else(|| {
-            let known: Vec<_> = instance.functions().collect();
+        let version = instance.version();
+        version.compiled.function(&path.function).ok_or_else(|| {
+            let known: Vec<_> = version.compiled.functions().collect();
             Refusal {
                 code: "handler_refused",
                 message: format!(

@@ -135,7 +135,8 @@ impl RunError {
             Self::Instance(
                 InstanceError::Refused { .. }
                 | InstanceError::NoFunction { .. }
-                | InstanceError::Start { .. },
+                | InstanceError::Start { .. }
+                | InstanceError::Migrate { .. },
             ) => 3,
             Self::Instance(
                 InstanceError::Read { .. }

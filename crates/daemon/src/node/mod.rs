@@ -18,6 +18,7 @@ mod obey;
 mod observe;
 mod relay;
 mod serve;
+mod swap;
 mod world;
 
 use std::path::PathBuf;
@@ -257,8 +258,10 @@ impl Node {
             .map(Arc::clone)
             .expect("a checked path names a handler of the node");
         let (function, budget) = (path.function.clone(), path.budget);
-        self.compile_thread
-            .submit(move || instance.promote(&maps, &function, budget), then);
+        self.compile_thread.submit(
+            move || instance.promote(&maps, &instance.version(), &function, budget),
+            then,
+        );
     }
 
     fn has_xdp(&self, path: &PathConfig) -> bool {
@@ -276,7 +279,14 @@ impl Node {
         path: usize,
         compiled: Result<Promoted, NotPromoted>,
     ) -> Result<(), NotPromoted> {
+        let instance = &self.instances[self.plan.paths[path].instance];
+        let version = instance.version().id;
         match compiled {
+            Ok(promoted) if promoted.version != version => Err(NotPromoted {
+                because: format!("handler `{}` was swapped meanwhile", instance.name),
+                line: None,
+                hint: "promote the path once more".to_owned(),
+            }),
             Ok(promoted) => {
                 self.paths[path].promotion = Promotion::Done(promoted);
                 self.switch(path, Tier::Kernel)

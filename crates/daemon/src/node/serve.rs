@@ -155,6 +155,8 @@ fn answer(
         Some("create") => node.create(&request).into(),
         Some("remove") => node.remove(&request).into(),
         Some("show") => node.show(&request["path"]).into(),
+        Some("swap") => return node.swap(&request, engine, caller),
+        Some("rollback") => return node.rollback(&request, engine, caller),
         Some("unbind") => node.unbind(&request["path"]).into(),
         Some("status") => Answer::Ok(describe(node)),
         Some("demux") => node.show_demux(&request).into(),
@@ -172,7 +174,7 @@ fn answer(
             code: "bad_request",
             message: "there is no such request".to_owned(),
             hint: "requests are status, why, confirm, memory, endpoint, promote, demote, load, \
-                   bind, unbind, create, remove, show, observe, demux"
+                   bind, swap, rollback, unbind, create, remove, show, observe, demux"
                 .to_owned(),
         },
     };
@@ -188,8 +190,10 @@ fn memory(node: &Node, handler: &Value) -> Answer {
         let names: Vec<_> = node.instances.iter().map(|i| i.name.as_str()).collect();
         return unknown("handler", handler, &names);
     };
-    let symbols: serde_json::Map<String, Value> = instance
-        .symbols
+    let version = instance.version();
+    let symbols: serde_json::Map<String, Value> = version
+        .compiled
+        .symbols()
         .iter()
         .map(|(name, at)| (name.clone(), json!(at)))
         .collect();
@@ -389,6 +393,14 @@ fn handler(node: &Node, number: usize) -> Value {
                 }),
         })
     });
+    let version = instance.version();
+    let former: Vec<_> = instance
+        .versions
+        .former()
+        .iter()
+        .rev()
+        .map(|former| json!({ "digest": former.digest, "file": former.file }))
+        .collect();
     json!({
         "name": instance.name,
         "tier": tiers.join(","),
@@ -398,7 +410,10 @@ fn handler(node: &Node, number: usize) -> Value {
             "slots": place.layout.endpoint_slots,
             "reader": endpoint.reader(),
         })),
-        "digest": instance.digest,
+        "digest": version.digest,
+        "file": version.file,
+        "state": version.kept.map(|kept| json!({ "bytes": kept.bytes, "version": kept.version })),
+        "former": former,
         "promotion": promotion,
         "last_fault": fault,
     })

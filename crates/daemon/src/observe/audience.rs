@@ -32,6 +32,9 @@ pub(crate) struct Wanted {
     pub(crate) frames: bool,
     /// After how many messages it has had enough.
     pub(crate) count: Option<u64>,
+    /// When it came, on the monotonic clock. What is lost of earlier messages is not
+    /// in its count, so it hears of none of them.
+    pub(crate) since: u64,
 }
 
 impl Wanted {
@@ -54,7 +57,8 @@ impl Wanted {
                 .chain(&story.sent)
                 .any(|frame| frame.iface == *iface)
         };
-        self.iface.as_ref().is_none_or(by)
+        frame.at >= self.since
+            && self.iface.as_ref().is_none_or(by)
             && (self.path.is_none() || self.path == story.path)
             && self.filter.as_ref().is_none_or(|table| {
                 let headers = Headers::parse(&frame.bytes);
@@ -184,5 +188,30 @@ impl Client {
 impl AsFd for Client {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::story::Frame;
+
+    /// It could not know what is missing of them.
+    #[test]
+    fn a_client_hears_of_no_message_from_before_it_came() {
+        let wanted = Wanted {
+            since: 100,
+            ..Wanted::default()
+        };
+        for (at, hears) in [(99, false), (100, true)] {
+            let mut story = Story::default();
+            story.received = Some(Frame {
+                at,
+                iface: "b0".to_owned(),
+                len: 0,
+                bytes: Vec::new(),
+            });
+            assert_eq!(wanted.wants(&story), hears, "{at}");
+        }
     }
 }

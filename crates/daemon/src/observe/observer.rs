@@ -43,7 +43,8 @@ pub(crate) struct Kernel {
 }
 
 enum Order {
-    Client(UnixStream, Wanted),
+    /// With what the worker had lost when it came.
+    Client(UnixStream, Wanted, u64),
     Names(Names),
     End,
 }
@@ -110,9 +111,11 @@ impl Observer {
     }
 
     /// Tells somebody at the other end of `stream` from now on.
-    pub(crate) fn add(&self, stream: UnixStream, wanted: Wanted) {
+    pub(crate) fn add(&self, stream: UnixStream, mut wanted: Wanted) {
         self.clients.fetch_add(1, Ordering::Relaxed);
-        self.order(Order::Client(stream, wanted));
+        let lost = self.lost.load(Ordering::Relaxed);
+        wanted.since = monotonic_ns();
+        self.order(Order::Client(stream, wanted, lost));
     }
 
     /// What is known by number from now on.
@@ -165,8 +168,8 @@ impl Run {
             self.sleep();
             while let Ok(order) = self.orders.try_recv() {
                 match order {
-                    Order::Client(stream, wanted) => {
-                        let lost = self.lost();
+                    Order::Client(stream, wanted, lost_by_worker) => {
+                        let lost = self.lost_by_kernel + lost_by_worker + self.stories.lost;
                         self.clients.push(Client::new(stream, wanted, lost));
                     }
                     Order::Names(names) => self.stories.names = names,

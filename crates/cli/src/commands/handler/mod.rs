@@ -13,9 +13,10 @@ mod invoke;
 pub(super) mod packets;
 mod run;
 mod show;
+mod swap;
 mod tier;
 
-/// Handlers: in a running node (ls, load, map), or a file alone
+/// Handlers: in a running node (ls, load, swap, rollback, map), or a file alone
 #[derive(Debug, Subcommand)]
 pub(crate) enum Handler {
     /// List those of a node, with tier, memory and promotion
@@ -24,6 +25,8 @@ pub(crate) enum Handler {
         node: Node,
     },
     Load(load::Load),
+    Swap(swap::Swap),
+    Rollback(swap::Rollback),
     Map(map::Map),
     Check(check::Check),
     Run(run::Run),
@@ -41,6 +44,8 @@ impl Handler {
                 Ok(0)
             }
             Self::Load(command) => command.run(face).map(|()| 0),
+            Self::Swap(command) => command.run(face).map(|()| 0),
+            Self::Rollback(command) => command.run(face).map(|()| 0),
             Self::Map(command) => command.run().map(|()| 0),
             Self::Check(command) => command.run(face).map(|()| 0),
             Self::Run(command) => command.run(face),

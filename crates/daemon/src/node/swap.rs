@@ -1,0 +1,375 @@
+//! Swapping a running handler for another version of it, and back.
+//!
+//! What can be known before is known before any message waits: the file is read and
+//! compiled on the compile thread, for the kernel tier too if a path of the handler
+//! runs there. Then:
+//!
+//! 1. its paths leave the kernel tier, and an RCU grace period ends behind the last
+//!    activation there; the old version answers in the user tier meanwhile,
+//! 2. the worker puts the new version in its place (`crate::swap`): messages wait in
+//!    the ring for so long, and that is the time that is reported,
+//! 3. the paths go to the kernel tier again, with the new version's programs.
+//!
+//! So no message meets two versions, and none overtakes another: step 3 is a
+//! promotion, and that waits for what is in the user tier.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ashway_handler::Engine;
+use rustix::thread::{MembarrierCommand, membarrier};
+use serde_json::{Value, json};
+
+use super::binding::refusal;
+use super::{Node, Promotion, RunError};
+use crate::config::Tier;
+use crate::control::Caller;
+use crate::instance::{Instance, InstanceError, NotPromoted, Promoted};
+use crate::request::{self, Refusal};
+use crate::swap::{Legacy, legacy, take_over};
+use crate::version::Version;
+
+/// What became of compiling a version for the kernel tier.
+type Made = Result<Promoted, NotPromoted>;
+
+/// Where the next version comes from.
+enum Source {
+    /// A file.
+    File(std::path::PathBuf),
+    /// The version before the one that runs.
+    Former(Arc<Version>),
+}
+
+/// A version that could take over.
+struct Candidate {
+    version: Arc<Version>,
+    /// It is the one before.
+    back: bool,
+    /// For the paths that ran in the kernel tier when it was asked for, by their rows.
+    promoted: Vec<(u32, Made)>,
+}
+
+impl Node {
+    /// Puts a file in the place of a handler's version that runs, and answers `caller`.
+    pub(super) fn swap(&mut self, request: &Value, engine: &Engine, caller: Caller) {
+        let asked = request::file(request)
+            .map(Source::File)
+            .and_then(|source| Ok((self.swapped(request)?, source)));
+        self.change_version(asked, engine, caller);
+    }
+
+    /// Puts the version before in the place of the one that runs, and answers `caller`.
+    pub(super) fn rollback(&mut self, request: &Value, engine: &Engine, caller: Caller) {
+        let asked = self.swapped(request).and_then(|number| {
+            let instance = &self.instances[number];
+            let former = instance.versions.former().pop().ok_or_else(|| {
+                Refusal::failed(
+                    format!("handler `{}` has had no other version", instance.name),
+                    "`ashway handler swap` gives it one",
+                )
+            })?;
+            Ok((number, Source::Former(former)))
+        });
+        self.change_version(asked, engine, caller);
+    }
+
+    /// The number of the handler that a request names.
+    fn swapped(&self, request: &Value) -> Result<usize, Refusal> {
+        let name =
+            request::string(request, "handler")?.ok_or_else(|| request::missing("handler"))?;
+        self.handler_number(name)
+    }
+
+    fn handler_number(&self, name: &str) -> Result<usize, Refusal> {
+        if self.observation.is_some() {
+            return Err(Refusal::failed(
+                "somebody observes this node, and what observes would show the old version"
+                    .to_owned(),
+                "end `ashway trace` or `ashway capture` first",
+            ));
+        }
+        let mut handlers = self.config.handlers.iter();
+        handlers
+            .position(|known| known.name == name)
+            .ok_or_else(|| {
+                let handlers = self.config.handlers.iter();
+                let known: Vec<_> = handlers.map(|known| known.name.as_str()).collect();
+                request::unknown("handler", name, &known)
+            })
+    }
+
+    /// Compiles what is needed, then changes.
+    fn change_version(
+        &mut self,
+        asked: Result<(usize, Source), Refusal>,
+        engine: &Engine,
+        caller: Caller,
+    ) {
+        let begin = Instant::now();
+        let (number, source) = match asked {
+            Ok(asked) => asked,
+            Err(refusal) => return caller.answer(Err(refusal)),
+        };
+        let instance = Arc::clone(&self.instances[number]);
+        let maps = self.maps.clone();
+        let promoted: Vec<_> = self.plan.instances[number]
+            .paths
+            .iter()
+            .filter(|path| self.paths[**path].tier == Tier::Kernel)
+            .map(|&path| {
+                let config = &self.config.paths[path];
+                let row = self.plan.paths[path].row;
+                (row, config.function.clone(), config.budget)
+            })
+            .collect();
+        let (compiler, handler) = (engine.clone(), Arc::clone(&instance));
+        let config = self.config.handlers[number].clone();
+        let engine = engine.clone();
+        self.compile_thread.submit(
+            move || {
+                let (version, back) = match source {
+                    Source::File(file) => {
+                        let read = Version::read(&config, &file, &compiler);
+                        (Arc::new(read?), false)
+                    }
+                    Source::Former(version) => (version, true),
+                };
+                let mut candidate = Candidate {
+                    version,
+                    back,
+                    promoted: Vec::new(),
+                };
+                let version = &candidate.version;
+                let Some(maps) = maps.filter(|_| fits(&handler, version).is_ok()) else {
+                    return Ok(candidate);
+                };
+                candidate.promoted = promoted
+                    .into_iter()
+                    // What lacks a function is refused by the node.
+                    .filter(|(_, function, _)| version.compiled.function(function).is_some())
+                    .map(|(row, function, budget)| {
+                        (row, handler.promote(&maps, version, &function, budget))
+                    })
+                    .collect();
+                Ok(candidate)
+            },
+            move |node: &mut Self, candidate: Result<Candidate, InstanceError>| {
+                let answer = candidate
+                    .map_err(|error| refusal(&RunError::Instance(error)))
+                    .and_then(|candidate| node.replace(&instance, candidate, &engine, begin));
+                caller.answer(answer);
+            },
+        );
+    }
+
+    /// Replaces the version that runs; says what was kept and how long messages
+    /// waited.
+    ///
+    /// # Errors
+    ///
+    /// Why not: nothing has changed.
+    fn replace(
+        &mut self,
+        instance: &Arc<Instance>,
+        candidate: Candidate,
+        engine: &Engine,
+        begin: Instant,
+    ) -> Result<Value, Refusal> {
+        // The node may have changed while this was compiled.
+        let number = self.handler_number(&instance.name)?;
+        let Candidate {
+            version,
+            back,
+            promoted,
+        } = candidate;
+        let last = instance.version();
+        let legacy = self.check(number, &last, &version)?;
+        let kernel: Vec<usize> = self.plan.instances[number]
+            .paths
+            .iter()
+            .copied()
+            .filter(|path| self.paths[*path].tier == Tier::Kernel)
+            .collect();
+        let mut programs = self.programs(&kernel, promoted)?;
+
+        let away = Instant::now();
+        if let Err(why) = kernel
+            .iter()
+            .try_for_each(|path| self.lead_to_worker(*path))
+        {
+            self.lead_to_kernel(&kernel);
+            return Err(why.into());
+        }
+        if !kernel.is_empty() {
+            // A poll that began before may be in a program of the old version; a
+            // grace period ends behind every such poll.
+            let _ = membarrier(MembarrierCommand::Global);
+        }
+        let fault = instance.last_fault();
+        let (bindable, config) = (
+            self.bindable[number].clone(),
+            self.config.handlers[number].clone(),
+        );
+        let (next, compiler) = (Arc::clone(&version), engine.clone());
+        let taken = self
+            .tell(move |_| take_over(&bindable, &next, &config, legacy, &compiler))
+            .and_then(|taken| taken.map_err(|error| refusal(&RunError::Instance(error))));
+        let hold = match taken {
+            Ok(hold) => hold,
+            Err(refusal) => {
+                self.lead_to_kernel(&kernel);
+                return Err(refusal);
+            }
+        };
+        if back {
+            instance.versions.back(fault);
+        } else {
+            instance.versions.advance(Arc::clone(&version), fault);
+        }
+        self.config.handlers[number].file.clone_from(&version.file);
+        let stays = self.follow_version(number, &mut programs);
+        let away = if kernel.is_empty() {
+            Duration::ZERO
+        } else {
+            away.elapsed()
+        };
+        Ok(json!({
+            "handler": instance.name,
+            "digest": version.digest,
+            "before": last.digest,
+            "file": version.file,
+            "state": version.kept.map(|kept| json!({
+                "version": kept.version,
+                "kept_bytes": legacy.map_or(0, |legacy| legacy.bytes),
+                "migrated_from": legacy.and_then(|legacy| legacy.migrate),
+            })),
+            "hold_ns": hold.as_nanos() as u64,
+            "away_us": away.as_micros() as u64,
+            "took_us": begin.elapsed().as_micros() as u64,
+            "left_kernel": stays,
+        }))
+    }
+
+    /// Whether `next` could be in the place of `last`, and what is handed on to it.
+    fn check(
+        &self,
+        number: usize,
+        last: &Version,
+        next: &Version,
+    ) -> Result<Option<Legacy>, Refusal> {
+        let instance = &self.instances[number];
+        fits(instance, next)?;
+        for function in self.bindable[number].bound() {
+            if next.compiled.function(&function).is_none() {
+                return Err(refused(
+                    format!(
+                        "a path ends in `{}:{function}`, and the file exports no function \
+                         `{function}` of type (i32, i32) -> i32",
+                        instance.name
+                    ),
+                    "export it, or unbind the path first",
+                ));
+            }
+        }
+        legacy(last.kept, next.kept, next.compiled.migrates())
+            .map_err(|why| refused(why.to_string(), why.hint()))
+    }
+
+    /// What each of these paths, which run in the kernel tier, gets there; refuses if
+    /// one that must stay there cannot.
+    fn programs(
+        &self,
+        kernel: &[usize],
+        mut promoted: Vec<(u32, Made)>,
+    ) -> Result<Vec<(usize, Made)>, Refusal> {
+        let mut programs = Vec::new();
+        for &path in kernel {
+            let row = self.plan.paths[path].row;
+            let name = &self.config.paths[path].name;
+            let Some(made) = promoted.iter().position(|(known, _)| *known == row) else {
+                return Err(Refusal::failed(
+                    format!("path `{name}` was promoted meanwhile"),
+                    "ask once more",
+                ));
+            };
+            let (_, made) = promoted.swap_remove(made);
+            if let (Err(why), Tier::Kernel) = (&made, self.config.paths[path].tier) {
+                let Refusal { message, hint, .. } = why.clone().into();
+                return Err(refused(
+                    format!("path `{name}` has `tier = \"kernel\"`: {message}"),
+                    hint,
+                ));
+            }
+            programs.push((path, made));
+        }
+        Ok(programs)
+    }
+
+    /// Has a path's messages go to the worker, though its tier stays what it is.
+    fn lead_to_worker(&self, path: usize) -> Result<(), NotPromoted> {
+        self.put(path, Tier::User).map(drop)
+    }
+
+    /// Undoes that.
+    fn lead_to_kernel(&self, paths: &[usize]) {
+        for &path in paths {
+            // What took a program a moment ago takes this one.
+            let _ = self.put(path, Tier::Kernel);
+        }
+    }
+
+    /// Has the paths of a handler follow its new version: those in the kernel tier by
+    /// their `programs`. Which ones had to leave it, and why.
+    fn follow_version(&mut self, number: usize, programs: &mut Vec<(usize, Made)>) -> Vec<Value> {
+        let mut left = Vec::new();
+        for path in self.plan.instances[number].paths.clone() {
+            // An old program could only run the old version.
+            self.paths[path].promotion = Promotion::NotAsked;
+            let Some(at) = programs.iter().position(|(known, _)| *known == path) else {
+                continue;
+            };
+            let (_, made) = programs.swap_remove(at);
+            self.paths[path].tier = Tier::User;
+            if let Err(why) = self.install(path, made) {
+                left.push(json!({
+                    "path": self.config.paths[path].name,
+                    "because": why.because,
+                    "line": why.line,
+                    "hint": why.hint,
+                }));
+            }
+        }
+        left
+    }
+}
+
+/// Whether a version fits the memory that the instance has: programs and rings are
+/// made for it.
+fn fits(instance: &Instance, next: &Version) -> Result<(), Refusal> {
+    let (has, wants) = (instance.layout.guest_bytes, next.compiled.guest_bytes());
+    if has != wants {
+        return Err(refused(
+            format!("the file's memory has {wants} bytes at most, and the handler's {has}"),
+            format!("link it with `-Wl,--max-memory={has}`"),
+        ));
+    }
+    let (has, wants) = (instance.layout.state_bytes, next.compiled.state_bytes());
+    if has < wants {
+        return Err(refused(
+            format!(
+                "the file's tables and passive segments take {wants} bytes, and there is room for \
+                 {has}"
+            ),
+            "load it under another name and bind that",
+        ));
+    }
+    Ok(())
+}
+
+fn refused(message: String, hint: impl Into<String>) -> Refusal {
+    Refusal {
+        code: "handler_refused",
+        message,
+        hint: hint.into(),
+    }
+}

@@ -1,0 +1,174 @@
+//! The versions of a handler: what changes when it is swapped, while its memory, its
+//! rings and its paths stay.
+
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ashway_codegen::normalise::{self, Kept, Lines, NormaliseError, normalise};
+use ashway_handler::{Compiled, Engine};
+use sha2::{Digest, Sha256};
+
+use crate::config::HandlerConfig;
+use crate::instance::{Fault, InstanceError};
+
+/// How many versions a node keeps of a handler, beside the one that runs.
+pub(crate) const FORMER: usize = 8;
+
+/// The next [`Version::id`].
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+/// A file, read and compiled for the user tier.
+#[derive(Debug)]
+pub(crate) struct Version {
+    /// Nobody else has this number as long as the process lives.
+    pub(crate) id: u64,
+    /// SHA-256 of the file.
+    pub(crate) digest: String,
+    /// Where it was read from.
+    pub(crate) file: PathBuf,
+    /// What was read.
+    pub(crate) wasm: Vec<u8>,
+    /// Its source lines.
+    pub(crate) lines: Lines,
+    /// Which of its memory the next version begins with.
+    pub(crate) kept: Option<Kept>,
+    /// Its code.
+    pub(crate) compiled: Compiled,
+}
+
+impl Version {
+    /// Reads a file and compiles it: milliseconds for an ordinary handler.
+    ///
+    /// # Errors
+    ///
+    /// [`InstanceError`]; also if it calls what `config` does not grant.
+    pub(crate) fn read(
+        config: &HandlerConfig,
+        file: &FsPath,
+        engine: &Engine,
+    ) -> Result<Self, InstanceError> {
+        let limits = normalise::Limits::default();
+        let name = || file.display().to_string();
+        let wasm = read(file, limits.file_bytes).map_err(|source| InstanceError::Read {
+            file: name(),
+            source,
+        })?;
+        let refused = |source: NormaliseError| InstanceError::Refused {
+            hint: source.hint(),
+            file: name(),
+            source,
+        };
+        let module = normalise(&wasm, &limits).map_err(refused)?;
+        if let Some((call, grant)) = module.not_granted(&config.allow).next() {
+            return Err(InstanceError::NotGranted {
+                handler: config.name.clone(),
+                call: call.name(),
+                grant,
+            });
+        }
+        let encoded = normalise::encode(&module);
+        let compiled = Compiled::new(engine, &module, &encoded);
+        let compiled = compiled.map_err(|source| InstanceError::Start {
+            handler: config.name.clone(),
+            source,
+        })?;
+        Ok(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            digest: hex(&Sha256::digest(&wasm)),
+            file: file.to_owned(),
+            lines: module.lines.clone(),
+            kept: module.kept,
+            compiled,
+            wasm,
+        })
+    }
+}
+
+fn read(file: &FsPath, most: usize) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    // One byte more than allowed is enough to be refused by size.
+    let mut wasm = Vec::new();
+    std::fs::File::open(file)?
+        .take(most as u64 + 1)
+        .read_to_end(&mut wasm)?;
+    Ok(wasm)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("writing to a string does not fail");
+        text
+    })
+}
+
+/// The version of an instance that runs, and those before it.
+#[derive(Debug)]
+pub(crate) struct Versions(Mutex<Line>);
+
+#[derive(Debug)]
+struct Line {
+    /// Absent in an instance that runs nothing.
+    current: Option<Arc<Version>>,
+    /// The latest last.
+    former: Vec<Arc<Version>>,
+    /// The last fault of an earlier version, with its own source line.
+    fault: Option<Fault>,
+}
+
+impl Versions {
+    /// Of an instance that begins.
+    #[must_use]
+    pub(crate) fn begin(current: Option<Arc<Version>>) -> Self {
+        Self(Mutex::new(Line {
+            current,
+            former: Vec::new(),
+            fault: None,
+        }))
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        // It is consistent between any two statements.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The one that runs; `None` in an instance that runs nothing.
+    #[must_use]
+    pub(crate) fn current(&self) -> Option<Arc<Version>> {
+        self.line().current.clone()
+    }
+
+    /// Those before it, the latest last; at most [`FORMER`].
+    #[must_use]
+    pub(crate) fn former(&self) -> Vec<Arc<Version>> {
+        self.line().former.clone()
+    }
+
+    /// Puts the next one in its place. `fault` is the last of the one before.
+    pub(crate) fn advance(&self, next: Arc<Version>, fault: Option<Fault>) {
+        let mut line = self.line();
+        line.fault = fault;
+        if let Some(last) = line.current.replace(next) {
+            line.former.push(last);
+        }
+        let surplus = line.former.len().saturating_sub(FORMER);
+        line.former.drain(..surplus);
+    }
+
+    /// Puts the one before it in its place, and forgets it.
+    pub(crate) fn back(&self, fault: Option<Fault>) {
+        let mut line = self.line();
+        if let Some(last) = line.former.pop() {
+            line.fault = fault;
+            line.current = Some(last);
+        }
+    }
+
+    /// The fault of this number, if it was an earlier version's.
+    #[must_use]
+    pub(crate) fn fault_before(&self, count: u32) -> Option<Fault> {
+        let line = self.line();
+        line.fault.clone().filter(|fault| fault.count == count)
+    }
+}
