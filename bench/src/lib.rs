@@ -13,7 +13,8 @@
 //! node. [`promote`] is `ashway bench promote`: the [`programs`] of `apps/programs` in
 //! both tiers and as ordinary programs.
 //! [`neighbour`] is `ashway bench neighbour`: what a handler costs the paths beside it;
-//! [`sandbox`] is `ashway bench sandbox`: what its own safety costs it.
+//! [`sandbox`] is `ashway bench sandbox`: what its own safety costs it. [`swap`] is
+//! `ashway bench swap`: versions of a handler that take over from each other.
 //!
 //! * [`rtt`] asks, times and checks; [`stats`] reduces; [`table`] shows.
 //! * [`socket_server`] and the C programs in `peers/` ([`peers`]) are the other
@@ -40,5 +41,6 @@ pub mod rtt;
 pub mod sandbox;
 pub mod socket_server;
 pub mod stats;
+pub mod swap;
 pub mod table;
 pub mod xdp;

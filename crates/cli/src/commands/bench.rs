@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ashway_bench::{counter, demux, forward, neighbour, path, promote, sandbox};
+use ashway_bench::{counter, demux, forward, neighbour, path, promote, sandbox, swap};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
@@ -60,6 +60,21 @@ Examples:
   ashway bench sandbox
   ashway bench sandbox -j > sandbox.json")]
     Sandbox(Rounds),
+    /// Versions of a handler that take over from each other under traffic
+    ///
+    /// 1,000,000 messages of two flows on two receive queues while a handler is swapped
+    /// 1,000 times and its path promoted and demoted: what was lost, doubled, overtaken
+    /// or met by two versions, and how long messages waited for a swap. Takes about
+    /// half a minute. Needs root and the built handlers (`cargo xtask handlers`).
+    #[command(after_help = "\
+Examples:
+  ashway bench swap
+  ashway bench swap -j > swap.json")]
+    Swap {
+        /// A twentieth of everything: whether it works, not how fast
+        #[arg(long)]
+        quick: bool,
+    },
 }
 
 /// Remote increment: socket servers, the user tier and the kernel tier
@@ -170,6 +185,8 @@ impl Bench {
                 folder: programs,
             })
             .map(|report| (report.document, report.text)),
+            Self::Swap { quick } => swap::run(&swap::Options { quick, binary })
+                .map(|report| (report.document, report.text)),
             Self::Sandbox(Rounds { rounds, quick }) => {
                 sandbox::run(&sandbox::Options { rounds, quick })
                     .map(|report| (report.document, report.text))
