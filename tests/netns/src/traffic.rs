@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ashway_kernel::iface;
-use ashway_rig::{B4, Node, Rig, RigOptions, UdpClient};
+use ashway_rig::{B4, Node, Rig, RigOptions, UdpClient, realtime};
 use serde_json::Value;
 
 use crate::node::{Config, PATIENCE, entry, until};
@@ -352,16 +352,23 @@ pub fn until_the_kernel_runs_all(mut look: impl FnMut() -> (u64, u64)) {
     });
 }
 
-/// Sends requests with this number, as fast as the socket takes them; how many.
-pub fn flood(client: &UdpClient, number: u32, over: &AtomicBool) -> u32 {
-    let mut sent = 0;
-    while !over.load(Ordering::Acquire) {
-        // What a queue on the way has no room for was not sent.
-        if client.send(&request(number, sent)).is_ok() {
-            sent += 1;
+/// Sends requests with this number, as fast as the socket takes them and without a
+/// pause, whoever else wants the CPU: else the worker catches up meanwhile.
+///
+/// # Panics
+///
+/// If no thread can have a real-time priority.
+pub fn flood(client: &UdpClient, number: u32, over: &AtomicBool) {
+    let send = || {
+        for sequence in 0.. {
+            // What a queue on the way has no room for is lost.
+            let _ = client.send(&request(number, sequence));
+            if over.load(Ordering::Acquire) {
+                break;
+            }
         }
-    }
-    sent
+    };
+    realtime(send).expect("root may have a real-time priority");
 }
 
 /// Eight bytes: a number and a sequence number.

@@ -7,13 +7,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ashway_kernel::{Iface, Program, ProgramKind, ProgramSpec, iface};
-use ashway_netns::node::{at_rest, freeze, ordinary, shift, until};
+use ashway_kernel::{Iface, Program, ProgramKind, ProgramSpec};
+use ashway_netns::node::{at_rest, ordinary, shift, until};
 use ashway_netns::traffic::{
     Ledger, TIERS, client_of_queue, flood, hear, path, request, settle, stream, two_queues,
     until_the_kernel_runs_all,
 };
-use ashway_rig::{Frame, Node, Rig, RigOptions, Signal, UdpClient, skip_unless_root};
+use ashway_rig::{Frame, Node, Rig, RigOptions, UdpClient, skip_unless_root};
 
 /// Changes of tier in a test.
 const SHIFTS: u32 = 50;
@@ -152,6 +152,24 @@ fn sender(ifindex: u32) -> Program {
     .expect("a redirect is accepted")
 }
 
+/// Hears a counter's replies until `over`; how many. What a full socket or ring loses
+/// is missing; nothing is late.
+fn rising(replies: &UdpClient, over: &AtomicBool) -> u32 {
+    replies.set_timeout(Duration::from_millis(300)).unwrap();
+    let (mut last, mut heard) = (0, 0);
+    loop {
+        match replies.receive() {
+            Ok(reply) => {
+                let sum = u32::from_be_bytes(reply[..4].try_into().unwrap());
+                assert!(sum > last, "{sum} after {last}: a reply was overtaken");
+                (last, heard) = (sum, heard + 1);
+            }
+            Err(_) if over.load(Ordering::Acquire) => return heard,
+            Err(_) => {}
+        }
+    }
+}
+
 /// A flood comes in polls of many messages. When the path is demoted in the
 /// middle of one, what the kernel tier answered lies in the driver until the
 /// poll ends, and the user tier on the other CPU is at work at once: the sums in
@@ -172,22 +190,7 @@ fn a_demotion_in_the_middle_of_a_poll_does_not_reorder() {
 
     let over = AtomicBool::new(false);
     let heard = std::thread::scope(|scope| {
-        let listener = scope.spawn(|| {
-            replies.set_timeout(Duration::from_millis(300)).unwrap();
-            let (mut last, mut heard) = (0, 0_u32);
-            loop {
-                // What a full socket or ring loses is missing; nothing is late.
-                match replies.receive() {
-                    Ok(reply) => {
-                        let sum = u32::from_be_bytes(reply[..4].try_into().unwrap());
-                        assert!(sum > last, "{sum} after {last}: a reply was overtaken");
-                        (last, heard) = (sum, heard + 1);
-                    }
-                    Err(_) if over.load(Ordering::Acquire) => return heard,
-                    Err(_) => {}
-                }
-            }
-        });
+        let listener = scope.spawn(|| rising(&replies, &over));
         let flooder = scope.spawn(|| {
             while !over.load(Ordering::Acquire) {
                 rig.in_a(|| flood.run_live(&frame, 20_000, 0)).unwrap();
@@ -216,54 +219,29 @@ fn a_promotion_takes_hold_in_the_middle_of_a_flood() {
         return;
     }
     let rig = Rig::new("order-promote", RigOptions::default()).unwrap();
-    let place = TIERS[0];
-    let config = place.config().handler("counter").unwrap();
-    let node = rig
-        .node(path(config, "flow", "counter", 7777, place, ""))
-        .start()
-        .unwrap();
+    let node = node(&rig, "counter");
     let client = rig.client_a(7777).unwrap();
     let over = AtomicBool::new(false);
-    let (sent, heard) = std::thread::scope(|scope| {
-        let heard = scope.spawn(|| {
-            client.set_timeout(Duration::from_millis(300)).unwrap();
-            let (mut last, mut heard) = (0, 0_u32);
-            loop {
-                match client.receive() {
-                    Ok(reply) => {
-                        let sum = u32::from_be_bytes(reply[..4].try_into().unwrap());
-                        assert!(sum > last, "{sum} after {last}: a reply was overtaken");
-                        (last, heard) = (sum, heard + 1);
-                    }
-                    Err(_) if over.load(Ordering::Acquire) => return heard,
-                    Err(_) => {}
-                }
-            }
+    let heard = std::thread::scope(|scope| {
+        let heard = scope.spawn(|| rising(&client, &over));
+        scope.spawn(|| flood(&client, 1, &over));
+        until("the ring has been full", || {
+            let ledger = Ledger::of(&node.status().unwrap(), "flow");
+            (ledger.fate("dropped_ring_full") > 1000).then_some(())
         });
-        let flood = scope.spawn(|| flood(&client, 1, &over));
-        // Its ring is full when it is promoted.
-        freeze(&node);
-        let frames = || rig.in_b(|| iface::stats("b0")).unwrap().rx_packets;
-        let before = frames();
-        until("the ring is full", || {
-            (frames() > before + 1000).then_some(())
-        });
-        node.signal(Signal::CONT).unwrap();
         shift(&node, "promote", "flow");
         until_the_kernel_runs_all(|| {
             let ledger = Ledger::of(&node.status().unwrap(), "flow");
             (ledger.received, ledger.notes.values().sum())
         });
         over.store(true, Ordering::Release);
-        (flood.join().unwrap(), heard.join())
+        heard.join()
     });
     let ledger = Ledger::of(&at_rest(&node), "flow");
-    println!("{sent} sent, {heard:?} heard; {ledger:?}");
+    println!("{heard:?} heard; {ledger:?}");
     assert!(heard.unwrap() > 0, "{ledger:?}");
     assert_eq!(ledger.gap(), None);
-    assert!(ledger.received <= sent.into(), "{ledger:?}");
     let full = ledger.fate("dropped_ring_full");
-    assert!(full > 500, "{ledger:?}");
     assert_eq!(ledger.fate("answered") + full, ledger.received);
     node.stop().unwrap();
 }
