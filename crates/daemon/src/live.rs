@@ -101,9 +101,17 @@ pub(crate) struct Live {
 struct Onward {
     /// The path it left, which it does not come back to at once.
     from: PathId,
+    course: Course,
+    message: Message,
+}
+
+/// Where a message has been.
+#[derive(Clone, Copy, Debug, Default)]
+struct Course {
     /// How many paths it has gone along.
     paths: u32,
-    message: Message,
+    /// Whether the host heard what it came as.
+    heard: bool,
 }
 
 /// What waits for the end of a batch.
@@ -189,7 +197,7 @@ impl Live {
         let before = Tally::of(&path);
         path.drain(Count::DroppedNoEndpoint, &mut |exit| self.exits.push(exit));
         before.publish(&path, self.row, rows);
-        self.settle(id, [false; 2], 1, rows);
+        self.settle(id, [false; 2], Course::default(), rows);
     }
 
     /// Says the hardware address of a path's next hop, in both tiers.
@@ -241,7 +249,7 @@ impl Live {
         rows: &UserRows,
     ) {
         message.meta.arrived = now;
-        self.step(lead, message, 0, now, rows);
+        self.step(lead, message, Course::default(), now, rows);
         self.go_on(now, rows);
     }
 
@@ -249,7 +257,7 @@ impl Live {
     fn go_on(&mut self, now: Time, rows: &UserRows) {
         while let Some(Onward {
             from,
-            paths,
+            course,
             mut message,
         }) = self.onward.pop_front()
         {
@@ -257,25 +265,24 @@ impl Live {
             rows.add(self.row, Count::Received);
             let lead = self.lead(message.meta.iface as usize, message.bytes(), rows);
             let lead = lead.filter(|lead| !matches!(lead, Lead::Live(same, _) if *same == from));
-            self.step(lead, message, paths, now, rows);
+            self.step(lead, message, course, now, rows);
         }
     }
 
-    /// Runs a message along one path, or posts it to where it ends. It has gone along
-    /// so many `paths` by now.
+    /// Runs a message along one path, or posts it to where it ends.
     fn step(
         &mut self,
         lead: Option<Lead>,
         message: Message,
-        paths: u32,
+        course: Course,
         now: Time,
         rows: &UserRows,
     ) {
         match lead {
             Some(Lead::Live(id, direction))
-                if paths < MAX_CROSSINGS && self.paths.at(id).is_some() =>
+                if course.paths < MAX_CROSSINGS && self.paths.at(id).is_some() =>
             {
-                self.pass(id, direction, message, paths, now, rows);
+                self.pass(id, direction, message, course, now, rows);
             }
             Some(bound @ Lead::Bound { row, .. }) => {
                 rows.add(self.row, Count::Forwarded);
@@ -283,7 +290,18 @@ impl Live {
                 tap::fate(&message, Count::Forwarded);
                 self.post(Way::Bound(bound), message);
             }
-            _ => self.post(Way::Host { row: self.row }, message),
+            _ => self.give_back(course, message, rows),
+        }
+    }
+
+    /// Posts a message to the host, unless that has heard it.
+    fn give_back(&mut self, course: Course, message: Message, rows: &UserRows) {
+        if course.heard {
+            rows.add(self.row, Count::Passed);
+            tap::fate(&message, Count::Passed);
+            self.keep(message);
+        } else {
+            self.post(Way::Host { row: self.row }, message);
         }
     }
 
@@ -293,7 +311,7 @@ impl Live {
         id: PathId,
         direction: Direction,
         message: Message,
-        paths: u32,
+        course: Course,
         now: Time,
         rows: &UserRows,
     ) {
@@ -320,11 +338,16 @@ impl Live {
         }
         let links = eth::links(path);
         self.arm(id);
-        self.settle(id, links, paths + 1, rows);
+        self.settle(id, links, course, rows);
     }
 
-    /// Sorts what came out of a path, which is the last of so many `paths`.
-    fn settle(&mut self, id: PathId, links: [bool; 2], paths: u32, rows: &UserRows) {
+    /// Sorts what came out of a path; before it came there its messages were on
+    /// `course`.
+    fn settle(&mut self, id: PathId, links: [bool; 2], course: Course, rows: &UserRows) {
+        let course = Course {
+            paths: course.paths + 1,
+            heard: course.heard || !self.heard.is_empty() && self.heard.contains(&id),
+        };
         let mut exits = std::mem::take(&mut self.exits);
         for exit in exits.drain(..) {
             match exit {
@@ -343,22 +366,14 @@ impl Live {
                     }
                     self.onward.push_back(Onward {
                         from: id,
-                        paths,
+                        course,
                         message,
                     });
                 }
                 Exit::Ended {
                     message,
                     fate: Count::Passed,
-                } => {
-                    if !self.heard.is_empty() && self.heard.contains(&id) {
-                        rows.add(self.row, Count::Passed);
-                        tap::fate(&message, Count::Passed);
-                        self.keep(message);
-                    } else {
-                        self.post(Way::Host { row: self.row }, message);
-                    }
-                }
+                } => self.give_back(course, message, rows),
                 Exit::Ended { message, .. } => self.keep(message),
             }
         }
@@ -492,7 +507,7 @@ impl Live {
             path.charge(begin.elapsed());
             let links = eth::links(path);
             self.arm(id);
-            self.settle(id, links, 1, rows);
+            self.settle(id, links, Course::default(), rows);
             self.go_on(now, rows);
             if self.outbox.len() > KEPT {
                 // What was sent so far leaves first.

@@ -42,6 +42,7 @@ use ashway_path::attrs::{Attrs, names};
 use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
 use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
+use ashway_wire::Headers;
 
 use crate::Message;
 use crate::services::{LINK, NET};
@@ -188,6 +189,30 @@ impl Module<Message> for Fragment {
             next: Next::Through(if entered == Some(DOWN) { UP } else { DOWN }),
         })
     }
+}
+
+/// The frames that a received one was put together from: in their order, with the
+/// same number, and cut where the longest was; the same as they came, if their sender
+/// cut them alike. For the host's stack, which takes a long datagram in no other way,
+/// and which makes no more of it than if nobody had put it together in between (as
+/// Linux has it when it forwards, `frag_max_size`). Empty if it came in one part; the
+/// frame as it came is left in the message. Allocates each.
+#[must_use]
+pub fn apart(message: &mut Message) -> Vec<Message> {
+    message.rewind();
+    let Some(parts) = message.meta.parts else {
+        return Vec::new();
+    };
+    let link = usize::from(Headers::parse(message.bytes()).l3);
+    message.meta.eth = message.pop(link);
+    let pieces = cut::cut(message, parts.longest as usize, parts.identification);
+    let mut pieces = pieces.unwrap_or_default();
+    for piece in &mut pieces {
+        piece.rewind();
+        piece.meta.parts = None;
+    }
+    message.rewind();
+    pieces
 }
 
 struct FragmentStage {

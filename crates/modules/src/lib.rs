@@ -29,4 +29,4 @@ pub mod tap;
 pub mod udp;
 mod way;
 
-pub use message::{Flow, Message, Meta};
+pub use message::{Flow, Message, Meta, Parts};

@@ -78,6 +78,18 @@ pub struct Meta {
     /// Its number while somebody observes ([`ashway_abi::observe`]), else 0; what
     /// becomes of its buffer has it, too.
     pub observed: u64,
+    /// The fragments that it was put together from, if it was.
+    pub parts: Option<Parts>,
+}
+
+/// What is still known of fragments that have become one packet: enough to make
+/// them again, for whoever was to have them as they were.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parts {
+    /// The longest of them in bytes, with IP's header.
+    pub longest: u32,
+    /// The number that they had in common.
+    pub identification: u32,
 }
 
 /// Who sends to whom.
@@ -137,8 +149,8 @@ impl Body {
     }
 
     /// Back to the frame as it came, padding included: for the host, or for
-    /// another path. What the layers have learned is forgotten, when and where
-    /// it came is not. Bytes that somebody has changed stay changed.
+    /// another path. What the layers have learned is forgotten; when, where and in
+    /// which parts it came is not. Bytes that somebody has changed stay changed.
     pub fn rewind(&mut self) {
         (self.front, self.end) = (HEADROOM_BYTES, self.received);
         self.meta = Meta {
@@ -146,6 +158,7 @@ impl Body {
             queue: self.meta.queue,
             arrived: self.meta.arrived,
             observed: self.meta.observed,
+            parts: self.meta.parts,
             ..Meta::default()
         };
     }

@@ -40,6 +40,11 @@ fn receive(path: &mut Path<Message>, frame: &[u8], now: Time) -> Vec<Exit<Messag
 
 /// What leaves at the top of the path, as a frame to be classified again.
 fn whole(exits: Vec<Exit<Message>>) -> Option<Vec<u8>> {
+    Some(whole_message(exits)?.bytes().to_vec())
+}
+
+/// The same with what is known of it.
+fn whole_message(exits: Vec<Exit<Message>>) -> Option<Message> {
     exits.into_iter().find_map(|exit| match exit {
         Exit::Left {
             direction: Direction::Backward,
@@ -51,7 +56,7 @@ fn whole(exits: Vec<Exit<Message>>) -> Option<Vec<u8>> {
                 if message.bytes()[0] == 0x60 { 6 } else { 4 }
             );
             message.rewind();
-            Some(message.bytes().to_vec())
+            Some(message)
         }
         _ => None,
     })
@@ -145,19 +150,39 @@ fn what_is_cut_is_put_together_again_for_every_mtu() {
                 assert_eq!(headers.fragment, part);
                 assert_eq!(headers.ethertype == 0x86dd, v6);
             }
+            let in_order = fragments.clone();
             shuffle(&mut fragments, &mut random);
             let mut path = catch_all(Attrs::new());
             let (last, others) = fragments.split_last().unwrap();
             for fragment in others {
                 assert_eq!(receive(&mut path, fragment, Time(0)), []);
             }
-            let joined = whole(receive(&mut path, last, Time(0))).unwrap();
+            let mut joined = whole_message(receive(&mut path, last, Time(0))).unwrap();
+            let apart: Vec<_> = fragment::apart(&mut joined)
+                .iter()
+                .map(|piece| piece.bytes().to_vec())
+                .collect();
+            assert!(
+                apart == in_order,
+                "mtu {mtu}: what the host gets is not what came"
+            );
+            let joined = joined.bytes().to_vec();
             assert_eq!(forget_identification(joined), plain, "mtu {mtu}");
             let account = path.account();
             assert_eq!(account.absorbed(), others.len() as u64);
             assert_eq!(account.fate(Count::Forwarded), 1);
             assert_eq!(path.wake_at(), None);
         }
+    }
+}
+
+/// What nobody has put together is given to the host as one frame.
+#[test]
+fn what_came_in_one_part_is_not_taken_apart() {
+    for plain in [frame(V4, &payload(1400)), frame(V6, &payload(1400)), vec![]] {
+        let mut message = Message::of_frame(&plain);
+        assert_eq!(fragment::apart(&mut message), []);
+        assert_eq!(message.bytes(), plain);
     }
 }
 

@@ -285,3 +285,52 @@ fn fragments_are_put_together_and_classified_again() {
         node.stop().unwrap();
     }
 }
+
+/// The host's own fragmented datagrams go by the path that puts fragments together,
+/// too; they come to it as if there were none: each once, however long.
+#[test]
+fn long_datagrams_of_the_host_survive_beside_a_path_for_all_fragments() {
+    if skip_unless_root() {
+        return;
+    }
+    for mode in ["native", "generic", "packet"] {
+        let rig = Rig::new(&format!("paths-own-{mode}"), RigOptions::default()).unwrap();
+        let node = rig.node(config(mode)).start().unwrap();
+        ask(
+            &node,
+            &json!({ "request": "create", "module": "frag", "name": "frags" }),
+        );
+        for host in ["10.7.0.2", "fd07::2"] {
+            let sizes = ["-s", "6000", "-i", "0.2", "-c", "3", "-W", "5", host];
+            let ping = text(&run(rig.command_a("ping").args(sizes)));
+            assert!(
+                ping.contains("3 received") && !ping.contains("DUP"),
+                "{mode}: {ping}\n{}",
+                text(&run(&mut node.command(["status"])))
+            );
+        }
+        let own = rig.in_b(|| UdpSocket::bind("[::]:9000")).unwrap();
+        own.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut datagram = vec![0; 65_536];
+        for client in [rig.client_a(9000).unwrap(), rig.client_a_v6(9000).unwrap()] {
+            for len in [1473, 4000, 20_000, 65_000] {
+                let sent: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+                client.send(&sent).unwrap();
+                let (came, from) = own.recv_from(&mut datagram).unwrap();
+                assert!(datagram[..came] == sent, "{mode}: {came} of {len} bytes");
+                // And the answer, which is cut by the host.
+                own.send_to(&datagram[..came], from).unwrap();
+                assert!(
+                    client.receive().unwrap() == sent,
+                    "{mode}: {len} bytes back"
+                );
+            }
+        }
+        own.set_nonblocking(true).unwrap();
+        assert!(own.recv(&mut datagram).is_err(), "{mode}: a second copy");
+        let live = node.status().unwrap()["live"].clone();
+        assert_eq!(live["balanced"], true, "{mode}: {live:#}");
+        assert_eq!(live["fates"]["dropped"], json!({}), "{mode}: {live:#}");
+        node.stop().unwrap();
+    }
+}

@@ -14,7 +14,7 @@ use ashway_wire::{Headers, ipv4, ipv6};
 
 use super::Limits;
 use super::packet::{self, Found, Key, Part};
-use crate::Message;
+use crate::{Message, Parts};
 
 /// How long a datagram may take (RFC 1122 §3.3.2, RFC 8200 §4.5).
 pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
@@ -42,6 +42,8 @@ struct Datagram {
     pieces: Vec<Piece>,
     /// The first fragment's.
     header: Vec<u8>,
+    /// Length of the longest fragment, with its header.
+    longest: usize,
     /// Where it ends, once its last fragment is there.
     end: Option<usize>,
     data_bytes: usize,
@@ -144,6 +146,7 @@ impl Reassembly {
             deadline: now + TIMEOUT,
             pieces: Vec::new(),
             header: Vec::new(),
+            longest: 0,
             end: None,
             data_bytes: 0,
             held_bytes: DATAGRAM_BYTES,
@@ -184,7 +187,12 @@ impl Reassembly {
         };
         let data = datagram.pieces.iter().map(|piece| &*piece.data);
         let parts: Vec<_> = std::iter::once(&*datagram.header).chain(data).collect();
-        whole(message.with_packet(&parts))
+        let mut packet = message.with_packet(&parts);
+        packet.meta.parts = Some(Parts {
+            longest: datagram.longest as u32,
+            identification: datagram.key.identification,
+        });
+        whole(packet)
     }
 
     /// Forgets a datagram's parts, and remembers that it is not to be had.
@@ -252,6 +260,7 @@ impl Datagram {
 
     fn keep(&mut self, place: usize, part: Part, data: Box<[u8]>) {
         self.data_bytes += data.len();
+        self.longest = self.longest.max(part.data.end);
         if !part.more {
             self.end = Some(part.start + data.len());
         }

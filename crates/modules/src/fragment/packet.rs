@@ -16,7 +16,7 @@ pub(super) struct Key {
     source: IpAddr,
     destination: IpAddr,
     protocol: u8,
-    identification: u32,
+    pub(super) identification: u32,
 }
 
 /// One fragment of a datagram.
