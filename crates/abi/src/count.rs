@@ -87,7 +87,7 @@ counts! {
     DroppedBadUdpChecksum = 12, Fate, "dropped_bad_udp_checksum";
     /// Dropped: the first fragment of a datagram (nothing reassembles yet).
     DroppedFragment = 13, Fate, "dropped_fragment";
-    /// Dropped: longer than a ring slot.
+    /// Dropped: longer than a ring slot, or than a stage or the link behind it takes.
     DroppedTooLong = 14, Fate, "dropped_too_long";
     /// Dropped: the ring to the user tier was full, or had been, and the kernel tier
     /// waits for the path's messages in it ([`DRAINING`](crate::trusted::DRAINING)).
@@ -106,6 +106,8 @@ counts! {
     DroppedNoHeadroom = 21, Fate, "dropped_no_headroom";
     /// Dropped: a queue of the path was full (on arrival: early discard).
     DroppedQueueFull = 22, Fate, "dropped_queue_full";
+    /// Dropped: the interface that it was to leave by is down or gone.
+    DroppedIfaceDown = 23, Fate, "dropped_iface_down";
     /// Dropped: `deliver`, and the application has not taken out what is in its ring.
     DroppedEndpointFull = 24, Fate, "dropped_endpoint_full";
     /// Went to the user tier because that is where the path runs.
@@ -150,6 +152,8 @@ counts! {
     OutHandedOver = 57, Sent, "out_handed_over";
     /// Messages dropped because the transmit ring stayed full.
     OutDroppedTxFull = 58, Sent, "out_dropped_tx_full";
+    /// Messages dropped because no frame to the driver is so long (4,096 bytes).
+    OutDroppedTooLong = 59, Sent, "out_dropped_too_long";
 }
 
 impl Count {

@@ -427,15 +427,8 @@ impl Live {
         match way {
             Way::Send => {
                 let sent = port.send(message.bytes());
-                tap::sent(&message, sent);
-                rows.add(
-                    self.row,
-                    if sent {
-                        Count::OutHandedOver
-                    } else {
-                        Count::OutDroppedTxFull
-                    },
-                );
+                tap::sent(&message, sent == Count::OutHandedOver);
+                rows.add(self.row, sent);
             }
             Way::Host { row } => give_to_host(&mut message, row, port, rows),
             Way::Bound(Lead::Bound {

@@ -12,6 +12,7 @@ use ashway_modules::Message;
 use ashway_path::time::Time;
 use ashway_ring::{PacketSocket, Passer};
 use ashway_wire::{Datagram, Fragment, eth, ipv4};
+use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
 use crate::counters::UserRows;
@@ -60,8 +61,12 @@ pub(crate) struct Out<'a> {
 }
 
 impl Port for Out<'_> {
-    fn send(&mut self, frame: &[u8]) -> bool {
-        send(self.socket.as_fd(), frame, SendFlags::DONTWAIT).is_ok()
+    fn send(&mut self, frame: &[u8]) -> Count {
+        match send(self.socket.as_fd(), frame, SendFlags::DONTWAIT) {
+            Ok(_) => Count::OutHandedOver,
+            Err(Errno::MSGSIZE) => Count::OutDroppedTooLong,
+            Err(_) => Count::OutDroppedTxFull,
+        }
     }
 
     fn pass(&mut self, frame: &[u8]) -> bool {

@@ -14,7 +14,7 @@ use ashway_kernel::SharedArray;
 use ashway_modules::Message;
 use ashway_modules::relay::{self, Way};
 use ashway_path::path::Path;
-use ashway_path::places::PathId;
+use ashway_path::places::{PathId, Places};
 use ashway_path::stage::Direction;
 
 /// Most relays that have a number, and with it a place in the kernel tier.
@@ -114,6 +114,16 @@ impl Relays {
     pub(crate) fn refresh(&mut self, id: PathId, path: &mut Path<Message>) {
         if self.by_path.get(&id).is_some_and(|relay| relay.promoted) {
             self.promote(id, path, true);
+        }
+    }
+
+    /// Writes all hops anew: an interface is another than it was.
+    pub(crate) fn refresh_all(&mut self, paths: &mut Places<Box<Path<Message>>>) {
+        let promoted = self.by_path.iter().filter(|(_, relay)| relay.promoted);
+        for id in promoted.map(|(id, _)| *id).collect::<Vec<_>>() {
+            if let Some(path) = paths.at_mut(id) {
+                self.promote(id, path, true);
+            }
         }
     }
 

@@ -55,19 +55,20 @@ pub(crate) enum PassBy {
 }
 
 impl Port for XdpPort {
-    fn send(&mut self, frame: &[u8]) -> bool {
+    fn send(&mut self, frame: &[u8]) -> Count {
         // A full ring is emptied by a kick (copy mode sends at once), so one
         // more try is fair; beyond that the message is lost and counted.
         for _ in 0..2 {
             match self.tx.send(frame) {
-                Ok(()) => return true,
+                Ok(()) => return Count::OutHandedOver,
                 Err(SendError::TxFull) => {
                     let _ = self.tx.kick();
                 }
-                Err(_) => return false,
+                Err(SendError::TooLong { .. }) => return Count::OutDroppedTooLong,
+                Err(SendError::Os(_)) => break,
             }
         }
-        false
+        Count::OutDroppedTxFull
     }
 
     fn pass(&mut self, frame: &[u8]) -> bool {
@@ -80,13 +81,11 @@ impl Port for XdpPort {
                 pace,
                 passer,
             } => {
-                if pace.allows(Instant::now()) {
-                    program.run_live(frame, 1, *ifindex).is_ok()
-                } else {
-                    passer
+                // One that does not fit a page is refused as a live frame.
+                (pace.allows(Instant::now()) && program.run_live(frame, 1, *ifindex).is_ok())
+                    || passer
                         .as_ref()
                         .is_some_and(|passer| by_socket(passer, frame))
-                }
             }
             PassBy::Socket(passer) => by_socket(passer, frame),
         }

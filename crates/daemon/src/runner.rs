@@ -24,8 +24,8 @@ use crate::worker;
 
 /// The way out of an interface.
 pub(crate) trait Port {
-    /// Sends a whole frame. `false` if there was no room for it.
-    fn send(&mut self, frame: &[u8]) -> bool;
+    /// Sends a whole frame, and says how that ended, in the ledger of what is sent.
+    fn send(&mut self, frame: &[u8]) -> Count;
 
     /// Gives a frame to the host's own stack, as if it had just arrived.
     /// `false` if that failed.
@@ -203,15 +203,8 @@ fn act(exit: Exit<Message>, row: u32, port: &mut impl Port, rows: &UserRows) -> 
         Exit::Left { message, .. } => {
             rows.add(row, Count::OutOriginated);
             let sent = port.send(message.bytes());
-            tap::sent(&message, sent);
-            rows.add(
-                row,
-                if sent {
-                    Count::OutHandedOver
-                } else {
-                    Count::OutDroppedTxFull
-                },
-            );
+            tap::sent(&message, sent == Count::OutHandedOver);
+            rows.add(row, sent);
             message
         }
         Exit::Ended {

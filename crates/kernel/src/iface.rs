@@ -88,6 +88,25 @@ impl Iface {
     }
 }
 
+/// Whether an interface is up: whether somebody has set it so. One question to
+/// netlink, some ten microseconds.
+///
+/// # Errors
+///
+/// What netlink returned; `ENODEV` if there is none of this number.
+pub fn is_up(ifindex: u32) -> io::Result<bool> {
+    Ok(netlink::link(ifindex)?.flags & libc::IFF_UP as u32 != 0)
+}
+
+/// The number of the interface of this name.
+///
+/// # Errors
+///
+/// What netlink returned; `ENODEV` if there is none.
+pub fn index(name: &str) -> io::Result<u32> {
+    Ok(netlink::link_by_name(name)?.ifindex)
+}
+
 /// Counters of an interface since it was made.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {

@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::hint::black_box;
+use std::sync::Arc;
 use std::time::Instant;
 
 use ashway_abi::Count;
@@ -83,6 +84,7 @@ fn path(rules: &[Rule<Message>]) -> Result<Path<Message>, Box<dyn std::error::Er
                 mac: MAC,
                 mtu: 1500,
                 xdp: true,
+                down: Arc::default(),
             }),
         ),
         ("ip", Box::new(Ip { name: "ip".into() })),

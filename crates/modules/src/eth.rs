@@ -11,7 +11,9 @@
 //!   sets `iface`, and lowers `mtu` to the interface's.
 //! * **Verdicts:** `Passed` for frames that are not for us; `DroppedBadLength`;
 //!   `DroppedNoHeadroom`; `DroppedNoNextHop` for an originated frame without
-//!   `next_mac`.
+//!   `next_mac`; on the way out `DroppedTooLong` for a packet above the
+//!   interface's MTU ([`fragment`](crate::fragment) above cuts such packets), and
+//!   `DroppedIfaceDown` while the interface is down or gone.
 //! * **Tiers:** user; the kernel tier's entry program does the same inbound, and
 //!   a reply's header outbound.
 //!
@@ -25,6 +27,7 @@
 
 use std::ptr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use ashway_abi::Count;
 use ashway_path::attrs::{Attrs, names};
@@ -80,6 +83,9 @@ pub struct Eth {
     pub mtu: u32,
     /// Whether a kernel tier's entry program can stand on it.
     pub xdp: bool,
+    /// Whether nothing can leave by it at present: it is down, or gone. Whoever
+    /// sees that says it here, for all paths.
+    pub down: Arc<AtomicBool>,
 }
 
 impl Module<Message> for Eth {
@@ -253,17 +259,22 @@ impl EthStage {
     }
 
     /// What it writes into what is originated.
-    pub(crate) const fn own(&self) -> Own {
+    pub(crate) fn own(&self) -> Own {
         Own {
             iface: self.module.number,
             mac: self.module.mac,
             mtu: self.module.mtu,
+            down: self.is_down(),
             next_mac: self.next_mac,
             vlan: self.vlan,
             hops: 0,
             source: None,
             destination: None,
         }
+    }
+
+    fn is_down(&self) -> bool {
+        self.module.down.load(Ordering::Relaxed)
     }
 
     /// Whether a frame to this address is for us, and by which interface it came.
@@ -287,7 +298,15 @@ impl EthStage {
     }
 
     fn down(&self, mut message: Message) -> Step<Message> {
+        // What the link has brought in one piece it takes back.
+        let is_return = message.meta.iface == self.module.number && message.came_so_long();
         message.meta.iface = self.module.number;
+        if self.is_down() {
+            return Step::End(message, Count::DroppedIfaceDown);
+        }
+        if message.len() > self.module.mtu as usize && !is_return {
+            return Step::End(message, Count::DroppedTooLong);
+        }
         if let Some(place) = message.meta.eth {
             // An answer: the header it came with, turned around.
             let bytes = message.back_to(place);

@@ -1,7 +1,7 @@
 //! The kinds of modules that a configuration may name.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use ashway_path::module::{Kind, Module};
 use ashway_path::problem::Problem;
@@ -38,7 +38,7 @@ pub static PROTOCOLS: &[&Kind] = &[
 ];
 
 /// What a shell knows of an interface.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Interface {
     /// Its number.
     pub number: u32,
@@ -48,6 +48,8 @@ pub struct Interface {
     pub mtu: u32,
     /// Whether an entry program can stand on it.
     pub xdp: bool,
+    /// Whether it is down or gone ([`Eth::down`]).
+    pub down: Arc<AtomicBool>,
 }
 
 /// Makes the modules of [`PROTOCOLS`].
@@ -104,6 +106,7 @@ impl<F: Fn(&str) -> Result<Interface, String>> Protocols<F> {
                 mac,
                 mtu,
                 xdp,
+                down,
             }) => Some(Eth {
                 name,
                 iface: iface.into(),
@@ -111,6 +114,7 @@ impl<F: Fn(&str) -> Result<Interface, String>> Protocols<F> {
                 mac,
                 mtu,
                 xdp,
+                down,
             }),
             Err(because) => {
                 params.refuse(
@@ -163,6 +167,7 @@ mod tests {
                     mac: [2, 0, 0, 0, 0, 2],
                     mtu: 1400,
                     xdp: true,
+                    down: Arc::default(),
                 }),
                 _ => Err(format!("there is no interface `{name}`")),
             },

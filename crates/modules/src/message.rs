@@ -311,6 +311,13 @@ impl Body {
         self.buffer.get(usize::from(self.meta.eth?)..self.received)
     }
 
+    /// Whether it is an answer, made of a frame that came in one part, and not longer
+    /// than that.
+    #[must_use]
+    pub const fn came_so_long(&self) -> bool {
+        self.meta.eth.is_some() && self.meta.parts.is_none() && self.end <= self.received
+    }
+
     /// Bytes of memory that the message holds.
     #[must_use]
     pub const fn memory_bytes(&self) -> usize {

@@ -156,6 +156,7 @@ pub(crate) struct Own {
     pub(crate) iface: u32,
     pub(crate) mac: [u8; 6],
     pub(crate) mtu: u32,
+    pub(crate) down: bool,
     pub(crate) next_mac: Option<[u8; 6]>,
     pub(crate) vlan: Option<u16>,
     pub(crate) hops: u8,
@@ -168,7 +169,11 @@ impl Own {
     fn way(&self) -> Option<Way> {
         let (source, destination) = (self.source?, self.destination?);
         let whole = |end: SocketAddr| end.port() != 0 && !end.ip().is_unspecified();
-        if !whole(source) || !whole(destination) || source.is_ipv4() != destination.is_ipv4() {
+        if self.down
+            || !whole(source)
+            || !whole(destination)
+            || source.is_ipv4() != destination.is_ipv4()
+        {
             return None;
         }
         let mut flags = 0;

@@ -368,6 +368,45 @@ fn an_originated_message_needs_addresses_room_and_a_size() {
     assert_eq!(origin(narrow(V4), long), Count::DroppedTooLong);
 }
 
+/// A link takes packets up to its MTU; `fragment` above it makes more of the others.
+#[test]
+fn what_is_longer_than_the_link_takes_is_dropped_or_cut() {
+    for (ends, headers) in [(V4, 28), (V6, 48)] {
+        for (bytes, fragment) in [(400, false), (401, false), (401, true)] {
+            let recipe = Recipe {
+                mtu: 400 + headers,
+                fragment,
+                attrs: narrow(ends),
+                ..Recipe::new(Top::Echo)
+            };
+            let (mut path, mut out) = (recipe.path(), Vec::new());
+            let message = Message::of_frame(&payload(bytes));
+            // As if it came from above UDP.
+            path.inject(1, Direction::Forward, message, Time(0), &mut |exit| {
+                out.push(exit);
+            });
+            settled(&path);
+            let left = out.iter().filter(|exit| matches!(exit, Exit::Left { .. }));
+            let is_too_long = |exit: &&Exit<Message>| {
+                matches!(
+                    exit,
+                    Exit::Ended {
+                        fate: Count::DroppedTooLong,
+                        ..
+                    }
+                )
+            };
+            let too_long = out.iter().filter(is_too_long).count();
+            let expected = match (bytes, fragment) {
+                (400, _) => (1, 0),
+                (_, false) => (0, 1),
+                (_, true) => (2, 0),
+            };
+            assert_eq!((left.count(), too_long), expected, "{bytes} {fragment}");
+        }
+    }
+}
+
 #[test]
 fn attributes_make_the_filter_and_are_rewritten_on_the_way() {
     let mut attrs = narrow(V6);

@@ -43,6 +43,7 @@ fn render(document: &Value) -> String {
         paths(document),
         without_handler(document),
         losses(document),
+        taps(document),
     ];
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
@@ -72,7 +73,32 @@ fn interfaces(document: &Value) -> String {
         "PASSED ON",
         "LOST AFTER HAND-OVER",
     ];
-    table::render(&header, &rows)
+    let mut out = table::render(&header, &rows);
+    for iface in each(document, "interfaces") {
+        let hint = text(&iface["hint"]);
+        if !hint.is_empty() {
+            // Writing to a string cannot fail.
+            let _ = writeln!(out, "hint: {}: {}", text(&iface["name"]), clean(&hint));
+        }
+    }
+    out
+}
+
+/// What taps write, and what keeps them from it.
+fn taps(document: &Value) -> String {
+    let rows: Vec<_> = each(document, "taps")
+        .map(|tap| {
+            ["tap", "file", "written", "lost", "failed", "because"]
+                .map(|key| text(&tap[key]))
+                .to_vec()
+        })
+        .collect();
+    let header = ["TAP", "FILE", "WRITTEN", "LOST", "FAILED", "BECAUSE"];
+    if rows.is_empty() {
+        String::new()
+    } else {
+        table::render(&header, &rows)
+    }
 }
 
 /// The handlers and why each runs where it runs.

@@ -1,5 +1,7 @@
 //! The user tier's path for a case: eth, ip, udp, forward, udp, ip, eth.
 
+use std::sync::Arc;
+
 use ashway_abi::{Count, Hop};
 use ashway_modules::eth::Eth;
 use ashway_modules::forward::Forward;
@@ -30,6 +32,7 @@ fn path(case: &Case, ruled: bool, narrow: bool) -> Path<Message> {
             mac,
             mtu: MTU,
             xdp: true,
+            down: Arc::default(),
         })
     };
     let modules: Vec<(&str, Boxed)> = vec![

@@ -595,6 +595,7 @@ impl World for Offline<'_> {
             mac: [0; 6],
             mtu: 1500,
             xdp: self.0.ifaces[number].mode != XdpMode::Packet,
+            down: Arc::default(),
         })
     }
 

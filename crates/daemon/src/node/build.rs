@@ -19,7 +19,7 @@ use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
 use super::known::Known;
 use super::neighbours::Neighbours;
 use super::world::{self, Link, Served};
-use super::{Node, NodeIface, NodePath, Promotion, RunError, XdpSide, dispatch, say};
+use super::{Node, NodeIface, NodePath, Promotion, RunError, State, XdpSide, dispatch, say};
 use crate::activation::Bindable;
 use crate::compile::CompileThread;
 use crate::config::{Config, NodeGraph, Tier, XdpMode};
@@ -302,7 +302,7 @@ fn take_with_sockets(
         rung: Rung::Packet,
         tx_errors_before: tx_errors(&found.name),
         consumes: drop_rule.is_some(),
-        gone: false,
+        state: State::Up,
     };
     let port = PacketPort {
         socket,
@@ -422,7 +422,7 @@ fn take_with_xdp(
         rung,
         tx_errors_before: tx_errors(&found.name),
         consumes: true,
-        gone: false,
+        state: State::Up,
     };
     Ok((iface, XdpPort { tx, pass_by }))
 }

@@ -149,8 +149,47 @@ struct NodeIface {
     tx_errors_before: u64,
     /// Whether matched messages are kept from the host's stack.
     consumes: bool,
-    /// Whether the interface has been deleted since.
-    gone: bool,
+    /// Whether it is there.
+    state: State,
+}
+
+/// Whether an interface is there, and can be sent by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It is.
+    Up,
+    /// Somebody has set it down.
+    Down,
+    /// XDP was taken off it. Frames can still leave by it.
+    Detached,
+    /// It was deleted.
+    Gone,
+    /// It was deleted, and there is another of its name.
+    Anew,
+}
+
+impl State {
+    /// What can be done about it; nothing where nothing is wrong.
+    fn hint(self, name: &str) -> Option<String> {
+        let drops = "until then what paths send by it is `dropped_iface_down`";
+        match self {
+            Self::Up => None,
+            Self::Down => Some(format!("`ip link set {name} up`: {drops}")),
+            Self::Detached => Some("start the node again to have it back".to_owned()),
+            Self::Gone => Some(format!(
+                "start the node again when the interface is back: {drops}"
+            )),
+            Self::Anew => Some(format!(
+                "there is an interface `{name}` again, and to the kernel it is another one: \
+                 start the node again to take it; {drops}"
+            )),
+        }
+    }
+
+    /// Whether the node has nothing of it any more, in or out.
+    const fn is_lost(self) -> bool {
+        matches!(self, Self::Detached | Self::Gone | Self::Anew)
+    }
 }
 
 /// What XDP needs on an interface; the links go first.
@@ -345,26 +384,57 @@ impl Node {
         Ok(true)
     }
 
-    /// Notices interfaces that have been deleted, or taken from the node by
-    /// `iface detach`; says whether any is left. One made anew under the same
-    /// name is another interface.
+    /// Notices interfaces that are down, have been deleted, or were taken from the
+    /// node by `iface detach`; says whether any is left. One made anew under the same
+    /// name is another interface. What is to leave by one that cannot is dropped from
+    /// now on, in both tiers.
     fn look_for_ifaces(&mut self) -> bool {
-        for (iface, config) in self.ifaces.iter_mut().zip(&self.config.ifaces) {
-            let there = match &iface.xdp {
-                Some(xdp) => xdp.link.is_attached(),
-                None => ashway_kernel::Iface::by_index(iface.ifindex).is_ok(),
+        let mut changed = false;
+        for (number, iface) in self.ifaces.iter_mut().enumerate() {
+            let name = &self.config.ifaces[number].name;
+            let attached = iface.xdp.as_ref().is_none_or(|xdp| xdp.link.is_attached());
+            let now = match ashway_kernel::iface::is_up(iface.ifindex) {
+                Ok(_) if !attached => State::Detached,
+                Ok(true) => State::Up,
+                Ok(false) => State::Down,
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
+                    match ashway_kernel::iface::index(name) {
+                        Ok(_) => State::Anew,
+                        Err(_) => State::Gone,
+                    }
+                }
+                // The kernel did not answer: that says nothing of the interface.
+                Err(_) => iface.state,
             };
-            if !iface.gone && !there {
-                iface.gone = true;
-                let name = &config.name;
-                say(&if ashway_kernel::Iface::by_index(iface.ifindex).is_ok() {
-                    format!("interface `{name}` was detached from this node")
-                } else {
-                    format!("interface `{name}` is gone")
-                });
+            let was = std::mem::replace(&mut iface.state, now);
+            if was == now {
+                continue;
+            }
+            changed = true;
+            let link = self.links.iter().find(|link| link.name() == name);
+            if let Some(link) = link {
+                link.set_down(!matches!(now, State::Up | State::Detached));
+            }
+            say(&match now {
+                State::Up => format!("interface `{name}` is up again"),
+                State::Down => format!("interface `{name}` is down"),
+                State::Detached => format!("interface `{name}` was detached from this node"),
+                State::Gone => format!("interface `{name}` is gone"),
+                State::Anew => format!("interface `{name}` was made anew"),
+            });
+            if let Some(hint) = now.hint(name) {
+                say(&format!("  hint: {hint}"));
             }
         }
-        self.ifaces.is_empty() || self.ifaces.iter().any(|iface| !iface.gone)
+        if changed {
+            // A worker that does not answer works for nobody any more.
+            let _ = self.tell(|work| {
+                if let Some(relays) = &mut work.live.relays {
+                    relays.refresh_all(&mut work.live.paths);
+                }
+            });
+        }
+        self.ifaces.is_empty() || self.ifaces.iter().any(|iface| !iface.state.is_lost())
     }
 
     /// Withdraws the kernel tier from paths whose `on_fault` says so and on which

@@ -302,7 +302,7 @@ impl Node {
         let mut kept = Vec::new();
         for iface in 0..self.ifaces.len() {
             // One that has gone, or was taken from the node, has nobody to observe.
-            if !self.ifaces[iface].gone
+            if !self.ifaces[iface].state.is_lost()
                 && let Err(refusal) = self.exchange(iface)
             {
                 let name = self.config.ifaces[iface].name.clone();

@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::Path as FsPath;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ashway_kernel::Iface;
 use ashway_modules::handler;
@@ -36,8 +36,18 @@ impl Link {
                 mac: found.mac,
                 mtu: found.mtu,
                 xdp: rung != Rung::Packet,
+                down: Arc::default(),
             },
         }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Tells all paths, those to come too, whether anything can leave by it.
+    pub(super) fn set_down(&self, down: bool) {
+        self.interface.down.store(down, Ordering::Relaxed);
     }
 }
 
@@ -107,7 +117,7 @@ impl World for Live<'_> {
     fn interface(&self, name: &str) -> Result<Interface, String> {
         let mut links = self.links.iter();
         let link = links.find(|link| link.name == name);
-        link.map(|link| link.interface)
+        link.map(|link| link.interface.clone())
             .ok_or_else(|| format!("this node has no interface `{name}`"))
     }
 
@@ -151,6 +161,7 @@ mod tests {
                 mac: [2, 0, 0, 0, 0, 1],
                 mtu: 1500,
                 xdp: false,
+                down: Arc::default(),
             },
         }];
         let served = Served::new().unwrap();

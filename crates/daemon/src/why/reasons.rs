@@ -193,6 +193,13 @@ pub const fn reason(count: Count) -> Reason {
             "match",
             "messages come faster than the path takes them",
         ),
+        Count::DroppedIfaceDown => (
+            "was dropped: the interface that it was to leave by is down or gone",
+            "eth",
+            "iface",
+            "`ashway status` says which; `ip link set IFACE up`, or if it was deleted and made \
+             anew, start the node again",
+        ),
         Count::QueuedTier => (
             "went to the user tier, where the path runs",
             "ring",
@@ -315,6 +322,12 @@ pub const fn reason(count: Count) -> Reason {
             "iface",
             "the link is slower than the replies: slow the senders down",
         ),
+        Count::OutDroppedTooLong => (
+            "was not sent: its frame is longer than the user tier sends, 4,096 bytes",
+            "port",
+            "iface",
+            "lower the interface's MTU, or let a module of kind `fragment` cut it (`mtu`)",
+        ),
     };
     Reason {
         sentence,
@@ -331,8 +344,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Kinds of modules, and what is no module.
-    const STAGES: [&str; 10] = [
-        "demux", "queue", "ring", "host", "port", "ip", "udp", "fragment", "handler", "forward",
+    const STAGES: [&str; 11] = [
+        "demux", "queue", "ring", "host", "port", "eth", "ip", "udp", "fragment", "handler",
+        "forward",
     ];
     const KEYS: [&str; 7] = [
         "match", "handler", "on_fault", "budget", "tier", "iface", "attrs",

@@ -272,6 +272,7 @@ pub(crate) fn eth() -> Eth {
         mac: OUR_MAC,
         mtu: 1500,
         xdp: true,
+        down: Arc::default(),
     }
 }
 

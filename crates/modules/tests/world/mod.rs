@@ -125,6 +125,7 @@ pub(crate) fn eth(name: &str, number: u32, host: End) -> Boxed {
         mac: host.mac,
         mtu: 1500,
         xdp: true,
+        down: Arc::default(),
     })
 }
 
