@@ -68,7 +68,7 @@ fn every_mistake_in_modules_is_named_at_its_line() {
             (56, "there is no `[domain.gamse]`"),
             (59, "there is no module `ipp`"),
             (64, "expected `port` or `host` after `dst`"),
-            (70, "payloads of UDP, not `eth`"),
+            (70, "`layer` cannot be `tcp`"),
             (75, "`mode` must be a number, a truth or a string"),
             (78, "there is no section `paths`"),
         ],

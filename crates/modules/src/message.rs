@@ -325,7 +325,8 @@ impl Body {
     }
 
     /// Whether an answer can be sent to where the message came from: RFC 1122
-    /// §3.2.1.3 and a sender's port (RFC 768).
+    /// §3.2.1.3 and a sender's port (RFC 768); of what only a link has seen, whether
+    /// its sender is a station.
     #[must_use]
     pub fn can_be_answered(&self) -> bool {
         let from_group = self.meta.eth.is_some_and(|place| {
@@ -333,12 +334,15 @@ impl Body {
                 .get(6..12)
                 .is_none_or(|source| source[0] & 1 != 0)
         });
-        !from_group
-            && self.meta.flow.is_some_and(|flow| {
+        let has_sender = match self.meta.flow {
+            None => self.meta.eth.is_some() && self.meta.ip.is_none(),
+            Some(flow) => {
                 is_host(flow.source.ip())
                     && is_host(flow.destination.ip())
                     && (self.meta.transport.is_none() || flow.source.port() != 0)
-            })
+            }
+        };
+        has_sender && !from_group
     }
 }
 

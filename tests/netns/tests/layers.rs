@@ -161,3 +161,74 @@ fn why_and_status_count_what_a_path_without_a_handler_loses() {
         }
     }
 }
+
+/// Answers ICMP echo requests whose type stands at `icmp`; at layer `eth` the addresses
+/// of IP are its own to swap.
+fn answers_pings(icmp: u32) -> String {
+    let swap = if icmp == 0 {
+        ""
+    } else {
+        "(local.set $from (call $load32 (i32.const 12)))
+         (call $store32 (i32.const 12) (call $load32 (i32.const 16)))
+         (call $store32 (i32.const 16) (local.get $from))"
+    };
+    format!(
+        r#"(module
+        (import "ashway" "msg_load32be" (func $load32 (param i32) (result i32)))
+        (import "ashway" "msg_store32be" (func $store32 (param i32 i32)))
+        (import "ashway" "msg_load16be" (func $load16 (param i32) (result i32)))
+        (import "ashway" "msg_store16be" (func $store16 (param i32 i32)))
+        (memory (export "memory") 1 1)
+        (func (export "on_rx") (param i32 i32) (result i32) (local $from i32) (local $sum i32)
+            ;; A request's type is 8, an answer's 0, and the sum follows (RFC 1624).
+            (call $store16 (i32.const {icmp}) (i32.const 0))
+            (local.set $sum (i32.add (call $load16 (i32.const {sum})) (i32.const 0x0800)))
+            (call $store16 (i32.const {sum})
+                (i32.add (local.get $sum) (i32.shr_u (local.get $sum) (i32.const 16))))
+            {swap}
+            (i32.const {reply})))"#,
+        sum = icmp + 2,
+        reply = ashway_abi::Verdict::Reply as u32,
+    )
+}
+
+/// A handler may stand on IP or on the link, and gets messages of any protocol there,
+/// on every rung.
+#[test]
+fn a_handler_at_another_layer_answers_pings() {
+    if skip_unless_root() {
+        return;
+    }
+    for mode in ["native", "packet"] {
+        for (layer, icmp) in [("eth", 20), ("ip", 0)] {
+            let rig = Rig::new(&format!("layers-{layer}-{mode}"), RigOptions::default()).unwrap();
+            // Nobody's address, so that no host answers for it.
+            let nobody = "10.99.0.1";
+            let route = ["route", "add", nobody, "via", "10.7.0.2"];
+            assert!(run(rig.command_a("ip").args(route)).status.success());
+            let file = std::env::temp_dir().join(format!("{}-{layer}.wasm", rig.name()));
+            std::fs::write(&file, wat::parse_str(answers_pings(icmp)).unwrap()).unwrap();
+            let config = Config::on_b0(mode)
+                .handler_file("ping", &file)
+                .text(&format!(
+                    "[path.pings]\niface = 'b0'\nlayer = '{layer}'\nhandler = 'ping'\n\
+                 match = 'icmp and dst host {nobody} and icmp[0] = 8'\n"
+                ));
+            let node = rig.node(config).start().unwrap();
+            let ping = ["-i", "0.2", "-c", "5", "-W", "5", nobody];
+            let ping = text(&run(rig.command_a("ping").args(ping)));
+            std::fs::remove_file(&file).unwrap();
+            let status = node.status().unwrap();
+            let path = entry(&status, "paths", "pings");
+            assert!(
+                ping.contains("5 received") && !ping.contains("wrong"),
+                "{layer}, {mode}: {ping}\n{path:#}"
+            );
+            assert_eq!(path["fates"]["answered"], 5, "{layer}, {mode}: {path:#}");
+            assert_eq!(path["balanced"], true, "{layer}, {mode}: {path:#}");
+            let because = path["promotion"]["because"].as_str().unwrap();
+            assert!(because.contains("bound"), "{layer}, {mode}: {path:#}");
+            node.stop().unwrap();
+        }
+    }
+}

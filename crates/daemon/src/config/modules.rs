@@ -52,7 +52,7 @@ use ashway_path::read::{Kinds, Params};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::types::{Config, LongPath, OnFault, PathConfig, XdpMode};
+use super::types::{Config, Layered, LongPath, OnFault, PathConfig, XdpMode};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 
 /// Attributes of a path in the short form, beside those that modules know.
@@ -447,12 +447,36 @@ fn imply<'v>(modules: &mut DeTable<'v>, root: &DeTable<'v>, config: &Config) -> 
             names.links.insert(iface.clone(), name);
         }
     }
+    for Layered {
+        module,
+        handler,
+        iface,
+    } in &config.layered
+    {
+        let on = |iface| names.links.get(iface).map(|link| format!("{link}.up"));
+        let down = iface.as_ref().map_or(Some("ip.up".to_owned()), on);
+        // An interface that is not there is said elsewhere.
+        if let Some(down) = down {
+            let keys = [("kind", "handler"), ("handler", handler), ("down", &down)];
+            add(modules, module, place("handler", handler), &keys);
+            names.handled.insert(module.clone(), handler.clone());
+        }
+    }
     if let Some(span) = first {
         let udp = [("kind", "udp"), ("down", "ip.up")];
         add(modules, "udp", span.clone(), &udp);
         add(modules, "ip", span, &[("kind", "ip")]);
     }
     names
+}
+
+/// The module of an interface.
+pub(super) fn link(root: &DeTable<'_>, iface: &str) -> String {
+    let modules = root.get("module").and_then(|all| all.get_ref().as_table());
+    let links = modules.map(|modules| named(modules, "eth", "iface"));
+    let mut links = links.into_iter().flatten();
+    let written = links.find(|(_, known)| known == iface);
+    written.map_or_else(|| format!("eth:{iface}"), |(module, _)| module)
 }
 
 /// The modules of a kind, each with what a key of it says.

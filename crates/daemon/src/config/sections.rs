@@ -5,14 +5,16 @@ use std::path::{Path as FsPath, PathBuf};
 use std::time::Duration;
 
 use ashway_codegen::demux;
+use ashway_modules::handler::FUNCTION;
+use ashway_path::attrs::{Attrs, names};
 use ashway_path::problem::suggest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::read::{Reader, Section};
 use super::types::{
-    Config, DomainConfig, Grant, HandlerConfig, IfaceConfig, LongPath, MemoryMode, NodeConfig,
-    OnFault, PathConfig, Tier, XdpMode,
+    Config, DomainConfig, Grant, HandlerConfig, IfaceConfig, Layered, LongPath, MemoryMode,
+    NodeConfig, OnFault, PathConfig, Tier, XdpMode,
 };
 use super::{modules, rules};
 use crate::units;
@@ -29,6 +31,17 @@ pub(super) struct PathPlaces {
     pub(super) filter: Option<Range<usize>>,
     pub(super) handler: Option<Range<usize>>,
     pub(super) tier: Range<usize>,
+    /// The layer of its handler, if it is another than that above UDP.
+    layer: Option<HandlerLayer>,
+}
+
+/// Where a handler stands: what lies behind this protocol's header is its message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HandlerLayer {
+    /// A link: packets.
+    Eth,
+    /// IP: what packets carry.
+    Ip,
 }
 
 /// Reads the whole file. What is wrong is noted in `reader`; the result may
@@ -43,6 +56,7 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
         handlers: Vec::new(),
         paths: Vec::new(),
         long_paths: Vec::new(),
+        layered: Vec::new(),
         text: reader.text().to_owned(),
     };
     let (mut places, mut long_places) = (Vec::new(), Vec::new());
@@ -65,9 +79,17 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
                         config.long_paths.push(path);
                         long_places.push(span);
                     }
-                } else if let Some((path, place)) = path(reader, name, span, value) {
-                    config.paths.push(path);
-                    places.push(place);
+                } else if let Some((path, place)) = path(reader, name, span.clone(), value) {
+                    if place.layer.is_none() {
+                        config.paths.push(path);
+                        places.push(place);
+                    } else if let Some((path, module)) = at_layer(reader, root, path, place) {
+                        if !config.layered.contains(&module) {
+                            config.layered.push(module);
+                        }
+                        config.long_paths.push(path);
+                        long_places.push(span);
+                    }
                 }
             }),
             // Read as a whole, when what it refers to is known.
@@ -80,6 +102,7 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
             }
         }
     }
+    join_domains(reader, &mut config, &long_places);
     rules::check(reader, &config, &places);
     rules::check_domains(reader, root, &config);
     let graph = modules::read(root, &config, &modules::Offline(&config));
@@ -92,6 +115,30 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
         }
     }
     config
+}
+
+/// A path whose handler stands at a layer of its own is of its handler's domain, too.
+fn join_domains(reader: &mut Reader<'_>, config: &mut Config, long_places: &[Range<usize>]) {
+    for (path, span) in config.long_paths.iter_mut().zip(long_places) {
+        let mut layered = config.layered.iter();
+        let Some(Layered { handler, .. }) = layered.find(|one| one.module == path.from) else {
+            continue;
+        };
+        let mut handlers = config.handlers.iter();
+        let of_handler = handlers.find(|known| known.name == *handler);
+        let Some(domain) = of_handler.and_then(|known| known.domain.as_ref()) else {
+            continue;
+        };
+        let own = path.domain.get_or_insert_with(|| domain.clone());
+        if own != domain {
+            reader.error(
+                "contradiction",
+                span.clone(),
+                format!("the path is of domain `{own}`, and its handler of `{domain}`"),
+                Some("give both the same".to_owned()),
+            );
+        }
+    }
 }
 
 /// A key of a table and its value.
@@ -299,6 +346,7 @@ fn path(
         filter: None,
         handler: None,
         tier: section.place("tier"),
+        layer: section.word("layer", LAYERS).flatten(),
     };
     for (iface, span) in section.strings("iface", "\"veth0\"") {
         places.ifaces.push((iface.to_owned(), span));
@@ -318,22 +366,12 @@ fn path(
         domain: section.name("domain"),
         line,
     };
-    if let Some((layer, span)) = section.string("layer")
-        && layer != "udp"
-    {
-        section.reader.error(
-            "not_supported",
-            span,
-            format!("a path of the short form gives its handler payloads of UDP, not `{layer}`"),
-            Some(
-                "leave `layer` out; for packets of any protocol put a `[module.*]` of kind \
-                 `handler` on an interface's, and a path with `from` and `match`"
-                    .to_owned(),
-            ),
-        );
-    }
     if let Some((text, span)) = section.required("match", "\"udp and dst port 7777\"") {
-        match read_match(text) {
+        let filter = match places.layer {
+            None => read_match(text),
+            Some(_) => demux::parse(text),
+        };
+        match filter {
             Ok(filter) => {
                 path.filter = filter;
                 places.filter = Some(span);
@@ -357,6 +395,87 @@ fn path(
         }
     }
     Some((path, places))
+}
+
+/// The values of `layer`.
+const LAYERS: &[(&str, Option<HandlerLayer>)] = &[
+    ("udp", None),
+    ("ip", Some(HandlerLayer::Ip)),
+    ("eth", Some(HandlerLayer::Eth)),
+];
+
+/// What a path whose handler stands elsewhere than above UDP is short for: a path of
+/// the long form from a module that runs it there. `None` if it cannot be.
+fn at_layer(
+    reader: &mut Reader<'_>,
+    root: &DeTable<'_>,
+    path: PathConfig,
+    places: PathPlaces,
+) -> Option<(LongPath, Layered)> {
+    let layer = places.layer?;
+    if path.tier == Tier::Kernel {
+        reader.error(
+            "contradiction",
+            places.tier,
+            "the kernel tier gives handlers payloads of UDP and nothing else".to_owned(),
+            Some("use `tier = \"auto\"`, or leave `layer` out".to_owned()),
+        );
+        return None;
+    }
+    let [(iface, at)] = &places.ifaces[..] else {
+        let at = places.ifaces.get(1).map_or(0..0, |(_, at)| at.clone());
+        reader.error(
+            "not_supported",
+            at,
+            format!(
+                "a path with `layer` is on one interface, not on {}",
+                places.ifaces.len()
+            ),
+            Some("write a path for each".to_owned()),
+        );
+        return None;
+    };
+    if !root
+        .get("iface")
+        .and_then(|all| all.get_ref().as_table())
+        .is_some_and(|all| all.contains_key(&**iface))
+    {
+        let message = format!("there is no `[iface.{iface}]`");
+        let hint = format!("write `[iface.{iface}]`, or name another");
+        reader.error("unknown_name", at.clone(), message, Some(hint));
+        return None;
+    }
+    let (iface, module) = match layer {
+        HandlerLayer::Eth => (
+            Some(iface.clone()),
+            format!("handler:{}@{iface}", path.handler),
+        ),
+        HandlerLayer::Ip => (None, format!("handler:{}@ip", path.handler)),
+    };
+    let mut attrs = Attrs::new();
+    attrs.set(
+        names::PATHNAME,
+        modules::link(root, &path.ifaces[0]).as_str(),
+    );
+    attrs.set(FUNCTION, path.function.as_str());
+    attrs.set(modules::attr::ON_FAULT, path.on_fault.word());
+    attrs.set(modules::attr::BUDGET_NS, path.budget.as_nanos() as u64);
+    let layered = Layered {
+        module: module.clone(),
+        handler: path.handler,
+        iface,
+    };
+    let long = LongPath {
+        name: path.name,
+        from: module,
+        filter: places.filter.is_some().then_some(path.filter),
+        attrs,
+        tier: path.tier,
+        domain: path.domain,
+        entrances: Vec::new(),
+        line: path.line,
+    };
+    Some((long, layered))
 }
 
 /// The long form names the module that the path is created from.

@@ -603,3 +603,61 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_layer_is_short_for_a_path_from_a_handler_that_stands_there() {
+    let text = |keys: &str| {
+        with(
+            "",
+            &format!("[path.low]\niface = 'veth0'\nhandler = 'counter'\n{keys}\n"),
+        )
+    };
+    for (keys, stages, filter) in [
+        (
+            "layer = 'eth'\nmatch = 'icmp'",
+            "handler:counter@veth0 eth:veth0",
+            "icmp",
+        ),
+        (
+            "layer = 'ip'\nmatch = 'ip6 and tcp'",
+            "handler:counter@ip ip eth:veth0",
+            "ip6 and tcp",
+        ),
+    ] {
+        let config = read(&text(keys)).unwrap();
+        assert_eq!(config.paths.len(), 1, "the one of `with`");
+        let graph = config.graph(&Offline(&config)).unwrap();
+        let created = graph.create_long(&config.long_paths[0]).unwrap();
+        let names: Vec<_> = created
+            .path
+            .stages()
+            .map(|stage| stage.name().to_owned())
+            .collect();
+        assert_eq!(names.join(" "), stages);
+        let (iface, came) = &config.long_paths[0].entrances[0];
+        assert_eq!((&**iface, came.to_string()), ("veth0", filter.to_owned()));
+    }
+    // Above UDP it is a path of the short form, as ever.
+    let usual = read(&text("layer = 'udp'\nmatch = 'udp and dst port 9'")).unwrap();
+    assert_eq!((usual.paths.len(), usual.long_paths.len()), (2, 0));
+    for (keys, code) in [
+        ("layer = 'udp'\nmatch = 'icmp'", "bad_match"),
+        ("layer = 'tcp'\nmatch = 'tcp'", "bad_value"),
+        (
+            "layer = 'eth'\nmatch = 'icmp'\ntier = 'kernel'",
+            "contradiction",
+        ),
+        ("layer = 'eth'", "missing_key"),
+    ] {
+        assert!(
+            codes(&text(keys)).contains(&code),
+            "{keys}: {:?}",
+            codes(&text(keys))
+        );
+    }
+    let two = text("layer = 'eth'\nmatch = 'icmp'").replace(
+        "iface = 'veth0'\nhandler",
+        "iface = ['veth0', 'veth1']\nhandler",
+    );
+    assert!(codes(&two).contains(&"not_supported"), "{:?}", codes(&two));
+}

@@ -25,6 +25,9 @@ pub struct Config {
     pub paths: Vec<PathConfig>,
     /// `[path.*]` in the long form, which name a module.
     pub long_paths: Vec<LongPath>,
+    /// Modules that paths of the short form ask for, to have their handler at another
+    /// layer than above UDP; the paths themselves are among `long_paths`.
+    pub layered: Vec<Layered>,
     /// The text. Modules read their own sections of it
     /// ([`Config::graph`]).
     pub text: String,
@@ -49,6 +52,17 @@ impl Config {
             .iter()
             .filter(move |path| path.handler == handler)
     }
+}
+
+/// A handler that stands at a layer of its own (`layer`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layered {
+    /// The module that runs it there.
+    pub module: String,
+    /// The handler.
+    pub handler: String,
+    /// The interface on whose link it stands; `None` if it stands on `ip`.
+    pub iface: Option<String>,
 }
 
 /// `[node]`.
