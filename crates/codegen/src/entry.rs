@@ -117,6 +117,7 @@ fn generate_with(spec: &Spec, observe: Option<u16>) -> Image {
         bad_ip_checksum: asm.label(),
         bad_udp_checksum: asm.label(),
         fragment: asm.label(),
+        too_long: asm.label(),
         whole_checksum: asm.label(),
         dispatch: asm.label(),
         raw: asm.label(),
@@ -188,6 +189,7 @@ struct Labels {
     bad_ip_checksum: Label,
     bad_udp_checksum: Label,
     fragment: Label,
+    too_long: Label,
     whole_checksum: Label,
     dispatch: Label,
     raw: Label,
@@ -344,6 +346,8 @@ fn udp_length(asm: &mut Assembler, labels: &Labels, header: Header) {
     asm.alu_imm(op::ADD, R4, i32::from(header.bytes()));
     asm.jump_if(op::JGT, R4, R2, labels.bad_length);
     asm.alu_imm(op::SUB, R3, i32::from(UDP));
+    // Neither is it summed, nor does a place in a ring take it.
+    asm.jump_if_imm(op::JGT, R3, xdp::MAX_PAYLOAD, labels.too_long);
     asm.store(Size::W, R9, context::PAYLOAD_LEN, R3);
     let payload = i32::from(header.payload());
     asm.store_imm(Size::W, R9, context::PAYLOAD_OFF, payload);
@@ -470,6 +474,7 @@ fn ends(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
         (labels.bad_ip_checksum, Count::DroppedBadIpChecksum),
         (labels.bad_udp_checksum, Count::DroppedBadUdpChecksum),
         (labels.fragment, Count::DroppedFragment),
+        (labels.too_long, Count::DroppedTooLong),
     ] {
         asm.bind(label);
         xdp::find_row(asm, labels.out);

@@ -27,8 +27,12 @@ pub(crate) mod md {
 const ROW_KEY: i16 = -40;
 
 /// Longest message any loop over a packet believes in, in bytes. Frames are
-/// linear (no XDP fragments), so a page bounds them.
+/// linear (no XDP fragments), so under native XDP a page bounds them; generic XDP
+/// brings longer ones, which have to be sorted out before.
 const MAX_LINEAR: i32 = 4096;
+
+/// Longest payload that is summed, with its UDP header.
+pub(crate) const MAX_PAYLOAD: i32 = MAX_LINEAR - UDP_BYTES;
 
 /// Length of a UDP header.
 const UDP_BYTES: i32 = 8;

@@ -133,6 +133,7 @@ fn udp_length(asm: &mut Assembler, labels: &Labels) {
     asm.alu(op::ADD, R4, R3);
     asm.jump_if(op::JGT, R4, R2, labels.bad_length);
     asm.alu_imm(op::SUB, R3, i32::from(UDP));
+    asm.jump_if_imm(op::JGT, R3, xdp::MAX_PAYLOAD, labels.too_long);
     asm.store(Size::W, R9, context::PAYLOAD_LEN, R3);
     asm.load(Size::W, R2, R9, fact::TRANSPORT);
     asm.alu_imm(op::ADD, R2, i32::from(UDP));
