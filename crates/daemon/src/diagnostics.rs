@@ -112,6 +112,19 @@ impl Diagnostics {
         out
     }
 
+    /// The first of them in one line, with its place.
+    #[must_use]
+    pub fn first_line(&self) -> String {
+        let file = self.file.display();
+        let Some(first) = self.list.first() else {
+            return format!("`{file}` has mistakes");
+        };
+        match &first.span {
+            Some(span) => format!("{file}:{}: {}", self.place(span.start).0, first.message),
+            None => format!("{file}: {}", first.message),
+        }
+    }
+
     /// For programs: `{"errors":[{code,message,file,line,column,hint}]}`, with
     /// 1-based lines and columns; `null` where there is none.
     #[must_use]

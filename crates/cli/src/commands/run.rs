@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ashway_daemon::node::{self, RunOptions};
+use ashway_daemon::node::{self, RunError, RunOptions};
 use ashway_daemon::{client, config};
 use clap::Args;
 
@@ -64,6 +64,9 @@ impl Run {
             lines_to_stderr: face.json,
         };
         node::run(&config, &options).map_err(|error| {
+            if let RunError::Mistakes(mistakes) = error {
+                return mistakes.into();
+            }
             let (message, because, hint) = error.report();
             let mut failure = Failure::new(Exit::from_number(error.exit_code()), message);
             failure.because = because;

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use ashway_kernel::{AttachError, LoadError};
 use ashway_ring::BindError;
 
+use crate::diagnostics::Diagnostics;
 use crate::instance::InstanceError;
 
 /// Why a node did not start. Nothing is left behind.
@@ -59,6 +60,10 @@ pub enum RunError {
     /// The modules cannot be connected, or one is not ready.
     #[error("the graph of modules cannot be made: {0}")]
     Graph(String),
+
+    /// What the configuration says of modules cannot be done here.
+    #[error("{}", .0.first_line())]
+    Mistakes(Diagnostics),
 
     /// A module takes no part in a path.
     #[error(transparent)]
@@ -145,6 +150,7 @@ impl RunError {
             )
             | Self::NoInterface { .. }
             | Self::Graph(_)
+            | Self::Mistakes(_)
             | Self::Path(_)
             | Self::Demux { .. } => 2,
             Self::NoBpf { .. } => 4,
@@ -222,6 +228,7 @@ impl RunError {
                 "add a test to one of them, so that it is the more specific".into()
             }
             Self::Path(source) => source.hint.clone(),
+            Self::Mistakes(mistakes) => mistakes.list().first()?.hint.clone()?,
             Self::Transmit { source, .. } => source.hint().to_owned(),
             Self::Control { .. } => {
                 "give each node its own, where you may write: `--socket PATH`".to_owned()

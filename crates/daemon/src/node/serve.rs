@@ -260,7 +260,8 @@ fn find(node: &Node, name: &Value) -> Result<usize, Answer> {
                 hint: "the kernel tier takes handlers that are bound: `ashway bind`".to_owned(),
             };
         }
-        let names: Vec<_> = paths.iter().map(|path| path.name.as_str()).collect();
+        let names = paths.iter().map(|path| path.name.as_str());
+        let names: Vec<_> = names.chain(node.live.names()).take(20).collect();
         unknown("path", name, &names)
     })
 }
@@ -283,7 +284,10 @@ fn unknown(what: &str, name: &Value, known: &[&str]) -> Answer {
     Answer::Refused {
         code: "failed",
         message: format!("there is no {what} `{}`", name.as_str().unwrap_or("")),
-        hint: format!("there is `{}`", known.join("`, `")),
+        hint: match known {
+            [] => format!("there is no {what} at all"),
+            known => format!("there is `{}`", known.join("`, `")),
+        },
     }
 }
 

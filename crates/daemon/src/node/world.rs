@@ -96,9 +96,7 @@ pub(super) fn graph(
         handlers,
         served,
     };
-    let mut graph = config
-        .graph(&world)
-        .map_err(|wrong| RunError::Graph(wrong.render(false)))?;
+    let mut graph = config.graph(&world).map_err(RunError::Mistakes)?;
     graph
         .graph
         .init()
