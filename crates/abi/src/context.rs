@@ -50,6 +50,8 @@ pub const BULK: i16 = 136;
 pub const SLOT: i16 = 144;
 /// `u32`: the path's number within its node.
 pub const PATH: i16 = 148;
+/// `u64`: when the clock was last looked at for a slice, in ns.
+pub const LOOKED: i16 = 216;
 /// What the message's headers say, found once by the entry program: the words of
 /// `ashway_wire::Headers`. Numbers of more than one byte are in network order,
 /// offsets are not. Written by the walk for frames that are not plain (see

@@ -112,6 +112,8 @@ bugs! {
     ReturnTickFree,
     /// A spent slice is refilled without a look at the clock.
     ClockIgnored,
+    /// A stretch that waited for memory is followed by a whole slice.
+    SlowIgnored,
     /// A refill gives a whole slice when less is left.
     RefillWhole,
 

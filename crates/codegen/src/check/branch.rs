@@ -68,7 +68,7 @@ impl State {
         }
         for num in [a, b].into_iter().filter(|num| num.is_natural(true)) {
             match num.tag {
-                Tag::Total | Tag::Word(context::FUEL) => self.set(fact::OWES, false),
+                Tag::Word(context::FUEL) => self.set(fact::OWES, false),
                 Tag::Word(context::BULK) => self.set(fact::OWES_BULK, false),
                 _ => {}
             }

@@ -3,8 +3,9 @@
 //! All fuel is `FUEL` + `RESERVE`. A charge takes at least 1 of it and must be
 //! followed by the question whether there was any before the next charge, so
 //! there are at most as many charges as there was fuel. A refill gives a slice
-//! that is within what is left, takes it from the reserve, and looks at the
-//! clock, all before the next charge: there is a look between any two slices.
+//! that is within what is left and takes it from the reserve before the next
+//! charge, and only after a look at the clock since the last one: there is a look
+//! between any two slices.
 //! Ticks are the same without a total: their clock is the only end.
 
 use super::Around;
@@ -31,6 +32,7 @@ impl Step<'_> {
             (context::FUEL | context::RESERVE | context::DEADLINE | context::BULK, Size::D) => {
                 tag = self.store_budget(at, num)?;
             }
+            (context::LOOKED, Size::D) => {}
             (context::DIRTY, Size::W) if num.constant() == Some(1) => {}
             (context::DIRTY, Size::W) if num.constant() == Some(0) && first => {}
             (context::CAUSE | context::AT | context::STACK, Size::W) => {}
@@ -52,12 +54,13 @@ impl Step<'_> {
     /// Says what the stored number is from now on.
     fn store_budget(&mut self, word: i16, num: Num) -> Checked<Tag> {
         let budget = self.shape.budget;
-        // A quarter of the slice comes before the first look at the clock.
-        let quarter = u64::from(budget.slice / 4);
+        // An eighth of the slice may come before the first look at the clock, and
+        // three quarters between two.
+        let slice = u64::from(budget.slice);
         let first = !self.state.has(fact::BEGUN);
         let (set, most) = match word {
-            context::FUEL if first => (fact::SET_FUEL, quarter),
-            context::FUEL => (0, u64::from(budget.slice) - quarter),
+            context::FUEL if first => (fact::SET_FUEL, slice / 8),
+            context::FUEL => (0, slice - slice / 4),
             context::RESERVE => (fact::SET_RESERVE, budget.fuel),
             context::DEADLINE => (fact::SET_DEADLINE, 0),
             _ => (fact::SET_BULK, MOST_TICKS),
@@ -74,18 +77,20 @@ impl Step<'_> {
                 state.begin(fact::OWES_BULK)?;
             }
             (Tag::Total | Tag::Within, context::FUEL)
-                if fits && !state.any(fact::DEBT | fact::OWES) =>
+                if fits && !state.any(fact::DEBT | fact::CLOCK_DUE) =>
             {
-                state.set(fact::DEBT | fact::CLOCK_DUE, true);
+                state.set(fact::OWES, false);
+                state.set(fact::DEBT, true);
                 return Ok(Tag::Given);
             }
             (Tag::Rest, context::RESERVE) if state.has(fact::DEBT) => state.set(fact::DEBT, false),
             (Tag::Later, context::DEADLINE) if state.has(fact::NO_DEADLINE) => {
                 state.set(fact::NO_DEADLINE | fact::CLOCK_DUE, false);
             }
-            (_, context::BULK) if fits && num.constant().is_some() && !first => {
+            (_, context::BULK)
+                if fits && num.constant().is_some() && !first && !state.has(fact::CLOCK_DUE) =>
+            {
                 state.set(fact::OWES_BULK, false);
-                state.set(fact::CLOCK_DUE, true);
             }
             _ if fits && num.constant().is_some() && first => state.set(set, true),
             _ => return Err(Rule::Fuel),
@@ -105,10 +110,10 @@ impl State {
         if !self.has(fact::LOCKED) {
             return Err(Rule::Lock);
         }
-        if !self.has(fact::SET_ALL) || self.any(owes | fact::DEBT | fact::CLOCK_DUE) {
+        if !self.has(fact::SET_ALL) || self.any(owes | fact::DEBT) {
             return Err(Rule::Fuel);
         }
-        self.set(fact::BEGUN | owes, true);
+        self.set(fact::BEGUN | fact::CLOCK_DUE | owes, true);
         // What the clock said is old now.
         self.drop_tags(|tag| matches!(tag, Tag::Now | Tag::Later));
         Ok(())

@@ -37,7 +37,7 @@ pub(super) mod fact {
     pub(crate) const OWES_BULK: u16 = 1 << 11;
     /// The slice may be given, and not yet taken from the reserve.
     pub(crate) const DEBT: u16 = 1 << 12;
-    /// A slice may be given without a look at the clock.
+    /// There may have been no look at the clock since the last charge or tick.
     pub(crate) const CLOCK_DUE: u16 = 1 << 13;
     /// Facts that hold where ways join if they held on one; the others must
     /// have held on all.

@@ -2,11 +2,12 @@
 //!
 //! `FUEL` holds what is left of the current slice, so that a charge is three
 //! instructions and a jump that is hardly ever taken. A spent slice goes to
-//! code out of line, which fills up from `RESERVE` and reads the clock (33 ns):
+//! code out of line, which reads the clock (33 ns) and fills up from `RESERVE`:
 //! the end of fuel comes at the same operator in both tiers, the end of time is
 //! the outer net with a cause of its own.
 
 use super::emitter::Emitter;
+use super::shape::SLOW_NS;
 use super::stack::At;
 use crate::bpf::{Label, Reg, Size, helper, op};
 use crate::bug::{self, Bug};
@@ -86,41 +87,51 @@ impl Emitter<'_> {
 
     fn refill(&mut self, slow: &SlowCharge) {
         let budget = self.shape.budget;
-        let whole = self.asm.label();
         let running = self.asm.label();
-        let go_on = self.asm.label();
+        let give = self.asm.label();
+        let whole = self.asm.label();
         let fuel = self.trap_at(Cause::Fuel, slow.at);
         let time = self.trap_at(Cause::Time, slow.at);
         self.asm.bind(slow.from);
         for (reg, size, slot) in &slow.lent {
             self.asm.store(*size, Reg::R9, *slot, *reg);
         }
-        // r1 = what is left in all.
-        self.asm.load(Size::D, Reg::R1, Reg::R9, context::RESERVE);
-        self.asm.alu(op::ADD, Reg::R1, Reg::R0);
-        self.asm.jump_if_imm(op::JSLT, Reg::R1, 0, fuel);
-        let slice = i32::try_from(budget.next()).unwrap_or(i32::MAX);
-        self.asm.mov_imm(Reg::R2, slice);
-        self.asm.jump_if(op::JSGE, Reg::R1, Reg::R2, whole);
-        if !bug::is(Bug::RefillWhole) {
-            self.asm.mov(Reg::R2, Reg::R1);
-        }
-        self.asm.bind(whole);
-        self.asm.store(Size::D, Reg::R9, context::FUEL, Reg::R2);
-        self.asm.alu(op::SUB, Reg::R1, Reg::R2);
-        self.asm.store(Size::D, Reg::R9, context::RESERVE, Reg::R1);
         self.asm.call(helper::KTIME_GET_NS);
+        // r4 = what is left in all.
+        self.asm.load(Size::D, Reg::R4, Reg::R9, context::RESERVE);
+        self.asm.load(Size::D, Reg::R3, Reg::R9, context::FUEL);
+        self.asm.alu(op::ADD, Reg::R4, Reg::R3);
+        self.asm.jump_if_imm(op::JSLT, Reg::R4, 0, fuel);
+        // r2 = how much of it until the next look; r3 = now.
+        let slice = |units: u32| i32::try_from(units).unwrap_or(i32::MAX);
+        self.asm.mov_imm(Reg::R2, slice(budget.careful()));
+        self.asm.mov(Reg::R3, Reg::R0);
         self.asm.load(Size::D, Reg::R1, Reg::R9, context::DEADLINE);
         self.asm.jump_if_imm(op::JNE, Reg::R1, 0, running);
         self.asm.load_imm(Reg::R1, budget.ns);
         self.asm.alu(op::ADD, Reg::R0, Reg::R1);
         self.asm.store(Size::D, Reg::R9, context::DEADLINE, Reg::R0);
-        self.asm.jump(go_on);
+        self.asm.jump(give);
         self.asm.bind(running);
         if !bug::is(Bug::ClockIgnored) {
             self.asm.jump_if(op::JGT, Reg::R0, Reg::R1, time);
         }
-        self.asm.bind(go_on);
+        if !bug::is(Bug::SlowIgnored) {
+            self.asm.load(Size::D, Reg::R1, Reg::R9, context::LOOKED);
+            self.asm.alu_imm(op::ADD, Reg::R1, SLOW_NS as i32);
+            self.asm.jump_if(op::JGE, Reg::R0, Reg::R1, give);
+        }
+        self.asm.mov_imm(Reg::R2, slice(budget.next()));
+        self.asm.bind(give);
+        self.asm.store(Size::D, Reg::R9, context::LOOKED, Reg::R3);
+        self.asm.jump_if(op::JSGE, Reg::R4, Reg::R2, whole);
+        if !bug::is(Bug::RefillWhole) {
+            self.asm.mov(Reg::R2, Reg::R4);
+        }
+        self.asm.bind(whole);
+        self.asm.store(Size::D, Reg::R9, context::FUEL, Reg::R2);
+        self.asm.alu(op::SUB, Reg::R4, Reg::R2);
+        self.asm.store(Size::D, Reg::R9, context::RESERVE, Reg::R4);
         for (reg, size, slot) in &slow.lent {
             self.asm.load(*size, *reg, Reg::R9, *slot);
         }

@@ -78,7 +78,6 @@ impl Emitter<'_> {
         for (reg, word) in live.iter().zip(words) {
             self.asm.store(Size::D, Reg::R9, word, *reg);
         }
-        self.asm.store_imm(Size::D, Reg::R9, context::BULK, TICKS);
         self.asm.call(helper::KTIME_GET_NS);
         self.asm.load(Size::D, Reg::R1, Reg::R9, context::DEADLINE);
         self.asm.jump_if_imm(op::JNE, Reg::R1, 0, running);
@@ -89,6 +88,7 @@ impl Emitter<'_> {
         self.asm.bind(running);
         self.asm.jump_if(op::JGT, Reg::R0, Reg::R1, time);
         self.asm.bind(go_on);
+        self.asm.store_imm(Size::D, Reg::R9, context::BULK, TICKS);
         for (reg, word) in live.iter().zip(words) {
             self.asm.load(Size::D, *reg, Reg::R9, word);
         }

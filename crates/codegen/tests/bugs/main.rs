@@ -73,6 +73,7 @@ const fn guard(bug: Bug) -> &'static str {
             "promote::control::fuel_runs_out_at_the_same_turn_whatever_the_slices"
         }
         B::ClockIgnored => "promote::control::time_runs_out_at_the_end_of_a_slice",
+        B::SlowIgnored => "promote::control::behind_a_slow_stretch_comes_a_short_slice",
         // A kernel would show it by time only; the checker sees what is missing.
         B::BulkTickFree | B::ReturnTickFree => {
             "check::accepts::every_handler_is_accepted_with_the_small_program_around_it"

@@ -231,3 +231,26 @@ fn time_runs_out_at_the_end_of_a_slice() {
     // Not the kernel's own bound of loops, which has the same cause.
     assert!(outcome.fuel > (1 << 40) - 10_000, "{}", outcome.fuel);
 }
+
+#[test]
+fn behind_a_slow_stretch_comes_a_short_slice() {
+    // A turn is five units: the charge 4, br.
+    let wasm = handler("(loop $l (br $l)) (i32.const 0)");
+    let spent = |ns| {
+        let budget = Budget {
+            fuel: 1 << 40,
+            slice: 16_000,
+            ns,
+        };
+        let kind = ashway_codegen::promote::MemoryKind::Arena;
+        let promoted = super::harness::promote(&wasm, kind, false, budget).unwrap();
+        let outcome = &promoted.interpret(&[b""])[0];
+        assert_eq!(outcome.result.unwrap_err().0, Cause::Time);
+        ((1_i64 << 40) - outcome.fuel) as u64
+    };
+    // The interpreter's clock goes on by 1 us with each look: all is slow. Each
+    // look more is a sixteenth of a slice, where it would be three quarters.
+    let looks = 10;
+    let grown = spent(looks * 1_000) - spent(0);
+    assert!((looks * 1_000..=looks * 1_010).contains(&grown), "{grown}");
+}

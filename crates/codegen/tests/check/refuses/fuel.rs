@@ -33,7 +33,7 @@ fn fuel_that_nobody_asks_for() {
     let made = stub(LOOP, Arena);
     let asks = |insn: Insn| insn.opcode == 0xc5 && insn.dst == 0 && insn.imm == 0;
     refused(&made, asks, |_| NOP, Rule::Fuel);
-    let asks = |insn: Insn| insn.opcode == 0xc5 && insn.dst == 1;
+    let asks = |insn: Insn| insn.opcode == 0xc5 && insn.dst == 4;
     noticed(&made, asks, |_| NOP, Rule::Fuel);
 }
 
@@ -41,7 +41,6 @@ fn fuel_that_nobody_asks_for() {
 fn a_refill_that_gives_too_much() {
     let made = stub(LOOP, Arena);
     let slice = BUDGET.slice as i32;
-    // A quarter is for what comes before the first look.
     let given = slice - slice / 4;
     let is_slice = |insn: Insn| insn.opcode == 0xb7 && insn.dst == 2 && insn.imm == given;
     refused(
@@ -54,10 +53,10 @@ fn a_refill_that_gives_too_much() {
         Rule::Fuel,
     );
     // What is less than a slice is all there is.
-    let less = |insn: Insn| insn.opcode == 0xbf && (insn.dst, insn.src, insn.off) == (2, 1, 0);
+    let less = |insn: Insn| insn.opcode == 0xbf && (insn.dst, insn.src, insn.off) == (2, 4, 0);
     refused(&made, less, |_| NOP, Rule::Fuel);
     refused(&made, stores(context::RESERVE), |_| NOP, Rule::Fuel);
-    let rest = |insn: Insn| insn.opcode == 0x1f && (insn.dst, insn.src) == (1, 2);
+    let rest = |insn: Insn| insn.opcode == 0x1f && (insn.dst, insn.src) == (4, 2);
     refused(&made, rest, |_| NOP, Rule::Fuel);
 }
 
@@ -86,8 +85,8 @@ fn a_budget_that_is_not_set() {
             |insn: Insn| matches!(insn.opcode, 0x7a | 0x7b) && insn.dst == 9 && insn.off == word;
         noticed(&made, sets, |_| NOP, Rule::Fuel);
     }
-    // What comes before the first look is a quarter of a slice.
-    let first = (BUDGET.slice / 4) as i32;
+    // What comes before the first look is an eighth of a slice.
+    let first = (BUDGET.slice / 8) as i32;
     let gives = |insn: Insn| insn.opcode == 0xb4 && insn.dst == 1 && insn.imm == first;
     let more = |insn: Insn| Insn {
         imm: first + 1,

@@ -84,7 +84,7 @@ fn a_register_that_nobody_wrote() {
         after,
         |insn| Insn {
             opcode: 0xbf,
-            src: 4,
+            src: 5,
             off: 0,
             ..insn
         },
