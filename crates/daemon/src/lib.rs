@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod activation;
+mod bug;
 pub mod client;
 mod compile;
 pub mod config;
@@ -33,6 +34,7 @@ pub mod show;
 mod status;
 mod swap;
 mod taps;
+mod turns;
 pub mod units;
 mod version;
 mod visit;

@@ -16,6 +16,7 @@ use crate::live::Live;
 use crate::observe::{What, tap};
 use crate::packets::PacketPort;
 use crate::runner::{Entrance, Port, RunInstance};
+use crate::turns::LOOK;
 use crate::visit::visit;
 
 /// Messages taken from one ring before the next gets its turn.
@@ -126,22 +127,40 @@ impl Pace {
     }
 }
 
-/// Takes up to a batch from each ring of `instance`. Says whether there was
-/// anything. Bounded by the batch; does not allocate.
+/// Takes up to a batch from each ring of `instance`, if it is its turn. Says whether
+/// there is anything. Bounded by the turn and [`LOOK`] messages, by the batch where
+/// there are more rings; does not allocate.
 pub(crate) fn drain(
     instance: &mut RunInstance,
     ports: &mut [Option<XdpPort>],
     rows: &UserRows,
     spare: &mut Option<Message>,
 ) -> bool {
-    let mut any = false;
-    for ring in 0..instance.shared.layout.rings {
-        let iface = instance.shared.plan.iface_of(ring);
-        let Some(port) = &mut ports[iface] else {
-            continue;
-        };
-        any |= drain_ring(instance, ring, port, rows, spare);
+    let Some(turn) = instance.turns.next() else {
+        return waiting(&instance.shared);
+    };
+    if !waiting(&instance.shared) {
+        return false;
     }
+    let begin = Instant::now();
+    let is_over = || begin.elapsed() >= turn;
+    let mut any = false;
+    let rings = instance.shared.layout.rings;
+    for _ in 0..rings {
+        // Behind the ring where the last turn ended, so that none is always the last.
+        let ring = instance.ring % rings;
+        instance.ring = ring + 1;
+        let iface = instance.shared.plan.iface_of(ring);
+        if let Some(port) = &mut ports[iface]
+            && drain_ring(instance, ring, port, rows, spare, is_over)
+        {
+            any = true;
+            if is_over() {
+                break;
+            }
+        }
+    }
+    instance.turns.took(begin.elapsed());
     any
 }
 
@@ -174,9 +193,10 @@ fn drain_ring(
     port: &mut XdpPort,
     rows: &UserRows,
     spare: &mut Option<Message>,
+    is_over: impl Fn() -> bool,
 ) -> bool {
     let shared = Arc::clone(&instance.shared);
-    let batch = take_batch(&shared, ring, |slot| {
+    let batch = take_batch(&shared, ring, is_over, |slot| {
         take(instance, ring, slot, port, rows, spare)
     });
     if batch.count > 0 {
@@ -201,21 +221,26 @@ pub(crate) fn drain_frames(
     let mut any = false;
     for ring in 0..carrier.layout.rings {
         let iface = carrier.plan.iface_of(ring);
-        let batch = take_batch(carrier, ring, |slot| {
-            if let Some(cpu) = behind(carrier, ring, slot) {
-                visit(cpu);
-            }
-            let (local, _, message) = copy_out(carrier, ring, slot, || live.buffer())?;
-            match message {
-                Ok(mut message) => {
-                    message.meta.iface = iface as u32;
-                    observe(carrier, ring, slot, &mut message);
-                    live.run(message, now(), rows);
+        let batch = take_batch(
+            carrier,
+            ring,
+            || false,
+            |slot| {
+                if let Some(cpu) = behind(carrier, ring, slot) {
+                    visit(cpu);
                 }
-                Err(_) => rows.add(live.row(), Count::DroppedBadLength),
-            }
-            Some(local)
-        });
+                let (local, _, message) = copy_out(carrier, ring, slot, || live.buffer())?;
+                match message {
+                    Ok(mut message) => {
+                        message.meta.iface = iface as u32;
+                        observe(carrier, ring, slot, &mut message);
+                        live.run(message, now(), rows);
+                    }
+                    Err(_) => rows.add(live.row(), Count::DroppedBadLength),
+                }
+                Some(local)
+            },
+        );
         live.flush(ports, packet, instances, rows);
         any |= batch.end(carrier);
     }
@@ -251,10 +276,11 @@ impl Batch {
 }
 
 /// Takes up to a batch from a ring by way of `take`, which gets a slot and says
-/// whose message was there.
+/// whose message was there. Ends sooner if the turn `is_over`.
 fn take_batch(
     shared: &Instance,
     ring: usize,
+    is_over: impl Fn() -> bool,
     mut take: impl FnMut(usize) -> Option<usize>,
 ) -> Batch {
     let mut batch = Batch {
@@ -273,6 +299,9 @@ fn take_batch(
     let consumed = consumed_word.load(Ordering::Relaxed);
     let waiting = produced.wrapping_sub(consumed).min(BATCH);
     for end in &mut batch.ended[..waiting as usize] {
+        if batch.count > 0 && batch.count.is_multiple_of(LOOK) && is_over() {
+            break;
+        }
         let ticket = consumed.wrapping_add(batch.count);
         let slot = ticket as usize % trusted::RING_SLOTS;
         let ready = kernel

@@ -20,6 +20,7 @@ use ashway_wire::{Datagram, udp};
 use crate::counters::UserRows;
 use crate::instance::Instance;
 use crate::observe::tap;
+use crate::turns::Turns;
 use crate::worker;
 
 /// The way out of an interface.
@@ -54,9 +55,24 @@ pub(crate) struct RunInstance {
     pub(crate) shared: Arc<Instance>,
     /// Its paths, by their number within the instance; each at its interfaces.
     pub(crate) paths: Vec<Vec<(usize, PathRun)>>,
+    /// What it has had of the worker's time.
+    pub(crate) turns: Turns,
+    /// The ring that its next turn begins with.
+    pub(crate) ring: usize,
 }
 
 impl RunInstance {
+    /// An instance that has had nothing of the worker's time.
+    #[must_use]
+    pub(crate) fn new(shared: Arc<Instance>, paths: Vec<Vec<(usize, PathRun)>>) -> Self {
+        Self {
+            shared,
+            paths,
+            turns: Turns::default(),
+            ring: 0,
+        }
+    }
+
     /// The path of this number at this interface.
     pub(crate) fn path(&mut self, local: usize, iface: usize) -> Option<&mut PathRun> {
         let at = self.paths.get_mut(local)?;

@@ -77,10 +77,7 @@ impl Node {
         bindable.push(made);
         let graph = world::graph(&config, &self.links, &bindable, &self.served)
             .map_err(|error| refusal(&error))?;
-        let run = RunInstance {
-            shared: Arc::clone(&shared),
-            paths: Vec::new(),
-        };
+        let run = RunInstance::new(Arc::clone(&shared), Vec::new());
         self.tell(|work| work.instances.push(run))?;
         (self.config, self.bindable, self.graph) = (config, bindable, graph);
         let version = shared.version();

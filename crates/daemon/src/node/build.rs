@@ -250,10 +250,7 @@ fn make_runs(
             let created = dispatch::path_runs(graph, &config.paths[path], &plan.paths[path])?;
             paths.push(created);
         }
-        runs.push(RunInstance {
-            shared: Arc::clone(instance),
-            paths,
-        });
+        runs.push(RunInstance::new(Arc::clone(instance), paths));
     }
     Ok(runs)
 }
