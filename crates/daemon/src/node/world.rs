@@ -170,11 +170,7 @@ mod tests {
         assert_eq!(Arc::strong_count(&served.identification), 1);
         // Two nodes do not begin at the same number.
         let other = Served::new().unwrap();
-        let first = |served: &Served| {
-            served
-                .identification
-                .load(std::sync::atomic::Ordering::Relaxed)
-        };
+        let first = |served: &Served| served.identification.load(Ordering::Relaxed);
         assert_ne!(first(&served), first(&other));
     }
 }
