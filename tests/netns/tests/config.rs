@@ -224,6 +224,33 @@ fn what_is_no_handler_is_refused_by_name() {
     assert_free(&rig, "b0");
 }
 
+/// What only a running node finds out of a module is shown with its line, as what
+/// `check` finds.
+#[test]
+fn a_tap_that_cannot_be_written_is_shown_with_its_line() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("bad-tap");
+    let config = Config::on_b0("packet").text(
+        "[module.look]\nkind = 'tap'\ndown = 'udp.up'\nup = 'own.down'\nlayer = 'payload'\n\
+         file = 'no-such-folder/look.pcapng'\n[module.own]\nkind = 'host'\n\
+         [path.watched]\nfrom = 'own'\nattrs = { local = '10.7.0.2:7004' }",
+    );
+    let mut node = rig.node(config).launch().unwrap();
+    assert_eq!(node.wait().unwrap().code(), Some(2));
+    let said = node.output();
+    for part in [
+        "error: cannot write",
+        "file = 'no-such-folder",
+        "^^^",
+        "= help: name a file",
+    ] {
+        assert!(said.contains(part), "no `{part}` in:\n{said}");
+    }
+    assert!(!said.contains('\u{fffd}'), "{said}");
+}
+
 /// A good handler without its second half.
 fn cut(bad: &Bad) -> PathBuf {
     let whole = std::fs::read(ashway_rig::handler("counter").unwrap()).unwrap();

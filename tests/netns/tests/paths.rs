@@ -203,6 +203,11 @@ fn paths_are_made_shown_and_removed_by_command() {
         text(&promoted)
     );
 
+    let unknown = text(&run(&mut node.command(["path", "promote", "nope"])));
+    for word in ["there is no path `nope`", "`mine`", "`steady`"] {
+        assert!(unknown.contains(word), "no `{word}` in:\n{unknown}");
+    }
+
     // The same messages; a name that is taken; no such module. Nothing changes.
     for (words, says) in [
         (
