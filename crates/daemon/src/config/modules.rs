@@ -454,7 +454,7 @@ fn imply<'v>(modules: &mut DeTable<'v>, root: &DeTable<'v>, config: &Config) -> 
     } in &config.layered
     {
         let on = |iface| names.links.get(iface).map(|link| format!("{link}.up"));
-        let down = iface.as_ref().map_or(Some("ip.up".to_owned()), on);
+        let down = iface.as_ref().map_or_else(|| Some("ip.up".to_owned()), on);
         // An interface that is not there is said elsewhere.
         if let Some(down) = down {
             let keys = [("kind", "handler"), ("handler", handler), ("down", &down)];
