@@ -32,10 +32,10 @@ impl Step<'_> {
             (context::FUEL | context::RESERVE | context::DEADLINE | context::BULK, Size::D) => {
                 tag = self.store_budget(at, num)?;
             }
-            (context::LOOKED, Size::D) => {}
             (context::DIRTY, Size::W) if num.constant() == Some(1) => {}
             (context::DIRTY, Size::W) if num.constant() == Some(0) && first => {}
-            (context::CAUSE | context::AT | context::STACK, Size::W) => {}
+            (context::LOOKED, Size::D)
+            | (context::CAUSE | context::AT | context::STACK, Size::W) => {}
             (context::PAYLOAD_OFF | context::PAYLOAD_LEN, Size::W)
                 if self.shape.around == Around::Stub && first => {}
             (context::SCRATCH..context::BULK, _) if at % size.bytes() as i16 == 0 => {}
