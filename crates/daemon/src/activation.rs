@@ -18,6 +18,7 @@ use crate::counters::UserRows;
 use crate::decide::{Rules, decide};
 use crate::instance::{Instance, fuel};
 use crate::observe::tap;
+use crate::shadow::Recording;
 
 /// Attribute: the path's row of counters. The node's own affair, beside
 /// [`attr`].
@@ -47,6 +48,8 @@ pub(crate) struct Running {
     pub(crate) version: u64,
     /// The version over the instance's memory.
     pub(crate) wasm: ashway_handler::Instance,
+    /// What it does, while a promotion wants to know.
+    pub(crate) recording: Option<Recording>,
 }
 
 impl Bindable {
@@ -60,7 +63,11 @@ impl Bindable {
         let version = instance.version().id;
         Self {
             shared: Arc::new(instance),
-            running: Arc::new(Mutex::new(Running { version, wasm })),
+            running: Arc::new(Mutex::new(Running {
+                version,
+                wasm,
+                recording: None,
+            })),
             bound: Arc::default(),
             rows: Arc::clone(rows),
         }
@@ -148,7 +155,11 @@ impl Activate for Bound {
         } = &self.instance;
         // A panic in between would have ended the worker.
         let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
-        let Running { version, wasm } = &mut *running;
+        let Running {
+            version,
+            wasm,
+            recording,
+        } = &mut *running;
         if self.version != *version {
             self.version = *version;
             let function = wasm.function(&self.name);
@@ -157,7 +168,14 @@ impl Activate for Bound {
         let outcome = {
             let _turn = Turn::take(shared);
             let (front, message) = message.split();
-            wasm.activate_behind(self.function, front, message, 0, self.budget)
+            let recorded = recording
+                .as_mut()
+                .and_then(|on| Some((on.before(self.row, shared, message)?, on)));
+            let outcome = wasm.activate_behind(self.function, front, message, 0, self.budget);
+            if let Some((half, on)) = recorded {
+                on.after(half, shared, message, &outcome);
+            }
+            outcome
         };
         let at = outcome
             .verdict

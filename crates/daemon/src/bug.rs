@@ -12,6 +12,18 @@ pub(crate) enum Bug {
     DebtForgotten,
     /// A turn is a batch of messages, however long they take.
     TurnWithoutEnd,
+    /// A version begins without the state of the one before.
+    StateForgotten,
+    /// The state is written before the version's own first values.
+    StateOverwritten,
+    /// What is no state stays too.
+    RestKept,
+    /// The state is not migrated.
+    NotMigrated,
+    /// After a version that could not begin, the memory stays as that left it.
+    NotPutBack,
+    /// A version that could not begin runs nevertheless.
+    RunsNevertheless,
 }
 
 /// Whether this one is chosen on this thread.

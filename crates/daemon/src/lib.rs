@@ -29,6 +29,7 @@ mod request;
 mod rings;
 mod rung;
 mod runner;
+mod shadow;
 mod shells;
 pub mod show;
 mod status;

@@ -15,6 +15,7 @@ use ashway_handler::{Engine, Region};
 use ashway_kernel::{AllegedOffset, Memory};
 
 use crate::activation::{Bindable, Running, Turn};
+use crate::bug::{self, Bug};
 use crate::config::HandlerConfig;
 use crate::instance::{InstanceError, set_params};
 use crate::version::Version;
@@ -146,12 +147,15 @@ pub(crate) fn take_over(
     let whole = AllegedOffset(0);
     let inside = "the layout lies in the memory that was made for it";
     memory.copy_out(whole, &mut before).expect(inside);
-    clear(memory, own);
+    if !bug::is(Bug::RestKept) {
+        clear(memory, own);
+    }
     match begin_anew(handler, next, config, legacy, &before, engine) {
         Ok(wasm) => {
             let new = Running {
                 version: next.id,
                 wasm,
+                recording: None,
             };
             let old = std::mem::replace(&mut *running, new);
             drop((turn, running));
@@ -161,7 +165,9 @@ pub(crate) fn take_over(
             Ok(hold)
         }
         Err(error) => {
-            memory.copy_in(whole, &before).expect(inside);
+            if !bug::is(Bug::NotPutBack) {
+                memory.copy_in(whole, &before).expect(inside);
+            }
             Err(error)
         }
     }
@@ -187,39 +193,201 @@ fn begin_anew(
     engine: &Engine,
 ) -> Result<ashway_handler::Instance, InstanceError> {
     let shared = &handler.shared;
-    let region: Arc<dyn Region> = Arc::<Memory>::clone(&shared.memory);
-    let mut wasm = ashway_handler::Instance::begin(engine, &next.compiled, &region, shared.layout)
-        .map_err(|source| InstanceError::Start {
-            handler: config.name.clone(),
-            source,
-        })?;
-    set_params(config, &next.compiled, &mut wasm)?;
-    let Some(legacy) = legacy else {
-        return Ok(wasm);
+    let inherit = || {
+        let legacy = legacy.filter(|_| !bug::is(Bug::StateForgotten));
+        if let Some(legacy) = legacy {
+            let state = &before[legacy.from as usize..][..legacy.bytes as usize];
+            shared
+                .memory
+                .copy_in(AllegedOffset(legacy.to), state)
+                .expect("both states lie in the memory");
+        }
     };
-    let state = &before[legacy.from as usize..][..legacy.bytes as usize];
-    shared
-        .memory
-        .copy_in(AllegedOffset(legacy.to), state)
-        .expect("both states lie in the memory");
-    if let Some(from) = legacy.migrate {
-        wasm.migrate(from)
-            .map_err(|stopped| InstanceError::Migrate {
+    if bug::is(Bug::StateOverwritten) {
+        inherit();
+    }
+    let region: Arc<dyn Region> = Arc::<Memory>::clone(&shared.memory);
+    let wasm = ashway_handler::Instance::begin(engine, &next.compiled, &region, shared.layout);
+    let mut wasm = wasm.map_err(|source| InstanceError::Start {
+        handler: config.name.clone(),
+        source,
+    })?;
+    set_params(config, &next.compiled, &mut wasm)?;
+    // Behind the version's own first values, which lie there too.
+    if !bug::is(Bug::StateOverwritten) {
+        inherit();
+    }
+    let from = legacy.and_then(|legacy| legacy.migrate);
+    if let Some(from) = from.filter(|_| !bug::is(Bug::NotMigrated)) {
+        let migrated = wasm.migrate(from).map_err(|stopped| {
+            let place = next.lines.at(stopped.at);
+            InstanceError::Migrate {
                 handler: config.name.clone(),
                 from,
                 cause: stopped.cause,
-                line: next
-                    .lines
-                    .at(stopped.at)
-                    .map_or_else(String::new, |(file, line)| format!(" at {file}:{line}")),
-            })?;
+                line: place.map_or_else(String::new, |(file, line)| format!(" at {file}:{line}")),
+            }
+        });
+        if !bug::is(Bug::RunsNevertheless) {
+            migrated?;
+        }
     }
     Ok(wasm)
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use ashway_handler::Budget;
+
     use super::*;
+    use crate::config::MemoryMode;
+    use crate::counters::UserRows;
+    use crate::instance::Instance;
+    use crate::plan::InstancePlan;
+
+    /// Counts messages at 1024, its state, which begins at 7, and at 2048.
+    fn source(version: u32, more: &str) -> String {
+        let words = [1024_u32, 1032, version].map(u32::to_le_bytes).concat();
+        let words: Vec<_> = words.iter().map(|byte| format!("\\{byte:02x}")).collect();
+        format!(
+            r#"(module (memory (export "memory") 1 1)
+              (data (i32.const 1024) "\07")
+              (func $count (param i32) local.get 0 local.get 0 i32.load i32.const 1 i32.add i32.store)
+              (func (export "on_rx") (param i32 i32) (result i32)
+                i32.const 1024 call $count i32.const 2048 call $count i32.const 0)
+              {more} (@custom "ashway.state" "{}"))"#,
+            words.concat()
+        )
+    }
+
+    /// Adds 100 to the count.
+    const MIGRATE: &str = r#"(func (export "migrate") (param i32)
+        i32.const 1024 i32.const 1024 i32.load i32.const 100 i32.add i32.store)"#;
+
+    /// Is stopped half-way.
+    const TRAP: &str = r#"(func (export "migrate") (param i32)
+        i32.const 1024 i32.const 0 i32.store unreachable)"#;
+
+    /// A handler, three messages later, and what its versions need.
+    struct Setting {
+        engine: Engine,
+        config: HandlerConfig,
+        handler: Bindable,
+    }
+
+    impl Setting {
+        fn new(name: &str) -> Self {
+            let file = std::env::temp_dir().join(format!(
+                "{name}-{}-{:?}.wasm",
+                std::process::id(),
+                std::thread::current().id()
+            ));
+            std::fs::write(&file, wat::parse_str(source(1, "")).unwrap()).unwrap();
+            let config = HandlerConfig {
+                name: name.to_owned(),
+                file,
+                allow: Vec::new(),
+                memory: MemoryMode::Auto,
+                endpoint: 0,
+                params: BTreeMap::new(),
+                domain: None,
+                line: 0,
+            };
+            let engine = Engine::new(4).unwrap();
+            let plan = InstancePlan::unbound(&[]);
+            let made = Instance::create(&config, &[], &plan, &engine, None, false);
+            let (instance, wasm) = made.unwrap();
+            let this = Self {
+                engine,
+                config,
+                handler: Bindable::new(instance, wasm, &Arc::new(UserRows::new(1))),
+            };
+            (0..3).for_each(|_| this.message());
+            this
+        }
+
+        fn message(&self) {
+            let budget = Budget {
+                fuel: 10_000,
+                ns: 1_000_000_000,
+            };
+            let function = ashway_handler::Function::ON_RX;
+            let mut running = self.handler.running.lock().unwrap();
+            running.wasm.activate(function, &mut [], 0, budget);
+        }
+
+        /// Has this version take over; whether it could.
+        fn swap(&self, version: u32, more: &str) -> bool {
+            let text = source(version, more);
+            std::fs::write(&self.config.file, wat::parse_str(text).unwrap()).unwrap();
+            let next = Version::read(&self.config, &self.config.file, &self.engine).unwrap();
+            let kept = self.handler.shared.version().kept;
+            let legacy = legacy(kept, next.kept, next.compiled.migrates()).unwrap();
+            take_over(&self.handler, &next, &self.config, legacy, &self.engine).is_ok()
+        }
+
+        /// The two counts.
+        fn counts(&self) -> [u32; 2] {
+            let word = |at| {
+                let memory = &self.handler.shared.memory;
+                memory.u32_at(at).load(std::sync::atomic::Ordering::Relaxed)
+            };
+            [word(1024), word(2048)]
+        }
+    }
+
+    impl Drop for Setting {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.config.file);
+        }
+    }
+
+    /// The state goes on, the rest begins anew.
+    fn takes_over() -> bool {
+        let setting = Setting::new("takes-over");
+        assert_eq!(setting.counts(), [10, 3]);
+        let taken = setting.swap(1, "") && setting.counts() == [10, 0];
+        setting.message();
+        taken && setting.counts() == [11, 1]
+    }
+
+    fn migrates() -> bool {
+        let setting = Setting::new("migrates");
+        setting.swap(2, MIGRATE) && setting.counts() == [110, 0]
+    }
+
+    /// What cannot begin leaves every byte, and the version that runs.
+    fn puts_back() -> bool {
+        let setting = Setting::new("puts-back");
+        let refused = !setting.swap(2, TRAP) && setting.counts() == [10, 3];
+        setting.message();
+        refused && setting.counts() == [11, 4]
+    }
+
+    #[test]
+    fn a_version_takes_over_or_leaves_everything() {
+        assert!(takes_over());
+        assert!(migrates());
+        assert!(puts_back());
+    }
+
+    #[test]
+    fn each_mistake_is_noticed() {
+        let bugs: [(Bug, fn() -> bool); 6] = [
+            (Bug::StateForgotten, takes_over),
+            (Bug::StateOverwritten, takes_over),
+            (Bug::RestKept, takes_over),
+            (Bug::NotMigrated, migrates),
+            (Bug::NotPutBack, puts_back),
+            (Bug::RunsNevertheless, puts_back),
+        ];
+        for (bug, property) in bugs {
+            assert!(!bug::with(bug, property), "{bug:?} is not noticed");
+        }
+    }
 
     #[test]
     fn a_state_is_handed_on_whole_or_not_at_all() {

@@ -264,6 +264,26 @@ impl<'m> Trial<'m> {
         }
     }
 
+    /// Writes the whole memory, as [`guest`](Self::guest) and [`state`](Self::state)
+    /// gave it.
+    ///
+    /// # Panics
+    ///
+    /// If they are of another module.
+    pub fn restore(&mut self, guest: &[u8], state: &[u8]) {
+        let layout = stub::layout(&self.module);
+        assert_eq!(state.len(), layout.state_bytes, "another module's state");
+        self.write_guest(0, guest);
+        let at = layout.state_offset();
+        match &mut self.machine {
+            Machine::User(user) => put(user.memory(), at, state),
+            Machine::Kernel(kernel) => put(kernel.memory(), at, state),
+            Machine::Interpreter(interpreter) => {
+                interpreter.memory_mut()[at..][..state.len()].copy_from_slice(state);
+            }
+        }
+    }
+
     fn read(&self, at: usize, len: usize) -> Vec<u8> {
         match &self.machine {
             Machine::User(user) => get(user.memory(), at, len),

@@ -1,7 +1,7 @@
 //! `ashway path`: the paths of a running node, and those that a configuration would have.
 
 use clap::Subcommand;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Node, status};
 use crate::face::Face;
@@ -22,9 +22,21 @@ pub(crate) enum Path {
     ///
     /// If the handler cannot be translated, or the kernel refuses the result, it
     /// stays in the user tier and the reason is printed (exit code 3).
+    ///
+    /// Before a path runs there for the first time, some of its messages are recorded,
+    /// with the handler's memory before and after, while the user tier goes on
+    /// answering. The program of the kernel tier runs each of them once more, over a
+    /// memory of its own, and has to come to the same end. This waits at most half a
+    /// second for messages.
     Promote {
         /// The path
         name: String,
+        /// Compare this many messages
+        #[arg(long, value_name = "N", default_value_t = 64)]
+        shadow: u32,
+        /// Compare none
+        #[arg(long, conflicts_with = "shadow")]
+        no_shadow: bool,
         #[command(flatten)]
         node: Node,
     },
@@ -45,7 +57,7 @@ pub(crate) enum Path {
 
 impl Path {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let (verb, name, node, tier) = match self {
+        let (request, name, node, tier) = match self {
             Self::Ls { node } => {
                 let document = node.connect()?.request(&json!({ "request": "status" }))?;
                 let list = json!({
@@ -59,16 +71,43 @@ impl Path {
             Self::Create(command) => return command.run(face),
             Self::Show(command) => return command.run(face),
             Self::Rm(command) => return command.run(face),
-            Self::Promote { name, node } => ("promote", name, node, "kernel"),
-            Self::Demote { name, node } => ("demote", name, node, "user"),
+            Self::Promote {
+                name,
+                shadow,
+                no_shadow,
+                node,
+            } => {
+                let messages = if no_shadow { 0 } else { shadow };
+                let request = json!({ "request": "promote", "path": name, "shadow": messages });
+                (request, name, node, "kernel")
+            }
+            Self::Demote { name, node } => {
+                let request = json!({ "request": "demote", "path": name });
+                (request, name, node, "user")
+            }
         };
-        let request = json!({ "request": verb, "path": name });
         let answer = node.connect()?.request(&request)?;
         face.show(&answer, || {
             let tier = answer["tier"].as_str().unwrap_or(tier);
-            format!("path `{name}` runs in the {tier} tier")
+            let compared = compared(&answer["compared"]);
+            format!("path `{name}` runs in the {tier} tier{compared}")
         })?;
         Ok(())
+    }
+}
+
+/// What was compared before a promotion.
+fn compared(compared: &Value) -> String {
+    match (compared["equal"].as_u64(), compared["unclear"].as_u64()) {
+        (Some(0), Some(0)) => "\n  no message came: nothing was compared".to_owned(),
+        (Some(equal), Some(0)) => {
+            format!("\n  {equal} recorded messages have the same end there")
+        }
+        (Some(equal), Some(unclear)) => format!(
+            "\n  {equal} recorded messages have the same end there; {unclear} cannot be \
+             repeated: the memory was written meanwhile, or the handler asked for the time"
+        ),
+        _ => String::new(),
     }
 }
 

@@ -144,6 +144,7 @@ impl Node {
         self.paths.push(NodePath {
             tier: Tier::User,
             promotion: Promotion::NotAsked,
+            compared: None,
             switch_ns: 0,
             faults_seen,
             demoted: false,

@@ -156,6 +156,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
             .map(|_| NodePath {
                 tier: Tier::User,
                 promotion: Promotion::NotAsked,
+                compared: None,
                 switch_ns: 0,
                 faults_seen: 0,
                 demoted: false,
@@ -176,6 +177,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         rows,
         plan,
         config: config.clone(),
+        shadows: Vec::new(),
         observation: None,
         observations: 0,
     };

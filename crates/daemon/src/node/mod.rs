@@ -18,6 +18,7 @@ mod obey;
 mod observe;
 mod relay;
 mod serve;
+mod shadow;
 mod swap;
 mod world;
 
@@ -39,6 +40,7 @@ use crate::live::Lead;
 use crate::plan::{IfaceFacts, Plan};
 use crate::programs::{DemuxMaps, NodeMaps};
 use crate::rung::Rung;
+use crate::shadow::Compared;
 use crate::worker::Worker;
 use known::Known;
 use neighbours::Neighbours;
@@ -127,6 +129,8 @@ struct Node {
     config: Config,
     /// Whether programs may use arenas.
     arena: bool,
+    /// Promotions that wait for messages to compare.
+    shadows: Vec<shadow::Shadow>,
     /// While somebody observes.
     observation: Option<observe::Observation>,
     /// How many there were.
@@ -211,6 +215,8 @@ struct NodePath {
     /// The tier its messages take now.
     tier: Tier,
     promotion: Promotion,
+    /// What was compared before the last promotion, if anything was to be.
+    compared: Option<Compared>,
     /// Time the last change of slots took, in ns.
     switch_ns: u64,
     /// Faults of its instance that it has already been demoted for.

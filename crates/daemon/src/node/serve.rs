@@ -16,7 +16,7 @@ use crate::control::{Answer, Caller, Control};
 use crate::counters::Row;
 use crate::instance::NotPromoted;
 use crate::request::Refusal;
-use crate::status;
+use crate::{shadow, status};
 
 /// How often the loop looks at the clock: the grain of the outer net for
 /// handlers in the user tier, and of trials.
@@ -110,6 +110,7 @@ pub(super) fn serve(
             node.demote_the_faulty();
             node.look_who_observes();
             node.look_who_reads();
+            node.look_at_shadows();
             if !node.worker.is_alive() {
                 return Err(RunError::Worker);
             }
@@ -152,7 +153,7 @@ fn answer(
         Some("bind") => return node.bind(request, caller),
         Some("observe") => return node.observe(&request, caller),
         Some("endpoint") => node.open_endpoint(&request["handler"], &caller),
-        Some("promote") => return promote(node, &request["path"], caller),
+        Some("promote") => return promote(node, &request, caller),
         Some("demote") => demote(node, &request["path"]),
         Some("create") => node.create(&request).into(),
         Some("remove") => node.remove(&request).into(),
@@ -215,12 +216,24 @@ fn memory(node: &Node, handler: &Value) -> Answer {
     }
 }
 
-fn promote(node: &mut Node, name: &Value, caller: Caller) {
+fn promote(node: &mut Node, request: &Value, caller: Caller) {
+    let name = &request["path"];
     if let Some(moved) = move_live(node, name, Tier::Kernel) {
         return caller.answer(moved);
     }
     match find(node, name) {
-        Ok(path) => node.promote(path, |node, moved| caller.answer(moved_to(node, moved))),
+        Ok(path) => {
+            let messages = match &request["shadow"] {
+                Value::Null => shadow::MESSAGES,
+                // A recording is bounded by its bytes, too.
+                number => number.as_u64().unwrap_or(0).min(10_000) as usize,
+            };
+            node.promote_compared(
+                path,
+                messages,
+                Box::new(|node, moved| caller.answer(moved_to(node, moved))),
+            );
+        }
         Err(unknown) => caller.answer(unknown),
     }
 }
@@ -274,6 +287,10 @@ fn moved_to(node: &Node, moved: Result<usize, NotPromoted>) -> Answer {
                 "path": node.config.paths[path].name,
                 "tier": node.paths[path].tier.word(),
                 "switch_ns": node.paths[path].switch_ns,
+                "compared": node.paths[path].compared.map(|compared| json!({
+                    "equal": compared.equal,
+                    "unclear": compared.unclear,
+                })),
             })
         })
         .map_err(Refusal::from)

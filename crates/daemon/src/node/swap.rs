@@ -325,6 +325,7 @@ impl Node {
         for path in self.plan.instances[number].paths.clone() {
             // An old program could only run the old version.
             self.paths[path].promotion = Promotion::NotAsked;
+            self.paths[path].compared = None;
             let Some(at) = programs.iter().position(|(known, _)| *known == path) else {
                 continue;
             };

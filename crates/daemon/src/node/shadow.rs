@@ -1,0 +1,169 @@
+//! Promotions that first have some messages compared: record and replay
+//! (`crate::shadow`).
+
+use std::fmt;
+use std::sync::PoisonError;
+use std::time::Instant;
+
+use super::Node;
+use super::Promotion;
+use crate::activation::Bindable;
+use crate::instance::{NotPromoted, Promoted};
+use crate::shadow::{PATIENCE, Recording, compare};
+
+/// Who learns which path was promoted, or why none was.
+type Then = Box<dyn FnOnce(&mut Node, Result<usize, NotPromoted>) + Send>;
+
+/// A promotion that waits for messages.
+pub(super) struct Shadow {
+    /// The path's.
+    row: u32,
+    handler: Bindable,
+    promoted: Promoted,
+    /// When it waits no longer.
+    end: Instant,
+    then: Then,
+}
+
+impl fmt::Debug for Shadow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shadow")
+            .field("row", &self.row)
+            .field("handler", &self.handler)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shadow {
+    /// Ends the recording, if it is still there.
+    fn recording(&self) -> Option<Recording> {
+        let running = self.handler.running.lock();
+        let mut running = running.unwrap_or_else(PoisonError::into_inner);
+        running.recording.take()
+    }
+
+    /// Whether it waits no longer.
+    fn is_due(&self, now: Instant) -> bool {
+        let running = self.handler.running.lock();
+        let running = running.unwrap_or_else(PoisonError::into_inner);
+        let recording = running.recording.as_ref();
+        now >= self.end || recording.is_none_or(Recording::is_full)
+    }
+}
+
+impl Node {
+    /// As [`promote`](Self::promote), but first `messages` of the path, or as many as
+    /// come in time, must have the same end in the kernel tier.
+    pub(super) fn promote_compared(&mut self, path: usize, messages: usize, then: Then) {
+        // What was promoted before was compared, or nobody wanted that.
+        if messages == 0 || matches!(self.paths[path].promotion, Promotion::Done(_)) {
+            return self.promote(path, then);
+        }
+        let config = self.config.paths[path].clone();
+        let row = self.plan.paths[path].row;
+        self.compile(&config, move |node, compiled| {
+            match (node.by_row(row), compiled) {
+                (None, _) => then(node, Err(unbound())),
+                (Some(path), Ok(promoted)) => node.record(path, promoted, messages, then),
+                (Some(path), refused) => {
+                    let moved = node.install(path, refused).map(|()| path);
+                    then(node, moved);
+                }
+            }
+        });
+    }
+
+    fn by_row(&self, row: u32) -> Option<usize> {
+        self.plan.paths.iter().position(|plan| plan.row == row)
+    }
+
+    fn record(&mut self, path: usize, promoted: Promoted, messages: usize, then: Then) {
+        let plan = &self.plan.paths[path];
+        let handler = self.bindable[plan.instance].clone();
+        let row = plan.row;
+        {
+            let running = handler.running.lock();
+            let mut running = running.unwrap_or_else(PoisonError::into_inner);
+            if running.recording.is_none() {
+                running.recording = Some(Recording::new(row, messages));
+                drop(running);
+                return self.shadows.push(Shadow {
+                    row,
+                    handler,
+                    promoted,
+                    end: Instant::now() + PATIENCE,
+                    then,
+                });
+            }
+        }
+        then(
+            self,
+            Err(NotPromoted {
+                because: format!(
+                    "another path of handler `{}` is being promoted",
+                    handler.shared.name
+                ),
+                line: None,
+                hint: "promote this one when that has ended".to_owned(),
+            }),
+        );
+    }
+
+    /// Compares what has been recorded, where that is enough or has to do.
+    pub(super) fn look_at_shadows(&mut self) {
+        let now = Instant::now();
+        let mut next = 0;
+        while next < self.shadows.len() {
+            if self.shadows[next].is_due(now) {
+                let due = self.shadows.swap_remove(next);
+                self.compare(due);
+            } else {
+                next += 1;
+            }
+        }
+    }
+
+    fn compare(&mut self, due: Shadow) {
+        let recording = due.recording();
+        let Shadow {
+            row,
+            handler,
+            promoted,
+            then,
+            ..
+        } = due;
+        let Some(path) = self.by_row(row) else {
+            return then(self, Err(unbound()));
+        };
+        let Some(recording) = recording else {
+            // As after a swap: what was recorded was another version's.
+            let moved = self.install(path, Ok(promoted)).map(|()| path);
+            return then(self, moved);
+        };
+        let config = &self.config.paths[path];
+        let (function, budget) = (config.function.clone(), config.budget);
+        let version = handler.shared.version();
+        self.compile_thread.submit(
+            move || compare(&version, &function, budget, &recording),
+            move |node, compared| {
+                let Some(path) = node.by_row(row) else {
+                    return then(node, Err(unbound()));
+                };
+                let made = compared.map(|compared| {
+                    node.paths[path].compared = Some(compared);
+                    promoted
+                });
+                let moved = node.install(path, made).map(|()| path);
+                then(node, moved);
+            },
+        );
+    }
+}
+
+fn unbound() -> NotPromoted {
+    NotPromoted {
+        because: "the path was unbound meanwhile".to_owned(),
+        line: None,
+        hint: "`ashway status` shows the paths that are there".to_owned(),
+    }
+}
