@@ -16,6 +16,7 @@ use ashway_path::module::Refused;
 use crate::config::{Config, OnFault, attr};
 use crate::counters::UserRows;
 use crate::decide::{Rules, decide};
+use crate::faults::{Faults, Stop};
 use crate::instance::{Instance, fuel};
 use crate::observe::tap;
 use crate::shadow::Recording;
@@ -39,6 +40,8 @@ pub(crate) struct Bindable {
     bound: Arc<Mutex<BTreeMap<String, u32>>>,
     /// Where faults are noted.
     rows: Arc<UserRows>,
+    /// Where they are kept.
+    pub(crate) faults: Arc<Faults>,
 }
 
 /// What runs in the user tier.
@@ -59,6 +62,7 @@ impl Bindable {
         instance: Instance,
         wasm: ashway_handler::Instance,
         rows: &Arc<UserRows>,
+        faults: &Arc<Faults>,
     ) -> Self {
         let version = instance.version().id;
         Self {
@@ -70,6 +74,7 @@ impl Bindable {
             })),
             bound: Arc::default(),
             rows: Arc::clone(rows),
+            faults: Arc::clone(faults),
         }
     }
 }
@@ -151,6 +156,7 @@ impl Activate for Bound {
             shared,
             running,
             rows,
+            faults,
             ..
         } = &self.instance;
         // A panic in between would have ended the worker.
@@ -174,6 +180,16 @@ impl Activate for Bound {
             let outcome = wasm.activate_behind(self.function, front, message, 0, self.budget);
             if let Some((half, on)) = recorded {
                 on.after(half, shared, message, &outcome);
+            }
+            if let Err(stopped) = outcome.verdict {
+                let stop = Stop {
+                    function: &self.name,
+                    budget_ns: self.budget.ns,
+                    cause: stopped.cause,
+                    at: stopped.at,
+                };
+                // While nobody else runs the handler.
+                faults.capture(shared, stop, message);
             }
             outcome
         };

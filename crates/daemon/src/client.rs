@@ -9,6 +9,8 @@
 //! {"request":"bind","handler":"x","iface":["veth0"],"match":"udp and dst port 7"}
 //! {"request":"swap","handler":"x","file":"/y.wasm"}
 //! {"request":"rollback","handler":"x"}
+//! {"request":"faults","handler":"x"}
+//! {"request":"fault","fault":3}
 //! {"request":"unbind","path":"x"}
 //! {"request":"memory","handler":"counter"}   the same, and one file descriptor
 //! {"request":"endpoint","handler":"inbox"}   the same: an event descriptor

@@ -17,6 +17,7 @@ mod decide;
 pub mod diagnostics;
 pub mod doctor;
 mod endpoint;
+mod faults;
 mod instance;
 mod live;
 pub mod node;

@@ -70,7 +70,7 @@ impl Recording {
     pub(crate) fn before(&self, row: u32, instance: &Instance, message: &[u8]) -> Option<Half> {
         let wanted = row == self.row && !self.is_full();
         wanted.then(|| Half {
-            before: memory(instance),
+            before: snapshot(instance),
             message: message.to_vec(),
         })
     }
@@ -92,7 +92,7 @@ impl Recording {
                 dirty: outcome.dirty,
                 fuel_left: outcome.fuel_left,
             },
-            after: memory(instance),
+            after: snapshot(instance),
         };
         self.bytes += 2 * (moment.before.len() + moment.message.len());
         self.moments.push(moment);
@@ -107,7 +107,7 @@ pub(crate) struct Half {
 }
 
 /// What an instance's handler and nobody else of the node writes.
-fn memory(instance: &Instance) -> Vec<u8> {
+pub(crate) fn snapshot(instance: &Instance) -> Vec<u8> {
     let mut bytes = vec![0; instance.layout.guest_bytes + instance.layout.state_bytes];
     instance
         .memory

@@ -303,7 +303,12 @@ mod tests {
             let this = Self {
                 engine,
                 config,
-                handler: Bindable::new(instance, wasm, &Arc::new(UserRows::new(1))),
+                handler: Bindable::new(
+                    instance,
+                    wasm,
+                    &Arc::new(UserRows::new(1)),
+                    &Arc::default(),
+                ),
             };
             (0..3).for_each(|_| this.message());
             this

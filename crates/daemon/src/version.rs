@@ -95,7 +95,8 @@ fn read(file: &FsPath, most: usize) -> std::io::Result<Vec<u8>> {
     Ok(wasm)
 }
 
-fn hex(bytes: &[u8]) -> String {
+/// Two digits for each byte.
+pub(crate) fn hex(bytes: &[u8]) -> String {
     use std::fmt::Write;
     bytes.iter().fold(String::new(), |mut text, byte| {
         write!(text, "{byte:02x}").expect("writing to a string does not fail");

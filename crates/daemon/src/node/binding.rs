@@ -69,7 +69,7 @@ impl Node {
     ) -> Result<Value, Refusal> {
         // Another file may have got the name while this one was compiled.
         request::check_free(&handler.name, &self.config)?;
-        let made = Bindable::new(instance, wasm, &self.rows);
+        let made = Bindable::new(instance, wasm, &self.rows, &self.faults);
         let shared = Arc::clone(&made.shared);
         let mut config = self.config.clone();
         config.handlers.push(handler);

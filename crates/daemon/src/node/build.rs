@@ -24,6 +24,7 @@ use crate::activation::Bindable;
 use crate::compile::CompileThread;
 use crate::config::{Config, NodeGraph, Tier, XdpMode};
 use crate::counters::UserRows;
+use crate::faults::Faults;
 use crate::instance::Instance;
 use crate::live::Live;
 use crate::packets::{self, PacketPort};
@@ -80,7 +81,16 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let engine = Engine::new(TICKS).map_err(RunError::Engine)?;
     let rows = Arc::new(UserRows::new(plan.all_rows()));
     let arena = probe.has(Feature::ArenaProgram);
-    let bindable = make_instances(config, &plan, &engine, maps.as_deref(), arena, &rows)?;
+    let faults = Arc::new(Faults::default());
+    let bindable = make_instances(
+        config,
+        &plan,
+        &engine,
+        maps.as_deref(),
+        arena,
+        &rows,
+        &faults,
+    )?;
     let instances: Vec<_> = bindable
         .iter()
         .map(|handler| Arc::clone(&handler.shared))
@@ -178,6 +188,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         plan,
         config: config.clone(),
         shadows: Vec::new(),
+        faults,
         observation: None,
         observations: 0,
     };
@@ -224,6 +235,7 @@ fn make_instances(
     maps: Option<&NodeMaps>,
     arena: bool,
     rows: &Arc<UserRows>,
+    faults: &Arc<Faults>,
 ) -> Result<Vec<Bindable>, RunError> {
     let mut made = Vec::new();
     for (handler, numbers) in config.handlers.iter().zip(&plan.instances) {
@@ -233,7 +245,7 @@ fn make_instances(
             .map(|path| config.paths[*path].function.as_str())
             .collect();
         let (instance, wasm) = Instance::create(handler, &functions, numbers, engine, maps, arena)?;
-        made.push(Bindable::new(instance, wasm, rows));
+        made.push(Bindable::new(instance, wasm, rows, faults));
     }
     Ok(made)
 }

@@ -35,6 +35,7 @@ use crate::activation::Bindable;
 use crate::compile::CompileThread;
 use crate::config::{Config, NodeGraph, PathConfig, Tier};
 use crate::counters::UserRows;
+use crate::faults::Faults;
 use crate::instance::{Instance, NotPromoted, Promoted};
 use crate::live::Lead;
 use crate::plan::{IfaceFacts, Plan};
@@ -131,6 +132,8 @@ struct Node {
     arena: bool,
     /// Promotions that wait for messages to compare.
     shadows: Vec<shadow::Shadow>,
+    /// Messages that stopped handlers.
+    faults: Arc<Faults>,
     /// While somebody observes.
     observation: Option<observe::Observation>,
     /// How many there were.

@@ -158,6 +158,8 @@ fn answer(
         Some("create") => node.create(&request).into(),
         Some("remove") => node.remove(&request).into(),
         Some("show") => node.show(&request["path"]).into(),
+        Some("faults") => Answer::Ok(node.faults.list(request["handler"].as_str())),
+        Some("fault") => node.faults.export(&request["fault"]).into(),
         Some("swap") => return node.swap(&request, engine, caller),
         Some("rollback") => return node.rollback(&request, engine, caller),
         Some("unbind") => node.unbind(&request["path"]).into(),
@@ -177,7 +179,7 @@ fn answer(
             code: "bad_request",
             message: "there is no such request".to_owned(),
             hint: "requests are status, why, confirm, memory, endpoint, promote, demote, load, \
-                   bind, swap, rollback, unbind, create, remove, show, observe, demux"
+                   bind, swap, rollback, faults, fault, unbind, create, remove, show, observe, demux"
                 .to_owned(),
         },
     };

@@ -8,6 +8,7 @@ use crate::face::Face;
 use crate::failure::Failure;
 
 pub(super) mod check;
+mod faults;
 pub(super) mod file;
 mod invoke;
 pub(super) mod packets;
@@ -16,7 +17,7 @@ mod show;
 mod swap;
 mod tier;
 
-/// Handlers: in a running node (ls, load, swap, rollback, map), or a file alone
+/// Handlers: in a running node (ls, load, swap, rollback, faults, map), or a file alone
 #[derive(Debug, Subcommand)]
 pub(crate) enum Handler {
     /// List those of a node, with tier, memory and promotion
@@ -27,6 +28,8 @@ pub(crate) enum Handler {
     Load(load::Load),
     Swap(swap::Swap),
     Rollback(swap::Rollback),
+    Faults(faults::Faults),
+    Replay(faults::Replay),
     Map(map::Map),
     Check(check::Check),
     Run(run::Run),
@@ -46,6 +49,8 @@ impl Handler {
             Self::Load(command) => command.run(face).map(|()| 0),
             Self::Swap(command) => command.run(face).map(|()| 0),
             Self::Rollback(command) => command.run(face).map(|()| 0),
+            Self::Faults(command) => command.run(face).map(|()| 0),
+            Self::Replay(command) => command.run(face),
             Self::Map(command) => command.run().map(|()| 0),
             Self::Check(command) => command.run(face).map(|()| 0),
             Self::Run(command) => command.run(face),

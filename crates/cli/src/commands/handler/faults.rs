@@ -1,0 +1,225 @@
+//! `ashway handler faults` and `ashway handler replay`: messages that stopped a handler.
+
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ashway_codegen::normalise::{Limits, normalise};
+use ashway_trial::{Engine, Setup, Trial};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::Node;
+use crate::face::{Face, clean};
+use crate::failure::{Exit, Failure};
+use crate::table;
+
+/// List the messages that stopped handlers of a node
+///
+/// The node keeps the last 16 places at which a handler was stopped in the user tier,
+/// each with the first message that came there and the memory as the handler left it.
+/// To catch what happens in the kernel tier, demote the path.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway handler faults
+  ashway handler faults wild -j
+  ashway handler faults --export 3 fault-3.json")]
+pub(crate) struct Faults {
+    /// Only those of this handler
+    name: Option<String>,
+    /// Write one of them to a file, to be replayed without the node
+    #[arg(long, num_args = 2, value_names = ["FAULT", "FILE"])]
+    export: Option<Vec<String>>,
+    #[command(flatten)]
+    node: Node,
+}
+
+/// Run a message that stopped a handler once more
+///
+/// With the message and the memory that the node has kept, over a memory of its own;
+/// no node is touched. Exits with 1 if the handler comes to another end.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway handler replay 3
+  ashway handler replay 3 --tier kernel
+  ashway handler replay fault-3.json")]
+pub(crate) struct Replay {
+    /// Its number (`handler faults`), or a file that `--export` has written
+    fault: String,
+    /// Where: user or kernel
+    #[arg(long, default_value = "user", value_parser = ["user", "kernel"])]
+    tier: String,
+    #[command(flatten)]
+    node: Node,
+}
+
+impl Faults {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        if let Some([fault, file]) = self.export.as_deref() {
+            let document = fetch(self.node, fault)?;
+            let file = PathBuf::from(file);
+            return fs::write(&file, document.to_string()).map_err(|error| {
+                let name = file.display();
+                Failure::new(Exit::Failed, format!("cannot write `{name}`")).because(&error)
+            });
+        }
+        let request = json!({ "request": "faults", "handler": self.name });
+        let answer = self.node.connect()?.request(&request)?;
+        face.show(&json!({ "faults": answer }), || {
+            let text = |value: &Value| match value {
+                Value::String(text) => clean(text),
+                other => other.to_string(),
+            };
+            let rows: Vec<_> = answer
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(|fault| {
+                    vec![
+                        text(&fault["fault"]),
+                        text(&fault["handler"]),
+                        text(&fault["cause"]),
+                        place(fault),
+                        text(&fault["message_bytes"]),
+                        text(&fault["times"]),
+                    ]
+                })
+                .collect();
+            table::render(
+                &["FAULT", "HANDLER", "CAUSE", "AT", "BYTES", "TIMES"],
+                &rows,
+            )
+        })?;
+        Ok(())
+    }
+}
+
+/// Where a fault happened, for people.
+fn place(fault: &Value) -> String {
+    match (fault["file"].as_str(), fault["line"].as_u64()) {
+        (Some(file), Some(line)) => clean(&format!("{file}:{line}")),
+        _ => format!("offset {}", fault["at"]),
+    }
+}
+
+/// All that the node has kept of a fault.
+fn fetch(node: Node, fault: &str) -> Result<Value, Failure> {
+    let number: u64 = fault.parse().map_err(|_| {
+        let error = format!("`{}` is neither a number nor a file", clean(fault));
+        Failure::new(Exit::Usage, error).hint("`ashway handler faults` lists the numbers")
+    })?;
+    let request = json!({ "request": "fault", "fault": number });
+    Ok(node.connect()?.request(&request)?)
+}
+
+impl Replay {
+    pub(crate) fn run(self, face: Face) -> Result<u8, Failure> {
+        let fault = if PathBuf::from(&self.fault).is_file() {
+            let bytes = fs::read(&self.fault).unwrap_or_default();
+            serde_json::from_slice(&bytes).map_err(|error| {
+                let error = format!("`{}` is no fault: {error}", clean(&self.fault));
+                Failure::new(Exit::Usage, error)
+            })?
+        } else {
+            fetch(self.node, &self.fault)?
+        };
+        let (cause, at) = again(&fault, &self.tier)?;
+        let (cause_was, at_was) = (&fault["cause"], place(&fault));
+        let same = cause_was.as_str() == Some(&cause) && at == at_was;
+        let document = json!({
+            "fault": fault["fault"],
+            "handler": fault["handler"],
+            "tier": self.tier,
+            "same": same,
+            "was": { "cause": cause_was, "place": at_was },
+            "is": { "cause": cause, "place": at },
+        });
+        face.show(&document, || {
+            let was = clean(cause_was.as_str().unwrap_or_default());
+            let word = if same { "the same" } else { "another end" };
+            format!(
+                "was: {was} at {at_was}\nin the {} tier: {cause} at {at}: {word}",
+                self.tier
+            )
+        })?;
+        Ok(u8::from(!same))
+    }
+}
+
+/// Runs it once more; how it ended, and where.
+fn again(fault: &Value, tier: &str) -> Result<(String, String), Failure> {
+    let malformed = || Failure::new(Exit::Usage, "this is no fault that a node has exported");
+    let bytes = |key: &str| unhex(fault[key].as_str()?);
+    let number = |key: &str| fault[key].as_u64();
+    let (wasm, message, memory, guest, budget, function) = (|| {
+        Some((
+            bytes("wasm")?,
+            bytes("message")?,
+            bytes("memory")?,
+            number("guest_bytes")? as usize,
+            number("budget_ns")?,
+            fault["function"].as_str()?,
+        ))
+    })()
+    .ok_or_else(malformed)?;
+    let module =
+        normalise(&wasm, &Limits::default()).map_err(|error| malformed().because(&error))?;
+    let setup = Setup {
+        budget: ashway_daemon::budget(Duration::from_nanos(budget)),
+        ..Setup::default()
+    };
+    let engine = if tier == "kernel" {
+        Engine::Kernel
+    } else {
+        Engine::User
+    };
+    let not_run = |error: ashway_trial::NotRun| {
+        Failure::new(Exit::Failed, "the fault cannot be replayed").because(&error)
+    };
+    let mut trial = Trial::new(&module, engine, &setup).map_err(not_run)?;
+    let (guest_was, state) = memory.split_at_checked(guest).ok_or_else(malformed)?;
+    let state = state.get(..module.state_bytes).ok_or_else(malformed)?;
+    if guest_was.len() != trial.guest().len() {
+        return Err(malformed());
+    }
+    trial.restore(guest_was, state);
+    let end = trial.activate(function, &message, 0).map_err(not_run)?;
+    let stopped = match end.result {
+        Ok(verdict) => {
+            let verdict = ashway_abi::Verdict::from_number(verdict);
+            let name = verdict.map_or("no verdict", |verdict| verdict.name());
+            return Ok((format!("`{name}`"), "its end".to_owned()));
+        }
+        Err(stopped) => stopped,
+    };
+    let at = match module.lines.at(stopped.at) {
+        Some((file, line)) => format!("{file}:{line}"),
+        None => format!("offset {}", stopped.at),
+    };
+    Ok((stopped.cause.name().to_owned(), clean(&at)))
+}
+
+fn unhex(text: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
+    let digit = |byte: u8| char::from(byte).to_digit(16);
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| Some((digit(*high)? * 16 + digit(*low)?) as u8));
+    bytes
+        .collect::<Option<Vec<_>>>()
+        .filter(|_| rest.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_are_pairs_of_digits() {
+        assert_eq!(unhex("00fF10"), Some(vec![0, 255, 16]));
+        assert_eq!(unhex("0"), None);
+        assert_eq!(unhex("0g"), None);
+    }
+}

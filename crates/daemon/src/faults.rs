@@ -1,0 +1,218 @@
+//! Messages that stopped a handler in the user tier, kept to be replayed.
+//!
+//! Kept is the message as it came, and the memory as the handler left it: what it was
+//! when the handler began is gone, and to keep that would be a copy for every message.
+//! A stop that the message causes comes again over that memory; one that a past message
+//! has prepared does too, unless the handler has overwritten on its way what led there.
+//! A place that stops again and again is kept once, and counted.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ashway_abi::Cause;
+use serde_json::{Value, json};
+
+use crate::instance::Instance;
+use crate::request::{self, Refusal};
+use crate::shadow::snapshot;
+use crate::version::{Version, hex};
+
+/// How many are kept, and how many bytes of memory.
+const MOST: usize = 16;
+const MOST_BYTES: usize = 64 << 20;
+
+/// The last of them, of all handlers of a node.
+#[derive(Debug, Default)]
+pub(crate) struct Faults(Mutex<List>);
+
+#[derive(Debug, Default)]
+struct List {
+    last: u64,
+    faults: VecDeque<Captured>,
+}
+
+/// One of them.
+#[derive(Debug)]
+struct Captured {
+    number: u64,
+    handler: String,
+    version: Arc<Version>,
+    function: String,
+    budget_ns: u64,
+    cause: Cause,
+    at: u32,
+    /// How often it stopped here.
+    times: u64,
+    message: Vec<u8>,
+    memory: Vec<u8>,
+}
+
+/// What stopped, and where.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stop<'s> {
+    /// The function that the path ends in.
+    pub(crate) function: &'s str,
+    /// The time it had.
+    pub(crate) budget_ns: u64,
+    /// Why.
+    pub(crate) cause: Cause,
+    /// Offset in the Wasm file.
+    pub(crate) at: u32,
+}
+
+impl Faults {
+    /// Keeps a message that has stopped `instance` just now, if it is the first at
+    /// this place. Copies the handler's memory.
+    #[cold]
+    pub(crate) fn capture(&self, instance: &Instance, stop: Stop<'_>, message: &[u8]) {
+        let version = instance.version();
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = list.faults.iter_mut().find(|known| {
+            known.version.id == version.id
+                && known.handler == instance.name
+                && (known.at, known.cause) == (stop.at, stop.cause)
+                && known.function == stop.function
+        });
+        if let Some(known) = known {
+            known.times += 1;
+            return;
+        }
+        list.last += 1;
+        let captured = Captured {
+            number: list.last,
+            handler: instance.name.clone(),
+            version,
+            function: stop.function.to_owned(),
+            budget_ns: stop.budget_ns,
+            cause: stop.cause,
+            at: stop.at,
+            times: 1,
+            message: message.to_vec(),
+            memory: snapshot(instance),
+        };
+        list.faults.push_back(captured);
+        list.shrink();
+    }
+
+    /// Those that are kept, of one handler if it is named; the latest last.
+    pub(crate) fn list(&self, handler: Option<&str>) -> Value {
+        let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let faults = list.faults.iter();
+        let of = faults.filter(|fault| handler.is_none_or(|name| fault.handler == name));
+        of.map(Captured::describe).collect()
+    }
+
+    /// All that a replay takes.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of this number.
+    pub(crate) fn export(&self, number: &Value) -> Result<Value, Refusal> {
+        let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut faults = list.faults.iter();
+        let Some(fault) = faults.find(|fault| number.as_u64() == Some(fault.number)) else {
+            return Err(request::unknown("fault", &number.to_string(), &[]));
+        };
+        let mut document = fault.describe();
+        document["budget_ns"] = json!(fault.budget_ns);
+        document["wasm"] = json!(hex(&fault.version.wasm));
+        document["message"] = json!(hex(&fault.message));
+        document["memory"] = json!(hex(&fault.memory));
+        document["guest_bytes"] = json!(fault.version.compiled.guest_bytes());
+        Ok(document)
+    }
+}
+
+impl List {
+    /// Lets the oldest go until the rest is within bounds; the last stays.
+    fn shrink(&mut self) {
+        let bytes = |list: &Self| -> usize {
+            let faults = list.faults.iter();
+            faults
+                .map(|fault| fault.memory.len() + fault.message.len())
+                .sum()
+        };
+        while self.faults.len() > MOST || self.faults.len() > 1 && bytes(self) > MOST_BYTES {
+            self.faults.pop_front();
+        }
+    }
+}
+
+impl Captured {
+    fn describe(&self) -> Value {
+        let line = self.version.lines.at(self.at);
+        json!({
+            "fault": self.number,
+            "handler": self.handler,
+            "digest": self.version.digest,
+            "function": self.function,
+            "tier": "user",
+            "cause": self.cause.name(),
+            "at": self.at,
+            "file": line.map(|(file, _)| file),
+            "line": line.map(|(_, line)| line),
+            "message_bytes": self.message.len(),
+            "times": self.times,
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use ashway_handler::Engine;
+
+    use super::*;
+    use crate::config::{HandlerConfig, MemoryMode};
+    use crate::plan::InstancePlan;
+
+    #[test]
+    fn the_last_places_are_kept_and_each_once() {
+        let name = format!("ashway-faults-{}.wasm", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let text = r#"(module (memory (export "memory") 1 1)
+            (func (export "on_rx") (param i32 i32) (result i32) unreachable))"#;
+        std::fs::write(&file, wat::parse_str(text).unwrap()).unwrap();
+        let config = HandlerConfig {
+            name: "h".to_owned(),
+            file,
+            allow: Vec::new(),
+            memory: MemoryMode::Auto,
+            endpoint: 0,
+            params: BTreeMap::new(),
+            domain: None,
+            line: 0,
+        };
+        let engine = Engine::new(4).unwrap();
+        let plan = InstancePlan::unbound(&[]);
+        let made = Instance::create(&config, &[], &plan, &engine, None, false);
+        std::fs::remove_file(&config.file).unwrap();
+        let (instance, _) = made.unwrap();
+        let faults = Faults::default();
+        let stop = |at| Stop {
+            function: "on_rx",
+            budget_ns: 1,
+            cause: Cause::Unreachable,
+            at,
+        };
+        for at in 0..20 {
+            faults.capture(&instance, stop(at), &[at as u8]);
+            faults.capture(&instance, stop(at), b"again");
+        }
+        let list = faults.list(Some("h"));
+        let list = list.as_array().unwrap();
+        assert_eq!(list.len(), MOST);
+        assert_eq!(
+            (&list[0]["fault"], &list[0]["times"]),
+            (&json!(5), &json!(2))
+        );
+        assert_eq!(faults.list(Some("other")), json!([]));
+        // The first message of a place, and the whole memory.
+        let export = faults.export(&json!(20)).unwrap();
+        assert_eq!(export["message"], "13");
+        assert_eq!(export["memory"].as_str().unwrap().len(), 2 * 2 * 65_536);
+        assert!(faults.export(&json!(4)).is_err());
+    }
+}
