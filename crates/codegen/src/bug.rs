@@ -185,6 +185,17 @@ bugs! {
     /// A partial word passes through the body of a pipe that leaves it, in the
     /// portable form.
     PipePortableTail,
+    /// A constant is looked for in any register that holds one.
+    PipePinAny,
+    /// A user's function swaps if it moves all bytes, wherever to.
+    PipeSwapAnyOrder,
+    /// In the kernel tier, lanes carry into each other.
+    PipeKernelCarries,
+    /// In the kernel tier, what is behind the end is counted.
+    PipeKernelTailCounts,
+    /// In the kernel tier, a partial word passes through the body of a pipe that
+    /// leaves it.
+    PipeKernelTailSwapped,
 }
 
 /// Whether this process is to have the bug.

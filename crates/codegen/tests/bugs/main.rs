@@ -110,7 +110,12 @@ const fn guard(bug: Bug) -> &'static str {
         | B::PipeAdlerWeights
         | B::PipeCipherRounds
         | B::PipeTailWhole
+        | B::PipePinAny
         | B::PipePortableTail => "pipe::same::every_list_gives_the_same_in_every_form",
+        B::PipeSwapAnyOrder => "pipe::user::a_byteswap_is_known_by_what_it_does",
+        B::PipeKernelCarries | B::PipeKernelTailCounts | B::PipeKernelTailSwapped => {
+            "pipe::kernel::our_interpreter_copies_as_the_list_means"
+        }
     }
 }
 

@@ -1,8 +1,11 @@
 //! Writes instructions, labels and constants.
 
 use iced_x86::{
-    BlockEncoder, BlockEncoderOptions, Code, Instruction, InstructionBlock, MemoryOperand, Register,
+    BlockEncoder, BlockEncoderOptions, Code, Instruction, InstructionBlock, MemoryOperand, OpKind,
+    Register,
 };
+
+use crate::bug::{self, Bug};
 
 /// An operand.
 #[derive(Clone, Copy)]
@@ -38,6 +41,17 @@ impl Arg {
 #[derive(Clone, Copy)]
 pub(super) struct Label(u64);
 
+/// A constant that stays in a register.
+#[derive(Clone, Copy)]
+pub(super) struct Pin {
+    /// Where it is in the constants.
+    pub(super) at: i32,
+    /// Its size: the register's.
+    pub(super) bytes: usize,
+    /// A vector register.
+    pub(super) register: Register,
+}
+
 /// Where constants are: the register that all code here keeps for them.
 pub(super) const POOL: Register = Register::R9;
 
@@ -51,6 +65,7 @@ pub(super) struct Asm {
     labels: u64,
     pending: Option<Label>,
     pool: Vec<u8>,
+    pinned: Vec<Pin>,
 }
 
 impl Asm {
@@ -96,7 +111,57 @@ impl Asm {
         if let Some(Label(label)) = self.pending.take() {
             instruction.set_ip(label);
         }
+        let pinned = pooled(&instruction).and_then(|at| {
+            let bytes = instruction.memory_size().size();
+            let mut pins = self.pinned.iter();
+            pins.find(|pin| pin.bytes == bytes && (pin.at == at || bug::is(Bug::PipePinAny)))
+        });
+        if let Some(Pin { register, .. }) = pinned {
+            let memory = (0..instruction.op_count())
+                .find(|op| instruction.op_kind(*op) == OpKind::Memory)
+                .expect("it has a constant in memory");
+            instruction.set_op_kind(memory, OpKind::Register);
+            instruction.set_op_register(memory, *register);
+        }
         self.code.push(instruction);
+    }
+
+    /// Constants of `bytes` bytes that instructions from the one numbered `from` on
+    /// use: where they are, most used first.
+    pub(super) fn constants(&self, from: usize, bytes: usize) -> Vec<i32> {
+        let mut uses: Vec<(i32, usize)> = Vec::new();
+        for instruction in &self.code[from..] {
+            let Some(at) = pooled(instruction) else {
+                continue;
+            };
+            if instruction.memory_size().size() != bytes {
+                continue;
+            }
+            match uses.iter_mut().find(|(constant, _)| *constant == at) {
+                Some((_, count)) => *count += 1,
+                None => uses.push((at, 1)),
+            }
+        }
+        uses.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        uses.into_iter().map(|(at, _)| at).collect()
+    }
+
+    /// From now on, instructions find a constant in a register, which somebody has
+    /// loaded.
+    pub(super) fn pin(&mut self, pin: Pin) {
+        self.pinned.push(pin);
+    }
+
+    /// Takes back what was written since there were `len` instructions. Constants
+    /// stay where they are.
+    pub(super) fn take_back(&mut self, len: usize, pending: Option<Label>) {
+        self.code.truncate(len);
+        self.pending = pending;
+    }
+
+    /// The label that waits for an instruction.
+    pub(super) const fn pending(&self) -> Option<Label> {
+        self.pending
     }
 
     /// Memory with `bytes`, 64 bytes or a multiple; the same only once.
@@ -142,6 +207,13 @@ impl Asm {
 
 /// Length of `lea r9, [rip + displacement]`, the displacement last.
 const LEA_BYTES: usize = 7;
+
+/// Where in the constants the instruction's operand is, if it is one.
+fn pooled(instruction: &Instruction) -> Option<i32> {
+    let constant =
+        instruction.memory_base() == POOL && instruction.memory_index() == Register::None;
+    constant.then(|| instruction.memory_displacement64() as i32)
+}
 
 fn instruction(code: Code, args: &[Arg]) -> Instruction {
     use Arg::{I, R};

@@ -112,17 +112,22 @@ impl<'l> Emit<'l> {
 
     /// A place for a vector that stays.
     pub(super) fn home(&mut self) -> Home {
+        match self.spare() {
+            Some(register) => Home::Register(register),
+            None => Home::Frame(self.room(CHUNK_BYTES)),
+        }
+    }
+
+    /// A register for what stays, if one is left.
+    pub(super) fn spare(&mut self) -> Option<u8> {
         let registers = if self.wide() {
             REGISTERS_AVX512
         } else {
             REGISTERS_AVX2
         };
-        if self.next_home < registers {
-            self.next_home += 1;
-            Home::Register(self.next_home - 1)
-        } else {
-            Home::Frame(self.room(CHUNK_BYTES))
-        }
+        let spare = self.next_home < registers;
+        self.next_home += u8::from(spare);
+        spare.then(|| self.next_home - 1)
     }
 
     /// A free temporary.

@@ -5,8 +5,8 @@ use iced_x86::{Code, Register};
 
 use super::super::ir::Gauge;
 use super::super::primitive::Primitive;
-use super::asm::{Arg, Label, POOL};
-use super::emit::{Emit, Exhausted, frame};
+use super::asm::{Arg, Label, POOL, Pin};
+use super::emit::{Emit, Exhausted, frame, vector};
 use super::lanes::{self, Homes};
 use super::{CHUNK_BYTES, Direction, Layout, Way, adler, cipher, crc, order, table};
 use crate::bug::{self, Bug};
@@ -208,11 +208,7 @@ impl Walk<'_, '_> {
         self.op(Code::Shr_rm64_imm8, &[Arg::R(r10), Arg::I(6)]);
         self.emit.gpr2(Code::Mov_r64_rm64, r11, rcx);
         self.op(Code::And_rm64_imm8, &[Arg::R(r11), Arg::I(63)]);
-        // By trying: how many instructions a chunk has.
-        let before = self.emit.asm.clone();
-        self.chunk(0, false);
-        let ops = self.emit.asm.len() - before.len();
-        self.emit.asm = before;
+        let ops = self.pin_constants();
         let mut unrolled = 1;
         while unrolled < MAX_UNROLLED && unrolled * 2 * ops <= TURN_OPS {
             unrolled *= 2;
@@ -236,6 +232,31 @@ impl Walk<'_, '_> {
         self.turns(1, false, done);
         self.emit.asm.place(done);
         unrolled
+    }
+
+    /// Loads the constants that a chunk uses into registers that nothing needs. Gives
+    /// how many instructions a chunk has.
+    fn pin_constants(&mut self) -> usize {
+        // By trying.
+        let (before, pending) = (self.emit.asm.len(), self.emit.asm.pending());
+        self.chunk(0, false);
+        let ops = self.emit.asm.len() - before;
+        let bytes = self.emit.vector_bytes();
+        let constants = self.emit.asm.constants(before, bytes);
+        self.emit.asm.take_back(before, pending);
+        for at in constants {
+            let Some(register) = self.emit.spare() else {
+                break;
+            };
+            self.emit.load(register, Arg::M(POOL, at));
+            let register = vector(self.emit.cpu.isa, register);
+            self.emit.asm.pin(Pin {
+                at,
+                bytes,
+                register,
+            });
+        }
+        ops
     }
 
     /// A loop that takes `chunks` in each turn while there are so many. Jumps to
