@@ -27,6 +27,7 @@ mod portable;
 mod primitive;
 mod print;
 mod prove;
+mod swap;
 mod wasm;
 mod x86;
 

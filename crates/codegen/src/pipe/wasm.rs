@@ -15,6 +15,7 @@ use wasmparser::{Operator, ValType};
 use super::error::PipeError;
 use super::ir::{Binary, Builder, Gauge, MAX_OPS, Op, Pipe, Reduce, RegisterId, Shift, Value};
 use super::narrow;
+use super::swap;
 use crate::normalise::Module;
 use crate::normalise::ir::{FileOffset, Function, OpKind};
 
@@ -466,6 +467,7 @@ impl Body {
         }
         let mut pipe = body.finish(result)?;
         narrow::narrow(&mut pipe);
+        swap::recognise(&mut pipe);
         Ok(pipe)
     }
 

@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 
 use ashway_codegen::normalise::{Limits, Profile, normalise_as};
 use ashway_codegen::pipe::{
-    Gauge, List, Options, Pipe, Portable, Tail, UserPipeError, Wanted, Way, compile, interpret,
+    Gauge, List, Op, Options, Pipe, Portable, Tail, UserPipeError, Wanted, Way, compile, interpret,
     user_pipe,
 };
 
@@ -73,6 +73,49 @@ fn letters_made_small_run_on_lanes_of_bytes() {
     let mut data = *b"Hello, WORLD [0]";
     interpret(&list, &mut [], &mut data);
     assert_eq!(&data, b"hello, world [0]");
+}
+
+#[test]
+fn a_byteswap_is_known_by_what_it_does() {
+    let one_word = |body: &str, bits, wanted| {
+        let text =
+            format!("(module (func (export \"f\") (param i{bits}) (result i{bits}) {body}))");
+        user(&text, gauge(wanted)).unwrap()
+    };
+    let data: Vec<u8> = (1..=64).collect();
+    let run = |pipe: &Pipe| {
+        let (mut list, mut data) = (List::new(), data.clone());
+        list.push(pipe.clone()).unwrap();
+        interpret(&list, &mut [], &mut data);
+        data
+    };
+    let swap32 = "local.get 0  i32.const 8  i32.rotl  i32.const 0x00ff00ff  i32.and
+        local.get 0  i32.const 24  i32.rotl  i32.const 0xff00ff00  i32.and  i32.or";
+    let swap16 = "local.get 0  i32.const 8  i32.shl  local.get 0  i32.const 8  i32.shr_u  i32.or";
+    let halves = "local.get 0  i32.const 16  i32.rotl";
+    for (body, wanted, swaps) in [
+        (swap32, Gauge::Bits32, true),
+        (swap16, Gauge::Bits16, true),
+        (halves, Gauge::Bits32, false),
+    ] {
+        let pipe = one_word(body, 32, wanted);
+        let result = pipe.ops()[pipe.result().index()];
+        assert_eq!(matches!(result, Op::Swap(_)), swaps, "{body}");
+        let bytes = wanted.bytes();
+        let expected: Vec<u8> = data
+            .chunks(bytes)
+            .flat_map(|word| {
+                let mut word = word.to_vec();
+                if swaps {
+                    word.reverse();
+                } else {
+                    word.rotate_left(2);
+                }
+                word
+            })
+            .collect();
+        assert_eq!(run(&pipe), expected, "{body}");
+    }
 }
 
 #[test]
