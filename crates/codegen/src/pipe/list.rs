@@ -52,7 +52,7 @@ pub struct List {
 
 /// The form of a register that not every number has.
 #[derive(Clone, Copy, Debug)]
-enum Form {
+pub(super) enum Form {
     /// So many bits.
     Masked(u64),
     /// A ones' complement sum of 16 bits.
@@ -63,7 +63,7 @@ enum Form {
 
 /// What becomes of a register behind a run.
 #[derive(Clone, Copy, Debug)]
-enum End {
+pub(super) enum End {
     /// Rotated by the length of the run.
     Rolled(Gauge),
     /// So many bits are kept of a sum.
@@ -209,6 +209,16 @@ impl List {
     #[must_use]
     pub fn no_mod(&self) -> bool {
         self.pipes.iter().all(|placed| placed.pipe.no_mod)
+    }
+
+    /// What [`Self::normalise`] does, by register.
+    pub(super) fn forms(&self) -> &[(usize, Form)] {
+        &self.forms
+    }
+
+    /// What [`Self::finish`] does, by register.
+    pub(super) fn ends(&self) -> &[(usize, End)] {
+        &self.ends
     }
 
     /// Brings what was exported into the form that reduced registers have: the

@@ -16,6 +16,7 @@
 
 pub mod builtin;
 mod cipher;
+pub mod ebpf;
 mod error;
 mod g711;
 mod interp;
