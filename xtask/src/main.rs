@@ -10,6 +10,7 @@ mod bugs;
 mod check;
 mod conformance;
 mod corpora;
+mod fuzz_pipes;
 mod graph;
 mod handlers;
 #[cfg(test)]
@@ -35,6 +36,8 @@ usage: cargo xtask COMMAND
                         the specification's own tests in a tier
   fuzz-promote [--seed N] [--count M] [--json FILE] [--dump DIR]
                         random modules in every engine; what differs is a bug
+  fuzz-pipes [--seed N] [--count M]
+                        random lists of pipes in every form (./test: 20,000 cases)
   hostile               every handler of tests/hostile on a node beside a victim,
                         in both tiers (./test takes one in eight)
   corpora               fetch captures of others to target/corpora, once
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         ["programs"] => programs::build(&root().join("target/programs")),
         ["wast", args @ ..] => conformance::run("wast", args),
         ["fuzz-promote", args @ ..] => conformance::run("fuzz-promote", args),
+        ["fuzz-pipes", args @ ..] => fuzz_pipes::campaign(args),
         ["hostile"] => hostile(),
         ["corpora"] => corpora::fetch(&root().join("target/corpora")),
         ["replay"] => replay::run_all(),

@@ -1,8 +1,7 @@
 //! Every random list, over any length at any alignment, gives in every form what
 //! the interpreter gives, and that is what its pipes give one after the other.
 //!
-//! A long campaign: `PIPE_CASES=10000000 PIPE_SEED=1 cargo test --release -p
-//! ashway-codegen --test pipe same::`. A case that fails says its seed; with
+//! A long campaign: `cargo xtask fuzz-pipes`. A case that fails says its seed; with
 //! `PIPE_LIST=SEED` only that list runs.
 
 use std::ops::Range;
