@@ -12,8 +12,23 @@ use Reg::R9;
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Home {
     Register(Reg),
+    /// Two sums, of words of 64 bits and of their higher halves: together those of
+    /// both halves, which the first alone loses by carries beyond it.
+    Pair {
+        all: Reg,
+        high: Reg,
+    },
     /// In the context, at this offset.
     Slot(i16),
+}
+
+/// Whether words are summed as halves of 64 bits: those of 32, and of 16 where a
+/// carry counts as much as what it is carried to.
+pub(super) const fn in_halves(how: Reduce, gauge: Gauge) -> bool {
+    matches!(
+        (how, gauge),
+        (Reduce::Ones, _) | (Reduce::Sum, Gauge::Bits32)
+    )
 }
 
 /// No register is free.
@@ -86,6 +101,7 @@ impl<'l> Lanes<'l> {
                 Op::Register(register) => match self.homes[register.index()] {
                     Home::Register(register) => At::Register(register),
                     Home::Slot(slot) => At::Slot(slot),
+                    Home::Pair { .. } => unreachable!("who reads what it reduces needs order"),
                 },
                 op => At::Register(self.operator(op)?),
             };
@@ -334,11 +350,23 @@ impl<'l> Lanes<'l> {
             }
             _ => self.at(value),
         };
-        match how {
-            Reduce::Xor => self.into_home(home, op::XOR, words)?,
-            Reduce::Or => self.into_home(home, op::OR, words)?,
+        match (how, home) {
+            (Reduce::Xor, _) => self.into_home(home, op::XOR, words)?,
+            (Reduce::Or, _) => self.into_home(home, op::OR, words)?,
+            (_, Home::Pair { all, high }) => {
+                self.alu(op::ADD, all, words)?;
+                let other = self.own(words)?;
+                self.asm.alu_imm(op::RSH, other, 32);
+                self.asm.alu(op::ADD, high, other);
+                self.give(other);
+            }
             _ => {
-                let sum = self.sum(gauge, words)?;
+                let lanes = if in_halves(how, gauge) {
+                    Gauge::Bits32
+                } else {
+                    gauge
+                };
+                let sum = self.sum(lanes, words)?;
                 self.into_home(home, op::ADD, At::Register(sum))?;
                 self.give(sum);
             }
@@ -378,6 +406,7 @@ impl<'l> Lanes<'l> {
     fn into_home(&mut self, home: Home, operation: u8, value: At) -> Result<(), Exhausted> {
         match home {
             Home::Register(register) => self.alu(operation, register, value),
+            Home::Pair { .. } => unreachable!("`reduce` takes both"),
             Home::Slot(at) => {
                 let own = self.own(At::Slot(at))?;
                 self.alu(operation, own, value)?;

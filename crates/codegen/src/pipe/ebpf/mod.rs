@@ -7,7 +7,7 @@
 //!
 //! | register | holds |
 //! | --- | --- |
-//! | `r1`, `r2`, `r3` | next byte of memory and message, bytes left; values inside a chunk |
+//! | `r1`, `r2`, `r3` | next byte of memory and message, bytes left; values inside a chunk, if bodies need them |
 //! | `r4`, `r5` | the chunk in memory and in the packet |
 //! | `r6`, `r7`, `r8` | what the first three reductions have so far; values |
 //! | `r9` | the context; frames of ours at [`Places::scratch`] |
@@ -72,6 +72,8 @@ pub struct Places {
 #[derive(Clone, Debug)]
 pub struct KernelList {
     list: List,
+    /// Whether values need the registers of the loop.
+    saves: bool,
 }
 
 impl KernelList {
@@ -92,7 +94,6 @@ impl KernelList {
                 return Err(refuse(&placed.name, why));
             }
         }
-        let this = Self { list: list.clone() };
         let places = Places {
             registers: 0,
             scratch: context::FRAMES,
@@ -100,15 +101,20 @@ impl KernelList {
             end: -16,
             writes: true,
         };
-        let mut asm = Assembler::new();
-        let trap = asm.label();
-        let mut copy = Copy::new(&mut asm, &this.list, places, trap);
-        for tail in [false, true] {
-            if let Err(at) = copy.word(tail) {
-                let why = "eBPF has too few registers for its body";
-                return Err(refuse(&list.pipes()[at].name, why));
-            }
+        let needs = |saves, tail| {
+            let mut asm = Assembler::new();
+            let trap = asm.label();
+            let word = Copy::new(&mut asm, list, places, trap, saves).word(tail);
+            word.err()
+        };
+        if let Some(at) = needs(true, false).or_else(|| needs(true, true)) {
+            let why = "eBPF has too few registers for its body";
+            return Err(refuse(&list.pipes()[at].name, why));
         }
+        let this = Self {
+            list: list.clone(),
+            saves: needs(false, false).is_some(),
+        };
         Ok(this)
     }
 
@@ -127,7 +133,7 @@ impl KernelList {
     ///
     /// Never: [`KernelList::new`] has written it before.
     pub fn emit(&self, asm: &mut Assembler, places: Places, trap: Label) {
-        let mut copy = Copy::new(asm, &self.list, places, trap);
+        let mut copy = Copy::new(asm, &self.list, places, trap, self.saves);
         copy.begin();
         copy.chunks();
         copy.partial();
@@ -169,24 +175,43 @@ struct Copy<'c> {
     places: Places,
     trap: Label,
     homes: Vec<Home>,
+    /// Whether values may be in `r1` to `r3` inside a chunk.
+    saves: bool,
+    /// Bit n: register n is free inside a chunk, those three aside.
     free: u16,
 }
 
 impl<'c> Copy<'c> {
-    fn new(asm: &'c mut Assembler, list: &'c List, places: Places, trap: Label) -> Self {
+    fn new(
+        asm: &'c mut Assembler,
+        list: &'c List,
+        places: Places,
+        trap: Label,
+        saves: bool,
+    ) -> Self {
         let mut accumulators = [Reg::R8, Reg::R7, Reg::R6].into_iter();
         let slot = |index: usize| places.scratch + (8 * (SLOTS + index)) as i16;
         let mut homes = Vec::new();
         for placed in list.pipes() {
             for index in 0..placed.pipe.registers().len() {
-                let updated = placed.pipe.updates().iter();
-                let is_reduced = updated.clone().any(|(id, _)| id.index() == index);
-                let register = is_reduced.then(|| accumulators.next()).flatten();
+                let mut updates = placed.pipe.updates().iter();
+                let update = updates.find(|(id, _)| id.index() == index);
+                let home = match update {
+                    None => None,
+                    Some((_, Update::Reduce(how, _)))
+                        if lanes::in_halves(*how, placed.pipe.gauge())
+                            && accumulators.len() >= 2 =>
+                    {
+                        let two = accumulators.next().zip(accumulators.next());
+                        two.map(|(all, high)| Home::Pair { all, high })
+                    }
+                    Some(_) => accumulators.next().map(Home::Register),
+                };
                 let at = slot(placed.first_register + index);
-                homes.push(register.map_or(Home::Slot(at), Home::Register));
+                homes.push(home.unwrap_or(Home::Slot(at)));
             }
         }
-        let mut free = 0b1111;
+        let mut free = 1 << R0 as u16;
         for register in accumulators {
             free |= 1 << register as u16;
         }
@@ -196,6 +221,7 @@ impl<'c> Copy<'c> {
             places,
             trap,
             homes,
+            saves,
             free,
         }
     }
@@ -235,6 +261,10 @@ impl<'c> Copy<'c> {
                 }
                 match home {
                     Home::Register(register) => self.asm.mov(register, R0),
+                    Home::Pair { all, high } => {
+                        self.asm.mov(all, R0);
+                        self.asm.mov(high, R0);
+                    }
                     Home::Slot(at) => self.asm.store(Size::D, R9, at, R0),
                 }
             }
@@ -342,7 +372,9 @@ impl<'c> Copy<'c> {
         for (register, operation) in [(R1, op::ADD), (R2, op::ADD), (R3, op::SUB)] {
             self.asm.alu32_imm(operation, register, bytes as i32);
         }
-        self.save();
+        if self.saves {
+            self.save();
+        }
         for at in (0..bytes as i16).step_by(8) {
             self.asm.load(Size::D, R0, R5, at);
             let given = self.word(false);
@@ -351,7 +383,9 @@ impl<'c> Copy<'c> {
                 self.asm.store(Size::D, R4, at, given);
             }
         }
-        self.restore();
+        if self.saves {
+            self.restore();
+        }
     }
 
     /// The word in `r0` passes all pipes; gives the register of what comes out. An
@@ -359,7 +393,10 @@ impl<'c> Copy<'c> {
     fn word(&mut self, tail: bool) -> Result<Reg, usize> {
         let partial = tail.then(|| self.slot(PARTIAL));
         let mut data = R0;
-        let mut free = self.free & !1;
+        let mut free = self.free & !(1 << data as u16);
+        if tail || self.saves {
+            free |= SAVED.iter().fold(0, |all, (reg, _)| all | 1 << *reg as u16);
+        }
         for (at, placed) in self.list.pipes().iter().enumerate() {
             let homes = &self.homes[placed.first_register..];
             let mut lanes = Lanes::new(self.asm, &placed.pipe, homes, free, partial);
@@ -431,6 +468,14 @@ impl<'c> Copy<'c> {
                 };
                 match self.homes[place] {
                     Home::Register(register) => self.asm.mov(R0, register),
+                    Home::Pair { all, high } => {
+                        // All, less the high halves where they were: the low ones.
+                        self.asm.mov(R0, all);
+                        self.asm.mov(R5, high);
+                        self.asm.alu_imm(op::LSH, R5, 32);
+                        self.asm.alu(op::SUB, R0, R5);
+                        self.asm.alu(op::ADD, R0, high);
+                    }
                     Home::Slot(at) => self.asm.load(Size::D, R0, R9, at),
                 }
                 self.combine(how, placed.pipe.gauge(), (place * 8) as i16);
