@@ -11,7 +11,8 @@
 //! and go. [`forward`] is `ashway bench forward`: a UDP relay in both tiers, beside
 //! sockets, Linux and XDP by hand. [`path`] is `ashway bench path`: paths of a running
 //! node. [`promote`] is `ashway bench promote`: the [`programs`] of `apps/programs` in
-//! both tiers and as ordinary programs.
+//! both tiers and as ordinary programs. [`pipes`] is `ashway bench pipes`: data
+//! manipulations one after the other, integrated by hand, and fused at run time.
 //! [`neighbour`] is `ashway bench neighbour`: what a handler costs the paths beside it;
 //! [`sandbox`] is `ashway bench sandbox`: what its own safety costs it. [`swap`] is
 //! `ashway bench swap`: versions of a handler that take over from each other.
@@ -33,6 +34,7 @@ pub mod hosts;
 pub mod neighbour;
 pub mod path;
 pub mod peers;
+pub mod pipes;
 pub mod programs;
 pub mod promote;
 mod ratio;

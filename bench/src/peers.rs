@@ -13,7 +13,7 @@ use ashway_rig::Process;
 /// What brings the tools on Debian 12.
 pub const INSTALL: &str = "apt-get install -y clang-19 libbpf-dev gcc";
 
-/// Compiler of XDP programs.
+/// Compiler of XDP programs, and of what is compared with compiled pipes.
 const CLANG: &str = "clang-19";
 
 /// Builds what is older than its sources into `target/peers`; returns that
@@ -58,6 +58,25 @@ pub fn build() -> Result<PathBuf> {
         compile(command.arg(&source).arg("-o").arg(&program).args(more))?;
     }
     Ok(out)
+}
+
+/// Builds `pipes`, if it is older than its source; returns the program. For this
+/// machine's own CPU.
+///
+/// # Errors
+///
+/// Names [`INSTALL`] if the compiler is missing.
+pub fn build_pipes() -> Result<PathBuf> {
+    let (sources, out) = folders()?;
+    let (source, program) = (sources.join("pipes.c"), out.join("pipes"));
+    if !is_current(&program, &source)? {
+        let mut command = Command::new(CLANG);
+        // It calls a combination of features invalid that `native` is made of.
+        command.args(["-O3", "-march=native", "-Wno-invalid-feature-combination"]);
+        command.args(["-Wall", "-Wextra", "-Werror"]);
+        compile(command.arg(&source).arg("-o").arg(&program))?;
+    }
+    Ok(program)
 }
 
 /// Where the sources are and where the products go.

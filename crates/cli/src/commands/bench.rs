@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ashway_bench::{counter, demux, forward, neighbour, path, promote, sandbox, swap};
+use ashway_bench::{counter, demux, forward, neighbour, path, pipes, promote, sandbox, swap};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
@@ -49,6 +49,17 @@ Examples:
     Neighbour(Rounds),
     /// Creating and removing paths on a running node, one to 100,000
     Path(Path),
+    /// Data manipulations: separate passes, by hand in C, and fused at run time
+    ///
+    /// Copy, checksum and byteswap of 64 B to 64 KiB and of 64 MiB, cached and flushed,
+    /// in one process that also runs our code (ASH, Tables III and IV); calls from Rust
+    /// beside crates; pipes in Wasm beside the same built in; the compiler. Less than a
+    /// minute. Needs no privileges, but clang-19.
+    #[command(after_help = "\
+Examples:
+  ashway bench pipes
+  ashway bench pipes -j > pipes.json")]
+    Pipes(Rounds),
     /// Programs in the kernel tier, in Wasmtime and as native code
     Promote(Promote),
     /// A remote write with and without what keeps a handler from harm
@@ -178,6 +189,8 @@ impl Bench {
             })
             .map(|report| (report.document, report.text)),
             Self::Path(Path { quick }) => path::run(&path::Options { quick, binary })
+                .map(|report| (report.document, report.text)),
+            Self::Pipes(Rounds { rounds, quick }) => pipes::run(&pipes::Options { rounds, quick })
                 .map(|report| (report.document, report.text)),
             Self::Promote(Promote { rounds, programs }) => promote::run(&promote::Options {
                 rounds: rounds.rounds.max(1),
