@@ -98,3 +98,27 @@ fn a_function_of_ones_own_is_a_pipe_or_refused_by_name() {
     assert!(printed.starts_with(wanted), "{printed}");
     std::fs::remove_file(module).unwrap();
 }
+
+#[test]
+fn show_says_into_how_many_loops_a_list_is_cut() {
+    let short = json(&["pipe", "show", "cksum16 | bswap32", "--bytes", "4096"]);
+    if short["form"] == "portable" {
+        println!("skipped: no AVX2 here, so there are no loops to cut");
+        return;
+    }
+    let plan = &short["plan"];
+    assert_eq!(plan["bytes"], 4096);
+    assert_eq!(plan["loops"], serde_json::json!([["cksum16", "bswap32"]]));
+    let long = json(&["pipe", "show", &["sum8"; 32].join(" | ")]);
+    let plan = &long["plan"];
+    assert!(
+        plan["loops"]
+            .as_array()
+            .is_some_and(|loops| loops.len() > 1),
+        "{plan}"
+    );
+    assert!(
+        plan["planned_ns"].as_f64() < plan["fused_ns"].as_f64(),
+        "{plan}"
+    );
+}

@@ -189,6 +189,8 @@ bugs! {
     PipePinAny,
     /// A user's function swaps if it moves all bytes, wherever to.
     PipeSwapAnyOrder,
+    /// A list that is cut loses its last loop.
+    PipePlanDropsLast,
     /// In the kernel tier, lanes carry into each other.
     PipeKernelCarries,
     /// In the kernel tier, what is behind the end is counted.

@@ -8,9 +8,12 @@
 
 use std::ffi::c_void;
 use std::io;
+use std::ops::Range;
 use std::ptr::NonNull;
 
-use ashway_codegen::pipe::{CHUNK_BYTES, Cpu, Isa, Layout, Native};
+use ashway_codegen::pipe::{
+    CHUNK_BYTES, Cpu, Isa, Layout, List, Native, Options, Plan, Unsupported, compile,
+};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
 /// Bytes from which stores go past the caches: the data would not stay there,
@@ -266,6 +269,65 @@ impl Pipes {
             }
         }
     }
+}
+
+/// A list in the loops of a plan, one behind the other.
+#[derive(Debug)]
+pub struct Passes {
+    loops: Vec<(Pipes, Range<usize>)>,
+}
+
+impl Passes {
+    /// Compiles and maps a list's loops: the first copies, the others work in place.
+    ///
+    /// # Errors
+    ///
+    /// [`PassesError`]: a pipe has no native form, or [`MapError`].
+    pub fn map(list: &List, cpu: Cpu, plan: &Plan) -> Result<Self, PassesError> {
+        let map = |(at, pipes): (usize, &Range<usize>)| {
+            let (part, registers) = list.part(pipes.clone());
+            let options = Options {
+                in_place: at > 0,
+                ..Options::default()
+            };
+            let native = compile(&part, cpu, options)?;
+            Ok((Pipes::map(native)?, registers))
+        };
+        let loops = plan.loops.iter().enumerate().map(map);
+        Ok(Self {
+            loops: loops.collect::<Result<_, PassesError>>()?,
+        })
+    }
+
+    /// As [`Pipes::run`], of all of `source`.
+    ///
+    /// # Panics
+    ///
+    /// If `registers` are not as many as the list has, or the destination is shorter
+    /// than the source.
+    pub fn run(&self, registers: &mut [u64], source: &[u8], destination: &mut [u8]) {
+        let len = source.len();
+        for (at, (pipes, of)) in self.loops.iter().enumerate() {
+            let registers = &mut registers[of.clone()];
+            if at == 0 {
+                pipes.run(registers, source, destination, len);
+            } else {
+                pipes.run_in_place(registers, &mut destination[..len]);
+            }
+        }
+    }
+}
+
+/// Why a list cannot run in native loops here.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PassesError {
+    /// A pipe has no native form.
+    #[error(transparent)]
+    Unsupported(#[from] Unsupported),
+    /// The code cannot be mapped.
+    #[error(transparent)]
+    Map(#[from] MapError),
 }
 
 impl Drop for Pipes {

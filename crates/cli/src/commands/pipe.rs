@@ -1,15 +1,16 @@
 //! `ashway pipe`: lists of pipes, compiled and tried.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Instant;
 
 use ashway_codegen::normalise::Profile;
 use ashway_codegen::pipe::{
-    self, Cpu, Gauge, Isa, List, Native, Options, PIPES, Portable, Wanted, Way, compile,
+    self, Cpu, Gauge, Isa, List, Native, Options, PIPES, Plan, Portable, Wanted, Way, compile,
     parse_with, print_code, print_pipe, user_pipe,
 };
-use ashway_handler::native::{self, Pipes};
+use ashway_handler::native::{self, Passes, Pipes};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 
@@ -21,6 +22,7 @@ use crate::table;
 /// Data manipulations composed into one loop
 #[derive(Debug, Subcommand)]
 pub(crate) enum Pipe {
+    Calibrate(Calibrate),
     List(ListAll),
     Compile(Compile),
     Show(Show),
@@ -31,12 +33,37 @@ pub(crate) enum Pipe {
 impl Pipe {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         match self {
+            Self::Calibrate(command) => command.run(),
             Self::List(command) => command.run(face),
             Self::Compile(command) => command.run(face),
             Self::Show(command) => command.run(face),
             Self::Run(command) => command.run(face),
             Self::Bench(command) => command.run(face),
         }
+    }
+}
+
+/// Measure what loops cost, for the compiler's own table
+///
+/// By these costs the compiler decides into how many loops it cuts a list. Prints
+/// `crates/codegen/src/pipe/cost/table.rs` for this machine, which takes AVX-512. Some
+/// ten seconds.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway pipe calibrate > crates/codegen/src/pipe/cost/table.rs")]
+pub(crate) struct Calibrate {}
+
+impl Calibrate {
+    #[expect(clippy::unused_self, reason = "as the other commands")]
+    fn run(self) -> Result<(), Failure> {
+        let table = ashway_bench::pipes::calibrate().map_err(|error| {
+            let mut failure = Failure::new(Exit::Failed, "the costs cannot be measured");
+            failure.because = error.chain().map(ToString::to_string).collect();
+            failure
+        })?;
+        print!("{table}");
+        Ok(())
     }
 }
 
@@ -108,6 +135,9 @@ struct Expression {
     /// Which code is made
     #[arg(long, value_enum, default_value_t)]
     form: Form,
+    /// Bytes of a message, for which the list is cut into loops
+    #[arg(long, value_name = "N", default_value_t = 1472)]
+    bytes: usize,
 }
 
 impl Expression {
@@ -233,6 +263,18 @@ impl Show {
         let native = self.expression.native(&list)?;
         let mut document = document(&list, native.as_ref());
         let mut text = summary(&list, native.as_ref());
+        if let Some(native) = &native {
+            let bytes = self.expression.bytes;
+            let plan = pipe::plan(&list, native.cpu(), bytes);
+            text.push_str(&planned(&list, &plan, bytes));
+            document["plan"] = json!({
+                "bytes": bytes,
+                "loops": names(&list, &plan),
+                "planned_ns": plan.planned_ns,
+                "fused_ns": plan.fused_ns,
+                "separate_ns": plan.separate_ns,
+            });
+        }
         if self.ir {
             let bodies: Vec<String> = list
                 .pipes()
@@ -248,6 +290,37 @@ impl Show {
             document["asm"] = json!(code);
         }
         face.show(&document, || text)
+    }
+}
+
+/// The pipes of each loop.
+fn names(list: &List, plan: &Plan) -> Vec<Vec<String>> {
+    let pipes = |range: &Range<usize>| &list.pipes()[range.clone()];
+    plan.loops
+        .iter()
+        .map(|range| pipes(range).iter().map(|one| one.name.clone()).collect())
+        .collect()
+}
+
+/// Into which loops a list is cut, and why.
+fn planned(list: &List, plan: &Plan, bytes: usize) -> String {
+    let Plan {
+        planned_ns,
+        fused_ns,
+        separate_ns,
+        ..
+    } = plan;
+    let by = format!("by calibration, some {planned_ns:.0} ns for {bytes} B in the caches");
+    match &names(list, plan)[..] {
+        [_] => format!("\none loop: {by}; a loop for each pipe takes {separate_ns:.0}\n"),
+        loops => {
+            let loops: Vec<String> = loops.iter().map(|one| one.join(" | ")).collect();
+            format!(
+                "\n{} loops, `{}`: {by}; all in one loop takes {fused_ns:.0}\n",
+                loops.len(),
+                loops.join("`, then `"),
+            )
+        }
     }
 }
 
@@ -374,8 +447,6 @@ pub(crate) struct Run {
 impl Run {
     fn run(self, face: Face) -> Result<(), Failure> {
         let list = self.expression.list()?;
-        let native = self.expression.native(&list)?;
-        let mut ready = Ready::new(&list, native)?;
         let mut registers = list.initial();
         for setting in &self.set {
             let (register, value) = exported(&list, setting)?;
@@ -386,7 +457,16 @@ impl Run {
             Failure::new(Exit::Usage, format!("cannot read `{shown}`")).because(&error)
         })?;
         let mut destination = vec![0; source.len()];
-        ready.run(&mut registers, &source, &mut destination);
+        match self.expression.form.cpu()? {
+            Some(cpu) => {
+                let plan = pipe::plan(&list, cpu, source.len());
+                let passes = Passes::map(&list, cpu, &plan).map_err(|error| {
+                    Failure::new(Exit::Failed, error.to_string()).hint("try `--form portable`")
+                })?;
+                passes.run(&mut registers, &source, &mut destination);
+            }
+            None => Portable::new(&list).run(&mut registers, &source, &mut destination),
+        }
         if let Some(path) = &self.out {
             std::fs::write(path, &destination).map_err(|error| unwritable(path, &error))?;
         }

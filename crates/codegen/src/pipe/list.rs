@@ -1,5 +1,7 @@
 //! A list of pipes, and where each one's registers are.
 
+use std::ops::Range;
+
 use super::cipher::Cipher;
 use super::error::PipeError;
 use super::ir::{Gauge, Pipe, Reduce, Update};
@@ -160,6 +162,25 @@ impl List {
     #[must_use]
     pub fn pipes(&self) -> &[Placed] {
         &self.pipes
+    }
+
+    /// Some of the pipes as a list of their own, and where their registers are among
+    /// this one's.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many pipes.
+    #[must_use]
+    pub fn part(&self, pipes: Range<usize>) -> (Self, Range<usize>) {
+        let mut part = Self::new();
+        let placed = &self.pipes[pipes];
+        for one in placed {
+            part.push(one.pipe.clone())
+                .expect("what a list took, a shorter one takes");
+        }
+        let first = placed.first().map_or(0, |one| one.first_register);
+        let registers = first..first + part.registers;
+        (part, registers)
     }
 
     /// How many registers all pipes have.

@@ -16,6 +16,7 @@
 
 pub mod builtin;
 mod cipher;
+mod cost;
 pub mod ebpf;
 mod error;
 mod g711;
@@ -33,6 +34,7 @@ mod wasm;
 mod x86;
 
 pub use cipher::Cipher;
+pub use cost::{Costs, Line, Plan, plan};
 pub use error::PipeError;
 pub use interp::interpret;
 pub use ir::{

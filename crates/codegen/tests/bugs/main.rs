@@ -113,6 +113,7 @@ const fn guard(bug: Bug) -> &'static str {
         | B::PipePinAny
         | B::PipePortableTail => "pipe::same::every_list_gives_the_same_in_every_form",
         B::PipeSwapAnyOrder => "pipe::user::a_byteswap_is_known_by_what_it_does",
+        B::PipePlanDropsLast => "pipe::plan::a_list_in_several_loops_means_the_same",
         B::PipeKernelCarries | B::PipeKernelTailCounts | B::PipeKernelTailSwapped => {
             "pipe::kernel::our_interpreter_copies_as_the_list_means"
         }

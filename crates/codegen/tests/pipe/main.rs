@@ -11,6 +11,7 @@ mod known;
 #[path = "../../../handler/src/native.rs"]
 mod native;
 mod parts;
+mod plan;
 mod random;
 mod same;
 mod user;

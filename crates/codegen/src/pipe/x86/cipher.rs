@@ -12,7 +12,7 @@ use super::{Isa, table};
 use crate::bug::{self, Bug};
 
 /// Most bytes of one call of a list with a cipher.
-pub(super) const STREAM_BYTES: usize = 1024;
+pub(in super::super) const STREAM_BYTES: usize = 1024;
 
 /// What a cipher keeps during the loop.
 pub(super) struct Kept {

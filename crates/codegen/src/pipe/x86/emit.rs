@@ -14,6 +14,15 @@ const REGISTERS_AVX2: u8 = 16;
 const TEMPORARIES_AVX512: u8 = 16;
 const REGISTERS_AVX512: u8 = 32;
 
+/// Vectors that can stay in registers during a loop.
+pub(in super::super) const fn spare_registers(isa: Isa) -> usize {
+    let (all, temporaries) = match isa {
+        Isa::Avx2 => (REGISTERS_AVX2, TEMPORARIES_AVX2),
+        Isa::Avx512 => (REGISTERS_AVX512, TEMPORARIES_AVX512),
+    };
+    (all - temporaries) as usize
+}
+
 /// Where a vector stays during the loop.
 #[derive(Clone, Copy)]
 pub(super) enum Home {

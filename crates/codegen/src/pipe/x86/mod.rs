@@ -37,13 +37,15 @@ use super::cipher::Cipher;
 use super::ir::Pipe;
 use super::list::List;
 use super::primitive::Primitive;
+pub(super) use cipher::STREAM_BYTES;
 use emit::Emit;
+pub(super) use emit::spare_registers;
 
 /// Bytes that a turn of the loop takes: a multiple of every gauge.
 pub const CHUNK_BYTES: usize = 64;
 
 /// Most bytes of one call without a cipher: lanes of 32 bits that sum words of 16 cannot overflow.
-const PIECE_BYTES: usize = 1 << 20;
+pub(super) const MAX_PIECE_BYTES: usize = 1 << 20;
 
 /// Width of the vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -237,9 +239,9 @@ impl Native {
     #[must_use]
     pub fn piece_bytes(&self) -> usize {
         if self.steps.iter().any(|step| step.way == Way::Keystream) {
-            cipher::STREAM_BYTES
+            STREAM_BYTES
         } else {
-            PIECE_BYTES
+            MAX_PIECE_BYTES
         }
     }
 
@@ -322,7 +324,7 @@ pub fn compile(list: &List, cpu: Cpu, options: Options) -> Result<Native, Unsupp
 }
 
 /// How a pipe is made into code on `cpu`.
-fn way(pipe: &Pipe, cpu: Cpu) -> (Way, &'static str) {
+pub(super) fn way(pipe: &Pipe, cpu: Cpu) -> (Way, &'static str) {
     match pipe.primitive() {
         Some(Primitive::Crc(_)) if cpu.carryless || cpu.carryless_wide => {
             return (Way::Folded, "a CRC: carry-less products move 64 bytes on");
