@@ -61,8 +61,7 @@ NEVER_INLINE static uint64_t copy_streaming(const uint8_t *from, uint8_t *to, si
     return 0;
 }
 
-// RFC 1071 over what was copied. Of several plain forms the compiler makes the best
-// vector code of this one.
+// RFC 1071 over what was copied, words of 32 bits into a sum of 64.
 NEVER_INLINE static uint64_t checksum(const uint8_t *from, uint8_t *to, size_t n) {
     (void)from;
     uint64_t sum = 0;

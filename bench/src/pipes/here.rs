@@ -197,8 +197,8 @@ impl Here {
                     }
                 });
                 let ratio = Spread::of(times.iter().map(|(own, built_in)| own / built_in));
-                let median = |spread: &Option<Spread>| spread.map_or(0.0, |one| one.median);
-                if median(&ratio) > median(&worst) {
+                let median = |spread: Option<Spread>| spread.map_or(0.0, |one| one.median);
+                if median(ratio) > median(worst) {
                     worst = ratio;
                 }
                 self.row(&mut rows, name, bytes, &times);
