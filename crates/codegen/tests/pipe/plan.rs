@@ -55,7 +55,7 @@ fn a_list_in_several_loops_means_the_same() {
         let passes = Passes::map(&list, cpu, &plan).unwrap();
         let (mut registers, mut to) = (list.initial(), vec![0; data.len()]);
         passes.run(&mut registers, &data, &mut to);
-        let sum = data.iter().map(|byte| u64::from(*byte)).sum();
+        let sum: u64 = data.iter().map(|byte| u64::from(*byte)).sum();
         assert!(to == data && registers == vec![sum; 32]);
     }
 }
