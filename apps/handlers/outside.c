@@ -3,8 +3,8 @@
  *
  *   message  0: offset (32 bits, big-endian), replaced by the number found there
  *
- * An offset whose four bytes are not all in the message stops the handler with
- * cause `message_bounds`; 0xfffffffe checks that the sum does not wrap.
+ * An offset whose four bytes are not all in the message or its headers stops the
+ * handler with cause `message_bounds`; -400 is in front of any header.
  */
 #include <ashway.h>
 

@@ -70,6 +70,8 @@ bugs! {
     StateUnchecked,
     /// The message ends where the padded frame ends.
     MessageOfFrame,
+    /// Time may be over in the middle of a copy of the message.
+    CopyStopsInside,
     /// A check of the message on one way counts for both.
     FactsNotMet,
     /// A big-endian access is a little-endian one.

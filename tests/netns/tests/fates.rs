@@ -183,7 +183,7 @@ fn faults() -> Vec<Fault> {
         fault("divide", numbers(i32::MIN, -1), "overflow", 18),
         fault("outside", numbers(8, 0), "message_bounds", 15),
         fault("outside", numbers(5, 0), "message_bounds", 15),
-        fault("outside", numbers(-2, 0), "message_bounds", 15),
+        fault("outside", numbers(-400, 0), "message_bounds", 15),
         fault("wild", numbers(-1, 1), "memory_bounds", 17),
         fault("wild", numbers(-4, 1), "memory_bounds", 17),
         fault("wild", numbers(i32::MAX, 1), "memory_bounds", 17),

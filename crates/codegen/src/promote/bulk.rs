@@ -243,8 +243,13 @@ impl Emitter<'_> {
         });
     }
 
-    /// Between message and memory, which cannot overlap.
+    /// Between message and memory, which cannot overlap. A handler is not stopped
+    /// in the middle of a host call (ASHs, section III.B): its ticks are there
+    /// before it begins, those of a last chunk that is not full included.
     fn copy_message(&mut self, to: Side, from: Side) {
+        if !bug::is(Bug::CopyStopsInside) {
+            self.reserve_ticks(R3, HELPER_CHUNK as i32, &[R1, R2, R3]);
+        }
         match self.shape.memory {
             MemoryKind::Arena => {
                 self.launder_indices();

@@ -22,6 +22,9 @@ pub const FIRST_TICKS: i32 = 4 * 1024;
 /// itself is a tenth.
 const TICKS: i32 = 16 * 1024;
 
+/// The same before a copy between message and memory that needs more.
+const MESSAGE_TICKS: i32 = 64 * 1024;
+
 /// Ticks of a retry, as long as a cache line takes from one CPU to another and
 /// back. Eight of them to a look.
 pub(super) const RETRY: u32 = 2 * 1024;
@@ -70,11 +73,34 @@ impl Emitter<'_> {
     /// scratch registers it leaves `live` as they are, which hold numbers and
     /// are at most three.
     pub(super) fn slow_tick(&mut self, tick: Tick, live: &[Reg]) {
+        self.asm.bind(tick.from);
+        self.look(live);
+        self.asm.jump(tick.back);
+    }
+
+    /// Looks at the clock unless as many bytes as `len` says, and `more`, can be
+    /// moved without: what follows is not stopped before they are. There are no
+    /// more of them than a message has. Leaves `live` as [`Self::slow_tick`] does,
+    /// which `len` is one of, and clobbers `r0` and `r4`.
+    pub(super) fn reserve_ticks(&mut self, len: Reg, more: i32, live: &[Reg]) {
+        let enough = self.asm.label();
+        self.asm.mov(Reg::R0, len);
+        self.asm.alu_imm(op::ADD, Reg::R0, more);
+        self.asm.load(Size::D, Reg::R4, Reg::R9, context::BULK);
+        self.asm.jump_if(op::JSGE, Reg::R4, Reg::R0, enough);
+        self.look(live);
+        self.asm.jump_if_imm(op::JLE, len, TICKS - more, enough);
+        self.asm
+            .store_imm(Size::D, Reg::R9, context::BULK, MESSAGE_TICKS);
+        self.asm.bind(enough);
+    }
+
+    /// Looks at the clock and gives ticks.
+    fn look(&mut self, live: &[Reg]) {
         let time = self.trap(Cause::Time);
         let running = self.asm.label();
         let go_on = self.asm.label();
         let words = [8, 16, 24].map(|off| TRANSFER + off);
-        self.asm.bind(tick.from);
         for (reg, word) in live.iter().zip(words) {
             self.asm.store(Size::D, Reg::R9, word, *reg);
         }
@@ -92,6 +118,5 @@ impl Emitter<'_> {
         for (reg, word) in live.iter().zip(words) {
             self.asm.load(Size::D, *reg, Reg::R9, word);
         }
-        self.asm.jump(tick.back);
     }
 }

@@ -56,6 +56,7 @@ const fn guard(bug: Bug) -> &'static str {
         B::MessageOfFrame | B::ByteOrder | B::DirtyNotMarked => {
             "rules::message::every_call_has_its_bounds_at_any_offset"
         }
+        B::CopyStopsInside => "promote::messages::time_is_over_between_host_calls_and_not_inside",
         B::FactsNotMet => "promote::messages::a_check_on_one_way_is_not_taken_for_one_on_the_other",
         B::UnalignedAllowed => "rules::atomic::every_atomic_access_has_its_meaning_and_bounds",
         B::SelectOther => "promote::control::select_takes_any_operands",

@@ -94,7 +94,7 @@ fn stops_have_their_causes() {
             &[0x80, 0, 0, 0, 0xff, 0xff, 0xff, 0xff],
             Cause::Overflow,
         ),
-        ("outside", &[0xff, 0xff, 0xff, 0xfe], Cause::MessageBounds),
+        ("outside", &[0xff, 0xff, 0xfe, 0x70], Cause::MessageBounds),
         ("dirty", &[1], Cause::Unreachable),
     ];
     for (name, message, cause) in traps {
