@@ -119,6 +119,9 @@ counts! {
     /// Went to the user tier because its IP header has options, which array
     /// mode cannot step over in the kernel tier.
     QueuedOptions = 35, Note, "queued_options";
+    /// Activations that ended with a verdict other than `abort`. With the aborts,
+    /// these are all there were.
+    Committed = 39, Note, "committed";
     /// Voluntary aborts.
     AbortVoluntary = 40, Note, "abort_voluntary";
     /// Involuntary aborts: `unreachable`.

@@ -208,9 +208,7 @@ impl Activate for Bound {
         if let Some(cause) = decision.stopped {
             shared.record_fault(cause, at, self.row);
         }
-        if let Some(note) = decision.note {
-            rows.add(self.row, note);
-        }
+        rows.add(self.row, decision.note);
         match decision.act {
             // The decision is to deliver; whether there is room is known now.
             Act::Done(Count::Delivered) => Act::Done(match shared.endpoint() {

@@ -19,8 +19,8 @@ pub(crate) struct Rules {
 pub(crate) struct Decision {
     /// What to do.
     pub(crate) act: Act,
-    /// A note in no ledger.
-    pub(crate) note: Option<Count>,
+    /// What became of the activation: committed, or why not.
+    pub(crate) note: Count,
     /// Why the handler was stopped, if it was.
     pub(crate) stopped: Option<Cause>,
 }
@@ -42,12 +42,13 @@ pub(crate) fn decide(verdict: Result<Verdict, Cause>, dirty: bool, rules: Rules)
         Ok(Verdict::Pass | Verdict::Abort) if dirty => Act::Done(Count::DroppedChanged),
         Err(_) if dirty => Act::Done(Count::AbortedDirty),
         Err(_) if rules.on_fault_drop => Act::Done(Count::DroppedFault),
-        Ok(Verdict::Pass | Verdict::Abort) | Err(_) => Act::Pass,
+        Ok(Verdict::Abort) => Act::Next,
+        Ok(Verdict::Pass) | Err(_) => Act::Pass,
     };
     let note = match verdict {
-        Ok(Verdict::Abort) => Some(Count::AbortVoluntary),
-        Ok(_) => None,
-        Err(cause) => Some(Count::of_cause(cause)),
+        Ok(Verdict::Abort) => Count::AbortVoluntary,
+        Ok(_) => Count::Committed,
+        Err(cause) => Count::of_cause(cause),
     };
     Decision {
         act,
@@ -73,7 +74,8 @@ mod tests {
                     on_fault_drop,
                     ..RULES
                 };
-                assert_ne!(decide(verdict, true, rules).act, Act::Pass, "{verdict:?}");
+                let act = decide(verdict, true, rules).act;
+                assert!(!matches!(act, Act::Pass | Act::Next), "{verdict:?}");
             }
         }
     }
@@ -87,7 +89,7 @@ mod tests {
         let decision = decide(Ok(Verdict::Reply), false, rules);
         assert_eq!(decision.act, Act::Pass);
         assert_eq!(decision.stopped, Some(Cause::BadVerdict));
-        assert_eq!(decision.note, Some(Count::AbortBadVerdict));
+        assert_eq!(decision.note, Count::AbortBadVerdict);
     }
 
     #[test]

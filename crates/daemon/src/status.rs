@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::counters::Row;
 
-/// The fates, notes, aborts and messages out of a path. `waiting` is the number
+/// The fates, notes, activations, aborts and messages out of a path. `waiting` is the number
 /// of its messages in the user tier.
 #[must_use]
 pub(crate) fn counts(row: &Row, waiting: u64) -> Map<String, Value> {
@@ -27,6 +27,7 @@ pub(crate) fn counts(row: &Row, waiting: u64) -> Map<String, Value> {
                     fates.insert(name.to_owned(), json!(value));
                 }
             },
+            Ledger::Note if which == Count::Committed => {}
             Ledger::Note => match name.strip_prefix("abort_") {
                 Some(cause) => insert_some(&mut aborts, cause, value),
                 None => insert_some(&mut notes, name, value),
@@ -52,6 +53,16 @@ pub(crate) fn counts(row: &Row, waiting: u64) -> Map<String, Value> {
     all.insert("waiting".to_owned(), json!(waiting));
     all.insert("fates".to_owned(), Value::Object(fates));
     all.insert("notes".to_owned(), Value::Object(notes));
+    let committed = row.get(Count::Committed);
+    let aborted: u64 = aborts.values().filter_map(Value::as_u64).sum();
+    all.insert(
+        "activations".to_owned(),
+        json!({
+            "examined": committed + aborted,
+            "committed": committed,
+            "aborted": aborted,
+        }),
+    );
     all.insert("aborts".to_owned(), Value::Object(aborts));
     all.insert("out".to_owned(), Value::Object(out));
     all.insert("balanced".to_owned(), json!(balanced));

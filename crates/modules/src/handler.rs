@@ -3,7 +3,7 @@
 //! Sits on anything that exchanges messages: above UDP it sees the payload,
 //! on a link whole packets. With something connected above, it stands in the
 //! middle of a path, sees what comes up, may change it, and lets it go on by
-//! `forward`; what goes down goes by unseen.
+//! `forward`, or aborts and lets it go on as it was; what goes down goes by unseen.
 //!
 //! * **Services:** `down`, to what it listens to; `up`, to where `forward`
 //!   leads (may stay unconnected).
@@ -98,6 +98,9 @@ pub enum Act {
     Forward,
     /// To the host's own stack, unchanged.
     Pass,
+    /// To the path's next choice, unchanged: what stands behind the handler, else
+    /// the host's own stack. The handler has aborted.
+    Next,
 }
 
 /// A handler of the configuration.
@@ -176,7 +179,8 @@ impl Stage<Message> for HandlerStage {
             Act::Reply => Step::End(message, Count::DroppedNoSender),
             Act::Forward if self.top => Step::End(message, Count::DroppedNoNextHop),
             Act::Forward => Step::On(message),
-            Act::Pass => Step::End(message, Count::Passed),
+            Act::Next if !self.top => Step::On(message),
+            Act::Pass | Act::Next => Step::End(message, Count::Passed),
         }
     }
 

@@ -66,7 +66,7 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, finish: Label) {
     asm.store(Size::D, R10, deliver::SLOT, R3);
     deliver::copy_payload(asm, spec, void);
 
-    end_with(asm, Count::Delivered, None, action::DROP);
+    end_with(asm, Count::Delivered, Some(Count::Committed), action::DROP);
     asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
     publish(asm, spec, finish);
 
@@ -74,7 +74,12 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, finish: Label) {
     // steps over it.
     asm.bind(void);
     asm.map(R7, MapRef::Trusted, Some(0));
-    end_with(asm, Count::DroppedTooLong, None, action::DROP);
+    end_with(
+        asm,
+        Count::DroppedTooLong,
+        Some(Count::Committed),
+        action::DROP,
+    );
     asm.load_imm(R3, endpoint::VOID.into());
     publish(asm, spec, finish);
 
@@ -84,7 +89,7 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, finish: Label) {
         (too_long, Count::DroppedTooLong),
     ] {
         asm.bind(label);
-        end_with(asm, fate, None, action::DROP);
+        end_with(asm, fate, Some(Count::Committed), action::DROP);
         asm.jump(finish);
     }
 }

@@ -340,8 +340,11 @@ fn verdict(
         let next = asm.label();
         asm.jump32_if_imm(op::JNE, R0, verdict as i32, next);
         unlock(asm);
-        let note = (verdict == Verdict::Abort).then_some(Count::AbortVoluntary);
-        end_with(asm, fate, note, code);
+        let note = match verdict {
+            Verdict::Abort => Count::AbortVoluntary,
+            _ => Count::Committed,
+        };
+        end_with(asm, fate, Some(note), code);
         if code == action::PASS {
             asm.load(Size::W, R1, R9, context::DIRTY);
             asm.jump_if_imm(op::JNE, R1, 0, changed);

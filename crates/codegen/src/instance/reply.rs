@@ -83,11 +83,21 @@ pub(super) fn emit(asm: &mut Assembler, packet: Packet, finish: Label, observe: 
     answer(asm, finish, observe);
 
     asm.bind(labels.no_sender);
-    super::end_with(asm, Count::DroppedNoSender, None, action::DROP);
+    super::end_with(
+        asm,
+        Count::DroppedNoSender,
+        Some(Count::Committed),
+        action::DROP,
+    );
     asm.jump(finish);
     // Cannot happen while the entry program has checked the lengths.
     asm.bind(labels.short);
-    super::end_with(asm, Count::DroppedBadLength, None, action::DROP);
+    super::end_with(
+        asm,
+        Count::DroppedBadLength,
+        Some(Count::Committed),
+        action::DROP,
+    );
     asm.jump(finish);
 }
 
@@ -354,6 +364,7 @@ fn answer(asm: &mut Assembler, finish: Label, observe: bool) {
     asm.bind(count);
     xdp::find_row(asm, out);
     xdp::count(asm, R0, Count::Answered);
+    xdp::count(asm, R0, Count::Committed);
     if observe {
         let note = Note::end(Word::Is(Count::Answered as u32));
         observe::note(
@@ -369,6 +380,11 @@ fn answer(asm: &mut Assembler, finish: Label, observe: bool) {
     asm.exit();
 
     asm.bind(failed);
-    super::end_with(asm, Count::DroppedNoHeadroom, None, action::DROP);
+    super::end_with(
+        asm,
+        Count::DroppedNoHeadroom,
+        Some(Count::Committed),
+        action::DROP,
+    );
     asm.jump(finish);
 }

@@ -226,6 +226,12 @@ pub const fn reason(count: Count) -> Reason {
             "tier",
             "give the node CAP_PERFMON; `ashway doctor` says how",
         ),
+        Count::Committed => (
+            "ran a handler to its verdict",
+            "handler",
+            "handler",
+            "nothing to do",
+        ),
         Count::AbortVoluntary => (
             "was handed back by the handler (`abort`)",
             "handler",
