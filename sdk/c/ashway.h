@@ -68,6 +68,36 @@ enum ashway_verdict {
  */
 #define ASHWAY_HANDLER ASHWAY_EXPORT
 
+/* What a part of a handler in three parts returns to go on to the next. */
+#define ASHWAY_GO_ON (-1)
+
+/*
+ * Defines the handler `name` in three parts (Wallach, Engler & Kaashoek 1996,
+ * section II): look at the message and decide; do the work; make it count.
+ *
+ *     ASHWAY_THREE_PARTS(on_rx, examine, manipulate, commit, undo)
+ *
+ * `int examine(int len, int channel)` has changed nothing when it returns:
+ * ASHWAY_GO_ON, or the verdict. `int manipulate(int len)` does the work and
+ * returns ASHWAY_GO_ON, or ASHWAY_ABORT if it cannot. `int commit(int len)`
+ * returns the verdict. If one of these two returns ASHWAY_ABORT, `void
+ * undo(void)` brings memory back to what it was, and the message goes to the
+ * path's next choice. A handler that is stopped is not asked to undo anything.
+ */
+#define ASHWAY_THREE_PARTS(name, examine, manipulate, commit, undo)                           \
+    ASHWAY_HANDLER int name(int len, int channel)                                             \
+    {                                                                                         \
+        int verdict = examine(len, channel);                                                  \
+        if (verdict != ASHWAY_GO_ON)                                                          \
+            return verdict;                                                                   \
+        verdict = manipulate(len);                                                            \
+        if (verdict == ASHWAY_GO_ON)                                                          \
+            verdict = commit(len);                                                            \
+        if (verdict == ASHWAY_ABORT)                                                          \
+            undo();                                                                           \
+        return verdict;                                                                       \
+    }
+
 /*
  * Marks a variable the application may look for by name. The application can
  * write it at any time, also while the handler runs: declare it `volatile` if

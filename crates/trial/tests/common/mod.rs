@@ -1,5 +1,7 @@
 //! The engines that tests compare.
 
+#![allow(dead_code, reason = "each test file uses a part")]
+
 use ashway_trial::{Engine, MemoryChoice, Setup};
 
 /// The engines that can run here, with their names for messages.
