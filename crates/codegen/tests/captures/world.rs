@@ -199,9 +199,13 @@ pub(crate) fn behind(what: Behind, packet: Packet, cpus: u32) -> Image {
 pub(crate) type Risen = (usize, Count, u64);
 
 /// Which row and fate one frame has been counted under. Received once, one fate
-/// or one queue, all in one row.
+/// or one queue, and no more than that a handler committed, all in one row.
 pub(crate) fn counted(risen: &[Risen]) -> (usize, Count) {
     assert!(risen.iter().all(|(_, _, by)| *by == 1), "{risen:?}");
+    let (committed, risen): (Vec<Risen>, Vec<Risen>) = risen
+        .iter()
+        .copied()
+        .partition(|(_, count, _)| *count == Count::Committed);
     let of = |ledger| {
         let all = risen.iter().filter(move |(_, count, _)| {
             count.ledger() == ledger || ledger == Ledger::Fate && is_queue(*count)
@@ -212,6 +216,7 @@ pub(crate) fn counted(risen: &[Risen]) -> (usize, Count) {
     };
     let (received, fate) = (of(Ledger::Received), of(Ledger::Fate));
     assert_eq!((received.0, risen.len()), (fate.0, 2), "{risen:?}");
+    assert!(committed.len() <= 1 && committed.iter().all(|(row, ..)| *row == fate.0));
     (fate.0, fate.1)
 }
 

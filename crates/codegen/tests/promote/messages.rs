@@ -211,14 +211,11 @@ fn a_masked_index_is_compared_with_nothing_that_is_known() {
 fn time_is_over_between_host_calls_and_not_inside() {
     const BYTES: usize = 4_000;
     const COPIES: usize = 12;
-    let copies: String = (0..COPIES)
-        .map(|copy| {
-            format!(
-                "(call $read (i32.const 0) (i32.const {}) (local.get $len))",
-                copy * BYTES
-            )
-        })
-        .collect();
+    let mut copies = String::new();
+    for copy in 0..COPIES {
+        let into = copy * BYTES;
+        copies += &format!("(call $read (i32.const 0) (i32.const {into}) (local.get $len))");
+    }
     let wasm = handler(&format!("{copies} (i32.const 0)"));
     // The first look at the clock is the only one that does not end it.
     let budget = super::harness::Budget { ns: 1, ..PLENTY };

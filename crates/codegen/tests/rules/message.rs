@@ -94,10 +94,12 @@ fn prove(handler: &mut Handler, call: HostCall, at: u32, len: usize) {
     let before = message(len);
     let outcome = handler.run(&before);
     // In the frame, where that can be.
-    let there = match load {
-        true => i64::from(at as i32) + FRONT as i64,
-        false => i64::from(at) + FRONT as i64,
+    let offset = if load {
+        i64::from(at as i32)
+    } else {
+        i64::from(at)
     };
+    let there = offset + FRONT as i64;
     if there < 0 || there + bytes as i64 > (FRONT + len) as i64 {
         assert_eq!(outcome.cause(), Some(Cause::MessageBounds), "{what}");
         assert_eq!(outcome.message, before, "{what}");
