@@ -1,6 +1,7 @@
 //! What a caller in Rust gets: beside well-kept crates, a pipe in Wasm beside the
 //! same one built in, and the compiler's own time and output.
 
+use std::fmt::Write;
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -136,7 +137,7 @@ fn map(list: &List, cpu: Cpu) -> Result<Pipes> {
 
 fn data(bytes: usize) -> Vec<u8> {
     (0..bytes)
-        .map(|at| (at * 31 >> 3 ^ at >> 9) as u8)
+        .map(|at| (((at * 31) >> 3) ^ (at >> 9)) as u8)
         .collect()
 }
 
@@ -293,7 +294,9 @@ impl Here {
 
     fn table(&mut self, title: &str, theirs: &str, rows: &[Vec<String>]) {
         let header = ["CASE", "BYTES", "PIPES", theirs, "RATIO"];
-        self.text += &format!("{title}:\n\n{}\n", table::render(&header, 1, rows));
+        let table = table::render(&header, 1, rows);
+        // Writing to a string does not fail.
+        let _ = writeln!(self.text, "{title}:\n\n{table}");
     }
 }
 

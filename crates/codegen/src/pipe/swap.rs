@@ -84,9 +84,8 @@ fn bytes(op: Op, width: usize, all: &[Bytes]) -> Bytes {
                 Shift::Left if at < by => ZERO,
                 Shift::Left => of(value)[at - by],
                 Shift::Right if at + by >= width => ZERO,
-                Shift::Right => of(value)[at + by],
                 Shift::RightSigned if at + by >= width => Byte::Unknown,
-                Shift::RightSigned => of(value)[at + by],
+                Shift::Right | Shift::RightSigned => of(value)[at + by],
                 Shift::RotateLeft => of(value)[(at + width - by) % width],
             };
             (0..width).map(byte).collect()

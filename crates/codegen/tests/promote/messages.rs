@@ -211,11 +211,11 @@ fn a_masked_index_is_compared_with_nothing_that_is_known() {
 fn time_is_over_between_host_calls_and_not_inside() {
     const BYTES: usize = 4_000;
     const COPIES: usize = 12;
-    let mut copies = String::new();
-    for copy in 0..COPIES {
-        let into = copy * BYTES;
-        copies += &format!("(call $read (i32.const 0) (i32.const {into}) (local.get $len))");
-    }
+    let copies = (0..COPIES).map(|copy| copy * BYTES);
+    let copies = copies
+        .map(|into| format!("(call $read (i32.const 0) (i32.const {into}) (local.get $len))"))
+        .collect::<Vec<_>>()
+        .concat();
     let wasm = handler(&format!("{copies} (i32.const 0)"));
     // The first look at the clock is the only one that does not end it.
     let budget = super::harness::Budget { ns: 1, ..PLENTY };

@@ -342,7 +342,7 @@ impl<'l> Lanes<'l> {
         let is_data = self.pipe.ops()[value.index()] == Op::Input;
         let words = match self.partial {
             // Zeros count nothing; what the body makes of them must not.
-            Some(partial) if !(is_data && up) && !bug::is(Bug::PipeKernelTailCounts) => {
+            Some(partial) if !(is_data && up || bug::is(Bug::PipeKernelTailCounts)) => {
                 let there = self.there(gauge, up, partial)?;
                 let value = self.at(value);
                 self.alu(op::AND, there, value)?;
@@ -351,8 +351,8 @@ impl<'l> Lanes<'l> {
             _ => self.at(value),
         };
         match (how, home) {
-            (Reduce::Xor, _) => self.into_home(home, op::XOR, words)?,
-            (Reduce::Or, _) => self.into_home(home, op::OR, words)?,
+            (Reduce::Xor, _) => self.onto_home(home, op::XOR, words)?,
+            (Reduce::Or, _) => self.onto_home(home, op::OR, words)?,
             (_, Home::Pair { all, high }) => {
                 self.alu(op::ADD, all, words)?;
                 let other = self.own(words)?;
@@ -367,7 +367,7 @@ impl<'l> Lanes<'l> {
                     gauge
                 };
                 let sum = self.sum(lanes, words)?;
-                self.into_home(home, op::ADD, At::Register(sum))?;
+                self.onto_home(home, op::ADD, At::Register(sum))?;
                 self.give(sum);
             }
         }
@@ -403,7 +403,7 @@ impl<'l> Lanes<'l> {
         Ok(sum)
     }
 
-    fn into_home(&mut self, home: Home, operation: u8, value: At) -> Result<(), Exhausted> {
+    fn onto_home(&mut self, home: Home, operation: u8, value: At) -> Result<(), Exhausted> {
         match home {
             Home::Register(register) => self.alu(operation, register, value),
             Home::Pair { .. } => unreachable!("`reduce` takes both"),

@@ -154,9 +154,10 @@ fn missing(pipe: &Pipe) -> Option<&'static str> {
     }
     let wide = pipe.gauge() == Gauge::Bits64;
     let hard = pipe.ops().iter().any(|op| match op {
-        Op::Table(_) | Op::Select(..) => true,
         Op::Binary(Binary::Mul, ..) => !wide,
-        Op::Binary(Binary::Min | Binary::Max | Binary::Equal | Binary::Below, ..) => true,
+        Op::Table(_)
+        | Op::Select(..)
+        | Op::Binary(Binary::Min | Binary::Max | Binary::Equal | Binary::Below, ..) => true,
         _ => false,
     });
     if hard {
