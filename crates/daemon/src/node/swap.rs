@@ -183,6 +183,13 @@ impl Node {
             promoted,
         } = candidate;
         let last = instance.version();
+        let former = instance.versions.former().pop();
+        if back && former.is_none_or(|former| former.id != version.id) {
+            return Err(Refusal::failed(
+                format!("handler `{}` was swapped meanwhile", instance.name),
+                "ask once more",
+            ));
+        }
         let legacy = self.check(number, &last, &version)?;
         let kernel: Vec<usize> = self.plan.instances[number]
             .paths
