@@ -189,4 +189,34 @@ ASHWAY_IMPORT("msg_write") void msg_write(unsigned at, const void *from, unsigne
  */
 ASHWAY_IMPORT("now_ns") unsigned long long now_ns(void);
 
+/* What `send` and `msg_clone` answer. */
+enum {
+    ASHWAY_SENT = 0,       /* it leaves when the handler has ended */
+    ASHWAY_NO_CHANNEL = 1, /* no channel has this number */
+    ASHWAY_SENT_ENOUGH = 2, /* 16 messages were sent already */
+    ASHWAY_TOO_LONG = 3,   /* more than 4096 bytes */
+};
+
+/*
+ * Sends a message of `len` bytes to a channel: one of the peers that the
+ * configuration names (`channels`), from 0. The bytes are taken now; they leave when
+ * the handler has ended, before its verdict is carried out, and never if it aborts or
+ * is stopped. Takes `allow = ["send"]`. User tier only. `msg_clone` sends the message
+ * itself, as it is now.
+ */
+ASHWAY_IMPORT("send") unsigned send(unsigned channel, const void *from, unsigned len);
+ASHWAY_IMPORT("msg_clone") unsigned msg_clone(unsigned channel);
+
+/*
+ * Has `on_timer(0, id)` run in `ns` nanoseconds, once, or never again with
+ * ASHWAY_NEVER; what was set for this number before is forgotten. Numbers are 0 to
+ * 63, else the answer is 1. Not sooner than in 100 us. It counts from the end of the
+ * handler, and not at all if that aborts or is stopped. Takes `allow = ["timer"]`.
+ * User tier only.
+ *
+ *     ASHWAY_HANDLER int on_timer(int len, int id) { ... return ASHWAY_CONSUME; }
+ */
+#define ASHWAY_NEVER 0xffffffffffffffffULL
+ASHWAY_IMPORT("timer_set") unsigned timer_set(unsigned id, unsigned long long ns);
+
 #endif

@@ -67,6 +67,21 @@ fn every_verdict_has_its_number() {
 }
 
 #[test]
+fn every_answer_of_send_has_its_number() {
+    use ashway_abi::outbox::answer;
+    let header = header();
+    for (name, number) in [
+        ("SENT", answer::QUEUED),
+        ("NO_CHANNEL", answer::NO_CHANNEL),
+        ("SENT_ENOUGH", answer::FULL),
+        ("TOO_LONG", answer::TOO_LONG),
+    ] {
+        let line = format!("    ASHWAY_{name} = {number},");
+        assert!(header.contains(&line), "no line `{line}`");
+    }
+}
+
+#[test]
 fn the_version_is_in_the_section() {
     let header = header();
     assert!(header.contains(&format!("#define ASHWAY_ABI_VERSION {VERSION}\n")));

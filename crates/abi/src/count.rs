@@ -157,6 +157,9 @@ counts! {
     OutDroppedTxFull = 58, Sent, "out_dropped_tx_full";
     /// Messages dropped because no frame to the driver is so long (4,096 bytes).
     OutDroppedTooLong = 59, Sent, "out_dropped_too_long";
+    /// Messages to a channel that the host's stack would not send: no route, no
+    /// such address, or too long.
+    OutDroppedNoRoute = 60, Sent, "out_dropped_no_route";
 }
 
 impl Count {

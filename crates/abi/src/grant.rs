@@ -12,12 +12,20 @@ pub enum Grant {
     Reply,
     /// Read the clock.
     Time,
+    /// Send messages to the channels of its section.
+    Send,
+    /// Be run at times of its own.
+    Timer,
 }
 
 impl Grant {
     /// The words and what each means.
-    pub const WORDS: &'static [(&'static str, Self)] =
-        &[("reply", Self::Reply), ("time", Self::Time)];
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("reply", Self::Reply),
+        ("time", Self::Time),
+        ("send", Self::Send),
+        ("timer", Self::Timer),
+    ];
 
     /// The word of the configuration.
     #[must_use]
@@ -25,6 +33,8 @@ impl Grant {
         match self {
             Self::Reply => "reply",
             Self::Time => "time",
+            Self::Send => "send",
+            Self::Timer => "timer",
         }
     }
 }

@@ -60,11 +60,17 @@ pub enum HostCall {
     Write = 16,
     /// `now_ns() -> i64`: `CLOCK_MONOTONIC`.
     Now = 17,
+    /// `send(channel, from: ptr, len) -> i32`: a message to a channel.
+    Send = 40,
+    /// `msg_clone(channel) -> i32`: the message, as it is now, to a channel.
+    Clone = 41,
+    /// `timer_set(id, ns: i64) -> i32`: `on_timer` in so many ns.
+    TimerSet = 42,
 }
 
 impl HostCall {
     /// Every call, in numerical order, starting at 1.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 20] = [
         Self::Load8,
         Self::Load16Le,
         Self::Load16Be,
@@ -82,6 +88,9 @@ impl HostCall {
         Self::Read,
         Self::Write,
         Self::Now,
+        Self::Send,
+        Self::Clone,
+        Self::TimerSet,
     ];
 
     /// The import's name.
@@ -105,6 +114,9 @@ impl HostCall {
             Self::Read => "msg_read",
             Self::Write => "msg_write",
             Self::Now => "now_ns",
+            Self::Send => "send",
+            Self::Clone => "msg_clone",
+            Self::TimerSet => "timer_set",
         }
     }
 
@@ -131,6 +143,9 @@ impl HostCall {
             Self::Store64Le | Self::Store64Be => (&[I32, I64], None),
             Self::Read | Self::Write => (&[I32, I32, I32], None),
             Self::Now => (&[], Some(I64)),
+            Self::Send => (&[I32, I32, I32], Some(I32)),
+            Self::Clone => (&[I32], Some(I32)),
+            Self::TimerSet => (&[I32, I64], Some(I32)),
         }
     }
 
@@ -152,7 +167,22 @@ impl HostCall {
     pub const fn grant(self) -> Option<Grant> {
         match self {
             Self::Now => Some(Grant::Time),
+            Self::Send | Self::Clone => Some(Grant::Send),
+            Self::TimerSet => Some(Grant::Timer),
             _ => None,
         }
+    }
+
+    /// Whether the kernel tier has it, too. What does not leaves its function in the
+    /// user tier.
+    #[must_use]
+    pub const fn in_kernel_tier(self) -> bool {
+        !self.uses_outbox()
+    }
+
+    /// Whether it writes into the [outbox](crate::outbox).
+    #[must_use]
+    pub const fn uses_outbox(self) -> bool {
+        matches!(self, Self::Send | Self::Clone | Self::TimerSet)
     }
 }

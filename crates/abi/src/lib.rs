@@ -22,6 +22,7 @@ pub mod host_call;
 pub mod leaf;
 pub mod memory;
 pub mod observe;
+pub mod outbox;
 pub mod trusted;
 pub mod verdict;
 

@@ -12,6 +12,7 @@ use ashway_modules::Message;
 use ashway_modules::handler::{self, Act, Activate};
 use ashway_path::attrs::Attrs;
 use ashway_path::module::Refused;
+use ashway_path::time::Time;
 
 use crate::config::{Config, OnFault, attr};
 use crate::counters::UserRows;
@@ -118,7 +119,7 @@ impl handler::Instance for Bindable {
             .number(attr::BUDGET_NS)
             .map_or(Config::DEFAULT_BUDGET, Duration::from_nanos);
         self.count(name, true);
-        Ok(Box::new(Bound {
+        Ok(Box::new(Bound(Activation {
             instance: self.clone(),
             name: name.to_owned(),
             version: version.id,
@@ -133,12 +134,16 @@ impl handler::Instance for Bindable {
             },
             row: attrs.number(ROW).unwrap_or_default() as u32,
             local: attrs.number(LOCAL).map_or(u32::MAX, |local| local as u32),
-        }))
+            of_message: true,
+        })))
     }
 }
 
 /// One function, bound to one path.
-struct Bound {
+struct Bound(Activation);
+
+/// How a function is run, and for whom.
+struct Activation {
     instance: Bindable,
     name: String,
     /// Of which version `function` is.
@@ -148,10 +153,29 @@ struct Bound {
     rules: Rules,
     row: u32,
     local: u32,
+    /// Whether it is about a message; a timer's is not.
+    of_message: bool,
 }
 
 impl Activate for Bound {
     fn activate(&mut self, message: &mut Message) -> Act {
+        let Self(activation) = self;
+        let (front, bytes) = message.split();
+        let act = activation.run(front, bytes, 0);
+        let shared = &activation.instance.shared;
+        match act {
+            // The decision is to deliver; whether there is room is known now.
+            Act::Done(Count::Delivered) => Act::Done(match shared.endpoint() {
+                Some((endpoint, place)) => endpoint.deliver(place, activation.local, bytes),
+                None => Count::DroppedNoEndpoint,
+            }),
+            act => act,
+        }
+    }
+}
+
+impl Activation {
+    fn run(&mut self, front: &[u8], message: &mut [u8], channel: u32) -> Act {
         let Bindable {
             shared,
             running,
@@ -173,11 +197,11 @@ impl Activate for Bound {
         }
         let outcome = {
             let _turn = Turn::take(shared);
-            let (front, message) = message.split();
             let recorded = recording
                 .as_mut()
+                .filter(|_| self.of_message)
                 .and_then(|on| Some((on.before(self.row, shared, message)?, on)));
-            let outcome = wasm.activate_behind(self.function, front, message, 0, self.budget);
+            let outcome = wasm.activate_behind(self.function, front, message, channel, self.budget);
             if let Some((half, on)) = recorded {
                 on.after(half, shared, message, &outcome);
             }
@@ -209,20 +233,87 @@ impl Activate for Bound {
             shared.record_fault(cause, at, self.row);
         }
         rows.add(self.row, decision.note);
-        match decision.act {
-            // The decision is to deliver; whether there is room is known now.
-            Act::Done(Count::Delivered) => Act::Done(match shared.endpoint() {
-                Some((endpoint, place)) => endpoint.deliver(place, self.local, message.bytes()),
-                None => Count::DroppedNoEndpoint,
-            }),
-            act => act,
+        // An abort has asked for nothing.
+        if decision.note == Count::Committed {
+            if let Some(channels) = &shared.channels {
+                wasm.take_sent(|channel, message| {
+                    rows.add(self.row, Count::OutOriginated);
+                    rows.add(self.row, channels.send(channel, message));
+                });
+            }
+            wasm.take_timers(|id, ns| shared.timers.set(id, ns, self.row));
         }
+        decision.act
+    }
+}
+
+/// The handler's `on_timer`, in the worker's hands.
+pub(crate) struct OnTimer(Activation);
+
+impl Bindable {
+    /// What runs when its timers are due.
+    pub(crate) fn on_timer(&self) -> OnTimer {
+        OnTimer(Activation {
+            instance: self.clone(),
+            name: "on_timer".to_owned(),
+            // Looked up for each run: a version may have none.
+            version: 0,
+            function: Function::ON_RX,
+            budget: Budget {
+                fuel: fuel(Config::DEFAULT_BUDGET),
+                ns: Config::DEFAULT_BUDGET.as_nanos() as u64,
+            },
+            rules: Rules {
+                may_reply: false,
+                on_fault_drop: true,
+            },
+            row: 0,
+            local: u32::MAX,
+            of_message: false,
+        })
+    }
+}
+
+impl OnTimer {
+    /// Runs it for each timer that is due, once; says whether there was one. Bounded
+    /// by the default budget for each of them; does not allocate. Without the function
+    /// they are forgotten.
+    pub(crate) fn run_due(&mut self, now: Time) -> bool {
+        let Self(activation) = self;
+        let due = activation.instance.shared.timers.take_due(now);
+        let running = Arc::clone(&activation.instance.running);
+        let found = {
+            let running = running.lock().unwrap_or_else(PoisonError::into_inner);
+            let function = running.wasm.function(&activation.name);
+            function.map(|function| (running.version, function))
+        };
+        let Some((version, function)) = found else {
+            return false;
+        };
+        (activation.version, activation.function) = (version, function);
+        for (id, row) in (0_u32..).zip(due) {
+            if let Some(row) = row {
+                activation.row = row;
+                // There is no message that a verdict could be about.
+                let _ = activation.run(&[], &mut [], id);
+            }
+        }
+        tap::ran_by_itself();
+        due.iter().any(Option::is_some)
+    }
+}
+
+impl fmt::Debug for OnTimer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OnTimer")
+            .field(&self.0.instance.shared.name)
+            .finish()
     }
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        self.instance.count(&self.name, false);
+        self.0.instance.count(&self.0.name, false);
     }
 }
 

@@ -268,24 +268,21 @@ mod tests {
             let mut model = std::collections::VecDeque::new();
             let mut into = [0; 256];
             for (number, op) in ops.into_iter().enumerate() {
-                match op {
-                    Op::Deliver(bytes) => {
-                        let expected = match bytes.len() {
-                            257.. => Count::DroppedTooLong,
-                            _ if model.len() == SLOTS => Count::DroppedEndpointFull,
-                            _ => Count::Delivered,
-                        };
-                        let path = number as u32;
-                        prop_assert_eq!(endpoint.deliver(place, path, &bytes), expected);
-                        if expected == Count::Delivered {
-                            model.push_back((path, bytes));
-                        }
+                if let Op::Deliver(bytes) = op {
+                    let expected = match bytes.len() {
+                        257.. => Count::DroppedTooLong,
+                        _ if model.len() == SLOTS => Count::DroppedEndpointFull,
+                        _ => Count::Delivered,
+                    };
+                    let path = number as u32;
+                    prop_assert_eq!(endpoint.deliver(place, path, &bytes), expected);
+                    if expected == Count::Delivered {
+                        model.push_back((path, bytes));
                     }
-                    _ => {
-                        let taken = reader.take(&mut into);
-                        let taken = taken.map(|taken| (taken.path, into[..taken.len].to_vec()));
-                        prop_assert_eq!(taken, model.pop_front());
-                    }
+                } else {
+                    let taken = reader.take(&mut into);
+                    let taken = taken.map(|taken| (taken.path, into[..taken.len].to_vec()));
+                    prop_assert_eq!(taken, model.pop_front());
                 }
             }
         }

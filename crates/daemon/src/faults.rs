@@ -181,6 +181,8 @@ mod tests {
             allow: Vec::new(),
             memory: MemoryMode::Auto,
             endpoint: 0,
+            channels: Vec::new(),
+            send_port: 0,
             params: BTreeMap::new(),
             domain: None,
             line: 0,

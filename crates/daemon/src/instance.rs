@@ -16,10 +16,12 @@ use ashway_kernel::{
     LoadError, Memory, MemoryKind, Program, ProgramKind, SharedArray, verifier_log,
 };
 
+use crate::channels::Channels;
 use crate::config::{Grant, HandlerConfig, MemoryMode};
 use crate::endpoint::{self, Endpoint};
 use crate::plan::InstancePlan;
 use crate::programs::{self, Maps, NodeMaps};
+use crate::timers::Timers;
 use crate::version::{Version, Versions};
 
 /// Fuel for each ns of budget: enough that the clock, not the fuel, ends honest
@@ -136,6 +138,17 @@ pub enum InstanceError {
         #[source]
         source: std::io::Error,
     },
+    /// No socket to send by.
+    #[error("no socket for the channels of handler `{handler}`, from port {port}")]
+    Channels {
+        /// The handler.
+        handler: String,
+        /// The local port; 0 for any.
+        port: u16,
+        /// Why.
+        #[source]
+        source: std::io::Error,
+    },
     /// No event descriptor for its endpoint.
     #[error("no event descriptor for the endpoint of handler `{handler}`")]
     Endpoint {
@@ -199,6 +212,10 @@ pub(crate) struct Instance {
     faults: [AtomicU32; 4],
     /// Where `deliver` leads, if anywhere.
     pub(crate) endpoint: Option<Endpoint>,
+    /// Where `send` leads, if anywhere.
+    pub(crate) channels: Option<Channels>,
+    /// When `on_timer` is to run.
+    pub(crate) timers: Timers,
     may_reply: bool,
 }
 
@@ -285,6 +302,14 @@ impl Instance {
             }
         }
         set_params(config, compiled, &mut wasmtime)?;
+        let channels = (!config.channels.is_empty())
+            .then(|| Channels::open(&config.channels, config.send_port))
+            .transpose()
+            .map_err(|source| InstanceError::Channels {
+                handler: config.name.clone(),
+                port: config.send_port,
+                source,
+            })?;
         let kernel = match node {
             None => None,
             Some(node) => Some(KernelSide::create(
@@ -304,6 +329,8 @@ impl Instance {
             versions: Versions::begin(Some(Arc::new(version))),
             faults: Default::default(),
             endpoint,
+            channels,
+            timers: Timers::default(),
             may_reply: config.allow.contains(&Grant::Reply),
         };
         Ok((instance, wasmtime))
@@ -342,6 +369,8 @@ impl Instance {
             versions: Versions::begin(None),
             faults: Default::default(),
             endpoint: None,
+            channels: None,
+            timers: Timers::default(),
             may_reply: false,
         })
     }
@@ -641,7 +670,8 @@ fn spec(node: &NodeMaps, kind: MemoryKind, layout: Layout, plan: &InstancePlan) 
     }
 }
 
-/// Writes what the configuration says of a handler's parameters.
+/// Tells a handler what the configuration says: its parameters, and how many channels
+/// it has.
 ///
 /// # Errors
 ///
@@ -651,6 +681,7 @@ pub(crate) fn set_params(
     compiled: &Compiled,
     wasmtime: &mut ashway_handler::Instance,
 ) -> Result<(), InstanceError> {
+    wasmtime.set_channels(config.channels.len() as u32);
     for (param, value) in &config.params {
         wasmtime
             .set_param(&param_symbol(param), *value)

@@ -8,6 +8,7 @@
 
 mod activation;
 mod bug;
+mod channels;
 pub mod client;
 mod compile;
 pub mod config;
@@ -36,6 +37,7 @@ pub mod show;
 mod status;
 mod swap;
 mod taps;
+mod timers;
 mod turns;
 pub mod units;
 mod version;

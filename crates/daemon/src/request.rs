@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::config::{
     self, Config, Grant, HandlerConfig, MemoryMode, NAME_HINT, OnFault, PathConfig, Tier, is_name,
-    read_budget, read_endpoint, read_match, suggest,
+    read_budget, read_channel, read_endpoint, read_match, suggest,
 };
 
 /// Why a request is turned down. Nothing has changed.
@@ -75,11 +75,25 @@ pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig,
             read_endpoint(slots).map_err(|(message, hint)| Refusal::usage(message, hint))?
         }
     };
+    let mut channels = Vec::new();
+    for peer in strings(request, "channel")? {
+        let peer = read_channel(peer, channels.len());
+        channels.push(peer.map_err(|(message, hint)| Refusal::usage(message, hint))?);
+    }
+    let send_port = match &request["send_port"] {
+        Value::Null => 0,
+        port => port
+            .as_u64()
+            .and_then(|port| u16::try_from(port).ok())
+            .ok_or_else(|| Refusal::usage("`send_port` must be a port".to_owned(), ""))?,
+    };
     Ok(HandlerConfig {
         name,
         file,
         allow,
         endpoint,
+        channels,
+        send_port,
         memory: word(request, "memory", MemoryMode::WORDS)?,
         params: params(&request["params"])?,
         domain: domain(request, config)?,

@@ -17,6 +17,7 @@ use ashway_path::time::Time;
 use ashway_path::watch::{Nobody, Watch};
 use ashway_wire::{Datagram, udp};
 
+use crate::activation::OnTimer;
 use crate::counters::UserRows;
 use crate::instance::Instance;
 use crate::observe::tap;
@@ -53,6 +54,8 @@ pub(crate) struct PathRun {
 pub(crate) struct RunInstance {
     /// What it shares with the rest of the node.
     pub(crate) shared: Arc<Instance>,
+    /// What runs when its timers are due.
+    pub(crate) on_timer: OnTimer,
     /// Its paths, by their number within the instance; each at its interfaces.
     pub(crate) paths: Vec<Vec<(usize, PathRun)>>,
     /// What it has had of the worker's time.
@@ -64,9 +67,14 @@ pub(crate) struct RunInstance {
 impl RunInstance {
     /// An instance that has had nothing of the worker's time.
     #[must_use]
-    pub(crate) fn new(shared: Arc<Instance>, paths: Vec<Vec<(usize, PathRun)>>) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Instance>,
+        on_timer: OnTimer,
+        paths: Vec<Vec<(usize, PathRun)>>,
+    ) -> Self {
         Self {
             shared,
+            on_timer,
             paths,
             turns: Turns::default(),
             ring: 0,

@@ -239,6 +239,16 @@ impl Work {
             any |= time <= now && self.live.wake(now, &self.rows);
             self.flush();
         }
+        let timed = |instance: &RunInstance| instance.shared.timers.next().is_some();
+        if self.instances.iter().any(timed) {
+            let now = now();
+            for instance in &mut self.instances {
+                let next = instance.shared.timers.next();
+                if next.is_some_and(|next| next <= now) {
+                    any |= instance.on_timer.run_due(now);
+                }
+            }
+        }
         any
     }
 
@@ -309,10 +319,10 @@ impl Work {
 
     /// How long nobody has to be woken, but not longer than [`NAP`].
     fn nap(&self) -> Timespec {
-        let nap = self
-            .live
-            .wake_at()
-            .map_or(NAP, |time| time.since(now()).min(NAP));
+        let timers = self.instances.iter();
+        let timers = timers.filter_map(|instance| instance.shared.timers.next());
+        let next = timers.chain(self.live.wake_at()).min();
+        let nap = next.map_or(NAP, |time| time.since(now()).min(NAP));
         Timespec {
             tv_sec: 0,
             tv_nsec: nap.subsec_nanos().into(),

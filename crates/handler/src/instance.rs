@@ -55,7 +55,7 @@ pub struct Instance {
     store: Store<Activation>,
     exports: wasmtime::Instance,
     functions: Vec<Entry>,
-    message: Message,
+    pub(crate) message: Message,
     globals: Globals,
     guest: Window,
     state: Window,
@@ -294,6 +294,7 @@ impl Instance {
         let message = &mut message[..len];
         let front = &front[front.len().saturating_sub(FRONT_BYTES)..];
         self.message.copy_in(front, message);
+        self.forget_asked();
         self.follow_growth();
         self.store.set_epoch_deadline(self.ticks);
         let slice = self.store.data_mut().meter.begin(budget.into());
@@ -326,6 +327,7 @@ impl Instance {
 
     #[cold]
     fn stopped(&mut self, error: &wasmtime::Error, at: FileOffset) -> Outcome {
+        self.forget_asked();
         let dirty = self.globals.dirty.get(&mut self.store).i32();
         let fuel = self.globals.fuel.get(&mut self.store).i64();
         Outcome {

@@ -25,6 +25,7 @@ mod memory;
 mod meter;
 #[allow(unsafe_code, reason = "calls code that was made at run time")]
 pub mod native;
+mod outbox;
 mod outcome;
 
 pub use compiled::Compiled;

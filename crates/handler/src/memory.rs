@@ -12,6 +12,7 @@
 //! are handed over through a thread-local queue around instantiation.
 
 use ashway_abi::memory::{FRONT_BYTES, Layout, WASM_PAGE};
+use ashway_abi::outbox;
 use std::alloc;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,10 +24,10 @@ use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 /// Room for a message; no UDP payload is longer.
 pub const MESSAGE_BYTES: usize = WASM_PAGE;
 
-/// Its memory: a message and what is before it, in whole pages.
-const PAGES_BYTES: usize = 2 * WASM_PAGE;
+/// Its memory: what is before it, a message, and the outbox behind both.
+const PAGES_BYTES: usize = outbox::AT + outbox::BYTES;
 
-const _: () = assert!(FRONT_BYTES + MESSAGE_BYTES <= PAGES_BYTES);
+const _: () = assert!(FRONT_BYTES + MESSAGE_BYTES <= outbox::AT);
 
 /// An instance's memory, mapped.
 ///
@@ -182,6 +183,43 @@ impl Message {
         let from = unsafe { self.0.0.as_ptr().add(FRONT_BYTES) };
         // SAFETY: as in `write`, with the direction turned around.
         unsafe { std::ptr::copy_nonoverlapping(from, message.as_mut_ptr(), message.len()) };
+    }
+}
+
+impl Message {
+    /// So many bytes of the outbox.
+    ///
+    /// # Panics
+    ///
+    /// If they are not in it.
+    pub(crate) fn outbox(&mut self, at: usize, len: usize) -> &mut [u8] {
+        assert!(at <= outbox::BYTES && len <= outbox::BYTES - at);
+        let base = self.0.0.as_ptr();
+        // SAFETY: the allocation has the outbox at `AT`, and the bytes are in it by the
+        // assertion.
+        let start = unsafe { base.add(outbox::AT + at) };
+        // SAFETY: as above; the allocation was zeroed, and nobody else accesses it
+        // during the borrow of `self`.
+        unsafe { std::slice::from_raw_parts_mut(start, len) }
+    }
+
+    /// A word of the outbox.
+    pub(crate) fn outbox_word(&mut self, at: usize) -> u32 {
+        let mut word = [0; 4];
+        word.copy_from_slice(self.outbox(at, 4));
+        u32::from_le_bytes(word)
+    }
+
+    /// A double word of the outbox.
+    pub(crate) fn outbox_double(&mut self, at: usize) -> u64 {
+        let mut word = [0; 8];
+        word.copy_from_slice(self.outbox(at, 8));
+        u64::from_le_bytes(word)
+    }
+
+    /// Sets a word of the outbox.
+    pub(crate) fn set_outbox_word(&mut self, at: usize, value: u32) {
+        self.outbox(at, 4).copy_from_slice(&value.to_le_bytes());
     }
 }
 

@@ -110,15 +110,8 @@ impl Endpoint {
             let path = self.word(descriptor + PATH).load(Ordering::Relaxed);
             if len != VOID {
                 let len = (len as usize).min(self.place.slot_bytes);
-                let at = self.place.payloads_at + slot * self.place.slot_bytes;
                 let copied = len.min(into.len());
-                let from = self.mapping.at::<u8>(at as u64, copied);
-                let from = from.expect("`map` has seen that the slots are inside");
-                // SAFETY: mapped by the line before; nobody writes a slot between
-                // READY and CONSUMED, and no reference to it exists.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), copied);
-                }
+                self.copy_out(slot, &mut into[..copied]);
             }
             self.consumed = self.consumed.wrapping_add(1);
             self.control(CONSUMED)
@@ -163,6 +156,16 @@ impl Endpoint {
             )?;
         }
         Ok(self.is_waiting())
+    }
+
+    /// Fills `into`, at most a slot's bytes, from the start of a slot.
+    fn copy_out(&self, slot: usize, into: &mut [u8]) {
+        let at = self.place.payloads_at + slot * self.place.slot_bytes;
+        let from = self.mapping.at::<u8>(at as u64, into.len());
+        let from = from.expect("`map` has seen that the slots are inside");
+        // SAFETY: mapped by the line before; nobody writes a slot between READY and
+        // CONSUMED, and no reference to it exists.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), into.as_mut_ptr(), into.len()) };
     }
 
     fn is_waiting(&self) -> bool {

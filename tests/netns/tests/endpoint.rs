@@ -9,6 +9,7 @@ use ashway_rig::{Node, Rig, RigOptions, Signal, skip_unless_root};
 
 fn config(place: Place, slots: usize, memory: &str) -> Config {
     let file = ashway_rig::handler("inbox").unwrap();
+    let file = file.to_string_lossy();
     let config = place.config().text(&format!(
         "[handler.inbox]\nfile = {file:?}\nendpoint = {slots}\nmemory = {memory:?}"
     ));

@@ -27,7 +27,8 @@ pub(crate) struct Load {
     /// Its id [default: the file's name without .wasm]
     #[arg(long)]
     name: Option<String>,
-    /// What it may do beyond looking at messages: reply, time
+    /// What it may do beyond looking at messages: reply, time, send,
+    /// timer
     #[arg(long, value_name = "WHAT")]
     allow: Vec<String>,
     /// What its memory is made of: auto, arena or array [default: auto]
@@ -36,6 +37,13 @@ pub(crate) struct Load {
     /// Slots of its endpoint, a power of two [default: no endpoint]
     #[arg(long, value_name = "SLOTS")]
     endpoint: Option<u32>,
+    /// A peer that it may send to, as ADDRESS:PORT; give one for each channel, in
+    /// their order
+    #[arg(long, value_name = "PEER")]
+    channel: Vec<String>,
+    /// The local port that it sends from [default: any]
+    #[arg(long, value_name = "PORT")]
+    send_port: Option<u16>,
     /// The domain it belongs to: paths to it take what the domain owns, no more
     #[arg(long)]
     domain: Option<String>,
@@ -64,6 +72,8 @@ impl Load {
             "allow": self.allow,
             "memory": self.memory,
             "endpoint": self.endpoint,
+            "channel": self.channel,
+            "send_port": self.send_port,
             "domain": self.domain,
             "params": params,
         }))?;

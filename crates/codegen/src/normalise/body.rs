@@ -220,7 +220,7 @@ impl<'a> Lowering<'_, 'a> {
             let function_index = function_index - imports.len() as u32;
             return self.wasm(Operator::Call { function_index });
         };
-        if matches!(call, HostCall::Read | HostCall::Write) {
+        if matches!(call, HostCall::Read | HostCall::Write | HostCall::Send) {
             self.push(OpKind::ChargeBulk);
         }
         self.push(OpKind::Host(call));

@@ -26,6 +26,13 @@ pub(super) const NAMED_FOR_UNIT: u64 = 4;
 /// tier. A slice of fuel has 24 of them, which is 0.8 us.
 const NOW: u32 = 128;
 
+/// A record or a timer in the outbox. What the message costs when it leaves, a system call of
+/// the host's, is not the handler's.
+const SEND: u32 = 32;
+
+/// Bytes that a clone is charged for, whatever it has: a full Ethernet frame.
+const CLONED: u32 = 1_500;
+
 /// What a bulk operation over this many bytes costs beyond its place in the
 /// table. (Table operators are loops over entries in the normal form, and pay
 /// turn by turn like any loop.)
@@ -42,6 +49,8 @@ pub(super) fn of(op: &OpKind<'_>, module: &Module<'_>) -> u32 {
         OpKind::Charge { .. } | OpKind::ChargeBulk | OpKind::Trap(_) => 0,
         OpKind::Host(call) => match call {
             ashway_abi::HostCall::Read | ashway_abi::HostCall::Write => 8,
+            ashway_abi::HostCall::Send | ashway_abi::HostCall::TimerSet => SEND,
+            ashway_abi::HostCall::Clone => SEND + bulk(CLONED),
             ashway_abi::HostCall::Now => NOW,
             _ => 3,
         },

@@ -30,6 +30,7 @@ use super::identity::{CallTables, indirect};
 use super::ir::{FileOffset, Global, Module, OpKind};
 use ashway_abi::host_call::MODULE;
 use ashway_abi::memory::WASM_PAGE;
+use ashway_abi::outbox;
 use std::borrow::Cow;
 use wasm_encoder::reencode::Reencode;
 use wasm_encoder::{
@@ -46,7 +47,7 @@ pub const START_EXPORT: &str = "_ashway_start";
 pub const ENTER_PREFIX: &str = "_ashway_enter_";
 
 /// Pages of the message memory: one for the longest message, and room for what
-/// is before it.
+/// is before it. An outbox lies behind them.
 const MESSAGE_PAGES: u32 = 2;
 
 /// A module for Wasmtime, and the way back to the author's file.
@@ -241,7 +242,12 @@ fn memories(module: &Module<'_>) -> MemorySection {
     let mut section = MemorySection::new();
     let author = (module.initial_pages, module.maximum_pages);
     let state = (module.state_bytes / WASM_PAGE) as u32;
-    for (minimum, maximum) in [author, (MESSAGE_PAGES, MESSAGE_PAGES), (state, state)] {
+    let message = if module.uses_outbox() {
+        ((outbox::AT + outbox::BYTES) / WASM_PAGE) as u32
+    } else {
+        MESSAGE_PAGES
+    };
+    for (minimum, maximum) in [author, (message, message), (state, state)] {
         section.memory(MemoryType {
             minimum: u64::from(minimum),
             maximum: Some(u64::from(maximum)),

@@ -29,6 +29,9 @@ impl Expander<'_> {
             HostCall::Now => {
                 self.ins().call(NOW);
             }
+            HostCall::Send => self.send(),
+            HostCall::Clone => self.clone_message(),
+            HostCall::TimerSet => self.timer_set(),
             _ => self.message(call, place),
         }
     }

@@ -246,6 +246,13 @@ impl Module<'_> {
         needed.filter(|(_, grant)| !allowed.contains(grant))
     }
 
+    /// Whether it imports a host call that writes into the
+    /// [outbox](ashway_abi::outbox).
+    #[must_use]
+    pub fn uses_outbox(&self) -> bool {
+        self.host_calls.iter().any(|call| call.uses_outbox())
+    }
+
     /// Exported functions that a path can end in, and their indices: those of
     /// type `(i32, i32) -> i32`.
     pub fn handlers(&self) -> impl Iterator<Item = (&str, u32)> {

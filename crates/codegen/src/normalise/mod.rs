@@ -40,6 +40,7 @@ mod read;
 mod recursion;
 mod references;
 mod segments;
+mod send;
 mod state;
 mod tables;
 

@@ -45,6 +45,15 @@ pub enum PromoteError {
         op: String,
     },
 
+    /// A host call that the kernel tier does not have, e.g. `send`.
+    #[error("{place}: `{call}` is a call of the user tier")]
+    UserTierOnly {
+        /// Where it is called.
+        place: Place,
+        /// Its name.
+        call: &'static str,
+    },
+
     /// The call graph's frames do not fit the per-CPU context.
     #[error("{place}: the functions' frames take {found} bytes, {most} are there")]
     Frames {
@@ -80,6 +89,7 @@ impl PromoteError {
     pub const fn place(&self) -> Option<&Place> {
         match self {
             Self::NoCounterpart { place, .. }
+            | Self::UserTierOnly { place, .. }
             | Self::Frames { place, .. }
             | Self::TooLong { place, .. } => Some(place),
             Self::HandlerType { .. } => None,
@@ -91,6 +101,10 @@ impl PromoteError {
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::NoCounterpart { .. } => "use integers, or set `tier = \"user\"` on the path",
+            Self::UserTierOnly { .. } => {
+                "call it in a function of its own that another path leads to, or set \
+                 `tier = \"user\"` on the path"
+            }
             Self::Frames { .. } => "use fewer local variables or a flatter call graph",
             Self::TooLong { .. } => {
                 "make the handler smaller, or set `tier = \"user\"` on the path"

@@ -16,6 +16,12 @@ impl<'e> Emitter<'e> {
             OpKind::Wasm(operator) => return self.wasm(operator),
             OpKind::Charge { cost } => self.charge(*cost),
             OpKind::ChargeBulk => self.charge_bulk(),
+            OpKind::Host(call) if !call.in_kernel_tier() => {
+                return Err(PromoteError::UserTierOnly {
+                    place: Place::new(self.at, &self.shape.module.lines),
+                    call: call.name(),
+                });
+            }
             OpKind::Host(call) => self.host(*call),
             OpKind::StateGet { offset, ty } => self.state_get(*offset, is_wide(*ty)),
             OpKind::StateSet { offset, ty } => self.state_set(*offset, is_wide(*ty)),

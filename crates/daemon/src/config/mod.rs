@@ -53,7 +53,9 @@ pub(crate) use modules::GRANT_BYTES;
 
 pub use modules::{Entrance, NodeGraph, Offline, World, attr, attribute};
 pub use read::{load, parse};
-pub(crate) use sections::{NAME_HINT, is_name, read_budget, read_endpoint, read_match};
+pub(crate) use sections::{
+    NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_match,
+};
 pub use types::{
     Config, DomainConfig, Grant, HandlerConfig, IfaceConfig, Layered, LongPath, MemoryMode,
     NodeConfig, OnFault, PathConfig, Tier, XdpMode,

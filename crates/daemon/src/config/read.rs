@@ -339,7 +339,8 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
         }
     }
 
-    fn array(&mut self, key: &str) -> Vec<(&'v str, Range<usize>)> {
+    /// An array of strings, each with its place; empty if the key is missing.
+    pub(super) fn array(&mut self, key: &str) -> Vec<(&'v str, Range<usize>)> {
         let Some(value) = self.value(key) else {
             return Vec::new();
         };

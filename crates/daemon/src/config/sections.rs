@@ -1,5 +1,6 @@
 //! The sections of the file, one function each.
 
+use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path as FsPath, PathBuf};
 use std::time::Duration;
@@ -17,6 +18,7 @@ use super::types::{
     NodeConfig, OnFault, PathConfig, Tier, XdpMode,
 };
 use super::{modules, rules};
+use crate::channels;
 use crate::units;
 
 /// Longest path of a unix socket (`sockaddr_un`, without the final 0).
@@ -290,7 +292,16 @@ fn handler(
 ) -> Option<HandlerConfig> {
     check_name(reader, "handler", name, span.clone());
     let line = reader.line(span.start);
-    let keys = ["file", "allow", "memory", "endpoint", "params", "domain"];
+    let keys = [
+        "file",
+        "allow",
+        "memory",
+        "endpoint",
+        "channels",
+        "send_port",
+        "params",
+        "domain",
+    ];
     let mut section = Section::open(reader, format!("handler.{name}"), span, value, &keys)?;
     let mut file = PathBuf::new();
     if let Some((written, span)) = section.required("file", &format!("\"{name}.wasm\"")) {
@@ -314,10 +325,28 @@ fn handler(
             Err((message, hint)) => section.reader.error("bad_value", span, message, Some(hint)),
         }
     }
+    let mut channels = Vec::new();
+    for (peer, span) in section.array("channels") {
+        match read_channel(peer, channels.len()) {
+            Ok(peer) => channels.push(peer),
+            Err((message, hint)) => section.reader.error("bad_value", span, message, Some(hint)),
+        }
+    }
+    let mut send_port = 0;
+    if let Some((port, span)) = section.integer("send_port") {
+        send_port = u16::try_from(port).unwrap_or(0);
+        if send_port == 0 {
+            let message = format!("`{port}` is no port to send from");
+            let hint = "write 1 to 65535, or leave `send_port` out for any".to_owned();
+            section.reader.error("bad_value", span, message, Some(hint));
+        }
+    }
     Some(HandlerConfig {
         name: name.to_owned(),
         file,
         endpoint,
+        channels,
+        send_port,
         allow: section.words("allow", Grant::WORDS),
         memory: section
             .word("memory", MemoryMode::WORDS)
@@ -560,6 +589,24 @@ pub(crate) fn read_endpoint(slots: i64) -> Result<usize, (String, String)> {
         let message = format!("an endpoint cannot have {slots} slots");
         let hint = format!("write a power of two from {MIN_SLOTS} to {MAX_SLOTS}, like 256");
         (message, hint)
+    })
+}
+
+/// The peer of a channel behind so many others, or what is wrong with it and what to
+/// write instead.
+pub(crate) fn read_channel(text: &str, before: usize) -> Result<SocketAddr, (String, String)> {
+    if before >= channels::MOST {
+        let most = channels::MOST;
+        let message = format!("a handler has at most {most} channels");
+        return Err((message, "make a second handler section".to_owned()));
+    }
+    let peer = text.parse().ok().filter(|peer: &SocketAddr| {
+        let ip = peer.ip();
+        peer.port() != 0 && !ip.is_unspecified()
+    });
+    peer.ok_or_else(|| {
+        let hint = "write an address and a port, like `10.0.0.2:9000` or `[fd00::2]:9000`";
+        (format!("`{text}` is no peer"), hint.to_owned())
     })
 }
 

@@ -2,6 +2,7 @@
 
 pub use ashway_abi::Grant;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -130,6 +131,10 @@ pub struct HandlerConfig {
     pub memory: MemoryMode,
     /// Slots of its endpoint's ring, a power of two; 0 if it has none.
     pub endpoint: usize,
+    /// The peers that it may send to, by number.
+    pub channels: Vec<SocketAddr>,
+    /// The local port that it sends from; 0 for any.
+    pub send_port: u16,
     /// Values for its `ASHWAY_PARAM`s.
     pub params: BTreeMap<String, i64>,
     /// The domain that all its paths belong to, if any.

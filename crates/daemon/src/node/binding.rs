@@ -71,13 +71,14 @@ impl Node {
         request::check_free(&handler.name, &self.config)?;
         let made = Bindable::new(instance, wasm, &self.rows, &self.faults);
         let shared = Arc::clone(&made.shared);
+        let on_timer = made.on_timer();
         let mut config = self.config.clone();
         config.handlers.push(handler);
         let mut bindable = self.bindable.clone();
         bindable.push(made);
         let graph = world::graph(&config, &self.links, &bindable, &self.served)
             .map_err(|error| refusal(&error))?;
-        let run = RunInstance::new(Arc::clone(&shared), Vec::new());
+        let run = RunInstance::new(Arc::clone(&shared), on_timer, Vec::new());
         self.tell(|work| work.instances.push(run))?;
         (self.config, self.bindable, self.graph) = (config, bindable, graph);
         let version = shared.version();

@@ -105,7 +105,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         source,
     })?;
     let graph = world::graph(config, &links, &bindable, &served)?;
-    let runs = make_runs(config, &plan, &graph, &instances)?;
+    let runs = make_runs(config, &plan, &graph, &bindable)?;
 
     for (found, rung) in &facts {
         say(&cost_notice(found, *rung));
@@ -255,7 +255,7 @@ fn make_runs(
     config: &Config,
     plan: &Plan,
     graph: &NodeGraph,
-    instances: &[Arc<Instance>],
+    instances: &[Bindable],
 ) -> Result<Vec<RunInstance>, RunError> {
     let mut runs = Vec::new();
     for (instance, numbers) in instances.iter().zip(&plan.instances) {
@@ -264,7 +264,8 @@ fn make_runs(
             let created = dispatch::path_runs(graph, &config.paths[path], &plan.paths[path])?;
             paths.push(created);
         }
-        runs.push(RunInstance::new(Arc::clone(instance), paths));
+        let shared = Arc::clone(&instance.shared);
+        runs.push(RunInstance::new(shared, instance.on_timer(), paths));
     }
     Ok(runs)
 }

@@ -174,7 +174,9 @@ impl RunError {
             Self::System { source, .. }
             | Self::Control { source, .. }
             | Self::Instance(
-                InstanceError::Memory { source, .. } | InstanceError::Endpoint { source, .. },
+                InstanceError::Memory { source, .. }
+                | InstanceError::Endpoint { source, .. }
+                | InstanceError::Channels { source, .. },
             ) => source.kind() == ErrorKind::PermissionDenied,
             _ => false,
         }

@@ -131,6 +131,11 @@ pub(crate) fn ran(handler: &str, fuel: u64, stopped: Option<Cause>) {
     }
 }
 
+/// Says that what ran belongs to no message.
+pub(crate) fn ran_by_itself() {
+    RAN.set(None);
+}
+
 /// Watches a path's messages.
 #[derive(Debug, Default)]
 pub(crate) struct Watcher {

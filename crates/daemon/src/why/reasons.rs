@@ -322,8 +322,16 @@ pub const fn reason(count: Count) -> Reason {
             "iface",
             "nothing to do: what the driver lost after that is in `lost_after_hand_over`",
         ),
+        Count::OutDroppedNoRoute => (
+            "was not sent: the handler sent it to a channel, and the host's stack has no way \
+             there, or it is too long",
+            "port",
+            "handler",
+            "`ip route get ADDRESS` says how the host would reach the peer; the peers are the \
+             handler's `channels`",
+        ),
         Count::OutDroppedTxFull => (
-            "was not sent: the driver's transmit ring stayed full",
+            "was not sent: the driver's transmit ring, or the channel's socket, stayed full",
             "port",
             "iface",
             "the link is slower than the replies: slow the senders down",

@@ -1,0 +1,110 @@
+//! A handler's timers: when its `on_timer` is to run.
+//!
+//! They are set by activations in the user tier and run by the worker, so one thread
+//! is at both ends. Each is set for once; a handler that wants it again sets it again.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use ashway_abi::outbox::{MOST_TIMERS, NEVER};
+use ashway_path::time::Time;
+
+use crate::worker;
+
+/// Soonest that a timer runs. One that sets itself again at once takes a budget out of
+/// two so long, and the worker looks at its messages in between.
+const SOONEST: Duration = Duration::from_micros(100);
+
+/// An instance's timers.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    /// When, and the row of the path that has set it.
+    set: Mutex<[Option<(Time, u32)>; MOST_TIMERS]>,
+    /// The first of them in ns, [`NEVER`] if none is set: what the worker looks at.
+    next: AtomicU64,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Self {
+            set: Mutex::new([None; MOST_TIMERS]),
+            next: AtomicU64::new(NEVER),
+        }
+    }
+}
+
+impl Timers {
+    /// Sets a timer to run in so many ns, or off with [`NEVER`].
+    pub(crate) fn set(&self, id: u32, ns: u64, row: u32) {
+        self.set_from(worker::now(), id, ns, row);
+    }
+
+    fn set_from(&self, now: Time, id: u32, ns: u64, row: u32) {
+        let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(timer) = set.get_mut(id as usize) {
+            let after = Duration::from_nanos(ns).max(SOONEST);
+            *timer = (ns != NEVER).then(|| (now + after, row));
+        }
+        self.note_next(&set);
+    }
+
+    /// When the next one is due.
+    pub(crate) fn next(&self) -> Option<Time> {
+        let next = self.next.load(Ordering::Relaxed);
+        (next != NEVER).then_some(Time(next))
+    }
+
+    /// Takes those that are due: for each number, the row it was set with.
+    pub(crate) fn take_due(&self, now: Time) -> [Option<u32>; MOST_TIMERS] {
+        let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
+        let due = std::array::from_fn(|id| {
+            let (_, row) = set[id].take_if(|(time, _)| *time <= now)?;
+            Some(row)
+        });
+        self.note_next(&set);
+        due
+    }
+
+    fn note_next(&self, set: &[Option<(Time, u32)>; MOST_TIMERS]) {
+        let first = set.iter().flatten().map(|(time, _)| *time).min();
+        let ns = first.map_or(NEVER, |Time(ns)| ns);
+        self.next.store(ns, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_runs_once_when_it_is_due_and_not_when_it_was_set_off() {
+        let timers = Timers::default();
+        assert_eq!(timers.next(), None);
+        let begin = Time::default() + Duration::from_secs(1);
+        let at = |us| begin + Duration::from_micros(us);
+        timers.set_from(begin, 5, 300_000, 7);
+        timers.set_from(begin, 63, 0, 8);
+        timers.set_from(begin, 1, 200_000, 9);
+        timers.set_from(begin, 64, 0, 9);
+        assert_eq!(timers.next(), Some(at(100)), "not sooner");
+        assert!(timers.take_due(at(99)).iter().all(Option::is_none));
+        let due = timers.take_due(at(100));
+        assert_eq!((due[63], due.iter().flatten().count()), (Some(8), 1));
+        timers.set_from(begin, 1, NEVER, 9);
+        assert_eq!(timers.next(), Some(at(300)));
+        // Set again: the last time counts.
+        timers.set_from(begin, 5, 400_000, 6);
+        assert!(timers.take_due(at(399)).iter().all(Option::is_none));
+        assert_eq!(timers.take_due(at(400))[5], Some(6));
+        assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn a_time_beyond_all_clocks_is_not_soon() {
+        let timers = Timers::default();
+        timers.set_from(Time::default() + Duration::from_secs(1), 0, NEVER - 1, 0);
+        let later = Time::default() + Duration::from_secs(1 << 30);
+        assert!(timers.take_due(later).iter().all(Option::is_none));
+    }
+}
