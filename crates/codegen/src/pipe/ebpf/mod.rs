@@ -310,7 +310,7 @@ impl<'c> Copy<'c> {
 
     /// `r0` = its ones' complement sum of 16 bits. Clobbers `r5`.
     fn fold(&mut self) {
-        // 64 bits, then 33, 18 (after 32: 17 and a carry), 17, 16.
+        // 64 bits, then 33, 33, 17, 17, 16.
         for bits in [32, 32, 16, 16, 16] {
             self.asm.mov(R5, R0);
             self.asm.alu_imm(op::RSH, R5, bits);
