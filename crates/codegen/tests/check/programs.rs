@@ -374,7 +374,11 @@ pub(crate) fn stub_programs() -> Vec<Made> {
             for locals_in_memory in [false, true] {
                 match stub_program(&name, &wasm, kind, locals_in_memory) {
                     Ok(made) => all.push(made),
-                    Err(PromoteError::NoCounterpart { .. } | PromoteError::Frames { .. }) => {}
+                    Err(
+                        PromoteError::NoCounterpart { .. }
+                        | PromoteError::UserTierOnly { .. }
+                        | PromoteError::Frames { .. },
+                    ) => {}
                     Err(error) => panic!("{name}: {error}"),
                 }
             }
