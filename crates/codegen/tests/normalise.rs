@@ -432,7 +432,7 @@ fn refusals_say_what_is_wrong() {
 #[test]
 fn an_unknown_host_call_is_told_what_exists() {
     let error = refuse(&format!(
-        r#"(import "ashway" "send" (func)) {}"#,
+        r#"(import "ashway" "telephone" (func)) {}"#,
         on_rx("(i32.const 1)")
     ));
     assert!(
