@@ -13,7 +13,7 @@
                 $unaligned $table $abort (global.get $n)))
             (unreachable))
             (return (i32.load (i32.const -1))))
-            (return (call $msg_load8 (i32.const -1))))
+            (return (call $msg_load8 (i32.const 0x7fffffff))))
             (return (i32.div_u (i32.const 1) (local.get $channel))))
             (return (i32.div_s (i32.const 0x80000000) (i32.sub (local.get $channel) (i32.const 1)))))
             (return (call_indirect (result i32) (i32.const 0))))

@@ -525,6 +525,8 @@ fn counted(path: &Value, count: Count) -> u64 {
         &path["aborts"][cause]
     } else if count == Count::Received {
         &path["received"]
+    } else if count == Count::Committed {
+        &path["activations"][name]
     } else if name.starts_with("queued_") {
         &path["notes"][name]
     } else {

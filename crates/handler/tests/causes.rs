@@ -91,17 +91,17 @@ fn the_region_goes_on_behind_the_memory_and_still_it_ends() {
 fn message_bounds() {
     check(
         Cause::MessageBounds,
-        "Message",
+        "Host",
         &if_empty("(drop (call $load8 (i32.const 0)))"),
     );
     check(
         Cause::MessageBounds,
-        "Message",
+        "Host",
         &if_empty("(call $store64be (i32.const -4) (i64.const 1))"),
     );
     check(
         Cause::MessageBounds,
-        "Message",
+        "Host",
         &if_empty("(call $read (i32.const 1) (i32.const 0) (i32.const 0))"),
     );
 }
@@ -109,9 +109,9 @@ fn message_bounds() {
 #[test]
 fn a_bulk_access_outside_the_memory() {
     let read = "(call $read (i32.const 0) (i32.const 65537) (i32.const 0))";
-    check(Cause::MemoryBounds, "Message", &if_empty(read));
+    check(Cause::MemoryBounds, "Host", &if_empty(read));
     let write = "(call $write (i32.const 0) (i32.const 65537) (i32.const 0))";
-    check(Cause::MemoryBounds, "Message", &if_empty(write));
+    check(Cause::MemoryBounds, "Host", &if_empty(write));
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn each_mistake_has_its_code() {
         (
             &with(
                 "",
-                "[handler.x]\nfile = 'Cargo.toml'\nallow = ['send', 5]\nparams = { a = 'b' }",
+                "[handler.x]\nfile = 'Cargo.toml'\nallow = ['sends', 5]\nparams = { a = 'b' }",
             ),
             &["bad_value", "wrong_type", "wrong_type"],
         ),
