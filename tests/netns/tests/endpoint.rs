@@ -5,7 +5,7 @@
 
 use ashway_netns::node::{Config, Lines, application_with, entry, run, text, until};
 use ashway_netns::traffic::{PLACES, Place, TIERS, settle};
-use ashway_rig::{Node, Rig, RigOptions, Signal, skip_unless_root};
+use ashway_rig::{Frame, Node, Rig, RigOptions, Signal, Spoil, skip_unless_root};
 
 fn config(place: Place, slots: usize, memory: &str) -> Config {
     let file = ashway_rig::handler("inbox").unwrap();
@@ -70,6 +70,54 @@ fn messages_reach_an_application_that_polls_or_sleeps() {
             settle(&node, "inbox", sent).assert_fates(&[("delivered", sent)], &place);
             node.stop().unwrap();
         }
+    }
+}
+
+/// Handlers that are bound to a tag each have their own ring (ASH-62).
+#[test]
+fn each_circuit_has_its_ring() {
+    if skip_unless_root() {
+        return;
+    }
+    const TAGS: [u16; 2] = [5, 6];
+    let rig = Rig::new("circuits", RigOptions::default()).unwrap();
+    let wire = rig.injector_a().unwrap();
+    let file = ashway_rig::handler("inbox").unwrap();
+    let file = file.to_string_lossy();
+    for place in TIERS {
+        let config = TAGS.iter().fold(place.config(), |config, tag| {
+            config.text(&format!(
+                "[handler.circuit{tag}]\nfile = {file:?}\nendpoint = 64\n\
+                 [path.circuit{tag}]\niface = \"b0\"\nmatch = \"vlan {tag} and udp\"\n\
+                 handler = \"circuit{tag}\"\ntier = {:?}",
+                place.tier
+            ))
+        });
+        let node = rig.node(config).start().unwrap();
+        let mut inboxes = TAGS.map(|tag| {
+            let handler = format!("circuit{tag}");
+            let options = ["--endpoint"];
+            let mut inbox =
+                application_with(&node, &handler, "inbox_app", &options, &["sleep"]).unwrap();
+            assert_eq!(inbox.hear().unwrap(), "open", "{place}");
+            inbox
+        });
+        for number in 1..=20 {
+            for tag in TAGS {
+                let message = vec![0; usize::from(tag)];
+                let frame = Frame::to_b(7009, &message).spoil(Spoil::Vlan(tag));
+                wire.send(&frame.bytes()).unwrap();
+            }
+            for (tag, inbox) in TAGS.into_iter().zip(&mut inboxes) {
+                let said = answer(&inbox.ask("1").unwrap());
+                assert_eq!(said[0], u64::from(tag), "{place}: {number}");
+            }
+        }
+        for tag in TAGS {
+            let path = format!("circuit{tag}");
+            settle(&node, &path, 20).assert_fates(&[("delivered", 20)], &place);
+        }
+        node.stop().unwrap();
     }
 }
 
