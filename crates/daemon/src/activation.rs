@@ -275,12 +275,13 @@ impl Bindable {
 }
 
 impl OnTimer {
-    /// Runs it for each timer that is due, once; says whether there was one. Bounded
-    /// by the default budget for each of them; does not allocate. Without the function
-    /// they are forgotten.
+    /// Runs it for the first timer that is due; says whether there was one. Bounded
+    /// by the default budget; does not allocate. Without the function it is forgotten.
     pub(crate) fn run_due(&mut self, now: Time) -> bool {
         let Self(activation) = self;
-        let due = activation.instance.shared.timers.take_due(now);
+        let Some((id, row)) = activation.instance.shared.timers.take_due(now) else {
+            return false;
+        };
         let running = Arc::clone(&activation.instance.running);
         let found = {
             let running = running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -291,15 +292,11 @@ impl OnTimer {
             return false;
         };
         (activation.version, activation.function) = (version, function);
-        for (id, row) in (0_u32..).zip(due) {
-            if let Some(row) = row {
-                activation.row = row;
-                // There is no message that a verdict could be about.
-                let _ = activation.run(&[], &mut [], id);
-            }
-        }
+        activation.row = row;
+        // There is no message that a verdict could be about.
+        let _ = activation.run(&[], &mut [], id);
         tap::ran_by_itself();
-        due.iter().any(Option::is_some)
+        true
     }
 }
 

@@ -7,7 +7,9 @@
 //! A place that stops again and again is kept once, and counted.
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use ashway_abi::Cause;
 use serde_json::{Value, json};
@@ -21,6 +23,10 @@ use crate::version::{Version, hex};
 const MOST: usize = 16;
 const MOST_BYTES: usize = 64 << 20;
 
+/// How often one of a handler is kept at most: a sender may choose where a handler stops, and each
+/// copy of a memory of 16 MiB takes the worker milliseconds.
+const EVERY: Duration = Duration::from_millis(100);
+
 /// The last of them, of all handlers of a node.
 #[derive(Debug, Default)]
 pub(crate) struct Faults(Mutex<List>);
@@ -28,13 +34,14 @@ pub(crate) struct Faults(Mutex<List>);
 #[derive(Debug, Default)]
 struct List {
     last: u64,
-    faults: VecDeque<Captured>,
+    faults: VecDeque<Arc<Captured>>,
 }
 
 /// One of them.
 #[derive(Debug)]
 struct Captured {
     number: u64,
+    when: Instant,
     handler: String,
     version: Arc<Version>,
     function: String,
@@ -42,7 +49,7 @@ struct Captured {
     cause: Cause,
     at: u32,
     /// How often it stopped here.
-    times: u64,
+    times: AtomicU64,
     message: Vec<u8>,
     memory: Vec<u8>,
 }
@@ -62,35 +69,44 @@ pub(crate) struct Stop<'s> {
 
 impl Faults {
     /// Keeps a message that has stopped `instance` just now, if it is the first at
-    /// this place. Copies the handler's memory.
+    /// this place and none of the handler was kept for [`EVERY`]. Copies the handler's memory.
     #[cold]
     pub(crate) fn capture(&self, instance: &Instance, stop: Stop<'_>, message: &[u8]) {
+        self.capture_at(Instant::now(), instance, stop, message);
+    }
+
+    fn capture_at(&self, now: Instant, instance: &Instance, stop: Stop<'_>, message: &[u8]) {
         let version = instance.version();
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = list.faults.iter_mut().find(|known| {
+        let known = list.faults.iter().find(|known| {
             known.version.id == version.id
                 && known.handler == instance.name
                 && (known.at, known.cause) == (stop.at, stop.cause)
                 && known.function == stop.function
         });
         if let Some(known) = known {
-            known.times += 1;
+            known.times.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        let mut of_handler = list.faults.iter().filter(|it| it.handler == instance.name);
+        if of_handler.any(|before| now < before.when + EVERY) {
             return;
         }
         list.last += 1;
         let captured = Captured {
             number: list.last,
+            when: now,
             handler: instance.name.clone(),
             version,
             function: stop.function.to_owned(),
             budget_ns: stop.budget_ns,
             cause: stop.cause,
             at: stop.at,
-            times: 1,
+            times: AtomicU64::new(1),
             message: message.to_vec(),
             memory: snapshot(instance),
         };
-        list.faults.push_back(captured);
+        list.faults.push_back(Arc::new(captured));
         list.shrink();
     }
 
@@ -99,7 +115,7 @@ impl Faults {
         let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let faults = list.faults.iter();
         let of = faults.filter(|fault| handler.is_none_or(|name| fault.handler == name));
-        of.map(Captured::describe).collect()
+        of.map(|fault| fault.describe()).collect()
     }
 
     /// All that a replay takes.
@@ -108,9 +124,14 @@ impl Faults {
     ///
     /// If there is none of this number.
     pub(crate) fn export(&self, number: &Value) -> Result<Value, Refusal> {
-        let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut faults = list.faults.iter();
-        let Some(fault) = faults.find(|fault| number.as_u64() == Some(fault.number)) else {
+        // The worker waits for this lock: what takes long is done without it.
+        let found = {
+            let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut faults = list.faults.iter();
+            let fault = faults.find(|fault| number.as_u64() == Some(fault.number));
+            fault.cloned()
+        };
+        let Some(fault) = found else {
             return Err(request::unknown("fault", &number.to_string(), &[]));
         };
         let mut document = fault.describe();
@@ -152,7 +173,7 @@ impl Captured {
             "file": line.map(|(file, _)| file),
             "line": line.map(|(_, line)| line),
             "message_bytes": self.message.len(),
-            "times": self.times,
+            "times": self.times.load(Ordering::Relaxed),
         })
     }
 }
@@ -199,9 +220,13 @@ mod tests {
             cause: Cause::Unreachable,
             at,
         };
+        let mut now = Instant::now();
         for at in 0..20 {
-            faults.capture(&instance, stop(at), &[at as u8]);
-            faults.capture(&instance, stop(at), b"again");
+            faults.capture_at(now, &instance, stop(at), &[at as u8]);
+            faults.capture_at(now, &instance, stop(at), b"again");
+            // Another place, but too soon.
+            faults.capture_at(now + EVERY / 2, &instance, stop(at + 100), b"soon");
+            now += EVERY;
         }
         let list = faults.list(Some("h"));
         let list = list.as_array().unwrap();

@@ -51,7 +51,7 @@ pub fn budget(time: Duration) -> Budget {
 /// What the budget buys in fuel.
 #[must_use]
 pub(crate) fn fuel(budget: Duration) -> u64 {
-    budget.as_nanos() as u64 * FUEL_PER_NS
+    (budget.as_nanos() as u64).saturating_mul(FUEL_PER_NS)
 }
 
 /// Why a handler cannot run at all.

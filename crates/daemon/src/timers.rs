@@ -12,8 +12,8 @@ use ashway_path::time::Time;
 
 use crate::worker;
 
-/// Soonest that a timer runs. One that sets itself again at once takes a budget out of
-/// two so long, and the worker looks at its messages in between.
+/// Soonest that a timer runs, so that one that sets itself again at once is not always
+/// due.
 const SOONEST: Duration = Duration::from_micros(100);
 
 /// An instance's timers.
@@ -55,15 +55,17 @@ impl Timers {
         (next != NEVER).then_some(Time(next))
     }
 
-    /// Takes those that are due: for each number, the row it was set with.
-    pub(crate) fn take_due(&self, now: Time) -> [Option<u32>; MOST_TIMERS] {
+    /// Takes the first of those that are due: its number, and the row it was set with.
+    pub(crate) fn take_due(&self, now: Time) -> Option<(u32, u32)> {
         let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = std::array::from_fn(|id| {
-            let (_, row) = set[id].take_if(|(time, _)| *time <= now)?;
-            Some(row)
-        });
+        let (_, id) = (0..)
+            .zip(&*set)
+            .filter_map(|(id, timer)| Some((timer.as_ref()?.0, id)))
+            .filter(|(time, _)| *time <= now)
+            .min()?;
+        let (_, row) = set[id as usize].take()?;
         self.note_next(&set);
-        due
+        Some((id, row))
     }
 
     fn note_next(&self, set: &[Option<(Time, u32)>; MOST_TIMERS]) {
@@ -88,15 +90,19 @@ mod tests {
         timers.set_from(begin, 1, 200_000, 9);
         timers.set_from(begin, 64, 0, 9);
         assert_eq!(timers.next(), Some(at(100)), "not sooner");
-        assert!(timers.take_due(at(99)).iter().all(Option::is_none));
-        let due = timers.take_due(at(100));
-        assert_eq!((due[63], due.iter().flatten().count()), (Some(8), 1));
+        assert_eq!(timers.take_due(at(99)), None);
+        assert_eq!(
+            timers.take_due(at(250)),
+            Some((63, 8)),
+            "the first comes first"
+        );
+        assert_eq!(timers.next(), Some(at(200)), "one at a time");
         timers.set_from(begin, 1, NEVER, 9);
         assert_eq!(timers.next(), Some(at(300)));
         // Set again: the last time counts.
         timers.set_from(begin, 5, 400_000, 6);
-        assert!(timers.take_due(at(399)).iter().all(Option::is_none));
-        assert_eq!(timers.take_due(at(400))[5], Some(6));
+        assert_eq!(timers.take_due(at(399)), None);
+        assert_eq!(timers.take_due(at(400)), Some((5, 6)));
         assert_eq!(timers.next(), None);
     }
 
@@ -105,6 +111,6 @@ mod tests {
         let timers = Timers::default();
         timers.set_from(Time::default() + Duration::from_secs(1), 0, NEVER - 1, 0);
         let later = Time::default() + Duration::from_secs(1 << 30);
-        assert!(timers.take_due(later).iter().all(Option::is_none));
+        assert_eq!(timers.take_due(later), None);
     }
 }

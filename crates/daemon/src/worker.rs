@@ -244,8 +244,10 @@ impl Work {
             let now = now();
             for instance in &mut self.instances {
                 let next = instance.shared.timers.next();
-                if next.is_some_and(|next| next <= now) {
+                if next.is_some_and(|next| next <= now) && instance.turns.next().is_some() {
+                    let begin = Instant::now();
                     any |= instance.on_timer.run_due(now);
+                    instance.turns.took(begin.elapsed());
                 }
             }
         }

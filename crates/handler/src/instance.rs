@@ -16,6 +16,9 @@ use wasmtime::{Memory, Store, TypedFunc, Val};
 /// expense.
 pub const START_FUEL: u64 = 10_000_000;
 
+/// Its time: while a version takes over, everybody's messages wait.
+const START_NS: u64 = 100_000_000;
+
 /// How many times an activation's ticks a start function may see. It has 50
 /// times the fuel of the default budget, and whoever compiles may be descheduled
 /// longer than who answers messages.
@@ -219,7 +222,11 @@ impl Instance {
             .exports
             .get_typed_func(&mut self.store, name)
             .map_err(|error| stopped(self, error))?;
-        let slice = self.store.data_mut().meter.begin(START_FUEL.into());
+        let budget = Budget {
+            fuel: START_FUEL,
+            ns: START_NS,
+        };
+        let slice = self.store.data_mut().meter.begin(budget);
         let fuel = Val::I64(slice);
         self.globals
             .fuel

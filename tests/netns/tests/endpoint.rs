@@ -76,10 +76,10 @@ fn messages_reach_an_application_that_polls_or_sleeps() {
 /// Handlers that are bound to a tag each have their own ring (ASH-62).
 #[test]
 fn each_circuit_has_its_ring() {
+    const TAGS: [u16; 2] = [5, 6];
     if skip_unless_root() {
         return;
     }
-    const TAGS: [u16; 2] = [5, 6];
     let rig = Rig::new("circuits", RigOptions::default()).unwrap();
     let wire = rig.injector_a().unwrap();
     let file = ashway_rig::handler("inbox").unwrap();

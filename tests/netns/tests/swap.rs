@@ -121,6 +121,7 @@ fn under_traffic(rig: &Rig, flows: usize, mut change: impl FnMut(u32)) -> (u64, 
                 .any(std::thread::ScopedJoinHandle::is_finished);
             if found || Instant::now() > end {
                 println!("{step} changes");
+                assert!(found || step >= 10, "{step} changes in {LONGEST:?}");
                 break;
             }
             change(step);

@@ -1,7 +1,7 @@
 //! The normal form as Wasm, for Wasmtime: the meaning of each pseudo operation.
 //!
 //! ```text
-//! import  ashway.trap (cause: i32, at: i32), never returns
+//! import  ashway.trap (cause: i32, at: i32), returns only with fuel
 //!         ashway.now () -> i64 (`host.rs`)
 //! memory  0 "_ashway_memory": the handler's · 1 "_ashway_message" · 2 "_ashway_state"
 //! global  "_ashway_fuel" i64 · "_ashway_message_len" i32 · "_ashway_dirty" i32

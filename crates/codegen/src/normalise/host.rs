@@ -17,7 +17,7 @@ pub(super) const HOST: &[HostFunction] = &[
     ("now", &[], &[ValType::I64]),
 ];
 
-/// `trap(cause, at)` never returns.
+/// `trap(cause, at)` returns only if the cause is fuel and there is more.
 pub(super) const TRAP: u32 = 0;
 /// `now()`: the clock, in ns.
 const NOW: u32 = 1;

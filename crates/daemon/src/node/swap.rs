@@ -210,7 +210,11 @@ impl Node {
         if !kernel.is_empty() {
             // A poll that began before may be in a program of the old version; a
             // grace period ends behind every such poll.
-            let _ = membarrier(MembarrierCommand::Global);
+            if let Err(errno) = membarrier(MembarrierCommand::Global) {
+                self.lead_to_kernel(&kernel);
+                let message = format!("nobody knows when the old version has ended: {errno}");
+                return Err(Refusal::failed(message, "demote its paths, then swap"));
+            }
         }
         let fault = instance.last_fault();
         let (bindable, config) = (
@@ -219,13 +223,14 @@ impl Node {
         );
         let (next, compiler) = (Arc::clone(&version), engine.clone());
         let taken = self
-            .tell(move |_| take_over(&bindable, &next, &config, legacy, &compiler))
-            .and_then(|taken| taken.map_err(|error| refusal(&RunError::Instance(error))));
+            // Without an answer it is unknown which version the memory is: the paths
+            // stay with the worker.
+            .tell(move |_| take_over(&bindable, &next, &config, legacy, &compiler))?;
         let hold = match taken {
             Ok(hold) => hold,
-            Err(refusal) => {
+            Err(error) => {
                 self.lead_to_kernel(&kernel);
-                return Err(refusal);
+                return Err(refusal(&RunError::Instance(error)));
             }
         };
         if back {

@@ -117,7 +117,10 @@ fn fetch(node: Node, fault: &str) -> Result<Value, Failure> {
 impl Replay {
     pub(crate) fn run(self, face: Face) -> Result<u8, Failure> {
         let fault = if PathBuf::from(&self.fault).is_file() {
-            let bytes = fs::read(&self.fault).unwrap_or_default();
+            let bytes = fs::read(&self.fault).map_err(|error| {
+                let message = format!("cannot read `{}`", clean(&self.fault));
+                Failure::new(Exit::Usage, message).because(&error)
+            })?;
             serde_json::from_slice(&bytes).map_err(|error| {
                 let error = format!("`{}` is no fault: {error}", clean(&self.fault));
                 Failure::new(Exit::Usage, error)
