@@ -68,6 +68,15 @@ impl Timers {
         Some((id, row))
     }
 
+    /// Sets all off that were set with this row.
+    pub(crate) fn forget(&self, row: u32) {
+        let mut set = self.set.lock().unwrap_or_else(PoisonError::into_inner);
+        for timer in set.iter_mut() {
+            timer.take_if(|(_, of)| *of == row);
+        }
+        self.note_next(&set);
+    }
+
     fn note_next(&self, set: &[Option<(Time, u32)>; MOST_TIMERS]) {
         let first = set.iter().flatten().map(|(time, _)| *time).min();
         let ns = first.map_or(NEVER, |Time(ns)| ns);
@@ -103,6 +112,11 @@ mod tests {
         timers.set_from(begin, 5, 400_000, 6);
         assert_eq!(timers.take_due(at(399)), None);
         assert_eq!(timers.take_due(at(400)), Some((5, 6)));
+        assert_eq!(timers.next(), None);
+        timers.set_from(begin, 2, 0, 6);
+        timers.set_from(begin, 3, 0, 7);
+        timers.forget(6);
+        assert_eq!(timers.take_due(at(500)), Some((3, 7)));
         assert_eq!(timers.next(), None);
     }
 

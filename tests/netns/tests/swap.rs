@@ -216,7 +216,7 @@ fn state_is_kept_and_the_rest_is_new() {
         let node = node(&rig, place);
         let client = rig.client_a(7777).unwrap();
         let refused = rollback(&node).unwrap_err();
-        assert!(refused["message"].to_string().contains("no other version"));
+        assert!(refused["message"].to_string().contains("no version before"));
         let mut place_in_flow = 0;
         let mut ask = || {
             let answer = client.ask(&request(1, place_in_flow)).unwrap();

@@ -89,7 +89,11 @@ impl Path {
         let answer = node.connect()?.request(&request)?;
         face.show(&answer, || {
             let tier = answer["tier"].as_str().unwrap_or(tier);
-            let compared = compared(&answer["compared"]);
+            // It is of the promotion, whatever happened since.
+            let compared = match tier {
+                "kernel" => compared(&answer["compared"]),
+                _ => String::new(),
+            };
             format!("path `{name}` runs in the {tier} tier{compared}")
         })?;
         Ok(())

@@ -199,6 +199,10 @@ impl Node {
         }
         // A worker that does not answer works for nobody any more.
         let _ = self.turn(turns);
+        let instance = Arc::clone(&self.instances[self.plan.paths[number].instance]);
+        let row = self.plan.paths[number].row;
+        // What its timers would do had no path to be counted with.
+        let _ = self.worker.ask(move |_| instance.timers.forget(row));
         self.plan.remove_path(number);
         self.config.paths.remove(number);
         // A poll that began before the exchange may be in the old entry

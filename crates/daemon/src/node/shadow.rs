@@ -8,6 +8,7 @@ use std::time::Instant;
 use super::Node;
 use super::Promotion;
 use crate::activation::Bindable;
+use crate::config::Tier;
 use crate::instance::{NotPromoted, Promoted};
 use crate::shadow::{PATIENCE, Recording, compare};
 
@@ -55,8 +56,12 @@ impl Node {
     /// As [`promote`](Self::promote), but first `messages` of the path, or as many as
     /// come in time, must have the same end in the kernel tier.
     pub(super) fn promote_compared(&mut self, path: usize, messages: usize, then: Then) {
-        // What was promoted before was compared, or nobody wanted that.
-        if messages == 0 || matches!(self.paths[path].promotion, Promotion::Done(_)) {
+        let known = &self.paths[path];
+        // Once in the kernel tier, it has no messages of the user tier to compare.
+        let compared = known.tier == Tier::Kernel
+            || matches!(known.promotion, Promotion::Done(_))
+                && known.compared.is_some_and(|compared| compared.equal > 0);
+        if messages == 0 || compared {
             return self.promote(path, then);
         }
         let config = self.config.paths[path].clone();

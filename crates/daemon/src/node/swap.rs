@@ -64,7 +64,10 @@ impl Node {
             let instance = &self.instances[number];
             let former = instance.versions.former().pop().ok_or_else(|| {
                 Refusal::failed(
-                    format!("handler `{}` has had no other version", instance.name),
+                    format!(
+                        "of handler `{}` no version before this one is kept",
+                        instance.name
+                    ),
                     "`ashway handler swap` gives it one",
                 )
             })?;
