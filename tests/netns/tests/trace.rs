@@ -115,8 +115,10 @@ fn each_step_is_told_in_every_place() {
             assert_eq!(answer[..4], u32::to_be_bytes(sum), "{place}");
         }
         let (said, _) = observing.finish().unwrap();
-        let said = documents(&said);
-        assert_eq!(said.len(), 2, "{place}");
+        let mut said = documents(&said);
+        // What was lost of others is said in a line of its own.
+        said.retain(|line| line["lost"].is_null());
+        assert_eq!(said.len(), 2, "{place}: {said:#?}");
         let bytes = Frame::to_b(PORT, &request).bytes().len();
         for packet in &said {
             assert_eq!(wrong(packet, place, bytes), None, "{place}");
