@@ -1,0 +1,121 @@
+//! Three hosts in a row, and a relay in the middle one.
+
+use std::net::UdpSocket;
+use std::process::Command;
+use std::time::Duration;
+
+use ashway_netns::node::{entry, run, text, until};
+use ashway_rig::namespace::Namespace;
+use ashway_rig::{Node, Rig, RigOptions, UdpClient};
+use serde_json::Value;
+
+/// The relay's address towards C, and C's.
+pub(crate) const B8: &str = "10.8.0.2";
+pub(crate) const C8: &str = "10.8.0.3";
+const MAC_B1: &str = "02:00:00:00:00:1b";
+pub(crate) const MAC_C: &str = "02:00:00:00:00:0c";
+
+/// A - B - C: the rig, and a second wire from B's `b1` to C's `c0`.
+pub(crate) struct Three {
+    // The wire's far end goes first.
+    pub(crate) c: Namespace,
+    pub(crate) rig: Rig,
+}
+
+impl Three {
+    pub(crate) fn new(name: &str) -> Self {
+        Self::with_gro(name, true)
+    }
+
+    /// Without GRO, C's end of its wire takes no redirect.
+    pub(crate) fn with_gro(name: &str, gro: bool) -> Self {
+        let rig = Rig::new(name, RigOptions::default()).unwrap();
+        let c = Namespace::new(format!("{}-c", rig.name())).unwrap();
+        let mut add = vec!["link", "add", "b1", "address", MAC_B1, "type", "veth"];
+        add.extend(["peer", "name", "c0", "address", MAC_C, "netns", c.name()]);
+        ip(rig.command_b("ip"), &add);
+        for (end, link, address) in [("b", "b1", B8), ("c", "c0", C8)] {
+            let command = || match end {
+                "b" => rig.command_b("ip"),
+                _ => c.command("ip"),
+            };
+            ip(command(), &["link", "set", link, "addrgenmode", "none"]);
+            let address = format!("{address}/24");
+            ip(command(), &["addr", "add", &address, "dev", link]);
+            ip(command(), &["link", "set", link, "up"]);
+        }
+        for (command, link, address, mac) in [
+            (rig.command_b("ip"), "b1", C8, MAC_C),
+            (c.command("ip"), "c0", B8, MAC_B1),
+        ] {
+            let neighbour = ["neigh", "replace", address, "lladdr", mac, "dev", link];
+            ip(command, &[&neighbour[..], &["nud", "permanent"]].concat());
+        }
+        // The far end of a wire drops what comes by a redirect, unless it polls.
+        let gro = if gro { "on" } else { "off" };
+        let gro = run(c.command("ethtool").args(["-K", "c0", "gro", gro]));
+        assert!(gro.status.success(), "{}", text(&gro));
+        Self { c, rig }
+    }
+
+    /// A node in B with this relay.
+    pub(crate) fn node(&self, mode: &str, tier: &str) -> Node {
+        let config = format!(
+            r#"
+            [iface.b0]
+            mode = "{mode}"
+            [iface.b1]
+            mode = "{mode}"
+
+            [module.relay]
+            kind = "forward"
+            down = "udp.up"
+            [path.relay]
+            tier = "{tier}"
+            from = "eth:b0"
+            attrs = {{ pathname = "udp/relay", local = "10.7.0.2:5000", next_hop = "{C8}:6000", from = "{B8}:7000", out = "eth:b1", next_hop_mac = "{MAC_C}" }}
+            "#
+        );
+        self.rig.node(config).start().unwrap()
+    }
+
+    pub(crate) fn server(&self, port: u16) -> UdpSocket {
+        let server = self.c.run(|| UdpSocket::bind((C8, port))).unwrap();
+        let patience = Some(Duration::from_secs(5));
+        server.set_read_timeout(patience).unwrap();
+        server
+    }
+}
+
+pub(crate) fn ip(mut command: Command, args: &[&str]) {
+    let output = run(command.args(args));
+    assert!(output.status.success(), "ip {args:?}: {}", text(&output));
+}
+
+/// What the node says of the relay.
+pub(crate) fn relay(node: &Node) -> Value {
+    let status = node.status().unwrap();
+    entry(&status, "paths", "relay").clone()
+}
+
+/// The node's status when its ledgers close.
+pub(crate) fn closed(node: &Node) -> Value {
+    until("the ledgers close", || {
+        let status = node.status().unwrap();
+        let live = &status["live"];
+        (live["waiting"] == 0 && live["balanced"] == true).then_some(status)
+    })
+}
+
+pub(crate) fn ask_and_answer(client: &UdpClient, server: &UdpSocket, number: u32) {
+    let message = [&number.to_be_bytes()[..], &[7; 400]].concat();
+    client.send(&message).unwrap();
+    let mut got = [0; 2000];
+    let (len, from) = server
+        .recv_from(&mut got)
+        .unwrap_or_else(|why| panic!("{number} did not come to C: {why}"));
+    assert_eq!(got[..len], message);
+    assert_eq!(from, format!("{B8}:7000").parse().unwrap(), "the relay's");
+    server.send_to(&got[..len - 100], from).unwrap();
+    assert_eq!(client.receive().unwrap(), message[..len - 100]);
+}

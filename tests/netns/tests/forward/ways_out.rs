@@ -1,0 +1,152 @@
+//! Ways out that do not take what is to leave by them.
+
+use ashway_netns::node::{entry, run, text, until};
+use ashway_rig::skip_unless_root;
+use serde_json::json;
+
+use super::three::{Three, ask_and_answer, closed, ip, relay};
+
+/// What the interface out does not take has a fate of its own, in every tier; with a
+/// module of kind `fragment` on the way out it leaves in parts.
+#[test]
+fn what_is_too_long_for_the_way_out_is_counted_or_cut() {
+    if skip_unless_root() {
+        return;
+    }
+    for (mode, tier, cuts) in [
+        ("native", "kernel", false),
+        ("native", "user", false),
+        ("packet", "user", false),
+        ("native", "user", true),
+    ] {
+        let three = Three::new(&format!("fwd-mtu-{mode}-{tier}-{cuts}"));
+        for (command, link) in [
+            (three.rig.command_b("ip"), "b1"),
+            (three.c.command("ip"), "c0"),
+        ] {
+            ip(command, &["link", "set", link, "mtu", "1000"]);
+        }
+        let node = if cuts {
+            three.rig.node(CUTS).start().unwrap()
+        } else {
+            three.node(mode, tier)
+        };
+        let (client, server) = (three.rig.client_a(5000).unwrap(), three.server(6000));
+        ask_and_answer(&client, &server, 1);
+        // 972 bytes and headers of 28 fit.
+        let (fits, long) = ([1; 972], [2; 973]);
+        client.send(&fits).unwrap();
+        client.send(&long).unwrap();
+        let mut got = [0; 2000];
+        assert_eq!(server.recv(&mut got).unwrap(), 972);
+        if cuts {
+            assert_eq!(server.recv(&mut got).unwrap(), 973);
+        }
+        ask_and_answer(&client, &server, 2);
+        let shown = entry(&closed(&node), "paths", "relay").clone();
+        let dropped = if cuts {
+            json!({})
+        } else {
+            json!({ "too_long": 1 })
+        };
+        assert_eq!(
+            shown["fates"]["dropped"], dropped,
+            "{mode} {tier}: {shown:#}"
+        );
+        assert_eq!(shown["received"], 6, "{mode} {tier}: {shown:#}");
+        assert_eq!(shown["balanced"], true, "{mode} {tier}: {shown:#}");
+        node.stop().unwrap();
+    }
+}
+
+/// A relay that cuts what is too long for C's wire.
+const CUTS: &str = r#"
+    [iface.b0]
+    [iface.b1]
+    [module.frag]
+    kind = "fragment"
+    down = "eth:b1.up"
+    up = "ip.down"
+    [module.ip]
+    kind = "ip"
+    [module.udp]
+    kind = "udp"
+    down = "ip.up"
+    [module."eth:b0"]
+    kind = "eth"
+    iface = "b0"
+    up = "ip.down"
+    [module."eth:b1"]
+    kind = "eth"
+    iface = "b1"
+    [module.relay]
+    kind = "forward"
+    down = "udp.up"
+    [path.relay]
+    from = "eth:b0"
+    attrs = { pathname = "ip/udp/relay", local = "10.7.0.2:5000", next_hop = "10.8.0.3:6000", from = "10.8.0.2:7000", out = "frag", next_hop_mac = "02:00:00:00:00:0c" }
+"#;
+
+/// An interface that messages cannot leave by is seen, counted and said, in both
+/// tiers; when it is up again they go on.
+#[test]
+fn an_interface_out_that_is_down_or_gone_is_counted_and_said() {
+    if skip_unless_root() {
+        return;
+    }
+    for (mode, tier) in [("native", "kernel"), ("native", "user"), ("packet", "user")] {
+        let three = Three::new(&format!("fwd-gone-{mode}-{tier}"));
+        let node = three.node(mode, tier);
+        let (client, server) = (three.rig.client_a(5000).unwrap(), three.server(6000));
+        ask_and_answer(&client, &server, 1);
+        let is_out = |word: &str| {
+            until(&format!("b1 is {word}"), || {
+                let status = node.status().unwrap();
+                (entry(&status, "interfaces", "b1")["mode"] == word).then_some(())
+            });
+        };
+        let says = |words: &[&str], phrase: &str| {
+            let said = text(&run(&mut node.command(words)));
+            assert!(said.contains(phrase), "no `{phrase}` in {words:?}:\n{said}");
+        };
+        let lost = |count: u64| {
+            client.send(b"lost").unwrap();
+            until("it is counted", || {
+                let shown = relay(&node);
+                assert_eq!(shown["balanced"], true, "{mode} {tier}: {shown:#}");
+                (shown["fates"]["dropped"]["iface_down"] == count).then_some(())
+            });
+        };
+        let link = |words: &[&str]| ip(three.rig.command_b("ip"), &[&["link"], words].concat());
+
+        link(&["set", "b1", "down"]);
+        is_out("down");
+        lost(1);
+        says(
+            &["why", "relay"],
+            "the interface that it was to leave by is down or gone",
+        );
+        says(&["status"], "`ip link set b1 up`");
+        link(&["set", "b1", "up"]);
+        is_out(mode);
+        ask_and_answer(&client, &server, 2);
+
+        link(&["del", "b1"]);
+        is_out("gone");
+        lost(2);
+        says(
+            &["status"],
+            "start the node again when the interface is back",
+        );
+        link(&["add", "b1", "type", "veth", "peer", "name", "b2"]);
+        until("the node sees that there is another", || {
+            let said = text(&run(&mut node.command(["status"])));
+            said.contains("there is an interface `b1` again")
+                .then_some(())
+        });
+        lost(3);
+        let shown = relay(&node);
+        assert_eq!(shown["fates"]["forwarded"], 4, "{mode} {tier}: {shown:#}");
+        node.stop().unwrap();
+    }
+}
