@@ -12,6 +12,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod bug;
 pub mod cause;
 pub mod context;
 pub mod count;

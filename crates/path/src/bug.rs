@@ -1,13 +1,6 @@
-//! Seeded bugs: places that can be broken on purpose, to see a test turn red.
-//!
-//! A property that no mistake violates tests nothing. Each bug here is a
-//! mistake that somebody could make, at the line where it would be made; the
-//! tests choose one and expect their property to fail. Outside of tests [`is`]
-//! is always false and costs nothing.
+//! The seeded bugs of this crate ([`ashway_abi::bug`]).
 
-/// A mistake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bug {
+ashway_abi::seeded_bugs! {
     /// Early discard counts no fate.
     DiscardUncounted,
     /// An absorbed message gets no fate.
@@ -30,37 +23,4 @@ pub(crate) enum Bug {
     ReplaceForgetsOld,
     /// A refused replacement leaves its attributes.
     ReplaceLeavesAttrs,
-}
-
-/// Whether this one is chosen on this thread.
-#[cfg(not(test))]
-#[inline]
-pub(crate) const fn is(_bug: Bug) -> bool {
-    false
-}
-
-#[cfg(test)]
-pub(crate) use chosen::{is, with};
-
-#[cfg(test)]
-mod chosen {
-    use std::cell::Cell;
-
-    use super::Bug;
-
-    thread_local! {
-        static CHOSEN: Cell<Option<Bug>> = const { Cell::new(None) };
-    }
-
-    pub(crate) fn is(bug: Bug) -> bool {
-        CHOSEN.get() == Some(bug)
-    }
-
-    /// Runs something with this bug in place.
-    pub(crate) fn with<T>(bug: Bug, run: impl FnOnce() -> T) -> T {
-        CHOSEN.set(Some(bug));
-        let result = run();
-        CHOSEN.set(None);
-        result
-    }
 }
