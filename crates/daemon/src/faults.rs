@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 use ashway_abi::Cause;
 use serde_json::{Value, json};
 
+use crate::hex::hex;
 use crate::instance::Instance;
 use crate::request::{self, Refusal};
 use crate::shadow::snapshot;
-use crate::version::{Version, hex};
+use crate::version::Version;
 
 /// How many are kept, and how many bytes of memory.
 const MOST: usize = 16;
@@ -181,12 +182,10 @@ impl Captured {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use std::collections::BTreeMap;
-
     use ashway_handler::Engine;
 
     use super::*;
-    use crate::config::{HandlerConfig, MemoryMode};
+    use crate::config::HandlerConfig;
     use crate::plan::InstancePlan;
 
     #[test]
@@ -196,18 +195,7 @@ mod tests {
         let text = r#"(module (memory (export "memory") 1 1)
             (func (export "on_rx") (param i32 i32) (result i32) unreachable))"#;
         std::fs::write(&file, wat::parse_str(text).unwrap()).unwrap();
-        let config = HandlerConfig {
-            name: "h".to_owned(),
-            file,
-            allow: Vec::new(),
-            memory: MemoryMode::Auto,
-            endpoint: 0,
-            channels: Vec::new(),
-            send_port: 0,
-            params: BTreeMap::new(),
-            domain: None,
-            line: 0,
-        };
+        let config = HandlerConfig::of_file("h", file);
         let engine = Engine::new(4).unwrap();
         let plan = InstancePlan::unbound(&[]);
         let made = Instance::create(&config, &[], &plan, &engine, None, false);

@@ -1,5 +1,7 @@
 //! A handler instance: one module, one memory, and its programs.
 
+mod error;
+
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -7,14 +9,12 @@ use std::time::{Duration, Instant};
 
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::{Cause, trusted};
-use ashway_codegen::check::{Around, Shape, Violation, check};
+use ashway_codegen::check::{Around, Shape, check};
 use ashway_codegen::instance::{self, Handler, Spec};
-use ashway_codegen::normalise::{self, NormaliseError, normalise};
-use ashway_codegen::promote::{self, Budget, PromoteError};
-use ashway_handler::{Compiled, Engine, InstantiateError, Region, UnknownSymbol};
-use ashway_kernel::{
-    LoadError, Memory, MemoryKind, Program, ProgramKind, SharedArray, verifier_log,
-};
+use ashway_codegen::normalise::{self, normalise};
+use ashway_codegen::promote::{self, Budget};
+use ashway_handler::{Compiled, Engine, Region, UnknownSymbol};
+use ashway_kernel::{LoadError, Memory, MemoryKind, Program, ProgramKind, SharedArray};
 
 use crate::channels::Channels;
 use crate::config::{Grant, HandlerConfig, MemoryMode};
@@ -23,6 +23,10 @@ use crate::plan::InstancePlan;
 use crate::programs::{self, Maps, NodeMaps};
 use crate::timers::Timers;
 use crate::version::{Version, Versions};
+
+pub use error::InstanceError;
+pub(crate) use error::NotPromoted;
+use error::{not_checked, not_loaded, not_translated};
 
 /// Fuel for each ns of budget: enough that the clock, not the fuel, ends honest
 /// code. Of the programs of `ashway bench promote` most spend 5 to 17 units a
@@ -52,121 +56,6 @@ pub fn budget(time: Duration) -> Budget {
 #[must_use]
 pub(crate) fn fuel(budget: Duration) -> u64 {
     (budget.as_nanos() as u64).saturating_mul(FUEL_PER_NS)
-}
-
-/// Why a handler cannot run at all.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum InstanceError {
-    /// The file cannot be read.
-    #[error("cannot read `{file}`")]
-    Read {
-        /// The file, as the configuration names it.
-        file: String,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The module is not one of ours.
-    #[error("`{file}` is no handler")]
-    Refused {
-        /// The file.
-        file: String,
-        /// What is wrong with it.
-        #[source]
-        source: NormaliseError,
-        /// The next step.
-        hint: String,
-    },
-    /// The function a path names is not there.
-    #[error("`{file}` exports no function `{function}` of type (i32, i32) -> i32")]
-    NoFunction {
-        /// The file.
-        file: String,
-        /// The function.
-        function: String,
-    },
-    /// A host call that nobody granted.
-    #[error("handler `{handler}` imports `{call}`, which was not granted to it")]
-    NotGranted {
-        /// The handler.
-        handler: String,
-        /// The host call.
-        call: &'static str,
-        /// What it takes.
-        grant: Grant,
-    },
-    /// A parameter the handler does not have.
-    #[error("handler `{handler}` has no parameter `{param}`")]
-    NoParam {
-        /// The handler.
-        handler: String,
-        /// The parameter.
-        param: String,
-        /// Those it has.
-        has: Vec<String>,
-    },
-    /// Wasmtime could not start it.
-    #[error("handler `{handler}` cannot be started")]
-    Start {
-        /// The handler.
-        handler: String,
-        /// Why.
-        #[source]
-        source: InstantiateError,
-    },
-    /// A version could not take the state of another over.
-    #[error("`migrate` of handler `{handler}` from version {from} was stopped{line}: {}", cause.name())]
-    Migrate {
-        /// The handler.
-        handler: String,
-        /// The version of the state that was there.
-        from: u32,
-        /// Why.
-        cause: Cause,
-        /// Where, with a word before it; may be empty.
-        line: String,
-    },
-    /// No memory of the wanted kind.
-    #[error("no memory of {bytes} bytes for handler `{handler}`")]
-    Memory {
-        /// The handler.
-        handler: String,
-        /// How much.
-        bytes: usize,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// No socket to send by.
-    #[error("no socket for the channels of handler `{handler}`, from port {port}")]
-    Channels {
-        /// The handler.
-        handler: String,
-        /// The local port; 0 for any.
-        port: u16,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// No event descriptor for its endpoint.
-    #[error("no event descriptor for the endpoint of handler `{handler}`")]
-    Endpoint {
-        /// The handler.
-        handler: String,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
-    /// The program that fills its ring was not taken.
-    #[error("the ring program of handler `{handler}` was not accepted")]
-    Load {
-        /// The handler.
-        handler: String,
-        /// Why.
-        #[source]
-        source: LoadError,
-    },
 }
 
 /// A fault, as its owner is told of it.
@@ -234,17 +123,6 @@ pub(crate) struct Promoted {
     pub(crate) load: Duration,
     /// Whether the verifier wanted the second, plainer translation.
     pub(crate) second_try: bool,
-}
-
-/// Why a handler stays in the user tier. Not its fault: it runs unchanged.
-#[derive(Clone, Debug)]
-pub(crate) struct NotPromoted {
-    /// Why, in a sentence.
-    pub(crate) because: String,
-    /// The source line, `file:line`, if known.
-    pub(crate) line: Option<String>,
-    /// The next step.
-    pub(crate) hint: String,
 }
 
 impl Instance {
@@ -714,41 +592,4 @@ fn params_of(symbols: &[(String, u32)]) -> Vec<String> {
 /// The kernel keeps 15 characters: `ashway_k_` and the start of the name.
 fn program_name(tier: &str, handler: &str) -> String {
     format!("ashway_{tier}_{handler}")
-}
-
-fn not_translated(error: &PromoteError) -> NotPromoted {
-    let place = error.place().map(ToString::to_string);
-    let words = error.to_string();
-    // The place is told apart from the reason, and not twice.
-    let begin = place.as_ref().map(|place| format!("{place}: "));
-    let because = begin.and_then(|begin| words.strip_prefix(&begin).map(str::to_owned));
-    NotPromoted {
-        because: because.unwrap_or(words),
-        line: place,
-        hint: error.hint().to_owned(),
-    }
-}
-
-fn not_checked(violation: &Violation) -> NotPromoted {
-    NotPromoted {
-        because: violation.because(),
-        line: violation
-            .line
-            .as_ref()
-            .map(|(file, line)| format!("{file}:{line}")),
-        hint: violation.hint().to_owned(),
-    }
-}
-
-fn not_loaded(error: &LoadError) -> NotPromoted {
-    let summary = verifier_log::summary(error.log());
-    NotPromoted {
-        because: if summary.reason.is_empty() {
-            error.to_string()
-        } else {
-            format!("the kernel verifier rejected it: {}", summary.reason)
-        },
-        line: summary.source.map(str::to_owned),
-        hint: error.hint().to_owned(),
-    }
 }

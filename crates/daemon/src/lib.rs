@@ -19,6 +19,7 @@ pub mod diagnostics;
 pub mod doctor;
 mod endpoint;
 mod faults;
+mod hex;
 mod instance;
 mod live;
 pub mod node;

@@ -238,12 +238,9 @@ fn begin_anew(
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use std::collections::BTreeMap;
-
     use ashway_handler::Budget;
 
     use super::*;
-    use crate::config::MemoryMode;
     use crate::counters::UserRows;
     use crate::instance::Instance;
     use crate::plan::InstancePlan;
@@ -286,18 +283,7 @@ mod tests {
                 std::thread::current().id()
             ));
             std::fs::write(&file, wat::parse_str(source(1, "")).unwrap()).unwrap();
-            let config = HandlerConfig {
-                name: name.to_owned(),
-                file,
-                allow: Vec::new(),
-                memory: MemoryMode::Auto,
-                endpoint: 0,
-                channels: Vec::new(),
-                send_port: 0,
-                params: BTreeMap::new(),
-                domain: None,
-                line: 0,
-            };
+            let config = HandlerConfig::of_file(name, file);
             let engine = Engine::new(4).unwrap();
             let plan = InstancePlan::unbound(&[]);
             let made = Instance::create(&config, &[], &plan, &engine, None, false);

@@ -10,6 +10,7 @@ use ashway_handler::{Compiled, Engine};
 use sha2::{Digest, Sha256};
 
 use crate::config::HandlerConfig;
+use crate::hex::hex;
 use crate::instance::{Fault, InstanceError};
 
 /// How many versions a node keeps of a handler, beside the one that runs.
@@ -93,15 +94,6 @@ fn read(file: &FsPath, most: usize) -> std::io::Result<Vec<u8>> {
         .take(most as u64 + 1)
         .read_to_end(&mut wasm)?;
     Ok(wasm)
-}
-
-/// Two digits for each byte.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        write!(text, "{byte:02x}").expect("writing to a string does not fail");
-        text
-    })
 }
 
 /// The version of an instance that runs, and those before it.

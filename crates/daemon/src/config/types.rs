@@ -143,6 +143,26 @@ pub struct HandlerConfig {
     pub line: usize,
 }
 
+#[cfg(test)]
+impl HandlerConfig {
+    /// A handler that says nothing but its file.
+    #[must_use]
+    pub(crate) fn of_file(name: &str, file: PathBuf) -> Self {
+        Self {
+            name: name.to_owned(),
+            file,
+            allow: Vec::new(),
+            memory: MemoryMode::Auto,
+            endpoint: 0,
+            channels: Vec::new(),
+            send_port: 0,
+            params: BTreeMap::new(),
+            domain: None,
+            line: 0,
+        }
+    }
+}
+
 /// What an instance's memory is made of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MemoryMode {

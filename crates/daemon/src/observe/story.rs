@@ -13,6 +13,7 @@ use ashway_abi::observe::{NO_FUEL, Note, step};
 use serde_json::{Map, Value, json};
 
 use super::{Event, What};
+use crate::hex::hex;
 
 /// How long the worker may say more of a message whose fate is known: what it
 /// answered leaves with its batch.
@@ -399,16 +400,6 @@ pub(crate) fn line(story: &Story, number: u64, frames: bool) -> Value {
         "sent": story.sent.iter().map(frame).collect::<Vec<_>>(),
         "steps": steps.collect::<Vec<_>>(),
     })
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(2 * bytes.len());
-    for byte in bytes {
-        text.push(DIGITS[usize::from(byte >> 4)].into());
-        text.push(DIGITS[usize::from(byte & 15)].into());
-    }
-    text
 }
 
 #[cfg(test)]
