@@ -7,16 +7,14 @@
 //! application that could write them could send as anybody).
 //!
 //! All fields are offsets in bytes from the start of the map's one value, and
-//! are read and written with atomics on both sides. A field written by one
-//! side never shares a cache line with a field written by the other.
+//! are read and written with atomics on both sides. A field that one side writes
+//! shares no cache line with a field that the other writes; the line of faults is
+//! written by both, and seldom.
 
 /// `u32`: 1 while an activation of the instance runs, in whichever tier.
 pub const LOCK: usize = 0;
 /// `u32`: 1 while the worker sleeps and wants the wake ring to be rung.
 pub const NEED_WAKE: usize = 64;
-/// `u32`: 1 once a program has put a message into the endpoint whose reader sleeps:
-/// the worker signals it, since programs cannot.
-pub const ENDPOINT_WAKE: usize = 68;
 /// `u32`: how many faults there were, in either tier; the fields below are of
 /// the last, and written by both sides.
 pub const FAULT_COUNT: usize = 128;
@@ -26,6 +24,10 @@ pub const FAULT_CAUSE: usize = 132;
 pub const FAULT_AT: usize = 136;
 /// `u32`: the row of the path it happened on.
 pub const FAULT_ROW: usize = 140;
+/// `u32`: 1 once a program has put a message into the endpoint whose reader sleeps:
+/// the worker signals it, since programs cannot. It stands with the faults because
+/// both sides write it and seldom: the worker looks at it at each turn.
+pub const ENDPOINT_WAKE: usize = 144;
 /// `u32`: slots of the [endpoint](crate::endpoint) taken so far, by either tier
 /// (wraps).
 pub const ENDPOINT_PRODUCED: usize = 192;

@@ -3,12 +3,16 @@
 //! New messages leave by ordinary UDP sockets of the host. Its stack knows the route,
 //! the neighbour's hardware address and the MTU of each peer, today and after a
 //! change, where a path knows those of its own sender only. It costs a system call a
-//! message (`docs/abi/send.md`).
+//! message (`docs/abi/send.md`). Nobody reads these sockets: what a peer answers
+//! to them is dropped before it takes memory. An answer that the handler should see
+//! comes by its path, before the host's stack has a look.
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 
 use ashway_abi::Count;
+use ashway_ring::receive_nothing;
 use rustix::net::sockopt::set_ipv6_v6only;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
@@ -74,6 +78,7 @@ fn bound(any: SocketAddr) -> io::Result<UdpSocket> {
     if v6 {
         set_ipv6_v6only(&socket, true)?;
     }
+    receive_nothing(socket.as_fd())?;
     bind(&socket, &any)?;
     Ok(socket.into())
 }
@@ -107,6 +112,24 @@ mod tests {
         assert_eq!(channels.send(2, b"hello"), Count::OutDroppedNoRoute);
         let long = vec![0; 70_000];
         assert_eq!(channels.send(0, &long), Count::OutDroppedNoRoute);
+    }
+
+    #[test]
+    fn what_peers_send_back_takes_no_memory() {
+        let near = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let channels = Channels::open(&[near.local_addr().unwrap()], 0).unwrap();
+        let socket = channels.v4.as_ref().unwrap();
+        let at = ("127.0.0.1", socket.local_addr().unwrap().port());
+        for message in [&b""[..], b"answer", &[7; 9_000]] {
+            near.send_to(message, at).unwrap();
+        }
+        // Comes by the same queue, behind them.
+        near.send_to(b"last", near.local_addr().unwrap()).unwrap();
+        near.recv(&mut [0; 16]).unwrap();
+        let error = socket.recv(&mut [0; 1]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+        // It is a socket that sends, all the same.
+        assert_eq!(channels.send(0, b"hello"), Count::OutHandedOver);
     }
 
     #[test]

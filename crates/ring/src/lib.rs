@@ -12,10 +12,13 @@
 //! dependency on the rest of Ashway but its words (`abi`), so that an application can
 //! link it.
 //!
-//! Unsafe code is in `mapping`, `queue`, `umem`, `packet` and `endpoint`: memory shared with
-//! the kernel and system calls that the standard library does not have.
+//! * [`receive_nothing`]: for sockets that only send.
+//!
+//! Unsafe code is in `mapping`, `queue`, `umem`, `filter`, `packet` and `endpoint`: memory
+//! shared with the kernel and system calls that the standard library does not have.
 
 pub mod endpoint;
+pub mod filter;
 pub mod ingress_drop;
 mod mapping;
 pub mod packet;
@@ -25,6 +28,7 @@ pub mod socket;
 mod umem;
 
 pub use endpoint::Endpoint;
+pub use filter::receive_nothing;
 pub use ingress_drop::{Family, IngressDrop, IngressDropError, Match, Net, Ports};
 pub use packet::PacketSocket;
 pub use pass::{PassError, Passer};

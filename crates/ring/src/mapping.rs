@@ -3,8 +3,12 @@
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags};
+
+/// Bytes of the unit of a copy.
+const WORD: usize = size_of::<u64>();
 
 /// A mapping, unmapped when dropped.
 ///
@@ -17,7 +21,7 @@ pub(crate) struct Mapping {
 }
 
 // SAFETY: the mapping belongs to the process, not to a thread, and `Mapping`
-// itself never reads or writes it.
+// itself reads it by atomic loads only.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; shared references give out the address only.
 unsafe impl Sync for Mapping {}
@@ -103,6 +107,35 @@ impl Mapping {
         // Mappings are page-aligned, so an aligned offset is an aligned address.
         Some(address.cast())
     }
+
+    /// Fills `into` with the bytes at `offset`, which somebody may be writing: the copy
+    /// can be torn, and is never read twice. `None`, and nothing is copied, if not
+    /// all of them lie in the mapping.
+    pub(crate) fn copy_out(&self, offset: u64, into: &mut [u8]) -> Option<()> {
+        let mut from = self.at::<u8>(offset, into.len())?.as_ptr();
+        let head = from.align_offset(WORD).min(into.len());
+        let (head, rest) = into.split_at_mut(head);
+        let (words, tail) = rest.as_chunks_mut::<WORD>();
+        for byte in head {
+            // SAFETY: `at` vouched for `into.len()` bytes, which `from` walks over
+            // once, here and below; a byte is always aligned; whoever else touches
+            // them uses atomics or is another process or the kernel.
+            *byte = unsafe { AtomicU8::from_ptr(from) }.load(Ordering::Relaxed);
+            from = from.wrapping_add(1);
+        }
+        for word in words {
+            // SAFETY: as above, and aligned behind the head.
+            let value = unsafe { AtomicU64::from_ptr(from.cast()) }.load(Ordering::Relaxed);
+            *word = value.to_ne_bytes();
+            from = from.wrapping_add(WORD);
+        }
+        for byte in tail {
+            // SAFETY: as above.
+            *byte = unsafe { AtomicU8::from_ptr(from) }.load(Ordering::Relaxed);
+            from = from.wrapping_add(1);
+        }
+        Some(())
+    }
 }
 
 impl Drop for Mapping {
@@ -111,5 +144,33 @@ impl Drop for Mapping {
         // into it (see the type).
         let result = unsafe { rustix::mm::munmap(self.address.as_ptr().cast(), self.len) };
         debug_assert!(result.is_ok(), "munmap of our own mapping");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_from_any_offset_and_nothing_from_outside() {
+        let mapping = Mapping::anonymous(4096).unwrap();
+        for at in 0..64 {
+            let byte = mapping.at::<u8>(at, 1).unwrap();
+            // SAFETY: mapped, and this test is alone with it.
+            unsafe { byte.write(at as u8 + 1) };
+        }
+        for offset in 0..16 {
+            for len in 0..32 {
+                let mut into = vec![0; len];
+                mapping.copy_out(offset, &mut into).unwrap();
+                let expected = (0..len).map(|i| offset as u8 + i as u8 + 1);
+                assert!(into.iter().copied().eq(expected), "{len} bytes at {offset}");
+            }
+        }
+        let mut into = [7; 9];
+        for outside in [4088, 4096, u64::MAX] {
+            assert_eq!(mapping.copy_out(outside, &mut into), None);
+        }
+        assert_eq!(into, [7; 9]);
     }
 }

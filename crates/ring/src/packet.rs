@@ -15,7 +15,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, c_void, socklen_t};
 
-use crate::SendError;
+use crate::{SendError, filter};
 
 /// Frames received by one system call.
 pub const BATCH: usize = 32;
@@ -234,25 +234,7 @@ fn ignore_tagged(fd: &OwnedFd) -> io::Result<()> {
         insn(RETURN, 0, u32::MAX),
         insn(RETURN, 0, 0),
     ];
-    let program = libc::sock_fprog {
-        len: filter.len() as u16,
-        filter: filter.as_mut_ptr(),
-    };
-    // SAFETY: the kernel copies the live program, whose pointer and length are
-    // those of the live array.
-    let result = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
-            (&raw const program).cast::<c_void>(),
-            size_of_val(&program) as socklen_t,
-        )
-    };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(())
+    filter::attach(fd.as_fd(), &mut filter)
 }
 
 /// Sets a socket option whose value is an `int`.
