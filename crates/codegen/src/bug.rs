@@ -104,6 +104,10 @@ bugs! {
     LoopFree,
     /// A function that runs often takes none at its entry, in either tier.
     EntryFree,
+    /// A loop need not be charged, says who looks at the finished Wasm.
+    BoundedLoopFree,
+    /// A function that runs often need not be charged, says the same.
+    BoundedEntryFree,
     /// The kernel tier forgets charges.
     ChargeForgotten,
     /// A bulk operation takes none beyond its place in the table.

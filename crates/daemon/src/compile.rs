@@ -2,9 +2,9 @@
 //!
 //! Wasmtime's compiler, our translation and checker, and the kernel's verifier
 //! take milliseconds for an ordinary handler and seconds for a hostile file.
-//! The node's loop ticks the outer net of the user tier and answers the control
-//! socket, so it hands such work over and goes on: a job takes what it needs
-//! with it, and its result comes back to the loop, which alone changes the node.
+//! The node's loop answers the control socket, so it hands such work over and goes
+//! on: a job takes what it needs with it, and its result comes back to the loop,
+//! which alone changes the node.
 //!
 //! One thread, jobs in the order they come: who asks for much delays only those
 //! who ask for code too, and the node uses one CPU for it at most.

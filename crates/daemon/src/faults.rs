@@ -196,7 +196,7 @@ mod tests {
             (func (export "on_rx") (param i32 i32) (result i32) unreachable))"#;
         std::fs::write(&file, wat::parse_str(text).unwrap()).unwrap();
         let config = HandlerConfig::of_file("h", file);
-        let engine = Engine::new(4).unwrap();
+        let engine = Engine::new().unwrap();
         let plan = InstancePlan::unbound(&[]);
         let made = Instance::create(&config, &[], &plan, &engine, None, false);
         std::fs::remove_file(&config.file).unwrap();

@@ -284,7 +284,7 @@ mod tests {
             ));
             std::fs::write(&file, wat::parse_str(source(1, "")).unwrap()).unwrap();
             let config = HandlerConfig::of_file(name, file);
-            let engine = Engine::new(4).unwrap();
+            let engine = Engine::new().unwrap();
             let plan = InstancePlan::unbound(&[]);
             let made = Instance::create(&config, &[], &plan, &engine, None, false);
             let (instance, wasm) = made.unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use ashway_abi::memory::{Layout, STATE_GUEST_PAGES, WASM_PAGE};
 use ashway_codegen::normalise::ir::{FileOffset, Global};
-use ashway_codegen::normalise::{Encoded, MIGRATE, Module};
+use ashway_codegen::normalise::{Encoded, MIGRATE, Module, check_bounded};
 
 use crate::engine::Engine;
 use crate::instance::{Function, InstantiateError};
@@ -42,16 +42,18 @@ impl std::fmt::Debug for Compiled {
 const HANDLER: &str = "on_rx";
 
 impl Compiled {
-    /// Compiles a module: about a millisecond for a small handler.
+    /// Compiles a module: about a millisecond for a small handler. Before that, looks
+    /// at whether it has an end.
     ///
     /// # Errors
     ///
-    /// [`InstantiateError::Refused`].
+    /// [`InstantiateError::Refused`], [`InstantiateError::Unbounded`].
     pub fn new(
         engine: &Engine,
         module: &Module<'_>,
         encoded: &Encoded,
     ) -> Result<Self, InstantiateError> {
+        check_bounded(encoded).map_err(InstantiateError::Unbounded)?;
         let compiled = wasmtime::Module::new(&engine.wasmtime, &encoded.wasm)
             .map_err(InstantiateError::Refused)?;
         let at = |index: u32| module.functions[index as usize].at;

@@ -1,4 +1,4 @@
-//! The compiler's settings and the outer net's clock.
+//! The compiler's settings, and what every instance may call.
 
 use crate::memory::Creator;
 use crate::meter::{Clocks, Meter};
@@ -13,14 +13,12 @@ use wasmtime::{Caller, Config, Linker, OptLevel, Val};
 /// # Examples
 ///
 /// ```
-/// let engine = ashway_handler::Engine::new(2).expect("the host is supported");
-/// engine.tick();
+/// ashway_handler::Engine::new().expect("the host is supported");
 /// ```
 #[derive(Clone)]
 pub struct Engine {
     pub(crate) wasmtime: wasmtime::Engine,
     pub(crate) linker: Linker<Activation>,
-    pub(crate) ticks: u64,
     pub(crate) clocks: Clocks,
 }
 
@@ -30,16 +28,13 @@ pub struct Engine {
 pub struct EngineError(wasmtime::Error);
 
 impl Engine {
-    /// An engine whose activations are stopped with
-    /// [`Cause::Time`] at the `ticks`-th call of [`Engine::tick`] after they
-    /// began. With one tick per budget, 2 gives every handler at least its
-    /// budget.
+    /// An engine whose budgets end by this machine's clocks.
     ///
     /// # Errors
     ///
     /// [`EngineError`] if Wasmtime has no compiler for this host.
-    pub fn new(ticks: u64) -> Result<Self, EngineError> {
-        Self::with_clocks(ticks, Clocks::default())
+    pub fn new() -> Result<Self, EngineError> {
+        Self::with_clocks(Clocks::default())
     }
 
     /// The same, with budgets that end by other clocks.
@@ -47,7 +42,7 @@ impl Engine {
     /// # Errors
     ///
     /// As [`Engine::new`].
-    pub fn with_clocks(ticks: u64, clocks: Clocks) -> Result<Self, EngineError> {
+    pub fn with_clocks(clocks: Clocks) -> Result<Self, EngineError> {
         let wasmtime = wasmtime::Engine::new(&config()).map_err(EngineError)?;
         let mut linker = Linker::new(&wasmtime);
         linker
@@ -74,14 +69,8 @@ impl Engine {
         Ok(Self {
             wasmtime,
             linker,
-            ticks,
             clocks,
         })
-    }
-
-    /// Lets the outer net's clock go on by one. Any thread; one atomic addition.
-    pub fn tick(&self) {
-        self.wasmtime.increment_epoch();
     }
 }
 
@@ -107,9 +96,7 @@ fn refill(mut caller: Caller<'_, Activation>) -> Result<(), Cause> {
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Engine")
-            .field("ticks", &self.ticks)
-            .finish_non_exhaustive()
+        f.debug_struct("Engine").finish_non_exhaustive()
     }
 }
 
@@ -135,8 +122,9 @@ fn config() -> Config {
         .wasm_relaxed_simd(false)
         .wasm_threads(true)
         .max_wasm_stack(WASM_STACK)
-        // The outer net; fuel in the module itself is the budget.
-        .epoch_interruption(true)
+        // No epochs and no fuel of Wasmtime's: the module takes its own fuel in every
+        // loop and function that could go on (`check_bounded`), and looks at the clock
+        // with it. Epochs beside that were a load and a comparison more for each turn.
         // Everything stays where `Creator` puts it, and behind the handler's
         // memory lie its own state and slots, not guard pages: each access is
         // checked by an instruction. Wasmtime panics with a memory creator

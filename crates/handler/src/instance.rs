@@ -8,7 +8,7 @@ use crate::outcome::{Outcome, Stopped};
 use ashway_abi::Verdict;
 use ashway_abi::memory::{FRONT_BYTES, Layout, STATE_GUEST_PAGES};
 use ashway_codegen::normalise::ir::FileOffset;
-use ashway_codegen::normalise::{ENTER_PREFIX, Encoded, Module, START_EXPORT};
+use ashway_codegen::normalise::{ENTER_PREFIX, Encoded, Module, START_EXPORT, Unbounded};
 use std::sync::Arc;
 use wasmtime::{Memory, Store, TypedFunc, Val};
 
@@ -18,11 +18,6 @@ pub const START_FUEL: u64 = 10_000_000;
 
 /// Its time: while a version takes over, everybody's messages wait.
 const START_NS: u64 = 100_000_000;
-
-/// How many times an activation's ticks a start function may see. It has 50
-/// times the fuel of the default budget, and whoever compiles may be descheduled
-/// longer than who answers messages.
-const START_TICKS: u64 = 50;
 
 /// Why a module has no instance.
 #[derive(Debug, thiserror::Error)]
@@ -40,6 +35,10 @@ pub enum InstantiateError {
     /// handler.
     #[error("Wasmtime refused the normalised module: {0:#}")]
     Refused(#[source] wasmtime::Error),
+    /// The encoded module could run without end: a bug of `codegen`, not of the
+    /// handler.
+    #[error("the normalised module has no end")]
+    Unbounded(#[source] Unbounded),
     /// The start function was stopped.
     #[error("the start function was stopped")]
     Start(#[source] Stopped),
@@ -62,7 +61,6 @@ pub struct Instance {
     globals: Globals,
     guest: Window,
     state: Window,
-    ticks: u64,
     compiled: Compiled,
     /// Set if the memory can grow, in either tier.
     growing: Option<Growing>,
@@ -149,8 +147,6 @@ impl Instance {
             fuel: None,
         };
         let mut store = Store::new(&engine.wasmtime, activation);
-        // Making the memories is no handler's time; each run sets its own.
-        store.set_epoch_deadline(u64::MAX / 2);
         let (instance, message) = with_memories(region, &layout, || {
             engine.linker.instantiate(&mut store, compiled.module())
         })
@@ -185,7 +181,6 @@ impl Instance {
             globals,
             guest,
             state,
-            ticks: engine.ticks,
             compiled: compiled.clone(),
             growing,
         };
@@ -232,8 +227,6 @@ impl Instance {
             .fuel
             .set(&mut self.store, fuel)
             .map_err(|error| stopped(self, error))?;
-        self.store
-            .set_epoch_deadline(self.ticks.saturating_mul(START_TICKS));
         function
             .call(&mut self.store, params)
             .map_err(|error| stopped(self, error))
@@ -276,8 +269,7 @@ impl Instance {
     }
 
     /// Runs a handler for one message. Does not allocate unless the handler
-    /// is stopped. Bounded by `budget`; between two looks at the clock, by the
-    /// engine's ticks.
+    /// is stopped. Bounded by `budget`, and what runs between two looks at the clock.
     ///
     /// The handler works on a copy, of the first [`MESSAGE_BYTES`] if there
     /// should be more. What it changed is copied back only when its verdict
@@ -303,7 +295,6 @@ impl Instance {
         self.message.copy_in(front, message);
         self.forget_asked();
         self.follow_growth();
-        self.store.set_epoch_deadline(self.ticks);
         let slice = self.store.data_mut().meter.begin(budget.into());
         let entry = &self.functions[function.0];
         let at = entry.at;

@@ -1,7 +1,7 @@
 //! The user tier's engine: normalised modules in Wasmtime.
 //!
 //! An [`Engine`] holds what all instances share: the compiler's settings and
-//! the clock that is the outer net of every budget. An [`Instance`] is one
+//! the clocks by which budgets end. An [`Instance`] is one
 //! handler's module over one memory; [`Instance::activate`] runs it for one
 //! message and says what it decided or why it was stopped.
 //!
@@ -11,8 +11,8 @@
 //! are the only files here with `unsafe` in them.
 //!
 //! A handler's result is an allegation. Time is an argument: a [`Budget`] is over by
-//! the [`Clocks`] of the engine, and whoever owns it calls [`Engine::tick`], the net
-//! for what asks no clock.
+//! the [`Clocks`] of the engine. Nothing else stops a handler: so what is compiled was
+//! seen to ask them ([`check_bounded`](ashway_codegen::normalise::check_bounded)).
 
 #![deny(unsafe_code)]
 

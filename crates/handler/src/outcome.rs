@@ -77,7 +77,6 @@ fn cause_of(trap: Trap) -> Cause {
             Cause::IndirectCall
         }
         Trap::StackOverflow => Cause::Stack,
-        Trap::Interrupt => Cause::Time,
         // What is left belongs to features that handlers cannot use.
         _ => Cause::Unreachable,
     }

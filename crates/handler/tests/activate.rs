@@ -291,7 +291,7 @@ fn the_start_function_runs_once_and_can_be_stopped() {
 #[test]
 fn a_region_that_does_not_fit_is_refused() {
     let wasm = counter();
-    let engine = Engine::new(1).unwrap();
+    let engine = Engine::new().unwrap();
     let module = normalise(&wasm, &Limits::default()).unwrap();
     let small: Arc<dyn Region> = Pages::new(2 * WASM_PAGE - 4096);
     let new = |region, layout| Instance::new(&engine, &module, &encode(&module), region, layout);

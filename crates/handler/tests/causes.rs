@@ -262,7 +262,7 @@ fn time_ends_what_has_fuel() {
         wall: virtual_ns,
         thread: virtual_ns,
     };
-    let engine = Engine::with_clocks(1, clocks).unwrap();
+    let engine = Engine::with_clocks(clocks).unwrap();
     let module = normalise(&wasm, &Limits::default()).unwrap();
     let region: Arc<dyn Region> = Pages::new(layout(1).total_bytes());
     let encoded = encode(&module);
@@ -299,37 +299,4 @@ fn turn(wasm: &[u8]) -> i64 {
     let (mut instance, _pages) = load(wasm);
     let outcome = instance.activate(Function::ON_RX, &mut [], 0, 0);
     -outcome.fuel_left
-}
-
-#[test]
-fn time_is_the_outer_net() {
-    let wasm = if_empty("(loop $again (br $again))");
-    let engine = Engine::new(1).unwrap();
-    let module = normalise(&wasm, &Limits::default()).unwrap();
-    let encoded = encode(&module);
-    let pages = Pages::new(layout(1).total_bytes());
-    let region: Arc<dyn Region> = pages;
-    let mut instance = Instance::new(&engine, &module, &encoded, &region, layout(1)).unwrap();
-    let ticker = engine.clone();
-    let (send, done) = std::sync::mpsc::channel::<()>();
-    let ticking = std::thread::spawn(move || {
-        let pause = std::time::Duration::from_millis(1);
-        while done.recv_timeout(pause) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            ticker.tick();
-        }
-    });
-    let outcome = instance.activate(Function::ON_RX, &mut [], 0, u64::MAX);
-    let expected = Stopped {
-        cause: Cause::Time,
-        at: place(&wasm, "Loop"),
-    };
-    assert_eq!(outcome.verdict, Err(expected));
-    drop(send);
-    ticking.join().unwrap();
-    assert_eq!(
-        instance
-            .activate(Function::ON_RX, &mut [1], 0, FUEL)
-            .verdict,
-        Ok(Verdict::Reply)
-    );
 }

@@ -14,8 +14,7 @@ use crate::NotRun;
 /// How a trial runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// What one activation may use. The user tier's time is a coarse outer net,
-    /// as in a node: some tens of milliseconds, whatever `ns` says.
+    /// What one activation may use.
     pub budget: Budget,
     /// What the memory is, in the kernel and the interpreter.
     pub memory: MemoryChoice,

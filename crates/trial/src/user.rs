@@ -1,7 +1,7 @@
 //! The user tier: Wasmtime over memory that is nobody else's.
 
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ashway_codegen::normalise::{self, Module};
 use ashway_codegen::promote;
@@ -10,11 +10,6 @@ use ashway_handler::{Budget, Engine, EngineError, Function, Instance, Instantiat
 use ashway_kernel::Memory;
 
 use crate::{NotRun, activation::Activation};
-
-/// How often the outer net's clock goes on, and after how many times it stops
-/// a handler: as in a node.
-const TICK: Duration = Duration::from_millis(10);
-const TICKS: u64 = 4;
 
 /// An instance and its memory.
 #[derive(Debug)]
@@ -94,22 +89,13 @@ impl User {
     }
 }
 
-/// The engine of all trials of this process, and its clock.
+/// The engine of all trials of this process.
 fn engine() -> Result<Engine, EngineError> {
     static ENGINE: OnceLock<Engine> = OnceLock::new();
     if let Some(engine) = ENGINE.get() {
         return Ok(engine.clone());
     }
     // Two at the same time: the second one's is thrown away.
-    let made = Engine::new(TICKS)?;
-    if ENGINE.set(made.clone()).is_ok() {
-        let engine = made;
-        std::thread::spawn(move || {
-            loop {
-                std::thread::sleep(TICK);
-                engine.tick();
-            }
-        });
-    }
-    Ok(ENGINE.get().cloned().expect("it was set just now"))
+    let made = Engine::new()?;
+    Ok(ENGINE.get_or_init(|| made).clone())
 }

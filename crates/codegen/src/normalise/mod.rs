@@ -16,10 +16,12 @@
 //! numbers (`references.rs`), tables that operators change and passive segments
 //! lie in the state region (`state.rs`) and their operators are spelled out
 //! (`tables.rs`), calls that can come back count their depth (`recursion.rs`),
-//! loops and functions that run often pay fuel (`fuel.rs`). A `shared` memory
+//! loops and functions that run often pay fuel (`fuel.rs`), which [`check_bounded`]
+//! looks at once more in what is given to Wasmtime. A `shared` memory
 //! is a plain one; `memory.atomic.wait` and `notify` are refused.
 
 mod body;
+mod bounded;
 pub mod cost;
 mod encode;
 mod error;
@@ -44,6 +46,7 @@ mod send;
 mod state;
 mod tables;
 
+pub use bounded::{Unbounded, check as check_bounded};
 pub use encode::{ENTER_PREFIX, Encoded, START_EXPORT, encode};
 pub use error::NormaliseError;
 pub use fuel::static_bound;

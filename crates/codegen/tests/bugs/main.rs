@@ -17,6 +17,8 @@ mod demux_program;
 mod forward;
 #[path = "../normalise.rs"]
 mod normalise;
+#[path = "../normalise_bounded.rs"]
+mod normalise_bounded;
 #[path = "../pipe/main.rs"]
 mod pipe;
 #[path = "../promote/main.rs"]
@@ -69,6 +71,8 @@ const fn guard(bug: Bug) -> &'static str {
         B::CallAnyType => "promote::tables::calls_follow_what_was_stored",
         B::LoopFree => "normalise::a_loop_pays_for_its_own_turn_and_not_for_inner_loops",
         B::EntryFree => "normalise::functions_that_run_often_pay_at_their_entry",
+        B::BoundedLoopFree => "normalise_bounded::a_loop_without_its_charge_is_noticed",
+        B::BoundedEntryFree => "normalise_bounded::a_function_without_its_charge_is_noticed",
         B::BulkFree => "normalise::bulk_operations_are_charged_by_length",
         B::ChargeForgotten | B::RefillWhole => {
             "promote::control::fuel_runs_out_at_the_same_turn_whatever_the_slices"

@@ -38,11 +38,6 @@ use crate::worker::{Work, Worker};
 /// Frames of a transmit socket.
 const TX_FRAMES: u32 = 1024;
 
-/// How many ticks of [`TICK`](super::serve::TICK) an activation in the user
-/// tier may see before the outer net takes it: the longest budget and a
-/// descheduled worker fit well within.
-const TICKS: u64 = 4;
-
 /// Brings everything up, up to promotions, which have begun; on any error what
 /// was made is dropped again.
 pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
@@ -78,7 +73,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     } else {
         None
     };
-    let engine = Engine::new(TICKS).map_err(RunError::Engine)?;
+    let engine = Engine::new().map_err(RunError::Engine)?;
     let rows = Arc::new(UserRows::new(plan.all_rows()));
     let arena = probe.has(Feature::ArenaProgram);
     let faults = Arc::new(Faults::default());

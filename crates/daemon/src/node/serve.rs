@@ -18,8 +18,8 @@ use crate::instance::NotPromoted;
 use crate::request::Refusal;
 use crate::{shadow, status};
 
-/// How often the loop looks at the clock: the grain of the outer net for
-/// handlers in the user tier, and of trials.
+/// How often the loop looks at the clock: the grain of trials, and of what is looked
+/// after beside requests.
 pub(super) const TICK: Duration = Duration::from_millis(10);
 
 /// How often it looks whether its interfaces are still there, which costs some ten
@@ -106,7 +106,6 @@ pub(super) fn serve(
         }
         if last_tick.elapsed() >= TICK {
             last_tick = Instant::now();
-            engine.tick();
             node.demote_the_faulty();
             node.look_who_observes();
             node.look_who_reads();

@@ -140,7 +140,7 @@ pub(crate) fn load(wasm: &[u8]) -> (Instance, Arc<Pages>) {
 }
 
 pub(crate) fn try_load(wasm: &[u8]) -> Result<(Instance, Arc<Pages>), InstantiateError> {
-    let engine = Engine::new(1).unwrap();
+    let engine = Engine::new().unwrap();
     let module = normalise(wasm, &Limits::default()).unwrap();
     let layout = layout_of(&module);
     let pages = Pages::new(layout.total_bytes());
@@ -175,7 +175,7 @@ impl Library {
             let slots = ty.params().len().max(ty.results().len());
             exports.push((name, index, slots));
         }
-        let engine = Engine::new(1).unwrap();
+        let engine = Engine::new().unwrap();
         let layout = layout_of(&module);
         let pages = Pages::new(layout.total_bytes());
         let region: Arc<dyn Region> = pages.clone();
