@@ -219,4 +219,40 @@ ASHWAY_IMPORT("msg_clone") unsigned msg_clone(unsigned channel);
 #define ASHWAY_NEVER 0xffffffffffffffffULL
 ASHWAY_IMPORT("timer_set") unsigned timer_set(unsigned id, unsigned long long ns);
 
+/*
+ * Declares a list of pipes: what data passes on its way, as one loop that is made
+ * when the handler is loaded (`ashway pipe list`, docs/guide/pipes.md). Lists are
+ * numbered from 0 in the order of the file; at most 16, in one of the C files.
+ *
+ *     ASHWAY_PIPES("cksum16 | bswap32");
+ *     ASHWAY_PIPES("flip:8 | cksum16");
+ *     enum { SUM_AND_SWAP, FLIP_AND_SUM };
+ *
+ *     ASHWAY_EXPORT unsigned flip(unsigned byte) { return byte ^ 0xff; }
+ *
+ * `flip:8` is a function of the handler itself, for words of 8 bits: straight code,
+ * `(word, state...) -> (word, state...)`. The custom section `ashway.pipes` holds the
+ * lists, each on a line.
+ */
+#define ASHWAY_PIPES(list)                                                       \
+    __asm__(".section .custom_section.ashway.pipes,\"\",@\n"                     \
+            ".ascii \"" list "\\n\"\n"                                           \
+            ".text\n")
+
+/*
+ * Runs a list over `len` bytes: from the message, from `at` on, into memory; from
+ * memory into the message; in memory. Bounds and causes are those of `msg_read` and
+ * `msg_write`, but `at` begins at 0; a list that there is not stops with cause
+ * `table_bounds`. The cost grows with `len` and the list. Takes `allow = ["pipe"]`.
+ *
+ * Between runs a list's registers keep what they hold: `pipe_set` exports a number to
+ * one before a run, `pipe_get` imports it behind. Registers of all lists are numbered
+ * through, from 0; `ashway handler check` prints them.
+ */
+ASHWAY_IMPORT("pipe_read") void pipe_read(unsigned at, void *into, unsigned len, unsigned list);
+ASHWAY_IMPORT("pipe_write") void pipe_write(unsigned at, const void *from, unsigned len, unsigned list);
+ASHWAY_IMPORT("pipe_in_place") void pipe_in_place(void *data, unsigned len, unsigned list);
+ASHWAY_IMPORT("pipe_set") void pipe_set(unsigned number, unsigned long long value);
+ASHWAY_IMPORT("pipe_get") unsigned long long pipe_get(unsigned number);
+
 #endif

@@ -4,7 +4,7 @@
 //! read; these tests compare every number and signature in it.
 
 use ashway_abi::host_call::{MODULE, ValueType};
-use ashway_abi::{HostCall, VERSION, VERSION_SECTION, Verdict};
+use ashway_abi::{HostCall, PIPES_SECTION, VERSION, VERSION_SECTION, Verdict};
 
 fn header() -> String {
     std::fs::read_to_string(crate::root().join("sdk/c/ashway.h"))
@@ -87,4 +87,5 @@ fn the_version_is_in_the_section() {
     assert!(header.contains(&format!("#define ASHWAY_ABI_VERSION {VERSION}\n")));
     assert!(header.contains(&format!(".custom_section.{VERSION_SECTION},")));
     assert!(header.contains(&format!(".int32 {VERSION}\\n")));
+    assert!(header.contains(&format!(".custom_section.{PIPES_SECTION},")));
 }

@@ -16,6 +16,8 @@ pub enum Grant {
     Send,
     /// Be run at times of its own.
     Timer,
+    /// Have data pass through pipes, which become machine code.
+    Pipe,
 }
 
 impl Grant {
@@ -25,6 +27,7 @@ impl Grant {
         ("time", Self::Time),
         ("send", Self::Send),
         ("timer", Self::Timer),
+        ("pipe", Self::Pipe),
     ];
 
     /// The word of the configuration.
@@ -35,6 +38,7 @@ impl Grant {
             Self::Time => "time",
             Self::Send => "send",
             Self::Timer => "timer",
+            Self::Pipe => "pipe",
         }
     }
 }

@@ -66,11 +66,21 @@ pub enum HostCall {
     Clone = 41,
     /// `timer_set(id, ns: i64) -> i32`: `on_timer` in so many ns.
     TimerSet = 42,
+    /// `pipe_read(at, into: ptr, len, list)`: message to memory through pipes.
+    PipeRead = 60,
+    /// `pipe_write(at, from: ptr, len, list)`: memory to message through pipes.
+    PipeWrite = 61,
+    /// `pipe_in_place(at: ptr, len, list)`: memory through pipes.
+    PipeInPlace = 62,
+    /// `pipe_set(register, value: i64)`: exports to a persistent register.
+    PipeSet = 63,
+    /// `pipe_get(register) -> i64`: imports from one.
+    PipeGet = 64,
 }
 
 impl HostCall {
     /// Every call, in numerical order, starting at 1.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 25] = [
         Self::Load8,
         Self::Load16Le,
         Self::Load16Be,
@@ -91,6 +101,11 @@ impl HostCall {
         Self::Send,
         Self::Clone,
         Self::TimerSet,
+        Self::PipeRead,
+        Self::PipeWrite,
+        Self::PipeInPlace,
+        Self::PipeSet,
+        Self::PipeGet,
     ];
 
     /// The import's name.
@@ -117,6 +132,11 @@ impl HostCall {
             Self::Send => "send",
             Self::Clone => "msg_clone",
             Self::TimerSet => "timer_set",
+            Self::PipeRead => "pipe_read",
+            Self::PipeWrite => "pipe_write",
+            Self::PipeInPlace => "pipe_in_place",
+            Self::PipeSet => "pipe_set",
+            Self::PipeGet => "pipe_get",
         }
     }
 
@@ -146,6 +166,10 @@ impl HostCall {
             Self::Send => (&[I32, I32, I32], Some(I32)),
             Self::Clone => (&[I32], Some(I32)),
             Self::TimerSet => (&[I32, I64], Some(I32)),
+            Self::PipeRead | Self::PipeWrite => (&[I32, I32, I32, I32], None),
+            Self::PipeInPlace => (&[I32, I32, I32], None),
+            Self::PipeSet => (&[I32, I64], None),
+            Self::PipeGet => (&[I32], Some(I64)),
         }
     }
 
@@ -169,6 +193,7 @@ impl HostCall {
             Self::Now => Some(Grant::Time),
             Self::Send | Self::Clone => Some(Grant::Send),
             Self::TimerSet => Some(Grant::Timer),
+            call if call.uses_pipes() => Some(Grant::Pipe),
             _ => None,
         }
     }
@@ -178,6 +203,12 @@ impl HostCall {
     #[must_use]
     pub const fn in_kernel_tier(self) -> bool {
         !self.uses_outbox()
+    }
+
+    /// Whether it works with the [lists of pipes](crate::PIPES_SECTION) of its file.
+    #[must_use]
+    pub const fn uses_pipes(self) -> bool {
+        self as u32 >= Self::PipeRead as u32 && self as u32 <= Self::PipeGet as u32
     }
 
     /// Whether it writes into the [outbox](crate::outbox).

@@ -46,3 +46,7 @@ pub const VERSION_SECTION: &str = "ashway.abi";
 /// handler: where it begins, where it ends and the version of its form, three
 /// little-endian `u32`.
 pub const STATE_SECTION: &str = "ashway.state";
+
+/// Name of the custom section with the lists of pipes that a handler runs, as text:
+/// one on each line.
+pub const PIPES_SECTION: &str = "ashway.pipes";

@@ -204,6 +204,10 @@ bugs! {
     /// In the kernel tier, a partial word passes through the body of a pipe that
     /// leaves it.
     PipeKernelTailSwapped,
+    /// In the kernel tier, what a run leaves in its registers is not kept.
+    PipeKernelRegistersLost,
+    /// In the kernel tier, a run goes beyond the end of the message.
+    PipeKernelOutside,
 }
 
 /// Whether this process is to have the bug.

@@ -9,4 +9,8 @@ ashway_abi::seeded_bugs! {
     ClockIgnored,
     /// The time of others, who had the CPU, counts as the handler's.
     WallBelieved,
+    /// A run of pipes is let go as far as the memory can ever grow.
+    PipeOutside,
+    /// What a run of pipes leaves in its registers is not kept.
+    RegistersLost,
 }

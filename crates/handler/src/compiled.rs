@@ -9,6 +9,7 @@ use ashway_codegen::normalise::{Encoded, MIGRATE, Module, check_bounded};
 use crate::engine::Engine;
 use crate::instance::{Function, InstantiateError};
 use crate::memory::{Region, Window};
+use crate::pipes::{self, Code};
 
 /// Compiled code and all else that an instance begins with. Cheap to clone.
 #[derive(Clone)]
@@ -26,6 +27,7 @@ struct Parts {
     initial_pages: u32,
     maximum_pages: u32,
     starts: bool,
+    pipes: Arc<[Code]>,
     /// Where the function begins that takes an older state over.
     migrate: Option<FileOffset>,
 }
@@ -75,6 +77,7 @@ impl Compiled {
             initial_pages: module.initial_pages,
             maximum_pages: module.maximum_pages,
             starts: module.start.is_some(),
+            pipes: pipes::compile(module),
             migrate: module.migrate().map(at),
         })))
     }
@@ -133,6 +136,10 @@ impl Compiled {
 
     pub(crate) fn starts(&self) -> bool {
         self.0.starts
+    }
+
+    pub(crate) fn pipes(&self) -> &Arc<[Code]> {
+        &self.0.pipes
     }
 
     pub(crate) fn migrate_at(&self) -> Option<FileOffset> {

@@ -3,6 +3,7 @@
 use crate::memory::Creator;
 use crate::meter::{Clocks, Meter};
 use crate::outcome::Stopped;
+use crate::pipes::{NoRun, Pipes, Run};
 use ashway_abi::Cause;
 use ashway_abi::host_call::MODULE;
 use std::sync::Arc;
@@ -66,6 +67,9 @@ impl Engine {
                 ashway_kernel::clock::monotonic_ns() as i64
             })
             .map_err(EngineError)?;
+        linker
+            .func_wrap(MODULE, "pipe", run_pipes)
+            .map_err(EngineError)?;
         Ok(Self {
             wasmtime,
             linker,
@@ -80,6 +84,30 @@ pub(crate) struct Activation {
     /// The module's global for what is left of its slice; set before any of its
     /// code runs.
     pub(crate) fuel: Option<wasmtime::Global>,
+    /// The lists of pipes, if there are any.
+    pub(crate) pipes: Option<Pipes>,
+}
+
+/// Runs a list of pipes; 1 if that would leave the memory.
+fn run_pipes(
+    mut caller: Caller<'_, Activation>,
+    call: u32,
+    list: u32,
+    at: u32,
+    pointer: u32,
+    len: u32,
+    pages: u32,
+) -> wasmtime::Result<u32> {
+    let run = Run {
+        call,
+        list,
+        at,
+        pointer,
+        len,
+        pages,
+    };
+    let pipes = caller.data_mut().pipes.as_mut().ok_or(NoRun(run))?;
+    Ok(u32::from(!pipes.run(run)?))
 }
 
 /// Gives the module its next slice.

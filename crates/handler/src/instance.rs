@@ -5,6 +5,7 @@ use crate::engine::{Activation, Engine};
 use crate::memory::{MESSAGE_BYTES, Message, Region, Window, with_memories};
 use crate::meter::{Budget, Meter};
 use crate::outcome::{Outcome, Stopped};
+use crate::pipes::Pipes;
 use ashway_abi::Verdict;
 use ashway_abi::memory::{FRONT_BYTES, Layout, STATE_GUEST_PAGES};
 use ashway_codegen::normalise::ir::FileOffset;
@@ -145,6 +146,7 @@ impl Instance {
         let activation = Activation {
             meter: Meter::new(engine.clocks),
             fuel: None,
+            pipes: None,
         };
         let mut store = Store::new(&engine.wasmtime, activation);
         let (instance, message) = with_memories(region, &layout, || {
@@ -165,6 +167,11 @@ impl Instance {
             dirty: global("_ashway_dirty")?,
         };
         store.data_mut().fuel = Some(globals.fuel);
+        if !compiled.pipes().is_empty() {
+            let code = Arc::clone(compiled.pipes());
+            let pipes = Pipes::new(code, guest.clone(), message.bytes(), state.clone());
+            store.data_mut().pipes = Some(pipes);
+        }
         let memory = instance
             .get_memory(&mut store, "_ashway_memory")
             .ok_or_else(|| absent("_ashway_memory"))?;

@@ -27,6 +27,7 @@ mod meter;
 pub mod native;
 mod outbox;
 mod outcome;
+mod pipes;
 
 pub use compiled::Compiled;
 pub use engine::{Engine, EngineError};

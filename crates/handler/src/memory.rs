@@ -16,6 +16,7 @@ use ashway_abi::outbox;
 use std::alloc;
 use std::cell::RefCell;
 use std::collections::VecDeque;
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -112,6 +113,16 @@ impl Window {
         Some(u32::from_le_bytes(bytes))
     }
 
+    /// So many bytes at `at`, if they are in the window.
+    pub(crate) fn span(&self, at: usize, len: usize) -> Option<Span<'_>> {
+        if at.checked_add(len)? > self.len {
+            return None;
+        }
+        // SAFETY: `at` is within the window, or its end, by the check above.
+        let start = unsafe { self.base.add(at) };
+        Some(Span::new(start, len))
+    }
+
     /// The caller has checked that `at` is below `len`.
     fn byte(&self, at: usize) -> &AtomicU8 {
         // SAFETY: `at < len`, so the address is in the mapping.
@@ -119,6 +130,71 @@ impl Window {
         // SAFETY: mapped as above; a byte is always aligned; all other
         // accesses are atomic or foreign by the contract of `Region`.
         unsafe { AtomicU8::from_ptr(address.as_ptr()) }
+    }
+}
+
+/// Bytes that others may write at any time: there as long as what they are of, which
+/// is borrowed for `'w`, and never behind a reference.
+#[derive(Clone, Copy)]
+pub(crate) struct Span<'w> {
+    start: NonNull<u8>,
+    len: usize,
+    _of: PhantomData<&'w ()>,
+}
+
+impl Span<'_> {
+    /// `len` bytes are mapped at `start`, readable and writable.
+    const fn new(start: NonNull<u8>, len: usize) -> Self {
+        let _of = PhantomData;
+        Self { start, len, _of }
+    }
+
+    pub(crate) const fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(crate) const fn len(&self) -> usize {
+        self.len
+    }
+
+    fn bytes(&self) -> impl Iterator<Item = &AtomicU8> {
+        (0..self.len).map(|at| {
+            // SAFETY: `at < len`, so that the address is mapped.
+            let address = unsafe { self.start.add(at) };
+            // SAFETY: as above; a byte is always aligned; all other accesses are atomic
+            // or those of compiled code.
+            unsafe { AtomicU8::from_ptr(address.as_ptr()) }
+        })
+    }
+
+    /// Copies as much out as there is room for.
+    pub(crate) fn copy_to(&self, into: &mut [u8]) {
+        for (to, byte) in into.iter_mut().zip(self.bytes()) {
+            *to = byte.load(Ordering::Relaxed);
+        }
+    }
+
+    /// Copies in, as much as there is room for.
+    pub(crate) fn copy_from(&self, from: &[u8]) {
+        for (from, byte) in from.iter().zip(self.bytes()) {
+            byte.store(*from, Ordering::Relaxed);
+        }
+    }
+
+    /// As [`Self::copy_to`], of little-endian words.
+    pub(crate) fn words_to(&self, into: &mut [u64]) {
+        let mut bytes = self.bytes().map(|byte| byte.load(Ordering::Relaxed));
+        for to in into {
+            *to = u64::from_le_bytes(std::array::from_fn(|_| bytes.next().unwrap_or(0)));
+        }
+    }
+
+    /// As [`Self::copy_from`], of little-endian words.
+    pub(crate) fn words_from(&self, from: &[u64]) {
+        let values = from.iter().flat_map(|word| word.to_le_bytes());
+        for (value, byte) in values.zip(self.bytes()) {
+            byte.store(value, Ordering::Relaxed);
+        }
     }
 }
 
@@ -159,12 +235,22 @@ impl Drop for Pages {
 pub(crate) struct Message(Arc<Pages>);
 
 impl Message {
+    #[cfg(test)]
+    pub(crate) fn new() -> Self {
+        Self(Arc::new(Pages::new()))
+    }
+
     /// Puts a message of at most [`MESSAGE_BYTES`] into the memory, and at most
     /// [`FRONT_BYTES`] in front of it.
     pub(crate) fn copy_in(&mut self, front: &[u8], message: &[u8]) {
         assert!(front.len() <= FRONT_BYTES && message.len() <= MESSAGE_BYTES);
         self.write(FRONT_BYTES - front.len(), front);
         self.write(FRONT_BYTES, message);
+    }
+
+    /// A handle on the message's bytes for what compiled code asks of the host.
+    pub(crate) fn bytes(&self) -> MessageBytes {
+        MessageBytes(Arc::clone(&self.0))
     }
 
     /// The caller has checked that `at + bytes.len()` is at most [`PAGES_BYTES`].
@@ -220,6 +306,23 @@ impl Message {
     /// Sets a word of the outbox.
     pub(crate) fn set_outbox_word(&mut self, at: usize, value: u32) {
         self.outbox(at, 4).copy_from_slice(&value.to_le_bytes());
+    }
+}
+
+/// The bytes of a message, while Wasm code that runs in a `&mut Instance` method has
+/// called the host: nobody else is at them then.
+pub(crate) struct MessageBytes(Arc<Pages>);
+
+impl MessageBytes {
+    /// So many bytes from byte `at` of the message on, if there is room for them.
+    pub(crate) fn span(&self, at: usize, len: usize) -> Option<Span<'_>> {
+        if at.checked_add(len)? > MESSAGE_BYTES {
+            return None;
+        }
+        // SAFETY: the allocation has room for what is before a message and for the
+        // longest message, of which the bytes are a part by the check above.
+        let start = unsafe { self.0.0.add(FRONT_BYTES + at) };
+        Some(Span::new(start, len))
     }
 }
 

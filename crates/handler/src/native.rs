@@ -11,6 +11,7 @@ use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 
+use crate::memory::Span;
 use ashway_codegen::pipe::{
     CHUNK_BYTES, Cpu, Isa, Layout, List, Native, Options, Plan, Unsupported, compile,
 };
@@ -284,10 +285,20 @@ impl Passes {
     ///
     /// [`PassesError`]: a pipe has no native form, or [`MapError`].
     pub fn map(list: &List, cpu: Cpu, plan: &Plan) -> Result<Self, PassesError> {
+        Self::map_for(list, cpu, plan, false)
+    }
+
+    /// The same; if they are to run in place, the first loop as well.
+    pub(crate) fn map_for(
+        list: &List,
+        cpu: Cpu,
+        plan: &Plan,
+        in_place: bool,
+    ) -> Result<Self, PassesError> {
         let map = |(at, pipes): (usize, &Range<usize>)| {
             let (part, registers) = list.part(pipes.clone());
             let options = Options {
-                in_place: at > 0,
+                in_place: at > 0 || in_place,
                 ..Options::default()
             };
             let native = compile(&part, cpu, options)?;
@@ -314,6 +325,31 @@ impl Passes {
             } else {
                 pipes.run_in_place(registers, &mut destination[..len]);
             }
+        }
+    }
+}
+
+impl Passes {
+    /// As [`Self::run`], where others may write meanwhile; the two are the same or
+    /// apart.
+    ///
+    /// # Panics
+    ///
+    /// If one is longer than the other, or the registers are not as many as the list
+    /// has.
+    pub(crate) fn run_spans(&self, registers: &mut [u64], source: Span<'_>, to: Span<'_>) {
+        let len = source.len();
+        assert_eq!(len, to.len(), "what is read is written");
+        let mut from = source.start().as_ptr();
+        let to = to.start().as_ptr();
+        for (pipes, of) in &self.loops {
+            let registers = &mut registers[of.clone()];
+            pipes.begin(registers);
+            // SAFETY: a span's bytes are mapped as long as it is borrowed, and both are
+            // of this length; nothing refers to them.
+            unsafe { pipes.pieces(registers, from, to, len) };
+            pipes.native.list().finish(registers, len);
+            from = to;
         }
     }
 }

@@ -20,7 +20,7 @@ pub(super) struct Body<'a> {
     code: FunctionBody<'a>,
     /// Operands on the stack at most, in the author's form.
     height: u32,
-    operators: usize,
+    pub(super) operators: usize,
 }
 
 /// Validates a body. Locals are counted without making them: a file of 20
@@ -220,6 +220,9 @@ impl<'a> Lowering<'_, 'a> {
             let function_index = function_index - imports.len() as u32;
             return self.wasm(Operator::Call { function_index });
         };
+        if call.uses_pipes() {
+            return self.pipe(call);
+        }
         if matches!(call, HostCall::Read | HostCall::Write | HostCall::Send) {
             self.push(OpKind::ChargeBulk);
         }
@@ -267,6 +270,18 @@ impl<'a> Lowering<'_, 'a> {
     pub(super) fn constant(&mut self, value: u32) {
         let value = value as i32;
         self.wasm(Operator::I32Const { value });
+    }
+
+    /// Takes the constant that the operator before this one has pushed, if it is one.
+    /// (No branch leads here: what it leads to follows an `end`.)
+    pub(super) fn take_constant(&mut self) -> Option<u32> {
+        let last = self.code.last().map(|op| &op.kind);
+        let Some(OpKind::Wasm(Operator::I32Const { value })) = last else {
+            return None;
+        };
+        let value = *value as u32;
+        self.code.pop();
+        Some(value)
     }
 
     pub(super) fn get(&mut self, scratch: Scratch) {

@@ -30,6 +30,10 @@ const NOW: u32 = 128;
 /// the host's, is not the handler's.
 const SEND: u32 = 32;
 
+/// A run of a list of pipes, whatever its length: its registers are brought into
+/// their forms before it, and its lanes together behind it.
+const PIPE: u32 = 64;
+
 /// Bytes that a clone is charged for, whatever it has: a full Ethernet frame.
 const CLONED: u32 = 1_500;
 
@@ -55,7 +59,8 @@ pub(super) fn of(op: &OpKind<'_>, module: &Module<'_>) -> u32 {
             _ => 3,
         },
         OpKind::StateGet { .. } | OpKind::StateSet { .. } => 1,
-        OpKind::WordGet { .. } | OpKind::WordSet { .. } => 2,
+        OpKind::WordGet(_) | OpKind::WordSet(_) => 2,
+        OpKind::Pipe { .. } => PIPE,
         OpKind::CallNumber { type_index } => 8 + signature(module, *type_index),
         OpKind::StateCopy => 8,
         // A frame is saved or brought back.

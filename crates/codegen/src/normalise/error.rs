@@ -99,6 +99,17 @@ pub enum NormaliseError {
         at: FileOffset,
     },
 
+    /// A list of pipes that is none.
+    #[error("{message}")]
+    Pipes {
+        /// What is wrong with it, and a caret under it.
+        message: String,
+        /// What to write instead.
+        hint: String,
+        /// Where it is; 0 if it is missing.
+        at: FileOffset,
+    },
+
     /// An active segment that lies outside its memory or table.
     #[error("{what} does not fit: instantiating the module would always fail")]
     Segment {
@@ -122,6 +133,7 @@ impl NormaliseError {
             | Self::UnknownImport { at, .. }
             | Self::ImportType { at, .. }
             | Self::Unsupported { at, .. }
+            | Self::Pipes { at, .. }
             | Self::Segment { at, .. } => Some(*at),
         }
     }
@@ -158,6 +170,7 @@ impl NormaliseError {
             }
             Self::ImportType { .. } => "use the declaration in `ashway.h`".into(),
             Self::Unsupported { .. } => "write it without, see docs/abi/".into(),
+            Self::Pipes { hint, .. } => hint.clone(),
             Self::Segment { .. } => "link with a larger `-Wl,--initial-memory=`".into(),
         }
     }

@@ -6,7 +6,7 @@
 use super::cost::BULK_SHIFT;
 use super::encode::{Shift, constant_of};
 use super::host;
-use super::ir::{FileOffset, Global, OpKind};
+use super::ir::{FileOffset, Global, OpKind, Words};
 use ashway_abi::Cause;
 use ashway_abi::context::CALL_SLOTS;
 use ashway_abi::memory::STATE_GUEST_PAGES;
@@ -80,21 +80,9 @@ impl<'f> Expander<'f> {
             }
             OpKind::StateSet { offset, ty } => self.state_set(*offset, *ty),
             OpKind::Trap(cause) => self.trap(*cause, place),
-            OpKind::WordGet { at, len, cause } => {
-                let value = self.value;
-                self.ins().local_set(value);
-                self.check_word(value, *len, *cause, place);
-                self.word(value);
-                self.ins().i32_load(state(*at, wasmparser::ValType::I32));
-            }
-            OpKind::WordSet { at, len, cause } => {
-                let (value, pointer) = (self.value, self.pointer);
-                self.ins().local_set(value).local_set(pointer);
-                self.check_word(pointer, *len, *cause, place);
-                self.word(pointer);
-                let memarg = state(*at, wasmparser::ValType::I32);
-                self.ins().local_get(value).i32_store(memarg);
-            }
+            OpKind::WordGet(words) => self.word_get(words, place),
+            OpKind::WordSet(words) => self.word_set(words, place),
+            OpKind::Pipe { call, list } => self.pipe(*call, *list, place),
             OpKind::CallNumber { .. } => unreachable!("`encode` knows the tables"),
             OpKind::StateCopy => {
                 self.ins().memory_copy(MEMORY, STATE);
@@ -110,16 +98,44 @@ impl<'f> Expander<'f> {
         }
     }
 
-    /// Traps unless the local `index` is below `len`.
-    fn check_word(&mut self, index: u32, len: u32, cause: Cause, place: FileOffset) {
-        self.ins().local_get(index).i32_const(len as i32).i32_ge_u();
-        self.trap_if(cause, place);
+    fn word_get(&mut self, words: &Words, place: FileOffset) {
+        let index = self.value;
+        let memarg = state(words.at, words.ty);
+        self.ins().local_set(index);
+        self.word(index, words, place);
+        match words.ty {
+            wasmparser::ValType::I64 => self.ins().i64_load(memarg),
+            _ => self.ins().i32_load(memarg),
+        };
     }
 
-    /// The offset of the word of that number. It fits: the number is below the
-    /// length of an array in the state region.
-    fn word(&mut self, index: u32) {
-        self.ins().local_get(index).i32_const(2).i32_shl();
+    fn word_set(&mut self, words: &Words, place: FileOffset) {
+        let (value, index, wide) = (self.value, self.pointer, self.wide);
+        let memarg = state(words.at, words.ty);
+        let is_wide = words.ty == wasmparser::ValType::I64;
+        let value = if is_wide { wide } else { value };
+        self.ins().local_set(value).local_set(index);
+        self.word(index, words, place);
+        self.ins().local_get(value);
+        if is_wide {
+            self.ins().i64_store(memarg);
+        } else {
+            self.ins().i32_store(memarg);
+        }
+    }
+
+    /// The offset of the word whose number is in the local `index`; traps unless there
+    /// is one. It fits: the number is below the length of an array in the state region.
+    fn word(&mut self, index: u32, words: &Words, place: FileOffset) {
+        let len = words.len as i32;
+        self.ins().local_get(index).i32_const(len).i32_ge_u();
+        self.trap_if(words.cause, place);
+        let shift = if words.ty == wasmparser::ValType::I64 {
+            3
+        } else {
+            2
+        };
+        self.ins().local_get(index).i32_const(shift).i32_shl();
     }
 
     fn push_slots(&mut self, slots: u32, place: FileOffset) {

@@ -15,12 +15,16 @@ pub(super) type HostFunction = (&'static str, &'static [ValType], &'static [ValT
 pub(super) const HOST: &[HostFunction] = &[
     ("trap", &[ValType::I32, ValType::I32], &[]),
     ("now", &[], &[ValType::I64]),
+    ("pipe", &[ValType::I32; 6], &[ValType::I32]),
 ];
 
 /// `trap(cause, at)` returns only if the cause is fuel and there is more.
 pub(super) const TRAP: u32 = 0;
 /// `now()`: the clock, in ns.
 const NOW: u32 = 1;
+/// `pipe(call, list, at, pointer, len, pages)` runs a list, unless a memory of so many
+/// pages has no such bytes, which is 1.
+pub(super) const PIPE: u32 = 2;
 
 impl Expander<'_> {
     /// Any host call.

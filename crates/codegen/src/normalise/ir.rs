@@ -64,26 +64,21 @@ pub enum OpKind<'a> {
     },
     /// Stops with this cause.
     Trap(Cause),
-    /// Pops an index (i32) and pushes the word of that number of an array of
-    /// `len` words that starts at `at` in the state region. Stops with `cause`
-    /// if there is none.
-    WordGet {
-        /// Offset in the state region.
-        at: u32,
-        /// Words.
-        len: u32,
-        /// Why it stops.
-        cause: Cause,
-    },
-    /// Pops a value (i32), then an index (i32), and stores the one at the
-    /// other, as [`OpKind::WordGet`].
-    WordSet {
-        /// Offset in the state region.
-        at: u32,
-        /// Words.
-        len: u32,
-        /// Why it stops.
-        cause: Cause,
+    /// Pops an index (i32) and pushes that word. Stops if there is none.
+    WordGet(Words),
+    /// Pops a value, then an index (i32), and stores the one at the other, as
+    /// [`OpKind::WordGet`].
+    WordSet(Words),
+    /// Pops a length, an address in memory and, but for
+    /// [`HostCall::PipeInPlace`], an offset in the message (all i32), and runs a list
+    /// of pipes. Stops with [`Cause::MessageBounds`] or, after that is known to be
+    /// good, with [`Cause::MemoryBounds`] if a side lies outside, and does nothing
+    /// then.
+    Pipe {
+        /// Which of the calls that run a list.
+        call: HostCall,
+        /// Which of [`Module::pipes`].
+        list: u32,
     },
     /// Pops a function's number plus 1 (i32, 0 is null), then the arguments,
     /// and calls it. Stops with [`Cause::IndirectCall`] if there is no such
@@ -112,6 +107,19 @@ pub enum OpKind<'a> {
         /// As much as was taken.
         slots: u32,
     },
+}
+
+/// An array of words in the state region.
+#[derive(Clone, Copy, Debug)]
+pub struct Words {
+    /// Offset in the state region.
+    pub at: u32,
+    /// How many.
+    pub len: u32,
+    /// What each is: `I32` or `I64`.
+    pub ty: ValType,
+    /// Why a handler is stopped that names another.
+    pub cause: Cause,
 }
 
 /// A function of the module.
@@ -218,6 +226,8 @@ pub struct Module<'a> {
     /// Functions that a number can mean: those in tables, element segments and
     /// `ref.func`. Sorted.
     pub referenced: Vec<u32>,
+    /// The lists of pipes that it runs.
+    pub pipes: super::Pipes,
     /// The host calls that it imports, in the order of the file.
     pub host_calls: Vec<HostCall>,
     /// Exported functions by name.

@@ -33,7 +33,7 @@ impl Expander<'_> {
 
     /// Traps unless `at + len <= message_len`, in 64 bits so that nothing
     /// wraps; the i64 `len` is on the stack, `at` in its temporary.
-    fn check_message(&mut self, place: FileOffset) {
+    pub(super) fn check_message(&mut self, place: FileOffset) {
         let at = self.at;
         self.ins()
             .local_get(at)
@@ -70,7 +70,7 @@ impl Expander<'_> {
             .local_set(at);
     }
 
-    fn dirty(&mut self) {
+    pub(super) fn dirty(&mut self) {
         self.ins().i32_const(1).global_set(DIRTY);
     }
 

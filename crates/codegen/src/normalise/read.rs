@@ -7,7 +7,7 @@ use super::imports::{is_handler, signature};
 use super::ir::{FileOffset, Function, Module};
 use super::limits::{Limits, MOST_TYPED_TABLES};
 use super::state::{self, Uses};
-use super::{Lines, Profile, fuel, kept, lines, recursion, references, segments};
+use super::{Lines, Profile, fuel, kept, lines, pipes, recursion, references, segments};
 use ashway_abi::HostCall;
 use ashway_abi::memory::STATE_GLOBALS;
 use std::collections::HashMap;
@@ -65,6 +65,7 @@ pub fn normalise_as<'a>(
         memory_exported: false,
         state_globals: 0,
         names: Vec::new(),
+        pipes: None,
         dwarf: lines::Sections::default(),
     };
     reader.read(wasm)?;
@@ -116,6 +117,8 @@ pub(super) struct Reader<'a, 'l> {
     pub(super) state_globals: usize,
     /// From the `name` section, by function index, imports included.
     names: Vec<(u32, String)>,
+    /// The section of that name.
+    pub(super) pipes: Option<pipes::Text<'a>>,
     dwarf: lines::Sections<'a>,
 }
 
@@ -282,6 +285,9 @@ impl<'a> Reader<'a, '_> {
         if section.name() == ashway_abi::STATE_SECTION {
             self.module.kept = Some(kept::read(section)?);
         }
+        if section.name() == ashway_abi::PIPES_SECTION {
+            self.pipes = Some(pipes::text(section)?);
+        }
         if let KnownCustom::Name(names) = section.as_known() {
             // Names are for people; broken ones are no reason to refuse.
             let most = self.limits.functions as usize;
@@ -316,7 +322,9 @@ impl<'a> Reader<'a, '_> {
         )?;
         let mut heights = Vec::with_capacity(self.bodies.len());
         let mut operations = 0;
-        for (body, type_index) in std::mem::take(&mut self.bodies).iter().zip(0..) {
+        let bodies = std::mem::take(&mut self.bodies);
+        self.lists(&bodies, &segments)?;
+        for (body, type_index) in bodies.iter().zip(0..) {
             let type_index = self.function_types[type_index];
             let lowered = body::rewrite(&self, &segments, body, type_index)?;
             operations += lowered.function.code.len();

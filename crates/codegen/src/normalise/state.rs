@@ -86,6 +86,8 @@ pub(super) struct Segment {
 pub(super) struct Segments {
     pub(super) data: Vec<Segment>,
     pub(super) elements: Vec<Segment>,
+    /// The first byte of the state region behind all of it.
+    pub(super) end: usize,
 }
 
 /// Gives everything that `uses` names its place. `data` and `elements` are the
@@ -162,8 +164,20 @@ pub(super) fn place<'a>(
             module.state.push(words(size, &[segment.len]));
         }
     }
-    module.state_bytes = room.end.next_multiple_of(WASM_PAGE).max(STATE_BYTES);
+    segments.end = room.end;
+    fit(module, room.end, limits)?;
     Ok(segments)
+}
+
+/// Makes the state region large enough for so many bytes.
+pub(super) fn fit(
+    module: &mut Module<'_>,
+    end: usize,
+    limits: &Limits,
+) -> Result<(), NormaliseError> {
+    within(STATE_BYTES_USED, end, limits.state_bytes)?;
+    module.state_bytes = end.next_multiple_of(WASM_PAGE).max(STATE_BYTES);
+    Ok(())
 }
 
 fn words<'a>(at: u32, words: &[u32]) -> StateData<'a> {

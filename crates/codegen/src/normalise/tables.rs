@@ -8,7 +8,7 @@
 //! them, as `memory.copy` does.
 
 use super::body::Lowering;
-use super::ir::{OpKind, TablePlace};
+use super::ir::{OpKind, TablePlace, Words};
 use super::state::Segment;
 use ashway_abi::Cause;
 use wasmparser::{BlockType, Operator, ValType};
@@ -54,6 +54,16 @@ impl Size {
     }
 }
 
+/// A stored table's room.
+const fn entries(place: TablePlace, cause: Cause) -> Words {
+    Words {
+        at: place.entries,
+        len: place.capacity,
+        ty: ValType::I32,
+        cause,
+    }
+}
+
 impl Lowering<'_, '_> {
     /// A stored table's place, and how many entries it has.
     fn stored(&self, table: u32) -> (TablePlace, Size) {
@@ -92,11 +102,7 @@ impl Lowering<'_, '_> {
             self.trap_if(cause);
             self.get(Scratch::To);
         }
-        self.push(OpKind::WordGet {
-            at: place.entries,
-            len: place.capacity,
-            cause,
-        });
+        self.push(OpKind::WordGet(entries(place, cause)));
     }
 
     /// Stores the entry on the stack at the index below it.
@@ -270,18 +276,15 @@ impl Lowering<'_, '_> {
     }
 
     fn word_set(&mut self, place: TablePlace) {
-        self.push(OpKind::WordSet {
-            at: place.entries,
-            len: place.capacity,
-            cause: Cause::TableBounds,
-        });
+        self.push(OpKind::WordSet(entries(place, Cause::TableBounds)));
     }
 
     fn copy_word(&mut self, to: TablePlace, at: u32, len: u32) {
         self.get(Scratch::To);
         self.get(Scratch::From);
+        let ty = ValType::I32;
         let cause = Cause::TableBounds;
-        self.push(OpKind::WordGet { at, len, cause });
+        self.push(OpKind::WordGet(Words { at, len, ty, cause }));
         self.word_set(to);
     }
 

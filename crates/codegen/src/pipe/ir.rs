@@ -256,6 +256,13 @@ impl Pipe {
         &self.name
     }
 
+    /// The same under another name.
+    #[must_use]
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
     /// Width of the words that it takes and gives.
     #[must_use]
     pub const fn gauge(&self) -> Gauge {

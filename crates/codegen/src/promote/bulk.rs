@@ -128,7 +128,7 @@ impl Emitter<'_> {
     }
 
     /// Traps unless `address + r3` is in memory. Clobbers `r0`, `r4`, `r5`.
-    fn check_memory(&mut self, address: Reg) {
+    pub(super) fn check_memory(&mut self, address: Reg) {
         self.asm.mov(R0, address);
         self.asm.alu(op::ADD, R0, R3);
         self.check_end();
@@ -149,7 +149,7 @@ impl Emitter<'_> {
     }
 
     /// Traps unless `at + r3` is in the message. Clobbers `r0`, `r4`.
-    fn check_message_range(&mut self, at: Reg) {
+    pub(super) fn check_message_range(&mut self, at: Reg) {
         let trap = self.trap(Cause::MessageBounds);
         self.asm.mov(R0, at);
         self.asm.alu(op::ADD, R0, R3);

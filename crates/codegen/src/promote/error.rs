@@ -54,6 +54,15 @@ pub enum PromoteError {
         call: &'static str,
     },
 
+    /// A list of pipes that the kernel tier cannot run.
+    #[error("{place}: {why}")]
+    Pipe {
+        /// Where it is run.
+        place: Place,
+        /// What is missing.
+        why: String,
+    },
+
     /// The call graph's frames do not fit the per-CPU context.
     #[error("{place}: the functions' frames take {found} bytes, {most} are there")]
     Frames {
@@ -90,6 +99,7 @@ impl PromoteError {
         match self {
             Self::NoCounterpart { place, .. }
             | Self::UserTierOnly { place, .. }
+            | Self::Pipe { place, .. }
             | Self::Frames { place, .. }
             | Self::TooLong { place, .. } => Some(place),
             Self::HandlerType { .. } => None,
@@ -104,6 +114,10 @@ impl PromoteError {
             Self::UserTierOnly { .. } => {
                 "call it in a function of its own that another path leads to, or set \
                  `tier = \"user\"` on the path"
+            }
+            Self::Pipe { .. } => {
+                "use pipes that sum, swap, shift or combine bits, or set `tier = \"user\"` on the \
+                 path"
             }
             Self::Frames { .. } => "use fewer local variables or a flatter call graph",
             Self::TooLong { .. } => {

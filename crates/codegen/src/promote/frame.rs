@@ -15,6 +15,7 @@ use crate::bpf::Reg;
 use crate::bug::{self, Bug};
 use crate::normalise::Module;
 use crate::normalise::ir::{Function, OpKind};
+use crate::pipe::ebpf::SCRATCH_BYTES;
 use ashway_abi::context;
 use std::collections::{BTreeMap, BTreeSet};
 use wasmparser::{Operator, ValType};
@@ -41,8 +42,15 @@ const SLOT: usize = 8;
 /// mode); frames follow.
 pub(super) const TRANSFER: i16 = context::FRAMES;
 
+/// Offset in the context of what a run of pipes keeps there, if there is any;
+/// frames follow.
+pub(super) const PIPES: i16 = TRANSFER + 4 * SLOT as i16;
+
 /// Offset in the context of the first frame.
-const FIRST_FRAME: usize = context::FRAMES as usize + 4 * SLOT;
+fn first_frame(module: &Module<'_>) -> usize {
+    let runs = !module.pipes.lists.is_empty();
+    PIPES as usize + if runs { SCRATCH_BYTES } else { 0 }
+}
 
 /// Where a local is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -174,7 +182,7 @@ impl Plan {
                 scratch: regs.iter().fold(SCRATCH, |set, reg| set & !bit(*reg)),
                 calls_out,
                 local_slots: slots,
-                base: FIRST_FRAME,
+                base: first_frame(module),
                 ..Layout::default()
             };
         }
@@ -202,13 +210,14 @@ impl Plan {
     /// Gives each frame its place, now that their sizes are known; returns the
     /// bytes of all together.
     pub(super) fn place_frames(&mut self, module: &Module<'_>) -> Result<usize, PromoteError> {
+        let first = first_frame(module);
         let mut most = 0;
         for layout in &mut self.functions {
-            layout.base = FIRST_FRAME;
+            layout.base = first;
         }
         for component in &self.components {
             let bases = component.iter().map(|f| self.functions[*f as usize].base);
-            let mut end = bases.max().unwrap_or(FIRST_FRAME);
+            let mut end = bases.max().unwrap_or(first);
             for &index in component {
                 let layout = &mut self.functions[index as usize];
                 layout.base = end;

@@ -48,6 +48,7 @@ mod integer;
 mod memory;
 mod message;
 mod operator;
+mod pipe;
 mod recursion;
 mod shape;
 mod stack;

@@ -30,8 +30,9 @@ impl<'e> Emitter<'e> {
                 self.asm.jump(trap);
                 self.stop();
             }
-            OpKind::WordGet { at, len, cause } => self.word_get(*at, *len, *cause),
-            OpKind::WordSet { at, len, cause } => self.word_set(*at, *len, *cause),
+            OpKind::WordGet(words) => self.word_get(words),
+            OpKind::WordSet(words) => self.word_set(words),
+            OpKind::Pipe { call, list } => return self.pipe(*call, *list),
             OpKind::CallNumber { type_index } => self.call_number(*type_index),
             OpKind::StateCopy => self.park(Self::state_copy),
             OpKind::Push { slots } => self.push_frame(*slots)?,

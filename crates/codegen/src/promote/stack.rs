@@ -294,12 +294,22 @@ impl Emitter<'_> {
     /// Runs what needs all scratch registers and leaves nothing on the stack:
     /// locals that are in some of them wait in their slots.
     pub(super) fn park(&mut self, operation: impl FnOnce(&mut Self)) {
+        self.park_those(|reg| bit(reg) != 0, operation);
+    }
+
+    /// The same of what needs all registers.
+    pub(super) fn park_all(&mut self, operation: impl FnOnce(&mut Self)) {
+        self.park_those(|_| true, operation);
+    }
+
+    fn park_those(&mut self, needed: impl Fn(Reg) -> bool, operation: impl FnOnce(&mut Self)) {
         for height in 0..self.body.stack.len() {
             if matches!(self.body.stack[height].at, At::Local(_)) {
                 self.flush_entry(height);
             }
         }
-        let lent = self.lent();
+        let mut lent = self.live_registers();
+        lent.retain(|(reg, ..)| needed(*reg));
         for (reg, size, slot) in &lent {
             self.asm.store(*size, Reg::R9, *slot, *reg);
         }

@@ -45,8 +45,8 @@ pub fn keeps_time(module: &Module<'_>) -> bool {
 /// A tick's way out of line and back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tick {
-    from: Label,
-    back: Label,
+    pub(super) from: Label,
+    pub(super) back: Label,
 }
 
 impl Emitter<'_> {

@@ -122,6 +122,8 @@ const fn guard(bug: Bug) -> &'static str {
         B::PipeKernelCarries | B::PipeKernelTailCounts | B::PipeKernelTailSwapped => {
             "pipe::kernel::our_interpreter_copies_as_the_list_means"
         }
+        B::PipeKernelRegistersLost => "promote::pipes::registers_last",
+        B::PipeKernelOutside => "promote::pipes::a_run_ends_with_the_message",
     }
 }
 

@@ -15,6 +15,7 @@ mod harness;
 mod memory;
 mod messages;
 mod numbers;
+mod pipes;
 mod recursion;
 mod refusals;
 mod tables;

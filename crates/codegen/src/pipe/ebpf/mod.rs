@@ -1,4 +1,4 @@
-//! Lists of pipes in the kernel tier: fused into the copy from a message to memory.
+//! Lists of pipes in the kernel tier: fused into the copy between a message and memory.
 //!
 //! A register of 64 bits is a vector of small lanes. One loop over chunks of 64
 //! bytes, as bulk copies have it; each word of 8 bytes passes all pipes between its
@@ -18,6 +18,7 @@ pub mod trial;
 use super::ir::{Binary, Gauge, Op, Pipe, Reduce, Update};
 use super::list::{End, Form, List};
 use crate::bpf::{Assembler, Label, Reg, Size, op};
+use crate::bug::{self, Bug};
 use Reg::{R0, R1, R2, R3, R4, R5, R9, R10};
 use ashway_abi::context;
 use lanes::{Home, Lanes};
@@ -63,9 +64,26 @@ pub struct Places {
     pub payload: i16,
     /// Stack slot of the packet's end.
     pub end: i16,
+    /// From where to where.
+    pub way: Way,
     /// Whether anything is written to memory but the registers. A list that modifies
     /// nothing may only read the message.
     pub writes: bool,
+    /// Where a turn of the loop that has used its ticks up goes, and where that comes
+    /// back to, with `r1` to `r3` and `r6` to `r8` as they were. Without, only the
+    /// kernel's own bound ends the loop.
+    pub tick: Option<(Label, Label)>,
+}
+
+/// From where to where data goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// From the message to memory.
+    Read,
+    /// From memory to the message.
+    Write,
+    /// From memory to where it was.
+    InPlace,
 }
 
 /// A list that has a form in the kernel tier.
@@ -99,7 +117,9 @@ impl KernelList {
             scratch: context::FRAMES,
             payload: -8,
             end: -16,
+            way: Way::Read,
             writes: true,
+            tick: None,
         };
         let needs = |saves, tail| {
             let mut asm = Assembler::new();
@@ -124,7 +144,7 @@ impl KernelList {
         &self.list
     }
 
-    /// Writes the copy of `r3` bytes from the message, at index `r2`, to the arena, at
+    /// Writes the copy of `r3` bytes between the message, at index `r2`, and the arena, at
     /// address `r1`. Both ranges and the registers' place have been checked; `r9` is
     /// the context. Jumps to `trap` where the verifier wants to see that something
     /// cannot be. Clobbers `r0` to `r8`.
@@ -355,6 +375,13 @@ impl<'c> Copy<'c> {
         let head = self.asm.here();
         self.asm.jump32_if_imm(op::JLT, R3, CHUNK as i32, small);
         self.asm.may_goto(self.trap);
+        if let Some((spent, back)) = self.places.tick {
+            self.asm.load(Size::D, R0, R9, context::BULK);
+            self.asm.alu_imm(op::SUB, R0, CHUNK as i32);
+            self.asm.store(Size::D, R9, context::BULK, R0);
+            self.asm.jump_if_imm(op::JSLT, R0, 0, spent);
+            self.asm.bind(back);
+        }
         self.words(CHUNK);
         self.asm.jump(head);
         self.asm.bind(small);
@@ -368,8 +395,15 @@ impl<'c> Copy<'c> {
 
     /// `bytes` bytes, all there.
     fn words(&mut self, bytes: u32) {
-        self.packet(bytes);
+        if self.places.way != Way::InPlace {
+            self.packet(bytes);
+        }
         self.asm.arena_cast(R4, R1);
+        let (from, to) = match self.places.way {
+            Way::Read => (R5, R4),
+            Way::Write => (R4, R5),
+            Way::InPlace => (R4, R4),
+        };
         for (register, operation) in [(R1, op::ADD), (R2, op::ADD), (R3, op::SUB)] {
             self.asm.alu32_imm(operation, register, bytes as i32);
         }
@@ -377,11 +411,11 @@ impl<'c> Copy<'c> {
             self.save();
         }
         for at in (0..bytes as i16).step_by(8) {
-            self.asm.load(Size::D, R0, R5, at);
+            self.asm.load(Size::D, R0, from, at);
             let given = self.word(false);
             let given = given.unwrap_or_else(|_| unreachable!("`new` has written it"));
             if self.places.writes {
-                self.asm.store(Size::D, R4, at, given);
+                self.asm.store(Size::D, to, at, given);
             }
         }
         if self.saves {
@@ -412,11 +446,12 @@ impl<'c> Copy<'c> {
         self.asm.jump32_if_imm(op::JEQ, R3, 0, done);
         let partial = self.slot(PARTIAL);
         self.asm.store(Size::D, R9, partial, R3);
+        self.save();
         self.asm.mov_imm(R0, 0);
         let pieces = [(4, Size::W), (2, Size::H), (1, Size::B)];
         for (bytes, size) in pieces {
             self.piece(bytes, |this| {
-                this.packet(bytes as u32);
+                let next = this.side(this.places.way == Way::Read, bytes);
                 this.asm.load(size, R4, R5, 0);
                 // Behind the greater pieces.
                 this.asm.mov(R5, R3);
@@ -424,10 +459,9 @@ impl<'c> Copy<'c> {
                 this.asm.alu_imm(op::LSH, R5, 3);
                 this.asm.alu(op::LSH, R4, R5);
                 this.asm.alu(op::OR, R0, R4);
-                this.asm.alu32_imm(op::ADD, R2, bytes);
+                this.asm.alu32_imm(op::ADD, next, bytes);
             });
         }
-        self.save();
         let given = self.word(true);
         let given = given.unwrap_or_else(|_| unreachable!("`new` has written it"));
         if given != R0 {
@@ -439,13 +473,25 @@ impl<'c> Copy<'c> {
                 break;
             }
             self.piece(bytes, |this| {
-                this.asm.arena_cast(R4, R1);
-                this.asm.store(size, R4, 0, R0);
+                let next = this.side(this.places.way == Way::Write, bytes);
+                this.asm.store(size, R5, 0, R0);
                 this.asm.alu_imm(op::RSH, R0, bytes * 8);
-                this.asm.alu32_imm(op::ADD, R1, bytes);
+                this.asm.alu32_imm(op::ADD, next, bytes);
             });
         }
         self.asm.bind(done);
+    }
+
+    /// `r5` = the message's next byte or the memory's; gives what counts them. Clobbers
+    /// `r4`.
+    fn side(&mut self, message: bool, bytes: i32) -> Reg {
+        if message {
+            self.packet(bytes as u32);
+            R2
+        } else {
+            self.asm.arena_cast(R5, R1);
+            R1
+        }
     }
 
     /// What is done if `r3` has the bit `bytes`.
@@ -511,6 +557,9 @@ impl<'c> Copy<'c> {
             self.and(R0, gauge.mask());
         }
         self.asm.load(Size::D, R5, R4, at);
+        if bug::is(Bug::PipeKernelRegistersLost) {
+            return;
+        }
         self.asm.alu(operation, R0, R5);
         if how == Reduce::Ones {
             self.fold();

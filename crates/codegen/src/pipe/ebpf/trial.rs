@@ -12,7 +12,7 @@
 //!
 //! The list's registers are at [`REGISTERS`] of the memory, an arena.
 
-use super::{KernelList, Places};
+use super::{KernelList, Places, Way};
 use crate::bpf::{Assembler, Image, MapRef, Reg, Size, op};
 use crate::xdp::{self, action, md};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
@@ -76,7 +76,9 @@ pub fn program(work: Work<'_>, cpus: u32) -> Image {
             scratch: context::FRAMES,
             payload: PAYLOAD,
             end: END,
+            way: Way::Read,
             writes: true,
+            tick: None,
         };
         let (to, len) = (KEPT, KEPT + 8);
         asm.store(Size::D, R9, to, R8);
