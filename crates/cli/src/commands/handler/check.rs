@@ -5,7 +5,6 @@ use std::fmt::Write as _;
 use std::path::{Path as FsPath, PathBuf};
 
 use ashway_abi::context::CALL_SLOTS;
-use ashway_codegen::normalise::ir::OpKind;
 use ashway_codegen::normalise::{Module, Profile, static_bound};
 use ashway_codegen::promote::{self, PromoteError};
 use ashway_kernel::{LoadError, verifier_log};
@@ -35,7 +34,8 @@ Examples:
 JSON (-j):
   { \"handler\": { \"name\", \"file\", \"bytes\", \"functions\", \"initial_pages\",
     \"maximum_pages\", \"state_bytes\", \"exports\": [], \"symbols\": [], \"imports\": [],
-    \"grants\": [], \"recursion\": false, \"call_stack_slots\": 4096, \"source_lines\": true,
+    \"grants\": [], \"pipes\": [ { \"list\", \"registers\": [ { \"number\", \"name\" } ] } ],
+    \"recursion\": false, \"call_stack_slots\": 4096, \"source_lines\": true,
     \"tiers\": {
       \"user\": { \"takes\": true, \"because\": null },
       \"kernel\": { \"verified\": true, \"why_not_verified\": null, \"because\": null,
@@ -169,16 +169,21 @@ impl<'m> Report<'m> {
         }
     }
 
-    /// Host calls that the handler makes.
+    /// Host calls that the handler imports.
     fn imports(&self) -> Vec<&'static str> {
-        let ops = self.module.functions.iter().flat_map(|f| &f.code);
-        let calls: BTreeSet<&str> = ops
-            .filter_map(|op| match op.kind {
-                OpKind::Host(call) => Some(call.name()),
-                _ => None,
-            })
-            .collect();
-        calls.into_iter().collect()
+        let calls = self.module.host_calls.iter().map(|call| call.name());
+        calls.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Its lists of pipes, and the numbers and names of their registers.
+    fn pipes(&self) -> Vec<Value> {
+        let lists = self.module.pipes.lists.iter();
+        let lists = lists.map(|one| {
+            let names = one.list.register_names().into_iter().zip(one.first..);
+            let registers = names.map(|(name, number)| json!({ "number": number, "name": name }));
+            json!({ "list": one.text, "registers": registers.collect::<Vec<_>>() })
+        });
+        lists.collect()
     }
 
     /// What has to be granted before a node loads it, in the words of `allow`.
@@ -206,6 +211,7 @@ impl<'m> Report<'m> {
             "symbols": names(&module.symbols),
             "imports": self.imports(),
             "grants": self.grants(),
+            "pipes": self.pipes(),
             "recursion": promote::recurses(module),
             "call_stack_slots": CALL_SLOTS,
             "source_lines": !module.lines.is_empty(),
@@ -291,6 +297,20 @@ impl<'m> Report<'m> {
         let _ = writeln!(text, "  imports    {}", list(self.imports()));
         if !self.grants().is_empty() {
             let _ = writeln!(text, "  needs      allow = {:?}", self.grants());
+        }
+        for (number, one) in module.pipes.lists.iter().enumerate() {
+            let names = one.list.register_names().into_iter().zip(one.first..);
+            let registers: Vec<_> = names.map(|(name, at)| format!("{at} {name}")).collect();
+            let registers = match registers.join(", ") {
+                none if none.is_empty() => String::new(),
+                some => format!("   registers {}", clean(&some)),
+            };
+            let title = if number == 0 { "pipes" } else { "" };
+            let _ = writeln!(
+                text,
+                "  {title:<9}  {number}: {}{registers}",
+                clean(&one.text)
+            );
         }
         let recursion = if promote::recurses(module) {
             format!("yes; its frames have {CALL_SLOTS} slots of 8 bytes in either tier")
