@@ -111,6 +111,8 @@ fn every_handler_is_contained_beside_a_victim() {
                     file.to_str().unwrap(),
                     "--allow",
                     "reply",
+                    "--allow",
+                    "pipe",
                 ];
                 let output = run(&mut node.command(words));
                 let loaded = output.status.success();
