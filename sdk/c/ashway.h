@@ -183,6 +183,30 @@ ASHWAY_IMPORT("msg_store64be") void msg_store64be(unsigned at, unsigned long lon
 ASHWAY_IMPORT("msg_read") void msg_read(int at, void *into, unsigned len);
 ASHWAY_IMPORT("msg_write") void msg_write(unsigned at, const void *from, unsigned len);
 
+/* What `msg_resize` answers. */
+enum {
+    ASHWAY_RESIZED = 0, /* the message has that length now */
+    ASHWAY_NO_ROOM = 1, /* it was not declared to get so long; nothing has changed */
+};
+
+/*
+ * Makes the message `len` bytes long, at its end: it loses what is behind, or gains
+ * zeros. By how many bytes it may be longer than it came is declared, once in a
+ * handler, at most 4096 (without it, 0):
+ *
+ *     ASHWAY_GROWS(512);
+ *
+ * The custom section `ashway.grows` holds that as a little-endian 32-bit number. A
+ * message whose frame has not so much room runs in the user tier. The message is
+ * changed, as by a store; a reply and a delivery have its new length.
+ */
+ASHWAY_IMPORT("msg_resize") unsigned msg_resize(unsigned len);
+#define ASHWAY_GROWS(bytes) ASHWAY_GROWS_SECTION_(bytes)
+#define ASHWAY_GROWS_SECTION_(bytes)                                             \
+    __asm__(".section .custom_section.ashway.grows,\"\",@\n"                      \
+            ".int32 " #bytes "\n"                                                \
+            ".text\n")
+
 /*
  * The time in ns on CLOCK_MONOTONIC, which applications read with
  * clock_gettime(). Takes `allow = ["time"]`. Costs 128 units of fuel.

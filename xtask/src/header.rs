@@ -82,6 +82,19 @@ fn every_answer_of_send_has_its_number() {
 }
 
 #[test]
+fn every_answer_of_msg_resize_has_its_number() {
+    use ashway_abi::resize;
+    let header = header();
+    for (name, number) in [("RESIZED", resize::DONE), ("NO_ROOM", resize::NO_ROOM)] {
+        let line = format!("    ASHWAY_{name} = {number},");
+        assert!(header.contains(&line), "no line `{line}`");
+    }
+    assert!(header.contains(&format!("at most {} (without it, 0)", resize::MOST)));
+    let section = ashway_abi::GROWS_SECTION;
+    assert!(header.contains(&format!(".custom_section.{section},")));
+}
+
+#[test]
 fn the_version_is_in_the_section() {
     let header = header();
     assert!(header.contains(&format!("#define ASHWAY_ABI_VERSION {VERSION}\n")));

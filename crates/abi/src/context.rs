@@ -52,6 +52,9 @@ pub const SLOT: i16 = 144;
 pub const PATH: i16 = 148;
 /// `u64`: when the clock was last looked at for a slice, in ns.
 pub const LOOKED: i16 = 216;
+/// `u32`: how long the handler may make the message; set where it may
+/// ([`resize`](crate::resize)).
+pub const MOST_LEN: i16 = 224;
 /// What the message's headers say, found once by the entry program: the words of
 /// `ashway_wire::Headers`. Numbers of more than one byte are in network order,
 /// offsets are not. Written by the walk for frames that are not plain (see

@@ -119,6 +119,9 @@ counts! {
     /// Went to the user tier because its IP header has options, which array
     /// mode cannot step over in the kernel tier.
     QueuedOptions = 35, Note, "queued_options";
+    /// Went to the user tier because its frame has not as much room behind it as its
+    /// handler may make it longer, or the link would not take it then.
+    QueuedRoom = 38, Note, "queued_room";
     /// Activations that ended with a verdict other than `abort`. With the aborts,
     /// these are all there were.
     Committed = 39, Note, "committed";

@@ -60,6 +60,8 @@ pub enum HostCall {
     Write = 16,
     /// `now_ns() -> i64`: `CLOCK_MONOTONIC`.
     Now = 17,
+    /// `msg_resize(len) -> i32`: moves the message's end.
+    Resize = 18,
     /// `send(channel, from: ptr, len) -> i32`: a message to a channel.
     Send = 40,
     /// `msg_clone(channel) -> i32`: the message, as it is now, to a channel.
@@ -80,7 +82,7 @@ pub enum HostCall {
 
 impl HostCall {
     /// Every call, in numerical order, starting at 1.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Load8,
         Self::Load16Le,
         Self::Load16Be,
@@ -98,6 +100,7 @@ impl HostCall {
         Self::Read,
         Self::Write,
         Self::Now,
+        Self::Resize,
         Self::Send,
         Self::Clone,
         Self::TimerSet,
@@ -129,6 +132,7 @@ impl HostCall {
             Self::Read => "msg_read",
             Self::Write => "msg_write",
             Self::Now => "now_ns",
+            Self::Resize => "msg_resize",
             Self::Send => "send",
             Self::Clone => "msg_clone",
             Self::TimerSet => "timer_set",
@@ -164,7 +168,7 @@ impl HostCall {
             Self::Read | Self::Write => (&[I32, I32, I32], None),
             Self::Now => (&[], Some(I64)),
             Self::Send => (&[I32, I32, I32], Some(I32)),
-            Self::Clone => (&[I32], Some(I32)),
+            Self::Resize | Self::Clone => (&[I32], Some(I32)),
             Self::TimerSet => (&[I32, I64], Some(I32)),
             Self::PipeRead | Self::PipeWrite => (&[I32, I32, I32, I32], None),
             Self::PipeInPlace => (&[I32, I32, I32], None),

@@ -24,6 +24,7 @@ pub mod leaf;
 pub mod memory;
 pub mod observe;
 pub mod outbox;
+pub mod resize;
 pub mod trusted;
 pub mod verdict;
 
@@ -50,3 +51,7 @@ pub const STATE_SECTION: &str = "ashway.state";
 /// Name of the custom section with the lists of pipes that a handler runs, as text:
 /// one on each line.
 pub const PIPES_SECTION: &str = "ashway.pipes";
+
+/// Name of the custom section that says by how many bytes a handler makes its
+/// messages longer at most ([`resize`]): a little-endian `u32`.
+pub const GROWS_SECTION: &str = "ashway.grows";

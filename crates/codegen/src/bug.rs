@@ -74,6 +74,12 @@ bugs! {
     CopyStopsInside,
     /// A check of the message on one way counts for both.
     FactsNotMet,
+    /// What was checked of a message counts when it is shorter.
+    FactsOutliveResize,
+    /// A message gets as long as its handler likes.
+    ResizeUnbounded,
+    /// What a message gains is what lay there.
+    ResizeKeepsBytes,
     /// A big-endian access is a little-endian one.
     ByteOrder,
     /// A store into the message leaves no mark.

@@ -7,7 +7,7 @@
 //! of it out. [`frame`] and [`outcome`] are the other side of that.
 //!
 //! ```text
-//! 0    length of the message     u32, in
+//! 0    length of the message     u32, in and out
 //! 4    place of the message      u32, in: HEADER_BYTES
 //! 8    verdict                   u32, out; u32::MAX if the handler was stopped
 //! 12   cause                     u32, out; 0 if it was not
@@ -23,7 +23,7 @@ use ashway_abi::{Cause, context};
 use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, op};
 use crate::normalise::Module;
 use crate::normalise::ir::{FileOffset, Global};
-use crate::promote::{self, Budget, MemoryKind, PromoteError, Shape, Summary};
+use crate::promote::{self, MemoryKind, PromoteError, Shape, Summary};
 use crate::xdp::{self, action, md};
 use Reg::{R0, R1, R2, R3, R6, R7, R9, R10};
 
@@ -52,6 +52,7 @@ const END: i16 = -24;
 const MEMORY: i16 = -32;
 
 /// Places in the frame.
+const LEN: i16 = 0;
 const VERDICT: i16 = 8;
 const CAUSE: i16 = 12;
 const AT: i16 = 16;
@@ -84,7 +85,7 @@ pub fn generate_around(
 ) -> Result<(Image, Summary), PromoteError> {
     let mut asm = Assembler::new();
     let (done, trap) = (asm.label(), asm.label());
-    prologue(&mut asm, shape.memory, shape.budget, cpus);
+    prologue(&mut asm, shape, cpus);
     before(&mut asm);
     let summary = promote::emit(&mut asm, shape, done, trap)?;
     asm.line(None);
@@ -93,7 +94,8 @@ pub fn generate_around(
 }
 
 /// Sets up what promoted code relies on ([`promote`]'s contract).
-fn prologue(asm: &mut Assembler, kind: MemoryKind, budget: Budget, cpus: u32) {
+fn prologue(asm: &mut Assembler, shape: &Shape<'_>, cpus: u32) {
+    let (kind, budget) = (shape.memory, shape.budget);
     let (fail, good) = (asm.label(), asm.label());
     asm.mov(R6, R1);
     xdp::find_context(asm, cpus, fail);
@@ -101,6 +103,10 @@ fn prologue(asm: &mut Assembler, kind: MemoryKind, budget: Budget, cpus: u32) {
     header(asm, fail);
     asm.load(Size::W, R3, R1, 0);
     asm.store(Size::W, R9, context::PAYLOAD_LEN, R3);
+    if shape.module.resizes() {
+        asm.alu_imm(op::ADD, R3, shape.module.grows as i32);
+        asm.store(Size::W, R9, context::MOST_LEN, R3);
+    }
     // Where the message is comes from the frame, so that the verifier does not
     // know more about it than it does about a real one's.
     asm.load(Size::W, R3, R1, 4);
@@ -152,6 +158,7 @@ fn epilogue(asm: &mut Assembler, done: Label, trap: Label, after: impl FnOnce(&m
     header(asm, fail);
     asm.store(Size::W, R1, VERDICT, R3);
     for (place, field) in [
+        (LEN, context::PAYLOAD_LEN),
         (CAUSE, context::CAUSE),
         (AT, context::AT),
         (DIRTY, context::DIRTY),
@@ -182,11 +189,18 @@ fn header(asm: &mut Assembler, fail: Label) {
 /// [`MESSAGE_BYTES`]. Allocates.
 #[must_use]
 pub fn frame(message: &[u8]) -> Vec<u8> {
+    frame_with_room(message, 0)
+}
+
+/// The same for a message that its handler makes longer by so many bytes at most
+/// ([`Module::grows`]); they count as the message's.
+#[must_use]
+pub fn frame_with_room(message: &[u8], grows: u32) -> Vec<u8> {
     let mut frame = vec![0; HEADER_BYTES];
     frame[..4].copy_from_slice(&(message.len() as u32).to_le_bytes());
     frame[4..8].copy_from_slice(&(HEADER_BYTES as u32).to_le_bytes());
     frame.extend_from_slice(message);
-    frame.extend_from_slice(&[PAD; PADDING]);
+    frame.resize(frame.len() + grows as usize + PADDING, PAD);
     frame
 }
 
@@ -211,10 +225,11 @@ pub fn outcome(frame: &[u8]) -> Option<Outcome<'_>> {
         let bytes = frame.get(at as usize..at as usize + 4)?;
         Some(u32::from_le_bytes(bytes.try_into().ok()?))
     };
-    let message = frame.get(HEADER_BYTES..frame.len().checked_sub(PADDING)?)?;
-    if frame[HEADER_BYTES + message.len()..] != [PAD; PADDING] {
+    let room = frame.get(HEADER_BYTES..frame.len().checked_sub(PADDING)?)?;
+    if frame[HEADER_BYTES + room.len()..] != [PAD; PADDING] {
         return None;
     }
+    let message = room.get(..word(LEN)? as usize)?;
     let result = match Cause::from_number(word(CAUSE)?) {
         None => Ok(word(VERDICT)?),
         Some(cause) => Err((cause, word(AT)?)),

@@ -87,6 +87,12 @@ impl Bindable {
         bound.keys().cloned().collect()
     }
 
+    /// The message as the last activation left it.
+    fn copy_message(&self, into: &mut [u8]) {
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        running.wasm.copy_message(into);
+    }
+
     /// Counts a path that ends in a function, or no longer does.
     fn count(&self, function: &str, more: bool) {
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,6 +141,7 @@ impl handler::Instance for Bindable {
             row: attrs.number(ROW).unwrap_or_default() as u32,
             local: attrs.number(LOCAL).map_or(u32::MAX, |local| local as u32),
             of_message: true,
+            resized: None,
         })))
     }
 }
@@ -155,6 +162,8 @@ struct Activation {
     local: u32,
     /// Whether it is about a message; a timer's is not.
     of_message: bool,
+    /// The length of the message that it ran for last, if it changed that.
+    resized: Option<usize>,
 }
 
 impl Activate for Bound {
@@ -162,6 +171,11 @@ impl Activate for Bound {
         let Self(activation) = self;
         let (front, bytes) = message.split();
         let act = activation.run(front, bytes, 0);
+        if let Some(len) = activation.resized.take() {
+            message.resize(len);
+            activation.instance.copy_message(message.bytes_mut());
+        }
+        let bytes = message.bytes();
         let shared = &activation.instance.shared;
         match act {
             // The decision is to deliver; whether there is room is known now.
@@ -202,7 +216,11 @@ impl Activation {
                 .filter(|_| self.of_message)
                 .and_then(|on| Some((on.before(self.row, shared, message)?, on)));
             let outcome = wasm.activate_behind(self.function, front, message, channel, self.budget);
+            self.resized = (outcome.len != message.len()).then_some(outcome.len);
             if let Some((half, on)) = recorded {
+                let mut resized = vec![0; self.resized.unwrap_or_default()];
+                wasm.copy_message(&mut resized);
+                let message = self.resized.map_or(&*message, |_| &resized);
                 on.after(half, shared, message, &outcome);
             }
             if let Err(stopped) = outcome.verdict {
@@ -270,6 +288,7 @@ impl Bindable {
             row: 0,
             local: u32::MAX,
             of_message: false,
+            resized: None,
         })
     }
 }

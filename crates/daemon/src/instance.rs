@@ -370,6 +370,7 @@ impl Instance {
             layout: spec.layout,
             cpus: spec.cpus,
             budget: handler.budget,
+            resizes: module.resizes(),
         };
         let name = program_name("k", &self.name);
         let maps = Maps {

@@ -28,6 +28,7 @@ struct Parts {
     maximum_pages: u32,
     starts: bool,
     pipes: Arc<[Code]>,
+    resizes: bool,
     /// Where the function begins that takes an older state over.
     migrate: Option<FileOffset>,
 }
@@ -78,6 +79,7 @@ impl Compiled {
             maximum_pages: module.maximum_pages,
             starts: module.start.is_some(),
             pipes: pipes::compile(module),
+            resizes: module.resizes(),
             migrate: module.migrate().map(at),
         })))
     }
@@ -140,6 +142,10 @@ impl Compiled {
 
     pub(crate) fn pipes(&self) -> &Arc<[Code]> {
         &self.0.pipes
+    }
+
+    pub(crate) fn resizes(&self) -> bool {
+        self.0.resizes
     }
 
     pub(crate) fn migrate_at(&self) -> Option<FileOffset> {

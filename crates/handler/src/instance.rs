@@ -89,6 +89,8 @@ struct Entry {
 struct Globals {
     fuel: wasmtime::Global,
     dirty: wasmtime::Global,
+    /// If the handler may change the message's length.
+    len: Option<wasmtime::Global>,
 }
 
 struct Growing {
@@ -165,6 +167,10 @@ impl Instance {
         let globals = Globals {
             fuel: global("_ashway_fuel")?,
             dirty: global("_ashway_dirty")?,
+            len: match compiled.resizes() {
+                true => Some(global("_ashway_message_len")?),
+                false => None,
+            },
         };
         store.data_mut().fuel = Some(globals.fuel);
         if !compiled.pipes().is_empty() {
@@ -280,7 +286,8 @@ impl Instance {
     ///
     /// The handler works on a copy, of the first [`MESSAGE_BYTES`] if there
     /// should be more. What it changed is copied back only when its verdict
-    /// sends the message on as changed: reply, deliver and forward.
+    /// sends the message on as changed: reply, deliver and forward; of one that it
+    /// made longer, as much as there was ([`Outcome::len`]).
     ///
     /// `front` is what was before the message in its frame, for the handler to
     /// read: of more than [`FRONT_BYTES`] the last ones.
@@ -309,7 +316,7 @@ impl Instance {
         let result = entry.enter.call(&mut self.store, arguments);
         let (number, dirty, fuel) = match result {
             Ok((number, dirty, fuel)) => (number, dirty != 0, fuel),
-            Err(error) => return self.stopped(&error, at),
+            Err(error) => return self.stopped(&error, at, len),
         };
         let verdict = Verdict::from_number(number as u32).ok_or(Stopped {
             cause: ashway_abi::Cause::BadVerdict,
@@ -321,17 +328,42 @@ impl Instance {
                 Ok(Verdict::Reply | Verdict::Deliver | Verdict::Forward)
             )
         {
-            self.message.copy_out(message);
+            let now = self.len_now(len);
+            self.message.copy_out(&mut message[..len.min(now)]);
+            return Outcome {
+                verdict,
+                dirty,
+                fuel_left: self.store.data().meter.left(fuel),
+                len: now,
+            };
         }
         Outcome {
             verdict,
             dirty,
             fuel_left: self.store.data().meter.left(fuel),
+            len,
         }
     }
 
+    /// The message's length behind an activation that had one of `len` bytes.
+    fn len_now(&mut self, len: usize) -> usize {
+        let now = self.globals.len.map(|len| len.get(&mut self.store));
+        now.and_then(|now| now.i32())
+            .map_or(len, |now| now as u32 as usize)
+    }
+
+    /// Copies the message as the last activation left it, of which `into` has the
+    /// length ([`Outcome::len`]).
+    ///
+    /// # Panics
+    ///
+    /// If that is more than a message can have.
+    pub fn copy_message(&mut self, into: &mut [u8]) {
+        self.message.copy_out(into);
+    }
+
     #[cold]
-    fn stopped(&mut self, error: &wasmtime::Error, at: FileOffset) -> Outcome {
+    fn stopped(&mut self, error: &wasmtime::Error, at: FileOffset, len: usize) -> Outcome {
         self.forget_asked();
         let dirty = self.globals.dirty.get(&mut self.store).i32();
         let fuel = self.globals.fuel.get(&mut self.store).i64();
@@ -339,6 +371,7 @@ impl Instance {
             verdict: Err(Stopped::from_error(error, self.compiled.offsets(), at)),
             dirty: dirty != Some(0),
             fuel_left: self.store.data().meter.left(fuel.unwrap_or(0)),
+            len,
         }
     }
 

@@ -12,7 +12,7 @@
 //! are handed over through a thread-local queue around instantiation.
 
 use ashway_abi::memory::{FRONT_BYTES, Layout, WASM_PAGE};
-use ashway_abi::outbox;
+use ashway_abi::{outbox, resize};
 use std::alloc;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -28,7 +28,10 @@ pub const MESSAGE_BYTES: usize = WASM_PAGE;
 /// Its memory: what is before it, a message, and the outbox behind both.
 const PAGES_BYTES: usize = outbox::AT + outbox::BYTES;
 
-const _: () = assert!(FRONT_BYTES + MESSAGE_BYTES <= outbox::AT);
+/// Room for one that its handler has made longer.
+const GROWN_BYTES: usize = MESSAGE_BYTES + resize::MOST as usize;
+
+const _: () = assert!(FRONT_BYTES + GROWN_BYTES <= outbox::AT);
 
 /// An instance's memory, mapped.
 ///
@@ -262,9 +265,9 @@ impl Message {
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
     }
 
-    /// Fills `message`, at most [`MESSAGE_BYTES`], from the memory.
+    /// Fills `message`, at most [`GROWN_BYTES`], from the memory.
     pub(crate) fn copy_out(&mut self, message: &mut [u8]) {
-        assert!(message.len() <= MESSAGE_BYTES);
+        assert!(message.len() <= GROWN_BYTES);
         // SAFETY: within the allocation, which has room for both parts.
         let from = unsafe { self.0.0.as_ptr().add(FRONT_BYTES) };
         // SAFETY: as in `write`, with the direction turned around.

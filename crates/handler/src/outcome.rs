@@ -15,6 +15,10 @@ pub struct Outcome {
     pub dirty: bool,
     /// Fuel that was not used; negative when it ran out.
     pub fuel_left: i64,
+    /// The message's length as it goes on, in bytes: where that is not what it came
+    /// with, the message has to be fetched
+    /// ([`Instance::copy_message`](crate::Instance::copy_message)).
+    pub len: usize,
 }
 
 /// An involuntary abort.

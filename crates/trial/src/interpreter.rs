@@ -70,9 +70,11 @@ impl Interpreter {
         &mut self,
         image: &Image,
         message: &[u8],
+        grows: u32,
         at: u32,
     ) -> Result<Activation, NotRun> {
-        let code = self.machine.run(image, &stub::frame(message))?;
+        let frame = stub::frame_with_room(message, grows);
+        let code = self.machine.run(image, &frame)?;
         let outcome = stub::outcome(self.machine.packet()).filter(|_| code == stub::RETURNED);
         let outcome = outcome.ok_or(NotRun::Frame)?;
         Ok(Activation::judge(outcome, message, at))
@@ -82,9 +84,10 @@ impl Interpreter {
         &mut self,
         image: &Image,
         message: &[u8],
+        grows: u32,
         repeat: u32,
     ) -> Result<f64, NotRun> {
-        let frame = stub::frame(message);
+        let frame = stub::frame_with_room(message, grows);
         let start = Instant::now();
         for _ in 0..repeat {
             self.machine.run(image, &frame)?;

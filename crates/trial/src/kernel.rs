@@ -133,31 +133,44 @@ fn arenas_work() -> bool {
 }
 
 /// Runs a program on one message.
-pub(crate) fn activate(program: &Program, message: &[u8], at: u32) -> Result<Activation, NotRun> {
-    let run = test_run(program, message, 1)?;
+pub(crate) fn activate(
+    program: &Program,
+    message: &[u8],
+    grows: u32,
+    at: u32,
+) -> Result<Activation, NotRun> {
+    let run = test_run(program, message, grows, 1)?;
     let outcome = stub::outcome(&run.packet).filter(|_| run.retval == stub::RETURNED);
     let outcome = outcome.ok_or(NotRun::Frame)?;
     Ok(Activation::judge(outcome, message, at))
 }
 
 /// Runs it `repeat` times; ns per run.
-pub(crate) fn time(program: &Program, message: &[u8], repeat: u32) -> Result<f64, NotRun> {
-    Ok(f64::from(test_run(program, message, repeat)?.duration_ns))
+pub(crate) fn time(
+    program: &Program,
+    message: &[u8],
+    grows: u32,
+    repeat: u32,
+) -> Result<f64, NotRun> {
+    let run = test_run(program, message, grows, repeat)?;
+    Ok(f64::from(run.duration_ns))
 }
 
 fn test_run(
     program: &Program,
     message: &[u8],
+    grows: u32,
     repeat: u32,
 ) -> Result<ashway_kernel::TestResult, NotRun> {
-    if message.len() > stub::MESSAGE_BYTES {
+    let most = stub::MESSAGE_BYTES.saturating_sub(grows as usize);
+    if message.len() > most {
         return Err(NotRun::MessageTooLong {
             len: message.len(),
-            most: stub::MESSAGE_BYTES,
+            most,
         });
     }
     let run = TestRun {
-        packet: &stub::frame(message),
+        packet: &stub::frame_with_room(message, grows),
         context: None,
         repeat,
     };

@@ -110,6 +110,7 @@ pub(crate) fn translate(
                 layout,
                 cpus,
                 budget,
+                resizes: module.resizes(),
             },
         )?;
     }

@@ -185,14 +185,18 @@ impl<'m> Trial<'m> {
     pub fn time(&mut self, handler: &str, message: &[u8], repeat: u32) -> Result<f64, NotRun> {
         self.load(handler, self.budget)?;
         let repeat = repeat.max(1);
+        let grows = self.module.grows;
         match &mut self.machine {
             Machine::User(user) => {
                 let function = user.function(handler).expect("it was found just now");
                 Ok(user.time(function, message, repeat))
             }
-            Machine::Kernel(_) => kernel::time(program(&self.loaded[handler]), message, repeat),
+            Machine::Kernel(_) => {
+                kernel::time(program(&self.loaded[handler]), message, grows, repeat)
+            }
             Machine::Interpreter(interpreter) => {
-                interpreter.time(&self.loaded[handler].loaded.image, message, repeat)
+                let image = &self.loaded[handler].loaded.image;
+                interpreter.time(image, message, grows, repeat)
             }
         }
     }
@@ -326,6 +330,7 @@ impl<'m> Trial<'m> {
     }
 
     fn run(&mut self, name: &str, message: &[u8], channel: u32) -> Result<Activation, NotRun> {
+        let grows = self.module.grows;
         match &mut self.machine {
             Machine::User(user) => {
                 let function = user.function(name).expect("it was found just now");
@@ -334,11 +339,11 @@ impl<'m> Trial<'m> {
             _ if channel != 0 => Err(NotRun::Channel(channel)),
             Machine::Kernel(_) => {
                 let handler = &self.loaded[name];
-                kernel::activate(program(handler), message, handler.at)
+                kernel::activate(program(handler), message, grows, handler.at)
             }
             Machine::Interpreter(interpreter) => {
                 let handler = &self.loaded[name];
-                interpreter.activate(&handler.loaded.image, message, handler.at)
+                interpreter.activate(&handler.loaded.image, message, grows, handler.at)
             }
         }
     }

@@ -68,9 +68,14 @@ impl User {
         let outcome = self
             .instance
             .activate_behind(function, front, message, channel, budget);
+        let mut message = message.to_vec();
+        if outcome.len != message.len() {
+            message.resize(outcome.len, 0);
+            self.instance.copy_message(&mut message);
+        }
         Activation {
             result: outcome.verdict.map(|verdict| verdict as u32),
-            message: message.to_vec(),
+            message,
             dirty: outcome.dirty,
             fuel_left: outcome.fuel_left,
         }

@@ -69,6 +69,7 @@ pub fn answer(wasm: &[u8], before_check: impl FnOnce()) -> Answer {
                 layout,
                 cpus: CPUS,
                 budget: BUDGET,
+                resizes: module.resizes(),
             };
             let violation = check::check(&image, &shape).err();
             violation.map(|violation| violation.because())

@@ -154,6 +154,7 @@ pub mod helper {
     pub const XDP_ADJUST_META: i32 = 54;
     pub const XDP_ADJUST_TAIL: i32 = 65;
     pub const RINGBUF_OUTPUT: i32 = 130;
+    pub const CHECK_MTU: i32 = 163;
     pub const XDP_GET_BUFF_LEN: i32 = 188;
     pub const XDP_LOAD_BYTES: i32 = 189;
     pub const XDP_STORE_BYTES: i32 = 190;

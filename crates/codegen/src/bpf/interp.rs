@@ -113,6 +113,10 @@ pub struct Machine {
     pub ifindex: u32,
     /// `rx_queue_index`.
     pub rx_queue: u32,
+    /// Bytes of room behind a frame.
+    pub tail_room: usize,
+    /// The interface's MTU.
+    pub mtu: i64,
     /// What `bpf_ktime_get_ns` says next.
     pub clock_ns: u64,
     /// By how much each call moves the clock.
@@ -149,6 +153,8 @@ impl Machine {
             array_mode: false,
             ifindex: 1,
             rx_queue: 0,
+            tail_room: 0,
+            mtu: 1500,
             clock_ns: 1_000_000_000,
             clock_step_ns: 1_000,
             // `BPF_MAX_LOOPS`.
@@ -164,6 +170,7 @@ impl Machine {
                 packet: vec![0; HEADROOM],
                 start: HEADROOM,
                 meta: HEADROOM,
+                tail: HEADROOM,
                 stack: [0; STACK_BYTES],
                 context: vec![0; context::BYTES],
                 counters: vec![0; rows * ROW_BYTES],
@@ -191,6 +198,7 @@ impl Machine {
         self.space.packet.extend_from_slice(packet);
         self.space.start = HEADROOM;
         self.space.meta = HEADROOM;
+        self.space.tail = self.space.packet.len() + self.tail_room;
         self.executed = 0;
         self.tail_calls = 0;
         let slots = std::mem::take(&mut self.slots);

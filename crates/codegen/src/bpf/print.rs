@@ -213,6 +213,7 @@ const fn helper_name(number: i32) -> &'static str {
         helper::XDP_ADJUST_META => "bpf_xdp_adjust_meta",
         helper::XDP_ADJUST_TAIL => "bpf_xdp_adjust_tail",
         helper::RINGBUF_OUTPUT => "bpf_ringbuf_output",
+        helper::CHECK_MTU => "bpf_check_mtu",
         helper::XDP_GET_BUFF_LEN => "bpf_xdp_get_buff_len",
         helper::XDP_LOAD_BYTES => "bpf_xdp_load_bytes",
         helper::XDP_STORE_BYTES => "bpf_xdp_store_bytes",

@@ -48,7 +48,8 @@ impl Step<'_> {
             helper::XDP_GET_BUFF_LEN => (false, &[MD], ANY),
             helper::MAP_LOOKUP_ELEM => (false, &[COUNTERS, CONTEXT], ROW),
             helper::REDIRECT => (false, &[Number, Number], ANY),
-            helper::XDP_ADJUST_META => (false, &[MD, Number], ANY),
+            helper::XDP_ADJUST_META | helper::XDP_ADJUST_TAIL => (false, &[MD, Number], ANY),
+            helper::CHECK_MTU => (false, &[MD, Number, Bell, Number, Number], ANY),
             helper::RINGBUF_OUTPUT if self.read(1)? == Value::Map(MapRef::Notes) => {
                 (false, &[NOTES, Told, Number, Number], ANY)
             }
@@ -77,7 +78,7 @@ impl Step<'_> {
                 _ => return Err(Rule::Helper),
             }
         }
-        if number == helper::XDP_ADJUST_META {
+        if matches!(number, helper::XDP_ADJUST_META | helper::XDP_ADJUST_TAIL) {
             let moved = |value| matches!(value, Value::Packet(_) | Value::PacketEnd);
             self.state.forget(moved);
         }

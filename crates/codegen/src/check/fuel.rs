@@ -38,6 +38,9 @@ impl Step<'_> {
             | (context::CAUSE | context::AT | context::STACK, Size::W) => {}
             (context::PAYLOAD_OFF | context::PAYLOAD_LEN, Size::W)
                 if self.shape.around == Around::Stub && first => {}
+            (context::MOST_LEN, Size::W) if self.shape.resizes && first => {}
+            // The programs around the handler find its bytes in the frame, or not.
+            (context::PAYLOAD_LEN, Size::W) if self.shape.resizes => {}
             (context::SCRATCH..context::BULK, _) if at % size.bytes() as i16 == 0 => {}
             _ => return Err(Rule::Context),
         }

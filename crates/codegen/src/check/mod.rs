@@ -68,6 +68,8 @@ pub struct Shape {
     pub cpus: u32,
     /// How much an activation may use.
     pub budget: Budget,
+    /// Whether the handler may change a message's length.
+    pub resizes: bool,
 }
 
 impl Shape {

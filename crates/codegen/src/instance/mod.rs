@@ -21,6 +21,7 @@
 pub(crate) mod deliver;
 mod endpoint;
 mod reply;
+mod resize;
 
 pub(crate) use reply::{EXIT_BYTES, EXIT_MARK, mark_for_exit, whole_checksum};
 
@@ -170,7 +171,7 @@ fn kernel_with(
         observe::turn(&mut asm);
     }
     asm.map(R7, MapRef::Trusted, Some(0));
-    turn(&mut asm, spec, host, queue, drained);
+    turn(&mut asm, spec, handler, host, queue, drained);
     prepare(&mut asm, spec, handler, trap);
     let summary = promote::emit(
         &mut asm,
@@ -190,7 +191,7 @@ fn kernel_with(
     let finish = asm.label();
     verdict(&mut asm, spec, handler, done, trap, finish, observe);
     fault(&mut asm, handler, trap, finish, observe);
-    finish_here(&mut asm, finish, observe);
+    finish_here(&mut asm, handler.module, finish, observe);
 
     asm.bind(queue);
     deliver::emit(&mut asm, spec, host, Some(drained), observe);
@@ -201,7 +202,14 @@ fn kernel_with(
 
 /// Takes the lock if it is this message's turn; otherwise to `queue` with the
 /// note to count in `r8`, or to `drained`.
-fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label, drained: Label) {
+fn turn(
+    asm: &mut Assembler,
+    spec: &Spec,
+    handler: &Handler,
+    host: Label,
+    queue: Label,
+    drained: Label,
+) {
     let mine = asm.label();
     deliver::path_word(asm, spec, host);
     deliver::others(asm, mine, drained);
@@ -216,6 +224,7 @@ fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label, drained: La
         asm.alu_imm(op::AND, R2, flag::PLAIN as i32);
         asm.jump_if_imm(op::JEQ, R2, 0, queue);
     }
+    resize::take_room(asm, handler.module, queue);
     asm.mov_imm(R8, Count::QueuedBusy as i32);
     asm.mov_imm(R0, 0);
     asm.mov_imm(R1, 1);
@@ -267,6 +276,7 @@ fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
         asm.store(Size::D, R10, MEMORY, R1);
     }
     asm.store_imm(Size::W, R9, context::DIRTY, 0);
+    resize::say_most(asm, handler.module);
     if promote::recurses(handler.module) {
         asm.store_imm(Size::W, R9, context::STACK, 0);
     }
@@ -367,7 +377,8 @@ fn verdict(
     if handler.may_reply {
         asm.bind(reply);
         unlock(asm);
-        reply::emit(asm, spec.packet(), finish, observe);
+        let resized = handler.module.resizes();
+        reply::emit(asm, spec.packet(), resized, finish, observe);
     }
 }
 
@@ -392,7 +403,7 @@ fn end_with(asm: &mut Assembler, fate: Count, note: Option<Count>, code: i32) {
 }
 
 /// Counts and ends as [`end_with`] said.
-fn finish_here(asm: &mut Assembler, finish: Label, observe: bool) {
+fn finish_here(asm: &mut Assembler, module: &Module<'_>, finish: Label, observe: bool) {
     asm.bind(finish);
     let out = asm.label();
     xdp::find_row(asm, out);
@@ -407,6 +418,7 @@ fn finish_here(asm: &mut Assembler, finish: Label, observe: bool) {
         let beside = Word::At(END_NOTE);
         observe::note(asm, Note { beside, ..note });
     }
+    resize::give_back(asm, module, END_CODE, action::PASS);
     asm.load(Size::W, R0, R9, END_CODE);
     asm.exit();
 }

@@ -52,7 +52,15 @@ struct Labels {
 /// Most messages are plain, so they have a copy of their own in which every
 /// place is a constant. Where packet pointers move by constants only, every
 /// message here is.
-pub(super) fn emit(asm: &mut Assembler, packet: Packet, finish: Label, observe: bool) {
+///
+/// The frame may have another length than it came with if it was `resized`.
+pub(super) fn emit(
+    asm: &mut Assembler,
+    packet: Packet,
+    resized: bool,
+    finish: Label,
+    observe: bool,
+) {
     let labels = Labels {
         ports: asm.label(),
         send: asm.label(),
@@ -60,25 +68,28 @@ pub(super) fn emit(asm: &mut Assembler, packet: Packet, finish: Label, observe: 
         short: asm.label(),
     };
     let found = asm.label();
+    if resized {
+        super::resize::cut(asm, labels.short);
+    }
     // Nobody knows who sent a frame of whatever protocol; it is never plain.
     asm.load(Size::W, R2, R9, context::FLAGS);
     asm.mov(R1, R2);
     asm.alu_imm(op::AND, R1, flag::PLAIN as i32);
     asm.jump_if_imm(op::JEQ, R1, 0, found);
-    headers(asm, Headers::Plain, labels);
+    headers(asm, Headers::Plain, resized, labels);
     asm.bind(found);
     match packet {
         Packet::Pointers => {
             asm.mov(R1, R2);
             asm.alu_imm(op::AND, R1, flag::RAW as i32);
             asm.jump_if_imm(op::JNE, R1, 0, labels.no_sender);
-            headers(asm, Headers::Found, labels);
+            headers(asm, Headers::Found, resized, labels);
         }
         Packet::Helpers => asm.jump(labels.no_sender),
     }
 
     asm.bind(labels.ports);
-    udp(asm, packet, labels);
+    udp(asm, packet, resized, labels);
     asm.bind(labels.send);
     answer(asm, finish, observe);
 
@@ -102,7 +113,7 @@ pub(super) fn emit(asm: &mut Assembler, packet: Packet, finish: Label, observe: 
 }
 
 /// Turns the headers around; `r2` = the flags.
-fn headers(asm: &mut Assembler, headers: Headers, labels: Labels) {
+fn headers(asm: &mut Assembler, headers: Headers, resized: bool, labels: Labels) {
     let Labels {
         ports,
         no_sender,
@@ -132,6 +143,12 @@ fn headers(asm: &mut Assembler, headers: Headers, labels: Labels) {
     asm.mov(R5, R2);
     asm.alu(op::ADD, R5, R3);
     fresh_ttl(asm);
+    if resized {
+        asm.load(Size::H, R1, R7, 2);
+        ip_length(asm, headers, 0);
+        asm.store(Size::H, R7, 2, R2);
+        update_checksum(asm);
+    }
     udp_header(asm, headers, IPV4_BYTES, short);
     asm.jump(ports);
 
@@ -139,6 +156,10 @@ fn headers(asm: &mut Assembler, headers: Headers, labels: Labels) {
     ethernet(asm, headers, IPV6_BYTES, labels);
     swap_ipv6(asm, no_sender);
     asm.store_imm(Size::B, R7, 7, i32::from(TTL));
+    if resized {
+        ip_length(asm, headers, IPV6_BYTES);
+        asm.store(Size::H, R7, 4, R2);
+    }
     udp_header(asm, headers, IPV6_BYTES, short);
     asm.jump(ports);
 }
@@ -195,7 +216,24 @@ fn swap_ethernet(asm: &mut Assembler, no_sender: Label) {
     asm.store(Size::H, R7, 10, R4);
 }
 
-/// RFC 1624 equation 3 on the word that holds TTL and protocol.
+/// `r2` = the packet's length behind its first `without` bytes, in network order.
+/// Clobbers `r3`.
+fn ip_length(asm: &mut Assembler, headers: Headers, without: i32) {
+    asm.load(Size::W, R2, R9, context::PAYLOAD_OFF);
+    asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
+    asm.alu(op::ADD, R2, R3);
+    match headers {
+        Headers::Plain => asm.alu_imm(op::SUB, R2, 14 + without),
+        Headers::Found => {
+            asm.load(Size::W, R3, R9, fact::NETWORK);
+            asm.alu(op::SUB, R2, R3);
+            asm.alu_imm(op::SUB, R2, without);
+        }
+    }
+    asm.to_be(Size::H, R2);
+}
+
+/// A fresh TTL, and the checksum with it.
 fn fresh_ttl(asm: &mut Assembler) {
     let fresh = asm.label();
     asm.load(Size::B, R1, R7, 8);
@@ -203,6 +241,13 @@ fn fresh_ttl(asm: &mut Assembler) {
     asm.load(Size::H, R1, R7, 8);
     asm.store_imm(Size::B, R7, 8, i32::from(TTL));
     asm.load(Size::H, R2, R7, 8);
+    update_checksum(asm);
+    asm.bind(fresh);
+}
+
+/// RFC 1624 equation 3: a word of the header at `r7` was `r1` and is `r2`. Clobbers
+/// `r1` and `r3`.
+fn update_checksum(asm: &mut Assembler) {
     asm.load(Size::H, R3, R7, 10);
     // HC' = ~(~HC + ~m + m')
     asm.alu_imm(op::XOR, R3, 0xffff);
@@ -217,7 +262,6 @@ fn fresh_ttl(asm: &mut Assembler) {
     }
     asm.alu_imm(op::XOR, R3, 0xffff);
     asm.store(Size::H, R7, 10, R3);
-    asm.bind(fresh);
 }
 
 /// Swaps the addresses, leaves their sum in `r5`.
@@ -251,7 +295,7 @@ fn swap_ipv6(asm: &mut Assembler, no_sender: Label) {
 }
 
 /// Ports and checksum. `r2` = the UDP header, `r5` = sum of the addresses.
-fn udp(asm: &mut Assembler, packet: Packet, labels: Labels) {
+fn udp(asm: &mut Assembler, packet: Packet, resized: bool, labels: Labels) {
     let Labels {
         send,
         no_sender,
@@ -262,6 +306,9 @@ fn udp(asm: &mut Assembler, packet: Packet, labels: Labels) {
     asm.load(Size::H, R3, R2, 2);
     asm.jump_if_imm(op::JEQ, R0, 0, no_sender);
 
+    if resized {
+        udp_length(asm);
+    }
     // Through the exit program a frame keeps its offload state: a half
     // checksum stays half (its sum is the same both ways) and the device or
     // the receiving stack completes it.
@@ -284,6 +331,27 @@ fn udp(asm: &mut Assembler, packet: Packet, labels: Labels) {
     swap_ports(asm);
     whole_checksum(asm, packet, short);
     asm.jump(send);
+}
+
+/// Writes the length into the UDP header at `r2`, and into a half checksum, which is
+/// the sum of the pseudo-header. Clobbers `r1` and `r4`.
+fn udp_length(asm: &mut Assembler) {
+    asm.load(Size::H, R4, R2, 4);
+    asm.alu_imm(op::XOR, R4, 0xffff);
+    asm.load(Size::W, R1, R9, context::PAYLOAD_LEN);
+    asm.alu_imm(op::ADD, R1, UDP_BYTES);
+    asm.to_be(Size::H, R1);
+    asm.store(Size::H, R2, 4, R1);
+    asm.alu(op::ADD, R4, R1);
+    asm.load(Size::H, R1, R2, 6);
+    asm.alu(op::ADD, R4, R1);
+    for _ in 0..2 {
+        asm.mov(R1, R4);
+        asm.alu_imm(op::RSH, R1, 16);
+        asm.alu_imm(op::AND, R4, 0xffff);
+        asm.alu(op::ADD, R4, R1);
+    }
+    asm.store(Size::H, R2, 6, R4);
 }
 
 /// Stack: the payload's packet pointer, across a helper.

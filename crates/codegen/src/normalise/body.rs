@@ -223,7 +223,10 @@ impl<'a> Lowering<'_, 'a> {
         if call.uses_pipes() {
             return self.pipe(call);
         }
-        if matches!(call, HostCall::Read | HostCall::Write | HostCall::Send) {
+        if matches!(
+            call,
+            HostCall::Read | HostCall::Write | HostCall::Resize | HostCall::Send
+        ) {
             self.push(OpKind::ChargeBulk);
         }
         self.push(OpKind::Host(call));

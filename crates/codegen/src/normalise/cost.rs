@@ -52,7 +52,9 @@ pub(super) fn of(op: &OpKind<'_>, module: &Module<'_>) -> u32 {
     match op {
         OpKind::Charge { .. } | OpKind::ChargeBulk | OpKind::Trap(_) => 0,
         OpKind::Host(call) => match call {
-            ashway_abi::HostCall::Read | ashway_abi::HostCall::Write => 8,
+            ashway_abi::HostCall::Read
+            | ashway_abi::HostCall::Write
+            | ashway_abi::HostCall::Resize => 8,
             ashway_abi::HostCall::Send | ashway_abi::HostCall::TimerSet => SEND,
             ashway_abi::HostCall::Clone => SEND + bulk(CLONED),
             ashway_abi::HostCall::Now => NOW,

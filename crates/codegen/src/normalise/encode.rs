@@ -6,6 +6,7 @@
 //! memory  0 "_ashway_memory": the handler's · 1 "_ashway_message" · 2 "_ashway_state"
 //! global  "_ashway_fuel" i64 · "_ashway_message_len" i32 · "_ashway_dirty" i32
 //!         · slots of the call stack in use, i32 · bytes before the message, i32
+//!         · if it resizes messages, how long they can be, i32
 //! func    the author's, under their own names; the start function, if any,
 //!         as "_ashway_start", called by the host once fuel is set
 //!         for each handler `name` also
@@ -127,7 +128,7 @@ pub fn encode(module: &Module<'_>) -> Encoded {
     out.section(&functions);
     out.section(&tables(&contents));
     out.section(&memories(module));
-    out.section(&globals());
+    out.section(&globals(module));
     out.section(&exports(module));
     out.section(&elements(&contents));
 
@@ -193,7 +194,8 @@ fn bodies(module: &Module<'_>, calls: &CallTables) -> (CodeSection, Vec<(u32, Fi
     for (_, function) in module.handlers() {
         let at = module.functions[function as usize].at;
         offsets.push((section.byte_len() as u32, at));
-        section.function(&super::expand::enter(shifted(function)));
+        let grows = module.resizes().then_some(module.grows);
+        section.function(&super::expand::enter(shifted(function), grows));
     }
     (section, offsets)
 }
@@ -259,7 +261,7 @@ fn memories(module: &Module<'_>) -> MemorySection {
     section
 }
 
-fn globals() -> GlobalSection {
+fn globals(module: &Module<'_>) -> GlobalSection {
     let mut section = GlobalSection::new();
     let mutable = |val_type| GlobalType {
         val_type,
@@ -273,6 +275,9 @@ fn globals() -> GlobalSection {
         super::expand::STACK,
         super::expand::MESSAGE_FRONT,
     ] {
+        section.global(mutable(ValType::I32), &ConstExpr::i32_const(0));
+    }
+    if module.resizes() {
         section.global(mutable(ValType::I32), &ConstExpr::i32_const(0));
     }
     section

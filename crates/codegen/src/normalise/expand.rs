@@ -24,6 +24,8 @@ pub(super) const MESSAGE_LEN: u32 = 1;
 pub(super) const DIRTY: u32 = 2;
 pub(super) const STACK: u32 = 3;
 pub(super) const MESSAGE_FRONT: u32 = 4;
+/// Only where the handler may change the message's length.
+pub(super) const MESSAGE_MOST: u32 = 5;
 
 /// Writes operations into one function.
 pub(super) struct Expander<'f> {
@@ -253,10 +255,19 @@ impl<'f> Expander<'f> {
     }
 }
 
-/// Sets the globals, calls a handler, and returns its result with the globals.
-pub(super) fn enter(handler: u32) -> Function {
+/// Sets the globals, calls a handler, and returns its result with the globals. The
+/// handler may make a message longer by `grows` bytes, if it may change its length.
+pub(super) fn enter(handler: u32, grows: Option<u32>) -> Function {
     let mut function = Function::new([]);
     let (len, channel, fuel, front) = (0, 1, 2, 3);
+    if let Some(grows) = grows {
+        function
+            .instructions()
+            .local_get(len)
+            .i32_const(grows as i32)
+            .i32_add()
+            .global_set(MESSAGE_MOST);
+    }
     function
         .instructions()
         .local_get(len)

@@ -33,6 +33,7 @@ impl Expander<'_> {
             HostCall::Now => {
                 self.ins().call(NOW);
             }
+            HostCall::Resize => self.resize(),
             HostCall::Send => self.send(),
             HostCall::Clone => self.clone_message(),
             HostCall::TimerSet => self.timer_set(),

@@ -241,6 +241,8 @@ pub struct Module<'a> {
     pub initial_pages: u32,
     /// The memory's declared maximum, in Wasm pages.
     pub maximum_pages: u32,
+    /// By how many bytes it makes a message longer at most.
+    pub grows: u32,
     /// What of its memory outlives a version, if the file says.
     pub kept: Option<super::Kept>,
     /// Source lines, if the file carries DWARF.
@@ -261,6 +263,12 @@ impl Module<'_> {
     #[must_use]
     pub fn uses_outbox(&self) -> bool {
         self.host_calls.iter().any(|call| call.uses_outbox())
+    }
+
+    /// Whether it may change a message's length.
+    #[must_use]
+    pub fn resizes(&self) -> bool {
+        self.host_calls.contains(&HostCall::Resize)
     }
 
     /// Exported functions that a path can end in, and their indices: those of

@@ -4,11 +4,11 @@
 //! What reads has a signed offset and may reach in front of the message, where
 //! the frame's headers are.
 
-use super::expand::{DIRTY, Expander, MEMORY, MESSAGE, MESSAGE_FRONT, MESSAGE_LEN};
+use super::expand::{DIRTY, Expander, MEMORY, MESSAGE, MESSAGE_FRONT, MESSAGE_LEN, MESSAGE_MOST};
 use super::ir::FileOffset;
 use ashway_abi::memory::FRONT_BYTES;
-use ashway_abi::{Cause, HostCall};
-use wasm_encoder::{MemArg, MemArgTarget};
+use ashway_abi::{Cause, HostCall, resize};
+use wasm_encoder::{BlockType, MemArg, MemArgTarget, ValType};
 
 impl Expander<'_> {
     /// Any message access.
@@ -206,6 +206,30 @@ impl Expander<'_> {
             .local_get(value)
             .memory_copy(MESSAGE, MEMORY);
         self.dirty();
+    }
+}
+
+impl Expander<'_> {
+    /// `msg_resize(len)`: what the message gains is 0.
+    pub(super) fn resize(&mut self) {
+        let value = self.value;
+        self.ins().local_set(value);
+        self.ins().block(BlockType::Result(ValType::I32));
+        self.ins().i32_const(resize::NO_ROOM as i32);
+        self.ins().local_get(value).global_get(MESSAGE_MOST);
+        self.ins().i32_gt_u().br_if(0).drop();
+
+        self.ins().local_get(value).global_get(MESSAGE_LEN);
+        self.ins().i32_gt_u().if_(BlockType::Empty);
+        self.ins().global_get(MESSAGE_LEN);
+        self.ins().i32_const(FRONT_BYTES as i32).i32_add();
+        self.ins().i32_const(0);
+        self.ins().local_get(value).global_get(MESSAGE_LEN);
+        self.ins().i32_sub().memory_fill(MESSAGE).end();
+
+        self.ins().local_get(value).global_set(MESSAGE_LEN);
+        self.dirty();
+        self.ins().i32_const(resize::DONE as i32).end();
     }
 }
 

@@ -288,6 +288,9 @@ impl<'a> Reader<'a, '_> {
         if section.name() == ashway_abi::PIPES_SECTION {
             self.pipes = Some(pipes::text(section)?);
         }
+        if section.name() == ashway_abi::GROWS_SECTION {
+            self.module.grows = grows(section)?;
+        }
         if let KnownCustom::Name(names) = section.as_known() {
             // Names are for people; broken ones are no reason to refuse.
             let most = self.limits.functions as usize;
@@ -397,9 +400,33 @@ pub(super) fn unsupported<T>(what: impl Into<String>, at: u64) -> Result<T, Norm
 
 fn version(section: &CustomSectionReader<'_>) -> Result<(), NormaliseError> {
     let at = section.data_offset() as u32;
+    let found = number(section)?;
+    if found != ashway_abi::VERSION {
+        return Err(NormaliseError::Version { at, found });
+    }
+    Ok(())
+}
+
+/// By how many bytes the handler makes a message longer at most.
+fn grows(section: &CustomSectionReader<'_>) -> Result<u32, NormaliseError> {
+    let (found, most) = (number(section)?, ashway_abi::resize::MOST);
+    if found > most {
+        return Err(NormaliseError::Invalid {
+            at: section.data_offset() as u32,
+            message: format!(
+                "section `{}` says that messages grow by {found} bytes, at most {most} are allowed",
+                section.name()
+            ),
+        });
+    }
+    Ok(found)
+}
+
+/// What a section of one number says.
+fn number(section: &CustomSectionReader<'_>) -> Result<u32, NormaliseError> {
     let Ok(bytes) = <[u8; 4]>::try_from(section.data()) else {
         return Err(NormaliseError::Invalid {
-            at,
+            at: section.data_offset() as u32,
             message: format!(
                 "section `{}` has {} bytes, not 4 (it may stand in one of the C files only)",
                 section.name(),
@@ -407,11 +434,7 @@ fn version(section: &CustomSectionReader<'_>) -> Result<(), NormaliseError> {
             ),
         });
     };
-    let found = u32::from_le_bytes(bytes);
-    if found != ashway_abi::VERSION {
-        return Err(NormaliseError::Version { at, found });
-    }
-    Ok(())
+    Ok(u32::from_le_bytes(bytes))
 }
 
 /// At most so many: a name takes two bytes in a hostile file and more here.

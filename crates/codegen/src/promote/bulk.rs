@@ -14,7 +14,7 @@ use super::message::{MOST, XDP_MD};
 use crate::bpf::{Reg, Size, helper, op};
 use crate::bug::{self, Bug};
 use Reg::{R0, R1, R2, R3, R4, R5, R9, R10};
-use ashway_abi::{Cause, context};
+use ashway_abi::{Cause, context, resize};
 
 /// One side of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -35,6 +35,9 @@ const PIECES: [u32; 6] = [32, 16, 8, 4, 2, 1];
 
 /// Bytes that a helper copies at most in one turn of a loop.
 const HELPER_CHUNK: u32 = 256;
+
+/// Bytes that a helper clears in one turn: a word's.
+const ZEROS: u32 = 8;
 
 impl Emitter<'_> {
     pub(super) fn memory_copy(&mut self) {
@@ -115,6 +118,90 @@ impl Emitter<'_> {
             self.asm.alu(op::ADD, R1, R0);
         }
         self.copy_message(Side::Message, Side::Memory);
+    }
+
+    /// `msg_resize(len)`: leaves the answer in the first transfer word. Whether the
+    /// frame has room was asked before the handler began.
+    pub(super) fn message_resize(&mut self) {
+        let [no_room, set, done] = [(); 3].map(|()| self.asm.label());
+        self.operands_into(&[R2]);
+        self.asm.load(Size::W, R0, R9, context::MOST_LEN);
+        if !bug::is(Bug::ResizeUnbounded) {
+            self.asm.jump_if(op::JGT, R2, R0, no_room);
+        }
+        // r1 = where what it gains begins, r3 = how much that is.
+        self.asm.load(Size::W, R1, R9, context::PAYLOAD_LEN);
+        self.asm.mov(R3, R2);
+        self.asm.jump_if(op::JLE, R2, R1, set);
+        self.asm.alu(op::SUB, R3, R1);
+        self.reserve_ticks(R3, HELPER_CHUNK as i32, &[R1, R2, R3]);
+        if !bug::is(Bug::ResizeKeepsBytes) {
+            match self.shape.memory {
+                MemoryKind::Arena => self.clear_message(),
+                MemoryKind::Array => self.clear_by_helper(),
+            }
+        }
+        self.asm.bind(set);
+        self.asm.store(Size::W, R9, context::PAYLOAD_LEN, R2);
+        // On one way only, so that nothing is known from here on.
+        self.asm.store_imm(Size::W, R9, context::DIRTY, 1);
+        self.asm
+            .store_imm(Size::D, R9, TRANSFER, resize::DONE as i32);
+        self.asm.jump(done);
+        self.asm.bind(no_room);
+        self.asm
+            .store_imm(Size::D, R9, TRANSFER, resize::NO_ROOM as i32);
+        self.asm.bind(done);
+    }
+
+    /// Makes `r3` bytes of the frame from `r1` of the message on 0. Keeps `r2`.
+    fn clear_message(&mut self) {
+        self.launder_indices();
+        self.chunks(|this, bytes, size| {
+            this.chunk_pointer(Side::Message, R4, R5, R1, bytes);
+            for off in offsets(bytes, size) {
+                this.asm.store_imm(size, R4, off, 0);
+            }
+            this.asm.alu32_imm(op::ADD, R1, bytes as i32);
+            this.asm.alu32_imm(op::SUB, R3, bytes as i32);
+        });
+    }
+
+    /// The same from a transfer word, where packet pointers do not move.
+    fn clear_by_helper(&mut self) {
+        let [at, len, left] = [8, 16, 24].map(|off| TRANSFER + off);
+        self.asm.load(Size::W, R0, R9, context::PAYLOAD_OFF);
+        self.asm.alu(op::ADD, R1, R0);
+        self.asm.store_imm(Size::D, R9, TRANSFER, 0);
+        for (word, reg) in [(at, R1), (len, R2), (left, R3)] {
+            self.asm.store(Size::W, R9, word, reg);
+        }
+        let time = self.trap(Cause::Time);
+        let trap = self.trap(Cause::MessageBounds);
+        let [end, fits] = [(); 2].map(|()| self.asm.label());
+        let head = self.asm.here();
+        self.asm.may_goto(time);
+        let tick = self.tick(ZEROS);
+        self.asm.load(Size::W, R4, R9, left);
+        self.asm.jump_if_imm(op::JEQ, R4, 0, end);
+        self.asm.jump_if_imm(op::JLE, R4, ZEROS as i32, fits);
+        self.asm.mov_imm(R4, ZEROS as i32);
+        self.asm.bind(fits);
+        self.asm.load(Size::W, R2, R9, at);
+        for (word, operation) in [(at, op::ADD), (left, op::SUB)] {
+            self.asm.load(Size::W, R0, R9, word);
+            self.asm.alu32(operation, R0, R4);
+            self.asm.store(Size::W, R9, word, R0);
+        }
+        self.asm.mov(R3, R9);
+        self.asm.alu_imm(op::ADD, R3, i32::from(TRANSFER));
+        self.asm.load(Size::D, R1, R10, XDP_MD);
+        self.asm.call(helper::XDP_STORE_BYTES);
+        self.asm.jump_if_imm(op::JNE, R0, 0, trap);
+        self.asm.jump(head);
+        self.slow_tick(tick, &[]);
+        self.asm.bind(end);
+        self.asm.load(Size::W, R2, R9, len);
     }
 
     /// Pops operands into scratch registers, the topmost into the last; nothing

@@ -1,6 +1,6 @@
 //! Host calls that are no message accesses.
 
-use super::emitter::Emitter;
+use super::emitter::{Emitter, width};
 use super::frame::TRANSFER;
 use crate::bpf::{Reg, Size, helper};
 use ashway_abi::HostCall;
@@ -10,6 +10,7 @@ impl Emitter<'_> {
     pub(super) fn host(&mut self, call: HostCall) {
         match call {
             HostCall::Now => self.now(),
+            HostCall::Resize => self.resize(),
             _ => self.message(call),
         }
     }
@@ -22,11 +23,22 @@ impl Emitter<'_> {
             this.asm.call(helper::KTIME_GET_NS);
             this.asm.store(Size::D, Reg::R9, TRANSFER, Reg::R0);
         });
+        self.push_transfer(true);
+    }
+
+    /// `msg_resize(len)`.
+    fn resize(&mut self) {
+        self.park(Self::message_resize);
+        self.push_transfer(false);
+    }
+
+    /// Pushes what waits in the first transfer word.
+    fn push_transfer(&mut self, wide: bool) {
         let into = match self.target() {
             Some(target) => target,
             None => self.alloc(),
         };
-        self.asm.load(Size::D, into, Reg::R9, TRANSFER);
-        self.push_reg(into, true);
+        self.asm.load(width(wide), into, Reg::R9, TRANSFER);
+        self.push_reg(into, wide);
     }
 }

@@ -151,7 +151,11 @@ impl Emitter<'_> {
         if self.body.facts.message_bytes >= end {
             return;
         }
-        self.body.facts.message_bytes = end;
+        // What has been checked holds only as long as the message does not get
+        // shorter, here or in a function that is called.
+        if !self.shape.module.resizes() || bug::is(Bug::FactsOutliveResize) {
+            self.body.facts.message_bytes = end;
+        }
         let trap = self.trap(Cause::MessageBounds);
         let pointer = self.alloc();
         let limit = self.alloc();

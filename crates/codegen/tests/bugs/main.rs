@@ -60,6 +60,9 @@ const fn guard(bug: Bug) -> &'static str {
         }
         B::CopyStopsInside => "promote::messages::time_is_over_between_host_calls_and_not_inside",
         B::FactsNotMet => "promote::messages::a_check_on_one_way_is_not_taken_for_one_on_the_other",
+        B::FactsOutliveResize => "promote::resize::what_was_checked_before_is_checked_again",
+        B::ResizeUnbounded => "promote::resize::nobody_gets_more_than_is_declared",
+        B::ResizeKeepsBytes => "promote::resize::what_a_message_gains_is_zero",
         B::UnalignedAllowed => "rules::atomic::every_atomic_access_has_its_meaning_and_bounds",
         B::SelectOther => "promote::control::select_takes_any_operands",
         B::TableOffByOne => "promote::control::br_table_finds_every_target",

@@ -223,7 +223,11 @@ pub(crate) fn counted(risen: &[Risen]) -> (usize, Count) {
 const fn is_queue(count: Count) -> bool {
     matches!(
         count,
-        Count::QueuedTier | Count::QueuedBusy | Count::QueuedOrder | Count::QueuedOptions
+        Count::QueuedTier
+            | Count::QueuedBusy
+            | Count::QueuedOrder
+            | Count::QueuedOptions
+            | Count::QueuedRoom
     )
 }
 

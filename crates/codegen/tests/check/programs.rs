@@ -76,6 +76,7 @@ pub(crate) fn stub_of(
             layout,
             cpus,
             budget: BUDGET,
+            resizes: module.resizes(),
         },
         memory: stub::first_memory(module),
     })
@@ -151,6 +152,7 @@ fn instance_program_by(
             layout,
             cpus: CPUS,
             budget: BUDGET,
+            resizes: module.resizes(),
         },
         memory: Vec::new(),
     })
@@ -181,6 +183,7 @@ pub(crate) fn user_program(memory: MemoryKind, rings: usize, paths: usize) -> Ma
             layout,
             cpus: CPUS,
             budget: BUDGET,
+            resizes: false,
         },
         memory: Vec::new(),
     }

@@ -18,5 +18,6 @@ mod numbers;
 mod pipes;
 mod recursion;
 mod refusals;
+mod resize;
 mod tables;
 mod time;

@@ -219,6 +219,14 @@ pub const fn reason(count: Count) -> Reason {
             "tier",
             "nothing to do: messages of a path do not overtake each other",
         ),
+        Count::QueuedRoom => (
+            "went to the user tier because its frame has less room behind it than its handler may \
+             make it longer, or the link would not take it then",
+            "ring",
+            "handler",
+            "nothing to do; `ASHWAY_GROWS` with a smaller number asks for less room \
+             (docs/abi/resize.md)",
+        ),
         Count::QueuedOptions => (
             "went to the user tier because its headers are not where they mostly are, which the \
              kernel tier cannot step over without CAP_PERFMON",

@@ -133,6 +133,16 @@ impl Machine {
                 self.wakes += 1;
                 0
             }
+            helper::CHECK_MTU => {
+                expect(1, XDP_MD)?;
+                // The context's interface, and the frame's own length.
+                expect(2, 0)?;
+                self.space.bytes(argument(3)?, 4)?;
+                let len = self.space.packet.len() - self.space.start;
+                let grown = len as i64 + i64::from(argument(4)? as i32);
+                expect(5, 0)?;
+                u64::from(grown > self.mtu + ETH_BYTES as i64)
+            }
             helper::XDP_GET_BUFF_LEN => {
                 expect(1, XDP_MD)?;
                 (self.space.packet.len() - self.space.start) as u64
@@ -245,12 +255,12 @@ impl Machine {
         }
     }
 
-    /// `bpf_xdp_adjust_tail`; there is no room behind the frame.
+    /// `bpf_xdp_adjust_tail`; what the frame gains is 0.
     fn adjust_tail(&mut self, end: i64) -> i64 {
         let first = self.space.start + ETH_BYTES;
         match usize::try_from(end) {
-            Ok(end) if (first..=self.space.packet.len()).contains(&end) => {
-                self.space.packet.truncate(end);
+            Ok(end) if (first..=self.space.tail).contains(&end) => {
+                self.space.packet.resize(end, 0);
                 0
             }
             _ => EINVAL,

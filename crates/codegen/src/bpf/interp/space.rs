@@ -57,6 +57,8 @@ pub(super) struct Space {
     pub(super) start: usize,
     /// Where metadata starts in `packet`; at most [`Self::start`].
     pub(super) meta: usize,
+    /// How far `packet` can reach.
+    pub(super) tail: usize,
     pub(super) stack: [u8; STACK_BYTES],
     pub(super) context: Vec<u8>,
     pub(super) counters: Vec<u8>,
