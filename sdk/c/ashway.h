@@ -213,6 +213,13 @@ ASHWAY_IMPORT("msg_resize") unsigned msg_resize(unsigned len);
  */
 ASHWAY_IMPORT("now_ns") unsigned long long now_ns(void);
 
+/*
+ * Writes a line for whoever runs the node (`ashway handler log NAME`): its first 104
+ * bytes, and of an activation the first four lines; what is more is counted. Kept
+ * however the handler ends. Takes `allow = ["log"]`.
+ */
+ASHWAY_IMPORT("log") void ashway_log(const void *from, unsigned len);
+
 /* What `send` and `msg_clone` answer. */
 enum {
     ASHWAY_SENT = 0,       /* it leaves when the handler has ended */

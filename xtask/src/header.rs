@@ -35,7 +35,12 @@ fn every_host_call_has_its_signature() {
             .lines()
             .find_map(|line| line.strip_prefix(&start))
             .unwrap_or_else(|| panic!("`{name}` is not declared"));
-        let (result, rest) = line.split_once(name).expect("the name follows the type");
+        // `log` alone is a function of the C library.
+        let own = format!("ashway_{name}");
+        let declared_as = if line.contains(&own) { &own } else { name };
+        let (result, rest) = line
+            .split_once(declared_as)
+            .expect("the name follows the type");
         let parameters = rest
             .strip_prefix('(')
             .and_then(|rest| rest.strip_suffix(");"))
@@ -92,6 +97,15 @@ fn every_answer_of_msg_resize_has_its_number() {
     assert!(header.contains(&format!("at most {} (without it, 0)", resize::MOST)));
     let section = ashway_abi::GROWS_SECTION;
     assert!(header.contains(&format!(".custom_section.{section},")));
+}
+
+#[test]
+fn the_bounds_of_log_are_said() {
+    use ashway_abi::log;
+    assert_eq!((log::LINE_BYTES, log::MOST), (104, 4));
+    assert!(
+        header().contains("its first 104\n * bytes, and of an activation the first four lines")
+    );
 }
 
 #[test]

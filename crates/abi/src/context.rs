@@ -103,8 +103,12 @@ pub const CALL_SLOTS: u32 = 4_096;
 /// First byte of what programs say while somebody [observes](crate::observe). The
 /// call stack and the frames above its last slot end before it.
 pub const OBSERVE: usize = 56 * 1024;
+/// First byte of the [stage](crate::log::stage) of lines that a handler logs.
+pub const LOG: usize = 62 * 1024;
 
 const _: () = assert!(OBSERVE >= CALLS + CALL_SLOTS as usize * 8);
+const _: () = assert!(LOG >= OBSERVE + crate::observe::BYTES + crate::observe::MOST_BYTES + 64);
+const _: () = assert!(LOG + crate::log::stage::BYTES <= BYTES);
 
 /// Bits of [`FLAGS`].
 pub mod flag {

@@ -12,6 +12,8 @@ pub enum Grant {
     Reply,
     /// Read the clock.
     Time,
+    /// Write lines for whoever runs the node.
+    Log,
     /// Send messages to the channels of its section.
     Send,
     /// Be run at times of its own.
@@ -25,6 +27,7 @@ impl Grant {
     pub const WORDS: &'static [(&'static str, Self)] = &[
         ("reply", Self::Reply),
         ("time", Self::Time),
+        ("log", Self::Log),
         ("send", Self::Send),
         ("timer", Self::Timer),
         ("pipe", Self::Pipe),
@@ -36,6 +39,7 @@ impl Grant {
         match self {
             Self::Reply => "reply",
             Self::Time => "time",
+            Self::Log => "log",
             Self::Send => "send",
             Self::Timer => "timer",
             Self::Pipe => "pipe",

@@ -62,6 +62,8 @@ pub enum HostCall {
     Now = 17,
     /// `msg_resize(len) -> i32`: moves the message's end.
     Resize = 18,
+    /// `log(from: ptr, len)`: a line for whoever runs the node.
+    Log = 19,
     /// `send(channel, from: ptr, len) -> i32`: a message to a channel.
     Send = 40,
     /// `msg_clone(channel) -> i32`: the message, as it is now, to a channel.
@@ -82,7 +84,7 @@ pub enum HostCall {
 
 impl HostCall {
     /// Every call, in numerical order, starting at 1.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Load8,
         Self::Load16Le,
         Self::Load16Be,
@@ -101,6 +103,7 @@ impl HostCall {
         Self::Write,
         Self::Now,
         Self::Resize,
+        Self::Log,
         Self::Send,
         Self::Clone,
         Self::TimerSet,
@@ -133,6 +136,7 @@ impl HostCall {
             Self::Write => "msg_write",
             Self::Now => "now_ns",
             Self::Resize => "msg_resize",
+            Self::Log => "log",
             Self::Send => "send",
             Self::Clone => "msg_clone",
             Self::TimerSet => "timer_set",
@@ -167,6 +171,7 @@ impl HostCall {
             Self::Store64Le | Self::Store64Be => (&[I32, I64], None),
             Self::Read | Self::Write => (&[I32, I32, I32], None),
             Self::Now => (&[], Some(I64)),
+            Self::Log => (&[I32, I32], None),
             Self::Send => (&[I32, I32, I32], Some(I32)),
             Self::Resize | Self::Clone => (&[I32], Some(I32)),
             Self::TimerSet => (&[I32, I64], Some(I32)),
@@ -195,6 +200,7 @@ impl HostCall {
     pub const fn grant(self) -> Option<Grant> {
         match self {
             Self::Now => Some(Grant::Time),
+            Self::Log => Some(Grant::Log),
             Self::Send | Self::Clone => Some(Grant::Send),
             Self::TimerSet => Some(Grant::Timer),
             call if call.uses_pipes() => Some(Grant::Pipe),
@@ -206,7 +212,7 @@ impl HostCall {
     /// user tier.
     #[must_use]
     pub const fn in_kernel_tier(self) -> bool {
-        !self.uses_outbox()
+        !self.uses_outbox() || matches!(self, Self::Log)
     }
 
     /// Whether it works with the [lists of pipes](crate::PIPES_SECTION) of its file.
@@ -215,9 +221,9 @@ impl HostCall {
         self as u32 >= Self::PipeRead as u32 && self as u32 <= Self::PipeGet as u32
     }
 
-    /// Whether it writes into the [outbox](crate::outbox).
+    /// Whether in the user tier it writes into the [outbox](crate::outbox).
     #[must_use]
     pub const fn uses_outbox(self) -> bool {
-        matches!(self, Self::Send | Self::Clone | Self::TimerSet)
+        matches!(self, Self::Log | Self::Send | Self::Clone | Self::TimerSet)
     }
 }

@@ -21,6 +21,7 @@ pub mod grant;
 pub mod hop;
 pub mod host_call;
 pub mod leaf;
+pub mod log;
 pub mod memory;
 pub mod observe;
 pub mod outbox;

@@ -26,6 +26,8 @@ pub const RECORDS: usize = 8;
 pub const TIMERS_SET: usize = RECORDS + 8 * MOST;
 /// First timer, of 8 bytes: in how many ns, or [`NEVER`].
 pub const TIMERS: usize = TIMERS_SET + 8;
+/// Where the [stage](crate::log::stage) of lines is.
+pub const LOG: usize = 1024;
 /// First payload, of [`PAYLOAD_BYTES`] each.
 pub const PAYLOADS: usize = 4096;
 
@@ -54,5 +56,6 @@ pub mod answer {
     pub const TOO_LONG: u32 = 3;
 }
 
-const _: () = assert!(TIMERS + 8 * MOST_TIMERS <= PAYLOADS);
+const _: () = assert!(TIMERS + 8 * MOST_TIMERS <= LOG);
+const _: () = assert!(LOG + crate::log::stage::BYTES <= PAYLOADS);
 const _: () = assert!(PAYLOADS + MOST * PAYLOAD_BYTES <= BYTES);

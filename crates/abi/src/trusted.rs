@@ -36,7 +36,7 @@ pub const ENDPOINT_PRODUCED: usize = 192;
 pub const ENDPOINT_OPEN: usize = 196;
 /// First of [`MAX_PATHS`] path words, [`PATH_STRIDE`] bytes apart; each starts
 /// with the `u32` number of the path's messages in the user tier (`in_user`) and
-/// [`DRAINING`]. Where there are more, they lie behind the slots: [`paths_at`].
+/// [`DRAINING`]. Where there are more, they lie at the end: [`paths_at`].
 pub const PATHS: usize = 256;
 /// Bit of a path word's `in_user`: a message found the ring full, so the kernel tier
 /// drops what comes, until none of the path is in the user tier and it goes on.
@@ -117,10 +117,17 @@ pub const fn less(word: u32, messages: u32) -> u32 {
     }
 }
 
+/// Where the [ring of lines](crate::log::ring) starts, behind the slots of so many
+/// rings.
+#[must_use]
+pub const fn log_at(rings: usize) -> usize {
+    SLOTS + rings * RING_SLOTS * SLOT_BYTES
+}
+
 /// Size of the map's value for this many rings.
 #[must_use]
 pub const fn bytes(rings: usize) -> usize {
-    SLOTS + rings * RING_SLOTS * SLOT_BYTES
+    log_at(rings) + crate::log::ring::BYTES
 }
 
 /// Where the path words of an instance with this many paths and rings start.

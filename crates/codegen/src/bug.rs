@@ -76,6 +76,8 @@ bugs! {
     FactsNotMet,
     /// What was checked of a message counts when it is shorter.
     FactsOutliveResize,
+    /// A handler logs as many lines as it likes.
+    LogUnbounded,
     /// A message gets as long as its handler likes.
     ResizeUnbounded,
     /// What a message gains is what lay there.

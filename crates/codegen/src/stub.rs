@@ -140,6 +140,9 @@ fn prologue(asm: &mut Assembler, shape: &Shape<'_>, cpus: u32) {
     asm.store(Size::D, R9, context::RESERVE, R1);
     asm.store_imm(Size::D, R9, context::DEADLINE, 0);
     asm.store_imm(Size::D, R9, context::BULK, promote::FIRST_TICKS);
+    if shape.module.logs() {
+        promote::begin_log(asm);
+    }
     for field in [context::DIRTY, context::CAUSE, context::AT, context::STACK] {
         asm.store_imm(Size::W, R9, field, 0);
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ashway_abi::{Count, trusted};
 use ashway_handler::{Budget, Function};
+use ashway_kernel::clock::monotonic_ns;
 use ashway_modules::Message;
 use ashway_modules::handler::{self, Act, Activate};
 use ashway_path::attrs::Attrs;
@@ -216,6 +217,12 @@ impl Activation {
                 .filter(|_| self.of_message)
                 .and_then(|on| Some((on.before(self.row, shared, message)?, on)));
             let outcome = wasm.activate_behind(self.function, front, message, channel, self.budget);
+            let (mut now, row) = (None, self.row);
+            let too_many = wasm.take_log(|line| {
+                let now = *now.get_or_insert_with(monotonic_ns);
+                shared.log().push(row, now, line);
+            });
+            shared.log().lose(too_many);
             self.resized = (outcome.len != message.len()).then_some(outcome.len);
             if let Some((half, on)) = recorded {
                 let mut resized = vec![0; self.resized.unwrap_or_default()];

@@ -11,6 +11,7 @@
 //! {"request":"rollback","handler":"x"}
 //! {"request":"faults","handler":"x"}
 //! {"request":"fault","fault":3}
+//! {"request":"log","handler":"x","after":17}
 //! {"request":"unbind","path":"x"}
 //! {"request":"memory","handler":"counter"}   the same, and one file descriptor
 //! {"request":"endpoint","handler":"inbox"}   the same: an event descriptor

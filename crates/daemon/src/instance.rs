@@ -19,6 +19,7 @@ use ashway_kernel::{LoadError, Memory, MemoryKind, Program, ProgramKind, SharedA
 use crate::channels::Channels;
 use crate::config::{Grant, HandlerConfig, MemoryMode};
 use crate::endpoint::{self, Endpoint};
+use crate::log;
 use crate::plan::InstancePlan;
 use crate::programs::{self, Maps, NodeMaps};
 use crate::timers::Timers;
@@ -99,6 +100,8 @@ pub(crate) struct Instance {
     pub(crate) versions: Versions,
     /// Where faults are recorded without a kernel side.
     faults: [AtomicU32; 4],
+    /// Where lines are kept without one.
+    log: Box<[AtomicU32]>,
     /// Where `deliver` leads, if anywhere.
     pub(crate) endpoint: Option<Endpoint>,
     /// Where `send` leads, if anywhere.
@@ -203,6 +206,11 @@ impl Instance {
             plan: plan.clone(),
             layout,
             memory,
+            log: if kernel.is_some() {
+                Box::default()
+            } else {
+                log::own()
+            },
             kernel,
             versions: Versions::begin(Some(Arc::new(version))),
             faults: Default::default(),
@@ -246,6 +254,7 @@ impl Instance {
             memory: Arc::new(memory),
             versions: Versions::begin(None),
             faults: Default::default(),
+            log: Box::default(),
             endpoint: None,
             channels: None,
             timers: Timers::default(),
@@ -268,6 +277,15 @@ impl Instance {
     #[must_use]
     pub(crate) fn may_reply(&self) -> bool {
         self.may_reply
+    }
+
+    /// Its ring of lines.
+    #[must_use]
+    pub(crate) fn log(&self) -> log::Ring<'_> {
+        match &self.kernel {
+            Some(kernel) => log::Ring::Shared(&kernel.trusted, trusted::log_at(self.layout.rings)),
+            None => log::Ring::Own(&self.log),
+        }
     }
 
     /// Where its endpoint is, if it has one.

@@ -22,6 +22,7 @@ mod faults;
 mod hex;
 mod instance;
 mod live;
+mod log;
 pub mod node;
 mod observe;
 mod packets;

@@ -20,6 +20,7 @@ mod bug;
 mod compiled;
 mod engine;
 mod instance;
+mod log;
 #[allow(unsafe_code, reason = "the fence around memory that others share")]
 mod memory;
 mod meter;

@@ -110,9 +110,7 @@ fn every_handler_is_contained_beside_a_victim() {
                     "load",
                     file.to_str().unwrap(),
                     "--allow",
-                    "reply",
-                    "--allow",
-                    "pipe",
+                    "reply,log,pipe",
                 ];
                 let output = run(&mut node.command(words));
                 let loaded = output.status.success();

@@ -3,9 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
-use ashway_netns::node::entry;
+use std::net::UdpSocket;
+
+use ashway_netns::node::{Config, PATIENCE, entry};
 use ashway_netns::traffic::{PLACES, settle};
-use ashway_rig::{Rig, RigOptions, skip_unless_root};
+use ashway_rig::{B4, Rig, RigOptions, skip_unless_root};
 
 /// The most that `apps/handlers/resize.c` makes a message longer.
 const GROWS: usize = 512;
@@ -55,8 +57,70 @@ fn answers_have_the_length_that_the_handler_gave_them() {
             }
             let ledger = settle(&node, "resize", asked);
             ledger.assert_fates(&[("answered", asked)], &place);
-            println!("{place}: {:?}", node.status().unwrap()["paths"][0]["notes"]);
             node.stop().unwrap();
         }
     }
+}
+
+/// A veth's frames have room up to the next multiple of 64 bytes: with so little, and
+/// with a handler that only cuts, the kernel tier answers by itself.
+#[test]
+fn the_kernel_tier_changes_lengths_itself_where_there_is_room() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("resizek", RigOptions::default()).unwrap();
+    let file = std::env::temp_dir().join(format!("{}.wasm", rig.name()));
+    for (grows, lengths) in [(0, 0..=38), (16, 0..=54)] {
+        let wasm = wat::parse_str(format!(
+            r#"(module
+                (import "ashway" "msg_resize" (func $resize (param i32) (result i32)))
+                (import "ashway" "msg_load8" (func $load (param i32) (result i32)))
+                (memory (export "memory") 1 1)
+                (@custom "ashway.grows" "\\{grows:02x}\\00\\00\\00")
+                (func (export "on_rx") (param i32 i32) (result i32)
+                    (if (i32.eq (call $load (i32.const 1)) (i32.const 255))
+                        (then (return (i32.const 3))))
+                    (drop (call $resize (call $load (i32.const 0))))
+                    (i32.const 1)))"#
+        ));
+        std::fs::write(&file, wasm.unwrap()).unwrap();
+        let config = Config::on_b0("native").handler_file("lengths", &file);
+        let node = rig
+            .node(config.path("lengths", 7023, "kernel"))
+            .start()
+            .unwrap();
+        let client = rig.client_a(7023).unwrap();
+        let mut asked = 0;
+        for wanted in lengths {
+            // 14 + 20 + 8 + 38 bytes of frame, and 48 of room.
+            let mut request = [7; 38];
+            request[0] = wanted;
+            let mut answer = request.to_vec();
+            answer.resize(wanted.into(), 0);
+            assert_eq!(client.ask(&request).unwrap(), answer, "{grows}");
+            asked += 1;
+        }
+        // What the host gets is as it came.
+        let host = rig.in_b(|| UdpSocket::bind((B4, 7023)).unwrap());
+        host.set_read_timeout(Some(PATIENCE)).unwrap();
+        let mut request = [9; 38];
+        request[1] = 255;
+        client.send(&request).unwrap();
+        let mut got = [0; 100];
+        let (len, _) = host.recv_from(&mut got).unwrap();
+        assert_eq!(got[..len], request, "{grows}");
+
+        let ledger = settle(&node, "lengths", asked + 1);
+        ledger.assert_fates(&[("answered", asked), ("passed", 1)], &grows);
+        let status = node.status().unwrap();
+        let notes = &entry(&status, "paths", "lengths")["notes"];
+        assert_eq!(
+            notes,
+            &serde_json::json!({}),
+            "{grows}: all in the kernel tier"
+        );
+        node.stop().unwrap();
+    }
+    std::fs::remove_file(file).unwrap();
 }

@@ -20,6 +20,7 @@
 
 pub(crate) mod deliver;
 mod endpoint;
+mod log;
 mod reply;
 mod resize;
 
@@ -190,7 +191,7 @@ fn kernel_with(
     asm.line(None);
     let finish = asm.label();
     verdict(&mut asm, spec, handler, done, trap, finish, observe);
-    fault(&mut asm, handler, trap, finish, observe);
+    fault(&mut asm, spec, handler, trap, finish, observe);
     finish_here(&mut asm, handler.module, finish, observe);
 
     asm.bind(queue);
@@ -277,6 +278,9 @@ fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
     }
     asm.store_imm(Size::W, R9, context::DIRTY, 0);
     resize::say_most(asm, handler.module);
+    if handler.module.logs() {
+        promote::begin_log(asm);
+    }
     if promote::recurses(handler.module) {
         asm.store_imm(Size::W, R9, context::STACK, 0);
     }
@@ -322,9 +326,12 @@ fn verdict(
 ) {
     asm.bind(done);
     recover(asm);
-    if observe {
+    if observe || handler.module.logs() {
         asm.store(Size::D, R10, VERDICT, R0);
-        observe::ran(asm, fuel(handler));
+        log::emit(asm, spec, handler.module);
+        if observe {
+            observe::ran(asm, fuel(handler));
+        }
         asm.load(Size::D, R0, R10, VERDICT);
     }
     let reply = asm.label();
@@ -436,9 +443,17 @@ fn add_one(asm: &mut Assembler, out: Label) {
 
 /// An involuntary abort: record it for the owner, free the instance, and do
 /// what the path's `on_fault` says, unless the message is spoiled.
-fn fault(asm: &mut Assembler, handler: &Handler, trap: Label, finish: Label, observe: bool) {
+fn fault(
+    asm: &mut Assembler,
+    spec: &Spec,
+    handler: &Handler,
+    trap: Label,
+    finish: Label,
+    observe: bool,
+) {
     asm.bind(trap);
     recover(asm);
+    log::emit(asm, spec, handler.module);
     if observe {
         observe::ran(asm, fuel(handler));
     }

@@ -225,7 +225,7 @@ impl<'a> Lowering<'_, 'a> {
         }
         if matches!(
             call,
-            HostCall::Read | HostCall::Write | HostCall::Resize | HostCall::Send
+            HostCall::Read | HostCall::Write | HostCall::Resize | HostCall::Log | HostCall::Send
         ) {
             self.push(OpKind::ChargeBulk);
         }

@@ -34,6 +34,9 @@ const SEND: u32 = 32;
 /// their forms before it, and its lanes together behind it.
 const PIPE: u32 = 64;
 
+/// A line on the stage, and its way from there into the ring: two copies of 104 bytes.
+const LOG: u32 = 48;
+
 /// Bytes that a clone is charged for, whatever it has: a full Ethernet frame.
 const CLONED: u32 = 1_500;
 
@@ -55,6 +58,7 @@ pub(super) fn of(op: &OpKind<'_>, module: &Module<'_>) -> u32 {
             ashway_abi::HostCall::Read
             | ashway_abi::HostCall::Write
             | ashway_abi::HostCall::Resize => 8,
+            ashway_abi::HostCall::Log => LOG,
             ashway_abi::HostCall::Send | ashway_abi::HostCall::TimerSet => SEND,
             ashway_abi::HostCall::Clone => SEND + bulk(CLONED),
             ashway_abi::HostCall::Now => NOW,

@@ -34,6 +34,7 @@ impl Expander<'_> {
                 self.ins().call(NOW);
             }
             HostCall::Resize => self.resize(),
+            HostCall::Log => self.log(),
             HostCall::Send => self.send(),
             HostCall::Clone => self.clone_message(),
             HostCall::TimerSet => self.timer_set(),

@@ -265,6 +265,12 @@ impl Module<'_> {
         self.host_calls.iter().any(|call| call.uses_outbox())
     }
 
+    /// Whether it may log.
+    #[must_use]
+    pub fn logs(&self) -> bool {
+        self.host_calls.contains(&HostCall::Log)
+    }
+
     /// Whether it may change a message's length.
     #[must_use]
     pub fn resizes(&self) -> bool {

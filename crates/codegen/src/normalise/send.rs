@@ -1,11 +1,12 @@
-//! `send`, `msg_clone` and `timer_set` in Wasm: a record and a copy in the
+//! `send`, `msg_clone`, `timer_set` and `log` in Wasm: a record and a copy in the
 //! [outbox](ashway_abi::outbox), which the host reads when the activation has ended.
 
 use super::expand::{Expander, MEMORY, MESSAGE, MESSAGE_LEN};
+use ashway_abi::log::{LINE_BYTES, MOST as MOST_LINES, stage};
 use ashway_abi::memory::FRONT_BYTES;
 use ashway_abi::outbox::{
-    AT, CHANNELS, COUNT, MOST, MOST_TIMERS, NO_TIMER, PAYLOAD_BYTES, PAYLOADS, RECORDS, TIMERS,
-    TIMERS_SET, answer,
+    AT, CHANNELS, COUNT, LOG, MOST, MOST_TIMERS, NO_TIMER, PAYLOAD_BYTES, PAYLOADS, RECORDS,
+    TIMERS, TIMERS_SET, answer,
 };
 use wasm_encoder::{BlockType, MemArg, MemArgTarget, ValType};
 
@@ -45,6 +46,41 @@ impl Expander<'_> {
         self.ins().i64_const(1).local_get(at).i64_extend_i32_u();
         self.ins().i64_shl().i64_or().i64_store(word(TIMERS_SET));
         self.ins().i32_const(0).end();
+    }
+
+    /// Address and length are on the stack. A line too many goes to a place that nobody
+    /// reads, and is counted.
+    pub(super) fn log(&mut self) {
+        let (at, pointer, value) = (self.at, self.pointer, self.value);
+        self.ins().local_set(value).local_set(pointer);
+        self.least(value, LINE_BYTES);
+        self.ins().i32_const(0).i32_load(word(LOG + stage::COUNT));
+        self.ins().local_set(at);
+        self.ins().i32_const(0).local_get(at).i32_const(1).i32_add();
+        self.ins().i32_store(word(LOG + stage::COUNT));
+        self.least(at, MOST_LINES);
+        let shift = stage::STRIDE.trailing_zeros() as i32;
+        self.ins()
+            .local_get(at)
+            .i32_const(shift)
+            .i32_shl()
+            .local_tee(at);
+        self.ins()
+            .local_get(value)
+            .i32_store(word(LOG + stage::LINES));
+        self.ins().local_get(at);
+        self.ins()
+            .i32_const((AT + LOG + stage::LINES + stage::TEXT) as i32)
+            .i32_add();
+        self.ins().local_get(pointer).local_get(value);
+        self.ins().memory_copy(MESSAGE, MEMORY);
+    }
+
+    /// Makes a local at most so large, as a number without a sign.
+    fn least(&mut self, local: u32, most: usize) {
+        self.ins().local_get(local).i32_const(most as i32);
+        self.ins().local_get(local).i32_const(most as i32);
+        self.ins().i32_lt_u().select().local_set(local);
     }
 
     /// Puts so many bytes of `memory` into the outbox and leaves the answer. An

@@ -14,6 +14,7 @@ use super::message::{MOST, XDP_MD};
 use crate::bpf::{Reg, Size, helper, op};
 use crate::bug::{self, Bug};
 use Reg::{R0, R1, R2, R3, R4, R5, R9, R10};
+use ashway_abi::log::{self, LINE_BYTES, stage};
 use ashway_abi::{Cause, context, resize};
 
 /// One side of a copy.
@@ -118,6 +119,48 @@ impl Emitter<'_> {
             self.asm.alu(op::ADD, R1, R0);
         }
         self.copy_message(Side::Message, Side::Memory);
+    }
+
+    /// `log(from, len)`: onto the stage, in words. The last of them may hold what is
+    /// behind the line, and behind the memory, which nobody reads.
+    pub(super) fn log(&mut self) {
+        let [short, placed, done] = [(); 3].map(|()| self.asm.label());
+        self.operands_into(&[R2, R3]);
+        self.asm.jump_if_imm(op::JLE, R3, LINE_BYTES as i32, short);
+        self.asm.mov_imm(R3, LINE_BYTES as i32);
+        self.asm.bind(short);
+        self.check_memory(R2);
+        self.asm.mov(R1, R9);
+        self.asm.alu_imm(op::ADD, R1, context::LOG as i32);
+        self.asm.load(Size::W, R4, R1, stage::COUNT as i16);
+        self.asm.mov(R0, R4);
+        self.asm.alu_imm(op::ADD, R0, 1);
+        self.asm.store(Size::W, R1, stage::COUNT as i16, R0);
+        if !bug::is(Bug::LogUnbounded) {
+            self.asm.jump_if_imm(op::JLE, R4, log::MOST as i32, placed);
+            self.asm.mov_imm(R4, log::MOST as i32);
+        }
+        self.asm.bind(placed);
+        let shift = stage::STRIDE.trailing_zeros() as i32;
+        self.asm.alu_imm(op::LSH, R4, shift);
+        self.asm.alu(op::ADD, R1, R4);
+        self.asm.store(Size::W, R1, stage::LINES as i16, R3);
+        for word in 0..(LINE_BYTES / 8) as i16 {
+            self.asm.jump_if_imm(op::JLE, R3, i32::from(word) * 8, done);
+            match self.shape.memory {
+                MemoryKind::Arena => self.asm.arena_cast(R5, R2),
+                MemoryKind::Array => {
+                    self.forget(R0, R2);
+                    // Behind the memory there is a state region.
+                    self.array_pointer(R5, R0, self.shape.maximum_bytes());
+                }
+            }
+            self.asm.load(Size::D, R0, R5, 0);
+            let at = stage::LINES + stage::TEXT;
+            self.asm.store(Size::D, R1, at as i16 + word * 8, R0);
+            self.asm.alu32_imm(op::ADD, R2, 8);
+        }
+        self.asm.bind(done);
     }
 
     /// `msg_resize(len)`: leaves the answer in the first transfer word. Whether the

@@ -2,8 +2,9 @@
 
 use super::emitter::{Emitter, width};
 use super::frame::TRANSFER;
-use crate::bpf::{Reg, Size, helper};
-use ashway_abi::HostCall;
+use crate::bpf::{Assembler, Reg, Size, helper, op};
+use ashway_abi::log::stage;
+use ashway_abi::{HostCall, context};
 
 impl Emitter<'_> {
     /// Any host call.
@@ -11,6 +12,7 @@ impl Emitter<'_> {
         match call {
             HostCall::Now => self.now(),
             HostCall::Resize => self.resize(),
+            HostCall::Log => self.park(Self::log),
             _ => self.message(call),
         }
     }
@@ -41,4 +43,11 @@ impl Emitter<'_> {
         self.asm.load(width(wide), into, Reg::R9, TRANSFER);
         self.push_reg(into, wide);
     }
+}
+
+/// Begins with no lines on the stage. Clobbers `r1`.
+pub(crate) fn begin_log(asm: &mut Assembler) {
+    asm.mov(Reg::R1, Reg::R9);
+    asm.alu_imm(op::ADD, Reg::R1, context::LOG as i32);
+    asm.store_imm(Size::W, Reg::R1, stage::COUNT as i16, 0);
 }

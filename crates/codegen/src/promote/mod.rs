@@ -25,7 +25,8 @@
 //! `r10-24` and, in array mode, the memory's address at `r10-32`. The context's
 //! `PAYLOAD_LEN`, `DIRTY` = 0, `STACK` = 0 (if it [recurses]) and `ZERO` = 0 are
 //! set, and if it [keeps time](keeps_time) `FUEL` (the first slice), `RESERVE`,
-//! `DEADLINE` = 0 and `BULK` = [`FIRST_TICKS`]. In arena mode the program names
+//! `DEADLINE` = 0 and `BULK` = [`FIRST_TICKS`]. Where it resizes messages `MOST_LEN` is
+//! set; where it logs, the stage has no lines. In arena mode the program names
 //! [`MapRef::Memory`](crate::bpf::MapRef::Memory) somewhere.
 //!
 //! At `done` the verdict is in `r0`; at `trap` the context's `CAUSE` and `AT`
@@ -57,6 +58,7 @@ mod words;
 
 pub use emitter::emit;
 pub use error::{Place, PromoteError};
+pub(crate) use host::begin_log;
 pub use recursion::recurses;
 pub use shape::{Budget, Checks, MemoryKind, Shape, Summary};
 pub use tick::{FIRST_TICKS, keeps_time};

@@ -158,6 +158,7 @@ fn answer(
         Some("remove") => node.remove(&request).into(),
         Some("show") => node.show(&request["path"]).into(),
         Some("faults") => Answer::Ok(node.faults.list(request["handler"].as_str())),
+        Some("log") => log(node, &request),
         Some("fault") => node.faults.export(&request["fault"]).into(),
         Some("swap") => return node.swap(&request, engine, caller),
         Some("rollback") => return node.rollback(&request, engine, caller),
@@ -178,11 +179,42 @@ fn answer(
             code: "bad_request",
             message: "there is no such request".to_owned(),
             hint: "requests are status, why, confirm, memory, endpoint, promote, demote, load, \
-                   bind, swap, rollback, faults, fault, unbind, create, remove, show, observe, demux"
+                   bind, swap, rollback, faults, fault, log, unbind, create, remove, show, observe, demux"
                 .to_owned(),
         },
     };
     caller.answer(answer);
+}
+
+/// What a handler has logged behind the line of number `after`.
+fn log(node: &Node, request: &Value) -> Answer {
+    let handler = &request["handler"];
+    let mut found = node.instances.iter();
+    let Some(instance) = found.find(|instance| handler.as_str() == Some(&instance.name)) else {
+        let names: Vec<_> = node.instances.iter().map(|i| i.name.as_str()).collect();
+        return unknown("handler", handler, &names);
+    };
+    let after = request["after"].as_u64().unwrap_or_default() as u32;
+    let look = instance.log().look(after);
+    let path_of = |row| {
+        let path = node.plan.paths.iter().position(|plan| plan.row == row)?;
+        Some(node.config.paths[path].name.as_str())
+    };
+    let lines = look.lines.iter().map(|line| {
+        json!({
+            "number": line.number,
+            "at_ns": line.at_ns,
+            "path": path_of(line.row),
+            "text": crate::log::harmless(&line.bytes),
+        })
+    });
+    Answer::Ok(json!({
+        "handler": instance.name,
+        "lines": lines.collect::<Vec<_>>(),
+        "last": look.last,
+        "overwritten": look.overwritten,
+        "too_many": look.too_many,
+    }))
 }
 
 fn memory(node: &Node, handler: &Value) -> Answer {

@@ -11,13 +11,14 @@ pub(super) mod check;
 mod faults;
 pub(super) mod file;
 mod invoke;
+mod log;
 pub(super) mod packets;
 mod run;
 mod show;
 mod swap;
 mod tier;
 
-/// Handlers: in a running node (ls, load, swap, rollback, faults, map), or a file alone
+/// Handlers: in a running node (ls, load, swap, rollback, faults, log, map), or a file alone
 #[derive(Debug, Subcommand)]
 pub(crate) enum Handler {
     /// List those of a node, with tier, memory and promotion
@@ -30,6 +31,7 @@ pub(crate) enum Handler {
     Rollback(swap::Rollback),
     Faults(faults::Faults),
     Replay(faults::Replay),
+    Log(log::Log),
     Map(map::Map),
     Check(check::Check),
     Run(run::Run),
@@ -51,6 +53,7 @@ impl Handler {
             Self::Rollback(command) => command.run(face).map(|()| 0),
             Self::Faults(command) => command.run(face).map(|()| 0),
             Self::Replay(command) => command.run(face),
+            Self::Log(command) => command.run(face).map(|()| 0),
             Self::Map(command) => command.run().map(|()| 0),
             Self::Check(command) => command.run(face).map(|()| 0),
             Self::Run(command) => command.run(face),
