@@ -1,4 +1,4 @@
-;; both: reply. A message of 4 GiB; the answer (1: no room) is the verdict, and the message as it came.
+;; both: reply. A message longer than any is; the answer (1: no room) is the verdict, and the message as it came.
 ;; message: 00 01 02 03
 (module
     (import "ashway" "msg_resize" (func $resize (param i32) (result i32)))
@@ -6,4 +6,4 @@
     (@custom "ashway.grows" "\00\02\00\00")
     (func (export "on_rx") (param $len i32) (param $channel i32) (result i32)
         (drop (call $resize (i32.add (local.get $len) (i32.const 513))))
-        (call $resize (i32.const -2147483648))))
+        (call $resize (i32.const 65536))))

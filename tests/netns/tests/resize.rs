@@ -77,7 +77,7 @@ fn the_kernel_tier_changes_lengths_itself_where_there_is_room() {
                 (import "ashway" "msg_resize" (func $resize (param i32) (result i32)))
                 (import "ashway" "msg_load8" (func $load (param i32) (result i32)))
                 (memory (export "memory") 1 1)
-                (@custom "ashway.grows" "\\{grows:02x}\\00\\00\\00")
+                (@custom "ashway.grows" "\{grows:02x}\00\00\00")
                 (func (export "on_rx") (param i32 i32) (result i32)
                     (if (i32.eq (call $load (i32.const 1)) (i32.const 255))
                         (then (return (i32.const 3))))

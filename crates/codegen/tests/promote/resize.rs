@@ -36,7 +36,7 @@ fn what_was_checked_before_is_checked_again() {
 
 #[test]
 fn nobody_gets_more_than_is_declared() {
-    for more in [1, 16, 4096, i32::MAX, -1] {
+    for more in [1, 16, 4096, 1_000_000, -1] {
         let outcome = one(&format!(
             "(call $resize (i32.add (local.get $len) (i32.const {more})))"
         ));
