@@ -1,5 +1,5 @@
-;; both: reply. A message longer than any is; the answer (1: no room) is the verdict, and the message as it came.
-;; message: 00 01 02 03
+;; both: reply. A message longer than any is. The answer, 1, is the verdict, and the message as it came.
+;; message: 00010203
 (module
     (import "ashway" "msg_resize" (func $resize (param i32) (result i32)))
     (memory (export "memory") 1 1)
