@@ -110,6 +110,9 @@ counts! {
     DroppedIfaceDown = 23, Fate, "dropped_iface_down";
     /// Dropped: `deliver`, and the application has not taken out what is in its ring.
     DroppedEndpointFull = 24, Fate, "dropped_endpoint_full";
+    /// Dropped: its path had more than its [share](crate::share), and has all the
+    /// room in the ring that such a path gets.
+    DroppedOverShare = 31, Fate, "dropped_over_share";
     /// Went to the user tier because that is where the path runs.
     QueuedTier = 32, Note, "queued_tier";
     /// Went to the user tier because the instance was busy on another CPU.
@@ -121,7 +124,10 @@ counts! {
     QueuedOptions = 35, Note, "queued_options";
     /// Went to the user tier because its frame has not as much room behind it as its
     /// handler may make it longer, or the link would not take it then.
-    QueuedRoom = 38, Note, "queued_room";
+    QueuedRoom = 36, Note, "queued_room";
+    /// Went to the user tier because its path has had its [share](crate::share) of
+    /// the kernel tier.
+    QueuedShare = 37, Note, "queued_share";
     /// Activations that ended with a verdict other than `abort`. With the aborts,
     /// these are all there were.
     Committed = 39, Note, "committed";

@@ -26,6 +26,7 @@ pub mod memory;
 pub mod observe;
 pub mod outbox;
 pub mod resize;
+pub mod share;
 pub mod trusted;
 pub mod verdict;
 

@@ -47,6 +47,19 @@ pub const DRAINING: u32 = 1 << 31;
 /// the kernel tier, 0 once a later one is in a ring. Only forward paths have it;
 /// handlers, which share an instance's memory, have [`RING_BEHIND_KERNEL`].
 pub const PATH_BEHIND_KERNEL: usize = 4;
+/// `u64` in a path word: when what the path has used of its [share](crate::share) is
+/// paid for, in ns of `CLOCK_MONOTONIC`. Written by the kernel tier under the
+/// instance's lock, as are the next two.
+pub const PATH_PAID: usize = 8;
+/// `u32` in a path word: 1 while the path is above its share.
+pub const PATH_LAZY: usize = 16;
+/// `u64` in a path word: when a message was last led to the user tier for that, on
+/// the same clock; 0 if none was.
+pub const PATH_LAZY_AT: usize = 24;
+/// Messages that a path above its share has in the user tier, at most: a turn of the
+/// worker's. None may overtake them, so the kernel tier waits for so many; and who
+/// shares the ring with it finds room.
+pub const LAZY_MESSAGES: u32 = 32;
 /// Distance of two path words: a cache line.
 pub const PATH_STRIDE: usize = 64;
 /// Most paths of one handler's instance.

@@ -179,6 +179,18 @@ bugs! {
     /// While a path drains, the kernel tier runs its messages.
     DrainOvertakes,
 
+    // A path's share.
+    /// What was used is never paid for.
+    ShareNeverRefills,
+    /// What runs is not charged.
+    ShareNeverEmpties,
+    /// A lazy path is eager as soon as it is not ahead any more than it may be.
+    ShareFlickers,
+    /// A path above its share may have the whole ring.
+    ShareTakesRing,
+    /// What is dropped for a share is not counted.
+    ShareUncounted,
+
     // Pipes.
     /// Lanes behind the end are counted.
     PipeLanesTailCounts,

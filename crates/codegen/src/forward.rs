@@ -32,7 +32,7 @@ use ashway_wire::eth::{HEADER_BYTES, TAG_BYTES, TYPE_IPV4, TYPE_IPV6, TYPE_VLAN}
 use ashway_wire::ipv4::{DONT_FRAGMENT, PROTOCOL_UDP};
 
 use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
-use crate::instance::{Spec, deliver, mark_for_exit, whole_checksum};
+use crate::instance::{Lead, Spec, deliver, mark_for_exit, whole_checksum};
 use crate::observe::{self, Note, Word};
 use crate::xdp::{self, Packet, action, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
@@ -95,7 +95,14 @@ fn generate_with(spec: &Spec, observe: bool) -> Image {
     asm.mov_imm(R8, Count::QueuedTier as i32);
     asm.bind(queue);
     whole_frame(&mut asm);
-    deliver::emit(&mut asm, spec, host, Some(drained), observe);
+    let share = false;
+    deliver::emit(
+        &mut asm,
+        spec,
+        host,
+        Lead::Kernel { drained, share },
+        observe,
+    );
     asm.bind(host);
     xdp::finish(&mut asm, action::PASS);
     asm.finish()

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
+use ashway_abi::share::Mode;
 use ashway_abi::{Cause, trusted};
 use ashway_codegen::check::{Around, Shape, check};
 use ashway_codegen::instance::{self, Handler, Spec};
@@ -17,7 +18,7 @@ use ashway_handler::{Compiled, Engine, Region, UnknownSymbol};
 use ashway_kernel::{LoadError, Memory, MemoryKind, Program, ProgramKind, SharedArray};
 
 use crate::channels::Channels;
-use crate::config::{Grant, HandlerConfig, MemoryMode};
+use crate::config::{Grant, HandlerConfig, MemoryMode, PathConfig, Share};
 use crate::endpoint::{self, Endpoint};
 use crate::log;
 use crate::plan::InstancePlan;
@@ -57,6 +58,26 @@ pub fn budget(time: Duration) -> Budget {
 #[must_use]
 pub(crate) fn fuel(budget: Duration) -> u64 {
     (budget.as_nanos() as u64).saturating_mul(FUEL_PER_NS)
+}
+
+/// What a path's handler may use in the kernel tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Allowance {
+    /// For one message.
+    pub(crate) budget: Duration,
+    /// For all, if that has a limit.
+    pub(crate) share: Option<Share>,
+}
+
+impl Allowance {
+    /// What the configuration gives it.
+    #[must_use]
+    pub(crate) fn of(path: &PathConfig) -> Self {
+        Self {
+            budget: path.budget,
+            share: path.share,
+        }
+    }
 }
 
 /// A fault, as its owner is told of it.
@@ -309,9 +330,9 @@ impl Instance {
         node: &NodeMaps,
         version: &Version,
         function: &str,
-        budget: Duration,
+        allowed: Allowance,
     ) -> Result<Promoted, NotPromoted> {
-        self.promote_with(node, version, function, budget, None)
+        self.promote_with(node, version, function, allowed, None)
     }
 
     /// The same for a program that observes, and says what it does into `notes`.
@@ -323,11 +344,11 @@ impl Instance {
         &self,
         node: &NodeMaps,
         function: &str,
-        budget: Duration,
+        allowed: Allowance,
         notes: BorrowedFd<'_>,
     ) -> Result<Program, NotPromoted> {
         let version = self.version();
-        let promoted = self.promote_with(node, &version, function, budget, Some(notes))?;
+        let promoted = self.promote_with(node, &version, function, allowed, Some(notes))?;
         Ok(promoted.program)
     }
 
@@ -357,7 +378,7 @@ impl Instance {
         node: &NodeMaps,
         version: &Version,
         function: &str,
-        budget: Duration,
+        allowed: Allowance,
         notes: Option<BorrowedFd<'_>>,
     ) -> Result<Promoted, NotPromoted> {
         let kernel = self.kernel.as_ref().ok_or_else(|| NotPromoted {
@@ -377,7 +398,8 @@ impl Instance {
         let mut handler = Handler {
             module: &module,
             entry,
-            budget: self::budget(budget),
+            budget: budget(allowed.budget),
+            share: allowed.share.map(Share::terms),
             may_reply: self.may_reply,
             locals_in_memory: false,
         };
@@ -486,6 +508,33 @@ impl Instance {
             let word = kernel.trusted.u32_at(self.path_word(local));
             trusted::in_user(word.load(Ordering::Acquire))
         })
+    }
+
+    /// How a path stands with its share of the kernel tier now; nothing where there is
+    /// none.
+    #[must_use]
+    pub(crate) fn mode(&self, local: usize) -> Option<Mode> {
+        let words = &self.kernel.as_ref()?.trusted;
+        let word = self.path_word(local);
+        let lazy = words.u32_at(word + trusted::PATH_LAZY);
+        let lazy_at = words.u64_at(word + trusted::PATH_LAZY_AT);
+        let waits = lazy.load(Ordering::Acquire) != 0 && self.in_user(local) > 0;
+        Some(Mode::at(
+            ashway_kernel::clock::monotonic_ns(),
+            lazy_at.load(Ordering::Acquire),
+            waits,
+        ))
+    }
+
+    /// A new path has a number within the instance: it begins without a debt.
+    pub(crate) fn forget_share(&self, local: usize) {
+        let Some(kernel) = &self.kernel else { return };
+        let word = self.path_word(local);
+        for at in [trusted::PATH_PAID, trusted::PATH_LAZY_AT] {
+            kernel.trusted.u64_at(word + at).store(0, Ordering::Relaxed);
+        }
+        let lazy = kernel.trusted.u32_at(word + trusted::PATH_LAZY);
+        lazy.store(0, Ordering::Release);
     }
 
     /// Where a path's trusted word is.

@@ -12,8 +12,8 @@ use ashway_path::attrs::Value as Attr;
 use serde_json::Value;
 
 use crate::config::{
-    self, Config, Grant, HandlerConfig, MemoryMode, NAME_HINT, OnFault, PathConfig, Tier, is_name,
-    read_budget, read_channel, read_endpoint, read_match, suggest,
+    self, Config, Grant, HandlerConfig, MemoryMode, NAME_HINT, OnFault, PathConfig, Share, Tier,
+    is_name, read_budget, read_channel, read_endpoint, read_match, read_rate, read_share, suggest,
 };
 
 /// Why a request is turned down. Nothing has changed.
@@ -191,9 +191,16 @@ pub(crate) fn path(request: &Value, config: &Config) -> Result<PathConfig, Refus
         tier: word(request, "tier", Tier::WORDS)?,
         on_fault: word(request, "on_fault", OnFault::WORDS)?,
         budget: budget(request)?,
+        share: share(request)?,
         domain: string(request, "domain")?.map(str::to_owned),
         line: 0,
     };
+    if path.share.is_some() && path.tier == Tier::User {
+        return Err(Refusal::usage(
+            config::SHARE_UNUSED.to_owned(),
+            config::SHARE_UNUSED_HINT,
+        ));
+    }
     config
         .own(&path)
         .and_then(|()| config.compete(&path))
@@ -291,6 +298,18 @@ pub(crate) fn word<T: Copy + Default>(
         Some(text) => one_of(key, text, words),
         None => Ok(T::default()),
     }
+}
+
+fn share(request: &Value) -> Result<Option<Share>, Refusal> {
+    let read = |key, read: fn(&str) -> Result<u32, (String, String)>| {
+        let text = string(request, key)?;
+        let number = text.map(read).transpose();
+        number.map_err(|(message, hint)| Refusal::usage(message, hint))
+    };
+    Ok(Share::of(
+        read("share", read_share)?,
+        read("rate", read_rate)?,
+    ))
 }
 
 fn budget(request: &Value) -> Result<Duration, Refusal> {

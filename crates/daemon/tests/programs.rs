@@ -358,6 +358,7 @@ fn promote_edited(
                 slice: 2048,
                 ns: 50_000,
             },
+            share: None,
             may_reply: true,
             locals_in_memory: false,
         },

@@ -45,6 +45,13 @@ pub(crate) struct Bind {
     /// Time for one message [default: 50 us]
     #[arg(long, value_name = "TIME")]
     budget: Option<String>,
+    /// Most of one CPU's time that its handler has in the kernel tier, like '20 %';
+    /// what comes above that is the user tier's [default: all]
+    #[arg(long, value_name = "PERCENT")]
+    share: Option<String>,
+    /// Most runs of its handler in the kernel tier, like 5000/s [default: any]
+    #[arg(long, value_name = "RATE")]
+    rate: Option<String>,
     /// The domain that the path belongs to: it gets no more than this owns
     #[arg(long)]
     domain: Option<String>,
@@ -68,6 +75,8 @@ impl Bind {
             "tier": self.tier,
             "on_fault": self.on_fault,
             "budget": self.budget,
+            "share": self.share,
+            "rate": self.rate,
             "domain": self.domain,
         }))?;
         face.show(&answer, || {

@@ -101,6 +101,7 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
             "tier": path.tier.word(),
             "on_fault": path.on_fault.word(),
             "budget_ns": path.budget.as_nanos() as u64,
+            "share": path.share.map(|share| share.to_string()),
         })
     });
     let paths: Vec<_> = short.chain(long.iter().cloned()).collect();
@@ -140,7 +141,11 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
             let (name, filter, ifaces) = (&path.name, &path.filter, path.ifaces.join(", "));
             let (handler, function) = (&path.handler, &path.function);
             text += &["  path ", name, ": ", &filter.to_string(), " on ", &ifaces].concat();
-            text += &[", to ", handler, ":", function, "\n"].concat();
+            text += &[", to ", handler, ":", function].concat();
+            if let Some(share) = path.share {
+                let _ = write!(text, ", at most {share} in the kernel tier");
+            }
+            text.push('\n');
         }
         for path in &long {
             text += &long_line(path);

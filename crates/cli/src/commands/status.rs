@@ -41,6 +41,7 @@ fn render(document: &Value) -> String {
         interfaces(document),
         handlers(document),
         paths(document),
+        shares(document),
         without_handler(document),
         losses(document),
         taps(document),
@@ -244,6 +245,22 @@ pub(crate) fn paths(document: &Value) -> String {
     out
 }
 
+/// The paths that have no more than a share of the kernel tier.
+fn shares(document: &Value) -> String {
+    let rows: Vec<_> = each(document, "paths")
+        .filter(|path| path["share"].is_string())
+        .map(|path| {
+            ["name", "share", "mode"]
+                .map(|key| text(&path[key]))
+                .to_vec()
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    table::render(&["PATH", "SHARE", "MODE"], &rows)
+}
+
 /// The paths without a handler as a whole: what was lost in the ring that they share
 /// is no path's.
 fn without_handler(document: &Value) -> String {
@@ -378,6 +395,16 @@ mod tests {
         for part in ["consumed", "voluntary", "tx_full", "do not close"] {
             assert!(!shown.contains(part), "{part}\n{shown}");
         }
+    }
+
+    #[test]
+    fn a_share_is_shown_with_its_mode() {
+        let mut document = document();
+        assert!(!render(&document).contains("SHARE"));
+        document["paths"][0]["share"] = json!("12.5 %, 7000/s");
+        document["paths"][0]["mode"] = json!("lazy");
+        let shown = render(&document);
+        assert!(shown.contains("inc   12.5 %, 7000/s  lazy"), "{shown}");
     }
 
     #[test]

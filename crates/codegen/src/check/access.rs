@@ -66,7 +66,7 @@ impl Step<'_> {
             (Region::Context, Access::Read | Access::Write) => {
                 (context::FRAMES as usize, context::BYTES)
             }
-            (Region::Trusted, Access::Write) => (trusted::RINGS, trusted_bytes),
+            (Region::Trusted, Access::Write) => (trusted::PATHS, trusted_bytes),
             // The lock is not in it.
             (Region::Trusted, Access::Atomic) => (trusted::NEED_WAKE, trusted_bytes),
             (Region::Trusted, Access::Read) => (0, trusted_bytes),
@@ -151,6 +151,8 @@ impl Step<'_> {
             (trusted::LOCK, _) => return Err(Rule::Lock),
             (trusted::FAULT_CAUSE | trusted::FAULT_AT | trusted::FAULT_ROW, _)
                 if size == Size::W => {}
+            (trusted::PATHS.., _)
+                if is_of_share((at - trusted::PATHS) % trusted::PATH_STRIDE, size) => {}
             _ => return Err(Rule::Access),
         }
         Ok(())
@@ -187,6 +189,15 @@ impl Step<'_> {
         }
         self.state.set(fact::MAY_BE_LOCKED, true);
         Ok(())
+    }
+}
+
+/// Whether it is one of a path's words about its share.
+fn is_of_share(at: usize, size: Size) -> bool {
+    match at {
+        trusted::PATH_PAID | trusted::PATH_LAZY_AT => size == Size::D,
+        trusted::PATH_LAZY => size == Size::W,
+        _ => false,
     }
 }
 

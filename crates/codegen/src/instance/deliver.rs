@@ -8,7 +8,7 @@
 
 use ashway_abi::{Count, context, trusted};
 
-use super::{Behind, Spec};
+use super::{Behind, Spec, share};
 use crate::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, helper, op};
 use crate::bug::{self, Bug};
 use crate::observe::{self, Note, Word};
@@ -27,10 +27,24 @@ const BELL: i16 = -72;
 /// Stack: the slot's number in the ring's sequence.
 pub(super) const TICKET: i16 = -80;
 /// Stack: the path's trusted word.
-const PATH_WORD: i16 = -88;
+pub(super) const PATH_WORD: i16 = -88;
 
 /// `BPF_RB_FORCE_WAKEUP`.
 const FORCE_WAKEUP: i32 = 2;
+
+/// Whose program leads messages to the user tier.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Lead {
+    /// That of a path that runs there.
+    User,
+    /// One of the kernel tier.
+    Kernel {
+        /// Where it goes with messages that are dropped, not put.
+        drained: Label,
+        /// Whether the path has a [share]; its word is then at [`PATH_WORD`].
+        share: bool,
+    },
+}
 
 /// `r1` = the path's trusted word (`in_user` first). `r7` = trusted words.
 pub(crate) fn path_word(asm: &mut Assembler, spec: &Spec, host: Label) {
@@ -91,18 +105,12 @@ pub(crate) fn others(asm: &mut Assembler, mine: Label, drained: Label) {
 }
 
 /// `r6` = `xdp_md`, `r7` = trusted words, `r8` = the note to count, `r9` = the
-/// context. Ends the program, or jumps to `host`. A program of the kernel tier
-/// has `drained`, where it goes with messages that are dropped, not put.
-pub(crate) fn emit(
-    asm: &mut Assembler,
-    spec: &Spec,
-    host: Label,
-    drained: Option<Label>,
-    observe: bool,
-) {
+/// context. Ends the program, or jumps to `host`.
+pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, observe: bool) {
     let full = asm.label();
     let too_long = asm.label();
     let void = asm.label();
+    let has_share = matches!(lead, Lead::Kernel { share: true, .. });
 
     asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
     asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
@@ -111,6 +119,9 @@ pub(crate) fn emit(
     asm.jump_if_imm(op::JGT, R4, trusted::SLOT_HEADERS_BYTES as i32, too_long);
     path_word(asm, spec, host);
     asm.store(Size::D, R10, PATH_WORD, R1);
+    if has_share {
+        share::room(asm, full);
+    }
     take_slot(asm, spec, full);
 
     // The descriptor and the headers.
@@ -157,11 +168,14 @@ pub(crate) fn emit(
     publish(asm);
     asm.jump(too_long);
     asm.bind(full);
-    if let Some(drained) = drained {
+    if let Lead::Kernel { drained, .. } = lead {
         drain(asm);
         asm.bind(drained);
     }
     asm.mov_imm(R8, Count::DroppedRingFull as i32);
+    if has_share {
+        share::blame(asm);
+    }
     asm.mov_imm(R7, action::DROP);
     asm.jump(tell);
     asm.bind(too_long);

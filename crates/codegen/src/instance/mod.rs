@@ -13,6 +13,9 @@
 //!   has left the driver.
 //! * **A flood does not keep a path in the user tier:** where messages that wait
 //!   for order's sake alone fill the ring, the path [drains](trusted::DRAINING).
+//! * **No more than its share:** above [it](ashway_abi::share) a path's messages go to
+//!   the user tier, and are dropped before any work is done once
+//!   [some](trusted::LAZY_MESSAGES) wait there. Only programs of paths that have a share have anything of it.
 //! * **Serial:** one activation of an instance at a time, by a try-lock that
 //!   only trusted code can reach. It is released on every way out.
 //! * **A verdict is an allegation:** the epilogue finds packet pointers afresh
@@ -23,10 +26,13 @@ mod endpoint;
 mod log;
 mod reply;
 mod resize;
+mod share;
 
+pub(crate) use deliver::Lead;
 pub(crate) use reply::{EXIT_BYTES, EXIT_MARK, mark_for_exit, whole_checksum};
 
 use ashway_abi::memory::Layout;
+use ashway_abi::share::Terms;
 use ashway_abi::{Cause, Count, Verdict, context, context::flag, trusted};
 
 use crate::bpf::{Assembler, Atomic, Image, Label, MapRef, Reg, Size, op};
@@ -97,6 +103,8 @@ pub struct Handler<'m> {
     pub entry: u32,
     /// How much it may use.
     pub budget: promote::Budget,
+    /// What its path may use, if that has a limit.
+    pub share: Option<Terms>,
     /// Whether `reply` was granted; if not it is no verdict.
     pub may_reply: bool,
     /// Keeps locals out of registers: the second try when the verifier finds
@@ -127,7 +135,7 @@ fn user_with(spec: &Spec, observe: bool) -> Image {
     }
     asm.map(R7, MapRef::Trusted, Some(0));
     asm.mov_imm(R8, Count::QueuedTier as i32);
-    deliver::emit(&mut asm, spec, host, None, observe);
+    deliver::emit(&mut asm, spec, host, Lead::User, observe);
     asm.bind(host);
     xdp::finish(&mut asm, action::PASS);
     asm.finish()
@@ -195,7 +203,14 @@ fn kernel_with(
     finish_here(&mut asm, handler.module, finish, observe);
 
     asm.bind(queue);
-    deliver::emit(&mut asm, spec, host, Some(drained), observe);
+    let share = handler.share.is_some();
+    deliver::emit(
+        &mut asm,
+        spec,
+        host,
+        Lead::Kernel { drained, share },
+        observe,
+    );
     asm.bind(host);
     xdp::finish(&mut asm, action::PASS);
     Ok((asm.finish(), summary))
@@ -213,6 +228,9 @@ fn turn(
 ) {
     let mine = asm.label();
     deliver::path_word(asm, spec, host);
+    if handler.share.is_some() {
+        asm.store(Size::D, R10, deliver::PATH_WORD, R1);
+    }
     deliver::others(asm, mine, drained);
     asm.mov_imm(R8, Count::QueuedOrder as i32);
     asm.jump(queue);
@@ -237,6 +255,14 @@ fn turn(
         R1,
     );
     asm.jump32_if_imm(op::JNE, R0, 0, queue);
+    if handler.share.is_some() {
+        let within = asm.label();
+        share::ask(asm, within);
+        unlock(asm);
+        asm.mov_imm(R8, Count::QueuedShare as i32);
+        asm.jump(queue);
+        asm.bind(within);
+    }
     deliver::note_kernel(asm, spec);
 }
 
@@ -332,6 +358,11 @@ fn verdict(
         if observe {
             observe::ran(asm, fuel(handler));
         }
+        asm.load(Size::D, R0, R10, VERDICT);
+    }
+    if let Some(terms) = handler.share {
+        asm.store(Size::D, R10, VERDICT, R0);
+        share::charge(asm, terms);
         asm.load(Size::D, R0, R10, VERDICT);
     }
     let reply = asm.label();
@@ -456,6 +487,9 @@ fn fault(
     log::emit(asm, spec, handler.module);
     if observe {
         observe::ran(asm, fuel(handler));
+    }
+    if let Some(terms) = handler.share {
+        share::charge(asm, terms);
     }
     let keep = asm.label();
     asm.load(Size::W, R2, R9, context::CAUSE);

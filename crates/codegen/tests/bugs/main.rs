@@ -25,6 +25,8 @@ mod pipe;
 mod promote;
 #[path = "../rules/main.rs"]
 mod rules;
+#[path = "../share.rs"]
+mod share;
 
 use ashway_codegen::bug::Bug;
 use std::collections::BTreeSet;
@@ -110,6 +112,11 @@ const fn guard(bug: Bug) -> &'static str {
         B::DrainQueues | B::DrainOvertakes => {
             "forward::interpreter::a_flood_does_not_keep_a_path_in_the_user_tier"
         }
+        B::ShareNeverRefills | B::ShareNeverEmpties => {
+            "share::goodput_does_not_fall_as_the_load_rises"
+        }
+        B::ShareFlickers => "share::it_does_not_change_with_every_message",
+        B::ShareTakesRing | B::ShareUncounted => "share::a_flood_ends_and_nothing_overtakes",
         B::PipeNarrowAnything => "pipe::user::random_functions_mean_what_wasm_says_on_every_word",
         B::PipeLanesTailCounts
         | B::PipeLanesTailSwapped

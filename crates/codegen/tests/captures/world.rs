@@ -187,6 +187,7 @@ pub(crate) fn behind(what: Behind, packet: Packet, cpus: u32) -> Image {
                     slice: 300,
                     ns: 50_000,
                 },
+                share: None,
                 may_reply: true,
                 locals_in_memory: false,
             };

@@ -1,6 +1,7 @@
 //! Handlers, and the programs that are made of them.
 
 use ashway_abi::memory::{Layout, WASM_PAGE};
+use ashway_abi::share::Terms;
 use ashway_codegen::bpf::Image;
 use ashway_codegen::check::{Around, Report, Shape, Violation, check};
 use ashway_codegen::normalise::{Limits, Module, normalise};
@@ -139,6 +140,7 @@ fn instance_program_by(
         module: &module,
         entry: entry(&module),
         budget: BUDGET,
+        share: (rings > 3).then(|| Terms::new(200, Some(1_000))),
         may_reply,
         locals_in_memory: false,
     };

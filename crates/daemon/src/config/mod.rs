@@ -25,6 +25,8 @@
 //! tier     = "auto"        # auto | kernel | user
 //! on_fault = "pass"        # pass | drop | demote
 //! budget   = "50 us"       # 1 us to 10 ms
+//! share    = "20 %"        # optional: of one CPU, in the kernel tier
+//! rate     = "5000/s"      # optional: runs a second, in the kernel tier
 //!
 //! [module.relay]           # ashway_path::read, ashway_modules
 //! kind = "forward"
@@ -43,6 +45,7 @@ mod modules;
 mod read;
 mod rules;
 mod sections;
+mod share;
 mod types;
 
 #[cfg(test)]
@@ -56,6 +59,8 @@ pub use read::{load, parse};
 pub(crate) use sections::{
     NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_match,
 };
+pub use share::Share;
+pub(crate) use share::{SHARE_UNUSED, SHARE_UNUSED_HINT, read_rate, read_share};
 pub use types::{
     Config, DomainConfig, Grant, HandlerConfig, IfaceConfig, Layered, LongPath, MemoryMode,
     NodeConfig, OnFault, PathConfig, Tier, XdpMode,

@@ -13,6 +13,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::read::{Reader, Section};
+use super::share::{SHARE_UNUSED, SHARE_UNUSED_HINT, Share, read_rate, read_share};
 use super::types::{
     Config, DomainConfig, Grant, HandlerConfig, IfaceConfig, Layered, LongPath, MemoryMode,
     NodeConfig, OnFault, PathConfig, Tier, XdpMode,
@@ -366,7 +367,8 @@ fn path(
     check_name(reader, "path", name, span.clone());
     let line = reader.line(span.start);
     let keys = [
-        "iface", "match", "layer", "handler", "tier", "on_fault", "budget", "domain",
+        "iface", "match", "layer", "handler", "tier", "on_fault", "budget", "share", "rate",
+        "domain",
     ];
     let title = format!("path.{name}");
     let mut section = Section::open(reader, title, span, value, &keys)?;
@@ -392,9 +394,21 @@ fn path(
         tier: section.word("tier", Tier::WORDS).unwrap_or_default(),
         on_fault: section.word("on_fault", OnFault::WORDS).unwrap_or_default(),
         budget: budget(&mut section),
+        share: share(&mut section),
         domain: section.name("domain"),
         line,
     };
+    if path.share.is_some() && (path.tier == Tier::User || places.layer.is_some()) {
+        let at = section.place(if path.tier == Tier::User {
+            "tier"
+        } else {
+            "layer"
+        });
+        let hint = SHARE_UNUSED_HINT.to_owned();
+        section
+            .reader
+            .error("contradiction", at, SHARE_UNUSED.to_owned(), Some(hint));
+    }
     if let Some((text, span)) = section.required("match", "\"udp and dst port 7777\"") {
         let filter = match places.layer {
             None => read_match(text),
@@ -578,6 +592,21 @@ fn budget(section: &mut Section<'_, '_, '_>) -> Duration {
             .error("bad_budget", span, trouble, Some(hint));
         Config::DEFAULT_BUDGET
     })
+}
+
+/// What the path may have of the kernel tier.
+fn share(section: &mut Section<'_, '_, '_>) -> Option<Share> {
+    type Read = fn(&str) -> Result<u32, (String, String)>;
+    let keys: [(_, _, Read); 2] = [
+        ("share", "bad_share", read_share),
+        ("rate", "bad_rate", read_rate),
+    ];
+    let [share, rate] = keys.map(|(key, code, read)| {
+        let (text, span) = section.string(key)?;
+        let note = |(trouble, hint)| section.reader.error(code, span, trouble, Some(hint));
+        read(text).map_err(note).ok()
+    });
+    Share::of(share, rate)
 }
 
 /// Slots of an endpoint, or what is wrong with the number and what to write instead.

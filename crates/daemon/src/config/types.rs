@@ -9,6 +9,8 @@ use std::time::Duration;
 use ashway_codegen::demux::Filter;
 use ashway_path::attrs::Attrs;
 
+use super::share::Share;
+
 /// A whole, consistent configuration. Lists are in the order of the file.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -194,6 +196,8 @@ pub struct PathConfig {
     pub on_fault: OnFault,
     /// How long the handler may take for one message.
     pub budget: Duration,
+    /// How much of the kernel tier it may have, if that has a limit.
+    pub share: Option<Share>,
     /// The domain it belongs to beside its handler's, if any.
     pub domain: Option<String>,
     /// Where the section starts, from 1; 0 for what came while the node ran.

@@ -140,6 +140,7 @@ impl Node {
 
         let before = self.plan.clone();
         let faults_seen = shared.faults();
+        shared.forget_share(numbers.local);
         self.plan.add_path(numbers);
         self.config.paths.push(path);
         self.paths.push(NodePath {

@@ -36,7 +36,7 @@ use crate::compile::CompileThread;
 use crate::config::{Config, NodeGraph, PathConfig, Tier};
 use crate::counters::UserRows;
 use crate::faults::Faults;
-use crate::instance::{Instance, NotPromoted, Promoted};
+use crate::instance::{Allowance, Instance, NotPromoted, Promoted};
 use crate::live::Lead;
 use crate::plan::{IfaceFacts, Plan};
 use crate::programs::{DemuxMaps, NodeMaps};
@@ -305,9 +305,9 @@ impl Node {
             .find(|instance| instance.name == path.handler)
             .map(Arc::clone)
             .expect("a checked path names a handler of the node");
-        let (function, budget) = (path.function.clone(), path.budget);
+        let (function, allowed) = (path.function.clone(), Allowance::of(path));
         self.compile_thread.submit(
-            move || instance.promote(&maps, &instance.version(), &function, budget),
+            move || instance.promote(&maps, &instance.version(), &function, allowed),
             then,
         );
     }

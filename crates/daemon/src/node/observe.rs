@@ -10,7 +10,6 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
 
 use ashway_codegen::demux::parse;
 use ashway_kernel::{NoteRing, Program, SharedArray, clock};
@@ -21,7 +20,7 @@ use super::relay::NodeRelays;
 use super::{Node, Promotion};
 use crate::config::Tier;
 use crate::control::{Answer, Caller};
-use crate::instance::Instance;
+use crate::instance::{Allowance, Instance};
 use crate::observe::audience::Wanted;
 use crate::observe::{Kernel, Names, Observer, Relay, tap};
 use crate::programs::NodeMaps;
@@ -66,8 +65,8 @@ enum Key {
 struct Job {
     key: Key,
     instance: Arc<Instance>,
-    /// The function and its budget, for the kernel tier.
-    promoted: Option<(String, Duration)>,
+    /// The function and what it may use, for the kernel tier.
+    promoted: Option<(String, Allowance)>,
     /// The hops, for relays.
     hops: Option<Arc<SharedArray>>,
 }
@@ -80,9 +79,9 @@ impl Job {
                 None => self.instance.user_noting(maps, notes),
             }
             .map_err(|error| error.to_string()),
-            Some((function, budget)) => self
+            Some((function, allowed)) => self
                 .instance
-                .promote_noting(maps, &function, budget, notes)
+                .promote_noting(maps, &function, allowed, notes)
                 .map_err(|refused| refused.because),
         };
         (self.key, made)
@@ -234,7 +233,7 @@ impl Node {
             .map(|((_, plan), config)| Job {
                 key: Key::Kernel(plan.row),
                 instance: Arc::clone(&self.instances[plan.instance]),
-                promoted: Some((config.function.clone(), config.budget)),
+                promoted: Some((config.function.clone(), Allowance::of(config))),
                 hops: None,
             });
         let frames = self.carrier.iter().map(|carrier| Job {

@@ -4,6 +4,7 @@
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use ashway_abi::share::Mode;
 use ashway_codegen::entry::Reply;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
@@ -496,5 +497,10 @@ fn path(node: &Node, number: usize) -> Value {
         "budget_ns".to_owned(),
         json!(config.budget.as_nanos() as u64),
     );
+    if let Some(share) = config.share {
+        let mode = node.instances[plan.instance].mode(plan.local);
+        document.insert("share".to_owned(), json!(share.to_string()));
+        document.insert("mode".to_owned(), json!(mode.map(Mode::name)));
+    }
     Value::Object(document)
 }

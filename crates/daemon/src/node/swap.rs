@@ -24,7 +24,7 @@ use super::binding::refusal;
 use super::{Node, Promotion, RunError};
 use crate::config::Tier;
 use crate::control::Caller;
-use crate::instance::{Instance, InstanceError, NotPromoted, Promoted};
+use crate::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
 use crate::request::{self, Refusal};
 use crate::swap::{Legacy, legacy, take_over};
 use crate::version::Version;
@@ -122,7 +122,7 @@ impl Node {
             .map(|&path| {
                 let config = &self.config.paths[path];
                 let row = self.plan.paths[path].row;
-                (row, config.function.clone(), config.budget)
+                (row, config.function.clone(), Allowance::of(config))
             })
             .collect();
         let (compiler, handler) = (engine.clone(), Arc::clone(&instance));
@@ -150,8 +150,8 @@ impl Node {
                     .into_iter()
                     // What lacks a function is refused by the node.
                     .filter(|(_, function, _)| version.compiled.function(function).is_some())
-                    .map(|(row, function, budget)| {
-                        (row, handler.promote(&maps, version, &function, budget))
+                    .map(|(row, function, allowed)| {
+                        (row, handler.promote(&maps, version, &function, allowed))
                     })
                     .collect();
                 Ok(candidate)

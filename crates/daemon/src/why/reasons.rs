@@ -193,6 +193,13 @@ pub const fn reason(count: Count) -> Reason {
             "match",
             "messages come faster than the path takes them",
         ),
+        Count::DroppedOverShare => (
+            "was dropped: its path had more than its share of the kernel tier, and as many of its \
+             messages as such a path may have wait in the user tier's ring",
+            "ring",
+            "share",
+            "raise the path's `share` or `rate`, unless this is the flood that they are meant for",
+        ),
         Count::DroppedIfaceDown => (
             "was dropped: the interface that it was to leave by is down or gone",
             "eth",
@@ -233,6 +240,12 @@ pub const fn reason(count: Count) -> Reason {
             "ring",
             "tier",
             "give the node CAP_PERFMON; `ashway doctor` says how",
+        ),
+        Count::QueuedShare => (
+            "went to the user tier because its path has had its share of the kernel tier",
+            "ring",
+            "share",
+            "nothing to do if that is meant; else raise the path's `share` or `rate`",
         ),
         Count::Committed => (
             "ran a handler to its verdict",
@@ -370,8 +383,8 @@ mod tests {
         "demux", "queue", "ring", "host", "port", "eth", "ip", "udp", "fragment", "handler",
         "forward",
     ];
-    const KEYS: [&str; 7] = [
-        "match", "handler", "on_fault", "budget", "tier", "iface", "attrs",
+    const KEYS: [&str; 8] = [
+        "match", "handler", "on_fault", "budget", "share", "tier", "iface", "attrs",
     ];
 
     /// That every counter has one is the compiler's to see.

@@ -1,0 +1,301 @@
+//! A path's share of the kernel tier, in our own interpreter: its program decides as
+//! [`Account`] does, whatever time runs take and however many messages come.
+
+#![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
+
+use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
+use ashway_abi::share::{Account, HOLD_NS, Mode, Terms};
+use ashway_abi::{Count, context, trusted};
+use ashway_codegen::bpf::Image;
+use ashway_codegen::bpf::interp::Machine;
+use ashway_codegen::instance::{self, Behind};
+use ashway_codegen::normalise::{Limits, normalise};
+use ashway_codegen::promote::{Budget, MemoryKind};
+
+const LAYOUT: Layout = Layout {
+    guest_bytes: WASM_PAGE,
+    state_bytes: STATE_BYTES,
+    rings: 1,
+    slot_bytes: 2048,
+    endpoint_slots: 0,
+};
+
+/// The path among those of its instance.
+const LOCAL: usize = 2;
+const WORD: usize = trusted::PATHS + LOCAL * trusted::PATH_STRIDE;
+const CONSUMED: usize = trusted::RINGS + trusted::RING_CONSUMED;
+
+/// Consumes what is even, stops at what is odd.
+const HANDLER: &str = r#"(module (import "ashway" "msg_load8" (func $load (param i32) (result i32)))
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param i32 i32) (result i32)
+        i32.const 0 call $load i32.const 1 i32.and if unreachable end i32.const 0))"#;
+
+/// A path of an instance, without an entry program: its facts are in the context.
+struct Path {
+    program: Image,
+    machine: Machine,
+}
+
+impl Path {
+    fn new(memory: MemoryKind, share: Option<Terms>) -> Self {
+        let wasm = wat::parse_str(HANDLER).unwrap();
+        let module = normalise(&wasm, &Limits::default()).unwrap();
+        let on_rx = module.exports.iter().find(|(name, _)| name == "on_rx");
+        let spec = instance::Spec {
+            cpus: 1,
+            layout: LAYOUT,
+            memory,
+            paths: 4,
+            behind: Behind::Ring,
+        };
+        let handler = instance::Handler {
+            module: &module,
+            entry: on_rx.unwrap().1,
+            budget: Budget {
+                fuel: 1_000,
+                slice: 300,
+                ns: 50_000,
+            },
+            share,
+            may_reply: false,
+            locals_in_memory: false,
+        };
+        let mut machine = Machine::new(1, 1, LAYOUT.total_bytes());
+        machine.array_mode = memory == MemoryKind::Array;
+        let mut field = |at: i16, value: u32| {
+            let at = at as usize;
+            machine.context_mut()[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        };
+        field(context::LOCAL_PATH, LOCAL as u32);
+        field(context::PAYLOAD_OFF, 42);
+        field(context::PAYLOAD_LEN, 8);
+        field(
+            context::FLAGS,
+            context::flag::PLAIN | context::flag::ON_FAULT_DROP,
+        );
+        let (program, _) = instance::kernel(&spec, &handler).unwrap();
+        Self { program, machine }
+    }
+
+    /// A message comes `now`, whose handler takes so long; what is counted of it, a
+    /// fate or a note, but for what is counted beside a fate.
+    fn message(&mut self, now: u64, takes: u64, odd: bool) -> Count {
+        let machine = &mut self.machine;
+        (machine.clock_ns, machine.clock_step_ns) = (now, takes);
+        let counts = |machine: &Machine| {
+            let all = Count::ALL.iter();
+            let count = |which: &Count| machine.count(0, *which);
+            all.map(count).collect::<Vec<u64>>()
+        };
+        let before = counts(machine);
+        machine.run(&self.program, &[u8::from(odd); 50]).unwrap();
+        let after = counts(machine);
+        let beside = [Count::Committed, Count::AbortUnreachable];
+        let risen: Vec<Count> = Count::ALL
+            .iter()
+            .zip(before.iter().zip(&after))
+            .flat_map(|(count, (before, after))| vec![*count; (after - before) as usize])
+            .filter(|count| !beside.contains(count))
+            .collect();
+        match risen[..] {
+            [one] => one,
+            _ => panic!("{risen:?}"),
+        }
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        u64::from_ne_bytes(self.machine.trusted()[WORD + at..][..8].try_into().unwrap())
+    }
+
+    fn in_user(&self) -> u32 {
+        trusted::in_user(self.machine.trusted_u32(WORD))
+    }
+
+    /// As if the worker had worked off so many of its messages.
+    fn work_off(&mut self, messages: u32) {
+        let mut change = |at: usize, to: fn(u32, u32) -> u32| {
+            let word = to(self.machine.trusted_u32(at), messages);
+            self.machine.trusted_mut()[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+        };
+        change(WORD, trusted::less);
+        change(CONSUMED, u32::wrapping_add);
+    }
+
+    /// What the daemon says of it.
+    fn mode(&self, now: u64) -> Mode {
+        let waits = self.machine.trusted_u32(WORD + trusted::PATH_LAZY) != 0 && self.in_user() > 0;
+        Mode::at(now, self.word(trusted::PATH_LAZY_AT), waits)
+    }
+}
+
+fn ran(count: Count) -> bool {
+    matches!(count, Count::Consumed | Count::DroppedFault)
+}
+
+const SECOND: u64 = 1_000_000_000;
+
+/// Numbers that look random (xorshift, G. Marsaglia 2003).
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+#[test]
+fn the_program_decides_as_the_account_does() {
+    for (memory, per_mille, rate) in [
+        (MemoryKind::Arena, 200, None),
+        (MemoryKind::Array, 1, Some(7)),
+        (MemoryKind::Arena, 1_000, Some(1_000)),
+        (MemoryKind::Array, 1_000, None),
+    ] {
+        let terms = Terms::new(per_mille, rate);
+        let mut path = Path::new(memory, Some(terms));
+        let mut account = Account::default();
+        let mut random = Random(u64::from(per_mille) + 88);
+        let (mut now, mut seen) = (SECOND, [0; 2]);
+        for _ in 0..5_000 {
+            let takes = 1 + random.below(100_000);
+            // Twice as often as it may run, on the whole.
+            now += random.below(terms.cost(50_000) + 1);
+            let count = path.message(now, takes, random.below(4) == 0);
+            if account.may_run(now) {
+                account.ran(terms, now, now + takes);
+                assert!(ran(count), "{count:?} at {now}: {account:?}");
+                seen[0] += 1;
+            } else {
+                assert_eq!(count, Count::QueuedShare, "at {now}: {account:?}");
+                path.work_off(1);
+                seen[1] += 1;
+            }
+            let lazy = path.machine.trusted_u32(WORD + trusted::PATH_LAZY) == 1;
+            assert_eq!(
+                (path.word(trusted::PATH_PAID), lazy),
+                (account.paid, account.lazy)
+            );
+            assert_eq!(path.word(trusted::PATH_LAZY_AT), account.lazy_at);
+            assert_eq!(path.machine.trusted_u32(trusted::LOCK), 0);
+        }
+        assert!(seen.iter().all(|seen| *seen > 500), "{per_mille}: {seen:?}");
+    }
+}
+
+/// Runs of 10 us at 20 %, asked for so many times a second for a second; beside, a
+/// worker that takes so long for each. How many were run at once, in the user tier, and
+/// not at all.
+fn offer(path: &mut Path, worker_ns: u64, begin: u64, per_second: u64) -> [u64; 3] {
+    let [mut eager, mut lazy, mut dropped] = [0; 3];
+    let mut worker = begin;
+    for message in 0..per_second {
+        let now = begin + message * SECOND / per_second;
+        while path.in_user() > 0 && worker <= now {
+            path.work_off(1);
+            worker += worker_ns;
+            lazy += 1;
+        }
+        match path.message(now, 10_000, false) {
+            Count::Consumed => eager += 1,
+            // It begins with the first.
+            Count::QueuedShare => worker = now + worker_ns,
+            Count::QueuedOrder => {}
+            Count::DroppedOverShare => dropped += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    let waiting = u64::from(path.in_user());
+    assert_eq!(eager + lazy + dropped + waiting, per_second);
+    path.work_off(waiting as u32);
+    [eager, lazy + waiting, dropped]
+}
+
+/// Up to its share a path is run at once, above it a share of it is, the rest is the
+/// user tier's or dropped and counted; and whatever comes, no less is done for it.
+#[test]
+fn goodput_does_not_fall_as_the_load_rises() {
+    // It is faster than the share, as fast, slower, and has hardly a CPU.
+    for worker_ns in [20_000, 50_000, 100_000, 500_000] {
+        let mut path = Path::new(MemoryKind::Arena, Some(Terms::new(200, None)));
+        let (mut begin, mut best) = (SECOND, 0);
+        for per_second in [10_000, 20_000, 24_000, 40_000, 100_000] {
+            let [eager, lazy, dropped] = offer(&mut path, worker_ns, begin, per_second);
+            let is_lazy = path.mode(begin + SECOND) == Mode::Lazy;
+            assert_eq!(is_lazy, per_second > 20_000);
+            if is_lazy {
+                assert!(eager < 20_500, "{eager} of {per_second}");
+            } else {
+                assert_eq!([eager, lazy, dropped], [per_second, 0, 0]);
+            }
+            let good = eager + lazy;
+            let what = format!("{eager} and {lazy} of {per_second} behind {best}, {worker_ns}");
+            println!("{what}");
+            assert!(good * 100 >= best * 95, "{what}");
+            best = best.max(good);
+            // The next begins when this one is forgotten.
+            begin += SECOND + 2 * HOLD_NS;
+            assert_eq!(path.mode(begin), Mode::Eager);
+        }
+        assert!(best > 20_000, "{best}");
+    }
+}
+
+/// Behind the flood it is eager again, and not before what waits has been done.
+#[test]
+fn a_flood_ends_and_nothing_overtakes() {
+    for memory in [MemoryKind::Arena, MemoryKind::Array] {
+        let mut path = Path::new(memory, Some(Terms::new(10, None)));
+        while ran(path.message(SECOND, 10_000, false)) {}
+        // No more than a worker's turn is taken, and the rest is counted.
+        for _ in 1..trusted::LAZY_MESSAGES {
+            assert_eq!(path.message(SECOND, 0, false), Count::QueuedOrder);
+        }
+        for _ in 0..1_000 {
+            assert_eq!(path.message(SECOND, 0, false), Count::DroppedOverShare);
+        }
+        assert_eq!(path.in_user(), trusted::LAZY_MESSAGES);
+        // It has paid by now, but none may overtake what waits.
+        let later = 60 * SECOND;
+        path.work_off(trusted::LAZY_MESSAGES - 1);
+        assert_eq!(path.message(later, 0, false), Count::DroppedOverShare);
+        assert_eq!(path.mode(later), Mode::Lazy);
+        path.work_off(1);
+        assert_eq!(path.message(later, 0, false), Count::Consumed);
+        assert_eq!(path.mode(later), Mode::Eager);
+    }
+}
+
+/// Between too much and enough again there is something.
+#[test]
+fn it_does_not_change_with_every_message() {
+    let terms = Terms::new(100, None);
+    let mut path = Path::new(MemoryKind::Arena, Some(terms));
+    let (mut was, mut changes, mut messages) = (true, 0, 0);
+    for now in (SECOND..SECOND + SECOND / 10).step_by(5_000) {
+        let eager = ran(path.message(now, 10_000, false));
+        if !eager {
+            path.work_off(1);
+        }
+        changes += u32::from(eager != was);
+        (was, messages) = (eager, messages + 1);
+    }
+    assert_eq!(messages, 20_000);
+    assert!((10..250).contains(&changes), "{changes}");
+}
+
+/// A path without a share has nothing of it in its program.
+#[test]
+fn without_a_share_there_is_no_look_at_the_clock() {
+    let clock = |program: &Image| {
+        let call = 0x85 | 5 << 32;
+        program.insns.iter().filter(|insn| **insn == call).count()
+    };
+    let of = |share| Path::new(MemoryKind::Arena, share).program;
+    let (with, without) = (of(Some(Terms::new(200, None))), of(None));
+    assert_eq!((clock(&with), clock(&without)), (3, 0));
+    assert!(with.insns.len() > without.insns.len());
+}

@@ -1,0 +1,143 @@
+//! A path's share of the kernel tier, as people write it: `share = "20 %"`,
+//! `rate = "5000/s"`.
+
+use std::fmt;
+
+use ashway_abi::share::Terms;
+
+/// How much of the kernel tier a path may have ([`ashway_abi::share`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Thousandths of a CPU's time, from 1 to 1,000.
+    pub per_mille: u32,
+    /// Runs of its handler a second, if they have a limit of their own.
+    pub rate: Option<u32>,
+}
+
+/// A path with a share that no program of the kernel tier keeps.
+pub(crate) const SHARE_UNUSED: &str =
+    "`share` and `rate` are of the kernel tier, and this path runs in the user tier";
+/// What to do about it.
+pub(crate) const SHARE_UNUSED_HINT: &str =
+    "leave them out: in the user tier handlers take turns, and processes are the scheduler's";
+
+/// Most runs a second that can be asked for: more than any interface brings.
+const MOST_RUNS: u32 = 100_000_000;
+
+impl Share {
+    /// Of what was given, if anything was: a rate alone is of a whole CPU.
+    #[must_use]
+    pub(crate) fn of(per_mille: Option<u32>, rate: Option<u32>) -> Option<Self> {
+        (per_mille.is_some() || rate.is_some()).then_some(Self {
+            per_mille: per_mille.unwrap_or(1_000),
+            rate,
+        })
+    }
+
+    /// What its program has to know.
+    #[must_use]
+    pub fn terms(self) -> Terms {
+        Terms::new(self.per_mille, self.rate)
+    }
+}
+
+impl fmt::Display for Share {
+    /// `20 %, 5000/s`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.per_mille / 10)?;
+        if !self.per_mille.is_multiple_of(10) {
+            write!(f, ".{}", self.per_mille % 10)?;
+        }
+        f.write_str(" %")?;
+        self.rate.map_or(Ok(()), |rate| write!(f, ", {rate}/s"))
+    }
+}
+
+/// Thousandths of a CPU from `20 %`, or what is wrong with it and what to write instead.
+pub(crate) fn read_share(text: &str) -> Result<u32, (String, String)> {
+    let per_mille = text.trim().strip_suffix('%').and_then(|number| {
+        let number = number.trim_end();
+        let (whole, tenth) = number.split_once('.').unwrap_or((number, "0"));
+        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+        let form = digits(whole) && digits(tenth) && tenth.len() == 1;
+        let whole: u32 = whole.parse().ok().filter(|_| form)?;
+        whole.checked_mul(10)?.checked_add(tenth.parse().ok()?)
+    });
+    let hint = "write \"20 %\", of one CPU's time: from \"0.1 %\" to \"100 %\"".to_owned();
+    match per_mille {
+        Some(per_mille @ 1..=1_000) => Ok(per_mille),
+        Some(_) => Err((format!("a share of {} is out of range", text.trim()), hint)),
+        None => Err((format!("`{text}` is no share"), hint)),
+    }
+}
+
+/// Runs a second from `5000/s`, or what is wrong with it and what to write instead.
+pub(crate) fn read_rate(text: &str) -> Result<u32, (String, String)> {
+    let number = text.trim().strip_suffix("/s").map(str::trim_end);
+    let number = number.filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
+    let rate = number.and_then(|number| number.parse().ok());
+    rate.filter(|rate| (1..=MOST_RUNS).contains(rate))
+        .ok_or_else(|| {
+            let hint = format!("write runs a second, like \"5000/s\", from 1 to {MOST_RUNS}");
+            (format!("`{text}` is no rate"), hint)
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shown_can_be_read_back() {
+        for (text, per_mille) in [
+            ("0.1 %", 1),
+            ("20 %", 200),
+            ("12.5 %", 125),
+            ("100 %", 1_000),
+        ] {
+            assert_eq!(read_share(text), Ok(per_mille));
+            let share = Share::of(Some(per_mille), None).unwrap();
+            assert_eq!(share.to_string(), text);
+        }
+        assert_eq!(read_share(" 20% "), Ok(200));
+        assert_eq!(read_rate("5000/s"), Ok(5_000));
+        let share = Share::of(None, Some(7)).unwrap();
+        assert_eq!(share.to_string(), "100 %, 7/s");
+        assert_eq!(Share::of(None, None), None);
+    }
+
+    #[test]
+    fn what_is_neither_is_named() {
+        for (text, says) in [
+            ("20", "no share"),
+            ("", "no share"),
+            ("%", "no share"),
+            ("-5 %", "no share"),
+            ("+5 %", "no share"),
+            ("0.25 %", "no share"),
+            ("1e1 %", "no share"),
+            ("99999999999 %", "no share"),
+            ("0 %", "out of range"),
+            ("0.0 %", "out of range"),
+            ("100.1 %", "out of range"),
+        ] {
+            let (message, hint) = read_share(text).unwrap_err();
+            assert!(
+                message.contains(says) && hint.contains("0.1 %"),
+                "{text}: {message}"
+            );
+        }
+        for text in [
+            "5000",
+            "/s",
+            "0/s",
+            "-1/s",
+            "+1/s",
+            "1.5/s",
+            "100000001/s",
+            "5k/s",
+        ] {
+            assert!(read_rate(text).is_err(), "{text}");
+        }
+    }
+}
