@@ -1,0 +1,214 @@
+//! A path's share of the kernel tier: eager, lazy and eager again as its load rises and
+//! falls, in order, counted, and without its neighbour noticing (ASH-29, ASH-30).
+
+#![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ashway_netns::node::{Config, at_rest, entry, run, text, until};
+use ashway_netns::traffic::{Ledger, Place, flood, path, request, settle, two_queues};
+use ashway_rig::{Node, Rig, RigOptions, UdpClient, skip_unless_root};
+
+/// The two tiers' modes that have a kernel tier.
+const MODES: [&str; 2] = ["native", "generic"];
+
+/// Few enough that a test asks for less.
+const SHARE: &str = "share = \"30 %\"\nrate = \"1000/s\"";
+
+fn mode(node: &Node, path: &str) -> String {
+    let status = node.status().unwrap();
+    let mode = &entry(&status, "paths", path)["mode"];
+    mode.as_str().unwrap().to_owned()
+}
+
+fn ledger(node: &Node, path: &str) -> Ledger {
+    Ledger::of(&node.status().unwrap(), path)
+}
+
+fn note(ledger: &Ledger, name: &str) -> u64 {
+    ledger.notes.get(name).copied().unwrap_or(0)
+}
+
+/// All that may become of a message here. Where messages wait for those that another
+/// CPU led to the user tier, not for the share, the ring may be full.
+fn ends(ledger: &Ledger) -> u64 {
+    let fates = ["answered", "dropped_over_share", "dropped_ring_full"];
+    fates.iter().map(|fate| ledger.fate(fate)).sum()
+}
+
+/// A counter with a share at port 7777, and a counter without one, its neighbour, at
+/// 7778.
+fn config(mode: &'static str) -> Config {
+    let place = Place {
+        mode,
+        tier: "kernel",
+    };
+    let file = ashway_rig::handler("counter").unwrap();
+    let config = place.config().handler_file("neighbour", &file);
+    let config = config.handler_file("counter", &file);
+    let config = path(config, "neighbour", "neighbour", 7778, place, "");
+    path(config, "flow", "counter", 7777, place, SHARE)
+}
+
+/// Hears a counter's sums until `over`: they only rise.
+fn rising(client: &UdpClient, over: &AtomicBool) -> u32 {
+    client.set_timeout(Duration::from_millis(300)).unwrap();
+    let (mut last, mut heard) = (0, 0);
+    loop {
+        match client.receive() {
+            Ok(reply) => {
+                let sum = u32::from_be_bytes(reply[..4].try_into().unwrap());
+                assert!(sum > last, "{sum} after {last}: a reply was overtaken");
+                (last, heard) = (sum, heard + 1);
+            }
+            Err(_) if over.load(Ordering::Acquire) => return heard,
+            Err(_) => {}
+        }
+    }
+}
+
+/// Asks so slowly that it keeps to its share, and is eager.
+fn ask_seldom(node: &Node, client: &UdpClient) {
+    let queued = note(&ledger(node, "flow"), "queued_share");
+    for sequence in 0..20 {
+        client.ask(&request(1, sequence)).unwrap();
+        // This takes longer than its rate.
+        assert_eq!(mode(node, "flow"), "eager");
+    }
+    assert_eq!(note(&ledger(node, "flow"), "queued_share"), queued);
+}
+
+#[test]
+fn the_load_rises_and_falls_and_nothing_is_lost_uncounted_or_overtaken() {
+    if skip_unless_root() {
+        return;
+    }
+    for modes in MODES {
+        let rig = Rig::new("share", RigOptions::default()).unwrap();
+        let node = rig.node(config(modes)).start().unwrap();
+        let client = rig.client_a(7777).unwrap();
+        let neighbour = rig.client_a(7778).unwrap();
+        ask_seldom(&node, &client);
+
+        let over = AtomicBool::new(false);
+        let heard = std::thread::scope(|scope| {
+            let heard = scope.spawn(|| rising(&client, &over));
+            scope.spawn(|| flood(&client, 1, &over));
+            until("messages above the share are dropped", || {
+                let ledger = ledger(&node, "flow");
+                (ledger.fate("dropped_over_share") > 1_000).then_some(())
+            });
+            assert_eq!(mode(&node, "flow"), "lazy");
+            // Beside the lazy way it still has its share.
+            let eager = |ledger: &Ledger| {
+                let queued = ["queued_share", "queued_order", "queued_busy"];
+                let queued: u64 = queued.iter().map(|name| note(ledger, name)).sum();
+                ledger.received - queued - ledger.fates.get("dropped_over_share").unwrap_or(&0)
+            };
+            let before = eager(&ledger(&node, "flow"));
+            until("its handler runs in the kernel tier meanwhile", || {
+                (eager(&ledger(&node, "flow")) > before + 100).then_some(())
+            });
+            // Nobody else notices.
+            for sequence in 0..200 {
+                neighbour.ask(&request(1, sequence)).unwrap();
+            }
+            over.store(true, Ordering::Release);
+            heard.join().unwrap()
+        });
+        let resting = Ledger::of(&at_rest(&node), "flow");
+        println!("{modes}: {heard} sums heard; {resting:?}");
+        assert!(heard > 0);
+        assert_eq!(resting.gap(), None);
+        assert_eq!(ends(&resting), resting.received, "{resting:?}");
+        assert!(note(&resting, "queued_share") > 0, "{resting:?}");
+        let undisturbed = settle(&node, "neighbour", 200);
+        undisturbed.assert_fates(&[("answered", 200)], &modes);
+
+        until("it is eager again", || {
+            (mode(&node, "flow") == "eager").then_some(())
+        });
+        ask_seldom(&node, &client);
+        assert_eq!(ledger(&node, "flow").gap(), None);
+        node.stop().unwrap();
+    }
+}
+
+/// Two queues run the handler on two CPUs: the account is one.
+#[test]
+fn every_queue_draws_on_the_same_share() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = two_queues("share-queues", true);
+    let node = rig.node(config("native")).start().unwrap();
+    let clients: Vec<_> = (0..4).map(|_| rig.client_a(7777).unwrap()).collect();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for client in &clients {
+            scope.spawn(|| flood(client, 1, &over));
+        }
+        until("messages above the share are dropped", || {
+            let ledger = ledger(&node, "flow");
+            (ledger.fate("dropped_over_share") > 10_000).then_some(())
+        });
+        over.store(true, Ordering::Release);
+    });
+    let resting = Ledger::of(&at_rest(&node), "flow");
+    assert_eq!(resting.gap(), None);
+    assert_eq!(ends(&resting), resting.received, "{resting:?}");
+    node.stop().unwrap();
+}
+
+/// A path made while the node runs has a share, too; and the one behind it begins
+/// without its debt.
+#[test]
+fn a_path_that_is_bound_begins_without_a_debt() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("share-bind", RigOptions::default()).unwrap();
+    let file = ashway_rig::handler("counter").unwrap();
+    let config = config("native").handler_file("spare", &file);
+    let node = rig.node(config).start().unwrap();
+    let command = |words: &[&str]| {
+        let output = run(&mut node.command(words.to_vec()));
+        (output.status.success(), text(&output))
+    };
+    let bind = |more: &[&str]| {
+        let filter = "udp and dst port 7779";
+        let words = [
+            "bind", "spare", "--name", "late", "--iface", "b0", "--match", filter,
+        ];
+        command(&[&words[..], more].concat())
+    };
+    let client = rig.client_a(7779).unwrap();
+    for _ in 0..3 {
+        let (good, said) = bind(&["--tier", "kernel", "--rate", "1/s"]);
+        assert!(good, "{said}");
+        for sequence in 0..5 {
+            client.ask(&request(1, sequence)).unwrap();
+        }
+        let ledger = settle(&node, "late", 5);
+        ledger.assert_fates(&[("answered", 5)], &"late");
+        let led = ["queued_share", "queued_order", "queued_busy"].map(|name| note(&ledger, name));
+        assert_eq!(led.iter().sum::<u64>(), 4, "{ledger:?}");
+        assert_eq!(mode(&node, "late"), "lazy");
+        let (good, said) = command(&["status"]);
+        assert!(good && said.contains("100 %, 1/s"), "{said}");
+        let (good, said) = command(&["unbind", "late"]);
+        assert!(good, "{said}");
+    }
+    for (more, says) in [
+        (["--share", "20"], "`20` is no share"),
+        (["--share", "0 %"], "a share of 0 % is out of range"),
+        (["--rate", "fast"], "`fast` is no rate"),
+    ] {
+        let (good, said) = bind(&more);
+        assert!(!good && said.contains(says), "{said}");
+    }
+    let (good, said) = bind(&["--tier", "user", "--share", "20 %"]);
+    assert!(!good && said.contains("of the kernel tier"), "{said}");
+    node.stop().unwrap();
+}
