@@ -14,6 +14,7 @@
 //! both tiers and as ordinary programs. [`pipes`] is `ashway bench pipes`: data
 //! manipulations one after the other, integrated by hand, and fused at run time.
 //! [`neighbour`] is `ashway bench neighbour`: what a handler costs the paths beside it;
+//! [`flood`] is `ashway bench flood`: a path that is flooded, and the one beside it;
 //! [`sandbox`] is `ashway bench sandbox`: what its own safety costs it. [`swap`] is
 //! `ashway bench swap`: versions of a handler that take over from each other.
 //!
@@ -29,6 +30,7 @@ pub mod contest;
 pub mod counter;
 pub mod demo;
 pub mod demux;
+pub mod flood;
 pub mod forward;
 pub mod hosts;
 pub mod neighbour;

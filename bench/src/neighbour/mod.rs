@@ -270,7 +270,7 @@ fn disturb(socket: &UdpSocket, over: &AtomicBool) -> Result<u64> {
 }
 
 /// Keeps this thread, and those that it starts, on a CPU.
-fn pin(cpu: usize) -> Result<()> {
+pub(crate) fn pin(cpu: usize) -> Result<()> {
     let mut cpus = CpuSet::new();
     cpus.set(cpu);
     sched_setaffinity(None, &cpus).with_context(|| format!("cannot stay on CPU {cpu}"))

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use ashway_bench::{counter, demux, forward, neighbour, path, pipes, promote, sandbox, swap};
+use ashway_bench::{
+    counter, demux, flood, forward, neighbour, path, pipes, promote, sandbox, swap,
+};
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
@@ -25,6 +27,17 @@ Examples:
   ashway bench demux
   ashway bench demux -j > demux.json")]
     Demux(Rounds),
+    /// A path flooded at ten times its share, beside a neighbour
+    ///
+    /// A neighbour asked 20,000 times a second on the same receive queue: alone, beside
+    /// a flood of a path with a share, the same without, and one that is dropped at once;
+    /// and what is done for the flooded path as its load rises. Takes a minute and a half
+    /// and two CPUs. Needs root and the built handlers (`cargo xtask handlers`).
+    #[command(after_help = "\
+Examples:
+  ashway bench flood
+  ashway bench flood -j > flood.json")]
+    Flood(Rounds),
     /// A UDP relay: sockets, Linux, XDP by hand, both tiers
     ///
     /// From A through B to C, three network namespaces: rate, CPU time, jitter and
@@ -177,6 +190,12 @@ impl Bench {
             Self::Demux(Rounds { rounds, quick }) => demux::run(&demux::Options { rounds, quick })
                 .map(|report| (report.document, report.text)),
             Self::Forward(Rounds { rounds, quick }) => forward::run(&forward::Options {
+                rounds,
+                quick,
+                binary,
+            })
+            .map(|report| (report.document, report.text)),
+            Self::Flood(Rounds { rounds, quick }) => flood::run(&flood::Options {
                 rounds,
                 quick,
                 binary,
