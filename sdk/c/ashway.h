@@ -118,6 +118,21 @@ enum ashway_verdict {
 #define ASHWAY_PARAM(name, value) ASHWAY_EXPORT long long ashway_param_##name = (value)
 
 /*
+ * Declares a parameter that is a text, of at most `room` bytes (4096 in any case):
+ *
+ *     ASHWAY_TEXT_PARAM(greeting, 64, "hello"); // params = { greeting = "good day" }
+ *     ... ashway_text_greeting.bytes, ashway_text_greeting.len ...
+ *
+ * The bytes are UTF-8, with no zero behind them.
+ */
+#define ASHWAY_TEXT_PARAM(name, most, value)                                     \
+    ASHWAY_EXPORT struct {                                                       \
+        unsigned room;                                                           \
+        unsigned len;                                                            \
+        char bytes[most];                                                        \
+    } ashway_text_##name = { (most), sizeof(value) - 1, value }
+
+/*
  * Marks a variable whose value outlives this version of the handler: at
  * `ashway handler swap` the next version begins with it, and with its own first
  * values everywhere else. One structure is best: the next version has to have the

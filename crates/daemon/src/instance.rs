@@ -14,7 +14,7 @@ use ashway_codegen::check::{Around, Shape, check};
 use ashway_codegen::instance::{self, Handler, Spec};
 use ashway_codegen::normalise::{self, normalise};
 use ashway_codegen::promote::{self, Budget};
-use ashway_handler::{Compiled, Engine, Region, UnknownSymbol};
+use ashway_handler::{Compiled, Engine, ParamError, Region};
 use ashway_kernel::{LoadError, Memory, MemoryKind, Program, ProgramKind, SharedArray};
 
 use crate::channels::Channels;
@@ -203,7 +203,7 @@ impl Instance {
                 });
             }
         }
-        set_params(config, compiled, &mut wasmtime)?;
+        set_params(config, &mut wasmtime)?;
         let channels = (!config.channels.is_empty())
             .then(|| Channels::open(&config.channels, config.send_port))
             .transpose()
@@ -621,40 +621,21 @@ fn spec(node: &NodeMaps, kind: MemoryKind, layout: Layout, plan: &InstancePlan) 
 ///
 /// # Errors
 ///
-/// [`InstanceError::NoParam`].
+/// [`InstanceError::Param`].
 pub(crate) fn set_params(
     config: &HandlerConfig,
-    compiled: &Compiled,
     wasmtime: &mut ashway_handler::Instance,
 ) -> Result<(), InstanceError> {
     wasmtime.set_channels(config.channels.len() as u32);
     for (param, value) in &config.params {
         wasmtime
-            .set_param(&param_symbol(param), *value)
-            .map_err(|UnknownSymbol(_)| no_param(config, compiled, param))?;
+            .set_param(param, value)
+            .map_err(|source| InstanceError::Param {
+                handler: config.name.clone(),
+                source,
+            })?;
     }
     Ok(())
-}
-
-/// The name under which a handler exports a parameter.
-fn param_symbol(param: &str) -> String {
-    format!("ashway_param_{param}")
-}
-
-pub(crate) fn no_param(config: &HandlerConfig, compiled: &Compiled, param: &str) -> InstanceError {
-    InstanceError::NoParam {
-        handler: config.name.clone(),
-        param: param.to_owned(),
-        has: params_of(compiled.symbols()),
-    }
-}
-
-fn params_of(symbols: &[(String, u32)]) -> Vec<String> {
-    symbols
-        .iter()
-        .filter_map(|(name, _)| name.strip_prefix("ashway_param_"))
-        .map(str::to_owned)
-        .collect()
 }
 
 /// The kernel keeps 15 characters: `ashway_k_` and the start of the name.

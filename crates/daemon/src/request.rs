@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ashway_codegen::demux;
+use ashway_handler::Param;
 use ashway_path::attrs::Value as Attr;
 use serde_json::Value;
 
@@ -319,13 +320,20 @@ fn budget(request: &Value) -> Result<Duration, Refusal> {
     }
 }
 
-fn params(value: &Value) -> Result<BTreeMap<String, i64>, Refusal> {
-    let wrong = || Refusal::usage("`params` must be 64-bit integers by name".to_owned(), "");
+fn params(value: &Value) -> Result<BTreeMap<String, Param>, Refusal> {
+    let wrong = || {
+        let error = "`params` must be 64-bit integers and texts by name";
+        Refusal::usage(error.to_owned(), "")
+    };
+    let param = |value: &Value| match value {
+        Value::String(text) => Some(Param::Text(text.clone())),
+        value => value.as_i64().map(Param::Number),
+    };
     match value {
         Value::Null => Ok(BTreeMap::new()),
         Value::Object(entries) => entries
             .iter()
-            .map(|(name, value)| Ok((name.clone(), value.as_i64().ok_or_else(wrong)?)))
+            .map(|(name, value)| Ok((name.clone(), param(value).ok_or_else(wrong)?)))
             .collect(),
         _ => Err(wrong()),
     }
@@ -386,7 +394,7 @@ mod tests {
                 "cannot be `fly`",
             ),
             (
-                json!({ "file": this, "name": "x", "params": { "a": "b" } }),
+                json!({ "file": this, "name": "x", "params": { "a": 1.5 } }),
                 "usage",
                 "64-bit",
             ),

@@ -5,6 +5,7 @@ use crate::engine::{Activation, Engine};
 use crate::memory::{MESSAGE_BYTES, Message, Region, Window, with_memories};
 use crate::meter::{Budget, Meter};
 use crate::outcome::{Outcome, Stopped};
+use crate::param::{self, Param, ParamError};
 use crate::pipes::Pipes;
 use ashway_abi::Verdict;
 use ashway_abi::memory::{FRONT_BYTES, Layout, STATE_GUEST_PAGES};
@@ -44,11 +45,6 @@ pub enum InstantiateError {
     #[error("the start function was stopped")]
     Start(#[source] Stopped),
 }
-
-/// No exported variable has this name, or it lies outside the memory.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the handler shares no variable `{0}`")]
-pub struct UnknownSymbol(pub String);
 
 type Enter = TypedFunc<(i32, i32, i64, i32), (i32, i32, i64)>;
 
@@ -245,18 +241,21 @@ impl Instance {
             .map_err(|error| stopped(self, error))
     }
 
-    /// Sets the 64-bit variable that the handler exports under this name
-    /// (`ASHWAY_PARAM(step, 1)` exports `ashway_param_step`).
+    /// Gives a parameter its value ([`param`](crate::param)).
     ///
     /// # Errors
     ///
-    /// [`UnknownSymbol`] if there is none, or not all of it is in the memory.
-    pub fn set_param(&mut self, symbol: &str, value: i64) -> Result<(), UnknownSymbol> {
-        let mut symbols = self.compiled.symbols().iter();
-        let known = symbols.find(|(name, _)| name == symbol);
-        known
-            .and_then(|(_, address)| self.guest.write(*address as usize, &value.to_le_bytes()))
-            .ok_or_else(|| UnknownSymbol(symbol.to_owned()))
+    /// [`ParamError`]; one that does not lie in the memory is none.
+    pub fn set_param(&mut self, param: &str, value: &Param) -> Result<(), ParamError> {
+        let symbols = self.compiled.symbols();
+        let room = |at: u32| self.guest.read_u32(at as usize);
+        let (at, bytes) = param::place(symbols, param, value, room)?;
+        self.guest
+            .write(at as usize, &bytes)
+            .ok_or_else(|| ParamError::Unknown {
+                param: param.to_owned(),
+                has: Vec::new(),
+            })
     }
 
     /// The handler of this name, if the module exports a function of it with

@@ -28,11 +28,13 @@ mod meter;
 pub mod native;
 mod outbox;
 mod outcome;
+pub mod param;
 mod pipes;
 
 pub use compiled::Compiled;
 pub use engine::{Engine, EngineError};
-pub use instance::{Function, Instance, InstantiateError, START_FUEL, UnknownSymbol};
+pub use instance::{Function, Instance, InstantiateError, START_FUEL};
 pub use memory::{MESSAGE_BYTES, Region};
 pub use meter::{Budget, Clocks, SLICE};
 pub use outcome::{Outcome, Stopped};
+pub use param::{Param, ParamError};

@@ -8,7 +8,7 @@ use ashway_abi::memory::{STATE_GLOBALS, STATE_GUEST_PAGES, WASM_PAGE};
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Limits, encode, normalise};
 use ashway_handler::{
-    Engine, Function, Instance, InstantiateError, Outcome, Region, UnknownSymbol,
+    Engine, Function, Instance, InstantiateError, Outcome, Param, ParamError, Region,
 };
 use common::{Pages, file, handler, layout, load, on_rx, try_load};
 use std::sync::Arc;
@@ -202,24 +202,27 @@ fn state_lies_in_the_region_and_stays() {
 fn parameters_are_variables() {
     let (mut instance, pages) = load(&counter());
     assert_eq!(i64::from_le_bytes(pages.read(4096)), 1);
-    instance.set_param("ashway_param_step", -7).unwrap();
+    instance.set_param("step", &Param::Number(-7)).unwrap();
     run(&mut instance, &mut []);
     assert_eq!(
         i64::from_le_bytes(pages.read(WASM_PAGE + STATE_GLOBALS)),
         -12
     );
-    let unknown = UnknownSymbol("ashway_param_stop".into());
-    assert_eq!(instance.set_param("ashway_param_stop", 1), Err(unknown));
+    let unknown = ParamError::Unknown {
+        param: "stop".to_owned(),
+        has: vec!["step".to_owned()],
+    };
+    assert_eq!(instance.set_param("stop", &Param::Number(1)), Err(unknown));
 }
 
 #[test]
 fn a_parameter_outside_the_memory_is_refused() {
     let wasm = file(&format!(
-        r#"(global (export "p") i32 (i32.const 65529)) {}"#,
+        r#"(global (export "ashway_param_p") i32 (i32.const 65529)) {}"#,
         on_rx("(i32.const 1)")
     ));
     let (mut instance, pages) = load(&wasm);
-    assert_eq!(instance.set_param("p", -1), Err(UnknownSymbol("p".into())));
+    assert!(instance.set_param("p", &Param::Number(-1)).is_err());
     assert_eq!(
         pages.read::<9>(65_528),
         [0, 0, 0, 0, 0, 0, 0, 0, 1],

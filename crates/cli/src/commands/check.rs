@@ -1,13 +1,13 @@
 //! `ashway check`: look at a file, change nothing.
 
-use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use ashway_codegen::normalise::Profile;
+use ashway_codegen::normalise::{Module, Profile};
 use ashway_daemon::config::{self, Config, HandlerConfig, LongPath, NodeGraph, Offline};
 use ashway_daemon::diagnostics::{Diagnostic, Diagnostics};
+use ashway_handler::{ParamError, param};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -15,9 +15,6 @@ use super::handler::check::Report;
 use super::handler::file;
 use crate::face::{Face, clean};
 use crate::failure::{Exit, Failure};
-
-/// Prefix of the variables that `params` sets (`sdk/c/ashway.h`).
-const PARAM: &str = "ashway_param_";
 
 /// Look at a configuration or a handler, and change nothing
 ///
@@ -274,33 +271,36 @@ pub(super) fn agrees(config: &Config) -> Result<(), Failure> {
                 ..Diagnostic::default()
             });
         }
-        let symbols = module.symbols.iter();
-        let known: BTreeSet<_> = symbols
-            .filter_map(|(name, _)| name.strip_prefix(PARAM))
-            .collect();
-        for param in handler.params.keys() {
-            if known.contains(param.as_str()) {
-                continue;
+        for (param, value) in &handler.params {
+            // What its data segments put there.
+            let room = |at| word(&module, at);
+            if let Err(error) = param::place(&module.symbols, param, value, room) {
+                errors.push(Diagnostic {
+                    code: "no_parameter",
+                    message: format!("handler `{}` {error}", handler.name),
+                    span: span(&text, handler.line, param),
+                    hint: Some(match &error {
+                        ParamError::Unknown { has, .. } if has.is_empty() => {
+                            format!("it has none; write `ASHWAY_PARAM({param}, 0)` in the handler")
+                        }
+                        error => error.hint(),
+                    }),
+                    ..Diagnostic::default()
+                });
             }
-            let has: Vec<_> = known.iter().copied().collect();
-            errors.push(Diagnostic {
-                code: "no_parameter",
-                message: format!("handler `{}` has no parameter `{param}`", handler.name),
-                span: span(&text, handler.line, param),
-                hint: Some(match has.join("`, `") {
-                    has if has.is_empty() => {
-                        format!("it has none; write `ASHWAY_PARAM({param}, 0)` in the handler")
-                    }
-                    has => format!("it has `{has}`"),
-                }),
-                ..Diagnostic::default()
-            });
         }
     }
     if errors.is_empty() {
         return Ok(());
     }
     Err(Diagnostics::new(&config.file, &text, errors).into())
+}
+
+/// A word of the handler's memory, as its file says it is at first.
+fn word(module: &Module<'_>, at: u32) -> Option<u32> {
+    let memory = ashway_codegen::stub::first_memory(module);
+    let bytes = memory.get(at as usize..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*bytes))
 }
 
 /// The first time that a word stands in the section that begins at this line,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use ashway_handler::Param;
 use clap::Args;
 use serde_json::{Map, json};
 
@@ -47,9 +48,10 @@ pub(crate) struct Load {
     /// The domain it belongs to: paths to it take what the domain owns, no more
     #[arg(long)]
     domain: Option<String>,
-    /// A value for one of its `ASHWAY_PARAM`s
-    #[arg(long, value_name = "NAME=INTEGER", value_parser = param)]
-    param: Vec<(String, i64)>,
+    /// A value for one of its `ASHWAY_PARAM`s (a number) or `ASHWAY_TEXT_PARAM`s; a
+    /// text that looks like a number in quotation marks
+    #[arg(long, value_name = "NAME=VALUE", value_parser = param)]
+    param: Vec<(String, Param)>,
     #[command(flatten)]
     node: Node,
 }
@@ -63,7 +65,11 @@ impl Load {
                 let error = format!("parameter `{name}` is given twice");
                 return Err(Failure::new(Exit::Usage, error).hint("give each once"));
             }
-            params.insert(name, json!(value));
+            let value = match value {
+                Param::Number(number) => json!(number),
+                Param::Text(text) => json!(text),
+            };
+            params.insert(name, value);
         }
         let answer = self.node.connect()?.request(&json!({
             "request": "load",
@@ -98,11 +104,17 @@ pub(super) fn absolute(file: &Path) -> Result<String, Failure> {
     })
 }
 
-fn param(text: &str) -> Result<(String, i64), String> {
-    let (name, value) = text.split_once('=').ok_or("write NAME=INTEGER")?;
-    let value = value
-        .parse()
-        .map_err(|_| format!("`{value}` is no 64-bit integer"))?;
+/// A number, or else a text; a text that looks like a number stands in quotation marks.
+pub(super) fn param(text: &str) -> Result<(String, Param), String> {
+    let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    let quoted = value
+        .strip_prefix('"')
+        .and_then(|value| value.strip_suffix('"'));
+    let value = match (quoted, value.parse()) {
+        (Some(text), _) => Param::Text(text.to_owned()),
+        (None, Ok(number)) => Param::Number(number),
+        (None, Err(_)) => Param::Text(value.to_owned()),
+    };
     Ok((name.to_owned(), value))
 }
 
@@ -111,9 +123,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_parameter_is_a_name_and_a_number() {
-        assert_eq!(param("step=-5"), Ok(("step".to_owned(), -5)));
+    fn a_parameter_is_a_name_and_a_number_or_a_text() {
+        let text = |text: &str| Param::Text(text.to_owned());
+        for (given, value) in [
+            ("step=-5", Param::Number(-5)),
+            ("step=five", text("five")),
+            ("step=\"5\"", text("5")),
+            ("step=a=b", text("a=b")),
+            ("step=", text("")),
+        ] {
+            assert_eq!(param(given), Ok(("step".to_owned(), value)), "{given}");
+        }
         assert!(param("step").is_err());
-        assert!(param("step=five").is_err());
     }
 }

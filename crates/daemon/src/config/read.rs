@@ -6,6 +6,7 @@ use std::io::Read;
 use std::ops::Range;
 use std::path::Path as FsPath;
 
+use ashway_handler::Param;
 use ashway_path::attrs::Attrs;
 use ashway_path::problem::suggest;
 use toml::Spanned;
@@ -416,24 +417,29 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
         Some((number.unwrap_or(i64::MAX), value.span()))
     }
 
-    /// A table of integers; empty if the key is missing.
-    pub(super) fn integers(&mut self, key: &str) -> BTreeMap<String, i64> {
+    /// A table of integers and texts; empty if the key is missing.
+    pub(super) fn params(&mut self, key: &str) -> BTreeMap<String, Param> {
         let mut found = BTreeMap::new();
         let Some(value) = self.value(key) else {
             return found;
         };
         let Some(table) = value.get_ref().as_table() else {
-            self.wrong_type(key, "a table of integers", value);
+            self.wrong_type(key, "a table of integers and texts", value);
             return found;
         };
         for (name, value) in table {
+            if let Some(text) = value.get_ref().as_str() {
+                found.insert(name.get_ref().to_string(), Param::Text(text.to_owned()));
+                continue;
+            }
             let Some(integer) = value.get_ref().as_integer() else {
-                self.wrong_type(&format!("{key}.{}", name.get_ref()), "an integer", value);
+                let place = format!("{key}.{}", name.get_ref());
+                self.wrong_type(&place, "an integer or a text", value);
                 continue;
             };
             match i64::from_str_radix(integer.as_str(), integer.radix()) {
                 Ok(integer) => {
-                    found.insert(name.get_ref().to_string(), integer);
+                    found.insert(name.get_ref().to_string(), Param::Number(integer));
                 }
                 Err(_) => self.reader.error(
                     "bad_value",

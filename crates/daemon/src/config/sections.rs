@@ -352,7 +352,7 @@ fn handler(
         memory: section
             .word("memory", MemoryMode::WORDS)
             .unwrap_or_default(),
-        params: section.integers("params"),
+        params: section.params("params"),
         domain: section.name("domain"),
         line,
     })

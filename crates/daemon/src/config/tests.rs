@@ -1,6 +1,7 @@
 use std::path::{Path as FsPath, PathBuf};
 use std::time::Duration;
 
+use ashway_handler::Param;
 use ashway_path::attrs::Attrs;
 use proptest::prelude::*;
 
@@ -76,8 +77,8 @@ fn everything_can_be_said() {
     let handler = config.handler("b").unwrap();
     assert_eq!(handler.allow, [Grant::Reply]);
     assert_eq!(handler.memory, MemoryMode::Array);
-    let params: Vec<_> = handler.params.values().copied().collect();
-    assert_eq!(params, [-7, 255, 5]);
+    let params: Vec<_> = handler.params.values().cloned().collect();
+    assert_eq!(params, [-7, 255, 5].map(Param::Number));
     assert_eq!(config.paths[1].ifaces, ["veth0", "eth0.100"]);
     assert_eq!(config.paths[1].function, "on_inc");
     assert_eq!(config.paths[0].tier, Tier::Kernel);
@@ -134,7 +135,7 @@ fn each_mistake_has_its_code() {
         (
             &with(
                 "",
-                "[handler.x]\nfile = 'Cargo.toml'\nallow = ['sends', 5]\nparams = { a = 'b' }",
+                "[handler.x]\nfile = 'Cargo.toml'\nallow = ['sends', 5]\nparams = { a = 1.5 }",
             ),
             &["bad_value", "wrong_type", "wrong_type"],
         ),

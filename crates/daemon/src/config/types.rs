@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ashway_codegen::demux::Filter;
+use ashway_handler::Param;
 use ashway_path::attrs::Attrs;
 
 use super::share::Share;
@@ -137,8 +138,8 @@ pub struct HandlerConfig {
     pub channels: Vec<SocketAddr>,
     /// The local port that it sends from; 0 for any.
     pub send_port: u16,
-    /// Values for its `ASHWAY_PARAM`s.
-    pub params: BTreeMap<String, i64>,
+    /// Values for its `ASHWAY_PARAM`s and `ASHWAY_TEXT_PARAM`s.
+    pub params: BTreeMap<String, Param>,
     /// The domain that all its paths belong to, if any.
     pub domain: Option<String>,
     /// Where the section starts, from 1; 0 for what came while the node ran.

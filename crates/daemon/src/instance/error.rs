@@ -4,7 +4,7 @@ use ashway_abi::Cause;
 use ashway_codegen::check::Violation;
 use ashway_codegen::normalise::NormaliseError;
 use ashway_codegen::promote::PromoteError;
-use ashway_handler::InstantiateError;
+use ashway_handler::{InstantiateError, ParamError};
 use ashway_kernel::{LoadError, verifier_log};
 
 use crate::config::Grant;
@@ -51,15 +51,13 @@ pub enum InstanceError {
         /// What it takes.
         grant: Grant,
     },
-    /// A parameter the handler does not have.
-    #[error("handler `{handler}` has no parameter `{param}`")]
-    NoParam {
+    /// A parameter that the handler does not take.
+    #[error("handler `{handler}` {source}")]
+    Param {
         /// The handler.
         handler: String,
-        /// The parameter.
-        param: String,
-        /// Those it has.
-        has: Vec<String>,
+        /// Why.
+        source: ParamError,
     },
     /// Wasmtime could not start it.
     #[error("handler `{handler}` cannot be started")]

@@ -145,7 +145,7 @@ impl RunError {
             ) => 3,
             Self::Instance(
                 InstanceError::Read { .. }
-                | InstanceError::NoParam { .. }
+                | InstanceError::Param { .. }
                 | InstanceError::NotGranted { .. },
             )
             | Self::NoInterface { .. }
@@ -209,12 +209,7 @@ impl RunError {
                      `--allow {grant}`"
                 )
             }
-            Self::Instance(InstanceError::NoParam { has, .. }) if has.is_empty() => {
-                "it has none; write `ASHWAY_PARAM(name, default)` in the handler".to_owned()
-            }
-            Self::Instance(InstanceError::NoParam { has, .. }) => {
-                format!("it has `{}`", has.join("`, `"))
-            }
+            Self::Instance(InstanceError::Param { source, .. }) => source.hint(),
             Self::Instance(InstanceError::NoFunction { .. }) => {
                 "write `ASHWAY_HANDLER int on_rx(int len, int channel)`".to_owned()
             }

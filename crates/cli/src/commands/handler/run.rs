@@ -8,6 +8,7 @@ use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Module, Profile};
 use ashway_codegen::promote::Budget;
 use ashway_daemon::config::Config;
+use ashway_handler::{Param, ParamError, param};
 use ashway_trial::{Activation, Engine, Setup, Trial};
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -16,6 +17,7 @@ use sha2::{Digest, Sha256};
 use super::file::{self, count};
 use super::packets::{self, Capture, Layer, Packet};
 use super::tier::{self, Tier};
+use crate::commands::load;
 use crate::face::Face;
 use crate::failure::{Exit, Failure};
 use crate::table;
@@ -24,7 +26,7 @@ use crate::table;
 ///
 /// For each packet the verdict, or why the handler was stopped and where; at the
 /// end the memory's SHA-256. Its memory persists from packet to packet. It may
-/// reply, and its parameters have their defaults. With more than one tier they are
+/// reply, and its parameters have their defaults unless `--param` says otherwise. With more than one tier they are
 /// compared, and any difference is exit code 1; so is a stop because of the time,
 /// behind which nothing can be compared.
 #[derive(Debug, Args)]
@@ -69,6 +71,9 @@ pub(crate) struct Run {
     /// What the handler sees of a frame; frames that are no UDP are passed on
     #[arg(long, value_enum, default_value = "udp")]
     layer: Layer,
+    /// A value for one of its parameters, as `handler load` takes it
+    #[arg(long, value_name = "NAME=VALUE", value_parser = load::param)]
+    param: Vec<(String, Param)>,
     /// The exported handler to run
     #[arg(long, value_name = "NAME", default_value = "on_rx")]
     entry: String,
@@ -252,6 +257,31 @@ impl Run {
         )
     }
 
+    /// Gives parameters their values, as a node does before the first message.
+    fn set_params(&self, module: &Module<'_>, trial: &mut Trial<'_>) -> Result<(), Failure> {
+        for (name, value) in &self.param {
+            let guest = trial.guest();
+            let word = |at: u32| {
+                let bytes = guest.get(at as usize..)?.first_chunk()?;
+                Some(u32::from_le_bytes(*bytes))
+            };
+            let refused = |error: ParamError| {
+                Failure::new(Exit::Usage, format!("the handler {error}"))
+                    .hint(error.hint())
+                    .in_file(&self.file)
+            };
+            let (at, bytes) = param::place(&module.symbols, name, value, word).map_err(refused)?;
+            if at as usize + bytes.len() > guest.len() {
+                return Err(refused(ParamError::Unknown {
+                    param: name.clone(),
+                    has: Vec::new(),
+                }));
+            }
+            trial.write_guest(at as usize, &bytes);
+        }
+        Ok(())
+    }
+
     /// Runs everything in one engine.
     fn part<'m>(
         &self,
@@ -270,6 +300,7 @@ impl Run {
             failure
         };
         let mut trial = Trial::new(module, engine, setup).map_err(refused)?;
+        self.set_params(module, &mut trial)?;
         if self.verifier_log
             && let Some(log) = trial.verifier_log(&self.entry).map_err(refused)?
         {
