@@ -62,6 +62,7 @@ const fn guard(bug: Bug) -> &'static str {
         }
         B::CopyStopsInside => "promote::messages::time_is_over_between_host_calls_and_not_inside",
         B::FactsNotMet => "promote::messages::a_check_on_one_way_is_not_taken_for_one_on_the_other",
+        B::LogUnbounded => "promote::log::more_lines_than_there_is_room_for_change_nothing_else",
         B::FactsOutliveResize => "promote::resize::what_was_checked_before_is_checked_again",
         B::ResizeUnbounded => "promote::resize::nobody_gets_more_than_is_declared",
         B::ResizeKeepsBytes => "promote::resize::what_a_message_gains_is_zero",

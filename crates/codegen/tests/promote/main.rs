@@ -12,6 +12,7 @@ mod calls;
 mod control;
 mod handlers;
 mod harness;
+mod log;
 mod memory;
 mod messages;
 mod numbers;
