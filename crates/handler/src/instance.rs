@@ -163,10 +163,10 @@ impl Instance {
         let globals = Globals {
             fuel: global("_ashway_fuel")?,
             dirty: global("_ashway_dirty")?,
-            len: match compiled.resizes() {
-                true => Some(global("_ashway_message_len")?),
-                false => None,
-            },
+            len: compiled
+                .resizes()
+                .then(|| global("_ashway_message_len"))
+                .transpose()?,
         };
         store.data_mut().fuel = Some(globals.fuel);
         if !compiled.pipes().is_empty() {

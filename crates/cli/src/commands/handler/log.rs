@@ -49,10 +49,12 @@ impl Log {
             let said = shown(&answer, too_many);
             let news = !said.is_empty();
             let mut out = io::stdout();
-            let put = match face.json {
-                true if news => writeln!(out, "{answer}"),
-                false if news => write!(out, "{said}"),
-                _ => Ok(()),
+            let put = if news && face.json {
+                writeln!(out, "{answer}")
+            } else if news {
+                write!(out, "{said}")
+            } else {
+                Ok(())
             };
             // Whoever has read enough has gone.
             if put.and_then(|()| out.flush()).is_err() {
