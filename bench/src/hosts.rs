@@ -106,6 +106,7 @@ iface    = {iface:?}
 match    = "udp and dst port {RUNAWAY_PORT}"
 handler  = "runaway"
 on_fault = "drop"
+faults   = "off"
 "#
     ))
 }

@@ -209,7 +209,8 @@ fn config(rows: &[Row], folder: &std::path::Path) -> Result<String> {
         };
         let file = folder.join(&path).with_extension("wasm");
         std::fs::write(&file, wat::parse_str(HANDLERS[handler].text)?)?;
-        let more = format!("on_fault = \"drop\"\nbudget = \"{budget} us\"\n");
+        // It is to be stopped all the time.
+        let more = format!("on_fault = \"drop\"\nfaults = \"off\"\nbudget = \"{budget} us\"\n");
         config += &section(&path, &file, row.port, row.case.tier, &more);
     }
     Ok(config)

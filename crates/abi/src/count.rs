@@ -128,6 +128,9 @@ counts! {
     /// Went to the user tier because its path has had its [share](crate::share) of
     /// the kernel tier.
     QueuedShare = 37, Note, "queued_share";
+    /// Went by the path's handler, which was stopped too often: to the path's next
+    /// choice, or what `on_fault` says.
+    Bypassed = 38, Note, "bypassed";
     /// Activations that ended with a verdict other than `abort`. With the aborts,
     /// these are all there were.
     Committed = 39, Note, "committed";

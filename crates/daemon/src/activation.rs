@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ashway_abi::{Count, trusted};
 use ashway_handler::{Budget, Function};
@@ -15,10 +15,12 @@ use ashway_path::attrs::Attrs;
 use ashway_path::module::Refused;
 use ashway_path::time::Time;
 
+use crate::breaker::Gate;
 use crate::config::{Config, OnFault, attr};
 use crate::counters::UserRows;
 use crate::decide::{Rules, decide};
 use crate::faults::{Faults, Stop};
+use crate::ends::PathEnd;
 use crate::instance::{Instance, fuel};
 use crate::observe::tap;
 use crate::shadow::Recording;
@@ -126,6 +128,18 @@ impl handler::Instance for Bindable {
             .number(attr::BUDGET_NS)
             .map_or(Config::DEFAULT_BUDGET, Duration::from_nanos);
         self.count(name, true);
+        let row = attrs.number(ROW).unwrap_or_default() as u32;
+        let local = attrs.number(LOCAL).map(|local| local as u32);
+        let end = PathEnd {
+            function: name.to_owned(),
+            budget_ns: budget.as_nanos() as u64,
+            gate: Gate::new(crate::config::faults(attrs)),
+        };
+        let end = match local {
+            Some(_) => self.shared.ends.join(row, end),
+            // It has no row of its own that the node could know it by.
+            None => Arc::new(end),
+        };
         Ok(Box::new(Bound(Activation {
             instance: self.clone(),
             name: name.to_owned(),
@@ -139,9 +153,9 @@ impl handler::Instance for Bindable {
                 may_reply: self.shared.may_reply(),
                 on_fault_drop: attrs.text(attr::ON_FAULT) == Some(OnFault::Drop.word()),
             },
-            row: attrs.number(ROW).unwrap_or_default() as u32,
-            local: attrs.number(LOCAL).map_or(u32::MAX, |local| local as u32),
-            of_message: true,
+            row,
+            local: local.unwrap_or(u32::MAX),
+            end: Some(end),
             resized: None,
         })))
     }
@@ -161,8 +175,8 @@ struct Activation {
     rules: Rules,
     row: u32,
     local: u32,
-    /// Whether it is about a message; a timer's is not.
-    of_message: bool,
+    /// The path that it ends; a timer's activation ends none.
+    end: Option<Arc<PathEnd>>,
     /// The length of the message that it ran for last, if it changed that.
     resized: Option<usize>,
 }
@@ -170,6 +184,11 @@ struct Activation {
 impl Activate for Bound {
     fn activate(&mut self, message: &mut Message) -> Act {
         let Self(activation) = self;
+        if let Some(end) = &activation.end
+            && end.gate.is_closed()
+        {
+            return activation.go_by();
+        }
         let (front, bytes) = message.split();
         let act = activation.run(front, bytes, 0);
         if let Some(len) = activation.resized.take() {
@@ -190,6 +209,17 @@ impl Activate for Bound {
 }
 
 impl Activation {
+    /// What becomes of a message that the handler does not get: as if it had been
+    /// stopped at once.
+    fn go_by(&self) -> Act {
+        self.instance.rows.add(self.row, Count::Bypassed);
+        if self.rules.on_fault_drop {
+            Act::Done(Count::DroppedFault)
+        } else {
+            Act::Next
+        }
+    }
+
     fn run(&mut self, front: &[u8], message: &mut [u8], channel: u32) -> Act {
         let Bindable {
             shared,
@@ -214,7 +244,7 @@ impl Activation {
             let _turn = Turn::take(shared);
             let recorded = recording
                 .as_mut()
-                .filter(|_| self.of_message)
+                .filter(|_| self.end.is_some())
                 .and_then(|on| Some((on.before(self.row, shared, message)?, on)));
             let outcome = wasm.activate_behind(self.function, front, message, channel, self.budget);
             let (mut now, row) = (None, self.row);
@@ -255,6 +285,10 @@ impl Activation {
             decision.stopped,
         );
         if let Some(cause) = decision.stopped {
+            // Before the node can see that there was one.
+            if let Some(end) = &self.end {
+                end.gate.stopped(1, Instant::now());
+            }
             shared.record_fault(cause, at, self.row);
         }
         rows.add(self.row, decision.note);
@@ -294,7 +328,7 @@ impl Bindable {
             },
             row: 0,
             local: u32::MAX,
-            of_message: false,
+            end: None,
             resized: None,
         })
     }

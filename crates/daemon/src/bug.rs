@@ -17,4 +17,8 @@ ashway_abi::seeded_bugs! {
     NotPutBack,
     /// A version that could not begin runs nevertheless.
     RunsNevertheless,
+    /// That a handler was stopped does not count towards its path's limit.
+    FaultsNotCounted,
+    /// A bypass that has come to nothing is followed by one as long.
+    RestNotDoubled,
 }

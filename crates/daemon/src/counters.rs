@@ -76,6 +76,13 @@ impl Row {
         Ok(())
     }
 
+    /// How often a handler was stopped: its involuntary aborts.
+    #[must_use]
+    pub(crate) fn stops(&self) -> u64 {
+        let causes = ashway_abi::Cause::ALL.into_iter();
+        causes.map(|cause| self.get(Count::of_cause(cause))).sum()
+    }
+
     /// A row of zeros.
     #[must_use]
     pub(crate) const fn empty() -> Self {

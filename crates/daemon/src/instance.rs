@@ -20,6 +20,7 @@ use ashway_kernel::{LoadError, Memory, MemoryKind, Program, ProgramKind, SharedA
 use crate::channels::Channels;
 use crate::config::{Grant, HandlerConfig, MemoryMode, PathConfig, Share};
 use crate::endpoint::{self, Endpoint};
+use crate::ends::Ends;
 use crate::log;
 use crate::plan::InstancePlan;
 use crate::programs::{self, Maps, NodeMaps};
@@ -119,6 +120,8 @@ pub(crate) struct Instance {
     pub(crate) kernel: Option<KernelSide>,
     /// What it runs, and has run.
     pub(crate) versions: Versions,
+    /// The paths that end in it.
+    pub(crate) ends: Ends,
     /// Where faults are recorded without a kernel side.
     faults: [AtomicU32; 4],
     /// Where lines are kept without one.
@@ -234,6 +237,7 @@ impl Instance {
             },
             kernel,
             versions: Versions::begin(Some(Arc::new(version))),
+            ends: Ends::default(),
             faults: Default::default(),
             endpoint,
             channels,
@@ -274,6 +278,7 @@ impl Instance {
             layout,
             memory: Arc::new(memory),
             versions: Versions::begin(None),
+            ends: Ends::default(),
             faults: Default::default(),
             log: Box::default(),
             endpoint: None,

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod activation;
+mod breaker;
 mod bug;
 mod channels;
 pub mod client;
@@ -18,6 +19,7 @@ mod decide;
 pub mod diagnostics;
 pub mod doctor;
 mod endpoint;
+mod ends;
 mod faults;
 mod hex;
 mod instance;

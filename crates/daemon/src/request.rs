@@ -13,8 +13,9 @@ use ashway_path::attrs::Value as Attr;
 use serde_json::Value;
 
 use crate::config::{
-    self, Config, Grant, HandlerConfig, MemoryMode, NAME_HINT, OnFault, PathConfig, Share, Tier,
-    is_name, read_budget, read_channel, read_endpoint, read_match, read_rate, read_share, suggest,
+    self, Config, FaultLimit, Grant, HandlerConfig, MemoryMode, NAME_HINT, OnFault, PathConfig,
+    Share, Tier, is_name, read_budget, read_channel, read_endpoint, read_faults, read_match,
+    read_rate, read_share, suggest,
 };
 
 /// Why a request is turned down. Nothing has changed.
@@ -191,6 +192,7 @@ pub(crate) fn path(request: &Value, config: &Config) -> Result<PathConfig, Refus
         function: string(request, "function")?.unwrap_or("on_rx").to_owned(),
         tier: word(request, "tier", Tier::WORDS)?,
         on_fault: word(request, "on_fault", OnFault::WORDS)?,
+        faults: faults(request)?,
         budget: budget(request)?,
         share: share(request)?,
         domain: string(request, "domain")?.map(str::to_owned),
@@ -317,6 +319,13 @@ fn budget(request: &Value) -> Result<Duration, Refusal> {
     match string(request, "budget")? {
         Some(text) => read_budget(text).map_err(|(message, hint)| Refusal::usage(message, hint)),
         None => Ok(Config::DEFAULT_BUDGET),
+    }
+}
+
+fn faults(request: &Value) -> Result<Option<FaultLimit>, Refusal> {
+    match string(request, "faults")? {
+        Some(text) => read_faults(text).map_err(|(message, hint)| Refusal::usage(message, hint)),
+        None => Ok(Some(FaultLimit::default())),
     }
 }
 
@@ -460,7 +469,8 @@ mod tests {
             ),
             ("tier", json!("moon"), "usage", "`tier` cannot be `moon`"),
             ("on_fault", json!("cry"), "usage", "cannot be `cry`"),
-            ("budget", json!("1 s"), "usage", "no unit of time"),
+            ("budget", json!("1 s"), "usage", "out of range"),
+            ("faults", json!("3"), "usage", "no limit of faults"),
             ("domain", json!("d"), "usage", "no `[domain.d]`"),
         ] {
             let mut request = good.clone();

@@ -3,9 +3,14 @@
 use std::time::Duration;
 
 /// Units, largest first, so that [`show`] finds the shortest exact form.
-const UNITS: [(&str, u64); 3] = [("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+const UNITS: [(&str, u64); 4] = [
+    ("s", 1_000_000_000),
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("ns", 1),
+];
 
-/// Reads a whole number and a unit (`ns`, `us`, `ms`), with or without a space.
+/// Reads a whole number and a unit (`ns`, `us`, `ms`, `s`), with or without a space.
 ///
 /// # Errors
 ///
@@ -60,7 +65,16 @@ mod tests {
 
     #[test]
     fn what_is_shown_can_be_read_back() {
-        for ns in [1, 999, 1_000, 1_500, 50_000, 10_000_000, 10_000_001] {
+        for ns in [
+            1,
+            999,
+            1_000,
+            1_500,
+            50_000,
+            10_000_000,
+            10_000_001,
+            2_000_000_000,
+        ] {
             let time = Duration::from_nanos(ns);
             assert_eq!(read(&show(time)), Ok(time));
         }
@@ -75,7 +89,7 @@ mod tests {
             ("-5 us", "whole number"),
             ("50", "no unit"),
             ("1.5 us", "no unit of time"),
-            ("50 s", "no unit of time"),
+            ("50 min", "no unit of time"),
             ("99999999999999999999 ns", "out of range"),
             ("18446744073709551615 ms", "out of range"),
         ] {

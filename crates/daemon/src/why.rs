@@ -10,6 +10,7 @@ mod reasons;
 use std::hash::Hash;
 
 use ashway_abi::Count;
+use ashway_abi::count::Ledger;
 use ashway_codegen::demux::{self, Conjunction, Filter, Specificity, Table};
 use ashway_modules::{datagram, eth};
 use ashway_path::attrs::Attrs;
@@ -371,6 +372,10 @@ impl Looked {
 /// The tier a path runs in now, and why, if it is not the one asked for.
 fn tier(path: &Value, status: &Value) -> (Value, Value) {
     let handler = rows_of(status, "handlers").find(|handler| handler["name"] == path["handler"]);
+    if let Some(because) = path["bypass"]["because"].as_str() {
+        let because = format!("{because}: its messages go by the handler");
+        return (json!("bypassed"), json!(because));
+    }
     let because = handler
         .filter(|_| path["tier"] == "user")
         .map_or(Value::Null, |handler| {
@@ -527,7 +532,7 @@ fn counted(path: &Value, count: Count) -> u64 {
         &path["received"]
     } else if count == Count::Committed {
         &path["activations"][name]
-    } else if name.starts_with("queued_") {
+    } else if count.ledger() == Ledger::Note {
         &path["notes"][name]
     } else {
         &path["fates"][name]

@@ -18,7 +18,8 @@ fn node(rig: &Rig, place: Place) -> Node {
         "runaway",
         7001,
         place,
-        "on_fault = \"drop\"",
+        // It goes on being stopped.
+        "on_fault = \"drop\"\nfaults = \"off\"",
     );
     let node = rig
         .node(path(config, "inc", "counter", 7777, place, ""))

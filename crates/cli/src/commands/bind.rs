@@ -42,6 +42,11 @@ pub(crate) struct Bind {
     /// [default: pass]
     #[arg(long, value_name = "WHAT")]
     on_fault: Option<String>,
+    /// How often the handler may be stopped before the path leaves the kernel tier, and
+    /// as often again before it is bypassed: `off`, LIMIT/TIME or LIMIT/TIME/REST
+    /// [default: 100/1 s/10 s]
+    #[arg(long, value_name = "LIMIT/TIME")]
+    faults: Option<String>,
     /// Time for one message [default: 50 us]
     #[arg(long, value_name = "TIME")]
     budget: Option<String>,
@@ -74,6 +79,7 @@ impl Bind {
             "match": self.filter,
             "tier": self.tier,
             "on_fault": self.on_fault,
+            "faults": self.faults,
             "budget": self.budget,
             "share": self.share,
             "rate": self.rate,

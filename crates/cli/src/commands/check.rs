@@ -97,6 +97,11 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
             "function": path.function,
             "tier": path.tier.word(),
             "on_fault": path.on_fault.word(),
+            "faults": path.faults.map(|limit| json!({
+                "limit": limit.most,
+                "within_ms": limit.within.as_millis() as u64,
+                "rest_ms": limit.rest.as_millis() as u64,
+            })),
             "budget_ns": path.budget.as_nanos() as u64,
             "share": path.share.map(|share| share.to_string()),
         })

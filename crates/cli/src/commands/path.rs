@@ -4,7 +4,7 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 
 use super::{Node, status};
-use crate::face::Face;
+use crate::face::{Face, clean};
 use crate::failure::{Exit, Failure};
 
 mod live;
@@ -49,6 +49,17 @@ pub(crate) enum Path {
         #[command(flatten)]
         node: Node,
     },
+    /// Give a path's handler its messages again
+    ///
+    /// A handler that was stopped as often as the path's `faults` allow is bypassed: its
+    /// messages go to the path's next choice, or are dropped where `on_fault` says so. It
+    /// gets them again after a rest by itself; this ends the rest at once.
+    Enable {
+        /// The path
+        name: String,
+        #[command(flatten)]
+        node: Node,
+    },
     Plan(plan::Plan),
     Create(live::Create),
     Show(live::Show),
@@ -65,6 +76,20 @@ impl Path {
                     "paths_not_listed": document["paths_not_listed"],
                 });
                 face.show(&list, || status::paths(&document))?;
+                return Ok(());
+            }
+            Self::Enable { name, node } => {
+                let request = json!({ "request": "enable", "path": name });
+                let answer = node.connect()?.request(&request)?;
+                face.show(&answer, || {
+                    let tier = clean(answer["tier"].as_str().unwrap_or("user"));
+                    match answer["was_bypassed"].as_bool() {
+                        Some(true) => {
+                            format!("path `{name}` has its handler again, in the {tier} tier")
+                        }
+                        _ => format!("path `{name}` was not bypassed; it runs in the {tier} tier"),
+                    }
+                })?;
                 return Ok(());
             }
             Self::Plan(command) => return command.run(face),

@@ -193,7 +193,11 @@ pub(crate) fn paths(document: &Value) -> String {
             let unbalanced = path["balanced"] == Value::Bool(false);
             vec![
                 text(&path["name"]),
-                text(&path["tier"]),
+                if path["bypass"].is_object() {
+                    "bypassed".to_owned()
+                } else {
+                    text(&path["tier"])
+                },
                 text(&path["handler"]),
                 text(&path["iface"]),
                 text(&path["match"]),
@@ -218,6 +222,18 @@ pub(crate) fn paths(document: &Value) -> String {
         "",
     ];
     let mut out = table::render(&header, &rows);
+    for path in each(document, "paths").filter(|path| path["bypass"].is_object()) {
+        let bypass = &path["bypass"];
+        // Writing to a string cannot fail.
+        let _ = writeln!(
+            out,
+            "path `{}` is bypassed for another {} s: {}\n  hint: {}",
+            text(&path["name"]),
+            bypass["left_ms"].as_u64().unwrap_or(0).div_ceil(1000),
+            text(&bypass["because"]),
+            text(&bypass["hint"]),
+        );
+    }
     let more = total(&document["paths_not_listed"]);
     if more > 0 {
         // Writing to a string cannot fail.

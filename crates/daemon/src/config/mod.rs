@@ -24,6 +24,7 @@
 //! handler  = "counter"     # = counter:on_rx
 //! tier     = "auto"        # auto | kernel | user
 //! on_fault = "pass"        # pass | drop | demote
+//! faults   = { limit = 100, within = "1 s", rest = "10 s" }   # or "off"
 //! budget   = "50 us"       # 1 us to 10 ms
 //! share    = "20 %"        # optional: of one CPU, in the kernel tier
 //! rate     = "5000/s"      # optional: runs a second, in the kernel tier
@@ -52,16 +53,16 @@ mod types;
 mod tests;
 
 pub(crate) use ashway_path::problem::suggest;
-pub(crate) use modules::GRANT_BYTES;
+pub(crate) use modules::{GRANT_BYTES, faults};
 
 pub use modules::{Entrance, NodeGraph, Offline, World, attr, attribute};
 pub use read::{load, parse};
 pub(crate) use sections::{
-    NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_match,
+    NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_faults, read_match,
 };
 pub use share::Share;
 pub(crate) use share::{SHARE_UNUSED, SHARE_UNUSED_HINT, read_rate, read_share};
 pub use types::{
-    Config, DomainConfig, Grant, HandlerConfig, IfaceConfig, Layered, LongPath, MemoryMode,
-    NodeConfig, OnFault, PathConfig, Tier, XdpMode,
+    Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, Layered, LongPath,
+    MemoryMode, NodeConfig, OnFault, PathConfig, Tier, XdpMode,
 };

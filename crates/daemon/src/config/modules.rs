@@ -34,6 +34,7 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use ashway_codegen::demux::Filter;
 use ashway_modules::attributes::{self, Form, Known, Wrong};
@@ -52,7 +53,7 @@ use ashway_path::read::{Kinds, Params};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::types::{Config, Layered, LongPath, OnFault, PathConfig, XdpMode};
+use super::types::{Config, FaultLimit, Layered, LongPath, OnFault, PathConfig, XdpMode};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 
 /// Attributes of a path in the short form, beside those that modules know.
@@ -61,6 +62,12 @@ pub mod attr {
     pub const ON_FAULT: &str = "on_fault";
     /// Number: how long the handler may take for one message, in ns.
     pub const BUDGET_NS: &str = "budget_ns";
+    /// Number: how often the handler may be stopped, 0 for ever so often.
+    pub const FAULT_LIMIT: &str = "fault_limit";
+    /// Number: within which time, in ns.
+    pub const FAULT_WITHIN_NS: &str = "fault_within_ns";
+    /// Number: how long messages then go by it, in ns.
+    pub const FAULT_REST_NS: &str = "fault_rest_ns";
     /// Number: the path's memory grant, in bytes; 512 KiB without it.
     pub const MEMORY_BYTES: &str = "memory_bytes";
 }
@@ -76,6 +83,9 @@ const OWN_ATTRIBUTES: &[Known] = &[
         ]),
     ),
     (attr::BUDGET_NS, Form::Number),
+    (attr::FAULT_LIMIT, Form::Number),
+    (attr::FAULT_WITHIN_NS, Form::Number),
+    (attr::FAULT_REST_NS, Form::Number),
     (attr::MEMORY_BYTES, Form::Number),
 ];
 
@@ -87,6 +97,35 @@ const OWN_ATTRIBUTES: &[Known] = &[
 /// Nobody reads it, or not with this value.
 pub fn attribute(name: &str, value: &Value) -> Result<Value, Wrong> {
     attributes::check(OWN_ATTRIBUTES, name, value)
+}
+
+/// Tells a path how often its handler may be stopped.
+pub(super) fn set_faults(attrs: &mut Attrs, limit: Option<FaultLimit>) {
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let FaultLimit { most, within, rest } = limit.unwrap_or(FaultLimit {
+        most: 0,
+        ..FaultLimit::default()
+    });
+    attrs.set(attr::FAULT_LIMIT, u64::from(most));
+    attrs.set(attr::FAULT_WITHIN_NS, ns(within));
+    attrs.set(attr::FAULT_REST_NS, ns(rest));
+}
+
+/// How often a path's handler may be stopped, by the path's attributes.
+pub(crate) fn faults(attrs: &Attrs) -> Option<FaultLimit> {
+    let usual = FaultLimit::default();
+    let [least, longest] = FaultLimit::TIMES;
+    let time = |name, usual| {
+        let ns = attrs.number(name).map(Duration::from_nanos);
+        ns.map_or(usual, |time: Duration| time.clamp(least, longest))
+    };
+    let most = attrs.number(attr::FAULT_LIMIT);
+    let most = most.map_or(usual.most, |most| u32::try_from(most).unwrap_or(u32::MAX));
+    (most > 0).then(|| FaultLimit {
+        most,
+        within: time(attr::FAULT_WITHIN_NS, usual.within),
+        rest: time(attr::FAULT_REST_NS, usual.rest),
+    })
 }
 
 /// A path's memory grant: enough for what `fragment` puts together by default, and
@@ -191,6 +230,7 @@ impl NodeGraph {
         attrs.set(FUNCTION, path.function.as_str());
         attrs.set(attr::ON_FAULT, path.on_fault.word());
         attrs.set(attr::BUDGET_NS, path.budget.as_nanos() as u64);
+        set_faults(&mut attrs, path.faults);
         let first = module(&self.names.handlers, &path.handler);
         let created = self.create_at(&path.name, &first, attrs)?;
         let later = created.path.stages().find(|stage| stage.traits().wakes);

@@ -284,6 +284,33 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
         missing
     }
 
+    /// A table in the place of a value, if the key is there and is not this word.
+    pub(super) fn table_or(
+        &mut self,
+        key: &str,
+        word: &str,
+        keys: &[&str],
+    ) -> Option<Section<'_, 'v, 't>> {
+        let value = self.value(key)?;
+        match value.get_ref() {
+            DeValue::Table(_) => {
+                let title = format!("{}.{key}", self.title);
+                Section::open(self.reader, title, value.span(), value, keys)
+            }
+            _ if self.is_word(key, word) => None,
+            _ => {
+                self.wrong_type(key, &format!("a table or \"{word}\""), value);
+                None
+            }
+        }
+    }
+
+    /// Whether a key is this word.
+    pub(super) fn is_word(&self, key: &str, word: &str) -> bool {
+        let value = self.value(key);
+        value.is_some_and(|value| value.get_ref().as_str() == Some(word))
+    }
+
     /// One of a closed list of words, or `None` if the key is missing or bad.
     pub(super) fn word<T: Copy>(&mut self, key: &str, words: &[(&str, T)]) -> Option<T> {
         let (string, span) = self.string(key)?;

@@ -15,8 +15,8 @@ use toml::de::{DeTable, DeValue};
 use super::read::{Reader, Section};
 use super::share::{SHARE_UNUSED, SHARE_UNUSED_HINT, Share, read_rate, read_share};
 use super::types::{
-    Config, DomainConfig, Grant, HandlerConfig, IfaceConfig, Layered, LongPath, MemoryMode,
-    NodeConfig, OnFault, PathConfig, Tier, XdpMode,
+    Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, Layered, LongPath,
+    MemoryMode, NodeConfig, OnFault, PathConfig, Tier, XdpMode,
 };
 use super::{modules, rules};
 use crate::channels;
@@ -367,8 +367,8 @@ fn path(
     check_name(reader, "path", name, span.clone());
     let line = reader.line(span.start);
     let keys = [
-        "iface", "match", "layer", "handler", "tier", "on_fault", "budget", "share", "rate",
-        "domain",
+        "iface", "match", "layer", "handler", "tier", "on_fault", "faults", "budget", "share",
+        "rate", "domain",
     ];
     let title = format!("path.{name}");
     let mut section = Section::open(reader, title, span, value, &keys)?;
@@ -393,6 +393,7 @@ fn path(
         function: "on_rx".to_owned(),
         tier: section.word("tier", Tier::WORDS).unwrap_or_default(),
         on_fault: section.word("on_fault", OnFault::WORDS).unwrap_or_default(),
+        faults: faults(&mut section),
         budget: budget(&mut section),
         share: share(&mut section),
         domain: section.name("domain"),
@@ -503,6 +504,7 @@ fn at_layer(
     attrs.set(FUNCTION, path.function.as_str());
     attrs.set(modules::attr::ON_FAULT, path.on_fault.word());
     attrs.set(modules::attr::BUDGET_NS, path.budget.as_nanos() as u64);
+    modules::set_faults(&mut attrs, path.faults);
     let layered = Layered {
         module: module.clone(),
         handler: path.handler,
@@ -607,6 +609,91 @@ fn share(section: &mut Section<'_, '_, '_>) -> Option<Share> {
         read(text).map_err(note).ok()
     });
     Share::of(share, rate)
+}
+
+/// How often the handler may be stopped: a table, or "off".
+fn faults(section: &mut Section<'_, '_, '_>) -> Option<FaultLimit> {
+    let usual = FaultLimit::default();
+    let Some(mut table) = section.table_or("faults", "off", &["limit", "within", "rest"]) else {
+        return if section.is_word("faults", "off") {
+            None
+        } else {
+            Some(usual)
+        };
+    };
+    let most = table.integer("limit");
+    let limit = most
+        .as_ref()
+        .map_or(Ok(usual.most), |(most, _)| fault_limit(*most));
+    let most = limit.unwrap_or_else(|(trouble, hint)| {
+        let span = table.place("limit");
+        table.reader.error("bad_value", span, trouble, Some(hint));
+        usual.most
+    });
+    let mut time = |key, usual| {
+        let Some((text, span)) = table.string(key) else {
+            return usual;
+        };
+        fault_time(text).unwrap_or_else(|(trouble, hint)| {
+            table.reader.error("bad_value", span, trouble, Some(hint));
+            usual
+        })
+    };
+    Some(FaultLimit {
+        most,
+        within: time("within", usual.within),
+        rest: time("rest", usual.rest),
+    })
+}
+
+/// A limit in the form of a request: `off`, `LIMIT/WITHIN` or `LIMIT/WITHIN/REST`; or
+/// what is wrong with it and what to write instead.
+pub(crate) fn read_faults(text: &str) -> Result<Option<FaultLimit>, (String, String)> {
+    if text == "off" {
+        return Ok(None);
+    }
+    let wrong = || {
+        let hint = "write `off`, or how often within which time: `100/1 s`, and with how long it \
+                    then rests `100/1 s/10 s`";
+        (format!("`{text}` is no limit of faults"), hint.to_owned())
+    };
+    let mut parts = text.split('/');
+    let most = parts.next().and_then(|most| most.trim().parse().ok());
+    let (Some(most), Some(within)) = (most, parts.next()) else {
+        return Err(wrong());
+    };
+    let rest = parts.next().map(fault_time).transpose()?;
+    if parts.next().is_some() {
+        return Err(wrong());
+    }
+    Ok(Some(FaultLimit {
+        most: fault_limit(most)?,
+        within: fault_time(within)?,
+        rest: rest.unwrap_or(FaultLimit::default().rest),
+    }))
+}
+
+fn fault_limit(most: i64) -> Result<u32, (String, String)> {
+    let found = u32::try_from(most).ok().filter(|most| *most > 0);
+    found.ok_or_else(|| {
+        let message = format!("a limit of {most} faults is none");
+        (message, "write 1 or more, or `faults = \"off\"`".to_owned())
+    })
+}
+
+fn fault_time(text: &str) -> Result<Duration, (String, String)> {
+    let [least, most] = FaultLimit::TIMES;
+    let trouble = match units::read(text) {
+        Ok(time) if (least..=most).contains(&time) => return Ok(time),
+        Ok(_) => format!("{} is out of range", text.trim()),
+        Err(trouble) => trouble,
+    };
+    let hint = format!(
+        "write a number and `ms` or `s`, from \"{}\" to \"{}\"",
+        units::show(least),
+        units::show(most)
+    );
+    Err((trouble, hint))
 }
 
 /// Slots of an endpoint, or what is wrong with the number and what to write instead.

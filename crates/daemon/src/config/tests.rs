@@ -87,6 +87,44 @@ fn everything_can_be_said() {
     assert_eq!(config.paths_of("b").count(), 1);
 }
 
+/// A limit of faults is a table, each key of which has a default, or "off"; in requests a
+/// text.
+#[test]
+fn a_limit_of_faults_is_a_table_or_off() {
+    use super::{FaultLimit, read_faults};
+    let usual = FaultLimit::default();
+    let limit = |keys: &str| read(&with(keys, "")).map(|config| config.paths[0].faults);
+    assert_eq!(limit("").unwrap(), Some(usual));
+    assert_eq!(limit("faults = \"off\"").unwrap(), None);
+    let three = Some(FaultLimit { most: 3, ..usual });
+    assert_eq!(limit("faults = { limit = 3 }").unwrap(), three);
+    let whole = FaultLimit {
+        most: 10,
+        within: Duration::from_millis(20),
+        rest: Duration::from_secs(60),
+    };
+    let text = "faults = { limit = 10, within = \"20 ms\", rest = \"60 s\" }";
+    assert_eq!(limit(text).unwrap(), Some(whole));
+    for (text, code) in [
+        ("faults = \"of\"", "wrong_type"),
+        ("faults = 3", "wrong_type"),
+        ("faults = { most = 3 }", "unknown_key"),
+        ("faults = { limit = 0 }", "bad_value"),
+        ("faults = { limit = \"3\" }", "wrong_type"),
+        ("faults = { within = \"1 h\" }", "bad_value"),
+        ("faults = { rest = \"9 ms\" }", "bad_value"),
+    ] {
+        let errors = limit(text).unwrap_err();
+        assert_eq!(errors.list()[0].code, code, "{text}");
+    }
+    assert_eq!(read_faults("10/20 ms/60 s"), Ok(Some(whole)));
+    assert_eq!(read_faults("3/1s"), Ok(three));
+    assert_eq!(read_faults("off"), Ok(None));
+    for text in ["", "3", "/1 s", "0/1 s", "3/1 d", "3/1 s/", "3/1 s/1 s/1 s"] {
+        assert!(read_faults(text).is_err(), "{text}");
+    }
+}
+
 /// The text a person sees, to the letter; `UPDATE_EXPECT=1` writes it anew.
 #[test]
 fn five_mistakes_are_five_messages() {

@@ -195,6 +195,8 @@ pub struct PathConfig {
     pub tier: Tier,
     /// What happens to a message whose handler was stopped.
     pub on_fault: OnFault,
+    /// How often the handler may be stopped; `None` for ever so often.
+    pub faults: Option<FaultLimit>,
     /// How long the handler may take for one message.
     pub budget: Duration,
     /// How much of the kernel tier it may have, if that has a limit.
@@ -250,6 +252,34 @@ pub enum OnFault {
     Drop,
     /// The host's own stack gets it, and the handler leaves the kernel tier.
     Demote,
+}
+
+/// How often a path's handler may be stopped before the path leaves the kernel tier,
+/// and as often again before its messages go by the handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FaultLimit {
+    /// So often, at least 1.
+    pub most: u32,
+    /// Within this time.
+    pub within: Duration,
+    /// How long messages go by the handler, the first time.
+    pub rest: Duration,
+}
+
+impl Default for FaultLimit {
+    /// A hundred stops of the default budget in a second are 0.5 % of a CPU.
+    fn default() -> Self {
+        Self {
+            most: 100,
+            within: Duration::from_secs(1),
+            rest: Duration::from_secs(10),
+        }
+    }
+}
+
+impl FaultLimit {
+    /// What `within` and `rest` may be.
+    pub const TIMES: [Duration; 2] = [Duration::from_millis(10), Duration::from_hours(1)];
 }
 
 impl Config {

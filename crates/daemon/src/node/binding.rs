@@ -149,7 +149,9 @@ impl Node {
             compared: None,
             switch_ns: 0,
             faults_seen,
-            demoted: false,
+            stops_seen: super::faulty::Stops::default(),
+            demoted: None,
+            bypassed: false,
         });
         let number = self.paths.len() - 1;
         match self.connect(number, compiled) {
@@ -203,7 +205,10 @@ impl Node {
         let instance = Arc::clone(&self.instances[self.plan.paths[number].instance]);
         let row = self.plan.paths[number].row;
         // What its timers would do had no path to be counted with.
-        let _ = self.worker.ask(move |_| instance.timers.forget(row));
+        let _ = self.worker.ask(move |_| {
+            instance.timers.forget(row);
+            instance.ends.leave(row);
+        });
         self.plan.remove_path(number);
         self.config.paths.remove(number);
         // A poll that began before the exchange may be in the old entry
@@ -291,6 +296,9 @@ impl Node {
         let runs = dispatch::path_runs(&self.graph, &self.config.paths[number], plan)
             .map_err(|error| refusal(&error.into()))?;
         let (instance, local) = (plan.instance, plan.local);
+        if let Some(end) = self.end(number) {
+            end.gate.moved(self.paths[number].tier == Tier::Kernel);
+        }
         self.tell(move |work| {
             let paths = &mut work.instances[instance].paths;
             if local == paths.len() {

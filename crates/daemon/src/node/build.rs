@@ -164,7 +164,9 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
                 compared: None,
                 switch_ns: 0,
                 faults_seen: 0,
-                demoted: false,
+                stops_seen: super::faulty::Stops::default(),
+                demoted: None,
+                bypassed: false,
             })
             .collect(),
         instances,

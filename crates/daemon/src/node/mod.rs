@@ -10,6 +10,7 @@ mod demux;
 mod dispatch;
 mod endpoint;
 mod error;
+mod faulty;
 mod known;
 mod live;
 mod live_shown;
@@ -222,10 +223,14 @@ struct NodePath {
     compared: Option<Compared>,
     /// Time the last change of slots took, in ns.
     switch_ns: u64,
-    /// Faults of its instance that it has already been demoted for.
+    /// Faults of its instance that have been looked at.
     faults_seen: u32,
-    /// Whether the last change of tier was its `on_fault`.
-    demoted: bool,
+    /// Of those, its own.
+    stops_seen: faulty::Stops,
+    /// Why it had to leave the kernel tier, if the last change of tier was that.
+    demoted: Option<String>,
+    /// Whether its messages went by its handler at the last look.
+    bypassed: bool,
 }
 
 /// What became of promoting a path.
@@ -362,7 +367,10 @@ impl Node {
             return Ok(());
         }
         self.paths[path].tier = tier;
-        self.paths[path].demoted = false;
+        self.paths[path].demoted = None;
+        if let Some(end) = self.end(path) {
+            end.gate.moved(tier == Tier::Kernel);
+        }
         self.paths[path].switch_ns = begin.elapsed().as_nanos() as u64;
         Ok(())
     }
@@ -444,29 +452,5 @@ impl Node {
             });
         }
         self.ifaces.is_empty() || self.ifaces.iter().any(|iface| !iface.state.is_lost())
-    }
-
-    /// Withdraws the kernel tier from paths whose `on_fault` says so and on which
-    /// the handler has been stopped since the last look.
-    fn demote_the_faulty(&mut self) {
-        for path in 0..self.paths.len() {
-            let plan = &self.plan.paths[path];
-            let Some(fault) = self.instances[plan.instance].last_fault() else {
-                continue;
-            };
-            let seen = std::mem::replace(&mut self.paths[path].faults_seen, fault.count);
-            if seen != fault.count
-                && fault.row == plan.row
-                && self.config.paths[path].on_fault == crate::config::OnFault::Demote
-                && self.paths[path].tier == Tier::Kernel
-                && self.demote(path).is_ok()
-            {
-                self.paths[path].demoted = true;
-                say(&format!(
-                    "path `{}` demoted: its handler was stopped",
-                    self.config.paths[path].name
-                ));
-            }
-        }
     }
 }

@@ -107,7 +107,7 @@ pub(super) fn serve(
         }
         if last_tick.elapsed() >= TICK {
             last_tick = Instant::now();
-            node.demote_the_faulty();
+            node.look_at_faults();
             node.look_who_observes();
             node.look_who_reads();
             node.look_at_shadows();
@@ -155,6 +155,10 @@ fn answer(
         Some("endpoint") => node.open_endpoint(&request["handler"], &caller),
         Some("promote") => return promote(node, &request, caller),
         Some("demote") => demote(node, &request["path"]),
+        Some("enable") => match find(node, &request["path"]) {
+            Ok(path) => node.enable(path).into(),
+            Err(unknown) => unknown,
+        },
         Some("create") => node.create(&request).into(),
         Some("remove") => node.remove(&request).into(),
         Some("show") => node.show(&request["path"]).into(),
@@ -179,7 +183,7 @@ fn answer(
         _ => Answer::Refused {
             code: "bad_request",
             message: "there is no such request".to_owned(),
-            hint: "requests are status, why, confirm, memory, endpoint, promote, demote, load, \
+            hint: "requests are status, why, confirm, memory, endpoint, promote, demote, enable, load, \
                    bind, swap, rollback, faults, fault, log, unbind, create, remove, show, observe, demux"
                 .to_owned(),
         },
@@ -257,6 +261,8 @@ fn promote(node: &mut Node, request: &Value, caller: Caller) {
     }
     match find(node, name) {
         Ok(path) => {
+            // Who goes by the handler leaves nothing to compare.
+            let _ = node.enable(path);
             let messages = match &request["shadow"] {
                 Value::Null => shadow::MESSAGES,
                 // A recording is bounded by its bytes, too.
@@ -416,10 +422,9 @@ fn handler(node: &Node, number: usize) -> Value {
             Promotion::NotAsked => None,
             Promotion::Done(promoted) => Some(json!({
                 "state": if path.tier == Tier::Kernel { "promoted" } else { "user" },
-                "because": (path.tier == Tier::User).then_some(if path.demoted {
-                    "demoted: its handler was stopped"
-                } else {
-                    "demoted by hand"
+                "because": (path.tier == Tier::User).then(|| match &path.demoted {
+                    Some(because) => format!("demoted: {because}"),
+                    None => "demoted by hand".to_owned(),
                 }),
                 "hint": (path.tier == Tier::User).then_some("`ashway path promote` moves it back"),
                 "insns": promoted.insns,
@@ -493,6 +498,9 @@ fn path(node: &Node, number: usize) -> Value {
     document.insert("tier".to_owned(), json!(node.paths[number].tier.word()));
     document.insert("match".to_owned(), json!(config.filter.text));
     document.insert("on_fault".to_owned(), json!(config.on_fault.word()));
+    let (faults, bypass) = node.describe_faults(number);
+    document.insert("faults".to_owned(), faults);
+    document.insert("bypass".to_owned(), bypass);
     document.insert(
         "budget_ns".to_owned(),
         json!(config.budget.as_nanos() as u64),

@@ -338,6 +338,9 @@ impl Node {
     fn follow_version(&mut self, number: usize, programs: &mut Vec<(usize, Made)>) -> Vec<Value> {
         let mut left = Vec::new();
         for path in self.plan.instances[number].paths.clone() {
+            if let Some(end) = self.end(path) {
+                end.gate.open();
+            }
             // An old program could only run the old version.
             self.paths[path].promotion = Promotion::NotAsked;
             self.paths[path].compared = None;

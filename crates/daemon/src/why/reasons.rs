@@ -83,8 +83,8 @@ pub const fn reason(count: Count) -> Reason {
             "nothing to do: the handler wanted it so",
         ),
         Count::DroppedFault => (
-            "was dropped: the handler was stopped, and `on_fault` says drop; or a module of kind \
-             `fault` lost it; or a stage did what stages may not",
+            "was dropped: the handler was stopped, or is bypassed, and `on_fault` says drop; or a \
+             module of kind `fault` lost it; or a stage did what stages may not",
             "handler",
             "on_fault",
             "`on_fault = \"pass\"` gives such messages to the host; the counters `abort_…` say \
@@ -247,6 +247,13 @@ pub const fn reason(count: Count) -> Reason {
             "share",
             "nothing to do if that is meant; else raise the path's `share` or `rate`",
         ),
+        Count::Bypassed => (
+            "went by the handler, which had been stopped as often as the path's `faults` allow",
+            "handler",
+            "faults",
+            "`ashway handler faults` has what stopped it; the handler gets its messages again \
+             after a rest, or by `ashway path enable PATH`",
+        ),
         Count::Committed => (
             "ran a handler to its verdict",
             "handler",
@@ -383,8 +390,8 @@ mod tests {
         "demux", "queue", "ring", "host", "port", "eth", "ip", "udp", "fragment", "handler",
         "forward",
     ];
-    const KEYS: [&str; 8] = [
-        "match", "handler", "on_fault", "budget", "share", "tier", "iface", "attrs",
+    const KEYS: [&str; 9] = [
+        "match", "handler", "on_fault", "faults", "budget", "share", "tier", "iface", "attrs",
     ];
 
     /// That every counter has one is the compiler's to see.
