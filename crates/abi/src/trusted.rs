@@ -11,8 +11,12 @@
 //! shares no cache line with a field that the other writes; the line of faults is
 //! written by both, and seldom.
 
-/// `u32`: 1 while an activation of the instance runs, in whichever tier.
+/// `u32`: 1 while an activation of the instance runs, in whichever tier; [`KEPT`].
 pub const LOCK: usize = 0;
+/// [`LOCK`] while what stopped an activation in the kernel tier lies in
+/// [`fault_at`] and nobody may run the handler until the worker has taken it, with the
+/// memory as it is.
+pub const KEPT: u32 = 2;
 /// `u32`: 1 while the worker sleeps and wants the wake ring to be rung.
 pub const NEED_WAKE: usize = 64;
 /// `u32`: how many faults there were, in either tier; the fields below are of
@@ -24,10 +28,17 @@ pub const FAULT_CAUSE: usize = 132;
 pub const FAULT_AT: usize = 136;
 /// `u32`: the row of the path it happened on.
 pub const FAULT_ROW: usize = 140;
+/// `u32`: the version of the handler that it happened to, as the daemon counts them.
+pub const FAULT_VERSION: usize = 144;
+/// `u32`: 1 if the next message that stops the handler in the kernel tier is to be
+/// [kept](KEPT). Set by the daemon, taken away by the program that keeps one.
+pub const FAULT_WANTED: usize = 148;
+/// `u32`: the version that runs. Written by the worker, under the lock.
+pub const VERSION: usize = 152;
 /// `u32`: 1 once a program has put a message into the endpoint whose reader sleeps:
 /// the worker signals it, since programs cannot. It stands with the faults because
 /// both sides write it and seldom: the worker looks at it at each turn.
-pub const ENDPOINT_WAKE: usize = 144;
+pub const ENDPOINT_WAKE: usize = 156;
 /// `u32`: slots of the [endpoint](crate::endpoint) taken so far, by either tier
 /// (wraps).
 pub const ENDPOINT_PRODUCED: usize = 192;
@@ -115,6 +126,23 @@ pub const SLOT_SEQUENCE: usize = SLOT_READY + 4;
 
 const _: () = assert!(SLOT_SEQUENCE + 8 <= SLOT_BYTES && SLOT_SEQUENCE.is_multiple_of(8));
 
+/// `u32` of a kept fault: bytes of headers in front of the message.
+pub const FAULT_FRONT: usize = 0;
+/// `u32` of a kept fault: bytes of the message.
+pub const FAULT_LEN: usize = 4;
+/// `u32` of a kept fault: 1 if the handler had changed the message.
+pub const FAULT_CHANGED: usize = 8;
+/// The frame of a kept fault: headers and message.
+pub const FAULT_FRAME: usize = 64;
+/// Room for the frame. What is longer is not kept.
+pub const FAULT_FRAME_BYTES: usize = 4096;
+
+/// Where the fault lies that is [kept](KEPT), with this many rings.
+#[must_use]
+pub const fn fault_at(rings: usize) -> usize {
+    log_at(rings) + crate::log::ring::BYTES
+}
+
 /// How many messages a path has in the user tier, by its `in_user`.
 #[must_use]
 pub const fn in_user(word: u32) -> u32 {
@@ -140,7 +168,7 @@ pub const fn log_at(rings: usize) -> usize {
 /// Size of the map's value for this many rings.
 #[must_use]
 pub const fn bytes(rings: usize) -> usize {
-    log_at(rings) + crate::log::ring::BYTES
+    fault_at(rings) + FAULT_FRAME + FAULT_FRAME_BYTES
 }
 
 /// Where the path words of an instance with this many paths and rings start.

@@ -38,6 +38,9 @@ pub const MESSAGE_BYTES: usize = 4096 - 256 - 320 - HEADER_BYTES - PADDING;
 /// must not see them.
 const PADDING: usize = 16;
 
+/// Longest frame, in bytes.
+pub const FRAME_BYTES: usize = HEADER_BYTES + MESSAGE_BYTES + PADDING;
+
 /// What is behind the message.
 const PAD: u8 = 0xcc;
 
@@ -204,6 +207,17 @@ pub fn frame_with_room(message: &[u8], grows: u32) -> Vec<u8> {
     frame[4..8].copy_from_slice(&(HEADER_BYTES as u32).to_le_bytes());
     frame.extend_from_slice(message);
     frame.resize(frame.len() + grows as usize + PADDING, PAD);
+    frame
+}
+
+/// The same with bytes in front of the message, as far as there is room for them beside
+/// what the program needs to know: the last 56. Allocates.
+#[must_use]
+pub fn frame_behind(front: &[u8], message: &[u8], grows: u32) -> Vec<u8> {
+    const ROOM: usize = HEADER_BYTES - 8;
+    let front = &front[front.len().saturating_sub(ROOM)..];
+    let mut frame = frame_with_room(message, grows);
+    frame[HEADER_BYTES - front.len()..HEADER_BYTES].copy_from_slice(front);
     frame
 }
 

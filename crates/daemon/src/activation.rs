@@ -16,14 +16,15 @@ use ashway_path::module::Refused;
 use ashway_path::time::Time;
 
 use crate::breaker::Gate;
-use crate::config::{Config, OnFault, attr};
+use crate::config::{Config, OnFault, Tier, attr};
 use crate::counters::UserRows;
 use crate::decide::{Rules, decide};
-use crate::faults::{Faults, Stop};
 use crate::ends::PathEnd;
+use crate::faults::{Faults, Stop};
 use crate::instance::{Instance, fuel};
 use crate::observe::tap;
 use crate::shadow::Recording;
+use crate::version::Version;
 
 /// Attribute: the path's row of counters. The node's own affair, beside
 /// [`attr`].
@@ -51,8 +52,8 @@ pub(crate) struct Bindable {
 /// What runs in the user tier.
 #[derive(Debug)]
 pub(crate) struct Running {
-    /// The [`Version::id`](crate::version::Version::id) of it.
-    pub(crate) version: u64,
+    /// What it is.
+    pub(crate) version: Arc<Version>,
     /// The version over the instance's memory.
     pub(crate) wasm: ashway_handler::Instance,
     /// What it does, while a promotion wants to know.
@@ -68,7 +69,7 @@ impl Bindable {
         rows: &Arc<UserRows>,
         faults: &Arc<Faults>,
     ) -> Self {
-        let version = instance.version().id;
+        let version = instance.version();
         Self {
             shared: Arc::new(instance),
             running: Arc::new(Mutex::new(Running {
@@ -225,7 +226,6 @@ impl Activation {
             shared,
             running,
             rows,
-            faults,
             ..
         } = &self.instance;
         // A panic in between would have ended the worker.
@@ -235,13 +235,13 @@ impl Activation {
             wasm,
             recording,
         } = &mut *running;
-        if self.version != *version {
-            self.version = *version;
+        if self.version != version.id {
+            self.version = version.id;
             let function = wasm.function(&self.name);
             self.function = function.expect("no version comes without a bound function");
         }
-        let outcome = {
-            let _turn = Turn::take(shared);
+        let decision = {
+            let _turn = Turn::take(&self.instance, version);
             let recorded = recording
                 .as_mut()
                 .filter(|_| self.end.is_some())
@@ -260,37 +260,33 @@ impl Activation {
                 let message = self.resized.map_or(&*message, |_| &resized);
                 on.after(half, shared, message, &outcome);
             }
-            if let Err(stopped) = outcome.verdict {
-                let stop = Stop {
+            let verdict = outcome.verdict.map_err(|stopped| stopped.cause);
+            let decision = decide(verdict, outcome.dirty, self.rules);
+            let left = u64::try_from(outcome.fuel_left).unwrap_or(0);
+            tap::ran(
+                &shared.name,
+                self.budget.fuel.saturating_sub(left),
+                decision.stopped,
+            );
+            if let Some(cause) = decision.stopped {
+                let place = wasm.place(self.function);
+                // While nobody else runs the handler.
+                self.stopped(Stop {
+                    version,
                     function: &self.name,
                     budget_ns: self.budget.ns,
-                    cause: stopped.cause,
-                    at: stopped.at,
-                };
-                // While nobody else runs the handler.
-                faults.capture(shared, stop, message);
+                    tier: Tier::User,
+                    cause,
+                    at: outcome.verdict.map_or_else(|stopped| stopped.at, |_| place),
+                    channel,
+                    // A verdict that was not granted has sent it back as changed.
+                    changed: outcome.verdict.is_ok() && outcome.dirty,
+                    front,
+                    message,
+                });
             }
-            outcome
+            decision
         };
-        let at = outcome
-            .verdict
-            .as_ref()
-            .map_or_else(|stopped| stopped.at, |_| 0);
-        let verdict = outcome.verdict.map_err(|stopped| stopped.cause);
-        let left = u64::try_from(outcome.fuel_left).unwrap_or(0);
-        let decision = decide(verdict, outcome.dirty, self.rules);
-        tap::ran(
-            &shared.name,
-            self.budget.fuel.saturating_sub(left),
-            decision.stopped,
-        );
-        if let Some(cause) = decision.stopped {
-            // Before the node can see that there was one.
-            if let Some(end) = &self.end {
-                end.gate.stopped(1, Instant::now());
-            }
-            shared.record_fault(cause, at, self.row);
-        }
         rows.add(self.row, decision.note);
         // An abort has asked for nothing.
         if decision.note == Count::Committed {
@@ -303,6 +299,20 @@ impl Activation {
             wasm.take_timers(|id, ns| shared.timers.set(id, ns, self.row));
         }
         decision.act
+    }
+}
+
+impl Activation {
+    /// Notes that the handler was stopped, and keeps what stopped it.
+    #[cold]
+    fn stopped(&self, stop: Stop<'_>) {
+        let shared = &self.instance.shared;
+        // Before the node can see that there was one.
+        if let Some(end) = &self.end {
+            end.gate.stopped(1, Instant::now());
+        }
+        shared.record_fault(stop.version, stop.cause, stop.at, self.row);
+        self.instance.faults.capture(shared, stop);
     }
 }
 
@@ -335,6 +345,11 @@ impl Bindable {
 }
 
 impl OnTimer {
+    /// Whose it is.
+    pub(crate) fn handler(&self) -> &Bindable {
+        &self.0.instance
+    }
+
     /// Runs it for the first timer that is due; says whether there was one. Bounded
     /// by the default budget; does not allocate. Without the function it is forgotten.
     pub(crate) fn run_due(&mut self, now: Time) -> bool {
@@ -346,7 +361,7 @@ impl OnTimer {
         let found = {
             let running = running.lock().unwrap_or_else(PoisonError::into_inner);
             let function = running.wasm.function(&activation.name);
-            function.map(|function| (running.version, function))
+            function.map(|function| (running.version.id, function))
         };
         let Some((version, function)) = found else {
             return false;
@@ -379,19 +394,61 @@ pub(crate) struct Turn<'a>(Option<&'a AtomicU32>);
 
 impl<'a> Turn<'a> {
     /// Waits for an activation in the kernel tier to end: at most its budget,
-    /// because it cannot be interrupted by us.
-    pub(crate) fn take(instance: &'a Instance) -> Self {
-        let Some(kernel) = &instance.kernel else {
+    /// because it cannot be interrupted by us. If a fault is [kept](trusted::KEPT) there,
+    /// takes that first; `version` is what runs.
+    pub(crate) fn take(handler: &'a Bindable, version: &Arc<Version>) -> Self {
+        let Some(kernel) = &handler.shared.kernel else {
             return Self(None);
         };
         let lock = kernel.trusted.u32_at(trusted::LOCK);
-        while lock
-            .compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
+        let mut free = 0;
+        while let Err(found) =
+            lock.compare_exchange_weak(free, 1, Ordering::Acquire, Ordering::Relaxed)
         {
+            free = if found == trusted::KEPT { found } else { 0 };
             std::hint::spin_loop();
         }
+        if free == trusted::KEPT {
+            handler.take_kept(version);
+        }
         Self(Some(lock))
+    }
+}
+
+impl Bindable {
+    /// Takes what a program has kept of a fault, and has the instance free again. For the
+    /// worker, as soon as it can: until then the kernel tier leaves the handler alone.
+    pub(crate) fn free_fault(&self) {
+        if self.shared.keeps_fault() {
+            // A panic in between would have ended the worker.
+            let running = self.running.lock();
+            let running = running.unwrap_or_else(PoisonError::into_inner);
+            drop(Turn::take(self, &running.version));
+        }
+    }
+
+    #[cold]
+    fn take_kept(&self, version: &Arc<Version>) {
+        let Some(kept) = self.shared.kept_fault() else {
+            return;
+        };
+        let Some(end) = self.shared.ends.find(kept.row) else {
+            // Its path is gone.
+            return;
+        };
+        let stop = Stop {
+            version,
+            function: &end.function,
+            budget_ns: end.budget_ns,
+            tier: Tier::Kernel,
+            cause: kept.cause,
+            at: kept.at,
+            channel: 0,
+            changed: kept.changed,
+            front: &kept.front,
+            message: &kept.message,
+        };
+        self.faults.capture(&self.shared, stop);
     }
 }
 

@@ -1,10 +1,16 @@
-//! Messages that stopped a handler in the user tier, kept to be replayed.
+//! Messages that stopped a handler, in either tier, kept to be replayed.
 //!
-//! Kept is the message as it came, and the memory as the handler left it: what it was
-//! when the handler began is gone, and to keep that would be a copy for every message.
-//! A stop that the message causes comes again over that memory; one that a past message
-//! has prepared does too, unless the handler has overwritten on its way what led there.
-//! A place that stops again and again is kept once, and counted.
+//! Kept is the message, and the memory as the handler left it: what it was when the
+//! handler began is gone, and to keep that would be a copy for every message. A stop that
+//! the message causes comes again over that memory; one that a past message has prepared
+//! does too, unless the handler has overwritten on its way what led there. In the user
+//! tier the message is as it came. In the kernel tier the handler works on the packet
+//! itself, so one that it had changed is as it left it, and says so; the instance stays
+//! locked until both are taken ([`ashway_abi::trusted::KEPT`]), so no later message is in
+//! that memory.
+//!
+//! A place that stops again and again is kept once, and counted: in the user tier each
+//! time, in the kernel tier as often as a message was kept.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +20,7 @@ use std::time::{Duration, Instant};
 use ashway_abi::Cause;
 use serde_json::{Value, json};
 
+use crate::config::Tier;
 use crate::hex::hex;
 use crate::instance::Instance;
 use crate::request::{self, Refusal};
@@ -49,8 +56,13 @@ struct Captured {
     budget_ns: u64,
     cause: Cause,
     at: u32,
+    tier: Tier,
+    channel: u32,
+    may_reply: bool,
+    changed: bool,
     /// How often it stopped here.
     times: AtomicU64,
+    front: Vec<u8>,
     message: Vec<u8>,
     memory: Vec<u8>,
 }
@@ -58,31 +70,42 @@ struct Captured {
 /// What stopped, and where.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stop<'s> {
+    /// The version that was stopped.
+    pub(crate) version: &'s Arc<Version>,
     /// The function that the path ends in.
     pub(crate) function: &'s str,
     /// The time it had.
     pub(crate) budget_ns: u64,
+    /// The tier that it ran in.
+    pub(crate) tier: Tier,
     /// Why.
     pub(crate) cause: Cause,
     /// Offset in the Wasm file.
     pub(crate) at: u32,
+    /// Its second argument: the timer's number.
+    pub(crate) channel: u32,
+    /// Whether it had changed the message, which is as it left it then.
+    pub(crate) changed: bool,
+    /// What was in front of the message.
+    pub(crate) front: &'s [u8],
+    /// The message.
+    pub(crate) message: &'s [u8],
 }
 
 impl Faults {
     /// Keeps a message that has stopped `instance` just now, if it is the first at
     /// this place and none of the handler was kept for [`EVERY`]. Copies the handler's memory.
     #[cold]
-    pub(crate) fn capture(&self, instance: &Instance, stop: Stop<'_>, message: &[u8]) {
-        self.capture_at(Instant::now(), instance, stop, message);
+    pub(crate) fn capture(&self, instance: &Instance, stop: Stop<'_>) {
+        self.capture_at(Instant::now(), instance, stop);
     }
 
-    fn capture_at(&self, now: Instant, instance: &Instance, stop: Stop<'_>, message: &[u8]) {
-        let version = instance.version();
+    fn capture_at(&self, now: Instant, instance: &Instance, stop: Stop<'_>) {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = list.faults.iter().find(|known| {
-            known.version.id == version.id
+            known.version.id == stop.version.id
                 && known.handler == instance.name
-                && (known.at, known.cause) == (stop.at, stop.cause)
+                && (known.at, known.cause, known.tier) == (stop.at, stop.cause, stop.tier)
                 && known.function == stop.function
         });
         if let Some(known) = known {
@@ -98,13 +121,18 @@ impl Faults {
             number: list.last,
             when: now,
             handler: instance.name.clone(),
-            version,
+            version: Arc::clone(stop.version),
             function: stop.function.to_owned(),
             budget_ns: stop.budget_ns,
             cause: stop.cause,
             at: stop.at,
+            tier: stop.tier,
+            channel: stop.channel,
+            may_reply: instance.may_reply(),
+            changed: stop.changed,
             times: AtomicU64::new(1),
-            message: message.to_vec(),
+            front: stop.front.to_vec(),
+            message: stop.message.to_vec(),
             memory: snapshot(instance),
         };
         list.faults.push_back(Arc::new(captured));
@@ -138,6 +166,8 @@ impl Faults {
         let mut document = fault.describe();
         document["budget_ns"] = json!(fault.budget_ns);
         document["wasm"] = json!(hex(&fault.version.wasm));
+        document["may_reply"] = json!(fault.may_reply);
+        document["front"] = json!(hex(&fault.front));
         document["message"] = json!(hex(&fault.message));
         document["memory"] = json!(hex(&fault.memory));
         document["guest_bytes"] = json!(fault.version.compiled.guest_bytes());
@@ -168,12 +198,14 @@ impl Captured {
             "handler": self.handler,
             "digest": self.version.digest,
             "function": self.function,
-            "tier": "user",
+            "tier": self.tier.word(),
             "cause": self.cause.name(),
             "at": self.at,
             "file": line.map(|(file, _)| file),
             "line": line.map(|(_, line)| line),
+            "channel": self.channel,
             "message_bytes": self.message.len(),
+            "changed": self.changed,
             "times": self.times.load(Ordering::Relaxed),
         })
     }
@@ -187,6 +219,21 @@ mod tests {
     use super::*;
     use crate::config::HandlerConfig;
     use crate::plan::InstancePlan;
+
+    fn stop<'s>(version: &'s Arc<Version>, at: u32, message: &'s [u8]) -> Stop<'s> {
+        Stop {
+            version,
+            function: "on_rx",
+            budget_ns: 1,
+            tier: Tier::User,
+            cause: Cause::Unreachable,
+            at,
+            channel: 0,
+            changed: false,
+            front: b"",
+            message,
+        }
+    }
 
     #[test]
     fn the_last_places_are_kept_and_each_once() {
@@ -202,18 +249,17 @@ mod tests {
         std::fs::remove_file(&config.file).unwrap();
         let (instance, _) = made.unwrap();
         let faults = Faults::default();
-        let stop = |at| Stop {
-            function: "on_rx",
-            budget_ns: 1,
-            cause: Cause::Unreachable,
-            at,
-        };
+        let version = instance.version();
         let mut now = Instant::now();
         for at in 0..20 {
-            faults.capture_at(now, &instance, stop(at), &[at as u8]);
-            faults.capture_at(now, &instance, stop(at), b"again");
+            faults.capture_at(now, &instance, stop(&version, at, &[at as u8]));
+            faults.capture_at(now, &instance, stop(&version, at, b"again"));
             // Another place, but too soon.
-            faults.capture_at(now + EVERY / 2, &instance, stop(at + 100), b"soon");
+            faults.capture_at(
+                now + EVERY / 2,
+                &instance,
+                stop(&version, at + 100, b"soon"),
+            );
             now += EVERY;
         }
         let list = faults.list(Some("h"));

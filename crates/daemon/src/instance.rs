@@ -96,6 +96,23 @@ pub(crate) struct Fault {
     pub(crate) line: Option<(String, u32)>,
 }
 
+/// What a program of the kernel tier has kept of a message that stopped the handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct KeptFault {
+    /// Why.
+    pub(crate) cause: Cause,
+    /// Offset in the Wasm file.
+    pub(crate) at: u32,
+    /// Row of the path.
+    pub(crate) row: u32,
+    /// Whether the handler had changed the message: then it is as that left it.
+    pub(crate) changed: bool,
+    /// What was in front of the message.
+    pub(crate) front: Vec<u8>,
+    /// The message.
+    pub(crate) message: Vec<u8>,
+}
+
 /// The kernel's half of an instance.
 #[derive(Debug)]
 pub(crate) struct KernelSide {
@@ -123,7 +140,7 @@ pub(crate) struct Instance {
     /// The paths that end in it.
     pub(crate) ends: Ends,
     /// Where faults are recorded without a kernel side.
-    faults: [AtomicU32; 4],
+    faults: [AtomicU32; 5],
     /// Where lines are kept without one.
     log: Box<[AtomicU32]>,
     /// Where `deliver` leads, if anywhere.
@@ -244,6 +261,8 @@ impl Instance {
             timers: Timers::default(),
             may_reply: config.allow.contains(&Grant::Reply),
         };
+        instance.note_version(&instance.version());
+        instance.want_fault();
         Ok((instance, wasmtime))
     }
 
@@ -463,12 +482,14 @@ impl Instance {
         }
     }
 
-    /// Records a fault in the user tier, as programs do in the kernel tier.
-    pub(crate) fn record_fault(&self, cause: Cause, at: u32, row: u32) {
+    /// Records a fault in the user tier, as programs do in the kernel tier: while nobody
+    /// else runs the handler.
+    pub(crate) fn record_fault(&self, version: &Version, cause: Cause, at: u32, row: u32) {
         let words = [
             (trusted::FAULT_CAUSE, cause as u32),
             (trusted::FAULT_AT, at),
             (trusted::FAULT_ROW, row),
+            (trusted::FAULT_VERSION, version.id as u32),
         ];
         for (offset, value) in words {
             self.fault_word(offset).store(value, Ordering::Relaxed);
@@ -487,22 +508,86 @@ impl Instance {
     /// The last fault in either tier, if there was one.
     #[must_use]
     pub(crate) fn last_fault(&self) -> Option<Fault> {
-        let count = self.faults();
-        if let Some(fault) = self.versions.fault_before(count) {
-            return Some(fault);
-        }
-        let version = self.versions.current()?;
         let word = |offset| self.fault_word(offset).load(Ordering::Relaxed);
-        let at = word(trusted::FAULT_AT);
-        (count > 0).then(|| Fault {
-            count,
-            cause: Cause::from_number(word(trusted::FAULT_CAUSE)),
-            at,
+        let mut count = self.faults();
+        loop {
+            let [cause, at, row, version] = [
+                trusted::FAULT_CAUSE,
+                trusted::FAULT_AT,
+                trusted::FAULT_ROW,
+                trusted::FAULT_VERSION,
+            ]
+            .map(word);
+            // Another one meanwhile: these may be words of both.
+            let now = self.faults();
+            if now == count {
+                return (count > 0).then(|| Fault {
+                    count,
+                    cause: Cause::from_number(cause),
+                    at,
+                    row,
+                    line: self.versions.place(version, at),
+                });
+            }
+            count = now;
+        }
+    }
+
+    /// Notes which version runs from now on, for programs to say what was stopped. Under
+    /// the lock, or before anybody runs it.
+    pub(crate) fn note_version(&self, version: &Version) {
+        if let Some(kernel) = &self.kernel {
+            let word = kernel.trusted.u32_at(trusted::VERSION);
+            word.store(version.id as u32, Ordering::Release);
+        }
+    }
+
+    /// Lets the next message that stops the handler in the kernel tier be kept, unless
+    /// one waits for the worker.
+    pub(crate) fn want_fault(&self) {
+        if let Some(kernel) = &self.kernel {
+            let wanted = kernel.trusted.u32_at(trusted::FAULT_WANTED);
+            let lock = kernel.trusted.u32_at(trusted::LOCK);
+            // While it is 0, no program begins to keep one.
+            if wanted.load(Ordering::Acquire) == 0 && lock.load(Ordering::Acquire) != trusted::KEPT
+            {
+                wanted.store(1, Ordering::Release);
+            }
+        }
+    }
+
+    /// Whether a program waits for the worker to take what it has kept: it has left its
+    /// sign in the lock, and then taken the wish. That is looked at first, because the
+    /// lock is written for each message.
+    #[must_use]
+    pub(crate) fn keeps_fault(&self) -> bool {
+        self.kernel.as_ref().is_some_and(|kernel| {
+            let word = |offset| kernel.trusted.u32_at(offset).load(Ordering::Acquire);
+            word(trusted::FAULT_WANTED) == 0 && word(trusted::LOCK) == trusted::KEPT
+        })
+    }
+
+    /// What a program has kept of the last fault, for whoever has taken the instance's
+    /// lock from [`trusted::KEPT`].
+    #[must_use]
+    pub(crate) fn kept_fault(&self) -> Option<KeptFault> {
+        let kernel = self.kernel.as_ref()?;
+        let at = trusted::fault_at(self.layout.rings);
+        let word = |offset| kernel.trusted.u32_at(offset).load(Ordering::Relaxed);
+        let front = word(at + trusted::FAULT_FRONT) as usize;
+        let len = front + word(at + trusted::FAULT_LEN) as usize;
+        let mut frame = vec![0; len.min(trusted::FAULT_FRAME_BYTES)];
+        let copied = kernel
+            .trusted
+            .copy_out(at + trusted::FAULT_FRAME, &mut frame);
+        copied.ok()?;
+        Some(KeptFault {
+            cause: Cause::from_number(word(trusted::FAULT_CAUSE))?,
+            at: word(trusted::FAULT_AT),
             row: word(trusted::FAULT_ROW),
-            line: version
-                .lines
-                .at(at)
-                .map(|(file, line)| (file.to_owned(), line)),
+            changed: word(at + trusted::FAULT_CHANGED) != 0,
+            message: frame.split_off(front.min(frame.len())),
+            front: frame,
         })
     }
 

@@ -164,15 +164,15 @@ pub(crate) fn drain(
     any
 }
 
-/// Whether any ring of `instance` holds a message, or the reader of its endpoint is
-/// to be woken.
+/// Whether any ring of `instance` holds a message, a program has kept a fault, or the
+/// reader of its endpoint is to be woken.
 #[must_use]
 pub(crate) fn waiting(instance: &Instance) -> bool {
     let Some(kernel) = &instance.kernel else {
         return false;
     };
     let wake = kernel.trusted.u32_at(trusted::ENDPOINT_WAKE);
-    if wake.load(Ordering::Acquire) != 0 {
+    if wake.load(Ordering::Acquire) != 0 || instance.keeps_fault() {
         return true;
     }
     (0..instance.layout.rings).any(|ring| {

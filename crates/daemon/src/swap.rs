@@ -128,7 +128,7 @@ pub(crate) fn legacy(
 /// [`InstanceError`]: the version that ran runs on, over the memory that it had.
 pub(crate) fn take_over(
     handler: &Bindable,
-    next: &Version,
+    next: &Arc<Version>,
     config: &HandlerConfig,
     legacy: Option<Legacy>,
     engine: &Engine,
@@ -142,7 +142,7 @@ pub(crate) fn take_over(
         .running
         .lock()
         .unwrap_or_else(PoisonError::into_inner);
-    let turn = Turn::take(shared);
+    let turn = Turn::take(handler, &running.version);
     let memory = &shared.memory;
     let whole = AllegedOffset(0);
     let inside = "the layout lies in the memory that was made for it";
@@ -152,8 +152,9 @@ pub(crate) fn take_over(
     }
     match begin_anew(handler, next, config, legacy, &before, engine) {
         Ok(wasm) => {
+            shared.note_version(next);
             let new = Running {
-                version: next.id,
+                version: Arc::clone(next),
                 wasm,
                 recording: None,
             };
@@ -316,7 +317,8 @@ mod tests {
         fn swap(&self, version: u32, more: &str) -> bool {
             let text = source(version, more);
             std::fs::write(&self.config.file, wat::parse_str(text).unwrap()).unwrap();
-            let next = Version::read(&self.config, &self.config.file, &self.engine).unwrap();
+            let next = Version::read(&self.config, &self.config.file, &self.engine);
+            let next = Arc::new(next.unwrap());
             let kept = self.handler.shared.version().kept;
             let legacy = legacy(kept, next.kept, next.compiled.migrates()).unwrap();
             take_over(&self.handler, &next, &self.config, legacy, &self.engine).is_ok()

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::config::HandlerConfig;
 use crate::hex::hex;
-use crate::instance::{Fault, InstanceError};
+use crate::instance::InstanceError;
 
 /// How many versions a node keeps of a handler, beside the one that runs.
 pub(crate) const FORMER: usize = 8;
@@ -106,8 +106,8 @@ struct Line {
     current: Option<Arc<Version>>,
     /// The latest last.
     former: Vec<Arc<Version>>,
-    /// The last fault of an earlier version, with its own source line.
-    fault: Option<Fault>,
+    /// The last one that was taken back.
+    back: Option<Arc<Version>>,
 }
 
 impl Versions {
@@ -117,7 +117,7 @@ impl Versions {
         Self(Mutex::new(Line {
             current,
             former: Vec::new(),
-            fault: None,
+            back: None,
         }))
     }
 
@@ -138,10 +138,9 @@ impl Versions {
         self.line().former.clone()
     }
 
-    /// Puts the next one in its place. `fault` is the last of the one before.
-    pub(crate) fn advance(&self, next: Arc<Version>, fault: Option<Fault>) {
+    /// Puts the next one in its place.
+    pub(crate) fn advance(&self, next: Arc<Version>) {
         let mut line = self.line();
-        line.fault = fault;
         if let Some(last) = line.current.replace(next) {
             line.former.push(last);
         }
@@ -149,19 +148,23 @@ impl Versions {
         line.former.drain(..surplus);
     }
 
-    /// Puts the one before it in its place, and forgets it.
-    pub(crate) fn back(&self, fault: Option<Fault>) {
+    /// Puts the one before it in its place. No rollback leads to it again.
+    pub(crate) fn back(&self) {
         let mut line = self.line();
         if let Some(last) = line.former.pop() {
-            line.fault = fault;
-            line.current = Some(last);
+            line.back = line.current.replace(last);
         }
     }
 
-    /// The fault of this number, if it was an earlier version's.
+    /// The place in the source of what happened to this version, if it is still known
+    /// and its file has DWARF.
     #[must_use]
-    pub(crate) fn fault_before(&self, count: u32) -> Option<Fault> {
+    pub(crate) fn place(&self, id: u32, at: u32) -> Option<(String, u32)> {
         let line = self.line();
-        line.fault.clone().filter(|fault| fault.count == count)
+        let all = line.current.iter().chain(&line.former).chain(&line.back);
+        // The latest, should a number have come round.
+        let version = all.filter(|known| known.id as u32 == id).last()?;
+        let (file, number) = version.lines.at(at)?;
+        Some((file.to_owned(), number))
     }
 }

@@ -267,6 +267,7 @@ impl Work {
         } = self;
         let mut any = false;
         for instance in instances.iter_mut() {
+            instance.on_timer.handler().free_fault();
             any |= rings::drain(instance, xdp_ports, rows, spare);
             if let Some((endpoint, place)) = instance.shared.endpoint() {
                 endpoint.wake(place);

@@ -656,3 +656,73 @@ fn each_seeded_bug_breaks_its_promise() {
         assert!(!keeps(&bench), "not noticed: {promise}");
     }
 }
+
+/// Is stopped by every message.
+const STOPPED: &str = r#"(module
+    (memory (export "memory") 2 2)
+    (func (export "on_rx") (param i32 i32) (result i32) unreachable))"#;
+
+/// What stops a handler is kept if that is wanted, and the instance is held until it is
+/// taken; what comes meanwhile waits.
+fn keeps_what_stopped(bench: &Bench) -> bool {
+    let at = trusted::fault_at(bench.layout.rings);
+    let kept = || {
+        let bytes = [trusted::FAULT_FRONT, trusted::FAULT_LEN]
+            .map(|offset| word(bench, at + offset).load(Relaxed) as usize);
+        let mut frame = vec![0; bytes.iter().sum()];
+        let from = at + trusted::FAULT_FRAME;
+        bench.trusted.copy_out(from, &mut frame).unwrap();
+        frame
+    };
+    let lock = || word(bench, trusted::LOCK).load(Relaxed);
+    let [first, second] = [&b"first"[..], b"second"].map(|m| Frame::to_b(7777, m).bytes());
+    word(bench, trusted::VERSION).store(7, Relaxed);
+    let unwanted = bench.run(&first) == PASS && lock() == 0 && kept().is_empty();
+    word(bench, trusted::FAULT_WANTED).store(1, Relaxed);
+    let wanted = bench.run(&first) == PASS && lock() == trusted::KEPT && kept() == first;
+    // On another CPU, or behind it.
+    let held = bench.run(&second) == DROP && bench.count(1, Count::QueuedBusy) == 1;
+    let held = held && kept() == first && word(bench, trusted::FAULT_COUNT).load(Relaxed) == 2;
+    // As if the worker had taken it.
+    word(bench, trusted::LOCK).store(0, Relaxed);
+    word(bench, trusted::PATHS).store(0, Relaxed);
+    let once = bench.run(&second) == PASS && lock() == 0 && kept() == first;
+    let version = word(bench, trusted::FAULT_VERSION).load(Relaxed) == 7;
+    unwanted && wanted && held && once && version
+}
+
+#[test]
+fn what_stops_a_handler_is_kept_and_the_instance_held() {
+    if ashway_rig::skip_unless_root() {
+        return;
+    }
+    for kind in kinds() {
+        let fresh = bench(kind);
+        let _program = promote(&fresh, kind, STOPPED);
+        assert!(keeps_what_stopped(&fresh), "{kind:?}");
+    }
+    let kept = trusted::KEPT as i32;
+    let bugs: [(&str, fn(&mut Vec<u64>, i32)); 3] = [
+        ("the instance is free at once", |insns, kept| {
+            seed(insns, insn(0x62, Reg::R7, trusted::LOCK as i16, kept), 0);
+        }),
+        ("another packet is kept", |insns, _| {
+            // Where in the frame the copy begins.
+            seed(insns, insn(0xb7, Reg::R2, 0, 0), 1);
+        }),
+        ("every packet is kept", |insns, _| {
+            let wanted = insns.iter().position(|raw| {
+                let insn = Insn::decode(*raw);
+                (insn.opcode, insn.off) == (0x61, trusted::FAULT_WANTED as i16)
+            });
+            insns[wanted.unwrap()] = insn(0xb7, Reg::R1, 0, 1).encode();
+        }),
+    ];
+    for (bug, edit) in bugs {
+        let bench = bench(MemoryKind::Arena);
+        let _program = promote_edited(&bench, MemoryKind::Arena, STOPPED, |insns| {
+            edit(insns, kept)
+        });
+        assert!(!keeps_what_stopped(&bench), "not noticed: {bug}");
+    }
+}

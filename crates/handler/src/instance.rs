@@ -265,6 +265,16 @@ impl Instance {
         self.compiled.function(name)
     }
 
+    /// Where a handler begins in the author's file.
+    ///
+    /// # Panics
+    ///
+    /// If `function` is another instance's and this one has none such.
+    #[must_use]
+    pub fn place(&self, function: Function) -> FileOffset {
+        self.functions[function.0].at
+    }
+
     /// As [`Self::activate_behind`], of a message with nothing in front of it.
     ///
     /// # Panics

@@ -69,12 +69,11 @@ impl Interpreter {
     pub(crate) fn activate(
         &mut self,
         image: &Image,
+        frame: &[u8],
         message: &[u8],
-        grows: u32,
         at: u32,
     ) -> Result<Activation, NotRun> {
-        let frame = stub::frame_with_room(message, grows);
-        let code = self.machine.run(image, &frame)?;
+        let code = self.machine.run(image, frame)?;
         let outcome = stub::outcome(self.machine.packet()).filter(|_| code == stub::RETURNED);
         let outcome = outcome.ok_or(NotRun::Frame)?;
         Ok(Activation::judge(outcome, message, at))

@@ -132,14 +132,14 @@ fn arenas_work() -> bool {
     *WORK.get_or_init(|| Probe::run().has(Feature::ArenaProgram))
 }
 
-/// Runs a program on one message.
+/// Runs a program on one message, which lies in `frame`.
 pub(crate) fn activate(
     program: &Program,
+    frame: &[u8],
     message: &[u8],
-    grows: u32,
     at: u32,
 ) -> Result<Activation, NotRun> {
-    let run = test_run(program, message, grows, 1)?;
+    let run = test_run(program, frame, message.len(), 1)?;
     let outcome = stub::outcome(&run.packet).filter(|_| run.retval == stub::RETURNED);
     let outcome = outcome.ok_or(NotRun::Frame)?;
     Ok(Activation::judge(outcome, message, at))
@@ -152,25 +152,24 @@ pub(crate) fn time(
     grows: u32,
     repeat: u32,
 ) -> Result<f64, NotRun> {
-    let run = test_run(program, message, grows, repeat)?;
+    let frame = stub::frame_with_room(message, grows);
+    let run = test_run(program, &frame, message.len(), repeat)?;
     Ok(f64::from(run.duration_ns))
 }
 
 fn test_run(
     program: &Program,
-    message: &[u8],
-    grows: u32,
+    frame: &[u8],
+    len: usize,
     repeat: u32,
 ) -> Result<ashway_kernel::TestResult, NotRun> {
-    let most = stub::MESSAGE_BYTES.saturating_sub(grows as usize);
-    if message.len() > most {
-        return Err(NotRun::MessageTooLong {
-            len: message.len(),
-            most,
-        });
+    if frame.len() > stub::FRAME_BYTES {
+        let around = frame.len() - len;
+        let most = stub::FRAME_BYTES.saturating_sub(around);
+        return Err(NotRun::MessageTooLong { len, most });
     }
     let run = TestRun {
-        packet: &stub::frame_with_room(message, grows),
+        packet: frame,
         context: None,
         repeat,
     };

@@ -108,7 +108,7 @@ impl<'m> Trial<'m> {
             ..self.budget
         };
         self.load(&name, budget)?;
-        let end = self.run(&name, &[], 0)?.result;
+        let end = self.run(&name, None, &[], 0)?.result;
         // It has another budget, and runs once.
         self.loaded.remove(&name);
         end.map(|_| ()).map_err(NotRun::Start)
@@ -128,7 +128,24 @@ impl<'m> Trial<'m> {
         channel: u32,
     ) -> Result<Activation, NotRun> {
         self.load(handler, self.budget)?;
-        self.run(handler, message, channel)
+        self.run(handler, None, message, channel)
+    }
+
+    /// The same of a message with this in front of it: its headers, for the handler to
+    /// read. Outside the user tier the last 56 bytes of them.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn activate_behind(
+        &mut self,
+        handler: &str,
+        front: &[u8],
+        message: &[u8],
+        channel: u32,
+    ) -> Result<Activation, NotRun> {
+        self.load(handler, self.budget)?;
+        self.run(handler, Some(front), message, channel)
     }
 
     /// Calls a function of the module by its index, through the invoker that
@@ -329,21 +346,29 @@ impl<'m> Trial<'m> {
         Ok(())
     }
 
-    fn run(&mut self, name: &str, message: &[u8], channel: u32) -> Result<Activation, NotRun> {
-        let grows = self.module.grows;
+    fn run(
+        &mut self,
+        name: &str,
+        front: Option<&[u8]>,
+        message: &[u8],
+        channel: u32,
+    ) -> Result<Activation, NotRun> {
+        let frame = stub::frame_behind(front.unwrap_or_default(), message, self.module.grows);
         match &mut self.machine {
             Machine::User(user) => {
                 let function = user.function(name).expect("it was found just now");
-                Ok(user.activate(function, message, channel))
+                // What the other engines have in front of it.
+                let front = front.unwrap_or(&frame[..stub::HEADER_BYTES]);
+                Ok(user.activate(function, front, message, channel))
             }
             _ if channel != 0 => Err(NotRun::Channel(channel)),
             Machine::Kernel(_) => {
                 let handler = &self.loaded[name];
-                kernel::activate(program(handler), message, grows, handler.at)
+                kernel::activate(program(handler), &frame, message, handler.at)
             }
             Machine::Interpreter(interpreter) => {
                 let handler = &self.loaded[name];
-                interpreter.activate(&handler.loaded.image, message, grows, handler.at)
+                interpreter.activate(&handler.loaded.image, &frame, message, handler.at)
             }
         }
     }

@@ -57,13 +57,11 @@ impl User {
     pub(crate) fn activate(
         &mut self,
         function: Function,
+        front: &[u8],
         message: &[u8],
         channel: u32,
     ) -> Activation {
-        // What the other engines have in front of it.
-        let mut frame = stub::frame(message);
-        let (front, rest) = frame.split_at_mut(stub::HEADER_BYTES);
-        let message = &mut rest[..message.len()];
+        let message = &mut message.to_vec();
         let budget = self.budget;
         let outcome = self
             .instance

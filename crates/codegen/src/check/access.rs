@@ -144,13 +144,20 @@ impl Step<'_> {
     }
 
     fn store_trusted(&mut self, at: usize, size: Size, num: Num) -> Checked {
+        const KEPT: u64 = trusted::KEPT as u64;
         match (at, num.constant()) {
-            (trusted::LOCK, Some(0)) if size == Size::W && self.state.has(fact::LOCKED) => {
+            // Freed, or the worker's, who frees it.
+            (trusted::LOCK, Some(0 | KEPT)) if size == Size::W && self.state.has(fact::LOCKED) => {
                 self.state.set(fact::LOCKED | fact::MAY_BE_LOCKED, false);
             }
             (trusted::LOCK, _) => return Err(Rule::Lock),
-            (trusted::FAULT_CAUSE | trusted::FAULT_AT | trusted::FAULT_ROW, _)
-                if size == Size::W => {}
+            (
+                trusted::FAULT_CAUSE
+                | trusted::FAULT_AT
+                | trusted::FAULT_ROW
+                | trusted::FAULT_VERSION,
+                _,
+            ) if size == Size::W => {}
             (trusted::PATHS.., _)
                 if is_of_share((at - trusted::PATHS) % trusted::PATH_STRIDE, size) => {}
             _ => return Err(Rule::Access),

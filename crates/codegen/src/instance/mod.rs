@@ -23,6 +23,7 @@
 
 pub(crate) mod deliver;
 mod endpoint;
+mod keep;
 mod log;
 mod reply;
 mod resize;
@@ -492,16 +493,19 @@ fn fault(
         share::charge(asm, terms);
     }
     let keep = asm.label();
-    asm.load(Size::W, R2, R9, context::CAUSE);
-    asm.store(Size::W, R7, trusted::FAULT_CAUSE as i16, R2);
+    asm.load(Size::W, R1, R9, context::CAUSE);
+    asm.store(Size::W, R7, trusted::FAULT_CAUSE as i16, R1);
+    asm.load(Size::W, R1, R7, trusted::VERSION as i16);
+    asm.store(Size::W, R7, trusted::FAULT_VERSION as i16, R1);
     asm.load(Size::W, R1, R9, context::AT);
     asm.store(Size::W, R7, trusted::FAULT_AT as i16, R1);
     asm.load(Size::W, R1, R9, context::ROW);
     asm.store(Size::W, R7, trusted::FAULT_ROW as i16, R1);
     asm.mov_imm(R1, 1);
     asm.atomic(Atomic::Add, Size::W, R7, trusted::FAULT_COUNT as i16, R1);
-    unlock(asm);
+    keep::emit(asm, spec);
     end_with(asm, Count::AbortedDirty, None, action::DROP);
+    asm.load(Size::W, R2, R9, context::CAUSE);
     asm.alu_imm(op::ADD, R2, Count::AbortVoluntary as i32);
     asm.store(Size::W, R9, END_NOTE, R2);
     asm.load(Size::W, R1, R9, context::DIRTY);

@@ -121,6 +121,10 @@ pub(super) fn serve(
         }
         if last_look.elapsed() >= IFACE_LOOK {
             last_look = Instant::now();
+            // A fault of the kernel tier is kept once in this time.
+            node.instances
+                .iter()
+                .for_each(|instance| instance.want_fault());
             if !node.look_for_ifaces() {
                 return Err(RunError::NoIfaceLeft);
             }

@@ -219,7 +219,6 @@ impl Node {
                 return Err(Refusal::failed(message, "demote its paths, then swap"));
             }
         }
-        let fault = instance.last_fault();
         let (bindable, config) = (
             self.bindable[number].clone(),
             self.config.handlers[number].clone(),
@@ -237,9 +236,9 @@ impl Node {
             }
         };
         if back {
-            instance.versions.back(fault);
+            instance.versions.back();
         } else {
-            instance.versions.advance(Arc::clone(&version), fault);
+            instance.versions.advance(Arc::clone(&version));
         }
         self.config.handlers[number].file.clone_from(&version.file);
         let stays = self.follow_version(number, &mut programs);

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ashway_codegen::normalise::{Limits, normalise};
+use ashway_abi::{Cause, Verdict};
+use ashway_codegen::normalise::{Limits, Module, normalise};
+use ashway_handler::Stopped;
 use ashway_trial::{Engine, Setup, Trial};
 use clap::Args;
 use serde_json::{Value, json};
@@ -16,9 +18,10 @@ use crate::table;
 
 /// List the messages that stopped handlers of a node
 ///
-/// The node keeps the last 16 places at which a handler was stopped in the user tier,
-/// each with the first message that came there and the memory as the handler left it.
-/// To catch what happens in the kernel tier, demote the path.
+/// The node keeps the last 16 places at which a handler was stopped, each with the first
+/// message that came there and the memory as the handler left it: in the user tier a new
+/// place of a handler every 100 ms, in the kernel tier a message every 100 ms. TIMES counts
+/// what was stopped there; of the kernel tier, what was kept.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -80,6 +83,7 @@ impl Faults {
                     vec![
                         text(&fault["fault"]),
                         text(&fault["handler"]),
+                        text(&fault["tier"]),
                         text(&fault["cause"]),
                         place(fault),
                         text(&fault["message_bytes"]),
@@ -88,7 +92,7 @@ impl Faults {
                 })
                 .collect();
             table::render(
-                &["FAULT", "HANDLER", "CAUSE", "AT", "BYTES", "TIMES"],
+                &["FAULT", "HANDLER", "TIER", "CAUSE", "AT", "BYTES", "TIMES"],
                 &rows,
             )
         })?;
@@ -142,10 +146,11 @@ impl Replay {
         face.show(&document, || {
             let was = clean(cause_was.as_str().unwrap_or_default());
             let word = if same { "the same" } else { "another end" };
-            format!(
-                "was: {was} at {at_was}\nin the {} tier: {cause} at {at}: {word}",
-                self.tier
-            )
+            let mut text = format!("was: {was} at {at_was}\n");
+            if fault["changed"] == true {
+                text += "  the message is as the handler had changed it by then\n";
+            }
+            text + &format!("in the {} tier: {cause} at {at}: {word}", self.tier)
         })?;
         Ok(u8::from(!same))
     }
@@ -188,10 +193,21 @@ fn again(fault: &Value, tier: &str) -> Result<(String, String), Failure> {
         return Err(malformed());
     }
     trial.restore(guest_was, state);
-    let end = trial.activate(function, &message, 0).map_err(not_run)?;
+    // Of a timer, its number; what older nodes have exported has none.
+    let channel = number("channel").unwrap_or(0) as u32;
+    let front = bytes("front").unwrap_or_default();
+    let end = trial
+        .activate_behind(function, &front, &message, channel)
+        .map_err(not_run)?;
+    let reply = Verdict::Reply as u32;
     let stopped = match end.result {
+        // What was not granted is no verdict, and the function is to blame.
+        Ok(verdict) if verdict == reply && fault["may_reply"] == false => Stopped {
+            cause: Cause::BadVerdict,
+            at: begin(&module, function),
+        },
         Ok(verdict) => {
-            let verdict = ashway_abi::Verdict::from_number(verdict);
+            let verdict = Verdict::from_number(verdict);
             let name = verdict.map_or("no verdict", |verdict| verdict.name());
             return Ok((format!("`{name}`"), "its end".to_owned()));
         }
@@ -202,6 +218,13 @@ fn again(fault: &Value, tier: &str) -> Result<(String, String), Failure> {
         None => format!("offset {}", stopped.at),
     };
     Ok((stopped.cause.name().to_owned(), clean(&at)))
+}
+
+/// Where a handler's function begins.
+fn begin(module: &Module<'_>, function: &str) -> u32 {
+    let mut exports = module.exports.iter();
+    let export = exports.find(|(name, _)| name == function);
+    export.map_or(0, |(_, index)| module.functions[*index as usize].at)
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
