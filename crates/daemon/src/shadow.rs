@@ -4,6 +4,7 @@
 //! own. No live message runs twice.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ashway_abi::{Cause, Verdict};
@@ -30,6 +31,8 @@ const MOST_BYTES: usize = 64 << 20;
 pub(crate) struct Recording {
     /// Of which path.
     row: u32,
+    /// What ran.
+    version: Arc<Version>,
     most: usize,
     bytes: usize,
     moments: Vec<Moment>,
@@ -47,15 +50,22 @@ pub(crate) struct Moment {
 }
 
 impl Recording {
-    /// Of at most so many messages of the path with this row.
+    /// Of at most so many messages of the path with this row, while this version runs.
     #[must_use]
-    pub(crate) fn new(row: u32, most: usize) -> Self {
+    pub(crate) fn new(row: u32, version: Arc<Version>, most: usize) -> Self {
         Self {
             row,
+            version,
             most,
             bytes: 0,
             moments: Vec::new(),
         }
+    }
+
+    /// Whether it is of this path, and of this version.
+    #[must_use]
+    pub(crate) fn is_of(&self, row: u32, version: u64) -> bool {
+        (self.row, self.version.id) == (row, version)
     }
 
     /// Whether no more messages are wanted.
@@ -178,7 +188,6 @@ impl Difference {
 ///
 /// The first message with another end, or why none can be run.
 pub(crate) fn compare(
-    version: &Version,
     function: &str,
     time: Duration,
     recording: &Recording,
@@ -188,6 +197,7 @@ pub(crate) fn compare(
         line: None,
         hint: "`--no-shadow` promotes without".to_owned(),
     };
+    let version = &recording.version;
     let module = normalise(&version.wasm, &Limits::default())
         .expect("the file was normalised when the version was read");
     let setup = Setup {

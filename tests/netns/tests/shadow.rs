@@ -112,6 +112,20 @@ fn a_swap_ends_a_recording() {
         let why = waiting.join().unwrap().unwrap_err();
         let says = why["message"].as_str().unwrap();
         assert!(says.contains("swapped meanwhile"), "{says}");
+        // Nor is it compared if the version comes back.
+        let waiting = scope.spawn(|| {
+            let request = json!({ "request": "promote", "path": "flow" });
+            ask(&node, &request)
+        });
+        std::thread::sleep(Duration::from_millis(100));
+        ask(&node, &swap).unwrap();
+        ask(
+            &node,
+            &json!({ "request": "rollback", "handler": "ledger" }),
+        )
+        .unwrap();
+        let why = waiting.join().unwrap();
+        assert!(why.is_err(), "promoted, and nothing was compared: {why:?}");
     });
     let status = node.status().unwrap();
     let path = ashway_netns::node::entry(&status, "paths", "flow");

@@ -2,7 +2,7 @@
 //! (`crate::shadow`).
 
 use std::fmt;
-use std::sync::PoisonError;
+use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
 use super::Node;
@@ -36,11 +36,16 @@ impl fmt::Debug for Shadow {
 }
 
 impl Shadow {
-    /// Ends the recording, if it is still there.
+    /// Ends the recording, if it is still there: a swap ends it too, and then there may be
+    /// another promotion's.
     fn recording(&self) -> Option<Recording> {
         let running = self.handler.running.lock();
         let mut running = running.unwrap_or_else(PoisonError::into_inner);
-        running.recording.take()
+        running.recording.take_if(|recording| self.owns(recording))
+    }
+
+    fn owns(&self, recording: &Recording) -> bool {
+        recording.is_of(self.row, self.promoted.version)
     }
 
     /// Whether it waits no longer.
@@ -48,6 +53,7 @@ impl Shadow {
         let running = self.handler.running.lock();
         let running = running.unwrap_or_else(PoisonError::into_inner);
         let recording = running.recording.as_ref();
+        let recording = recording.filter(|recording| self.owns(recording));
         now >= self.end || recording.is_none_or(Recording::is_full)
     }
 }
@@ -89,8 +95,13 @@ impl Node {
         {
             let running = handler.running.lock();
             let mut running = running.unwrap_or_else(PoisonError::into_inner);
+            if running.version.id != promoted.version {
+                drop(running);
+                return then(self, Err(swapped(&handler)));
+            }
             if running.recording.is_none() {
-                running.recording = Some(Recording::new(row, messages));
+                let version = Arc::clone(&running.version);
+                running.recording = Some(Recording::new(row, version, messages));
                 drop(running);
                 return self.shadows.push(Shadow {
                     row,
@@ -141,15 +152,13 @@ impl Node {
             return then(self, Err(unbound()));
         };
         let Some(recording) = recording else {
-            // As after a swap: what was recorded was another version's.
-            let moved = self.install(path, Ok(promoted)).map(|()| path);
-            return then(self, moved);
+            // After a swap, what was recorded is gone; the version may be back by now.
+            return then(self, Err(swapped(&handler)));
         };
         let config = &self.config.paths[path];
         let (function, budget) = (config.function.clone(), config.budget);
-        let version = handler.shared.version();
         self.compile_thread.submit(
-            move || compare(&version, &function, budget, &recording),
+            move || compare(&function, budget, &recording),
             move |node, compared| {
                 let Some(path) = node.by_row(row) else {
                     return then(node, Err(unbound()));
@@ -162,6 +171,14 @@ impl Node {
                 then(node, moved);
             },
         );
+    }
+}
+
+fn swapped(handler: &Bindable) -> NotPromoted {
+    NotPromoted {
+        because: format!("handler `{}` was swapped meanwhile", handler.shared.name),
+        line: None,
+        hint: "promote the path once more".to_owned(),
     }
 }
 
