@@ -172,6 +172,8 @@ pub(crate) fn stage(
             versions,
             addresses,
             protocol,
+            // Nobody above has said which he wants.
+            takes_all: entered == Some(UP) && protocol.is_none(),
             ttl,
         }),
         next,
@@ -213,6 +215,10 @@ pub(crate) struct IpStage {
     /// As the attributes say; on a path that was created from below, each
     /// message does.
     protocol: Option<u8>,
+    /// Whether whatever IP carries is for this path. Then there are no ports, and
+    /// nobody whose datagram a fragment was: the host gets it, as it would get the
+    /// others.
+    takes_all: bool,
     ttl: u8,
 }
 
@@ -272,10 +278,16 @@ impl Stage<Message> for IpStage {
         _cx: &mut Cx<'_, Message>,
     ) -> Step<Message> {
         if self.way.is_up(direction) {
-            match message.meta.protocol {
+            let step = match message.meta.protocol {
                 TYPE_IPV4 if self.speaks(false) => ipv4::up(message),
                 TYPE_IPV6 if self.speaks(true) => ipv6::up(message),
                 _ => Step::End(message, Count::Passed),
+            };
+            match step {
+                Step::End(message, Count::DroppedFragment) if self.takes_all => {
+                    Step::End(message, Count::Passed)
+                }
+                step => step,
             }
         } else {
             let said = u8::try_from(message.meta.protocol).unwrap_or_default();
