@@ -85,9 +85,9 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
     );
     // The command line could not be read, so `-j` is looked for by hand; what
     // stands after `--` belongs to another command.
-    let json = std::env::args()
-        .take_while(|arg| arg != "--")
-        .any(|arg| arg == "-j" || arg == "--json");
+    let args = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned());
+    let args: Vec<_> = args.take_while(|arg| arg != "--").collect();
+    let json = args.iter().any(|arg| arg == "-j" || arg == "--json");
     if !asked && json {
         let text = error.to_string();
         let message = text.lines().next().unwrap_or_default();
@@ -101,11 +101,19 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             "hint": "see `ashway --help`",
         }});
         let _ = put(&mut io::stdout(), &format!("{document:#}\n"));
+    } else if !asked && args.iter().any(|arg| arg.contains(char::is_control)) {
+        // clap repeats the arguments as they are.
+        let _ = put(&mut io::stderr(), &clean_lines(&error.to_string()));
     } else {
         // Where there is no one left to read, there is no one to tell.
         let _ = error.print();
     }
     ExitCode::from(if asked { 0 } else { Exit::Usage as u8 })
+}
+
+/// [`clean`], for a text of several lines.
+pub(crate) fn clean_lines(text: &str) -> String {
+    text.lines().map(|line| clean(line) + "\n").collect()
 }
 
 fn put(to: &mut dyn Write, text: &str) -> io::Result<()> {

@@ -168,8 +168,13 @@ impl Client {
     fn exchange(&mut self, request: &Value) -> Result<(Value, Option<OwnedFd>), ControlError> {
         let mut line = request.to_string().into_bytes();
         line.push(b'\n');
-        self.stream.write_all(&line)?;
-        let (line, fd) = self.line()?;
+        let written = self.stream.write_all(&line);
+        // A node that has heard enough says so, and reads no further.
+        let (line, fd) = match (self.line(), written) {
+            (Ok(answer), _) => answer,
+            (Err(_), Err(error)) => return Err(error.into()),
+            (Err(error), Ok(())) => return Err(error),
+        };
         let mut answer: Value = serde_json::from_slice(&line)
             .map_err(|error| ControlError::Malformed(error.to_string()))?;
         if let Some(value) = answer.get_mut("ok") {

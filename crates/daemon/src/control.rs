@@ -127,19 +127,31 @@ impl Control {
         let (stream, _) = self.listener.accept().ok()?;
         stream.set_nonblocking(false).ok()?;
         stream.set_write_timeout(Some(PATIENCE)).ok()?;
-        let request = read_line(&stream, Instant::now() + PATIENCE)
-            .ok()
-            .and_then(|line| serde_json::from_slice::<Value>(&line).ok());
+        let line = read_line(&stream, Instant::now() + PATIENCE);
         let caller = Caller(Some(stream));
-        let Some(request) = request else {
-            caller.answer(Answer::Refused {
-                code: "bad_request",
-                message: "the request is not one line of JSON".to_owned(),
-                hint: "send {\"request\":\"status\"} and a newline".to_owned(),
-            });
-            return None;
+        let (message, hint) = match line {
+            Ok(line) => match serde_json::from_slice::<Value>(&line) {
+                Ok(request) => return Some((caller, request)),
+                Err(error) => (
+                    format!("the request is not one line of JSON: {error}"),
+                    "send {\"request\":\"status\"} and a newline",
+                ),
+            },
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => (
+                format!("the request has more than {REQUEST_BYTES} bytes"),
+                "names and filters are short, and a file is named, not sent",
+            ),
+            Err(_) => (
+                "the request did not come to its end in time".to_owned(),
+                "send {\"request\":\"status\"} and a newline at once",
+            ),
         };
-        Some((caller, request))
+        caller.answer(Answer::Refused {
+            code: "bad_request",
+            message,
+            hint: hint.to_owned(),
+        });
+        None
     }
 }
 
@@ -226,8 +238,11 @@ fn read_line(mut stream: &UnixStream, deadline: Instant) -> io::Result<Vec<u8>> 
     let mut piece = [0; 4096];
     while line.last() != Some(&b'\n') {
         let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() || line.len() > REQUEST_BYTES {
+        if left.is_zero() {
             return Err(io::ErrorKind::TimedOut.into());
+        }
+        if line.len() > REQUEST_BYTES {
+            return Err(io::ErrorKind::FileTooLarge.into());
         }
         stream.set_read_timeout(Some(left))?;
         let read = stream.read(&mut piece)?;

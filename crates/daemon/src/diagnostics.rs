@@ -10,6 +10,8 @@ use std::path::{Path as FsPath, PathBuf};
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
+use crate::show::clean;
+
 /// One error.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostic {
@@ -80,29 +82,31 @@ impl Diagnostics {
             Renderer::plain()
         };
         let renderer = renderer.decor_style(DecorStyle::Ascii);
-        let file = self.file.to_string_lossy();
+        // Texts name what stands in the file, and the renderer takes most as they are.
+        let clean_of = |text: &Option<String>| text.as_deref().map(clean);
+        let file = clean(&self.file.to_string_lossy());
         let mut out = String::new();
         for diagnostic in &self.list {
-            let title = Level::ERROR.primary_title(diagnostic.message.as_str());
+            let title = Level::ERROR.primary_title(clean(&diagnostic.message));
             let mut group = match &diagnostic.span {
                 Some(span) => {
                     let mut primary = AnnotationKind::Primary.span(self.clamp(span));
-                    if let Some(label) = &diagnostic.label {
-                        primary = primary.label(label.as_str());
+                    if let Some(label) = clean_of(&diagnostic.label) {
+                        primary = primary.label(label);
                     }
                     let mut snippet = Snippet::source(self.text.as_str())
-                        .path(file.as_ref())
+                        .path(file.as_str())
                         .annotation(primary);
                     if let Some((place, label)) = &diagnostic.also {
                         let context = AnnotationKind::Context.span(self.clamp(place));
-                        snippet = snippet.annotation(context.label(label.as_str()));
+                        snippet = snippet.annotation(context.label(clean(label)));
                     }
                     title.element(snippet)
                 }
                 None => Group::with_title(title),
             };
-            if let Some(hint) = &diagnostic.hint {
-                group = group.element(Level::HELP.message(hint.as_str()));
+            if let Some(hint) = clean_of(&diagnostic.hint) {
+                group = group.element(Level::HELP.message(hint));
             }
             out.push_str(&renderer.render(&[group]));
             out.push_str("\n\n");

@@ -3,6 +3,7 @@
 //! The same words, limits and rules as in the configuration file, whose
 //! sections they add to; `config` is what the node runs now.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -111,11 +112,12 @@ pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig,
 pub(crate) fn file(request: &Value) -> Result<PathBuf, Refusal> {
     let file = PathBuf::from(string(request, "file")?.ok_or_else(|| missing("file"))?);
     let absolute = "name the file by an absolute path; the node reads it";
+    let shown = || short(&file.to_string_lossy()).into_owned();
     let message = match file.metadata() {
-        _ if !file.is_absolute() => format!("`{}` is no absolute path", file.display()),
+        _ if !file.is_absolute() => format!("`{}` is no absolute path", shown()),
         Ok(metadata) if metadata.is_file() => return Ok(file),
-        Ok(_) => format!("`{}` is no file", file.display()),
-        Err(error) => format!("the node cannot read `{}`: {error}", file.display()),
+        Ok(_) => format!("`{}` is no file", shown()),
+        Err(error) => format!("the node cannot read `{}`: {error}", shown()),
     };
     Err(Refusal::usage(message, absolute))
 }
@@ -222,14 +224,32 @@ pub(crate) fn attribute(name: &str, value: &Attr) -> Result<Attr, Refusal> {
 
 /// Refuses a name that nobody has, with those that are there.
 pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> Refusal {
-    Refusal::failed(format!("there is no {what} `{name}`"), suggest(name, known))
+    let hint = match (name.len() > LONG, known) {
+        (_, []) => format!("there is no {what} at all"),
+        // None is anywhere near it.
+        (true, _) => NAME_HINT.to_owned(),
+        (false, known) => suggest(name, known),
+    };
+    Refusal::failed(format!("there is no {what} `{}`", short(name)), hint)
+}
+
+/// What is longer is no name of ours, and shown in part.
+const LONG: usize = 64;
+
+/// A text of somebody, as much of it as a line can hold.
+pub(crate) fn short(text: &str) -> Cow<'_, str> {
+    let mut chars = text.char_indices();
+    match chars.nth(LONG) {
+        None => text.into(),
+        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()).into(),
+    }
 }
 
 fn check_name(kind: &str, name: &str) -> Result<(), Refusal> {
     if is_name(name) {
         return Ok(());
     }
-    let message = format!("`{name}` cannot be the name of a {kind}");
+    let message = format!("`{}` cannot be the name of a {kind}", short(name));
     Err(Refusal::usage(message, NAME_HINT))
 }
 
@@ -283,7 +303,11 @@ fn one_of<T: Copy>(key: &str, text: &str, words: &[(&str, T)]) -> Result<T, Refu
     let found = words.iter().find(|(word, _)| *word == text);
     found.map(|(_, value)| *value).ok_or_else(|| {
         let names: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-        Refusal::usage(format!("`{key}` cannot be `{text}`"), suggest(text, &names))
+        let text = short(text);
+        Refusal::usage(
+            format!("`{key}` cannot be `{text}`"),
+            suggest(&text, &names),
+        )
     })
 }
 

@@ -191,11 +191,14 @@ fn check_name(reader: &mut Reader<'_>, kind: &str, name: &str, span: Range<usize
 }
 
 /// What [`is_name`] wants.
-pub(crate) const NAME_HINT: &str = "names are 1 to 32 characters from a-z, 0-9, `_` and `-`";
+pub(crate) const NAME_HINT: &str =
+    "names are 1 to 32 characters from a-z, 0-9, `_` and `-`, which does not come first";
 
-/// Whether an object of ours can be called so.
+/// Whether an object of ours can be called so. A command takes a word that begins with
+/// `-` for an option.
 pub(crate) fn is_name(name: &str) -> bool {
     (1..=32).contains(&name.len())
+        && !name.starts_with('-')
         && name
             .bytes()
             .all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))

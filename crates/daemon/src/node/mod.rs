@@ -90,6 +90,8 @@ static LINES_TO_STDERR: AtomicBool = AtomicBool::new(false);
 /// errors are ignored; `println!` would panic.
 fn say(line: &str) {
     use std::io::Write;
+    // It may name what a stranger's file says of itself.
+    let line = crate::show::clean(line);
     let _ = if LINES_TO_STDERR.load(Ordering::Relaxed) {
         writeln!(std::io::stderr(), "{line}")
     } else {

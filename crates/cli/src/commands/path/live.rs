@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use crate::commands::Node;
-use crate::face::{Face, clean};
+use crate::face::{Face, clean, clean_lines};
 use crate::failure::{Exit, Failure};
 
 /// Bytes of one request; the node takes 64 KiB.
@@ -233,11 +233,6 @@ fn lots<T>(items: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
     }
     lots.push(lot);
     lots
-}
-
-/// Text of several lines without control characters.
-fn clean_lines(text: &str) -> String {
-    text.lines().map(|line| clean(line) + "\n").collect()
 }
 
 impl Show {
