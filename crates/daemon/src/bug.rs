@@ -21,4 +21,6 @@ ashway_abi::seeded_bugs! {
     FaultsNotCounted,
     /// A bypass that has come to nothing is followed by one as long.
     RestNotDoubled,
+    /// Nobody looks whether an owner has ended.
+    OwnerForgotten,
 }

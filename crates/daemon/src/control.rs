@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use rustix::process::{PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::{Value, json};
 
 use crate::request::Refusal;
@@ -69,6 +69,20 @@ pub(crate) struct Peer {
     pub(crate) pid: u32,
     /// The process itself: ready for reading when it has ended.
     pub(crate) pidfd: OwnedFd,
+}
+
+impl Peer {
+    /// The process with this number, in the node's PID namespace.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel said: `NotFound` (ESRCH) if there is none.
+    pub(crate) fn of(pid: u32) -> io::Result<Self> {
+        let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+        let number = number.ok_or(rustix::io::Errno::SRCH)?;
+        let pidfd = pidfd_open(number, PidfdFlags::empty())?;
+        Ok(Self { pid, pidfd })
+    }
 }
 
 /// The listening socket; removed when dropped.

@@ -181,3 +181,30 @@ impl fmt::Display for Diagnostics {
 }
 
 impl std::error::Error for Diagnostics {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_of_a_file_moves_the_cursor() {
+        let text = "[iface.\"\u{1b}[31ma\u{7}\"]\nfile = \"\u{9b}2J\"\n";
+        let said = || "`\u{1b}[31ma\u{7}\u{9b}2J`".to_owned();
+        let first = Diagnostic {
+            message: said(),
+            span: Some(7..12),
+            label: Some(said()),
+            also: Some((20..24, said())),
+            hint: Some(said()),
+            ..Diagnostic::default()
+        };
+        let second = Diagnostic {
+            span: None,
+            ..first.clone()
+        };
+        let file = FsPath::new("\u{1b}[31m.toml");
+        let all = Diagnostics::new(file, text, vec![first, second]).to_string();
+        let raw = |c: char| c.is_control() && c != '\n';
+        assert!(!all.contains(raw), "{all:?}");
+    }
+}

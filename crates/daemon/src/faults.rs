@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use crate::config::Tier;
 use crate::hex::hex;
 use crate::instance::Instance;
-use crate::request::{self, Refusal};
+use crate::request::Refusal;
 use crate::shadow::snapshot;
 use crate::version::Version;
 
@@ -147,6 +147,12 @@ impl Faults {
         of.map(|fault| fault.describe()).collect()
     }
 
+    /// Forgets those of a handler.
+    pub(crate) fn forget(&self, handler: &str) {
+        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        list.faults.retain(|fault| fault.handler != handler);
+    }
+
     /// All that a replay takes.
     ///
     /// # Errors
@@ -154,15 +160,20 @@ impl Faults {
     /// If there is none of this number.
     pub(crate) fn export(&self, number: &Value) -> Result<Value, Refusal> {
         // The worker waits for this lock: what takes long is done without it.
-        let found = {
+        let (found, kept) = {
             let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             let mut faults = list.faults.iter();
             let fault = faults.find(|fault| number.as_u64() == Some(fault.number));
-            fault.cloned()
+            let kept = list.faults.iter().map(|fault| fault.number.to_string());
+            (fault.cloned(), kept.collect::<Vec<_>>())
         };
-        let Some(fault) = found else {
-            return Err(request::unknown("fault", &number.to_string(), &[]));
-        };
+        let fault = found.ok_or_else(|| {
+            let hint = match &kept[..] {
+                [] => "no handler of this node has been stopped in the user tier".to_owned(),
+                kept => format!("those that are kept: {}", kept.join(", ")),
+            };
+            Refusal::failed(format!("there is no fault `{number}`"), hint)
+        })?;
         let mut document = fault.describe();
         document["budget_ns"] = json!(fault.budget_ns);
         document["wasm"] = json!(hex(&fault.version.wasm));

@@ -19,6 +19,7 @@ use ashway_kernel::{LoadError, Memory, MemoryKind, Program, ProgramKind, SharedA
 
 use crate::channels::Channels;
 use crate::config::{Grant, HandlerConfig, MemoryMode, PathConfig, Share};
+use crate::control::Peer;
 use crate::endpoint::{self, Endpoint};
 use crate::ends::Ends;
 use crate::log;
@@ -149,6 +150,8 @@ pub(crate) struct Instance {
     pub(crate) channels: Option<Channels>,
     /// When `on_timer` is to run.
     pub(crate) timers: Timers,
+    /// The process that it belongs to, if not to the node.
+    pub(crate) owner: Option<Arc<Peer>>,
     may_reply: bool,
 }
 
@@ -259,6 +262,7 @@ impl Instance {
             endpoint,
             channels,
             timers: Timers::default(),
+            owner: None,
             may_reply: config.allow.contains(&Grant::Reply),
         };
         instance.note_version(&instance.version());
@@ -303,6 +307,7 @@ impl Instance {
             endpoint: None,
             channels: None,
             timers: Timers::default(),
+            owner: None,
             may_reply: false,
         })
     }

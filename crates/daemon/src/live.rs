@@ -29,7 +29,7 @@ use crate::observe::tap;
 use crate::packets::PacketPort;
 use crate::relays::Relays;
 use crate::rings::{XdpPort, spare_message};
-use crate::runner::{Entrance, Port, RunInstance, give_to_host};
+use crate::runner::{self, Entrance, Port, RunInstance, give_to_host};
 
 /// Where demux leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -38,7 +38,7 @@ pub(crate) enum Lead {
     Bound {
         /// Its row, which no other path ever has.
         row: u32,
-        /// Its instance.
+        /// Its instance, by its id.
         instance: u32,
         /// Its number within the instance.
         local: u32,
@@ -437,7 +437,7 @@ impl Live {
                 local,
             }) => {
                 let iface = message.meta.iface as usize;
-                let instance = instances.get_mut(instance as usize);
+                let instance = runner::by_id(instances, instance);
                 match instance.and_then(|instance| instance.path(local as usize, iface)) {
                     Some(path) => return path.run(message, Entrance::Frame, port, rows),
                     None => give_to_host(&mut message, row, port, rows),

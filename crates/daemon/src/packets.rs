@@ -19,7 +19,7 @@ use crate::counters::UserRows;
 use crate::live::{Lead, Live};
 use crate::observe::{Kept, What, tap};
 use crate::rings::spare_message;
-use crate::runner::{Entrance, Port, RunInstance};
+use crate::runner::{self, Entrance, Port, RunInstance};
 
 /// The way in and out of an interface without XDP.
 #[derive(Debug)]
@@ -211,7 +211,8 @@ pub(crate) fn drain(
                 instance,
                 local,
             }) if Datagram::parse(frame).is_ok() => {
-                if let Some(path) = instances[instance as usize].path(local as usize, *iface) {
+                let instance = runner::by_id(instances, instance);
+                if let Some(path) = instance.and_then(|it| it.path(local as usize, *iface)) {
                     rows.add(row, Count::Received);
                     let message = copy(spare.take().unwrap_or_else(spare_message));
                     *spare = path.run(message, Entrance::Frame, &mut out, rows);

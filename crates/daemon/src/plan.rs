@@ -45,6 +45,8 @@ pub(crate) struct Plan {
     pub(crate) rows: usize,
     /// The first row that nobody has had.
     next_row: usize,
+    /// The next [`InstancePlan::id`].
+    next_instance: u32,
 }
 
 /// Why there is no room for a path.
@@ -72,6 +74,9 @@ pub(crate) struct IfacePlan {
 /// An instance's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InstancePlan {
+    /// Its number, which no other of the node ever has: its place in the lists
+    /// changes when one before it is unloaded. Given by the plan that it comes into.
+    pub(crate) id: u32,
     /// Its paths.
     pub(crate) paths: Vec<usize>,
     /// Most paths it can have; its programs are made for so many.
@@ -93,6 +98,7 @@ impl InstancePlan {
     #[must_use]
     pub(crate) fn unbound(facts: &[IfaceFacts]) -> Self {
         let mut plan = Self {
+            id: 0,
             paths: Vec::new(),
             most_paths: MAX_PATHS,
             behind: Behind::Ring,
@@ -189,10 +195,10 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
             paths: Vec::new(),
         })
         .collect();
-    let mut instances: Vec<InstancePlan> = config
-        .handlers
-        .iter()
-        .map(|_| InstancePlan {
+    let mut instances: Vec<InstancePlan> = (0..)
+        .zip(&config.handlers)
+        .map(|(id, _)| InstancePlan {
+            id,
             paths: Vec::new(),
             most_paths: MAX_PATHS,
             behind: Behind::Ring,
@@ -230,7 +236,12 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
     for plan in &mut instances {
         match plan.paths.len() {
             // Nobody has said yet where it is to be bound.
-            0 => *plan = InstancePlan::unbound(facts),
+            0 => {
+                *plan = InstancePlan {
+                    id: plan.id,
+                    ..InstancePlan::unbound(facts)
+                }
+            }
             // The programs of a handler of one path need not ask which it is.
             1 => plan.most_paths = 1,
             _ => {}
@@ -241,6 +252,7 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
         live_row: config.ifaces.len() as u32,
         rows: next_row + SPARE_ROWS,
         next_row,
+        next_instance: instances.len() as u32,
         ifaces,
         instances,
         paths,
@@ -258,6 +270,24 @@ impl Plan {
     #[must_use]
     pub(crate) const fn all_rows(&self) -> usize {
         self.rows + relays::MOST
+    }
+
+    /// Adds an instance behind the others, with no path yet; its id.
+    pub(crate) fn add_instance(&mut self, mut plan: InstancePlan) -> u32 {
+        plan.id = self.next_instance;
+        self.next_instance += 1;
+        self.instances.push(plan);
+        self.next_instance - 1
+    }
+
+    /// Removes an instance without paths; those behind it move up by one, their ids
+    /// stay.
+    pub(crate) fn remove_instance(&mut self, instance: usize) {
+        self.instances.remove(instance);
+        for path in &mut self.paths {
+            debug_assert_ne!(path.instance, instance, "it has paths");
+            path.instance -= usize::from(path.instance > instance);
+        }
     }
 
     /// Numbers for one more path of `instance` at `ifaces`, without changing the
@@ -429,6 +459,18 @@ mod tests {
         let fourth = plan.place(0, &[1], anywhere, |local| local != 0).unwrap();
         assert_eq!((fourth.row, fourth.local), (6, 3));
         assert_eq!(fourth.slots, [(1, 0)]);
+
+        // Instances too: the paths of those behind follow, ids do not return.
+        let other = plan.add_instance(InstancePlan::unbound(&facts));
+        let third = plan.add_instance(InstancePlan::unbound(&facts));
+        assert_eq!((other, third), (1, 2));
+        let path = plan.place(2, &[0], anywhere, anywhere).unwrap();
+        plan.add_path(path);
+        plan.remove_instance(1);
+        assert_eq!((plan.paths[2].instance, plan.instances[1].id), (1, 2));
+        assert_eq!(plan.instances[1].paths, [2]);
+        assert_eq!(plan.paths[0].instance, 0);
+        assert_eq!(plan.add_instance(InstancePlan::unbound(&facts)), 3);
     }
 
     #[test]
@@ -450,6 +492,7 @@ mod tests {
             live_row: 2,
             rows: 3 + SLOTS + 1,
             next_row: 3,
+            next_instance: 0,
         };
         assert_eq!(plan.instances[0].rings, MAX_RINGS);
         let place =

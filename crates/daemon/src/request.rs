@@ -15,7 +15,7 @@ use serde_json::Value;
 
 use crate::config::{
     self, Config, FaultLimit, Grant, HandlerConfig, MemoryMode, NAME_HINT, OnFault, PathConfig,
-    Share, Tier, is_name, read_budget, read_channel, read_endpoint, read_faults, read_match,
+    Share, Stand, Tier, is_name, read_budget, read_channel, read_endpoint, read_faults, read_match,
     read_rate, read_share, suggest,
 };
 
@@ -102,6 +102,28 @@ pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig,
         domain: domain(request, config)?,
         line: 0,
     })
+}
+
+/// Reads where `load` wants a handler's module to stand.
+///
+/// # Errors
+///
+/// `up` without `down`. Whether there are such services, the graph says.
+pub(crate) fn stand(request: &Value, handler: &str) -> Result<Option<Stand>, Refusal> {
+    let down = string(request, "down")?.map(str::to_owned);
+    let up = string(request, "up")?.map(str::to_owned);
+    let stand = |down| Stand {
+        handler: handler.to_owned(),
+        down,
+        up: up.clone(),
+    };
+    match (down, &up) {
+        (None, Some(up)) => Err(Refusal::usage(
+            format!("`up` is `{up}`, and there is no `down`"),
+            "say what the handler lives on, too, such as `udp.up`",
+        )),
+        (down, _) => Ok(down.map(stand)),
+    }
 }
 
 /// The file of a request, which the node can read.

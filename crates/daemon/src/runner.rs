@@ -52,6 +52,10 @@ pub(crate) struct PathRun {
 /// An instance in the worker's hands.
 #[derive(Debug)]
 pub(crate) struct RunInstance {
+    /// Its number in the node's plan. A list of them is in its order.
+    id: u32,
+    /// Whether it is gone for the node: it ends when no ring of it holds a message.
+    pub(crate) leaves: bool,
     /// What it shares with the rest of the node.
     pub(crate) shared: Arc<Instance>,
     /// What runs when its timers are due.
@@ -68,11 +72,14 @@ impl RunInstance {
     /// An instance that has had nothing of the worker's time.
     #[must_use]
     pub(crate) fn new(
+        id: u32,
         shared: Arc<Instance>,
         on_timer: OnTimer,
         paths: Vec<Vec<(usize, PathRun)>>,
     ) -> Self {
         Self {
+            id,
+            leaves: false,
             shared,
             on_timer,
             paths,
@@ -81,12 +88,24 @@ impl RunInstance {
         }
     }
 
+    /// Its number in the node's plan.
+    #[must_use]
+    pub(crate) const fn id(&self) -> u32 {
+        self.id
+    }
+
     /// The path of this number at this interface.
     pub(crate) fn path(&mut self, local: usize, iface: usize) -> Option<&mut PathRun> {
         let at = self.paths.get_mut(local)?;
         let (_, path) = at.iter_mut().find(|(known, _)| *known == iface)?;
         Some(path)
     }
+}
+
+/// The instance with this id. O(log n).
+pub(crate) fn by_id(instances: &mut [RunInstance], id: u32) -> Option<&mut RunInstance> {
+    let at = instances.binary_search_by_key(&id, |instance| instance.id);
+    Some(&mut instances[at.ok()?])
 }
 
 /// How a message comes to its path.

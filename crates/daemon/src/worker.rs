@@ -282,6 +282,9 @@ impl Work {
             any |= packets::drain(port, instances, live, rows, spare, now).unwrap_or(false);
         }
         self.flush();
+        // What was unloaded has worked on all that it had received.
+        let ended = |it: &RunInstance| it.leaves && !rings::waiting(&it.shared);
+        self.instances.retain(|instance| !ended(instance));
         any
     }
 

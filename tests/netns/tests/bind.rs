@@ -3,6 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
+use std::io::{Read as _, Write as _};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -206,6 +208,24 @@ fn what_is_wrong_is_named_and_changes_nothing() {
         (func (export "on_rx") (param i32 i32) (result i32) (i32.const 0)))"#;
     std::fs::write(&watch, wat::parse_str(source).unwrap()).unwrap();
     let watch = watch.to_str().unwrap();
+    let wrong = |name: &str, more: &str| {
+        let file = node.config().with_file_name(name);
+        let source = format!("(module (memory (export \"memory\") 1 1) {more})");
+        std::fs::write(&file, wat::parse_str(source).unwrap()).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let version = wrong(
+        "version.wasm",
+        r#"(@custom "ashway.abi" "\63\00\00\00")
+        (func (export "on_rx") (param i32 i32) (result i32) (i32.const 0))"#,
+    );
+    let signature = wrong("signature.wasm", r#"(func (export "on_rx") (param i32))"#);
+    // A command would take it for an option.
+    let dash = wrong(
+        "-x.wasm",
+        r#"(func (export "on_rx") (param i32 i32) (result i32) (i32.const 0))"#,
+    );
+    let long = "x".repeat(100_000);
     let echo = file("echo");
     load(&node, "echo", &[]);
     // Needs an operator of the user tier.
@@ -218,6 +238,49 @@ fn what_is_wrong_is_named_and_changes_nothing() {
         (vec!["handler", "load", garbage], 3, "garbage.wasm"),
         (vec!["handler", "load", "/nowhere.wasm"], 2, "/nowhere.wasm"),
         (vec!["handler", "load", &echo], 1, "handler `echo` already"),
+        (
+            vec!["handler", "load", &version],
+            3,
+            "version 99, this is version 1",
+        ),
+        (
+            vec!["handler", "load", &signature],
+            3,
+            "a handler has type (i32, i32) -> i32",
+        ),
+        (vec!["handler", "load", &dash], 2, "`-x` cannot be the name"),
+        (
+            vec!["handler", "load", &echo, "--name", "../../etc/passwd"],
+            2,
+            "cannot be the name",
+        ),
+        (
+            vec!["handler", "load", &echo, "--name", "\u{1b}[31mred\u{7}"],
+            2,
+            "cannot be the name",
+        ),
+        (
+            vec!["handler", "load", &echo, "--name", &long],
+            1,
+            "more than 65536 bytes",
+        ),
+        (
+            vec!["handler", "load", &echo, "--name", &long[..40_000]],
+            2,
+            "(40000 bytes)",
+        ),
+        (vec!["handler", "unload", "\u{1b}[31mred"], 1, "no handler"),
+        (
+            vec!["handler", "unload", &long[..40_000]],
+            1,
+            "(40000 bytes)",
+        ),
+        (vec!["path", "promote", "\u{1b}[31mred"], 1, "no path"),
+        (
+            vec!["handler", "unload", "counter"],
+            1,
+            "used by path `counter`",
+        ),
         (
             vec!["handler", "load", &echo, "--name", "x", "--param", "a=1"],
             2,
@@ -271,9 +334,40 @@ fn what_is_wrong_is_named_and_changes_nothing() {
         (vec!["unbind", "echo"], 1, "no path `echo`"),
     ] {
         let (exit, output) = refused(&node, &words);
-        assert_eq!(exit, Some(code), "{words:?}: {output}");
-        assert!(output.contains(says), "{words:?}: {output}");
-        assert!(output.contains("hint: "), "{words:?}: {output}");
+        assert_eq!(exit, Some(code), "{says}: {output}");
+        assert!(output.contains(says), "{says}: {output}");
+        assert!(output.contains("hint: "), "{says}: {output}");
+        let unclean = |c: char| c.is_control() && c != '\n';
+        assert!(!output.contains(unclean), "{output:?}");
+        assert!(output.len() < 1000, "{} bytes: {output}", output.len());
+    }
+    // 10 MB of a name, and clients that go in the middle of a request, or before its
+    // answer: with the answer lost, the request is done whole or not at all.
+    let connect = || UnixStream::connect(node.socket()).unwrap();
+    let mut stream = connect();
+    let name = "x".repeat(10 << 20);
+    // The node stops reading.
+    let _ = writeln!(stream, r#"{{"request":"unload","handler":"{name}"}}"#);
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap_or_default();
+    assert!(said.contains("more than 65536 bytes"), "{said}");
+    let half = format!(r#"{{"request":"load","file":"{echo}","name":"half""#);
+    connect().write_all(half.as_bytes()).unwrap();
+    connect().write_all(&[0xff, 0, 0x1b, b'\n']).unwrap();
+    connect()
+        .write_all(b"{\"request\":\"load\",\"name\":\"a\0b\"}\n")
+        .unwrap();
+    // What clap itself refuses it repeats.
+    for words in [
+        &["handler", "unlaod\u{1b}[31m"][..],
+        &["bind", "--\u{1b}]0;x\u{7}", "h"],
+    ] {
+        let (exit, output) = refused(&node, words);
+        assert_eq!(exit, Some(2), "{output}");
+        assert!(
+            !output.contains(|c: char| c.is_control() && c != '\n'),
+            "{output:?}"
+        );
     }
     // But for what the host's own stack sends meanwhile, unasked.
     let still = |mut status: Value| {

@@ -1,9 +1,11 @@
-//! Handlers that are loaded, bound, promoted, swapped, rolled back and unbound in random
-//! order under traffic: each request is done whole or refused whole, every handler
+//! Handlers that are loaded, bound, promoted, demoted, swapped, rolled back, unbound and
+//! unloaded in random order under traffic: each request is done whole or refused whole, every handler
 //! knows how many messages it has answered whatever version it is, and a path that
 //! nobody touches loses nothing.
 //!
-//! `ASHWAY_SEED` repeats a run, `ASHWAY_STEPS` makes it longer; the seed is printed.
+//! `ASHWAY_SEED` repeats a run, `ASHWAY_STEPS` makes it longer; the seed is printed. The
+//! whole of it, 10,000 steps:
+//! `cargo test --release -p ashway-netns --test changes -- --ignored --nocapture`.
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
@@ -65,6 +67,7 @@ impl Walk<'_> {
         if let Err(why) = &answer {
             let says = why["message"].as_str().unwrap();
             assert!(!says.is_empty(), "{request}: no word why");
+            assert!(says.len() < 500, "{request}: {says}");
         }
         let end = if possible { "" } else { " (refused)" };
         *self.counts.entry(format!("{what}{end}")).or_default() += 1;
@@ -75,7 +78,7 @@ impl Walk<'_> {
         let (name, path) = (format!("h{number}"), format!("p{number}"));
         let model = &self.models[number];
         let (loaded, bound) = (!model.versions.is_empty(), model.bound);
-        match random.below(10) {
+        match random.below(12) {
             0 => {
                 let file = handler("ledger").unwrap();
                 let request =
@@ -134,6 +137,14 @@ impl Walk<'_> {
                     self.models[number].versions.pop();
                 }
             }
+            9 | 10 => {
+                let possible = loaded && !bound;
+                let request = json!({ "request": "unload", "handler": name });
+                self.step("unload", &request, possible);
+                if possible {
+                    self.models[number] = Model::default();
+                }
+            }
             _ => self.nonsense(random),
         }
     }
@@ -145,6 +156,7 @@ impl Walk<'_> {
             "h0\0".to_owned(),
             "\u{1b}[31mh0".to_owned(),
             String::new(),
+            "-h0".to_owned(),
             "x".repeat(40_000),
         ];
         let name = &names[random.below(names.len())];
@@ -161,6 +173,7 @@ impl Walk<'_> {
             json!({ "request": "bind", "handler": name, "iface": ["b0"], "match": "udp" }),
             json!({ "request": "promote", "path": name }),
             json!({ "request": "unbind", "path": name }),
+            json!({ "request": "unload", "handler": name }),
         ];
         let request = &requests[random.below(requests.len())];
         self.step("nonsense", request, false);
@@ -187,15 +200,29 @@ impl Walk<'_> {
 
 #[test]
 fn whatever_is_asked_is_done_whole_or_refused_whole() {
-    if skip_unless_root() {
-        return;
+    if !skip_unless_root() {
+        walk(number("ASHWAY_STEPS"));
     }
-    let number = |name: &str| std::env::var(name).ok()?.parse().ok();
-    let seed: u64 = number("ASHWAY_SEED").unwrap_or_else(|| {
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn ten_thousand_requests_are_done_whole_or_refused_whole() {
+    if !skip_unless_root() {
+        walk(Some(10_000));
+    }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// Asks so many times, or for a while.
+fn walk(asked: Option<u64>) {
+    let seed = number("ASHWAY_SEED").unwrap_or_else(|| {
         let since = SystemTime::UNIX_EPOCH.elapsed();
         since.unwrap().as_nanos() as u64 | 1
     });
-    let asked = number("ASHWAY_STEPS");
     println!("ASHWAY_SEED={seed}");
     let rig = Rig::new("changes", RigOptions::default()).unwrap();
     let config = Config::on_b0("native").handler("counter").unwrap();
@@ -225,7 +252,7 @@ fn whatever_is_asked_is_done_whole_or_refused_whole() {
         };
         let mut random = Random::new(seed);
         let end = Instant::now() + LONGEST;
-        for step in 0..asked.map_or(STEPS, |steps: u64| steps as u32) {
+        for step in 0..asked.map_or(STEPS, |steps| steps as u32) {
             walk.change(&mut random);
             walk.look();
             if asked.is_none() && Instant::now() > end {

@@ -378,7 +378,7 @@ fn nobody_else_can_map_the_memory() {
         .args(["--", "true"]));
     assert_eq!(unknown.status.code(), Some(1), "{}", text(&unknown));
     assert!(
-        text(&unknown).contains("there is `counter`"),
+        text(&unknown).contains("available: `counter`"),
         "{}",
         text(&unknown)
     );

@@ -60,6 +60,10 @@ pub(crate) struct Bind {
     /// The domain that the path belongs to: it gets no more than this owns
     #[arg(long)]
     domain: Option<String>,
+    /// The process it belongs to: it goes when that has ended, however that ends
+    /// [default: the node]
+    #[arg(long, value_name = "PID")]
+    owner: Option<u32>,
     #[command(flatten)]
     node: Node,
 }
@@ -84,6 +88,7 @@ impl Bind {
             "share": self.share,
             "rate": self.rate,
             "domain": self.domain,
+            "owner": self.owner,
         }))?;
         face.show(&answer, || {
             let text = |key: &str| clean(answer[key].as_str().unwrap_or_default());

@@ -20,6 +20,7 @@ use crate::failure::{Exit, Failure};
 Examples:
   ashway handler load counter.wasm --allow reply
   ashway handler load counter.wasm --name tens --allow reply --param step=10
+  ashway handler load relay.wasm --allow reply,send --channel 10.0.1.2:9000
   ashway bind \"$(ashway handler load echo.wasm --allow reply)\" \\
       --match 'udp and dst port 7777' --iface veth0")]
 pub(crate) struct Load {
@@ -28,9 +29,9 @@ pub(crate) struct Load {
     /// Its id [default: the file's name without .wasm]
     #[arg(long)]
     name: Option<String>,
-    /// What it may do beyond looking at messages: reply, time, send,
-    /// timer
-    #[arg(long, value_name = "WHAT")]
+    /// What it may do beyond looking at messages: reply, time, send, timer; several
+    /// with commas between, or by several --allow
+    #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     allow: Vec<String>,
     /// What its memory is made of: auto, arena or array [default: auto]
     #[arg(long, value_name = "KIND")]
@@ -48,6 +49,18 @@ pub(crate) struct Load {
     /// The domain it belongs to: paths to it take what the domain owns, no more
     #[arg(long)]
     domain: Option<String>,
+    /// The service that its module lives on, for paths of modules: `handler:NAME` is a
+    /// stage of those that are created through it [default: udp.up]
+    #[arg(long, value_name = "MODULE.SERVICE")]
+    down: Option<String>,
+    /// The service that lives on it, so that `forward` leads there
+    #[arg(long, value_name = "MODULE.SERVICE", requires = "down")]
+    up: Option<String>,
+    /// The process it belongs to: it goes when that has ended, however that
+    /// ends, and the paths to it with it
+    /// [default: the node]
+    #[arg(long, value_name = "PID")]
+    owner: Option<u32>,
     /// A value for one of its `ASHWAY_PARAM`s (a number) or `ASHWAY_TEXT_PARAM`s; a
     /// text that looks like a number in quotation marks
     #[arg(long, value_name = "NAME=VALUE", value_parser = param)]
@@ -81,6 +94,9 @@ impl Load {
             "channel": self.channel,
             "send_port": self.send_port,
             "domain": self.domain,
+            "owner": self.owner,
+            "down": self.down,
+            "up": self.up,
             "params": params,
         }))?;
         face.show(&answer, || {

@@ -124,6 +124,7 @@ pub(crate) fn handlers(document: &Value) -> String {
                 text(&handler["memory"]),
                 text(&handler["bytes"]),
                 text(&handler["digest"]).chars().take(12).collect(),
+                owner(handler),
                 text(&promotion["state"]),
                 why,
             ]
@@ -135,6 +136,7 @@ pub(crate) fn handlers(document: &Value) -> String {
         "MEMORY",
         "BYTES",
         "DIGEST",
+        "OWNER",
         "PROMOTION",
         "WHY",
     ];
@@ -181,6 +183,14 @@ pub(crate) fn handlers(document: &Value) -> String {
         }
     }
     out
+}
+
+/// Who takes something along when it ends.
+fn owner(object: &Value) -> String {
+    match text(&object["owner"]) {
+        none if none.is_empty() => "node".to_owned(),
+        pid => format!("process {pid}"),
+    }
 }
 
 /// The paths and both their ledgers.

@@ -64,5 +64,5 @@ pub use share::Share;
 pub(crate) use share::{SHARE_UNUSED, SHARE_UNUSED_HINT, read_rate, read_share};
 pub use types::{
     Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, Layered, LongPath,
-    MemoryMode, NodeConfig, OnFault, PathConfig, Tier, XdpMode,
+    MemoryMode, NodeConfig, OnFault, PathConfig, Stand, Tier, XdpMode,
 };

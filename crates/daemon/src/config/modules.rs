@@ -329,6 +329,13 @@ impl NodeGraph {
         self.names.handled.get(module).map(String::as_str)
     }
 
+    /// The modules that run this handler.
+    pub fn modules_of<'g>(&'g self, handler: &'g str) -> impl Iterator<Item = &'g str> {
+        let handled = self.names.handled.iter();
+        let of = handled.filter(move |(_, known)| *known == handler);
+        of.map(|(module, _)| module.as_str())
+    }
+
     /// Creates a path from this module, with these attributes and nothing else.
     ///
     /// # Errors
@@ -466,11 +473,10 @@ fn imply<'v>(modules: &mut DeTable<'v>, root: &DeTable<'v>, config: &Config) -> 
             let name = format!("handler:{handler}");
             let span = place("handler", handler);
             first.get_or_insert_with(|| span.clone());
-            let keys = [
-                ("kind", "handler"),
-                ("handler", handler),
-                ("down", "udp.up"),
-            ];
+            let stand = config.stands.iter().find(|stand| stand.handler == *handler);
+            let down = stand.map_or("udp.up", |stand| &*stand.down);
+            let mut keys = vec![("kind", "handler"), ("handler", handler), ("down", down)];
+            keys.extend(stand.and_then(|stand| Some(("up", stand.up.as_deref()?))));
             add(modules, &name, span, &keys);
             names.handled.insert(name.clone(), handler.clone());
             names.handlers.insert(handler.clone(), name);

@@ -60,6 +60,7 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
         paths: Vec::new(),
         long_paths: Vec::new(),
         layered: Vec::new(),
+        stands: Vec::new(),
         text: reader.text().to_owned(),
     };
     let (mut places, mut long_places) = (Vec::new(), Vec::new());

@@ -32,6 +32,9 @@ pub struct Config {
     /// Modules that paths of the short form ask for, to have their handler at another
     /// layer than above UDP; the paths themselves are among `long_paths`.
     pub layered: Vec<Layered>,
+    /// Where the modules of handlers stand that came while the node ran, if elsewhere
+    /// than above UDP.
+    pub stands: Vec<Stand>,
     /// The text. Modules read their own sections of it
     /// ([`Config::graph`]).
     pub text: String,
@@ -67,6 +70,17 @@ pub struct Layered {
     pub handler: String,
     /// The interface on whose link it stands; `None` if it stands on `ip`.
     pub iface: Option<String>,
+}
+
+/// Where in the graph the module of a handler stands: a stage for paths to come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stand {
+    /// The handler.
+    pub handler: String,
+    /// The service it lives on.
+    pub down: String,
+    /// The service that lives on it, if one does.
+    pub up: Option<String>,
 }
 
 /// `[node]`.

@@ -21,9 +21,9 @@ use serde_json::{Value, json};
 
 use super::dispatch;
 use super::world;
-use super::{Node, NodePath, Promotion, RunError};
+use super::{Node, NodePath, Owner, RunError};
 use crate::activation::Bindable;
-use crate::config::{HandlerConfig, PathConfig, Tier, suggest};
+use crate::config::{HandlerConfig, PathConfig, Stand, Tier, suggest};
 use crate::control::Caller;
 use crate::counters::UserRows;
 use crate::instance::{Instance, NotPromoted, Promoted};
@@ -39,8 +39,12 @@ impl Node {
     /// it before [`bind`](Self::bind).
     pub(super) fn load(&mut self, request: &Value, engine: &Engine, caller: Caller) {
         let begin = Instant::now();
-        let handler = match request::handler(request, &self.config) {
-            Ok(handler) => handler,
+        let asked = request::handler(request, &self.config).and_then(|handler| {
+            let stand = request::stand(request, &handler.name)?;
+            Ok((handler, stand, self.owners.of(request, &caller)?))
+        });
+        let (handler, stand, owner) = match asked {
+            Ok(asked) => asked,
             Err(refusal) => return caller.answer(Err(refusal)),
         };
         let facts: Vec<IfaceFacts> = self.ifaces.iter().map(|iface| iface.facts).collect();
@@ -54,7 +58,10 @@ impl Node {
             move |node, (handler, plan, made)| {
                 caller.answer(
                     made.map_err(|error| refusal(&RunError::Instance(error)))
-                        .and_then(|made| node.add_instance(handler, plan, made, begin)),
+                        .and_then(|(mut instance, wasm)| {
+                            instance.owner = owner;
+                            node.add_instance((handler, stand), plan, (instance, wasm), begin)
+                        }),
                 );
             },
         );
@@ -62,7 +69,7 @@ impl Node {
 
     fn add_instance(
         &mut self,
-        handler: HandlerConfig,
+        (handler, stand): (HandlerConfig, Option<Stand>),
         plan: InstancePlan,
         (instance, wasm): (Instance, ashway_handler::Instance),
         begin: Instant,
@@ -73,13 +80,18 @@ impl Node {
         let shared = Arc::clone(&made.shared);
         let on_timer = made.on_timer();
         let mut config = self.config.clone();
+        config.stands.extend(stand);
         config.handlers.push(handler);
         let mut bindable = self.bindable.clone();
         bindable.push(made);
         let graph = world::graph(&config, &self.links, &bindable, &self.served)
-            .map_err(|error| refusal(&error))?;
-        let run = RunInstance::new(Arc::clone(&shared), on_timer, Vec::new());
-        self.tell(|work| work.instances.push(run))?;
+            .map_err(|error| misplaced(&error))?;
+        let id = self.plan.add_instance(plan);
+        let run = RunInstance::new(id, Arc::clone(&shared), on_timer, Vec::new());
+        if let Err(refusal) = self.tell(|work| work.instances.push(run)) {
+            self.plan.remove_instance(self.plan.instances.len() - 1);
+            return Err(refusal);
+        }
         (self.config, self.bindable, self.graph) = (config, bindable, graph);
         let version = shared.version();
         let answer = json!({
@@ -89,7 +101,6 @@ impl Node {
             "took_us": begin.elapsed().as_micros() as u64,
         });
         self.instances.push(shared);
-        self.plan.instances.push(plan);
         Ok(answer)
     }
 
@@ -98,15 +109,17 @@ impl Node {
     /// `request` read once more, when that is done.
     pub(super) fn bind(&mut self, request: Value, caller: Caller) {
         let begin = Instant::now();
-        let wanted = request::path(&request, &self.config)
-            .and_then(|path| self.function(&path).map(|_| path));
+        let wanted = request::path(&request, &self.config).and_then(|path| {
+            self.function(&path)?;
+            Ok((path, self.owners.of(&request, &caller)?))
+        });
         match wanted {
             Err(refusal) => caller.answer(Err(refusal)),
-            Ok(path) if path.tier == Tier::User => {
-                caller.answer(self.add_path(&request, None, begin));
+            Ok((path, owner)) if path.tier == Tier::User => {
+                caller.answer(self.add_path(&request, None, owner, begin));
             }
-            Ok(path) => self.compile(&path, move |node, compiled| {
-                caller.answer(node.add_path(&request, Some(compiled), begin));
+            Ok((path, owner)) => self.compile(&path, move |node, compiled| {
+                caller.answer(node.add_path(&request, Some(compiled), owner, begin));
             }),
         }
     }
@@ -116,6 +129,7 @@ impl Node {
         &mut self,
         request: &Value,
         compiled: Option<Result<Promoted, NotPromoted>>,
+        owner: Option<Owner>,
         begin: Instant,
     ) -> Result<Value, Refusal> {
         let path = request::path(request, &self.config)?;
@@ -143,16 +157,7 @@ impl Node {
         shared.forget_share(numbers.local);
         self.plan.add_path(numbers);
         self.config.paths.push(path);
-        self.paths.push(NodePath {
-            tier: Tier::User,
-            promotion: Promotion::NotAsked,
-            compared: None,
-            switch_ns: 0,
-            faults_seen,
-            stops_seen: super::faulty::Stops::default(),
-            demoted: None,
-            bypassed: false,
-        });
+        self.paths.push(NodePath::new(faults_seen, owner));
         let number = self.paths.len() - 1;
         match self.connect(number, compiled) {
             Ok((stays, exchange_us)) => Ok(json!({
@@ -191,38 +196,56 @@ impl Node {
             let names: Vec<_> = known.map(|path| path.name.as_str()).collect();
             return Err(request::unknown("path", name, &names));
         };
-        let slots = self.plan.paths[number].slots.clone();
-        let turns = self.lead_away(number);
+        self.take_paths(vec![number])?;
+        Ok(json!({ "path": name, "took_us": begin.elapsed().as_micros() as u64 }))
+    }
+
+    /// Takes paths away, all of them or none. What has been received is still worked
+    /// on. One exchange for each interface and one grace period, however many they are.
+    ///
+    /// # Errors
+    ///
+    /// Why not; nothing has changed.
+    pub(super) fn take_paths(&mut self, mut numbers: Vec<usize>) -> Result<(), Refusal> {
+        let turns: Vec<_> = numbers
+            .iter()
+            .flat_map(|path| self.lead_away(*path))
+            .collect();
         // The host first: a message it gets twice is better than one that
         // nobody gets.
         let away = self.show_host().and_then(|()| self.follow(&turns));
         if let Err(refusal) = away {
-            self.lead_back(number, &turns);
+            self.lead_back(&numbers, &turns);
             return Err(refusal);
         }
         // A worker that does not answer works for nobody any more.
         let _ = self.turn(turns);
-        let instance = Arc::clone(&self.instances[self.plan.paths[number].instance]);
-        let row = self.plan.paths[number].row;
-        // What its timers would do had no path to be counted with.
-        let _ = self.worker.ask(move |_| {
-            instance.timers.forget(row);
-            instance.ends.leave(row);
-        });
-        self.plan.remove_path(number);
-        self.config.paths.remove(number);
         // A poll that began before the exchange may be in the old entry
         // program; an RCU grace period ends behind every such poll. Then the
         // numbers are free for the next path.
         let _ = membarrier(MembarrierCommand::Global);
-        self.clear_slots(&slots);
-        self.paths.remove(number);
-        Ok(json!({ "path": name, "took_us": begin.elapsed().as_micros() as u64 }))
+        numbers.sort_unstable();
+        for number in numbers.into_iter().rev() {
+            let plan = &self.plan.paths[number];
+            let instance = Arc::clone(&self.instances[plan.instance]);
+            let (row, slots) = (plan.row, plan.slots.clone());
+            // What its timers would do had no path to be counted with.
+            let _ = self.worker.ask(move |_| {
+                instance.timers.forget(row);
+                instance.ends.leave(row);
+            });
+            self.clear_slots(&slots);
+            self.plan.remove_path(number);
+            self.config.paths.remove(number);
+            self.paths.remove(number);
+        }
+        self.forget_observed();
+        Ok(())
     }
 
     /// Takes a path that ends in a handler out of the tables.
     fn lead_away(&mut self, number: usize) -> Vec<(usize, Turn)> {
-        let lead = dispatch::bound(&self.plan.paths[number]);
+        let lead = dispatch::bound(&self.plan, number);
         let mut turns = Vec::new();
         for (iface, _) in self.plan.paths[number].slots.clone() {
             self.lead_out(iface, lead, &mut turns);
@@ -230,13 +253,14 @@ impl Node {
         turns
     }
 
-    /// Puts a path that could not be taken away back.
-    fn lead_back(&mut self, number: usize, turns: &[(usize, Turn)]) {
-        let lead = dispatch::bound(&self.plan.paths[number]);
-        for (iface, _) in turns {
-            let filter = self.filter_at(*iface, self.config.paths[number].filter.clone());
-            // It was there until a moment ago, and the worker has it still.
-            let _ = self.ifaces[*iface].table.insert(&filter, lead);
+    /// Puts paths that could not be taken away back.
+    fn lead_back(&mut self, numbers: &[usize], turns: &[(usize, Turn)]) {
+        for &number in numbers {
+            let lead = dispatch::bound(&self.plan, number);
+            for (iface, filter) in self.filters_of(number) {
+                // It was there until a moment ago, and the worker has it still.
+                let _ = self.ifaces[iface].table.insert(&filter, lead);
+            }
         }
         self.put_back(turns);
         let _ = self.show_host();
@@ -250,7 +274,7 @@ impl Node {
         number: usize,
         compiled: Option<Result<Promoted, NotPromoted>>,
     ) -> Result<(Option<NotPromoted>, u64), Refusal> {
-        let lead = dispatch::bound(&self.plan.paths[number]);
+        let lead = dispatch::bound(&self.plan, number);
         let mut turns = Vec::new();
         for (iface, filter) in self.filters_of(number) {
             if let Err(conflict) = self.lead_in(iface, &filter, lead, &mut turns) {
@@ -348,7 +372,7 @@ impl Node {
     pub(super) fn show_host(&mut self) -> Result<(), Refusal> {
         let mut heard = HashSet::new();
         for iface in 0..self.ifaces.len() {
-            if self.drop_rules[iface].is_none() {
+            if self.drop_rules[iface].is_none() || self.ifaces[iface].state.is_lost() {
                 continue;
             }
             let name = &self.config.ifaces[iface].name;
@@ -393,7 +417,7 @@ impl Node {
     /// All that may lead somewhere on an interface.
     pub(super) fn leads(&self, iface: usize) -> impl Iterator<Item = Lead> {
         let bound = self.plan.ifaces[iface].paths.iter();
-        let bound = bound.map(|&path| dispatch::bound(&self.plan.paths[path]));
+        let bound = bound.map(|&path| dispatch::bound(&self.plan, path));
         bound.chain(self.live.leads(iface))
     }
 
@@ -493,6 +517,21 @@ impl From<NotPromoted> for Refusal {
             },
             hint: why.hint,
         }
+    }
+}
+
+/// Why a module of no file cannot be where it was to stand: without a place in one.
+fn misplaced(error: &RunError) -> Refusal {
+    let mistakes = match error {
+        RunError::Mistakes(mistakes) => mistakes.list(),
+        _ => &[],
+    };
+    match mistakes.first() {
+        Some(first) => Refusal::usage(
+            first.message.clone(),
+            first.hint.clone().unwrap_or_default(),
+        ),
+        None => refusal(error),
     }
 }
 

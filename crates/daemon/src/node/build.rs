@@ -19,7 +19,7 @@ use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
 use super::known::Known;
 use super::neighbours::Neighbours;
 use super::world::{self, Link, Served};
-use super::{Node, NodeIface, NodePath, Promotion, RunError, State, XdpSide, dispatch, say};
+use super::{Node, NodeIface, NodePath, Owners, RunError, State, XdpSide, dispatch, say};
 use crate::activation::Bindable;
 use crate::compile::CompileThread;
 use crate::config::{Config, NodeGraph, Tier, XdpMode};
@@ -158,16 +158,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         paths: config
             .paths
             .iter()
-            .map(|_| NodePath {
-                tier: Tier::User,
-                promotion: Promotion::NotAsked,
-                compared: None,
-                switch_ns: 0,
-                faults_seen: 0,
-                stops_seen: super::faulty::Stops::default(),
-                demoted: None,
-                bypassed: false,
-            })
+            .map(|_| NodePath::new(0, None))
             .collect(),
         instances,
         carrier: None,
@@ -176,6 +167,8 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         live: Known::default(),
         named: 0,
         bindable,
+        owners: Owners::default(),
+        leaving: Vec::new(),
         links,
         graph,
         served,
@@ -262,7 +255,8 @@ fn make_runs(
             paths.push(created);
         }
         let shared = Arc::clone(&instance.shared);
-        runs.push(RunInstance::new(shared, instance.on_timer(), paths));
+        let on_timer = instance.on_timer();
+        runs.push(RunInstance::new(numbers.id, shared, on_timer, paths));
     }
     Ok(runs)
 }
@@ -309,7 +303,7 @@ fn take_with_sockets(
         ifindex: found.ifindex,
         facts: iface_facts(found),
         rung: Rung::Packet,
-        tx_errors_before: tx_errors(&found.name),
+        tx_errors: [tx_errors(&found.name); 2],
         consumes: drop_rule.is_some(),
         state: State::Up,
     };
@@ -429,7 +423,7 @@ fn take_with_xdp(
         ifindex: found.ifindex,
         facts: iface_facts(found),
         rung,
-        tx_errors_before: tx_errors(&found.name),
+        tx_errors: [tx_errors(&found.name); 2],
         consumes: true,
         state: State::Up,
     };

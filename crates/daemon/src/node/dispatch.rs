@@ -137,11 +137,12 @@ impl Entry<'_> {
 }
 
 /// Where a path that ends in a handler is led to.
-pub(super) fn bound(plan: &PathPlan) -> Lead {
+pub(super) fn bound(plan: &Plan, path: usize) -> Lead {
+    let path = &plan.paths[path];
     Lead::Bound {
-        row: plan.row,
-        instance: plan.instance as u32,
-        local: plan.local as u32,
+        row: path.row,
+        instance: plan.instances[path.instance].id,
+        local: path.local as u32,
     }
 }
 
@@ -153,7 +154,7 @@ pub(super) fn bound(plan: &PathPlan) -> Lead {
 pub(super) fn table(config: &Config, plan: &Plan, iface: usize) -> Result<Table<Lead>, RunError> {
     let mut table = Table::default();
     for &path in &plan.ifaces[iface].paths {
-        let lead = bound(&plan.paths[path]);
+        let lead = bound(plan, path);
         table
             .insert(&config.paths[path].filter, lead)
             .map_err(|conflict| RunError::Demux {
@@ -299,9 +300,13 @@ impl Node {
     /// [`put_back`](Self::put_back).
     pub(super) fn follow(&mut self, turns: &[(usize, Turn)]) -> Result<(), Refusal> {
         for iface in touched(turns) {
+            // To one that is gone nothing leads any more.
             let Some(xdp) = &self.ifaces[iface].xdp else {
                 continue;
             };
+            if self.ifaces[iface].state.is_lost() {
+                continue;
+            }
             let leaves = self.leaves(iface);
             let here = turns.iter().filter(|(at, _)| *at == iface);
             let changes: Option<Vec<_>> = here

@@ -3,13 +3,14 @@
 //! A path itself is the worker's. What its ends ask for is in the tables of their
 //! interfaces, and the rest in the path; so this is small, 100,000 times.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use ashway_modules::relay::Stays;
 use ashway_path::places::{Ids, PathId, Places};
 use ashway_path::stage::Direction;
 
+use super::owners::Owner;
 use super::relay::Place;
 use crate::live::Lead;
 
@@ -34,8 +35,12 @@ pub(super) struct NodeLive {
     pub(super) name: Arc<str>,
     /// The module that it was created from, by its place in [`Known::modules`].
     from: u16,
-    /// Whose it is.
+    /// The domain that it belongs to.
     pub(super) domain: Option<Arc<str>>,
+    /// The process that it belongs to, if not to the node.
+    pub(super) owner: Option<Owner>,
+    /// The instances whose handlers its stages run, by their ids.
+    pub(super) runs: Box<[u32]>,
     /// A path begins or ends at an interface, or both.
     ends: [Option<NodeEnd>; 2],
     /// Its place in the kernel tier.
@@ -93,6 +98,8 @@ impl Known {
             name: Arc::clone(&name),
             from: from as u16,
             domain,
+            owner: None,
+            runs: Box::default(),
             ends: [ends.next(), ends.next()],
             place: None,
             stays: None,
@@ -166,6 +173,31 @@ impl Known {
     pub(super) fn of_domain(&self, domain: &str) -> impl Iterator<Item = &NodeLive> {
         let paths = self.paths.iter().map(|(_, path)| path);
         paths.filter(move |path| path.domain.as_deref() == Some(domain))
+    }
+
+    /// Those of a process. Linear in all of them.
+    pub(super) fn of_owner(&self, owner: &Owner) -> impl Iterator<Item = PathId> {
+        let paths = self.paths.iter();
+        let of = paths.filter(move |(_, path)| {
+            let known = path.owner.as_ref();
+            known.is_some_and(|known| Arc::ptr_eq(known, owner))
+        });
+        of.map(|(id, _)| id)
+    }
+
+    /// Those that run a handler. Linear in all of them.
+    pub(super) fn running(&self, instance: u32) -> impl Iterator<Item = PathId> {
+        let paths = self.paths.iter();
+        let of = paths.filter(move |(_, path)| path.runs.contains(&instance));
+        of.map(|(id, _)| id)
+    }
+
+    /// The instances that any of them runs. Linear in all of them.
+    pub(super) fn run(&self) -> HashSet<u32> {
+        let paths = self.paths.iter();
+        paths
+            .flat_map(|(_, path)| path.runs.iter().copied())
+            .collect()
     }
 
     /// Everything that leads to one of them at an interface. Linear in all of them.

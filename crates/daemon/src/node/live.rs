@@ -22,16 +22,19 @@ use serde_json::{Value, json};
 use super::binding::refusal;
 use super::dispatch::{self, LIVE_SLOT};
 use super::known::{NodeEnd, NodeLive};
-use super::{Node, RunError, say};
+use super::{Node, Owner, RunError, say};
 use crate::activation::ROW;
 use crate::config::{Entrance, Tier, is_name};
+use crate::control::Caller;
 use crate::instance::Instance;
 use crate::live::{Lead, Turn};
 use crate::plan::InstancePlan;
 use crate::request::{self, Refusal};
 
 /// What a request says of a path; a request for one path alone has more.
-const CREATE_KEYS: [&str; 7] = ["module", "name", "attrs", "match", "tier", "request", "log"];
+const CREATE_KEYS: [&str; 8] = [
+    "module", "name", "attrs", "match", "tier", "owner", "request", "log",
+];
 
 /// A path that somebody asks for.
 pub(super) struct Wanted {
@@ -43,6 +46,8 @@ pub(super) struct Wanted {
     /// What must be true of a message besides, where the path begins.
     pub(super) filter: Option<String>,
     pub(super) tier: Tier,
+    /// The process it is to belong to, if not to the node.
+    pub(super) owner: Option<Owner>,
     /// Whether every step of its creation is to be told.
     pub(super) logs: bool,
 }
@@ -53,6 +58,8 @@ pub(super) struct Made {
     pub(super) path: Box<Path<Message>>,
     pub(super) ends: Vec<(NodeEnd, Filter)>,
     domain: Option<String>,
+    owner: Option<Owner>,
+    runs: Box<[u32]>,
     log: Log,
     tier: Tier,
     fits: Result<(), Stays>,
@@ -68,6 +75,7 @@ impl Node {
             domain: path.domain.clone(),
             filter: path.filter.as_ref().map(ToString::to_string),
             tier: path.tier,
+            owner: None,
             logs: false,
         });
         for wanted in wanted.collect::<Vec<_>>() {
@@ -95,14 +103,16 @@ impl Node {
     /// # Errors
     ///
     /// Why not; nothing has changed.
-    pub(super) fn create(&mut self, request: &Value) -> Result<Value, Refusal> {
+    pub(super) fn create(&mut self, request: &Value, caller: &Caller) -> Result<Value, Refusal> {
         let begin = Instant::now();
         let asked: Vec<&Value> = match &request["paths"] {
             Value::Array(paths) => paths.iter().collect(),
             _ => vec![request],
         };
         let logs = request["log"] == true;
-        let wanted = asked.into_iter().map(|path| self.wanted(path, logs));
+        let wanted = asked
+            .into_iter()
+            .map(|path| self.wanted(path, caller, logs));
         let wanted: Vec<Wanted> = wanted.collect::<Result<_, _>>()?;
         let made = self.create_live(wanted)?;
         let took = begin.elapsed();
@@ -122,7 +132,7 @@ impl Node {
     }
 
     /// Reads what a path is to be.
-    fn wanted(&mut self, request: &Value, logs: bool) -> Result<Wanted, Refusal> {
+    fn wanted(&mut self, request: &Value, caller: &Caller, logs: bool) -> Result<Wanted, Refusal> {
         request::only(request, &CREATE_KEYS)?;
         let text = |key| request::string(request, key).map(|text| text.map(str::to_owned));
         let from = text("module")?.ok_or_else(|| request::missing("module"))?;
@@ -155,6 +165,7 @@ impl Node {
             domain: None,
             filter: text("match")?,
             tier,
+            owner: self.owners.of(request, caller)?,
             logs,
         })
     }
@@ -173,7 +184,7 @@ impl Node {
             format!("{module}-{}", self.named)
         });
         if !is_name(&name) {
-            let message = format!("`{name}` cannot be the name of a path");
+            let message = format!("`{}` cannot be the name of a path", request::short(&name));
             return Err(Refusal::usage(message, crate::config::NAME_HINT));
         }
         Ok(name)
@@ -201,6 +212,8 @@ impl Node {
             mut path,
             ends,
             domain,
+            owner,
+            runs,
             log,
             tier,
             fits,
@@ -208,6 +221,9 @@ impl Node {
         {
             match self.add_live(&path, &from, domain, ends, &mut turns) {
                 Ok(id) => {
+                    if let Some(live) = self.live.at_mut(id) {
+                        (live.owner, live.runs) = (owner, runs);
+                    }
                     let lacks = datagram::lacks_next_mac(&mut path);
                     wants.extend(lacks.map(|lacks| (id, lacks)));
                     if self.place(id, fits) && tier != Tier::User {
@@ -290,6 +306,7 @@ impl Node {
             domain,
             filter: also,
             tier,
+            owner,
             logs,
         } = wanted;
         self.name_is_free(&name)?;
@@ -359,16 +376,32 @@ impl Node {
             })?;
             ends.push((NodeEnd::new(number, direction, false), filter));
         }
+        let runs = stages
+            .iter()
+            .filter_map(|stage| self.runs(stage.name()))
+            .collect();
         drop(stages);
         Ok(Made {
+            runs,
             fits: self.fits(&created.path, &ends),
             from,
             path: Box::new(created.path),
             ends,
             domain,
+            owner,
             log: created.log,
             tier,
         })
+    }
+
+    /// The instance that a module runs, if it runs one.
+    fn runs(&self, module: &str) -> Option<u32> {
+        let handler = self.graph.handler_of(module)?;
+        let number = self
+            .instances
+            .iter()
+            .position(|known| known.name == handler)?;
+        Some(self.plan.instances[number].id)
     }
 
     pub(super) fn name_is_free(&self, name: &str) -> Result<(), Refusal> {
@@ -571,20 +604,28 @@ impl Node {
             _ => vec![request["path"].as_str().unwrap_or_default()],
         };
         let ids = asked.iter().map(|name| self.find_live(name));
-        let ids: Vec<PathId> = ids.collect::<Result<_, _>>()?;
-        let mut turns = Vec::new();
-        self.take_live(&ids, &mut turns);
-        // Should a program or a rule not follow, the worker gives the host what
-        // still comes.
-        let led = self.lead(&turns);
-        self.drop_live(ids.clone(), turns)?;
+        self.remove_live(&ids.collect::<Result<Vec<PathId>, _>>()?)?;
         // One of the file is not to be had again until the node is started anew.
         let long = &mut self.config.long_paths;
         long.retain(|path| !asked.contains(&path.name.as_str()));
-        led?;
-        self.release(&ids);
-        self.forget_neighbours(&ids);
         Ok(json!({ "removed": asked, "took_ns": begin.elapsed().as_nanos() as u64 }))
+    }
+
+    /// Removes these.
+    ///
+    /// # Errors
+    ///
+    /// If the worker does not answer, or a program or a rule does not follow: then the
+    /// worker gives the host what still comes.
+    pub(super) fn remove_live(&mut self, ids: &[PathId]) -> Result<(), Refusal> {
+        let mut turns = Vec::new();
+        self.take_live(ids, &mut turns);
+        let led = self.lead(&turns);
+        self.drop_live(ids.to_vec(), turns)?;
+        led?;
+        self.release(ids);
+        self.forget_neighbours(ids);
+        Ok(())
     }
 
     pub(super) fn find_live(&self, name: &str) -> Result<PathId, Refusal> {

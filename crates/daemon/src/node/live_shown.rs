@@ -9,8 +9,8 @@ use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 use serde_json::{Map, Value, json};
 
-use super::Node;
 use super::known::NodeEnd;
+use super::{Node, owners};
 use crate::counters::Row;
 use crate::live::Lead;
 use crate::request::Refusal;
@@ -53,6 +53,7 @@ impl Node {
         shown.insert("ends".to_owned(), ends.collect());
         shown.insert("name".to_owned(), json!(*live.name));
         shown.insert("from".to_owned(), json!(self.live.from(live)));
+        shown.insert("owner".to_owned(), owners::shown(live.owner.as_ref()));
         self.add_tier(live, &mut shown);
         shown.insert("next_hop".to_owned(), json!(self.show_neighbour(id)));
         let ifaces: Vec<_> = live.ends().map(name).collect();

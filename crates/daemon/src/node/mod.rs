@@ -17,10 +17,12 @@ mod live_shown;
 mod neighbours;
 mod obey;
 mod observe;
+mod owners;
 mod relay;
 mod serve;
 mod shadow;
 mod swap;
+mod unload;
 mod world;
 
 use std::path::PathBuf;
@@ -46,6 +48,7 @@ use crate::shadow::Compared;
 use crate::worker::Worker;
 use known::Known;
 use neighbours::Neighbours;
+use owners::{Owner, Owners};
 use relay::NodeRelays;
 use world::{Link, Served};
 
@@ -112,6 +115,10 @@ struct Node {
     instances: Vec<Arc<Instance>>,
     /// The same, for paths to be bound to.
     bindable: Vec<Bindable>,
+    /// Processes that handlers and paths belong to.
+    owners: Owners,
+    /// Those that were unloaded and that the worker is not done with.
+    leaving: Vec<Bindable>,
     /// Whose rings hold whole frames; made when the first path wants them.
     carrier: Option<Arc<Instance>>,
     /// Those of them that the kernel tier can do; made when the first comes.
@@ -155,12 +162,31 @@ struct NodeIface {
     ifindex: u32,
     facts: IfaceFacts,
     rung: Rung,
-    /// Transmit errors of the driver when the node took the interface.
-    tx_errors_before: u64,
+    /// Transmit errors of the driver when the node took the interface, and when it was
+    /// last asked: one that is gone has taken its own count along.
+    tx_errors: [u64; 2],
     /// Whether matched messages are kept from the host's stack.
     consumes: bool,
     /// Whether it is there.
     state: State,
+}
+
+impl NodeIface {
+    /// Asks the driver how many frames it has lost, while it is the driver of the
+    /// interface that the node took.
+    fn ask_driver(&mut self, name: &str) {
+        if !matches!(self.state, State::Gone | State::Anew) {
+            let [_, last] = &mut self.tx_errors;
+            // A driver that is just leaving says nothing.
+            *last = build::tx_errors(name).max(*last);
+        }
+    }
+
+    /// Frames that the driver has lost since the node took the interface.
+    const fn lost_by_driver(&self) -> u64 {
+        let [before, last] = self.tx_errors;
+        last.saturating_sub(before)
+    }
 }
 
 /// Whether an interface is there, and can be sent by.
@@ -233,6 +259,25 @@ struct NodePath {
     demoted: Option<String>,
     /// Whether its messages went by its handler at the last look.
     bypassed: bool,
+    /// Whose it is, if not the node's.
+    owner: Option<Owner>,
+}
+
+impl NodePath {
+    /// One that has just come.
+    fn new(faults_seen: u32, owner: Option<Owner>) -> Self {
+        Self {
+            tier: Tier::User,
+            promotion: Promotion::NotAsked,
+            compared: None,
+            switch_ns: 0,
+            faults_seen,
+            stops_seen: faulty::Stops::default(),
+            demoted: None,
+            bypassed: false,
+            owner,
+        }
+    }
 }
 
 /// What became of promoting a path.
@@ -278,8 +323,8 @@ impl Node {
     }
 
     /// Compiles the handler of a path for the kernel tier, on the compile
-    /// thread; the path need not be there yet. Handlers stay as long as the
-    /// node does, so the result fits whatever path `then` finds.
+    /// thread; the path need not be there yet. Should the handler be unloaded
+    /// meanwhile, the result fits no path that `then` finds: its version runs nowhere.
     fn compile(
         &mut self,
         path: &PathConfig,
@@ -426,6 +471,7 @@ impl Node {
                 Err(_) => iface.state,
             };
             let was = std::mem::replace(&mut iface.state, now);
+            iface.ask_driver(name);
             if was == now {
                 continue;
             }

@@ -84,6 +84,7 @@ impl Node {
             domain: Some(domain.to_owned()),
             filter: None,
             tier: Tier::Auto,
+            owner: None,
             logs: false,
         })?;
         for (_, filter) in &made.ends {

@@ -51,8 +51,8 @@ pub(super) struct Observation {
 /// Whose program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Key {
-    /// An instance's, in the user tier.
-    User(usize),
+    /// An instance's, in the user tier, by its id.
+    User(u32),
     /// A path's, in the kernel tier, by its row.
     Kernel(u32),
     /// That of whole frames.
@@ -207,6 +207,7 @@ impl Node {
                 {
                     let made = made.into_iter().map(|(key, made)| (key, Some(made)));
                     on.programs.extend(made);
+                    node.forget_observed();
                     node.follow_observation();
                 }
                 then(node);
@@ -215,13 +216,26 @@ impl Node {
         );
     }
 
+    /// Lets the programs go whose instance or path has gone: they hold its memory.
+    pub(super) fn forget_observed(&mut self) {
+        let Some(on) = &mut self.observation else {
+            return;
+        };
+        let (paths, instances) = (&self.plan.paths, &self.plan.instances);
+        on.programs.retain(|key, _| match key {
+            Key::User(id) => instances.iter().any(|plan| plan.id == *id),
+            Key::Kernel(row) => paths.iter().any(|plan| plan.row == *row),
+            Key::Frames | Key::Relays => true,
+        });
+    }
+
     fn missing_programs(&self) -> Vec<Job> {
         let Some(on) = self.observation.as_ref().filter(|on| on.notes.is_some()) else {
             return Vec::new();
         };
-        let instances = self.instances.iter().enumerate();
-        let user = instances.map(|(number, instance)| Job {
-            key: Key::User(number),
+        let instances = self.instances.iter().zip(&self.plan.instances);
+        let user = instances.map(|(instance, plan)| Job {
+            key: Key::User(plan.id),
             instance: Arc::clone(instance),
             promoted: None,
             hops: None,
@@ -259,7 +273,7 @@ impl Node {
         let plan = &self.plan.paths[path];
         let key = match (&self.paths[path].promotion, tier) {
             (Promotion::Done(_), Tier::Kernel) => Key::Kernel(plan.row),
-            _ => Key::User(plan.instance),
+            _ => Key::User(self.plan.instances[plan.instance].id),
         };
         self.observation.as_ref()?.program(key)
     }
@@ -394,7 +408,7 @@ impl Node {
         tiers.enumerate().filter_map(move |(path, tier)| {
             let key = match tier {
                 Tier::Kernel => Key::Kernel(self.plan.paths[path].row),
-                _ => Key::User(self.plan.paths[path].instance),
+                _ => Key::User(self.plan.instances[self.plan.paths[path].instance].id),
             };
             match on?.programs.get(&key)? {
                 Some(Err(because)) => Some((path, because.as_str())),

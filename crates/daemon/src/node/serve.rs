@@ -1,6 +1,7 @@
 //! A running node's main loop: signals, the control socket, what has been
 //! compiled, the clock.
 
+use std::collections::HashSet;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
@@ -10,13 +11,12 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use super::build::tx_errors;
-use super::{Node, Promotion, RunError, RunOptions, State, neighbours, say};
+use super::{Node, Promotion, RunError, RunOptions, State, neighbours, owners, say};
 use crate::config::Tier;
 use crate::control::{Answer, Caller, Control};
 use crate::counters::Row;
 use crate::instance::NotPromoted;
-use crate::request::Refusal;
+use crate::request::{self, Refusal};
 use crate::{shadow, status};
 
 /// How often the loop looks at the clock: the grain of trials, and of what is looked
@@ -111,6 +111,8 @@ pub(super) fn serve(
             node.look_who_observes();
             node.look_who_reads();
             node.look_at_shadows();
+            node.look_who_died();
+            node.look_who_left();
             if !node.worker.is_alive() {
                 return Err(RunError::Worker);
             }
@@ -136,7 +138,7 @@ pub(super) fn serve(
     }
 }
 
-fn plural(count: usize, what: &str) -> String {
+pub(super) fn plural(count: usize, what: &str) -> String {
     if count == 1 {
         format!("1 {what}")
     } else {
@@ -163,7 +165,7 @@ fn answer(
             Ok(path) => node.enable(path).into(),
             Err(unknown) => unknown,
         },
-        Some("create") => node.create(&request).into(),
+        Some("create") => node.create(&request, &caller).into(),
         Some("remove") => node.remove(&request).into(),
         Some("show") => node.show(&request["path"]).into(),
         Some("faults") => Answer::Ok(node.faults.list(request["handler"].as_str())),
@@ -172,6 +174,7 @@ fn answer(
         Some("swap") => return node.swap(&request, engine, caller),
         Some("rollback") => return node.rollback(&request, engine, caller),
         Some("unbind") => node.unbind(&request["path"]).into(),
+        Some("unload") => node.unload(&request["handler"]).into(),
         Some("status") => Answer::Ok(describe(node)),
         Some("demux") => node.show_demux(&request).into(),
         Some("why") => {
@@ -188,7 +191,7 @@ fn answer(
             code: "bad_request",
             message: "there is no such request".to_owned(),
             hint: "requests are status, why, confirm, memory, endpoint, promote, demote, enable, load, \
-                   bind, swap, rollback, faults, fault, log, unbind, create, remove, show, observe, demux"
+                   bind, swap, rollback, faults, fault, log, unbind, unload, create, remove, show, observe, demux"
                 .to_owned(),
         },
     };
@@ -342,24 +345,21 @@ fn moved_to(node: &Node, moved: Result<usize, NotPromoted>) -> Answer {
 }
 
 fn unknown(what: &str, name: &Value, known: &[&str]) -> Answer {
-    Answer::Refused {
-        code: "failed",
-        message: format!("there is no {what} `{}`", name.as_str().unwrap_or("")),
-        hint: match known {
-            [] => format!("there is no {what} at all"),
-            known => format!("there is `{}`", known.join("`, `")),
-        },
-    }
+    Err(request::unknown(what, name.as_str().unwrap_or(""), known)).into()
 }
 
 /// The document behind `ashway status -j`.
 fn describe(node: &mut Node) -> Value {
+    for (iface, config) in node.ifaces.iter_mut().zip(&node.config.ifaces) {
+        iface.ask_driver(&config.name);
+    }
     let live = node.list();
     let not_listed = node.live.len() - live.len();
+    let run = node.live.run();
     json!({
         "node": node.config.node.name,
         "interfaces": (0..node.ifaces.len()).map(|i| interface(node, i)).collect::<Vec<_>>(),
-        "handlers": (0..node.instances.len()).map(|i| handler(node, i)).collect::<Vec<_>>(),
+        "handlers": (0..node.instances.len()).map(|i| handler(node, i, &run)).collect::<Vec<_>>(),
         "paths": (0..node.paths.len()).map(|i| path(node, i)).chain(live).collect::<Vec<_>>(),
         "paths_not_listed": not_listed,
         "live": node.sum_of_live(),
@@ -403,18 +403,20 @@ fn interface(node: &Node, number: usize) -> Value {
         "consumes": iface.consumes,
         "unmatched": { "passed": unmatched.get(Count::Passed) },
         "lost_after_hand_over": {
-            "driver": tx_errors(name).saturating_sub(iface.tx_errors_before),
+            "driver": iface.lost_by_driver(),
         },
     })
 }
 
-fn handler(node: &Node, number: usize) -> Value {
+/// A handler; `run` are the instances that paths of modules run, in the user tier.
+fn handler(node: &Node, number: usize, run: &HashSet<u32>) -> Value {
     let instance = &node.instances[number];
-    let paths = &node.plan.instances[number].paths;
-    let mut tiers: Vec<&str> = paths
-        .iter()
-        .map(|path| node.paths[*path].tier.word())
-        .collect();
+    let plan = &node.plan.instances[number];
+    let paths = &plan.paths;
+    let tiers = paths.iter().map(|path| node.paths[*path].tier.word());
+    let live = run.contains(&plan.id).then_some(Tier::User.word());
+    let mut tiers: Vec<&str> = tiers.chain(live).collect();
+    tiers.sort_unstable();
     tiers.dedup();
     if tiers.is_empty() {
         tiers.push("unbound");
@@ -481,6 +483,7 @@ fn handler(node: &Node, number: usize) -> Value {
             "slots": place.layout.endpoint_slots,
             "reader": endpoint.reader(),
         })),
+        "owner": owners::shown(instance.owner.as_ref()),
         "digest": version.digest,
         "file": version.file,
         "state": version.kept.map(|kept| json!({ "bytes": kept.bytes, "version": kept.version })),
@@ -501,6 +504,10 @@ fn path(node: &Node, number: usize) -> Value {
     document.insert("function".to_owned(), json!(config.function));
     document.insert("tier".to_owned(), json!(node.paths[number].tier.word()));
     document.insert("match".to_owned(), json!(config.filter.text));
+    document.insert(
+        "owner".to_owned(),
+        owners::shown(node.paths[number].owner.as_ref()),
+    );
     document.insert("on_fault".to_owned(), json!(config.on_fault.word()));
     let (faults, bypass) = node.describe_faults(number);
     document.insert("faults".to_owned(), faults);

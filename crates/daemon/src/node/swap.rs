@@ -180,6 +180,12 @@ impl Node {
     ) -> Result<Value, Refusal> {
         // The node may have changed while this was compiled.
         let number = self.handler_number(&instance.name)?;
+        if !Arc::ptr_eq(&self.instances[number], instance) {
+            return Err(Refusal::failed(
+                format!("handler `{}` was unloaded meanwhile", instance.name),
+                "another has its name now: ask once more if that is meant",
+            ));
+        }
         let Candidate {
             version,
             back,

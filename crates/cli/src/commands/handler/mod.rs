@@ -17,8 +17,16 @@ mod run;
 mod show;
 mod swap;
 mod tier;
+mod unload;
 
-/// Handlers: in a running node (ls, load, swap, rollback, faults, log, map), or a file alone
+/// Handlers: in a running node (ls, load, swap, rollback, unload, faults, log, map), or a
+/// file
+/// alone (check, run, show, invoke)
+///
+/// A handler of a node lives so: `handler load`, `bind` (a path leads messages to it),
+/// `path promote` and `path demote` (to the kernel tier and back), `handler swap` and
+/// `handler rollback` (another version of it), `unbind`, `handler unload`. Each works
+/// while messages come, and is done whole or refused whole.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Handler {
     /// List those of a node, with tier, memory and promotion
@@ -29,6 +37,7 @@ pub(crate) enum Handler {
     Load(load::Load),
     Swap(swap::Swap),
     Rollback(swap::Rollback),
+    Unload(unload::Unload),
     Faults(faults::Faults),
     Replay(faults::Replay),
     Log(log::Log),
@@ -51,6 +60,7 @@ impl Handler {
             Self::Load(command) => command.run(face).map(|()| 0),
             Self::Swap(command) => command.run(face).map(|()| 0),
             Self::Rollback(command) => command.run(face).map(|()| 0),
+            Self::Unload(command) => command.run(face).map(|()| 0),
             Self::Faults(command) => command.run(face).map(|()| 0),
             Self::Replay(command) => command.run(face),
             Self::Log(command) => command.run(face).map(|()| 0),

@@ -19,7 +19,7 @@ const REQUEST_BYTES: usize = 48 << 10;
 /// The path leads from MODULE through the node's graph, as far as the attributes say
 /// (`ashway path plan` shows it without a node). A relay runs in the kernel tier if it
 /// can, any other path in the user tier. With `--from` each line of a file is a path:
-/// {"module": ..., "attrs": {...}, "name": ..., "match": ..., "tier": ...}. The first
+/// {"module": ..., "attrs": {...}, "name": ..., "match": ..., "tier": ..., "owner": ...}. The first
 /// line that is refused ends it; the paths of the lines before it stay.
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -44,6 +44,10 @@ pub(crate) struct Create {
     /// Its name; without it the node makes one up
     #[arg(long, conflicts_with = "from")]
     name: Option<String>,
+    /// The process it belongs to: it goes when that has ended, however that ends
+    /// [default: the node]
+    #[arg(long, value_name = "PID", conflicts_with = "from")]
+    owner: Option<u32>,
     /// Many paths: a file of one JSON object a line
     #[arg(long, value_name = "FILE")]
     from: Option<PathBuf>,
@@ -137,6 +141,7 @@ impl Create {
             "name": self.name,
             "match": self.filter,
             "tier": self.tier,
+            "owner": self.owner,
         }))
     }
 }

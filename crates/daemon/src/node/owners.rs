@@ -1,0 +1,229 @@
+//! What belongs to a process goes when that has gone (ASH §II: the kernel frees the
+//! handlers of an application that exits).
+//!
+//! What a configuration names, and what the commands make, belongs to the node. A
+//! request may say that a handler or a path belongs to a process instead: `owner` is
+//! its number, or `caller` for whoever asks. The process is known by a pidfd, so that
+//! none of the same number is taken for it, and it matters not how it ends.
+//!
+//! Each of its objects holds the process; there is no second list that could disagree.
+//! With a handler go its paths, whoever made them. Their messages then have the next
+//! best path that matches, or the host.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ashway_path::places::PathId;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde_json::{Value, json};
+
+use super::{Node, say};
+use crate::bug::{self, Bug};
+use crate::control::{Caller, Peer};
+use crate::request::Refusal;
+
+/// When what could not be taken away is tried again.
+const AGAIN: Duration = Duration::from_millis(200);
+
+/// A process that something may belong to.
+pub(crate) type Owner = Arc<Peer>;
+
+/// The processes that something belongs to.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    all: Vec<Owner>,
+    /// When to look, if the last look could not do all.
+    again: Option<Instant>,
+}
+
+impl Owners {
+    /// The owner that a request names, if it names one. The same process has one.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with it.
+    pub(super) fn of(
+        &mut self,
+        request: &Value,
+        caller: &Caller,
+    ) -> Result<Option<Owner>, Refusal> {
+        let hint = "give the number of a process of the node's PID namespace, or `caller`";
+        let usage = |message: String| Refusal::usage(message, hint);
+        let peer = match &request["owner"] {
+            Value::Null => return Ok(None),
+            Value::String(word) if word == "caller" => caller
+                .peer()
+                .map_err(|error| usage(format!("who asks cannot own anything: {error}")))?,
+            number => {
+                let pid = number.as_u64().and_then(|pid| u32::try_from(pid).ok());
+                let pid = pid.ok_or_else(|| usage(format!("`owner` cannot be `{number}`")))?;
+                Peer::of(pid)
+                    .map_err(|error| usage(format!("process {pid} cannot own anything: {error}")))?
+            }
+        };
+        if peer.is_gone() {
+            return Err(usage(format!("process {} has ended", peer.pid)));
+        }
+        Ok(Some(self.one(peer)))
+    }
+
+    /// The one owner that is this process.
+    fn one(&mut self, peer: Peer) -> Owner {
+        let same = |known: &&Owner| known.pid == peer.pid && !known.is_gone();
+        if let Some(known) = self.all.iter().find(same) {
+            return Arc::clone(known);
+        }
+        let owner = Arc::new(peer);
+        self.all.push(Arc::clone(&owner));
+        owner
+    }
+
+    /// Those that have ended and still own something. One system call if there are
+    /// any owners.
+    fn gone(&mut self) -> Vec<Owner> {
+        self.all.retain(|owner| Arc::strong_count(owner) > 1);
+        if self.all.is_empty() || self.again.is_some_and(|again| Instant::now() < again) {
+            return Vec::new();
+        }
+        let mut fds: Vec<_> = self
+            .all
+            .iter()
+            .map(|owner| PollFd::new(&owner.pidfd, PollFlags::IN))
+            .collect();
+        // Interrupted: the next look will tell.
+        if bug::is(Bug::OwnerForgotten)
+            || !poll(&mut fds, Some(&Timespec::default())).is_ok_and(|n| n > 0)
+        {
+            return Vec::new();
+        }
+        let ended = fds.iter().map(|fd| !fd.revents().is_empty());
+        let owners = self.all.iter().zip(ended);
+        owners
+            .filter(|(_, ended)| *ended)
+            .map(|(owner, _)| Arc::clone(owner))
+            .collect()
+    }
+}
+
+/// Whether something belongs to this process.
+fn is_of(owner: Option<&Owner>, process: &Owner) -> bool {
+    owner.is_some_and(|owner| Arc::ptr_eq(owner, process))
+}
+
+/// An owner, as it is shown.
+pub(super) fn shown(owner: Option<&Owner>) -> Value {
+    owner.map_or(Value::Null, |owner| json!(owner.pid))
+}
+
+impl Node {
+    /// Takes away what belongs to processes that have ended.
+    pub(super) fn look_who_died(&mut self) {
+        for owner in self.owners.gone() {
+            let pid = owner.pid;
+            match self.take_all_of(&owner) {
+                Ok(what) => {
+                    self.owners.again = None;
+                    say(&format!("process {pid} has ended: {what} gone with it"));
+                }
+                Err(Refusal { message, .. }) => {
+                    self.owners.again = Some(Instant::now() + AGAIN);
+                    say(&format!(
+                        "process {pid} has ended, and what it has stays: {message}"
+                    ));
+                }
+            }
+        }
+    }
+
+    /// Takes everything away that belongs to a process; says what that was.
+    fn take_all_of(&mut self, owner: &Owner) -> Result<String, Refusal> {
+        let instances = (0..).zip(&self.instances);
+        let handlers: Vec<usize> = instances
+            .filter(|(_, instance)| is_of(instance.owner.as_ref(), owner))
+            .map(|(number, _)| number)
+            .collect();
+        let paths = (0..).zip(self.paths.iter().zip(&self.plan.paths));
+        let paths: Vec<usize> = paths
+            .filter(|(_, (path, plan))| {
+                is_of(path.owner.as_ref(), owner) || handlers.contains(&plan.instance)
+            })
+            .map(|(number, _)| number)
+            .collect();
+        let mut live: HashSet<PathId> = self.live.of_owner(owner).collect();
+        for &handler in &handlers {
+            live.extend(self.live.running(self.plan.instances[handler].id));
+        }
+        let what = format!(
+            "{} and {}",
+            super::serve::plural(handlers.len(), "handler"),
+            super::serve::plural(paths.len() + live.len(), "path"),
+        );
+        if !paths.is_empty() {
+            self.take_paths(paths)?;
+        }
+        if !live.is_empty() {
+            self.remove_live(&live.into_iter().collect::<Vec<_>>())?;
+        }
+        if !handlers.is_empty() {
+            self.take_handlers(&handlers)?;
+        }
+        Ok(what)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::process::{Child, Command};
+
+    use super::*;
+
+    fn process() -> Child {
+        Command::new("sleep").arg("1000").spawn().unwrap()
+    }
+
+    /// A process is found gone when it has ended, as long as something is its own, and
+    /// another of its number is not taken for it.
+    fn is_noticed() -> bool {
+        let mut owners = Owners::default();
+        let (mut one, mut other) = (process(), process());
+        let object = owners.one(Peer::of(one.id()).unwrap());
+        let also = owners.one(Peer::of(one.id()).unwrap());
+        let unused = owners.one(Peer::of(other.id()).unwrap());
+        assert!(Arc::ptr_eq(&object, &also), "one process is one owner");
+        drop(unused);
+        assert!(owners.gone().is_empty());
+        assert_eq!(owners.all.len(), 1, "who owns nothing is forgotten");
+        one.kill().unwrap();
+        other.kill().unwrap();
+        // Before anybody waits for it, too.
+        let end = Instant::now() + Duration::from_secs(10);
+        let mut gone = owners.gone();
+        while gone.is_empty() && Instant::now() < end && !bug::is(Bug::OwnerForgotten) {
+            gone = owners.gone();
+        }
+        one.wait().unwrap();
+        other.wait().unwrap();
+        let noticed = gone.len() == 1 && is_of(Some(&object), &gone[0]);
+        drop((object, also, gone));
+        owners.gone();
+        noticed && owners.all.is_empty()
+    }
+
+    #[test]
+    fn an_owner_is_one_process_and_its_end_is_noticed() {
+        assert!(is_noticed());
+        assert!(!bug::with(Bug::OwnerForgotten, is_noticed));
+    }
+
+    #[test]
+    fn nobody_owns_for_a_process_that_is_not_there() {
+        let mut child = process();
+        let pid = child.id();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(Peer::of(pid).is_err());
+        assert!(Peer::of(0).is_err() && Peer::of(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,165 @@
+//! Taking a handler out of a running node.
+//!
+//! Only one that nothing uses: whoever unloads says first, by `unbind` and `path rm`,
+//! what becomes of its messages. What it has received is still worked on: the worker
+//! lets it go when its rings are empty, and with it go its memory, its programs and
+//! its descriptors.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use super::Node;
+use super::binding::refusal;
+use super::world;
+use crate::request::{self, Refusal};
+
+/// How many of its users a refusal names.
+const NAMED: usize = 5;
+
+/// What uses a handler.
+enum User {
+    /// A path that is bound to it.
+    Bound(String),
+    /// A path of modules, one of which runs it.
+    Path(String),
+    /// A module of the configuration.
+    Module(String),
+}
+
+impl Node {
+    /// Unloads a handler: nothing of it is left but what a process has mapped.
+    ///
+    /// # Errors
+    ///
+    /// That there is none, or what uses it; nothing has changed.
+    pub(super) fn unload(&mut self, handler: &Value) -> Result<Value, Refusal> {
+        let begin = Instant::now();
+        let name = handler.as_str().unwrap_or("");
+        let mut handlers = self.config.handlers.iter();
+        let Some(number) = handlers.position(|known| known.name == name) else {
+            let known: Vec<_> = self.instances.iter().map(|i| i.name.as_str()).collect();
+            return Err(request::unknown("handler", name, &known));
+        };
+        let users = self.users_of(number);
+        if !users.is_empty() {
+            return Err(in_use(name, &users));
+        }
+        self.take_handlers(&[number])?;
+        let took = begin.elapsed();
+        Ok(json!({ "handler": name, "took_us": took.as_micros() as u64 }))
+    }
+
+    /// Everything that uses a handler. Linear in all paths.
+    fn users_of(&self, number: usize) -> Vec<User> {
+        let name = &self.config.handlers[number].name;
+        let bound = self.config.paths_of(name);
+        let mut users: Vec<User> = bound.map(|path| User::Bound(path.name.clone())).collect();
+        let live = self.live.running(self.plan.instances[number].id);
+        let live = live.filter_map(|id| self.live.at(id));
+        users.extend(live.map(|live| User::Path(live.name.to_string())));
+        let modules = self.graph.modules_of(name);
+        let written = modules.filter(|module| self.graph.is_written(module));
+        users.extend(written.map(|module| User::Module(module.to_owned())));
+        users
+    }
+
+    /// Takes handlers away that nothing uses, all of them or none.
+    ///
+    /// # Errors
+    ///
+    /// Why not; nothing has changed.
+    pub(super) fn take_handlers(&mut self, numbers: &[usize]) -> Result<(), Refusal> {
+        let gone = |number: usize| numbers.contains(&number);
+        let name = |number: usize| self.config.handlers[number].name.as_str();
+        let names: HashSet<&str> = numbers.iter().map(|number| name(*number)).collect();
+        let mut config = self.config.clone();
+        config.layered.retain(|of| !names.contains(&*of.handler));
+        config.stands.retain(|of| !names.contains(&*of.handler));
+        config
+            .handlers
+            .retain(|known| !names.contains(&*known.name));
+        let kept = (0..)
+            .zip(&self.bindable)
+            .filter(|(number, _)| !gone(*number));
+        let kept: Vec<_> = kept.map(|(_, handler)| handler.clone()).collect();
+        let graph = world::graph(&config, &self.links, &kept, &self.served)
+            .map_err(|error| refusal(&error))?;
+        let ids: HashSet<u32> = numbers
+            .iter()
+            .map(|at| self.plan.instances[*at].id)
+            .collect();
+        self.tell(move |work| {
+            for instance in &mut work.instances {
+                instance.leaves |= ids.contains(&instance.id());
+            }
+        })?;
+        self.config = config;
+        self.graph = graph;
+        let mut numbers = numbers.to_vec();
+        numbers.sort_unstable();
+        for number in numbers.into_iter().rev() {
+            self.plan.remove_instance(number);
+            let instance = self.instances.remove(number);
+            self.faults.forget(&instance.name);
+            // Dropped here, not by the worker: to unmap a memory takes time.
+            self.leaving.push(self.bindable.remove(number));
+        }
+        self.forget_observed();
+        Ok(())
+    }
+
+    /// Lets handlers go that the worker is done with.
+    pub(super) fn look_who_left(&mut self) {
+        // The worker's paths and its timers each have one.
+        self.leaving
+            .retain(|handler| Arc::strong_count(&handler.running) > 1);
+    }
+}
+
+fn in_use(name: &str, users: &[User]) -> Refusal {
+    let mut words: Vec<String> = users
+        .iter()
+        .take(NAMED)
+        .map(|user| match user {
+            User::Bound(path) | User::Path(path) => format!("path `{path}`"),
+            User::Module(module) => format!("module `{module}` of the configuration"),
+        })
+        .collect();
+    if users.len() > NAMED {
+        words.push(format!("{} more", users.len() - NAMED));
+    }
+    let hint = match &users[0] {
+        User::Bound(path) => format!("`ashway unbind {path}` takes that one away"),
+        User::Path(path) => format!("`ashway path rm {path}` takes that one away"),
+        User::Module(_) => "take it out of the configuration, and start the node anew".to_owned(),
+    };
+    Refusal::failed(
+        format!("handler `{name}` is used by {}", words.join(", ")),
+        hint,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_uses_a_handler_is_named_with_what_to_do() {
+        let users: Vec<User> = (0..7).map(|n| User::Bound(format!("p{n}"))).collect();
+        let refused = in_use("h", &users);
+        assert_eq!(
+            refused.message,
+            "handler `h` is used by path `p0`, path `p1`, path `p2`, path `p3`, path `p4`, 2 more"
+        );
+        assert_eq!(refused.hint, "`ashway unbind p0` takes that one away");
+        let refused = in_use("h", &[User::Module("app".to_owned())]);
+        assert!(
+            refused
+                .message
+                .ends_with("by module `app` of the configuration")
+        );
+    }
+}
