@@ -112,15 +112,25 @@ impl Node {
                 });
             }
         }
+        let mut shadows = self.shadows.iter();
+        let other = shadows.find(|other| Arc::ptr_eq(&other.handler.shared, &handler.shared));
+        let because = match other.and_then(|other| self.by_row(other.row)) {
+            Some(other) if other == path => "it is being promoted already".to_owned(),
+            Some(other) => format!(
+                "path `{}` of the same handler is being promoted",
+                self.config.paths[other].name
+            ),
+            // It was unbound a moment ago.
+            None => "another path of the same handler is being promoted".to_owned(),
+        };
+        let hint = "ask once more when that has ended, within a second".to_owned();
+        let line = None;
         then(
             self,
             Err(NotPromoted {
-                because: format!(
-                    "another path of handler `{}` is being promoted",
-                    handler.shared.name
-                ),
-                line: None,
-                hint: "promote this one when that has ended".to_owned(),
+                because,
+                line,
+                hint,
             }),
         );
     }
@@ -130,7 +140,8 @@ impl Node {
         let now = Instant::now();
         let mut next = 0;
         while next < self.shadows.len() {
-            if self.shadows[next].is_due(now) {
+            let shadow = &self.shadows[next];
+            if shadow.is_due(now) || self.by_row(shadow.row).is_none() {
                 let due = self.shadows.swap_remove(next);
                 self.compare(due);
             } else {
