@@ -85,6 +85,11 @@ impl Diagnostics {
         // Texts name what stands in the file, and the renderer takes most as they are.
         let clean_of = |text: &Option<String>| text.as_deref().map(clean);
         let file = clean(&self.file.to_string_lossy());
+        // Of the text itself the renderer shows controls by name, but for those behind
+        // ASCII; as long as they are in UTF-8, so that places stay.
+        let text = self
+            .text
+            .replace(|c| matches!(c, '\u{80}'..='\u{9f}'), "\u{b7}");
         let mut out = String::new();
         for diagnostic in &self.list {
             let title = Level::ERROR.primary_title(clean(&diagnostic.message));
@@ -94,7 +99,7 @@ impl Diagnostics {
                     if let Some(label) = clean_of(&diagnostic.label) {
                         primary = primary.label(label);
                     }
-                    let mut snippet = Snippet::source(self.text.as_str())
+                    let mut snippet = Snippet::source(text.as_str())
                         .path(file.as_str())
                         .annotation(primary);
                     if let Some((place, label)) = &diagnostic.also {
