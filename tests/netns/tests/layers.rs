@@ -226,9 +226,51 @@ fn a_handler_at_another_layer_answers_pings() {
             );
             assert_eq!(path["fates"]["answered"], 5, "{layer}, {mode}: {path:#}");
             assert_eq!(path["balanced"], true, "{layer}, {mode}: {path:#}");
+            // It runs, though nothing is bound to it.
+            assert_eq!(
+                entry(&status, "handlers", "ping")["tier"],
+                "user",
+                "{layer}"
+            );
             let because = path["promotion"]["because"].as_str().unwrap();
             assert!(because.contains("bound"), "{layer}, {mode}: {path:#}");
             node.stop().unwrap();
         }
+    }
+}
+
+/// A path that takes whatever IP carries leaves fragments to the host, which puts them
+/// together; a whole ping to the same address is the path's.
+#[test]
+fn a_handler_on_ip_leaves_fragments_to_the_host() {
+    if skip_unless_root() {
+        return;
+    }
+    for mode in ["native", "packet"] {
+        let rig = Rig::new(&format!("layers-parts-{mode}"), RigOptions::default()).unwrap();
+        let config = Config::on_b0(mode).handler("echo").unwrap().text(&format!(
+            "[path.all]\niface = 'b0'\nlayer = 'ip'\nhandler = 'echo'\nmatch = 'icmp and dst host {B4}'\n"
+        ));
+        let node = rig.node(config).start().unwrap();
+        let ping = |bytes: &str| {
+            let to = B4.to_string();
+            let words = ["-s", bytes, "-c", "2", "-i", "0.2", "-W", "5", &to];
+            text(&run(rig.command_a("ping").args(words)))
+        };
+        let parts = ping("4000");
+        let status = node.status().unwrap();
+        let path = entry(&status, "paths", "all");
+        assert!(parts.contains("2 received"), "{mode}: {parts}\n{path:#}");
+        assert_eq!(
+            path["fates"]["passed"], path["received"],
+            "{mode}: {path:#}"
+        );
+        let _ = ping("40");
+        until("whole packets are the handler's", || {
+            let status = node.status().unwrap();
+            let path = entry(&status, "paths", "all");
+            (path["fates"]["answered"].as_u64() > Some(0)).then_some(())
+        });
+        node.stop().unwrap();
     }
 }
