@@ -195,11 +195,13 @@ pub fn run(options: &Options) -> Result<Report> {
 fn config(folder: &std::path::Path) -> Result<String> {
     let mut config = "[iface.b0]\n".to_owned();
     let mut add = |name: &str, file: &std::path::Path, port: u16, more: &str| {
-        config += &format!(
-            "[handler.{name}]\nfile = {file:?}\nallow = [\"reply\", \"time\"]\n[path.{name}]\n\
+        let file = file.display();
+        let section = format!(
+            "[handler.{name}]\nfile = \"{file}\"\nallow = [\"reply\", \"time\"]\n[path.{name}]\n\
              iface = \"b0\"\nmatch = \"udp and dst port {port}\"\nhandler = \"{name}\"\n\
              tier = \"kernel\"\n{more}\n"
         );
+        config += &section;
     };
     add("neighbour", &ashway_rig::handler("echo")?, PORT, "");
     for (case, text, more) in [
@@ -262,7 +264,7 @@ fn ask(socket: &UdpSocket, lasts: Duration) -> std::io::Result<(u64, Times)> {
         let now = begin.elapsed();
         while let Ok(8) = socket.recv(&mut answer) {
             let due = Duration::from_nanos(u64::from_be_bytes(answer));
-            times.record((begin.elapsed() - due).as_nanos() as u64);
+            times.record(begin.elapsed().saturating_sub(due).as_nanos() as u64);
         }
         // Answers that are late by more than this are lost.
         if now > lasts + Duration::from_millis(20) {

@@ -162,23 +162,20 @@ impl HostCall {
             Self::Load8 | Self::Load16Le | Self::Load16Be | Self::Load32Le | Self::Load32Be => {
                 (&[I32], Some(I32))
             }
-            Self::Load64Le | Self::Load64Be => (&[I32], Some(I64)),
+            Self::Load64Le | Self::Load64Be | Self::PipeGet => (&[I32], Some(I64)),
             Self::Store8
             | Self::Store16Le
             | Self::Store16Be
             | Self::Store32Le
-            | Self::Store32Be => (&[I32, I32], None),
-            Self::Store64Le | Self::Store64Be => (&[I32, I64], None),
-            Self::Read | Self::Write => (&[I32, I32, I32], None),
+            | Self::Store32Be
+            | Self::Log => (&[I32, I32], None),
+            Self::Store64Le | Self::Store64Be | Self::PipeSet => (&[I32, I64], None),
+            Self::Read | Self::Write | Self::PipeInPlace => (&[I32, I32, I32], None),
             Self::Now => (&[], Some(I64)),
-            Self::Log => (&[I32, I32], None),
             Self::Send => (&[I32, I32, I32], Some(I32)),
             Self::Resize | Self::Clone => (&[I32], Some(I32)),
             Self::TimerSet => (&[I32, I64], Some(I32)),
             Self::PipeRead | Self::PipeWrite => (&[I32, I32, I32, I32], None),
-            Self::PipeInPlace => (&[I32, I32, I32], None),
-            Self::PipeSet => (&[I32, I64], None),
-            Self::PipeGet => (&[I32], Some(I64)),
         }
     }
 

@@ -14,7 +14,7 @@ use ashway_codegen::check::{Around, Shape, check};
 use ashway_codegen::instance::{self, Handler, Spec};
 use ashway_codegen::normalise::{self, normalise};
 use ashway_codegen::promote::{self, Budget};
-use ashway_handler::{Engine, ParamError, Region};
+use ashway_handler::{Engine, Region};
 use ashway_kernel::{LoadError, Memory, MemoryKind, Program, ProgramKind, SharedArray};
 
 use crate::channels::Channels;

@@ -161,9 +161,9 @@ impl Versions {
     #[must_use]
     pub(crate) fn place(&self, id: u32, at: u32) -> Option<(String, u32)> {
         let line = self.line();
-        let all = line.current.iter().chain(&line.former).chain(&line.back);
+        let mut all = line.current.iter().chain(&line.former).chain(&line.back);
         // The latest, should a number have come round.
-        let version = all.filter(|known| known.id as u32 == id).last()?;
+        let version = all.rfind(|known| known.id as u32 == id)?;
         let (file, number) = version.lines.at(at)?;
         Some((file.to_owned(), number))
     }

@@ -691,6 +691,9 @@ fn keeps_what_stopped(bench: &Bench) -> bool {
     unwanted && wanted && held && once && version
 }
 
+/// A seeded mistake: instructions, and [`trusted::KEPT`].
+type Edit = fn(&mut Vec<u64>, i32);
+
 #[test]
 fn what_stops_a_handler_is_kept_and_the_instance_held() {
     if ashway_rig::skip_unless_root() {
@@ -702,7 +705,7 @@ fn what_stops_a_handler_is_kept_and_the_instance_held() {
         assert!(keeps_what_stopped(&fresh), "{kind:?}");
     }
     let kept = trusted::KEPT as i32;
-    let bugs: [(&str, fn(&mut Vec<u64>, i32)); 3] = [
+    let bugs: [(&str, Edit); 3] = [
         ("the instance is free at once", |insns, kept| {
             seed(insns, insn(0x62, Reg::R7, trusted::LOCK as i16, kept), 0);
         }),
@@ -721,7 +724,7 @@ fn what_stops_a_handler_is_kept_and_the_instance_held() {
     for (bug, edit) in bugs {
         let bench = bench(MemoryKind::Arena);
         let _program = promote_edited(&bench, MemoryKind::Arena, STOPPED, |insns| {
-            edit(insns, kept)
+            edit(insns, kept);
         });
         assert!(!keeps_what_stopped(&bench), "not noticed: {bug}");
     }

@@ -11,6 +11,7 @@
 //! Wasmtime asks for memories one by one and knows only their types, so they
 //! are handed over through a thread-local queue around instantiation.
 
+use crate::native::Passes;
 use ashway_abi::memory::{FRONT_BYTES, Layout, WASM_PAGE};
 use ashway_abi::{outbox, resize};
 use std::alloc;
@@ -142,22 +143,28 @@ impl Window {
 pub(crate) struct Span<'w> {
     start: NonNull<u8>,
     len: usize,
-    _of: PhantomData<&'w ()>,
+    of: PhantomData<&'w ()>,
 }
 
 impl Span<'_> {
     /// `len` bytes are mapped at `start`, readable and writable.
     const fn new(start: NonNull<u8>, len: usize) -> Self {
-        let _of = PhantomData;
-        Self { start, len, _of }
+        let of = PhantomData;
+        Self { start, len, of }
     }
 
-    pub(crate) const fn start(&self) -> NonNull<u8> {
-        self.start
-    }
-
-    pub(crate) const fn len(&self) -> usize {
-        self.len
+    /// Runs compiled pipes from here to there: the same bytes, or others.
+    ///
+    /// # Panics
+    ///
+    /// If there are more bytes here or there, or the registers are not as many as the
+    /// list has.
+    pub(crate) fn pass(self, passes: &Passes, registers: &mut [u64], to: Self) {
+        assert_eq!(self.len, to.len, "what is read is written");
+        let (from, to) = (self.start.as_ptr(), to.start.as_ptr());
+        // SAFETY: the bytes of a span are mapped as long as it is borrowed, both have
+        // this length, and no reference leads there.
+        unsafe { passes.run_at(registers, from, to, self.len) };
     }
 
     fn bytes(&self) -> impl Iterator<Item = &AtomicU8> {

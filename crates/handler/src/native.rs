@@ -11,7 +11,6 @@ use std::io;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use crate::memory::Span;
 use ashway_codegen::pipe::{
     CHUNK_BYTES, Cpu, Isa, Layout, List, Native, Options, Plan, Unsupported, compile,
 };
@@ -330,23 +329,24 @@ impl Passes {
 }
 
 impl Passes {
-    /// As [`Self::run`], where others may write meanwhile; the two are the same or
-    /// apart.
+    /// As [`Self::run`], where others may write meanwhile.
     ///
-    /// # Panics
+    /// # Safety
     ///
-    /// If one is longer than the other, or the registers are not as many as the list
-    /// has.
-    pub(crate) fn run_spans(&self, registers: &mut [u64], source: Span<'_>, to: Span<'_>) {
-        let len = source.len();
-        assert_eq!(len, to.len(), "what is read is written");
-        let mut from = source.start().as_ptr();
-        let to = to.start().as_ptr();
+    /// `source` can be read and `to` written for `len` bytes, and no reference leads
+    /// there; they are the same or apart.
+    pub(crate) unsafe fn run_at(
+        &self,
+        registers: &mut [u64],
+        source: *const u8,
+        to: *mut u8,
+        len: usize,
+    ) {
+        let mut from = source;
         for (pipes, of) in &self.loops {
             let registers = &mut registers[of.clone()];
             pipes.begin(registers);
-            // SAFETY: a span's bytes are mapped as long as it is borrowed, and both are
-            // of this length; nothing refers to them.
+            // SAFETY: as the caller promised.
             unsafe { pipes.pieces(registers, from, to, len) };
             pipes.native.list().finish(registers, len);
             from = to;

@@ -140,7 +140,7 @@ impl Pipes {
         kept.words_to(&mut self.registers);
         match (&code.native, &mut self.portable[run.list as usize]) {
             (Some(passes), _) => {
-                passes[usize::from(in_place)].run_spans(&mut self.registers, from, to);
+                from.pass(&passes[usize::from(in_place)], &mut self.registers, to);
             }
             (None, Some(portable)) => {
                 self.data.resize(len, 0);
@@ -160,7 +160,6 @@ impl Pipes {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
     use crate::memory::{Message, Region};

@@ -61,12 +61,11 @@ impl User {
         message: &[u8],
         channel: u32,
     ) -> Activation {
-        let message = &mut message.to_vec();
+        let mut message = message.to_vec();
         let budget = self.budget;
         let outcome = self
             .instance
-            .activate_behind(function, front, message, channel, budget);
-        let mut message = message.to_vec();
+            .activate_behind(function, front, &mut message, channel, budget);
         if outcome.len != message.len() {
             message.resize(outcome.len, 0);
             self.instance.copy_message(&mut message);

@@ -257,7 +257,9 @@ impl Calls {
         for from in 0..self.functions.len() {
             let mut at = Some(from);
             while let Some(index) = at {
-                if self.functions[index].charged || (seen[index] != usize::MAX && seen[index] != from) {
+                if self.functions[index].charged
+                    || (seen[index] != usize::MAX && seen[index] != from)
+                {
                     break;
                 }
                 if seen[index] == from {

@@ -102,7 +102,7 @@ pub enum NormaliseError {
     /// A list of pipes that is none.
     #[error("{message}")]
     Pipes {
-        /// What is wrong with it, and a caret under it.
+        /// What is wrong with it.
         message: String,
         /// What to write instead.
         hint: String,

@@ -159,7 +159,7 @@ impl<'a> Reader<'a, '_> {
             }
         }
         parse_with(line, &own).map_err(|error| NormaliseError::Pipes {
-            message: error.caret(line),
+            message: format!("in the list `{line}`: {error}"),
             hint: error.hint,
             at,
         })
@@ -239,9 +239,10 @@ impl Lowering<'_, '_> {
     fn run(&mut self, call: HostCall) {
         let lists = self.reader.module.pipes.lists.len() as u32;
         if let Some(list) = self.take_constant() {
-            match list < lists {
-                true => self.run_one(call, list),
-                false => self.push(OpKind::Trap(Cause::TableBounds)),
+            if list < lists {
+                self.run_one(call, list);
+            } else {
+                self.push(OpKind::Trap(Cause::TableBounds));
             }
             return;
         }

@@ -45,7 +45,8 @@ fn word(outcome: &Outcome, at: usize) -> u64 {
 /// takes every register and gives all back.
 #[test]
 fn what_is_around_a_run_stays_as_it_was() {
-    let locals: String = (0..12).map(|n| format!("(local $l{n} i64)")).collect();
+    let locals: Vec<String> = (0..12).map(|n| format!("(local $l{n} i64)")).collect();
+    let locals = locals.concat();
     let set = (0..12).map(|n| {
         format!(
             "(local.set $l{n} (i64.mul (i64.extend_i32_u (local.get $len)) (i64.const {})))",

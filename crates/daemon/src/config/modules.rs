@@ -102,7 +102,7 @@ pub fn attribute(name: &str, value: &Value) -> Result<Value, Wrong> {
 /// Tells a path how often its handler may be stopped.
 pub(super) fn set_faults(attrs: &mut Attrs, limit: Option<FaultLimit>) {
     let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-    let FaultLimit { most, within, rest } = limit.unwrap_or(FaultLimit {
+    let FaultLimit { most, within, rest } = limit.unwrap_or_else(|| FaultLimit {
         most: 0,
         ..FaultLimit::default()
     });

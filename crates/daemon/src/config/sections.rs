@@ -673,7 +673,7 @@ pub(crate) fn read_faults(text: &str) -> Result<Option<FaultLimit>, (String, Str
     Ok(Some(FaultLimit {
         most: fault_limit(most)?,
         within: fault_time(within)?,
-        rest: rest.unwrap_or(FaultLimit::default().rest),
+        rest: rest.unwrap_or_else(|| FaultLimit::default().rest),
     }))
 }
 

@@ -19,9 +19,8 @@ mod swap;
 mod tier;
 mod unload;
 
-/// Handlers: in a running node (ls, load, swap, rollback, unload, faults, log, map), or a
-/// file
-/// alone (check, run, show, invoke)
+/// Handlers: in a running node (ls, load, swap, rollback, unload, faults, log, map), or
+/// a file alone (check, run, show, invoke)
 ///
 /// A handler of a node lives so: `handler load`, `bind` (a path leads messages to it),
 /// `path promote` and `path demote` (to the kernel tier and back), `handler swap` and
