@@ -6,8 +6,9 @@
 mod common;
 
 use ashway_codegen::normalise::ir::OpKind;
-use ashway_codegen::normalise::{Module, static_bound};
+use ashway_codegen::normalise::{Module, encode, static_bound};
 use common::{function, module, on_rx, parse};
+use wasmparser::{KnownCustom, Operator, Parser, Payload};
 
 /// All charges of a function, in order.
 fn charges(module: &Module<'_>, name: &str) -> Vec<u32> {
@@ -118,4 +119,52 @@ fn values_that_are_carried_are_paid_by_their_carrier() {
     ] {
         assert_eq!(turn(&format!("{many} {fields}"), &body), expected, "{body}");
     }
+}
+
+/// A hint at another offset would put the handler's own code out of the way.
+#[test]
+fn each_way_to_the_host_is_said_to_be_unlikely() {
+    let body = "(loop $again (i32.store (i32.const 0) (call $load32be (i32.const 0)))
+                    (br_if $again (local.get 0)))
+                (if (local.get 1) (then (return (i32.const 2))))
+                (i32.const 1)";
+    let other = "(func $other (param i32) (result i32) (local.get 0))";
+    let again = "(drop (call $other (i32.const 1))) (drop (call $other (i32.const 1)))";
+    let wasm = parse(&format!("{other} {}", on_rx(&format!("{again} {body}"))));
+    let encoded = encode(&module(&wasm)).wasm;
+    let mut hints = Vec::new();
+    let mut bodies = Vec::new();
+    for payload in Parser::new(0).parse_all(&encoded) {
+        match payload.unwrap() {
+            Payload::CustomSection(section) => {
+                assert!(bodies.is_empty(), "it stands before the code");
+                let KnownCustom::BranchHints(functions) = section.as_known() else {
+                    continue;
+                };
+                for function in functions {
+                    let function = function.unwrap();
+                    let all = function.hints.into_iter().map(Result::unwrap);
+                    hints.extend(all.map(|hint| (function.func, hint)));
+                }
+            }
+            Payload::CodeSectionEntry(body) => bodies.push(body),
+            _ => {}
+        }
+    }
+    for (function, hint) in &hints {
+        // Two functions are the host's.
+        let body = &bodies[*function as usize - 2];
+        let mut operators = body.get_operators_reader().unwrap();
+        let wanted = body.range().start + u64::from(hint.func_offset);
+        let at = loop {
+            let (operator, at) = operators.read_with_offset().unwrap();
+            if u64::try_from(at) == Ok(wanted) {
+                break operator;
+            }
+        };
+        assert!(matches!(at, Operator::If { .. }) && !hint.taken, "{at:?}");
+    }
+    // The loop's charge, the message's bounds, and the charge of `$other`.
+    let in_functions: Vec<u32> = hints.iter().map(|(function, _)| *function).collect();
+    assert_eq!(in_functions, [2, 3, 3]);
 }

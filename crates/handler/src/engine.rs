@@ -150,6 +150,9 @@ fn config() -> Config {
         .wasm_relaxed_simd(false)
         .wasm_threads(true)
         .max_wasm_stack(WASM_STACK)
+        // The encoder says which branches hardly anybody takes, to an end or to the
+        // host for more fuel: their code is put out of the way.
+        .wasm_branch_hinting(true)
         // No epochs and no fuel of Wasmtime's: the module takes its own fuel in every
         // loop and function that could go on (`check_bounded`), and looks at the clock
         // with it. Epochs beside that were a load and a comparison more for each turn.

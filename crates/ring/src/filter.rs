@@ -52,3 +52,27 @@ pub(crate) fn attach(socket: BorrowedFd<'_>, filter: &mut [sock_filter]) -> io::
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    use super::receive_nothing;
+
+    #[test]
+    fn nothing_gets_into_the_buffer_of_a_socket_that_only_sends() {
+        let [deaf, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+        receive_nothing(deaf.as_fd()).unwrap();
+        for message in [&b""[..], b"message", &[7; 9_000]] {
+            other.send_to(message, deaf.local_addr().unwrap()).unwrap();
+        }
+        // Comes by the same queue, behind them.
+        deaf.send_to(b"last", other.local_addr().unwrap()).unwrap();
+        assert_eq!(other.recv(&mut [0; 16]).unwrap(), 4);
+        deaf.set_nonblocking(true).unwrap();
+        let error = deaf.recv(&mut [0; 1]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::WouldBlock);
+    }
+}

@@ -9,15 +9,16 @@
 //! * a function that does not is called from one place at most, which is in no loop,
 //!   through no table, and never by way of itself,
 //! * the fuel only shrinks, but where the host gives more of it, and
-//! * each copy and fill has been charged by its length.
+//! * each copy and fill has been charged by its length, or is a copy of no more than
+//!   the outbox takes.
 //!
 //! **Why that is enough.** Take a run in which nothing is charged. It goes back to no
 //! loop's head, so in one call of a function each operator runs once at most. It
 //! enters no function that is charged; any other has one place that it is called
 //! from, so it is entered as often as that place runs, and following the callers up
-//! there is no cycle: at the top is what the host calls, once. (A function that the
-//! host enters may have one more place in what nobody calls, `enter` or an invoker,
-//! which adds one for each function on the way.) So the run is shorter than the
+//! there is no cycle: at the top is what the host enters, once. (A function may have
+//! one more place in each of those that only the host enters, such as an invoker, which
+//! adds one for each function on the way.) So the run is shorter than the
 //! module's length times its functions, and fuel, which is finite, is charged
 //! behind it.
 
@@ -27,6 +28,7 @@ use super::host::{HOST, TRAP};
 use super::{ENTER_PREFIX, Encoded};
 use crate::bug::{self, Bug};
 use ashway_abi::Cause;
+use ashway_abi::outbox::PAYLOAD_BYTES;
 use wasmparser::{
     BinaryReaderError, BlockType, ElementItems, ExternalKind, FunctionBody, Operator, Parser,
     Payload,
@@ -150,6 +152,8 @@ impl Calls {
         let mut open: Vec<(bool, Option<usize>)> = vec![(false, None)];
         let mut loops = 0_usize;
         let mut paid = None;
+        // A local that is known to be no more than a payload of the outbox.
+        let mut short = None;
         let mut at = 0;
         while let Some(op) = ops.get(at) {
             if let Some(len) = charge(&ops[at..]) {
@@ -161,8 +165,14 @@ impl Calls {
                 at += len;
                 continue;
             }
+            if let Some(local) = short_length(&ops[at..]) {
+                short = Some(local);
+            }
             at += 1;
             match op {
+                O::LocalSet { local_index } | O::LocalTee { local_index } => {
+                    short = short.filter(|local| local != local_index);
+                }
                 O::Loop { .. } => {
                     if charge(&ops[at..]).is_none() && !bug::is(Bug::BoundedLoopFree) {
                         return Err("a loop does not begin with a charge");
@@ -170,6 +180,7 @@ impl Calls {
                     loops += 1;
                     // What was paid for once is not for each turn.
                     paid = None;
+                    short = None;
                     open.push((true, paid));
                 }
                 O::Block { .. } | O::If { .. } => open.push((false, paid)),
@@ -178,15 +189,18 @@ impl Calls {
                     let (_, before) = open.last_mut().ok_or("it has an end too many")?;
                     *before = before.filter(|_| paid == *before);
                     paid = *before;
+                    short = None;
                 }
                 O::End => {
                     let (is_loop, before) = open.pop().ok_or("it has an end too many")?;
                     loops -= usize::from(is_loop);
                     paid = paid.filter(|_| paid == before);
+                    short = None;
                 }
                 O::GlobalSet { global_index } if *global_index == FUEL && !enters => {
                     return Err("it sets the fuel");
                 }
+                O::MemoryCopy { .. } if is_local(ops.get(at.wrapping_sub(2)), short) => {}
                 O::MemoryCopy { .. } | O::MemoryFill { .. } => {
                     paid.take().ok_or("a copy is not charged")?;
                 }
@@ -210,6 +224,9 @@ impl Calls {
                 _ => {}
             }
         }
+        if enters && !matches!(function.calls[..], [(_, false)]) {
+            return Err("it enters a handler more than once");
+        }
         Ok(function)
     }
 
@@ -229,13 +246,19 @@ impl Calls {
                 }
             }
         }
-        for (callee, _) in self.functions.iter().flat_map(|f| &f.calls) {
+        // That the host enters a function is no call of it.
+        let entered = |index: usize| self.enter.contains(&((IMPORTS + index) as u32));
+        let calling = || {
+            let all = self.functions.iter().enumerate();
+            all.filter(|(index, _)| !entered(*index))
+        };
+        for (callee, _) in calling().flat_map(|(_, f)| &f.calls) {
             called[*callee] = true;
         }
         let mut caller = vec![None; self.functions.len()];
         // Who was the last that nobody calls and that calls it.
         let mut root = vec![None; self.functions.len()];
-        for (index, function) in self.functions.iter().enumerate() {
+        for (index, function) in calling() {
             let place = if called[index] {
                 &mut caller
             } else {
@@ -275,6 +298,26 @@ impl Calls {
 
 fn operators<'a>(body: &FunctionBody<'a>) -> Result<Vec<Operator<'a>>, BinaryReaderError> {
     body.get_operators_reader()?.into_iter().collect()
+}
+
+/// Whether this pushes the local.
+fn is_local(op: Option<&Operator<'_>>, local: Option<u32>) -> bool {
+    matches!(op, Some(Operator::LocalGet { local_index }) if local == Some(*local_index))
+}
+
+/// The local that is at most a payload of the outbox behind these operators.
+fn short_length(ops: &[Operator<'_>]) -> Option<u32> {
+    use Operator as O;
+    match ops {
+        [
+            O::LocalGet { local_index },
+            O::I32Const { value },
+            O::I32GtU,
+            O::BrIf { .. },
+            ..,
+        ] if usize::try_from(*value).is_ok_and(|most| most <= PAYLOAD_BYTES) => Some(*local_index),
+        _ => None,
+    }
 }
 
 /// How many operators a constant charge here takes.

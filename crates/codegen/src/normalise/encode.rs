@@ -20,6 +20,9 @@
 //! The last kind exists for speed: one call sets the globals, runs the handler
 //! and reads the globals, where the host would need six.
 //!
+//! A section `metadata.code.branch_hint` (WebAssembly's branch hinting) names each
+//! branch to a trap and to the host.
+//!
 //! Tables hold what `call_indirect` needs: the author's constant tables at
 //! their own indices, then the functions by number, then tables for single
 //! types where types look alike (`identity.rs`). A stored table's place among
@@ -35,9 +38,10 @@ use ashway_abi::outbox;
 use std::borrow::Cow;
 use wasm_encoder::reencode::Reencode;
 use wasm_encoder::{
-    CodeSection, ConstExpr, DataSection, ElementSection, Elements, EntityType, ExportKind,
-    ExportSection, Function, FunctionSection, GlobalSection, GlobalType, ImportSection,
-    MemorySection, MemoryType, RefType, TableSection, TableType, TypeSection, ValType,
+    BranchHint, BranchHints, CodeSection, ConstExpr, DataSection, ElementSection, Elements,
+    EntityType, ExportKind, ExportSection, Function, FunctionSection, GlobalSection, GlobalType,
+    ImportSection, MemorySection, MemoryType, RefType, TableSection, TableType, TypeSection,
+    ValType,
 };
 use wasmparser::Operator;
 
@@ -132,8 +136,9 @@ pub fn encode(module: &Module<'_>) -> Encoded {
     out.section(&exports(module));
     out.section(&elements(&contents));
 
+    let (code, mut offsets, hints) = bodies(module, &calls);
+    out.section(&hints);
     let before = out.len() as u32;
-    let (code, mut offsets) = bodies(module, &calls);
     out.section(&code);
     // The section's id and size stand before its contents.
     let start = before + 1 + leb_len(code.byte_len() as u32 + leb_len(code.len()));
@@ -155,11 +160,16 @@ fn leb_len(number: u32) -> u32 {
     (32 - (number | 1).leading_zeros()).div_ceil(7)
 }
 
-/// The bodies, and operations' offsets from the first body on.
-fn bodies(module: &Module<'_>, calls: &CallTables) -> (CodeSection, Vec<(u32, FileOffset)>) {
+/// The bodies, operations' offsets from the first body on, and which branches are
+/// hardly ever taken: to an end or to the host, for more fuel.
+fn bodies(
+    module: &Module<'_>,
+    calls: &CallTables,
+) -> (CodeSection, Vec<(u32, FileOffset)>, BranchHints) {
     let mut section = CodeSection::new();
+    let mut hints = BranchHints::new();
     let mut offsets = Vec::new();
-    for function in &module.functions {
+    for (index, function) in (0..).zip(&module.functions) {
         let params = module.types[function.type_index as usize].params().len();
         let first_temporary = (params + function.locals.len()) as u32;
         let locals = function.locals.iter().map(|ty| {
@@ -184,6 +194,13 @@ fn bodies(module: &Module<'_>, calls: &CallTables) -> (CodeSection, Vec<(u32, Fi
                 kind => expander.op(kind, op.at),
             }
         }
+        let unlikely = expander.unlikely.iter().map(|at| BranchHint {
+            branch_func_offset: *at,
+            branch_hint_value: 0,
+        });
+        if unlikely.len() > 0 {
+            hints.function_hints(shifted(index), unlikely);
+        }
         let before = section.byte_len() as u32;
         let start = before + leb_len(body.byte_len() as u32);
         // A stack overflow happens before the first operation.
@@ -197,7 +214,7 @@ fn bodies(module: &Module<'_>, calls: &CallTables) -> (CodeSection, Vec<(u32, Fi
         let grows = module.resizes().then_some(module.grows);
         section.function(&super::expand::enter(shifted(function), grows));
     }
-    (section, offsets)
+    (section, offsets, hints)
 }
 
 fn types(module: &Module<'_>) -> TypeSection {

@@ -35,6 +35,8 @@ pub(super) struct Expander<'f> {
     pub(super) value: u32,
     pub(super) pointer: u32,
     pub(super) wide: u32,
+    /// Where in the body each `if` is whose way is hardly ever taken.
+    pub(super) unlikely: Vec<u32>,
 }
 
 impl<'f> Expander<'f> {
@@ -49,6 +51,7 @@ impl<'f> Expander<'f> {
             value: first + 1,
             pointer: first + 2,
             wide: first + 3,
+            unlikely: Vec::new(),
         }
     }
 
@@ -182,9 +185,15 @@ impl<'f> Expander<'f> {
 
     /// Traps if the i32 on the stack is not 0.
     pub(super) fn trap_if(&mut self, cause: Cause, place: FileOffset) {
-        self.ins().if_(BlockType::Empty);
+        self.unlikely_if();
         self.trap(cause, place);
         self.ins().end();
+    }
+
+    /// An `if` whose way is hardly ever taken.
+    fn unlikely_if(&mut self) {
+        self.unlikely.push(self.function.byte_len() as u32);
+        self.ins().if_(BlockType::Empty);
     }
 
     fn trap(&mut self, cause: Cause, place: FileOffset) {
@@ -229,8 +238,8 @@ impl<'f> Expander<'f> {
             .global_set(FUEL)
             .local_get(wide)
             .i64_const(0)
-            .i64_lt_s()
-            .if_(BlockType::Empty);
+            .i64_lt_s();
+        self.unlikely_if();
         self.blame(Cause::Fuel, place);
         self.ins().end();
     }
