@@ -28,6 +28,7 @@ mod log;
 pub mod node;
 mod observe;
 mod packets;
+mod pipes;
 mod plan;
 pub mod programs;
 mod relays;

@@ -264,9 +264,7 @@ fn stages_now(path: &str, status: Option<&Value>) -> Vec<String> {
     let stages = row.and_then(|row| row["stages"].as_array());
     let stages: Vec<&Value> = stages.into_iter().flatten().collect();
     let is_link = |stage: Option<&&Value>| {
-        stage.is_some_and(|stage| {
-            [eth::KIND.name, datagram::KIND.name].contains(&stage["kind"].as_str().unwrap_or(""))
-        })
+        stage.is_some_and(|stage| eth::is_link_kind(stage["kind"].as_str().unwrap_or("")))
     };
     let from_above = is_link(stages.last()) && !is_link(stages.first());
     let names = stages.iter().filter_map(|stage| stage["module"].as_str());
@@ -445,9 +443,8 @@ impl<'c> Places<'c> {
         });
         let mut stages: Vec<_> = stages.collect();
         // A path may be created from either of its ends.
-        let is_link = |stage: Option<&(String, &str)>| {
-            stage.is_some_and(|(_, kind)| [eth::KIND.name, datagram::KIND.name].contains(kind))
-        };
+        let is_link =
+            |stage: Option<&(String, &str)>| stage.is_some_and(|(_, kind)| eth::is_link_kind(kind));
         if is_link(stages.last()) && !is_link(stages.first()) {
             stages.reverse();
         }
@@ -470,6 +467,7 @@ impl<'c> Places<'c> {
         };
         let stage = of(reason.stage);
         let merged = of(datagram::KIND.name)
+            .or_else(|| of(datagram::FUSED.name))
             .filter(|_| stage.is_none() && ["ip", "udp"].contains(&reason.stage));
         // Only a stopped handler has a line of its own.
         let stopped = count.name().starts_with("abort_") && count != Count::AbortVoluntary

@@ -284,20 +284,25 @@ impl Passes {
     ///
     /// [`PassesError`]: a pipe has no native form, or [`MapError`].
     pub fn map(list: &List, cpu: Cpu, plan: &Plan) -> Result<Self, PassesError> {
-        Self::map_for(list, cpu, plan, false)
+        Self::map_from(1, list, cpu, plan)
     }
 
-    /// The same; if they are to run in place, the first loop as well.
-    pub(crate) fn map_for(
-        list: &List,
-        cpu: Cpu,
-        plan: &Plan,
-        in_place: bool,
-    ) -> Result<Self, PassesError> {
+    /// Compiles and maps a list's loops to work in place, all of them: where a list
+    /// modifies nothing, nothing is written.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::map`].
+    pub fn map_in_place(list: &List, cpu: Cpu, plan: &Plan) -> Result<Self, PassesError> {
+        Self::map_from(0, list, cpu, plan)
+    }
+
+    /// The loop numbered `first` is the first that works in place.
+    fn map_from(first: usize, list: &List, cpu: Cpu, plan: &Plan) -> Result<Self, PassesError> {
         let map = |(at, pipes): (usize, &Range<usize>)| {
             let (part, registers) = list.part(pipes.clone());
             let options = Options {
-                in_place: at > 0 || in_place,
+                in_place: at >= first,
                 ..Options::default()
             };
             let native = compile(&part, cpu, options)?;
@@ -307,6 +312,17 @@ impl Passes {
         Ok(Self {
             loops: loops.collect::<Result<_, PassesError>>()?,
         })
+    }
+
+    /// As [`Pipes::run_in_place`]; of loops of which the first copies, too.
+    ///
+    /// # Panics
+    ///
+    /// If `registers` are not as many as the list has.
+    pub fn run_in_place(&self, registers: &mut [u64], data: &mut [u8]) {
+        for (pipes, of) in &self.loops {
+            pipes.run_in_place(&mut registers[of.clone()], data);
+        }
     }
 
     /// As [`Pipes::run`], of all of `source`.

@@ -39,8 +39,9 @@ fn compile_for(module: &Module<'_>, cpu: Option<Cpu>) -> Arc<[Code]> {
     let code = module.pipes.lists.iter().map(|one| {
         let native = cpu.and_then(|cpu| {
             let plan = plan(&one.list, cpu, BYTES);
-            let map = |in_place| Passes::map_for(&one.list, cpu, &plan, in_place).ok();
-            Some([map(false)?, map(true)?])
+            let copies = Passes::map(&one.list, cpu, &plan).ok()?;
+            let in_place = Passes::map_in_place(&one.list, cpu, &plan).ok()?;
+            Some([copies, in_place])
         });
         Code {
             list: one.list.clone(),

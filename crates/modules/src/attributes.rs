@@ -9,7 +9,7 @@
 use ashway_path::attrs::{Value, names};
 use ashway_path::problem::suggest;
 
-use crate::{eth, fault, forward, fragment, handler, ip, source};
+use crate::{eth, fault, forward, fragment, handler, ip, pipe, source};
 
 /// What an attribute's value must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +53,7 @@ pub const KNOWN: &[Known] = &[
     (fragment::LONGEST, Form::Number),
     (fragment::REASSEMBLY_BYTES, Form::Number),
     (fragment::REASSEMBLY_DATAGRAMS, Form::Number),
+    (pipe::FUSE, Form::Word(&["on", "off"])),
     (source::RATE, Form::Number),
     (source::COUNT, Form::Number),
     (source::LEN, Form::Number),

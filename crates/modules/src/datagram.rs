@@ -8,6 +8,12 @@
 //! Everything else goes through the three stages, which are kept inside. So
 //! there is one judgement of each fault, not two.
 //!
+//! The rule [`FUSE_CHECKSUM`](crate::rules::FUSE_CHECKSUM) adds a
+//! [pipe](crate::pipe) that stands directly above: then one pass over the payload
+//! verifies the checksum and writes what the pipes make of it, into another buffer.
+//! That becomes the message if the checksum is right. If it is not, the message is as it
+//! came, and the stages inside say so.
+//!
 //! * **Services, attributes, verdicts:** those of the three.
 //! * **Tiers:** user; the kernel tier's entry program and replies do the same.
 //!
@@ -18,6 +24,7 @@ use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 
 use ashway_abi::context::flag;
+use ashway_path::attrs::Attrs;
 use ashway_path::module::Kind;
 use ashway_path::path::Path;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
@@ -26,8 +33,11 @@ use ashway_wire::ipv4::PROTOCOL_UDP;
 use ashway_wire::udp::Checksum;
 use ashway_wire::{eth, ipv4, ipv6, udp};
 
+use crate::bug::{self, Bug};
 use crate::eth::EthStage;
 use crate::ip::IpStage;
+use crate::message::HEADROOM_BYTES;
+use crate::pipe::PipeStage;
 use crate::relay::Own;
 use crate::udp::{UdpStage, pseudo_header};
 use crate::{Flow, Message};
@@ -40,11 +50,30 @@ pub static KIND: Kind = Kind {
     params: &[],
 };
 
+/// Names the stage for rules, if there is a pipe in it. No module is of this kind.
+pub static FUSED: Kind = Kind {
+    name: "datagram+pipe",
+    about: "Ethernet, IP, UDP and a pipe at once; made by a rule",
+    services: &[],
+    params: &[],
+};
+
 /// The stage.
 pub(crate) struct DatagramStage {
     pub(crate) eth: EthStage,
     pub(crate) ip: IpStage,
     pub(crate) udp: UdpStage,
+    pub(crate) pipe: Option<Fused>,
+}
+
+/// Bytes of a buffer for any frame: those of a shell are not longer.
+const BUFFER_BYTES: usize = HEADROOM_BYTES + 0x1_0000;
+
+/// A pipe that stood directly above.
+pub(crate) struct Fused {
+    pub(crate) stage: PipeStage,
+    /// Where a pass writes to.
+    pub(crate) spare: Vec<u8>,
 }
 
 /// By which interface a path sends, and to whom, if its attributes did not say the
@@ -66,16 +95,16 @@ pub fn set_next_mac(path: &mut Path<Message>, mac: Option<eth::Address>) {
 
 impl Stage<Message> for DatagramStage {
     fn name(&self) -> &str {
-        KIND.name
+        self.is().name
     }
 
     fn kind(&self) -> Option<&'static Kind> {
-        Some(&KIND)
+        Some(self.is())
     }
 
     fn traits(&self) -> Traits {
         Traits {
-            in_entry: self.eth.traits().in_entry,
+            in_entry: self.eth.traits().in_entry && self.pipe.is_none(),
             checks_length: true,
             touches_data: true,
             ..Traits::default()
@@ -88,6 +117,11 @@ impl Stage<Message> for DatagramStage {
         (!parts.is_empty()).then(|| parts.join(" and "))
     }
 
+    fn memory_bytes(&self) -> usize {
+        // A buffer, as long as the messages'.
+        self.pipe.as_ref().map_or(0, |_| BUFFER_BYTES)
+    }
+
     fn take(
         &mut self,
         mut message: Message,
@@ -95,22 +129,37 @@ impl Stage<Message> for DatagramStage {
         cx: &mut Cx<'_, Message>,
     ) -> Step<Message> {
         let up = self.eth.way.is_up(direction);
-        if up && self.enter(&mut message) {
-            return Step::On(message);
-        }
-        let (eth, ip, udp) = (&mut self.eth, &mut self.ip, &mut self.udp);
-        if up {
-            then(eth.take(message, direction, cx), |message| {
-                then(ip.take(message, direction, cx), |message| {
-                    udp.take(message, direction, cx)
-                })
-            })
+        let entered = if up {
+            self.enter(&mut message, cx.attrs)
         } else {
-            then(udp.take(message, direction, cx), |message| {
-                then(ip.take(message, direction, cx), |message| {
-                    eth.take(message, direction, cx)
-                })
-            })
+            Entered::No
+        };
+        let (eth, ip, udp) = (&mut self.eth, &mut self.ip, &mut self.udp);
+        let pipe = self.pipe.as_mut().map(|pipe| &mut pipe.stage);
+        match entered {
+            Entered::Through => Step::On(message),
+            Entered::ToPipe => then_pipe(Step::On(message), pipe, direction, cx),
+            Entered::No if up => {
+                let step = then(eth.take(message, direction, cx), |message| {
+                    then(ip.take(message, direction, cx), |message| {
+                        udp.take(message, direction, cx)
+                    })
+                });
+                then_pipe(step, pipe, direction, cx)
+            }
+            Entered::No => {
+                let pipe = pipe.filter(|_| !bug::is(Bug::FusedAnswersSkipped));
+                then(
+                    then_pipe(Step::On(message), pipe, direction, cx),
+                    |message| {
+                        then(udp.take(message, direction, cx), |message| {
+                            then(ip.take(message, direction, cx), |message| {
+                                eth.take(message, direction, cx)
+                            })
+                        })
+                    },
+                )
+            }
         }
     }
 
@@ -127,7 +176,34 @@ fn then(step: Step<Message>, next: impl FnOnce(Message) -> Step<Message>) -> Ste
     }
 }
 
+/// The pipe's step, if there is one.
+fn then_pipe(
+    step: Step<Message>,
+    pipe: Option<&mut PipeStage>,
+    direction: Direction,
+    cx: &mut Cx<'_, Message>,
+) -> Step<Message> {
+    match pipe {
+        Some(pipe) => then(step, |message| pipe.take(message, direction, cx)),
+        None => step,
+    }
+}
+
+/// How far a frame has come by the short way.
+enum Entered {
+    /// Nothing is done: it is not plain, or not valid.
+    No,
+    /// All headers are off; a pipe is still to be passed, if there is one.
+    ToPipe,
+    /// The pipe is passed, too.
+    Through,
+}
+
 impl DatagramStage {
+    fn is(&self) -> &'static Kind {
+        if self.pipe.is_some() { &FUSED } else { &KIND }
+    }
+
     /// What it writes into what it originates.
     pub(crate) fn own(&self) -> Own {
         let (source, destination) = self.udp.ends();
@@ -139,12 +215,11 @@ impl DatagramStage {
         }
     }
 
-    /// Takes all headers off a plain datagram that is valid. False, and nothing
-    /// done, for any other frame.
-    fn enter(&self, message: &mut Message) -> bool {
+    /// Takes all headers off a plain datagram that is valid.
+    fn enter(&mut self, message: &mut Message, attrs: &mut Attrs) -> Entered {
         let frame = message.bytes();
         let Some(plain) = Plain::read(frame) else {
-            return false;
+            return Entered::No;
         };
         let flow = plain.flow;
         let v6 = flow.source.is_ipv6();
@@ -153,29 +228,43 @@ impl DatagramStage {
             .accepts(plain.station)
             .filter(|_| self.ip.speaks(v6))
         else {
-            return false;
+            return Entered::No;
         };
-        let datagram = &frame[plain.transport..plain.end];
-        let judged = udp::Packet::new_checked(datagram).map(|datagram| {
-            datagram.judge_checksum(pseudo_header(flow, plain.end - plain.transport))
-        });
-        let mut flags = if v6 { flag::IPV6 } else { 0 };
-        match judged {
-            Some(Checksum::Right) => {}
-            Some(Checksum::Partial) => flags |= flag::CHECKSUM_PARTIAL,
-            Some(Checksum::Absent) if !v6 => {}
-            _ => return false,
-        }
         let payload = plain.transport + udp::HEADER_BYTES;
-        let entered = message.enter(
+        let header = &frame[plain.transport..payload];
+        let pseudo = pseudo_header(flow, plain.end - plain.transport);
+        let field = word(header, 6);
+        let mut entered = Entered::ToPipe;
+        let mut flags = if v6 { flag::IPV6 } else { 0 };
+        let judged = match &mut self.pipe {
+            // As `judge_checksum` has it, with the pass instead of the sum.
+            Some(Fused { stage, spare }) if field != 0 && field != pseudo.fold() => {
+                entered = Entered::Through;
+                let before = pseudo.bytes(header);
+                if stage.verify(message, payload..plain.end, before, spare, attrs) {
+                    Checksum::Right
+                } else {
+                    Checksum::Wrong
+                }
+            }
+            _ => udp::Packet::new_checked(&frame[plain.transport..plain.end])
+                .map_or(Checksum::Wrong, |datagram| datagram.judge_checksum(pseudo)),
+        };
+        match judged {
+            Checksum::Right => {}
+            Checksum::Partial => flags |= flag::CHECKSUM_PARTIAL,
+            Checksum::Absent if !v6 => {}
+            Checksum::Absent | Checksum::Wrong => return Entered::No,
+        }
+        if !message.enter(
             [eth::HEADER_BYTES, plain.transport, payload],
             plain.end,
             flow,
             flags,
-        );
-        if entered {
-            message.meta.iface = iface;
+        ) {
+            return Entered::No;
         }
+        message.meta.iface = iface;
         entered
     }
 }

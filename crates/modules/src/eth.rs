@@ -169,11 +169,14 @@ pub fn links(path: &Path<Message>) -> [bool; 2] {
 /// Whether a stage is a link's, merged with others or not.
 #[must_use]
 pub fn is_link(stage: &dyn Stage<Message>) -> bool {
-    stage.kind().is_some_and(|kind| {
-        [&KIND, &datagram::KIND]
-            .iter()
-            .any(|link| ptr::eq(*link, kind))
-    })
+    stage.kind().is_some_and(|kind| is_link_kind(kind.name))
+}
+
+/// The same of its kind's name.
+#[must_use]
+pub fn is_link_kind(name: &str) -> bool {
+    let links = [&KIND, &datagram::KIND, &datagram::FUSED];
+    links.iter().any(|kind| kind.name == name)
 }
 
 /// `02:00:00:00:00:01`.

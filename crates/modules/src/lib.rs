@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod attributes;
+mod bug;
 pub mod datagram;
 pub mod eth;
 pub mod fault;
@@ -19,6 +20,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod kinds;
 pub mod message;
+pub mod pipe;
 pub mod relay;
 pub mod rules;
 pub mod services;
@@ -30,3 +32,7 @@ pub mod udp;
 mod way;
 
 pub use message::{Flow, Message, Meta, Parts};
+
+// Frames and paths for tests call this crate by its name.
+#[cfg(test)]
+extern crate self as ashway_modules;

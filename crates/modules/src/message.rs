@@ -5,8 +5,9 @@
 //! on, they never copy it (Scout's fbufs: accessible to all modules of the path
 //! already).
 
+use std::mem;
 use std::net::SocketAddr;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use ashway_path::time::Time;
 use ashway_wire::ipv4::PROTOCOL_UDP;
@@ -259,6 +260,33 @@ impl Body {
         self.end = end;
     }
 
+    /// Writes part of what the present layer sees anew: `write` makes what comes into
+    /// its place, in `spare`, of what is there. If it says so, `spare` becomes the
+    /// message's buffer, with the rest of the frame copied to it; else nothing has
+    /// changed. Says which. Allocates if `spare` never was so long.
+    ///
+    /// # Panics
+    ///
+    /// If the present layer does not see `part`.
+    pub fn rewrite(
+        &mut self,
+        part: Range<usize>,
+        spare: &mut Vec<u8>,
+        write: impl FnOnce(&[u8], &mut [u8]) -> bool,
+    ) -> bool {
+        assert!(part.end <= self.len(), "part of the message");
+        let (start, end) = (self.front + part.start, self.front + part.end);
+        spare.resize(self.buffer.len(), 0);
+        let written = write(&self.buffer[start..end], &mut spare[start..end]);
+        if written {
+            let last = self.received.max(self.end);
+            spare[..start].copy_from_slice(&self.buffer[..start]);
+            spare[end..last].copy_from_slice(&self.buffer[end..last]);
+            mem::swap(&mut self.buffer, spare);
+        }
+        written
+    }
+
     /// Forgets the headers it came with: the layers below will write new ones.
     pub fn forget_headers(&mut self) {
         self.meta.eth = None;
@@ -381,6 +409,27 @@ mod tests {
         assert_eq!(message.bytes(), [9; 60]);
         assert_eq!(message.bytes().as_ptr(), address);
         assert_eq!(message.meta, Meta::default());
+    }
+
+    #[test]
+    fn a_part_is_written_anew_if_the_writer_says_so() {
+        let mut message = Message::of_frame(b"ethpayload..");
+        message.meta.eth = message.pop(3);
+        message.truncate(7);
+        let mut spare = vec![9; 3];
+        let mut written = message.clone();
+        assert!(!written.rewrite(1..5, &mut spare, |_, into| {
+            into.fill(b'!');
+            false
+        }));
+        assert_eq!(written, message);
+        assert!(written.rewrite(1..5, &mut spare, |from, into| {
+            assert_eq!(from, b"aylo");
+            into.copy_from_slice(b"AYLO");
+            true
+        }));
+        assert_eq!(written.bytes(), b"pAYLOad");
+        assert_eq!(written.received(), Some(&b"ethpAYLOad.."[..]));
     }
 
     #[test]

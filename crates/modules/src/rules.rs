@@ -19,8 +19,8 @@ use ashway_path::path::Path;
 use ashway_path::rules::Rule;
 use ashway_path::stage::Stage;
 
-use crate::datagram::DatagramStage;
-use crate::{Message, datagram, eth, fragment, ip, ipv4, ipv6, relay, udp};
+use crate::datagram::{DatagramStage, Fused};
+use crate::{Message, datagram, eth, fragment, handler, ip, ipv4, ipv6, pipe, relay, udp};
 
 /// Attribute: the position of the stage at which messages of the forward
 /// direction go on behind the entry program. Set by the rule [`ENTRY`].
@@ -35,11 +35,12 @@ pub const PROMOTE_FORWARD: &str = "promote_forward";
 pub const PROMOTE_BACKWARD: &str = "promote_backward";
 
 /// The whole set.
-pub static RULES: [Rule<Message>; 6] = [
+pub static RULES: [Rule<Message>; 7] = [
     Rule::LEAVE_OUT_IDLE,
     Rule::LEAVE_OUT_QUEUES,
     NO_FRAGMENTATION,
     MERGE_LENGTH_CHECKS,
+    FUSE_CHECKSUM,
     ENTRY,
     PROMOTE,
 ];
@@ -102,6 +103,60 @@ fn merge(path: &mut Path<Message>, stages: Range<usize>) -> Option<DatagramStage
         eth: eth?,
         ip: ip?,
         udp: udp?,
+        pipe: None,
+    })
+}
+
+/// Makes one pass of verifying UDP's checksum and a [`pipe`] that stands directly above
+/// the [merged](MERGE_LENGTH_CHECKS) stage. Not where the entry program has verified it
+/// before: on a path that ends in a handler, at an interface with XDP. Not with the
+/// attribute `fuse=off`.
+pub const FUSE_CHECKSUM: Rule<Message> = Rule {
+    name: "fuse-checksum",
+    about: "verifies UDP's checksum in the pass of the pipe above it",
+    guard: |path| {
+        if path.attrs().text(pipe::FUSE) == Some("off") {
+            return None;
+        }
+        let stages: Vec<_> = path.stages().collect();
+        let ends_in_handler = stages.iter().any(|stage| is(*stage, &[&handler::KIND]));
+        let at = stages.windows(2).position(|two| {
+            let below = match (is(two[0], &[&pipe::KIND]), is(two[1], &[&pipe::KIND])) {
+                (true, false) => two[1],
+                (false, true) => two[0],
+                _ => return false,
+            };
+            let verified = ends_in_handler && below.traits().in_entry;
+            // It says so itself whether there is such a list.
+            let fuses = two.iter().any(|stage| stage.traits().fuses);
+            is(below, &[&datagram::KIND]) && fuses && !verified
+        })?;
+        Some(at..at + 2)
+    },
+    rewrite: |path, stages| {
+        let fused = fuse(path, stages.clone()).ok_or("the stages are not what they say")?;
+        let replaced = path.replace(stages, vec![Box::new(fused)]);
+        replaced.map_err(|error| error.to_string())
+    },
+};
+
+fn fuse(path: &mut Path<Message>, stages: Range<usize>) -> Option<DatagramStage> {
+    let (mut below, mut above) = (None, None);
+    for at in stages {
+        let parts = |stage: &mut DatagramStage| {
+            let (eth, ip, udp) = (stage.eth.clone(), stage.ip.clone(), stage.udp.clone());
+            (eth, ip, udp)
+        };
+        below = below.or_else(|| path.stage_as::<DatagramStage>(at).map(parts));
+        above = above.or_else(|| path.stage_as::<pipe::PipeStage>(at).cloned());
+    }
+    let ((eth, ip, udp), stage) = below.zip(above)?;
+    let spare = Vec::new();
+    Some(DatagramStage {
+        eth,
+        ip,
+        udp,
+        pipe: Some(Fused { stage, spare }),
     })
 }
 

@@ -159,6 +159,16 @@ impl Attrs {
         }
     }
 
+    /// Sets an attribute that is there to a number; false if it is not. Never
+    /// allocates: for what changes with each message.
+    pub fn renew(&mut self, name: &str, number: u64) -> bool {
+        let found = self.find(name);
+        if let Ok(at) = found {
+            self.0[at].1 = Value::Number(number);
+        }
+        found.is_ok()
+    }
+
     /// Removes an attribute and returns it.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
         self.find(name).ok().map(|at| self.0.remove(at).1)
@@ -272,6 +282,8 @@ mod tests {
         assert_eq!(attrs.to_string(), "iface=veth0 protocol=6");
         attrs.set(names::PROTOCOL, 0x800);
         assert_eq!(attrs.to_string(), "iface=veth0 protocol=0x800");
+        assert!(attrs.renew(names::PROTOCOL, 17) && !attrs.renew("other", 1));
+        assert_eq!(attrs.number(names::PROTOCOL), Some(17));
         assert_eq!(attrs.remove(names::IFACE), Some("veth0".into()));
         assert_eq!(attrs.value(names::IFACE), None);
     }

@@ -126,8 +126,10 @@ pub struct Traits {
     pub promotable: bool,
     /// Checks, inbound, that its lengths agree with those of the layer below.
     pub checks_length: bool,
-    /// Touches every byte of the message (the hook for pipe fusion).
+    /// Touches every byte of the message.
     pub touches_data: bool,
+    /// Has a form in which the stage below sums up in the same pass.
+    pub fuses: bool,
     /// For the stage of a leaf: whoever is behind it takes messages at once, so
     /// that an output queue there does nothing.
     pub drained: bool,

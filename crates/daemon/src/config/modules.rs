@@ -40,6 +40,7 @@ use ashway_codegen::demux::Filter;
 use ashway_modules::attributes::{self, Form, Known, Wrong};
 use ashway_modules::handler::{self, Act, Activate, FUNCTION, Handler};
 use ashway_modules::kinds::{Interface, Protocols};
+use ashway_modules::pipe::{self, Pipe};
 use ashway_modules::shell::{self, Commands, Outcome, Request, Shell};
 use ashway_modules::tap::{self, Seen, Tap, Target, Watch};
 use ashway_modules::{Message, forward, rules};
@@ -55,6 +56,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::types::{Config, FaultLimit, Layered, LongPath, OnFault, PathConfig, XdpMode};
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::pipes::Compiler;
 
 /// Attributes of a path in the short form, beside those that modules know.
 pub mod attr {
@@ -571,8 +573,8 @@ impl From<Problem> for Diagnostic {
     }
 }
 
-/// Kinds that need the world.
-static OWN: [&Kind; 3] = [&handler::KIND, &tap::KIND, &shell::KIND];
+/// Kinds that need the world, or a compiler.
+static OWN: [&Kind; 4] = [&handler::KIND, &pipe::KIND, &tap::KIND, &shell::KIND];
 
 /// All kinds that a node knows.
 struct NodeKinds<'w, F> {
@@ -602,6 +604,7 @@ impl<F: Fn(&str) -> Result<Interface, String>> Kinds<Message> for NodeKinds<'_, 
     ) -> Result<Box<dyn Module<Message>>, Vec<Problem>> {
         let module: Option<Box<dyn Module<Message>>> = match kind.name {
             "handler" => self.handler(name, params).map(|made| Box::new(made) as _),
+            "pipe" => Pipe::read(name.into(), params, &Compiler).map(|pipe| Box::new(pipe) as _),
             "tap" => Tap::read(name.into(), params, |target| self.watch(name, target))
                 .map(|tap| Box::new(tap) as _),
             "shell" => Shell::read(name.into(), params, |domain| self.commands(domain))

@@ -220,7 +220,7 @@ static TOP: Kind = Kind {
     params: &[],
 };
 
-struct TopModule(Top);
+pub(crate) struct TopModule(pub(crate) Top);
 
 impl Module<Message> for TopModule {
     fn kind(&self) -> &'static Kind {
