@@ -17,6 +17,9 @@ const NEAR: usize = 4096;
 const FAR: usize = 128 << 10;
 const MEMORY: usize = 32 << 20;
 
+/// Where streaming may begin to be faster.
+const STREAMING: [usize; 2] = [256 << 10, 64 << 20];
+
 /// Vectors that stay in registers, and as many more that do not.
 const KEPT: [(Isa, usize); 2] = [(Isa::Avx2, 6), (Isa::Avx512, 16)];
 
@@ -52,6 +55,7 @@ pub fn calibrate() -> Result<String> {
     chacha20: {},
     aes: {},
     in_order: {:.2},
+    streaming_bytes: {} << 10,
 }};\n",
             costs.call,
             costs.operator,
@@ -62,6 +66,7 @@ pub fn calibrate() -> Result<String> {
             line(costs.chacha20),
             line(costs.aes),
             costs.in_order,
+            costs.streaming_bytes >> 10,
         );
     }
     Ok(text)
@@ -106,7 +111,23 @@ fn costs(cpu: Cpu) -> Result<Costs> {
         ))?,
         aes: cipher(&format!("aesctr({},{})", "0b".repeat(16), "07".repeat(16)))?,
         in_order: less(line(&ordered()?, cpu, NEAR)?)[1] / (3.0 * chunks_words()),
+        streaming_bytes: streaming(&copy, cpu)?,
     })
+}
+
+/// The least size from which on a copy is faster past the caches, at it and all that
+/// were measured above.
+fn streaming(copy: &List, cpu: Cpu) -> Result<usize> {
+    let mut from = STREAMING[1];
+    let mut bytes = STREAMING[1];
+    while bytes >= STREAMING[0] {
+        let past = best_from(copy, cpu, bytes, 0)?;
+        if past >= best_from(copy, cpu, bytes, usize::MAX)? {
+            break;
+        }
+        (from, bytes) = (bytes, bytes / 2);
+    }
+    Ok(from)
 }
 
 /// Words of 32 bits in a chunk.
@@ -141,7 +162,12 @@ fn aligned(room: &mut [u8], bytes: usize) -> &mut [u8] {
 
 /// The best of many runs over `bytes` bytes, ns.
 fn best(list: &List, cpu: Cpu, bytes: usize) -> Result<f64> {
-    let pipes = Pipes::map(compile(list, cpu, Options::default())?)?;
+    best_from(list, cpu, bytes, pipe::streaming_bytes(cpu.isa))
+}
+
+/// The same, with stores past the caches from `streaming` bytes on.
+fn best_from(list: &List, cpu: Cpu, bytes: usize, streaming: usize) -> Result<f64> {
+    let pipes = Pipes::map(compile(list, cpu, Options::default())?)?.stream_from(streaming);
     // Whole lines: what a chunk over two of them costs more, costs every list.
     let (mut source, mut destination) = (vec![0x5a; bytes + 64], vec![0; bytes + 64]);
     let source = aligned(&mut source, bytes);

@@ -13,12 +13,9 @@ use std::ptr::NonNull;
 
 use ashway_codegen::pipe::{
     CHUNK_BYTES, Cpu, Isa, Layout, List, Native, Options, Plan, Unsupported, compile,
+    streaming_bytes,
 };
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
-
-/// Bytes from which stores go past the caches: the data would not stay there,
-/// and whole lines need not be read first. Provisional: 4 MiB.
-const STREAMING_BYTES: usize = 4 << 20;
 
 /// The compiled function. Its parameters: see `ashway_codegen::pipe::compile`.
 type Function = unsafe extern "sysv64" fn(*mut u64, *const u8, *mut u8, usize, u64);
@@ -44,13 +41,14 @@ pub enum MapError {
     },
 }
 
-/// What this CPU can do; `None` if it lacks AVX2 or BMI2, and the portable form
-/// has to do.
+/// What this CPU can do; `None` if it lacks AVX2, BMI or the instructions that count
+/// bits, which came with them, and the portable form has to do.
 #[must_use]
 #[cfg(target_arch = "x86_64")]
 pub fn cpu() -> Option<Cpu> {
     use std::arch::is_x86_feature_detected as has;
-    let narrow = has!("avx2") && has!("bmi2");
+    let counts = has!("popcnt") && has!("lzcnt") && has!("bmi1");
+    let narrow = has!("avx2") && has!("bmi2") && counts;
     let wide = has!("avx512f") && has!("avx512bw") && has!("avx512dq") && has!("avx512vl");
     narrow.then(|| Cpu {
         isa: if wide { Isa::Avx512 } else { Isa::Avx2 },
@@ -75,6 +73,8 @@ pub struct Pipes {
     native: Native,
     base: NonNull<c_void>,
     bytes: usize,
+    /// From how many bytes on stores go past the caches.
+    streaming: usize,
 }
 
 // SAFETY: the mapping is only read and executed, and belongs to this value.
@@ -108,6 +108,7 @@ impl Pipes {
         let pipes = Self {
             base: NonNull::new(base).ok_or_else(|| refused(rustix::io::Errno::NOMEM))?,
             bytes,
+            streaming: streaming_bytes(native.cpu().isa),
             native,
         };
         // SAFETY: `bytes` bytes are mapped there, writable, and nobody else's.
@@ -118,6 +119,15 @@ impl Pipes {
         unsafe { mprotect(base, bytes, MprotectFlags::READ | MprotectFlags::EXEC) }
             .map_err(refused)?;
         Ok(pipes)
+    }
+
+    /// Stores past the caches from so many bytes on, instead of from where that was
+    /// measured to be faster: for measuring it. Only whole lines can be stored so: the
+    /// destination begins at a multiple of 64.
+    #[must_use]
+    pub const fn stream_from(mut self, bytes: usize) -> Self {
+        self.streaming = bytes;
+        self
     }
 
     /// What was compiled.
@@ -250,7 +260,7 @@ impl Pipes {
         // SAFETY: the mapping begins with a function of this type.
         let function: Function = unsafe { std::mem::transmute(self.base.as_ptr()) };
         let aligned = destination.addr().is_multiple_of(CHUNK_BYTES);
-        let streaming = u64::from(len >= STREAMING_BYTES && aligned);
+        let streaming = u64::from(len >= self.streaming && aligned);
         let (from, to) = (self.native.source(), self.native.destination());
         let most = self.native.piece_bytes();
         let mut done = 0;

@@ -34,7 +34,7 @@ mod wasm;
 mod x86;
 
 pub use cipher::Cipher;
-pub use cost::{Costs, Line, Plan, plan};
+pub use cost::{Costs, Line, Plan, plan, streaming_bytes};
 pub use error::PipeError;
 pub use interp::interpret;
 pub use ir::{

@@ -45,6 +45,15 @@ pub struct Costs {
     pub aes: Line,
     /// An operator word by word, for a word.
     pub in_order: f64,
+    /// Bytes from which a copy is faster with stores past the caches.
+    pub streaming_bytes: usize,
+}
+
+/// Bytes of a call from which stores had better go past the caches: what it writes
+/// would not stay there, and whole lines need not be read first.
+#[must_use]
+pub const fn streaming_bytes(isa: Isa) -> usize {
+    Costs::of(isa).streaming_bytes
 }
 
 /// Bytes of source and destination that the first cache has, and the second.

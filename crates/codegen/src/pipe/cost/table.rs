@@ -13,6 +13,7 @@ pub(super) const AVX2: Costs = Costs {
     chacha20: [108.2, 26.16],
     aes: [9.3, 7.99],
     in_order: 0.60,
+    streaming_bytes: 4096 << 10,
 };
 
 pub(super) const AVX512: Costs = Costs {
@@ -26,4 +27,5 @@ pub(super) const AVX512: Costs = Costs {
     chacha20: [115.0, 8.34],
     aes: [8.6, 7.77],
     in_order: 0.48,
+    streaming_bytes: 4096 << 10,
 };
