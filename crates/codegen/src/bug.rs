@@ -206,6 +206,12 @@ bugs! {
     PipeCipherRounds,
     /// A user's function computes with its words' bits whatever it does.
     PipeNarrowAnything,
+    /// On lanes, a shift by a value goes as far as the value says.
+    PipeShiftUnmasked,
+    /// On lanes, zeros below are counted to the highest one.
+    PipeCountTrailing,
+    /// Word by word, zeros above are counted in 64 bits.
+    PipeOrderCountWide,
     /// The last store takes a whole vector.
     PipeTailWhole,
     /// A partial word passes through the body of a pipe that leaves it, in the

@@ -3,7 +3,7 @@
 //! Pipe by pipe over all of the data, word by word, as the definitions say. No
 //! primitive is used but ciphers, which have no body; nothing is fused.
 
-use super::ir::{Binary, Op, Pipe, Reduce, Shift, Tail, Update};
+use super::ir::{Binary, Count, Gauge, Op, Pipe, Reduce, Shift, Tail, Update};
 use super::list::{List, fold};
 use super::primitive::Primitive;
 
@@ -74,19 +74,16 @@ fn operate(pipe: &Pipe, registers: &[u64], values: &[u64], word: u64, op: Op) ->
         Op::Register(register) => registers[register.index()],
         Op::Swap(value) => of(value).swap_bytes() >> (64 - width.bits()),
         Op::Binary(op, left, right) => binary(op, of(left), of(right)),
-        Op::Shift(op, value, bits) => {
-            let value = of(value);
-            match op {
-                Shift::Left => value << bits,
-                Shift::Right => value >> bits,
-                Shift::RightSigned => {
-                    let above = 64 - width.bits();
-                    ((value << above) as i64 >> above >> bits) as u64
-                }
-                Shift::RotateLeft if bits == 0 => value,
-                Shift::RotateLeft => value << bits | value >> (width.bits() - bits),
-            }
+        Op::Shift(op, value, bits) => shift(op, of(value), bits, width),
+        Op::ShiftBy(op, value, bits) => {
+            let bits = of(bits) as u32 % width.bits();
+            shift(op, of(value), bits, width)
         }
+        Op::Count(what, value) => u64::from(match what {
+            Count::Ones => of(value).count_ones(),
+            Count::Leading => of(value).leading_zeros() + width.bits() - 64,
+            Count::Trailing => of(value).trailing_zeros().min(width.bits()),
+        }),
         Op::Select(condition, one, other) => {
             if of(condition) == 0 {
                 of(other)
@@ -97,6 +94,19 @@ fn operate(pipe: &Pipe, registers: &[u64], values: &[u64], word: u64, op: Op) ->
         Op::Table(value) => pipe.entry(of(value) as u8),
     };
     result & width.mask()
+}
+
+fn shift(op: Shift, value: u64, bits: u32, width: Gauge) -> u64 {
+    match op {
+        Shift::Left => value << bits,
+        Shift::Right => value >> bits,
+        Shift::RightSigned => {
+            let above = 64 - width.bits();
+            ((value << above) as i64 >> above >> bits) as u64
+        }
+        Shift::RotateLeft if bits == 0 => value,
+        Shift::RotateLeft => value << bits | value >> (width.bits() - bits),
+    }
 }
 
 fn binary(op: Binary, left: u64, right: u64) -> u64 {

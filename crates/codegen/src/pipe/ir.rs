@@ -130,6 +130,17 @@ pub enum Shift {
     RotateLeft,
 }
 
+/// What is counted of a value's bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Count {
+    /// Ones.
+    Ones,
+    /// Zeros above the highest one; of 0 the width.
+    Leading,
+    /// Zeros below the lowest one; of 0 the width.
+    Trailing,
+}
+
 /// One operator of a body; its result is the [`Value`] of its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -145,6 +156,10 @@ pub enum Op {
     Binary(Binary, Value, Value),
     /// A value, by so many bits.
     Shift(Shift, Value, u32),
+    /// The first value, by as many bits as the second says, modulo the width.
+    ShiftBy(Shift, Value, Value),
+    /// How many bits of a value are what.
+    Count(Count, Value),
     /// The second if the first is not 0, else the third.
     Select(Value, Value, Value),
     /// The table's entry for the value's lowest byte.
@@ -156,10 +171,13 @@ impl Op {
     pub(super) fn values(self) -> impl Iterator<Item = Value> {
         let uses = match self {
             Self::Input | Self::Const(_) | Self::Register(_) => [None; 3],
-            Self::Swap(value) | Self::Shift(_, value, _) | Self::Table(value) => {
-                [Some(value), None, None]
+            Self::Swap(value)
+            | Self::Shift(_, value, _)
+            | Self::Count(_, value)
+            | Self::Table(value) => [Some(value), None, None],
+            Self::Binary(_, left, right) | Self::ShiftBy(_, left, right) => {
+                [Some(left), Some(right), None]
             }
-            Self::Binary(_, left, right) => [Some(left), Some(right), None],
             Self::Select(condition, one, other) => [Some(condition), Some(one), Some(other)],
         };
         uses.into_iter().flatten()
@@ -171,6 +189,8 @@ impl Op {
             Self::Input | Self::Const(_) | Self::Register(_) => self,
             Self::Swap(value) => Self::Swap(of(value)),
             Self::Shift(op, value, bits) => Self::Shift(op, of(value), bits),
+            Self::ShiftBy(op, value, bits) => Self::ShiftBy(op, of(value), of(bits)),
+            Self::Count(what, value) => Self::Count(what, of(value)),
             Self::Table(value) => Self::Table(of(value)),
             Self::Binary(op, left, right) => Self::Binary(op, of(left), of(right)),
             Self::Select(condition, one, other) => Self::Select(of(condition), of(one), of(other)),

@@ -38,8 +38,8 @@ pub use cost::{Costs, Line, Plan, plan, streaming_bytes};
 pub use error::PipeError;
 pub use interp::interpret;
 pub use ir::{
-    Binary, Builder, Gauge, MAX_OPS, MAX_REGISTERS, Op, Pipe, Reduce, Register, RegisterId, Shift,
-    Tail, Update, Value,
+    Binary, Builder, Count, Gauge, MAX_OPS, MAX_REGISTERS, Op, Pipe, Reduce, Register, RegisterId,
+    Shift, Tail, Update, Value,
 };
 pub use list::{List, MAX_CIPHERS, MAX_PIPES, Placed};
 pub use parse::{MAX_TEXT_BYTES, PIPES, ParseError, parse, parse_with};

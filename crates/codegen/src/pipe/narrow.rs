@@ -10,7 +10,7 @@
 
 use crate::bug::{self, Bug};
 
-use super::ir::{Binary, Gauge, Op, Pipe, Shift, Update, Value};
+use super::ir::{Binary, Count, Gauge, Op, Pipe, Shift, Update, Value};
 
 /// What is known of a value.
 #[derive(Clone, Copy, Debug)]
@@ -88,6 +88,20 @@ pub(super) fn known(ops: &[Op], width: Gauge, gauge: Gauge, largest: u64) -> Vec
                     },
                 }
             }
+            // By how much depends on all bits of the amount, and on the width.
+            Op::ShiftBy(..) => Known {
+                low: false,
+                exact: false,
+            },
+            // Above an exact value there are no ones, but zeros.
+            Op::Count(Count::Ones, value) => Known {
+                low: of(value).exact,
+                exact: of(value).exact,
+            },
+            Op::Count(..) => Known {
+                low: false,
+                exact: false,
+            },
             Op::Select(condition, one, other) => {
                 let Known { low, exact } = both(one, other);
                 let chosen = of(condition).exact;

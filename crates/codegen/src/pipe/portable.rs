@@ -6,7 +6,7 @@
 //! code, no code made at run time.
 
 use super::interp::step;
-use super::ir::{Binary, Gauge, Op, Pipe, Reduce, Shift, Tail, Update, Value};
+use super::ir::{Binary, Count, Gauge, Op, Pipe, Reduce, Shift, Tail, Update, Value};
 use super::list::{List, fold};
 use super::primitive::{ADLER_MODULUS, Crc, Primitive};
 use crate::bug::{self, Bug};
@@ -166,6 +166,8 @@ trait Word: Copy + Ord + Default {
     fn number(self) -> u64;
     fn swapped(self) -> Self;
     fn shift(op: Shift, value: Self, bits: u32) -> Self;
+    /// How many of its bits are what.
+    fn count(what: Count, value: Self) -> Self;
     /// Applies `op` to all words of two values.
     fn zip(op: Binary, to: &mut [Self], left: &[Self], right: &[Self]);
 }
@@ -201,6 +203,14 @@ macro_rules! word {
                     Shift::RightSigned => (value as $signed >> bits) as Self,
                     Shift::RotateLeft => value.rotate_left(bits),
                 }
+            }
+            fn count(what: Count, value: Self) -> Self {
+                let bits = match what {
+                    Count::Ones => value.count_ones(),
+                    Count::Leading => value.leading_zeros(),
+                    Count::Trailing => value.trailing_zeros(),
+                };
+                bits as Self
             }
             fn zip(op: Binary, to: &mut [Self], left: &[Self], right: &[Self]) {
                 // One loop for each operator: a loop that calls through a pointer
@@ -269,6 +279,17 @@ fn lanes<W: Word>(pipe: &Pipe, scratch: &mut Scratch, registers: &mut [u64], blo
             Op::Shift(op, value, bits) => {
                 for (to, value) in to.iter_mut().zip(of(value)) {
                     *to = W::shift(op, *value, bits);
+                }
+            }
+            Op::ShiftBy(op, value, bits) => {
+                for ((to, value), bits) in to.iter_mut().zip(of(value)).zip(of(bits)) {
+                    let bits = bits.number() as u32 % (W::BYTES as u32 * 8);
+                    *to = W::shift(op, *value, bits);
+                }
+            }
+            Op::Count(what, value) => {
+                for (to, value) in to.iter_mut().zip(of(value)) {
+                    *to = W::count(what, *value);
                 }
             }
             Op::Select(condition, one, other) => {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use iced_x86::{Decoder, DecoderOptions, Formatter, IntelFormatter};
 
-use super::ir::{Binary, Gauge, Op, Pipe, Reduce, Shift, Tail, Update, Value};
+use super::ir::{Binary, Count, Gauge, Op, Pipe, Reduce, Shift, Tail, Update, Value};
 use super::primitive::Primitive;
 use super::x86::Native;
 
@@ -116,18 +116,30 @@ fn operator(pipe: &Pipe, op: Op) -> String {
             format!("{name} {}, {}", v(left), v(right))
         }
         Op::Shift(op, value, bits) => {
-            let name = match op {
-                Shift::Left => "left",
-                Shift::Right => "right",
-                Shift::RightSigned => "right-signed",
-                Shift::RotateLeft => "rotate-left",
+            format!("{} {}, {bits}", shift(op), v(value))
+        }
+        Op::ShiftBy(op, value, bits) => format!("{} {}, {}", shift(op), v(value), v(bits)),
+        Op::Count(what, value) => {
+            let name = match what {
+                Count::Ones => "count-ones",
+                Count::Leading => "count-leading-zeros",
+                Count::Trailing => "count-trailing-zeros",
             };
-            format!("{name} {}, {bits}", v(value))
+            format!("{name} {}", v(value))
         }
         Op::Select(condition, one, other) => {
             format!("select {}, {}, {}", v(condition), v(one), v(other))
         }
         Op::Table(value) => format!("table {}", v(value)),
+    }
+}
+
+const fn shift(op: Shift) -> &'static str {
+    match op {
+        Shift::Left => "left",
+        Shift::Right => "right",
+        Shift::RightSigned => "right-signed",
+        Shift::RotateLeft => "rotate-left",
     }
 }
 

@@ -80,8 +80,10 @@ fn meaning(pipe: &Pipe, at: usize, op: &Op) -> Result<(), &'static str> {
         Op::Shift(_, _, bits) if bits >= pipe.width.bits() => Err("shifts by the width or more"),
         Op::Table(_) if pipe.table.is_none() => Err("looks into a table that there is not"),
         Op::Input | Op::Const(_) | Op::Register(_) => Ok(()),
-        Op::Swap(value) | Op::Shift(_, value, _) | Op::Table(value) => earlier(&[value]),
-        Op::Binary(_, left, right) => earlier(&[left, right]),
+        Op::Swap(value) | Op::Shift(_, value, _) | Op::Count(_, value) | Op::Table(value) => {
+            earlier(&[value])
+        }
+        Op::Binary(_, left, right) | Op::ShiftBy(_, left, right) => earlier(&[left, right]),
         Op::Select(condition, one, other) => earlier(&[condition, one, other]),
     }
 }

@@ -13,7 +13,9 @@
 use wasmparser::{Operator, ValType};
 
 use super::error::PipeError;
-use super::ir::{Binary, Builder, Gauge, MAX_OPS, Op, Pipe, Reduce, RegisterId, Shift, Value};
+use super::ir::{
+    Binary, Builder, Count, Gauge, MAX_OPS, Op, Pipe, Reduce, RegisterId, Shift, Value,
+};
 use super::narrow;
 use super::swap;
 use crate::normalise::Module;
@@ -260,16 +262,24 @@ impl Straight<'_> {
             }
             // Comparisons give 0 or 1, which are the same in both widths.
             O::I64ExtendI32U if self.width == Gauge::Bits64 => self.pop(),
+            O::I32Popcnt | O::I64Popcnt => self.count(Count::Ones),
+            O::I32Clz | O::I64Clz => self.count(Count::Leading),
+            O::I32Ctz | O::I64Ctz => self.count(Count::Trailing),
             O::I32Extend8S | O::I64Extend8S => self.extend(8),
             O::I32Extend16S | O::I64Extend16S => self.extend(16),
             O::I64Extend32S => self.extend(32),
-            _ => match self.two(operator, at)? {
+            _ => match self.two(operator) {
                 Some(value) => value,
                 None => return Err(self.refuse(at, reason(operator))),
             },
         };
         self.stack.push(value);
         Ok(())
+    }
+
+    fn count(&mut self, what: Count) -> Value {
+        let value = self.pop();
+        self.push(Op::Count(what, value))
     }
 
     /// The lowest bits, with their sign.
@@ -281,11 +291,7 @@ impl Straight<'_> {
     }
 
     /// An operator of two values; `None` if it is not one that there is.
-    fn two(
-        &mut self,
-        operator: &Operator<'_>,
-        at: FileOffset,
-    ) -> Result<Option<Value>, UserPipeError> {
+    fn two(&mut self, operator: &Operator<'_>) -> Option<Value> {
         use Operator as O;
         let plain = match operator {
             O::I32Add | O::I64Add => Some(Binary::Add),
@@ -300,14 +306,14 @@ impl Straight<'_> {
         };
         if let Some(op) = plain {
             let (right, left) = (self.pop(), self.pop());
-            return Ok(Some(self.push(Op::Binary(op, left, right))));
+            return Some(self.push(Op::Binary(op, left, right)));
         }
         // Of other comparisons: whether signed, whether exchanged, whether inverted.
         let comparison = match operator {
             O::I32Ne | O::I64Ne => {
                 let (right, left) = (self.pop(), self.pop());
                 let equal = self.push(Op::Binary(Binary::Equal, left, right));
-                return Ok(Some(self.invert(equal)));
+                return Some(self.invert(equal));
             }
             O::I32GtU | O::I64GtU => Some((false, true, false)),
             O::I32LeU | O::I64LeU => Some((false, true, true)),
@@ -330,9 +336,9 @@ impl Straight<'_> {
                 (left, right) = (right, left);
             }
             let below = self.push(Op::Binary(Binary::Below, left, right));
-            return Ok(Some(if inverted { self.invert(below) } else { below }));
+            return Some(if inverted { self.invert(below) } else { below });
         }
-        self.shifted(operator, at)
+        self.shifted(operator)
     }
 
     /// 1 for 0, 0 for 1.
@@ -342,11 +348,7 @@ impl Straight<'_> {
     }
 
     /// A shift; `None` if it is none.
-    fn shifted(
-        &mut self,
-        operator: &Operator<'_>,
-        at: FileOffset,
-    ) -> Result<Option<Value>, UserPipeError> {
+    fn shifted(&mut self, operator: &Operator<'_>) -> Option<Value> {
         use Operator as O;
         let (op, other_way) = match operator {
             O::I32Shl | O::I64Shl => (Shift::Left, false),
@@ -354,19 +356,25 @@ impl Straight<'_> {
             O::I32ShrS | O::I64ShrS => (Shift::RightSigned, false),
             O::I32Rotl | O::I64Rotl => (Shift::RotateLeft, false),
             O::I32Rotr | O::I64Rotr => (Shift::RotateLeft, true),
-            _ => return Ok(None),
+            _ => return None,
         };
-        let (bits, value) = (self.pop(), self.pop());
-        let Op::Const(bits) = self.ops[bits.index()] else {
-            return Err(self.refuse(at, "shifts by what is not a constant"));
-        };
+        let (by, value) = (self.pop(), self.pop());
         // Shifts are modulo the width.
         let width = self.width.bits();
+        let Op::Const(bits) = self.ops[by.index()] else {
+            let by = if other_way {
+                let zero = self.push(Op::Const(0));
+                self.push(Op::Binary(Binary::Sub, zero, by))
+            } else {
+                by
+            };
+            return Some(self.push(Op::ShiftBy(op, value, by)));
+        };
         let mut bits = bits as u32 % width;
         if other_way {
             bits = (width - bits) % width;
         }
-        Ok(Some(self.push(Op::Shift(op, value, bits))))
+        Some(self.push(Op::Shift(op, value, bits)))
     }
 }
 

@@ -126,6 +126,9 @@ const fn guard(bug: Bug) -> &'static str {
         | B::PipeAdlerWeights
         | B::PipeCipherRounds
         | B::PipeTailWhole
+        | B::PipeShiftUnmasked
+        | B::PipeCountTrailing
+        | B::PipeOrderCountWide
         | B::PipePinAny
         | B::PipePortableTail => "pipe::same::every_list_gives_the_same_in_every_form",
         B::PipeSwapAnyOrder => "pipe::user::a_byteswap_is_known_by_what_it_does",

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ashway_codegen::pipe::{
-    Binary, Builder, Gauge, List, Op, Pipe, Reduce, RegisterId, Shift, Value, builtin, parse,
+    Binary, Builder, Count, Gauge, List, Op, Pipe, Reduce, RegisterId, Shift, Value, builtin, parse,
 };
 
 /// Numbers from a seed (splitmix64, Steele et al. 2014).
@@ -205,7 +205,20 @@ fn operator(
         values[values.len() - 1 - back]
     };
     let (a, b, c) = (any(), any(), any());
-    match random.below(12) {
+    match random.below(14) {
+        12 => {
+            let what = random.one_of(&[Count::Ones, Count::Leading, Count::Trailing]);
+            body.op(Op::Count(what, a))
+        }
+        13 => {
+            let op = random.one_of(&[
+                Shift::Left,
+                Shift::Right,
+                Shift::RightSigned,
+                Shift::RotateLeft,
+            ]);
+            body.op(Op::ShiftBy(op, a, b))
+        }
         0 => body.constant(random.constant()),
         1 if !readable.is_empty() => body.read(random.one_of(readable)),
         1 | 2 => body.op(Op::Swap(a)),

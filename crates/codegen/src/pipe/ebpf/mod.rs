@@ -176,12 +176,16 @@ fn missing(pipe: &Pipe) -> Option<&'static str> {
     let hard = pipe.ops().iter().any(|op| match op {
         Op::Binary(Binary::Mul, ..) => !wide,
         Op::Table(_)
+        | Op::ShiftBy(..)
+        | Op::Count(..)
         | Op::Select(..)
         | Op::Binary(Binary::Min | Binary::Max | Binary::Equal | Binary::Below, ..) => true,
         _ => false,
     });
     if hard {
-        return Some("it multiplies, compares or looks into a table");
+        return Some(
+            "it multiplies, compares, counts bits, shifts by a value or looks into a table",
+        );
     }
     let least =
         |(_, update): &(_, Update)| matches!(update, Update::Reduce(Reduce::Min | Reduce::Max, _));

@@ -2,7 +2,7 @@
 
 use iced_x86::{Code, Register};
 
-use super::super::ir::{Binary, Gauge, Op, Pipe, Reduce, Shift, Tail, Update, Value};
+use super::super::ir::{Binary, Count, Gauge, Op, Pipe, Reduce, Shift, Tail, Update, Value};
 use super::super::list::List;
 use super::Cpu;
 use super::asm::Arg;
@@ -39,6 +39,7 @@ fn supported(emit: &Emit<'_>, pipe: &Pipe) -> bool {
             emit.wide() || pipe.gauge() != Gauge::Bits64
         }
         Op::Table(_) => pipe.gauge() == Gauge::Bits8,
+        Op::ShiftBy(..) => has(table::LEFT_BY[at]),
         _ => true,
     });
     let reductions = pipe.updates().iter().all(|(_, update)| match update {
@@ -330,6 +331,8 @@ impl Body<'_, '_> {
                 let from = self.in_register(value, to);
                 self.shift(op, to, from, bits)?;
             }
+            Op::ShiftBy(op, value, bits) => self.shift_by(op, to, value, bits)?,
+            Op::Count(what, value) => self.count(what, to, value)?,
             Op::Select(condition, one, other) => self.select(to, condition, one, other)?,
             Op::Table(value) => {
                 let from = self.in_register(value, to);
@@ -437,6 +440,115 @@ impl Body<'_, '_> {
                 self.emit.v3(table::SUB[at], to, to, sign);
             }
         }
+        Ok(())
+    }
+
+    /// Lanes of 32 and 64 bits, each by an amount of its own, modulo the width.
+    fn shift_by(&mut self, op: Shift, to: u8, value: Value, bits: Value) -> Result<(), Exhausted> {
+        let (at, width) = (self.lane(), u64::from(self.gauge().bits()));
+        let (by, own) = (self.emit.take()?, self.emit.take()?);
+        let bits = self.in_register(bits, by);
+        let unmasked = bug::is(Bug::PipeShiftUnmasked);
+        let modulus = self.constant(if unmasked { u64::MAX } else { width - 1 });
+        self.emit.v3(table::AND, by, bits, modulus);
+        let from = self.in_register(value, own);
+        let by_arg = self.emit.v(by);
+        match op {
+            Shift::Left => self.emit.v3(table::LEFT_BY[at], to, from, by_arg),
+            Shift::Right => self.emit.v3(table::RIGHT_BY[at], to, from, by_arg),
+            Shift::RightSigned => {
+                // With s the sign's place after the shift: (x ^ s) - s.
+                self.emit.v3(table::RIGHT_BY[at], to, from, by_arg);
+                let sign = self.constant(1 << (width - 1));
+                self.emit.load(own, sign);
+                self.emit.v3(table::RIGHT_BY[at], own, own, by_arg);
+                let sign = self.emit.v(own);
+                self.emit.v3(table::XOR, to, to, sign);
+                self.emit.v3(table::SUB[at], to, to, sign);
+            }
+            Shift::RotateLeft => {
+                // By 0 there is nothing that comes in: shifts by the width give 0.
+                self.emit.v3(table::LEFT_BY[at], to, from, by_arg);
+                let rest = self.emit.take()?;
+                let all = self.constant(width);
+                self.emit.load(rest, all);
+                self.emit.v3(table::SUB[at], rest, rest, by_arg);
+                let rest_arg = self.emit.v(rest);
+                self.emit.v3(table::RIGHT_BY[at], rest, from, rest_arg);
+                self.emit.v3(table::OR, to, to, rest_arg);
+                self.emit.give(rest);
+            }
+        }
+        self.emit.give(own);
+        self.emit.give(by);
+        Ok(())
+    }
+
+    /// Zeros at an end are made ones, and all else zeros; then ones are counted, by a
+    /// table of half bytes (Mula 2008).
+    fn count(&mut self, what: Count, to: u8, value: Value) -> Result<(), Exhausted> {
+        let (at, gauge) = (self.lane(), self.gauge());
+        let other = self.emit.take()?;
+        let from = self.in_register(value, to);
+        match what {
+            Count::Ones => {
+                let from = self.emit.v(from);
+                self.emit.load(to, from);
+            }
+            Count::Trailing => {
+                // !x & (x - 1)
+                let wrong = bug::is(Bug::PipeCountTrailing);
+                let one = self.constant(if wrong { 0 } else { 1 });
+                self.emit.v3(table::SUB[at], other, from, one);
+                let other_arg = self.emit.v(other);
+                self.emit.v3(table::ANDN, to, from, other_arg);
+            }
+            Count::Leading => {
+                // The highest one, and ones in all places below it.
+                let from = self.emit.v(from);
+                self.emit.load(to, from);
+                let mut bits = 1;
+                while bits < gauge.bits() {
+                    self.shift(Shift::Right, other, to, bits)?;
+                    let other_arg = self.emit.v(other);
+                    self.emit.v3(table::OR, to, to, other_arg);
+                    bits *= 2;
+                }
+                let ones = self.constant(u64::MAX);
+                self.emit.v3(table::XOR, to, to, ones);
+            }
+        }
+        let counts: [u8; 16] = std::array::from_fn(|half| half.count_ones() as u8);
+        let counts = self.emit.asm.lanes(counts);
+        let low = self.emit.asm.lanes([0x0f]);
+        self.emit.vshift(table::RIGHT[1], other, to, 4);
+        self.emit.v3(table::AND, other, other, low);
+        self.emit.v3(table::AND, to, to, low);
+        let table = self.emit.take()?;
+        self.emit.load(table, counts);
+        let (high_arg, low_arg) = (self.emit.v(other), self.emit.v(to));
+        self.emit.v3(table::SHUFFLE, other, table, high_arg);
+        self.emit.v3(table::SHUFFLE, to, table, low_arg);
+        self.emit.give(table);
+        self.emit.v3(table::ADD[0], to, to, high_arg);
+        match gauge {
+            Gauge::Bits8 => {}
+            Gauge::Bits64 | Gauge::Bits128 => {
+                let zero = self.constant(0);
+                self.emit.v3(table::SAD, to, to, zero);
+            }
+            Gauge::Bits16 | Gauge::Bits32 => {
+                self.emit.vshift(table::RIGHT[1], other, to, 8);
+                self.emit.v3(table::ADD[0], to, to, high_arg);
+                let byte = self.emit.asm.lanes(0xff_u16.to_le_bytes());
+                self.emit.v3(table::AND, to, to, byte);
+                if gauge == Gauge::Bits32 {
+                    let ones = self.emit.asm.lanes(1_u16.to_le_bytes());
+                    self.emit.v3(table::MADD_WORDS, to, to, ones);
+                }
+            }
+        }
+        self.emit.give(other);
         Ok(())
     }
 

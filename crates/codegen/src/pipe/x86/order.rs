@@ -5,7 +5,9 @@
 
 use iced_x86::{Code, Register};
 
-use super::super::ir::{Binary, Gauge, MAX_OPS, Op, Pipe, Reduce, Shift, Tail, Update, Value};
+use super::super::ir::{
+    Binary, Count, Gauge, MAX_OPS, Op, Pipe, Reduce, Shift, Tail, Update, Value,
+};
 use super::asm::Arg;
 use super::emit::{Emit, frame};
 use crate::bug::{self, Bug};
@@ -172,6 +174,14 @@ fn operate(emit: &mut Emit<'_>, pipe: &Pipe, op: Op, first: usize, slot: &impl F
             emit.asm.op(Code::Mov_r64_rm64, &[rax, slot(value)]);
             shift(emit, op, pipe.width().bits() as i32, bits as i32);
         }
+        Op::ShiftBy(op, value, bits) => {
+            emit.asm.op(Code::Mov_r64_rm64, &[rax, slot(value)]);
+            shift_by(emit, op, pipe.width().bits() as i32, slot(bits));
+        }
+        Op::Count(what, value) => {
+            emit.asm.op(Code::Mov_r64_rm64, &[rax, slot(value)]);
+            count(emit, what, pipe.width().bits());
+        }
         Op::Select(condition, one, other) => {
             emit.asm.op(Code::Mov_r64_rm64, &[rax, slot(one)]);
             emit.asm.op(Code::Mov_r64_rm64, &[r8, slot(condition)]);
@@ -246,6 +256,70 @@ fn shift(emit: &mut Emit<'_>, op: Shift, width: i32, bits: i32) {
             emit.asm
                 .op(Code::Shr_rm64_imm8, &[r8, Arg::I(width - bits)]);
             emit.asm.op(Code::Or_r64_rm64, &[rax, r8]);
+        }
+    }
+}
+
+/// `rax`, a number of `width` bits, shifted by the operand, modulo the width. Uses `r8`.
+fn shift_by(emit: &mut Emit<'_>, op: Shift, width: i32, bits: Arg) {
+    let (rax, r8) = (Arg::R(Register::RAX), Arg::R(Register::R8));
+    let amount = |emit: &mut Emit<'_>| {
+        emit.asm.op(Code::Mov_r64_rm64, &[r8, bits]);
+        emit.asm.op(Code::And_rm64_imm8, &[r8, Arg::I(width - 1)]);
+    };
+    let code = match op {
+        Shift::Left => Code::VEX_Shlx_r64_rm64_r64,
+        Shift::Right => Code::VEX_Shrx_r64_rm64_r64,
+        Shift::RightSigned => {
+            emit.asm.op(Code::Shl_rm64_imm8, &[rax, Arg::I(64 - width)]);
+            emit.asm.op(Code::Sar_rm64_imm8, &[rax, Arg::I(64 - width)]);
+            Code::VEX_Sarx_r64_rm64_r64
+        }
+        Shift::RotateLeft if width == 64 => {
+            // The only variable rotation takes its amount from `cl`, which is the length's.
+            let rcx = Arg::R(Register::RCX);
+            amount(emit);
+            emit.asm.op(Code::Xchg_rm64_r64, &[r8, rcx]);
+            emit.asm.op(Code::Rol_rm64_CL, &[rax, Arg::R(Register::CL)]);
+            return emit.asm.op(Code::Xchg_rm64_r64, &[r8, rcx]);
+        }
+        Shift::RotateLeft => {
+            // Two of the number, one behind the other, shifted right by the rest.
+            emit.asm.op(Code::Mov_r64_rm64, &[r8, rax]);
+            emit.asm.op(Code::Shl_rm64_imm8, &[r8, Arg::I(width)]);
+            emit.asm.op(Code::Or_r64_rm64, &[rax, r8]);
+            amount(emit);
+            emit.asm.op(Code::Neg_rm64, &[r8]);
+            emit.asm.op(Code::Add_rm64_imm8, &[r8, Arg::I(width)]);
+            let args = [rax, rax, r8];
+            return emit.asm.op(Code::VEX_Shrx_r64_rm64_r64, &args);
+        }
+    };
+    amount(emit);
+    emit.asm.op(code, &[rax, rax, r8]);
+}
+
+/// Counts bits of `rax`, a number of `width` bits. Uses `r8`.
+fn count(emit: &mut Emit<'_>, what: Count, width: u32) {
+    let (rax, r8) = (Arg::R(Register::RAX), Arg::R(Register::R8));
+    match what {
+        Count::Ones => emit.asm.op(Code::Popcnt_r64_rm64, &[rax, rax]),
+        Count::Leading => {
+            emit.asm.op(Code::Lzcnt_r64_rm64, &[rax, rax]);
+            let wide = bug::is(Bug::PipeOrderCountWide);
+            let above = Arg::I(if wide { 0 } else { 64 - width as i32 });
+            emit.asm.op(Code::Sub_rm64_imm8, &[rax, above]);
+        }
+        Count::Trailing => {
+            if width < 64 {
+                // A one above, where counting ends.
+                emit.asm
+                    .op(Code::Mov_r32_imm32, &[Arg::R(Register::R8D), Arg::I(1)]);
+                emit.asm
+                    .op(Code::Shl_rm64_imm8, &[r8, Arg::I(width as i32)]);
+                emit.asm.op(Code::Or_r64_rm64, &[rax, r8]);
+            }
+            emit.asm.op(Code::Tzcnt_r64_rm64, &[rax, rax]);
         }
     }
 }

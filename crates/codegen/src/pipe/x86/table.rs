@@ -292,6 +292,54 @@ pub(super) const ROTATE: [V; 4] = [
     },
 ];
 
+/// Shifts left, each lane by its own amount; all of it goes from the width on.
+pub(super) const LEFT_BY: [V; 4] = [
+    V {
+        x: None,
+        y: None,
+        z: None,
+    },
+    V {
+        x: None,
+        y: None,
+        z: None,
+    },
+    V {
+        x: None,
+        y: Some(Code::VEX_Vpsllvd_ymm_ymm_ymmm256),
+        z: Some(Code::EVEX_Vpsllvd_zmm_k1z_zmm_zmmm512b32),
+    },
+    V {
+        x: None,
+        y: Some(Code::VEX_Vpsllvq_ymm_ymm_ymmm256),
+        z: Some(Code::EVEX_Vpsllvq_zmm_k1z_zmm_zmmm512b64),
+    },
+];
+
+/// The same to the right.
+pub(super) const RIGHT_BY: [V; 4] = [
+    V {
+        x: None,
+        y: None,
+        z: None,
+    },
+    V {
+        x: None,
+        y: None,
+        z: None,
+    },
+    V {
+        x: None,
+        y: Some(Code::VEX_Vpsrlvd_ymm_ymm_ymmm256),
+        z: Some(Code::EVEX_Vpsrlvd_zmm_k1z_zmm_zmmm512b32),
+    },
+    V {
+        x: None,
+        y: Some(Code::VEX_Vpsrlvq_ymm_ymm_ymmm256),
+        z: Some(Code::EVEX_Vpsrlvq_zmm_k1z_zmm_zmmm512b64),
+    },
+];
+
 /// Lanes of ones where equal; to a mask register with 512 bits.
 pub(super) const EQUAL: [V; 4] = [
     V {
