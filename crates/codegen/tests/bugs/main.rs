@@ -125,12 +125,12 @@ const fn guard(bug: Bug) -> &'static str {
         | B::PipeFoldShort
         | B::PipeAdlerWeights
         | B::PipeCipherRounds
-        | B::PipeTailWhole
         | B::PipeShiftUnmasked
         | B::PipeCountTrailing
         | B::PipeOrderCountWide
         | B::PipePinAny
         | B::PipePortableTail => "pipe::same::every_list_gives_the_same_in_every_form",
+        B::PipeTailWhole => "pipe::evil::evil_functions_touch_no_byte_outside_of_their_data",
         B::PipeSwapAnyOrder => "pipe::user::a_byteswap_is_known_by_what_it_does",
         B::PipePlanDropsLast => "pipe::plan::a_list_in_several_loops_means_the_same",
         B::PipeKernelCarries | B::PipeKernelTailCounts | B::PipeKernelTailSwapped => {

@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this is a test")]
 
+mod evil;
 mod kernel;
 mod known;
 #[allow(dead_code, reason = "the handler's, whole")]

@@ -7,7 +7,9 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
-use ashway_codegen::pipe::{Direction, Layout, List, Options, Portable, compile, interpret};
+use ashway_codegen::pipe::{
+    Cpu, Direction, Isa, Layout, List, Options, Portable, compile, interpret,
+};
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
 use super::native::Pipes;
@@ -265,11 +267,30 @@ fn every_list_gives_the_same_in_every_form() {
     }
 }
 
+/// On a machine without them, that is all that can be said of these forms.
+#[test]
+fn every_list_has_a_form_for_vectors_of_512_bits() {
+    let full = Cpu {
+        isa: Isa::Avx512,
+        carryless: true,
+        carryless_wide: true,
+        permute_bytes: true,
+        aes: true,
+        aes_wide: true,
+    };
+    let mut random = Random(512);
+    for _ in 0..200 {
+        let list = random::list(&mut random);
+        let native = compile(&list, full, Options::default()).unwrap();
+        assert!(native.instruction_bytes() > 0);
+    }
+}
+
 /// Says the seed if the test does not come to its end.
-struct Say(u64);
+pub(super) struct Say(pub(super) u64);
 
 impl Drop for Say {
     fn drop(&mut self) {
-        eprintln!("this list again: PIPE_LIST={}", self.0);
+        eprintln!("this one again: PIPE_LIST={}", self.0);
     }
 }

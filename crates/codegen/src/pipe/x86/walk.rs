@@ -389,6 +389,7 @@ impl Walk<'_, '_> {
             );
             self.op(Code::VEX_Kmovq_kr_r64, &[Arg::R(Register::K2), Arg::R(rax)]);
         }
+        let whole = bug::is(Bug::PipeTailWhole) && self.destination() == Layout::Contiguous;
         let (input, output) = (self.input, self.output);
         if !masked_in {
             self.gather(input);
@@ -404,20 +405,18 @@ impl Walk<'_, '_> {
                 self.emit.load(data, frame(input + offset));
             }
             let data = self.pipes(data, offset as usize, part);
-            if self.emit.writes && masked_out {
+            if self.emit.writes && whole {
+                self.emit.store(Arg::M(Register::RDX, offset), data);
+            } else if self.emit.writes && masked_out {
                 let code = Code::EVEX_Vmovdqu8_zmmm512_k1z_zmm;
                 let args = [Arg::M(Register::RDX, 0), self.emit.v(data)];
-                if bug::is(Bug::PipeTailWhole) {
-                    self.emit.store(Arg::M(Register::RDX, 0), data);
-                } else {
-                    self.emit.asm.masked(code, &args, Register::K2, false);
-                }
+                self.emit.asm.masked(code, &args, Register::K2, false);
             } else if self.emit.writes {
                 self.emit.store(frame(output + offset), data);
             }
             self.emit.give(data);
         }
-        if self.emit.writes && !masked_out {
+        if self.emit.writes && !masked_out && !whole {
             self.scatter(output);
         }
         self.emit.tail = false;
