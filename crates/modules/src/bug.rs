@@ -9,11 +9,11 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bug {
     /// A fused pass sums and does not look at the sum.
-    FusedUnverified,
+    SumIgnored,
     /// What comes out of a fused pass is seen before the sum is.
-    FusedObserved,
+    SeenBeforeSum,
     /// A pipe fused with UDP lets answers go by.
-    FusedAnswersSkipped,
+    AnswersSkipped,
 }
 
 /// Whether this one is chosen on this thread.

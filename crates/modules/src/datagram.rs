@@ -148,7 +148,7 @@ impl Stage<Message> for DatagramStage {
                 then_pipe(step, pipe, direction, cx)
             }
             Entered::No => {
-                let pipe = pipe.filter(|_| !bug::is(Bug::FusedAnswersSkipped));
+                let pipe = pipe.filter(|_| !bug::is(Bug::AnswersSkipped));
                 then(
                     then_pipe(Step::On(message), pipe, direction, cx),
                     |message| {

@@ -286,11 +286,11 @@ impl PipeStage {
         let registers = &mut self.registers[..];
         // Pipes sum little-endian words (RFC 1071 §2(B): the same sum, swapped).
         registers[0] = before.fold().swap_bytes().into();
-        let is_right = |sum: u64| sum == 0xffff || bug::is(Bug::FusedUnverified);
+        let is_right = |sum: u64| sum == 0xffff || bug::is(Bug::SumIgnored);
         let right = if list.modifies {
             message.rewrite(payload, spare, |source, destination| {
                 list.code.across(registers, source, destination);
-                is_right(registers[0]) || bug::is(Bug::FusedObserved)
+                is_right(registers[0]) || bug::is(Bug::SeenBeforeSum)
             }) && is_right(registers[0])
         } else {
             let data = &mut message.bytes_mut()[payload];

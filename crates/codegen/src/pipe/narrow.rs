@@ -48,10 +48,13 @@ pub(super) fn known(ops: &[Op], width: Gauge, gauge: Gauge, largest: u64) -> Vec
                 low: true,
                 exact: false,
             },
-            Op::Swap(_) => Known {
-                low: false,
-                exact: false,
-            },
+            // These depend on the width.
+            Op::Swap(_) | Op::ShiftBy(..) | Op::Count(Count::Leading | Count::Trailing, _) => {
+                Known {
+                    low: false,
+                    exact: false,
+                }
+            }
             Op::Binary(op, left, right) => {
                 let Known { low, exact } = both(left, right);
                 let one = of(left).exact || of(right).exact;
@@ -88,19 +91,10 @@ pub(super) fn known(ops: &[Op], width: Gauge, gauge: Gauge, largest: u64) -> Vec
                     },
                 }
             }
-            // By how much depends on all bits of the amount, and on the width.
-            Op::ShiftBy(..) => Known {
-                low: false,
-                exact: false,
-            },
             // Above an exact value there are no ones, but zeros.
             Op::Count(Count::Ones, value) => Known {
                 low: of(value).exact,
                 exact: of(value).exact,
-            },
-            Op::Count(..) => Known {
-                low: false,
-                exact: false,
             },
             Op::Select(condition, one, other) => {
                 let Known { low, exact } = both(one, other);

@@ -161,11 +161,7 @@ fn a_pass_that_verifies_the_checksum_does_the_same() {
 
 #[test]
 fn each_mistake_in_fusing_is_noticed() {
-    for mistake in [
-        Bug::FusedUnverified,
-        Bug::FusedObserved,
-        Bug::FusedAnswersSkipped,
-    ] {
+    for mistake in [Bug::SumIgnored, Bug::SeenBeforeSum, Bug::AnswersSkipped] {
         let broken = bug::with(mistake, || same(&adds(3, Some(5)), true, Top::Echo, 7));
         assert!(broken.is_err(), "{mistake:?}");
     }

@@ -498,7 +498,7 @@ impl Body<'_, '_> {
             Count::Trailing => {
                 // !x & (x - 1)
                 let wrong = bug::is(Bug::PipeCountTrailing);
-                let one = self.constant(if wrong { 0 } else { 1 });
+                let one = self.constant(u64::from(!wrong));
                 self.emit.v3(table::SUB[at], other, from, one);
                 let other_arg = self.emit.v(other);
                 self.emit.v3(table::ANDN, to, from, other_arg);
