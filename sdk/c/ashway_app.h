@@ -226,7 +226,8 @@ static inline const void *ashway_endpoint_next(struct ashway_endpoint *endpoint,
 
 /*
  * Sleeps until there is a message, or so many milliseconds (-1: as long as it
- * takes). Returns 1 if there is one, 0 if not, -1 with the `errno` of poll(2).
+ * takes). Returns 1 if there is one, 0 if not, -1 with the `errno` of poll(2). 0 may
+ * come early, while a message is being put in front of one that is there: look again.
  */
 static inline int ashway_endpoint_wait(struct ashway_endpoint *endpoint, int milliseconds)
 {

@@ -11,7 +11,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering, fence};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ashway_abi::endpoint::{
     CONSUMED, CONTROL_BYTES, DESCRIPTOR_BYTES, LEN, MAX_SLOTS, NEED_WAKE, PATH, READY, VOID,
@@ -145,15 +145,23 @@ impl Endpoint {
     ///
     /// What `poll(2)` returned, `EINTR` too.
     pub fn wait(&mut self, longest: Option<Duration>) -> io::Result<bool> {
-        if !self.is_waiting() && self.arm() {
-            let longest = longest.map(|time| Timespec {
-                tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-                tv_nsec: time.subsec_nanos().into(),
+        let until = longest.and_then(|longest| Instant::now().checked_add(longest));
+        // Whoever filled a later slot signals, too, while the next one is being filled.
+        while !self.is_waiting() && self.arm() {
+            let left = until.map(|until| {
+                let left = until.saturating_duration_since(Instant::now());
+                Timespec {
+                    tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
+                    tv_nsec: left.subsec_nanos().into(),
+                }
             });
-            poll(
+            if poll(
                 &mut [PollFd::new(&self.event, PollFlags::IN)],
-                longest.as_ref(),
-            )?;
+                left.as_ref(),
+            )? == 0
+            {
+                break;
+            }
         }
         Ok(self.is_waiting())
     }
