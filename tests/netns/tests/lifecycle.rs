@@ -239,9 +239,10 @@ fn detaching_needs_no_help_from_the_node() {
     assert_free(&rig, "b0");
     host_hears(&rig, 7777, &host);
 
-    // The node does not mind, and has nothing left to take off.
-    node.signal(Signal::CONT).unwrap();
+    // The node does not mind, and has nothing left to take off. The end waits for it
+    // when it goes on, before it can see that it has no interface any more.
     node.signal(Signal::TERM).unwrap();
+    node.signal(Signal::CONT).unwrap();
     assert!(node.wait().unwrap().success(), "{}", node.output());
 
     let b0 = index(&rig, "b0");

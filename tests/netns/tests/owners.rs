@@ -289,6 +289,10 @@ fn only_a_process_that_lives_owns() {
     let mut dead = application();
     let pid = dead.id();
     dead.kill().unwrap();
+    until("it has ended", || {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.contains(") Z ").then_some(())
+    });
     let unwaited = json!(pid);
     let file = handler("echo").unwrap();
     for owner in [
