@@ -126,6 +126,8 @@ enum ashway_verdict {
  * The bytes are UTF-8, with no zero behind them.
  */
 #define ASHWAY_TEXT_PARAM(name, most, value)                                     \
+    _Static_assert(sizeof(value) - 1 <= (most) && (most) <= 4096,                \
+                   "a text of more than its room, or room for more than 4096");  \
     ASHWAY_EXPORT struct {                                                       \
         unsigned room;                                                           \
         unsigned len;                                                            \

@@ -11,8 +11,14 @@ use common::{module, on_rx, parse};
 use wasmparser::Operator;
 
 /// Everything that takes fuel: loops in loops, functions that are called twice, in a
-/// loop, by themselves, in a ring and through a table, and every bulk operation.
+/// loop, by themselves, in a ring and through a table, every bulk operation, and runs of
+/// pipes with a list that is known and with one that is not.
 const ALL: &str = r#"
+    (import "ashway" "pipe_read" (func $pipe_read (param i32 i32 i32 i32)))
+    (import "ashway" "pipe_in_place" (func $pipe_in_place (param i32 i32 i32)))
+    (import "ashway" "msg_resize" (func $resize (param i32) (result i32)))
+    (import "ashway" "log" (func $log (param i32 i32)))
+    (@custom "ashway.pipes" "cksum16\0acksum16 | bswap32")
     (table $constant 4 4 funcref)
     (elem $constant (i32.const 0) $tabled)
     (table $stored 4 8 funcref)
@@ -51,6 +57,10 @@ const BODY: &str = "
     (table.fill $stored (i32.const 0) (ref.func $tabled) (local.get 1))
     (table.copy $stored $stored (i32.const 0) (i32.const 1) (local.get 1))
     (drop (table.grow $stored (ref.null func) (local.get 1)))
+    (drop (call $resize (local.get 1)))
+    (call $log (i32.const 0) (local.get 1))
+    (call $pipe_read (i32.const 4) (i32.const 64) (local.get 1) (i32.const 1))
+    (call $pipe_in_place (i32.const 0) (local.get 1) (local.get 0))
     (i32.const 1)";
 
 fn check(module: &Module<'_>) -> Result<(), Unbounded> {
@@ -115,7 +125,37 @@ fn a_handler_that_calls_itself_without_a_charge_is_noticed() {
 #[test]
 fn a_copy_without_its_charge_is_noticed() {
     let bulk = |code: &[Op<'_>], at: usize| matches!(code[at].kind, OpKind::ChargeBulk);
-    assert_eq!(missed(bulk), (0, 5));
+    // Three of them are of runs of pipes.
+    assert_eq!(missed(bulk), (0, 10));
+}
+
+/// What is paid for a run of pipes is not paid for a copy behind it, too.
+#[test]
+fn a_copy_behind_a_run_of_pipes_is_charged_for_itself() {
+    let wasm = wat::parse_str(
+        r#"(module
+            (import "ashway" "pipe_in_place" (func $in_place (param i32 i32 i32)))
+            (memory (export "memory") 1 1)
+            (func (export "on_rx") (param i32 i32) (result i32)
+                (call $in_place (i32.const 0) (local.get 0) (i32.const 0))
+                (memory.copy (i32.const 0) (i32.const 8) (local.get 0))
+                (i32.const 1))
+            (@custom "ashway.pipes" "cksum16"))"#,
+    );
+    let wasm = wasm.unwrap();
+    for (charge, says) in [
+        (0, "a run of pipes is not charged"),
+        (1, "a copy is not charged"),
+    ] {
+        let mut module = module(&wasm);
+        check(&module).unwrap();
+        let code = &mut module.functions[0].code;
+        let mut charges = code
+            .iter_mut()
+            .filter(|op| matches!(op.kind, OpKind::ChargeBulk));
+        charges.nth(charge).unwrap().kind = OpKind::Wasm(Operator::Nop);
+        assert_eq!(check(&module).unwrap_err().what, says);
+    }
 }
 
 #[test]

@@ -254,11 +254,16 @@ impl Activation {
             });
             shared.log().lose(too_many);
             self.resized = (outcome.len != message.len()).then_some(outcome.len);
+            let as_left = |wasm: &mut ashway_handler::Instance| {
+                self.resized.map(|len| {
+                    let mut bytes = vec![0; len];
+                    wasm.copy_message(&mut bytes);
+                    bytes
+                })
+            };
             if let Some((half, on)) = recorded {
-                let mut resized = vec![0; self.resized.unwrap_or_default()];
-                wasm.copy_message(&mut resized);
-                let message = self.resized.map_or(&*message, |_| &resized);
-                on.after(half, shared, message, &outcome);
+                let left = as_left(wasm);
+                on.after(half, shared, left.as_deref().unwrap_or(message), &outcome);
             }
             let verdict = outcome.verdict.map_err(|stopped| stopped.cause);
             let decision = decide(verdict, outcome.dirty, self.rules);
@@ -270,6 +275,8 @@ impl Activation {
             );
             if let Some(cause) = decision.stopped {
                 let place = wasm.place(self.function);
+                // Of a stop, the message is as it came.
+                let left = outcome.verdict.is_ok().then(|| as_left(wasm)).flatten();
                 // While nobody else runs the handler.
                 self.stopped(Stop {
                     version,
@@ -282,7 +289,7 @@ impl Activation {
                     // A verdict that was not granted has sent it back as changed.
                     changed: outcome.verdict.is_ok() && outcome.dirty,
                     front,
-                    message,
+                    message: left.as_deref().unwrap_or(message),
                 });
             }
             decision

@@ -93,7 +93,11 @@ impl<'a> Ring<'a> {
     #[must_use]
     pub(crate) fn look(self, after: u32) -> Look {
         let last = self.word(ring::PRODUCED).load(Ordering::Acquire);
-        let behind = last.wrapping_sub(after);
+        let behind = match last.wrapping_sub(after) {
+            // A number from a ring before this one.
+            ahead if ahead > u32::MAX / 2 => last,
+            behind => behind,
+        };
         let there = behind.min(RING_LINES as u32);
         let lines: Vec<_> = (0..there)
             .filter_map(|back| self.read(last.wrapping_sub(there - back)))

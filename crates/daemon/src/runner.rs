@@ -162,8 +162,14 @@ impl PathRun {
         } else {
             Time::default()
         };
-        let mut spare = None;
-        let mut out = |exit| spare = Some(act(exit, row, port, rows));
+        let (mut spare, mut last) = (None, None);
+        let ended = self.path.account().ended;
+        let mut out = |exit| {
+            if let Exit::Ended { fate, .. } = &exit {
+                last = Some(*fate);
+            }
+            spare = Some(act(exit, row, port, rows));
+        };
         if tap::on() {
             tap::path(&message, self.path.name());
             let watcher = &mut tap::Watcher::default();
@@ -177,6 +183,11 @@ impl PathRun {
                 &mut Nobody,
                 &mut out,
             );
+        }
+        if self.path.account().ended > ended {
+            // An answer that a stage on its way down could not send.
+            rows.add(row, Count::OutOriginated);
+            rows.add(row, unsent(last));
         }
         self.publish(rows);
         if let Some(begin) = begin {
@@ -238,6 +249,15 @@ fn enter(message: &mut Message, payload: usize) -> bool {
         let end = message.len();
         starts[2] == payload && message.enter(starts, end, flow, 0)
     })
+}
+
+/// How it is counted that an answer ended within its path.
+const fn unsent(fate: Option<Count>) -> Count {
+    match fate {
+        Some(Count::DroppedTooLong) => Count::OutDroppedTooLong,
+        Some(Count::DroppedIfaceDown | Count::DroppedNoNextHop) => Count::OutDroppedNoRoute,
+        _ => Count::OutDroppedTxFull,
+    }
 }
 
 /// Does what a path's outcome asks for, and gives the buffer back.

@@ -236,9 +236,10 @@ impl Instance {
             .fuel
             .set(&mut self.store, fuel)
             .map_err(|error| stopped(self, error))?;
-        function
-            .call(&mut self.store, params)
-            .map_err(|error| stopped(self, error))
+        let ended = function.call(&mut self.store, params);
+        // Lines of before any message are nobody's, least of all the first message's.
+        self.take_log(|_| {});
+        ended.map_err(|error| stopped(self, error))
     }
 
     /// Gives a parameter its value ([`param`](crate::param)).

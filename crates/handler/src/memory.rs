@@ -326,7 +326,7 @@ pub(crate) struct MessageBytes(Arc<Pages>);
 impl MessageBytes {
     /// So many bytes from byte `at` of the message on, if there is room for them.
     pub(crate) fn span(&self, at: usize, len: usize) -> Option<Span<'_>> {
-        if at.checked_add(len)? > MESSAGE_BYTES {
+        if at.checked_add(len)? > GROWN_BYTES {
             return None;
         }
         // SAFETY: the allocation has room for what is before a message and for the

@@ -55,8 +55,14 @@ fn answers_have_the_length_that_the_handler_gave_them() {
                     asked += 1;
                 }
             }
+            // What the link does not take is counted as what it is.
+            client.send(&request(1600, 1200)).unwrap();
+            asked += 1;
             let ledger = settle(&node, "resize", asked);
             ledger.assert_fates(&[("answered", asked)], &place);
+            let status = node.status().unwrap();
+            let dropped = &entry(&status, "paths", "resize")["out"]["dropped"];
+            assert_eq!(dropped, &serde_json::json!({ "too_long": 1 }), "{place}");
             node.stop().unwrap();
         }
     }

@@ -133,6 +133,11 @@ impl Step<'_> {
                 _ => {}
             }
         }
+        if let Value::In(Region::Trusted, at) = pointer
+            && at.min < trusted::RINGS as u64
+        {
+            self.store_of_some_path(at, size)?;
+        }
         if let Value::In(Region::Context, at) = pointer {
             match self.state.cell(pointer, size) {
                 Some(cell) => *cell = Value::Num(num),
@@ -158,11 +163,24 @@ impl Step<'_> {
                 | trusted::FAULT_VERSION,
                 _,
             ) if size == Size::W => {}
-            (trusted::PATHS.., _)
-                if is_of_share((at - trusted::PATHS) % trusted::PATH_STRIDE, size) => {}
+            (trusted::PATHS.., _) if is_of_share(at, size) && self.state.has(fact::LOCKED) => {}
             _ => return Err(Rule::Access),
         }
         Ok(())
+    }
+
+    /// A store to the words of one of several paths. What is known of the place is the
+    /// first one and the last: both have to be such a word, and of a path.
+    fn store_of_some_path(&self, at: Num, size: Size) -> Checked {
+        let (Ok(first), Ok(last)) = (usize::try_from(at.min), usize::try_from(at.max)) else {
+            return Err(Rule::Access);
+        };
+        let paths = trusted::PATHS..trusted::RINGS;
+        let good = [first, last].iter().all(|at| paths.contains(at))
+            && (last - first).is_multiple_of(trusted::PATH_STRIDE)
+            && is_of_share(first, size)
+            && self.state.has(fact::LOCKED);
+        good.then_some(()).ok_or(Rule::Access)
     }
 
     /// `what` is the immediate.
@@ -199,9 +217,10 @@ impl Step<'_> {
     }
 }
 
-/// Whether it is one of a path's words about its share.
+/// Whether it is one of a path's words about its share, at this place behind
+/// [`trusted::PATHS`].
 fn is_of_share(at: usize, size: Size) -> bool {
-    match at {
+    match (at - trusted::PATHS) % trusted::PATH_STRIDE {
         trusted::PATH_PAID | trusted::PATH_LAZY_AT => size == Size::D,
         trusted::PATH_LAZY => size == Size::W,
         _ => false,

@@ -199,8 +199,9 @@ fn kernel_with(
     )?;
     asm.line(None);
     let finish = asm.label();
-    verdict(&mut asm, spec, handler, done, trap, finish, observe);
-    fault(&mut asm, spec, handler, trap, finish, observe);
+    let alleged = asm.label();
+    verdict(&mut asm, spec, handler, done, alleged, finish, observe);
+    fault(&mut asm, spec, handler, [trap, alleged], finish, observe);
     finish_here(&mut asm, handler.module, finish, observe);
 
     asm.bind(queue);
@@ -347,7 +348,7 @@ fn verdict(
     spec: &Spec,
     handler: &Handler,
     done: Label,
-    trap: Label,
+    alleged: Label,
     finish: Label,
     observe: bool,
 ) {
@@ -401,7 +402,7 @@ fn verdict(
         asm.jump(finish);
         asm.bind(next);
     }
-    trap_here(asm, handler, Cause::BadVerdict, trap);
+    trap_here(asm, handler, Cause::BadVerdict, alleged);
 
     asm.bind(changed);
     asm.store_imm(Size::W, R9, END_FATE, Count::DroppedChanged as i32);
@@ -479,7 +480,7 @@ fn fault(
     asm: &mut Assembler,
     spec: &Spec,
     handler: &Handler,
-    trap: Label,
+    [trap, alleged]: [Label; 2],
     finish: Label,
     observe: bool,
 ) {
@@ -492,6 +493,7 @@ fn fault(
     if let Some(terms) = handler.share {
         share::charge(asm, terms);
     }
+    asm.bind(alleged);
     let keep = asm.label();
     asm.load(Size::W, R1, R9, context::CAUSE);
     asm.store(Size::W, R7, trusted::FAULT_CAUSE as i16, R1);

@@ -30,7 +30,7 @@ pub(super) fn take_room(asm: &mut Assembler, module: &Module<'_>, queue: Label) 
         return;
     };
     asm.mov_imm(R8, Count::QueuedRoom as i32);
-    // The user tier sends in fragments what the link does not take.
+    // The user tier says what becomes of what the link does not take.
     asm.store_imm(Size::D, R10, MTU, 0);
     asm.mov(R1, R6);
     asm.mov_imm(R2, 0);

@@ -9,8 +9,8 @@
 //! * a function that does not is called from one place at most, which is in no loop,
 //!   through no table, and never by way of itself,
 //! * the fuel only shrinks, but where the host gives more of it, and
-//! * each copy and fill has been charged by its length, or is a copy of no more than
-//!   the outbox takes.
+//! * each copy and fill, and each run of pipes, has been charged by its length, or is a
+//!   copy of no more than the outbox takes.
 //!
 //! **Why that is enough.** Take a run in which nothing is charged. It goes back to no
 //! loop's head, so in one call of a function each operator runs once at most. It
@@ -24,7 +24,7 @@
 
 use super::cost::BULK_SHIFT;
 use super::expand::FUEL;
-use super::host::{HOST, TRAP};
+use super::host::{HOST, PIPE, TRAP};
 use super::{ENTER_PREFIX, Encoded};
 use crate::bug::{self, Bug};
 use ashway_abi::Cause;
@@ -156,12 +156,15 @@ impl Calls {
         let mut short = None;
         let mut at = 0;
         while let Some(op) = ops.get(at) {
+            // A charge sets locals, so nothing is known of any behind it.
             if let Some(len) = charge(&ops[at..]) {
+                short = None;
                 at += len;
                 continue;
             }
             if let Some(len) = bulk_charge(&ops[at..]) {
                 paid = Some(at);
+                short = None;
                 at += len;
                 continue;
             }
@@ -203,6 +206,11 @@ impl Calls {
                 O::MemoryCopy { .. } if is_local(ops.get(at.wrapping_sub(2)), short) => {}
                 O::MemoryCopy { .. } | O::MemoryFill { .. } => {
                     paid.take().ok_or("a copy is not charged")?;
+                }
+                O::Call {
+                    function_index: PIPE,
+                } => {
+                    paid.take().ok_or("a run of pipes is not charged")?;
                 }
                 O::Call { function_index } => {
                     if let Some(own) = (*function_index as usize).checked_sub(IMPORTS) {

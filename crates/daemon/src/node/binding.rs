@@ -31,7 +31,7 @@ use crate::live::{Lead, Live, Turn};
 use crate::packets;
 use crate::plan::{IfaceFacts, InstancePlan, NoRoom};
 use crate::request::{self, Refusal};
-use crate::runner::RunInstance;
+use crate::runner::{self, RunInstance};
 use crate::worker::{Work, WorkerGone};
 
 impl Node {
@@ -173,10 +173,12 @@ impl Node {
                 "exchange_us": exchange_us,
             })),
             Err(refusal) => {
-                let placed = std::mem::replace(&mut self.plan, before);
+                let mut placed = std::mem::replace(&mut self.plan, before).paths;
+                let placed = placed.swap_remove(number);
                 self.config.paths.pop();
                 self.paths.pop();
-                self.clear_slots(&placed.paths[number].slots);
+                self.instances[placed.instance].ends.leave(placed.row);
+                self.clear_slots(&placed.slots);
                 Err(refusal)
             }
         }
@@ -319,12 +321,14 @@ impl Node {
         let plan = &self.plan.paths[number];
         let runs = dispatch::path_runs(&self.graph, &self.config.paths[number], plan)
             .map_err(|error| refusal(&error.into()))?;
-        let (instance, local) = (plan.instance, plan.local);
+        let (instance, local) = (self.plan.instances[plan.instance].id, plan.local);
         if let Some(end) = self.end(number) {
             end.gate.moved(self.paths[number].tier == Tier::Kernel);
         }
         self.tell(move |work| {
-            let paths = &mut work.instances[instance].paths;
+            // The worker's list still has those that were unloaded and have messages left.
+            let instance = runner::by_id(&mut work.instances, instance);
+            let paths = &mut instance.expect("the node has it").paths;
             if local == paths.len() {
                 paths.push(runs);
             } else {

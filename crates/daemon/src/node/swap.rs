@@ -355,6 +355,9 @@ impl Node {
             let (_, made) = programs.swap_remove(at);
             self.paths[path].tier = Tier::User;
             if let Err(why) = self.install(path, made) {
+                if let Some(end) = self.end(path) {
+                    end.gate.moved(false);
+                }
                 left.push(json!({
                     "path": self.config.paths[path].name,
                     "because": why.because,

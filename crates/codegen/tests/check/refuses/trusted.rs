@@ -86,3 +86,60 @@ fn a_lock_that_is_kept_at_the_end() {
         assert_eq!(rule, (!released).then_some(Rule::Lock));
     }
 }
+
+/// A path's words about its share are plainly stored under the lock; `in_user`, which
+/// order hangs on, never, and nothing without the lock.
+#[test]
+fn words_of_one_of_several_paths() {
+    const PATHS: i32 = 3;
+    let share = trusted::PATH_PAID as i16;
+    let in_user = 0;
+    let behind = trusted::PATH_BEHIND_KERNEL as i16;
+    for (several, locked, size, off, good) in [
+        (true, true, Size::D, share, true),
+        (true, true, Size::W, trusted::PATH_LAZY as i16, true),
+        (true, true, Size::W, share, false),
+        (true, true, Size::D, share - 4, false),
+        (true, true, Size::W, in_user, false),
+        (true, true, Size::W, behind, false),
+        (true, false, Size::D, share, false),
+        (false, true, Size::D, share, true),
+        (false, true, Size::W, in_user, false),
+        (false, false, Size::D, share, false),
+    ] {
+        let mut asm = Assembler::new();
+        let out = asm.label();
+        asm.map(Reg::R7, MapRef::Trusted, Some(0));
+        asm.mov(Reg::R1, Reg::R7);
+        if several {
+            asm.load(Size::W, Reg::R2, Reg::R7, trusted::FAULT_COUNT as i16);
+            asm.jump_if_imm(op::JGE, Reg::R2, PATHS, out);
+            asm.alu_imm(
+                op::LSH,
+                Reg::R2,
+                trusted::PATH_STRIDE.trailing_zeros() as i32,
+            );
+            asm.alu(op::ADD, Reg::R1, Reg::R2);
+        }
+        asm.alu_imm(op::ADD, Reg::R1, trusted::PATHS as i32);
+        asm.mov_imm(Reg::R0, 0);
+        asm.mov_imm(Reg::R3, 1);
+        let lock = trusted::LOCK as i16;
+        if locked {
+            asm.atomic(Atomic::CompareExchange, Size::W, Reg::R7, lock, Reg::R3);
+            asm.jump32_if_imm(op::JNE, Reg::R0, 0, out);
+        }
+        asm.store_imm(size, Reg::R1, off, 1);
+        if locked {
+            asm.store_imm(Size::W, Reg::R7, lock, 0);
+        }
+        asm.bind(out);
+        asm.mov_imm(Reg::R0, 0);
+        asm.exit();
+        let mut made = instance(LOAD, Arena);
+        made.image = asm.finish();
+        let rule = made.check().err().map(|violation| violation.rule);
+        let case = (several, locked, size, off);
+        assert_eq!(rule, (!good).then_some(Rule::Access), "{case:?}");
+    }
+}
