@@ -472,18 +472,25 @@ impl<'c> Places<'c> {
         // Only a stopped handler has a line of its own.
         let stopped = count.name().starts_with("abort_") && count != Count::AbortVoluntary
             || matches!(count, Count::DroppedFault | Count::AbortedDirty);
+        // A path of modules alone has neither such a stage nor such a key.
+        let nowhere = reason.stage == "handler"
+            && stage.is_none()
+            && self.config.long_paths.iter().any(|path| path.name == name);
+        // The last stop may have had another cause than those of this counter.
+        let cause = count.name().strip_prefix("abort_");
         let fault = rows_of(status, "handlers")
             .find(|handler| stopped && handler["name"] == path["handler"])
-            .map_or(Value::Null, |handler| handler["last_fault"].clone());
+            .map(|handler| &handler["last_fault"])
+            .filter(|fault| cause.is_none_or(|cause| fault["cause"] == cause));
         json!({
             "path": name,
             "counter": count.name(),
             "count": counted,
             "reason": reason.sentence,
-            "stage": stage.unwrap_or(reason.stage),
+            "stage": stage.or_else(|| (!nowhere).then_some(reason.stage)),
             "merged_into": merged,
             "tier": path["tier"],
-            "key": reason.key,
+            "key": (!nowhere).then_some(reason.key),
             "file": self.config.file,
             "line": self.line(name, reason.key),
             "hint": reason.hint,

@@ -183,7 +183,7 @@ fn mistakes_are_said_as_a_person_would() {
     for (text, expected) in [
         (
             udp("down = 'iip.up'"),
-            "there is no module `iip` (did you mean `ip`? available: `udp`, `ip`)",
+            "there is no module `iip` (did you mean `ip`? available: `ip`)",
         ),
         (
             udp("down = 'ip.upp'"),

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
-use ashway_netns::node::{Config, control, entry, run, text};
+use ashway_netns::node::{Config, Lines, control, entry, run, text};
 use ashway_netns::traffic::{PLACES, settle};
 use ashway_rig::{Rig, RigOptions, handler, skip_unless_root};
 use serde_json::{Value, json};
@@ -73,6 +73,22 @@ fn a_handler_says_the_same_in_every_place() {
         assert!(!shown.contains('\u{1b}'), "{shown:?}");
         let nobody = text(&run(&mut node.command(["handler", "log", "nobody"])));
         assert!(nobody.contains("there is no handler `nobody`"), "{nobody}");
+
+        // What has been shown came before what is asked next: each is another look.
+        let mut follows = Lines::start(node.command(["handler", "log", "says", "-f"])).unwrap();
+        while !follows.hear().unwrap().ends_with("] says: line 39") {}
+        assert!(follows.hear().unwrap().ends_with("] says: said"), "{place}");
+        for number in 0..4 {
+            client.ask(format!("look {number}").as_bytes()).unwrap();
+            for expected in [&*format!("look {number}"), "said"] {
+                let line = follows.hear().unwrap();
+                assert!(
+                    line.ends_with(&format!("] says: {expected}")),
+                    "{place}: {line}"
+                );
+            }
+        }
+        drop(follows);
         node.stop().unwrap();
     }
 }

@@ -29,8 +29,8 @@ pub(crate) struct Load {
     /// Its id [default: the file's name without .wasm]
     #[arg(long)]
     name: Option<String>,
-    /// What it may do beyond looking at messages: reply, time, send, timer; several
-    /// with commas between, or by several --allow
+    /// What it may do beyond looking at messages: reply, time, send, timer, pipe, log;
+    /// several with commas between, or by several --allow
     #[arg(long, value_name = "WHAT", value_delimiter = ',')]
     allow: Vec<String>,
     /// What its memory is made of: auto, arena or array [default: auto]

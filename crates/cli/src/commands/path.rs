@@ -111,7 +111,13 @@ impl Path {
                 (request, name, node, "user")
             }
         };
-        let answer = node.connect()?.request(&request)?;
+        let answer = node.clone().connect()?.request(&request)?;
+        let bypass = match tier {
+            // It was demoted, whether or not the node says more.
+            "user" => bypass(node, &name).unwrap_or_default(),
+            // A promotion ends it.
+            _ => String::new(),
+        };
         face.show(&answer, || {
             let tier = answer["tier"].as_str().unwrap_or(tier);
             // It is of the promotion, whatever happened since.
@@ -119,10 +125,23 @@ impl Path {
                 "kernel" => compared(&answer["compared"]),
                 _ => String::new(),
             };
-            format!("path `{name}` runs in the {tier} tier{compared}")
+            format!("path `{name}` runs in the {tier} tier{compared}{bypass}")
         })?;
         Ok(())
     }
+}
+
+/// That a path's messages go by its handler, if they do.
+fn bypass(node: Node, name: &str) -> Result<String, Failure> {
+    let document = node.connect()?.request(&json!({ "request": "status" }))?;
+    let mut paths = document["paths"].as_array().into_iter().flatten();
+    let path = paths.find(|path| path["name"] == name);
+    let said = path.map(status::bypass).unwrap_or_default();
+    Ok(if said.is_empty() {
+        said
+    } else {
+        format!("\n{}", said.trim_end())
+    })
 }
 
 /// What was compared before a promotion.

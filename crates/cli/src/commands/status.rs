@@ -232,17 +232,8 @@ pub(crate) fn paths(document: &Value) -> String {
         "",
     ];
     let mut out = table::render(&header, &rows);
-    for path in each(document, "paths").filter(|path| path["bypass"].is_object()) {
-        let bypass = &path["bypass"];
-        // Writing to a string cannot fail.
-        let _ = writeln!(
-            out,
-            "path `{}` is bypassed for another {} s: {}\n  hint: {}",
-            text(&path["name"]),
-            bypass["left_ms"].as_u64().unwrap_or(0).div_ceil(1000),
-            text(&bypass["because"]),
-            text(&bypass["hint"]),
-        );
+    for path in each(document, "paths") {
+        out += &bypass(path);
     }
     let more = total(&document["paths_not_listed"]);
     if more > 0 {
@@ -269,6 +260,21 @@ pub(crate) fn paths(document: &Value) -> String {
         out += &table::render(&["PATH", "ORIGINATED", "HANDED OVER", "DROPPED"], &sent);
     }
     out
+}
+
+/// That a path's messages go by its handler, and for how long, if they do.
+pub(super) fn bypass(path: &Value) -> String {
+    let bypass = &path["bypass"];
+    if !bypass.is_object() {
+        return String::new();
+    }
+    format!(
+        "path `{}` is bypassed for another {} s: {}\n  hint: {}\n",
+        text(&path["name"]),
+        bypass["left_ms"].as_u64().unwrap_or(0).div_ceil(1000),
+        text(&bypass["because"]),
+        text(&bypass["hint"]),
+    )
 }
 
 /// The paths that have no more than a share of the kernel tier.

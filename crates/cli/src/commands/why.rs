@@ -110,7 +110,7 @@ fn flow(answer: &Value) -> String {
     );
     line!(out, "  because: {}", text(&answer["reason"]));
     if answer["path"].is_string() {
-        line!(out, "  configured at {}", place(answer));
+        line!(out, "  {}", configured(answer));
         line!(out, "  stages: {}", texts(&answer["stages"]));
     }
     out += &tier(answer);
@@ -165,19 +165,15 @@ fn counter(answer: &Value) -> String {
     );
     let list = |key: &str| answer[key].as_array().into_iter().flatten();
     for row in list("rows") {
+        let at = stage(row).map(|stage| format!(", at {stage}"));
         line!(
             out,
-            "  path `{}`: {}, at stage {}",
+            "  path `{}`: {}{}",
             text(&row["path"]),
             row["count"],
-            stage(row)
+            at.unwrap_or_default()
         );
-        line!(
-            out,
-            "    configured at {} (`{}`)",
-            place(row),
-            text(&row["key"])
-        );
+        line!(out, "    {}", configured(row));
         out += &last_fault(row);
     }
     if let Some(more @ 1..) = answer["rows_not_listed"].as_u64() {
@@ -205,7 +201,7 @@ fn path(answer: &Value) -> String {
         "path `{}`: {received} received, {waiting} waiting",
         text(&answer["path"])
     );
-    line!(out, "  configured at {}", place(answer));
+    line!(out, "  {}", configured(answer));
     line!(out, "  stages: {}", texts(&answer["stages"]));
     out += &tier(answer);
     for row in answer["rows"].as_array().into_iter().flatten() {
@@ -216,25 +212,33 @@ fn path(answer: &Value) -> String {
             row["count"],
             text(&row["reason"])
         );
-        line!(
-            out,
-            "    at stage {}, configured at {} (`{}`)",
-            stage(row),
-            place(row),
-            text(&row["key"])
-        );
+        let at = stage(row).map(|stage| format!("at {stage}, "));
+        line!(out, "    {}{}", at.unwrap_or_default(), configured(row));
         out += &last_fault(row);
         line!(out, "    hint: {}", text(&row["hint"]));
     }
     out
 }
 
-/// The stage of a row, and the one that does its work.
-fn stage(row: &Value) -> String {
-    match row["merged_into"].as_str() {
-        Some(merged) => format!("`{}` (done by `{}`)", text(&row["stage"]), clean(merged)),
-        None => format!("`{}`", text(&row["stage"])),
-    }
+/// The stage of a row, and the one that does its work; some paths have none for it.
+fn stage(row: &Value) -> Option<String> {
+    let stage = clean(row["stage"].as_str()?);
+    Some(match row["merged_into"].as_str() {
+        Some(merged) => format!("stage `{stage}` (done by `{}`)", clean(merged)),
+        None => format!("stage `{stage}`"),
+    })
+}
+
+/// Where something comes from, with the key of the configuration if there is one.
+fn configured(entry: &Value) -> String {
+    let key = entry["key"].as_str();
+    let key = key.map_or_else(String::new, |key| format!(" (`{}`)", clean(key)));
+    let word = if entry["line"].is_u64() {
+        "configured at "
+    } else {
+        ""
+    };
+    format!("{word}{}{key}", place(entry))
 }
 
 /// Where the handler was stopped last.

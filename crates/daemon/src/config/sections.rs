@@ -680,8 +680,12 @@ pub(crate) fn read_faults(text: &str) -> Result<Option<FaultLimit>, (String, Str
 fn fault_limit(most: i64) -> Result<u32, (String, String)> {
     let found = u32::try_from(most).ok().filter(|most| *most > 0);
     found.ok_or_else(|| {
-        let message = format!("a limit of {most} faults is none");
-        (message, "write 1 or more, or `faults = \"off\"`".to_owned())
+        let message = format!("a limit of {most} faults is out of range");
+        let hint = format!(
+            "write a number from 1 to {}, or \"off\" for no limit",
+            u32::MAX
+        );
+        (message, hint)
     })
 }
 

@@ -186,7 +186,11 @@ impl RunError {
     #[must_use]
     pub fn report(&self) -> (String, Vec<String>, Option<String>) {
         let mut causes = Vec::new();
-        let mut source = std::error::Error::source(self);
+        let mut source = match self {
+            // Its words have it already.
+            Self::Instance(InstanceError::Param { .. }) => None,
+            _ => std::error::Error::source(self),
+        };
         while let Some(cause) = source {
             causes.push(cause.to_string());
             source = cause.source();

@@ -6,7 +6,7 @@
 //! a number for each instance, and only if that has changed the counters are read.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -87,9 +87,9 @@ impl Node {
         let config = &self.config.paths[path];
         match left {
             Some(left) if !was => say(&format!(
-                "path `{}` bypassed for {} s: {}",
+                "path `{}` bypassed for {}: {}",
                 config.name,
-                left.as_secs_f64().ceil(),
+                units::show(rest(config, left)),
                 often(config)
             )),
             None if was => say(&format!("path `{}` has its handler again", config.name)),
@@ -130,6 +130,16 @@ impl Node {
         });
         (json!(limit), json!(bypass))
     }
+}
+
+/// How long a bypass is of which so much is left, soon after it began: each may be
+/// twice as long as the one before.
+fn rest(config: &PathConfig, left: Duration) -> Duration {
+    let mut rest = config.faults.unwrap_or_default().rest;
+    while rest < left {
+        rest *= 2;
+    }
+    rest
 }
 
 /// Why a path was demoted or is bypassed.

@@ -48,7 +48,8 @@ impl Owners {
         request: &Value,
         caller: &Caller,
     ) -> Result<Option<Owner>, Refusal> {
-        let hint = "give the number of a process of the node's PID namespace, or `caller`";
+        let hint = "give the number of a process of the node's PID namespace; a process that asks \
+                    for itself, by the socket, can write `caller`";
         let usage = |message: String| Refusal::usage(message, hint);
         let peer = match &request["owner"] {
             Value::Null => return Ok(None),
@@ -124,7 +125,9 @@ impl Node {
             match self.take_all_of(&owner) {
                 Ok(what) => {
                     self.owners.again = None;
-                    say(&format!("process {pid} has ended: {what} gone with it"));
+                    if let Some(what) = what {
+                        say(&format!("process {pid} has ended: {what} gone with it"));
+                    }
                 }
                 Err(Refusal { message, .. }) => {
                     self.owners.again = Some(Instant::now() + AGAIN);
@@ -136,8 +139,9 @@ impl Node {
         }
     }
 
-    /// Takes everything away that belongs to a process; says what that was.
-    fn take_all_of(&mut self, owner: &Owner) -> Result<String, Refusal> {
+    /// Takes everything away that belongs to a process; says what that was. Nothing, if
+    /// what is left of it is on its way out.
+    fn take_all_of(&mut self, owner: &Owner) -> Result<Option<String>, Refusal> {
         let instances = (0..).zip(&self.instances);
         let handlers: Vec<usize> = instances
             .filter(|(_, instance)| is_of(instance.owner.as_ref(), owner))
@@ -154,6 +158,9 @@ impl Node {
         for &handler in &handlers {
             live.extend(self.live.running(self.plan.instances[handler].id));
         }
+        if handlers.is_empty() && paths.is_empty() && live.is_empty() {
+            return Ok(None);
+        }
         let what = format!(
             "{} and {}",
             super::serve::plural(handlers.len(), "handler"),
@@ -168,7 +175,7 @@ impl Node {
         if !handlers.is_empty() {
             self.take_handlers(&handlers)?;
         }
-        Ok(what)
+        Ok(Some(what))
     }
 }
 

@@ -316,8 +316,10 @@ fn find(node: &Node, name: &Value) -> Result<usize, Answer> {
         if let Some(live) = name_of_live {
             return Answer::Refused {
                 code: "handler_refused",
-                message: format!("path `{live}` runs in the user tier as a whole"),
-                hint: "the kernel tier takes handlers that are bound: `ashway bind`".to_owned(),
+                message: format!("path `{live}` has no handler bound to it that could be bypassed"),
+                hint: "`enable` is for paths of `ashway bind`, and those with a `handler` of the \
+                       configuration"
+                    .to_owned(),
             };
         }
         let names = paths.iter().map(|path| path.name.as_str());
@@ -517,7 +519,9 @@ fn path(node: &Node, number: usize) -> Value {
         json!(config.budget.as_nanos() as u64),
     );
     if let Some(share) = config.share {
-        let mode = node.instances[plan.instance].mode(plan.local);
+        let instance = &node.instances[plan.instance];
+        let kernel = (node.paths[number].tier == Tier::Kernel).then_some(instance);
+        let mode = kernel.and_then(|instance| instance.mode(plan.local));
         document.insert("share".to_owned(), json!(share.to_string()));
         document.insert("mode".to_owned(), json!(mode.map(Mode::name)));
     }

@@ -131,10 +131,19 @@ fn in_use(name: &str, users: &[User]) -> Refusal {
     if users.len() > NAMED {
         words.push(format!("{} more", users.len() - NAMED));
     }
-    let hint = match &users[0] {
-        User::Bound(path) => format!("`ashway unbind {path}` takes that one away"),
-        User::Path(path) => format!("`ashway path rm {path}` takes that one away"),
-        User::Module(_) => "take it out of the configuration, and start the node anew".to_owned(),
+    let commands: Vec<String> = users
+        .iter()
+        .take(NAMED)
+        .filter_map(|user| match user {
+            User::Bound(path) => Some(format!("`ashway unbind {path}`")),
+            User::Path(path) => Some(format!("`ashway path rm {path}`")),
+            User::Module(_) => None,
+        })
+        .collect();
+    let hint = match &commands[..] {
+        [] => "take it out of the configuration, and start the node anew".to_owned(),
+        [one] => format!("{one} takes that one away"),
+        all => format!("{} take these away", all.join(", ")),
     };
     Refusal::failed(
         format!("handler `{name}` is used by {}", words.join(", ")),
@@ -154,7 +163,13 @@ mod tests {
             refused.message,
             "handler `h` is used by path `p0`, path `p1`, path `p2`, path `p3`, path `p4`, 2 more"
         );
-        assert_eq!(refused.hint, "`ashway unbind p0` takes that one away");
+        assert_eq!(
+            refused.hint,
+            "`ashway unbind p0`, `ashway unbind p1`, `ashway unbind p2`, `ashway unbind p3`, \
+             `ashway unbind p4` take these away"
+        );
+        let refused = in_use("h", &[User::Path("q".to_owned())]);
+        assert_eq!(refused.hint, "`ashway path rm q` takes that one away");
         let refused = in_use("h", &[User::Module("app".to_owned())]);
         assert!(
             refused

@@ -133,7 +133,7 @@ fn status(count: Count) -> Value {
         "handlers": [{
             "name": "h",
             "promotion": { "because": "it does floating-point arithmetic" },
-            "last_fault": { "file": "h.rs", "line": 12 },
+            "last_fault": { "cause": "time", "file": "h.rs", "line": 12 },
         }],
         "paths": [path],
     })
@@ -145,6 +145,7 @@ fn a_counter_has_its_reason_path_stage_and_line() {
         (Count::DroppedBadUdpChecksum, "udp", 16),
         (Count::DroppedHandler, "handler:h", 14),
         (Count::AbortTime, "handler:h", 15),
+        (Count::AbortFuel, "handler:h", 15),
         // No such key: the section's own line.
         (Count::DroppedRingFull, "ring", 12),
     ] {

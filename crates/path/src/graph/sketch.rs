@@ -62,7 +62,7 @@ impl<'t> Sketch<'t> {
     pub(super) fn port(
         &self,
         text: &str,
-        from: Option<&Service>,
+        from: Option<Port>,
         span: Option<Range<usize>>,
     ) -> Result<Option<Port>, Problem> {
         // A module's name may have dots (`eth0.100`), a service's has none.
@@ -72,7 +72,11 @@ impl<'t> Sketch<'t> {
             _ => (text, None),
         };
         let Some(&module) = self.by_name.get(name) else {
-            let names: Vec<_> = self.nodes.iter().map(|node| node.name).collect();
+            // None is connected to itself.
+            let own = from.map(|from| from.module);
+            let others = self.nodes.iter().enumerate();
+            let others = others.filter(|(number, _)| Some(*number) != own);
+            let names: Vec<_> = others.map(|(_, node)| node.name).collect();
             let message = format!("there is no module `{name}`");
             let hint = problem::suggest(name, &names);
             return Err(Problem::at("unknown_name", span, message, hint));
@@ -83,10 +87,11 @@ impl<'t> Sketch<'t> {
         if let Some(service) = service.and_then(|service| kind.service(service)) {
             return Ok(Some(Port { module, service }));
         }
+        let here = from.and_then(|from| self.service(from));
         let fitting: Vec<_> = kind
             .services
             .iter()
-            .filter(|there| from.is_some_and(|from| from.fits(there)))
+            .filter(|there| here.is_some_and(|here| here.fits(there)))
             .map(|there| format!("{name}.{}", there.name))
             .collect();
         let names: Vec<_> = kind.services.iter().map(|service| service.name).collect();
@@ -115,7 +120,7 @@ impl<'t> Sketch<'t> {
         span: Option<Range<usize>>,
     ) -> Option<Problem> {
         let here = self.service(from)?;
-        let to = match self.port(to, Some(here), span.clone()) {
+        let to = match self.port(to, Some(from), span.clone()) {
             Ok(to) => to?,
             Err(problem) => return Some(problem),
         };

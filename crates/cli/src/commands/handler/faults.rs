@@ -1,11 +1,15 @@
 //! `ashway handler faults` and `ashway handler replay`: messages that stopped a handler.
 
-use std::fs;
-use std::path::PathBuf;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Limits, Module, normalise};
+use ashway_daemon::config::Config;
+use ashway_daemon::units;
 use ashway_handler::Stopped;
 use ashway_trial::{Engine, Setup, Trial};
 use clap::Args;
@@ -63,7 +67,7 @@ impl Faults {
         if let Some([fault, file]) = self.export.as_deref() {
             let document = fetch(self.node, fault)?;
             let file = PathBuf::from(file);
-            return fs::write(&file, document.to_string()).map_err(|error| {
+            return write(&file, &document.to_string()).map_err(|error| {
                 let name = file.display();
                 Failure::new(Exit::Failed, format!("cannot write `{name}`")).because(&error)
             });
@@ -98,6 +102,18 @@ impl Faults {
         })?;
         Ok(())
     }
+}
+
+/// Writes what nobody else is to read: the handler's memory and a message of somebody.
+fn write(file: &Path, text: &str) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let mut file = options.open(file)?;
+    if file.metadata()?.is_file() {
+        // It may have been there.
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    file.write_all(text.as_bytes())
 }
 
 /// Where a fault happened, for people.
@@ -172,10 +188,17 @@ fn again(fault: &Value, tier: &str) -> Result<(String, String), Failure> {
         ))
     })()
     .ok_or_else(malformed)?;
+    let budget = Duration::from_nanos(budget);
+    if budget > Config::MAX_BUDGET {
+        let budget = units::show(budget);
+        let error = format!("the fault has a `budget_ns` of {budget}, which no path can have");
+        let most = units::show(Config::MAX_BUDGET);
+        return Err(Failure::new(Exit::Usage, error).hint(format!("a budget is at most {most}")));
+    }
     let module =
         normalise(&wasm, &Limits::default()).map_err(|error| malformed().because(&error))?;
     let setup = Setup {
-        budget: ashway_daemon::budget(Duration::from_nanos(budget)),
+        budget: ashway_daemon::budget(budget),
         ..Setup::default()
     };
     let engine = if tier == "kernel" {
@@ -247,5 +270,31 @@ mod tests {
         assert_eq!(unhex("00fF10"), Some(vec![0, 255, 16]));
         assert_eq!(unhex("0"), None);
         assert_eq!(unhex("0g"), None);
+    }
+
+    #[test]
+    fn a_budget_that_no_path_has_is_refused_by_name() {
+        let fault = |budget_ns: u64| {
+            json!({ "wasm": "", "message": "", "memory": "", "guest_bytes": 0,
+                    "budget_ns": budget_ns, "function": "on_rx" })
+        };
+        let said = |budget_ns| again(&fault(budget_ns), "user").unwrap_err().error;
+        assert!(said(10_000_001).contains("`budget_ns` of 10000001 ns"));
+        assert!(said(300_000_000).contains("`budget_ns` of 300 ms"));
+        assert!(said(10_000_000).contains("this is no fault"));
+    }
+
+    #[test]
+    fn what_is_exported_is_for_nobody_else() {
+        let file = std::env::temp_dir().join(format!("ashway-fault-{}", std::process::id()));
+        fs::write(&file, "older and longer").unwrap();
+        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        for _ in 0..2 {
+            write(&file, "{}").unwrap();
+            let mode = fs::metadata(&file).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+            assert_eq!(fs::read_to_string(&file).unwrap(), "{}");
+            fs::remove_file(&file).unwrap();
+        }
     }
 }

@@ -38,11 +38,11 @@ pub(crate) struct Log {
 
 impl Log {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let mut client = self.node.connect()?;
         let (mut after, mut too_many) = (0, 0);
         loop {
             let request = json!({ "request": "log", "handler": self.name, "after": after });
-            let answer = client.request(&request)?;
+            // A node answers one request of each connection.
+            let answer = self.node.clone().connect()?.request(&request)?;
             if !self.follow {
                 return face.show(&answer, || shown(&answer, 0));
             }

@@ -119,7 +119,12 @@ impl Create {
                     let tier = clean(path["tier"].as_str().unwrap_or("user"));
                     let _ = writeln!(text, "path `{}` is there, in the {tier} tier", name(path));
                 }
-                if self.tier.as_deref() == Some("kernel") {
+                let why = match self.tier.as_deref() {
+                    Some("user") => false,
+                    Some("kernel") => true,
+                    _ => created.len() <= 20,
+                };
+                if why {
                     text += &show::why_not(path);
                 }
             }
