@@ -310,6 +310,17 @@ pub fn stream_any_order(client: &UdpClient, number: u32, count: u32, window: u32
         .collect()
 }
 
+/// Tells threads that it is over, also where a test fails before it gets there: its scope
+/// would wait for them for ever.
+#[derive(Debug)]
+pub struct Over<'a>(pub &'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// Sends `count` requests of eight bytes, at most `window` of them unanswered:
 /// `number`, then a sequence number that the handler sends back. Returns the
 /// first words of the replies.

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ashway_netns::node::{Config, at_rest, control as ask, entry, run, text, until};
-use ashway_netns::traffic::{Place, TIERS, path, request, stream_any_order, two_queues};
+use ashway_netns::traffic::{Over, Place, TIERS, path, request, stream_any_order, two_queues};
 use ashway_rig::{Rig, RigOptions, skip_unless_root};
 use serde_json::json;
 
@@ -142,6 +142,7 @@ fn a_fault_in_softirq_is_kept_with_the_memory_of_that_moment() {
     let (good, bad) = (rig.client_a(7777).unwrap(), rig.client_a(7777).unwrap());
     let number = |n: u32| 0xff00_0000 | n << 16;
     std::thread::scope(|scope| {
+        let _over = Over(&over);
         scope.spawn(|| {
             while !over.load(Ordering::Acquire) {
                 let _ = stream_any_order(&good, 1, 1000, 16);
@@ -169,7 +170,6 @@ fn a_fault_in_softirq_is_kept_with_the_memory_of_that_moment() {
                 "the memory is another's"
             );
         }
-        over.store(true, Ordering::Release);
     });
     let status = at_rest(&node);
     assert_eq!(entry(&status, "paths", "notes")["balanced"], true);

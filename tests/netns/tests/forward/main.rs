@@ -14,7 +14,7 @@ use std::time::Duration;
 use ashway_kernel::{Iface, iface};
 use ashway_netns::node::{entry, freeze, run, shift, text, until};
 use ashway_netns::observe::{Observing, documents, observes};
-use ashway_netns::traffic::{flood, request, stream, until_the_kernel_runs_all};
+use ashway_netns::traffic::{Over, flood, request, stream, until_the_kernel_runs_all};
 use ashway_rig::{Signal, skip_unless_root};
 use serde_json::{Value, json};
 
@@ -264,6 +264,7 @@ fn in_order(gro: bool) {
     let client = three.rig.client_a(5000).unwrap();
     let (over, over_there) = (AtomicBool::new(false), AtomicBool::new(false));
     let sent = std::thread::scope(|scope| {
+        let _over = [&over, &over_there].map(Over);
         let echo = scope.spawn(|| echo(&server, &over_there));
         let streams = scope.spawn(|| {
             let mut sent = 0;
