@@ -169,7 +169,7 @@ impl Faults {
         };
         let fault = found.ok_or_else(|| {
             let hint = match &kept[..] {
-                [] => "no handler of this node has been stopped in the user tier".to_owned(),
+                [] => "no message that stopped a handler of this node is kept".to_owned(),
                 kept => format!("those that are kept: {}", kept.join(", ")),
             };
             Refusal::failed(format!("there is no fault `{number}`"), hint)

@@ -25,7 +25,7 @@ const PACE: Duration = Duration::from_millis(100);
 Examples:
   ashway handler log counter
   ashway handler log counter -f
-  ashway handler log counter -f -j             a JSON document for each line")]
+  ashway handler log counter -f -j             a JSON document for each look that finds some")]
 pub(crate) struct Log {
     /// The handler
     name: String,
