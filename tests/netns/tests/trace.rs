@@ -107,7 +107,7 @@ fn each_step_is_told_in_every_place() {
     for place in PLACES {
         let node = node(&rig, place);
         let observing = trace(&node, &["--path", "inc", "--count", "2"]);
-        assert!(observes(&node));
+        until("it observes", || observes(&node).then_some(()));
         let client = rig.client_a(PORT).unwrap();
         let request = [0, 0, 0, 5, 1, 2, 3, 4];
         for sum in [5, 10] {
