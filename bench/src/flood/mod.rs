@@ -11,6 +11,7 @@
 //! Then the load of the flooded path rises from half its share to ten times as much,
 //! without a neighbour: what is done for it in both tiers must not fall.
 
+use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -272,7 +273,12 @@ fn ask(socket: &UdpSocket, lasts: Duration) -> std::io::Result<(u64, Times)> {
         }
         let due = APART * sent as u32;
         if now >= due && now < lasts {
-            socket.send(&(due.as_nanos() as u64).to_be_bytes())?;
+            match socket.send(&(due.as_nanos() as u64).to_be_bytes()) {
+                // No room: what was sent before still waits behind the flood. It counts as
+                // asked, and nothing will answer it.
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                sent => drop(sent?),
+            }
             sent += 1;
         }
         std::hint::spin_loop();

@@ -82,10 +82,9 @@ const BUILDS: [(&str, Checks); 4] = {
     ]
 };
 
-/// Runs for one figure: so many batches of so many, of which the best counts,
-/// because what disturbs a batch only ever adds.
-const BATCHES: usize = 20;
-const BATCH: u32 = 100_000;
+/// Runs for one figure: so many batches of so many.
+const BATCHES: usize = 60;
+const BATCH: u32 = 50_000;
 
 /// Measures; about two minutes. Needs root.
 ///
@@ -102,30 +101,30 @@ pub fn run(options: &Options) -> Result<Report> {
     let limits = Limits::default();
     let wasm = wat::parse_str(REMOTE_WRITE)?;
     let (write, nothing) = (normalise(&wasm, &limits)?, normalise(EMPTY, &limits)?);
-    let mut empty = Trial::new(&nothing, Engine::Kernel, &setup(Checks::default()))?;
-    let mut builds = Vec::new();
-    for (name, checks) in BUILDS {
-        let build = Trial::new(&write, Engine::Kernel, &setup(checks));
-        builds.push(build.with_context(|| format!("the kernel, {name}"))?);
-    }
     let mut rows: Vec<Row> = SIZES.iter().map(|&(bytes, _)| Row::new(bytes)).collect();
     for row in &mut rows {
-        let message = message(row.bytes);
-        for ((name, checks), build) in BUILDS.iter().zip(&mut builds) {
-            check(build, &message, row.bytes).with_context(|| (*name).to_owned())?;
-            let executed = executed(&write, *checks, &message)?;
-            row.insns
-                .push(executed - self::executed(&nothing, Checks::default(), &message)?);
+        for (_, checks) in BUILDS {
+            let executed = executed(&write, checks, &message(row.bytes))?;
+            let empty = self::executed(&nothing, Checks::default(), &message(row.bytes))?;
+            row.insns.push(executed - empty);
         }
-        for round in 0..rounds {
-            let mut bodies = vec![0.0; BUILDS.len()];
-            for step in 0..BUILDS.len() {
-                // Rounds start at another build each, so that none always comes first.
-                let at = (step + round) % BUILDS.len();
-                let full = best(&mut builds[at], &message, batches)?;
-                bodies[at] = (full - best(&mut empty, &message, batches)?).max(0.1);
+    }
+    for _ in 0..rounds {
+        // Loaded anew in each round: where the kernel puts a program is up to chance, and
+        // a loop is up to 5 % faster in one place than in another.
+        let mut empty = Trial::new(&nothing, Engine::Kernel, &setup(Checks::default()))?;
+        let mut builds = Vec::new();
+        for (name, checks) in BUILDS {
+            let build = Trial::new(&write, Engine::Kernel, &setup(checks));
+            builds.push(build.with_context(|| format!("the kernel, {name}"))?);
+        }
+        for row in &mut rows {
+            let message = message(row.bytes);
+            for ((name, _), build) in BUILDS.iter().zip(&mut builds) {
+                check(build, &message, row.bytes).with_context(|| (*name).to_owned())?;
             }
-            row.bodies.push(bodies);
+            row.bodies
+                .push(bodies(&mut builds, &mut empty, &message, batches)?);
         }
     }
     Ok(report(&rows))
@@ -162,18 +161,35 @@ fn check(build: &mut Trial<'_>, message: &[u8], bytes: u32) -> Result<()> {
     Ok(())
 }
 
-/// ns per run, the best of some batches, of CPU time: the kernel's own mean is in
-/// whole ns, and the time of a whole call has waits in it (two grace periods, while
-/// the program is made the one that XDP calls directly), at which the thread's own
-/// is brought up to date.
-fn best(trial: &mut Trial<'_>, message: &[u8], batches: usize) -> Result<f64> {
-    let mut best = f64::MAX;
-    for _ in 0..batches {
-        let start = thread_cpu();
-        trial.time("on_rx", message, BATCH)?;
-        best = best.min((thread_cpu() - start) as f64 / f64::from(BATCH));
+/// The bodies of one round, in ns: the medians of what each build takes longer than the
+/// empty program. They take turns batch by batch, because bodies of a few ns are lost in
+/// how a clock rate wanders within a second.
+fn bodies(
+    builds: &mut [Trial<'_>],
+    empty: &mut Trial<'_>,
+    message: &[u8],
+    batches: usize,
+) -> Result<Vec<f64>> {
+    let mut bodies = vec![Vec::new(); builds.len()];
+    for batch in 0..batches {
+        let least = time(empty, message)?;
+        for step in 0..builds.len() {
+            // Batches start at another build each, so that none always comes first.
+            let at = (step + batch) % builds.len();
+            bodies[at].push(time(&mut builds[at], message)? - least);
+        }
     }
-    Ok(best)
+    let median = |bodies| Spread::of(bodies).expect("there is a batch").median;
+    Ok(bodies.into_iter().map(|it| median(it).max(0.1)).collect())
+}
+
+/// ns per run of one batch, of CPU time: the kernel's own mean is in whole ns, and the
+/// time of a whole call has waits in it (two grace periods, while the program is made
+/// the one that XDP calls directly), at which the thread's own is brought up to date.
+fn time(trial: &mut Trial<'_>, message: &[u8]) -> Result<f64> {
+    let start = thread_cpu();
+    trial.time("on_rx", message, BATCH)?;
+    Ok((thread_cpu() - start) as f64 / f64::from(BATCH))
 }
 
 /// Instructions of one run, by our interpreter.
