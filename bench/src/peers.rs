@@ -27,7 +27,8 @@ pub fn build() -> Result<PathBuf> {
     for name in ["xdp_counter", "xdp_forward"] {
         let source = sources.join(name).with_extension("c");
         let object = out.join(name).with_extension("o");
-        if is_current(&object, &source)? {
+        let shared = sources.join("xdp_common.h");
+        if is_current(&object, &source)? && is_current(&object, &shared)? {
             continue;
         }
         // Debian keeps <asm/types.h> in a folder per machine, which clang does
