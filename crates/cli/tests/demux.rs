@@ -3,8 +3,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod common;
+
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::time::Duration;
 
@@ -12,29 +14,13 @@ use pcap_file::pcap::{PcapHeader, PcapPacket, PcapWriter};
 use pcap_file::{DataLink, TsResolution};
 use serde_json::Value;
 
-/// A directory of one test, removed with it.
-struct Directory(PathBuf);
+use common::Directory;
 
-impl Directory {
-    fn new(name: &str) -> Self {
-        let name = format!("ashway-demux-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        fs::write(path.join("h.wasm"), "").unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        fs::write(&path, text).unwrap();
-        path
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// A directory with the handler that the configurations name.
+fn with_handler(test: &str) -> Directory {
+    let directory = Directory::new(&format!("demux-{test}"));
+    directory.file("h.wasm", "");
+    directory
 }
 
 /// Runs it with this exit code; standard output, then standard error.
@@ -93,7 +79,7 @@ next_hop_mac = "02:00:00:00:00:01"
 
 #[test]
 fn the_graph_is_a_table_a_drawing_and_a_document() {
-    let directory = Directory::new("graph");
+    let directory = with_handler("graph");
     let config = directory.file("node.toml", CONFIG);
     let (text, _) = ashway(0, &["graph", "show", "CONFIG"], &config);
     let line = |start: &str| {
@@ -122,7 +108,7 @@ fn the_graph_is_a_table_a_drawing_and_a_document() {
 
 #[test]
 fn mistakes_in_modules_have_a_place() {
-    let directory = Directory::new("mistakes");
+    let directory = with_handler("mistakes");
     let text = CONFIG
         .replace("\"udp.up\"", "\"udp.down\"")
         .replace("7777 and", "7777 nor");
@@ -138,7 +124,7 @@ fn mistakes_in_modules_have_a_place() {
 
 #[test]
 fn a_path_is_planned_in_four_phases() {
-    let directory = Directory::new("plan");
+    let directory = with_handler("plan");
     let config = directory.file("node.toml", CONFIG);
     let planned = json(&["path", "plan", "CONFIG", "inc"], &config);
     let paths = planned["paths"].as_array().unwrap();
@@ -188,7 +174,7 @@ fn a_path_is_planned_in_four_phases() {
 
 #[test]
 fn weaker_attributes_give_a_shorter_path() {
-    let directory = Directory::new("weaker");
+    let directory = with_handler("weaker");
     let config = directory.file("node.toml", CONFIG);
     let from = ["path", "plan", "CONFIG", "--from", "eth:veth0"];
     let (text, _) = ashway(0, &[&from[..], &["-v"]].concat(), &config);
@@ -209,7 +195,7 @@ fn weaker_attributes_give_a_shorter_path() {
 
 #[test]
 fn the_demux_is_a_tree_of_shapes() {
-    let directory = Directory::new("show");
+    let directory = with_handler("show");
     let config = directory.file("node.toml", CONFIG);
     let (text, _) = ashway(0, &["demux", "show", "CONFIG", "--iface", "veth0"], &config);
     assert!(
@@ -246,7 +232,7 @@ fn frame(source: [u8; 4], destination: [u8; 4], ports: [u16; 2]) -> Vec<u8> {
 
 #[test]
 fn each_frame_of_a_capture_has_its_path() {
-    let directory = Directory::new("match");
+    let directory = with_handler("match");
     let config = directory.file("node.toml", CONFIG);
     let capture = directory.0.join("in.pcap");
     let header = PcapHeader {

@@ -11,7 +11,7 @@ use pcap_file::pcapng::blocks::interface_description::InterfaceDescriptionBlock;
 use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
 use serde_json::Value;
 
-use super::{Directory, REPLY, frame, frame_v6, handler, json, said, text};
+use super::{Directory, REPLY, frame, frame_v6, handler, json, said, text, wasm_file};
 
 /// VLAN 5.
 const VLAN: &[u8] = &[0x81, 0, 0, 5];
@@ -38,7 +38,7 @@ fn frames_of(file: &Path) -> Vec<Vec<u8>> {
 #[test]
 fn a_capture_is_answered() {
     let directory = Directory::new("capture");
-    let wasm = directory.wasm("reply.wasm", REPLY);
+    let wasm = wasm_file(&directory, "reply.wasm", REPLY);
     let arp = [&[0xff; 6][..], &[2, 0, 0, 0, 0, 1, 8, 6], &[0; 46]].concat();
     let mut spoiled = frame(b"\x01x", &[], &[]);
     spoiled[14 + 8] ^= 1;
@@ -137,7 +137,7 @@ fn a_capture_is_answered() {
 #[test]
 fn pcapng_is_read_and_whole_frames_are_given() {
     let directory = Directory::new("pcapng");
-    let wasm = directory.wasm("reply.wasm", REPLY);
+    let wasm = wasm_file(&directory, "reply.wasm", REPLY);
     let mut writer = PcapNgWriter::new(Vec::new()).unwrap();
     let interface = InterfaceDescriptionBlock {
         linktype: DataLink::ETHERNET,
@@ -170,7 +170,7 @@ fn pcapng_is_read_and_whole_frames_are_given() {
 #[test]
 fn a_broken_capture_is_run_up_to_where_it_breaks() {
     let directory = Directory::new("broken");
-    let wasm = directory.wasm("reply.wasm", REPLY);
+    let wasm = wasm_file(&directory, "reply.wasm", REPLY);
     let whole = pcap(
         &directory,
         "in.pcap",
@@ -226,7 +226,7 @@ fn a_broken_capture_is_run_up_to_where_it_breaks() {
 #[test]
 fn the_capture_that_is_read_is_not_overwritten() {
     let directory = Directory::new("same");
-    let wasm = directory.wasm("reply.wasm", REPLY);
+    let wasm = wasm_file(&directory, "reply.wasm", REPLY);
     let whole = pcap(&directory, "in.pcap", &[frame(b"\x01", &[], &[])]);
     let before = fs::read(&whole).unwrap();
     let link = directory.0.join("link.pcap");
@@ -242,7 +242,7 @@ fn the_capture_that_is_read_is_not_overwritten() {
 #[test]
 fn a_frame_that_was_cut_in_the_capture_is_neither_run_nor_passed() {
     let directory = Directory::new("snaplen");
-    let wasm = directory.wasm("reply.wasm", REPLY);
+    let wasm = wasm_file(&directory, "reply.wasm", REPLY);
     let whole = frame(&[1; 100], &[], &[]);
     let header = PcapHeader {
         snaplen: 60,

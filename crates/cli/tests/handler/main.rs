@@ -3,10 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "../common/mod.rs"]
+mod common;
+
 mod captures;
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,34 +16,10 @@ use std::process::{Command, Output};
 use ashway_wire::Datagram;
 use serde_json::Value;
 
-/// A directory of one test, removed with it.
-struct Directory(PathBuf);
+use crate::common::Directory;
 
-impl Directory {
-    fn new(name: &str) -> Self {
-        let name = format!("ashway-handler-{name}-{}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        // Another user, to whom a test steps down, must get in.
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
-        let path = self.0.join(name);
-        fs::write(&path, bytes).unwrap();
-        path
-    }
-
-    fn wasm(&self, name: &str, text: &str) -> PathBuf {
-        self.file(name, wat::parse_str(text).unwrap())
-    }
-}
-
-impl Drop for Directory {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+fn wasm_file(directory: &Directory, name: &str, text: &str) -> PathBuf {
+    directory.file(name, wat::parse_str(text).unwrap())
 }
 
 fn handler(args: &[&str]) -> Output {
@@ -150,7 +128,7 @@ fn frame_v6(payload: &[u8]) -> Vec<u8> {
 #[test]
 fn messages_from_the_command_line_and_their_fuel() {
     let directory = Directory::new("hex");
-    let wasm = directory.wasm("reply.wasm", REPLY);
+    let wasm = wasm_file(&directory, "reply.wasm", REPLY);
     let args = [
         "run",
         text(&wasm),
@@ -203,7 +181,7 @@ fn messages_from_the_command_line_and_their_fuel() {
 #[test]
 fn functions_are_invoked_with_their_arguments() {
     let directory = Directory::new("invoke");
-    let wasm = directory.wasm("math.wasm", REPLY);
+    let wasm = wasm_file(&directory, "math.wasm", REPLY);
     let wasm = text(&wasm);
     let both = ["--tier", "user,interpreter"];
     let invoke = |args: &[&str]| handler(&[&["invoke", wasm], &both[..], args].concat());
@@ -237,7 +215,7 @@ fn functions_are_invoked_with_their_arguments() {
 #[test]
 fn each_tier_is_asked() {
     let directory = Directory::new("check");
-    let wasm = directory.wasm("reply.wasm", REPLY);
+    let wasm = wasm_file(&directory, "reply.wasm", REPLY);
     let document = json(&handler(&["check", text(&wasm), "-j"]), 0);
     let report = &document["handler"];
     assert_eq!(
@@ -258,7 +236,8 @@ fn each_tier_is_asked() {
     assert!(shown.contains("user tier: takes it"), "{shown}");
     assert!(shown.contains("fuel") && shown.contains("units"), "{shown}");
 
-    let float = directory.wasm(
+    let float = wasm_file(
+        &directory,
         "float.wasm",
         r#"(module (memory (export "memory") 1 1)
             (func (export "on_rx") (param i32 i32) (result i32)
@@ -270,7 +249,8 @@ fn each_tier_is_asked() {
         "{shown}"
     );
     assert!(shown.contains("hint: "), "{shown}");
-    let stopping = directory.wasm(
+    let stopping = wasm_file(
+        &directory,
         "stopping.wasm",
         r#"(module (memory (export "memory") 1 1)
             (func $start unreachable) (start $start)
@@ -303,7 +283,7 @@ fn each_tier_is_asked() {
 #[test]
 fn what_a_handler_becomes_is_shown() {
     let directory = Directory::new("show");
-    let wasm = directory.wasm("reply.wasm", REPLY);
+    let wasm = wasm_file(&directory, "reply.wasm", REPLY);
     let (wat, _) = said(&handler(&["show", text(&wasm), "--wat"]), 0);
     assert!(wat.contains("_ashway_fuel"), "{wat}");
     assert!(wat.contains("bound: static, at most"), "{wat}");
@@ -369,7 +349,7 @@ const SPOIL: &str = r#"(module
 #[test]
 fn a_message_that_a_node_would_drop_is_shown_so() {
     let directory = Directory::new("spoil");
-    let wasm = directory.wasm("spoil.wasm", SPOIL);
+    let wasm = wasm_file(&directory, "spoil.wasm", SPOIL);
     let args = ["run", text(&wasm), "--hex", "01", "--hex", "0101"];
     let args = [&args[..], &["--hex", "010101", "--hex", "01010101"]].concat();
     let (shown, _) = said(&handler(&args), 0);
@@ -387,7 +367,8 @@ fn a_message_that_a_node_would_drop_is_shown_so() {
 #[test]
 fn what_a_command_does_not_have_is_not_advised() {
     let directory = Directory::new("advice");
-    let wasm = directory.wasm(
+    let wasm = wasm_file(
+        &directory,
         "float.wasm",
         r#"(module (memory (export "memory") 1 1)
             (func (export "on_rx") (param i32 i32) (result i32)
@@ -416,7 +397,8 @@ fn the_end_of_time_is_no_difference() {
     let directory = Directory::new("time");
     // Each load waits for the one before and for memory, so that the time is
     // over long before the fuel.
-    let wasm = directory.wasm(
+    let wasm = wasm_file(
+        &directory,
         "walk.wasm",
         r#"(module (memory (export "memory") 256 256)
             (func (export "on_rx") (param i32 i32) (result i32)
@@ -443,7 +425,7 @@ fn the_kernel_agrees_and_says_what_it_verified() {
         return;
     }
     let directory = Directory::new("kernel");
-    let wasm = directory.wasm("reply.wasm", REPLY);
+    let wasm = wasm_file(&directory, "reply.wasm", REPLY);
     let args = [
         "run",
         text(&wasm),
@@ -482,7 +464,7 @@ fn the_kernel_agrees_and_says_what_it_verified() {
 #[test]
 fn without_privileges_the_missing_one_is_named() {
     let directory = Directory::new("nobody");
-    let wasm = directory.wasm("reply.wasm", REPLY);
+    let wasm = wasm_file(&directory, "reply.wasm", REPLY);
     let unprivileged = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ashway"));
         command.arg("handler").args(args);
