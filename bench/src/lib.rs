@@ -48,3 +48,12 @@ pub mod stats;
 pub mod swap;
 pub mod table;
 pub mod xdp;
+
+/// What a benchmark found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// For programs: `-j` prints it.
+    pub document: serde_json::Value,
+    /// The same as tables.
+    pub text: String,
+}

@@ -21,6 +21,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
+use crate::Report;
 use crate::ratio::{self, Ratio};
 
 /// How much to measure.
@@ -50,15 +51,6 @@ impl Default for Options {
     }
 }
 
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// `{"rows","testrun","flood","promotion","tcp","ratios"}`.
-    pub document: Value,
-    /// The same as tables.
-    pub text: String,
-}
-
 /// How a part is measured.
 type Measure = fn(&Options) -> Result<Section>;
 
@@ -71,6 +63,8 @@ struct Section {
 
 /// Measures everything; takes some minutes. Says on standard error what it is
 /// at. Needs root, the built handlers, `clang-19`, `libbpf-dev` and `iperf3`.
+///
+/// The document: `{"rows","testrun","flood","promotion","tcp","ratios"}`.
 ///
 /// # Errors
 ///

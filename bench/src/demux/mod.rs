@@ -17,6 +17,7 @@ mod user;
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use crate::Report;
 use crate::ratio::{self, Ratio};
 
 /// Numbers of paths.
@@ -31,15 +32,6 @@ pub struct Options {
     pub quick: bool,
 }
 
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// `{"cases":[...],"ratios":{...}}`; times in ns.
-    pub document: Value,
-    /// The same as tables.
-    pub text: String,
-}
-
 /// What one of the comparisons found.
 #[derive(Default)]
 struct Part {
@@ -49,6 +41,8 @@ struct Part {
 }
 
 /// Measures; some minutes. Needs root, libpcap and a C compiler.
+///
+/// The document: `{"cases":[...],"ratios":{...}}`; times in ns.
 ///
 /// # Errors
 ///

@@ -21,6 +21,7 @@ use anyhow::{Context, Result};
 use ashway_rig::{Node, Rig, realtime};
 use serde_json::{Value, json};
 
+use crate::Report;
 use crate::hosts::{self, Hosts, named, status};
 use crate::neighbour::pin;
 use crate::ratio::{self, Ratio, Target};
@@ -36,15 +37,6 @@ pub struct Options {
     pub quick: bool,
     /// The `ashway` to measure; the release build unless told otherwise.
     pub binary: Option<PathBuf>,
-}
-
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// `{"rows":[...],"loads":[...],"ratios":{...}}`; times in ns.
-    pub document: Value,
-    /// The same as tables.
-    pub text: String,
 }
 
 /// How long one figure is measured.
@@ -141,6 +133,8 @@ struct Load {
 }
 
 /// Measures; a minute and a half. Needs root, two CPUs and the built handlers.
+///
+/// The document: `{"rows":[...],"loads":[...],"ratios":{...}}`; times in ns.
 ///
 /// # Errors
 ///

@@ -32,6 +32,7 @@ use anyhow::{Context, Result};
 use ashway_rig::Hogs;
 use serde_json::{Value, json};
 
+use crate::Report;
 use crate::ratio::{self, Ratio, Target};
 use crate::stats::Spread;
 use crate::table;
@@ -57,15 +58,6 @@ pub struct Options {
     pub binary: Option<PathBuf>,
 }
 
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// `{"rows":[...],"ratios":{...}}`; times in ns.
-    pub document: Value,
-    /// The same as tables.
-    pub text: String,
-}
-
 /// One way beside so many busy loops: fast and paced, round by round.
 struct Row {
     way: Way,
@@ -74,6 +66,8 @@ struct Row {
 }
 
 /// Measures; about four minutes with five rounds. Needs root, clang-19, libbpf-dev and gcc.
+///
+/// The document: `{"rows":[...],"ratios":{...}}`; times in ns.
 ///
 /// # Errors
 ///

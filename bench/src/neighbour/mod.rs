@@ -24,6 +24,7 @@ use ashway_rig::{Node, Rig, realtime};
 use rustix::thread::{CpuSet, sched_setaffinity};
 use serde_json::{Value, json};
 
+use crate::Report;
 use crate::hosts::{self, Hosts, status};
 use crate::ratio::{self, Ratio, Target};
 use crate::rtt::{self, Client, Plan};
@@ -39,15 +40,6 @@ pub struct Options {
     pub quick: bool,
     /// The `ashway` to measure; the release build unless told otherwise.
     pub binary: Option<PathBuf>,
-}
-
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// `{"rows":[...],"ratios":{...}}`; times in ns.
-    pub document: Value,
-    /// The same as tables.
-    pub text: String,
 }
 
 /// How long the victim is asked for one figure.
@@ -140,6 +132,8 @@ const KERNEL_PORT: u16 = 7777;
 const USER_PORT: u16 = 7778;
 
 /// Measures; some two minutes. Needs root, two CPUs and the built handlers.
+///
+/// The document: `{"rows":[...],"ratios":{...}}`; times in ns.
 ///
 /// # Errors
 ///

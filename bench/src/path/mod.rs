@@ -19,6 +19,8 @@ use anyhow::{Context, Result, bail};
 use ashway_rig::{Node, Rig, RigOptions};
 use serde_json::{Value, json};
 
+use crate::Report;
+
 /// Creation of a path for UDP, in us.
 const SCOUT_CREATION_US: f64 = 200.0;
 /// A path without its stages, in bytes, and a stage.
@@ -37,16 +39,9 @@ pub struct Options {
     pub binary: Option<PathBuf>,
 }
 
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// The numbers; times in us, memory in bytes.
-    pub document: Value,
-    /// The same for people.
-    pub text: String,
-}
-
 /// Measures; a few minutes. Needs root.
+///
+/// The document has times in us and memory in bytes.
 ///
 /// # Errors
 ///

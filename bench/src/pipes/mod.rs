@@ -15,8 +15,9 @@ mod peer;
 
 use anyhow::{Result, bail};
 use ashway_handler::native;
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::Report;
 use crate::ratio::{self, Ratio, Target};
 use crate::table;
 pub use calibrate::calibrate;
@@ -31,16 +32,9 @@ pub struct Options {
     pub quick: bool,
 }
 
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// `{"peer":[...],"here":[...],"kernel":[...],"ratios":{...}}`; times in ns.
-    pub document: Value,
-    /// The same as tables.
-    pub text: String,
-}
-
 /// Measures; less than a minute on a quiet machine.
+///
+/// The document: `{"peer":[...],"here":[...],"kernel":[...],"ratios":{...}}`; times in ns.
 ///
 /// # Errors
 ///

@@ -15,6 +15,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
+use crate::Report;
 use crate::programs::{PROGRAMS, UNTUNED};
 use crate::ratio::{self, Ratio, Target};
 use crate::stats::Spread;
@@ -36,16 +37,9 @@ pub struct Options {
     pub folder: PathBuf,
 }
 
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// `{"programs":[...],"ratios":{...}}`; times in ns.
-    pub document: Value,
-    /// The same as tables.
-    pub text: String,
-}
-
 /// Measures; some two minutes. Needs root and the built programs.
+///
+/// The document: `{"programs":[...],"ratios":{...}}`; times in ns.
 ///
 /// # Errors
 ///

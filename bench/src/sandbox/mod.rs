@@ -18,8 +18,9 @@ use ashway_codegen::normalise::{Limits, Module, normalise};
 use ashway_codegen::promote::{Budget, Checks};
 use ashway_codegen::stub;
 use ashway_trial::{EMPTY, Engine, Setup, Trial};
-use serde_json::{Value, json};
+use serde_json::json;
 
+use crate::Report;
 use crate::forward::thread_cpu;
 use crate::ratio::{self, Ratio, Target};
 use crate::stats::Spread;
@@ -32,15 +33,6 @@ pub struct Options {
     pub rounds: usize,
     /// One round and a tenth of the runs: whether it works, not how fast.
     pub quick: bool,
-}
-
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// `{"rows":[...],"ratios":{...}}`; times in ns.
-    pub document: Value,
-    /// The same as tables.
-    pub text: String,
 }
 
 /// The handler.
@@ -87,6 +79,8 @@ const BATCHES: usize = 60;
 const BATCH: u32 = 50_000;
 
 /// Measures; about two minutes. Needs root.
+///
+/// The document: `{"rows":[...],"ratios":{...}}`; times in ns.
 ///
 /// # Errors
 ///

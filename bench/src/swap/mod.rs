@@ -21,6 +21,8 @@ use ashway_kernel::iface;
 use ashway_rig::{B4, Node, Rig, RigOptions, handler};
 use serde_json::{Value, json};
 
+use crate::Report;
+
 /// How much to measure.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -28,15 +30,6 @@ pub struct Options {
     pub quick: bool,
     /// The `ashway` binary.
     pub binary: Option<PathBuf>,
-}
-
-/// What was measured.
-#[derive(Clone, Debug)]
-pub struct Report {
-    /// The numbers.
-    pub document: Value,
-    /// The same for people.
-    pub text: String,
 }
 
 /// UDP port of the ledger.

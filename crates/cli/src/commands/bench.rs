@@ -3,10 +3,9 @@
 use std::path::PathBuf;
 
 use ashway_bench::{
-    counter, demux, flood, forward, neighbour, path, pipes, promote, sandbox, swap,
+    Report, counter, demux, flood, forward, neighbour, path, pipes, promote, sandbox, swap,
 };
 use clap::{Args, Subcommand};
-use serde_json::Value;
 
 use crate::face::Face;
 use crate::failure::{Exit, Failure};
@@ -174,7 +173,7 @@ pub(crate) struct Promote {
 impl Bench {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let binary = std::env::current_exe().ok();
-        let measured: anyhow::Result<(Value, String)> = match self {
+        let measured: anyhow::Result<Report> = match self {
             Self::Counter(Counter {
                 rounds,
                 requests,
@@ -185,46 +184,36 @@ impl Bench {
                 quick: rounds.quick,
                 only,
                 binary,
-            })
-            .map(|report| (report.document, report.text)),
-            Self::Demux(Rounds { rounds, quick }) => demux::run(&demux::Options { rounds, quick })
-                .map(|report| (report.document, report.text)),
+            }),
+            Self::Demux(Rounds { rounds, quick }) => demux::run(&demux::Options { rounds, quick }),
             Self::Forward(Rounds { rounds, quick }) => forward::run(&forward::Options {
                 rounds,
                 quick,
                 binary,
-            })
-            .map(|report| (report.document, report.text)),
+            }),
             Self::Flood(Rounds { rounds, quick }) => flood::run(&flood::Options {
                 rounds,
                 quick,
                 binary,
-            })
-            .map(|report| (report.document, report.text)),
+            }),
             Self::Neighbour(Rounds { rounds, quick }) => neighbour::run(&neighbour::Options {
                 rounds,
                 quick,
                 binary,
-            })
-            .map(|report| (report.document, report.text)),
-            Self::Path(Path { quick }) => path::run(&path::Options { quick, binary })
-                .map(|report| (report.document, report.text)),
-            Self::Pipes(Rounds { rounds, quick }) => pipes::run(&pipes::Options { rounds, quick })
-                .map(|report| (report.document, report.text)),
+            }),
+            Self::Path(Path { quick }) => path::run(&path::Options { quick, binary }),
+            Self::Pipes(Rounds { rounds, quick }) => pipes::run(&pipes::Options { rounds, quick }),
             Self::Promote(Promote { rounds, programs }) => promote::run(&promote::Options {
                 rounds: rounds.rounds.max(1),
                 quick: rounds.quick,
                 folder: programs,
-            })
-            .map(|report| (report.document, report.text)),
-            Self::Swap { quick } => swap::run(&swap::Options { quick, binary })
-                .map(|report| (report.document, report.text)),
+            }),
+            Self::Swap { quick } => swap::run(&swap::Options { quick, binary }),
             Self::Sandbox(Rounds { rounds, quick }) => {
                 sandbox::run(&sandbox::Options { rounds, quick })
-                    .map(|report| (report.document, report.text))
             }
         };
-        let (document, text) = measured.map_err(|error| {
+        let report = measured.map_err(|error| {
             let root = rustix::process::geteuid().is_root();
             let exit = if root {
                 Exit::Failed
@@ -238,7 +227,7 @@ impl Bench {
             }
             failure
         })?;
-        face.show(&document, || text)?;
+        face.show(&report.document, || report.text)?;
         Ok(())
     }
 }
