@@ -52,6 +52,8 @@ pub const SLOT: i16 = 144;
 pub const PATH: i16 = 148;
 /// `u64`: when the clock was last looked at for a slice, in ns.
 pub const LOOKED: i16 = 216;
+/// `u64`: the fuel that was given then.
+pub const GIVEN: i16 = 232;
 /// `u32`: how long the handler may make the message; set where it may
 /// ([`resize`](crate::resize)).
 pub const MOST_LEN: i16 = 224;

@@ -34,7 +34,7 @@ impl Step<'_> {
             }
             (context::DIRTY, Size::W) if num.constant() == Some(1) => {}
             (context::DIRTY, Size::W) if num.constant() == Some(0) && first => {}
-            (context::LOOKED, Size::D)
+            (context::LOOKED | context::GIVEN, Size::D)
             | (context::CAUSE | context::AT | context::STACK, Size::W) => {}
             (context::PAYLOAD_OFF | context::PAYLOAD_LEN, Size::W)
                 if self.shape.around == Around::Stub && first => {}

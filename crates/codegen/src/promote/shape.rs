@@ -26,9 +26,7 @@ pub struct Budget {
 /// The clock starts with the first look at it, so a part of the slice is for what
 /// comes before that, and three quarters are for what comes between two looks: a
 /// handler that is stopped has run, beyond its time, for less than one slice in
-/// all. No table of costs can tell a load that takes 1 ns from one that waits 100
-/// for memory, but the clock can: only behind a stretch that took less than
-/// [`SLOW_NS`] three quarters of a slice are given, else a sixteenth.
+/// all. How much it is then goes by the clock ([`super::fuel`]).
 impl Budget {
     /// Fuel before the first look.
     pub(crate) fn first(&self) -> u64 {
@@ -40,15 +38,19 @@ impl Budget {
         self.slice - self.slice / 4
     }
 
-    /// Fuel until the next look where the last one was long ago, or the first.
-    pub(super) fn careful(&self) -> u32 {
+    /// Fuel behind the first look, when nothing is known.
+    pub(super) fn second(&self) -> u32 {
         self.slice.div_ceil(16)
+    }
+
+    /// Fuel between two looks beyond what the clock leaves time for.
+    pub(super) fn least(&self) -> u32 {
+        self.slice.div_ceil(64)
     }
 }
 
-/// From here on, in ns, what came since the last look was slow: it was a look every
-/// 30th of that time, so looking more often does not make it slower.
-pub(super) const SLOW_NS: u32 = 1_000;
+/// Time between two looks that is aimed at, in ns: one takes a 60th of that.
+pub(super) const STRETCH_NS: u32 = 2_000;
 
 /// What a handler is kept from by its own code. All of it, unless what that
 /// costs is to be measured: a program without is never attached to anything.

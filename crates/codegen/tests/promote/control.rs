@@ -236,7 +236,7 @@ fn time_runs_out_at_the_end_of_a_slice() {
 fn behind_a_slow_stretch_comes_a_short_slice() {
     // A turn is five units: the charge 4, br.
     let wasm = handler("(loop $l (br $l)) (i32.const 0)");
-    let spent = |ns| {
+    let spent = |step, ns| {
         let budget = Budget {
             fuel: 1 << 40,
             slice: 16_000,
@@ -244,13 +244,18 @@ fn behind_a_slow_stretch_comes_a_short_slice() {
         };
         let kind = ashway_codegen::promote::MemoryKind::Arena;
         let promoted = super::harness::promote(&wasm, kind, false, budget).unwrap();
-        let outcome = &promoted.interpret(&[b""])[0];
+        let outcome = &promoted.interpret_by(step, &[b""])[0];
         assert_eq!(outcome.result.unwrap_err().0, Cause::Time);
         ((1_i64 << 40) - outcome.fuel) as u64
     };
-    // The interpreter's clock goes on by 1 us with each look: all is slow. Each
-    // look more is a sixteenth of a slice, where it would be three quarters.
-    let looks = 10;
-    let grown = spent(looks * 1_000) - spent(0);
-    assert!((looks * 1_000..=looks * 1_010).contains(&grown), "{grown}");
+    // Whatever has run, the clock goes on by 10 us with each look, where 2 are aimed at:
+    // a stretch is a fifth of the one before, and 250 units, where it would be 12,000.
+    // Near the end it is as much less as there is less time.
+    let step = 10_000;
+    let grown = spent(step, 20 * step) - spent(step, 10 * step);
+    assert!((10 * 250..=10 * 330).contains(&grown), "{grown}");
+    // At 100 ns with each look it is the most there is.
+    let step = 100;
+    let grown = spent(step, 200 * step) - spent(step, 100 * step);
+    assert!((100 * 11_900..=100 * 12_100).contains(&grown), "{grown}");
 }

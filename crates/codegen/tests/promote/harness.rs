@@ -121,7 +121,13 @@ fn outcome(frame: &[u8], memory: Vec<u8>) -> Outcome {
 impl Promoted {
     /// Runs the messages one after the other in the interpreter.
     pub(crate) fn interpret(&self, messages: &[&[u8]]) -> Vec<Outcome> {
+        self.interpret_by(1_000, messages)
+    }
+
+    /// The same, with a clock that goes on by so many ns with each look.
+    pub(crate) fn interpret_by(&self, step: u64, messages: &[&[u8]]) -> Vec<Outcome> {
         let mut machine = Machine::new(1, 1, self.memory.len());
+        machine.clock_step_ns = step;
         machine.array_mode = self.kind == MemoryKind::Array;
         machine.memory_mut().copy_from_slice(&self.memory);
         let run = |message: &&[u8]| {

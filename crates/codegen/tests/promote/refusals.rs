@@ -60,7 +60,7 @@ fn what_is_too_long_is_refused_by_name() {
         let once = "(local.set 0 (i32.mul (local.get 0) (local.get 1)))";
         handler(&format!("{} (local.get 0)", once.repeat(times)))
     };
-    promote(&many(50_000), MemoryKind::Arena, false, PLENTY).unwrap();
+    promote(&many(48_000), MemoryKind::Arena, false, PLENTY).unwrap();
     let error = refusal(&many(57_344));
     assert!(matches!(error, PromoteError::TooLong { .. }), "{error:?}");
     assert!(
