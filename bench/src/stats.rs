@@ -36,6 +36,12 @@ impl Times {
         self.0.add(&other.0).context("sets of other bounds")
     }
 
+    /// The time that this part of them does not exceed, in ns.
+    #[must_use]
+    pub fn quantile(&self, part: f64) -> u64 {
+        self.0.value_at_quantile(part)
+    }
+
     /// The numbers a row of a table shows.
     #[must_use]
     pub fn summary(&self) -> Summary {

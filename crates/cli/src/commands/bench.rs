@@ -51,9 +51,9 @@ Examples:
     /// What a handler that spends its budget costs the paths beside it
     ///
     /// A counter asked in turn, beside neighbours that spend 50 us or 10 us of the same
-    /// receive queue 1,000 times a second: p50 and p99.9 beside those of the counter
-    /// alone. Takes about two minutes and two CPUs. Needs the built handlers (`cargo
-    /// xtask handlers`).
+    /// receive queue 1,000 times a second, and a control that returns at once: p50 and
+    /// tails beside those of the counter alone, and what it lost. Takes three and a half
+    /// minutes and two CPUs. Needs the built handlers (`cargo xtask handlers`).
     #[command(after_help = "\
 Examples:
   ashway bench neighbour
