@@ -1,21 +1,26 @@
 //! `cargo xtask fuzz-pipes`: random lists of pipes in every form, for as long as one
 //! likes. `./test` runs 20,000 cases of the same.
+//!
+//! Parts of a campaign are processes of their own, whose seeds follow each other. A
+//! line is printed when one has ended: so it can be stopped at any time, and the last
+//! line says what was done; `--seed` goes on from there.
 
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+use serde_json::Value;
 
-use crate::run;
+use crate::{root, run};
 
-/// Cases without `--count`: some hours of one CPU.
+/// Cases without `--count`: about an hour of one CPU.
 const COUNT: u64 = 10_000_000;
 /// Cases of one process: what a failure costs to be run again.
-const PART: u64 = 250_000;
+const PART: u64 = 50_000;
 /// Lists of the kernel tier among as many cases of the others.
 const CASES_A_KERNEL_LIST: u64 = 200;
 
-/// Runs the campaign in parts, whose seeds follow each other, and prints a line for
-/// each.
+/// Runs the campaign in parts and prints a line for each.
 pub(crate) fn campaign(args: &[&str]) -> Result<()> {
     let (mut seed, mut count) = (1, COUNT);
     for pair in args.chunks(2) {
@@ -29,21 +34,23 @@ pub(crate) fn campaign(args: &[&str]) -> Result<()> {
             other => bail!("`{}` is not --seed N or --count M", other.join(" ")),
         }
     }
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    // A copy, which no build of the next hours replaces.
+    let tests = root().join(format!("target/fuzz-pipes-{seed}"));
+    std::fs::copy(build()?, &tests).context("cannot copy the tests")?;
+    let done = parts(&tests, seed, count);
+    // Of no use to anybody else.
+    std::fs::remove_file(tests)?;
+    done
+}
+
+fn parts(tests: &PathBuf, mut seed: u64, count: u64) -> Result<()> {
     let mut done = 0;
     while done < count {
         let cases = PART.min(count - done);
         let lists = cases.div_ceil(CASES_A_KERNEL_LIST);
-        run(Command::new(&cargo)
-            .args([
-                "test",
-                "--quiet",
-                "--release",
-                "--package",
-                "ashway-codegen",
-            ])
-            .args(["--test", "pipe", "--"])
-            .args(["every_list_gives_the_same", "our_interpreter_copies"])
+        run(Command::new(tests)
+            .args(["--quiet", "every_list_gives_the_same"])
+            .arg("our_interpreter_copies")
             .env("PIPE_SEED", seed.to_string())
             .env("PIPE_CASES", cases.to_string())
             .env("PIPE_LISTS", lists.to_string()))?;
@@ -54,4 +61,26 @@ pub(crate) fn campaign(args: &[&str]) -> Result<()> {
         seed += 1;
     }
     Ok(())
+}
+
+/// Builds the tests of pipes and says where they are.
+pub(crate) fn build() -> Result<PathBuf> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let said = crate::output(
+        Command::new(cargo)
+            .args([
+                "test",
+                "--quiet",
+                "--release",
+                "--package",
+                "ashway-codegen",
+            ])
+            .args(["--test", "pipe", "--no-run", "--message-format", "json"])
+            .current_dir(root()),
+    )?;
+    said.lines()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|message| message["target"]["name"] == "pipe")
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .context("cargo names no executable")
 }

@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::{root, run};
+use crate::{output, root, run};
 
 /// The oldest that promotes, and the one that Debian 12 comes with.
 const VERSIONS: [&str; 2] = ["6.12", "6.1"];
@@ -303,19 +303,4 @@ impl Disk {
         self.add("TRAILER!!!", 0, &[]);
         self.bytes
     }
-}
-
-/// What a command says.
-fn output(command: &mut Command) -> Result<String> {
-    let shown = crate::shown(command);
-    let output = command
-        .stderr(Stdio::inherit())
-        .output()
-        .with_context(|| format!("cannot start `{shown}`"))?;
-    ensure!(
-        output.status.success(),
-        "`{shown}` failed: {}",
-        output.status
-    );
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }

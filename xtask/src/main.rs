@@ -20,9 +20,9 @@ mod programs;
 mod replay;
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::{Command, ExitCode, Stdio};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
@@ -114,6 +114,21 @@ fn run(command: &mut Command) -> Result<()> {
         bail!("`{shown}` failed: {status}");
     }
     Ok(())
+}
+
+/// What a command says.
+fn output(command: &mut Command) -> Result<String> {
+    let shown = shown(command);
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .with_context(|| format!("cannot start `{shown}`"))?;
+    ensure!(
+        output.status.success(),
+        "`{shown}` failed: {}",
+        output.status
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// The command as one would type it.

@@ -3,7 +3,7 @@
 //! Pipe by pipe over all of the data, word by word, as the definitions say. No
 //! primitive is used but ciphers, which have no body; nothing is fused.
 
-use super::ir::{Binary, Count, Gauge, Op, Pipe, Reduce, Shift, Tail, Update};
+use super::ir::{Binary, Count, Gauge, MAX_OPS, Op, Pipe, Reduce, Shift, Tail, Update};
 use super::list::{List, fold};
 use super::primitive::Primitive;
 
@@ -33,26 +33,45 @@ pub(super) fn pipe(pipe: &Pipe, registers: &mut [u64], data: &mut [u8]) {
     if let Some(Primitive::Cipher(cipher)) = pipe.primitive() {
         return cipher.apply(&mut registers[0], data);
     }
-    let bytes = pipe.gauge().bytes();
-    for word in data.chunks_mut(bytes) {
-        if word.len() < bytes && pipe.tail() == Tail::Leave {
-            continue;
-        }
-        let mut padded = [0; 8];
-        padded[..word.len()].copy_from_slice(word);
-        let given = step(pipe, registers, u64::from_le_bytes(padded));
-        word.copy_from_slice(&given.to_le_bytes()[..word.len()]);
+    match pipe.gauge() {
+        Gauge::Bits8 => words::<1>(pipe, registers, data),
+        Gauge::Bits16 => words::<2>(pipe, registers, data),
+        Gauge::Bits32 => words::<4>(pipe, registers, data),
+        Gauge::Bits64 | Gauge::Bits128 => words::<8>(pipe, registers, data),
     }
 }
 
-/// What `pipe` gives for `word`; its registers move on.
-pub(super) fn step(pipe: &Pipe, registers: &mut [u64], word: u64) -> u64 {
-    let mut values = [0; super::ir::MAX_OPS];
-    for (at, op) in pipe.ops().iter().enumerate() {
-        values[at] = operate(pipe, registers, &values, word, *op);
+/// The size is a constant, so that a word is a load and a store.
+fn words<const BYTES: usize>(pipe: &Pipe, registers: &mut [u64], data: &mut [u8]) {
+    let mut values = [0; MAX_OPS];
+    let (whole, rest) = data.as_chunks_mut::<BYTES>();
+    for word in whole {
+        let mut padded = [0; 8];
+        padded[..BYTES].copy_from_slice(word);
+        let given = advance(pipe, registers, &mut values, u64::from_le_bytes(padded));
+        word.copy_from_slice(&given.to_le_bytes()[..BYTES]);
     }
-    let before = pipe.updates().iter();
-    for (register, update) in before {
+    if !rest.is_empty() && pipe.tail() == Tail::Pad {
+        partial(pipe, registers, rest);
+    }
+}
+
+/// What lies behind the last whole word passes `pipe` with zeros behind it.
+pub(super) fn partial(pipe: &Pipe, registers: &mut [u64], rest: &mut [u8]) {
+    let mut padded = [0; 8];
+    padded[..rest.len()].copy_from_slice(rest);
+    let mut values = [0; MAX_OPS];
+    let given = advance(pipe, registers, &mut values, u64::from_le_bytes(padded));
+    rest.copy_from_slice(&given.to_le_bytes()[..rest.len()]);
+}
+
+/// What `pipe` gives for `word`; its registers move on. `values` are of this word
+/// alone; whose they were does not matter.
+fn advance(pipe: &Pipe, registers: &mut [u64], values: &mut [u64; MAX_OPS], word: u64) -> u64 {
+    for (at, op) in pipe.ops().iter().enumerate() {
+        values[at] = operate(pipe, registers, values, word, *op);
+    }
+    for (register, update) in pipe.updates() {
         let register = &mut registers[register.index()];
         *register = match *update {
             Update::Set(value) => values[value.index()],
@@ -65,7 +84,7 @@ pub(super) fn step(pipe: &Pipe, registers: &mut [u64], word: u64) -> u64 {
 }
 
 /// One operator.
-fn operate(pipe: &Pipe, registers: &[u64], values: &[u64], word: u64, op: Op) -> u64 {
+fn operate(pipe: &Pipe, registers: &[u64], values: &[u64; MAX_OPS], word: u64, op: Op) -> u64 {
     let width = pipe.width();
     let of = |value: super::ir::Value| values[value.index()];
     let result = match op {

@@ -5,7 +5,7 @@
 //! level cache between operators instead of staying in registers. No unsafe
 //! code, no code made at run time.
 
-use super::interp::step;
+use super::interp::partial;
 use super::ir::{Binary, Count, Gauge, Op, Pipe, Reduce, Shift, Tail, Update, Value};
 use super::list::{List, fold};
 use super::primitive::{ADLER_MODULUS, Crc, Primitive};
@@ -149,10 +149,7 @@ fn pass(
         super::interp::pipe(pipe, registers, whole);
     }
     if !rest.is_empty() && (pipe.tail() == Tail::Pad || bug::is(Bug::PipePortableTail)) {
-        let mut padded = [0; 8];
-        padded[..rest.len()].copy_from_slice(rest);
-        let given = step(pipe, registers, u64::from_le_bytes(padded));
-        rest.copy_from_slice(&given.to_le_bytes()[..rest.len()]);
+        partial(pipe, registers, rest);
     }
 }
 

@@ -20,6 +20,8 @@ const RUNS: usize = 16;
 const PAGE: usize = 4096;
 /// Room for 4096 bytes in stripes, at any alignment.
 const ROOM: usize = 3 * PAGE;
+/// Memory that nobody wrote to.
+const UNTOUCHED: [u8; ROOM] = [0xc3; ROOM];
 
 /// Memory between two pages that nobody may touch.
 struct Guarded {
@@ -78,12 +80,16 @@ fn somewhere(random: &mut Random, len: usize) -> Range<usize> {
     start..start + len
 }
 
-/// Where byte `at` of the data lies.
-fn place(layout: Layout, at: usize) -> usize {
-    match layout {
-        Layout::Contiguous => at,
-        Layout::Striped => at / 16 * 32 + at % 16,
-    }
+/// Where each 16 bytes of `len` lie, the last ones perhaps fewer.
+fn pieces(layout: Layout, len: usize) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    (0..len).step_by(16).map(move |at| {
+        let place = match layout {
+            Layout::Contiguous => at,
+            Layout::Striped => at * 2,
+        };
+        let bytes = (len - at).min(16);
+        (at..at + bytes, place..place + bytes)
+    })
 }
 
 /// What a run left behind.
@@ -113,8 +119,8 @@ impl Bench {
         let destination_at = somewhere(random, to.footprint(data.len()));
         let source = self.source.bytes();
         source.fill(0xa5);
-        for (at, byte) in data.iter().enumerate() {
-            source[source_at.start + place(from, at)] = *byte;
+        for (of, place) in pieces(from, data.len()) {
+            source[source_at.start..][place].copy_from_slice(&data[of]);
         }
         let destination = self.destination.bytes();
         destination.fill(0xc3);
@@ -125,15 +131,13 @@ impl Bench {
             &mut destination[destination_at.clone()],
             data.len(),
         );
-        let mut written = Vec::new();
-        for at in 0..data.len() {
-            let byte = &mut destination[destination_at.start + place(to, at)];
-            written.push(std::mem::replace(byte, 0xc3));
+        let mut written = Vec::with_capacity(data.len());
+        for (_, place) in pieces(to, data.len()) {
+            let piece = &mut destination[destination_at.start..][place];
+            written.extend_from_slice(piece);
+            piece.fill(0xc3);
         }
-        assert!(
-            destination.iter().all(|byte| *byte == 0xc3),
-            "nothing else is written"
-        );
+        assert!(destination == UNTOUCHED, "nothing else is written");
         Left {
             registers,
             data: written,
@@ -150,10 +154,7 @@ impl Bench {
         pipes.run_in_place(&mut registers, &mut memory[at.clone()]);
         let data = memory[at.clone()].to_vec();
         memory[at].fill(0xc3);
-        assert!(
-            memory.iter().all(|byte| *byte == 0xc3),
-            "nothing else is written"
-        );
+        assert!(memory == UNTOUCHED, "nothing else is written");
         Left { registers, data }
     }
 }
