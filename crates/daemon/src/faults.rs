@@ -27,8 +27,11 @@ use crate::request::Refusal;
 use crate::shadow::snapshot;
 use crate::version::Version;
 
-/// How many are kept, and how many bytes of memory.
-const MOST: usize = 16;
+/// How many are kept, of one handler and of all, and how many bytes of memory. Where one of
+/// all has to go it is the oldest of the handler that has most: no handler, however often it
+/// is stopped, takes the place of another that is stopped seldom.
+const MOST_OF_ONE: usize = 16;
+const MOST: usize = 64;
 const MOST_BYTES: usize = 64 << 20;
 
 /// How often one of a handler is kept at most: a sender may choose where a handler stops, and each
@@ -102,6 +105,10 @@ impl Faults {
 
     fn capture_at(&self, now: Instant, instance: &Instance, stop: Stop<'_>) {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if instance.is_unloaded() {
+            // What was in its rings; another may have its name by now.
+            return;
+        }
         let known = list.faults.iter().find(|known| {
             known.version.id == stop.version.id
                 && known.handler == instance.name
@@ -147,10 +154,11 @@ impl Faults {
         of.map(|fault| fault.describe()).collect()
     }
 
-    /// Forgets those of a handler.
-    pub(crate) fn forget(&self, handler: &str) {
+    /// Forgets those of a handler that is unloaded; none that is kept later is its.
+    pub(crate) fn forget(&self, instance: &Instance) {
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        list.faults.retain(|fault| fault.handler != handler);
+        instance.unload();
+        list.faults.retain(|fault| fault.handler != instance.name);
     }
 
     /// All that a replay takes.
@@ -189,14 +197,43 @@ impl Faults {
 impl List {
     /// Lets the oldest go until the rest is within bounds; the last stays.
     fn shrink(&mut self) {
-        let bytes = |list: &Self| -> usize {
-            let faults = list.faults.iter();
-            faults
-                .map(|fault| fault.memory.len() + fault.message.len())
-                .sum()
+        let Some(last) = self.faults.back().map(|last| last.handler.clone()) else {
+            return;
         };
-        while self.faults.len() > MOST || self.faults.len() > 1 && bytes(self) > MOST_BYTES {
-            self.faults.pop_front();
+        while self.of(&last, |_| 1) > MOST_OF_ONE {
+            self.drop_oldest(&last);
+        }
+        while self.faults.len() > MOST {
+            let most = self.greediest(|_| 1);
+            self.drop_oldest(&most);
+        }
+        let bytes = |fault: &Captured| fault.memory.len() + fault.message.len();
+        while self.faults.len() > 1
+            && self.faults.iter().map(|fault| bytes(fault)).sum::<usize>() > MOST_BYTES
+        {
+            let most = self.greediest(bytes);
+            self.drop_oldest(&most);
+        }
+    }
+
+    /// What a handler has, measured so.
+    fn of(&self, handler: &str, size: impl Fn(&Captured) -> usize) -> usize {
+        let of = self.faults.iter().filter(|fault| fault.handler == handler);
+        of.map(|fault| size(fault)).sum()
+    }
+
+    /// The handler that has most, of those that may lose something: not one whose only
+    /// one is the last.
+    fn greediest(&self, size: impl Fn(&Captured) -> usize + Copy) -> String {
+        let but_last = self.faults.iter().rev().skip(1);
+        let most = but_last.max_by_key(|fault| self.of(&fault.handler, size));
+        most.map_or_else(String::new, |fault| fault.handler.clone())
+    }
+
+    fn drop_oldest(&mut self, handler: &str) {
+        let of = |fault: &Arc<Captured>| fault.handler == handler;
+        if let Some(at) = self.faults.iter().position(of) {
+            self.faults.remove(at);
         }
     }
 }
@@ -246,19 +283,24 @@ mod tests {
         }
     }
 
-    #[test]
-    fn the_last_places_are_kept_and_each_once() {
-        let name = format!("ashway-faults-{}.wasm", std::process::id());
+    /// An instance of a handler that is no more than stopped.
+    fn instance(handler: &str) -> Instance {
+        let name = format!("ashway-faults-{}-{handler}.wasm", std::process::id());
         let file = std::env::temp_dir().join(name);
         let text = r#"(module (memory (export "memory") 1 1)
             (func (export "on_rx") (param i32 i32) (result i32) unreachable))"#;
         std::fs::write(&file, wat::parse_str(text).unwrap()).unwrap();
-        let config = HandlerConfig::of_file("h", file);
+        let config = HandlerConfig::of_file(handler, file);
         let engine = Engine::new().unwrap();
         let plan = InstancePlan::unbound(&[]);
         let made = Instance::create(&config, &[], &plan, &engine, None, false);
         std::fs::remove_file(&config.file).unwrap();
-        let (instance, _) = made.unwrap();
+        made.unwrap().0
+    }
+
+    #[test]
+    fn the_last_places_are_kept_and_each_once() {
+        let instance = instance("h");
         let faults = Faults::default();
         let version = instance.version();
         let mut now = Instant::now();
@@ -275,7 +317,7 @@ mod tests {
         }
         let list = faults.list(Some("h"));
         let list = list.as_array().unwrap();
-        assert_eq!(list.len(), MOST);
+        assert_eq!(list.len(), MOST_OF_ONE);
         assert_eq!(
             (&list[0]["fault"], &list[0]["times"]),
             (&json!(5), &json!(2))
@@ -286,5 +328,83 @@ mod tests {
         assert_eq!(export["message"], "13");
         assert_eq!(export["memory"].as_str().unwrap().len(), 2 * 2 * 65_536);
         assert!(faults.export(&json!(4)).is_err());
+    }
+
+    #[test]
+    fn no_handler_takes_the_places_of_another() {
+        let faults = Faults::default();
+        let mut now = Instant::now();
+        let mut stop_at = |instance: &Instance, at: u32| {
+            faults.capture_at(now, instance, stop(&instance.version(), at, b""));
+            now += EVERY;
+        };
+        let kept = |name: &str| faults.list(Some(name)).as_array().unwrap().len();
+        let quiet = instance("quiet");
+        stop_at(&quiet, 1);
+        let noisy = ["a", "b", "c", "d", "e", "f"].map(instance);
+        for at in 0..40 {
+            noisy.iter().for_each(|handler| stop_at(handler, at));
+        }
+        assert_eq!(kept("quiet"), 1, "the oldest of all, and the only one");
+        let of_noisy = ["a", "b", "c", "d", "e", "f"].map(kept);
+        assert_eq!(of_noisy.iter().sum::<usize>() + 1, MOST);
+        assert!(of_noisy.iter().all(|kept| *kept >= 10), "{of_noisy:?}");
+        // All of them noisy: each has its part.
+        (0..40).for_each(|at| stop_at(&quiet, at));
+        let all = ["quiet", "a", "b", "c", "d", "e", "f"].map(kept);
+        assert_eq!(all.iter().sum::<usize>(), MOST);
+        assert!(all.iter().all(|kept| (9..=10).contains(kept)), "{all:?}");
+    }
+
+    #[test]
+    fn memories_go_by_size_and_the_last_stays() {
+        let fault = |number, handler: &str, bytes| {
+            let instance = instance(handler);
+
+            Arc::new(Captured {
+                number,
+                when: Instant::now(),
+                handler: handler.to_owned(),
+                version: instance.version(),
+                function: String::new(),
+                budget_ns: 0,
+                cause: Cause::Unreachable,
+                at: 0,
+                tier: Tier::User,
+                channel: 0,
+                may_reply: false,
+                changed: false,
+                times: AtomicU64::new(1),
+                front: Vec::new(),
+                message: Vec::new(),
+                memory: vec![0; bytes],
+            })
+        };
+        let mut list = List::default();
+        let half = MOST_BYTES / 2;
+        for (number, handler, bytes) in [(1, "small", 1), (2, "large", half), (3, "large", half)] {
+            list.faults.push_back(fault(number, handler, bytes));
+            list.shrink();
+        }
+        let numbers = |list: &List| list.faults.iter().map(|it| it.number).collect::<Vec<_>>();
+        assert_eq!(numbers(&list), [1, 3]);
+        list.faults.push_back(fault(4, "huge", 2 * MOST_BYTES));
+        list.shrink();
+        assert_eq!(numbers(&list), [4]);
+    }
+
+    #[test]
+    fn what_is_unloaded_leaves_no_more_faults() {
+        let faults = Faults::default();
+        let now = Instant::now();
+        let gone = instance("h");
+        faults.capture_at(now, &gone, stop(&gone.version(), 1, b""));
+        faults.forget(&gone);
+        // What was in its rings, beside another of its name.
+        let next = instance("h");
+        faults.capture_at(now + EVERY, &gone, stop(&gone.version(), 2, b""));
+        faults.capture_at(now + EVERY, &next, stop(&next.version(), 3, b""));
+        let list = faults.list(None);
+        assert_eq!((&list[0]["at"], &list[1]), (&json!(3), &Value::Null));
     }
 }

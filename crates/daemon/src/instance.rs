@@ -4,7 +4,7 @@ mod error;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
@@ -152,6 +152,8 @@ pub(crate) struct Instance {
     pub(crate) timers: Timers,
     /// The process that it belongs to, if not to the node.
     pub(crate) owner: Option<Arc<Peer>>,
+    /// Whether the node has forgotten it, and the worker has not yet.
+    unloaded: AtomicBool,
     may_reply: bool,
 }
 
@@ -263,6 +265,7 @@ impl Instance {
             channels,
             timers: Timers::default(),
             owner: None,
+            unloaded: AtomicBool::new(false),
             may_reply: config.allow.contains(&Grant::Reply),
         };
         instance.note_version(&instance.version());
@@ -308,6 +311,7 @@ impl Instance {
             channels: None,
             timers: Timers::default(),
             owner: None,
+            unloaded: AtomicBool::new(false),
             may_reply: false,
         })
     }
@@ -501,6 +505,17 @@ impl Instance {
         }
         self.fault_word(trusted::FAULT_COUNT)
             .fetch_add(1, Ordering::Release);
+    }
+
+    /// Notes that the node has forgotten it.
+    pub(crate) fn unload(&self) {
+        self.unloaded.store(true, Ordering::Release);
+    }
+
+    /// Whether it has.
+    #[must_use]
+    pub(crate) fn is_unloaded(&self) -> bool {
+        self.unloaded.load(Ordering::Acquire)
     }
 
     /// Faults so far, in either tier.

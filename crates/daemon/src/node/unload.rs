@@ -103,7 +103,7 @@ impl Node {
         for number in numbers.into_iter().rev() {
             self.plan.remove_instance(number);
             let instance = self.instances.remove(number);
-            self.faults.forget(&instance.name);
+            self.faults.forget(&instance);
             // Dropped here, not by the worker: to unmap a memory takes time.
             self.leaving.push(self.bindable.remove(number));
         }
