@@ -11,6 +11,7 @@ use ashway_handler::{Budget, Function};
 use ashway_kernel::clock::monotonic_ns;
 use ashway_modules::Message;
 use ashway_modules::handler::{self, Act, Activate};
+use ashway_modules::tap as tap_module;
 use ashway_path::attrs::Attrs;
 use ashway_path::module::Refused;
 use ashway_path::time::Time;
@@ -24,6 +25,7 @@ use crate::faults::{Faults, Stop};
 use crate::instance::{Instance, fuel};
 use crate::observe::tap;
 use crate::shadow::Recording;
+use crate::timers::Setter;
 use crate::version::Version;
 
 /// Attribute: the path's row of counters. The node's own affair, beside
@@ -131,15 +133,18 @@ impl handler::Instance for Bindable {
         self.count(name, true);
         let row = attrs.number(ROW).unwrap_or_default() as u32;
         let local = attrs.number(LOCAL).map(|local| local as u32);
+        let limit = crate::config::faults(attrs);
         let end = PathEnd {
+            path: attrs.text(tap_module::PATH).unwrap_or_default().to_owned(),
+            handler: self.shared.name.clone(),
             function: name.to_owned(),
             budget_ns: budget.as_nanos() as u64,
-            gate: Gate::new(crate::config::faults(attrs)),
+            limit,
+            gate: Gate::new(limit),
         };
         let end = match local {
             Some(_) => self.shared.ends.join(row, end),
-            // It has no row of its own that the node could know it by.
-            None => Arc::new(end),
+            None => self.shared.ends.join_named(end),
         };
         Ok(Box::new(Bound(Activation {
             instance: self.clone(),
@@ -157,6 +162,7 @@ impl handler::Instance for Bindable {
             row,
             local: local.unwrap_or(u32::MAX),
             end: Some(end),
+            is_timer: false,
             resized: None,
         })))
     }
@@ -176,8 +182,10 @@ struct Activation {
     rules: Rules,
     row: u32,
     local: u32,
-    /// The path that it ends; a timer's activation ends none.
+    /// The path that it ends, or whose activation has set the timer.
     end: Option<Arc<PathEnd>>,
+    /// Whether there is no message.
+    is_timer: bool,
     /// The length of the message that it ran for last, if it changed that.
     resized: Option<usize>,
 }
@@ -244,7 +252,7 @@ impl Activation {
             let _turn = Turn::take(&self.instance, version);
             let recorded = recording
                 .as_mut()
-                .filter(|_| self.end.is_some())
+                .filter(|_| !self.is_timer)
                 .and_then(|on| Some((on.before(self.row, shared, message)?, on)));
             let outcome = wasm.activate_behind(self.function, front, message, channel, self.budget);
             let (mut now, row) = (None, self.row);
@@ -303,7 +311,13 @@ impl Activation {
                     rows.add(self.row, channels.send(channel, message));
                 });
             }
-            wasm.take_timers(|id, ns| shared.timers.set(id, ns, self.row));
+            wasm.take_timers(|id, ns| {
+                let setter = Setter {
+                    row: self.row,
+                    end: self.end.clone(),
+                };
+                shared.timers.set(id, ns, setter);
+            });
         }
         decision.act
     }
@@ -316,7 +330,7 @@ impl Activation {
         let shared = &self.instance.shared;
         // Before the node can see that there was one.
         if let Some(end) = &self.end {
-            end.gate.stopped(1, Instant::now());
+            shared.ends.stopped(end, 1, Instant::now());
         }
         shared.record_fault(stop.version, stop.cause, stop.at, self.row);
         self.instance.faults.capture(shared, stop);
@@ -346,6 +360,7 @@ impl Bindable {
             row: 0,
             local: u32::MAX,
             end: None,
+            is_timer: true,
             resized: None,
         })
     }
@@ -359,11 +374,17 @@ impl OnTimer {
 
     /// Runs it for the first timer that is due; says whether there was one. Bounded
     /// by the default budget; does not allocate. Without the function it is forgotten.
+    /// One of a path that is bypassed waits until the handler has its messages again.
     pub(crate) fn run_due(&mut self, now: Time) -> bool {
         let Self(activation) = self;
-        let Some((id, row)) = activation.instance.shared.timers.take_due(now) else {
+        let timers = &activation.instance.shared.timers;
+        let Some((id, setter)) = timers.take_due(now) else {
             return false;
         };
+        if setter.end.as_ref().is_some_and(|end| end.gate.is_closed()) {
+            timers.put_off(now, id, setter);
+            return true;
+        }
         let running = Arc::clone(&activation.instance.running);
         let found = {
             let running = running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -374,9 +395,11 @@ impl OnTimer {
             return false;
         };
         (activation.version, activation.function) = (version, function);
-        activation.row = row;
+        (activation.row, activation.end) = (setter.row, setter.end);
         // There is no message that a verdict could be about.
         let _ = activation.run(&[], &mut [], id);
+        // Whoever removes the path waits for nobody.
+        activation.end = None;
         tap::ran_by_itself();
         true
     }
@@ -392,6 +415,13 @@ impl fmt::Debug for OnTimer {
 
 impl Drop for Bound {
     fn drop(&mut self) {
+        let shared = &self.0.instance.shared;
+        if self.0.local == u32::MAX
+            && let Some(end) = &self.0.end
+        {
+            shared.ends.leave_named(end);
+            shared.timers.forget_of(end);
+        }
         self.0.instance.count(&self.0.name, false);
     }
 }

@@ -1,12 +1,16 @@
 //! When a handler that is stopped again and again is led away from: pure.
 //!
 //! A *circuit breaker* for each path. [`FaultLimit::most`] stops within
-//! [`FaultLimit::within`] take the path out of the kernel tier; as many again, in the
-//! user tier, have its messages go by the handler: a *bypass*. After
-//! [`FaultLimit::rest`] the handler gets them again. If that comes to nothing, the next
+//! [`FaultLimit::within`] take the path out of the kernel tier. If it has a
+//! [`FaultLimit::rest`], as many again, in the user tier, have its messages go by the
+//! handler: a *bypass*. After the rest the handler gets them again. If that comes to nothing, the next
 //! rest is twice as long, so that one that stays broken is tried less and less; if it
 //! runs for as long as it has rested, all is forgotten. The kernel tier is given back by
 //! hand alone: what is stopped there takes a softirq's time from everybody.
+//!
+//! A demotion costs the path time. A bypass costs it its handler, and whoever knows a
+//! message that stops it could have that for the price of a few: so there is one only where
+//! somebody has weighed that.
 //!
 //! Source: Nygard, "Release It!" (2007), section 5.2; the words `limit`, `within` and
 //! `rest` are nginx's `max_fails` and `fail_timeout`, told apart.
@@ -31,8 +35,8 @@ const GRAINS: u32 = 64;
 pub(crate) enum Change {
     /// It is to leave the kernel tier.
     Demote,
-    /// Its messages go by the handler from now on.
-    Bypass,
+    /// Its messages go by the handler from now on, for so long.
+    Bypass(Duration),
 }
 
 /// The stops of one path.
@@ -46,7 +50,7 @@ struct Breaker {
     stops: VecDeque<(Instant, u32)>,
     /// When the bypass ends, while there is one.
     until: Option<Instant>,
-    /// How long the last one lasted.
+    /// How long it lasts, or the last one did.
     rest: Duration,
     /// When that is forgotten.
     calm: Option<Instant>,
@@ -56,7 +60,8 @@ impl Breaker {
     /// Counts stops. Amortised constant time; holds [`GRAINS`] numbers.
     fn stopped(&mut self, times: u32, now: Instant) -> Option<Change> {
         let limit = self.limit?;
-        if times == 0 || self.until.is_some() || bug::is(Bug::FaultsNotCounted) {
+        let leads_nowhere = !self.in_kernel && limit.rest.is_none();
+        if times == 0 || leads_nowhere || self.until.is_some() || bug::is(Bug::FaultsNotCounted) {
             return None;
         }
         while let Some((when, _)) = self.stops.front()
@@ -78,14 +83,15 @@ impl Breaker {
         if self.in_kernel {
             return Some(Change::Demote);
         }
+        let rest = limit.rest?;
         let again = self.calm.is_some_and(|calm| now < calm);
         self.rest = if again && !bug::is(Bug::RestNotDoubled) {
-            (self.rest * 2).min(limit.rest * LONGEST)
+            (self.rest * 2).min(rest * LONGEST)
         } else {
-            limit.rest
+            rest
         };
         self.until = Some(now + self.rest);
-        Some(Change::Bypass)
+        Some(Change::Bypass(self.rest))
     }
 
     /// Ends a bypass whose time is over; whether there is one now.
@@ -200,8 +206,9 @@ mod tests {
     const LIMIT: FaultLimit = FaultLimit {
         most: 3,
         within: Duration::from_secs(1),
-        rest: Duration::from_secs(10),
+        rest: Some(REST),
     };
+    const REST: Duration = Duration::from_secs(10);
 
     fn breaker(in_kernel: bool) -> Breaker {
         let gate = Gate::new(Some(LIMIT));
@@ -222,7 +229,7 @@ mod tests {
             .collect();
         let mut two = breaker(false);
         let fast = [0.0, 0.4, 0.8].map(|at| two.stopped(1, begin + secs(at)));
-        slow == vec![None; 20] && fast == [None, None, Some(Change::Bypass)]
+        slow == vec![None; 20] && fast == [None, None, Some(Change::Bypass(REST))]
     }
 
     /// Out of the kernel tier first; and each time counting begins anew.
@@ -233,7 +240,7 @@ mod tests {
         breaker.in_kernel = false;
         demoted
             && breaker.stopped(2, now).is_none()
-            && breaker.stopped(1, now) == Some(Change::Bypass)
+            && breaker.stopped(1, now) == Some(Change::Bypass(REST))
             && breaker.rests(now)
     }
 
@@ -261,6 +268,21 @@ mod tests {
         assert!(rests_longer_each_time());
     }
 
+    /// Nobody is bypassed who was not to be, but everybody leaves the kernel tier.
+    #[test]
+    fn without_a_rest_there_is_no_bypass() {
+        let now = Instant::now();
+        let gate = Gate::new(Some(FaultLimit {
+            rest: None,
+            ..LIMIT
+        }));
+        gate.moved(true);
+        assert_eq!(gate.stopped(3, now), Some(Change::Demote));
+        gate.moved(false);
+        assert_eq!(gate.stopped(u32::MAX, now), None);
+        assert!(!gate.is_closed() && gate.left(now).is_none());
+    }
+
     #[test]
     fn each_mistake_is_noticed() {
         let bugs: [(Bug, fn() -> bool); 3] = [
@@ -282,7 +304,7 @@ mod tests {
             now = one.until.unwrap();
             assert!(!one.rests(now));
         }
-        assert_eq!(one.rest, LIMIT.rest * LONGEST);
+        assert_eq!(one.rest, REST * LONGEST);
         let mut two = breaker(false);
         two.limit = Some(FaultLimit {
             most: u32::MAX,
@@ -302,8 +324,8 @@ mod tests {
     fn by_hand_a_handler_begins_anew_and_without_a_limit_nothing_is_counted() {
         let now = Instant::now();
         let gate = Gate::new(Some(LIMIT));
-        assert_eq!(gate.stopped(3, now), Some(Change::Bypass));
-        assert!(gate.is_closed() && gate.left(now) == Some(LIMIT.rest));
+        assert_eq!(gate.stopped(3, now), Some(Change::Bypass(REST)));
+        assert!(gate.is_closed() && gate.left(now) == Some(REST));
         assert!(gate.open() && !gate.is_closed() && !gate.open());
         gate.moved(true);
         assert_eq!(gate.stopped(9, now), Some(Change::Demote));

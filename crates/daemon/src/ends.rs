@@ -1,28 +1,47 @@
-//! The paths that end in an instance, as the worker and the node share them.
+//! The paths that end in an instance, or lead through it, as the worker and the node
+//! share them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
-use crate::breaker::Gate;
+use crate::breaker::{Change, Gate};
+use crate::config::FaultLimit;
 
-/// What both know of such a path.
+/// What both know of such a path, at one of its stages.
 #[derive(Debug)]
 pub(crate) struct PathEnd {
+    /// The path's name.
+    pub(crate) path: String,
+    /// The handler's.
+    pub(crate) handler: String,
     /// The function that it ends in.
     pub(crate) function: String,
     /// The time that this has for a message.
     pub(crate) budget_ns: u64,
+    /// How often it may be stopped.
+    pub(crate) limit: Option<FaultLimit>,
     /// Whether its messages get there.
     pub(crate) gate: Gate,
 }
 
-/// Those of an instance, by the rows of their counters: no two paths ever have the
-/// same.
+/// Those of an instance.
 #[derive(Debug, Default)]
-pub(crate) struct Ends(Mutex<BTreeMap<u32, Arc<PathEnd>>>);
+pub(crate) struct Ends(Mutex<List>);
+
+#[derive(Debug, Default)]
+struct List {
+    /// By the rows of their counters: no two paths ever have the same.
+    rows: BTreeMap<u32, Arc<PathEnd>>,
+    /// Those of paths of modules, which have no row of their own, by the paths' names. A
+    /// path may lead through an instance more than once.
+    named: BTreeMap<String, Vec<Arc<PathEnd>>>,
+    /// Those that were closed since the node looked, and for how long.
+    closed: Vec<(Weak<PathEnd>, Duration)>,
+}
 
 impl Ends {
-    fn list(&self) -> MutexGuard<'_, BTreeMap<u32, Arc<PathEnd>>> {
+    fn list(&self) -> MutexGuard<'_, List> {
         // It is consistent between any two statements.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -32,17 +51,66 @@ impl Ends {
     #[must_use]
     pub(crate) fn join(&self, row: u32, end: PathEnd) -> Arc<PathEnd> {
         let mut list = self.list();
-        Arc::clone(list.entry(row).or_insert_with(|| Arc::new(end)))
+        Arc::clone(list.rows.entry(row).or_insert_with(|| Arc::new(end)))
+    }
+
+    /// A stage of a path without a row.
+    #[must_use]
+    pub(crate) fn join_named(&self, end: PathEnd) -> Arc<PathEnd> {
+        let end = Arc::new(end);
+        let mut list = self.list();
+        let of_path = list.named.entry(end.path.clone()).or_default();
+        of_path.push(Arc::clone(&end));
+        end
     }
 
     /// The path with this row, if it ends here.
     #[must_use]
     pub(crate) fn find(&self, row: u32) -> Option<Arc<PathEnd>> {
-        self.list().get(&row).cloned()
+        self.list().rows.get(&row).cloned()
+    }
+
+    /// The stages here of a path without a row.
+    #[must_use]
+    pub(crate) fn find_named(&self, path: &str) -> Vec<Arc<PathEnd>> {
+        self.list().named.get(path).cloned().unwrap_or_default()
     }
 
     /// Forgets a path that is gone.
     pub(crate) fn leave(&self, row: u32) {
-        self.list().remove(&row);
+        self.list().rows.remove(&row);
+    }
+
+    /// Forgets a stage that is gone, if it is of a path without a row.
+    pub(crate) fn leave_named(&self, end: &Arc<PathEnd>) {
+        let mut list = self.list();
+        if let Some(of_path) = list.named.get_mut(&end.path) {
+            of_path.retain(|known| !Arc::ptr_eq(known, end));
+            if of_path.is_empty() {
+                list.named.remove(&end.path);
+            }
+        }
+    }
+
+    /// Counts so many stops of a path's handler. The node learns of a bypass by
+    /// [`Ends::take_closed`], of a demotion by [`Gate::take_demote`].
+    #[cold]
+    pub(crate) fn stopped(&self, end: &Arc<PathEnd>, times: u32, now: Instant) {
+        if let Some(Change::Bypass(rest)) = end.gate.stopped(times, now) {
+            self.list().closed.push((Arc::downgrade(end), rest));
+        }
+    }
+
+    /// Takes the bypasses that began since the last time, and how long each is.
+    pub(crate) fn take_closed(&self) -> Vec<(Weak<PathEnd>, Duration)> {
+        std::mem::take(&mut self.list().closed)
+    }
+
+    /// Lets the handler have all its messages again.
+    pub(crate) fn open_all(&self) {
+        let list = self.list();
+        for end in list.rows.values().chain(list.named.values().flatten()) {
+            end.gate.open();
+        }
     }
 }

@@ -58,6 +58,11 @@ pub fn path(path: &Value) -> String {
     let _ = writeln!(out, "stages    {}", modules.join(" / "));
     let _ = writeln!(out, "tier      {}", word(&path["tier"]));
     out += &why_not(path);
+    if let Some(because) = path["bypass"]["because"].as_str() {
+        let handler = word(&path["bypass"]["handler"]);
+        let _ = writeln!(out, "bypassed  its handler `{handler}`: {}", clean(because));
+        let _ = writeln!(out, "  hint: {}", word(&path["bypass"]["hint"]));
+    }
     let next = &path["next_hop"];
     if next.is_object() {
         let mac = match &next["mac"] {

@@ -3,9 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
-use ashway_netns::node::{entry, ordinary, run, stock, text};
+use ashway_netns::node::{entry, ordinary, run, stock, text, until};
 use ashway_netns::traffic::{PLACES, SOON, path, settle};
-use ashway_rig::{Node, skip_unless_root};
+use ashway_rig::{B4, Node, skip_unless_root};
+use serde_json::Value;
 
 /// What `divide` is asked.
 fn numbers(a: i32, b: i32) -> Vec<u8> {
@@ -129,5 +130,153 @@ fn after_a_rest_a_handler_is_tried_again() {
     said(format!("path `divide` bypassed for 2 s: {why}"));
     said("path `divide` has its handler again".to_owned());
     assert_eq!(client.ask(&numbers(9, 3)).unwrap(), numbers(3, 3));
+    node.stop().unwrap();
+}
+
+/// What loses a path its handler for all senders is asked for, never the default.
+#[test]
+fn without_a_rest_a_handler_is_demoted_and_no_more() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("demoted");
+    let place = PLACES[1];
+    let config = place.config().handler("divide").unwrap();
+    let more = "faults = { limit = 5, within = \"1000 s\" }\non_fault = \"drop\"";
+    let node = rig
+        .node(path(config, "divide", "divide", 7004, place, more))
+        .start()
+        .unwrap();
+    let client = rig.client_a(7004).unwrap();
+    let stop = |times| (0..times).for_each(|_| client.send(&numbers(6, 0)).unwrap());
+    stop(5);
+    let line = "path `divide` demoted: its handler was stopped 5 times within 1000 s";
+    node.wait_for_line(|said| said == line).unwrap();
+    stop(50);
+    assert_eq!(client.ask(&numbers(9, 3)).unwrap(), numbers(3, 3));
+    let ledger = settle(&node, "divide", 56);
+    ledger.assert_fates(&[("answered", 1), ("dropped_fault", 55)], &"demoted");
+    assert_eq!(ledger.notes.get("bypassed"), None, "{ledger:?}");
+    let status = node.status().unwrap();
+    let path = entry(&status, "paths", "divide");
+    assert_eq!(path["bypass"], Value::Null, "{path}");
+    assert_eq!(path["faults"]["rest_ms"], Value::Null, "{path}");
+    node.stop().unwrap();
+}
+
+/// A path of modules: its stages are said, shown and brought back as a short path's one.
+#[test]
+fn a_path_of_modules_is_bypassed_as_visibly_as_a_short_one() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("bypass-long");
+    let attrs = "fault_limit = 5, fault_within_ns = 1000000000000, fault_rest_ns = 1000000000000, \
+                 on_fault = 'drop'";
+    let lines = format!(
+        "[module.app]\nkind = 'handler'\nhandler = 'divide'\ndown = 'udp.up'\n\
+         [path.long]\nfrom = 'app'\nattrs = {{ local = '{B4}:7004', {attrs} }}\n\
+         [module.other]\nkind = 'handler'\nhandler = 'divide'\ndown = 'udp.up'\n\
+         [path.beside]\nfrom = 'other'\nattrs = {{ local = '{B4}:7005' }}\n"
+    );
+    let config = PLACES[0].config().handler("divide").unwrap().text(&lines);
+    let node = rig.node(config).start().unwrap();
+    let client = rig.client_a(7004).unwrap();
+    let beside = rig.client_a(7005).unwrap();
+    assert_eq!(client.ask(&numbers(6, 3)).unwrap(), numbers(2, 3));
+    let why = says(&node, &["why", "long"]);
+    assert!(!why.contains("nothing has been counted"), "{why}");
+    for client in [&client, &beside] {
+        (0..5).for_each(|_| client.send(&numbers(6, 0)).unwrap());
+    }
+    let line = "path `long` bypassed for 1000 s: its handler was stopped 5 times within 1000 s";
+    node.wait_for_line(|said| said == line).unwrap();
+    let status = node.status().unwrap();
+    let path = entry(&status, "paths", "long");
+    assert_eq!(path["faults"]["limit"], 5, "{path:#}");
+    assert_eq!(path["bypass"]["handler"], "divide", "{path:#}");
+    assert_eq!(entry(&status, "paths", "beside")["bypass"], Value::Null);
+    let shown = says(&node, &["status"]);
+    assert!(shown.contains("`long` is bypassed for another"), "{shown}");
+    let shown = says(&node, &["path", "show", "long"]);
+    assert!(shown.contains("bypassed"), "{shown}");
+    let why = says(&node, &["why", "long"]);
+    assert!(why.contains("bypassed, because its handler"), "{why}");
+    // The handler itself works for the other path.
+    assert_eq!(beside.ask(&numbers(6, 3)).unwrap(), numbers(2, 3));
+    let said = says(&node, &["path", "enable", "long"]);
+    assert!(said.contains("has its handler again"), "{said}");
+    let line = "path `long` has its handler again";
+    node.wait_for_line(|said| said == line).unwrap();
+    assert_eq!(client.ask(&numbers(9, 3)).unwrap(), numbers(3, 3));
+    let said = says(&node, &["path", "enable", "long"]);
+    assert!(said.contains("was not bypassed"), "{said}");
+    // It is gone with its bypass.
+    (0..5).for_each(|_| client.send(&numbers(6, 0)).unwrap());
+    until("it is bypassed again", || {
+        let status = node.status().unwrap();
+        let bypass = &entry(&status, "paths", "long")["bypass"];
+        bypass.is_object().then_some(())
+    });
+    says(&node, &["path", "rm", "long"]);
+    let output = run(&mut node.command(["path", "enable", "long"]));
+    assert!(
+        text(&output).contains("no path `long`"),
+        "{}",
+        text(&output)
+    );
+    node.stop().unwrap();
+}
+
+/// A message sets four timers; each of them stops it.
+const BEATS: &str = r#"(module
+    (import "ashway" "timer_set" (func $set (param i32 i64) (result i32)))
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param i32 i32) (result i32)
+        (local $id i32)
+        (loop $next
+            (drop (call $set (local.get $id) (i64.const 1000000)))
+            (local.set $id (i32.add (local.get $id) (i32.const 1)))
+            (br_if $next (i32.lt_u (local.get $id) (i32.const 4))))
+        i32.const 0)
+    (func (export "on_timer") (param i32 i32) (result i32) unreachable))"#;
+
+/// Timers that stop their handler count like messages; one that is due while the path is
+/// bypassed waits.
+#[test]
+fn stops_of_a_timer_count_for_the_path_that_set_it() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("beats");
+    let file = std::env::temp_dir().join(format!("ashway-beats-{}.wasm", std::process::id()));
+    std::fs::write(&file, wat::parse_str(BEATS).unwrap()).unwrap();
+    let place = PLACES[0];
+    let lines = format!(
+        "[handler.beats]\nfile = {file:?}\nallow = [\"timer\"]\n\
+         [module.app]\nkind = 'handler'\nhandler = 'beats'\ndown = 'udp.up'\n\
+         [path.long]\nfrom = 'app'\nattrs = {{ local = '{B4}:7005', fault_limit = 3, \
+         fault_within_ns = 1000000000000, fault_rest_ns = 1000000000000 }}\n"
+    );
+    let more = "faults = { limit = 3, within = \"1000 s\", rest = \"1000 s\" }";
+    let config = place.config().text(&lines);
+    let node = rig
+        .node(path(config, "short", "beats", 7004, place, more))
+        .start()
+        .unwrap();
+    std::fs::remove_file(&file).unwrap();
+    let stops = || {
+        let status = node.status().unwrap();
+        let fault = &entry(&status, "handlers", "beats")["last_fault"];
+        fault["count"].as_u64().unwrap_or(0)
+    };
+    for (name, port, before) in [("short", 7004, 0), ("long", 7005, 4)] {
+        rig.client_a(port).unwrap().send(b"set").unwrap();
+        let line = format!("path `{name}` bypassed for 1000 s: its handler was stopped 3 times");
+        node.wait_for_line(|said| said.starts_with(&line)).unwrap();
+        assert_eq!(stops(), before + 3, "{name}: the fourth waits");
+        says(&node, &["path", "enable", name]);
+        until("the fourth runs", || (stops() == before + 4).then_some(()));
+    }
     node.stop().unwrap();
 }

@@ -42,9 +42,9 @@ pub(crate) struct Bind {
     /// [default: pass]
     #[arg(long, value_name = "WHAT")]
     on_fault: Option<String>,
-    /// How often the handler may be stopped before the path leaves the kernel tier, and
-    /// as often again before it is bypassed: `off`, LIMIT/TIME or LIMIT/TIME/REST
-    /// [default: 100/1 s/10 s]
+    /// How often the handler may be stopped before the path leaves the kernel tier: `off`
+    /// or LIMIT/TIME; with LIMIT/TIME/REST, stopped as often again it is bypassed for so
+    /// long [default: 100/1 s]
     #[arg(long, value_name = "LIMIT/TIME")]
     faults: Option<String>,
     /// Time for one message [default: 50 us]

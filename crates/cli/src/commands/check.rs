@@ -100,7 +100,7 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
             "faults": path.faults.map(|limit| json!({
                 "limit": limit.most,
                 "within_ms": limit.within.as_millis() as u64,
-                "rest_ms": limit.rest.as_millis() as u64,
+                "rest_ms": limit.rest.map(|rest| rest.as_millis() as u64),
             })),
             "budget_ns": path.budget.as_nanos() as u64,
             "share": path.share.map(|share| share.to_string()),

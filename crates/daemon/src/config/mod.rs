@@ -24,7 +24,7 @@
 //! handler  = "counter"     # = counter:on_rx
 //! tier     = "auto"        # auto | kernel | user
 //! on_fault = "pass"        # pass | drop | demote
-//! faults   = { limit = 100, within = "1 s", rest = "10 s" }   # or "off"
+//! faults   = { limit = 100, within = "1 s" }   # `rest` too, or "off"
 //! budget   = "50 us"       # 1 us to 10 ms
 //! share    = "20 %"        # optional: of one CPU, in the kernel tier
 //! rate     = "5000/s"      # optional: runs a second, in the kernel tier

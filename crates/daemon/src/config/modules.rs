@@ -110,23 +110,25 @@ pub(super) fn set_faults(attrs: &mut Attrs, limit: Option<FaultLimit>) {
     });
     attrs.set(attr::FAULT_LIMIT, u64::from(most));
     attrs.set(attr::FAULT_WITHIN_NS, ns(within));
-    attrs.set(attr::FAULT_REST_NS, ns(rest));
+    if let Some(rest) = rest {
+        attrs.set(attr::FAULT_REST_NS, ns(rest));
+    }
 }
 
 /// How often a path's handler may be stopped, by the path's attributes.
 pub(crate) fn faults(attrs: &Attrs) -> Option<FaultLimit> {
     let usual = FaultLimit::default();
     let [least, longest] = FaultLimit::TIMES;
-    let time = |name, usual| {
-        let ns = attrs.number(name).map(Duration::from_nanos);
-        ns.map_or(usual, |time: Duration| time.clamp(least, longest))
+    let time = |name| {
+        let ns = attrs.number(name).filter(|ns| *ns > 0);
+        ns.map(|ns| Duration::from_nanos(ns).clamp(least, longest))
     };
     let most = attrs.number(attr::FAULT_LIMIT);
     let most = most.map_or(usual.most, |most| u32::try_from(most).unwrap_or(u32::MAX));
     (most > 0).then(|| FaultLimit {
         most,
-        within: time(attr::FAULT_WITHIN_NS, usual.within),
-        rest: time(attr::FAULT_REST_NS, usual.rest),
+        within: time(attr::FAULT_WITHIN_NS).unwrap_or(usual.within),
+        rest: time(attr::FAULT_REST_NS).or(usual.rest),
     })
 }
 

@@ -634,19 +634,15 @@ fn faults(section: &mut Section<'_, '_, '_>) -> Option<FaultLimit> {
         table.reader.error("bad_value", span, trouble, Some(hint));
         usual.most
     });
-    let mut time = |key, usual| {
-        let Some((text, span)) = table.string(key) else {
-            return usual;
-        };
-        fault_time(text).unwrap_or_else(|(trouble, hint)| {
-            table.reader.error("bad_value", span, trouble, Some(hint));
-            usual
-        })
+    let mut time = |key| {
+        let (text, span) = table.string(key)?;
+        let note = |(trouble, hint)| table.reader.error("bad_value", span, trouble, Some(hint));
+        fault_time(text).map_err(note).ok()
     };
     Some(FaultLimit {
         most,
-        within: time("within", usual.within),
-        rest: time("rest", usual.rest),
+        within: time("within").unwrap_or(usual.within),
+        rest: time("rest").or(usual.rest),
     })
 }
 
@@ -657,8 +653,8 @@ pub(crate) fn read_faults(text: &str) -> Result<Option<FaultLimit>, (String, Str
         return Ok(None);
     }
     let wrong = || {
-        let hint = "write `off`, or how often within which time: `100/1 s`, and with how long it \
-                    then rests `100/1 s/10 s`";
+        let hint = "write `off`, or how often within which time: `100/1 s`, and if it is to rest \
+                    then, how long: `100/1 s/10 s`";
         (format!("`{text}` is no limit of faults"), hint.to_owned())
     };
     let mut parts = text.split('/');
@@ -673,7 +669,7 @@ pub(crate) fn read_faults(text: &str) -> Result<Option<FaultLimit>, (String, Str
     Ok(Some(FaultLimit {
         most: fault_limit(most)?,
         within: fault_time(within)?,
-        rest: rest.unwrap_or_else(|| FaultLimit::default().rest),
+        rest: rest.or(FaultLimit::default().rest),
     }))
 }
 

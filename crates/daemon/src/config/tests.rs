@@ -101,7 +101,7 @@ fn a_limit_of_faults_is_a_table_or_off() {
     let whole = FaultLimit {
         most: 10,
         within: Duration::from_millis(20),
-        rest: Duration::from_mins(1),
+        rest: Some(Duration::from_mins(1)),
     };
     let text = "faults = { limit = 10, within = \"20 ms\", rest = \"60 s\" }";
     assert_eq!(limit(text).unwrap(), Some(whole));

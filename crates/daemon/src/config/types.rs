@@ -269,15 +269,16 @@ pub enum OnFault {
 }
 
 /// How often a path's handler may be stopped before the path leaves the kernel tier,
-/// and as often again before its messages go by the handler.
+/// and, if it is to rest, as often again before its messages go by the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultLimit {
     /// So often, at least 1.
     pub most: u32,
     /// Within this time.
     pub within: Duration,
-    /// How long messages go by the handler, the first time.
-    pub rest: Duration,
+    /// How long messages go by the handler, the first time; `None`: they never do. Not
+    /// by default: whoever can stop a handler could have it rest for everybody.
+    pub rest: Option<Duration>,
 }
 
 impl Default for FaultLimit {
@@ -286,7 +287,7 @@ impl Default for FaultLimit {
         Self {
             most: 100,
             within: Duration::from_secs(1),
-            rest: Duration::from_secs(10),
+            rest: None,
         }
     }
 }

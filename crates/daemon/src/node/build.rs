@@ -169,6 +169,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         bindable,
         owners: Owners::default(),
         leaving: Vec::new(),
+        resting: Vec::new(),
         links,
         graph,
         served,

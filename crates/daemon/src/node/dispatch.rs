@@ -15,6 +15,7 @@ use ashway_codegen::demux::{
 };
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_kernel::{Map, Program};
+use ashway_modules::tap;
 use ashway_path::attrs::Attrs;
 use ashway_path::create::NotCreated;
 use ashway_wire::Fragment;
@@ -362,6 +363,7 @@ pub(super) fn path_runs(
             let mut attrs = Attrs::new();
             attrs.set(ROW, u64::from(plan.row));
             attrs.set(LOCAL, plan.local as u64);
+            attrs.set(tap::PATH, config.name.as_str());
             let created = graph.create(config, name, attrs)?;
             Ok((*iface, PathRun::new(plan.row, created.path)))
         })

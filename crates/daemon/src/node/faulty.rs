@@ -4,18 +4,23 @@
 //! The worker counts what is stopped in the user tier, where it happens. What is stopped
 //! in the kernel tier the node finds here, once in a [`TICK`](super::serve::TICK): there is
 //! a number for each instance, and only if that has changed the counters are read.
+//! A path of modules is never in the kernel tier with a handler: it is bypassed alone.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use super::known::NodeLive;
 use super::{Node, say};
-use crate::config::{FaultLimit, OnFault, PathConfig, Tier};
+use crate::config::{FaultLimit, OnFault, Tier};
 use crate::counters::Row;
 use crate::ends::PathEnd;
 use crate::request::Refusal;
 use crate::units;
+
+/// Most bypasses that are told one by one, of those that last at a time.
+const TOLD: usize = 100;
 
 /// How often a path's handler was stopped.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +38,14 @@ impl Node {
         self.instances[plan.instance].ends.find(plan.row)
     }
 
+    /// What it has of a path of modules: each stage of it that runs a handler.
+    fn ends_of(&self, live: &NodeLive) -> Vec<Arc<PathEnd>> {
+        let instances = self.plan.instances.iter().zip(&self.instances);
+        let run = instances.filter(|(plan, _)| live.runs.contains(&plan.id));
+        run.flat_map(|(_, instance)| instance.ends.find_named(&live.name))
+            .collect()
+    }
+
     /// Has paths whose handlers were stopped too often leave the kernel tier, and says
     /// where messages go by one.
     pub(super) fn look_at_faults(&mut self) {
@@ -40,17 +53,17 @@ impl Node {
         for path in 0..self.paths.len() {
             let instance = self.plan.paths[path].instance;
             let faults = self.instances[instance].faults();
-            let known = &mut self.paths[path];
-            let seen = std::mem::replace(&mut known.faults_seen, faults);
-            if (seen != faults || known.bypassed)
+            let seen = std::mem::replace(&mut self.paths[path].faults_seen, faults);
+            if seen != faults
                 && let Some(end) = self.end(path)
             {
                 self.look_at_path(path, &end, now);
             }
         }
+        self.say_bypasses(now);
     }
 
-    fn look_at_path(&mut self, path: usize, end: &PathEnd, now: Instant) {
+    fn look_at_path(&mut self, path: usize, end: &Arc<PathEnd>, now: Instant) {
         let number = self.plan.paths[path].row;
         let mut row = Row::empty();
         if let Some(maps) = &self.maps {
@@ -61,12 +74,12 @@ impl Node {
         let all = kernel + self.rows.row(number).stops();
         let seen = std::mem::replace(&mut self.paths[path].stops_seen, Stops { all, kernel });
         let more = u32::try_from(kernel - seen.kernel).unwrap_or(u32::MAX);
-        end.gate.stopped(more, now);
-        let config = &self.config.paths[path];
-        let at_once = config.on_fault == OnFault::Demote && all != seen.all;
+        let instance = &self.instances[self.plan.paths[path].instance];
+        instance.ends.stopped(end, more, now);
+        let at_once = self.config.paths[path].on_fault == OnFault::Demote && all != seen.all;
         let too_often = end.gate.take_demote();
         let because = if too_often {
-            often(config)
+            often(end.limit)
         } else {
             "its handler was stopped".to_owned()
         };
@@ -78,23 +91,40 @@ impl Node {
             say(&format!("path `{name}` demoted: {because}"));
             self.paths[path].demoted = Some(because);
         }
-        self.say_bypass(path, end, now);
     }
 
-    fn say_bypass(&mut self, path: usize, end: &PathEnd, now: Instant) {
-        let left = end.gate.left(now);
-        let was = std::mem::replace(&mut self.paths[path].bypassed, left.is_some());
-        let config = &self.config.paths[path];
-        match left {
-            Some(left) if !was => say(&format!(
-                "path `{}` bypassed for {}: {}",
-                config.name,
-                units::show(rest(config, left)),
-                often(config)
-            )),
-            None if was => say(&format!("path `{}` has its handler again", config.name)),
-            _ => {}
+    /// Says where messages go by a handler since the last look, and where they do not any
+    /// more.
+    fn say_bypasses(&mut self, now: Instant) {
+        let instances = self.instances.iter();
+        let closed = instances.flat_map(|instance| instance.ends.take_closed());
+        let mut more = 0;
+        for (end, rest) in closed.collect::<Vec<_>>() {
+            // Its path may be gone.
+            let Some(path) = end.upgrade() else { continue };
+            if self.resting.len() == TOLD {
+                more += 1;
+                continue;
+            }
+            let (name, rest, often) = (&path.path, units::show(rest), often(path.limit));
+            say(&format!("path `{name}` bypassed for {rest}: {often}"));
+            if !self.resting.iter().any(|known| known.ptr_eq(&end)) {
+                self.resting.push(end);
+            }
         }
+        if more > 0 {
+            say(&format!("{more} more bypassed; `ashway status` shows them"));
+        }
+        self.resting.retain(|end| {
+            let Some(end) = end.upgrade() else {
+                return false;
+            };
+            let rests = end.gate.left(now).is_some();
+            if !rests {
+                say(&format!("path `{}` has its handler again", end.path));
+            }
+            rests
+        });
     }
 
     /// Gives a path's handler its messages again.
@@ -110,41 +140,69 @@ impl Node {
         }))
     }
 
+    /// Gives the handlers of a path of modules their messages again.
+    ///
+    /// # Errors
+    ///
+    /// If none of its modules runs a handler.
+    pub(super) fn enable_live(&self, live: &NodeLive) -> Result<Value, Refusal> {
+        let name = &*live.name;
+        let ends = self.ends_of(live);
+        if ends.is_empty() {
+            let message = format!("no module of path `{name}` runs a handler");
+            let hint = format!("`ashway path show {name}` shows its modules");
+            return Err(Refusal::failed(message, hint));
+        }
+        let mut answer = live.tier();
+        answer.remove("promotion");
+        answer.insert("path".to_owned(), json!(name));
+        // All of them, not the first alone.
+        let opened = ends.iter().filter(|end| end.gate.open()).count();
+        answer.insert("was_bypassed".to_owned(), json!(opened > 0));
+        Ok(Value::Object(answer))
+    }
+
     /// A path's limit and what has come of it, for its document.
     pub(super) fn describe_faults(&self, path: usize) -> (Value, Value) {
-        let config = &self.config.paths[path];
-        let limit = config.faults.map(|FaultLimit { most, within, rest }| {
-            json!({
-                "limit": most,
-                "within_ms": within.as_millis() as u64,
-                "rest_ms": rest.as_millis() as u64,
-            })
-        });
-        let left = self.end(path).and_then(|end| end.gate.left(Instant::now()));
-        let bypass = left.map(|left| {
-            json!({
-                "because": often(config),
-                "left_ms": left.as_millis() as u64,
-                "hint": format!("`ashway path enable {}` ends it now", config.name),
-            })
-        });
-        (json!(limit), json!(bypass))
+        let limit = limit(self.config.paths[path].faults);
+        (limit, bypass(self.end(path)))
+    }
+
+    /// The same of a path of modules; both are null if none of these runs a handler.
+    pub(super) fn describe_live_faults(&self, live: &NodeLive) -> (Value, Value) {
+        let ends = self.ends_of(live);
+        // It follows from the path's attributes: one for all.
+        let limit = ends.first().map_or(Value::Null, |end| limit(end.limit));
+        (limit, bypass(ends))
     }
 }
 
-/// How long a bypass is of which so much is left, soon after it began: each may be
-/// twice as long as the one before.
-fn rest(config: &PathConfig, left: Duration) -> Duration {
-    let mut rest = config.faults.unwrap_or_default().rest;
-    while rest < left {
-        rest *= 2;
-    }
-    rest
+fn limit(limit: Option<FaultLimit>) -> Value {
+    let ms = |time: Duration| time.as_millis() as u64;
+    limit.map_or(Value::Null, |FaultLimit { most, within, rest }| {
+        json!({ "limit": most, "within_ms": ms(within), "rest_ms": rest.map(ms) })
+    })
+}
+
+/// The bypass of a path that lasts longest, if there is one at any of its stages.
+fn bypass(ends: impl IntoIterator<Item = Arc<PathEnd>>) -> Value {
+    let now = Instant::now();
+    let closed = ends.into_iter();
+    let closed = closed.filter_map(|end| Some((end.gate.left(now)?, end)));
+    let Some((left, end)) = closed.max_by_key(|(left, _)| *left) else {
+        return Value::Null;
+    };
+    json!({
+        "handler": end.handler,
+        "because": often(end.limit),
+        "left_ms": left.as_millis() as u64,
+        "hint": format!("`ashway path enable {}` ends it now", end.path),
+    })
 }
 
 /// Why a path was demoted or is bypassed.
-fn often(config: &PathConfig) -> String {
-    let FaultLimit { most, within, .. } = config.faults.unwrap_or_default();
+fn often(limit: Option<FaultLimit>) -> String {
+    let FaultLimit { most, within, .. } = limit.unwrap_or_default();
     let times = if most == 1 { "time" } else { "times" };
     format!(
         "its handler was stopped {most} {times} within {}",

@@ -55,6 +55,9 @@ impl Node {
         shown.insert("from".to_owned(), json!(self.live.from(live)));
         shown.insert("owner".to_owned(), owners::shown(live.owner.as_ref()));
         self.add_tier(live, &mut shown);
+        let (faults, bypass) = self.describe_live_faults(live);
+        shown.insert("faults".to_owned(), faults);
+        shown.insert("bypass".to_owned(), bypass);
         shown.insert("next_hop".to_owned(), json!(self.show_neighbour(id)));
         let ifaces: Vec<_> = live.ends().map(name).collect();
         shown.insert("iface".to_owned(), json!(ifaces));

@@ -26,8 +26,8 @@ mod unload;
 mod world;
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use ashway_codegen::demux::Table;
 use ashway_codegen::entry::Reply;
@@ -38,6 +38,7 @@ use crate::activation::Bindable;
 use crate::compile::CompileThread;
 use crate::config::{Config, NodeGraph, PathConfig, Tier};
 use crate::counters::UserRows;
+use crate::ends::PathEnd;
 use crate::faults::Faults;
 use crate::instance::{Allowance, Instance, NotPromoted, Promoted};
 use crate::live::Lead;
@@ -119,6 +120,8 @@ struct Node {
     owners: Owners,
     /// Those that were unloaded and that the worker is not done with.
     leaving: Vec<Bindable>,
+    /// Whose messages went by the handler at the last look.
+    resting: Vec<Weak<PathEnd>>,
     /// Whose rings hold whole frames; made when the first path wants them.
     carrier: Option<Arc<Instance>>,
     /// Those of them that the kernel tier can do; made when the first comes.
@@ -257,8 +260,6 @@ struct NodePath {
     stops_seen: faulty::Stops,
     /// Why it had to leave the kernel tier, if the last change of tier was that.
     demoted: Option<String>,
-    /// Whether its messages went by its handler at the last look.
-    bypassed: bool,
     /// Whose it is, if not the node's.
     owner: Option<Owner>,
 }
@@ -274,7 +275,6 @@ impl NodePath {
             faults_seen,
             stops_seen: faulty::Stops::default(),
             demoted: None,
-            bypassed: false,
             owner,
         }
     }

@@ -161,10 +161,7 @@ fn answer(
         Some("endpoint") => node.open_endpoint(&request["handler"], &caller),
         Some("promote") => return promote(node, &request, caller),
         Some("demote") => demote(node, &request["path"]),
-        Some("enable") => match find(node, &request["path"]) {
-            Ok(path) => node.enable(path).into(),
-            Err(unknown) => unknown,
-        },
+        Some("enable") => enable(node, &request["path"]),
         Some("create") => node.create(&request, &caller).into(),
         Some("remove") => node.remove(&request).into(),
         Some("show") => node.show(&request["path"]).into(),
@@ -306,22 +303,23 @@ fn demote(node: &mut Node, name: &Value) -> Answer {
     }
 }
 
+fn enable(node: &Node, name: &Value) -> Answer {
+    let live = name.as_str().and_then(|name| node.live.find(name));
+    if let Some(live) = live.and_then(|id| node.live.at(id)) {
+        return node.enable_live(live).into();
+    }
+    match find(node, name) {
+        Ok(path) => node.enable(path).into(),
+        Err(unknown) => unknown,
+    }
+}
+
 fn find(node: &Node, name: &Value) -> Result<usize, Answer> {
     let paths = &node.config.paths;
     let position = paths
         .iter()
         .position(|path| name.as_str() == Some(&path.name));
     position.ok_or_else(|| {
-        let name_of_live = name.as_str().filter(|name| node.live.find(name).is_some());
-        if let Some(live) = name_of_live {
-            return Answer::Refused {
-                code: "handler_refused",
-                message: format!("path `{live}` has no handler bound to it that could be bypassed"),
-                hint: "`enable` is for paths of `ashway bind`, and those with a `handler` of the \
-                       configuration"
-                    .to_owned(),
-            };
-        }
         let names = paths.iter().map(|path| path.name.as_str());
         let names: Vec<_> = names.chain(node.live.names()).take(20).collect();
         unknown("path", name, &names)

@@ -342,10 +342,8 @@ impl Node {
     /// their `programs`. Which ones had to leave it, and why.
     fn follow_version(&mut self, number: usize, programs: &mut Vec<(usize, Made)>) -> Vec<Value> {
         let mut left = Vec::new();
+        self.instances[number].ends.open_all();
         for path in self.plan.instances[number].paths.clone() {
-            if let Some(end) = self.end(path) {
-                end.gate.open();
-            }
             // An old program could only run the old version.
             self.paths[path].promotion = Promotion::NotAsked;
             self.paths[path].compared = None;
