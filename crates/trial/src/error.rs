@@ -139,7 +139,7 @@ impl NotRun {
                 format!("the kernel verifier: {}", without_numbers(reason))
             }
             Self::Kernel(LoadError::Denied { .. }) => "no permission to load".into(),
-            Self::Checker(violation) => format!("the checker: {:?}", violation.rule),
+            Self::Checker(violation) => format!("the checker: {}", violation.rule),
             other => other.to_string(),
         }
     }

@@ -1,5 +1,7 @@
 //! Why a program was refused.
 
+use std::fmt;
+
 use crate::bpf::Image;
 
 /// What a program must keep to.
@@ -32,6 +34,25 @@ pub enum Rule {
     Work,
 }
 
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Instruction => "no instruction, or a jump to none",
+            Self::Unset => "read before it is written",
+            Self::Access => "a memory access outside its region",
+            Self::Packet => "a packet access without a look at the packet's end",
+            Self::Context => "a field of the context that is not for programs",
+            Self::Pointer => "a kernel pointer where none may be",
+            Self::Helper => "a helper, or an argument of one, that we do not use",
+            Self::Map => "a map of another kind of program",
+            Self::Cycle => "a cycle that takes no fuel",
+            Self::Fuel => "fuel that grows, or a slice without a look at the clock",
+            Self::Lock => "the handler without the lock, or a way out that keeps it",
+            Self::Work => "more to follow than there is time for",
+        })
+    }
+}
+
 /// What comes of something that must keep to the rules.
 pub(super) type Checked<T = ()> = Result<T, Rule>;
 
@@ -40,7 +61,7 @@ pub(super) type Checked<T = ()> = Result<T, Rule>;
 /// Not a fault of the handler, but a bug of the translator (or of the checker),
 /// unless it is too large ([`Rule::Work`]): it stays in the user tier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("instruction {insn}: {rule:?}: {what}")]
+#[error("instruction {insn}: {rule}: {what}")]
 #[non_exhaustive]
 pub struct Violation {
     /// Index of the instruction.
