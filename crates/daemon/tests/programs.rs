@@ -729,3 +729,76 @@ fn what_stops_a_handler_is_kept_and_the_instance_held() {
         assert!(!keeps_what_stopped(&bench), "not noticed: {bug}");
     }
 }
+
+/// Logs a line, changes its message, and answers.
+const LEAVES_TRACES: &str = r#"(module
+    (import "ashway" "log" (func $log (param i32 i32)))
+    (import "ashway" "msg_store8" (func $store (param i32 i32)))
+    (memory (export "memory") 2 2)
+    (func (export "on_rx") (param i32 i32) (result i32)
+        (call $log (i32.const 0) (i32.const 1))
+        (call $store (i32.const 0) (i32.const 9))
+        i32.const 1))"#;
+
+/// Logs what is empty, and nothing else.
+const QUIET: &str = r#"(module
+    (import "ashway" "log" (func $log (param i32 i32)))
+    (memory (export "memory") 2 2)
+    (func (export "on_rx") (param $len i32) (param i32) (result i32)
+        (if (i32.eqz (local.get $len)) (then (call $log (i32.const 0) (i32.const 1))))
+        i32.const 1))"#;
+
+/// A message that is refused before the handler begins takes nothing over from the one
+/// before it on its CPU: neither its lines nor that it was changed.
+fn begins_anew(edit: impl FnOnce(&mut Vec<u64>)) -> bool {
+    use ashway_abi::log::ring;
+    let bench = bench(MemoryKind::Arena);
+    let frame = Frame::to_b(7777, b"trace").bytes();
+    let lines = || {
+        let at = trusted::log_at(bench.layout.rings) + ring::PRODUCED;
+        word(&bench, at).load(Relaxed)
+    };
+    let _first = promote(&bench, MemoryKind::Arena, LEAVES_TRACES);
+    assert_eq!((bench.run(&frame), lines()), (TX, 1));
+    let _second = promote_edited(&bench, MemoryKind::Arena, QUIET, |insns| {
+        // `if r3 <= SLOT_HEADERS_BYTES`, where r3 is the payload's place, in each message.
+        let bound = insns.iter().position(|raw| {
+            let Insn {
+                opcode, dst, imm, ..
+            } = Insn::decode(*raw);
+            let most = trusted::SLOT_HEADERS_BYTES as i32;
+            (opcode, dst, imm) == (0xb5, Reg::R3 as u8, most)
+        });
+        let bound = bound.unwrap();
+        let jump = Insn::decode(insns[bound]);
+        insns[bound] = Insn { imm: 0, ..jump }.encode();
+        edit(insns);
+    });
+    let passed = bench.run(&frame) == PASS;
+    assert_eq!(bench.count(1, Count::AbortMessageBounds), 1);
+    passed && lines() == 1
+}
+
+#[test]
+fn who_is_stopped_before_it_begins_has_nothing_of_the_one_before() {
+    if ashway_rig::skip_unless_root() || !kinds().contains(&MemoryKind::Arena) {
+        return;
+    }
+    // What is left lies with the CPU.
+    let mut here = rustix::thread::CpuSet::new();
+    here.set(rustix::thread::sched_getcpu());
+    rustix::thread::sched_setaffinity(None, &here).unwrap();
+    assert!(begins_anew(|_| ()));
+    let nothing = insn(0x05, Reg::R0, 0, 0).encode();
+    let forget = |like: Insn| {
+        move |insns: &mut Vec<u64>| {
+            let at = insns.iter().position(|raw| Insn::decode(*raw) == like);
+            insns[at.unwrap()] = nothing;
+        }
+    };
+    let lines = insn(0x62, Reg::R1, ashway_abi::log::stage::COUNT as i16, 0);
+    let dirty = insn(0x62, Reg::R9, context::DIRTY, 0);
+    for bug in [lines, dirty] {
+        assert!(!begins_anew(forget(bug)), "not noticed: {bug:?}");
+    }
+}

@@ -271,6 +271,12 @@ fn turn(
 /// Sets up what promoted code relies on (`promote`'s contract).
 fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
     let good = asm.label();
+    // Before anything may trap: what the last activation on this CPU has left, of
+    // whichever handler, would be taken for this one's.
+    asm.store_imm(Size::W, R9, context::DIRTY, 0);
+    if handler.module.logs() {
+        promote::begin_log(asm);
+    }
     asm.store(Size::D, R10, MD, R6);
     asm.load(Size::W, R1, R6, md::DATA);
     asm.load(Size::W, R2, R6, md::DATA_END);
@@ -304,11 +310,7 @@ fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
         asm.map(R1, MapRef::Memory, Some(0));
         asm.store(Size::D, R10, MEMORY, R1);
     }
-    asm.store_imm(Size::W, R9, context::DIRTY, 0);
     resize::say_most(asm, handler.module);
-    if handler.module.logs() {
-        promote::begin_log(asm);
-    }
     if promote::recurses(handler.module) {
         asm.store_imm(Size::W, R9, context::STACK, 0);
     }
