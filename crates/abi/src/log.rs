@@ -12,6 +12,17 @@ pub const MOST: usize = 4;
 /// Bytes of a line at most; what is behind is cut.
 pub const LINE_BYTES: usize = 104;
 
+/// Whether a character would do something to the terminal that shows it: control
+/// characters, marks that turn the direction of writing, and what cannot be seen. Lines,
+/// names in debug information and names on the wire come from strangers.
+#[must_use]
+pub fn acts_on_terminal(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+            | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
+}
+
 /// The stage.
 pub mod stage {
     /// `u32`: lines of this activation so far.

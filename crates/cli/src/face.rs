@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
+use ashway_abi::log::acts_on_terminal;
 pub(crate) use ashway_daemon::show::clean;
 use clap::error::ErrorKind;
 use serde_json::{Value, json};
@@ -101,7 +102,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             "hint": "see `ashway --help`",
         }});
         let _ = put(&mut io::stdout(), &format!("{document:#}\n"));
-    } else if !asked && args.iter().any(|arg| arg.contains(char::is_control)) {
+    } else if !asked && args.iter().any(|arg| arg.contains(acts_on_terminal)) {
         // clap repeats the arguments as they are.
         let _ = put(&mut io::stderr(), &clean_lines(&error.to_string()));
     } else {

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
-use ashway_abi::log::{LINE_BYTES, RING_LINES, ring};
+use ashway_abi::log::{LINE_BYTES, RING_LINES, acts_on_terminal, ring};
 use ashway_kernel::SharedArray;
 
 /// Where it lies.
@@ -135,20 +135,13 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// A line for people and programs: what is not UTF-8 is replaced, and what would do
-/// something to a terminal (control characters, marks that turn the direction of
-/// writing or cannot be seen) is written as `\u{..}`.
+/// A line for people and programs: what is not UTF-8 is replaced, and what would
+/// [act on a terminal](acts_on_terminal) is written as `\u{..}`.
 #[must_use]
-pub(crate) fn harmless(bytes: &[u8]) -> String {
-    let acts = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
-                | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
-                | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
-    };
+pub fn harmless(bytes: &[u8]) -> String {
     let mut text = String::new();
     for c in String::from_utf8_lossy(bytes).chars() {
-        if acts(c) {
+        if acts_on_terminal(c) {
             text.extend(c.escape_unicode());
         } else {
             text.push(c);

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use ashway_abi::log::acts_on_terminal;
 use ashway_modules::rules::{INJECT_BACKWARD, INJECT_FORWARD, PROMOTE_BACKWARD, PROMOTE_FORWARD};
 use ashway_modules::tap;
 use serde_json::Value;
@@ -18,13 +19,14 @@ const OWN: [&str; 6] = [
     tap::PATH,
 ];
 
-/// Without the characters that move a terminal's cursor or change its colours:
-/// some texts (names in a handler's debug information) come from strangers.
+pub use crate::log::harmless;
+
+/// Without what [acts on a terminal](acts_on_terminal), where the place counts and not
+/// what it was; [`harmless`] says what it was.
 #[must_use]
 pub fn clean(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
+    let shown = |c| if acts_on_terminal(c) { '\u{fffd}' } else { c };
+    text.chars().map(shown).collect()
 }
 
 /// Why a path is in the user tier, if it is, and what to do about it.
@@ -122,6 +124,15 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn both_forms_leave_a_terminal_alone() {
+        let text = "a\u{1b}[31m\u{202e}b\u{200b}\u{feff}\u{e0041} \u{e9}\u{4e2d}";
+        for shown in [clean(text), harmless(text.as_bytes())] {
+            assert!(!shown.contains(acts_on_terminal), "{shown:?}");
+            assert!(shown.ends_with(" \u{e9}\u{4e2d}"), "{shown:?}");
+        }
+    }
 
     #[test]
     fn what_the_node_notes_for_itself_is_not_shown() {

@@ -39,6 +39,7 @@ use std::sync::mpsc::{Receiver, TryRecvError};
 use std::time::Duration;
 
 use ashway_abi::Count;
+use ashway_abi::log::acts_on_terminal;
 use ashway_path::attrs::{Attrs, Value};
 use ashway_path::module::{Kind, Made, Module, Param, Refused};
 use ashway_path::problem::suggest;
@@ -305,7 +306,7 @@ fn write(message: &mut Message, outcome: &Outcome) {
         Ok(done) => ("ok", done),
         Err(because) => ("error", because),
     };
-    let moves = |c: char| c.is_control() && c != '\n';
+    let moves = |c: char| acts_on_terminal(c) && c != '\n';
     let mut lines = format!("{word}: {}", text.trim_end()).replace(moves, " ");
     lines.truncate(lines.floor_char_boundary(REPLY_BYTES - 1));
     lines.push('\n');
