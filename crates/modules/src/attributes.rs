@@ -16,6 +16,8 @@ use crate::{eth, fault, forward, fragment, handler, ip, pipe, source};
 pub enum Form {
     /// A number from 0.
     Number,
+    /// A number from one to another.
+    Within(u64, u64),
     /// An address, with or without a port.
     End,
     /// An address and a port.
@@ -106,7 +108,10 @@ impl Form {
             | (Self::End, Value::Address(_) | Value::Endpoint(_))
             | (Self::Endpoint, Value::Endpoint(_)) => return Some(value.clone()),
             (Self::Mac, Value::Text(mac)) => eth::parse_mac(mac).is_ok(),
-            (Self::Number | Self::End | Self::Endpoint | Self::Mac, _) => false,
+            (Self::Within(least, most), Value::Number(number)) => {
+                return (*number >= least && *number <= most).then(|| value.clone());
+            }
+            (Self::Number | Self::Within(..) | Self::End | Self::Endpoint | Self::Mac, _) => false,
             (Self::Name, _) => text().is_some_and(|text| !text.contains('/')),
             (Self::Pathname, _) => text().is_some(),
             (Self::Word(words), _) => text().is_some_and(|text| words.contains(&text.as_str())),
@@ -118,6 +123,7 @@ impl Form {
     fn wanted(self) -> String {
         match self {
             Self::Number => "a whole number from 0".to_owned(),
+            Self::Within(least, most) => format!("a whole number from {least} to {most}"),
             Self::End => "an address and a port (10.0.1.1:9000), or an address".to_owned(),
             Self::Endpoint => "an address and a port (10.0.1.1:9000)".to_owned(),
             Self::Mac => "six bytes in hexadecimal (02:00:00:00:00:01)".to_owned(),
@@ -136,7 +142,10 @@ impl Form {
 mod tests {
     use super::*;
 
-    const OWN: &[Known] = &[("on_fault", Form::Word(&["pass", "drop"]))];
+    const OWN: &[Known] = &[
+        ("on_fault", Form::Word(&["pass", "drop"])),
+        ("budget_ns", Form::Within(1000, 2000)),
+    ];
 
     #[test]
     fn what_modules_would_not_read_is_refused() {
@@ -154,6 +163,9 @@ mod tests {
             ("loss_ppm", "x", false, "number"),
             ("on_fault", "cry", false, "`pass` or `drop`"),
             ("reassemble", "1", true, "available"),
+            ("budget_ns", "999", false, "from 1000 to 2000"),
+            ("budget_ns", "2001", false, "from 1000 to 2000"),
+            ("budget_ns", "a", false, "from 1000 to 2000"),
         ] {
             let wrong = check(OWN, name, &Value::of_text(value)).unwrap_err();
             assert_eq!(wrong.name, by_name, "{wrong:?}");
@@ -171,6 +183,8 @@ mod tests {
             ("next_hop_mac", "02:00:00:00:00:01"),
             ("on_fault", "drop"),
             ("loss_ppm", "7"),
+            ("budget_ns", "1000"),
+            ("budget_ns", "2000"),
         ] {
             let value = Value::of_text(value);
             assert_eq!(check(OWN, name, &value).unwrap(), value);

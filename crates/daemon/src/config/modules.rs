@@ -84,12 +84,20 @@ const OWN_ATTRIBUTES: &[Known] = &[
             OnFault::Demote.word(),
         ]),
     ),
-    (attr::BUDGET_NS, Form::Number),
-    (attr::FAULT_LIMIT, Form::Number),
-    (attr::FAULT_WITHIN_NS, Form::Number),
-    (attr::FAULT_REST_NS, Form::Number),
+    (
+        attr::BUDGET_NS,
+        within([Config::MIN_BUDGET, Config::MAX_BUDGET]),
+    ),
+    (attr::FAULT_LIMIT, Form::Within(0, u32::MAX as u64)),
+    (attr::FAULT_WITHIN_NS, within(FaultLimit::TIMES)),
+    (attr::FAULT_REST_NS, within(FaultLimit::TIMES)),
     (attr::MEMORY_BYTES, Form::Number),
 ];
+
+/// A time between two, in ns.
+const fn within([least, most]: [Duration; 2]) -> Form {
+    Form::Within(least.as_nanos() as u64, most.as_nanos() as u64)
+}
 
 /// An attribute that somebody gives a path, as it is read: the one check of the
 /// configuration, of requests, of `path plan` and of shells.
@@ -118,11 +126,7 @@ pub(super) fn set_faults(attrs: &mut Attrs, limit: Option<FaultLimit>) {
 /// How often a path's handler may be stopped, by the path's attributes.
 pub(crate) fn faults(attrs: &Attrs) -> Option<FaultLimit> {
     let usual = FaultLimit::default();
-    let [least, longest] = FaultLimit::TIMES;
-    let time = |name| {
-        let ns = attrs.number(name).filter(|ns| *ns > 0);
-        ns.map(|ns| Duration::from_nanos(ns).clamp(least, longest))
-    };
+    let time = |name| attrs.number(name).map(Duration::from_nanos);
     let most = attrs.number(attr::FAULT_LIMIT);
     let most = most.map_or(usual.most, |most| u32::try_from(most).unwrap_or(u32::MAX));
     (most > 0).then(|| FaultLimit {
