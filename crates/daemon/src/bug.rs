@@ -21,6 +21,12 @@ ashway_abi::seeded_bugs! {
     FaultsNotCounted,
     /// A bypass that has come to nothing is followed by one as long.
     RestNotDoubled,
+    /// Messages that have left the user tier are still counted there.
+    CountNotSubtracted,
+    /// Of messages of a path that leave together, one is subtracted.
+    RunCountedOnce,
+    /// What cannot be taken from one owner keeps all others waiting.
+    OwnerHoldsUpAll,
     /// Nobody looks whether an owner has ended.
     OwnerForgotten,
 }

@@ -1,7 +1,7 @@
 //! Messages out of the instances' rings (rungs with XDP).
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use ashway_abi::{Count, trusted};
@@ -10,6 +10,7 @@ use ashway_modules::Message;
 use ashway_path::time::Time;
 use ashway_ring::{Passer, SendError, TxSocket};
 
+use crate::bug::{self, Bug};
 use crate::counters::UserRows;
 use crate::instance::Instance;
 use crate::live::Live;
@@ -260,18 +261,30 @@ impl Batch {
         let Some(kernel) = &shared.kernel else {
             return false;
         };
-        let mut ended = self.ended.into_iter().flatten().peekable();
-        while let Some(local) = ended.next() {
-            let mut messages = 1;
-            while ended.next_if_eq(&local).is_some() {
-                // Programs write that word, too: it changes hands once.
-                messages += 1;
-            }
-            let word = kernel.trusted.u32_at(shared.path_word(local));
-            let less = |word| Some(trusted::less(word, messages));
-            let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-        }
+        let word = |local| kernel.trusted.u32_at(shared.path_word(local));
+        leave(self.ended.into_iter().flatten(), word);
         self.count > 0
+    }
+}
+
+/// Subtracts messages that have left the user tier from the words that count them, by
+/// their paths' numbers: until that is 0, the kernel tier runs none of the path.
+fn leave<'w>(ended: impl Iterator<Item = usize>, word: impl Fn(usize) -> &'w AtomicU32) {
+    let mut ended = ended.peekable();
+    while let Some(local) = ended.next() {
+        let mut messages = 1;
+        while ended.next_if_eq(&local).is_some() {
+            // Programs write that word, too: it changes hands once.
+            messages += 1;
+        }
+        if bug::is(Bug::RunCountedOnce) {
+            messages = 1;
+        }
+        if bug::is(Bug::CountNotSubtracted) {
+            continue;
+        }
+        let less = |word| Some(trusted::less(word, messages));
+        let _ = word(local).fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 }
 
@@ -435,6 +448,30 @@ mod tests {
             let now = begin + Duration::from_secs(second);
             let allowed = (0..5000).filter(|_| pace.allows(now)).count();
             assert_eq!(allowed, Pace::PER_SECOND as usize);
+        }
+    }
+
+    /// Once all have left, nobody is counted; a path that drains may be run again.
+    fn all_that_left_is_subtracted() -> bool {
+        let draining = trusted::DRAINING;
+        [&[0, 0, 1, 1, 1, 0, 2][..], &[2; 32], &[1, 2, 1, 2], &[]]
+            .into_iter()
+            .all(|ended: &[usize]| {
+                let of = |path| ended.iter().filter(|known| **known == path).count() as u32;
+                let words = [of(0), of(1) | draining, of(2) + 1].map(AtomicU32::new);
+                leave(ended.iter().copied(), |path| &words[path]);
+                let left = words.map(AtomicU32::into_inner);
+                // Of a path that drains and had none, nobody has left.
+                let drained = if of(1) == 0 { draining } else { 0 };
+                left == [0, drained, 1]
+            })
+    }
+
+    #[test]
+    fn what_has_left_the_user_tier_is_not_counted_there() {
+        assert!(all_that_left_is_subtracted());
+        for bug in [Bug::CountNotSubtracted, Bug::RunCountedOnce] {
+            assert!(!bug::with(bug, all_that_left_is_subtracted), "{bug:?}");
         }
     }
 }

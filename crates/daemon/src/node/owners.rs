@@ -23,8 +23,9 @@ use crate::bug::{self, Bug};
 use crate::control::{Caller, Peer};
 use crate::request::Refusal;
 
-/// When what could not be taken away is tried again.
-const AGAIN: Duration = Duration::from_millis(200);
+/// When what could not be taken away is tried again: each time twice as long after the
+/// last, from the first to the second of these.
+const AGAIN: [Duration; 2] = [Duration::from_millis(200), Duration::from_mins(1)];
 
 /// A process that something may belong to.
 pub(crate) type Owner = Arc<Peer>;
@@ -32,9 +33,24 @@ pub(crate) type Owner = Arc<Peer>;
 /// The processes that something belongs to.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    all: Vec<Owner>,
-    /// When to look, if the last look could not do all.
-    again: Option<Instant>,
+    all: Vec<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    owner: Owner,
+    /// What came of the last try, if that could not take all.
+    stays: Option<Stays>,
+}
+
+/// That something stays which belongs to nobody any more.
+#[derive(Debug)]
+struct Stays {
+    because: String,
+    /// When it is tried again.
+    again: Instant,
+    /// How long that was put off.
+    wait: Duration,
 }
 
 impl Owners {
@@ -71,24 +87,35 @@ impl Owners {
 
     /// The one owner that is this process.
     fn one(&mut self, peer: Peer) -> Owner {
-        let same = |known: &&Owner| known.pid == peer.pid && !known.is_gone();
+        let same = |known: &&Known| known.owner.pid == peer.pid && !known.owner.is_gone();
         if let Some(known) = self.all.iter().find(same) {
-            return Arc::clone(known);
+            return Arc::clone(&known.owner);
         }
         let owner = Arc::new(peer);
-        self.all.push(Arc::clone(&owner));
+        self.all.push(Known {
+            owner: Arc::clone(&owner),
+            stays: None,
+        });
         owner
     }
 
-    /// Those that have ended and still own something. One system call if there are
-    /// any owners.
-    fn gone(&mut self) -> Vec<Owner> {
-        self.all.retain(|owner| Arc::strong_count(owner) > 1);
-        if self.all.is_empty() || self.again.is_some_and(|again| Instant::now() < again) {
+    /// Those that have ended and still own something, but for what is not to be tried
+    /// again yet. One system call if there are any owners.
+    fn gone(&mut self, now: Instant) -> Vec<Owner> {
+        self.all.retain(|known| Arc::strong_count(&known.owner) > 1);
+        let waits = |known: &Known| known.stays.as_ref().is_some_and(|it| now < it.again);
+        let one_waits = self.all.iter().any(waits);
+        let all_wait = one_waits && bug::is(Bug::OwnerHoldsUpAll);
+        let due: Vec<&Owner> = self
+            .all
+            .iter()
+            .filter(|known| !all_wait && !waits(known))
+            .map(|known| &known.owner)
+            .collect();
+        if due.is_empty() {
             return Vec::new();
         }
-        let mut fds: Vec<_> = self
-            .all
+        let mut fds: Vec<_> = due
             .iter()
             .map(|owner| PollFd::new(&owner.pidfd, PollFlags::IN))
             .collect();
@@ -99,11 +126,30 @@ impl Owners {
             return Vec::new();
         }
         let ended = fds.iter().map(|fd| !fd.revents().is_empty());
-        let owners = self.all.iter().zip(ended);
+        let owners = due.iter().zip(ended);
         owners
             .filter(|(_, ended)| *ended)
             .map(|(owner, _)| Arc::clone(owner))
             .collect()
+    }
+
+    /// Notes that something of an owner could not be taken away; whether that is to be
+    /// said: once for each reason.
+    fn stays(&mut self, owner: &Owner, because: &str, now: Instant) -> bool {
+        let mut all = self.all.iter_mut();
+        let Some(known) = all.find(|known| Arc::ptr_eq(&known.owner, owner)) else {
+            return true;
+        };
+        let [first, longest] = AGAIN;
+        let last = known.stays.as_ref();
+        let wait = last.map_or(first, |last| (last.wait * 2).min(longest));
+        let is_new = last.is_none_or(|last| last.because != because);
+        known.stays = Some(Stays {
+            because: because.to_owned(),
+            again: now + wait,
+            wait,
+        });
+        is_new
     }
 }
 
@@ -120,20 +166,18 @@ pub(super) fn shown(owner: Option<&Owner>) -> Value {
 impl Node {
     /// Takes away what belongs to processes that have ended.
     pub(super) fn look_who_died(&mut self) {
-        for owner in self.owners.gone() {
+        let now = Instant::now();
+        for owner in self.owners.gone(now) {
             let pid = owner.pid;
             match self.take_all_of(&owner) {
-                Ok(what) => {
-                    self.owners.again = None;
-                    if let Some(what) = what {
-                        say(&format!("process {pid} has ended: {what} gone with it"));
-                    }
-                }
+                Ok(Some(what)) => say(&format!("process {pid} has ended: {what} gone with it")),
+                Ok(None) => {}
                 Err(Refusal { message, .. }) => {
-                    self.owners.again = Some(Instant::now() + AGAIN);
-                    say(&format!(
-                        "process {pid} has ended, and what it has stays: {message}"
-                    ));
+                    if self.owners.stays(&owner, &message, now) {
+                        say(&format!(
+                            "process {pid} has ended, and what it has stays for now: {message}"
+                        ));
+                    }
                 }
             }
         }
@@ -200,21 +244,21 @@ mod tests {
         let unused = owners.one(Peer::of(other.id()).unwrap());
         assert!(Arc::ptr_eq(&object, &also), "one process is one owner");
         drop(unused);
-        assert!(owners.gone().is_empty());
+        assert!(owners.gone(Instant::now()).is_empty());
         assert_eq!(owners.all.len(), 1, "who owns nothing is forgotten");
         one.kill().unwrap();
         other.kill().unwrap();
         // Before anybody waits for it, too.
         let end = Instant::now() + Duration::from_secs(10);
-        let mut gone = owners.gone();
+        let mut gone = owners.gone(Instant::now());
         while gone.is_empty() && Instant::now() < end && !bug::is(Bug::OwnerForgotten) {
-            gone = owners.gone();
+            gone = owners.gone(Instant::now());
         }
         one.wait().unwrap();
         other.wait().unwrap();
         let noticed = gone.len() == 1 && is_of(Some(&object), &gone[0]);
         drop((object, also, gone));
-        owners.gone();
+        owners.gone(Instant::now());
         noticed && owners.all.is_empty()
     }
 
@@ -222,6 +266,46 @@ mod tests {
     fn an_owner_is_one_process_and_its_end_is_noticed() {
         assert!(is_noticed());
         assert!(!bug::with(Bug::OwnerForgotten, is_noticed));
+    }
+
+    /// Of two that have ended, one keeps what it has: the other goes at once, and it is
+    /// tried again after a while, and then after twice as long.
+    fn one_holds_up_nobody() -> bool {
+        let mut owners = Owners::default();
+        let mut children = [process(), process()];
+        let [stuck, other] = [0, 1].map(|at: usize| {
+            let peer = Peer::of(children[at].id()).unwrap();
+            owners.one(peer)
+        });
+        for child in &mut children {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let begin = Instant::now();
+        assert_eq!(owners.gone(begin).len(), 2);
+        assert!(owners.stays(&stuck, "busy", begin));
+        let alone = owners.gone(begin);
+        let goes_on = alone.len() == 1 && Arc::ptr_eq(&alone[0], &other);
+        drop((alone, other));
+        let [first, longest] = AGAIN;
+        assert!(owners.gone(begin + first / 2).is_empty());
+        assert_eq!(owners.gone(begin + first).len(), 1);
+        // Said once for a reason, and tried later and later.
+        assert!(!owners.stays(&stuck, "busy", begin));
+        assert!(owners.gone(begin + first).is_empty());
+        assert_eq!(owners.gone(begin + 2 * first).len(), 1);
+        assert!(owners.stays(&stuck, "another reason", begin));
+        for _ in 0..20 {
+            owners.stays(&stuck, "busy", begin);
+        }
+        assert_eq!(owners.gone(begin + longest).len(), 1);
+        goes_on
+    }
+
+    #[test]
+    fn what_cannot_be_taken_from_one_owner_holds_up_no_other() {
+        assert!(one_holds_up_nobody());
+        assert!(!bug::with(Bug::OwnerHoldsUpAll, one_holds_up_nobody));
     }
 
     #[test]
