@@ -81,6 +81,7 @@ pub(crate) fn answer(
             "rows": rows,
             "rows_not_listed": not_listed,
             "unmatched": unmatched.collect::<Vec<_>>(),
+            "together": together(only, status, count),
         }));
     }
     let Some(path) = rows_of(status, "paths").find(|path| path["name"] == about) else {
@@ -108,7 +109,30 @@ pub(crate) fn answer(
         "file": config.file,
         "line": places.line(about, "match"),
         "rows": rows,
+        "together": Count::ALL
+            .iter()
+            .map(|count| (count, together(Some(about), status, *count)))
+            .filter(|(_, times)| *times > 0)
+            .map(|(count, times)| json!({
+                "counter": count.name(),
+                "count": times,
+                "reason": reason(*count).sentence,
+            }))
+            .collect::<Vec<_>>(),
     }))
+}
+
+/// What all paths of modules have counted that none of them counts by itself: all but
+/// what they received and what became of it. 0 if `only` is none of them.
+fn together(only: Option<&str>, status: &Value, count: Count) -> u64 {
+    let own = matches!(count.ledger(), Ledger::Received | Ledger::Fate);
+    let mut paths = rows_of(status, "paths");
+    let is_one = |path: &Value| path["stages"].is_array();
+    let asked = only.is_none_or(|only| paths.any(|path| path["name"] == only && is_one(path)));
+    if own || !asked {
+        return 0;
+    }
+    counted(&status["live"], count)
 }
 
 /// Answers for a flow where no node runs.

@@ -187,7 +187,13 @@ fn counter(answer: &Value) -> String {
             iface["passed"]
         );
     }
-    if list("rows").chain(list("unmatched")).next().is_none() {
+    let together = answer["together"].as_u64().unwrap_or(0);
+    if together > 0 {
+        line!(
+            out,
+            "  paths of modules, which have one counter for it: {together}"
+        );
+    } else if list("rows").chain(list("unmatched")).next().is_none() {
         line!(out, "  nothing has been counted so far");
     }
     out + &hint(answer)
@@ -216,6 +222,14 @@ fn path(answer: &Value) -> String {
         line!(out, "    {}{}", at.unwrap_or_default(), configured(row));
         out += &last_fault(row);
         line!(out, "    hint: {}", text(&row["hint"]));
+    }
+    let together = answer["together"].as_array().into_iter().flatten();
+    for (row, at) in together.zip(0..) {
+        if at == 0 {
+            line!(out, "  together with all other paths of modules:");
+        }
+        let (counter, reason) = (text(&row["counter"]), text(&row["reason"]));
+        line!(out, "    {counter} {}: a message {reason}", row["count"]);
     }
     out
 }
