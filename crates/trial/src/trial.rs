@@ -152,6 +152,15 @@ impl<'m> Trial<'m> {
         self.run(handler, Some(front), message, channel)
     }
 
+    /// The lines that the last activation has logged, and how many more were too many.
+    /// In the user tier alone; the other engines keep none.
+    pub fn take_log(&mut self) -> (Vec<Vec<u8>>, u32) {
+        match &mut self.machine {
+            Machine::User(user) => user.take_log(),
+            Machine::Kernel(_) | Machine::Interpreter(_) => (Vec::new(), 0),
+        }
+    }
+
     /// Calls a function of the module by its index, through the invoker that
     /// [`Module::add_invoker`] made before this trial was. Arguments and
     /// results are bits, those of an `i32` in the low half.

@@ -78,6 +78,13 @@ impl User {
         }
     }
 
+    /// The lines of the last activation, and how many were too many.
+    pub(crate) fn take_log(&mut self) -> (Vec<Vec<u8>>, u32) {
+        let mut lines = Vec::new();
+        let too_many = self.instance.take_log(|line| lines.push(line.to_vec()));
+        (lines, too_many)
+    }
+
     pub(crate) fn time(&mut self, function: Function, message: &[u8], repeat: u32) -> f64 {
         let mut message = message.to_vec();
         let start = Instant::now();

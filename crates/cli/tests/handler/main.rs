@@ -335,6 +335,40 @@ fn what_a_handler_becomes_is_shown() {
     assert!(error.contains("the file exports on_rx"), "{error}");
 }
 
+/// What a handler logs is shown, and does nothing to a terminal.
+#[test]
+fn lines_are_shown_with_their_packets() {
+    let directory = Directory::new("lines");
+    let wasm = wasm_file(
+        &directory,
+        "lines.wasm",
+        r#"(module
+            (import "ashway" "log" (func $log (param i32 i32)))
+            (memory (export "memory") 1 1)
+            (data (i32.const 0) "a\1b[31mb")
+            (func (export "on_rx") (param $len i32) (param i32) (result i32)
+                (loop $next
+                    (call $log (i32.const 0) (i32.const 7))
+                    (br_if $next (local.tee $len (i32.sub (local.get $len) (i32.const 1)))))
+                i32.const 3))"#,
+    );
+    let run = ["run", text(&wasm), "--hex", "00", "--hex", "000000000000"];
+    let (shown, _) = said(&handler(&run), 0);
+    let line = r"1  a\u{1b}[31mb";
+    assert!(shown.contains(line), "{shown}");
+    assert!(shown.contains("2  (2 more were too many)"), "{shown}");
+    let document = json(&handler(&[&run[..], &["-j"]].concat()), 0);
+    let log = |packet: usize| &document["packets"][packet]["user"]["log"];
+    assert_eq!(log(0).as_array().unwrap().len(), 1);
+    assert_eq!(log(1).as_array().unwrap().len(), 4);
+    assert_eq!(document["packets"][1]["user"]["log_lost"], 2);
+    let (shown, _) = said(
+        &handler(&[&run[..], &["--tier", "interpreter"]].concat()),
+        0,
+    );
+    assert!(shown.contains("shown with `--tier user`"), "{shown}");
+}
+
 /// Changes the message, then does what `len` says: pass, abort, a trap, reply.
 const SPOIL: &str = r#"(module
     (import "ashway" "msg_store8" (func $store (param i32 i32)))

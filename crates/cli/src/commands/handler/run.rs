@@ -8,6 +8,7 @@ use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Module, Profile};
 use ashway_codegen::promote::Budget;
 use ashway_daemon::config::Config;
+use ashway_daemon::show::harmless;
 use ashway_handler::{Param, ParamError, param};
 use ashway_trial::{Activation, Engine, Setup, Trial};
 use clap::Args;
@@ -50,6 +51,7 @@ JSON (-j):
     \"difference\": null or { \"packet\", \"what\", \"user\", \"kernel\" },
     \"out_of_time\": null or { \"packet\", \"tier\" },
     \"out\": null or { \"file\", \"frames\" }, \"error\": only with exit code 1 }
+  A handler that may log has `log` (lines) and `log_lost` in \"user\".
   A stop is { \"cause\", \"offset\", \"function\", \"file\", \"line\" }. `dirty`: the handler
   changed the message; if it then passed it on or was stopped, a node drops it, and
   `message` is as it came.")]
@@ -106,6 +108,33 @@ fn budget(text: &str) -> Result<Duration, String> {
     Err(format!("a budget is between {least} and {most}"))
 }
 
+/// What was logged, packet by packet.
+fn log(module: &Module<'_>, parts: &[Part<'_>]) -> String {
+    if !module.logs() {
+        return String::new();
+    }
+    let Some(part) = parts.iter().find(|part| part.engine == Engine::User) else {
+        return "\nits lines are shown with `--tier user`\n".to_owned();
+    };
+    let rows = part
+        .logs
+        .iter()
+        .zip(1..)
+        .flat_map(|((lines, lost), number)| {
+            let lost = (*lost > 0).then(|| format!("({lost} more were too many)"));
+            let lines = lines.iter().cloned().chain(lost);
+            lines.map(move |line| vec![format!("{number}"), line])
+        });
+    let all: Vec<_> = rows.collect();
+    let mut text = String::from("\n");
+    text += &table::render(&["PACKET", "LOGGED"], &all[..all.len().min(ROWS)]);
+    if let Some(more @ 1..) = all.len().checked_sub(ROWS) {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  ... and {more} more (all with -j)");
+    }
+    text
+}
+
 /// Messages that `--repeat` measures.
 const MEASURED: usize = 100;
 
@@ -118,6 +147,8 @@ struct Part<'m> {
     trial: Trial<'m>,
     /// Parallel to the packets; `None` for those that are not for the handler.
     activations: Vec<Option<Activation>>,
+    /// The lines of each, and how many were too many; of the user tier.
+    logs: Vec<(Vec<String>, u32)>,
     guest: Vec<u8>,
     state: Vec<u8>,
     ns: Option<f64>,
@@ -307,6 +338,7 @@ impl Run {
             *logs += &log;
         }
         let mut activations = Vec::with_capacity(packets.len());
+        let mut logged = Vec::with_capacity(packets.len());
         for (packet, number) in packets.iter().zip(1..) {
             let activation = packet
                 .message()
@@ -317,6 +349,12 @@ impl Run {
                 let error = format!("packet {number}: {}", failure.error);
                 Failure { error, ..failure }
             })?;
+            let (lines, lost) = match &activation {
+                Some(_) => trial.take_log(),
+                None => Default::default(),
+            };
+            let lines = lines.iter().map(|line| harmless(line)).collect();
+            logged.push((lines, lost));
             activations.push(activation);
         }
         let (guest, state) = (trial.guest(), trial.state());
@@ -324,6 +362,7 @@ impl Run {
             engine,
             trial,
             activations,
+            logs: logged,
             guest,
             state,
             ns: None,
@@ -427,6 +466,11 @@ impl Run {
                             "dirty": activation.dirty,
                             "fuel_spent": budget - activation.fuel_left,
                         });
+                        if module.logs() && part.engine == Engine::User {
+                            let (lines, lost) = &part.logs[index];
+                            row[part.engine.name()]["log"] = json!(lines);
+                            row[part.engine.name()]["log_lost"] = json!(lost);
+                        }
                     }
                 }
                 row
@@ -529,6 +573,7 @@ impl Run {
         if let Some(more) = capture.packets.len().checked_sub(ROWS + 1) {
             let _ = writeln!(text, "  ... and {} more (all with -j)", more + 1);
         }
+        text += &log(module, parts);
         let _ = writeln!(text, "\n{}", counts(capture, &parts[0]));
         for part in parts {
             let _ = writeln!(
