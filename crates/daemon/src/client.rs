@@ -7,7 +7,7 @@
 //! {"request":"promote","path":"inc"}
 //! {"request":"load","file":"/x.wasm","allow":["reply"]}
 //! {"request":"bind","handler":"x","iface":["veth0"],"match":"udp and dst port 7"}
-//! {"request":"swap","handler":"x","file":"/y.wasm"}
+//! {"request":"swap","handler":"x","file":"/y.wasm","params":{"a":1}}
 //! {"request":"rollback","handler":"x"}
 //! {"request":"faults","handler":"x"}
 //! {"request":"fault","fault":3}

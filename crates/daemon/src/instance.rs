@@ -228,7 +228,7 @@ impl Instance {
                 });
             }
         }
-        set_params(config, &mut wasmtime)?;
+        set_params(config, &version, &mut wasmtime)?;
         let channels = (!config.channels.is_empty())
             .then(|| Channels::open(&config.channels, config.send_port))
             .transpose()
@@ -734,10 +734,11 @@ fn spec(node: &NodeMaps, kind: MemoryKind, layout: Layout, plan: &InstancePlan) 
 /// [`InstanceError::Param`].
 pub(crate) fn set_params(
     config: &HandlerConfig,
+    version: &Version,
     wasmtime: &mut ashway_handler::Instance,
 ) -> Result<(), InstanceError> {
     wasmtime.set_channels(config.channels.len() as u32);
-    for (param, value) in &config.params {
+    for (param, value) in &version.params {
         wasmtime
             .set_param(param, value)
             .map_err(|source| InstanceError::Param {

@@ -375,7 +375,7 @@ fn faults(request: &Value) -> Result<Option<FaultLimit>, Refusal> {
     }
 }
 
-fn params(value: &Value) -> Result<BTreeMap<String, Param>, Refusal> {
+pub(crate) fn params(value: &Value) -> Result<BTreeMap<String, Param>, Refusal> {
     let wrong = || {
         let error = "`params` must be 64-bit integers and texts by name";
         Refusal::usage(error.to_owned(), "")

@@ -213,7 +213,7 @@ fn begin_anew(
         handler: config.name.clone(),
         source,
     })?;
-    set_params(config, &mut wasm)?;
+    set_params(config, next, &mut wasm)?;
     // Behind the version's own first values, which lie there too.
     if !bug::is(Bug::StateOverwritten) {
         inherit();

@@ -1,12 +1,13 @@
 //! The versions of a handler: what changes when it is swapped, while its memory, its
 //! rings and its paths stay.
 
+use std::collections::BTreeMap;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ashway_codegen::normalise::{self, Kept, Lines, NormaliseError, normalise};
-use ashway_handler::{Compiled, Engine};
+use ashway_handler::{Compiled, Engine, Param, param};
 use sha2::{Digest, Sha256};
 
 use crate::config::HandlerConfig;
@@ -30,6 +31,8 @@ pub(crate) struct Version {
     pub(crate) file: PathBuf,
     /// What was read.
     pub(crate) wasm: Vec<u8>,
+    /// The values of its parameters.
+    pub(crate) params: BTreeMap<String, Param>,
     /// Its source lines.
     pub(crate) lines: Lines,
     /// Which of its memory the next version begins with.
@@ -78,11 +81,20 @@ impl Version {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             digest: hex(&Sha256::digest(&wasm)),
             file: file.to_owned(),
+            params: config.params.clone(),
             lines: module.lines.clone(),
             kept: module.kept,
             compiled,
             wasm,
         })
+    }
+
+    /// Gives it the values that it was read with, as far as it has these parameters, and
+    /// `given` in the place of them.
+    pub(crate) fn inherit_params(&mut self, given: BTreeMap<String, Param>) {
+        let known: Vec<_> = param::names(self.compiled.symbols()).collect();
+        self.params.retain(|name, _| known.contains(&name.as_str()));
+        self.params.extend(given);
     }
 }
 

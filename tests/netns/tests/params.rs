@@ -5,7 +5,7 @@
 
 use ashway_netns::node::{Config, entry, run, text};
 use ashway_netns::traffic::PLACES;
-use ashway_rig::{Rig, RigOptions, handler, skip_unless_root};
+use ashway_rig::{B4, Rig, RigOptions, handler, skip_unless_root};
 
 fn greets(config: Config, params: &str, tier: &str) -> Config {
     let config = config.handler("greets").unwrap();
@@ -118,5 +118,76 @@ fn the_command_line_gives_texts_too() {
     );
     let ran = text(&ran);
     assert!(ran.contains("\"message\": \"3432\""), "{ran}");
+    node.stop().unwrap();
+}
+
+/// A swap gives parameters other values, and keeps those that it says nothing of; each
+/// version that is gone back to has its own.
+#[test]
+fn a_swap_gives_other_values_and_a_rollback_has_the_older_ones() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("swaptexts", RigOptions::default()).unwrap();
+    let file = handler("greets").unwrap();
+    let file = file.to_str().unwrap();
+    let sum = handler("counter").unwrap();
+    let sum = sum.to_str().unwrap();
+    for place in PLACES {
+        let node = rig.node(greets(
+            place.config(),
+            "params = { greeting = 'one' }",
+            place.tier,
+        ));
+        let node = node.start().unwrap();
+        let client = rig.client_a(7024).unwrap();
+        let step = |words: &[&str], answer: &str| {
+            let output = run(&mut node.command([&["handler"], words].concat()));
+            assert!(output.status.success(), "{place}: {}", text(&output));
+            assert_eq!(client.ask(b"?").unwrap(), answer.as_bytes(), "{place}");
+            let listed = text(&run(&mut node.command(["handler", "ls"])));
+            let row = format!("greeting=\"{answer}\"");
+            assert!(listed.contains(&row), "{listed}");
+            assert!(listed.contains("reply"), "{listed}");
+        };
+        step(&["swap", "greets", file, "--param", "greeting=two"], "two");
+        step(&["swap", "greets", file], "two");
+        step(&["swap", "greets", file, "--param", "greeting="], "");
+        step(&["rollback", "greets"], "two");
+        step(&["rollback", "greets"], "two");
+        step(&["rollback", "greets"], "one");
+        for (given, said) in [
+            ("greetings=x", "has no parameter `greetings`"),
+            ("greeting=7", "takes a text as parameter `greeting`"),
+        ] {
+            let words = ["handler", "swap", "greets", file, "--param", given];
+            let refused = run(&mut node.command(words));
+            assert!(!refused.status.success() && text(&refused).contains(said));
+        }
+        step(&["swap", "greets", file], "one");
+        // A version without the parameter does not mind.
+        let other = run(&mut node.command(["handler", "swap", "greets", sum]));
+        assert!(other.status.success(), "{place}: {}", text(&other));
+        node.stop().unwrap();
+    }
+}
+
+/// What belongs to another command is said with its name.
+#[test]
+fn unbind_knows_whose_a_path_of_modules_is() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("unbindlong", RigOptions::default()).unwrap();
+    let lines = format!(
+        "[module.app]\nkind = 'handler'\nhandler = 'counter'\ndown = 'udp.up'\n\
+         [path.long]\nfrom = 'app'\nattrs = {{ local = '{B4}:7004' }}\n"
+    );
+    let config = Config::on_b0("native").handler("counter").unwrap();
+    let node = rig.node(config.text(&lines)).start().unwrap();
+    let refused = run(&mut node.command(["unbind", "long"]));
+    let said = text(&refused);
+    assert!(!refused.status.success(), "{said}");
+    assert!(said.contains("`ashway path rm long`"), "{said}");
     node.stop().unwrap();
 }

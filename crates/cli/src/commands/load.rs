@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use ashway_handler::Param;
 use clap::Args;
-use serde_json::{Map, json};
+use serde_json::{Map, Value, json};
 
 use super::Node;
 use crate::face::{Face, clean};
@@ -72,18 +72,7 @@ pub(crate) struct Load {
 impl Load {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let file = absolute(&self.file)?;
-        let mut params = Map::new();
-        for (name, value) in self.param {
-            if params.contains_key(&name) {
-                let error = format!("parameter `{name}` is given twice");
-                return Err(Failure::new(Exit::Usage, error).hint("give each once"));
-            }
-            let value = match value {
-                Param::Number(number) => json!(number),
-                Param::Text(text) => json!(text),
-            };
-            params.insert(name, value);
-        }
+        let params = params(self.param)?;
         let answer = self.node.connect()?.request(&json!({
             "request": "load",
             "file": file,
@@ -104,6 +93,23 @@ impl Load {
         })?;
         Ok(())
     }
+}
+
+/// Parameters as a request has them.
+pub(super) fn params(given: Vec<(String, Param)>) -> Result<Map<String, Value>, Failure> {
+    let mut params = Map::new();
+    for (name, value) in given {
+        if params.contains_key(&name) {
+            let error = format!("parameter `{name}` is given twice");
+            return Err(Failure::new(Exit::Usage, error).hint("give each once"));
+        }
+        let value = match value {
+            Param::Number(number) => json!(number),
+            Param::Text(text) => json!(text),
+        };
+        params.insert(name, value);
+    }
+    Ok(params)
 }
 
 /// A file's name as the node has to know it, which may have been started in another

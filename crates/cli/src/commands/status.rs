@@ -141,6 +141,24 @@ pub(crate) fn handlers(document: &Value) -> String {
         "WHY",
     ];
     let mut out = table::render(&header, &rows);
+    let granted: Vec<_> = each(document, "handlers")
+        .map(|handler| {
+            let params = entries(&handler["params"]);
+            let params: Vec<_> = params
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            vec![
+                text(&handler["name"]),
+                text(&handler["allow"]),
+                params.join(" "),
+            ]
+        })
+        .filter(|row| row[1..].iter().any(|cell| !cell.is_empty()))
+        .collect();
+    if !granted.is_empty() {
+        out.push('\n');
+        out += &table::render(&["HANDLER", "MAY", "PARAMETERS"], &granted);
+    }
     let faults: Vec<_> = each(document, "handlers")
         .filter(|handler| handler["last_fault"].is_object())
         .map(|handler| {

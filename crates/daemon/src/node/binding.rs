@@ -195,6 +195,12 @@ impl Node {
         let name = path.as_str().unwrap_or("");
         let known = self.config.paths.iter();
         let Some(number) = known.clone().position(|path| path.name == name) else {
+            if self.live.find(name).is_some() {
+                return Err(Refusal::failed(
+                    format!("path `{name}` is not bound to a handler"),
+                    format!("`ashway path rm {name}` takes a path of modules away"),
+                ));
+            }
             let names: Vec<_> = known.map(|path| path.name.as_str()).collect();
             return Err(request::unknown("path", name, &names));
         };

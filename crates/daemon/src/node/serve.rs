@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use ashway_abi::share::Mode;
 use ashway_codegen::entry::Reply;
+use ashway_handler::Param;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::{Node, Promotion, RunError, RunOptions, State, neighbours, owners, say};
@@ -236,7 +237,7 @@ fn memory(node: &Node, handler: &Value) -> Answer {
         return unknown("handler", handler, &names);
     };
     let version = instance.version();
-    let symbols: serde_json::Map<String, Value> = version
+    let symbols: Map<String, Value> = version
         .compiled
         .symbols()
         .iter()
@@ -474,6 +475,16 @@ fn handler(node: &Node, number: usize, run: &HashSet<u32>) -> Value {
         .rev()
         .map(|former| json!({ "digest": former.digest, "file": former.file }))
         .collect();
+    let allow = &node.config.handlers[number].allow;
+    let allow: Vec<_> = allow.iter().map(|grant| grant.word()).collect();
+    let param = |(name, value): (&String, &Param)| {
+        let value = match value {
+            Param::Number(number) => json!(number),
+            Param::Text(text) => json!(text),
+        };
+        (name.clone(), value)
+    };
+    let params: Map<_, _> = version.params.iter().map(param).collect();
     json!({
         "name": instance.name,
         "tier": tiers.join(","),
@@ -486,6 +497,8 @@ fn handler(node: &Node, number: usize, run: &HashSet<u32>) -> Value {
         "owner": owners::shown(instance.owner.as_ref()),
         "digest": version.digest,
         "file": version.file,
+        "allow": allow,
+        "params": params,
         "state": version.kept.map(|kept| json!({ "bytes": kept.bytes, "version": kept.version })),
         "former": former,
         "promotion": promotion,

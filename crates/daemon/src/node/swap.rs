@@ -13,10 +13,12 @@
 //! So no message meets two versions, and none overtakes another: step 3 is a
 //! promotion, and that waits for what is in the user tier.
 
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ashway_handler::Engine;
+use ashway_handler::{Engine, Param};
 use rustix::thread::{MembarrierCommand, membarrier};
 use serde_json::{Value, json};
 
@@ -34,8 +36,8 @@ type Made = Result<Promoted, NotPromoted>;
 
 /// Where the next version comes from.
 enum Source {
-    /// A file.
-    File(std::path::PathBuf),
+    /// A file, and values for its parameters.
+    File(PathBuf, BTreeMap<String, Param>),
     /// The version before the one that runs.
     Former(Arc<Version>),
 }
@@ -52,9 +54,10 @@ struct Candidate {
 impl Node {
     /// Puts a file in the place of a handler's version that runs, and answers `caller`.
     pub(super) fn swap(&mut self, request: &Value, engine: &Engine, caller: Caller) {
-        let asked = request::file(request)
-            .map(Source::File)
-            .and_then(|source| Ok((self.swapped(request)?, source)));
+        let asked = request::file(request).and_then(|file| {
+            let source = Source::File(file, request::params(&request["params"])?);
+            Ok((self.swapped(request)?, source))
+        });
         self.change_version(asked, engine, caller);
     }
 
@@ -131,9 +134,10 @@ impl Node {
         self.compile_thread.submit(
             move || {
                 let (version, back) = match source {
-                    Source::File(file) => {
-                        let read = Version::read(&config, &file, &compiler);
-                        (Arc::new(read?), false)
+                    Source::File(file, given) => {
+                        let mut version = Version::read(&config, &file, &compiler)?;
+                        version.inherit_params(given);
+                        (Arc::new(version), false)
                     }
                     Source::Former(version) => (version, true),
                 };
@@ -246,7 +250,9 @@ impl Node {
         } else {
             instance.versions.advance(Arc::clone(&version));
         }
-        self.config.handlers[number].file.clone_from(&version.file);
+        let config = &mut self.config.handlers[number];
+        config.file.clone_from(&version.file);
+        config.params.clone_from(&version.params);
         let stays = self.follow_version(number, &mut programs);
         let away = if kernel.is_empty() {
             Duration::ZERO

@@ -4,11 +4,12 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use ashway_handler::Param;
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::Node;
-use crate::commands::load::absolute;
+use crate::commands::load::{self, absolute};
 use crate::face::{Face, clean};
 use crate::failure::Failure;
 
@@ -23,19 +24,25 @@ use crate::failure::Failure;
 #[command(after_help = "\
 Examples:
   ashway handler swap counter counter-2.wasm
+  ashway handler swap tens counter.wasm --param step=100
   ashway handler rollback counter")]
 pub(crate) struct Swap {
     /// The handler
     name: String,
     /// The new version's Wasm file
     file: PathBuf,
+    /// A value for one of its parameters, as `handler load` takes it; the others keep
+    /// theirs, as far as the new version has them
+    #[arg(long, value_name = "NAME=VALUE", value_parser = load::param)]
+    param: Vec<(String, Param)>,
     #[command(flatten)]
     node: Node,
 }
 
 /// Go back to the version of a handler before the one that runs
 ///
-/// As a swap: the state stays if the older version can take it over. `handler ls -j`
+/// As a swap: the state stays if the older version can take it over. It has the values
+/// of parameters that it had. `handler ls -j`
 /// lists what there is to go back to: at most 8 versions.
 #[derive(Debug, Args)]
 pub(crate) struct Rollback {
@@ -48,7 +55,12 @@ pub(crate) struct Rollback {
 impl Swap {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let file = absolute(&self.file)?;
-        let request = json!({ "request": "swap", "handler": self.name, "file": file });
+        let request = json!({
+            "request": "swap",
+            "handler": self.name,
+            "file": file,
+            "params": load::params(self.param)?,
+        });
         let answer = self.node.connect()?.request(&request)?;
         face.show(&answer, || words(&answer))?;
         Ok(())
