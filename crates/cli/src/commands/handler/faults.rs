@@ -10,7 +10,7 @@ use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Limits, Module, normalise};
 use ashway_daemon::config::Config;
 use ashway_daemon::units;
-use ashway_handler::Stopped;
+use ashway_handler::{MESSAGE_BYTES, Stopped};
 use ashway_trial::{Engine, Setup, Trial};
 use clap::Args;
 use serde_json::{Value, json};
@@ -22,8 +22,8 @@ use crate::table;
 
 /// List the messages that stopped handlers of a node
 ///
-/// The node keeps the last 16 places at which a handler was stopped, each with the first
-/// message that came there and the memory as the handler left it: in the user tier a new
+/// The node keeps the last 16 places at which a handler was stopped (64 of all handlers), each
+/// with the first message that came there and the memory as the handler left it: in the user tier a new
 /// place of a handler every 100 ms, in the kernel tier a message every 100 ms. TIMES counts
 /// what was stopped there; of the kernel tier, what was kept.
 #[derive(Debug, Args)]
@@ -142,8 +142,8 @@ impl Replay {
                 Failure::new(Exit::Usage, message).because(&error)
             })?;
             serde_json::from_slice(&bytes).map_err(|error| {
-                let error = format!("`{}` is no fault: {error}", clean(&self.fault));
-                Failure::new(Exit::Usage, error)
+                let message = format!("`{}` is no fault", clean(&self.fault));
+                Failure::new(Exit::Usage, message).because(&error)
             })?
         } else {
             fetch(self.node, &self.fault)?
@@ -172,31 +172,137 @@ impl Replay {
     }
 }
 
+/// What a replay takes of a fault. A file may come from anybody, so each field is looked
+/// at by itself.
+#[derive(Debug)]
+struct Kept<'f> {
+    wasm: Vec<u8>,
+    function: &'f str,
+    budget: Duration,
+    channel: u32,
+    front: Vec<u8>,
+    message: Vec<u8>,
+    guest: Vec<u8>,
+    state: Vec<u8>,
+    may_reply: bool,
+}
+
+impl<'f> Kept<'f> {
+    /// Reads what a node has exported, or what is alleged to be that.
+    ///
+    /// # Errors
+    ///
+    /// The first field that is missing or cannot be.
+    fn read(fault: &'f Value) -> Result<Self, Failure> {
+        let number = |key: &str, most: u64| match fault[key].as_u64() {
+            Some(number) if number <= most => Ok(number),
+            _ => Err(wrong(fault, key, &format!("a whole number up to {most}"))),
+        };
+        let text = |key: &str| {
+            let found = fault[key].as_str();
+            found.ok_or_else(|| wrong(fault, key, "a text"))
+        };
+        let bytes = |key: &str, most: usize| {
+            let found = fault[key].as_str().and_then(unhex);
+            let found = found.ok_or_else(|| wrong(fault, key, "pairs of hexadecimal digits"))?;
+            if found.len() > most {
+                let has = format!("`{key}` of {} bytes", found.len());
+                return Err(nonsense(&has, &format!("it has at most {most}")));
+            }
+            Ok(found)
+        };
+        // What older nodes have exported has neither channel nor front.
+        let has = |key: &str| !fault[key].is_null();
+        let [least, most] = [Config::MIN_BUDGET, Config::MAX_BUDGET];
+        let budget = Duration::from_nanos(number("budget_ns", u64::MAX)?);
+        if !(least..=most).contains(&budget) {
+            let has = format!(
+                "`budget_ns` of {}, which no path can have",
+                units::show(budget)
+            );
+            let [least, most] = [least, most].map(units::show);
+            let hint = format!("a budget is from {least} to {most}");
+            return Err(nonsense(&has, &hint));
+        }
+        let mut guest = bytes("memory", usize::MAX)?;
+        let own = number("guest_bytes", u64::MAX)?;
+        let own = usize::try_from(own).ok().filter(|own| *own <= guest.len());
+        let own = own.ok_or_else(|| {
+            let has = format!("a `memory` of {} bytes", guest.len());
+            nonsense(
+                &has,
+                &format!("its `guest_bytes` says {}", fault["guest_bytes"]),
+            )
+        })?;
+        let state = guest.split_off(own);
+        let cause = text("cause")?;
+        if !Cause::ALL.iter().any(|known| known.name() == cause) {
+            return Err(wrong(fault, "cause", "what stops a handler"));
+        }
+        number("at", u32::MAX.into())?;
+        Ok(Self {
+            wasm: bytes("wasm", Limits::default().file_bytes)?,
+            function: text("function")?,
+            budget,
+            channel: if has("channel") {
+                number("channel", u32::MAX.into())? as u32
+            } else {
+                0
+            },
+            front: if has("front") {
+                bytes("front", MESSAGE_BYTES)?
+            } else {
+                Vec::new()
+            },
+            message: bytes("message", MESSAGE_BYTES)?,
+            guest,
+            state,
+            may_reply: fault["may_reply"] != false,
+        })
+    }
+}
+
+/// What is no fault that a node has exported.
+fn nonsense(has: &str, hint: &str) -> Failure {
+    Failure::new(Exit::Usage, format!("the fault has {has}")).hint(hint)
+}
+
+fn wrong(fault: &Value, key: &str, wanted: &str) -> Failure {
+    let has = match &fault[key] {
+        Value::Null => format!("no `{key}`"),
+        other => {
+            let all = clean(&other.to_string());
+            let short: String = all.chars().take(40).collect();
+            let dots = if short == all { "" } else { "..." };
+            format!("`{key}` of `{short}{dots}`")
+        }
+    };
+    nonsense(
+        &has,
+        &format!("`{key}` is {wanted}, as `handler faults --export` writes it"),
+    )
+}
+
 /// Runs it once more; how it ended, and where.
 fn again(fault: &Value, tier: &str) -> Result<(String, String), Failure> {
-    let malformed = || Failure::new(Exit::Usage, "this is no fault that a node has exported");
-    let bytes = |key: &str| unhex(fault[key].as_str()?);
-    let number = |key: &str| fault[key].as_u64();
-    let (wasm, message, memory, guest, budget, function) = (|| {
-        Some((
-            bytes("wasm")?,
-            bytes("message")?,
-            bytes("memory")?,
-            number("guest_bytes")? as usize,
-            number("budget_ns")?,
-            fault["function"].as_str()?,
-        ))
-    })()
-    .ok_or_else(malformed)?;
-    let budget = Duration::from_nanos(budget);
-    if budget > Config::MAX_BUDGET {
-        let budget = units::show(budget);
-        let error = format!("the fault has a `budget_ns` of {budget}, which no path can have");
-        let most = units::show(Config::MAX_BUDGET);
-        return Err(Failure::new(Exit::Usage, error).hint(format!("a budget is at most {most}")));
-    }
-    let module =
-        normalise(&wasm, &Limits::default()).map_err(|error| malformed().because(&error))?;
+    let Kept {
+        wasm,
+        function,
+        budget,
+        channel,
+        front,
+        message,
+        guest,
+        state,
+        may_reply,
+    } = Kept::read(fault)?;
+    let module = normalise(&wasm, &Limits::default()).map_err(|error| {
+        nonsense(
+            "a `wasm` that is no handler",
+            "it is the handler's file in hexadecimal digits",
+        )
+        .because(&error)
+    })?;
     let setup = Setup {
         budget: ashway_daemon::budget(budget),
         ..Setup::default()
@@ -210,22 +316,30 @@ fn again(fault: &Value, tier: &str) -> Result<(String, String), Failure> {
         Failure::new(Exit::Failed, "the fault cannot be replayed").because(&error)
     };
     let mut trial = Trial::new(&module, engine, &setup).map_err(not_run)?;
-    let (guest_was, state) = memory.split_at_checked(guest).ok_or_else(malformed)?;
-    let state = state.get(..module.state_bytes).ok_or_else(malformed)?;
-    if guest_was.len() != trial.guest().len() {
-        return Err(malformed());
+    let other = |what: &str, has: usize, takes: usize| {
+        let has = format!("{has} bytes of {what}");
+        nonsense(&has, &format!("its `wasm` has {takes} bytes of that"))
+    };
+    let own = trial.guest().len();
+    if guest.len() != own {
+        return Err(other(
+            "the handler's own memory (`guest_bytes`)",
+            guest.len(),
+            own,
+        ));
     }
-    trial.restore(guest_was, state);
-    // Of a timer, its number; what older nodes have exported has none.
-    let channel = number("channel").unwrap_or(0) as u32;
-    let front = bytes("front").unwrap_or_default();
+    // A node may keep more behind what the module needs.
+    let (has, takes) = (state.len(), module.state_bytes);
+    let state = state.get(..takes);
+    let state = state.ok_or_else(|| other("state behind `guest_bytes`", has, takes))?;
+    trial.restore(&guest, state);
     let end = trial
         .activate_behind(function, &front, &message, channel)
         .map_err(not_run)?;
     let reply = Verdict::Reply as u32;
     let stopped = match end.result {
         // What was not granted is no verdict, and the function is to blame.
-        Ok(verdict) if verdict == reply && fault["may_reply"] == false => Stopped {
+        Ok(verdict) if verdict == reply && !may_reply => Stopped {
             cause: Cause::BadVerdict,
             at: begin(&module, function),
         },
@@ -272,16 +386,63 @@ mod tests {
         assert_eq!(unhex("0g"), None);
     }
 
+    /// A file may be anybody's: what is wrong with it is said by name.
     #[test]
-    fn a_budget_that_no_path_has_is_refused_by_name() {
-        let fault = |budget_ns: u64| {
-            json!({ "wasm": "", "message": "", "memory": "", "guest_bytes": 0,
-                    "budget_ns": budget_ns, "function": "on_rx" })
+    fn what_no_node_has_exported_is_refused_by_name() {
+        let text = r#"(module (memory (export "memory") 1 1)
+            (func (export "on_rx") (param i32 i32) (result i32) unreachable))"#;
+        let hex = |bytes: &[u8]| {
+            bytes
+                .iter()
+                .map(|byte| format!("{byte:02x}"))
+                .collect::<String>()
         };
-        let said = |budget_ns| again(&fault(budget_ns), "user").unwrap_err().error;
-        assert!(said(10_000_001).contains("`budget_ns` of 10000001 ns"));
-        assert!(said(300_000_000).contains("`budget_ns` of 300 ms"));
-        assert!(said(10_000_000).contains("this is no fault"));
+        let good = json!({
+            "wasm": hex(&wat::parse_str(text).unwrap()), "message": "00", "memory": hex(&[0; 2 * 65_536]),
+            "guest_bytes": 65_536, "budget_ns": 50_000, "function": "on_rx",
+            "cause": "unreachable", "at": 1,
+        });
+        assert_eq!(again(&good, "user").unwrap().0, "unreachable");
+        let message = json!(hex(&vec![0; MESSAGE_BYTES + 1]));
+        for (key, value, says) in [
+            ("wasm", json!("00"), "a `wasm` that is no handler"),
+            ("wasm", json!("0"), "`wasm` of `\"0\"`"),
+            ("wasm", Value::Null, "no `wasm`"),
+            ("message", json!([]), "`message` of `[]`"),
+            ("message", message, "`message` of 65537 bytes"),
+            ("memory", json!("00"), "a `memory` of 1 bytes"),
+            (
+                "memory",
+                json!(hex(&[0; 65_540])),
+                "4 bytes of state behind",
+            ),
+            ("guest_bytes", json!(-1), "`guest_bytes` of `-1`"),
+            (
+                "guest_bytes",
+                json!(4096),
+                "4096 bytes of the handler's own memory",
+            ),
+            ("budget_ns", json!(10_000_001), "`budget_ns` of 10000001 ns"),
+            ("budget_ns", json!(300_000_000), "`budget_ns` of 300 ms"),
+            ("budget_ns", json!(0), "`budget_ns` of 0"),
+            ("function", json!(7), "`function` of `7`"),
+            ("channel", json!(1_u64 << 32), "`channel` of `4294967296`"),
+            ("front", json!("xx"), "`front` of"),
+            ("cause", json!("\u{1b}[31m"), "`cause` of"),
+            ("cause", Value::Null, "no `cause`"),
+            ("at", json!("here"), "`at` of"),
+        ] {
+            let mut bad = good.clone();
+            bad[key] = value;
+            let error = again(&bad, "user").unwrap_err().error;
+            assert!(error.contains(says), "{key}: {error}");
+            assert!(!error.contains('\u{1b}'), "{key}: {error}");
+        }
+        let mut unknown = good;
+        unknown["function"] = json!("on_tx");
+        let because = again(&unknown, "user").unwrap_err().because;
+        assert!(because[0].contains("no handler `on_tx`"), "{because:?}");
+        assert!(again(&json!([1]), "user").is_err());
     }
 
     #[test]
