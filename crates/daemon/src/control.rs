@@ -1,10 +1,11 @@
 //! The control socket: how the CLI asks a running node (`client.rs` is the
 //! other end).
 //!
-//! One request for each connection, read between two looks at the node; a client
-//! that dawdles over it is hung up on. The answer may come later: until then the
+//! One request for each connection, read between two looks at the node as it comes; a
+//! client that dawdles over it holds up nobody, and is hung up on in the end. The answer may come later: until then the
 //! connection is a [`Caller`], and others are served.
 
+use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,8 +22,17 @@ use serde_json::{Value, json};
 
 use crate::request::Refusal;
 
-/// How long a client may take over its request.
-const PATIENCE: Duration = Duration::from_millis(100);
+/// How long a client may take over its request. Nobody waits for it meanwhile; on a busy
+/// machine it may be off its CPU for a while between two system calls.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the node waits for a client that does not take its answer, of which a socket
+/// holds some 200 KiB.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Most clients whose requests have not come to their end; one more takes the place of the
+/// one that has waited longest.
+const MOST_ASKING: usize = 64;
 
 /// Longest request.
 const REQUEST_BYTES: usize = 64 * 1024;
@@ -90,6 +100,16 @@ impl Peer {
 pub(crate) struct Control {
     listener: UnixListener,
     path: PathBuf,
+    /// The one that came first is the first.
+    asking: VecDeque<Asking>,
+}
+
+/// A client whose request is not there yet.
+#[derive(Debug)]
+struct Asking {
+    stream: UnixStream,
+    line: Vec<u8>,
+    until: Instant,
 }
 
 impl Control {
@@ -132,47 +152,99 @@ impl Control {
         Ok(Self {
             listener,
             path: path.to_owned(),
+            asking: VecDeque::new(),
         })
     }
 
-    /// The request of the client that has waited longest, if any; reads within
-    /// [`PATIENCE`]. One that makes no sense has been answered.
-    pub(crate) fn accept(&self) -> Option<(Caller, Value)> {
-        let (stream, _) = self.listener.accept().ok()?;
-        stream.set_nonblocking(false).ok()?;
-        stream.set_write_timeout(Some(PATIENCE)).ok()?;
-        let line = read_line(&stream, Instant::now() + PATIENCE);
-        let caller = Caller(Some(stream));
-        let (message, hint) = match line {
-            Ok(line) => match serde_json::from_slice::<Value>(&line) {
-                Ok(request) => return Some((caller, request)),
-                Err(error) => (
-                    format!("the request is not one line of JSON: {error}"),
-                    "send {\"request\":\"status\"} and a newline",
-                ),
-            },
-            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => (
-                format!("the request has more than {REQUEST_BYTES} bytes"),
-                "names and filters are short, and a file is named, not sent",
-            ),
-            Err(_) => (
-                "the request did not come to its end in time".to_owned(),
-                "send {\"request\":\"status\"} and a newline at once",
-            ),
-        };
-        caller.answer(Answer::Refused {
-            code: "bad_request",
-            message,
-            hint: hint.to_owned(),
-        });
+    /// What says that there is something for [`Control::next`].
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        let asking = self.asking.iter().map(|client| client.stream.as_fd());
+        std::iter::once(self.listener.as_fd()).chain(asking)
+    }
+
+    /// The request of a client, if one has come to its end; the oldest client first.
+    /// Waits for nobody. One that makes no sense has been answered.
+    pub(crate) fn next(&mut self, now: Instant) -> Option<(Caller, Value)> {
+        while let Ok((stream, _)) = self.listener.accept() {
+            if self.asking.len() == MOST_ASKING
+                && let Some(Asking { stream, .. }) = self.asking.pop_front()
+            {
+                refuse(stream, &io::ErrorKind::TimedOut.into());
+            }
+            // Else it is told that it is late.
+            let _ = stream.set_nonblocking(true);
+            self.asking.push_back(Asking {
+                stream,
+                line: Vec::new(),
+                until: now + PATIENCE,
+            });
+        }
+        let mut at = 0;
+        while let Some(client) = self.asking.get_mut(at) {
+            let line = match client.read() {
+                Ok(false) if now < client.until => {
+                    at += 1;
+                    continue;
+                }
+                Ok(false) => Err(io::ErrorKind::TimedOut.into()),
+                Ok(true) => Ok(std::mem::take(&mut client.line)),
+                Err(error) => Err(error),
+            };
+            let stream = self.asking.remove(at)?.stream;
+            let request = line.and_then(|line| {
+                serde_json::from_slice(&line)
+                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
+            });
+            match request {
+                Ok(request) => return Some((Caller::of(stream), request)),
+                Err(error) => refuse(stream, &error),
+            }
+        }
         None
     }
 }
 
-impl AsFd for Control {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
+impl Asking {
+    /// Reads what has come; whether that is all, up to a newline.
+    fn read(&mut self) -> io::Result<bool> {
+        let mut piece = [0; 4096];
+        while self.line.last() != Some(&b'\n') {
+            if self.line.len() > REQUEST_BYTES {
+                return Err(io::ErrorKind::FileTooLarge.into());
+            }
+            match self.stream.read(&mut piece) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => self.line.extend_from_slice(&piece[..read]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
     }
+}
+
+/// Answers a client that has asked for nothing that makes sense.
+fn refuse(stream: UnixStream, error: &io::Error) {
+    let (message, hint) = match error.kind() {
+        io::ErrorKind::FileTooLarge => (
+            format!("the request has more than {REQUEST_BYTES} bytes"),
+            "names and filters are short, and a file is named, not sent",
+        ),
+        io::ErrorKind::InvalidData => (
+            format!("the request is not one line of JSON: {error}"),
+            "send {\"request\":\"status\"} and a newline",
+        ),
+        _ => (
+            "the request did not come to its end in time".to_owned(),
+            "send {\"request\":\"status\"} and a newline at once",
+        ),
+    };
+    Caller::of(stream).answer(Answer::Refused {
+        code: "bad_request",
+        message,
+        hint: hint.to_owned(),
+    });
 }
 
 impl Drop for Control {
@@ -188,6 +260,14 @@ impl Drop for Control {
 pub(crate) struct Caller(Option<UnixStream>);
 
 impl Caller {
+    /// Of a stream that does not block.
+    fn of(stream: UnixStream) -> Self {
+        // Else a long answer is cut.
+        let _ = stream.set_nonblocking(false);
+        let _ = stream.set_write_timeout(Some(ANSWER_PATIENCE));
+        Self(Some(stream))
+    }
+
     /// Who asks.
     ///
     /// # Errors
@@ -245,29 +325,6 @@ impl Drop for Caller {
     }
 }
 
-/// Everything up to a newline. One deadline for all of it: a client that sends
-/// byte by byte holds the node no longer than one that sends nothing.
-fn read_line(mut stream: &UnixStream, deadline: Instant) -> io::Result<Vec<u8>> {
-    let mut line = Vec::new();
-    let mut piece = [0; 4096];
-    while line.last() != Some(&b'\n') {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        if line.len() > REQUEST_BYTES {
-            return Err(io::ErrorKind::FileTooLarge.into());
-        }
-        stream.set_read_timeout(Some(left))?;
-        let read = stream.read(&mut piece)?;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        line.extend_from_slice(&piece[..read]);
-    }
-    Ok(line)
-}
-
 fn send(mut stream: &UnixStream, document: &Value, fd: Option<BorrowedFd>) -> io::Result<()> {
     let line = format!("{document}\n");
     let bytes = line.as_bytes();
@@ -285,4 +342,92 @@ fn send(mut stream: &UnixStream, document: &Value, fd: Option<BorrowedFd>) -> io
         )?;
     }
     stream.write_all(&bytes[sent..])
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use std::io::{BufRead as _, BufReader};
+
+    use super::*;
+
+    const STATUS: &[u8] = b"{\"request\":\"status\"}\n";
+
+    fn control(name: &str) -> Control {
+        let name = format!("ashway-control-{}-{name}", std::process::id());
+        Control::listen(&std::env::temp_dir().join(name)).unwrap()
+    }
+
+    fn ask(control: &Control, bytes: &[u8]) -> UnixStream {
+        let mut client = UnixStream::connect(&control.path).unwrap();
+        client.write_all(bytes).unwrap();
+        client
+    }
+
+    fn answer(client: UnixStream) -> String {
+        let mut line = String::new();
+        BufReader::new(client).read_line(&mut line).unwrap();
+        line
+    }
+
+    /// A client that begins and does not go on holds up nobody, may go on later, and is
+    /// told when it is too late.
+    #[test]
+    fn a_slow_client_is_waited_for_and_nobody_waits_with_it() {
+        let mut control = control("slow");
+        let now = Instant::now();
+        let mut slow = ask(&control, &STATUS[..7]);
+        let never = ask(&control, b"");
+        assert!(control.next(now).is_none());
+        let quick = ask(&control, STATUS);
+        let (caller, request) = control.next(now).unwrap();
+        assert_eq!(request["request"], "status");
+        caller.answer(Answer::Ok(json!("quick")));
+        assert_eq!(answer(quick), "{\"ok\":\"quick\"}\n");
+        slow.write_all(&STATUS[7..]).unwrap();
+        let late = now + PATIENCE;
+        let (caller, request) = control.next(late).unwrap();
+        assert_eq!(request["request"], "status");
+        caller.answer(Answer::Ok(json!("slow")));
+        assert_eq!(answer(slow), "{\"ok\":\"slow\"}\n");
+        assert!(control.next(late).is_none());
+        assert!(answer(never).contains("did not come to its end"));
+        assert_eq!(control.fds().count(), 1);
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_answered_and_the_next_one_heard() {
+        let mut control = control("nonsense");
+        let long = vec![b'a'; REQUEST_BYTES + 2];
+        let clients = [&b"{\n"[..], b"\xff\n", &long].map(|bytes| ask(&control, bytes));
+        let gone = ask(&control, b"{");
+        drop(gone);
+        let last = ask(&control, STATUS);
+        let (caller, _) = control.next(Instant::now()).unwrap();
+        caller.answer(Answer::Ok(json!(1)));
+        assert_eq!(answer(last), "{\"ok\":1}\n");
+        let answers = clients.map(answer);
+        assert!(answers[0].contains("not one line of JSON"), "{answers:?}");
+        assert!(answers[1].contains("not one line of JSON"), "{answers:?}");
+        assert!(answers[2].contains("more than 65536 bytes"), "{answers:?}");
+    }
+
+    #[test]
+    fn clients_without_a_request_are_bounded() {
+        let mut control = control("many");
+        let now = Instant::now();
+        let first = ask(&control, b"");
+        let others: Vec<_> = (0..MOST_ASKING)
+            .map(|_| {
+                let client = ask(&control, b"");
+                assert!(control.next(now).is_none());
+                client
+            })
+            .collect();
+        assert_eq!(control.asking.len(), MOST_ASKING);
+        assert!(answer(first).contains("did not come to its end"));
+        let quick = ask(&control, STATUS);
+        assert!(control.next(now).is_some());
+        drop((quick, others));
+    }
 }

@@ -79,12 +79,12 @@ pub fn run(config: &Config, options: &RunOptions) -> Result<(), RunError> {
     // First of all, so that a signal during the start leaves no trace either.
     let told = serve::watch_signals()?;
     LINES_TO_STDERR.store(options.lines_to_stderr, Ordering::Relaxed);
-    let control = crate::control::Control::listen(&options.socket).map_err(|source| {
+    let mut control = crate::control::Control::listen(&options.socket).map_err(|source| {
         let socket = options.socket.clone();
         RunError::Control { socket, source }
     })?;
     let (mut node, engine) = build::build(config)?;
-    serve::serve(&mut node, &engine, &control, &told, options)
+    serve::serve(&mut node, &engine, &mut control, &told, options)
 }
 
 /// [`RunOptions::lines_to_stderr`]; a process has one standard output.

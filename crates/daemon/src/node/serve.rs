@@ -53,7 +53,7 @@ pub(super) fn watch_signals() -> Result<UnixStream, RunError> {
 pub(super) fn serve(
     node: &mut Node,
     engine: &ashway_handler::Engine,
-    control: &Control,
+    control: &mut Control,
     told: &UnixStream,
     options: &RunOptions,
 ) -> Result<(), RunError> {
@@ -82,15 +82,19 @@ pub(super) fn serve(
     let mut last_look = Instant::now();
     let mut last_neighbours = Instant::now();
     loop {
-        let mut fds = [
+        let mut fds = vec![
             PollFd::new(told, PollFlags::IN),
-            PollFd::new(control, PollFlags::IN),
             PollFd::new(&node.compile_thread, PollFlags::IN),
             PollFd::new(&node.served.shells, PollFlags::IN),
         ];
+        fds.extend(
+            control
+                .fds()
+                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
+        );
         // Interrupted: the signal is in the pipe.
         let _ = poll(&mut fds, Some(&TICK_SPEC));
-        let [told, asked, compiled, commanded] = fds.map(|fd| !fd.revents().is_empty());
+        let [told, compiled, commanded] = [0, 1, 2].map(|at: usize| !fds[at].revents().is_empty());
         if told {
             say("stopping");
             return Ok(());
@@ -103,7 +107,7 @@ pub(super) fn serve(
         if commanded {
             node.obey();
         }
-        if asked && let Some((caller, request)) = control.accept() {
+        if let Some((caller, request)) = control.next(Instant::now()) {
             answer(node, engine, &mut trial, request, caller);
         }
         if last_tick.elapsed() >= TICK {
