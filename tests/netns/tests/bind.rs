@@ -12,7 +12,7 @@ use std::time::Duration;
 use ashway_netns::node::{
     Config, assert_free, at_rest, counter, entry, ordinary, run, shift, text, until,
 };
-use ashway_netns::traffic::{PLACES, TIERS};
+use ashway_netns::traffic::{Over, PLACES, TIERS};
 use ashway_rig::{Node, Rig, RigOptions, skip_unless_root};
 use serde_json::Value;
 
@@ -124,6 +124,7 @@ fn a_path_under_traffic_notices_nothing() {
         assert_eq!(load(&node, "echo", &[]), "echo");
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
+            let _over = Over(&over);
             let traffic = scope.spawn(|| {
                 let client = rig.client_a(7777).unwrap();
                 let mut asked = 0;

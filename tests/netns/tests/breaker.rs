@@ -177,7 +177,7 @@ fn a_path_of_modules_is_bypassed_as_visibly_as_a_short_one() {
         "[module.app]\nkind = 'handler'\nhandler = 'divide'\ndown = 'udp.up'\n\
          [path.long]\nfrom = 'app'\nattrs = {{ local = '{B4}:7004', {attrs} }}\n\
          [module.other]\nkind = 'handler'\nhandler = 'divide'\ndown = 'udp.up'\n\
-         [path.beside]\nfrom = 'other'\nattrs = {{ local = '{B4}:7005' }}\n"
+         [path.beside]\nfrom = 'other'\nattrs = {{ local = '{B4}:7005', on_fault = 'drop' }}\n"
     );
     let config = PLACES[0].config().handler("divide").unwrap().text(&lines);
     let node = rig.node(config).start().unwrap();

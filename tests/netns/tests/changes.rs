@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use ashway_netns::node::{Config, at_rest, control as ask, entry};
-use ashway_netns::traffic::{Random, request, settle};
+use ashway_netns::traffic::{Over, Random, request, settle};
 use ashway_rig::{Node, Rig, RigOptions, UdpClient, handler, skip_unless_root};
 use serde_json::{Value, json};
 
@@ -286,13 +286,4 @@ fn walk(asked: Option<u64>) {
         assert_eq!(former, model.versions.len() - 1);
     }
     node.stop().unwrap();
-}
-
-/// Ends the traffic, even of a walk that fails: its thread is waited for.
-struct Over<'o>(&'o AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
-    }
 }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use ashway_netns::node::{Config, entry, run, text, until};
+use ashway_netns::traffic::Over;
 use ashway_rig::{Node, Rig, RigOptions, UdpClient, handler, skip_unless_root};
 use serde_json::{Value, json};
 
@@ -343,15 +344,6 @@ fn messages_that_another_path_takes_are_missed() {
     let [steady, bound] = walk("interleave-bug", 300, Mistake::Steals);
     assert!(steady.1 < steady.0, "{steady:?}");
     assert_eq!(bound.0, bound.1);
-}
-
-/// Ends the traffic, even of a walk that fails: its thread is waited for.
-struct Over<'o>(&'o AtomicBool);
-
-impl Drop for Over<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 /// What a process has in the kernel, and what a node knows of.

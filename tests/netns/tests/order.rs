@@ -10,7 +10,7 @@ use std::time::Duration;
 use ashway_kernel::{Iface, Program, ProgramKind, ProgramSpec};
 use ashway_netns::node::{at_rest, ordinary, shift, until};
 use ashway_netns::traffic::{
-    Ledger, TIERS, client_of_queue, flood, hear, path, request, settle, stream, two_queues,
+    Ledger, Over, TIERS, client_of_queue, flood, hear, path, request, settle, stream, two_queues,
     until_the_kernel_runs_all,
 };
 use ashway_rig::{Frame, Node, Rig, RigOptions, UdpClient, skip_unless_root};
@@ -41,6 +41,7 @@ fn while_shifting(
 ) -> u64 {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _over = Over(&over);
         let threads: Vec<_> = clients
             .iter()
             .enumerate()
@@ -190,6 +191,7 @@ fn a_demotion_in_the_middle_of_a_poll_does_not_reorder() {
 
     let over = AtomicBool::new(false);
     let heard = std::thread::scope(|scope| {
+        let _over = Over(&over);
         let listener = scope.spawn(|| rising(&replies, &over));
         let flooder = scope.spawn(|| {
             while !over.load(Ordering::Acquire) {
@@ -223,6 +225,7 @@ fn a_promotion_takes_hold_in_the_middle_of_a_flood() {
     let client = rig.client_a(7777).unwrap();
     let over = AtomicBool::new(false);
     let heard = std::thread::scope(|scope| {
+        let _over = Over(&over);
         let heard = scope.spawn(|| rising(&client, &over));
         scope.spawn(|| flood(&client, 1, &over));
         until("the ring has been full", || {

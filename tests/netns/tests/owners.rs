@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use ashway_netns::node::{Config, at_rest, control, entry, ordinary, run, text, until};
-use ashway_netns::traffic::{PLACES, settle};
+use ashway_netns::traffic::{Over, PLACES, settle};
 use ashway_rig::{Node, Rig, RigOptions, handler, skip_unless_root};
 use serde_json::{Value, json};
 
@@ -126,6 +126,12 @@ fn what_is_unloaded_leaves_nothing() {
                 let left = kernel_objects(&node).difference(&before).count();
                 (left <= 3).then_some(())
             });
+            let now = kernel_objects(&node);
+            println!(
+                "LEFT {place} {round}: new {:?} gone {:?}",
+                now.difference(&before).collect::<Vec<_>>(),
+                before.difference(&now).collect::<Vec<_>>()
+            );
         }
         // A handler of the file, too, once nothing uses it.
         let (_, said) = words(&["handler", "unload", "counter"]);
@@ -193,6 +199,7 @@ fn what_an_application_owns_goes_with_it() {
 
             let over = AtomicBool::new(false);
             let (asked, gone) = std::thread::scope(|scope| {
+                let _over = Over(&over);
                 let traffic = scope.spawn(|| {
                     let client = rig.client_a(7777).unwrap();
                     let mut asked = 0_u64;
@@ -231,6 +238,12 @@ fn what_an_application_owns_goes_with_it() {
                 over.store(true, Ordering::Release);
                 (traffic.join().unwrap(), gone)
             });
+            let now = kernel_objects(&node);
+            println!(
+                "LEFT {place}: new {:?} gone {:?}",
+                now.difference(&before).collect::<Vec<_>>(),
+                before.difference(&now).collect::<Vec<_>>()
+            );
             app.wait().unwrap();
             // The promise is a second; a busy machine is given more.
             println!("{place}, SIG{signal}: gone within {gone:?}, {asked} asked, none lost");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use ashway_abi::share::{AHEAD_NS, DUE_NS};
 use ashway_netns::node::{Config, at_rest, entry, run, text, until};
 use ashway_netns::traffic::{
-    Ledger, Place, by_queue, client_of_queue, flood, path, request, settle, two_queues,
+    Ledger, Over, Place, by_queue, client_of_queue, flood, path, request, settle, two_queues,
 };
 use ashway_rig::{Node, Rig, RigOptions, UdpClient, skip_unless_root};
 
@@ -113,6 +113,7 @@ fn the_load_rises_and_falls_and_nothing_is_lost_uncounted_or_overtaken() {
 
         let over = AtomicBool::new(false);
         let heard = std::thread::scope(|scope| {
+            let _over = Over(&over);
             let heard = scope.spawn(|| rising(&client, &over));
             scope.spawn(|| flood(&client, 1, &over));
             until("messages above the share are dropped", || {
@@ -176,6 +177,7 @@ fn every_queue_draws_on_the_same_share() {
     let before = by_queue(&rig);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _over = Over(&over);
         for client in &clients {
             scope.spawn(|| ask_often(client, &over));
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ashway_netns::node::{application, at_rest, control as ask, entry};
 use ashway_netns::traffic::{
-    PLACES, Place, TIERS, client_of_queue, path, request, settle, stream, stream_any_order,
+    Over, PLACES, Place, TIERS, client_of_queue, path, request, settle, stream, stream_any_order,
     two_queues,
 };
 use ashway_rig::{Node, Rig, RigOptions, UdpClient, skip_unless_root};
@@ -99,6 +99,7 @@ fn under_traffic(rig: &Rig, flows: usize, mut change: impl FnMut(u32)) -> (u64, 
     let clients: Vec<_> = [one, two].into_iter().chain(more).take(flows).collect();
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _over = Over(&over);
         let threads: Vec<_> = clients
             .iter()
             .zip(1..)
