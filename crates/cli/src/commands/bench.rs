@@ -30,7 +30,7 @@ Examples:
     ///
     /// A neighbour asked 20,000 times a second on the same receive queue: alone, beside
     /// a flood of a path with a share, the same without, and one that is dropped at once;
-    /// and what is done for the flooded path as its load rises. Takes a minute and a half
+    /// and what is done for the flooded path as its load rises. Takes two minutes
     /// and two CPUs. Needs root and the built handlers (`cargo xtask handlers`).
     #[command(after_help = "\
 Examples:
