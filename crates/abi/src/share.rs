@@ -1,6 +1,6 @@
-//! A path's share of the kernel tier: how much its handler may run there.
+//! A path's share of the tier that it runs in: how much its handler may run there.
 //!
-//! A handler runs in softirq, before anything that the CPU's scheduler decides, so
+//! In the kernel tier a handler runs in softirq, before anything that the CPU's scheduler decides, so
 //! whoever sends enough of its messages has the CPU. A path with a share is *eager*
 //! while it keeps to it: its handler runs at once. Above it is *lazy*: what comes
 //! goes to the user tier, where the scheduler sees it, and is dropped once there is
@@ -13,6 +13,9 @@
 //! moves that by 50 us. Runs, too, can have a rate; then each moves it by at least the
 //! rate's distance. What is here is what the generated programs do
 //! (`codegen::instance`), and a test holds the two together.
+//!
+//! In the user tier the worker keeps the same account of the paths that run there: what is
+//! above the share waits in front of the path, and is dropped once there is no room.
 
 /// How far ahead of its share a path may run, in ns: bursts up to this times the share
 /// are run at once, and this times the share is what a flood takes in one piece from
@@ -27,6 +30,13 @@ pub const BACK_NS: u64 = 1_000_000;
 /// up to this, in ns: none may overtake such messages, and while the worker does them, or
 /// waits for a CPU, the kernel tier stands still.
 pub const DUE_NS: u64 = 20_000_000;
+
+/// Where the messages of a path above its share have filled their room, it
+/// [drains](crate::trusted::DRAINING), so that the kernel tier has its due: not sooner than
+/// this after it was found above, in ns. While it drains the worker gets nothing new, so with
+/// each full room a flood would have less done than a lower load. What a worker that is
+/// short of a CPU then takes for the rest is to be over within [`DUE_NS`], too.
+pub const DRAIN_NS: u64 = DUE_NS / 8;
 
 /// How long a path is said to be lazy behind the last message that was led to the user
 /// tier for it, in ns: what is shown does not flicker with every burst.
@@ -82,12 +92,18 @@ pub struct Account {
 impl Account {
     /// Whether a message that is here `now` may be run.
     pub const fn may_run(&mut self, now: u64) -> bool {
-        let ahead = if self.lazy { BACK_NS } else { AHEAD_NS };
-        self.lazy = self.paid > now + ahead;
+        self.lazy = now < self.due();
         if self.lazy {
             self.lazy_at = now;
         }
         !self.lazy
+    }
+
+    /// When a message may be run again, or could have been.
+    #[must_use]
+    pub const fn due(&self) -> u64 {
+        let ahead = if self.lazy { BACK_NS } else { AHEAD_NS };
+        self.paid.saturating_sub(ahead)
     }
 
     /// A message was run from `began` to `ended`.

@@ -60,7 +60,8 @@ pub const DRAINING: u32 = 1 << 31;
 pub const PATH_BEHIND_KERNEL: usize = 4;
 /// `u64` in a path word: when what the path has used of its [share](crate::share) is
 /// paid for, in ns of `CLOCK_MONOTONIC`. Written by the kernel tier under the
-/// instance's lock, as are the next two.
+/// instance's lock, as are the next two; those the worker writes while the path is in the
+/// user tier.
 pub const PATH_PAID: usize = 8;
 /// `u32` in a path word: 1 while the path is above its share.
 pub const PATH_LAZY: usize = 16;

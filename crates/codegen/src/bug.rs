@@ -190,6 +190,10 @@ bugs! {
     ShareTakesRing,
     /// What is dropped for a share is not counted.
     ShareUncounted,
+    /// While messages wait for each other their path is within its share.
+    ShareForgotten,
+    /// A path above its share drains each time that its room is full.
+    ShareDrainsAtOnce,
 
     // Pipes.
     /// Lanes behind the end are counted.

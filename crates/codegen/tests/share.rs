@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
-use ashway_abi::share::{Account, HOLD_NS, Mode, Terms};
+use ashway_abi::share::{Account, DRAIN_NS, HOLD_NS, Mode, Terms};
 use ashway_abi::{Count, context, trusted};
 use ashway_codegen::bpf::Image;
 use ashway_codegen::bpf::interp::Machine;
@@ -31,6 +31,16 @@ const HANDLER: &str = r#"(module (import "ashway" "msg_load8" (func $load (param
     (func (export "on_rx") (param i32 i32) (result i32)
         i32.const 0 call $load i32.const 1 i32.and if unreachable end i32.const 0))"#;
 
+const fn spec(memory: MemoryKind) -> instance::Spec {
+    instance::Spec {
+        cpus: 1,
+        layout: LAYOUT,
+        memory,
+        paths: 4,
+        behind: Behind::Ring,
+    }
+}
+
 /// A path of an instance, without an entry program: its facts are in the context.
 struct Path {
     program: Image,
@@ -42,13 +52,6 @@ impl Path {
         let wasm = wat::parse_str(HANDLER).unwrap();
         let module = normalise(&wasm, &Limits::default()).unwrap();
         let on_rx = module.exports.iter().find(|(name, _)| name == "on_rx");
-        let spec = instance::Spec {
-            cpus: 1,
-            layout: LAYOUT,
-            memory,
-            paths: 4,
-            behind: Behind::Ring,
-        };
         let handler = instance::Handler {
             module: &module,
             entry: on_rx.unwrap().1,
@@ -61,6 +64,16 @@ impl Path {
             may_reply: false,
             locals_in_memory: false,
         };
+        let (program, _) = instance::kernel(&spec(memory), &handler).unwrap();
+        Self::of(program, memory)
+    }
+
+    /// In the user tier.
+    fn user(memory: MemoryKind) -> Self {
+        Self::of(instance::user(&spec(memory)), memory)
+    }
+
+    fn of(program: Image, memory: MemoryKind) -> Self {
         let mut machine = Machine::new(1, 1, LAYOUT.total_bytes());
         machine.array_mode = memory == MemoryKind::Array;
         let mut field = |at: i16, value: u32| {
@@ -74,7 +87,6 @@ impl Path {
             context::FLAGS,
             context::flag::PLAIN | context::flag::ON_FAULT_DROP,
         );
-        let (program, _) = instance::kernel(&spec, &handler).unwrap();
         Self { program, machine }
     }
 
@@ -114,12 +126,32 @@ impl Path {
 
     /// As if the worker had worked off so many of its messages.
     fn work_off(&mut self, messages: u32) {
-        let mut change = |at: usize, to: fn(u32, u32) -> u32| {
+        for (at, to) in [
+            (WORD, trusted::less as fn(u32, u32) -> u32),
+            (CONSUMED, u32::wrapping_add),
+        ] {
             let word = to(self.machine.trusted_u32(at), messages);
-            self.machine.trusted_mut()[at..at + 4].copy_from_slice(&word.to_ne_bytes());
-        };
-        change(WORD, trusted::less);
-        change(CONSUMED, u32::wrapping_add);
+            self.set(at, word);
+        }
+    }
+
+    fn set(&mut self, at: usize, word: u32) {
+        self.machine.trusted_mut()[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+    }
+
+    /// So many messages come at once, and are led to the user tier or dropped: how many
+    /// were, of each.
+    fn burst(&mut self, now: u64, messages: usize) -> [usize; 3] {
+        let mut seen = [0; 3];
+        for _ in 0..messages {
+            seen[match self.message(now, 0, false) {
+                Count::DroppedOverShare => 1,
+                Count::DroppedRingFull => 2,
+                Count::QueuedOrder | Count::QueuedBusy | Count::QueuedTier => 0,
+                other => panic!("{other:?}"),
+            }] += 1;
+        }
+        seen
     }
 
     /// What the daemon says of it.
@@ -190,17 +222,32 @@ fn the_program_decides_as_the_account_does() {
 /// worker that takes so long for each. How many were run at once, in the user tier, and
 /// not at all.
 fn offer(path: &mut Path, worker_ns: u64, begin: u64, per_second: u64) -> [u64; 3] {
+    offer_in_lots(path, worker_ns, begin, per_second, 1)
+}
+
+/// The same, where messages come in lots so far apart.
+fn offer_in_lots(
+    path: &mut Path,
+    worker_ns: u64,
+    begin: u64,
+    per_second: u64,
+    apart: u64,
+) -> [u64; 3] {
     let [mut eager, mut lazy, mut dropped] = [0; 3];
-    let mut worker = begin;
+    let (mut worker, mut free) = (begin, begin);
     for message in 0..per_second {
-        let now = begin + message * SECOND / per_second;
+        let lot = message * SECOND / per_second / apart;
+        let now = free.max(begin + lot * apart);
         while path.in_user() > 0 && worker <= now {
             path.work_off(1);
             worker += worker_ns;
             lazy += 1;
         }
         match path.message(now, 10_000, false) {
-            Count::Consumed => eager += 1,
+            Count::Consumed => {
+                eager += 1;
+                free = now + 10_000;
+            }
             // It begins with the first.
             Count::QueuedShare => worker = now + worker_ns,
             Count::QueuedOrder => {}
@@ -244,6 +291,21 @@ fn goodput_does_not_fall_as_the_load_rises() {
     }
 }
 
+/// A flood comes in lots. Where these are more than the worker can do, it has no gaps
+/// between them.
+#[test]
+fn a_flood_in_lots_has_no_less_done_than_a_lower_load() {
+    let done = |per_second| {
+        let mut path = Path::new(MemoryKind::Arena, Some(Terms::new(100, None)));
+        let [eager, lazy, _] = offer_in_lots(&mut path, 14_000, SECOND, per_second, 200_000);
+        println!("{eager} and {lazy} of {per_second}");
+        assert!(eager > 9_500, "{eager} of {per_second}");
+        eager + lazy
+    };
+    let (all, some) = (done(70_000), done(100_000));
+    assert!(some * 100 >= all * 97, "{some} behind {all}");
+}
+
 /// Behind the flood it is eager again, and not before what waits has been done.
 #[test]
 fn a_flood_ends_and_nothing_overtakes() {
@@ -258,6 +320,11 @@ fn a_flood_ends_and_nothing_overtakes() {
             assert_eq!(path.message(SECOND, 0, false), Count::DroppedOverShare);
         }
         assert_eq!(path.in_user(), trusted::LAZY_MESSAGES);
+        // The worker goes on for a while, before the kernel tier has its due.
+        path.work_off(1);
+        assert_eq!(path.message(SECOND, 0, false), Count::QueuedOrder);
+        let due = SECOND + DRAIN_NS;
+        assert_eq!(path.message(due, 0, false), Count::DroppedOverShare);
         // It has paid by now, but none may overtake what waits.
         let later = 60 * SECOND;
         path.work_off(trusted::LAZY_MESSAGES - 1);
@@ -287,6 +354,45 @@ fn it_does_not_change_with_every_message() {
     assert!((10..250).contains(&changes), "{changes}");
 }
 
+const MOST: usize = trusted::LAZY_MESSAGES as usize;
+
+/// While messages wait for each other, nobody asks how the path stands: what was above its
+/// share a moment ago is so still, as its mode says.
+#[test]
+fn who_waits_for_order_behind_a_flood_has_no_more_room() {
+    for memory in [MemoryKind::Arena, MemoryKind::Array] {
+        let mut path = Path::new(memory, Some(Terms::new(50, None)));
+        while path.message(SECOND, 1_000_000, false) != Count::QueuedShare {}
+        path.work_off(1);
+        let eager = SECOND + SECOND / 2;
+        assert!(ran(path.message(eager, 1, false)));
+        // It runs on another CPU.
+        path.set(trusted::LOCK, 1);
+        assert_eq!(path.burst(eager, 300), [MOST, 300 - MOST, 0]);
+        assert_eq!(path.mode(eager), Mode::Lazy);
+        path.work_off(MOST as u32);
+        let later = SECOND + HOLD_NS;
+        assert_eq!(path.mode(later), Mode::Eager);
+        let slots = trusted::RING_SLOTS;
+        assert_eq!(path.burst(later, 300), [slots, 0, 300 - slots]);
+    }
+}
+
+/// In the user tier the worker says how a path stands.
+#[test]
+fn the_user_tier_drops_what_the_worker_has_no_room_for() {
+    for memory in [MemoryKind::Arena, MemoryKind::Array] {
+        let mut path = Path::user(memory);
+        let slots = trusted::RING_SLOTS;
+        assert_eq!(path.burst(SECOND, 300), [slots, 0, 300 - slots]);
+        path.work_off(slots as u32);
+        path.set(WORD + trusted::PATH_LAZY, 1);
+        assert_eq!(path.burst(SECOND, 300), [MOST, 300 - MOST, 0]);
+        path.work_off(1);
+        assert_eq!(path.burst(SECOND, 2), [1, 1, 0]);
+    }
+}
+
 /// A path without a share has nothing of it in its program.
 #[test]
 fn without_a_share_there_is_no_look_at_the_clock() {
@@ -296,6 +402,6 @@ fn without_a_share_there_is_no_look_at_the_clock() {
     };
     let of = |share| Path::new(MemoryKind::Arena, share).program;
     let (with, without) = (of(Some(Terms::new(200, None))), of(None));
-    assert_eq!((clock(&with), clock(&without)), (3, 0));
+    assert_eq!((clock(&with), clock(&without)), (6, 0));
     assert!(with.insns.len() > without.insns.len());
 }

@@ -110,7 +110,8 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, ob
     let full = asm.label();
     let too_long = asm.label();
     let void = asm.label();
-    let has_share = matches!(lead, Lead::Kernel { share: true, .. });
+    // In the user tier the worker says how a path stands: it has one program for all.
+    let has_share = matches!(lead, Lead::User | Lead::Kernel { share: true, .. });
 
     asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
     asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
@@ -168,8 +169,8 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, ob
     publish(asm);
     asm.jump(too_long);
     asm.bind(full);
-    if let Lead::Kernel { drained, .. } = lead {
-        drain(asm);
+    if let Lead::Kernel { drained, share } = lead {
+        drain(asm, share);
         asm.bind(drained);
     }
     asm.mov_imm(R8, Count::DroppedRingFull as i32);
@@ -199,9 +200,12 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, ob
 /// here. Only while one of the path is in the user tier, as the last takes the mark
 /// away; who loses the race leaves it to the next who finds the ring full. `r8` =
 /// the note.
-fn drain(asm: &mut Assembler) {
+fn drain(asm: &mut Assembler, has_share: bool) {
     let out = asm.label();
     asm.jump_if_imm(op::JNE, R8, Count::QueuedOrder as i32, out);
+    if has_share {
+        share::drains(asm, out);
+    }
     asm.load(Size::D, R1, R10, PATH_WORD);
     asm.load(Size::W, R0, R1, 0);
     asm.jump_if_imm(op::JEQ, R0, 0, out);

@@ -15,7 +15,7 @@
 //!   for order's sake alone fill the ring, the path [drains](trusted::DRAINING).
 //! * **No more than its share:** above [it](ashway_abi::share) a path's messages go to
 //!   the user tier, and are dropped before any work is done once
-//!   [some](trusted::LAZY_MESSAGES) wait there. Only programs of paths that have a share have anything of it.
+//!   [some](trusted::LAZY_MESSAGES) wait there. Of the kernel tier only programs of paths that have a share have anything of it.
 //! * **Serial:** one activation of an instance at a time, by a try-lock that
 //!   only trusted code can reach. It is released on every way out.
 //! * **A verdict is an allegation:** the epilogue finds packet pointers afresh

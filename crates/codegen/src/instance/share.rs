@@ -4,10 +4,9 @@
 //!
 //! All of it is under the instance's lock, so plain loads and stores do. Two looks at
 //! the clock for each run are its price (33 ns each, FACTS 3b); a message that waits
-//! for order's sake has none, so a flood that is led to the user tier costs what it
-//! costs without a share.
+//! for order's sake has none, and one that is dropped mostly one.
 
-use ashway_abi::share::{AHEAD_NS, BACK_NS, DUE_NS, HOLD_NS, Terms, UNIT_BITS};
+use ashway_abi::share::{AHEAD_NS, BACK_NS, DRAIN_NS, DUE_NS, HOLD_NS, Terms, UNIT_BITS};
 use ashway_abi::{Count, trusted};
 
 use super::deliver::PATH_WORD;
@@ -87,27 +86,69 @@ pub(super) fn charge(asm: &mut Assembler, terms: Terms) {
     asm.store(Size::D, R1, PAID, R2);
 }
 
-/// To `full` if the path is above its share and has all the room of such a path.
-/// `r1` = its word. Clobbers `r2`.
-pub(super) fn room(asm: &mut Assembler, full: Label) {
-    let is_room = asm.label();
+/// To `over` if the path is above its share, or was a moment ago: while its messages wait
+/// in the user tier nobody asks. What is counted so is what [`Mode`](ashway_abi::share::Mode)
+/// says. `r1` = its word. Clobbers `r0`-`r5`.
+fn is_over(asm: &mut Assembler, over: Label) {
+    let within = asm.label();
     asm.load(Size::W, R2, R1, LAZY);
-    asm.jump_if_imm(op::JEQ, R2, 0, is_room);
+    asm.jump_if_imm(op::JNE, R2, 0, over);
+    if bug::is(Bug::ShareForgotten) {
+        asm.bind(within);
+        return;
+    }
+    asm.load(Size::D, R3, R1, LAZY_AT);
+    asm.jump_if_imm(op::JEQ, R3, 0, within);
+    asm.call(helper::KTIME_GET_NS);
+    asm.load(Size::D, R1, R10, PATH_WORD);
+    asm.load(Size::D, R3, R1, LAZY_AT);
+    asm.alu_imm(op::ADD, R3, HOLD_NS as i32);
+    asm.jump_if(op::JGT, R3, R0, over);
+    asm.bind(within);
+}
+
+/// To `full` if the path is above its share and has all the room of such a path.
+/// `r1` = its word. Clobbers `r0`-`r5`.
+pub(super) fn room(asm: &mut Assembler, full: Label) {
+    if bug::is(Bug::ShareTakesRing) {
+        return;
+    }
+    let is_room = asm.label();
     asm.load(Size::W, R2, R1, 0);
     asm.alu32_imm(op::AND, R2, !trusted::DRAINING.cast_signed());
-    if !bug::is(Bug::ShareTakesRing) {
-        asm.jump_if_imm(op::JGE, R2, trusted::LAZY_MESSAGES as i32, full);
-    }
+    let most = trusted::LAZY_MESSAGES as i32 - 1;
+    asm.jump_if_imm(op::JLE, R2, most, is_room);
+    is_over(asm, full);
     asm.bind(is_room);
 }
 
-/// A message is dropped for want of room: if its path is above its share, that is the
-/// reason, in `r8`. Clobbers `r1` and `r2`.
-pub(super) fn blame(asm: &mut Assembler) {
-    let within = asm.label();
+/// To `later` if the path is above its share and has not been so for long enough to drain.
+/// Clobbers `r0`-`r5`.
+pub(super) fn drains(asm: &mut Assembler, later: Label) {
+    if bug::is(Bug::ShareDrainsAtOnce) {
+        return;
+    }
+    let now = asm.label();
     asm.load(Size::D, R1, R10, PATH_WORD);
     asm.load(Size::W, R2, R1, LAZY);
-    asm.jump_if_imm(op::JEQ, R2, 0, within);
+    asm.jump_if_imm(op::JEQ, R2, 0, now);
+    asm.call(helper::KTIME_GET_NS);
+    asm.load(Size::D, R1, R10, PATH_WORD);
+    asm.load(Size::D, R3, R1, LAZY_AT);
+    asm.alu_imm(op::ADD, R3, DRAIN_NS as i32);
+    asm.jump_if(op::JGT, R3, R0, later);
+    asm.bind(now);
+}
+
+/// A message is dropped for want of room: if its path is above its share, that is the
+/// reason, in `r8`. Clobbers `r0`-`r5`.
+pub(super) fn blame(asm: &mut Assembler) {
+    let over = asm.label();
+    let within = asm.label();
+    asm.load(Size::D, R1, R10, PATH_WORD);
+    is_over(asm, over);
+    asm.jump(within);
+    asm.bind(over);
     asm.mov_imm(R8, Count::DroppedOverShare as i32);
     if bug::is(Bug::ShareUncounted) {
         xdp::finish(asm, action::DROP);

@@ -118,6 +118,8 @@ const fn guard(bug: Bug) -> &'static str {
         }
         B::ShareFlickers => "share::it_does_not_change_with_every_message",
         B::ShareTakesRing | B::ShareUncounted => "share::a_flood_ends_and_nothing_overtakes",
+        B::ShareDrainsAtOnce => "share::a_flood_in_lots_has_no_less_done_than_a_lower_load",
+        B::ShareForgotten => "share::who_waits_for_order_behind_a_flood_has_no_more_room",
         B::PipeNarrowAnything => "pipe::user::random_functions_mean_what_wasm_says_on_every_word",
         B::PipeLanesTailCounts
         | B::PipeLanesTailSwapped
