@@ -25,6 +25,7 @@ use crate::faults::{Faults, Stop};
 use crate::instance::{Instance, fuel};
 use crate::observe::tap;
 use crate::shadow::Recording;
+use crate::share::Purse;
 use crate::timers::Setter;
 use crate::version::Version;
 
@@ -141,6 +142,7 @@ impl handler::Instance for Bindable {
             budget_ns: budget.as_nanos() as u64,
             limit,
             gate: Gate::new(limit),
+            share: crate::config::share(attrs).map(|share| Arc::new(Purse::new(share.terms()))),
         };
         let end = match local {
             Some(_) => self.shared.ends.join(row, end),

@@ -27,6 +27,12 @@ ashway_abi::seeded_bugs! {
     RunCountedOnce,
     /// What cannot be taken from one owner keeps all others waiting.
     OwnerHoldsUpAll,
+    /// What runs of a path with a share in the user tier is not charged.
+    RunNotCharged,
+    /// Any number of messages wait for their path's share.
+    WaitsWithoutBound,
+    /// A message runs before those that wait for their path's share.
+    WaitingOvertaken,
     /// Nobody looks whether an owner has ended.
     OwnerForgotten,
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::breaker::{Change, Gate};
 use crate::config::FaultLimit;
+use crate::share::Purse;
 
 /// What both know of such a path, at one of its stages.
 #[derive(Debug)]
@@ -23,6 +24,18 @@ pub(crate) struct PathEnd {
     pub(crate) limit: Option<FaultLimit>,
     /// Whether its messages get there.
     pub(crate) gate: Gate,
+    /// What it may have of the user tier, if that has a limit.
+    pub(crate) share: Option<Arc<Purse>>,
+}
+
+impl PathEnd {
+    /// Notes that the path is in this tier now.
+    pub(crate) fn moved(&self, in_kernel: bool) {
+        self.gate.moved(in_kernel);
+        if let Some(share) = &self.share {
+            share.set_open(in_kernel);
+        }
+    }
 }
 
 /// Those of an instance.
@@ -76,9 +89,9 @@ impl Ends {
         self.list().named.get(path).cloned().unwrap_or_default()
     }
 
-    /// Forgets a path that is gone.
-    pub(crate) fn leave(&self, row: u32) {
-        self.list().rows.remove(&row);
+    /// Forgets a path that is gone; what was known of it.
+    pub(crate) fn leave(&self, row: u32) -> Option<Arc<PathEnd>> {
+        self.list().rows.remove(&row)
     }
 
     /// Forgets a stage that is gone, if it is of a path without a row.

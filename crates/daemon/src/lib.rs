@@ -37,6 +37,7 @@ mod rings;
 mod rung;
 mod runner;
 mod shadow;
+mod share;
 mod shells;
 pub mod show;
 mod status;

@@ -11,12 +11,16 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet, VecDeque};
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::Receiver;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ashway_abi::Count;
 use ashway_abi::count::ROW_WORDS;
+use ashway_abi::share::Mode;
 use ashway_codegen::demux::{Replica, Update};
+use ashway_kernel::clock::monotonic_ns;
 use ashway_modules::{Message, datagram, eth};
 use ashway_path::path::{Exit, Path};
 use ashway_path::places::{PathId, Places};
@@ -29,7 +33,9 @@ use crate::observe::tap;
 use crate::packets::PacketPort;
 use crate::relays::Relays;
 use crate::rings::{XdpPort, spare_message};
-use crate::runner::{self, Entrance, Port, RunInstance, give_to_host};
+use crate::runner::{self, Port, RunInstance, give_to_host};
+use crate::share::{Admission, Purse, Waiting};
+use crate::worker;
 
 /// Where demux leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -83,6 +89,10 @@ pub(crate) struct Live {
     row: u32,
     /// Those that the kernel tier can do; there once the node has made the first.
     pub(crate) relays: Option<Relays>,
+    /// Those that have a share of the worker, and what waits for that.
+    shares: HashMap<PathId, (Purse, Waiting<Entering>)>,
+    /// How many wait, all together.
+    held: Arc<AtomicU32>,
     /// When a path is to be woken, at the latest. A path may be woken early.
     armed: HashMap<PathId, Time>,
     /// Never more than one that is not in `armed` for each change of that to an
@@ -96,6 +106,9 @@ pub(crate) struct Live {
     spare: Vec<Message>,
     seen: u32,
 }
+
+/// A message in front of a path, its way along that, and where it has been.
+type Entering = (Direction, Message, Course);
 
 /// A message that is a frame again, and is to be looked up.
 struct Onward {
@@ -143,7 +156,13 @@ impl fmt::Debug for Live {
 
 impl Live {
     /// No paths, on interfaces with these tables; does what comes by `orders`.
-    pub(crate) fn new(tables: Vec<Replica<Lead>>, row: u32, orders: Receiver<Order>) -> Self {
+    /// How many wait for their paths' shares is counted in `held`.
+    pub(crate) fn new(
+        tables: Vec<Replica<Lead>>,
+        row: u32,
+        orders: Receiver<Order>,
+        held: Arc<AtomicU32>,
+    ) -> Self {
         Self {
             paths: Places::new(),
             tables,
@@ -151,6 +170,8 @@ impl Live {
             heard: HashSet::new(),
             row,
             relays: None,
+            shares: HashMap::new(),
+            held,
             armed: HashMap::new(),
             alarms: BinaryHeap::new(),
             outbox: Vec::new(),
@@ -171,6 +192,10 @@ impl Live {
 
     /// Takes a path in.
     pub(crate) fn come(&mut self, id: PathId, path: Box<Path<Message>>) {
+        if let Some(share) = crate::config::share(path.attrs()) {
+            let purse = Purse::with_waiting(share.terms(), Arc::clone(&self.held));
+            self.shares.insert(id, (purse, Waiting::default()));
+        }
         self.paths.put(id, path);
         self.arm(id);
     }
@@ -190,6 +215,12 @@ impl Live {
         self.armed.remove(&id);
         if let Some(relays) = &mut self.relays {
             relays.remove(id);
+        }
+        if let Some((purse, mut waiting)) = self.shares.remove(&id) {
+            purse.set_open(true);
+            while let Some(((_, message, _), _)) = waiting.take(&purse, 0) {
+                self.refuse(message, Count::DroppedNoEndpoint, rows);
+            }
         }
         let Some(mut path) = self.paths.remove(id) else {
             return;
@@ -282,7 +313,7 @@ impl Live {
             Some(Lead::Live(id, direction))
                 if course.paths < MAX_CROSSINGS && self.paths.at(id).is_some() =>
             {
-                self.pass(id, direction, message, course, now, rows);
+                self.enter(id, direction, message, course, now, rows);
             }
             Some(bound @ Lead::Bound { row, .. }) => {
                 rows.add(self.row, Count::Forwarded);
@@ -305,7 +336,97 @@ impl Live {
         }
     }
 
-    /// Runs a message along a path that is there.
+    /// Counts the end of a message that no path has taken.
+    fn refuse(&mut self, message: Message, fate: Count, rows: &UserRows) {
+        rows.add(self.row, fate);
+        tap::fate(&message, fate);
+        self.keep(message);
+    }
+
+    /// How a path stands with its share, if it has one.
+    pub(crate) fn mode(&self, id: PathId) -> Option<Mode> {
+        let (purse, _) = self.shares.get(&id)?;
+        Some(purse.mode(monotonic_ns()))
+    }
+
+    /// Runs a message along a path that is there, has it wait for the path's share, or
+    /// drops it.
+    fn enter(
+        &mut self,
+        id: PathId,
+        direction: Direction,
+        message: Message,
+        course: Course,
+        now: Time,
+        rows: &UserRows,
+    ) {
+        let Some((purse, waiting)) = self.shares.get_mut(&id) else {
+            return self.pass(id, direction, message, course, now, rows);
+        };
+        let began = monotonic_ns();
+        match waiting.admit(purse, began) {
+            Admission::Runs => {
+                self.pass(id, direction, message, course, now, rows);
+                self.charge(id, began);
+            }
+            Admission::Waits => {
+                waiting.push(purse, (direction, message, course), false);
+                self.arm(id);
+            }
+            Admission::Over => {
+                let Some(path) = self.paths.at_mut(id) else {
+                    return self.refuse(message, Count::DroppedOverShare, rows);
+                };
+                tap::path(&message, path.name());
+                tap::fate(&message, Count::DroppedOverShare);
+                let before = Tally::of(path);
+                let ended = path.discard(message, Count::DroppedOverShare);
+                before.publish(path, self.row, rows);
+                if let Exit::Ended { message, .. } = ended {
+                    self.keep(message);
+                }
+            }
+        }
+    }
+
+    /// Charges a path for a message that it took at this time, in ns.
+    fn charge(&self, id: PathId, began: u64) {
+        if let Some((purse, _)) = self.shares.get(&id) {
+            purse.ran(began, monotonic_ns());
+        }
+    }
+
+    /// Runs what waits for a path's share and may run now.
+    fn work_off(&mut self, id: PathId, now: Time, rows: &UserRows) {
+        while self.outbox.len() <= KEPT {
+            let began = monotonic_ns();
+            let Some((purse, waiting)) = self.shares.get_mut(&id) else {
+                return;
+            };
+            let Some(((direction, message, course), _)) = waiting.take(purse, began) else {
+                break;
+            };
+            self.pass(id, direction, message, course, now, rows);
+            self.charge(id, began);
+        }
+        self.arm(id);
+    }
+
+    /// The paths that have a share. Allocates.
+    pub(crate) fn with_shares(&self) -> Vec<PathId> {
+        self.shares.keys().copied().collect()
+    }
+
+    /// Runs what waits for a path's share, and what comes from now on, whatever was used.
+    pub(crate) fn open_share(&mut self, id: PathId, now: Time, rows: &UserRows) {
+        if let Some((purse, _)) = self.shares.get(&id) {
+            purse.set_open(true);
+        }
+        self.work_off(id, now, rows);
+        self.go_on(now, rows);
+    }
+
+    /// Runs a message along a path that is there, whatever that has had.
     fn pass(
         &mut self,
         id: PathId,
@@ -439,7 +560,10 @@ impl Live {
                 let iface = message.meta.iface as usize;
                 let instance = runner::by_id(instances, instance);
                 match instance.and_then(|instance| instance.path(local as usize, iface)) {
-                    Some(path) => return path.run(message, Entrance::Frame, port, rows),
+                    Some(path) => {
+                        let admission = path.admit();
+                        return path.follow(admission, message, port, rows);
+                    }
                     None => give_to_host(&mut message, row, port, rows),
                 }
             }
@@ -450,7 +574,16 @@ impl Live {
 
     /// Notes when a path wants to be woken.
     fn arm(&mut self, id: PathId) {
-        let Some(time) = self.paths.at(id).and_then(|path| path.wake_at()) else {
+        let stages = self.paths.at(id).and_then(|path| path.wake_at());
+        let share = self
+            .shares
+            .get(&id)
+            .filter(|(_, waiting)| !waiting.is_empty());
+        let share = share.map(|(purse, _)| {
+            let due = purse.due().saturating_sub(monotonic_ns());
+            worker::now() + Duration::from_nanos(due)
+        });
+        let Some(time) = stages.into_iter().chain(share).min() else {
             return;
         };
         let armed = self.armed.get(&id);
@@ -501,6 +634,7 @@ impl Live {
             let links = eth::links(path);
             self.arm(id);
             self.settle(id, links, Course::default(), rows);
+            self.work_off(id, now, rows);
             self.go_on(now, rows);
             if self.outbox.len() > KEPT {
                 // What was sent so far leaves first.

@@ -19,7 +19,8 @@ use crate::counters::UserRows;
 use crate::live::{Lead, Live};
 use crate::observe::{Kept, What, tap};
 use crate::rings::spare_message;
-use crate::runner::{self, Entrance, Port, RunInstance};
+use crate::runner::{self, Port, RunInstance};
+use crate::share::Admission;
 
 /// The way in and out of an interface without XDP.
 #[derive(Debug)]
@@ -185,6 +186,13 @@ pub(crate) fn drain(
         passer: passer.as_ref(),
         dropped_from_host: *dropped_from_host,
     };
+    let mut any = false;
+    for instance in instances.iter_mut().filter(|it| it.waits()) {
+        let here = instance.paths.iter_mut().flatten();
+        for (_, path) in here.filter(|(at, _)| at == iface) {
+            any |= path.work_off(&mut out, rows, || false).is_some();
+        }
+    }
     let taken = socket.recv_batch(|frame| {
         let observed = if tap::on() { tap::number() } else { 0 };
         tap::note(observed, || What::Received {
@@ -214,8 +222,13 @@ pub(crate) fn drain(
                 let instance = runner::by_id(instances, instance);
                 if let Some(path) = instance.and_then(|it| it.path(local as usize, *iface)) {
                     rows.add(row, Count::Received);
+                    let admission = path.admit();
+                    if admission == Admission::Over && observed == 0 {
+                        // Before it is copied.
+                        return path.refuse(Count::DroppedOverShare, rows);
+                    }
                     let message = copy(spare.take().unwrap_or_else(spare_message));
-                    *spare = path.run(message, Entrance::Frame, &mut out, rows);
+                    *spare = path.follow(admission, message, &mut out, rows);
                     return;
                 }
             }
@@ -226,5 +239,5 @@ pub(crate) fn drain(
         tap::note(observed, || What::Path(None));
         tap::note(observed, || What::Fate(Count::Passed));
     })?;
-    Ok(taken > 0)
+    Ok(any || taken > 0)
 }

@@ -222,12 +222,6 @@ pub(crate) fn path(request: &Value, config: &Config) -> Result<PathConfig, Refus
         domain: string(request, "domain")?.map(str::to_owned),
         line: 0,
     };
-    if path.share.is_some() && path.tier == Tier::User {
-        return Err(Refusal::usage(
-            config::SHARE_UNUSED.to_owned(),
-            config::SHARE_UNUSED_HINT,
-        ));
-    }
     config
         .own(&path)
         .and_then(|()| config.compete(&path))

@@ -16,7 +16,8 @@ use crate::instance::Instance;
 use crate::live::Live;
 use crate::observe::{What, tap};
 use crate::packets::PacketPort;
-use crate::runner::{Entrance, Port, RunInstance};
+use crate::runner::{Entrance, PathRun, Port, RunInstance};
+use crate::share::Admission;
 use crate::turns::LOOK;
 use crate::visit::visit;
 
@@ -138,14 +139,15 @@ pub(crate) fn drain(
     spare: &mut Option<Message>,
 ) -> bool {
     let Some(turn) = instance.turns.next() else {
-        return waiting(&instance.shared);
+        return waiting(&instance.shared) || instance.waits();
     };
-    if !waiting(&instance.shared) {
+    let waits = instance.waits();
+    if !waits && !waiting(&instance.shared) {
         return false;
     }
     let begin = Instant::now();
     let is_over = || begin.elapsed() >= turn;
-    let mut any = false;
+    let mut any = waits && work_off(instance, ports, rows, is_over);
     let rings = instance.shared.layout.rings;
     for _ in 0..rings {
         // Behind the ring where the last turn ended, so that none is always the last.
@@ -163,6 +165,46 @@ pub(crate) fn drain(
     }
     instance.turns.took(begin.elapsed());
     any
+}
+
+/// Runs what waits for its path's share and may run now. Says whether there was anything.
+fn work_off(
+    instance: &mut RunInstance,
+    ports: &mut [Option<XdpPort>],
+    rows: &UserRows,
+    is_over: impl Fn() -> bool,
+) -> bool {
+    let mut any = false;
+    for (local, at) in instance.paths.iter_mut().enumerate() {
+        for (iface, path) in at {
+            let Some(port) = &mut ports[*iface] else {
+                continue;
+            };
+            if let Some(ended) = path.work_off(port, rows, &is_over) {
+                any = true;
+                // As at the end of a batch: what is sent leaves first.
+                let _ = port.tx.kick();
+                if let (Some(kernel), 1..) = (&instance.shared.kernel, ended) {
+                    let word = instance.shared.path_word(local);
+                    subtract(kernel.trusted.u32_at(word), ended);
+                }
+                tell(&instance.shared, local, path);
+            }
+        }
+    }
+    any
+}
+
+/// Tells the programs how a path stands with its share, so that they drop what the worker
+/// would have no room for.
+fn tell(shared: &Instance, local: usize, path: &PathRun) {
+    if let (Some(kernel), Some(stands)) = (&shared.kernel, path.stands()) {
+        let word = shared.path_word(local);
+        let lazy_at = kernel.trusted.u64_at(word + trusted::PATH_LAZY_AT);
+        lazy_at.store(stands.lazy_at, Ordering::Relaxed);
+        let lazy = kernel.trusted.u32_at(word + trusted::PATH_LAZY);
+        lazy.store(u32::from(stands.lazy), Ordering::Release);
+    }
 }
 
 /// Whether any ring of `instance` holds a message, a program has kept a fault, or the
@@ -268,7 +310,7 @@ impl Batch {
 }
 
 /// Subtracts messages that have left the user tier from the words that count them, by
-/// their paths' numbers: until that is 0, the kernel tier runs none of the path.
+/// their paths' numbers.
 fn leave<'w>(ended: impl Iterator<Item = usize>, word: impl Fn(usize) -> &'w AtomicU32) {
     let mut ended = ended.peekable();
     while let Some(local) = ended.next() {
@@ -280,11 +322,16 @@ fn leave<'w>(ended: impl Iterator<Item = usize>, word: impl Fn(usize) -> &'w Ato
         if bug::is(Bug::RunCountedOnce) {
             messages = 1;
         }
-        if bug::is(Bug::CountNotSubtracted) {
-            continue;
-        }
+        subtract(word(local), messages);
+    }
+}
+
+/// Says that so many messages of a path are in the user tier no more: until that is all,
+/// the kernel tier runs none of the path.
+fn subtract(word: &AtomicU32, messages: u32) {
+    if !bug::is(Bug::CountNotSubtracted) {
         let less = |word| Some(trusted::less(word, messages));
-        let _ = word(local).fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
     }
 }
 
@@ -336,7 +383,7 @@ const fn descriptor(ring: usize, slot: usize) -> usize {
 }
 
 /// Copies one message out and runs its path's handler; says which path it was,
-/// by its number within the instance.
+/// by its number within the instance, unless the message waits for the path's share.
 fn take(
     instance: &mut RunInstance,
     ring: usize,
@@ -359,7 +406,17 @@ fn take(
         Ok(mut message) => {
             message.meta.iface = iface as u32;
             observe(&shared, ring, slot, &mut message);
-            path.run(message, Entrance::Validated { payload }, port, rows)
+            let entrance = Entrance::Validated { payload };
+            let admission = path.admit();
+            tell(&shared, local, path);
+            match admission {
+                Admission::Runs => path.run(message, entrance, port, rows),
+                Admission::Waits => {
+                    *spare = path.hold(message, entrance);
+                    return None;
+                }
+                Admission::Over => Some(path.over(message, rows)),
+            }
         }
         Err(message) => {
             // Only a layout that disagrees with the memory could get here.

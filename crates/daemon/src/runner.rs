@@ -5,10 +5,12 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use ashway_abi::Count;
 use ashway_abi::count::ROW_WORDS;
+use ashway_abi::share::Account;
+use ashway_kernel::clock::monotonic_ns;
 use ashway_modules::rules::INJECT_BACKWARD;
 use ashway_modules::{Flow, Message, fragment};
 use ashway_path::path::{Exit, Path};
@@ -21,6 +23,7 @@ use crate::activation::OnTimer;
 use crate::counters::UserRows;
 use crate::instance::Instance;
 use crate::observe::tap;
+use crate::share::{Admission, Purse, Waiting};
 use crate::turns::Turns;
 use crate::worker;
 
@@ -47,6 +50,14 @@ pub(crate) struct PathRun {
     /// What of its account is in the row already.
     counted: [u64; ROW_WORDS],
     seen: u32,
+    /// What it may have of the worker, if that has a limit.
+    share: Option<Arc<Purse>>,
+    /// When the message was admitted that is to run now.
+    admitted: u64,
+    /// What waits for that share, and how it comes.
+    waiting: Waiting<(Message, Entrance)>,
+    /// Buffers that waited.
+    idle: Vec<Message>,
 }
 
 /// An instance in the worker's hands.
@@ -94,6 +105,32 @@ impl RunInstance {
         self.id
     }
 
+    fn runs(&self) -> impl Iterator<Item = &PathRun> {
+        self.paths.iter().flatten().map(|(_, path)| path)
+    }
+
+    /// Whether messages wait for their paths' shares.
+    #[must_use]
+    pub(crate) fn waits(&self) -> bool {
+        self.runs().any(|path| !path.waiting.is_empty())
+    }
+
+    /// In how long the first of those may run, if there are any.
+    #[must_use]
+    pub(crate) fn wakes_in(&self) -> Option<Duration> {
+        let waiting = self.runs().filter(|path| !path.waiting.is_empty());
+        let due = waiting.filter_map(|path| Some(path.share.as_ref()?.due()));
+        let due = due.min()?;
+        Some(Duration::from_nanos(due.saturating_sub(monotonic_ns())))
+    }
+
+    /// Has everything run that waits for its path's share: nobody will wait any more.
+    pub(crate) fn open_shares(&self) {
+        for share in self.runs().filter_map(|path| path.share.as_ref()) {
+            share.set_open(true);
+        }
+    }
+
     /// The path of this number at this interface.
     pub(crate) fn path(&mut self, local: usize, iface: usize) -> Option<&mut PathRun> {
         let at = self.paths.get_mut(local)?;
@@ -133,7 +170,7 @@ impl fmt::Debug for PathRun {
 impl PathRun {
     /// Takes a path over.
     #[must_use]
-    pub(crate) fn new(row: u32, path: Path<Message>) -> Self {
+    pub(crate) fn new(row: u32, path: Path<Message>, share: Option<Arc<Purse>>) -> Self {
         let reads_clock = path.stages().any(|stage| stage.traits().reads_clock);
         Self {
             row,
@@ -141,7 +178,76 @@ impl PathRun {
             reads_clock,
             counted: [0; ROW_WORDS],
             seen: 0,
+            share,
+            admitted: 0,
+            waiting: Waiting::default(),
+            idle: Vec::new(),
         }
+    }
+
+    /// What is to become of a message that has come: [`run`](Self::run) it,
+    /// [`hold`](Self::hold) it, or [`refuse`](Self::refuse) it as over the share.
+    pub(crate) fn admit(&mut self) -> Admission {
+        let Some(share) = &self.share else {
+            return Admission::Runs;
+        };
+        self.admitted = monotonic_ns();
+        self.waiting.admit(share, self.admitted)
+    }
+
+    /// Has a message wait for the path's share. Gives back a buffer for the next; allocates
+    /// only if more wait than ever before.
+    pub(crate) fn hold(&mut self, message: Message, entrance: Entrance) -> Option<Message> {
+        if let Some(share) = &self.share {
+            let counted = entrance != Entrance::Frame;
+            self.waiting.push(share, (message, entrance), counted);
+        }
+        self.idle.pop()
+    }
+
+    /// Does with a whole frame as was decided. Gives a buffer back.
+    pub(crate) fn follow(
+        &mut self,
+        admission: Admission,
+        message: Message,
+        port: &mut impl Port,
+        rows: &UserRows,
+    ) -> Option<Message> {
+        match admission {
+            Admission::Runs => self.run(message, Entrance::Frame, port, rows),
+            Admission::Waits => self.hold(message, Entrance::Frame),
+            Admission::Over => Some(self.over(message, rows)),
+        }
+    }
+
+    /// How the path stands with its share, if the worker keeps that.
+    pub(crate) fn stands(&self) -> Option<Account> {
+        let share = self.share.as_ref().filter(|share| !share.is_open());
+        share.map(|share| share.stands())
+    }
+
+    /// Runs what waits and may run now, until `is_over`. How many programs count of what
+    /// has ended; `None` if nothing has.
+    pub(crate) fn work_off(
+        &mut self,
+        port: &mut impl Port,
+        rows: &UserRows,
+        is_over: impl Fn() -> bool,
+    ) -> Option<u32> {
+        let mut ended = None;
+        while !self.waiting.is_empty() && !is_over() {
+            let share = self.share.as_ref()?;
+            self.admitted = monotonic_ns();
+            let Some(((message, entrance), counted)) = self.waiting.take(share, self.admitted)
+            else {
+                break;
+            };
+            if let Some(buffer) = self.run(message, entrance, port, rows) {
+                self.idle.push(buffer);
+            }
+            *ended.get_or_insert(0) += u32::from(counted);
+        }
+        ended
     }
 
     /// Runs the message along the path and does what comes of it. Gives the
@@ -193,7 +299,20 @@ impl PathRun {
         if let Some(begin) = begin {
             self.path.charge(begin.elapsed() * SAMPLE);
         }
+        if let Some(share) = &self.share
+            && !share.is_open()
+        {
+            share.ran(self.admitted, monotonic_ns());
+        }
         spare
+    }
+
+    /// Drops a message that is more than the path's share.
+    pub(crate) fn over(&self, message: Message, rows: &UserRows) -> Message {
+        tap::path(&message, self.path.name());
+        tap::fate(&message, Count::DroppedOverShare);
+        self.refuse(Count::DroppedOverShare, rows);
+        message
     }
 
     /// Counts the end of a message that no stage has seen.

@@ -78,6 +78,10 @@ pub fn path(path: &Value) -> String {
         let (iface, filter) = (word(&end["iface"]), word(&end["match"]));
         let _ = writeln!(out, "takes     on {iface}: {filter}");
     }
+    if path["share"].is_string() {
+        let (share, mode) = (word(&path["share"]), word(&path["mode"]));
+        let _ = writeln!(out, "share     {share}: {mode}");
+    }
     let attrs = path["attrs"].as_object().into_iter().flatten();
     for (name, value) in attrs.filter(|(name, _)| !OWN.contains(&name.as_str())) {
         let _ = writeln!(out, "attribute {} = {}", clean(name), word(value));

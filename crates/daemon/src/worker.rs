@@ -223,8 +223,17 @@ impl Work {
                 idle_since = Instant::now();
             }
         }
-        // What was taken from the driver before the end still has a fate. The
-        // links are gone by now, so the rings run dry; a socket would not.
+        // What was taken from the driver before the end still has a fate, and what waits
+        // for a share has it now. The links are gone by now, so the rings run dry; a
+        // socket would not.
+        for instance in &self.instances {
+            instance.open_shares();
+        }
+        for path in self.live.with_shares() {
+            self.live.open_share(path, now(), &self.rows);
+            self.flush();
+        }
+        self.take(&mut spare);
         self.packet_ports.clear();
         // No path is woken any more: one that is always due would never let it end.
         while self.take(&mut spare) {}
@@ -283,7 +292,7 @@ impl Work {
         }
         self.flush();
         // What was unloaded has worked on all that it had received.
-        let ended = |it: &RunInstance| it.leaves && !rings::waiting(&it.shared);
+        let ended = |it: &RunInstance| it.leaves && !rings::waiting(&it.shared) && !it.waits();
         self.instances.retain(|instance| !ended(instance));
         any
     }
@@ -328,7 +337,9 @@ impl Work {
         let timers = self.instances.iter();
         let timers = timers.filter_map(|instance| instance.shared.timers.next());
         let next = timers.chain(self.live.wake_at()).min();
-        let nap = next.map_or(NAP, |time| time.since(now()).min(NAP));
+        let shares = self.instances.iter().filter_map(RunInstance::wakes_in);
+        let nap = next.map(|time| time.since(now()));
+        let nap = shares.chain(nap).fold(NAP, Duration::min);
         Timespec {
             tv_sec: 0,
             tv_nsec: nap.subsec_nanos().into(),

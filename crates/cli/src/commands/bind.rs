@@ -50,11 +50,11 @@ pub(crate) struct Bind {
     /// Time for one message [default: 50 us]
     #[arg(long, value_name = "TIME")]
     budget: Option<String>,
-    /// Most of one CPU's time that its handler has in the kernel tier, like '20 %';
-    /// what comes above that is the user tier's [default: all]
+    /// Most of one CPU's time that it has in the tier that it runs in, like '20 %'; what
+    /// comes above that is led from the kernel tier to the user tier, or waits [default: all]
     #[arg(long, value_name = "PERCENT")]
     share: Option<String>,
-    /// Most runs of its handler in the kernel tier, like 5000/s [default: any]
+    /// Most runs of its handler in the tier that it runs in, like 5000/s [default: any]
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
     /// The domain that the path belongs to: it gets no more than this owns

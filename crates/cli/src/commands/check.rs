@@ -145,7 +145,7 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
             text += &["  path ", name, ": ", &filter.to_string(), " on ", &ifaces].concat();
             text += &[", to ", handler, ":", function].concat();
             if let Some(share) = path.share {
-                let _ = write!(text, ", at most {share} in the kernel tier");
+                let _ = write!(text, ", at most {share}");
             }
             text.push('\n');
         }

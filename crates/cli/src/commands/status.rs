@@ -295,7 +295,7 @@ pub(super) fn bypass(path: &Value) -> String {
     )
 }
 
-/// The paths that have no more than a share of the kernel tier.
+/// The paths that have no more than a share of their tier.
 fn shares(document: &Value) -> String {
     let rows: Vec<_> = each(document, "paths")
         .filter(|path| path["share"].is_string())

@@ -26,8 +26,8 @@
 //! on_fault = "pass"        # pass | drop | demote
 //! faults   = { limit = 100, within = "1 s" }   # `rest` too, or "off"
 //! budget   = "50 us"       # 1 us to 10 ms
-//! share    = "20 %"        # optional: of one CPU, in the kernel tier
-//! rate     = "5000/s"      # optional: runs a second, in the kernel tier
+//! share    = "20 %"        # optional: of one CPU, in the tier that it runs in
+//! rate     = "5000/s"      # optional: runs a second, there
 //!
 //! [module.relay]           # ashway_path::read, ashway_modules
 //! kind = "forward"
@@ -53,7 +53,7 @@ mod types;
 mod tests;
 
 pub(crate) use ashway_path::problem::suggest;
-pub(crate) use modules::{GRANT_BYTES, faults};
+pub(crate) use modules::{GRANT_BYTES, faults, share};
 
 pub use modules::{Entrance, NodeGraph, Offline, World, attr, attribute};
 pub use read::{load, parse};
@@ -61,7 +61,7 @@ pub(crate) use sections::{
     NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_faults, read_match,
 };
 pub use share::Share;
-pub(crate) use share::{SHARE_UNUSED, SHARE_UNUSED_HINT, read_rate, read_share};
+pub(crate) use share::{read_rate, read_share};
 pub use types::{
     Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, Layered, LongPath,
     MemoryMode, NodeConfig, OnFault, PathConfig, Stand, Tier, XdpMode,

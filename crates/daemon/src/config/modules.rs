@@ -54,6 +54,7 @@ use ashway_path::read::{Kinds, Params};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::share::{MOST_RUNS, Share};
 use super::types::{Config, FaultLimit, Layered, LongPath, OnFault, PathConfig, XdpMode};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::pipes::Compiler;
@@ -70,6 +71,10 @@ pub mod attr {
     pub const FAULT_WITHIN_NS: &str = "fault_within_ns";
     /// Number: how long messages then go by it, in ns.
     pub const FAULT_REST_NS: &str = "fault_rest_ns";
+    /// Number: most thousandths of a CPU that the path may have, 1 to 1,000.
+    pub const SHARE_PER_MILLE: &str = "share_per_mille";
+    /// Number: most messages a second that it may take.
+    pub const RATE_PER_SECOND: &str = "rate_per_second";
     /// Number: the path's memory grant, in bytes; 512 KiB without it.
     pub const MEMORY_BYTES: &str = "memory_bytes";
 }
@@ -91,6 +96,8 @@ const OWN_ATTRIBUTES: &[Known] = &[
     (attr::FAULT_LIMIT, Form::Within(0, u32::MAX as u64)),
     (attr::FAULT_WITHIN_NS, within(FaultLimit::TIMES)),
     (attr::FAULT_REST_NS, within(FaultLimit::TIMES)),
+    (attr::SHARE_PER_MILLE, Form::Number),
+    (attr::RATE_PER_SECOND, Form::Number),
     (attr::MEMORY_BYTES, Form::Number),
 ];
 
@@ -134,6 +141,28 @@ pub(crate) fn faults(attrs: &Attrs) -> Option<FaultLimit> {
         within: time(attr::FAULT_WITHIN_NS).unwrap_or(usual.within),
         rest: time(attr::FAULT_REST_NS).or(usual.rest),
     })
+}
+
+/// Tells a path what it may have of the tier that it runs in.
+pub(super) fn set_share(attrs: &mut Attrs, share: Option<Share>) {
+    if let Some(Share { per_mille, rate }) = share {
+        attrs.set(attr::SHARE_PER_MILLE, u64::from(per_mille));
+        if let Some(rate) = rate {
+            attrs.set(attr::RATE_PER_SECOND, u64::from(rate));
+        }
+    }
+}
+
+/// What a path may have of the tier that it runs in, by its attributes.
+pub(crate) fn share(attrs: &Attrs) -> Option<Share> {
+    let number = |name, most: u32| {
+        let number = attrs.number(name)?;
+        Some(u32::try_from(number).unwrap_or(most).clamp(1, most))
+    };
+    Share::of(
+        number(attr::SHARE_PER_MILLE, 1_000),
+        number(attr::RATE_PER_SECOND, MOST_RUNS),
+    )
 }
 
 /// A path's memory grant: enough for what `fragment` puts together by default, and
@@ -239,6 +268,7 @@ impl NodeGraph {
         attrs.set(attr::ON_FAULT, path.on_fault.word());
         attrs.set(attr::BUDGET_NS, path.budget.as_nanos() as u64);
         set_faults(&mut attrs, path.faults);
+        set_share(&mut attrs, path.share);
         let first = module(&self.names.handlers, &path.handler);
         let created = self.create_at(&path.name, &first, attrs)?;
         let later = created.path.stages().find(|stage| stage.traits().wakes);

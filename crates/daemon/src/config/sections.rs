@@ -13,7 +13,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::read::{Reader, Section};
-use super::share::{SHARE_UNUSED, SHARE_UNUSED_HINT, Share, read_rate, read_share};
+use super::share::{Share, read_rate, read_share};
 use super::types::{
     Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, Layered, LongPath,
     MemoryMode, NodeConfig, OnFault, PathConfig, Tier, XdpMode,
@@ -403,17 +403,6 @@ fn path(
         domain: section.name("domain"),
         line,
     };
-    if path.share.is_some() && (path.tier == Tier::User || places.layer.is_some()) {
-        let at = section.place(if path.tier == Tier::User {
-            "tier"
-        } else {
-            "layer"
-        });
-        let hint = SHARE_UNUSED_HINT.to_owned();
-        section
-            .reader
-            .error("contradiction", at, SHARE_UNUSED.to_owned(), Some(hint));
-    }
     if let Some((text, span)) = section.required("match", "\"udp and dst port 7777\"") {
         let filter = match places.layer {
             None => read_match(text),
@@ -509,6 +498,7 @@ fn at_layer(
     attrs.set(modules::attr::ON_FAULT, path.on_fault.word());
     attrs.set(modules::attr::BUDGET_NS, path.budget.as_nanos() as u64);
     modules::set_faults(&mut attrs, path.faults);
+    modules::set_share(&mut attrs, path.share);
     let layered = Layered {
         module: module.clone(),
         handler: path.handler,

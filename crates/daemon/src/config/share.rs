@@ -1,11 +1,11 @@
-//! A path's share of the kernel tier, as people write it: `share = "20 %"`,
+//! A path's share of the tier that it runs in, as people write it: `share = "20 %"`,
 //! `rate = "5000/s"`.
 
 use std::fmt;
 
 use ashway_abi::share::Terms;
 
-/// How much of the kernel tier a path may have ([`ashway_abi::share`]).
+/// How much of the tier that it runs in a path may have ([`ashway_abi::share`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Share {
     /// Thousandths of a CPU's time, from 1 to 1,000.
@@ -14,15 +14,8 @@ pub struct Share {
     pub rate: Option<u32>,
 }
 
-/// A path with a share that no program of the kernel tier keeps.
-pub(crate) const SHARE_UNUSED: &str =
-    "`share` and `rate` are of the kernel tier, and this path runs in the user tier";
-/// What to do about it.
-pub(crate) const SHARE_UNUSED_HINT: &str =
-    "leave them out: in the user tier handlers take turns, and processes are the scheduler's";
-
 /// Most runs a second that can be asked for: more than any interface brings.
-const MOST_RUNS: u32 = 100_000_000;
+pub(super) const MOST_RUNS: u32 = 100_000_000;
 
 impl Share {
     /// Of what was given, if anything was: a rate alone is of a whole CPU.

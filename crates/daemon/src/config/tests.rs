@@ -702,7 +702,7 @@ fn a_layer_is_short_for_a_path_from_a_handler_that_stands_there() {
 }
 
 #[test]
-fn a_share_is_of_the_kernel_tier() {
+fn a_share_is_of_its_tier() {
     let config = read(&with("share = \"12.5 %\"\nrate = \"7000/s\"", "")).unwrap();
     let share = config.paths[0].share.unwrap();
     assert_eq!((share.per_mille, share.rate), (125, Some(7_000)));
@@ -714,8 +714,6 @@ fn a_share_is_of_the_kernel_tier() {
         ("share = \"0 %\"", "bad_share"),
         ("rate = \"fast\"", "bad_rate"),
         ("rate = 5", "wrong_type"),
-        ("tier = \"user\"\nshare = \"20 %\"", "contradiction"),
-        ("layer = \"ip\"\nrate = \"5/s\"", "contradiction"),
     ] {
         assert_eq!(codes(&with(keys, "")), [code], "{keys}");
     }

@@ -240,7 +240,10 @@ impl Node {
             // What its timers would do had no path to be counted with.
             let _ = self.worker.ask(move |_| {
                 instance.timers.forget(row);
-                instance.ends.leave(row);
+                if let Some(end) = instance.ends.leave(row) {
+                    // Nobody waits any more.
+                    end.moved(true);
+                }
             });
             self.clear_slots(&slots);
             self.plan.remove_path(number);
@@ -325,11 +328,12 @@ impl Node {
             return Err(why.clone().into());
         }
         let plan = &self.plan.paths[number];
-        let runs = dispatch::path_runs(&self.graph, &self.config.paths[number], plan)
+        let ends = &self.instances[plan.instance].ends;
+        let runs = dispatch::path_runs(&self.graph, &self.config.paths[number], plan, ends)
             .map_err(|error| refusal(&error.into()))?;
         let (instance, local) = (self.plan.instances[plan.instance].id, plan.local);
         if let Some(end) = self.end(number) {
-            end.gate.moved(self.paths[number].tier == Tier::Kernel);
+            end.moved(self.paths[number].tier == Tier::Kernel);
         }
         self.tell(move |work| {
             // The worker's list still has those that were unloaded and have messages left.

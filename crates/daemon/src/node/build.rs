@@ -2,6 +2,7 @@
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
@@ -133,11 +134,12 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     }
     let tables = ifaces.iter().map(|iface| Replica::of(&iface.table));
     let (orders, ordered) = channel();
+    let held = Arc::new(AtomicU32::new(0));
     let work = Work {
         node: maps.clone(),
         instances: runs,
         carrier: None,
-        live: Live::new(tables.collect(), plan.live_row, ordered),
+        live: Live::new(tables.collect(), plan.live_row, ordered, Arc::clone(&held)),
         xdp_ports,
         packet_ports,
         rows: Arc::clone(&rows),
@@ -176,6 +178,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         maps,
         compile_thread,
         rows,
+        held,
         plan,
         config: config.clone(),
         shadows: Vec::new(),
@@ -252,8 +255,9 @@ fn make_runs(
     for (instance, numbers) in instances.iter().zip(&plan.instances) {
         let mut paths = Vec::new();
         for &path in &numbers.paths {
-            let created = dispatch::path_runs(graph, &config.paths[path], &plan.paths[path])?;
-            paths.push(created);
+            let (config, plan) = (&config.paths[path], &plan.paths[path]);
+            let ends = &instance.shared.ends;
+            paths.push(dispatch::path_runs(graph, config, plan, ends)?);
         }
         let shared = Arc::clone(&instance.shared);
         let on_timer = instance.on_timer();

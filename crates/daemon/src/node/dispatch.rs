@@ -24,6 +24,7 @@ use super::relay::NodeRelays;
 use super::{Node, RunError};
 use crate::activation::{LOCAL, ROW};
 use crate::config::{Config, NodeGraph, PathConfig};
+use crate::ends::Ends;
 use crate::live::{Lead, Turn};
 use crate::plan::{self, InstancePlan, PathPlan, Plan};
 use crate::programs::{self, DemuxMaps, NodeMaps};
@@ -354,6 +355,7 @@ pub(super) fn path_runs(
     graph: &NodeGraph,
     config: &PathConfig,
     plan: &PathPlan,
+    ends: &Ends,
 ) -> Result<Vec<(usize, PathRun)>, NotCreated> {
     config
         .ifaces
@@ -365,7 +367,9 @@ pub(super) fn path_runs(
             attrs.set(LOCAL, plan.local as u64);
             attrs.set(tap::PATH, config.name.as_str());
             let created = graph.create(config, name, attrs)?;
-            Ok((*iface, PathRun::new(plan.row, created.path)))
+            let end = ends.find(plan.row);
+            let share = end.and_then(|end| end.share.clone());
+            Ok((*iface, PathRun::new(plan.row, created.path, share)))
         })
         .collect()
 }

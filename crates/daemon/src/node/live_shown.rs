@@ -3,6 +3,9 @@
 //!
 //! The worker knows what a path has done, the node where it stands.
 
+use std::sync::atomic::Ordering;
+
+use ashway_abi::share::Mode;
 use ashway_modules::Message;
 use ashway_path::path::Path;
 use ashway_path::places::PathId;
@@ -12,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::known::NodeEnd;
 use super::{Node, owners};
 use crate::counters::Row;
-use crate::live::Lead;
+use crate::live::{Lead, Live};
 use crate::request::Refusal;
 use crate::status;
 
@@ -28,7 +31,7 @@ impl Node {
     pub(super) fn show(&mut self, name: &Value) -> Result<Value, Refusal> {
         let name = name.as_str().unwrap_or_default();
         let id = self.find_live(name)?;
-        let shown = self.tell(move |work| work.live.paths.at(id).map(|path| describe(path)))?;
+        let shown = self.tell(move |work| shown(&work.live, id))?;
         let shown = shown.unwrap_or_default();
         Ok(Value::Object(self.entitle(id, shown)))
     }
@@ -76,10 +79,8 @@ impl Node {
             .collect();
         let asked = ids.clone();
         let shown = self.tell(move |work| {
-            let paths = asked.iter().map(|id| work.live.paths.at(*id));
-            paths
-                .map(|path| path.map(|path| describe(path)).unwrap_or_default())
-                .collect::<Vec<_>>()
+            let paths = asked.iter().map(|id| shown(&work.live, *id));
+            paths.map(Option::unwrap_or_default).collect::<Vec<_>>()
         });
         let shown = shown.unwrap_or_default();
         ids.into_iter()
@@ -92,7 +93,8 @@ impl Node {
     pub(super) fn sum_of_live(&self) -> Value {
         let mut row = super::serve::row(self, self.plan.live_row);
         row.add(&self.rows_of_relays());
-        let mut sum = status::counts(&row, self.waiting_in_rings());
+        let held = u64::from(self.held.load(Ordering::Acquire));
+        let mut sum = status::counts(&row, self.waiting_in_rings() + held);
         sum.insert("paths".to_owned(), json!(self.live.len()));
         Value::Object(sum)
     }
@@ -103,6 +105,17 @@ fn word(direction: Direction) -> &'static str {
         Direction::Forward => "forward",
         Direction::Backward => "backward",
     }
+}
+
+/// What the worker knows of a path, if it has that.
+fn shown(live: &Live, id: PathId) -> Option<Map<String, Value>> {
+    let path = live.paths.at(id)?;
+    let mut shown = describe(path);
+    if let Some(share) = crate::config::share(path.attrs()) {
+        shown.insert("share".to_owned(), json!(share.to_string()));
+        shown.insert("mode".to_owned(), json!(live.mode(id).map(Mode::name)));
+    }
+    Some(shown)
 }
 
 /// What the worker knows of a path. Its messages out are those it made, and those

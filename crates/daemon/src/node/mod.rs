@@ -26,7 +26,7 @@ mod unload;
 mod world;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
 use ashway_codegen::demux::Table;
@@ -138,6 +138,8 @@ struct Node {
     maps: Option<Arc<NodeMaps>>,
     compile_thread: CompileThread<Self>,
     rows: Arc<UserRows>,
+    /// Messages of paths of modules that wait for their paths' shares.
+    held: Arc<AtomicU32>,
     plan: Plan,
     /// What runs now: the file's, and what was loaded and bound since.
     config: Config,
@@ -416,7 +418,7 @@ impl Node {
         self.paths[path].tier = tier;
         self.paths[path].demoted = None;
         if let Some(end) = self.end(path) {
-            end.gate.moved(tier == Tier::Kernel);
+            end.moved(tier == Tier::Kernel);
         }
         self.paths[path].switch_ns = begin.elapsed().as_nanos() as u64;
         Ok(())

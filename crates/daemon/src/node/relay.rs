@@ -128,6 +128,12 @@ impl Node {
         ends: &[(NodeEnd, Filter)],
     ) -> Result<(), Stays> {
         relay::fits(path)?;
+        if crate::config::share(path.attrs()).is_some() {
+            return Err(stays(
+                "it has a share, and of a relay the worker keeps that".to_owned(),
+                "leave out `share_per_mille` and `rate_per_second`",
+            ));
+        }
         let has_xdp = |(end, _): &(NodeEnd, Filter)| self.ifaces[end.iface()].xdp.is_some();
         if self.maps.is_none() || !ends.iter().all(has_xdp) {
             return Err(stays(

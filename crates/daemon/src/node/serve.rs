@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ashway_abi::share::Mode;
 use ashway_codegen::entry::Reply;
 use ashway_handler::Param;
+use ashway_kernel::clock::monotonic_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
@@ -18,6 +19,7 @@ use crate::control::{Answer, Caller, Control};
 use crate::counters::Row;
 use crate::instance::NotPromoted;
 use crate::request::{self, Refusal};
+use crate::share::Purse;
 use crate::{shadow, status};
 
 /// How often the loop looks at the clock: the grain of trials, and of what is looked
@@ -513,8 +515,11 @@ fn handler(node: &Node, number: usize, run: &HashSet<u32>) -> Value {
 fn path(node: &Node, number: usize) -> Value {
     let config = &node.config.paths[number];
     let plan = &node.plan.paths[number];
+    let end = node.end(number);
+    let purse = end.as_ref().and_then(|end| end.share.as_deref());
     let waiting = node.instances[plan.instance].in_user(plan.local);
-    let mut document = status::counts(&row(node, plan.row), u64::from(waiting));
+    let waiting = u64::from(waiting) + u64::from(purse.map_or(0, Purse::waiting));
+    let mut document = status::counts(&row(node, plan.row), waiting);
     document.insert("name".to_owned(), json!(config.name));
     document.insert("iface".to_owned(), json!(config.ifaces));
     document.insert("handler".to_owned(), json!(config.handler));
@@ -534,9 +539,10 @@ fn path(node: &Node, number: usize) -> Value {
         json!(config.budget.as_nanos() as u64),
     );
     if let Some(share) = config.share {
-        let instance = &node.instances[plan.instance];
-        let kernel = (node.paths[number].tier == Tier::Kernel).then_some(instance);
-        let mode = kernel.and_then(|instance| instance.mode(plan.local));
+        let mode = match node.paths[number].tier {
+            Tier::Kernel => node.instances[plan.instance].mode(plan.local),
+            _ => purse.map(|purse| purse.mode(monotonic_ns())),
+        };
         document.insert("share".to_owned(), json!(share.to_string()));
         document.insert("mode".to_owned(), json!(mode.map(Mode::name)));
     }

@@ -360,7 +360,7 @@ impl Node {
             self.paths[path].tier = Tier::User;
             if let Err(why) = self.install(path, made) {
                 if let Some(end) = self.end(path) {
-                    end.gate.moved(false);
+                    end.moved(false);
                 }
                 left.push(json!({
                     "path": self.config.paths[path].name,

@@ -194,8 +194,8 @@ pub const fn reason(count: Count) -> Reason {
             "messages come faster than the path takes them",
         ),
         Count::DroppedOverShare => (
-            "was dropped: its path had more than its share of the kernel tier, and as many of its \
-             messages as such a path may have wait in the user tier's ring",
+            "was dropped: its path had more than its share, and as many of its messages as such a \
+             path may have wait in the user tier",
             "ring",
             "share",
             "raise the path's `share` or `rate`, unless this is the flood that they are meant for",

@@ -1,0 +1,260 @@
+//! A path's share of the user tier: the worker's account of it.
+//!
+//! It is the bucket of the kernel tier ([`ashway_abi::share`]), for paths whose messages
+//! come to the worker whatever they have used: on packet sockets, and by a program of the
+//! user tier. Of a path in the kernel tier programs keep the account, and what they lead
+//! here is the lazy way already.
+//!
+//! Paths of modules have theirs, too, whatever they end in: it is for the messages that come
+//! to the path, not for what its stages do by themselves.
+//!
+//! What may not run yet waits, [`LAZY_MESSAGES`] at most, in the order it came; the rest is
+//! dropped before anything is done for it. With XDP the program drops it, by the two words
+//! that it is told.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ashway_abi::share::{Account, Mode, Terms};
+use ashway_abi::trusted::LAZY_MESSAGES;
+
+use crate::bug::{self, Bug};
+
+/// A path's account, which its runs at all interfaces draw on.
+#[derive(Debug)]
+pub(crate) struct Purse {
+    terms: Terms,
+    /// Only the worker writes it; the node looks at it when it is asked.
+    account: Mutex<Account>,
+    /// Whether messages run whatever was used.
+    open: AtomicBool,
+    /// Messages that wait and that no program counts: its own, or of all paths that have
+    /// this in common.
+    waiting: Arc<AtomicU32>,
+}
+
+impl Purse {
+    /// Of a path in the user tier, which has used nothing.
+    #[must_use]
+    pub(crate) fn new(terms: Terms) -> Self {
+        Self::with_waiting(terms, Arc::default())
+    }
+
+    /// The same, of several whose waiting messages are counted together.
+    #[must_use]
+    pub(crate) fn with_waiting(terms: Terms, waiting: Arc<AtomicU32>) -> Self {
+        Self {
+            terms,
+            account: Mutex::default(),
+            open: AtomicBool::new(false),
+            waiting,
+        }
+    }
+
+    fn account(&self) -> MutexGuard<'_, Account> {
+        // It is consistent between any two statements.
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has messages run whatever was used, or no longer: in the kernel tier programs keep
+    /// the account, and of a path that goes nobody waits for what is paid.
+    pub(crate) fn set_open(&self, open: bool) {
+        self.open.store(open, Ordering::Release);
+    }
+
+    /// Whether messages run whatever was used.
+    #[must_use]
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Whether a message may run `now`, in ns.
+    pub(crate) fn may_run(&self, now: u64) -> bool {
+        self.is_open() || self.account().may_run(now)
+    }
+
+    /// A message was run from `began` to `ended`, in ns.
+    pub(crate) fn ran(&self, began: u64, ended: u64) {
+        if !self.is_open() && !bug::is(Bug::RunNotCharged) {
+            self.account().ran(self.terms, began, ended);
+        }
+    }
+
+    /// How the path stands.
+    #[must_use]
+    pub(crate) fn stands(&self) -> Account {
+        *self.account()
+    }
+
+    /// When a message that waits may run, in ns.
+    #[must_use]
+    pub(crate) fn due(&self) -> u64 {
+        if self.is_open() {
+            0
+        } else {
+            self.account().due()
+        }
+    }
+
+    /// What is said of the path `now`, in ns.
+    #[must_use]
+    pub(crate) fn mode(&self, now: u64) -> Mode {
+        // While messages wait the worker asks for them at each nap's end.
+        Mode::at(now, self.account().lazy_at, false)
+    }
+
+    /// Messages that wait and that no program counts.
+    #[must_use]
+    pub(crate) fn waiting(&self) -> u32 {
+        self.waiting.load(Ordering::Acquire)
+    }
+}
+
+/// What is to become of a message that has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It runs.
+    Runs,
+    /// It [waits](Waiting::push).
+    Waits,
+    /// There is no room for it.
+    Over,
+}
+
+/// What waits for its path's share: messages, and whether a program counts them.
+#[derive(Debug)]
+pub(crate) struct Waiting<T>(VecDeque<(T, bool)>);
+
+impl<T> Default for Waiting<T> {
+    fn default() -> Self {
+        Self(VecDeque::new())
+    }
+}
+
+impl<T> Waiting<T> {
+    /// Whether none waits.
+    #[must_use]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What becomes of a message that comes `now`, in ns: none overtakes another.
+    pub(crate) fn admit(&self, purse: &Purse, now: u64) -> Admission {
+        let first = self.is_empty() || bug::is(Bug::WaitingOvertaken);
+        if first && purse.may_run(now) {
+            Admission::Runs
+        } else if self.0.len() < LAZY_MESSAGES as usize || bug::is(Bug::WaitsWithoutBound) {
+            Admission::Waits
+        } else {
+            Admission::Over
+        }
+    }
+
+    /// Has it wait, behind all others.
+    pub(crate) fn push(&mut self, purse: &Purse, message: T, counted: bool) {
+        if !counted {
+            purse.waiting.fetch_add(1, Ordering::AcqRel);
+        }
+        self.0.push_back((message, counted));
+    }
+
+    /// The next message, if it may run `now`, in ns; and whether a program counts it.
+    pub(crate) fn take(&mut self, purse: &Purse, now: u64) -> Option<(T, bool)> {
+        if self.is_empty() || !purse.may_run(now) {
+            return None;
+        }
+        let (message, counted) = self.0.pop_front()?;
+        if !counted {
+            purse.waiting.fetch_sub(1, Ordering::AcqRel);
+        }
+        Some((message, counted))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    /// Messages of 10 us each, so many a second for two seconds; those that ran, were
+    /// dropped, and wait, and whether they ran in order.
+    fn offer(purse: &Purse, per_second: u64) -> ([u64; 3], bool) {
+        let mut waiting = Waiting::default();
+        let ([mut ran, mut dropped], mut last, mut in_order) = ([0; 2], None, true);
+        for message in 0..2 * per_second {
+            let now = SECOND + message * SECOND / per_second;
+            let mut run = |message: u64| {
+                in_order &= last < Some(message);
+                last = Some(message);
+                ran += 1;
+                purse.ran(now, now + 10_000);
+            };
+            match waiting.admit(purse, now) {
+                Admission::Runs => run(message),
+                Admission::Waits => waiting.push(purse, message, false),
+                Admission::Over => dropped += 1,
+            }
+            while let Some((message, _)) = waiting.take(purse, now) {
+                run(message);
+            }
+        }
+        let waits = u64::from(purse.waiting());
+        assert_eq!(waits, waiting.0.len() as u64);
+        ([ran, dropped, waits], in_order)
+    }
+
+    /// Below the share all run; above it the share, and not less at a higher load.
+    fn goodput_rises_to_the_share_and_stays() -> bool {
+        [10_000, 20_000, 40_000, 100_000].into_iter().all(|load| {
+            let purse = Purse::new(Terms::new(200, None));
+            let ([ran, dropped, waits], _) = offer(&purse, load);
+            assert_eq!(ran + dropped + waits, 2 * load);
+            if load <= 20_000 {
+                ran == 2 * load
+            } else {
+                (40_000..40_500).contains(&ran)
+            }
+        })
+    }
+
+    fn few_wait() -> bool {
+        let purse = Purse::new(Terms::new(10, None));
+        let ([_, dropped, waits], _) = offer(&purse, 50_000);
+        dropped > 0 && waits <= u64::from(LAZY_MESSAGES)
+    }
+
+    fn none_is_overtaken() -> bool {
+        [15_000, 30_000].into_iter().all(|load| {
+            let purse = Purse::new(Terms::new(200, None));
+            offer(&purse, load).1
+        })
+    }
+
+    #[test]
+    fn a_share_is_kept_in_order() {
+        assert!(goodput_rises_to_the_share_and_stays());
+        assert!(few_wait());
+        assert!(none_is_overtaken());
+    }
+
+    #[test]
+    fn an_open_purse_is_not_asked() {
+        let purse = Purse::new(Terms::new(1, None));
+        purse.set_open(true);
+        let ([ran, ..], _) = offer(&purse, 50_000);
+        assert_eq!((ran, purse.stands()), (100_000, Account::default()));
+        assert_eq!((purse.due(), purse.mode(9 * SECOND)), (0, Mode::Eager));
+    }
+
+    #[test]
+    fn bugs_are_noticed() {
+        assert!(!bug::with(
+            Bug::RunNotCharged,
+            goodput_rises_to_the_share_and_stays
+        ));
+        assert!(!bug::with(Bug::WaitsWithoutBound, few_wait));
+        assert!(!bug::with(Bug::WaitingOvertaken, none_is_overtaken));
+    }
+}
