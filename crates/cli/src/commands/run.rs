@@ -70,6 +70,7 @@ impl Run {
             let (message, because, hint) = error.report();
             let mut failure = Failure::new(Exit::from_number(error.exit_code()), message);
             failure.because = because;
+            failure.because.extend(error.caret().map(str::to_owned));
             failure.hint = hint;
             failure.in_file(&self.config)
         })

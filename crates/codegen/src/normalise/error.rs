@@ -108,6 +108,9 @@ pub enum NormaliseError {
         hint: String,
         /// Where it is; 0 if it is missing.
         at: FileOffset,
+        /// The list and a line with carets under what is at fault; empty if it is
+        /// missing.
+        caret: String,
     },
 
     /// An active segment that lies outside its memory or table.
@@ -135,6 +138,16 @@ impl NormaliseError {
             | Self::Unsupported { at, .. }
             | Self::Pipes { at, .. }
             | Self::Segment { at, .. } => Some(*at),
+        }
+    }
+
+    /// The text at fault, and below it carets and what is wrong, as
+    /// [`ParseError::caret`](crate::pipe::ParseError::caret) has them; nothing if the
+    /// fault is in no text. Says what the message says.
+    pub fn caret(&self) -> impl Iterator<Item = &str> {
+        match self {
+            Self::Pipes { caret, .. } => caret.lines(),
+            _ => "".lines(),
         }
     }
 

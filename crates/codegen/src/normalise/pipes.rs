@@ -20,7 +20,7 @@ use super::read::{Reader, within};
 use super::state::Segments;
 use super::tables::Scratch;
 use crate::pipe::{
-    Gauge, List, MAX_PIPES, MAX_TEXT_BYTES, Op, Pipe, Wanted, parse_with, user_pipe,
+    Gauge, List, MAX_PIPES, MAX_TEXT_BYTES, Op, ParseError, Pipe, Wanted, parse_with, user_pipe,
 };
 use ashway_abi::{Cause, HostCall};
 
@@ -105,7 +105,18 @@ impl<'a> Reader<'a, '_> {
         for line in text.lines() {
             let lists = &self.module.pipes.lists;
             within("lists of pipes", lists.len() + 1, MAX_LISTS as u64)?;
-            let list = self.list(line, from, bodies, segments)?;
+            within(
+                "bytes of a list of pipes",
+                line.len(),
+                MAX_TEXT_BYTES as u64,
+            )?;
+            let list = self.list(line, bodies, segments);
+            let list = list.map_err(|error| NormaliseError::Pipes {
+                message: format!("in the list `{line}`: {error}"),
+                caret: error.caret(line),
+                hint: error.hint,
+                at: from,
+            })?;
             let count = list.register_count() as u32;
             self.module.pipes.lists.push(PipeList {
                 text: line.to_owned(),
@@ -127,6 +138,7 @@ impl<'a> Reader<'a, '_> {
                 message: format!("it imports `{}` and has no list of pipes", call.name()),
                 hint: "write `ASHWAY_PIPES(\"cksum16 | bswap32\");`".into(),
                 at: 0,
+                caret: String::new(),
             }),
         }
     }
@@ -135,34 +147,27 @@ impl<'a> Reader<'a, '_> {
     fn list(
         &self,
         line: &str,
-        at: FileOffset,
         bodies: &[Body<'a>],
         segments: &Segments,
-    ) -> Result<List, NormaliseError> {
-        within(
-            "bytes of a list of pipes",
-            line.len(),
-            MAX_TEXT_BYTES as u64,
-        )?;
+    ) -> Result<List, ParseError> {
         let mut own: Vec<Pipe> = Vec::new();
         for name in line.split('|').map(str::trim).take(MAX_PIPES) {
             if let Some((export, bits)) = name.split_once(':')
                 && own.iter().all(|pipe| pipe.name() != name)
             {
                 let pipe = self.own_pipe(export, bits, bodies, segments);
-                let pipe = pipe.map_err(|(message, hint)| NormaliseError::Pipes {
-                    message: format!("`{name}` is no pipe: {message}"),
-                    hint,
-                    at,
+                let pipe = pipe.map_err(|(why, hint)| {
+                    let start = name.as_ptr() as usize - line.as_ptr() as usize;
+                    ParseError {
+                        span: start..start + name.len(),
+                        message: format!("`{name}` is no pipe: {why}"),
+                        hint,
+                    }
                 })?;
                 own.push(pipe.named(name));
             }
         }
-        parse_with(line, &own).map_err(|error| NormaliseError::Pipes {
-            message: format!("in the list `{line}`: {error}"),
-            hint: error.hint,
-            at,
-        })
+        parse_with(line, &own)
     }
 
     /// A function of the file as a pipe; the message and the hint if it is none.

@@ -163,7 +163,10 @@ impl Refusal {
         Self {
             variant: format!("NormaliseError::{}", variant(&format!("{error:?}"))),
             line: at.map(|(_, line)| numbered(name, source, line)),
-            message: error.to_string(),
+            message: (std::iter::once(error.to_string()))
+                .chain(error.caret().map(str::to_owned))
+                .collect::<Vec<_>>()
+                .join("\n"),
             hint: error.hint(),
         }
     }

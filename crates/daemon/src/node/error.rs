@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use ashway_codegen::normalise::NormaliseError;
 use ashway_kernel::{AttachError, LoadError};
 use ashway_ring::BindError;
 
@@ -199,6 +200,16 @@ impl RunError {
             causes.push(because.clone());
         }
         (self.to_string(), causes, self.hint())
+    }
+
+    /// What can be shown of the text at fault, line by line
+    /// ([`NormaliseError::caret`](ashway_codegen::normalise::NormaliseError::caret)).
+    pub fn caret(&self) -> impl Iterator<Item = &str> {
+        let refused = match self {
+            Self::Instance(InstanceError::Refused { source, .. }) => Some(source),
+            _ => None,
+        };
+        refused.into_iter().flat_map(NormaliseError::caret)
     }
 
     fn hint(&self) -> Option<String> {

@@ -62,6 +62,7 @@ fn refused(file: &FsPath, error: &NormaliseError) -> Failure {
     let mut failure = Failure::new(Exit::HandlerRefused, format!("`{shown}` is refused"))
         .because(&format!("{error}{}", at.unwrap_or_default()))
         .hint(error.hint());
+    failure.because.extend(error.caret().map(str::to_owned));
     failure.file = Some(shown);
     failure
 }
