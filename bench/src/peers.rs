@@ -24,7 +24,7 @@ const CLANG: &str = "clang-19";
 /// Names [`INSTALL`] if a tool or header is missing.
 pub fn build() -> Result<PathBuf> {
     let (sources, out) = folders()?;
-    for name in ["xdp_counter", "xdp_forward"] {
+    for name in ["xdp_counter", "xdp_forward", "xdp_pipes"] {
         let source = sources.join(name).with_extension("c");
         let object = out.join(name).with_extension("o");
         let shared = sources.join("xdp_common.h");
@@ -112,28 +112,25 @@ fn is_current(product: &Path, source: &Path) -> Result<bool> {
     Ok(changed(product).is_ok_and(|product| product > source))
 }
 
-/// The hand-written XDP programs, loaded until this is dropped.
+/// The XDP programs of one of the objects, loaded until this is dropped.
 #[derive(Debug)]
-pub struct ByHand {
-    /// Answers remote increments; its counter starts at 0.
-    pub counter: Program,
-    /// Does nothing: what running any program costs.
-    pub empty: Program,
+pub struct Object {
+    ids: BTreeMap<String, u32>,
     // Ends the loader before the kill that would end it too.
     _input: Option<ChildStdin>,
     _loader: Process,
 }
 
-impl ByHand {
-    /// Builds and loads them.
+impl Object {
+    /// Builds what is old and loads the programs of `name.c`.
     ///
     /// # Errors
     ///
     /// What the compiler or the kernel said.
-    pub fn load() -> Result<Self> {
+    pub fn load(name: &str) -> Result<Self> {
         let built = build()?;
         let mut command = Command::new(built.join("xdp_peer"));
-        command.arg(built.join("xdp_counter.o"));
+        command.arg(built.join(name).with_extension("o"));
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut loader = Process::spawn(command).context("cannot start the loader")?;
         let output = loader.child().stdout.take().context("no output")?;
@@ -147,16 +144,47 @@ impl ByHand {
                 ids.insert(name.to_owned(), id.parse::<u32>()?);
             }
         }
-        let program = |name: &str| -> Result<Program> {
-            let id = ids.get(name);
-            let id = id.with_context(|| format!("the loader did not load `{name}`"))?;
-            Program::from_id(*id).with_context(|| format!("cannot reach program {id}"))
-        };
         Ok(Self {
-            counter: program("ashway_by_hand")?,
-            empty: program("ashway_empty")?,
+            ids,
             _input: loader.child().stdin.take(),
             _loader: loader,
+        })
+    }
+
+    /// One of them.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of that name.
+    pub fn program(&self, name: &str) -> Result<Program> {
+        let id = self.ids.get(name);
+        let id = id.with_context(|| format!("the loader did not load `{name}`"))?;
+        Program::from_id(*id).with_context(|| format!("cannot reach program {id}"))
+    }
+}
+
+/// The hand-written remote increment, loaded until this is dropped.
+#[derive(Debug)]
+pub struct ByHand {
+    /// Answers remote increments; its counter starts at 0.
+    pub counter: Program,
+    /// Does nothing: what running any program costs.
+    pub empty: Program,
+    _object: Object,
+}
+
+impl ByHand {
+    /// Builds and loads them.
+    ///
+    /// # Errors
+    ///
+    /// What the compiler or the kernel said.
+    pub fn load() -> Result<Self> {
+        let object = Object::load("xdp_counter")?;
+        Ok(Self {
+            counter: object.program("ashway_by_hand")?,
+            empty: object.program("ashway_empty")?,
+            _object: object,
         })
     }
 }

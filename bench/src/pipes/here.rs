@@ -1,5 +1,6 @@
 //! What a caller in Rust gets: beside well-kept crates, a pipe in Wasm beside the
-//! same one built in, and the compiler's own time and output.
+//! same one built in, the rule that makes one pass of UDP's checksum and a list beside
+//! both apart, and the compiler's own time and output.
 
 use std::fmt::Write;
 use std::hint::black_box;
@@ -8,7 +9,8 @@ use std::time::Instant;
 use anyhow::{Result, ensure};
 use ashway_codegen::normalise::{Limits, Profile, normalise_as};
 use ashway_codegen::pipe::{self, Cpu, Gauge, List, Pipe, Wanted, compile, user_pipe};
-use ashway_handler::native::Pipes;
+use ashway_handler::native::{Passes, Pipes};
+use ashway_wire::checksum::Sum;
 use serde_json::{Value, json};
 
 use crate::ratio::{Ratio, Target};
@@ -49,6 +51,20 @@ const USERS: [(&str, Gauge, &str, &str); 3] = [
     ),
 ];
 
+/// Lists behind UDP's checksum: that modify, that also sum in another way, and that
+/// only look.
+const RULED: [(&str, &str); 3] = [
+    (
+        "xor(0xdeadbeef) | bswap32",
+        "rule fuse-checksum, xor | bswap32: apart / fused, 1472 B",
+    ),
+    (
+        "xor(0xdeadbeef) | bswap32 | crc32c",
+        "the same, xor | bswap32 | crc32c",
+    ),
+    ("sum32", "the same, sum32"),
+];
+
 /// The list whose compilation is timed.
 const THREE: &str = "cksum16 | bswap32 | xor(0xdeadbeef)";
 
@@ -82,6 +98,7 @@ pub(super) fn run(cpu: Cpu, rounds: usize, quick: bool) -> Result<Here> {
     };
     here.crates(cpu, rounds, quick)?;
     here.users(cpu, rounds, quick)?;
+    here.rule(cpu, rounds, quick)?;
     here.compiler(cpu, rounds, quick)?;
     Ok(here)
 }
@@ -216,6 +233,62 @@ impl Here {
             target: Target::AtMost(1.2),
         });
         self.ratios.extend(worst);
+        Ok(())
+    }
+
+    /// What two stages of a path do with a message, UDP's and one of kind `pipe`, and
+    /// what the rule `fuse-checksum` makes of them (`modules/src/pipe.rs`).
+    fn rule(&mut self, cpu: Cpu, rounds: usize, quick: bool) -> Result<()> {
+        let mut rows = Vec::new();
+        for (text, name) in RULED {
+            let list = pipe::parse(text)?;
+            let summed = pipe::parse(&format!("cksum16 | {text}"))?;
+            let plan = |list| pipe::plan(list, cpu, 1472);
+            let apart = Passes::map_in_place(&list, cpu, &plan(&list))?;
+            let across = Passes::map(&summed, cpu, &plan(&summed))?;
+            let in_place = Passes::map_in_place(&summed, cpu, &plan(&summed))?;
+            let sum = |data: &[u8]| u64::from(Sum::new().bytes(data).fold().swap_bytes());
+            let fused = |registers: &mut [u64], source: &mut [u8], to: &mut [u8]| {
+                if list.no_mod() {
+                    in_place.run_in_place(registers, source);
+                } else {
+                    across.run(registers, source, to);
+                }
+            };
+            for bytes in SIZES {
+                let source = data(bytes);
+                let (mut one, mut other) = (source.clone(), vec![0; bytes]);
+                let (mut registers, mut all) = (list.initial(), summed.initial());
+                fused(&mut all, &mut one, &mut other);
+                apart.run_in_place(&mut registers, &mut one);
+                ensure!(
+                    (list.no_mod() || one == other)
+                        && all[1..] == registers
+                        && all[0] == sum(&source),
+                    "`{text}` of {bytes} B is something else in one pass"
+                );
+                let times = alternate(&source, (rounds, quick), |first, _, to| {
+                    if first {
+                        let mut registers = summed.initial();
+                        fused(&mut registers, &mut one, to);
+                        black_box(registers);
+                    } else {
+                        let mut registers = list.initial();
+                        black_box(sum(to));
+                        apart.run_in_place(&mut registers, to);
+                        black_box(registers);
+                    }
+                });
+                if bytes == 1472 {
+                    let ratios = times.iter().map(|(fused, apart)| apart / fused);
+                    self.ratios
+                        .extend(Ratio::of(name, Target::Recorded, ratios));
+                }
+                self.row(&mut rows, text, bytes, &times);
+            }
+        }
+        let title = "UDP's checksum and a list, in one pass by the rule `fuse-checksum`, ns";
+        self.table(title, "APART", &rows);
         Ok(())
     }
 

@@ -4,11 +4,12 @@
 //! Tables III and IV of the ASH paper (§V.A) again, in one process of C
 //! (`peers/pipes.c`) that also runs our code: [`peer`]. [`here`] measures what a
 //! caller in Rust gets, beside well-kept crates, a pipe in Wasm beside the same one
-//! built in, and the compiler; [`kernel`] the kernel tier, by `BPF_PROG_TEST_RUN`, with
-//! the right to load programs. Everything takes turns; a ratio is the median of the
-//! rounds.
+//! built in, and the compiler; [`kernel`] the kernel tier's loops, by
+//! `BPF_PROG_TEST_RUN`, with the right to load programs, and [`handlers`] whole handlers.
+//! Everything takes turns; a ratio is the median of the rounds.
 
 mod calibrate;
+mod handlers;
 mod here;
 mod kernel;
 mod peer;
@@ -21,6 +22,7 @@ use crate::Report;
 use crate::ratio::{self, Ratio, Target};
 use crate::table;
 pub use calibrate::calibrate;
+use handlers::Handlers;
 use peer::{LARGE, Measured, SIZES, Source};
 
 /// How much to measure.
@@ -32,9 +34,10 @@ pub struct Options {
     pub quick: bool,
 }
 
-/// Measures; less than a minute on a quiet machine.
+/// Measures; some two minutes on a quiet machine.
 ///
-/// The document: `{"peer":[...],"here":[...],"kernel":[...],"ratios":{...}}`; times in ns.
+/// The document: `{"peer":[...],"here":[...],"kernel":[...],"handlers":[...],"ratios":{...}}`;
+/// times in ns.
 ///
 /// # Errors
 ///
@@ -60,6 +63,12 @@ pub fn run(options: &Options) -> Result<Report> {
     eprintln!("measuring the kernel tier ...");
     let kernel = kernel::run(rounds, options.quick)?;
     ratios.extend(kernel.ratios);
+    let mut handlers = Handlers::default();
+    if !kernel.cases.is_empty() {
+        eprintln!("measuring handlers ...");
+        handlers = handlers::run(rounds, options.quick)?;
+    }
+    ratios.extend(handlers.ratios);
     let text = [
         table_3(&measured),
         table_4(&measured),
@@ -67,6 +76,7 @@ pub fn run(options: &Options) -> Result<Report> {
         memory(&measured),
         here.text,
         kernel.text,
+        handlers.text,
         ratio::render(&ratios),
     ]
     .join("\n");
@@ -75,6 +85,7 @@ pub fn run(options: &Options) -> Result<Report> {
         "peer": measured.to_json(),
         "here": here.cases,
         "kernel": kernel.cases,
+        "handlers": handlers.cases,
         "ratios": ratio::to_json(&ratios),
     });
     Ok(Report { document, text })
