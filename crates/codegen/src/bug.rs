@@ -238,6 +238,10 @@ bugs! {
     PipeKernelRegistersLost,
     /// In the kernel tier, a run goes beyond the end of the message.
     PipeKernelOutside,
+    /// In the kernel tier, the loop of a run counts no ticks.
+    PipeKernelTickFree,
+    /// Over an array, the end of a message is not sent.
+    PipeKernelEndKept,
 }
 
 /// Whether this process is to have the bug.

@@ -10,14 +10,8 @@ use std::collections::BTreeMap;
 use ashway_abi::Cause;
 use ashway_codegen::normalise::{Limits, normalise};
 use ashway_codegen::pipe::{interpret, parse};
-use ashway_trial::{Activation, Engine, MemoryChoice, Setup, Trial};
+use ashway_trial::{Activation, Engine, Setup, Trial};
 use common::{engines, wasm};
-
-/// Engines that have pipes: in array mode there are none.
-fn with_arena() -> impl Iterator<Item = (String, Engine, Setup)> {
-    let engines = engines().into_iter();
-    engines.filter(|(_, _, setup)| setup.memory != MemoryChoice::Array)
-}
 
 /// A handler over these lists. `read`, `write` and `in_place` run list 0 where memory
 /// says: `at` at 0, the address at 4, the length at 8; `any` list by number, at 12.
@@ -133,7 +127,7 @@ fn a_run_is_what_the_list_means_at_every_length_in_every_engine() {
         let wasm = handler(text, count);
         let module = normalise(&wasm, &Limits::default()).unwrap();
         let mut fuels: BTreeMap<usize, i64> = BTreeMap::new();
-        for (name, engine, setup) in with_arena() {
+        for (name, engine, setup) in engines() {
             let mut trial = Trial::new(&module, engine, &setup).unwrap();
             let step = if engine == Engine::Interpreter { 13 } else { 1 };
             for len in (0..=1500).step_by(step) {
@@ -174,7 +168,7 @@ fn a_run_is_what_the_list_means_at_every_length_in_every_engine() {
 fn a_seeded_checksum_is_that_of_the_rfc() {
     let wasm = handler("cksum16", 1);
     let module = normalise(&wasm, &Limits::default()).unwrap();
-    for (name, engine, setup) in with_arena() {
+    for (name, engine, setup) in engines() {
         let mut trial = Trial::new(&module, engine, &setup).unwrap();
         for len in [0, 1, 2, 63, 64, 65, 1001, 1472] {
             let message = message(len);
@@ -213,7 +207,7 @@ fn data_goes_to_the_message_and_through_memory_as_well() {
         let count = list.register_count();
         let wasm = handler(text, count);
         let module = normalise(&wasm, &Limits::default()).unwrap();
-        for (name, engine, setup) in with_arena() {
+        for (name, engine, setup) in engines() {
             let mut trial = Trial::new(&module, engine, &setup).unwrap();
             let step = if engine == Engine::Interpreter { 37 } else { 3 };
             for len in (0..=600).step_by(step) {
@@ -268,7 +262,7 @@ fn lists_are_found_by_number() {
     let wasm = handler(&lists.join("\\n"), 5);
     let module = normalise(&wasm, &Limits::default()).unwrap();
     let first: Vec<u32> = module.pipes.lists.iter().map(|one| one.first).collect();
-    for (name, engine, setup) in with_arena() {
+    for (name, engine, setup) in engines() {
         let mut trial = Trial::new(&module, engine, &setup).unwrap();
         for (number, text) in lists.iter().enumerate() {
             let list = parse(text).unwrap();
@@ -333,7 +327,7 @@ fn what_lies_outside_stops_the_handler_before_it_begins() {
         ("any_in_place", 0, 4096, 8, 16, Some(Cause::TableBounds)),
     ];
     for (call, at, address, len, list, cause) in cases {
-        for (name, engine, setup) in with_arena() {
+        for (name, engine, setup) in engines() {
             let what = format!("{name}: {call} {at:#x} {address:#x} {len:#x} {list:#x}");
             let mut trial = Trial::new(&module, engine, &setup).unwrap();
             let case = Case {
@@ -458,7 +452,7 @@ fn a_function_of_the_file_is_a_pipe() {
         (@custom "ashway.pipes" "total:32 | flip:8"))"#,
     );
     let module = normalise(&wasm, &Limits::default()).unwrap();
-    for (name, engine, setup) in with_arena() {
+    for (name, engine, setup) in engines() {
         let mut trial = Trial::new(&module, engine, &setup).unwrap();
         let message = message(1024);
         let end = trial.activate("on_rx", &message, 0).unwrap();

@@ -35,7 +35,7 @@ const CHUNK: u32 = 64;
 const PIECES: [u32; 6] = [32, 16, 8, 4, 2, 1];
 
 /// Bytes that a helper copies at most in one turn of a loop.
-const HELPER_CHUNK: u32 = 256;
+pub(super) const HELPER_CHUNK: u32 = 256;
 
 /// Bytes that a helper clears in one turn: a word's.
 const ZEROS: u32 = 8;
@@ -391,7 +391,7 @@ impl Emitter<'_> {
 
     /// In array mode a helper copies, from or to a place in the frame, and clobbers
     /// all scratch registers, so that the loop's numbers are in the transfer words.
-    fn copy_by_helper(&mut self, to_message: bool) {
+    pub(super) fn copy_by_helper(&mut self, to_message: bool) {
         let (message, memory, number) = if to_message {
             (R1, R2, helper::XDP_STORE_BYTES)
         } else {

@@ -116,8 +116,8 @@ impl PromoteError {
                  `tier = \"user\"` on the path"
             }
             Self::Pipe { .. } => {
-                "use pipes that sum, swap, shift or combine bits, where the node has CAP_PERFMON \
-                 (`ashway doctor` says how), or set `tier = \"user\"` on the path"
+                "use pipes that sum, swap, shift or combine bits, or set `tier = \"user\"` on the \
+                 path"
             }
             Self::Frames { .. } => "use fewer local variables or a flatter call graph",
             Self::TooLong { .. } => {

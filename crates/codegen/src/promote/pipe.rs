@@ -3,18 +3,19 @@
 //! The loop takes every register there is, so that all locals wait in their slots.
 //! What it keeps beside them lies in the context in front of the frames.
 
+use super::bulk::HELPER_CHUNK;
 use super::emitter::Emitter;
 use super::error::{Place, PromoteError};
 use super::frame::PIPES;
-use super::message::{PACKET_END, PAYLOAD};
+use super::memory::ARRAY_BASE;
+use super::message::{PACKET_END, PAYLOAD, XDP_MD};
 use super::tick::Tick;
 use super::{MemoryKind, Shape};
-use crate::bpf::Reg;
+use crate::bpf::{Reg, Size, op};
 use crate::bug::{self, Bug};
-use crate::normalise::PipeList;
-use crate::pipe::ebpf::{KernelList, Places, Way};
-use Reg::{R1, R2, R3};
-use ashway_abi::{Cause, HostCall};
+use crate::pipe::ebpf::{KernelList, MemoryAt, Places, Way};
+use Reg::{R0, R1, R2, R3, R9};
+use ashway_abi::{Cause, HostCall, context};
 
 /// Bytes that the loop takes in a turn, and ticks.
 const CHUNK: i32 = 64;
@@ -24,9 +25,9 @@ impl Emitter<'_> {
     pub(super) fn pipe(&mut self, call: HostCall, list: u32) -> Result<(), PromoteError> {
         let shape: &Shape<'_> = self.shape;
         let one = &shape.module.pipes.lists[list as usize];
-        let kernel = self.kernel_list(one).map_err(|why| PromoteError::Pipe {
+        let kernel = KernelList::new(&one.list).map_err(|why| PromoteError::Pipe {
             place: Place::new(self.at, &shape.module.lines),
-            why,
+            why: why.to_string(),
         })?;
         let way = match call {
             HostCall::PipeRead => Way::Read,
@@ -35,14 +36,6 @@ impl Emitter<'_> {
         };
         self.park_all(|this| this.run_list(&kernel, way, one.place(&shape.module.pipes)));
         Ok(())
-    }
-
-    fn kernel_list(&self, one: &PipeList) -> Result<KernelList, String> {
-        if self.shape.memory == MemoryKind::Array {
-            let why = "pipes run over an arena, which takes CAP_PERFMON and Linux 6.9";
-            return Err(why.into());
-        }
-        KernelList::new(&one.list).map_err(|why| why.to_string())
     }
 
     /// The bounds are those of `msg_write` and `msg_read` (`bulk.rs`), and so is the
@@ -62,7 +55,13 @@ impl Emitter<'_> {
         if way == Way::Write {
             self.mark_dirty();
         }
-        self.reserve_ticks(R3, CHUNK, &[R1, R2, R3]);
+        let (way, memory) = match self.shape.memory {
+            MemoryKind::Arena => {
+                self.reserve_ticks(R3, CHUNK, &[R1, R2, R3]);
+                (way, MemoryAt::Arena)
+            }
+            MemoryKind::Array => (self.into_memory(way), self.array()),
+        };
         let tick = Tick {
             from: self.asm.label(),
             back: self.asm.label(),
@@ -73,6 +72,7 @@ impl Emitter<'_> {
             payload: PAYLOAD,
             end: PACKET_END,
             way,
+            memory,
             writes: way != Way::InPlace || !list.list().no_mod(),
             tick: Some((tick.from, tick.back)),
         };
@@ -82,5 +82,37 @@ impl Emitter<'_> {
         self.asm.jump(behind);
         self.slow_tick(tick, &[R1, R2, R3]);
         self.asm.bind(behind);
+    }
+
+    fn array(&self) -> MemoryAt {
+        MemoryAt::Array {
+            base: ARRAY_BASE,
+            bytes: self.shape.maximum_bytes() as u32,
+            md: XDP_MD,
+        }
+    }
+
+    /// Over an array, where no packet pointer moves: what is read is brought to memory
+    /// first, and passes there. The time for both is there before either begins.
+    fn into_memory(&mut self, way: Way) -> Way {
+        if way != Way::Read {
+            self.reserve_ticks(R3, CHUNK, &[R1, R2, R3]);
+            return way;
+        }
+        self.asm.alu_imm(op::LSH, R3, 1);
+        self.reserve_ticks(R3, 2 * HELPER_CHUNK as i32 + CHUNK, &[R1, R2, R3]);
+        self.asm.alu_imm(op::RSH, R3, 1);
+        let kept = [(R1, PIPES), (R3, PIPES + 8)];
+        for (register, at) in kept {
+            self.asm.store(Size::D, R9, at, register);
+        }
+        self.asm.load(Size::W, R0, R9, context::PAYLOAD_OFF);
+        self.asm.alu(op::ADD, R2, R0);
+        self.copy_by_helper(false);
+        for (register, at) in kept {
+            self.asm.load(Size::D, register, R9, at);
+        }
+        self.asm.mov_imm(R2, 0);
+        Way::InPlace
     }
 }

@@ -140,6 +140,8 @@ const fn guard(bug: Bug) -> &'static str {
         }
         B::PipeKernelRegistersLost => "promote::pipes::registers_last",
         B::PipeKernelOutside => "promote::pipes::a_run_ends_with_the_message",
+        B::PipeKernelTickFree => "check::accepts::runs_of_pipes_are_accepted",
+        B::PipeKernelEndKept => "promote::pipes::what_is_written_reaches_the_message",
     }
 }
 

@@ -1,8 +1,8 @@
 //! What we make is accepted.
 
 use super::programs::{
-    KINDS, handlers, instance_program, module, observed_program, stub_program, stub_programs,
-    user_program,
+    KINDS, LISTS, handlers, instance_program, module, observed_program, pipes, stub_program,
+    stub_programs, user_program,
 };
 use ashway_codegen::bpf::print;
 
@@ -50,6 +50,19 @@ fn every_handler_is_accepted_as_an_instances_program() {
         }
     }
     assert_eq!(bad, 0);
+}
+
+/// The loop that is made for a list at run time, too: its accesses go where they may,
+/// and each turn is charged.
+#[test]
+fn runs_of_pipes_are_accepted() {
+    for list in LISTS {
+        for kind in KINDS {
+            let made = stub_program(list, &pipes(list), kind, false).unwrap();
+            let found = made.check();
+            assert!(found.is_ok(), "{}: {}", made.name, found.unwrap_err());
+        }
+    }
 }
 
 #[test]

@@ -350,6 +350,39 @@ pub(crate) const FUNCTIONS: &[(&str, &str)] = &[
     ),
 ];
 
+/// A handler that runs a list from the message to memory, in memory, and back. `flip`
+/// and `total` are pipes of its own.
+pub(crate) fn pipes(list: &str) -> Vec<u8> {
+    wat::parse_str(format!(
+        r#"(module
+            (import "ashway" "pipe_read" (func $read (param i32 i32 i32 i32)))
+            (import "ashway" "pipe_write" (func $write (param i32 i32 i32 i32)))
+            (import "ashway" "pipe_in_place" (func $in_place (param i32 i32 i32)))
+            (memory (export "memory") 1 1)
+            (func (export "flip") (param i32) (result i32)
+                (i32.xor (local.get 0) (i32.const 255)))
+            (func (export "total") (param i32 i32) (result i32 i32)
+                (local.get 0) (i32.add (local.get 1) (local.get 0)))
+            (func (export "on_rx") (param $len i32) (param i32) (result i32)
+                (call $read (i32.const 0) (i32.const 64) (local.get $len) (i32.const 0))
+                (call $in_place (i32.const 64) (local.get $len) (i32.const 0))
+                (call $write (i32.const 0) (i32.const 64) (local.get $len) (i32.const 0))
+                (i32.const 2))
+            (@custom "ashway.pipes" "{list}"))"#
+    ))
+    .unwrap()
+}
+
+/// Lists for it: built-in pipes, one's own, values in every register, and more
+/// accumulators than registers.
+pub(crate) const LISTS: &[&str] = &[
+    "copy",
+    "cksum16 | bswap32 | xor(0xdeadbeef)",
+    "flip:8 | total:32",
+    "bswap32 | add16(0x7001) | cksum16",
+    "cksum16 | cksum16 | total:32 | cksum16",
+];
+
 /// All handlers as Wasm: those above, and the ones that the tests of the node
 /// run, as far as they have been built.
 pub(crate) fn handlers() -> Vec<(String, Vec<u8>)> {
@@ -359,7 +392,10 @@ pub(crate) fn handlers() -> Vec<(String, Vec<u8>)> {
     let functions = FUNCTIONS
         .iter()
         .map(|(name, text)| ((*name).to_owned(), functions(text)));
-    let own = bodies.chain(functions);
+    let lists = LISTS
+        .iter()
+        .map(|list| (format!("pipes `{list}`"), pipes(list)));
+    let own = bodies.chain(functions).chain(lists);
     let built = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/handlers");
     let files = std::fs::read_dir(built).into_iter().flatten().flatten();
     let built = files.filter_map(|file| {
@@ -379,10 +415,9 @@ pub(crate) fn stub_programs() -> Vec<Made> {
             for locals_in_memory in [false, true] {
                 match stub_program(&name, &wasm, kind, locals_in_memory) {
                     Ok(made) => all.push(made),
-                    // Pipes run over an arena.
-                    Err(PromoteError::Pipe { .. }) if kind == MemoryKind::Array => {}
                     Err(
-                        PromoteError::NoCounterpart { .. }
+                        PromoteError::Pipe { .. }
+                        | PromoteError::NoCounterpart { .. }
                         | PromoteError::UserTierOnly { .. }
                         | PromoteError::Frames { .. },
                     ) => {}

@@ -1,10 +1,9 @@
 //! Bulk operations where they are not plain: passive data, and array mode
 //! without `CAP_PERFMON`, in which the verifier is stricter.
 
-use super::harness::{IMPORTS, PLENTY, module, privileged, promote, run};
+use super::harness::{IMPORTS, PLENTY, module, promote, run, without_perfmon};
 use ashway_abi::Cause;
 use ashway_codegen::promote::MemoryKind;
-use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// A passive segment of 200 bytes, of which the message says how many go from
 /// where to where; a message without that drops it.
@@ -80,16 +79,7 @@ fn memory_init_copies_what_is_there() {
 
 #[test]
 fn array_mode_needs_no_cap_perfmon() {
-    if !privileged() {
-        return;
-    }
-    // Capabilities are a thread's own, and so is this one.
-    let without = std::thread::spawn(|| {
-        let mut held = capabilities(None).unwrap();
-        let dropped = CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
-        held.effective -= dropped;
-        held.permitted -= dropped;
-        set_capabilities(None, held).unwrap();
+    without_perfmon(|| {
         let body = |operators: &str| {
             module(&format!(
                 r#"(module {IMPORTS}
@@ -124,5 +114,4 @@ fn array_mode_needs_no_cap_perfmon() {
             }
         }
     });
-    without.join().unwrap();
 }

@@ -1,6 +1,6 @@
 //! The handlers of `apps/handlers`, as the build made them.
 
-use super::harness::{Outcome, PLENTY, privileged, promote, run};
+use super::harness::{Outcome, PLENTY, promote, run, without_perfmon};
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::promote::MemoryKind;
 use std::path::PathBuf;
@@ -150,17 +150,7 @@ fn every_test_handler_is_translated_but_the_one_with_floats() {
 
 #[test]
 fn array_mode_needs_no_cap_perfmon() {
-    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-    if !privileged() {
-        return;
-    }
-    // Capabilities are a thread's own, and so is this one.
-    let without = std::thread::spawn(|| {
-        let mut held = capabilities(None).unwrap();
-        let dropped = CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
-        held.effective -= dropped;
-        held.permitted -= dropped;
-        set_capabilities(None, held).unwrap();
+    without_perfmon(|| {
         let message: [u8; 12] = [1, 0, 0, 7, 0, 0, 0, 1, 2, 3, 4, 5];
         for name in [
             "counter", "echo", "lock", "even", "sum", "divide", "wild", "outside",
@@ -174,5 +164,4 @@ fn array_mode_needs_no_cap_perfmon() {
             );
         }
     });
-    without.join().unwrap();
 }

@@ -10,6 +10,7 @@ use ashway_codegen::stub;
 use ashway_kernel::{
     AllegedOffset, Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, TestRun,
 };
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// More than any test needs.
 pub(crate) const PLENTY: Budget = Budget {
@@ -222,6 +223,23 @@ pub(crate) fn privileged() -> bool {
         println!("skipped in the kernel: needs root (bpf(2))");
     }
     root
+}
+
+/// Runs a test without `CAP_PERFMON`, where it would be privileged.
+pub(crate) fn without_perfmon(test: impl FnOnce() + Send + 'static) {
+    if !privileged() {
+        return;
+    }
+    // Capabilities are a thread's own, and so is this one.
+    let without = std::thread::spawn(|| {
+        let mut held = capabilities(None).unwrap();
+        let dropped = CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
+        held.effective -= dropped;
+        held.permitted -= dropped;
+        set_capabilities(None, held).unwrap();
+        test();
+    });
+    without.join().unwrap();
 }
 
 /// Runs the messages every way and returns what all of them agree on.

@@ -1,6 +1,8 @@
 //! Lists of pipes inside handlers: what is around a run stays as it was.
 
-use super::harness::{Budget, Outcome, PLENTY, module, privileged, promote};
+use super::harness::{
+    Budget, Outcome, PLENTY, module, privileged, promote, run_with, without_perfmon,
+};
 use ashway_abi::Cause;
 use ashway_codegen::pipe::{interpret, parse};
 use ashway_codegen::promote::{MemoryKind, PromoteError};
@@ -10,6 +12,7 @@ fn handler(list: &str, body: &str) -> Vec<u8> {
     module(&format!(
         r#"(module
         (import "ashway" "pipe_read" (func $read (param i32 i32 i32 i32)))
+        (import "ashway" "pipe_write" (func $write (param i32 i32 i32 i32)))
         (import "ashway" "pipe_in_place" (func $in_place (param i32 i32 i32)))
         (import "ashway" "pipe_set" (func $set (param i32 i64)))
         (import "ashway" "pipe_get" (func $get (param i32) (result i64)))
@@ -19,22 +22,6 @@ fn handler(list: &str, body: &str) -> Vec<u8> {
             {body})
         (@custom "ashway.pipes" "{list}"))"#
     ))
-}
-
-/// Every way over an arena, which all have to agree.
-fn run(wasm: &[u8], messages: &[&[u8]], budget: Budget) -> Vec<Outcome> {
-    let mut agreed: Option<Vec<Outcome>> = None;
-    for locals_in_memory in [false, true] {
-        let promoted = promote(wasm, MemoryKind::Arena, locals_in_memory, budget).unwrap();
-        let mut runs = vec![promoted.interpret(messages)];
-        if privileged() {
-            runs.push(promoted.run_in_kernel(messages));
-        }
-        for found in runs {
-            assert!(*agreed.get_or_insert_with(|| found.clone()) == found);
-        }
-    }
-    agreed.unwrap()
 }
 
 fn word(outcome: &Outcome, at: usize) -> u64 {
@@ -80,7 +67,7 @@ fn what_is_around_a_run_stays_as_it_was() {
         "bswap32 | add16(0x7001) | cksum16",
     ] {
         let message: Vec<u8> = (0..101).map(|at| (at * 7) as u8).collect();
-        let outcome = &run(&handler(text, &body), &[&message], PLENTY)[0];
+        let outcome = &run_with(&handler(text, &body), &[&message], PLENTY)[0];
         assert_eq!(outcome.result, Ok(0), "`{text}`");
         let list = parse(text).unwrap();
         let mut registers = list.initial();
@@ -106,7 +93,7 @@ fn registers_last() {
     let body = "(call $read (i32.const 0) (i32.const 64) (local.get $len) (i32.const 0))
         (i64.store (i32.const 0) (call $get (i32.const 0))) (i32.const 0)";
     let parts: [&[u8]; 3] = [&[1; 64], &[2; 128], &[3; 7]];
-    let outcomes = run(&handler("sum8", body), &parts, PLENTY);
+    let outcomes = run_with(&handler("sum8", body), &parts, PLENTY);
     let sums: Vec<u64> = outcomes.iter().map(|outcome| word(outcome, 0)).collect();
     assert_eq!(sums, [64, 64 + 256, 64 + 256 + 21]);
 }
@@ -122,7 +109,7 @@ fn a_run_ends_with_the_message() {
         (9, Some(Cause::MessageBounds)),
         (255, Some(Cause::MessageBounds)),
     ] {
-        let outcome = &run(&handler("xor8(1)", body), &[&[len; 10]], PLENTY)[0];
+        let outcome = &run_with(&handler("xor8(1)", body), &[&[len; 10]], PLENTY)[0];
         assert_eq!(outcome.result.err().map(|(cause, _)| cause), cause, "{len}");
         assert_eq!(outcome.memory[4096] != 0, cause.is_none(), "{len}");
     }
@@ -148,21 +135,70 @@ fn a_long_run_in_memory_ends_with_its_time() {
     }
 }
 
+/// Any length, over an arena and by the helper: the same bytes, and no more of them.
+#[test]
+fn what_is_written_reaches_the_message() {
+    let body = "(call $read (i32.const 1) (i32.const 4096)
+            (i32.sub (local.get $len) (i32.const 2)) (i32.const 0))
+        (call $write (i32.const 1) (i32.const 4096)
+            (i32.sub (local.get $len) (i32.const 2)) (i32.const 0))
+        (i32.const 2)";
+    let messages: Vec<Vec<u8>> = (2..140).step_by(3).map(|len| (0..len).collect()).collect();
+    let each: Vec<&[u8]> = messages.iter().map(Vec::as_slice).collect();
+    let outcomes = run_with(&handler("add8(3) | cksum16", body), &each, PLENTY);
+    for (outcome, mut expected) in outcomes.into_iter().zip(messages) {
+        let end = expected.len() - 1;
+        for byte in &mut expected[1..end] {
+            *byte += 6;
+        }
+        assert_eq!((outcome.result, outcome.message), (Ok(2), expected));
+    }
+}
+
+/// Over an array, where the verifier is stricter: loops between memory and message,
+/// inside memory, and with values in every register.
+#[test]
+fn array_mode_needs_no_cap_perfmon() {
+    without_perfmon(|| {
+        let body = "(local $at i32) (local $bytes i32)
+            (local.set $at (i32.mul (call $load8 (i32.const 0)) (i32.const 16)))
+            (local.set $bytes (call $load8 (i32.const 1)))
+            (call $read (i32.const 2) (local.get $at) (local.get $bytes) (i32.const 0))
+            (call $in_place (local.get $at) (local.get $bytes) (i32.const 0))
+            (call $write (i32.const 3) (local.get $at) (local.get $bytes) (i32.const 0))
+            (i64.store (i32.const 0) (call $get (i32.const 0)))
+            (i32.const 2)";
+        for text in [
+            "cksum16",
+            "cksum16 | bswap32 | xor(0xdeadbeef)",
+            "bswap32 | add16(0x7001) | cksum16",
+        ] {
+            let wasm = handler(text, body);
+            for in_memory in [false, true] {
+                let promoted = promote(&wasm, MemoryKind::Array, in_memory, PLENTY).unwrap();
+                let messages = [0, 1, 7, 8, 63, 64, 65, 255].map(|bytes: u8| {
+                    let mut message = vec![bytes; 260];
+                    message[0] = 4 + bytes % 9;
+                    message
+                });
+                let messages = messages.each_ref().map(Vec::as_slice);
+                let runs = promoted.run_in_kernel(&messages);
+                assert!(runs == promoted.interpret(&messages), "`{text}`");
+                assert!(runs.iter().all(|run| run.result == Ok(2)), "`{text}`");
+            }
+        }
+    });
+}
+
 #[test]
 fn what_has_no_form_is_refused_by_name() {
     let body = "(call $in_place (i32.const 0) (i32.const 64) (i32.const 0)) (i32.const 0)";
-    for (text, kind, words) in [
-        (
-            "cksum16 | crc32",
-            MemoryKind::Arena,
-            "`crc32` has no form in the kernel tier",
-        ),
-        ("cksum16", MemoryKind::Array, "over an arena"),
-    ] {
-        let error = promote(&handler(text, body), kind, false, PLENTY)
+    for kind in [MemoryKind::Arena, MemoryKind::Array] {
+        let error = promote(&handler("cksum16 | crc32", body), kind, false, PLENTY)
             .map(|_| ())
             .unwrap_err();
         assert!(matches!(error, PromoteError::Pipe { .. }), "{error:?}");
+        let words = "`crc32` has no form in the kernel tier";
         assert!(error.to_string().contains(words), "{error}");
         assert!(error.place().is_some() && error.hint().contains("tier = \"user\""));
     }

@@ -500,12 +500,8 @@ fn large_frames() {
 /// to be alike, the call stack's included.
 #[test]
 fn array_mode_needs_no_cap_perfmon() {
-    use super::harness::{privileged, promote};
+    use super::harness::{promote, without_perfmon};
     use ashway_codegen::promote::MemoryKind;
-    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
-    if !privileged() {
-        return;
-    }
     let wasm = module(&format!(
         r#"(module {IMPORTS} (memory (export "memory") 1 1)
         (type $op (func (param i32 i32) (result i32)))
@@ -530,20 +526,13 @@ fn array_mode_needs_no_cap_perfmon() {
                 (call_indirect $stored (type $op) (i32.const 3) (i32.const 64) (local.get $i))
                 (call $down (call $load8 (i32.const 0)) (call $load8 (i32.const 1))))))"#
     ));
-    // Capabilities are a thread's own, and so is this one.
-    let without = std::thread::spawn(move || {
-        let mut held = capabilities(None).unwrap();
-        let dropped = CapabilitySet::PERFMON | CapabilitySet::SYS_ADMIN;
-        held.effective -= dropped;
-        held.permitted -= dropped;
-        set_capabilities(None, held).unwrap();
+    without_perfmon(move || {
         for locals_in_memory in [false, true] {
             let promoted = promote(&wasm, MemoryKind::Array, locals_in_memory, PLENTY).unwrap();
             let messages: [&[u8]; 3] = [&[0, 4], &[7, 8], &[20, 100]];
             assert!(promoted.run_in_kernel(&messages) == promoted.interpret(&messages));
         }
     });
-    without.join().unwrap();
 }
 
 /// Its end would overwrite the next frame, where nobody looks: it is never

@@ -11,13 +11,17 @@
 //! | `r4`, `r5` | the chunk in memory and in the packet |
 //! | `r6`, `r7`, `r8` | what the first three reductions have so far; values |
 //! | `r9` | the context; frames of ours at [`Places::scratch`] |
+//!
+//! Over a map's value ([`MemoryAt::Array`]) no pointer into the packet moves: what is
+//! written goes to the message by a helper, a chunk at a time, and what is read has to
+//! be in memory before ([`Way::InPlace`]).
 
 mod lanes;
 pub mod trial;
 
 use super::ir::{Binary, Gauge, Op, Pipe, Reduce, Update};
 use super::list::{End, Form, List};
-use crate::bpf::{Assembler, Label, Reg, Size, op};
+use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
 use crate::bug::{self, Bug};
 use Reg::{R0, R1, R2, R3, R4, R5, R9, R10};
 use ashway_abi::context;
@@ -27,14 +31,16 @@ use lanes::{Home, Lanes};
 const MAX_REGISTERS: usize = 64;
 
 /// Bytes of the context that a copy uses at [`Places::scratch`].
-pub const SCRATCH_BYTES: usize = 8 * (SLOTS + MAX_REGISTERS);
+pub const SCRATCH_BYTES: usize = 8 * (SLOTS + MAX_REGISTERS) + CHUNK as usize;
 
 /// Words of the scratch: `r1` to `r3` while they hold values, the length, the bytes
-/// of a partial word; behind them what is kept for the list's registers.
+/// of a partial word; behind them what is kept for the list's registers, and a chunk on
+/// its way to the message.
 const SAVED: [(Reg, i16); 3] = [(R1, 0), (R2, 8), (R3, 16)];
 const LEN: i16 = 24;
 const PARTIAL: i16 = 32;
 const SLOTS: usize = 5;
+const STAGE: i16 = 8 * (SLOTS + MAX_REGISTERS) as i16;
 
 /// Bytes of a message that an offset can reach: the verifier adds up offsets only
 /// below 64 KiB (`MAX_PACKET_OFF`), headers included.
@@ -66,6 +72,8 @@ pub struct Places {
     pub end: i16,
     /// From where to where.
     pub way: Way,
+    /// What memory is made of.
+    pub memory: MemoryAt,
     /// Whether anything is written to memory but the registers. A list that modifies
     /// nothing may only read the message.
     pub writes: bool,
@@ -75,10 +83,27 @@ pub struct Places {
     pub tick: Option<(Label, Label)>,
 }
 
+/// How memory is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryAt {
+    /// An arena: an address becomes a pointer by a cast.
+    Arena,
+    /// A map's value, in a program without `CAP_PERFMON`: the verifier sees each address
+    /// compared.
+    Array {
+        /// Stack slot of the value's address.
+        base: i16,
+        /// Bytes that addresses can reach, not less than a chunk.
+        bytes: u32,
+        /// Stack slot of the `xdp_md` pointer.
+        md: i16,
+    },
+}
+
 /// From where to where data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
-    /// From the message to memory.
+    /// From the message to memory; an arena.
     Read,
     /// From memory to the message.
     Write,
@@ -118,6 +143,7 @@ impl KernelList {
             payload: -8,
             end: -16,
             way: Way::Read,
+            memory: MemoryAt::Arena,
             writes: true,
             tick: None,
         };
@@ -144,7 +170,7 @@ impl KernelList {
         &self.list
     }
 
-    /// Writes the copy of `r3` bytes between the message, at index `r2`, and the arena, at
+    /// Writes the copy of `r3` bytes between the message, at index `r2`, and memory, at
     /// address `r1`. Both ranges and the registers' place have been checked; `r9` is
     /// the context. Jumps to `trap` where the verifier wants to see that something
     /// cannot be. Clobbers `r0` to `r8`.
@@ -251,6 +277,11 @@ impl<'c> Copy<'c> {
         }
     }
 
+    /// Whether chunks go to the message by a helper.
+    fn stages(&self) -> bool {
+        self.places.way == Way::Write && self.places.memory != MemoryAt::Arena
+    }
+
     fn slot(&self, at: i16) -> i16 {
         self.places.scratch + at
     }
@@ -303,9 +334,55 @@ impl<'c> Copy<'c> {
 
     /// `r4` = the list's registers in memory.
     fn registers_pointer(&mut self) {
-        self.asm
-            .alu32_imm(op::MOV, R4, self.places.registers as i32);
-        self.asm.arena_cast(R4, R4);
+        let registers = self.places.registers as i32;
+        match self.places.memory {
+            MemoryAt::Arena => {
+                self.asm.alu32_imm(op::MOV, R4, registers);
+                self.asm.arena_cast(R4, R4);
+            }
+            MemoryAt::Array { base, .. } => {
+                self.asm.load(Size::D, R4, R10, base);
+                self.asm.alu_imm(op::ADD, R4, registers);
+            }
+        }
+    }
+
+    /// `into` = the memory at address `r1`, where there are `bytes` bytes. Clobbers
+    /// `scratch`.
+    fn memory(&mut self, into: Reg, scratch: Reg, bytes: u32) {
+        match self.places.memory {
+            MemoryAt::Arena => self.asm.arena_cast(into, R1),
+            MemoryAt::Array {
+                base, bytes: all, ..
+            } => {
+                // What the verifier knows of an address must not depend on the way that
+                // led here (`promote/memory.rs`).
+                self.asm.load(Size::W, scratch, R9, context::ZERO);
+                self.asm.alu32(op::XOR, scratch, R1);
+                let most = all.saturating_sub(bytes) as i32;
+                self.asm.jump32_if_imm(op::JGT, scratch, most, self.trap);
+                self.asm.load(Size::D, into, R10, base);
+                self.asm.alu(op::ADD, into, scratch);
+            }
+        }
+    }
+
+    /// A staged chunk goes to the message, `before` bytes in front of where `r2` was
+    /// when it was saved. `r4` says how many. Clobbers `r0` to `r5`.
+    fn send(&mut self, before: u32) {
+        let MemoryAt::Array { md, .. } = self.places.memory else {
+            return;
+        };
+        let [index, stage] = [SAVED[1].1, STAGE].map(|at| self.slot(at));
+        self.asm.load(Size::D, R2, R9, index);
+        self.asm.alu32_imm(op::SUB, R2, before as i32);
+        self.asm.load(Size::W, R0, R9, context::PAYLOAD_OFF);
+        self.asm.alu(op::ADD, R2, R0);
+        self.asm.mov(R3, R9);
+        self.asm.alu_imm(op::ADD, R3, i32::from(stage));
+        self.asm.load(Size::D, R1, R10, md);
+        self.asm.call(helper::XDP_STORE_BYTES);
+        self.asm.jump_if_imm(op::JNE, R0, 0, self.trap);
     }
 
     /// `r0` in every lane. Clobbers `r5`.
@@ -381,7 +458,9 @@ impl<'c> Copy<'c> {
         self.asm.may_goto(self.trap);
         if let Some((spent, back)) = self.places.tick {
             self.asm.load(Size::D, R0, R9, context::BULK);
-            self.asm.alu_imm(op::SUB, R0, CHUNK as i32);
+            let free = bug::is(Bug::PipeKernelTickFree);
+            self.asm
+                .alu_imm(op::SUB, R0, if free { 0 } else { CHUNK as i32 });
             self.asm.store(Size::D, R9, context::BULK, R0);
             self.asm.jump_if_imm(op::JSLT, R0, 0, spent);
             self.asm.bind(back);
@@ -399,19 +478,22 @@ impl<'c> Copy<'c> {
 
     /// `bytes` bytes, all there.
     fn words(&mut self, bytes: u32) {
-        if self.places.way != Way::InPlace {
+        let stages = self.stages();
+        if self.places.way != Way::InPlace && !stages {
             self.packet(bytes);
         }
-        self.asm.arena_cast(R4, R1);
-        let (from, to) = match self.places.way {
-            Way::Read => (R5, R4),
-            Way::Write => (R4, R5),
-            Way::InPlace => (R4, R4),
+        self.memory(R4, R0, bytes);
+        let (from, to, first) = match self.places.way {
+            Way::Read => (R5, R4, 0),
+            Way::Write if stages => (R4, R9, self.slot(STAGE)),
+            Way::Write => (R4, R5, 0),
+            Way::InPlace => (R4, R4, 0),
         };
         for (register, operation) in [(R1, op::ADD), (R2, op::ADD), (R3, op::SUB)] {
             self.asm.alu32_imm(operation, register, bytes as i32);
         }
-        if self.saves {
+        let saves = self.saves || stages;
+        if saves {
             self.save();
         }
         for at in (0..bytes as i16).step_by(8) {
@@ -419,10 +501,14 @@ impl<'c> Copy<'c> {
             let given = self.word(false);
             let given = given.unwrap_or_else(|_| unreachable!("`new` has written it"));
             if self.places.writes {
-                self.asm.store(Size::D, to, at, given);
+                self.asm.store(Size::D, to, first + at, given);
             }
         }
-        if self.saves {
+        if stages {
+            self.asm.mov_imm(R4, bytes as i32);
+            self.send(bytes);
+        }
+        if saves {
             self.restore();
         }
     }
@@ -471,6 +557,19 @@ impl<'c> Copy<'c> {
         if given != R0 {
             self.asm.mov(R0, given);
         }
+        if self.stages() {
+            let [stage, left] = [STAGE, SAVED[2].1].map(|at| self.slot(at));
+            self.asm.store(Size::D, R9, stage, R0);
+            self.asm.load(Size::D, R4, R9, left);
+            self.asm.alu_imm(op::AND, R4, 7);
+            // Of "not 0" the verifier of Linux 6.1 makes no lower bound.
+            self.asm.jump_if_imm(op::JLT, R4, 1, done);
+            if !bug::is(Bug::PipeKernelEndKept) {
+                self.send(0);
+            }
+            self.asm.bind(done);
+            return;
+        }
         self.restore();
         for (bytes, size) in pieces {
             if !self.places.writes {
@@ -493,7 +592,7 @@ impl<'c> Copy<'c> {
             self.packet(bytes as u32);
             R2
         } else {
-            self.asm.arena_cast(R5, R1);
+            self.memory(R5, R4, bytes as u32);
             R1
         }
     }

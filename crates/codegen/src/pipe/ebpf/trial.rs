@@ -12,7 +12,7 @@
 //!
 //! The list's registers are at [`REGISTERS`] of the memory, an arena.
 
-use super::{KernelList, Places, Way};
+use super::{KernelList, MemoryAt, Places, Way};
 use crate::bpf::{Assembler, Image, MapRef, Reg, Size, op};
 use crate::xdp::{self, action, md};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
@@ -77,6 +77,7 @@ pub fn program(work: Work<'_>, cpus: u32) -> Image {
             payload: PAYLOAD,
             end: END,
             way: Way::Read,
+            memory: MemoryAt::Arena,
             writes: true,
             tick: None,
         };
