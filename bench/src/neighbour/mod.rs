@@ -55,6 +55,9 @@ pub struct Options {
 const LASTS: Duration = Duration::from_millis(100);
 const RESTS: Duration = Duration::from_millis(10);
 
+/// How long promoting all handlers may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Turns of each case in a round.
 const TURNS: usize = 18;
 
@@ -169,6 +172,8 @@ struct Row {
     /// Messages of the neighbour's, and how many of them were stopped.
     sent: u64,
     stopped: u64,
+    /// Those of them that the worker ran, by the reason.
+    queued: Vec<(String, u64)>,
 }
 
 /// What one round measured of a case.
@@ -222,6 +227,7 @@ pub fn run(options: &Options) -> Result<Report> {
         builder = builder.binary(binary);
     }
     let node = builder.start()?;
+    in_their_tiers(&node, &rows)?;
     for round in 1..=rounds {
         eprintln!("round {round} of {rounds} ...");
         for row in &mut rows {
@@ -257,6 +263,7 @@ impl Row {
             lost: 0,
             sent: 0,
             stopped: 0,
+            queued: Vec::new(),
         }
     }
 }
@@ -350,6 +357,31 @@ fn turn(rig: &Rig, node: &Node, row: &mut Row) -> Result<()> {
     Ok(())
 }
 
+/// Waits until every path is where it is to be measured: handlers begin in the user tier
+/// and are promoted one after the other.
+fn in_their_tiers(node: &Node, rows: &[Row]) -> Result<()> {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let status = status(node.socket())?;
+        let mut left = None;
+        for row in rows {
+            let path = row.case.path();
+            let path = path.unwrap_or_else(|| row.case.victim().0.to_owned());
+            if named(&status, "paths", &path)?["tier"] != row.case.tier {
+                left = Some(path);
+            }
+        }
+        let Some(path) = left else {
+            return Ok(());
+        };
+        ensure!(
+            Instant::now() < until,
+            "`{path}` does not get into its tier"
+        );
+        std::thread::sleep(RESTS);
+    }
+}
+
 /// Messages that a path has received, and answered.
 fn ledger(node: &Node, path: &str) -> Result<[u64; 2]> {
     let status = status(node.socket())?;
@@ -393,6 +425,11 @@ fn account(node: &Node, rows: &mut [Row]) -> Result<()> {
         let ledger = named(&status, "paths", &path)?;
         let count = |cause: &str| ledger["aborts"][cause].as_u64().unwrap_or(0);
         row.stopped = count("fuel") + count("time");
+        let notes = ledger["notes"].as_object().into_iter().flatten();
+        let queued = notes.filter(|(name, _)| name.starts_with("queued_"));
+        row.queued = queued
+            .map(|(name, count)| (name.clone(), count.as_u64().unwrap_or(0)))
+            .collect();
         let tier = &ledger["tier"];
         ensure!(*tier == row.case.tier, "`{path}` ran in the {tier} tier");
         let full = ledger["fates"]["dropped"]["ring_full"]

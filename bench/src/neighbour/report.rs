@@ -9,6 +9,8 @@
 //! hidden in it, and the growth says little. The p99.5 is what a message waits that finds
 //! the queue taken, and the machine's tail is beyond it: its growth is shown beside.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 use super::{Beside, Case, Report, Round, Row, Turn};
@@ -43,6 +45,7 @@ pub(super) fn report(rows: &[Row]) -> Report {
         "ASKED",
         "LOST",
         "STOPPED",
+        "QUEUED",
     ];
     let ratios = ratios(rows);
     let text = format!(
@@ -53,7 +56,8 @@ pub(super) fn report(rows: &[Row]) -> Report {
          the neighbour; CONTROL: more than beside the control,\nin budgets. All are medians of \
          differences within a pass. The p99.5 is what a message waits that finds\nthe queue \
          taken; the p99.9 has the machine's own tail in it. LOST: answers that did not come, and \
-         what\nthe victim's path has received and not answered.\n\n{}\n{}",
+         what\nthe victim's path has received and not answered. QUEUED: messages of the neighbour's \
+         that the worker ran,\nin the user tier, which nobody waits for.\n\n{}\n{}",
         table::render(&header, 2, &lines),
         ratio::render(&ratios)
     );
@@ -127,6 +131,11 @@ impl Row {
         all.summary().p999
     }
 
+    /// Messages of the neighbour's that the worker ran.
+    fn queued(&self) -> u64 {
+        self.queued.iter().map(|(_, count)| count).sum()
+    }
+
     /// Answers that did not come, and messages that its path has not answered.
     fn losses(&self) -> [u64; 2] {
         [self.lost, self.received - self.replied]
@@ -171,6 +180,9 @@ fn line(row: &Row, rows: &[Row]) -> Vec<String> {
         row.case
             .budget()
             .map_or_else(String::new, |_| row.stopped.to_string()),
+        row.case
+            .budget()
+            .map_or_else(String::new, |_| row.queued().to_string()),
     ]
 }
 
@@ -202,6 +214,7 @@ fn to_json(row: &Row, rows: &[Row]) -> Value {
         "received_and_not_answered": unanswered,
         "neighbour_sent": row.sent,
         "neighbour_stopped": row.stopped,
+        "neighbour_queued": row.queued.iter().cloned().collect::<BTreeMap<_, _>>(),
     })
 }
 
