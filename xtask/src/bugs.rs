@@ -26,12 +26,8 @@ pub(crate) fn run() -> Result<()> {
             "ashway-codegen",
         ])
         .args(["--test", "bugs", "--", "--exact", DRIVER, "--nocapture"])
-        .env("RUSTFLAGS", "--cfg ashway_bugs")
-        .env("CARGO_TARGET_DIR", root().join("target/bugs"))
-        // Built for one run: as fast to build as to run.
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
-        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1")
         .current_dir(root());
+    seeded(&mut command);
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
@@ -55,4 +51,14 @@ pub(crate) fn run() -> Result<()> {
         bail!("a seeded bug was not noticed, or a test fails without one");
     }
     Ok(())
+}
+
+/// Has cargo build with the seeded bugs.
+pub(crate) fn seeded(command: &mut Command) {
+    command
+        .env("RUSTFLAGS", "--cfg ashway_bugs")
+        .env("CARGO_TARGET_DIR", root().join("target/bugs"))
+        // Built for one run: as fast to build as to run.
+        .env("CARGO_PROFILE_RELEASE_DEBUG", "false")
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "1");
 }

@@ -11,7 +11,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::{root, run};
+use crate::{bugs, output, root, run};
 
 /// Cases without `--count`: about an hour of one CPU.
 const COUNT: u64 = 10_000_000;
@@ -36,7 +36,7 @@ pub(crate) fn campaign(args: &[&str]) -> Result<()> {
     }
     // A copy, which no build of the next hours replaces.
     let tests = root().join(format!("target/fuzz-pipes-{seed}"));
-    std::fs::copy(build()?, &tests).context("cannot copy the tests")?;
+    std::fs::copy(build(false)?, &tests).context("cannot copy the tests")?;
     let done = parts(&tests, seed, count);
     // Of no use to anybody else.
     std::fs::remove_file(tests)?;
@@ -63,22 +63,21 @@ fn parts(tests: &PathBuf, mut seed: u64, count: u64) -> Result<()> {
     Ok(())
 }
 
-/// Builds the tests of pipes and says where they are.
-pub(crate) fn build() -> Result<PathBuf> {
+/// Builds the tests of pipes and says where they are. With `bugs` they have the seeded
+/// ones, of which `ASHWAY_BUG` names the one that a process has.
+pub(crate) fn build(bugs: bool) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let said = crate::output(
-        Command::new(cargo)
-            .args([
-                "test",
-                "--quiet",
-                "--release",
-                "--package",
-                "ashway-codegen",
-            ])
-            .args(["--test", "pipe", "--no-run", "--message-format", "json"])
-            .current_dir(root()),
-    )?;
-    said.lines()
+    let mut command = Command::new(cargo);
+    command
+        .args(["test", "--quiet", "--release", "--package"])
+        .args(["ashway-codegen", "--test", "pipe", "--no-run"])
+        .args(["--message-format", "json"])
+        .current_dir(root());
+    if bugs {
+        bugs::seeded(&mut command);
+    }
+    output(&mut command)?
+        .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .filter(|message| message["target"]["name"] == "pipe")
         .find_map(|message| message["executable"].as_str().map(PathBuf::from))

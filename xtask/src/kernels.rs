@@ -6,24 +6,19 @@
 //! comes: an emulated processor takes minutes. Packages are fetched with
 //! `apt-get download` and kept under `target/`.
 
-use std::collections::VecDeque;
 use std::ffi::OsStr;
-use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::{output, root, run};
+use crate::guest::{self, Disk, FILE, FOLDER, PROGRAM};
+use crate::root;
 
 /// The oldest that promotes, and the one that Debian 12 comes with.
 const VERSIONS: [&str; 2] = ["6.12", "6.1"];
-
-/// What a line of the guest's that is meant for us starts with.
-const MARK: &str = "ashway-kernels: ";
 
 /// What has to be there beside the kernels.
 const INSTALL: &str = "apt-get install qemu-system-x86 busybox-static binutils";
@@ -41,58 +36,10 @@ pub(crate) fn check(versions: &[&str]) -> Result<()> {
     let disk = folder.join("initrd.cpio");
     fs::write(&disk, ram_disk(&folder)?)?;
     for version in versions {
-        let image = kernel(&folder, version)?;
+        let image = guest::kernel(&folder, version)?;
         boot(&image, &disk)?;
     }
     Ok(())
-}
-
-/// The kernel image of a series, downloaded if it is not there.
-fn kernel(folder: &Path, version: &str) -> Result<PathBuf> {
-    let pattern = format!(
-        r"^linux-image-{}\.[0-9.]*[0-9+deb-]*-cloud-amd64-unsigned$",
-        version.replace('.', r"\.")
-    );
-    let found = output(Command::new("apt-cache").args(["search", "--names-only", &pattern]))?;
-    let mut names: Vec<&str> = found
-        .lines()
-        .filter_map(|line| line.split_whitespace().next())
-        .collect();
-    names.sort_by_key(|name| numbers(name));
-    let Some(name) = names.last() else {
-        bail!("no Debian package matches `{pattern}`; is bookworm-backports or -security listed?");
-    };
-    let tree = folder.join(name);
-    if !tree.exists() {
-        output(
-            Command::new("apt-get")
-                .args(["download", name])
-                .current_dir(folder),
-        )?;
-        let package = find(folder, |file| {
-            Path::new(file).extension() == Some(OsStr::new("deb"))
-        })?;
-        run(Command::new("dpkg-deb").arg("-x").args([&package, &tree]))?;
-        fs::remove_file(package)?;
-    }
-    find(&tree.join("boot"), |file| file.starts_with("vmlinuz"))
-}
-
-/// The numbers in a name, to sort versions by.
-fn numbers(name: &str) -> Vec<u64> {
-    name.split(|c: char| !c.is_ascii_digit())
-        .filter_map(|digits| digits.parse().ok())
-        .collect()
-}
-
-fn find(folder: &Path, wanted: impl Fn(&str) -> bool) -> Result<PathBuf> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        if wanted(&entry.file_name().to_string_lossy()) {
-            return Ok(entry.path());
-        }
-    }
-    bail!("nothing of that name in `{}`", folder.display())
 }
 
 /// Runs the guest and shows what it finds.
@@ -108,34 +55,9 @@ fn boot(image: &Path, disk: &Path) -> Result<()> {
         .arg("-initrd")
         .arg(disk)
         .args(["-append", "console=ttyS0 quiet panic=-1"]);
-    let mut guest = command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("is QEMU there? `{INSTALL}`"))?;
-    let output = guest.stdout.take().context("the guest has no console")?;
-    let mut others = VecDeque::new();
     let mut taken = Taken::default();
-    let mut done = false;
-    for line in BufReader::new(output).split(b'\n') {
-        let line = line?;
-        let line = String::from_utf8_lossy(&line);
-        match line.trim_end().split_once(MARK) {
-            Some((_, "done")) => done = true,
-            Some((_, said)) => taken.show(said)?,
-            None => {
-                others.truncate(19);
-                others.push_front(line.trim_end().to_owned());
-            }
-        }
-    }
-    let status = guest.wait()?;
-    let others: Vec<String> = others.into_iter().rev().collect();
-    ensure!(
-        status.success() && done,
-        "the guest did not come to its end ({status}); its last words:\n{}",
-        others.join("\n")
-    );
+    guest::watch(&mut command, |said| taken.show(said))
+        .with_context(|| format!("to have what it takes: `{INSTALL}`"))?;
     println!(
         "  {} files: the user tier takes {}, the kernel tier {}",
         taken.files, taken.user, taken.kernel
@@ -202,45 +124,24 @@ fn verdict(document: &Value) -> (bool, bool, String) {
     (takes_user, takes_kernel, line)
 }
 
-/// A RAM disk with everything the guest needs, in the "newc" form of cpio
-/// (Linux `Documentation/driver-api/early-userspace/buffer-format.rst`).
+/// A RAM disk with everything the guest needs.
 fn ram_disk(folder: &Path) -> Result<Vec<u8>> {
     let mut disk = Disk::default();
-    for name in [
-        "bin", "proc", "sys", "tmp", "handlers", "programs", "lib", "lib64",
-    ] {
-        disk.add(name, 0o40_755, &[]);
+    for name in ["proc", "sys", "tmp", "handlers", "programs"] {
+        disk.add(name, FOLDER, &[]);
     }
-    let stripped = folder.join("ashway");
-    let ashway = root().join("target/release/ashway");
-    run(Command::new("strip").arg("-o").args([&stripped, &ashway]))?;
-    disk.add("ashway", 0o100_755, &fs::read(&stripped)?);
-    for library in output(Command::new("ldd").arg(&ashway))?.split_whitespace() {
-        if library.starts_with('/') {
-            let name = Path::new(library)
-                .file_name()
-                .and_then(OsStr::to_str)
-                .unwrap_or_default();
-            let place = if library.starts_with("/lib64") {
-                "lib64"
-            } else {
-                "lib"
-            };
-            disk.add(&format!("{place}/{name}"), 0o100_755, &fs::read(library)?);
-        }
-    }
-    let busybox = fs::read("/bin/busybox").with_context(|| format!("run `{INSTALL}`"))?;
-    disk.add("bin/busybox", 0o100_755, &busybox);
+    disk.add_program("ashway", &root().join("target/release/ashway"), folder)?;
+    disk.add_busybox()?;
     for folder in ["handlers", "programs"] {
         for entry in fs::read_dir(root().join("target").join(folder))? {
             let file = entry?.path();
             if file.extension() == Some(OsStr::new("wasm")) {
                 let name = file.file_name().and_then(OsStr::to_str).unwrap_or_default();
-                disk.add(&format!("{folder}/{name}"), 0o100_644, &fs::read(&file)?);
+                disk.add(&format!("{folder}/{name}"), FILE, &fs::read(&file)?);
             }
         }
     }
-    disk.add("init", 0o100_755, GUEST.as_bytes());
+    disk.add("init", PROGRAM, GUEST.as_bytes());
     Ok(disk.finish())
 }
 
@@ -249,7 +150,7 @@ const GUEST: &str = r#"#!/bin/busybox sh
 /bin/busybox mount -t proc proc /proc
 /bin/busybox mount -t sysfs sys /sys
 export LD_LIBRARY_PATH=/lib
-say() { echo "ashway-kernels: $*"; }
+say() { echo "ashway-guest: $*"; }
 say "Linux $(/bin/busybox uname -r)"
 for file in /handlers/*.wasm /programs/*.wasm; do
     /ashway handler check "$file" -j > /tmp/out 2>&1
@@ -258,49 +159,3 @@ done
 say done
 /bin/busybox poweroff -f
 "#;
-
-#[derive(Default)]
-struct Disk {
-    bytes: Vec<u8>,
-    files: u32,
-}
-
-impl Disk {
-    fn add(&mut self, name: &str, mode: u32, contents: &[u8]) {
-        self.files += 1;
-        let name_bytes = name.len() + 1;
-        let fields = [
-            self.files,
-            mode,
-            0,
-            0,
-            1,
-            0,
-            contents.len() as u32,
-            0,
-            0,
-            0,
-            0,
-            name_bytes as u32,
-            0,
-        ];
-        let mut header = "070701".to_owned();
-        for field in fields {
-            write!(header, "{field:08x}").expect("writing to a string does not fail");
-        }
-        self.bytes
-            .extend(header.bytes().chain(name.bytes()).chain([0]));
-        self.pad();
-        self.bytes.extend(contents);
-        self.pad();
-    }
-
-    fn pad(&mut self) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
-    }
-
-    fn finish(mut self) -> Vec<u8> {
-        self.add("TRAILER!!!", 0, &[]);
-        self.bytes
-    }
-}

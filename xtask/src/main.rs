@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod avx512;
 mod bless;
 mod bugs;
 mod check;
@@ -12,6 +13,7 @@ mod conformance;
 mod corpora;
 mod fuzz_pipes;
 mod graph;
+mod guest;
 mod handlers;
 #[cfg(test)]
 mod header;
@@ -48,6 +50,8 @@ usage: cargo xtask COMMAND
   graph                 print which crate depends on which
   kernels [6.12 6.1]    boot other kernels under QEMU and print what they say to
                         each built handler
+  avx512 [--cases N] [--seed S] [--bug NAME]
+                        the tests of pipes in vectors of 512 bits, under Bochs
 ";
 
 fn main() -> ExitCode {
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         ["bugs"] => bugs::run(),
         ["graph"] => graph::print(),
         ["kernels", versions @ ..] => kernels::check(versions),
+        ["avx512", args @ ..] => avx512::check(args),
         _ => {
             eprint!("{USAGE}");
             return ExitCode::from(2);

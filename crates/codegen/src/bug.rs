@@ -212,6 +212,8 @@ bugs! {
     PipeNarrowAnything,
     /// On lanes, a shift by a value goes as far as the value says.
     PipeShiftUnmasked,
+    /// Vectors of 512 bits: less is less or equal.
+    PipeWideBelow,
     /// On lanes, zeros below are counted to the highest one.
     PipeCountTrailing,
     /// Word by word, zeros above are counted in 64 bits.

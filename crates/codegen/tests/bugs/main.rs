@@ -29,6 +29,7 @@ mod rules;
 mod share;
 
 use ashway_codegen::bug::Bug;
+use ashway_codegen::pipe::Isa;
 use std::collections::BTreeSet;
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -128,6 +129,7 @@ const fn guard(bug: Bug) -> &'static str {
         | B::PipeAdlerWeights
         | B::PipeCipherRounds
         | B::PipeShiftUnmasked
+        | B::PipeWideBelow
         | B::PipeCountTrailing
         | B::PipeOrderCountWide
         | B::PipePinAny
@@ -179,8 +181,14 @@ fn run(test: &str, bug: Option<Bug>) -> Colour {
 fn each_bug_turns_its_test_red() {
     // Guards first, each once, then bugs; two at a time.
     let guards: BTreeSet<&str> = Bug::ALL.iter().map(|bug| guard(*bug)).collect();
+    // `cargo xtask avx512 --bug NAME` shows it elsewhere.
+    let wide = pipe::cpus().iter().any(|cpu| cpu.isa == Isa::Avx512);
+    let here = |bug: &&Bug| **bug != Bug::PipeWideBelow || wide;
     let without = guards.into_iter().map(|test| (None, test));
-    let with = Bug::ALL.iter().map(|bug| (Some(*bug), guard(*bug)));
+    let with = Bug::ALL
+        .iter()
+        .filter(here)
+        .map(|bug| (Some(*bug), guard(*bug)));
     let runs: Vec<(Option<Bug>, &str)> = without.chain(with).collect();
     let next = Mutex::new(runs.iter());
     let done = Mutex::new(Vec::new());

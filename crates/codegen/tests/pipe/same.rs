@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::ptr::NonNull;
 
 use ashway_codegen::pipe::{
-    Cpu, Direction, Isa, Layout, List, Options, Portable, compile, interpret,
+    Binary, Builder, Count, Cpu, Direction, Gauge, Isa, Layout, List, Op, Options, Portable,
+    Reduce, Shift, Value, compile, interpret,
 };
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
 
@@ -159,70 +160,86 @@ impl Bench {
     }
 }
 
-/// One list in every form, over several data. Panics with what differs.
-pub(super) fn check(bench: &mut Bench, random: &mut Random, list: &List) {
-    let mut portable = Portable::new(list);
-    let forms = [
+/// How a list may be compiled.
+fn forms() -> [Options; 4] {
+    let striped = Options {
+        layout: Layout::Striped,
+        ..Options::default()
+    };
+    [
         Options::default(),
         Options {
             in_place: true,
             ..Options::default()
         },
+        striped,
         Options {
-            layout: Layout::Striped,
-            ..Options::default()
-        },
-        Options {
-            layout: Layout::Striped,
             direction: Direction::Write,
-            ..Options::default()
+            ..striped
         },
-    ];
+    ]
+}
+
+/// One list in every form, over several data. Panics with what differs.
+pub(super) fn check(bench: &mut Bench, random: &mut Random, list: &List) {
+    let mut portable = Portable::new(list);
     let compiled: Vec<Pipes> = super::cpus()
         .into_iter()
-        .map(|cpu| Pipes::map(compile(list, cpu, random.one_of(&forms)).unwrap()).unwrap())
+        .map(|cpu| Pipes::map(compile(list, cpu, random.one_of(&forms())).unwrap()).unwrap())
         .collect();
     for _ in 0..RUNS {
         let len = random.length();
-        let data = random.bytes(len);
-        let mut first = list.initial();
-        for register in &mut first {
-            if random.below(4) == 0 {
-                *register = random.constant();
-            }
+        case(bench, random, list, &mut portable, &compiled, len);
+    }
+}
+
+/// One list in these forms, over `len` bytes.
+fn case(
+    bench: &mut Bench,
+    random: &mut Random,
+    list: &List,
+    portable: &mut Portable,
+    compiled: &[Pipes],
+    len: usize,
+) {
+    let data = random.bytes(len);
+    let mut first = list.initial();
+    for register in &mut first {
+        if random.below(4) == 0 {
+            *register = random.constant();
         }
-        let mut wanted = Left {
-            registers: first.clone(),
-            data: data.clone(),
+    }
+    let mut wanted = Left {
+        registers: first.clone(),
+        data: data.clone(),
+    };
+    interpret(list, &mut wanted.registers, &mut wanted.data);
+    assert_eq!(
+        one_by_one(list, &data, &first),
+        wanted,
+        "one by one, {len} bytes"
+    );
+    let mut left = Left {
+        registers: first.clone(),
+        data: data.clone(),
+    };
+    portable.run_in_place(&mut left.registers, &mut left.data);
+    assert_eq!(left, wanted, "portable, {len} bytes");
+    for pipes in compiled {
+        let left = if pipes.native().options().in_place {
+            bench.in_place(random, pipes, &data, &first)
+        } else {
+            bench.across(random, pipes, &data, &first)
         };
-        interpret(list, &mut wanted.registers, &mut wanted.data);
+        let native = pipes.native();
         assert_eq!(
-            one_by_one(list, &data, &first),
+            left,
             wanted,
-            "one by one, {len} bytes"
+            "{:?} {:?}, {len} bytes, {:?}",
+            native.cpu(),
+            native.options(),
+            native.steps()
         );
-        let mut left = Left {
-            registers: first.clone(),
-            data: data.clone(),
-        };
-        portable.run_in_place(&mut left.registers, &mut left.data);
-        assert_eq!(left, wanted, "portable, {len} bytes");
-        for pipes in &compiled {
-            let left = if pipes.native().options().in_place {
-                bench.in_place(random, pipes, &data, &first)
-            } else {
-                bench.across(random, pipes, &data, &first)
-            };
-            let native = pipes.native();
-            assert_eq!(
-                left,
-                wanted,
-                "{:?} {:?}, {len} bytes, {:?}",
-                native.cpu(),
-                native.options(),
-                native.steps()
-            );
-        }
     }
 }
 
@@ -265,6 +282,58 @@ fn every_list_gives_the_same_in_every_form() {
         let list = random::list(&mut random);
         check(&mut bench, &mut random, &list);
         std::mem::forget(failing);
+    }
+}
+
+/// Operators that no pipe of ours has, so that nothing but random lists would meet
+/// them: alone, in every width, at every length up to some chunks.
+#[test]
+fn counts_and_shifts_by_values_are_the_same_at_every_length() {
+    let counts = [Count::Ones, Count::Leading, Count::Trailing];
+    let shifts = [
+        Shift::Left,
+        Shift::Right,
+        Shift::RightSigned,
+        Shift::RotateLeft,
+    ];
+    let mut random = Random(8);
+    let mut bench = Bench::new();
+    for gauge in Gauge::WORDS {
+        let mut lists = Vec::new();
+        let mut add = |op: &dyn Fn(&mut Builder, Value) -> Value| {
+            let mut body = Builder::new("one", gauge);
+            let register = body.register("sum", 0);
+            let word = body.input();
+            let value = op(&mut body, word);
+            body.reduce(register, Reduce::Sum, value);
+            let mut list = List::new();
+            list.push(body.commutative().finish(value).unwrap())
+                .unwrap();
+            lists.push(list);
+        };
+        for what in counts {
+            add(&|body, word| body.op(Op::Count(what, word)));
+        }
+        for shift in shifts {
+            add(&|body, word| {
+                // By the word itself and by its upper half: all distances are there.
+                let high = body.shift(Shift::Right, word, gauge.bits() / 2);
+                let by = body.binary(Binary::Add, word, high);
+                body.op(Op::ShiftBy(shift, word, by))
+            });
+        }
+        for list in &lists {
+            let mut portable = Portable::new(list);
+            let mut compiled = Vec::new();
+            for cpu in super::cpus() {
+                for options in forms() {
+                    compiled.push(Pipes::map(compile(list, cpu, options).unwrap()).unwrap());
+                }
+            }
+            for len in 0..=193 {
+                case(&mut bench, &mut random, list, &mut portable, &compiled, len);
+            }
+        }
     }
 }
 

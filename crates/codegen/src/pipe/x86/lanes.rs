@@ -370,9 +370,9 @@ impl Body<'_, '_> {
         if self.emit.wide() {
             let (k1, left) = (Arg::R(Register::K1), self.emit.v(left));
             if below {
-                // Predicate 1: less than.
-                self.emit
-                    .vop(table::COMPARE[at], &[k1, left, right, Arg::I(1)]);
+                // Predicate 1: less than; 2: or equal.
+                let less = Arg::I(1 + i32::from(bug::is(Bug::PipeWideBelow)));
+                self.emit.vop(table::COMPARE[at], &[k1, left, right, less]);
             } else {
                 self.emit.vop(table::EQUAL[at], &[k1, left, right]);
             }
