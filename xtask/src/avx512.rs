@@ -153,7 +153,8 @@ const GUEST: &str = r#"#!/bin/busybox sh
 echo "ashway-guest: $(/bin/busybox grep -m1 'model name' /proc/cpuinfo), $(/bin/busybox grep -o -m1 'avx512[a-z0-9_]*' /proc/cpuinfo | /bin/busybox tr '\n' ' ')"
 export LD_LIBRARY_PATH=/lib ASHWAY_BUG=@BUG
 export PIPE_WIDE=1 PIPE_CASES=@CASES PIPE_SEED=@SEED PIPE_FUNCTIONS=100 PIPE_EVIL=100
-/pipe --test-threads=1 @WHICH 2>&1 | while read -r line; do echo "ashway-guest: $line"; done
+{ /pipe --test-threads=1 @WHICH; echo "status $?"; } 2>&1 |
+    while read -r line; do echo "ashway-guest: $line"; done
 echo "ashway-guest: done"
 /bin/busybox sleep 1000000
 "#;

@@ -178,22 +178,25 @@ fn narrow_chunk(
             let args = [Arg::R(xmm(piece)), emit.v(data), Arg::I(lane as i32)];
             emit.asm.op(Code::VEX_Vextracti128_xmmm128_ymm_imm8, &args);
         }
-        let (sum_x, other_x) = (xmm(sum), xmm(other));
-        // Homes may be above 15, out of reach for VEX.
-        let product = Code::EVEX_Vpclmulqdq_xmm_xmm_xmmm128_imm8;
-        let (product, xor) = if emit.wide() {
-            (product, Code::EVEX_Vpxorq_xmm_k1z_xmm_xmmm128b64)
-        } else {
-            (
-                Code::VEX_Vpclmulqdq_xmm_xmm_xmmm128_imm8,
-                Code::VEX_Vpxor_xmm_xmm_xmmm128,
-            )
-        };
-        let (s, o) = (Arg::R(sum_x), Arg::R(other_x));
+        // Homes may be above 15, out of reach for VEX; the other forms of these
+        // products are VPCLMULQDQ's, even of 128 bits.
+        let low = if sum < 16 { sum } else { emit.take()? };
+        if low != sum {
+            let from = emit.v(sum);
+            emit.load(low, from);
+        }
+        let product = Code::VEX_Vpclmulqdq_xmm_xmm_xmmm128_imm8;
+        let xor = Code::VEX_Vpxor_xmm_xmm_xmmm128;
+        let (s, o) = (Arg::R(xmm(low)), Arg::R(xmm(other)));
         emit.asm.op(product, &[o, s, constants, Arg::I(0)]);
         emit.asm.op(product, &[s, s, constants, Arg::I(0x11)]);
         emit.asm.op(xor, &[s, s, o]);
         emit.asm.op(xor, &[s, s, Arg::R(xmm(piece))]);
+        if low != sum {
+            let from = emit.v(low);
+            emit.load(sum, from);
+            emit.give(low);
+        }
         emit.release(home, sum);
     }
     emit.give(other);
