@@ -110,8 +110,8 @@ counts! {
     DroppedIfaceDown = 23, Fate, "dropped_iface_down";
     /// Dropped: `deliver`, and the application has not taken out what is in its ring.
     DroppedEndpointFull = 24, Fate, "dropped_endpoint_full";
-    /// Dropped: its path had more than its [share](crate::share), and has all the
-    /// room in the ring that such a path gets.
+    /// Dropped: its path had more than its [share](crate::share), and as many of its
+    /// messages wait as may.
     DroppedOverShare = 31, Fate, "dropped_over_share";
     /// Went to the user tier because that is where the path runs.
     QueuedTier = 32, Note, "queued_tier";

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
+use std::iter;
 use std::process::ExitCode;
 
 use ashway_abi::log::acts_on_terminal;
@@ -69,8 +70,12 @@ fn words(failure: &Failure) -> String {
     }
     let mut text = format!("error: {}\n", clean(&failure.error));
     for because in &failure.because {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "  because: {}", clean(because));
+        // What a compiler says has a line of the source below it, and a caret.
+        let words = iter::once("because: ").chain(iter::repeat(""));
+        for (line, word) in because.lines().zip(words) {
+            // Writing to a string cannot fail.
+            let _ = writeln!(text, "  {word}{}", clean(line));
+        }
     }
     if let Some(hint) = &failure.hint {
         let _ = writeln!(text, "  hint: {}", clean(hint));

@@ -142,7 +142,8 @@ impl handler::Instance for Bindable {
             budget_ns: budget.as_nanos() as u64,
             limit,
             gate: Gate::new(limit),
-            share: crate::config::share(attrs).map(|share| Arc::new(Purse::new(share.terms()))),
+            share: crate::config::share(attrs)
+                .map(|share| Arc::new(Purse::new(share.terms(), budget.as_nanos() as u64))),
         };
         let end = match local {
             Some(_) => self.shared.ends.join(row, end),

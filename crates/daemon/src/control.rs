@@ -165,20 +165,41 @@ impl Control {
     /// The request of a client, if one has come to its end; the oldest client first.
     /// Waits for nobody. One that makes no sense has been answered.
     pub(crate) fn next(&mut self, now: Instant) -> Option<(Caller, Value)> {
-        while let Ok((stream, _)) = self.listener.accept() {
-            if self.asking.len() == MOST_ASKING
-                && let Some(Asking { stream, .. }) = self.asking.pop_front()
-            {
+        loop {
+            while self.asking.len() < MOST_ASKING {
+                let Ok((stream, _)) = self.listener.accept() else {
+                    break;
+                };
+                self.hear(stream, now);
+            }
+            if let Some(request) = self.complete(now) {
+                return Some(request);
+            }
+            // No request is complete: the oldest makes room for whoever waits.
+            if self.asking.len() < MOST_ASKING {
+                return None;
+            }
+            let (stream, _) = self.listener.accept().ok()?;
+            if let Some(Asking { stream, .. }) = self.asking.pop_front() {
                 refuse(stream, &io::ErrorKind::TimedOut.into());
             }
-            // Else it is told that it is late.
-            let _ = stream.set_nonblocking(true);
-            self.asking.push_back(Asking {
-                stream,
-                line: Vec::new(),
-                until: now + PATIENCE,
-            });
+            self.hear(stream, now);
         }
+    }
+
+    /// Has a client's request read from now on.
+    fn hear(&mut self, stream: UnixStream, now: Instant) {
+        // Else it is told that it is late.
+        let _ = stream.set_nonblocking(true);
+        self.asking.push_back(Asking {
+            stream,
+            line: Vec::new(),
+            until: now + PATIENCE,
+        });
+    }
+
+    /// Reads what has come of all requests, up to the first that is complete.
+    fn complete(&mut self, now: Instant) -> Option<(Caller, Value)> {
         let mut at = 0;
         while let Some(client) = self.asking.get_mut(at) {
             let line = match client.read() {
@@ -429,5 +450,18 @@ mod tests {
         let quick = ask(&control, STATUS);
         assert!(control.next(now).is_some());
         drop((quick, others));
+    }
+
+    #[test]
+    fn complete_requests_are_answered_however_many_there_are() {
+        let mut control = control("crowd");
+        let now = Instant::now();
+        let clients: Vec<_> = (0..MOST_ASKING + 36)
+            .map(|_| ask(&control, STATUS))
+            .collect();
+        for _ in &clients {
+            assert!(control.next(now).is_some());
+        }
+        assert!(control.next(now).is_none());
     }
 }

@@ -418,12 +418,15 @@ impl Live {
     }
 
     /// Runs what waits for a path's share, and what comes from now on, whatever was used.
-    pub(crate) fn open_share(&mut self, id: PathId, now: Time, rows: &UserRows) {
+    /// Whether some still waits, for room in what is to be sent.
+    pub(crate) fn open_share(&mut self, id: PathId, now: Time, rows: &UserRows) -> bool {
         if let Some((purse, _)) = self.shares.get(&id) {
             purse.set_open(true);
         }
         self.work_off(id, now, rows);
         self.go_on(now, rows);
+        let waiting = self.shares.get(&id).map(|(_, waiting)| waiting);
+        waiting.is_some_and(|waiting| !waiting.is_empty())
     }
 
     /// Runs a message along a path that is there, whatever that has had.

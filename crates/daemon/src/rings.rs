@@ -176,6 +176,10 @@ fn work_off(
 ) -> bool {
     let mut any = false;
     for (local, at) in instance.paths.iter_mut().enumerate() {
+        // Those of a path draw on one account: another comes first each time.
+        if at.len() > 1 {
+            at.rotate_left(1);
+        }
         for (iface, path) in at {
             let Some(port) = &mut ports[*iface] else {
                 continue;

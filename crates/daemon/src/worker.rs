@@ -230,7 +230,10 @@ impl Work {
             instance.open_shares();
         }
         for path in self.live.with_shares() {
-            self.live.open_share(path, now(), &self.rows);
+            // Some at a time, as many as there is room for what they send.
+            while self.live.open_share(path, now(), &self.rows) {
+                self.flush();
+            }
             self.flush();
         }
         self.take(&mut spare);
@@ -285,6 +288,10 @@ impl Work {
         if let Some(carrier) = carrier {
             any |=
                 rings::drain_frames(carrier, live, xdp_ports, packet_ports, instances, rows, now);
+        }
+        // Those of a path draw on one account: another comes first each time.
+        if packet_ports.len() > 1 {
+            packet_ports.rotate_left(1);
         }
         for port in packet_ports.iter_mut() {
             // An interface that went away has nothing more to say.

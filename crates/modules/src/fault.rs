@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
-use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
+use ashway_path::module::{Kind, Made, Module, Param, Refused};
 use ashway_path::read::Params;
 use ashway_path::sim::Random;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
@@ -44,6 +44,7 @@ use ashway_path::time::Time;
 
 use crate::Message;
 use crate::services;
+use crate::way::through;
 
 /// The kind.
 pub static KIND: Kind = Kind {
@@ -93,9 +94,6 @@ pub static KIND: Kind = Kind {
         },
     ],
 };
-
-const UP: usize = 0;
-const DOWN: usize = 1;
 
 /// The fate of a message that was lost.
 const LOST: Count = Count::DroppedFault;
@@ -216,10 +214,7 @@ impl Module<Message> for Fault {
                 kept: BinaryHeap::new(),
                 order: 0,
             }),
-            next: match entered {
-                Some(DOWN) => Next::Through(UP),
-                _ => Next::Through(DOWN),
-            },
+            next: through(entered),
         })
     }
 }

@@ -30,40 +30,23 @@ use std::sync::Arc;
 
 use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
-use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
-use ashway_path::service::Service;
+use ashway_path::module::{Kind, Made, Module, Param, Refused};
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 
 use crate::Message;
-use crate::services::NET;
-use crate::way::{Way, way};
+use crate::services;
+use crate::way::{Way, through, way_from_top};
 
 /// The kind.
 pub static KIND: Kind = Kind {
     name: "handler",
     about: "runs a handler on each message",
-    services: &[
-        Service {
-            name: "up",
-            provides: &NET,
-            requires: &NET,
-            after: false,
-        },
-        Service {
-            name: "down",
-            provides: &NET,
-            requires: &NET,
-            after: true,
-        },
-    ],
+    services: &services::BETWEEN,
     params: &[Param {
         name: "handler",
         about: "the handler's name, required",
     }],
 };
-
-const UP: usize = 0;
-const DOWN: usize = 1;
 
 /// Attribute: the handler's function.
 pub const FUNCTION: &str = "function";
@@ -123,18 +106,11 @@ impl Module<Message> for Handler {
         Ok(Made {
             stage: Box::new(HandlerStage {
                 module: self.name.clone(),
-                way: match entered {
-                    // Creation begins at the top.
-                    None => way(Some(UP), UP),
-                    entered => way(entered, UP),
-                },
+                way: way_from_top(entered),
                 top: entered.is_none(),
                 bound,
             }),
-            next: match entered {
-                Some(DOWN) => Next::Through(UP),
-                _ => Next::Through(DOWN),
-            },
+            next: through(entered),
         })
     }
 }

@@ -25,12 +25,12 @@ use std::sync::Arc;
 
 use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
-use ashway_path::module::{Kind, Made, Module, Next, Refused};
+use ashway_path::module::{Kind, Made, Module, Refused};
 use ashway_path::stage::{Cx, Direction, Stage, Step};
 
 use crate::Message;
 use crate::services;
-use crate::way::{Way, way};
+use crate::way::{Way, onward, way_of_leaf};
 
 /// The kind.
 pub static KIND: Kind = Kind {
@@ -39,8 +39,6 @@ pub static KIND: Kind = Kind {
     services: &services::LEAF,
     params: &[],
 };
-
-const DOWN: usize = 0;
 
 /// The host.
 #[derive(Clone, Debug)]
@@ -62,23 +60,6 @@ impl Module<Message> for Host {
             }),
             next: onward(entered),
         })
-    }
-}
-
-/// Which way is up for a module whose only service is `down`, at 0.
-pub(crate) const fn way_of_leaf(entered: Option<usize>) -> Way {
-    match entered {
-        // Creation begins at the top: as if entered from above.
-        None => way(Some(1), 1),
-        entered => way(entered, 1),
-    }
-}
-
-/// Where a path goes on behind such a module.
-pub(crate) const fn onward(entered: Option<usize>) -> Next {
-    match entered {
-        None => Next::Through(DOWN),
-        Some(_) => Next::End,
     }
 }
 

@@ -31,35 +31,21 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use ashway_path::attrs::Attrs;
-use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
+use ashway_path::module::{Kind, Made, Module, Param, Refused};
 use ashway_path::read::Params;
-use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_wire::checksum::Sum;
 
 use crate::Message;
 use crate::bug::{self, Bug};
-use crate::services::NET;
-use crate::way::{Way, way};
+use crate::services;
+use crate::way::{Way, through, way_from_top};
 
 /// The kind.
 pub static KIND: Kind = Kind {
     name: "pipe",
     about: "passes messages through a list of pipes",
-    services: &[
-        Service {
-            name: "up",
-            provides: &NET,
-            requires: &NET,
-            after: false,
-        },
-        Service {
-            name: "down",
-            provides: &NET,
-            requires: &NET,
-            after: true,
-        },
-    ],
+    services: &services::BETWEEN,
     params: &[
         Param {
             name: "list",
@@ -71,9 +57,6 @@ pub static KIND: Kind = Kind {
         },
     ],
 };
-
-const UP: usize = 0;
-const DOWN: usize = 1;
 
 /// Attribute: whether checksums may be verified in the same pass, `on` or `off`.
 pub const FUSE: &str = "fuse";
@@ -183,16 +166,12 @@ impl Module<Message> for Pipe {
         Ok(Made {
             stage: Box::new(PipeStage {
                 module: self.name.clone(),
-                // Creation that begins here begins at the top.
-                way: way(entered.or(Some(UP)), UP),
+                way: way_from_top(entered),
                 lists: Arc::clone(&self.lists),
                 registers: Vec::new(),
                 published,
             }),
-            next: match entered {
-                Some(DOWN) => Next::Through(UP),
-                _ => Next::Through(DOWN),
-            },
+            next: through(entered),
         })
     }
 }

@@ -33,6 +33,18 @@ pub static TRANSPORT: Interface = Interface {
 /// Of a module that ends a path on anything that exchanges messages.
 pub(crate) static LEAF: [Service; 1] = [DOWN];
 
+/// Of one between two that exchange messages, whatever these are; [`crate::way::UP`] and
+/// [`crate::way::DOWN`] are their places.
+pub(crate) static BETWEEN: [Service; 2] = [
+    Service {
+        name: "up",
+        provides: &NET,
+        requires: &NET,
+        after: false,
+    },
+    DOWN,
+];
+
 /// Of one that stands in for a link, so that IP can be on it.
 pub(crate) static LINK_LIKE: [Service; 2] = [
     Service {

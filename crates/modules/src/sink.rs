@@ -28,10 +28,9 @@ use ashway_path::module::{Kind, Made, Module, Refused};
 use ashway_path::stage::{Cx, Direction, Stage, Step};
 
 use crate::Message;
-use crate::host::{onward, way_of_leaf};
 use crate::services;
 use crate::source::Probe;
-use crate::way::Way;
+use crate::way::{Way, onward, way_of_leaf};
 
 /// The kind.
 pub static KIND: Kind = Kind {

@@ -36,9 +36,8 @@ use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_path::time::Time;
 
 use crate::Message;
-use crate::host::{onward, way_of_leaf};
 use crate::services;
-use crate::way::Way;
+use crate::way::{Way, onward, way_of_leaf};
 
 /// The kind.
 pub static KIND: Kind = Kind {

@@ -30,14 +30,14 @@
 use std::sync::Arc;
 
 use ashway_path::attrs::Attrs;
-use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
+use ashway_path::module::{Kind, Made, Module, Param, Refused};
 use ashway_path::read::Params;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_path::time::Time;
 
 use crate::Message;
 use crate::services;
-use crate::way::{Way, way};
+use crate::way::{Way, through, way_from_top};
 
 pub mod pcapng;
 
@@ -61,9 +61,6 @@ pub static KIND: Kind = Kind {
         },
     ],
 };
-
-const UP: usize = 0;
-const DOWN: usize = 1;
 
 /// Attribute: the path's name, set by whoever creates it.
 pub const PATH: &str = "path";
@@ -189,13 +186,9 @@ impl Module<Message> for Tap {
             stage: Box::new(TapStage {
                 path: attrs.text(PATH).unwrap_or(&self.name).into(),
                 tap: self.clone(),
-                // Creation that begins here begins at the top.
-                way: way(entered.or(Some(UP)), UP),
+                way: way_from_top(entered),
             }),
-            next: match entered {
-                Some(DOWN) => Next::Through(UP),
-                _ => Next::Through(DOWN),
-            },
+            next: through(entered),
         })
     }
 }

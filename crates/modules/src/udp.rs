@@ -34,7 +34,7 @@ use ashway_wire::ipv4::PROTOCOL_UDP;
 use ashway_wire::udp::{Checksum, HEADER_BYTES, Packet};
 
 use crate::services::{NET, NETWORK, TRANSPORT};
-use crate::way::{Way, way};
+use crate::way::{DOWN, UP, Way, way};
 use crate::{Flow, Message, ip};
 
 /// The kind.
@@ -57,9 +57,6 @@ pub static KIND: Kind = Kind {
     ],
     params: &[],
 };
-
-const UP: usize = 0;
-const DOWN: usize = 1;
 
 /// A host's UDP.
 #[derive(Clone, Debug)]

@@ -4,7 +4,12 @@
 //! one created from a driver by its lower one; a path from driver to driver has
 //! both kinds of stages. Up is where headers come off.
 
+use ashway_path::module::Next;
 use ashway_path::stage::Direction;
+
+/// The upper service of a module with two, and its lower one.
+pub(crate) const UP: usize = 0;
+pub(crate) const DOWN: usize = 1;
 
 /// The direction in which headers come off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,5 +36,42 @@ impl Way {
     #[must_use]
     pub(crate) fn down(self) -> Direction {
         self.0.opposite()
+    }
+}
+
+/// The same for a module that a path may begin at: it then goes down from there.
+#[must_use]
+pub(crate) const fn way_from_top(entered: Option<usize>) -> Way {
+    match entered {
+        None => way(Some(UP), UP),
+        entered => way(entered, UP),
+    }
+}
+
+/// Where a path goes on behind a module with two services.
+#[must_use]
+pub(crate) const fn through(entered: Option<usize>) -> Next {
+    match entered {
+        Some(DOWN) => Next::Through(UP),
+        _ => Next::Through(DOWN),
+    }
+}
+
+/// The way of a stage whose module has only a lower service.
+#[must_use]
+pub(crate) const fn way_of_leaf(entered: Option<usize>) -> Way {
+    match entered {
+        // Creation begins at the top: as if entered from above.
+        None => way(Some(1), 1),
+        entered => way(entered, 1),
+    }
+}
+
+/// Where a path goes on behind such a module.
+#[must_use]
+pub(crate) const fn onward(entered: Option<usize>) -> Next {
+    match entered {
+        None => Next::Through(0),
+        Some(_) => Next::End,
     }
 }

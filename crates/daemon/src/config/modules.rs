@@ -96,10 +96,16 @@ const OWN_ATTRIBUTES: &[Known] = &[
     (attr::FAULT_LIMIT, Form::Within(0, u32::MAX as u64)),
     (attr::FAULT_WITHIN_NS, within(FaultLimit::TIMES)),
     (attr::FAULT_REST_NS, within(FaultLimit::TIMES)),
-    (attr::SHARE_PER_MILLE, Form::Number),
-    (attr::RATE_PER_SECOND, Form::Number),
+    (
+        attr::SHARE_PER_MILLE,
+        Form::Within(1, MOST_PER_MILLE as u64),
+    ),
+    (attr::RATE_PER_SECOND, Form::Within(1, MOST_RUNS as u64)),
     (attr::MEMORY_BYTES, Form::Number),
 ];
+
+/// A whole CPU.
+const MOST_PER_MILLE: u32 = 1_000;
 
 /// A time between two, in ns.
 const fn within([least, most]: [Duration; 2]) -> Form {
@@ -160,7 +166,7 @@ pub(crate) fn share(attrs: &Attrs) -> Option<Share> {
         Some(u32::try_from(number).unwrap_or(most).clamp(1, most))
     };
     Share::of(
-        number(attr::SHARE_PER_MILLE, 1_000),
+        number(attr::SHARE_PER_MILLE, MOST_PER_MILLE),
         number(attr::RATE_PER_SECOND, MOST_RUNS),
     )
 }

@@ -177,7 +177,10 @@ impl Node {
                 let placed = placed.swap_remove(number);
                 self.config.paths.pop();
                 self.paths.pop();
-                self.instances[placed.instance].ends.leave(placed.row);
+                if let Some(end) = self.instances[placed.instance].ends.leave(placed.row) {
+                    // What has come to it meanwhile waits for nothing.
+                    end.moved(true);
+                }
                 self.clear_slots(&placed.slots);
                 Err(refusal)
             }

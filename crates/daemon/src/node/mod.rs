@@ -419,6 +419,11 @@ impl Node {
         self.paths[path].demoted = None;
         if let Some(end) = self.end(path) {
             end.moved(tier == Tier::Kernel);
+            if end.share.is_some() {
+                // What waits is worked off now and not behind the worker's nap; one that is
+                // gone works for nobody.
+                let _ = self.worker.ask(|_| ());
+            }
         }
         self.paths[path].switch_ns = begin.elapsed().as_nanos() as u64;
         Ok(())

@@ -172,7 +172,7 @@ fn answer(
         Some("create") => node.create(&request, &caller).into(),
         Some("remove") => node.remove(&request).into(),
         Some("show") => node.show(&request["path"]).into(),
-        Some("faults") => Answer::Ok(node.faults.list(request["handler"].as_str())),
+        Some("faults") => faults(node, &request["handler"]),
         Some("log") => log(node, &request),
         Some("fault") => node.faults.export(&request["fault"]).into(),
         Some("swap") => return node.swap(&request, engine, caller),
@@ -203,6 +203,15 @@ fn answer(
 }
 
 /// What a handler has logged behind the line of number `after`.
+/// The faults of a handler, or of all; those of one that is unloaded are gone with it.
+fn faults(node: &Node, handler: &Value) -> Answer {
+    let names: Vec<_> = node.instances.iter().map(|i| i.name.as_str()).collect();
+    match handler.as_str() {
+        Some(name) if !names.contains(&name) => unknown("handler", handler, &names),
+        name => Answer::Ok(node.faults.list(name)),
+    }
+}
+
 fn log(node: &Node, request: &Value) -> Answer {
     let handler = &request["handler"];
     let mut found = node.instances.iter();

@@ -47,6 +47,8 @@ struct Candidate {
     version: Arc<Version>,
     /// It is the one before.
     back: bool,
+    /// The parameters' values when it was asked for, which it has in part.
+    inherited: BTreeMap<String, Param>,
     /// For the paths that ran in the kernel tier when it was asked for, by their rows.
     promoted: Vec<(u32, Made)>,
 }
@@ -128,6 +130,7 @@ impl Node {
                 (row, config.function.clone(), Allowance::of(config))
             })
             .collect();
+        let inherited = self.config.handlers[number].params.clone();
         let (compiler, handler) = (engine.clone(), Arc::clone(&instance));
         let config = self.config.handlers[number].clone();
         let engine = engine.clone();
@@ -144,6 +147,7 @@ impl Node {
                 let mut candidate = Candidate {
                     version,
                     back,
+                    inherited,
                     promoted: Vec::new(),
                 };
                 let version = &candidate.version;
@@ -193,11 +197,17 @@ impl Node {
         let Candidate {
             version,
             back,
+            inherited,
             promoted,
         } = candidate;
         let last = instance.version();
         let former = instance.versions.former().pop();
-        if back && former.is_none_or(|former| former.id != version.id) {
+        let stale = if back {
+            former.is_none_or(|former| former.id != version.id)
+        } else {
+            self.config.handlers[number].params != inherited
+        };
+        if stale {
             return Err(Refusal::failed(
                 format!("handler `{}` was swapped meanwhile", instance.name),
                 "ask once more",

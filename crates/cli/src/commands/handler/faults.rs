@@ -16,6 +16,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Node;
+use super::run::sha256;
 use crate::face::{Face, clean};
 use crate::failure::{Exit, Failure};
 use crate::table;
@@ -240,8 +241,13 @@ impl<'f> Kept<'f> {
             return Err(wrong(fault, "cause", "what stops a handler"));
         }
         number("at", u32::MAX.into())?;
+        let wasm = bytes("wasm", Limits::default().file_bytes)?;
+        if has("digest") && text("digest")? != sha256(&wasm) {
+            let hint = "the file was changed: export the fault once more";
+            return Err(nonsense("a `wasm` that its `digest` is not of", hint));
+        }
         Ok(Self {
-            wasm: bytes("wasm", Limits::default().file_bytes)?,
+            wasm,
             function: text("function")?,
             budget,
             channel: if has("channel") {
@@ -430,6 +436,7 @@ mod tests {
             ("front", json!("xx"), "`front` of"),
             ("cause", json!("\u{1b}[31m"), "`cause` of"),
             ("cause", Value::Null, "no `cause`"),
+            ("digest", json!("00"), "that its `digest` is not of"),
             ("at", json!("here"), "`at` of"),
         ] {
             let mut bad = good.clone();

@@ -762,6 +762,6 @@ fn shortened(message: &[u8]) -> String {
     }
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(super) fn sha256(bytes: &[u8]) -> String {
     lower_hex(&Sha256::digest(bytes))
 }
