@@ -333,8 +333,8 @@ fn large() -> Vec<(String, Vec<u8>)> {
     .concat();
     for (name, code, times) in [
         ("1,900 divisions", &divide, 1_900),
-        ("1,200 loops", &turn, 1_200),
-        ("1,200 loops that are left early", &leave, 1_200),
+        ("1,000 loops", &turn, 1_000),
+        ("1,000 loops that are left early", &leave, 1_000),
         ("3,500 choices", &choose, 3_500),
         ("20,000 divisions", &divide, 20_000),
     ] {
