@@ -133,13 +133,12 @@ fn main() -> Result<()> {
         ns: u64::from(us) * 1_000,
         ..BUDGET
     };
-    let handlers = match args.next() {
-        Some(folder) => endless(Path::new(&folder))?,
-        None => {
-            let known = HANDLERS.map(|(name, text)| (name.to_owned(), text.to_owned()));
-            let chase = [("chase".to_owned(), chase())];
-            known.into_iter().chain(chase).collect()
-        }
+    let handlers = if let Some(folder) = args.next() {
+        endless(Path::new(&folder))?
+    } else {
+        let known = HANDLERS.map(|(name, text)| (name.to_owned(), text.to_owned()));
+        let chase = [("chase".to_owned(), chase())];
+        known.into_iter().chain(chase).collect()
     };
     let mut cpu = CpuSet::new();
     cpu.set(1);

@@ -122,17 +122,17 @@ pub(super) fn run(rounds: usize, quick: bool) -> Result<Handlers> {
         let object = Object::load("xdp_pipes")?;
         let trial = |module, engine| Trial::new(module, engine, &Setup::default());
         let mut nothing = [
-            Way::Handler(trial(&empty, Engine::Kernel)?),
+            Way::Handler(Box::new(trial(&empty, Engine::Kernel)?)),
             Way::ByHand(object.program("ashway_empty")?),
-            Way::Handler(trial(&empty, Engine::User)?),
+            Way::Handler(Box::new(trial(&empty, Engine::User)?)),
         ];
         for (at, (work, [pipes, wasm])) in WORKS.iter().zip(&modules).enumerate() {
             let mut ways = [
-                Way::Handler(trial(pipes, Engine::Kernel)?),
-                Way::Handler(trial(wasm, Engine::Kernel)?),
+                Way::Handler(Box::new(trial(pipes, Engine::Kernel)?)),
+                Way::Handler(Box::new(trial(wasm, Engine::Kernel)?)),
                 Way::ByHand(object.program(work.by_hand)?),
-                Way::Handler(trial(pipes, Engine::User)?),
-                Way::Handler(trial(wasm, Engine::User)?),
+                Way::Handler(Box::new(trial(pipes, Engine::User)?)),
+                Way::Handler(Box::new(trial(wasm, Engine::User)?)),
             ];
             for (size, bytes) in SIZES.into_iter().enumerate() {
                 let message = message(bytes);
@@ -238,7 +238,7 @@ fn in_wasm(work: &Work) -> String {
 
 /// Something that takes a message.
 enum Way<'m> {
-    Handler(Trial<'m>),
+    Handler(Box<Trial<'m>>),
     ByHand(Program),
 }
 

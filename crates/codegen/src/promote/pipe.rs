@@ -60,7 +60,7 @@ impl Emitter<'_> {
                 self.reserve_ticks(R3, CHUNK, &[R1, R2, R3]);
                 (way, MemoryAt::Arena)
             }
-            MemoryKind::Array => (self.into_memory(way), self.array()),
+            MemoryKind::Array => (self.read_in(way), self.array()),
         };
         let tick = Tick {
             from: self.asm.label(),
@@ -94,7 +94,7 @@ impl Emitter<'_> {
 
     /// Over an array, where no packet pointer moves: what is read is brought to memory
     /// first, and passes there. The time for both is there before either begins.
-    fn into_memory(&mut self, way: Way) -> Way {
+    fn read_in(&mut self, way: Way) -> Way {
         if way != Way::Read {
             self.reserve_ticks(R3, CHUNK, &[R1, R2, R3]);
             return way;

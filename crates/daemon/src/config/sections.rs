@@ -659,7 +659,7 @@ pub(crate) fn read_faults(text: &str) -> Result<Option<FaultLimit>, (String, Str
     Ok(Some(FaultLimit {
         most: fault_limit(most)?,
         within: fault_time(within)?,
-        rest: rest.or(FaultLimit::default().rest),
+        rest: rest.or_else(|| FaultLimit::default().rest),
     }))
 }
 

@@ -397,14 +397,9 @@ mod tests {
     fn what_no_node_has_exported_is_refused_by_name() {
         let text = r#"(module (memory (export "memory") 1 1)
             (func (export "on_rx") (param i32 i32) (result i32) unreachable))"#;
-        let hex = |bytes: &[u8]| {
-            bytes
-                .iter()
-                .map(|byte| format!("{byte:02x}"))
-                .collect::<String>()
-        };
+        let hex = super::super::run::lower_hex;
         let good = json!({
-            "wasm": hex(&wat::parse_str(text).unwrap()), "message": "00", "memory": hex(&[0; 2 * 65_536]),
+            "wasm": hex(&wat::parse_str(text).unwrap()), "message": "00", "memory": hex(&vec![0; 2 * 65_536]),
             "guest_bytes": 65_536, "budget_ns": 50_000, "function": "on_rx",
             "cause": "unreachable", "at": 1,
         });
@@ -419,7 +414,7 @@ mod tests {
             ("memory", json!("00"), "a `memory` of 1 bytes"),
             (
                 "memory",
-                json!(hex(&[0; 65_540])),
+                json!(hex(&vec![0; 65_540])),
                 "4 bytes of state behind",
             ),
             ("guest_bytes", json!(-1), "`guest_bytes` of `-1`"),

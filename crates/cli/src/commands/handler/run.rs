@@ -744,7 +744,7 @@ fn counts(capture: &Capture, part: &Part<'_>) -> String {
     }
 }
 
-fn lower_hex(bytes: &[u8]) -> String {
+pub(super) fn lower_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::new(), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
