@@ -99,12 +99,17 @@ fn is_over(asm: &mut Assembler, over: Label) {
     }
     asm.load(Size::D, R3, R1, LAZY_AT);
     asm.jump_if_imm(op::JEQ, R3, 0, within);
+    if_lazy_within(asm, HOLD_NS, over);
+    asm.bind(within);
+}
+
+/// To `then` if the path was above its share less than `ns` ago. Clobbers `r0`-`r5`.
+fn if_lazy_within(asm: &mut Assembler, ns: u64, then: Label) {
     asm.call(helper::KTIME_GET_NS);
     asm.load(Size::D, R1, R10, PATH_WORD);
     asm.load(Size::D, R3, R1, LAZY_AT);
-    asm.alu_imm(op::ADD, R3, HOLD_NS as i32);
-    asm.jump_if(op::JGT, R3, R0, over);
-    asm.bind(within);
+    asm.alu_imm(op::ADD, R3, ns as i32);
+    asm.jump_if(op::JGT, R3, R0, then);
 }
 
 /// To `full` if the path is above its share and has all the room of such a path.
@@ -132,11 +137,7 @@ pub(super) fn drains(asm: &mut Assembler, later: Label) {
     asm.load(Size::D, R1, R10, PATH_WORD);
     asm.load(Size::W, R2, R1, LAZY);
     asm.jump_if_imm(op::JEQ, R2, 0, now);
-    asm.call(helper::KTIME_GET_NS);
-    asm.load(Size::D, R1, R10, PATH_WORD);
-    asm.load(Size::D, R3, R1, LAZY_AT);
-    asm.alu_imm(op::ADD, R3, DRAIN_NS as i32);
-    asm.jump_if(op::JGT, R3, R0, later);
+    if_lazy_within(asm, DRAIN_NS, later);
     asm.bind(now);
 }
 
