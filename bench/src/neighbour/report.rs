@@ -20,6 +20,9 @@ use crate::table;
 
 type Of = fn(&Turn) -> f64;
 
+/// What is found of a case, round by round.
+type Rounds<'r> = &'r dyn Fn(&Row) -> Vec<f64>;
+
 const P50: Of = |turn| turn.summary.p50 as f64;
 const STRUCK: Of = |turn| turn.struck as f64;
 const P999: Of = |turn| turn.summary.p999 as f64;
@@ -221,7 +224,7 @@ fn to_json(row: &Row, rows: &[Row]) -> Value {
 /// The worst neighbour of the kernel tier with each budget, round by round; what the
 /// user tier does is recorded.
 fn ratios(rows: &[Row]) -> Vec<Ratio> {
-    let worst = |tier: &str, budget: u32, of: &dyn Fn(&Row) -> Vec<f64>| {
+    let worst = |tier: &str, budget: u32, of: Rounds<'_>| {
         let picked = rows.iter();
         let picked =
             picked.filter(|row| row.case.tier == tier && row.case.budget() == Some(budget));
@@ -240,66 +243,29 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
             grown.map(|ns| ns / 1e3).collect::<Vec<f64>>()
         }
     };
+    let (tail, struck_us) = (us(P999), us(STRUCK));
     let losses = rows.iter().map(|row| row.losses().iter().sum::<u64>());
     let lost = [losses.sum::<u64>() as f64];
     let (kept, none) = (Target::AtMost(1.10), Target::Recorded);
     let growth = "kernel_p999_growth_in_budgets_50us";
-    [
-        Ratio::of("victim_lost", Target::AtMost(0.0), lost),
-        Ratio::of(
-            "kernel_p50_over_alone_50us",
-            kept,
-            worst("kernel", 50, &slower),
-        ),
-        Ratio::of(
-            "kernel_p50_over_alone_10us",
-            kept,
-            worst("kernel", 10, &slower),
-        ),
-        Ratio::of(growth, kept, worst("kernel", 50, &alone)),
-        Ratio::of(
-            "kernel_p999_over_control_in_budgets_50us",
-            none,
-            worst("kernel", 50, &control),
-        ),
-        Ratio::of(
-            "kernel_p995_growth_in_budgets_50us",
-            none,
-            worst("kernel", 50, &struck),
-        ),
-        Ratio::of(
-            "kernel_p999_growth_us_50us",
-            none,
-            worst("kernel", 50, &us(P999)),
-        ),
-        Ratio::of(
-            "kernel_p999_growth_us_10us",
-            none,
-            worst("kernel", 10, &us(P999)),
-        ),
-        Ratio::of(
-            "kernel_p995_growth_us_50us",
-            none,
-            worst("kernel", 50, &us(STRUCK)),
-        ),
-        Ratio::of(
-            "kernel_p995_growth_us_10us",
-            none,
-            worst("kernel", 10, &us(STRUCK)),
-        ),
-        Ratio::of("user_p50_over_alone_50us", none, worst("user", 50, &slower)),
-        Ratio::of(
-            "user_p995_growth_us_50us",
-            none,
-            worst("user", 50, &us(STRUCK)),
-        ),
-        Ratio::of(
-            "user_p995_growth_us_10us",
-            none,
-            worst("user", 10, &us(STRUCK)),
-        ),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    let over_control = "kernel_p999_over_control_in_budgets_50us";
+    let growth_struck = "kernel_p995_growth_in_budgets_50us";
+    let quantities: [(&str, Target, &str, u32, Rounds<'_>); 12] = [
+        ("kernel_p50_over_alone_50us", kept, "kernel", 50, &slower),
+        ("kernel_p50_over_alone_10us", kept, "kernel", 10, &slower),
+        (growth, kept, "kernel", 50, &alone),
+        (over_control, none, "kernel", 50, &control),
+        (growth_struck, none, "kernel", 50, &struck),
+        ("kernel_p999_growth_us_50us", none, "kernel", 50, &tail),
+        ("kernel_p999_growth_us_10us", none, "kernel", 10, &tail),
+        ("kernel_p995_growth_us_50us", none, "kernel", 50, &struck_us),
+        ("kernel_p995_growth_us_10us", none, "kernel", 10, &struck_us),
+        ("user_p50_over_alone_50us", none, "user", 50, &slower),
+        ("user_p995_growth_us_50us", none, "user", 50, &struck_us),
+        ("user_p995_growth_us_10us", none, "user", 10, &struck_us),
+    ];
+    let each = quantities
+        .map(|(name, target, tier, budget, of)| Ratio::of(name, target, worst(tier, budget, of)));
+    let lost = Ratio::of("victim_lost", Target::AtMost(0.0), lost);
+    lost.into_iter().chain(each.into_iter().flatten()).collect()
 }
