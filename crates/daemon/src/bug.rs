@@ -29,6 +29,8 @@ ashway_abi::seeded_bugs! {
     OwnerHoldsUpAll,
     /// What runs of a path with a share in the user tier is not charged.
     RunNotCharged,
+    /// A run in the user tier is charged as one, and not the time that it took.
+    TimeNotCharged,
     /// Any number of messages wait for their path's share.
     WaitsWithoutBound,
     /// A message runs before those that wait for their path's share.

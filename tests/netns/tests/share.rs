@@ -6,6 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ashway_abi::Verdict;
 use ashway_abi::share::{AHEAD_NS, DUE_NS};
 use ashway_abi::trusted::LAZY_MESSAGES;
 use ashway_netns::node::{Config, at_rest, entry, run, shift, text, until};
@@ -317,6 +318,93 @@ fn the_worker_keeps_the_account_of_the_user_tier() {
         ask_seldom(&node, &client);
         node.stop().unwrap();
     }
+}
+
+/// Has a share of the time alone, no rate, and a budget that a machine which is short of
+/// CPUs does not exceed.
+const SLOW_SHARE: &str = "share = \"1 %\"\nbudget = \"10 ms\"\non_fault = \"drop\"";
+
+/// Turns of a loop in which each product waits for the one before: four cycles or more, so
+/// no CPU does them all within [`LEAST_NS`].
+const SLOW_TURNS: u64 = 50_000;
+
+/// What a message of the slow handler takes at least, in ns: as if a CPU had 10 GHz.
+const LEAST_NS: u64 = SLOW_TURNS * 4 / 10;
+
+/// Sends each message back, after a while.
+fn slow() -> String {
+    let reply = Verdict::Reply as u32;
+    format!(
+        r#"(module
+            (import "ashway" "msg_store8" (func $store8 (param i32 i32)))
+            (memory (export "memory") 1 1)
+            (func (export "on_rx") (param $len i32) (param i32) (result i32)
+                (local $turns i32) (local $product i32)
+                (local.set $turns (i32.const {SLOW_TURNS}))
+                (local.set $product (local.get $len))
+                (loop $again
+                    (local.set $product (i32.add (i32.const 1)
+                        (i32.mul (local.get $product) (i32.const 1664525))))
+                    (br_if $again (local.tee $turns
+                        (i32.sub (local.get $turns) (i32.const 1)))))
+                (call $store8 (i32.const 0) (local.get $product))
+                (i32.const {reply})))"#
+    )
+}
+
+/// Where it is the time that binds, not a rate: few messages whose handler takes long are
+/// as much as many whose handler does not.
+#[test]
+fn a_share_of_time_binds_without_a_rate() {
+    if skip_unless_root() {
+        return;
+    }
+    let file = std::env::temp_dir().join(format!("ashway-slow-{}.wasm", std::process::id()));
+    std::fs::write(&file, wat::parse_str(slow()).unwrap()).unwrap();
+    for place in USER {
+        let rig = Rig::new("share-time", RigOptions::default()).unwrap();
+        let config = place.config().handler("counter").unwrap();
+        let config = path(config, "neighbour", "counter", 7778, place, "");
+        let config = config.handler_file("slow", &file);
+        let config = path(config, "flow", "slow", 7777, place, SLOW_SHARE);
+        let node = rig.node(config).start().unwrap();
+        let began = Instant::now();
+        let client = rig.client_a(7777).unwrap();
+        let neighbour = rig.client_a(7778).unwrap();
+
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let _over = Over(&over);
+            scope.spawn(|| ask_often(&client, &over));
+            until("messages above the share are dropped", || {
+                let ledger = ledger(&node, "flow");
+                (ledger.fate("dropped_over_share") > 1_000).then_some(())
+            });
+            assert_eq!(mode(&node, "flow"), "lazy", "{place}");
+            for sequence in 0..200 {
+                neighbour.ask(&request(1, sequence)).unwrap();
+            }
+        });
+        let resting = Ledger::of(&at_rest(&node), "flow");
+        let ran = resting.fate("answered") + resting.fate("dropped_fault");
+        let time = began.elapsed().as_nanos() as u64 + AHEAD_NS + DUE_NS;
+        let most = time / 100 / LEAST_NS + 1;
+        println!("{place}: {ran} ran, at most {most}: {resting:?}");
+        assert_eq!(resting.gap(), None);
+        let ended = ends(&resting) + resting.fate("dropped_fault");
+        assert_eq!(ended, resting.received, "{resting:?}");
+        assert!((2..=most).contains(&ran), "{ran} of at most {most}");
+        assert!(ran < resting.fate("dropped_over_share"), "{resting:?}");
+        settle(&node, "neighbour", 200).assert_fates(&[("answered", 200)], &place);
+
+        until("it is eager again", || {
+            (mode(&node, "flow") == "eager").then_some(())
+        });
+        client.send(&request(1, 0)).unwrap();
+        let _ = settle(&node, "flow", resting.received + 1);
+        node.stop().unwrap();
+    }
+    std::fs::remove_file(&file).unwrap();
 }
 
 /// What waits is done when nobody will wait any more, in order: its path goes to the
