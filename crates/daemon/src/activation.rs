@@ -142,8 +142,12 @@ impl handler::Instance for Bindable {
             budget_ns: budget.as_nanos() as u64,
             limit,
             gate: Gate::new(limit),
-            share: crate::config::share(attrs)
-                .map(|share| Arc::new(Purse::new(share.terms(), budget.as_nanos() as u64))),
+            share: crate::config::share(attrs).map(|share| {
+                let waiting = local.map(|local| self.shared.frames(local as usize));
+                let waiting = waiting.unwrap_or_default();
+                let budget = budget.as_nanos() as u64;
+                Arc::new(Purse::new(share.terms(), budget, waiting))
+            }),
         };
         let end = match local {
             Some(_) => self.shared.ends.join(row, end),

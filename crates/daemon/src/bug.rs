@@ -31,6 +31,8 @@ ashway_abi::seeded_bugs! {
     RunNotCharged,
     /// A run in the user tier is charged as one, and not the time that it took.
     TimeNotCharged,
+    /// What waits as a whole frame does not keep its path's number.
+    FramesForgotten,
     /// Any number of messages wait for their path's share.
     WaitsWithoutBound,
     /// A message runs before those that wait for their path's share.

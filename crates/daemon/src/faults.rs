@@ -261,7 +261,7 @@ impl Captured {
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-mod tests {
+pub(crate) mod tests {
     use ashway_handler::Engine;
 
     use super::*;
@@ -284,7 +284,7 @@ mod tests {
     }
 
     /// An instance of a handler that is no more than stopped.
-    fn instance(handler: &str) -> Instance {
+    pub(crate) fn instance(handler: &str) -> Instance {
         let name = format!("ashway-faults-{}-{handler}.wasm", std::process::id());
         let file = std::env::temp_dir().join(name);
         let text = r#"(module (memory (export "memory") 1 1)

@@ -17,6 +17,7 @@ use ashway_codegen::promote::{self, Budget};
 use ashway_handler::{Engine, Region};
 use ashway_kernel::{LoadError, Memory, MemoryKind, Program, ProgramKind, SharedArray};
 
+use crate::bug::{self, Bug};
 use crate::channels::Channels;
 use crate::config::{Grant, HandlerConfig, MemoryMode, PathConfig, Share};
 use crate::control::Peer;
@@ -140,6 +141,9 @@ pub(crate) struct Instance {
     pub(crate) versions: Versions,
     /// The paths that end in it.
     pub(crate) ends: Ends,
+    /// By their numbers: their messages that wait for a share as whole frames, which no
+    /// program counts.
+    frames: Box<[Arc<AtomicU32>]>,
     /// Where faults are recorded without a kernel side.
     faults: [AtomicU32; 5],
     /// Where lines are kept without one.
@@ -260,6 +264,7 @@ impl Instance {
             kernel,
             versions: Versions::begin(Some(Arc::new(version))),
             ends: Ends::default(),
+            frames: (0..plan.most_paths).map(|_| Arc::default()).collect(),
             faults: Default::default(),
             endpoint,
             channels,
@@ -305,6 +310,7 @@ impl Instance {
             memory: Arc::new(memory),
             versions: Versions::begin(None),
             ends: Ends::default(),
+            frames: Box::default(),
             faults: Default::default(),
             log: Box::default(),
             endpoint: None,
@@ -611,13 +617,23 @@ impl Instance {
         })
     }
 
-    /// Messages of a path that are in the user tier now.
+    /// Messages of a path that are in the user tier now. While there are any, no other
+    /// path gets its number.
     #[must_use]
     pub(crate) fn in_user(&self, local: usize) -> u32 {
-        self.kernel.as_ref().map_or(0, |kernel| {
+        let counted = self.kernel.as_ref().map_or(0, |kernel| {
             let word = kernel.trusted.u32_at(self.path_word(local));
             trusted::in_user(word.load(Ordering::Acquire))
-        })
+        });
+        let frames = self.frames.get(local);
+        let frames = frames.filter(|_| !bug::is(Bug::FramesForgotten));
+        counted + frames.map_or(0, |frames| frames.load(Ordering::Acquire))
+    }
+
+    /// Where those of a path are counted that wait for its share as whole frames.
+    #[must_use]
+    pub(crate) fn frames(&self, local: usize) -> Arc<AtomicU32> {
+        Arc::clone(&self.frames[local])
     }
 
     /// How a path stands with its share of the kernel tier now; nothing where there is

@@ -193,7 +193,7 @@ impl Live {
     /// Takes a path in.
     pub(crate) fn come(&mut self, id: PathId, path: Box<Path<Message>>) {
         if let Some(share) = crate::config::share(path.attrs()) {
-            let purse = Purse::with_waiting(share.terms(), Arc::clone(&self.held));
+            let purse = Purse::of_modules(share.terms(), Arc::clone(&self.held));
             self.shares.insert(id, (purse, Waiting::default()));
         }
         self.paths.put(id, path);

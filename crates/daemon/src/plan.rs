@@ -58,6 +58,8 @@ pub(crate) enum NoRoom {
     Ring(usize, usize),
     /// The handler has all the paths it can have: this many.
     Handler(usize),
+    /// The handler has work left of paths that are gone, and no other number.
+    Busy,
     /// Every row of counters has been used.
     Rows,
 }
@@ -314,7 +316,11 @@ impl Plan {
                 let taken = |path: &usize| self.paths[*path].local == *local;
                 !numbers.paths.iter().any(taken) && is_idle(*local)
             })
-            .ok_or(NoRoom::Handler(numbers.most_paths))?;
+            .ok_or(if numbers.paths.len() < numbers.most_paths {
+                NoRoom::Busy
+            } else {
+                NoRoom::Handler(numbers.most_paths)
+            })?;
         let mut slots = Vec::new();
         for &iface in ifaces {
             if with_rings(iface) && numbers.ring_base(iface).is_none() {
@@ -503,6 +509,8 @@ mod tests {
             plan.add_path(numbers);
         }
         assert_eq!(place(&plan, 0, 0), Err(NoRoom::Handler(MAX_PATHS)));
+        let busy = plan.place(1, &[0], |_| true, |_| false);
+        assert_eq!(busy, Err(NoRoom::Busy));
         for number in MAX_PATHS..SLOTS {
             let numbers = place(&plan, number / MAX_PATHS, 0).unwrap();
             plan.add_path(numbers);

@@ -34,8 +34,8 @@ pub(crate) struct Purse {
     open: AtomicBool,
     /// Messages that wait, at all interfaces.
     queued: AtomicU32,
-    /// Those of them that no program counts: its own, or of all paths that have this in
-    /// common.
+    /// Those of them that no program counts: its number's, or of all paths that have this
+    /// in common.
     waiting: Arc<AtomicU32>,
 }
 
@@ -48,21 +48,22 @@ const MODULES_NS: u64 = 1_000_000;
 
 impl Purse {
     /// Of a path in the user tier that ends in a handler with this budget, in ns, and has
-    /// used nothing.
+    /// used nothing. What waits and no program counts is counted in `waiting`.
     #[must_use]
-    pub(crate) fn new(terms: Terms, budget: u64) -> Self {
-        Self {
-            most: budget + BESIDE_NS,
-            ..Self::with_waiting(terms, Arc::default())
-        }
+    pub(crate) fn new(terms: Terms, budget: u64, waiting: Arc<AtomicU32>) -> Self {
+        Self::charging(terms, budget + BESIDE_NS, waiting)
     }
 
     /// Of a path of modules, one of several whose waiting messages are counted together.
     #[must_use]
-    pub(crate) fn with_waiting(terms: Terms, waiting: Arc<AtomicU32>) -> Self {
+    pub(crate) fn of_modules(terms: Terms, waiting: Arc<AtomicU32>) -> Self {
+        Self::charging(terms, MODULES_NS, waiting)
+    }
+
+    fn charging(terms: Terms, most: u64, waiting: Arc<AtomicU32>) -> Self {
         Self {
             terms,
-            most: MODULES_NS,
+            most,
             account: Mutex::default(),
             open: AtomicBool::new(false),
             queued: AtomicU32::new(0),
@@ -126,12 +127,6 @@ impl Purse {
     pub(crate) fn mode(&self, now: u64) -> Mode {
         let waits = self.queued.load(Ordering::Acquire) > 0;
         Mode::at(now, self.account().lazy_at, waits)
-    }
-
-    /// Messages that wait and that no program counts.
-    #[must_use]
-    pub(crate) fn waiting(&self) -> u32 {
-        self.waiting.load(Ordering::Acquire)
     }
 }
 
@@ -207,6 +202,10 @@ mod tests {
     const SECOND: u64 = 1_000_000_000;
     const BUDGET: u64 = 50_000;
 
+    fn purse(per_mille: u32) -> Purse {
+        Purse::new(Terms::new(per_mille, None), BUDGET, Arc::default())
+    }
+
     /// Messages of 10 us each, so many a second for two seconds; those that ran, were
     /// dropped, and wait, and whether they ran in order.
     fn offer(purse: &Purse, per_second: u64) -> ([u64; 3], bool) {
@@ -229,7 +228,7 @@ mod tests {
                 run(message);
             }
         }
-        let waits = u64::from(purse.waiting());
+        let waits = u64::from(purse.waiting.load(Ordering::Acquire));
         assert_eq!(waits, waiting.0.len() as u64);
         ([ran, dropped, waits], in_order)
     }
@@ -237,7 +236,7 @@ mod tests {
     /// Below the share all run; above it the share, and not less at a higher load.
     fn goodput_rises_to_the_share_and_stays() -> bool {
         [10_000, 20_000, 40_000, 100_000].into_iter().all(|load| {
-            let purse = Purse::new(Terms::new(200, None), BUDGET);
+            let purse = purse(200);
             let ([ran, dropped, waits], _) = offer(&purse, load);
             assert_eq!(ran + dropped + waits, 2 * load);
             if load <= 20_000 {
@@ -249,14 +248,14 @@ mod tests {
     }
 
     fn few_wait() -> bool {
-        let purse = Purse::new(Terms::new(10, None), BUDGET);
+        let purse = purse(10);
         let ([_, dropped, waits], _) = offer(&purse, 50_000);
         dropped > 0 && waits <= u64::from(LAZY_MESSAGES)
     }
 
     fn none_is_overtaken() -> bool {
         [15_000, 30_000].into_iter().all(|load| {
-            let purse = Purse::new(Terms::new(200, None), BUDGET);
+            let purse = purse(200);
             offer(&purse, load).1
         })
     }
@@ -270,7 +269,7 @@ mod tests {
 
     #[test]
     fn an_open_purse_is_not_asked() {
-        let purse = Purse::new(Terms::new(1, None), BUDGET);
+        let purse = purse(1);
         purse.set_open(true);
         let ([ran, ..], _) = offer(&purse, 50_000);
         assert_eq!((ran, purse.stands()), (100_000, Account::default()));
@@ -279,7 +278,7 @@ mod tests {
 
     #[test]
     fn time_that_others_had_is_not_charged() {
-        let purse = Purse::new(Terms::new(500, None), BUDGET);
+        let purse = purse(500);
         purse.ran(SECOND, SECOND + BUDGET);
         assert_eq!(purse.stands().paid, SECOND + 2 * BUDGET);
         purse.ran(2 * SECOND, 3 * SECOND);
@@ -288,7 +287,7 @@ mod tests {
 
     #[test]
     fn all_interfaces_have_one_room() {
-        let purse = Purse::new(Terms::new(1, None), BUDGET);
+        let purse = purse(1);
         let mut queues = [(); 2].map(|()| Waiting::default());
         purse.ran(SECOND, SECOND + BUDGET);
         let mut now = SECOND;
@@ -303,6 +302,25 @@ mod tests {
         }
         assert_eq!(queues[0].admit(&purse, now), Admission::Over);
         assert_eq!(purse.mode(now + 100 * SECOND), Mode::Lazy);
+    }
+
+    /// What waits as a whole frame is in the user tier, like what a program counts there.
+    fn frames_keep_the_number() -> bool {
+        let instance = crate::faults::tests::instance("frames");
+        let purse = Purse::new(Terms::new(1, None), BUDGET, instance.frames(3));
+        let mut waiting = Waiting::default();
+        for counted in [false, true, false] {
+            waiting.push(&purse, (), counted);
+        }
+        let kept = instance.in_user(3) == 2 && instance.in_user(2) == 0;
+        while waiting.take(&purse, 0).is_some() {}
+        kept && instance.in_user(3) == 0
+    }
+
+    #[test]
+    fn what_waits_keeps_its_paths_number() {
+        assert!(frames_keep_the_number());
+        assert!(!bug::with(Bug::FramesForgotten, frames_keep_the_number));
     }
 
     #[test]

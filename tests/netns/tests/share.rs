@@ -9,12 +9,13 @@ use std::time::{Duration, Instant};
 use ashway_abi::Verdict;
 use ashway_abi::share::{AHEAD_NS, DUE_NS};
 use ashway_abi::trusted::LAZY_MESSAGES;
-use ashway_netns::node::{Config, at_rest, entry, run, shift, text, until};
+use ashway_netns::node::{Config, at_rest, control, entry, run, shift, text, until};
 use ashway_netns::traffic::{
     Ledger, Over, PLACES, Place, by_queue, client_of_queue, flood, path, request, settle,
     two_queues,
 };
 use ashway_rig::{Node, Rig, RigOptions, UdpClient, skip_unless_root};
+use serde_json::{Value, json};
 
 /// The two tiers' modes that have a kernel tier.
 const MODES: [&str; 2] = ["native", "generic"];
@@ -331,6 +332,9 @@ const SLOW_TURNS: u64 = 50_000;
 /// What a message of the slow handler takes at least, in ns: as if a CPU had 10 GHz.
 const LEAST_NS: u64 = SLOW_TURNS * 4 / 10;
 
+/// Some ten times as many: long enough that messages wait meanwhile.
+const SLOW_COUNT_TURNS: u64 = 500_000;
+
 /// Sends each message back, after a while.
 fn slow() -> String {
     let reply = Verdict::Reply as u32;
@@ -473,7 +477,7 @@ fn a_path_of_modules_keeps_to_its_share() {
         let client = rig.client_a(7777).unwrap();
         let path = || {
             let shown = run(&mut node.command(["path", "show", "flow", "-j"]));
-            serde_json::from_slice::<serde_json::Value>(&shown.stdout).unwrap()
+            serde_json::from_slice::<Value>(&shown.stdout).unwrap()
         };
         assert_eq!(path()["mode"], "eager");
         let over = AtomicBool::new(false);
@@ -502,4 +506,84 @@ fn a_path_of_modules_keeps_to_its_share() {
         );
         node.stop().unwrap();
     }
+}
+
+/// Counts messages, takes a while for each, and sends the count back in those that are
+/// short.
+fn slow_count() -> String {
+    let [reply, drop] = [Verdict::Reply, Verdict::Drop].map(|verdict| verdict as u32);
+    format!(
+        r#"(module
+            (import "ashway" "msg_store32be" (func $store (param i32 i32)))
+            (memory (export "memory") 1 1)
+            (func (export "on_rx") (param $len i32) (param i32) (result i32)
+                (local $turns i32) (local $product i32)
+                (i32.store (i32.const 0) (i32.add (i32.load (i32.const 0)) (i32.const 1)))
+                (local.set $turns (i32.const {SLOW_COUNT_TURNS}))
+                (loop $again
+                    (local.set $product (i32.add (i32.const 1)
+                        (i32.mul (local.get $product) (i32.const 1664525))))
+                    (br_if $again (local.tee $turns
+                        (i32.sub (local.get $turns) (i32.const 1)))))
+                (i32.store (i32.const 4) (local.get $product))
+                (if (result i32) (i32.gt_u (local.get $len) (i32.const 100))
+                    (then (i32.const {drop}))
+                    (else
+                        (call $store (i32.const 0) (i32.load (i32.const 0)))
+                        (i32.const {reply})))))"#
+    )
+}
+
+/// What was put together from fragments waits for its path's share as a whole frame, which
+/// no program counts. It keeps the path's number all the same: when that path is unbound,
+/// and another is bound at once, each of its messages is still worked on.
+#[test]
+fn whole_frames_that_wait_keep_their_paths_number() {
+    const FRAMES: u32 = 20;
+    if skip_unless_root() {
+        return;
+    }
+    let name = format!("ashway-slow-count-{}.wasm", std::process::id());
+    let file = std::env::temp_dir().join(name);
+    std::fs::write(&file, wat::parse_str(slow_count()).unwrap()).unwrap();
+    for mode in ["native", "generic"] {
+        let rig = Rig::new("share-frames", RigOptions::default()).unwrap();
+        let config = Config::on_b0(mode).handler_file("slow", &file);
+        let config = config.text("[module.frag]\nkind = 'fragment'\ndown = 'eth:b0.up'");
+        let node = rig.node(config).start().unwrap();
+        let ask = |request: &Value| control(&node, request).unwrap();
+        ask(&json!({
+            "request": "create", "module": "frag", "name": "frags",
+            "attrs": { "reassembly_bytes": 40_000, "mtu": 1500 },
+        }));
+        let bind = |path: &str, port: u16, rate: Option<&str>| {
+            ask(&json!({
+                "request": "bind", "handler": "slow", "path": path, "iface": ["b0"],
+                "match": format!("udp and dst port {port}"), "tier": "user", "rate": rate,
+                "budget": "10 ms",
+            }))
+        };
+        bind("one", 7777, Some("1/s"));
+        let client = rig.client_a(7777).unwrap();
+        for _ in 0..FRAMES {
+            client.send(&[7; 2_000]).unwrap();
+        }
+        until("all but the first wait", || {
+            (ledger(&node, "one").waiting == u64::from(FRAMES) - 1).then_some(())
+        });
+        ask(&json!({ "request": "unbind", "path": "one" }));
+        bind("other", 7778, None);
+        let other = rig.client_a(7778).unwrap();
+        let mut asked = 0;
+        until("each has run", || {
+            let reply = other.ask(&[0; 8]).unwrap();
+            asked += 1;
+            let count = u32::from_be_bytes(reply[..4].try_into().unwrap());
+            assert!(count <= FRAMES + asked, "{count}, of {asked} asked");
+            (count == FRAMES + asked).then_some(())
+        });
+        settle(&node, "other", u64::from(asked)).assert_fates(&[("answered", asked.into())], &mode);
+        node.stop().unwrap();
+    }
+    std::fs::remove_file(&file).unwrap();
 }

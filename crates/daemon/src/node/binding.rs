@@ -491,6 +491,10 @@ impl Node {
                 ),
                 "load its file once more, under another name, and bind that",
             ),
+            NoRoom::Busy => Refusal::failed(
+                "this handler still works on messages of a path that was unbound".to_owned(),
+                "bind it once more: that takes milliseconds",
+            ),
             NoRoom::Handler(1) => Refusal::failed(
                 "this handler was made for the one path of the configuration".to_owned(),
                 "load its file once more, under another name, and bind that",

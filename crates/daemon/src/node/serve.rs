@@ -19,7 +19,6 @@ use crate::control::{Answer, Caller, Control};
 use crate::counters::Row;
 use crate::instance::NotPromoted;
 use crate::request::{self, Refusal};
-use crate::share::Purse;
 use crate::{shadow, status};
 
 /// How often the loop looks at the clock: the grain of trials, and of what is looked
@@ -527,8 +526,7 @@ fn path(node: &Node, number: usize) -> Value {
     let end = node.end(number);
     let purse = end.as_ref().and_then(|end| end.share.as_deref());
     let waiting = node.instances[plan.instance].in_user(plan.local);
-    let waiting = u64::from(waiting) + u64::from(purse.map_or(0, Purse::waiting));
-    let mut document = status::counts(&row(node, plan.row), waiting);
+    let mut document = status::counts(&row(node, plan.row), waiting.into());
     document.insert("name".to_owned(), json!(config.name));
     document.insert("iface".to_owned(), json!(config.ifaces));
     document.insert("handler".to_owned(), json!(config.handler));
