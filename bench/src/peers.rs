@@ -24,7 +24,7 @@ const CLANG: &str = "clang-19";
 /// Names [`INSTALL`] if a tool or header is missing.
 pub fn build() -> Result<PathBuf> {
     let (sources, out) = folders()?;
-    for name in ["xdp_counter", "xdp_forward", "xdp_pipes"] {
+    for name in ["xdp_counter", "xdp_forward", "xdp_initiation", "xdp_pipes"] {
         let source = sources.join(name).with_extension("c");
         let object = out.join(name).with_extension("o");
         let shared = sources.join("xdp_common.h");
@@ -47,6 +47,7 @@ pub fn build() -> Result<PathBuf> {
     }
     for (name, more) in [
         ("xdp_peer", &["-O2", "-lbpf"][..]),
+        ("initiation", &["-O2", "-lbpf"]),
         ("udp_forward", &["-O3"]),
     ] {
         let source = sources.join(name).with_extension("c");
@@ -131,6 +132,16 @@ impl Object {
         let built = build()?;
         let mut command = Command::new(built.join("xdp_peer"));
         command.arg(built.join(name).with_extension("o"));
+        Self::of(command)
+    }
+
+    /// What a loader loads: it prints `NAME ID` for each program, then `ready`, and ends
+    /// when its input does.
+    ///
+    /// # Errors
+    ///
+    /// If it does not start, or says something else.
+    pub fn of(mut command: Command) -> Result<Self> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut loader = Process::spawn(command).context("cannot start the loader")?;
         let output = loader.child().stdout.take().context("no output")?;

@@ -207,10 +207,7 @@ pub(crate) fn thread_cpu() -> u64 {
 fn others(relay: &Relay) -> Result<Vec<String>> {
     let mut files = Vec::new();
     if let Some(id) = relay.id() {
-        // A process' own file is its first thread's.
-        for task in fs::read_dir(format!("/proc/{id}/task")).context("the forwarder is gone")? {
-            files.push(task?.path().join("schedstat").display().to_string());
-        }
+        files.extend(tasks(id)?);
     }
     for entry in fs::read_dir("/proc").context("cannot read /proc")? {
         let name = entry?.file_name();
@@ -223,6 +220,20 @@ fn others(relay: &Relay) -> Result<Vec<String>> {
         }
     }
     Ok(files)
+}
+
+/// CPU time of all threads of a process, in ns.
+pub(crate) fn process_cpu(id: u32) -> Result<u64> {
+    Ok(cpu_of(&tasks(id)?))
+}
+
+/// The files of a process' threads: its own file is its first thread's.
+fn tasks(id: u32) -> Result<Vec<String>> {
+    let tasks = fs::read_dir(format!("/proc/{id}/task")).context("the process is gone")?;
+    let file = |task: std::io::Result<fs::DirEntry>| {
+        Ok(task?.path().join("schedstat").display().to_string())
+    };
+    tasks.map(file).collect()
 }
 
 /// Their CPU time, in ns; 0 for those that are gone.
