@@ -189,6 +189,48 @@ fn modules_at_each_limit_are_accepted_and_one_past_it_refused() {
     }
 }
 
+/// A section that is at fault says what is wrong with the section, not with the handler.
+#[test]
+fn lists_of_pipes_that_are_none_say_what_to_do() {
+    let refused = |section: &str, import: &str| {
+        let wasm = text(&format!(
+            "{import} (@custom \"ashway.pipes\" \"{section}\")"
+        ));
+        let limits = Limits::default();
+        let Err(error) = normalise_as(&wasm, &limits, Profile::Library) else {
+            panic!("{section}");
+        };
+        (error.to_string(), error.hint())
+    };
+    let run = r#"(import "ashway" "pipe_in_place" (func (param i32 i32 i32)))"#;
+    for (section, import, message, hint) in [
+        (
+            "copy\\0a".repeat(17),
+            "",
+            "17 lists of pipes",
+            "two handlers",
+        ),
+        (
+            "copy".to_owned() + &" | copy".repeat(700),
+            "",
+            "bytes of a list",
+            "two lists",
+        ),
+        (
+            "\\ff".to_owned(),
+            "",
+            "`ashway.pipes` is no text",
+            "one on each line",
+        ),
+        (String::new(), run, "has no list of pipes", "ASHWAY_PIPES"),
+    ] {
+        let (said, advice) = refused(&section, import);
+        assert!(said.contains(message), "{said}");
+        assert!(advice.contains(hint), "{advice}");
+        assert!(!advice.contains("handler smaller"), "{advice}");
+    }
+}
+
 #[test]
 fn the_quota_of_pages_is_the_nodes() {
     let limits = Limits {

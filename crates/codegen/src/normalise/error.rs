@@ -158,6 +158,14 @@ impl NormaliseError {
             Self::TooLarge { what, .. } if *what == MEMORY_PAGES => {
                 "link with a smaller `-Wl,--max-memory=`".into()
             }
+            Self::TooLarge { what, .. } if *what == PIPE_LISTS => {
+                "leave lists out that no call names, or make two handlers of it; a list itself may \
+                 have up to 32 pipes"
+                    .into()
+            }
+            Self::TooLarge { what, .. } if *what == PIPE_LIST_BYTES => {
+                "make two lists of it, each with a line of its own".into()
+            }
             Self::TooLarge { .. } => "make the handler smaller; it runs for every message".into(),
             Self::Invalid { .. } => {
                 "is it the compiler's output, complete, for wasm32 without exceptions or GC?".into()
@@ -189,8 +197,10 @@ impl NormaliseError {
     }
 }
 
-/// The part of a file that has a quota of its own.
+/// Parts of a file that have a quota of their own, and something else to be done about it.
 pub(super) const MEMORY_PAGES: &str = "pages of declared memory maximum";
+pub(super) const PIPE_LISTS: &str = "lists of pipes";
+pub(super) const PIPE_LIST_BYTES: &str = "bytes of a list of pipes";
 
 impl From<wasmparser::Error> for NormaliseError {
     fn from(error: wasmparser::Error) -> Self {

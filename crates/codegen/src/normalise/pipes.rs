@@ -11,7 +11,7 @@
 use wasmparser::{BlockType, CustomSectionReader, Operator, ValType};
 
 use super::body::{self, Body, Lowering};
-use super::error::NormaliseError;
+use super::error::{NormaliseError, PIPE_LIST_BYTES, PIPE_LISTS};
 use super::expand::{Expander, MEMORY};
 use super::host::PIPE;
 use super::ir::{FileOffset, Function, Module, OpKind, StateData, Words};
@@ -82,9 +82,18 @@ pub(super) type Text<'a> = (&'a str, FileOffset);
 /// Reads the section.
 pub(super) fn text<'a>(section: &CustomSectionReader<'a>) -> Result<Text<'a>, NormaliseError> {
     let at = section.data_offset() as u32;
-    let text = std::str::from_utf8(section.data()).map_err(|_| NormaliseError::Invalid {
+    let text = std::str::from_utf8(section.data()).map_err(|error| NormaliseError::Pipes {
+        message: format!(
+            "section `{}` is no text: byte {} of it is no UTF-8",
+            section.name(),
+            error.valid_up_to()
+        ),
+        hint:
+            "it holds lists of pipes, one on each line, as `ASHWAY_PIPES(\"cksum16 | bswap32\");` \
+               writes them"
+                .into(),
         at,
-        message: format!("section `{}` is no text", section.name()),
+        caret: String::new(),
     })?;
     Ok((text, at))
 }
@@ -97,19 +106,14 @@ impl<'a> Reader<'a, '_> {
         bodies: &[Body<'a>],
         segments: &Segments,
     ) -> Result<(), NormaliseError> {
-        let Some((text, at)) = self.pipes else {
+        let Some((text, at)) = self.pipes.filter(|(text, _)| !text.is_empty()) else {
             return self.no_lists();
         };
+        within(PIPE_LISTS, text.lines().count(), MAX_LISTS as u64)?;
         let mut from = at;
         let mut first = 0;
         for line in text.lines() {
-            let lists = &self.module.pipes.lists;
-            within("lists of pipes", lists.len() + 1, MAX_LISTS as u64)?;
-            within(
-                "bytes of a list of pipes",
-                line.len(),
-                MAX_TEXT_BYTES as u64,
-            )?;
+            within(PIPE_LIST_BYTES, line.len(), MAX_TEXT_BYTES as u64)?;
             let list = self.list(line, bodies, segments);
             let list = list.map_err(|error| NormaliseError::Pipes {
                 message: format!("in the list `{line}`: {error}"),
