@@ -170,8 +170,10 @@ counts! {
     /// Messages dropped because no frame to the driver is so long (4,096 bytes).
     OutDroppedTooLong = 59, Sent, "out_dropped_too_long";
     /// Messages to a channel that the host's stack would not send: no route, no
-    /// such address, or too long.
+    /// such address, or too long; and those whose path knows no next hop.
     OutDroppedNoRoute = 60, Sent, "out_dropped_no_route";
+    /// Messages dropped because the interface that they were to leave by is down or gone.
+    OutDroppedIfaceDown = 61, Sent, "out_dropped_iface_down";
 }
 
 impl Count {

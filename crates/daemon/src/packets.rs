@@ -66,6 +66,8 @@ impl Port for Out<'_> {
         match send(self.socket.as_fd(), frame, SendFlags::DONTWAIT) {
             Ok(_) => Count::OutHandedOver,
             Err(Errno::MSGSIZE) => Count::OutDroppedTooLong,
+            // packet(7): it is down; what it was bound to is gone.
+            Err(Errno::NETDOWN | Errno::NODEV | Errno::NXIO) => Count::OutDroppedIfaceDown,
             Err(_) => Count::OutDroppedTxFull,
         }
     }

@@ -374,7 +374,8 @@ fn enter(message: &mut Message, payload: usize) -> bool {
 const fn unsent(fate: Option<Count>) -> Count {
     match fate {
         Some(Count::DroppedTooLong) => Count::OutDroppedTooLong,
-        Some(Count::DroppedIfaceDown | Count::DroppedNoNextHop) => Count::OutDroppedNoRoute,
+        Some(Count::DroppedIfaceDown) => Count::OutDroppedIfaceDown,
+        Some(Count::DroppedNoNextHop) => Count::OutDroppedNoRoute,
         _ => Count::OutDroppedTxFull,
     }
 }
@@ -423,4 +424,20 @@ pub(crate) fn give_to_host(message: &mut Message, row: u32, port: &mut impl Port
     };
     rows.add(row, fate);
     tap::fate(message, fate);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_cannot_leave_is_counted_by_what_kept_it() {
+        for (fate, counted) in [
+            (Count::DroppedTooLong, Count::OutDroppedTooLong),
+            (Count::DroppedIfaceDown, Count::OutDroppedIfaceDown),
+            (Count::DroppedNoNextHop, Count::OutDroppedNoRoute),
+        ] {
+            assert_eq!(unsent(Some(fate)), counted);
+        }
+    }
 }

@@ -352,11 +352,18 @@ pub const fn reason(count: Count) -> Reason {
         ),
         Count::OutDroppedNoRoute => (
             "was not sent: the handler sent it to a channel, and the host's stack has no way \
-             there, or it is too long",
+             there, or it is too long; or its path knows no next hop for it",
             "port",
             "handler",
             "`ip route get ADDRESS` says how the host would reach the peer; the peers are the \
              handler's `channels`",
+        ),
+        Count::OutDroppedIfaceDown => (
+            "was not sent: the interface that it was to leave by is down or gone",
+            "port",
+            "iface",
+            "`ashway status` says which; `ip link set IFACE up`, or if it was deleted and made \
+             anew, start the node again",
         ),
         Count::OutDroppedTxFull => (
             "was not sent: the driver's transmit ring, or the channel's socket, stayed full",
