@@ -117,22 +117,30 @@ pub(crate) fn answer(
                 "counter": count.name(),
                 "count": times,
                 "reason": reason(*count).sentence,
+                "hint": reason(*count).hint,
             }))
             .collect::<Vec<_>>(),
     }))
 }
 
 /// What all paths of modules have counted that none of them counts by itself: all but
-/// what they received and what became of it. 0 if `only` is none of them.
+/// what they received and what became of it, and of that what was lost on the way to
+/// them, in the ring that is all paths' or because no place in it is so long. 0 if `only`
+/// is none of them.
 fn together(only: Option<&str>, status: &Value, count: Count) -> u64 {
-    let own = matches!(count.ledger(), Ledger::Received | Ledger::Fate);
-    let mut paths = rows_of(status, "paths");
-    let is_one = |path: &Value| path["stages"].is_array();
-    let asked = only.is_none_or(|only| paths.any(|path| path["name"] == only && is_one(path)));
-    if own || !asked {
+    let paths = || rows_of(status, "paths").filter(|path| path["stages"].is_array());
+    if !only.is_none_or(|only| paths().any(|path| path["name"] == only)) {
         return 0;
     }
-    counted(&status["live"], count)
+    let all = counted(&status["live"], count);
+    match (count, count.ledger()) {
+        // Relays of the kernel tier have counted some themselves.
+        (Count::DroppedRingFull | Count::DroppedTooLong, _) => {
+            all.saturating_sub(paths().map(|path| counted(path, count)).sum())
+        }
+        (_, Ledger::Received | Ledger::Fate) => 0,
+        _ => all,
+    }
 }
 
 /// Answers for a flow where no node runs.

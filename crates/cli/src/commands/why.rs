@@ -230,6 +230,10 @@ fn path(answer: &Value) -> String {
         }
         let (counter, reason) = (text(&row["counter"]), text(&row["reason"]));
         line!(out, "    {counter} {}: a message {reason}", row["count"]);
+        // Notes alone are nothing to act on.
+        if counter.contains("dropped_") {
+            line!(out, "      hint: {}", text(&row["hint"]));
+        }
     }
     out
 }

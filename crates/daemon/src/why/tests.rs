@@ -184,6 +184,38 @@ fn a_counter_has_its_reason_path_stage_and_line() {
     assert_eq!(passed.unwrap()["unmatched"][0]["passed"], 5);
 }
 
+/// What was lost in the ring of all paths of modules is nobody's own, and is told all the
+/// same, but for what a relay has counted itself.
+#[test]
+fn what_paths_of_modules_lost_in_their_ring_is_said() {
+    let row = |ring_full: u64| {
+        let rows = UserRows::new(1);
+        rows.add_many(0, Count::Received, 9);
+        rows.add_many(0, Count::DroppedRingFull, ring_full);
+        Value::Object(crate::status::counts(&rows.row(0), 0))
+    };
+    let mut relay = row(2);
+    relay["name"] = json!("relay");
+    relay["stages"] = json!([]);
+    let mut status = status(Count::Answered);
+    status["live"] = row(7);
+    status["paths"].as_array_mut().unwrap().push(relay);
+    let ask = |about: Value| answer(&config(), &status, &looks(&config()), &about).unwrap();
+
+    let counter = ask(json!({ "about": "dropped_ring_full" }));
+    assert_eq!(counter["together"], 5, "{counter:#}");
+    assert_eq!(counter["rows"][0]["count"], 2, "{counter:#}");
+    let path = ask(json!({ "about": "relay" }));
+    let row = &path["together"][0];
+    assert_eq!(
+        (&row["counter"], &row["count"]),
+        (&json!("dropped_ring_full"), &json!(5))
+    );
+    assert!(row["hint"].as_str().unwrap().contains("user tier"), "{row}");
+    // Of a path with a handler it is the path's own.
+    assert_eq!(ask(json!({ "about": "narrow" }))["together"], json!([]));
+}
+
 #[test]
 fn what_is_not_there_is_named() {
     let status = status(Count::Answered);
