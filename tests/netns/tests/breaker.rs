@@ -95,6 +95,16 @@ fn so_many_stops_demote_then_bypass_and_a_hand_brings_it_back() {
             why.contains("tier: bypassed, because its handler was stopped 5 times"),
             "{why}"
         );
+        // Another tier does not end it, which is said with the next step.
+        let said = says(&node, &["path", "demote", "divide"]);
+        assert!(said.contains("is bypassed for another"), "{said}");
+        assert!(
+            said.contains("`ashway path enable divide` ends it"),
+            "{said}"
+        );
+        let said = says(&node, &["path", "demote", "divide", "-j"]);
+        let said: Value = serde_json::from_str(&said).unwrap();
+        assert_eq!(said["bypass"]["handler"], "divide", "{said:#}");
 
         // By hand.
         let said = says(&node, &["path", "enable", "divide"]);

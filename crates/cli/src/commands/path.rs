@@ -111,13 +111,7 @@ impl Path {
                 (request, name, node, "user")
             }
         };
-        let answer = node.clone().connect()?.request(&request)?;
-        let bypass = match tier {
-            // It was demoted, whether or not the node says more.
-            "user" => bypass(node, &name).unwrap_or_default(),
-            // A promotion ends it.
-            _ => String::new(),
-        };
+        let answer = node.connect()?.request(&request)?;
         face.show(&answer, || {
             let tier = answer["tier"].as_str().unwrap_or(tier);
             // It is of the promotion, whatever happened since.
@@ -125,23 +119,11 @@ impl Path {
                 "kernel" => compared(&answer["compared"]),
                 _ => String::new(),
             };
-            format!("path `{name}` runs in the {tier} tier{compared}{bypass}")
+            let bypass = status::bypass(&name, &answer["bypass"]);
+            format!("path `{name}` runs in the {tier} tier{compared}\n{bypass}")
         })?;
         Ok(())
     }
-}
-
-/// That a path's messages go by its handler, if they do.
-fn bypass(node: Node, name: &str) -> Result<String, Failure> {
-    let document = node.connect()?.request(&json!({ "request": "status" }))?;
-    let mut paths = document["paths"].as_array().into_iter().flatten();
-    let path = paths.find(|path| path["name"] == name);
-    let said = path.map(status::bypass).unwrap_or_default();
-    Ok(if said.is_empty() {
-        said
-    } else {
-        format!("\n{}", said.trim_end())
-    })
 }
 
 /// What was compared before a promotion.

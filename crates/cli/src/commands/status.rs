@@ -251,7 +251,7 @@ pub(crate) fn paths(document: &Value) -> String {
     ];
     let mut out = table::render(&header, &rows);
     for path in each(document, "paths") {
-        out += &bypass(path);
+        out += &bypass(path["name"].as_str().unwrap_or("?"), &path["bypass"]);
     }
     let more = total(&document["paths_not_listed"]);
     if more > 0 {
@@ -281,14 +281,13 @@ pub(crate) fn paths(document: &Value) -> String {
 }
 
 /// That a path's messages go by its handler, and for how long, if they do.
-pub(super) fn bypass(path: &Value) -> String {
-    let bypass = &path["bypass"];
+pub(super) fn bypass(path: &str, bypass: &Value) -> String {
     if !bypass.is_object() {
         return String::new();
     }
     format!(
         "path `{}` is bypassed for another {} s: {}\n  hint: {}\n",
-        text(&path["name"]),
+        clean(path),
         bypass["left_ms"].as_u64().unwrap_or(0).div_ceil(1000),
         text(&bypass["because"]),
         text(&bypass["hint"]),

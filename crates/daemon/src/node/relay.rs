@@ -270,7 +270,14 @@ impl Node {
             place.switch_ns = begin.elapsed().as_nanos() as u64;
             switch_ns = place.switch_ns;
         }
-        Ok(json!({ "path": name, "tier": tier.word(), "switch_ns": switch_ns }))
+        let live = self.live.at(id);
+        let bypass = live.map_or(Value::Null, |live| self.describe_live_faults(live).1);
+        Ok(json!({
+            "path": name,
+            "tier": tier.word(),
+            "switch_ns": switch_ns,
+            "bypass": bypass,
+        }))
     }
 
     /// What the kernel tier has counted of all relays there ever were.

@@ -349,6 +349,7 @@ fn moved_to(node: &Node, moved: Result<usize, NotPromoted>) -> Answer {
                 "path": node.config.paths[path].name,
                 "tier": node.paths[path].tier.word(),
                 "switch_ns": node.paths[path].switch_ns,
+                "bypass": node.describe_faults(path).1,
                 "compared": node.paths[path].compared.map(|compared| json!({
                     "equal": compared.equal,
                     "unclear": compared.unclear,
