@@ -69,7 +69,11 @@ impl ParamError {
                 "write it in quotation marks; on the command line, too: `--param 'code=\"007\"'`"
                     .to_owned()
             }
-            Self::Type { .. } => "write a number, without quotation marks".to_owned(),
+            Self::Type { .. } => format!(
+                "write a whole number from {} to {}, in decimal and without quotation marks",
+                i64::MIN,
+                i64::MAX
+            ),
             Self::TooLong { .. } => {
                 "shorten it, or give `ASHWAY_TEXT_PARAM` more room in the handler".to_owned()
             }

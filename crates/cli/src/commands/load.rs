@@ -129,6 +129,15 @@ pub(super) fn absolute(file: &Path) -> Result<String, Failure> {
 /// A number, or else a text; a text that looks like a number stands in quotation marks.
 pub(super) fn param(text: &str) -> Result<(String, Param), String> {
     let (name, value) = text.split_once('=').ok_or("write NAME=VALUE")?;
+    let digits = value.strip_prefix(['-', '+']).unwrap_or(value);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if is_number && value.parse::<i64>().is_err() {
+        return Err(format!(
+            "a number of 64 bits is from {} to {}; a text of digits stands in quotation marks",
+            i64::MIN,
+            i64::MAX
+        ));
+    }
     let quoted = value
         .strip_prefix('"')
         .and_then(|value| value.strip_suffix('"'));
@@ -153,9 +162,16 @@ mod tests {
             ("step=\"5\"", text("5")),
             ("step=a=b", text("a=b")),
             ("step=", text("")),
+            ("step=-", text("-")),
+            ("step=9223372036854775807", Param::Number(i64::MAX)),
+            ("step=\"9223372036854775808\"", text("9223372036854775808")),
         ] {
             assert_eq!(param(given), Ok(("step".to_owned(), value)), "{given}");
         }
         assert!(param("step").is_err());
+        for wide in ["9223372036854775808", "-9223372036854775809"] {
+            let said = param(&format!("step={wide}")).unwrap_err();
+            assert!(said.contains("to 9223372036854775807;"), "{said}");
+        }
     }
 }
