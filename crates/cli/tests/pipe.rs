@@ -101,6 +101,79 @@ fn a_function_of_ones_own_is_a_pipe_or_refused_by_name() {
 }
 
 #[test]
+fn wrong_bits_of_a_function_are_told_from_a_wrong_file() {
+    let output = ashway(&["pipe", "show", "flip", "--with", "own.wasm:flip:9"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "error: `--with own.wasm:flip:9`: a word has no 9 bits\n  \
+         hint: give one of 8, 16, 32, 64, or none for as many as `flip` computes with\n"
+    );
+}
+
+#[test]
+fn a_mask_takes_its_key_as_it_is_sent_and_its_register_as_a_word() {
+    // RFC 6455 §5.7: a masked "Hello". The guide and `pipe list` say so.
+    let input = file("hello", b"Hello");
+    let given = input.to_str().unwrap();
+    for list in [
+        &["mask(0x37fa213d)"][..],
+        &["mask(0)", "--set", "mask.key=0x3d21fa37"],
+    ] {
+        let run = ["pipe", "run", "--in", given, "--out", "-"];
+        let output = ashway(&[&run[..], list].concat());
+        assert_eq!(output.stdout, b"\x7f\x9f\x4d\x51\x58");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.starts_with("5 bytes\n"), "{said}");
+    }
+    std::fs::remove_file(input).unwrap();
+    let listed = ashway(&["pipe", "list"]).stdout;
+    assert!(
+        String::from_utf8(listed)
+            .unwrap()
+            .contains("K's highest byte first")
+    );
+}
+
+#[test]
+fn a_number_that_no_register_holds_is_told_the_range() {
+    let wide = "cksum16.sum=18446744073709551616";
+    let output = ashway(&["pipe", "run", "cksum16", "--in", "/dev/null", "--set", wide]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("from 0 to 18446744073709551615"), "{said}");
+}
+
+#[test]
+fn standard_output_is_one_thing() {
+    let output = ashway(&[
+        "pipe",
+        "run",
+        "copy",
+        "--in",
+        "/dev/null",
+        "--out",
+        "-",
+        "-j",
+    ]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(said.contains("both want standard output"), "{said}");
+}
+
+#[test]
+fn what_has_no_end_is_refused() {
+    let output = ashway(&["pipe", "run", "copy", "--in", "/dev/zero"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        said.contains("error: `/dev/zero` has more than 256 MiB"),
+        "{said}"
+    );
+    assert!(said.contains("hint: give a part of it: `head -c"), "{said}");
+}
+
+#[test]
 fn show_says_into_how_many_loops_a_list_is_cut() {
     let short = json(&["pipe", "show", "cksum16 | bswap32", "--bytes", "4096"]);
     if short["form"] == "portable" {

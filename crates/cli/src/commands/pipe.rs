@@ -1,8 +1,10 @@
 //! `ashway pipe`: lists of pipes, compiled and tried.
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path as FsPath, PathBuf};
 use std::time::Instant;
 
 use ashway_codegen::normalise::Profile;
@@ -126,10 +128,11 @@ impl Form {
 /// A list of pipes on the command line.
 #[derive(Debug, Args)]
 struct Expression {
-    /// The pipes, in order: `cksum16 | bswap32 | xor(0xdeadbeef)`
+    /// The pipes, in order: `cksum16 | bswap32 | xor(0xdeadbeef)`; `ashway pipe list`
+    /// has them, and the byte order of their numbers
     pipes: String,
     /// Also a pipe of one's own: a function that a WebAssembly file exports, on words
-    /// of so many bits [default: as many as it computes with]
+    /// of 8, 16, 32 or 64 bits [default: as many as it computes with]
     #[arg(long, value_name = "FILE:FUNCTION[:BITS]")]
     with: Vec<String>,
     /// Which code is made
@@ -176,9 +179,21 @@ fn own(text: &str) -> Result<pipe::Pipe, Failure> {
     let gauge = Gauge::WORDS
         .into_iter()
         .find(|gauge| gauge.bits().to_string() == last);
-    let (path, export) = match gauge {
-        Some(_) => rest.rsplit_once(':').ok_or_else(usage)?,
-        None => (rest, last),
+    let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
+    let (path, export) = match (gauge, rest.rsplit_once(':')) {
+        (Some(_), before) => before.ok_or_else(usage)?,
+        (None, Some((_, function))) if is_number => {
+            let bits = Gauge::WORDS.map(|gauge| gauge.bits().to_string());
+            return Err(Failure::new(
+                Exit::Usage,
+                format!("`--with {text}`: a word has no {last} bits"),
+            )
+            .hint(format!(
+                "give one of {}, or none for as many as `{function}` computes with",
+                bits.join(", ")
+            )));
+        }
+        (None, _) => (rest, last),
     };
     let path = PathBuf::from(path);
     let bytes = file::read(&path)?;
@@ -203,13 +218,15 @@ Examples:
 pub(crate) struct Compile {
     #[command(flatten)]
     expression: Expression,
-    /// Write the code there: position-independent, constants behind it
+    /// Write the code there: position-independent, constants behind it; `-` is
+    /// standard output
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 impl Compile {
     fn run(self, face: Face) -> Result<(), Failure> {
+        let out = Out::new(face, self.out)?;
         let list = self.expression.list()?;
         // The encoder's own tables are made when it is first used.
         let first = Instant::now();
@@ -218,14 +235,11 @@ impl Compile {
         let begun = Instant::now();
         let native = self.expression.native(&list)?;
         let micros = begun.elapsed().as_secs_f64() * 1e6;
-        if let Some(path) = &self.out {
-            let code = native.as_ref().map_or(&[][..], Native::code);
-            std::fs::write(path, code).map_err(|error| unwritable(path, &error))?;
-        }
+        out.write(native.as_ref().map_or(&[][..], Native::code))?;
         let mut document = document(&list, native.as_ref());
         document["compile_us"] = json!(micros);
         document["first_compile_us"] = json!(first_micros);
-        face.show(&document, || {
+        out.show(face, &document, || {
             let mut text = summary(&list, native.as_ref());
             let _ = writeln!(
                 text,
@@ -236,8 +250,92 @@ impl Compile {
     }
 }
 
-fn unwritable(path: &std::path::Path, error: &std::io::Error) -> Failure {
-    Failure::new(Exit::Failed, format!("cannot write `{}`", path.display())).because(error)
+/// Where a command's data goes.
+enum Out {
+    /// Nowhere.
+    Nowhere,
+    /// Standard output; what there is to say goes to standard error.
+    Standard,
+    /// A file.
+    File(PathBuf),
+}
+
+impl Out {
+    /// What `--out` means.
+    ///
+    /// # Errors
+    ///
+    /// If standard output is to be two things.
+    fn new(face: Face, out: Option<PathBuf>) -> Result<Self, Failure> {
+        Ok(match out {
+            None => Self::Nowhere,
+            Some(file) if file.as_os_str() != "-" => Self::File(file),
+            Some(_) if face.json => {
+                let error = "`-j` and `--out -` both want standard output";
+                return Err(Failure::new(Exit::Usage, error).hint("name a file for the data"));
+            }
+            Some(_) => Self::Standard,
+        })
+    }
+
+    fn write(&self, data: &[u8]) -> Result<(), Failure> {
+        let (written, name) = match self {
+            Self::Nowhere => return Ok(()),
+            Self::Standard => {
+                let mut out = std::io::stdout();
+                let written = out.write_all(data).and_then(|()| out.flush());
+                (written, "standard output".to_owned())
+            }
+            Self::File(file) => (std::fs::write(file, data), format!("`{}`", file.display())),
+        };
+        written.map_err(|error| {
+            Failure::new(Exit::Failed, format!("cannot write {name}")).because(&error)
+        })
+    }
+
+    /// Shows what the command found, where the data does not go.
+    fn show(
+        &self,
+        face: Face,
+        document: &Value,
+        human: impl FnOnce() -> String,
+    ) -> Result<(), Failure> {
+        if matches!(self, Self::Standard) {
+            // The data is there, whether or not somebody reads this.
+            let _ = std::io::stderr().write_all(human().as_bytes());
+            return Ok(());
+        }
+        face.show(document, human)
+    }
+}
+
+/// Most bytes that a list is run over: they are held twice.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// The whole of a file, or of standard input (`-`).
+fn read(input: &FsPath) -> Result<Vec<u8>, Failure> {
+    let shown = input.display();
+    let opened: std::io::Result<Box<dyn Read>> = if input.as_os_str() == "-" {
+        Ok(Box::new(std::io::stdin()))
+    } else {
+        File::open(input).map(|file| Box::new(file) as _)
+    };
+    let mut data = Vec::new();
+    opened
+        .and_then(|from| from.take(MOST_BYTES + 1).read_to_end(&mut data))
+        .map_err(|error| {
+            Failure::new(Exit::Usage, format!("cannot read `{shown}`")).because(&error)
+        })?;
+    if data.len() as u64 > MOST_BYTES {
+        let error = format!("`{shown}` has more than {} MiB", MOST_BYTES >> 20);
+        return Err(Failure::new(Exit::Usage, error)
+            .because(&"the data is in memory as a whole")
+            .hint(format!(
+                "give a part of it: `head -c {} {shown}`, with `--in -`",
+                1 << 20
+            )));
+    }
+    Ok(data)
 }
 
 /// Show a list's bodies and code
@@ -433,10 +531,10 @@ Examples:
 pub(crate) struct Run {
     #[command(flatten)]
     expression: Expression,
-    /// The data
+    /// The data, at most 256 MiB; `-` is standard input
     #[arg(long = "in", value_name = "FILE")]
     input: PathBuf,
-    /// Where it goes [default: nowhere]
+    /// Where it goes; `-` is standard output [default: nowhere]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     /// Export a register before the run
@@ -446,16 +544,14 @@ pub(crate) struct Run {
 
 impl Run {
     fn run(self, face: Face) -> Result<(), Failure> {
+        let out = Out::new(face, self.out)?;
         let list = self.expression.list()?;
         let mut registers = list.initial();
         for setting in &self.set {
             let (register, value) = exported(&list, setting)?;
             registers[register] = value;
         }
-        let shown = self.input.display().to_string();
-        let source = std::fs::read(&self.input).map_err(|error| {
-            Failure::new(Exit::Usage, format!("cannot read `{shown}`")).because(&error)
-        })?;
+        let source = read(&self.input)?;
         let mut destination = vec![0; source.len()];
         match self.expression.form.cpu()? {
             Some(cpu) => {
@@ -467,9 +563,7 @@ impl Run {
             }
             None => Portable::new(&list).run(&mut registers, &source, &mut destination),
         }
-        if let Some(path) = &self.out {
-            std::fs::write(path, &destination).map_err(|error| unwritable(path, &error))?;
-        }
+        out.write(&destination)?;
         let names = list.register_names();
         let values: Map<String, Value> = names
             .iter()
@@ -477,7 +571,7 @@ impl Run {
             .zip(registers.iter().map(|register| json!(register)))
             .collect();
         let document = json!({ "bytes": source.len(), "registers": values });
-        face.show(&document, || {
+        out.show(face, &document, || {
             let mut text = format!("{}\n", file::count(source.len(), "byte"));
             let rows: Vec<Vec<String>> = names
                 .into_iter()
@@ -510,8 +604,12 @@ fn exported(list: &List, setting: &str) -> Result<(usize, u64), Failure> {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => value.parse(),
     };
-    let number =
-        number.map_err(|_| usage("numbers are decimal, or hexadecimal with `0x`".to_owned()))?;
+    let number = number.map_err(|_| {
+        usage(format!(
+            "a register is a number from 0 to {}, decimal, or hexadecimal with `0x`",
+            u64::MAX
+        ))
+    })?;
     Ok((register, number))
 }
 

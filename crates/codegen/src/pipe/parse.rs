@@ -27,9 +27,15 @@ pub const PIPES: &[(&str, &str)] = &[
     ("crc32c", "CRC-32C of SCTP and iSCSI"),
     ("adler32", "Adler-32 (RFC 1950)"),
     ("bswapN", "bytes of each word in reverse order"),
-    ("xorN(K)", "each word xor K; `xor` is `xor32`"),
+    (
+        "xorN(K)",
+        "each word xor K, whose lowest byte meets the word's first; `xor` is `xor32`",
+    ),
     ("addN(K)", "each word plus K"),
-    ("mask(K)", "xor with a rolling key of 4 bytes (RFC 6455)"),
+    (
+        "mask(K)",
+        "xor with a rolling key of 4 bytes (RFC 6455), K's highest byte first",
+    ),
     ("alaw2ulaw", "A-law to mu-law (G.711)"),
     ("ulaw2alaw", "mu-law to A-law"),
     ("sumN", "sum of all words"),
