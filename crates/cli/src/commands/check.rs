@@ -27,15 +27,14 @@ Examples:
   ashway check node.toml
   ashway check counter.wasm -j")]
 pub(crate) struct Check {
-    /// A configuration (TOML) or a handler (Wasm)
+    /// A configuration (TOML) or a handler (Wasm, or its text format in a `.wat`)
     file: PathBuf,
 }
 
 impl Check {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         // An unreadable file is named by `config::load`, with a hint.
-        let named = self.file.extension().is_some_and(|ending| ending == "wasm");
-        if file::is_wasm(&self.file) || named && self.file.exists() {
+        if file::is_handler(&self.file) {
             let bytes = file::read(&self.file)?;
             let module = file::module(&self.file, &bytes, Profile::Handler)?;
             let report = Report::new(&self.file, bytes.len(), &module, false)?;
@@ -54,7 +53,7 @@ impl Check {
         let handlers = config
             .handlers
             .iter()
-            .map(look)
+            .map(|handler| look(&config, handler))
             .collect::<Result<Vec<_>, _>>()?;
         show(face, &config, &handlers)
     }
@@ -224,17 +223,50 @@ fn line(handler: &Value) -> String {
 }
 
 /// Asks both tiers about a handler.
-fn look(handler: &HandlerConfig) -> Result<Value, Failure> {
-    let bytes = file::read(&handler.file)?;
-    let module = file::module(&handler.file, &bytes, Profile::Handler)?;
-    let mut report = Report::new(&handler.file, bytes.len(), &module, false)?.json();
+fn look(config: &Config, handler: &HandlerConfig) -> Result<Value, Failure> {
+    let named = |failure: Failure| {
+        let (config, line) = (config.file.display(), handler.line);
+        failure.because(&format!(
+            "handler `{}` names it at {config}:{line}",
+            handler.name
+        ))
+    };
+    let bytes = file::read(&handler.file).map_err(named)?;
+    let module = file::module(&handler.file, &bytes, Profile::Handler).map_err(named)?;
+    let report = Report::new(&handler.file, bytes.len(), &module, false).map_err(named)?;
+    let mut report = report.json();
     report["name"] = json!(handler.name);
     Ok(report)
 }
 
-/// Whether the files of the handlers have what the configuration names: the
-/// functions of the paths, the parameters, and grants for its host calls. A file that no node would load is
-/// left to others to refuse.
+/// Why a file is nothing that a node could load, and what to do; `None` if it is
+/// WebAssembly, or cannot be read, which was said before.
+fn no_wasm(handler: &HandlerConfig) -> Option<(String, String)> {
+    let bytes = file::as_it_is(&handler.file).ok()?;
+    if bytes.starts_with(file::MAGIC) {
+        return None;
+    }
+    let file = handler.file.display();
+    Some(match file::read(&handler.file) {
+        // It was translated.
+        Ok(wasm) if wasm.starts_with(file::MAGIC) => (
+            format!("`{file}` is WebAssembly as text, and a node loads the binary form"),
+            format!("translate it (`wat2wasm {file}`, of WABT), and name what comes out"),
+        ),
+        Err(failure) => (
+            format!("{}: {}", failure.error, failure.because.join(": ")),
+            format!("`ashway handler check {file}` says where it is wrong"),
+        ),
+        Ok(_) => (
+            format!("`{file}` is no WebAssembly: it does not begin as such files do"),
+            "name the `.wasm` file that the compiler made of the handler's source".to_owned(),
+        ),
+    })
+}
+
+/// Whether the files of the handlers are WebAssembly, and have what the configuration
+/// names: the functions of the paths, the parameters, and grants for its host calls. A
+/// module that no node would load is left to others to refuse.
 ///
 /// # Errors
 ///
@@ -244,7 +276,17 @@ pub(super) fn agrees(config: &Config) -> Result<(), Failure> {
     let text = std::fs::read_to_string(&config.file).unwrap_or_default();
     let mut errors = Vec::new();
     for handler in &config.handlers {
-        let Ok(bytes) = file::read(&handler.file) else {
+        if let Some((message, hint)) = no_wasm(handler) {
+            errors.push(Diagnostic {
+                code: "no_wasm",
+                message: message.lines().next().unwrap_or_default().to_owned(),
+                span: span(&text, handler.line, "file"),
+                hint: Some(hint),
+                ..Diagnostic::default()
+            });
+            continue;
+        }
+        let Ok(bytes) = file::as_it_is(&handler.file) else {
             continue;
         };
         let Ok(module) = file::module(&handler.file, &bytes, Profile::Handler) else {

@@ -40,7 +40,7 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        if file::is_wasm(&self.config) {
+        if file::is_handler(&self.config) {
             let file = self.config.display();
             let failure = Failure::new(
                 Exit::Usage,

@@ -16,35 +16,43 @@ use crate::failure::{Exit, Failure};
 /// Reads a file, but no more of it than is needed to refuse it. The text format
 /// (`.wat`) is translated.
 pub(in crate::commands) fn read(file: &FsPath) -> Result<Vec<u8>, Failure> {
-    let failure = |cause: &dyn std::fmt::Display| {
-        let shown = file.display().to_string();
-        let mut failure =
-            Failure::new(Exit::Usage, format!("cannot read `{shown}`")).because(cause);
-        failure.file = Some(shown);
-        failure
-    };
+    let bytes = as_it_is(file).map_err(|error| unreadable(file, &error))?;
+    if !is_named_wat(file) {
+        return Ok(bytes);
+    }
+    let translated = wat::parse_bytes(&bytes).map_err(|error| unreadable(file, &error))?;
+    Ok(translated.into_owned())
+}
+
+/// The same without translation, as a node reads it.
+pub(in crate::commands) fn as_it_is(file: &FsPath) -> std::io::Result<Vec<u8>> {
     let most = Limits::default().file_bytes as u64;
     let mut bytes = Vec::new();
-    File::open(file)
-        .and_then(|opened| opened.take(most + 1).read_to_end(&mut bytes))
-        .map_err(|error| failure(&error))?;
-    if file.extension().is_some_and(|ending| ending == "wat") {
-        bytes = wat::parse_bytes(&bytes)
-            .map_err(|error| failure(&error))?
-            .into_owned();
-    }
+    File::open(file)?.take(most + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// What every WebAssembly file starts with.
-const MAGIC: &[u8] = b"\0asm";
+fn unreadable(file: &FsPath, cause: &dyn std::fmt::Display) -> Failure {
+    Failure::new(Exit::Usage, format!("cannot read `{}`", file.display()))
+        .because(cause)
+        .in_file(file)
+}
 
-/// Whether a file says that it is WebAssembly; no if it cannot be read.
-pub(in crate::commands) fn is_wasm(file: &FsPath) -> bool {
+/// What every WebAssembly file starts with.
+pub(in crate::commands) const MAGIC: &[u8] = b"\0asm";
+
+fn is_named_wat(file: &FsPath) -> bool {
+    file.extension().is_some_and(|ending| ending == "wat")
+}
+
+/// Whether a file is a handler, and not a configuration: by its first bytes, or what
+/// it is called. No if there is none.
+pub(in crate::commands) fn is_handler(file: &FsPath) -> bool {
     let mut start = Vec::new();
     let opened = File::open(file);
     let read = opened.and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));
-    read.is_ok() && start == MAGIC
+    let named = is_named_wat(file) || file.extension().is_some_and(|ending| ending == "wasm");
+    read.is_ok() && (named || start == MAGIC)
 }
 
 /// The module in a file, or why no node would load it.
@@ -53,7 +61,16 @@ pub(in crate::commands) fn module<'b>(
     bytes: &'b [u8],
     profile: Profile,
 ) -> Result<Module<'b>, Failure> {
-    normalise_as(bytes, &Limits::default(), profile).map_err(|error| refused(file, &error))
+    normalise_as(bytes, &Limits::default(), profile).map_err(|error| {
+        let failure = refused(file, &error);
+        if bytes.starts_with(MAGIC) {
+            return failure;
+        }
+        failure.hint(
+            "name a `.wasm` file, or its text in a `.wat`; a configuration is checked by `ashway \
+             check`",
+        )
+    })
 }
 
 fn refused(file: &FsPath, error: &NormaliseError) -> Failure {
