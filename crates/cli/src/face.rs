@@ -32,9 +32,13 @@ impl Face {
         human: impl FnOnce() -> String,
     ) -> Result<(), Failure> {
         let text = if self.json {
-            format!("{document:#}\n")
+            escaped(document)
         } else {
             let mut text = human();
+            // Names come from files: the last place where all of them pass.
+            if text.contains(|c| acts_on_terminal(c) && !matches!(c, '\n' | '\t')) {
+                text = clean_lines(&text);
+            }
             if !text.ends_with('\n') && !text.is_empty() {
                 text.push('\n');
             }
@@ -54,12 +58,33 @@ impl Face {
     pub(crate) fn fail(self, failure: &Failure) -> ExitCode {
         // The exit code says it, too.
         let _ = if self.json {
-            put(&mut io::stdout(), &format!("{:#}\n", failure.to_json()))
+            put(&mut io::stdout(), &escaped(&failure.to_json()))
         } else {
             put(&mut io::stderr(), &words(failure))
         };
         ExitCode::from(failure.exit as u8)
     }
+}
+
+/// A document, in ASCII wherever a character [acts on a terminal](acts_on_terminal): JSON
+/// itself escapes none above 0x1f. Such a character stands in a string and nowhere else.
+fn escaped(document: &Value) -> String {
+    let text = format!("{document:#}\n");
+    if !text.contains(|c| acts_on_terminal(c) && c != '\n') {
+        return text;
+    }
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if acts_on_terminal(c) && c != '\n' {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing to a string cannot fail.
+                let _ = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// `error / because / hint`; a configuration's errors with their lines.
@@ -125,4 +150,21 @@ pub(crate) fn clean_lines(text: &str) -> String {
 fn put(to: &mut dyn Write, text: &str) -> io::Result<()> {
     to.write_all(text.as_bytes())?;
     to.flush()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_says_the_same_without_acting_on_a_terminal() {
+        let document = json!({ "a\u{9b}": ["\u{1b}[31m\u{202e}\u{e0041}\u{e9}\n"] });
+        let text = escaped(&document);
+        assert!(
+            !text.contains(|c| acts_on_terminal(c) && c != '\n'),
+            "{text}"
+        );
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), document);
+    }
 }

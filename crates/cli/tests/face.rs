@@ -70,6 +70,89 @@ fn check_says_what_the_file_is() {
 }
 
 #[test]
+fn a_handler_as_text_is_no_configuration() {
+    let directory = Directory::new("wat");
+    let good = directory.file("good.wat", HANDLER);
+    let output = ashway(&["check", text(&good)]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).contains("good.wat is a handler"));
+    let output = ashway(&["run", text(&good)]);
+    let said = stderr(&output);
+    assert!(said.contains("is a handler, not a configuration"), "{said}");
+    let config = directory.file("node.toml", CONFIG);
+    let said = stderr(&ashway(&["handler", "check", text(&config)]));
+    assert!(
+        said.contains("configuration is checked by `ashway check`"),
+        "{said}"
+    );
+    let bad = directory.file("bad.wat", "(module (func");
+    let said = stderr(&ashway(&["check", text(&bad)]));
+    assert!(said.contains("bad.wat`\n  because: expected `)`"), "{said}");
+    assert!(!said.contains("TOML"), "{said}");
+}
+
+#[test]
+fn a_file_that_is_no_wasm_is_named_where_the_configuration_names_it() {
+    let directory = Directory::new("nowasm");
+    let config = directory.file("node.toml", CONFIG);
+    let check = |text: &str, file: &str| {
+        directory.file("counter.wasm", "no module at all");
+        directory.file("counter.wat", text);
+        let changed = CONFIG.replace("counter.wasm", file);
+        directory.file("node.toml", changed);
+        let output = ashway(&["check", self::text(&config)]);
+        assert_eq!(code(&output), 2, "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains("node.toml:3:1"), "{said}");
+        assert!(
+            said.contains(&format!("3 | file = \"{file}\"\n  | ^^^^")),
+            "{said}"
+        );
+        said
+    };
+    let said = check("", "counter.wasm");
+    assert!(said.contains("is no WebAssembly"), "{said}");
+    let said = check(HANDLER, "counter.wat");
+    assert!(said.contains("a node loads the binary form"), "{said}");
+    assert!(said.contains("wat2wasm"), "{said}");
+    let said = check("(module (func", "counter.wat");
+    assert!(said.contains("expected `)`"), "{said}");
+}
+
+#[test]
+fn a_refused_handler_of_a_configuration_is_named_with_its_line() {
+    let directory = Directory::new("refused");
+    directory.file("counter.wasm", wat::parse_str("(module)").unwrap());
+    let config = directory.file("node.toml", CONFIG);
+    let output = ashway(&["check", text(&config)]);
+    assert_eq!(code(&output), 3, "{}", stderr(&output));
+    let said = stderr(&output);
+    assert!(said.contains("handler `counter` names it at"), "{said}");
+    assert!(said.contains("node.toml:2"), "{said}");
+}
+
+#[test]
+fn names_in_a_handler_do_not_act_on_the_terminal() {
+    let directory = Directory::new("escapes");
+    let export = "(export \"on_rx\")";
+    let both = format!("{export} (export \"on\\1b[2Jrx\")");
+    let wicked = HANDLER.replace(export, &both);
+    let wasm = directory.file("wicked.wasm", wat::parse_str(wicked).unwrap());
+    let changed = CONFIG
+        .replace("counter.wasm", "wicked.wasm")
+        .replace("\"counter\"", "\"counter:on\\u001b[2Jrx\"");
+    let config = directory.file("node.toml", changed);
+    for file in [&wasm, &config] {
+        for more in [&[][..], &["-j"]] {
+            let output = ashway(&[&["check", text(file)], more].concat());
+            let all = stdout(&output) + &stderr(&output);
+            assert!(all.contains("[2Jrx"), "{all:?}");
+            assert!(!all.contains('\u{1b}'), "{all:?}");
+        }
+    }
+}
+
+#[test]
 fn five_mistakes_are_shown_at_once() {
     let directory = Directory::new("five");
     let five = CONFIG
