@@ -6,7 +6,7 @@
 //! What modules set for each other (`reassemble`, `promote_forward`) does not pass
 //! here and is not in the table.
 
-use ashway_path::attrs::{Value, names};
+use ashway_path::attrs::{Attrs, Value, names};
 use ashway_path::problem::suggest;
 
 use crate::{eth, fault, forward, fragment, handler, ip, pipe, source};
@@ -61,6 +61,13 @@ pub const KNOWN: &[Known] = &[
     (source::LEN, Form::Number),
 ];
 
+/// All attributes that people may give, with `own` among them.
+pub fn known(own: &[Known]) -> impl Iterator<Item = Known> {
+    let faults = fault::KIND.params.iter();
+    let faults = faults.map(|param| (param.name, Form::Number));
+    KNOWN.iter().chain(own).copied().chain(faults)
+}
+
 /// Why an attribute is not taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong {
@@ -79,12 +86,8 @@ pub struct Wrong {
 ///
 /// Nobody reads an attribute of this name, or not with such a value.
 pub fn check(own: &[Known], name: &str, value: &Value) -> Result<Value, Wrong> {
-    let faults = fault::KIND.params.iter();
-    let faults = faults.map(|param| (param.name, Form::Number));
-    let mut known = KNOWN.iter().chain(own).copied().chain(faults);
-    let all = known.clone();
-    let Some((_, form)) = known.find(|(known, _)| *known == name) else {
-        let known: Vec<&str> = all.map(|(known, _)| known).collect();
+    let Some((_, form)) = known(own).find(|(known, _)| *known == name) else {
+        let known: Vec<&str> = known(own).map(|(known, _)| known).collect();
         return Err(Wrong {
             name: true,
             message: format!("no module reads an attribute `{name}`"),
@@ -96,6 +99,34 @@ pub fn check(own: &[Known], name: &str, value: &Value) -> Result<Value, Wrong> {
         message: format!("attribute `{name}` cannot be `{value}`"),
         hint: format!("give {}", form.wanted()),
     })
+}
+
+/// An attribute among those that a path was given which nothing on it reads, with the
+/// reason and what to write instead: it would do nothing, and who gave it believes that
+/// it does. `kinds` are those of the path's stages.
+///
+/// It asks for attributes of the kinds whose stages no rule merges with others. The rest
+/// (`longest`, `fuse`) are read by modules and rules that are gone when a path is done.
+#[must_use]
+pub fn unread(attrs: &Attrs, kinds: &[&str]) -> Option<(&'static str, [String; 2])> {
+    let of_fault = fault::KIND.params.iter().map(|param| param.name);
+    let of_source = [source::RATE, source::COUNT, source::LEN];
+    let by = |kind: &'static str| move |name| (kind, name);
+    let mut of = of_source
+        .map(by(source::KIND.name))
+        .into_iter()
+        .chain([(handler::KIND.name, handler::FUNCTION)])
+        .chain(of_fault.map(by(fault::KIND.name)));
+    let (kind, name) =
+        of.find(|(kind, name)| attrs.value(name).is_some() && !kinds.contains(kind))?;
+    let because = format!(
+        "no stage of it reads the attribute `{name}`, which is for a module of kind `{kind}`"
+    );
+    let hint = match name {
+        source::RATE => "how many messages a second the path may take is `rate_per_second`".into(),
+        _ => format!("leave it out, or lead the path through a module of kind `{kind}`"),
+    };
+    Some((name, [because, hint]))
 }
 
 impl Form {
@@ -171,6 +202,26 @@ mod tests {
             assert_eq!(wrong.name, by_name, "{wrong:?}");
             assert!(wrong.hint.contains(says), "{wrong:?}");
             assert!(wrong.message.contains(&format!("`{name}`")), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn what_no_stage_of_a_path_reads_is_named() {
+        let mut attrs = Attrs::new();
+        attrs.set("local", 1);
+        assert_eq!(unread(&attrs, &["datagram"]), None);
+        for (name, kind) in [
+            ("rate", "source"),
+            ("len", "source"),
+            ("function", "handler"),
+            ("seed", "fault"),
+        ] {
+            let mut attrs = attrs.clone();
+            attrs.set(name, 5);
+            let (found, [because, _]) = unread(&attrs, &["eth", "datagram"]).unwrap();
+            assert_eq!(found, name);
+            assert!(because.contains(&format!("of kind `{kind}`")), "{because}");
+            assert_eq!(unread(&attrs, &["eth", kind]), None);
         }
     }
 

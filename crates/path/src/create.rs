@@ -116,6 +116,8 @@ pub struct NotCreated {
     pub because: String,
     /// What to do about it.
     pub hint: String,
+    /// The attribute at fault, if it is known.
+    pub attribute: Option<Box<str>>,
     /// The modules that had contributed a stage, in order.
     pub trail: Vec<Box<str>>,
     /// Every step before; empty if nobody asked.
@@ -132,6 +134,7 @@ impl<M> Created<M> {
             module: self.path.name().into(),
             because,
             hint,
+            attribute: None,
             trail: self.path.stages().map(|s| s.name().into()).collect(),
             log: self.log,
         }
@@ -181,6 +184,7 @@ impl<M> Graph<M> {
             module: last.into(),
             because: because.to_owned(),
             hint,
+            attribute: None,
             trail: created
                 .path
                 .stages()
@@ -531,6 +535,7 @@ impl<M> Creation<'_, M> {
             module: module.into(),
             because,
             hint,
+            attribute: None,
             trail: self.trail.iter().map(|at| self.name(*at).into()).collect(),
             log: self.log.clone().unwrap_or_default(),
         }

@@ -80,7 +80,7 @@ pub mod attr {
 }
 
 /// What reads these, beside the modules.
-const OWN_ATTRIBUTES: &[Known] = &[
+pub(super) const OWN_ATTRIBUTES: &[Known] = &[
     (
         attr::ON_FAULT,
         Form::Word(&[
@@ -391,8 +391,9 @@ impl NodeGraph {
         module: &str,
         attrs: Attrs,
     ) -> Result<Created<Message>, NotCreated> {
-        let (limits, rules) = (limits(&attrs), &rules::RULES);
-        self.useful(self.graph.create(name, module, attrs, limits, rules)?)
+        let (limits, rules, given) = (limits(&attrs), &rules::RULES, attrs.clone());
+        let created = self.graph.create(name, module, attrs, limits, rules)?;
+        self.useful(read_all(&given, created)?)
     }
 
     /// Refuses a path that no message can ever come to.
@@ -419,10 +420,23 @@ impl NodeGraph {
         module: &str,
         attrs: Attrs,
     ) -> Result<Created<Message>, NotCreated> {
-        let (limits, rules) = (limits(&attrs), &rules::RULES);
+        let (limits, rules, given) = (limits(&attrs), &rules::RULES, attrs.clone());
         let graph = &self.graph;
-        self.useful(graph.create_unlogged(name, module, attrs, limits, rules)?)
+        let created = graph.create_unlogged(name, module, attrs, limits, rules)?;
+        self.useful(read_all(&given, created)?)
     }
+}
+
+/// Refuses a path that was given an attribute which none of its stages reads.
+fn read_all(given: &Attrs, created: Created<Message>) -> Result<Created<Message>, NotCreated> {
+    let kinds = created.path.stages().filter_map(|stage| stage.kind());
+    let kinds: Vec<_> = kinds.map(|kind| kind.name).collect();
+    let Some((name, [because, hint])) = attributes::unread(given, &kinds) else {
+        return Ok(created);
+    };
+    let mut refused = created.refuse(because, hint);
+    refused.attribute = Some(name.into());
+    Err(refused)
 }
 
 /// Reads the graph of a configuration from its parsed text.

@@ -199,6 +199,18 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
         value: &'v Spanned<DeValue<'_>>,
         keys: &[&str],
     ) -> Option<Self> {
+        Self::open_knowing(reader, title, span, value, keys, |_| None)
+    }
+
+    /// The same where some keys belong elsewhere: `elsewhere` says what to write there.
+    pub(super) fn open_knowing(
+        reader: &'r mut Reader<'t>,
+        title: String,
+        span: Range<usize>,
+        value: &'v Spanned<DeValue<'_>>,
+        keys: &[&str],
+        elsewhere: impl Fn(&str) -> Option<String>,
+    ) -> Option<Self> {
         let Some(table) = value.get_ref().as_table() else {
             let found = value.get_ref().type_str();
             reader.error(
@@ -215,7 +227,7 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
                     "unknown_key",
                     key.span(),
                     format!("`{title}` has no key `{}`", key.get_ref()),
-                    Some(suggest(key.get_ref(), keys)),
+                    elsewhere(key.get_ref()).or_else(|| Some(suggest(key.get_ref(), keys))),
                 );
             }
         }
@@ -472,7 +484,11 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
                     "bad_value",
                     value.span(),
                     format!("`{}` does not fit 64 bits", name.get_ref()),
-                    None,
+                    Some(format!(
+                        "a number is from {} to {}; a text of digits stands in quotation marks",
+                        i64::MIN,
+                        i64::MAX
+                    )),
                 ),
             }
         }

@@ -302,7 +302,12 @@ pub(super) fn check_paths(
     let mut tables: HashMap<String, Table<usize>> = HashMap::new();
     for (at, span) in long_places.iter().enumerate() {
         match graph.create_long(&config.long_paths[at]) {
-            Err(failed) => no_path(reader, failed, span.clone()),
+            Err(failed) => {
+                let attribute = failed.attribute.as_ref();
+                let name = &config.long_paths[at].name;
+                let place = attribute.and_then(|attribute| given_at(reader, name, attribute));
+                no_path(reader, failed, place.unwrap_or_else(|| span.clone()));
+            }
             Ok(created) => {
                 let also = config.long_paths[at].filter.clone();
                 let entrances = graph.entrances(&created, also.as_ref());
@@ -374,6 +379,16 @@ fn enter(
         }
     })?;
     Ok(filter)
+}
+
+/// Where the text gives a path this attribute.
+fn given_at(reader: &Reader<'_>, path: &str, attribute: &str) -> Option<Range<usize>> {
+    let (root, _) = DeTable::parse_recoverable(reader.text());
+    let paths = root.get_ref().get("path")?.get_ref().as_table()?;
+    let path = paths.get(path)?.get_ref().as_table()?;
+    let attrs = path.get("attrs")?.get_ref().as_table()?;
+    let (key, _) = attrs.get_key_value(attribute)?;
+    Some(key.span())
 }
 
 fn no_path(reader: &mut Reader<'_>, failed: NotCreated, span: Range<usize>) {

@@ -533,7 +533,12 @@ fn long_path(
     let line = reader.line(span.start);
     let title = format!("path.{name}");
     let keys = ["from", "match", "attrs", "tier", "domain"];
-    let mut section = Section::open(reader, title, span, value, &keys)?;
+    let mut section = Section::open_knowing(reader, title, span, value, &keys, |key| {
+        let attribute = in_attrs(key)?;
+        Some(format!(
+            "a path with `from` has an attribute for it: `attrs = {{ {attribute} }}`"
+        ))
+    })?;
     let (from, _) = section.required("from", "\"MODULE\"")?;
     let filter = section.string("match").and_then(|(text, span)| {
         let filter = demux::parse(text);
@@ -550,6 +555,20 @@ fn long_path(
         domain: section.name("domain"),
         entrances: Vec::new(),
         line,
+    })
+}
+
+/// How the long form says what this key of the short form does.
+fn in_attrs(key: &str) -> Option<&'static str> {
+    Some(match key {
+        "share" => "share_per_mille = 200",
+        "rate" => "rate_per_second = 5000",
+        "budget" => "budget_ns = 50000",
+        "on_fault" => "on_fault = \"drop\"",
+        "faults" => "fault_limit = 100, fault_within_ns = 1000000000",
+        "iface" => "pathname = \"eth:IFACE\"",
+        "handler" => "pathname = \"handler:NAME\", function = \"on_rx\"",
+        _ => return None,
     })
 }
 

@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::path::{Path as FsPath, PathBuf};
 use std::time::Duration;
 
@@ -209,6 +210,44 @@ fn each_mistake_has_its_code() {
             read(text).map_err(|e| e.to_string())
         );
     }
+}
+
+/// The guide's table has all attributes that people may give, and no others.
+#[test]
+fn the_guide_has_every_attribute() {
+    let guide = include_str!("../../../../docs/guide/paths.md");
+    let chapter = guide.split_once("\n## Attributes\n").unwrap().1;
+    let rows = chapter.lines().skip_while(|line| !line.starts_with('|'));
+    let rows = rows.take_while(|line| line.starts_with('|')).skip(2);
+    let names = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2));
+    let written: BTreeSet<_> = names.collect();
+    let known = ashway_modules::attributes::known(modules::OWN_ATTRIBUTES);
+    let known: BTreeSet<_> = known.map(|(name, _)| name).collect();
+    assert_eq!(written, known);
+}
+
+/// An attribute that nothing on the path reads would do nothing.
+#[test]
+fn what_nothing_on_a_path_reads_is_an_error_at_its_place() {
+    let base =
+        "[iface.a]\n[module.end]\nkind = \"sink\"\ndown = \"udp.up\"\n[path.p]\nfrom = \"end\"\n";
+    let errors = |rest: &str| {
+        let text = format!("{base}{rest}\n");
+        let wrong = read(&text).unwrap_err();
+        wrong.render(false)
+    };
+    let said = errors("attrs = { local = \"10.0.0.1:7\", rate = 5 }");
+    assert!(said.contains("reads the attribute `rate`"), "{said}");
+    assert!(said.contains("`rate_per_second`"), "{said}");
+    assert!(said.contains("test.toml:7:33"), "{said}");
+    let said = errors("rate = \"5/s\"");
+    assert!(said.contains("`path.p` has no key `rate`"), "{said}");
+    assert!(
+        said.contains("attrs = { rate_per_second = 5000 }"),
+        "{said}"
+    );
+    let good = format!("{base}attrs = {{ local = \"10.0.0.1:7\", rate_per_second = 5 }}\n");
+    assert!(read(&good).is_ok());
 }
 
 #[test]
