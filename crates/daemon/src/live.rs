@@ -107,8 +107,14 @@ pub(crate) struct Live {
     seen: u32,
 }
 
-/// A message in front of a path, its way along that, and where it has been.
-type Entering = (Direction, Message, Course);
+/// A message in front of a path.
+struct Entering {
+    message: Message,
+    /// Its way along that.
+    direction: Direction,
+    /// Where it has been.
+    course: Course,
+}
 
 /// A message that is a frame again, and is to be looked up.
 struct Onward {
@@ -218,8 +224,8 @@ impl Live {
         }
         if let Some((purse, mut waiting)) = self.shares.remove(&id) {
             purse.set_open(true);
-            while let Some(((_, message, _), _)) = waiting.take(&purse, 0) {
-                self.refuse(message, Count::DroppedNoEndpoint, rows);
+            while let Some((entering, _)) = waiting.take(&purse, 0) {
+                self.refuse(entering.message, Count::DroppedNoEndpoint, rows);
             }
         }
         let Some(mut path) = self.paths.remove(id) else {
@@ -313,7 +319,12 @@ impl Live {
             Some(Lead::Live(id, direction))
                 if course.paths < MAX_CROSSINGS && self.paths.at(id).is_some() =>
             {
-                self.enter(id, direction, message, course, now, rows);
+                let entering = Entering {
+                    message,
+                    direction,
+                    course,
+                };
+                self.enter(id, entering, now, rows);
             }
             Some(bound @ Lead::Bound { row, .. }) => {
                 rows.add(self.row, Count::Forwarded);
@@ -351,29 +362,22 @@ impl Live {
 
     /// Runs a message along a path that is there, has it wait for the path's share, or
     /// drops it.
-    fn enter(
-        &mut self,
-        id: PathId,
-        direction: Direction,
-        message: Message,
-        course: Course,
-        now: Time,
-        rows: &UserRows,
-    ) {
+    fn enter(&mut self, id: PathId, entering: Entering, now: Time, rows: &UserRows) {
         let Some((purse, waiting)) = self.shares.get_mut(&id) else {
-            return self.pass(id, direction, message, course, now, rows);
+            return self.pass(id, entering, now, rows);
         };
         let began = monotonic_ns();
         match waiting.admit(purse, began) {
             Admission::Runs => {
-                self.pass(id, direction, message, course, now, rows);
+                self.pass(id, entering, now, rows);
                 self.charge(id, began);
             }
             Admission::Waits => {
-                waiting.push(purse, (direction, message, course), false);
+                waiting.push(purse, entering, false);
                 self.arm(id);
             }
             Admission::Over => {
+                let message = entering.message;
                 let Some(path) = self.paths.at_mut(id) else {
                     return self.refuse(message, Count::DroppedOverShare, rows);
                 };
@@ -403,10 +407,10 @@ impl Live {
             let Some((purse, waiting)) = self.shares.get_mut(&id) else {
                 return;
             };
-            let Some(((direction, message, course), _)) = waiting.take(purse, began) else {
+            let Some((entering, _)) = waiting.take(purse, began) else {
                 break;
             };
-            self.pass(id, direction, message, course, now, rows);
+            self.pass(id, entering, now, rows);
             self.charge(id, began);
         }
         self.arm(id);
@@ -430,15 +434,12 @@ impl Live {
     }
 
     /// Runs a message along a path that is there, whatever that has had.
-    fn pass(
-        &mut self,
-        id: PathId,
-        direction: Direction,
-        message: Message,
-        course: Course,
-        now: Time,
-        rows: &UserRows,
-    ) {
+    fn pass(&mut self, id: PathId, entering: Entering, now: Time, rows: &UserRows) {
+        let Entering {
+            message,
+            direction,
+            course,
+        } = entering;
         let begin = self.seen.is_multiple_of(SAMPLE).then(Instant::now);
         self.seen = self.seen.wrapping_add(1);
         let exits = &mut self.exits;
