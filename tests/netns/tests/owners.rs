@@ -7,9 +7,9 @@
 use std::collections::BTreeSet;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use ashway_netns::node::{Config, at_rest, control, entry, ordinary, run, text, until};
+use ashway_netns::node::{Config, at_rest, control, entry, ordinary, run, shift, text, until};
 use ashway_netns::traffic::{Over, PLACES, settle};
 use ashway_rig::{Node, Rig, RigOptions, handler, skip_unless_root};
 use serde_json::{Value, json};
@@ -244,6 +244,52 @@ fn what_an_application_owns_goes_with_it() {
             node.stop().unwrap();
         }
     }
+}
+
+/// An application that ends while its handler is compiled, recorded or compared for a
+/// promotion takes that with it: who asked is told, and nothing is left.
+#[test]
+fn an_owner_that_ends_in_a_promotion_leaves_nothing() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("owner-promotes", RigOptions::default()).unwrap();
+    let node = rig.node(Config::on_b0("native")).start().unwrap();
+    let filter = "udp and dst port 7777";
+    let before = kernel_objects(&node);
+    // At once it is compiled, then it waits for messages to record.
+    for wait in [0, 50, 300] {
+        let mut app = application();
+        load(&node, "echo", "app", Some(app.id()));
+        bind(&node, "app", "mine", filter, &json!({ "tier": "auto" }));
+        shift(&node, "demote", "mine");
+        let promoted = std::thread::scope(|scope| {
+            let asked =
+                scope.spawn(|| control(&node, &json!({ "request": "promote", "path": "mine" })));
+            std::thread::sleep(Duration::from_millis(wait));
+            app.kill().unwrap();
+            app.wait().unwrap();
+            asked.join().unwrap()
+        });
+        if let Err(why) = &promoted {
+            let says = why["message"].as_str().unwrap();
+            assert!(says.contains("mine") || says.contains("unbound"), "{says}");
+        }
+        println!("after {wait} ms: {promoted:?}");
+        until("its objects are gone", || {
+            let status = node.status().unwrap();
+            let none = ["handlers", "paths"].map(|list| names(&status, list).is_empty());
+            let as_before = kernel_objects(&node).len() == before.len();
+            (none == [true; 2] && as_before).then_some(())
+        });
+    }
+    // Nobody waits for what is gone.
+    load(&node, "echo", "app", None);
+    bind(&node, "app", "mine", filter, &json!({ "tier": "auto" }));
+    shift(&node, "demote", "mine");
+    shift(&node, "promote", "mine");
+    assert_eq!(rig.client_a(7777).unwrap().ask(b"again").unwrap(), b"again");
+    node.stop().unwrap();
 }
 
 /// Where no other path matches, the messages are the host's.
