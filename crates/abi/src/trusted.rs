@@ -22,7 +22,9 @@ pub const NEED_WAKE: usize = 64;
 /// `u32`: how many faults there were, in either tier; the fields below are of
 /// the last, and written by both sides.
 pub const FAULT_COUNT: usize = 128;
-/// `u32`: the [`Cause`](crate::Cause) of the last fault.
+/// `u32`: the [`Cause`](crate::Cause) of the last fault. Whoever writes these words makes it
+/// 0 first, and writes it last, behind the count: a reader that finds the same cause and
+/// the same count before and behind the rest has words of one fault.
 pub const FAULT_CAUSE: usize = 132;
 /// `u32`: its offset in the Wasm file.
 pub const FAULT_AT: usize = 136;

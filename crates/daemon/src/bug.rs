@@ -17,6 +17,8 @@ ashway_abi::seeded_bugs! {
     NotPutBack,
     /// A version that could not begin runs nevertheless.
     RunsNevertheless,
+    /// While the words of a fault are written, nothing says so.
+    FaultInPieces,
     /// That a handler was stopped does not count towards its path's limit.
     FaultsNotCounted,
     /// A bypass that has come to nothing is followed by one as long.

@@ -4,7 +4,7 @@ mod error;
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
@@ -500,17 +500,28 @@ impl Instance {
     /// Records a fault in the user tier, as programs do in the kernel tier: while nobody
     /// else runs the handler.
     pub(crate) fn record_fault(&self, version: &Version, cause: Cause, at: u32, row: u32) {
-        let words = [
-            (trusted::FAULT_CAUSE, cause as u32),
+        for (offset, value) in self.steps(version, cause, at, row) {
+            self.fault_word(offset).store(value, Ordering::Release);
+            // Nothing that comes later is seen before it.
+            fence(Ordering::Release);
+        }
+    }
+
+    /// What is written for a fault, in order ([`trusted::FAULT_CAUSE`]).
+    fn steps(&self, version: &Version, cause: Cause, at: u32, row: u32) -> [(usize, u32); 6] {
+        let begun = if bug::is(Bug::FaultInPieces) {
+            cause as u32
+        } else {
+            0
+        };
+        [
+            (trusted::FAULT_CAUSE, begun),
             (trusted::FAULT_AT, at),
             (trusted::FAULT_ROW, row),
             (trusted::FAULT_VERSION, version.id as u32),
-        ];
-        for (offset, value) in words {
-            self.fault_word(offset).store(value, Ordering::Relaxed);
-        }
-        self.fault_word(trusted::FAULT_COUNT)
-            .fetch_add(1, Ordering::Release);
+            (trusted::FAULT_COUNT, self.faults().wrapping_add(1)),
+            (trusted::FAULT_CAUSE, cause as u32),
+        ]
     }
 
     /// Notes that the node has forgotten it.
@@ -531,32 +542,38 @@ impl Instance {
             .load(Ordering::Acquire)
     }
 
-    /// The last fault in either tier, if there was one.
+    /// The last fault in either tier, if there was one. Waits for one that is being
+    /// written.
     #[must_use]
     pub(crate) fn last_fault(&self) -> Option<Fault> {
-        let word = |offset| self.fault_word(offset).load(Ordering::Relaxed);
-        let mut count = self.faults();
-        loop {
-            let [cause, at, row, version] = [
-                trusted::FAULT_CAUSE,
-                trusted::FAULT_AT,
-                trusted::FAULT_ROW,
-                trusted::FAULT_VERSION,
-            ]
-            .map(word);
-            // Another one meanwhile: these may be words of both.
-            let now = self.faults();
-            if now == count {
-                return (count > 0).then(|| Fault {
-                    count,
-                    cause: Cause::from_number(cause),
-                    at,
-                    row,
-                    line: self.versions.place(version, at),
-                });
+        while self.faults() > 0 {
+            if let Some(fault) = self.look_at_fault() {
+                return Some(fault);
             }
-            count = now;
+            // The worker may have been interrupted in the middle.
+            std::thread::yield_now();
         }
+        None
+    }
+
+    /// The last fault, unless another is written meanwhile.
+    fn look_at_fault(&self) -> Option<Fault> {
+        let word = |offset| self.fault_word(offset).load(Ordering::Acquire);
+        let (count, cause) = (self.faults(), word(trusted::FAULT_CAUSE));
+        let [at, row, version] = [
+            trusted::FAULT_AT,
+            trusted::FAULT_ROW,
+            trusted::FAULT_VERSION,
+        ]
+        .map(word);
+        let same = word(trusted::FAULT_CAUSE) == cause && self.faults() == count;
+        (same && cause != 0).then(|| Fault {
+            count,
+            cause: Cause::from_number(cause),
+            at,
+            row,
+            line: self.versions.place(version, at),
+        })
     }
 
     /// Notes which version runs from now on, for programs to say what was stopped. Under
@@ -768,4 +785,64 @@ pub(crate) fn set_params(
 /// The kernel keeps 15 characters: `ashway_k_` and the start of the name.
 fn program_name(tier: &str, handler: &str) -> String {
     format!("ashway_{tier}_{handler}")
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+    use crate::faults::tests::instance;
+
+    /// Whoever looks between any two words of a fault finds the one before, the one
+    /// after, or that there is none to be had now.
+    fn faults_are_whole() -> bool {
+        let instance = instance("whole");
+        let version = instance.version();
+        let of = |fault: Option<Fault>| fault.map(|it| (it.count, it.cause, it.at, it.row));
+        let known = |number: u32, cause| Some((number, Some(cause), number, 10 * number));
+        assert_eq!(of(instance.last_fault()), None);
+        let mut before = None;
+        let causes = [Cause::Unreachable, Cause::Time, Cause::Time, Cause::Fuel];
+        for (number, cause) in (1..).zip(causes) {
+            let after = known(number, cause);
+            for (offset, value) in instance.steps(&version, cause, number, 10 * number) {
+                instance.fault_word(offset).store(value, Ordering::Release);
+                let seen = of(instance.look_at_fault());
+                if seen.is_some() && seen != before && seen != after {
+                    return false;
+                }
+            }
+            assert_eq!(of(instance.last_fault()), after);
+            before = after;
+        }
+        true
+    }
+
+    #[test]
+    fn a_fault_is_read_whole_or_not() {
+        assert!(faults_are_whole());
+        assert!(!bug::with(Bug::FaultInPieces, faults_are_whole));
+    }
+
+    /// The same with a writer that goes on meanwhile.
+    #[test]
+    fn faults_are_read_beside_a_writer() {
+        const FAULTS: u32 = 100_000;
+        let instance = instance("beside");
+        let version = instance.version();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 1..=FAULTS {
+                    instance.record_fault(&version, Cause::Time, number, number);
+                }
+            });
+            let mut last = 0;
+            while last < FAULTS {
+                if let Some(fault) = instance.last_fault() {
+                    assert_eq!((fault.at, fault.row), (fault.count, fault.count));
+                    last = fault.count;
+                }
+            }
+        });
+    }
 }

@@ -497,8 +497,8 @@ fn fault(
     }
     asm.bind(alleged);
     let keep = asm.label();
-    asm.load(Size::W, R1, R9, context::CAUSE);
-    asm.store(Size::W, R7, trusted::FAULT_CAUSE as i16, R1);
+    // Not whole until the cause is there.
+    asm.store_imm(Size::W, R7, trusted::FAULT_CAUSE as i16, 0);
     asm.load(Size::W, R1, R7, trusted::VERSION as i16);
     asm.store(Size::W, R7, trusted::FAULT_VERSION as i16, R1);
     asm.load(Size::W, R1, R9, context::AT);
@@ -507,6 +507,8 @@ fn fault(
     asm.store(Size::W, R7, trusted::FAULT_ROW as i16, R1);
     asm.mov_imm(R1, 1);
     asm.atomic(Atomic::Add, Size::W, R7, trusted::FAULT_COUNT as i16, R1);
+    asm.load(Size::W, R1, R9, context::CAUSE);
+    asm.store(Size::W, R7, trusted::FAULT_CAUSE as i16, R1);
     keep::emit(asm, spec);
     end_with(asm, Count::AbortedDirty, None, action::DROP);
     asm.load(Size::W, R2, R9, context::CAUSE);

@@ -62,6 +62,26 @@ fn trusted_words_in_other_ways() {
     );
 }
 
+/// Whoever reads the words of a fault knows by its cause whether they are of one: that is
+/// 0 before the first of them is written, and there behind the last.
+#[test]
+fn the_cause_of_a_fault_is_taken_away_first_and_written_last() {
+    let made = instance(LOAD, Arena);
+    let faults = trusted::FAULT_COUNT..trusted::FAULT_WANTED;
+    let image = made.image.insns.iter().map(|raw| Insn::decode(*raw));
+    let written = image.filter(|insn| {
+        let is_word = [0x62, 0x63, 0xc3].contains(&insn.opcode) && insn.dst == 7;
+        is_word && usize::try_from(insn.off).is_ok_and(|off| faults.contains(&off))
+    });
+    let written: Vec<_> = written
+        .map(|insn| (insn.opcode, insn.off as usize))
+        .collect();
+    assert_eq!(written.len(), 6, "{written:?}");
+    assert_eq!(written[0], (0x62, trusted::FAULT_CAUSE));
+    assert_eq!(written[4], (0xc3, trusted::FAULT_COUNT));
+    assert_eq!(written[5], (0x63, trusted::FAULT_CAUSE));
+}
+
 /// Whether it is released is all that differs.
 #[test]
 fn a_lock_that_is_kept_at_the_end() {
