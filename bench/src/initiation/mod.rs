@@ -22,6 +22,7 @@ mod cost;
 mod report;
 mod timers;
 
+use std::fmt::Write as _;
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::Command;
@@ -260,11 +261,13 @@ fn config(folder: &std::path::Path) -> Result<String> {
     for (name, port, tier, text) in paths() {
         let file = folder.join(name).with_extension("wasm");
         std::fs::write(&file, wat::parse_str(&text)?)?;
-        config += &format!(
-            "[handler.{name}]\nfile = {file:?}\nallow = [\"reply\", \"send\", \"time\", \
+        write!(
+            config,
+            "[handler.{name}]\nfile = \"{}\"\nallow = [\"reply\", \"send\", \"time\", \
              \"timer\"]\nchannels = [{channels}]\n\n[path.{name}]\niface = \"b0\"\n\
-             match = \"udp and dst port {port}\"\nhandler = \"{name}\"\ntier = \"{tier}\"\n\n"
-        );
+             match = \"udp and dst port {port}\"\nhandler = \"{name}\"\ntier = \"{tier}\"\n\n",
+            file.display()
+        )?;
     }
     Ok(config)
 }

@@ -51,6 +51,7 @@ use ashway_path::module::{Kind, Module, Refused};
 use ashway_path::path::Limits;
 use ashway_path::problem::Problem;
 use ashway_path::read::{Kinds, Params};
+use ashway_path::stage::Stage;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
@@ -429,7 +430,7 @@ impl NodeGraph {
 
 /// Refuses a path that was given an attribute which none of its stages reads.
 fn read_all(given: &Attrs, created: Created<Message>) -> Result<Created<Message>, NotCreated> {
-    let kinds = created.path.stages().filter_map(|stage| stage.kind());
+    let kinds = created.path.stages().filter_map(Stage::kind);
     let kinds: Vec<_> = kinds.map(|kind| kind.name).collect();
     let Some((name, [because, hint])) = attributes::unread(given, &kinds) else {
         return Ok(created);
