@@ -42,7 +42,10 @@
 //! [`Config`] says is consistent: names resolve, filters do not compete. Only
 //! the world (interfaces, privileges, the handlers' code) can still object.
 
+mod attributes;
+mod implied;
 mod modules;
+mod offline;
 mod read;
 mod rules;
 mod sections;
@@ -53,9 +56,12 @@ mod types;
 mod tests;
 
 pub(crate) use ashway_path::problem::suggest;
-pub(crate) use modules::{GRANT_BYTES, faults, share};
+pub(crate) use attributes::{faults, share};
+pub(crate) use modules::GRANT_BYTES;
 
-pub use modules::{Entrance, NodeGraph, Offline, World, attr, attribute};
+pub use attributes::{attr, attribute};
+pub use modules::{Entrance, NodeGraph, World};
+pub use offline::Offline;
 pub use read::{load, parse};
 pub(crate) use sections::{
     NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_faults, read_match,

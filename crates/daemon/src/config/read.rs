@@ -12,7 +12,7 @@ use ashway_path::problem::suggest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::modules::attribute;
+use super::attributes::attribute;
 use super::sections;
 use super::types::Config;
 use crate::diagnostics::{Diagnostic, Diagnostics};

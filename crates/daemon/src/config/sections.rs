@@ -12,13 +12,14 @@ use ashway_path::problem::suggest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::offline::Offline;
 use super::read::{Reader, Section};
 use super::share::{Share, read_rate, read_share};
 use super::types::{
     Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, Layered, LongPath,
     MemoryMode, NodeConfig, OnFault, PathConfig, Tier, XdpMode,
 };
-use super::{modules, rules};
+use super::{attributes, implied, modules, rules};
 use crate::channels;
 use crate::units;
 
@@ -109,12 +110,12 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
     join_domains(reader, &mut config, &long_places);
     rules::check(reader, &config, &places);
     rules::check_domains(reader, root, &config);
-    let graph = modules::read(root, &config, &modules::Offline(&config));
+    let graph = modules::read(root, &config, &Offline(&config));
     match graph {
         Ok(graph) => rules::check_paths(reader, &mut config, &graph, &places, &long_places),
         Err(problems) => {
             reader.errors.extend(problems.into_iter().map(Into::into));
-            let modules = modules::known(root, &config);
+            let modules = implied::known(root, &config);
             rules::check_begins(reader, &config, &modules, &long_places);
         }
     }
@@ -492,13 +493,13 @@ fn at_layer(
     let mut attrs = Attrs::new();
     attrs.set(
         names::PATHNAME,
-        modules::link(root, &path.ifaces[0]).as_str(),
+        implied::link(root, &path.ifaces[0]).as_str(),
     );
     attrs.set(FUNCTION, path.function.as_str());
-    attrs.set(modules::attr::ON_FAULT, path.on_fault.word());
-    attrs.set(modules::attr::BUDGET_NS, path.budget.as_nanos() as u64);
-    modules::set_faults(&mut attrs, path.faults);
-    modules::set_share(&mut attrs, path.share);
+    attrs.set(attributes::attr::ON_FAULT, path.on_fault.word());
+    attrs.set(attributes::attr::BUDGET_NS, path.budget.as_nanos() as u64);
+    attributes::set_faults(&mut attrs, path.faults);
+    attributes::set_share(&mut attrs, path.share);
     let layered = Layered {
         module: module.clone(),
         handler: path.handler,

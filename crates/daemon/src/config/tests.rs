@@ -221,7 +221,7 @@ fn the_guide_has_every_attribute() {
     let rows = rows.take_while(|line| line.starts_with('|')).skip(2);
     let names = rows.flat_map(|row| row.split('|').nth(1).unwrap().split('`').skip(1).step_by(2));
     let written: BTreeSet<_> = names.collect();
-    let known = ashway_modules::attributes::known(modules::OWN_ATTRIBUTES);
+    let known = ashway_modules::attributes::known(attributes::OWN_ATTRIBUTES);
     let known: BTreeSet<_> = known.map(|(name, _)| name).collect();
     assert_eq!(written, known);
 }

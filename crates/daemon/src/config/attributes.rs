@@ -1,0 +1,121 @@
+//! What a node reads of a path's attributes, beside its modules.
+
+use std::time::Duration;
+
+use ashway_modules::attributes::{self, Form, Known, Wrong};
+use ashway_path::attrs::{Attrs, Value};
+
+use super::share::{MOST_RUNS, Share};
+use super::types::{Config, FaultLimit, OnFault};
+
+/// Attributes of a path in the short form, beside those that modules know.
+pub mod attr {
+    /// Text: what happens to a message whose handler was stopped.
+    pub const ON_FAULT: &str = "on_fault";
+    /// Number: how long the handler may take for one message, in ns.
+    pub const BUDGET_NS: &str = "budget_ns";
+    /// Number: how often the handler may be stopped, 0 for ever so often.
+    pub const FAULT_LIMIT: &str = "fault_limit";
+    /// Number: within which time, in ns.
+    pub const FAULT_WITHIN_NS: &str = "fault_within_ns";
+    /// Number: how long messages then go by it, in ns.
+    pub const FAULT_REST_NS: &str = "fault_rest_ns";
+    /// Number: most thousandths of a CPU that the path may have, 1 to 1,000.
+    pub const SHARE_PER_MILLE: &str = "share_per_mille";
+    /// Number: most messages a second that it may take.
+    pub const RATE_PER_SECOND: &str = "rate_per_second";
+    /// Number: the path's memory grant, in bytes; 512 KiB without it.
+    pub const MEMORY_BYTES: &str = "memory_bytes";
+}
+
+/// What reads these, beside the modules.
+pub(super) const OWN_ATTRIBUTES: &[Known] = &[
+    (
+        attr::ON_FAULT,
+        Form::Word(&[
+            OnFault::Pass.word(),
+            OnFault::Drop.word(),
+            OnFault::Demote.word(),
+        ]),
+    ),
+    (
+        attr::BUDGET_NS,
+        within([Config::MIN_BUDGET, Config::MAX_BUDGET]),
+    ),
+    (attr::FAULT_LIMIT, Form::Within(0, u32::MAX as u64)),
+    (attr::FAULT_WITHIN_NS, within(FaultLimit::TIMES)),
+    (attr::FAULT_REST_NS, within(FaultLimit::TIMES)),
+    (
+        attr::SHARE_PER_MILLE,
+        Form::Within(1, MOST_PER_MILLE as u64),
+    ),
+    (attr::RATE_PER_SECOND, Form::Within(1, MOST_RUNS as u64)),
+    (attr::MEMORY_BYTES, Form::Number),
+];
+
+/// A whole CPU.
+const MOST_PER_MILLE: u32 = 1_000;
+
+/// A time between two, in ns.
+const fn within([least, most]: [Duration; 2]) -> Form {
+    Form::Within(least.as_nanos() as u64, most.as_nanos() as u64)
+}
+
+/// An attribute that somebody gives a path, as it is read: the one check of the
+/// configuration, of requests, of `path plan` and of shells.
+///
+/// # Errors
+///
+/// Nobody reads it, or not with this value.
+pub fn attribute(name: &str, value: &Value) -> Result<Value, Wrong> {
+    attributes::check(OWN_ATTRIBUTES, name, value)
+}
+
+/// Tells a path how often its handler may be stopped.
+pub(super) fn set_faults(attrs: &mut Attrs, limit: Option<FaultLimit>) {
+    let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let FaultLimit { most, within, rest } = limit.unwrap_or_else(|| FaultLimit {
+        most: 0,
+        ..FaultLimit::default()
+    });
+    attrs.set(attr::FAULT_LIMIT, u64::from(most));
+    attrs.set(attr::FAULT_WITHIN_NS, ns(within));
+    if let Some(rest) = rest {
+        attrs.set(attr::FAULT_REST_NS, ns(rest));
+    }
+}
+
+/// How often a path's handler may be stopped, by the path's attributes.
+pub(crate) fn faults(attrs: &Attrs) -> Option<FaultLimit> {
+    let usual = FaultLimit::default();
+    let time = |name| attrs.number(name).map(Duration::from_nanos);
+    let most = attrs.number(attr::FAULT_LIMIT);
+    let most = most.map_or(usual.most, |most| u32::try_from(most).unwrap_or(u32::MAX));
+    (most > 0).then(|| FaultLimit {
+        most,
+        within: time(attr::FAULT_WITHIN_NS).unwrap_or(usual.within),
+        rest: time(attr::FAULT_REST_NS).or(usual.rest),
+    })
+}
+
+/// Tells a path what it may have of the tier that it runs in.
+pub(super) fn set_share(attrs: &mut Attrs, share: Option<Share>) {
+    if let Some(Share { per_mille, rate }) = share {
+        attrs.set(attr::SHARE_PER_MILLE, u64::from(per_mille));
+        if let Some(rate) = rate {
+            attrs.set(attr::RATE_PER_SECOND, u64::from(rate));
+        }
+    }
+}
+
+/// What a path may have of the tier that it runs in, by its attributes.
+pub(crate) fn share(attrs: &Attrs) -> Option<Share> {
+    let number = |name, most: u32| {
+        let number = attrs.number(name)?;
+        Some(u32::try_from(number).unwrap_or(most).clamp(1, most))
+    };
+    Share::of(
+        number(attr::SHARE_PER_MILLE, MOST_PER_MILLE),
+        number(attr::RATE_PER_SECOND, MOST_RUNS),
+    )
+}
