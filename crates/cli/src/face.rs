@@ -34,11 +34,7 @@ impl Face {
         let text = if self.json {
             escaped(document)
         } else {
-            let mut text = human();
-            // Names come from files: the last place where all of them pass.
-            if text.contains(|c| acts_on_terminal(c) && !matches!(c, '\n' | '\t')) {
-                text = clean_lines(&text);
-            }
+            let mut text = tame(human());
             if !text.ends_with('\n') && !text.is_empty() {
                 text.push('\n');
             }
@@ -63,6 +59,16 @@ impl Face {
             put(&mut io::stderr(), &words(failure))
         };
         ExitCode::from(failure.exit as u8)
+    }
+}
+
+/// A text for people, where it is printed: names in it come from files, and this is the
+/// last place that all of them pass.
+pub(crate) fn tame(text: String) -> String {
+    if text.contains(|c| acts_on_terminal(c) && !matches!(c, '\n' | '\t')) {
+        clean_lines(&text)
+    } else {
+        text
     }
 }
 
@@ -131,7 +137,7 @@ pub(crate) fn usage(error: &clap::Error) -> ExitCode {
             "line": null,
             "hint": "see `ashway --help`",
         }});
-        let _ = put(&mut io::stdout(), &format!("{document:#}\n"));
+        let _ = put(&mut io::stdout(), &escaped(&document));
     } else if !asked && args.iter().any(|arg| arg.contains(acts_on_terminal)) {
         // clap repeats the arguments as they are.
         let _ = put(&mut io::stderr(), &clean_lines(&error.to_string()));
@@ -156,6 +162,12 @@ fn put(to: &mut dyn Write, text: &str) -> io::Result<()> {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_text_acts_on_no_terminal_and_is_else_as_it_was() {
+        assert_eq!(tame("a\u{1b}[2J\nb".to_owned()), "a\u{fffd}[2J\nb\n");
+        assert_eq!(tame("a\tb\n\nc".to_owned()), "a\tb\n\nc");
+    }
 
     #[test]
     fn a_document_says_the_same_without_acting_on_a_terminal() {

@@ -17,7 +17,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 
 use super::handler::file;
-use crate::face::Face;
+use crate::face::{Face, tame};
 use crate::failure::{Exit, Failure};
 use crate::table;
 
@@ -302,7 +302,7 @@ impl Out {
     ) -> Result<(), Failure> {
         if matches!(self, Self::Standard) {
             // The data is there, whether or not somebody reads this.
-            let _ = std::io::stderr().write_all(human().as_bytes());
+            let _ = std::io::stderr().write_all(tame(human()).as_bytes());
             return Ok(());
         }
         face.show(document, human)
