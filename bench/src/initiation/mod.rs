@@ -231,7 +231,7 @@ pub fn run(options: &Options) -> Result<Report> {
             row.rounds.push(times.summary());
             std::thread::sleep(RESTS);
         }
-        cost::round(&world, &running, &mut costs, lasts)?;
+        cost::round(&world, &running, &mut costs, LASTS)?;
         timers::round(&world, &mut late, timers)?;
         arm.push(timers::arm(&world.object)?);
         // The other way round, so that each comes behind another.
