@@ -164,16 +164,6 @@ fn what_is_no_handler_is_refused_by_name() {
     let on_rx = r#"(func (export "on_rx") (param i32 i32) (result i32) (i32.const 0))"#;
     let cases = [
         (
-            bad.file("garbage", b"this is not WebAssembly at all"),
-            "not a valid Wasm module",
-            "is it the compiler's output",
-        ),
-        (
-            bad.file("empty", b""),
-            "not a valid Wasm module",
-            "is it the compiler's output",
-        ),
-        (
             cut(&bad),
             "not a valid Wasm module",
             "is it the compiler's output",
@@ -220,6 +210,23 @@ fn what_is_no_handler_is_refused_by_name() {
     ];
     for (file, because, hint) in &cases {
         refused(&rig, file, because, hint);
+    }
+    // What does not even begin as one is a mistake of the configuration.
+    for (name, bytes) in [
+        ("garbage", &b"this is not WebAssembly at all"[..]),
+        ("empty", b""),
+    ] {
+        let config = Config::on_b0("auto").handler_file("bad", &bad.file(name, bytes));
+        let mut node = rig.node(config.path("bad", 7777, "auto")).launch().unwrap();
+        assert_eq!(node.wait().unwrap().code(), Some(2), "{}", node.output());
+        assert!(!node.socket().exists(), "{name}");
+        let check = run(rig.ashway_b().unwrap().arg("check").arg(node.config()));
+        assert_eq!(check.status.code(), Some(2), "{}", text(&check));
+        for said in [node.output(), text(&check)] {
+            for part in ["is no WebAssembly", "file = ", "^^^^", "= help: name the"] {
+                assert!(said.contains(part), "no `{part}` in:\n{said}");
+            }
+        }
     }
     assert_free(&rig, "b0");
 }
