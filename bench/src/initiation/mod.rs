@@ -162,7 +162,7 @@ pub(super) struct World {
     object: Object,
 }
 
-/// Measures; a minute and a half with five rounds. Needs root, two CPUs, clang-19, gcc
+/// Measures; two minutes with five rounds. Needs root, two CPUs, clang-19, gcc
 /// and libbpf-dev.
 ///
 /// The document: `{"messages":[...],"cpu":[...],"timers":[...],"arm_ns":{...},

@@ -53,7 +53,7 @@ Examples:
     ///
     /// `send`, `msg_clone` and `timer_set` of the user tier; a broadcast redirect with and
     /// without a program at each copy, clones in traffic control, a resized frame and
-    /// `bpf_timer`, by hand; and what the verifier takes. A minute and a half, two
+    /// `bpf_timer`, by hand; and what the verifier takes. Two minutes, two
     /// CPUs. Needs root, clang-19, libbpf-dev and gcc.
     #[command(after_help = "\
 Examples:
