@@ -147,3 +147,35 @@ fn a_swap_ends_a_recording() {
     assert_eq!(path["tier"], "user");
     node.stop().unwrap();
 }
+
+/// A demotion in the middle holds: whoever asks for it wants the path out of the kernel.
+#[test]
+fn a_demotion_ends_a_promotion_that_is_under_way() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("shadow-demote", RigOptions::default()).unwrap();
+    let node = node(&rig, "ledger");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| {
+            let request = json!({ "request": "promote", "path": "flow" });
+            ask(&node, &request)
+        });
+        // It waits for messages, and none come.
+        while !waiting.is_finished() {
+            shift(&node, "demote", "flow");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let why = waiting.join().unwrap().unwrap_err();
+        let says = why["message"].as_str().unwrap();
+        assert!(says.contains("demoted meanwhile"), "{says}");
+    });
+    let tier = || {
+        let status = node.status().unwrap();
+        ashway_netns::node::entry(&status, "paths", "flow")["tier"].clone()
+    };
+    assert_eq!(tier(), "user");
+    promote(&node, 0);
+    assert_eq!(tier(), "kernel");
+    node.stop().unwrap();
+}

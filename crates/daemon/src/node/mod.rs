@@ -262,6 +262,8 @@ struct NodePath {
     stops_seen: faulty::Stops,
     /// Why it had to leave the kernel tier, if the last change of tier was that.
     demoted: Option<String>,
+    /// How often it was demoted, so that a promotion under way ends by it.
+    demotions: u32,
     /// Whose it is, if not the node's.
     owner: Option<Owner>,
 }
@@ -277,9 +279,19 @@ impl NodePath {
             faults_seen,
             stops_seen: faulty::Stops::default(),
             demoted: None,
+            demotions: 0,
             owner,
         }
     }
+}
+
+/// A path that is to be promoted. Its number changes when others are unbound; its row does
+/// not, and nobody gets it again.
+#[derive(Clone, Copy, Debug)]
+struct Asked {
+    row: u32,
+    /// How often it had been demoted.
+    demotions: u32,
 }
 
 /// What became of promoting a path.
@@ -307,21 +319,43 @@ impl Node {
             return then(self, moved);
         }
         let config = self.config.paths[path].clone();
-        // A path's number changes when others are unbound; its row does not,
-        // and nobody gets it again.
-        let row = self.plan.paths[path].row;
+        let asked = self.asked(path);
         self.compile(&config, move |node, compiled| {
-            let there = node.plan.paths.iter().position(|plan| plan.row == row);
-            let moved = match there {
-                Some(path) => node.install(path, compiled).map(|()| path),
-                None => Err(NotPromoted {
-                    because: "the path was unbound meanwhile".to_owned(),
-                    line: None,
-                    hint: "`ashway status` shows the paths that are there".to_owned(),
-                }),
-            };
+            let there = node.still(asked);
+            let moved = there.and_then(|path| node.install(path, compiled).map(|()| path));
             then(node, moved);
         });
+    }
+
+    /// What finds a path when its promotion has been prepared.
+    fn asked(&self, path: usize) -> Asked {
+        Asked {
+            row: self.plan.paths[path].row,
+            demotions: self.paths[path].demotions,
+        }
+    }
+
+    /// The number that the path has by now.
+    ///
+    /// # Errors
+    ///
+    /// It was unbound or demoted meanwhile: the last word holds.
+    fn still(&self, asked: Asked) -> Result<usize, NotPromoted> {
+        let mut paths = self.plan.paths.iter();
+        let there = paths.position(|plan| plan.row == asked.row);
+        let (because, hint) = match there {
+            Some(path) if self.paths[path].demotions == asked.demotions => return Ok(path),
+            Some(_) => ("the path was demoted meanwhile", "promote it once more"),
+            None => (
+                "the path was unbound meanwhile",
+                "`ashway status` shows the paths that are there",
+            ),
+        };
+        Err(NotPromoted {
+            because: because.to_owned(),
+            line: None,
+            hint: hint.to_owned(),
+        })
     }
 
     /// Compiles the handler of a path for the kernel tier, on the compile
@@ -404,9 +438,10 @@ impl Node {
         }
     }
 
-    /// Moves a path to the user tier. What is in the kernel tier at this moment
-    /// ends there; later messages queue behind each other.
+    /// Moves a path to the user tier, and ends a promotion that is under way. What is in
+    /// the kernel tier at this moment ends there; later messages queue behind each other.
     fn demote(&mut self, path: usize) -> Result<(), NotPromoted> {
+        self.paths[path].demotions += 1;
         self.switch(path, Tier::User)
     }
 

@@ -5,8 +5,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use super::Node;
-use super::Promotion;
+use super::{Asked, Node, Promotion};
 use crate::activation::Bindable;
 use crate::config::Tier;
 use crate::instance::{NotPromoted, Promoted};
@@ -17,8 +16,7 @@ type Then = Box<dyn FnOnce(&mut Node, Result<usize, NotPromoted>) + Send>;
 
 /// A promotion that waits for messages.
 pub(super) struct Shadow {
-    /// The path's.
-    row: u32,
+    path: Asked,
     handler: Bindable,
     promoted: Promoted,
     /// When it waits no longer.
@@ -29,7 +27,7 @@ pub(super) struct Shadow {
 impl fmt::Debug for Shadow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shadow")
-            .field("row", &self.row)
+            .field("path", &self.path)
             .field("handler", &self.handler)
             .finish_non_exhaustive()
     }
@@ -45,7 +43,7 @@ impl Shadow {
     }
 
     fn owns(&self, recording: &Recording) -> bool {
-        recording.is_of(self.row, self.promoted.version)
+        recording.is_of(self.path.row, self.promoted.version)
     }
 
     /// Whether it waits no longer.
@@ -71,12 +69,12 @@ impl Node {
             return self.promote(path, then);
         }
         let config = self.config.paths[path].clone();
-        let row = self.plan.paths[path].row;
+        let asked = self.asked(path);
         self.compile(&config, move |node, compiled| {
-            match (node.by_row(row), compiled) {
-                (None, _) => then(node, Err(unbound())),
-                (Some(path), Ok(promoted)) => node.record(path, promoted, messages, then),
-                (Some(path), refused) => {
+            match (node.still(asked), compiled) {
+                (Err(gone), _) => then(node, Err(gone)),
+                (Ok(path), Ok(promoted)) => node.record(path, promoted, messages, then),
+                (Ok(path), refused) => {
                     let moved = node.install(path, refused).map(|()| path);
                     then(node, moved);
                 }
@@ -84,14 +82,10 @@ impl Node {
         });
     }
 
-    fn by_row(&self, row: u32) -> Option<usize> {
-        self.plan.paths.iter().position(|plan| plan.row == row)
-    }
-
     fn record(&mut self, path: usize, promoted: Promoted, messages: usize, then: Then) {
         let plan = &self.plan.paths[path];
         let handler = self.bindable[plan.instance].clone();
-        let row = plan.row;
+        let asked = self.asked(path);
         {
             let running = handler.running.lock();
             let mut running = running.unwrap_or_else(PoisonError::into_inner);
@@ -101,10 +95,10 @@ impl Node {
             }
             if running.recording.is_none() {
                 let version = Arc::clone(&running.version);
-                running.recording = Some(Recording::new(row, version, messages));
+                running.recording = Some(Recording::new(asked.row, version, messages));
                 drop(running);
                 return self.shadows.push(Shadow {
-                    row,
+                    path: asked,
                     handler,
                     promoted,
                     end: Instant::now() + PATIENCE,
@@ -114,13 +108,13 @@ impl Node {
         }
         let mut shadows = self.shadows.iter();
         let other = shadows.find(|other| Arc::ptr_eq(&other.handler.shared, &handler.shared));
-        let because = match other.and_then(|other| self.by_row(other.row)) {
+        let because = match other.and_then(|other| self.still(other.path).ok()) {
             Some(other) if other == path => "it is being promoted already".to_owned(),
             Some(other) => format!(
                 "path `{}` of the same handler is being promoted",
                 self.config.paths[other].name
             ),
-            // It was unbound a moment ago.
+            // It was unbound or demoted a moment ago.
             None => "another path of the same handler is being promoted".to_owned(),
         };
         let hint = "ask once more when that has ended, within a second".to_owned();
@@ -141,7 +135,7 @@ impl Node {
         let mut next = 0;
         while next < self.shadows.len() {
             let shadow = &self.shadows[next];
-            if shadow.is_due(now) || self.by_row(shadow.row).is_none() {
+            if shadow.is_due(now) || self.still(shadow.path).is_err() {
                 let due = self.shadows.swap_remove(next);
                 self.compare(due);
             } else {
@@ -153,14 +147,15 @@ impl Node {
     fn compare(&mut self, due: Shadow) {
         let recording = due.recording();
         let Shadow {
-            row,
+            path: asked,
             handler,
             promoted,
             then,
             ..
         } = due;
-        let Some(path) = self.by_row(row) else {
-            return then(self, Err(unbound()));
+        let path = match self.still(asked) {
+            Ok(path) => path,
+            Err(gone) => return then(self, Err(gone)),
         };
         let Some(recording) = recording else {
             // After a swap, what was recorded is gone; the version may be back by now.
@@ -171,8 +166,9 @@ impl Node {
         self.compile_thread.submit(
             move || compare(&function, budget, &recording),
             move |node, compared| {
-                let Some(path) = node.by_row(row) else {
-                    return then(node, Err(unbound()));
+                let path = match node.still(asked) {
+                    Ok(path) => path,
+                    Err(gone) => return then(node, Err(gone)),
                 };
                 let made = compared.map(|compared| {
                     node.paths[path].compared = Some(compared);
@@ -190,13 +186,5 @@ fn swapped(handler: &Bindable) -> NotPromoted {
         because: format!("handler `{}` was swapped meanwhile", handler.shared.name),
         line: None,
         hint: "promote the path once more".to_owned(),
-    }
-}
-
-fn unbound() -> NotPromoted {
-    NotPromoted {
-        because: "the path was unbound meanwhile".to_owned(),
-        line: None,
-        hint: "`ashway status` shows the paths that are there".to_owned(),
     }
 }
