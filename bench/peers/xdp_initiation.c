@@ -223,6 +223,8 @@ int ashway_begin(struct xdp_md *ctx)
         __be32 *word = (__be32 *)payload;
         __u32 ns = bpf_ntohl(*word);
         *word = bpf_htonl(LATE);
+        /* Until it is over. */
+        LATE = 0xffffffff;
         return set_timer(0, ns, 1) ? back(ctx) : XDP_DROP;
     }
     case BROADCAST:

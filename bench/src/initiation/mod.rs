@@ -236,12 +236,14 @@ pub fn run(options: &Options) -> Result<Report> {
         arm.push(timers::arm(&world.object)?);
         // The other way round, so that each comes behind another.
         rows.reverse();
+        costs.reverse();
         late.reverse();
     }
     running.stop()?;
     std::fs::remove_dir_all(&folder)?;
     if rounds % 2 == 1 {
         rows.reverse();
+        costs.reverse();
         late.reverse();
     }
     Ok(report::report(&report::Found {

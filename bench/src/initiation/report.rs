@@ -25,10 +25,10 @@ pub(super) fn report(found: &Found) -> Report {
     let stated: Vec<Vec<String>> = (found.stated.iter())
         .map(|(name, answer)| vec![name.clone(), answer.clone()])
         .collect();
-    let only = if found.pair[0] == found.pair[1] {
-        "the first entry's is run for both"
-    } else {
-        "each is run for its own"
+    let only = match found.pair {
+        [1, 1] => "the first entry's is run for both",
+        [1, 2] | [2, 1] => "each is run for its own",
+        _ => "they are not run as expected",
     };
     let text = format!(
         "A request of {ASKED} bytes, until so many messages are back, of {ASKED} (the same) or \

@@ -19,7 +19,7 @@ use crate::counters::UserRows;
 use crate::live::{Lead, Live};
 use crate::observe::{Kept, What, tap};
 use crate::rings::spare_message;
-use crate::runner::{self, Port, RunInstance};
+use crate::runner::{self, Port, RunInstance, is_down};
 use crate::share::Admission;
 
 /// The way in and out of an interface without XDP.
@@ -66,8 +66,7 @@ impl Port for Out<'_> {
         match send(self.socket.as_fd(), frame, SendFlags::DONTWAIT) {
             Ok(_) => Count::OutHandedOver,
             Err(Errno::MSGSIZE) => Count::OutDroppedTooLong,
-            // packet(7): it is down; what it was bound to is gone.
-            Err(Errno::NETDOWN | Errno::NODEV | Errno::NXIO) => Count::OutDroppedIfaceDown,
+            Err(errno) if is_down(&errno.into()) => Count::OutDroppedIfaceDown,
             Err(_) => Count::OutDroppedTxFull,
         }
     }

@@ -16,7 +16,7 @@ use crate::instance::Instance;
 use crate::live::Live;
 use crate::observe::{What, tap};
 use crate::packets::PacketPort;
-use crate::runner::{Entrance, PathRun, Port, RunInstance};
+use crate::runner::{Entrance, PathRun, Port, RunInstance, is_down};
 use crate::share::Admission;
 use crate::turns::LOOK;
 use crate::visit::visit;
@@ -65,7 +65,9 @@ impl Port for XdpPort {
             match self.tx.send(frame) {
                 Ok(()) => return Count::OutHandedOver,
                 Err(SendError::TxFull) => {
-                    let _ = self.tx.kick();
+                    if self.tx.kick().is_err_and(|error| is_down(&error)) {
+                        return Count::OutDroppedIfaceDown;
+                    }
                 }
                 Err(SendError::TooLong { .. }) => return Count::OutDroppedTooLong,
                 Err(SendError::Os(_)) => break,

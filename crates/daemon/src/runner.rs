@@ -18,6 +18,7 @@ use ashway_path::stage::Direction;
 use ashway_path::time::Time;
 use ashway_path::watch::{Nobody, Watch};
 use ashway_wire::{Datagram, udp};
+use rustix::io::Errno;
 
 use crate::activation::OnTimer;
 use crate::counters::UserRows;
@@ -370,6 +371,12 @@ fn enter(message: &mut Message, payload: usize) -> bool {
     })
 }
 
+/// Whether a socket says that its interface is down, or gone (packet(7), `xsk_sendmsg`).
+pub(crate) fn is_down(error: &std::io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    matches!(errno, Some(Errno::NETDOWN | Errno::NODEV | Errno::NXIO))
+}
+
 /// How it is counted that an answer ended within its path.
 const fn unsent(fate: Option<Count>) -> Count {
     match fate {
@@ -439,5 +446,8 @@ mod tests {
         ] {
             assert_eq!(unsent(Some(fate)), counted);
         }
+        let down = [Errno::NETDOWN, Errno::NODEV, Errno::NXIO];
+        assert!(down.iter().all(|errno| is_down(&(*errno).into())));
+        assert!(!is_down(&Errno::NOBUFS.into()));
     }
 }
