@@ -72,10 +72,14 @@ pub(crate) fn tame(text: String) -> String {
     }
 }
 
-/// A document, in ASCII wherever a character [acts on a terminal](acts_on_terminal): JSON
-/// itself escapes none above 0x1f. Such a character stands in a string and nowhere else.
+/// A document over several lines.
 fn escaped(document: &Value) -> String {
-    let text = format!("{document:#}\n");
+    ascii(format!("{document:#}\n"))
+}
+
+/// JSON, in ASCII wherever a character [acts on a terminal](acts_on_terminal): by itself it
+/// escapes none above 0x1f. Such a character stands in a string and nowhere else.
+pub(crate) fn ascii(text: String) -> String {
     if !text.contains(|c| acts_on_terminal(c) && c != '\n') {
         return text;
     }

@@ -478,8 +478,9 @@ impl Instance {
         }
     }
 
-    /// Messages of a path that are in the user tier now. While there are any, no other
-    /// path gets its number.
+    /// Messages of a path that are in the ring, or wait for its share, now. While there are
+    /// any, no other path gets its number; what the worker has in hand is done before it
+    /// makes a change.
     #[must_use]
     pub(crate) fn in_user(&self, local: usize) -> u32 {
         let counted = self.kernel.as_ref().map_or(0, |kernel| {

@@ -128,18 +128,16 @@ pub(crate) fn answer(
 /// them, in the ring that is all paths' or because no place in it is so long. 0 if `only`
 /// is none of them.
 fn together(only: Option<&str>, status: &Value, count: Count) -> u64 {
-    let paths = || rows_of(status, "paths").filter(|path| path["stages"].is_array());
-    if !only.is_none_or(|only| paths().any(|path| path["name"] == only)) {
+    let mut paths = rows_of(status, "paths").filter(|path| path["stages"].is_array());
+    if only.is_some_and(|only| !paths.any(|path| path["name"] == only)) {
         return 0;
     }
-    let all = counted(&status["live"], count);
     match (count, count.ledger()) {
-        // Relays of the kernel tier have counted some themselves.
-        (Count::DroppedRingFull | Count::DroppedTooLong, _) => {
-            all.saturating_sub(paths().map(|path| counted(path, count)).sum())
-        }
+        (Count::DroppedRingFull | Count::DroppedTooLong, _) => status["live"]["ring"][count.name()]
+            .as_u64()
+            .unwrap_or_default(),
         (_, Ledger::Received | Ledger::Fate) => 0,
-        _ => all,
+        _ => counted(&status["live"], count),
     }
 }
 

@@ -111,8 +111,8 @@ impl Worker {
         let thread = std::thread::Builder::new()
             .name("ashway-worker".to_owned())
             .spawn(move || {
-                // Of a sleep that ends by the clock 50 us are not the kernel's to add: a
-                // timer is that late otherwise (`ashway bench initiation`).
+                // A sleep that ends by the clock may end 50 us late by the kernel's default
+                // (`timerslack_ns`), and a timer would, too. If this is refused, they do.
                 let _ = set_current_timer_slack(NonZeroU64::new(1));
                 work.run(&seen, &desk);
             })?;

@@ -257,6 +257,7 @@ fn an_owner_that_ends_in_a_promotion_leaves_nothing() {
     let node = rig.node(Config::on_b0("native")).start().unwrap();
     let filter = "udp and dst port 7777";
     let before = kernel_objects(&node);
+    let mut told = Vec::new();
     // At once it is compiled, then it waits for messages to record.
     for wait in [0, 50, 300] {
         let mut app = application();
@@ -271,11 +272,9 @@ fn an_owner_that_ends_in_a_promotion_leaves_nothing() {
             app.wait().unwrap();
             asked.join().unwrap()
         });
-        if let Err(why) = &promoted {
-            let says = why["message"].as_str().unwrap();
-            assert!(says.contains("mine") || says.contains("unbound"), "{says}");
+        if let Err(why) = promoted {
+            told.push(why["message"].as_str().unwrap().to_owned());
         }
-        println!("after {wait} ms: {promoted:?}");
         until("its objects are gone", || {
             let status = node.status().unwrap();
             let none = ["handlers", "paths"].map(|list| names(&status, list).is_empty());
@@ -283,6 +282,9 @@ fn an_owner_that_ends_in_a_promotion_leaves_nothing() {
             (none == [true; 2] && as_before).then_some(())
         });
     }
+    // At least the one that waited was in the middle.
+    let unbound = |says: &String| says.contains("unbound");
+    assert!(told.iter().any(unbound), "{told:?}");
     // Nobody waits for what is gone.
     load(&node, "echo", "app", None);
     bind(&node, "app", "mine", filter, &json!({ "tier": "auto" }));

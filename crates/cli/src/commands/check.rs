@@ -241,8 +241,7 @@ fn look(config: &Config, handler: &HandlerConfig) -> Result<Value, Failure> {
 
 /// Why a file is nothing that a node could load, and what to do; `None` if it is
 /// WebAssembly, or cannot be read, which was said before.
-fn no_wasm(handler: &HandlerConfig) -> Option<(String, String)> {
-    let bytes = file::as_it_is(&handler.file).ok()?;
+fn no_wasm(handler: &HandlerConfig, bytes: &[u8]) -> Option<(String, String)> {
     if bytes.starts_with(file::MAGIC) {
         return None;
     }
@@ -276,7 +275,10 @@ pub(super) fn agrees(config: &Config) -> Result<(), Failure> {
     let text = std::fs::read_to_string(&config.file).unwrap_or_default();
     let mut errors = Vec::new();
     for handler in &config.handlers {
-        if let Some((message, hint)) = no_wasm(handler) {
+        let Ok(bytes) = file::as_it_is(&handler.file) else {
+            continue;
+        };
+        if let Some((message, hint)) = no_wasm(handler, &bytes) {
             errors.push(Diagnostic {
                 code: "no_wasm",
                 message: message.lines().next().unwrap_or_default().to_owned(),
@@ -286,9 +288,6 @@ pub(super) fn agrees(config: &Config) -> Result<(), Failure> {
             });
             continue;
         }
-        let Ok(bytes) = file::as_it_is(&handler.file) else {
-            continue;
-        };
         let Ok(module) = file::module(&handler.file, &bytes, Profile::Handler) else {
             continue;
         };

@@ -14,7 +14,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::Node;
-use crate::face::clean;
+use crate::face::{clean, tame};
 use crate::failure::{Exit, Failure};
 
 /// How often it is looked whether it was enough.
@@ -66,7 +66,7 @@ pub(super) fn filter(words: &[String]) -> Result<Option<String>, Failure> {
 
 /// Says something beside the result; where nobody reads it, nobody misses it.
 fn say(line: &str) {
-    let _ = writeln!(std::io::stderr(), "{line}");
+    let _ = writeln!(std::io::stderr(), "{}", tame(line.to_owned()));
 }
 
 /// What a node says, line by line.

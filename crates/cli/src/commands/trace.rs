@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::Node;
 use super::observe::{Enough, Heard, filter};
-use crate::face::{Face, clean};
+use crate::face::{Face, ascii, clean};
 use crate::failure::Failure;
 
 /// Show what happens to messages, step by step, while a node runs
@@ -62,7 +62,7 @@ impl Trace {
                 if heard.lost != lost {
                     line!(text, "{}", json!({ "lost": heard.lost }));
                 }
-                line!(text, "{packet}");
+                line!(text, "{}", ascii(packet.to_string()));
             } else {
                 if heard.lost != lost {
                     line!(text, "({} records lost)", heard.lost);

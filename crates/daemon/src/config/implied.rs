@@ -1,9 +1,9 @@
 //! Modules that nobody had to write.
 //!
-//! Its modules are those that `[module.*]` names, and those that the short form
-//! implies: each `[iface.*]` and each `[handler.*]` that no module names has one of
-//! its own, and `ip` and `udp` stand between them. What is implied are sections
-//! that nobody had to write; a section of the same name takes their place:
+//! A graph has the modules that `[module.*]` names, and those that the short form
+//! implies: each `[iface.*]` and each `[handler.*]` that no module names has one of its
+//! own, and `ip` and `udp` stand between them. A section of the same name takes the
+//! place of an implied one:
 //!
 //! ```toml
 //! [module."eth:veth0"]          # for [iface.veth0]

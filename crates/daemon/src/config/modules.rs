@@ -95,7 +95,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// Every mistake, with its place. With [`Offline`] a checked configuration has
+    /// Every mistake, with its place. With [`Offline`](super::Offline) a checked configuration has
     /// none.
     pub fn graph(&self, world: &dyn World) -> Result<NodeGraph, Diagnostics> {
         let (root, _) = DeTable::parse_recoverable(&self.text);
@@ -254,9 +254,9 @@ impl NodeGraph {
         module: &str,
         attrs: Attrs,
     ) -> Result<Created<Message>, NotCreated> {
-        let (limits, rules, given) = (limits(&attrs), &rules::RULES, attrs.clone());
+        let (limits, rules) = (limits(&attrs), &rules::RULES);
         let created = self.graph.create(name, module, attrs, limits, rules)?;
-        self.useful(read_all(&given, created)?)
+        self.useful(read_all(created)?)
     }
 
     /// Refuses a path that no message can ever come to.
@@ -283,18 +283,19 @@ impl NodeGraph {
         module: &str,
         attrs: Attrs,
     ) -> Result<Created<Message>, NotCreated> {
-        let (limits, rules, given) = (limits(&attrs), &rules::RULES, attrs.clone());
+        let (limits, rules) = (limits(&attrs), &rules::RULES);
         let graph = &self.graph;
         let created = graph.create_unlogged(name, module, attrs, limits, rules)?;
-        self.useful(read_all(&given, created)?)
+        self.useful(read_all(created)?)
     }
 }
 
-/// Refuses a path that was given an attribute which none of its stages reads.
-fn read_all(given: &Attrs, created: Created<Message>) -> Result<Created<Message>, NotCreated> {
+/// Refuses a path that was given an attribute which none of its stages reads. No module
+/// sets one of those itself.
+fn read_all(created: Created<Message>) -> Result<Created<Message>, NotCreated> {
     let kinds = created.path.stages().filter_map(Stage::kind);
     let kinds: Vec<_> = kinds.map(|kind| kind.name).collect();
-    let Some((name, [because, hint])) = attributes::unread(given, &kinds) else {
+    let Some((name, [because, hint])) = attributes::unread(created.path.attrs(), &kinds) else {
         return Ok(created);
     };
     let mut refused = created.refuse(because, hint);

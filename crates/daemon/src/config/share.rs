@@ -60,7 +60,9 @@ pub(crate) fn read_share(text: &str) -> Result<u32, (String, String)> {
         let whole: u32 = whole.parse().ok().filter(|_| form)?;
         whole.checked_mul(10)?.checked_add(tenth.parse().ok()?)
     });
-    let hint = "write \"20 %\", of one CPU's time: from \"0.1 %\" to \"100 %\"".to_owned();
+    let hint = "write \"20 %\", of one CPU's time: from \"0.1 %\" to \"100 %\", \
+                in steps of 0.1 %"
+        .to_owned();
     let found = per_mille.filter(|per_mille| (1..=1_000).contains(per_mille));
     found.ok_or_else(|| (format!("`{text}` is no share"), hint))
 }

@@ -493,7 +493,7 @@ impl Node {
             ),
             NoRoom::Busy => Refusal::failed(
                 "this handler still works on messages of a path that was unbound".to_owned(),
-                "bind it once more: that takes milliseconds",
+                "bind it once more in a moment",
             ),
             NoRoom::Handler(1) => Refusal::failed(
                 "this handler was made for the one path of the configuration".to_owned(),

@@ -5,6 +5,7 @@
 
 use std::sync::atomic::Ordering;
 
+use ashway_abi::Count;
 use ashway_abi::share::Mode;
 use ashway_modules::Message;
 use ashway_path::path::Path;
@@ -89,13 +90,20 @@ impl Node {
             .collect()
     }
 
-    /// How many there are, and what became of all their messages.
+    /// How many there are, and what became of all their messages; `ring`: of those that
+    /// were lost on the way to the worker, and not by a relay of the kernel tier.
     pub(super) fn sum_of_live(&self) -> Value {
         let mut row = super::serve::row(self, self.plan.live_row);
+        let lost = [Count::DroppedRingFull, Count::DroppedTooLong];
+        let ring: Map<_, _> = lost
+            .map(|count| (count.name().to_owned(), json!(row.get(count))))
+            .into_iter()
+            .collect();
         row.add(&self.rows_of_relays());
         let held = u64::from(self.held.load(Ordering::Acquire));
         let mut sum = status::counts(&row, self.waiting_in_rings() + held);
         sum.insert("paths".to_owned(), json!(self.live.len()));
+        sum.insert("ring".to_owned(), Value::Object(ring));
         Value::Object(sum)
     }
 }

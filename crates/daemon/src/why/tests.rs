@@ -199,6 +199,7 @@ fn what_paths_of_modules_lost_in_their_ring_is_said() {
     relay["stages"] = json!([]);
     let mut status = status(Count::Answered);
     status["live"] = row(7);
+    status["live"]["ring"] = json!({ "dropped_ring_full": 5 });
     status["paths"].as_array_mut().unwrap().push(relay);
     let ask = |about: Value| answer(&config(), &status, &looks(&config()), &about).unwrap();
 

@@ -46,13 +46,19 @@ fn is_named_wat(file: &FsPath) -> bool {
 }
 
 /// Whether a file is a handler, and not a configuration: by its first bytes, or what
-/// it is called. No if there is none.
+/// it is called. No if there is none, nor of a pipe by its first bytes, which nobody could
+/// read again.
 pub(in crate::commands) fn is_handler(file: &FsPath) -> bool {
-    let mut start = Vec::new();
-    let opened = File::open(file);
-    let read = opened.and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start));
     let named = is_named_wat(file) || file.extension().is_some_and(|ending| ending == "wasm");
-    read.is_ok() && (named || start == MAGIC)
+    let Ok(about) = std::fs::metadata(file) else {
+        return false;
+    };
+    let mut start = Vec::new();
+    let begins = about.is_file()
+        && File::open(file)
+            .and_then(|file| file.take(MAGIC.len() as u64).read_to_end(&mut start))
+            .is_ok();
+    named || begins && start == MAGIC
 }
 
 /// The module in a file, or why no node would load it.

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Node;
-use crate::face::{Face, clean};
+use crate::face::{Face, ascii, clean};
 use crate::failure::Failure;
 
 /// How often `--follow` looks. The ring keeps 64 lines.
@@ -50,7 +50,7 @@ impl Log {
             let news = !said.is_empty();
             let mut out = io::stdout();
             let put = if news && face.json {
-                writeln!(out, "{answer}")
+                writeln!(out, "{}", ascii(answer.to_string()))
             } else if news {
                 write!(out, "{said}")
             } else {
