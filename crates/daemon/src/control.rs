@@ -55,20 +55,24 @@ pub(crate) enum Answer {
     },
 }
 
+impl From<Refusal> for Answer {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal {
+            code,
+            message,
+            hint,
+        } = refusal;
+        Self::Refused {
+            code,
+            message,
+            hint,
+        }
+    }
+}
+
 impl From<Result<Value, Refusal>> for Answer {
     fn from(result: Result<Value, Refusal>) -> Self {
-        match result {
-            Ok(document) => Self::Ok(document),
-            Err(Refusal {
-                code,
-                message,
-                hint,
-            }) => Self::Refused {
-                code,
-                message,
-                hint,
-            },
-        }
+        result.map_or_else(Self::from, Self::Ok)
     }
 }
 

@@ -269,6 +269,35 @@ fn check_name(kind: &str, name: &str) -> Result<(), Refusal> {
     Err(Refusal::usage(message, NAME_HINT))
 }
 
+/// The keys of a request that makes or changes what runs here. `create` looks by itself,
+/// and the others do no harm with less than was meant.
+pub(crate) fn keys(request: &str) -> Option<&'static [&'static str]> {
+    Some(match request {
+        "load" => &[
+            "request",
+            "file",
+            "name",
+            "allow",
+            "endpoint",
+            "channel",
+            "send_port",
+            "memory",
+            "params",
+            "domain",
+            "down",
+            "up",
+            "owner",
+        ],
+        "bind" => &[
+            "request", "handler", "path", "iface", "match", "function", "tier", "on_fault",
+            "domain", "budget", "faults", "share", "rate", "owner",
+        ],
+        "swap" => &["request", "handler", "file", "params"],
+        "promote" => &["request", "path", "shadow"],
+        _ => return None,
+    })
+}
+
 /// Refuses a request with keys that nobody reads.
 ///
 /// # Errors
@@ -465,6 +494,9 @@ mod tests {
         let wrong = only(&json!({ "modul": "a" }), &["module"]).unwrap_err();
         assert!(wrong.message.contains("`modul`"), "{wrong:?}");
         assert!(wrong.hint.contains("did you mean `module`?"), "{wrong:?}");
+        let typed = json!({ "request": "bind", "handler": "h", "rates": "1/s" });
+        let wrong = only(&typed, keys("bind").unwrap()).unwrap_err();
+        assert!(wrong.hint.contains("did you mean `rate`?"), "{wrong:?}");
         let wrong = only(&json!([1, 2]), &["module"]).unwrap_err();
         assert!(wrong.message.contains("by an object"), "{wrong:?}");
     }

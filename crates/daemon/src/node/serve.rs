@@ -160,6 +160,10 @@ fn answer(
     request: Value,
     caller: Caller,
 ) {
+    let known = request["request"].as_str().and_then(request::keys);
+    if let Some(Err(refusal)) = known.map(|keys| request::only(&request, keys)) {
+        return caller.answer(refusal);
+    }
     let answer = match request["request"].as_str() {
         Some("load") => return node.load(&request, engine, caller),
         Some("bind") => return node.bind(request, caller),
@@ -285,7 +289,13 @@ fn promote(node: &mut Node, request: &Value, caller: Caller) {
             let messages = match &request["shadow"] {
                 Value::Null => shadow::MESSAGES,
                 // A recording is bounded by its bytes, too.
-                number => number.as_u64().unwrap_or(0).min(10_000) as usize,
+                number => {
+                    let Some(number) = number.as_u64() else {
+                        let message = "`shadow` must be a number of messages".to_owned();
+                        return caller.answer(Refusal::usage(message, ""));
+                    };
+                    number.min(10_000) as usize
+                }
             };
             node.promote_compared(
                 path,
