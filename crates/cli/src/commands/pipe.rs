@@ -1,10 +1,11 @@
 //! `ashway pipe`: lists of pipes, compiled and tried.
 
+mod bench;
+mod data;
+
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{Read, Write};
 use std::ops::Range;
-use std::path::{Path as FsPath, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use ashway_codegen::normalise::Profile;
@@ -12,14 +13,16 @@ use ashway_codegen::pipe::{
     self, Cpu, Gauge, Isa, List, Native, Options, PIPES, Plan, Portable, Wanted, Way, compile,
     parse_with, print_code, print_pipe, user_pipe,
 };
-use ashway_handler::native::{self, Passes, Pipes};
+use ashway_handler::native::{self, Passes};
 use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 
 use super::handler::file;
-use crate::face::{Face, tame};
+use crate::face::Face;
 use crate::failure::{Exit, Failure};
 use crate::table;
+use bench::Bench;
+use data::{Out, read};
 
 /// Data manipulations composed into one loop
 #[derive(Debug, Subcommand)]
@@ -250,94 +253,6 @@ impl Compile {
     }
 }
 
-/// Where a command's data goes.
-enum Out {
-    /// Nowhere.
-    Nowhere,
-    /// Standard output; what there is to say goes to standard error.
-    Standard,
-    /// A file.
-    File(PathBuf),
-}
-
-impl Out {
-    /// What `--out` means.
-    ///
-    /// # Errors
-    ///
-    /// If standard output is to be two things.
-    fn new(face: Face, out: Option<PathBuf>) -> Result<Self, Failure> {
-        Ok(match out {
-            None => Self::Nowhere,
-            Some(file) if file.as_os_str() != "-" => Self::File(file),
-            Some(_) if face.json => {
-                let error = "`-j` and `--out -` both want standard output";
-                return Err(Failure::new(Exit::Usage, error).hint("name a file for the data"));
-            }
-            Some(_) => Self::Standard,
-        })
-    }
-
-    fn write(&self, data: &[u8]) -> Result<(), Failure> {
-        let (written, name) = match self {
-            Self::Nowhere => return Ok(()),
-            Self::Standard => {
-                let mut out = std::io::stdout();
-                let written = out.write_all(data).and_then(|()| out.flush());
-                (written, "standard output".to_owned())
-            }
-            Self::File(file) => (std::fs::write(file, data), format!("`{}`", file.display())),
-        };
-        written.map_err(|error| {
-            Failure::new(Exit::Failed, format!("cannot write {name}")).because(&error)
-        })
-    }
-
-    /// Shows what the command found, where the data does not go.
-    fn show(
-        &self,
-        face: Face,
-        document: &Value,
-        human: impl FnOnce() -> String,
-    ) -> Result<(), Failure> {
-        if matches!(self, Self::Standard) {
-            // The data is there, whether or not somebody reads this.
-            let _ = std::io::stderr().write_all(tame(human()).as_bytes());
-            return Ok(());
-        }
-        face.show(document, human)
-    }
-}
-
-/// Most bytes that a list is run over: they are held twice.
-const MOST_BYTES: u64 = 256 << 20;
-
-/// The whole of a file, or of standard input (`-`).
-fn read(input: &FsPath) -> Result<Vec<u8>, Failure> {
-    let shown = input.display();
-    let opened: std::io::Result<Box<dyn Read>> = if input.as_os_str() == "-" {
-        Ok(Box::new(std::io::stdin()))
-    } else {
-        File::open(input).map(|file| Box::new(file) as _)
-    };
-    let mut data = Vec::new();
-    opened
-        .and_then(|from| from.take(MOST_BYTES + 1).read_to_end(&mut data))
-        .map_err(|error| {
-            Failure::new(Exit::Usage, format!("cannot read `{shown}`")).because(&error)
-        })?;
-    if data.len() as u64 > MOST_BYTES {
-        let error = format!("`{shown}` has more than {} MiB", MOST_BYTES >> 20);
-        return Err(Failure::new(Exit::Usage, error)
-            .because(&"the data is in memory as a whole")
-            .hint(format!(
-                "give a part of it: `head -c {} {shown}`, with `--in -`",
-                1 << 20
-            )));
-    }
-    Ok(data)
-}
-
 /// Show a list's bodies and code
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -498,30 +413,6 @@ fn summary(list: &List, native: Option<&Native>) -> String {
     text
 }
 
-/// A list made ready in the form that was asked for.
-enum Ready {
-    Native(Pipes),
-    Portable(Portable),
-}
-
-impl Ready {
-    fn new(list: &List, native: Option<Native>) -> Result<Self, Failure> {
-        match native {
-            None => Ok(Self::Portable(Portable::new(list))),
-            Some(native) => Pipes::map(native).map(Self::Native).map_err(|error| {
-                Failure::new(Exit::Failed, error.to_string()).hint("try `--form portable`")
-            }),
-        }
-    }
-
-    fn run(&mut self, registers: &mut [u64], source: &[u8], destination: &mut [u8]) {
-        match self {
-            Self::Native(pipes) => pipes.run(registers, source, destination, source.len()),
-            Self::Portable(portable) => portable.run(registers, source, destination),
-        }
-    }
-}
-
 /// Run a file through a list
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -611,109 +502,4 @@ fn exported(list: &List, setting: &str) -> Result<(usize, u64), Failure> {
         ))
     })?;
     Ok((register, number))
-}
-
-/// Measure a list beside its pipes one after the other
-///
-/// The same data each time, in the caches. Medians of alternating rounds; the
-/// machine's other work is among them.
-#[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  ashway pipe bench \"cksum16 | bswap32 | xor(1)\" -j")]
-pub(crate) struct Bench {
-    #[command(flatten)]
-    expression: Expression,
-}
-
-/// Sizes of data, in bytes: the smallest message, a full frame, a page and more.
-const SIZES: [usize; 6] = [64, 256, 1472, 4096, 16_384, 65_536];
-/// Rounds of each size and way.
-const ROUNDS: usize = 31;
-/// Bytes of a round.
-const ROUND_BYTES: usize = 1 << 20;
-
-impl Bench {
-    fn run(self, face: Face) -> Result<(), Failure> {
-        let list = self.expression.list()?;
-        let mut fused = Ready::new(&list, self.expression.native(&list)?)?;
-        let mut portable = Ready::new(&list, None)?;
-        let mut separate = Vec::new();
-        for placed in list.pipes() {
-            let mut alone = List::new();
-            alone
-                .push(placed.pipe.clone())
-                .map_err(|error| Failure::new(Exit::Failed, error.to_string()))?;
-            let ready = Ready::new(&alone, self.expression.native(&alone)?)?;
-            separate.push((ready, alone.initial()));
-        }
-        let mut measured = Vec::new();
-        for size in SIZES {
-            let source: Vec<u8> = (0..size).map(|at| (at * 31) as u8).collect();
-            let mut destination = vec![0; size];
-            let mut registers = list.initial();
-            let mut nanos = [Vec::new(), Vec::new(), Vec::new()];
-            for _ in 0..ROUNDS {
-                nanos[0].push(time(size, || {
-                    fused.run(&mut registers, &source, &mut destination);
-                }));
-                nanos[1].push(time(size, || {
-                    for (at, (ready, registers)) in separate.iter_mut().enumerate() {
-                        // The first one copies, the others work on the copy.
-                        if at == 0 {
-                            ready.run(registers, &source, &mut destination);
-                        } else if let Ready::Native(pipes) = ready {
-                            pipes.run_in_place(registers, &mut destination);
-                        } else if let Ready::Portable(portable) = ready {
-                            portable.run_in_place(registers, &mut destination);
-                        }
-                    }
-                }));
-                nanos[2].push(time(size, || {
-                    portable.run(&mut registers, &source, &mut destination);
-                }));
-            }
-            let medians = nanos.map(|mut all| {
-                all.sort_by(f64::total_cmp);
-                all[all.len() / 2]
-            });
-            measured.push((size, medians));
-        }
-        let rows = measured.iter().map(|(size, [fused, separate, portable])| {
-            json!({
-                "bytes": size,
-                "fused_ns": fused,
-                "separate_ns": separate,
-                "portable_ns": portable,
-                "separate_over_fused": separate / fused,
-            })
-        });
-        let document = json!({ "pipes": self.expression.pipes, "sizes": rows.collect::<Vec<_>>() });
-        face.show(&document, || {
-            let rows: Vec<Vec<String>> = measured
-                .iter()
-                .map(|(size, [fused, separate, portable])| {
-                    vec![
-                        size.to_string(),
-                        format!("{fused:.0}"),
-                        format!("{separate:.0}"),
-                        format!("{portable:.0}"),
-                        format!("{:.2}", separate / fused),
-                    ]
-                })
-                .collect();
-            let header = ["bytes", "fused ns", "separate ns", "portable ns", "ratio"];
-            table::render(&header, &rows)
-        })
-    }
-}
-
-/// Nanoseconds of one call on `size` bytes.
-fn time(size: usize, mut call: impl FnMut()) -> f64 {
-    let calls = (ROUND_BYTES / size).clamp(16, 2048);
-    let begun = Instant::now();
-    for _ in 0..calls {
-        call();
-    }
-    begun.elapsed().as_secs_f64() * 1e9 / calls as f64
 }

@@ -51,6 +51,7 @@ mod rules;
 mod sections;
 mod share;
 mod types;
+mod values;
 
 #[cfg(test)]
 mod tests;
@@ -63,12 +64,12 @@ pub use attributes::{attr, attribute};
 pub use modules::{Entrance, NodeGraph, World};
 pub use offline::Offline;
 pub use read::{load, parse};
-pub(crate) use sections::{
-    NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_faults, read_match,
-};
 pub use share::Share;
 pub(crate) use share::{read_rate, read_share};
 pub use types::{
     Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, Layered, LongPath,
     MemoryMode, NodeConfig, OnFault, PathConfig, Stand, Tier, XdpMode,
+};
+pub(crate) use values::{
+    NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_faults, read_match,
 };

@@ -16,7 +16,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Node;
-use super::run::sha256;
+use super::hex::sha256;
 use crate::face::{Face, clean};
 use crate::failure::{Exit, Failure};
 use crate::table;
@@ -397,7 +397,7 @@ mod tests {
     fn what_no_node_has_exported_is_refused_by_name() {
         let text = r#"(module (memory (export "memory") 1 1)
             (func (export "on_rx") (param i32 i32) (result i32) unreachable))"#;
-        let hex = super::super::run::lower_hex;
+        let hex = super::super::hex::lower_hex;
         let good = json!({
             "wasm": hex(&wat::parse_str(text).unwrap()), "message": "00", "memory": hex(&vec![0; 2 * 65_536]),
             "guest_bytes": 65_536, "budget_ns": 50_000, "function": "on_rx",

@@ -10,6 +10,7 @@ use crate::failure::Failure;
 pub(super) mod check;
 mod faults;
 pub(super) mod file;
+mod hex;
 mod invoke;
 mod log;
 pub(super) mod packets;

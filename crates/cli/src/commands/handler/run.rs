@@ -1,10 +1,12 @@
 //! `ashway handler run`: a handler over packets, without any interface.
 
+mod compare;
+mod shown;
+
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Module, Profile};
 use ashway_codegen::promote::Budget;
 use ashway_daemon::config::Config;
@@ -12,8 +14,7 @@ use ashway_daemon::show::harmless;
 use ashway_handler::{Param, ParamError, param};
 use ashway_trial::{Activation, Engine, Setup, Trial};
 use clap::Args;
-use serde_json::{Map, Value, json};
-use sha2::{Digest, Sha256};
+use serde_json::json;
 
 use super::file::{self, count};
 use super::packets::{self, Capture, Layer, Packet};
@@ -21,7 +22,7 @@ use super::tier::{self, Tier};
 use crate::commands::load;
 use crate::face::Face;
 use crate::failure::{Exit, Failure};
-use crate::table;
+use compare::{Comparison, compare};
 
 /// Run a handler over packets, without any interface
 ///
@@ -108,38 +109,8 @@ fn budget(text: &str) -> Result<Duration, String> {
     Err(format!("a budget is between {least} and {most}"))
 }
 
-/// What was logged, packet by packet.
-fn log(module: &Module<'_>, parts: &[Part<'_>]) -> String {
-    if !module.logs() {
-        return String::new();
-    }
-    let Some(part) = parts.iter().find(|part| part.engine == Engine::User) else {
-        return "\nits lines are shown with `--tier user`\n".to_owned();
-    };
-    let rows = part
-        .logs
-        .iter()
-        .zip(1..)
-        .flat_map(|((lines, lost), number)| {
-            let lost = (*lost > 0).then(|| format!("({lost} more were too many)"));
-            let lines = lines.iter().cloned().chain(lost);
-            lines.map(move |line| vec![format!("{number}"), line])
-        });
-    let all: Vec<_> = rows.collect();
-    let mut text = String::from("\n");
-    text += &table::render(&["PACKET", "LOGGED"], &all[..all.len().min(ROWS)]);
-    if let Some(more @ 1..) = all.len().checked_sub(ROWS) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "  ... and {more} more (all with -j)");
-    }
-    text
-}
-
 /// Messages that `--repeat` measures.
 const MEASURED: usize = 100;
-
-/// Rows that a person wants to see.
-const ROWS: usize = 40;
 
 /// One tier's part.
 struct Part<'m> {
@@ -153,25 +124,6 @@ struct Part<'m> {
     state: Vec<u8>,
     ns: Option<f64>,
     empty_ns: Option<f64>,
-}
-
-/// Two tiers do not agree.
-struct Difference {
-    packet: Option<usize>,
-    what: &'static str,
-    found: [(Engine, String); 2],
-}
-
-/// What comparing two tiers came to.
-enum Comparison {
-    Same,
-    Differ(Difference),
-    /// The time ran out in one of them, which is the clock's choice: nothing
-    /// behind it can be compared.
-    OutOfTime {
-        packet: usize,
-        engine: Engine,
-    },
 }
 
 impl Run {
@@ -432,187 +384,6 @@ impl Run {
         failure.file = file;
         Some(failure.hint(done))
     }
-
-    fn document(
-        &self,
-        module: &Module<'_>,
-        capture: &Capture,
-        parts: &[Part<'_>],
-        comparison: &Comparison,
-        written: Option<usize>,
-    ) -> Value {
-        let (difference, out_of_time) = match comparison {
-            Comparison::Same => (None, None),
-            Comparison::Differ(difference) => (Some(difference), None),
-            Comparison::OutOfTime { packet, engine } => (None, Some((packet, engine.name()))),
-        };
-        let budget = self.budget().fuel as i64;
-        let packets: Vec<Value> = capture
-            .packets
-            .iter()
-            .enumerate()
-            .map(|(index, packet)| {
-                let mut row = json!({
-                    "number": index + 1,
-                    "bytes": packet.message().map(<[u8]>::len),
-                    "skipped": packet.skipped(),
-                });
-                for part in parts {
-                    if let Some(activation) = &part.activations[index] {
-                        row[part.engine.name()] = json!({
-                            "verdict": activation.verdict().map(Verdict::name),
-                            "stopped": activation.result.err().map(|s| file::stopped_json(module, s)),
-                            "message": lower_hex(&activation.message),
-                            "dirty": activation.dirty,
-                            "fuel_spent": budget - activation.fuel_left,
-                        });
-                        if module.logs() && part.engine == Engine::User {
-                            let (lines, lost) = &part.logs[index];
-                            row[part.engine.name()]["log"] = json!(lines);
-                            row[part.engine.name()]["log_lost"] = json!(lost);
-                        }
-                    }
-                }
-                row
-            })
-            .collect();
-        let mut memory = Map::new();
-        let mut ns = Map::new();
-        for part in parts {
-            let name = part.engine.name();
-            memory.insert(
-                name.to_owned(),
-                json!({ "guest_sha256": sha256(&part.guest), "state_sha256": sha256(&part.state) }),
-            );
-            if let (Some(taken), Some(empty)) = (part.ns, part.empty_ns) {
-                ns.insert(name.to_owned(), json!(taken));
-                ns.insert(format!("empty_{name}"), json!(empty));
-            }
-        }
-        json!({
-            "handler": self.file.display().to_string(),
-            "entry": self.entry,
-            "tiers": parts.iter().map(|part| part.engine.name()).collect::<Vec<_>>(),
-            "budget_ns": self.budget().ns,
-            "packets": packets,
-            "memory": memory,
-            "ns_per_call": if ns.is_empty() { Value::Null } else { ns.into() },
-            "difference": difference.map(|difference| {
-                let mut value = json!({ "packet": difference.packet, "what": difference.what });
-                for (engine, found) in &difference.found {
-                    value[engine.name()] = json!(found);
-                }
-                value
-            }),
-            "out_of_time": out_of_time.map(|(packet, tier)| {
-                json!({ "packet": packet, "tier": tier })
-            }),
-            "out": written.zip(self.out.as_ref()).map(|(frames, file)| {
-                json!({ "file": file.display().to_string(), "frames": frames })
-            }),
-        })
-    }
-
-    fn text(
-        &self,
-        module: &Module<'_>,
-        capture: &Capture,
-        parts: &[Part<'_>],
-        comparison: &Comparison,
-        written: Option<usize>,
-    ) -> String {
-        let budget = self.budget().fuel as i64;
-        let mut header = vec![
-            "PACKET".to_owned(),
-            "BYTES".to_owned(),
-            "VERDICT".to_owned(),
-        ];
-        if self.trace_fuel {
-            let names = parts.iter().map(|part| part.engine.name().to_uppercase());
-            header.extend(names.map(|name| format!("FUEL {name}")));
-        }
-        header.push("MESSAGE".to_owned());
-        let row = |(index, packet): (usize, &Packet)| {
-            let mut row = vec![(index + 1).to_string()];
-            row.push(
-                packet
-                    .message()
-                    .map_or(String::new(), |m| m.len().to_string()),
-            );
-            let first = parts[0].activations[index].as_ref();
-            row.push(match first {
-                None => packet.skipped().unwrap_or_default().to_owned(),
-                Some(activation) => verdict(module, activation),
-            });
-            if self.trace_fuel {
-                row.extend(parts.iter().map(|part| {
-                    let activation = part.activations[index].as_ref();
-                    activation.map_or(String::new(), |a| (budget - a.fuel_left).to_string())
-                }));
-            }
-            let goes_on = |a: &&Activation| {
-                matches!(
-                    a.verdict(),
-                    Some(Verdict::Reply | Verdict::Deliver | Verdict::Forward)
-                )
-            };
-            let sent = first.filter(goes_on);
-            row.push(sent.map_or(String::new(), |a| shortened(&a.message)));
-            row
-        };
-        let rows: Vec<Vec<String>> = capture
-            .packets
-            .iter()
-            .enumerate()
-            .take(ROWS)
-            .map(row)
-            .collect();
-        let header: Vec<&str> = header.iter().map(String::as_str).collect();
-        let mut text = table::render(&header, &rows);
-        // Writing to a string cannot fail.
-        if let Some(more) = capture.packets.len().checked_sub(ROWS + 1) {
-            let _ = writeln!(text, "  ... and {} more (all with -j)", more + 1);
-        }
-        text += &log(module, parts);
-        let _ = writeln!(text, "\n{}", counts(capture, &parts[0]));
-        for part in parts {
-            let _ = writeln!(
-                text,
-                "memory after, {:<12} guest {}\n{:26} state {}",
-                format!("{}:", part.engine.name()),
-                sha256(&part.guest),
-                "",
-                sha256(&part.state),
-            );
-        }
-        if parts.len() > 1 && matches!(comparison, Comparison::Same) {
-            let names: Vec<_> = parts.iter().map(|part| part.engine.name()).collect();
-            let _ = writeln!(
-                text,
-                "{} agree: verdicts, messages, fuel and memory",
-                names.join(" and ")
-            );
-        }
-        for part in parts {
-            if let (Some(ns), Some(empty)) = (part.ns, part.empty_ns) {
-                let _ = writeln!(
-                    text,
-                    "{:<12} {ns:.1} ns per call, {:.1} without what an empty handler takes",
-                    format!("{}:", part.engine.name()),
-                    (ns - empty).max(0.0),
-                );
-            }
-        }
-        if let (Some(frames), Some(out)) = (written, &self.out) {
-            let _ = writeln!(
-                text,
-                "wrote {} to {}",
-                count(frames, "frame"),
-                out.display()
-            );
-        }
-        text
-    }
 }
 
 impl Part<'_> {
@@ -642,126 +413,4 @@ fn empty(engine: Engine, setup: &Setup, repeat: u32) -> Result<f64, ashway_trial
     let module = ashway_codegen::normalise::normalise(ashway_trial::EMPTY, &limits);
     let module = module.expect("it is a handler");
     Trial::new(&module, engine, setup)?.time("on_rx", &[0; 64], repeat.max(1000))
-}
-
-/// Compares up to the first thing in which two tiers differ.
-fn compare(module: &Module<'_>, one: &Part<'_>, other: &Part<'_>) -> Comparison {
-    let engines = [one.engine, other.engine];
-    let differ = |packet, what, found: [String; 2]| {
-        let [first, second] = found;
-        Comparison::Differ(Difference {
-            packet,
-            what,
-            found: [(engines[0], first), (engines[1], second)],
-        })
-    };
-    for (index, pair) in one.activations.iter().zip(&other.activations).enumerate() {
-        let (Some(a), Some(b)) = pair else { continue };
-        let packet = Some(index + 1);
-        let timed = |x: &&Activation| x.result.is_err_and(|s| s.cause == Cause::Time);
-        if let Some(late) = [a, b].iter().position(timed) {
-            return Comparison::OutOfTime {
-                packet: index + 1,
-                engine: engines[late],
-            };
-        }
-        if !ashway_trial::same_end(engines, &a.result, &b.result) {
-            return differ(packet, "verdict", [a, b].map(|x| verdict(module, x)));
-        }
-        if a.message != b.message {
-            return differ(packet, "message", [a, b].map(|x| lower_hex(&x.message)));
-        }
-        if a.dirty != b.dirty {
-            let found = [a, b].map(|x| if x.dirty { "changed" } else { "unchanged" }.to_owned());
-            return differ(packet, "state of the message", found);
-        }
-        if a.fuel_left != b.fuel_left {
-            let found = [a, b].map(|x| format!("{} units left", x.fuel_left));
-            return differ(packet, "fuel", found);
-        }
-    }
-    for (what, a, b) in [
-        ("guest memory", &one.guest, &other.guest),
-        ("state memory", &one.state, &other.state),
-    ] {
-        if let Some(at) = a.iter().zip(b).position(|(a, b)| a != b) {
-            let found = [a, b].map(|bytes| format!("{:02x} at {at:#x}", bytes[at]));
-            return differ(None, what, found);
-        }
-    }
-    Comparison::Same
-}
-
-fn verdict(module: &Module<'_>, activation: &Activation) -> String {
-    let end = match activation.result {
-        Ok(_) => activation.verdict().map_or("?", Verdict::name).to_owned(),
-        Err(stopped) => format!(
-            "stopped: {} at {}",
-            stopped.cause.name(),
-            file::place(module, stopped.at)
-        ),
-    };
-    end + spoiled(activation)
-}
-
-/// What a node does with a message that was changed and not sent on as changed.
-fn spoiled(activation: &Activation) -> &'static str {
-    if activation.is_spoiled() {
-        ", but changed: a node drops it"
-    } else {
-        ""
-    }
-}
-
-/// How many packets met which end.
-fn counts(capture: &Capture, part: &Part<'_>) -> String {
-    let mut counts: Vec<(String, usize)> = Vec::new();
-    for (packet, activation) in capture.packets.iter().zip(&part.activations) {
-        let end = match activation {
-            None => packet.skipped().unwrap_or_default().to_owned(),
-            Some(activation) => {
-                let end = match activation.result {
-                    Ok(_) => activation.verdict().map_or("?", Verdict::name).to_owned(),
-                    Err(stopped) => format!("stopped ({})", stopped.cause.name()),
-                };
-                end + if activation.is_spoiled() {
-                    " (changed)"
-                } else {
-                    ""
-                }
-            }
-        };
-        match counts.iter_mut().find(|(known, _)| *known == end) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((end, 1)),
-        }
-    }
-    let list: Vec<_> = counts.iter().map(|(end, n)| format!("{n} {end}")).collect();
-    let packets = count(capture.packets.len(), "packet");
-    match list.join(", ") {
-        list if list.is_empty() => packets,
-        list => format!("{packets}: {list}"),
-    }
-}
-
-pub(super) fn lower_hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// The first bytes, for a row.
-fn shortened(message: &[u8]) -> String {
-    const MOST: usize = 16;
-    let text = lower_hex(&message[..message.len().min(MOST)]);
-    if message.len() > MOST {
-        text + "..."
-    } else {
-        text
-    }
-}
-
-pub(super) fn sha256(bytes: &[u8]) -> String {
-    lower_hex(&Sha256::digest(bytes))
 }
