@@ -231,6 +231,7 @@ pub fn run(options: &Options) -> Result<Report> {
             row.rounds.push(times.summary());
             std::thread::sleep(RESTS);
         }
+        // Also if quick: in a tenth of it a worker without a CPU sends nothing.
         cost::round(&world, &running, &mut costs, LASTS)?;
         timers::round(&world, &mut late, timers)?;
         arm.push(timers::arm(&world.object)?);

@@ -52,19 +52,19 @@ pub(super) struct Names {
 /// imply them, so that errors about them point there.
 pub(super) fn imply<'v>(modules: &mut DeTable<'v>, root: &DeTable<'v>, config: &Config) -> Names {
     let mut names = Names::default();
-    for (module, iface) in named(modules, "eth", "iface") {
-        names
-            .links
-            .entry(iface.clone())
-            .or_insert_with(|| module.clone());
-        names.ifaces.insert(module, iface);
-    }
-    for (module, handler) in named(modules, "handler", "handler") {
-        names
-            .handlers
-            .entry(handler.clone())
-            .or_insert_with(|| module.clone());
-        names.handled.insert(module, handler);
+    for (kind, key, first, back) in [
+        ("eth", "iface", &mut names.links, &mut names.ifaces),
+        (
+            "handler",
+            "handler",
+            &mut names.handlers,
+            &mut names.handled,
+        ),
+    ] {
+        for (module, named) in named(modules, kind, key) {
+            first.entry(named.clone()).or_insert_with(|| module.clone());
+            back.insert(module, named);
+        }
     }
     let place = |kind: &str, name: &str| {
         let sections = root.get(kind).and_then(|value| value.get_ref().as_table());

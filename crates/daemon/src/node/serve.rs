@@ -205,7 +205,6 @@ fn answer(
     caller.answer(answer);
 }
 
-/// What a handler has logged behind the line of number `after`.
 /// The faults of a handler, or of all; those of one that is unloaded are gone with it.
 fn faults(node: &Node, handler: &Value) -> Answer {
     let names: Vec<_> = node.instances.iter().map(|i| i.name.as_str()).collect();
@@ -215,6 +214,7 @@ fn faults(node: &Node, handler: &Value) -> Answer {
     }
 }
 
+/// What a handler has logged behind the line of number `after`.
 fn log(node: &Node, request: &Value) -> Answer {
     let handler = &request["handler"];
     let mut found = node.instances.iter();
@@ -282,21 +282,20 @@ fn promote(node: &mut Node, request: &Value, caller: Caller) {
     if let Some(moved) = move_live(node, name, Tier::Kernel) {
         return caller.answer(moved);
     }
+    let shadow = &request["shadow"];
+    let messages = match shadow.as_u64() {
+        // A recording is bounded by its bytes, too.
+        Some(number) => number.min(10_000) as usize,
+        None if shadow.is_null() => shadow::MESSAGES,
+        None => {
+            let message = "`shadow` must be a number of messages".to_owned();
+            return caller.answer(Refusal::usage(message, ""));
+        }
+    };
     match find(node, name) {
         Ok(path) => {
             // Who goes by the handler leaves nothing to compare.
             let _ = node.enable(path);
-            let messages = match &request["shadow"] {
-                Value::Null => shadow::MESSAGES,
-                // A recording is bounded by its bytes, too.
-                number => {
-                    let Some(number) = number.as_u64() else {
-                        let message = "`shadow` must be a number of messages".to_owned();
-                        return caller.answer(Refusal::usage(message, ""));
-                    };
-                    number.min(10_000) as usize
-                }
-            };
             node.promote_compared(
                 path,
                 messages,

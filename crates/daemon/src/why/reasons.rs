@@ -16,6 +16,10 @@ pub struct Reason {
     pub hint: &'static str,
 }
 
+/// What to do where an interface that was to be sent by is not there.
+const IFACE_DOWN: &str = "`ashway status` says which; `ip link set IFACE up`, or if it was deleted \
+                          and made anew, start the node again";
+
 /// The reason behind a counter.
 #[must_use]
 #[expect(
@@ -204,8 +208,7 @@ pub const fn reason(count: Count) -> Reason {
             "was dropped: the interface that it was to leave by is down or gone",
             "eth",
             "iface",
-            "`ashway status` says which; `ip link set IFACE up`, or if it was deleted and made \
-             anew, start the node again",
+            IFACE_DOWN,
         ),
         Count::QueuedTier => (
             "went to the user tier, where the path runs",
@@ -362,8 +365,7 @@ pub const fn reason(count: Count) -> Reason {
             "was not sent: the interface that it was to leave by is down or gone",
             "port",
             "iface",
-            "`ashway status` says which; `ip link set IFACE up`, or if it was deleted and made \
-             anew, start the node again",
+            IFACE_DOWN,
         ),
         Count::OutDroppedTxFull => (
             "was not sent: the driver's transmit ring, or the channel's socket, stayed full",
