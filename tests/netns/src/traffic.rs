@@ -70,8 +70,8 @@ pub fn path(
     ))
 }
 
-/// A wire with two queues each way. On one queue concurrency bugs cannot show
-/// (FACTS 3b).
+/// A wire with two queues into B. On one queue concurrency bugs cannot show
+/// (FACTS 3b). What is overtaken on it was sent so.
 ///
 /// # Panics
 ///
@@ -81,6 +81,7 @@ pub fn two_queues(name: &str, gro_on_client: bool) -> Rig {
     let options = RigOptions {
         queues: 2,
         gro_on_client,
+        in_order: true,
         ..RigOptions::default()
     };
     Rig::new(name, options).expect("root can make a wire")
@@ -275,38 +276,6 @@ pub fn by_queue(rig: &Rig) -> Vec<u64> {
     counters
         .filter(|(name, _)| name.starts_with("rx_queue_") && name.ends_with("_xdp_packets"))
         .map(|(_, count)| count)
-        .collect()
-}
-
-/// Like [`stream`], but returns the first words in the order of the requests,
-/// whatever the order in which the replies came.
-///
-/// On a veth, what the kernel tier redirects waits in the client's polling ring
-/// and what a socket sends in a CPU's backlog: two queues of the *client's*
-/// kernel, between which an order that was right on the wire can be lost. What
-/// was answered first still shows in the answers.
-///
-/// # Panics
-///
-/// If a reply is lost, doubled or of another length.
-#[must_use]
-pub fn stream_any_order(client: &UdpClient, number: u32, count: u32, window: u32) -> Vec<u32> {
-    client.set_timeout(PATIENCE).expect("patience is not zero");
-    let mut words = vec![None; count as usize];
-    let mut sent = 0;
-    for heard in 0..count {
-        while sent < count && sent - heard < window {
-            client.send(&request(number, sent)).expect("sent");
-            sent += 1;
-        }
-        let (word, sequence) = hear(client.socket());
-        let place = &mut words[sequence as usize];
-        assert_eq!(*place, None, "a reply was doubled");
-        *place = Some(word);
-    }
-    words
-        .into_iter()
-        .map(|word| word.expect("as many as were sent"))
         .collect()
 }
 

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ashway_netns::node::{Config, at_rest, control as ask, entry, run, text, until};
-use ashway_netns::traffic::{Over, Place, TIERS, path, request, stream_any_order, two_queues};
+use ashway_netns::traffic::{Over, Place, TIERS, path, request, stream, two_queues};
 use ashway_rig::{Rig, RigOptions, skip_unless_root};
 use serde_json::json;
 
@@ -145,7 +145,7 @@ fn a_fault_in_softirq_is_kept_with_the_memory_of_that_moment() {
         let _over = Over(&over);
         scope.spawn(|| {
             while !over.load(Ordering::Acquire) {
-                let _ = stream_any_order(&good, 1, 1000, 16);
+                let _ = stream(&good, 1, 1000, 16);
             }
         });
         let mut sequence = 0x8000_0000_u32;

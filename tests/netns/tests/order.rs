@@ -134,6 +134,15 @@ fn passed_messages_keep_their_order_while_the_tier_changes() {
     node.stop().unwrap();
 }
 
+/// A wire with one queue each way, whose far end polls.
+fn one_queue(name: &str) -> Rig {
+    let options = RigOptions {
+        in_order: true,
+        ..RigOptions::default()
+    };
+    Rig::new(name, options).unwrap()
+}
+
 /// `return bpf_redirect(ifindex, 0)`: a live run of it sends frames.
 fn sender(ifindex: u32) -> Program {
     let insns = [
@@ -174,14 +183,13 @@ fn rising(replies: &UdpClient, over: &AtomicBool) -> u32 {
 /// A flood comes in polls of many messages. When the path is demoted in the
 /// middle of one, what the kernel tier answered lies in the driver until the
 /// poll ends, and the user tier on the other CPU is at work at once: the sums in
-/// the replies must only rise. The wire is one whose far end polls: else two
-/// CPUs deliver there, in any order.
+/// the replies must only rise.
 #[test]
 fn a_demotion_in_the_middle_of_a_poll_does_not_reorder() {
     if skip_unless_root() {
         return;
     }
-    let rig = Rig::new("order-flood", RigOptions::default()).unwrap();
+    let rig = one_queue("order-flood");
     let node = node(&rig, "counter");
     let a0 = rig.in_a(|| Iface::by_name("a0")).unwrap().ifindex;
     let flood = sender(a0);
@@ -220,7 +228,7 @@ fn a_promotion_takes_hold_in_the_middle_of_a_flood() {
     if skip_unless_root() {
         return;
     }
-    let rig = Rig::new("order-promote", RigOptions::default()).unwrap();
+    let rig = one_queue("order-promote");
     let node = node(&rig, "counter");
     let client = rig.client_a(7777).unwrap();
     let over = AtomicBool::new(false);

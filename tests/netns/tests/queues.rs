@@ -6,7 +6,7 @@
 
 use ashway_netns::traffic::{
     PLACES, Place, TIERS, assert_no_increment_lost, by_queue, client_of_queue, path, settle,
-    stream, stream_any_order, two_queues,
+    stream, two_queues,
 };
 use ashway_rig::{Node, Rig, UdpClient, skip_unless_root};
 
@@ -24,12 +24,7 @@ fn node(rig: &Rig, place: Place, handler: &str) -> Node {
 }
 
 /// Both senders at once; what each was answered, in the order of its requests.
-fn both(clients: &[UdpClient; 2], place: &Place) -> [Vec<u32>; 2] {
-    // Some messages of a path in the kernel tier are answered in the other.
-    let stream = match place.tier {
-        "kernel" => stream_any_order,
-        _ => stream,
-    };
+fn both(clients: &[UdpClient; 2]) -> [Vec<u32>; 2] {
     std::thread::scope(|scope| {
         let [one, two] = clients;
         let one = scope.spawn(move || stream(one, 1, EACH, WINDOW));
@@ -64,7 +59,7 @@ fn no_increment_is_lost_on_two_queues() {
             // A handler takes less than a microsecond, so the two seldom meet
             // in it; a round in which they never did would test nothing.
             let ledger = loop {
-                sums.extend(both(&clients, &place));
+                sums.extend(both(&clients));
                 all += u64::from(EACH) * 2;
                 let ledger = settle(&node, "all", all + probes);
                 let met = ledger.notes.contains_key("queued_busy");
@@ -96,7 +91,7 @@ fn no_increment_is_lost_in_other_modes() {
     for place in &PLACES[2..] {
         let node = node(&rig, *place, "counter");
         let clients = [rig.client_a(7777).unwrap(), rig.client_a(7777).unwrap()];
-        let sums = both(&clients, place);
+        let sums = both(&clients);
         assert_no_increment_lost(sums, place);
         let all = u64::from(EACH) * 2;
         let ledger = settle(&node, "all", all);

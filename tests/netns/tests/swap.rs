@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use ashway_netns::node::{application, at_rest, control as ask, entry};
 use ashway_netns::traffic::{
-    Over, PLACES, Place, TIERS, client_of_queue, path, request, settle, stream, stream_any_order,
-    two_queues,
+    Over, PLACES, Place, TIERS, client_of_queue, path, request, settle, stream, two_queues,
 };
 use ashway_rig::{Node, Rig, RigOptions, UdpClient, skip_unless_root};
 use serde_json::{Value, json};
@@ -66,16 +65,8 @@ struct Seen {
 }
 
 impl Seen {
-    fn round(&mut self, client: &UdpClient, flow: u32, flows: usize) {
-        // They panic at a message that is lost or doubled, and the first at one that is
-        // overtaken. Where more threads send than there are CPUs, the client's kernel
-        // does that by itself; then the ledger knows the order.
-        let stamps = if flows == 2 {
-            stream(client, flow, ROUND, WINDOW)
-        } else {
-            stream_any_order(client, flow, ROUND, WINDOW)
-        };
-        for stamp in stamps {
+    fn round(&mut self, client: &UdpClient, flow: u32) {
+        for stamp in stream(client, flow, ROUND, WINDOW) {
             assert!(stamp >= self.last, "an older version answered: {stamp}");
             let (swaps, version) = (stamp / 2, stamp % 2);
             assert_eq!(swaps % 2, version, "a version with the other's ledger");
@@ -108,7 +99,7 @@ fn under_traffic(rig: &Rig, flows: usize, mut change: impl FnMut(u32)) -> (u64, 
                 scope.spawn(move || {
                     let mut seen = Seen::default();
                     while !over.load(Ordering::Acquire) {
-                        seen.round(client, flow, flows);
+                        seen.round(client, flow);
                     }
                     seen
                 })

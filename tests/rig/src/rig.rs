@@ -31,6 +31,11 @@ pub struct RigOptions {
     /// Whether generic receive offload is on at `a0`. Without it, or an XDP
     /// program, veth drops every frame the other end sends by `XDP_TX`.
     pub gro_on_client: bool,
+    /// Whether what B sends arrives in A's sockets in the order in which it was sent,
+    /// whatever sent it and on whatever CPU. A stock veth has a queue for each CPU
+    /// there (its backlog, with GRO a polling ring too), and A's kernel empties them in
+    /// any order; so an order that is right on the wire can be lost behind it.
+    pub in_order: bool,
     /// Whether both ends know each other's hardware address from the start, so
     /// that no packet waits for ARP and none is ARP's.
     pub static_neighbours: bool,
@@ -41,6 +46,7 @@ impl Default for RigOptions {
         Self {
             queues: 1,
             gro_on_client: true,
+            in_order: false,
             static_neighbours: true,
         }
     }
@@ -76,9 +82,10 @@ impl Rig {
 
     fn wire(&self, options: RigOptions) -> Result<()> {
         let queues = &options.queues.to_string();
+        let into_a = if options.in_order { "1" } else { queues };
         let (mac_a, mac_b) = (&mac(MAC_A), &mac(MAC_B));
         let mut add = vec!["link", "add", "a0", "address", mac_a];
-        add.extend(["numrxqueues", queues, "numtxqueues", queues]);
+        add.extend(["numrxqueues", into_a, "numtxqueues", queues]);
         add.extend(["type", "veth", "peer", "name", "b0", "address", mac_b]);
         add.extend(["numrxqueues", queues, "numtxqueues", queues]);
         add.extend(["netns", self.b.name()]);
@@ -97,6 +104,9 @@ impl Rig {
         if options.gro_on_client {
             run(self.a.command("ethtool").args(["-K", "a0", "gro", "on"]))?;
         }
+        if options.in_order {
+            self.one_way_into_a(options.gro_on_client)?;
+        }
         for (space, link, ..) in ends {
             space.ip(&["link", "set", link, "up"])?;
         }
@@ -109,6 +119,17 @@ impl Rig {
             }
         }
         Ok(())
+    }
+
+    /// Everything that B sends goes through one queue of A's kernel: the ring of the
+    /// only receive queue, where a socket's frames go too if the sender does no TSO
+    /// (`veth_skb_is_eligible_for_gro`, Linux 6.18); without GRO the backlog of CPU 0.
+    fn one_way_into_a(&self, gro: bool) -> Result<()> {
+        if gro {
+            return run(self.b.command("ethtool").args(["-K", "b0", "tso", "off"]));
+        }
+        let steer = "echo 1 > /sys/class/net/a0/queues/rx-0/rps_cpus";
+        run(self.a.command("sh").args(["-c", steer]))
     }
 
     /// What names and folders of this rig begin with.
