@@ -16,8 +16,8 @@ use super::{Event, What};
 use crate::hex::hex;
 
 /// How long the worker may say more of a message whose fate is known: what it
-/// answered leaves with its batch.
-const QUIET_NS: u64 = 5_000_000;
+/// answered leaves with its batch, and it may have to wait for a CPU between the two.
+const QUIET_NS: u64 = 20_000_000;
 
 /// How long a message may be underway before it is told of without a fate.
 const PATIENCE_NS: u64 = 1_000_000_000;
