@@ -87,6 +87,20 @@ pub fn two_queues(name: &str, gro_on_client: bool) -> Rig {
     Rig::new(name, options).expect("root can make a wire")
 }
 
+/// A wire with one queue into B. What is overtaken on it was sent so.
+///
+/// # Panics
+///
+/// If it cannot be made.
+#[must_use]
+pub fn in_order(name: &str) -> Rig {
+    let options = RigOptions {
+        in_order: true,
+        ..RigOptions::default()
+    };
+    Rig::new(name, options).expect("root can make a wire")
+}
+
 /// A path's counters, added up here and not by the node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ledger {

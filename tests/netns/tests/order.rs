@@ -10,10 +10,10 @@ use std::time::Duration;
 use ashway_kernel::{Iface, Program, ProgramKind, ProgramSpec};
 use ashway_netns::node::{at_rest, ordinary, shift, until};
 use ashway_netns::traffic::{
-    Ledger, Over, TIERS, client_of_queue, flood, hear, path, request, settle, stream, two_queues,
-    until_the_kernel_runs_all,
+    Ledger, Over, TIERS, client_of_queue, flood, hear, in_order, path, request, settle, stream,
+    two_queues, until_the_kernel_runs_all,
 };
-use ashway_rig::{Frame, Node, Rig, RigOptions, UdpClient, skip_unless_root};
+use ashway_rig::{Frame, Node, Rig, UdpClient, skip_unless_root};
 
 /// Changes of tier in a test.
 const SHIFTS: u32 = 50;
@@ -134,15 +134,6 @@ fn passed_messages_keep_their_order_while_the_tier_changes() {
     node.stop().unwrap();
 }
 
-/// A wire with one queue each way, whose far end polls.
-fn one_queue(name: &str) -> Rig {
-    let options = RigOptions {
-        in_order: true,
-        ..RigOptions::default()
-    };
-    Rig::new(name, options).unwrap()
-}
-
 /// `return bpf_redirect(ifindex, 0)`: a live run of it sends frames.
 fn sender(ifindex: u32) -> Program {
     let insns = [
@@ -189,7 +180,7 @@ fn a_demotion_in_the_middle_of_a_poll_does_not_reorder() {
     if skip_unless_root() {
         return;
     }
-    let rig = one_queue("order-flood");
+    let rig = in_order("order-flood");
     let node = node(&rig, "counter");
     let a0 = rig.in_a(|| Iface::by_name("a0")).unwrap().ifindex;
     let flood = sender(a0);
@@ -228,7 +219,7 @@ fn a_promotion_takes_hold_in_the_middle_of_a_flood() {
     if skip_unless_root() {
         return;
     }
-    let rig = one_queue("order-promote");
+    let rig = in_order("order-promote");
     let node = node(&rig, "counter");
     let client = rig.client_a(7777).unwrap();
     let over = AtomicBool::new(false);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ashway_netns::node::{control as ask, run, shift, text, until};
-use ashway_netns::traffic::{Over, Place, path, request, settle, stream};
+use ashway_netns::traffic::{Over, Place, in_order, path, request, settle, stream};
 use ashway_rig::{Node, Rig, RigOptions, UdpClient, skip_unless_root};
 use serde_json::{Value, json};
 
@@ -57,7 +57,7 @@ fn live_messages_have_the_same_end_in_the_kernel_tier() {
     if skip_unless_root() {
         return;
     }
-    let rig = Rig::new("shadow", RigOptions::default()).unwrap();
+    let rig = in_order("shadow");
     let node = node(&rig, "ledger");
     let client = rig.client_a(7777).unwrap();
     // It waits half a second for them, in which a busy machine may have few, or none.

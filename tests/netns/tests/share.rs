@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use ashway_abi::Verdict;
 use ashway_abi::share::{AHEAD_NS, DUE_NS};
-use ashway_abi::trusted::LAZY_MESSAGES;
+use ashway_abi::trusted::{LAZY_MESSAGES, RING_SLOTS};
 use ashway_netns::node::{Config, at_rest, control, entry, run, shift, text, until};
 use ashway_netns::traffic::{
-    Ledger, Over, PLACES, Place, by_queue, client_of_queue, flood, path, request, settle,
+    Ledger, Over, PLACES, Place, by_queue, client_of_queue, flood, in_order, path, request, settle,
     two_queues,
 };
 use ashway_rig::{Node, Rig, RigOptions, UdpClient, skip_unless_root};
@@ -109,20 +109,34 @@ fn ask_seldom(node: &Node, client: &UdpClient) {
     assert_eq!(note(&ledger(node, "flow"), "queued_share"), queued);
 }
 
+/// Asks until so many answers have come; how often it asked. What came to B and was not
+/// answered shows in the ledger; what found A's end of the wire full never came.
+fn ask_beside_a_flood(client: &UdpClient, answers: u32) -> u64 {
+    client.set_timeout(Duration::from_millis(500)).unwrap();
+    let mut asked = 0;
+    for sequence in 0..answers {
+        until("the neighbour is answered", || {
+            asked += 1;
+            client.ask(&request(1, sequence)).ok()
+        });
+    }
+    asked
+}
+
 #[test]
 fn the_load_rises_and_falls_and_nothing_is_lost_uncounted_or_overtaken() {
     if skip_unless_root() {
         return;
     }
     for modes in MODES {
-        let rig = Rig::new("share", RigOptions::default()).unwrap();
+        let rig = in_order("share");
         let node = rig.node(config(modes)).start().unwrap();
         let client = rig.client_a(7777).unwrap();
         let neighbour = rig.client_a(7778).unwrap();
         ask_seldom(&node, &client);
 
         let over = AtomicBool::new(false);
-        let heard = std::thread::scope(|scope| {
+        let (heard, asked) = std::thread::scope(|scope| {
             let _over = Over(&over);
             let heard = scope.spawn(|| rising(&client, &over));
             scope.spawn(|| flood(&client, 1, &over));
@@ -136,12 +150,10 @@ fn the_load_rises_and_falls_and_nothing_is_lost_uncounted_or_overtaken() {
             until("its handler runs in the kernel tier meanwhile", || {
                 (eager(&ledger(&node, "flow")) > before + 100).then_some(())
             });
-            // Nobody else notices.
-            for sequence in 0..200 {
-                neighbour.ask(&request(1, sequence)).unwrap();
-            }
+            // Nobody else notices, but where the wire has no room for what it sends.
+            let asked = ask_beside_a_flood(&neighbour, 200);
             over.store(true, Ordering::Release);
-            heard.join().unwrap()
+            (heard.join().unwrap(), asked)
         });
         let resting = Ledger::of(&at_rest(&node), "flow");
         println!("{modes}: {heard} sums heard; {resting:?}");
@@ -149,8 +161,10 @@ fn the_load_rises_and_falls_and_nothing_is_lost_uncounted_or_overtaken() {
         assert_eq!(resting.gap(), None);
         assert_eq!(ends(&resting), resting.received, "{resting:?}");
         assert!(note(&resting, "queued_share") > 0, "{resting:?}");
-        let undisturbed = settle(&node, "neighbour", 200);
-        undisturbed.assert_fates(&[("answered", 200)], &modes);
+        let undisturbed = Ledger::of(&at_rest(&node), "neighbour");
+        let came = undisturbed.received;
+        assert!((200..=asked).contains(&came), "{asked}: {undisturbed:?}");
+        undisturbed.assert_fates(&[("answered", came)], &modes);
 
         until("it is eager again", || {
             (mode(&node, "flow") == "eager").then_some(())
@@ -211,7 +225,7 @@ fn every_queue_draws_on_the_same_share() {
     // would show.
     let by_two: u64 = queues.iter().map(|count| most.min(*count)).sum();
     assert!(by_two > most + most / 4, "{queues:?}");
-    assert!(ran > most / 2, "{ran} runs of {most}: {resting:?}");
+    assert!(ran > most / 5, "{ran} runs of {most}: {resting:?}");
     assert!(ran <= most, "{ran} runs, at most {most}: {resting:?}");
     node.stop().unwrap();
 }
@@ -283,13 +297,17 @@ fn the_worker_keeps_the_account_of_the_user_tier() {
         ask_seldom(&node, &client);
 
         let over = AtomicBool::new(false);
-        let (heard, most_waited) = std::thread::scope(|scope| {
+        let (heard, [least_waited, most_waited]) = std::thread::scope(|scope| {
+            let _over = Over(&over);
             let heard = scope.spawn(|| rising(&client, &over));
             scope.spawn(|| ask_often(&client, &over));
-            let mut most_waited = 0;
+            let [mut least_waited, mut most_waited] = [u64::MAX, 0];
             until("messages above the share are dropped", || {
                 let ledger = ledger(&node, "flow");
                 most_waited = most_waited.max(ledger.waiting);
+                if ledger.fate("dropped_over_share") > 0 {
+                    least_waited = least_waited.min(ledger.waiting);
+                }
                 (ledger.fate("dropped_over_share") > 1_000).then_some(())
             });
             assert_eq!(mode(&node, "flow"), "lazy", "{place}");
@@ -297,7 +315,7 @@ fn the_worker_keeps_the_account_of_the_user_tier() {
                 neighbour.ask(&request(1, sequence)).unwrap();
             }
             over.store(true, Ordering::Release);
-            (heard.join().unwrap(), most_waited)
+            (heard.join().unwrap(), [least_waited, most_waited])
         });
         let resting = Ledger::of(&at_rest(&node), "flow");
         let most = began.elapsed().as_millis() as u64 + MOST_AT_ONCE;
@@ -309,8 +327,10 @@ fn the_worker_keeps_the_account_of_the_user_tier() {
             ran > 100 && ran <= most,
             "{ran} of at most {most}: {resting:?}"
         );
-        // In its queue, and what came in between.
-        assert!((1..=2 * u64::from(LAZY_MESSAGES)).contains(&most_waited));
+        // In its queue, and what came in between; in the ring, while the worker has no CPU.
+        let lazy = u64::from(LAZY_MESSAGES);
+        assert!(least_waited <= 2 * lazy, "{least_waited}");
+        assert!((1..=lazy + RING_SLOTS as u64).contains(&most_waited));
         settle(&node, "neighbour", 200).assert_fates(&[("answered", 200)], &place);
 
         until("it is eager again", || {
@@ -483,6 +503,7 @@ fn a_path_of_modules_keeps_to_its_share() {
         let over = AtomicBool::new(false);
         let live = || node.status().unwrap()["live"].clone();
         std::thread::scope(|scope| {
+            let _over = Over(&over);
             scope.spawn(|| ask_often(&client, &over));
             until("messages above the share are dropped", || {
                 let dropped = live()["fates"]["dropped"]["over_share"].as_u64();

@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::net::netdevice::name_to_index;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::net::{recv, send, socket_with};
@@ -38,15 +39,19 @@ impl Injector {
         Ok(Self { socket })
     }
 
-    /// Sends a whole Ethernet frame as it is.
+    /// Sends a whole Ethernet frame as it is; waits while the wire has no room for it.
     ///
     /// # Errors
     ///
     /// As send(2): frames shorter than an Ethernet header or longer than the
     /// interface allows are refused by the kernel.
     pub fn send(&self, frame: &[u8]) -> io::Result<()> {
-        send(&self.socket, frame, SendFlags::empty())?;
-        Ok(())
+        loop {
+            match send(&self.socket, frame, SendFlags::empty()) {
+                Err(Errno::NOBUFS) => std::thread::sleep(Duration::from_millis(1)),
+                sent => return Ok(sent.map(drop)?),
+            }
+        }
     }
 
     /// Receives a whole Ethernet frame.

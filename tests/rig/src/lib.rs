@@ -49,6 +49,6 @@ pub use node::{Node, NodeBuilder};
 pub use places::{ashway, handler, skip_unless_root};
 pub use process::Process;
 pub use realtime::realtime;
-pub use rig::{A4, A6, B4, B6, MAC_A, MAC_B, Rig, RigOptions};
+pub use rig::{A4, A6, B4, B6, MAC_A, MAC_B, Rig, RigOptions, one_way};
 pub use rustix::process::Signal;
 pub use udp::UdpClient;

@@ -105,7 +105,7 @@ impl Rig {
             run(self.a.command("ethtool").args(["-K", "a0", "gro", "on"]))?;
         }
         if options.in_order {
-            self.one_way_into_a(options.gro_on_client)?;
+            one_way((&self.a, "a0"), (&self.b, "b0"), options.gro_on_client)?;
         }
         for (space, link, ..) in ends {
             space.ip(&["link", "set", link, "up"])?;
@@ -119,17 +119,6 @@ impl Rig {
             }
         }
         Ok(())
-    }
-
-    /// Everything that B sends goes through one queue of A's kernel: the ring of the
-    /// only receive queue, where a socket's frames go too if the sender does no TSO
-    /// (`veth_skb_is_eligible_for_gro`, Linux 6.18); without GRO the backlog of CPU 0.
-    fn one_way_into_a(&self, gro: bool) -> Result<()> {
-        if gro {
-            return run(self.b.command("ethtool").args(["-K", "b0", "tso", "off"]));
-        }
-        let steer = "echo 1 > /sys/class/net/a0/queues/rx-0/rps_cpus";
-        run(self.a.command("sh").args(["-c", steer]))
     }
 
     /// What names and folders of this rig begin with.
@@ -217,6 +206,21 @@ impl Rig {
     pub fn injector_a(&self) -> io::Result<Injector> {
         self.in_a(|| Injector::open("a0"))
     }
+}
+
+/// Leads everything that comes to a link of one receive queue through one queue of its
+/// kernel: the ring of that queue, where a socket's frames go too if the `far` link does no
+/// TSO (`veth_skb_is_eligible_for_gro`, Linux 6.18); without GRO CPU 0's backlog.
+///
+/// # Errors
+///
+/// What `ethtool` or `sh` said.
+pub fn one_way(link: (&Namespace, &str), far: (&Namespace, &str), gro: bool) -> Result<()> {
+    if gro {
+        return run(far.0.command("ethtool").args(["-K", far.1, "tso", "off"]));
+    }
+    let steer = format!("echo 1 > /sys/class/net/{}/queues/rx-0/rps_cpus", link.1);
+    run(link.0.command("sh").args(["-c", &steer]))
 }
 
 fn mac(address: [u8; 6]) -> String {

@@ -345,8 +345,11 @@ fn a_flood_does_not_keep_a_relay_in_the_user_tier() {
     let server = three.server(6000);
     let [client, other] = [(); 2].map(|()| three.rig.client_a(5000).unwrap());
     ask_and_answer(&client, &server, 0);
+    // The worker has left its turn, too: else the next message would wait for this one.
+    let _ = closed(&node);
     let (over, over_there) = (AtomicBool::new(false), AtomicBool::new(false));
     let heard = std::thread::scope(|scope| {
+        let _over = [&over, &over_there].map(Over);
         let heard = scope.spawn(|| rising(&server, &over_there));
         freeze(&node);
         other.send(&request(1, 0)).unwrap();

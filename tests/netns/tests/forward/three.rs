@@ -2,11 +2,11 @@
 
 use std::net::UdpSocket;
 use std::process::Command;
-use std::time::Duration;
 
-use ashway_netns::node::{entry, run, text, until};
+use ashway_netns::node::{PATIENCE, entry, run, text, until};
+use ashway_netns::traffic::in_order;
 use ashway_rig::namespace::Namespace;
-use ashway_rig::{Node, Rig, RigOptions, UdpClient};
+use ashway_rig::{Node, Rig, UdpClient, one_way};
 use serde_json::Value;
 
 /// The relay's address towards C, and C's.
@@ -27,9 +27,10 @@ impl Three {
         Self::with_gro(name, true)
     }
 
-    /// Without GRO, C's end of its wire takes no redirect.
+    /// Without GRO, C's end of its wire takes no redirect. What B sends is heard in the order
+    /// in which it was sent, by A and by C.
     pub(crate) fn with_gro(name: &str, gro: bool) -> Self {
-        let rig = Rig::new(name, RigOptions::default()).unwrap();
+        let rig = in_order(name);
         let c = Namespace::new(format!("{}-c", rig.name())).unwrap();
         let mut add = vec!["link", "add", "b1", "address", MAC_B1, "type", "veth"];
         add.extend(["peer", "name", "c0", "address", MAC_C, "netns", c.name()]);
@@ -52,9 +53,10 @@ impl Three {
             ip(command, &[&neighbour[..], &["nud", "permanent"]].concat());
         }
         // The far end of a wire drops what comes by a redirect, unless it polls.
-        let gro = if gro { "on" } else { "off" };
-        let gro = run(c.command("ethtool").args(["-K", "c0", "gro", gro]));
-        assert!(gro.status.success(), "{}", text(&gro));
+        let switch = if gro { "on" } else { "off" };
+        let switched = run(c.command("ethtool").args(["-K", "c0", "gro", switch]));
+        assert!(switched.status.success(), "{}", text(&switched));
+        one_way((&c, "c0"), (rig.b(), "b1"), gro).unwrap();
         Self { c, rig }
     }
 
@@ -81,8 +83,7 @@ impl Three {
 
     pub(crate) fn server(&self, port: u16) -> UdpSocket {
         let server = self.c.run(|| UdpSocket::bind((C8, port))).unwrap();
-        let patience = Some(Duration::from_secs(5));
-        server.set_read_timeout(patience).unwrap();
+        server.set_read_timeout(Some(PATIENCE)).unwrap();
         server
     }
 }
