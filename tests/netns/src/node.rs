@@ -169,7 +169,7 @@ pub fn freeze(node: &Node) {
 #[must_use]
 pub fn at_rest(node: &Node) -> Value {
     let mut last = Value::Null;
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + PATIENCE;
     while Instant::now() < end {
         last = node.status().expect("the node answers");
         let paths = last["paths"].as_array().expect("a list of paths");
@@ -416,11 +416,24 @@ pub fn application_with(
     let folder = node.config().parent().context("a folder")?;
     let program = folder.join(name);
     if !program.exists() {
-        std::fs::copy(ashway_rig::places::application(name)?, &program)?;
+        copy_program(&ashway_rig::places::application(name)?, &program)?;
     }
     let mut command = node.command(["handler", "map", handler, "--uid", "65534"]);
     command.args(options).arg("--").arg(program).args(args);
     Lines::start(command)
+}
+
+/// Copies a program that is run at once. A process of its own does: of a file that this one
+/// has open for writing, what another test's thread forks has a descriptor too, and while it
+/// lives the program is busy (`ETXTBSY`).
+///
+/// # Errors
+///
+/// What `cp` said.
+pub fn copy_program(from: &Path, to: &Path) -> Result<()> {
+    let copied = run(Command::new("cp").arg(from).arg(to));
+    anyhow::ensure!(copied.status.success(), "{}", text(&copied));
+    Ok(())
 }
 
 /// A field of `/proc/PID/status`.

@@ -74,7 +74,7 @@ fn a_source_that_is_always_due_holds_nobody_up() {
     );
     done(&node, &["path", "rm", "more"]);
     assert!(
-        begin.elapsed() < Duration::from_secs(5),
+        begin.elapsed() < Duration::from_secs(20),
         "{:?}",
         begin.elapsed()
     );
@@ -82,7 +82,7 @@ fn a_source_that_is_always_due_holds_nobody_up() {
     let begin = Instant::now();
     node.stop().unwrap();
     assert!(
-        begin.elapsed() < Duration::from_secs(5),
+        begin.elapsed() < Duration::from_secs(20),
         "{:?}",
         begin.elapsed()
     );

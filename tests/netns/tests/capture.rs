@@ -149,7 +149,7 @@ fn a_path_alone_and_a_file_that_is_whole_when_it_is_interrupted() {
     let wire = rig.injector_a().unwrap();
     wire.send(&Frame::to_b(9, b"not of the path").bytes())
         .unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(std::time::Duration::from_secs(2));
     let (said, _) = observing.interrupt().unwrap();
     let said: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(said["packets"], 5, "{said:#}");

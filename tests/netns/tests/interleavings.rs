@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use ashway_netns::node::{Config, entry, run, text, until};
+use ashway_netns::node::{Config, PATIENCE, entry, run, text, until};
 use ashway_netns::traffic::Over;
 use ashway_rig::{Node, Rig, RigOptions, UdpClient, handler, skip_unless_root};
 use serde_json::{Value, json};
@@ -312,7 +312,7 @@ fn walk(name: &str, steps: u32, mistake: Mistake) -> [(u64, u64); 2] {
     });
     println!("{counts:?}, {sent} messages to each path that nobody touched");
     // The last ones may still be on their way.
-    let end = Instant::now() + Duration::from_secs(5);
+    let end = Instant::now() + PATIENCE;
     let got = loop {
         let got = ["steady", "counter"].map(|path| received(&node, path));
         if got == [sent; 2] || Instant::now() > end {
@@ -322,8 +322,14 @@ fn walk(name: &str, steps: u32, mistake: Mistake) -> [(u64, u64); 2] {
     };
     let status = node.status().unwrap();
     assert_eq!(status["live"]["balanced"], true, "{:#}", status["live"]);
+    // A worker without a CPU for a tenth of a second finds its ring full: that is counted.
+    let full = status["live"]["ring"]["dropped_ring_full"]
+        .as_u64()
+        .unwrap();
+    println!("{full} found a full ring");
     node.stop().unwrap();
-    got.map(|got| (sent, got))
+    let [steady, bound] = got;
+    [(sent - full.min(sent - steady), steady), (sent, bound)]
 }
 
 #[test]

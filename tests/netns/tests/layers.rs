@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, SystemTime};
 
-use ashway_netns::node::{Config, entry, run, text, until};
+use ashway_netns::node::{Config, at_rest, entry, run, text, until};
 use ashway_rig::{B4, Rig, RigOptions, Signal, skip_unless_root};
 
 /// Where the tap stands.
@@ -63,7 +63,7 @@ fn a_tap_on_the_way_to_a_handler_sees_the_same_by_xdp_and_by_sockets() {
             for sum in 1..=20 {
                 assert_eq!(client.ask_number(1).unwrap(), sum, "{place}, {mode}");
             }
-            let status = node.status().unwrap();
+            let status = at_rest(&node);
             let path = entry(&status, "paths", "counter");
             assert_eq!(path["fates"]["answered"], 20, "{place}, {mode}: {path:#}");
             assert_eq!(path["tier"], "user", "{place}, {mode}: {path:#}");
@@ -218,7 +218,7 @@ fn a_handler_at_another_layer_answers_pings() {
             let ping = ["-i", "0.2", "-c", "5", "-W", "5", nobody];
             let ping = text(&run(rig.command_a("ping").args(ping)));
             std::fs::remove_file(&file).unwrap();
-            let status = node.status().unwrap();
+            let status = at_rest(&node);
             let path = entry(&status, "paths", "pings");
             assert!(
                 ping.contains("5 received") && !ping.contains("wrong"),

@@ -165,24 +165,24 @@ fn a_trial_ends_unless_confirmed() {
         return;
     }
     let config = || counter("auto").unwrap();
-    let trial = Duration::from_secs(1);
+    let trial = Duration::from_secs(5);
     let (given_up, kept) = (stock("trial"), stock("kept"));
     let begin = Instant::now();
     let mut node = given_up
         .node(config())
         .arg("--try")
-        .arg("1")
+        .arg("5")
         .start()
         .unwrap();
-    let other = kept.node(config()).arg("--try").arg("1").start().unwrap();
+    assert_eq!(given_up.client_a(7777).unwrap().ask_number(1).unwrap(), 1);
+    let other = kept.node(config()).arg("--try").arg("5").start().unwrap();
     let said = other
         .wait_for_line(|line| line.starts_with("on trial"))
         .unwrap();
     assert!(
-        said.contains("detaches in 1 s unless `ashway confirm`"),
+        said.contains("detaches in 5 s unless `ashway confirm`"),
         "{said}"
     );
-    assert_eq!(given_up.client_a(7777).unwrap().ask_number(1).unwrap(), 1);
 
     let confirm = run(&mut other.command(["confirm"]));
     assert!(confirm.status.success(), "{}", text(&confirm));
@@ -379,7 +379,7 @@ fn after_sigkill_the_interface_is_the_hosts_again() {
     host_hears(&rig, 7777, &host);
     let gap = died.elapsed();
     println!("the host's socket heard its client {gap:?} after SIGKILL");
-    assert!(gap < Duration::from_secs(1), "{gap:?}");
+    assert!(gap < Duration::from_secs(5), "{gap:?}");
     assert_free(&rig, "b0");
 
     // It could not remove its socket; the next one does not mind.
@@ -481,7 +481,7 @@ fn the_first_message_is_answered() {
     }
     println!("from start to `ready` and to the first answer: {times:?}");
     let fastest = times.iter().map(|(_, answer)| *answer).min();
-    assert!(fastest < Some(Duration::from_secs(2)), "{times:?}");
+    assert!(fastest < Some(Duration::from_secs(10)), "{times:?}");
 }
 
 #[test]

@@ -5,8 +5,8 @@
 use std::os::unix::fs::PermissionsExt;
 
 use ashway_netns::node::{
-    Config, Lines, application, ask, at_rest, counter, entry, ordinary, proc_status, run, shift,
-    stock, text, until,
+    Config, Lines, application, ask, at_rest, copy_program, counter, entry, ordinary, proc_status,
+    run, shift, stock, text, until,
 };
 use ashway_rig::{Node, Signal, UdpClient, ashway, skip_unless_root};
 
@@ -349,7 +349,7 @@ fn nobody_else_can_map_the_memory() {
     // The build's folder need not be open to this user.
     let folder = node.config().parent().unwrap();
     let binary = folder.join("ashway");
-    std::fs::copy(ashway().unwrap(), &binary).unwrap();
+    copy_program(&ashway().unwrap(), &binary).unwrap();
     let as_nobody = |words: &[&str]| {
         let mut command = std::process::Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);

@@ -66,11 +66,13 @@ fn no_increment_is_lost_on_two_queues() {
                 if met || place.tier == "user" || cpus() < 2 {
                     break ledger;
                 }
-                assert!(sums.len() < 20, "the senders never met: {ledger:?}");
+                assert!(sums.len() < 200, "the senders never met: {ledger:?}");
             };
             for (queue, (now, before)) in by_queue(&rig).iter().zip(&before).enumerate() {
                 let arrived = now - before;
-                assert!(arrived >= all / 2, "{place}: queue {queue}: {arrived}");
+                // Counted at the end of a poll of at most 64.
+                let least = all / 2 - 64;
+                assert!(arrived >= least, "{place}: queue {queue}: {arrived}");
             }
             assert_no_increment_lost(sums, &place);
             ledger.assert_fates(&[("answered", all + probes)], &place);

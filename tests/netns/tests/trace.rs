@@ -296,7 +296,7 @@ fn a_client_that_is_killed_ends_the_observation() {
     second.process().signal(Signal::KILL).unwrap();
     let begin = Instant::now();
     until("the observation ends", || (!observes(&node)).then_some(()));
-    assert!(begin.elapsed() < SOON, "{:?}", begin.elapsed());
+    assert!(begin.elapsed() < 10 * SOON, "{:?}", begin.elapsed());
     let client = rig.client_a(PORT).unwrap();
     let _ = stream(&client, 1, 10, 1);
     node.stop().unwrap();
