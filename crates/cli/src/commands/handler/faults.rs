@@ -4,19 +4,16 @@ use std::fs::{self, OpenOptions, Permissions};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Limits, Module, normalise};
-use ashway_daemon::config::Config;
-use ashway_daemon::units;
-use ashway_handler::{MESSAGE_BYTES, Stopped};
+use ashway_handler::Stopped;
 use ashway_trial::{Engine, Setup, Trial};
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::Node;
-use super::hex::sha256;
+use super::fault::{Fault, nonsense};
 use crate::face::{Face, clean};
 use crate::failure::{Exit, Failure};
 use crate::table;
@@ -137,7 +134,7 @@ fn fetch(node: Node, fault: &str) -> Result<Value, Failure> {
 
 impl Replay {
     pub(crate) fn run(self, face: Face) -> Result<u8, Failure> {
-        let fault = if PathBuf::from(&self.fault).is_file() {
+        let document = if PathBuf::from(&self.fault).is_file() {
             let bytes = fs::read(&self.fault).map_err(|error| {
                 let message = format!("cannot read `{}`", clean(&self.fault));
                 Failure::new(Exit::Usage, message).because(&error)
@@ -149,22 +146,22 @@ impl Replay {
         } else {
             fetch(self.node, &self.fault)?
         };
+        let fault = Fault::read(&document)?;
         let (cause, at) = again(&fault, &self.tier)?;
-        let (cause_was, at_was) = (&fault["cause"], place(&fault));
-        let same = cause_was.as_str() == Some(&cause) && at == at_was;
+        let (cause_was, at_was) = (fault.cause.name(), place(&document));
+        let same = cause_was == cause && at == at_was;
         let document = json!({
-            "fault": fault["fault"],
-            "handler": fault["handler"],
+            "fault": fault.number,
+            "handler": fault.handler,
             "tier": self.tier,
             "same": same,
             "was": { "cause": cause_was, "place": at_was },
             "is": { "cause": cause, "place": at },
         });
         face.show(&document, || {
-            let was = clean(cause_was.as_str().unwrap_or_default());
             let word = if same { "the same" } else { "another end" };
-            let mut text = format!("was: {was} at {at_was}\n");
-            if fault["changed"] == true {
+            let mut text = format!("was: {cause_was} at {at_was}\n");
+            if fault.changed {
                 text += "  the message is as the handler had changed it by then\n";
             }
             text + &format!("in the {} tier: {cause} at {at}: {word}", self.tier)
@@ -173,136 +170,9 @@ impl Replay {
     }
 }
 
-/// What a replay takes of a fault. A file may come from anybody, so each field is looked
-/// at by itself.
-#[derive(Debug)]
-struct Kept<'f> {
-    wasm: Vec<u8>,
-    function: &'f str,
-    budget: Duration,
-    channel: u32,
-    front: Vec<u8>,
-    message: Vec<u8>,
-    guest: Vec<u8>,
-    state: Vec<u8>,
-    may_reply: bool,
-}
-
-impl<'f> Kept<'f> {
-    /// Reads what a node has exported, or what is alleged to be that.
-    ///
-    /// # Errors
-    ///
-    /// The first field that is missing or cannot be.
-    fn read(fault: &'f Value) -> Result<Self, Failure> {
-        let number = |key: &str, most: u64| match fault[key].as_u64() {
-            Some(number) if number <= most => Ok(number),
-            _ => Err(wrong(fault, key, &format!("a whole number up to {most}"))),
-        };
-        let text = |key: &str| {
-            let found = fault[key].as_str();
-            found.ok_or_else(|| wrong(fault, key, "a text"))
-        };
-        let bytes = |key: &str, most: usize| {
-            let found = fault[key].as_str().and_then(unhex);
-            let found = found.ok_or_else(|| wrong(fault, key, "pairs of hexadecimal digits"))?;
-            if found.len() > most {
-                let has = format!("`{key}` of {} bytes", found.len());
-                return Err(nonsense(&has, &format!("it has at most {most}")));
-            }
-            Ok(found)
-        };
-        // What older nodes have exported has neither channel nor front.
-        let has = |key: &str| !fault[key].is_null();
-        let [least, most] = [Config::MIN_BUDGET, Config::MAX_BUDGET];
-        let budget = Duration::from_nanos(number("budget_ns", u64::MAX)?);
-        if !(least..=most).contains(&budget) {
-            let has = format!(
-                "`budget_ns` of {}, which no path can have",
-                units::show(budget)
-            );
-            let [least, most] = [least, most].map(units::show);
-            let hint = format!("a budget is from {least} to {most}");
-            return Err(nonsense(&has, &hint));
-        }
-        let mut guest = bytes("memory", usize::MAX)?;
-        let own = number("guest_bytes", u64::MAX)?;
-        let own = usize::try_from(own).ok().filter(|own| *own <= guest.len());
-        let own = own.ok_or_else(|| {
-            let has = format!("a `memory` of {} bytes", guest.len());
-            nonsense(
-                &has,
-                &format!("its `guest_bytes` says {}", fault["guest_bytes"]),
-            )
-        })?;
-        let state = guest.split_off(own);
-        let cause = text("cause")?;
-        if !Cause::ALL.iter().any(|known| known.name() == cause) {
-            return Err(wrong(fault, "cause", "what stops a handler"));
-        }
-        number("at", u32::MAX.into())?;
-        let wasm = bytes("wasm", Limits::default().file_bytes)?;
-        if has("digest") && text("digest")? != sha256(&wasm) {
-            let hint = "the file was changed: export the fault once more";
-            return Err(nonsense("a `wasm` that its `digest` is not of", hint));
-        }
-        Ok(Self {
-            wasm,
-            function: text("function")?,
-            budget,
-            channel: if has("channel") {
-                number("channel", u32::MAX.into())? as u32
-            } else {
-                0
-            },
-            front: if has("front") {
-                bytes("front", MESSAGE_BYTES)?
-            } else {
-                Vec::new()
-            },
-            message: bytes("message", MESSAGE_BYTES)?,
-            guest,
-            state,
-            may_reply: fault["may_reply"] != false,
-        })
-    }
-}
-
-/// What is no fault that a node has exported.
-fn nonsense(has: &str, hint: &str) -> Failure {
-    Failure::new(Exit::Usage, format!("the fault has {has}")).hint(hint)
-}
-
-fn wrong(fault: &Value, key: &str, wanted: &str) -> Failure {
-    let has = match &fault[key] {
-        Value::Null => format!("no `{key}`"),
-        other => {
-            let all = clean(&other.to_string());
-            let short: String = all.chars().take(40).collect();
-            let dots = if short == all { "" } else { "..." };
-            format!("`{key}` of `{short}{dots}`")
-        }
-    };
-    nonsense(
-        &has,
-        &format!("`{key}` is {wanted}, as `handler faults --export` writes it"),
-    )
-}
-
 /// Runs it once more; how it ended, and where.
-fn again(fault: &Value, tier: &str) -> Result<(String, String), Failure> {
-    let Kept {
-        wasm,
-        function,
-        budget,
-        channel,
-        front,
-        message,
-        guest,
-        state,
-        may_reply,
-    } = Kept::read(fault)?;
-    let module = normalise(&wasm, &Limits::default()).map_err(|error| {
+fn again(fault: &Fault<'_>, tier: &str) -> Result<(String, String), Failure> {
+    let module = normalise(&fault.wasm, &Limits::default()).map_err(|error| {
         nonsense(
             "a `wasm` that is no handler",
             "it is the handler's file in hexadecimal digits",
@@ -310,7 +180,7 @@ fn again(fault: &Value, tier: &str) -> Result<(String, String), Failure> {
         .because(&error)
     })?;
     let setup = Setup {
-        budget: ashway_daemon::budget(budget),
+        budget: ashway_daemon::budget(fault.budget),
         ..Setup::default()
     };
     let engine = if tier == "kernel" {
@@ -327,27 +197,24 @@ fn again(fault: &Value, tier: &str) -> Result<(String, String), Failure> {
         nonsense(&has, &format!("its `wasm` has {takes} bytes of that"))
     };
     let own = trial.guest().len();
-    if guest.len() != own {
-        return Err(other(
-            "the handler's own memory (`guest_bytes`)",
-            guest.len(),
-            own,
-        ));
+    if fault.guest.len() != own {
+        let has = fault.guest.len();
+        return Err(other("the handler's own memory (`guest_bytes`)", has, own));
     }
     // A node may keep more behind what the module needs.
-    let (has, takes) = (state.len(), module.state_bytes);
-    let state = state.get(..takes);
+    let (has, takes) = (fault.state.len(), module.state_bytes);
+    let state = fault.state.get(..takes);
     let state = state.ok_or_else(|| other("state behind `guest_bytes`", has, takes))?;
-    trial.restore(&guest, state);
+    trial.restore(&fault.guest, state);
     let end = trial
-        .activate_behind(function, &front, &message, channel)
+        .activate_behind(fault.function, &fault.front, &fault.message, fault.channel)
         .map_err(not_run)?;
     let reply = Verdict::Reply as u32;
     let stopped = match end.result {
         // What was not granted is no verdict, and the function is to blame.
-        Ok(verdict) if verdict == reply && !may_reply => Stopped {
+        Ok(verdict) if verdict == reply && !fault.may_reply => Stopped {
             cause: Cause::BadVerdict,
-            at: begin(&module, function),
+            at: begin(&module, fault.function),
         },
         Ok(verdict) => {
             let verdict = Verdict::from_number(verdict);
@@ -370,81 +237,37 @@ fn begin(module: &Module<'_>, function: &str) -> u32 {
     export.map_or(0, |(_, index)| module.functions[*index as usize].at)
 }
 
-fn unhex(text: &str) -> Option<Vec<u8>> {
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let digit = |byte: u8| char::from(byte).to_digit(16);
-    let bytes = pairs
-        .iter()
-        .map(|[high, low]| Some((digit(*high)? * 16 + digit(*low)?) as u8));
-    bytes
-        .collect::<Option<Vec<_>>>()
-        .filter(|_| rest.is_empty())
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::fault::tests::exported;
+    use super::super::hex::{lower_hex, sha256};
     use super::*;
 
     #[test]
-    fn bytes_are_pairs_of_digits() {
-        assert_eq!(unhex("00fF10"), Some(vec![0, 255, 16]));
-        assert_eq!(unhex("0"), None);
-        assert_eq!(unhex("0g"), None);
-    }
-
-    /// A file may be anybody's: what is wrong with it is said by name.
-    #[test]
-    fn what_no_node_has_exported_is_refused_by_name() {
-        let text = r#"(module (memory (export "memory") 1 1)
-            (func (export "on_rx") (param i32 i32) (result i32) unreachable))"#;
-        let hex = super::super::hex::lower_hex;
-        let good = json!({
-            "wasm": hex(&wat::parse_str(text).unwrap()), "message": "00", "memory": hex(&vec![0; 2 * 65_536]),
-            "guest_bytes": 65_536, "budget_ns": 50_000, "function": "on_rx",
-            "cause": "unreachable", "at": 1,
-        });
-        assert_eq!(again(&good, "user").unwrap().0, "unreachable");
-        let message = json!(hex(&vec![0; MESSAGE_BYTES + 1]));
+    fn a_fault_that_does_not_fit_its_handler_is_refused() {
+        let end = |document: &Value| again(&Fault::read(document)?, "user");
+        assert_eq!(end(&exported()).unwrap().0, "unreachable");
         for (key, value, says) in [
-            ("wasm", json!("00"), "a `wasm` that is no handler"),
-            ("wasm", json!("0"), "`wasm` of `\"0\"`"),
-            ("wasm", Value::Null, "no `wasm`"),
-            ("message", json!([]), "`message` of `[]`"),
-            ("message", message, "`message` of 65537 bytes"),
-            ("memory", json!("00"), "a `memory` of 1 bytes"),
             (
                 "memory",
-                json!(hex(&vec![0; 65_540])),
-                "4 bytes of state behind",
+                json!(lower_hex(&vec![0; 65_540])),
+                "4 bytes of state",
             ),
-            ("guest_bytes", json!(-1), "`guest_bytes` of `-1`"),
-            (
-                "guest_bytes",
-                json!(4096),
-                "4096 bytes of the handler's own memory",
-            ),
-            ("budget_ns", json!(10_000_001), "`budget_ns` of 10000001 ns"),
-            ("budget_ns", json!(300_000_000), "`budget_ns` of 300 ms"),
-            ("budget_ns", json!(0), "`budget_ns` of 0"),
-            ("function", json!(7), "`function` of `7`"),
-            ("channel", json!(1_u64 << 32), "`channel` of `4294967296`"),
-            ("front", json!("xx"), "`front` of"),
-            ("cause", json!("\u{1b}[31m"), "`cause` of"),
-            ("cause", Value::Null, "no `cause`"),
-            ("digest", json!("00"), "that its `digest` is not of"),
-            ("at", json!("here"), "`at` of"),
+            ("guest_bytes", json!(4096), "4096 bytes of the handler's"),
         ] {
-            let mut bad = good.clone();
+            let mut bad = exported();
             bad[key] = value;
-            let error = again(&bad, "user").unwrap_err().error;
+            let error = end(&bad).unwrap_err().error;
             assert!(error.contains(says), "{key}: {error}");
-            assert!(!error.contains('\u{1b}'), "{key}: {error}");
         }
-        let mut unknown = good;
+        let mut none = exported();
+        (none["wasm"], none["digest"]) = (json!("00"), json!(sha256(&[0])));
+        let error = end(&none).unwrap_err().error;
+        assert!(error.contains("a `wasm` that is no handler"), "{error}");
+        let mut unknown = exported();
         unknown["function"] = json!("on_tx");
-        let because = again(&unknown, "user").unwrap_err().because;
+        let because = end(&unknown).unwrap_err().because;
         assert!(because[0].contains("no handler `on_tx`"), "{because:?}");
-        assert!(again(&json!([1]), "user").is_err());
     }
 
     #[test]

@@ -8,6 +8,7 @@ use crate::face::Face;
 use crate::failure::Failure;
 
 pub(super) mod check;
+mod fault;
 mod faults;
 pub(super) mod file;
 mod hex;
