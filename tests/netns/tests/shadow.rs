@@ -97,8 +97,22 @@ fn without_messages_a_promotion_says_that_nothing_was_compared() {
     assert!(words.contains("nothing was compared"), "{words}");
     // What runs, or ran, there is not compared again.
     shift(&node, "demote", "flow");
-    let output = run(&mut node.command(["path", "promote", "flow", "--no-shadow"]));
-    assert!(output.status.success(), "{}", text(&output));
+    for none in ["--no-shadow", "--shadow=0"] {
+        let output = run(&mut node.command(["path", "promote", "flow", none]));
+        assert!(output.status.success(), "{}", text(&output));
+        let words = text(&output);
+        assert!(words.contains("nothing was compared, as asked"), "{words}");
+    }
+    // It runs there already.
+    let output = run(&mut node.command(["path", "promote", "flow", "--shadow", "7"]));
+    let words = text(&output);
+    assert!(
+        words.contains("ran there already: nothing was compared"),
+        "{words}"
+    );
+    let output = run(&mut node.command(["path", "promote", "flow", "--shadow", "10001"]));
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output).contains("up to 10000"), "{}", text(&output));
     let client = rig.client_a(7777).unwrap();
     assert_eq!(client.ask(&request(1, 0)).unwrap()[4..], [0; 4]);
     node.stop().unwrap();

@@ -1,5 +1,7 @@
 //! `ashway path`: the paths of a running node, and those that a configuration would have.
 
+use std::fmt::Write as _;
+
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -31,10 +33,10 @@ pub(crate) enum Path {
     Promote {
         /// The path
         name: String,
-        /// Compare this many messages
+        /// Compare this many messages, at most 10000; once some were compared, none are again
         #[arg(long, value_name = "N", default_value_t = 64)]
         shadow: u32,
-        /// Compare none
+        /// Compare none: the same as `--shadow 0`
         #[arg(long, conflicts_with = "shadow")]
         no_shadow: bool,
         #[command(flatten)]
@@ -68,7 +70,7 @@ pub(crate) enum Path {
 
 impl Path {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let (request, name, node, tier) = match self {
+        let (request, name, node, tier, asked) = match self {
             Self::Ls { node } => {
                 let document = node.connect()?.request(&json!({ "request": "status" }))?;
                 let list = json!({
@@ -104,11 +106,11 @@ impl Path {
             } => {
                 let messages = if no_shadow { 0 } else { shadow };
                 let request = json!({ "request": "promote", "path": name, "shadow": messages });
-                (request, name, node, "kernel")
+                (request, name, node, "kernel", messages > 0)
             }
             Self::Demote { name, node } => {
                 let request = json!({ "request": "demote", "path": name });
-                (request, name, node, "user")
+                (request, name, node, "user", false)
             }
         };
         let answer = node.connect()?.request(&request)?;
@@ -116,7 +118,10 @@ impl Path {
             let tier = answer["tier"].as_str().unwrap_or(tier);
             // It is of the promotion, whatever happened since.
             let compared = match tier {
-                "kernel" => compared(&answer["compared"]),
+                // A path without a handler has nothing to compare.
+                "kernel" if answer.get("compared").is_some() => {
+                    compared(&answer["compared"], asked)
+                }
                 _ => String::new(),
             };
             let bypass = status::bypass(&name, &answer["bypass"]);
@@ -126,19 +131,33 @@ impl Path {
     }
 }
 
-/// What was compared before a promotion.
-fn compared(compared: &Value) -> String {
-    match (compared["equal"].as_u64(), compared["unclear"].as_u64()) {
-        (Some(0), Some(0)) => "\n  no message came: nothing was compared".to_owned(),
-        (Some(equal), Some(0)) => {
-            format!("\n  {equal} recorded messages have the same end there")
-        }
-        (Some(equal), Some(unclear)) => format!(
-            "\n  {equal} recorded messages have the same end there; {unclear} cannot be \
-             repeated: the memory was written meanwhile, or the handler asked for the time"
-        ),
-        _ => String::new(),
+/// What was compared before a promotion; `asked` if something was to be.
+fn compared(compared: &Value, asked: bool) -> String {
+    let now = compared["now"] == true;
+    let [equal, unclear] = ["equal", "unclear"].map(|key| compared[key].as_u64().unwrap_or(0));
+    if !now && equal == 0 {
+        let why = if asked {
+            "it ran there already: nothing was compared"
+        } else {
+            "nothing was compared, as asked"
+        };
+        return format!("\n  {why}");
     }
+    if (equal, unclear) == (0, 0) {
+        return "\n  no message came: nothing was compared".to_owned();
+    }
+    let mut text = format!("\n  {equal} recorded messages have the same end there");
+    if unclear > 0 {
+        let _ = write!(
+            text,
+            "; {unclear} cannot be repeated: the memory was written meanwhile, or the handler \
+             asked for the time"
+        );
+    }
+    if !now {
+        text += "; that was compared before, and is not again until a swap";
+    }
+    text
 }
 
 /// The name and the value of `--attr NAME=VALUE`.
@@ -160,6 +179,24 @@ fn attr(text: &str) -> Result<(&str, &str), Failure> {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_compared_is_said_and_when() {
+        let says = |equal, unclear, now, asked| {
+            let answer = json!({ "equal": equal, "unclear": unclear, "now": now });
+            compared(&answer, asked)
+        };
+        let same = "\n  64 recorded messages have the same end there";
+        assert_eq!(says(64, 0, true, true), same);
+        assert!(says(64, 0, false, true).starts_with(same));
+        assert!(says(64, 0, false, true).contains("compared before"));
+        assert!(says(64, 2, true, true).contains("; 2 cannot be repeated"));
+        assert!(says(0, 0, true, true).contains("no message came"));
+        // Nobody waited for one.
+        assert!(says(0, 0, false, false).contains("as asked"));
+        assert!(compared(&Value::Null, false).contains("as asked"));
+        assert!(compared(&Value::Null, true).contains("ran there already"));
+    }
 
     #[test]
     fn an_attribute_has_a_name_and_a_value() {

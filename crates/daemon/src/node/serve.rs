@@ -285,21 +285,23 @@ fn promote(node: &mut Node, request: &Value, caller: Caller) {
     let shadow = &request["shadow"];
     let messages = match shadow.as_u64() {
         // A recording is bounded by its bytes, too.
-        Some(number) => number.min(10_000) as usize,
+        Some(number @ ..=10_000) => number as usize,
         None if shadow.is_null() => shadow::MESSAGES,
-        None => {
-            let message = "`shadow` must be a number of messages".to_owned();
-            return caller.answer(Refusal::usage(message, ""));
+        _ => {
+            let message = format!("`shadow` cannot be `{shadow}`");
+            let hint = "it is a number of messages, up to 10000; 0 compares none";
+            return caller.answer(Refusal::usage(message, hint));
         }
     };
     match find(node, name) {
         Ok(path) => {
             // Who goes by the handler leaves nothing to compare.
             let _ = node.enable(path);
+            let now = messages > 0 && !node.is_compared(path);
             node.promote_compared(
                 path,
                 messages,
-                Box::new(|node, moved| caller.answer(moved_to(node, moved))),
+                Box::new(move |node, moved| caller.answer(moved_to(node, moved, now))),
             );
         }
         Err(unknown) => caller.answer(unknown),
@@ -321,7 +323,7 @@ fn demote(node: &mut Node, name: &Value) -> Answer {
     match find(node, name) {
         Ok(path) => {
             let moved = node.demote(path).map(|()| path);
-            moved_to(node, moved)
+            moved_to(node, moved, false)
         }
         Err(unknown) => unknown,
     }
@@ -350,8 +352,9 @@ fn find(node: &Node, name: &Value) -> Result<usize, Answer> {
     })
 }
 
-/// Which tier a path takes now, or why it was not moved.
-fn moved_to(node: &Node, moved: Result<usize, NotPromoted>) -> Answer {
+/// Which tier a path takes now, or why it was not moved; `now` if what was compared was
+/// compared by this request.
+fn moved_to(node: &Node, moved: Result<usize, NotPromoted>, now: bool) -> Answer {
     moved
         .map(|path| {
             json!({
@@ -362,6 +365,7 @@ fn moved_to(node: &Node, moved: Result<usize, NotPromoted>) -> Answer {
                 "compared": node.paths[path].compared.map(|compared| json!({
                     "equal": compared.equal,
                     "unclear": compared.unclear,
+                    "now": now,
                 })),
             })
         })

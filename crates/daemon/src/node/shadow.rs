@@ -60,12 +60,7 @@ impl Node {
     /// As [`promote`](Self::promote), but first `messages` of the path, or as many as
     /// come in time, must have the same end in the kernel tier.
     pub(super) fn promote_compared(&mut self, path: usize, messages: usize, then: Then) {
-        let known = &self.paths[path];
-        // Once in the kernel tier, it has no messages of the user tier to compare.
-        let compared = known.tier == Tier::Kernel
-            || matches!(known.promotion, Promotion::Done(_))
-                && known.compared.is_some_and(|compared| compared.equal > 0);
-        if messages == 0 || compared {
+        if messages == 0 || self.is_compared(path) {
             return self.promote(path, then);
         }
         let config = self.config.paths[path].clone();
@@ -80,6 +75,15 @@ impl Node {
                 }
             }
         });
+    }
+
+    /// Whether nothing is left to compare: it was done before, or the path runs in the
+    /// kernel tier and has no messages of the user tier.
+    pub(super) fn is_compared(&self, path: usize) -> bool {
+        let known = &self.paths[path];
+        known.tier == Tier::Kernel
+            || matches!(known.promotion, Promotion::Done(_))
+                && known.compared.is_some_and(|compared| compared.equal > 0)
     }
 
     fn record(&mut self, path: usize, promoted: Promoted, messages: usize, then: Then) {
