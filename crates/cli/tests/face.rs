@@ -279,11 +279,15 @@ fn host_calls_take_their_grants() {
     let directory = Directory::new("grants");
     let source = HANDLER.replace(
         "(module",
-        r#"(module (import "ashway" "now_ns" (func (result i64)))"#,
+        r#"(module (import "ashway" "now_ns" (func (result i64)))
+            (import "ashway" "log" (func (param i32 i32)))"#,
     );
     let wasm = directory.file("counter.wasm", wat::parse_str(source).unwrap());
     let found = json(&ashway(&["handler", "check", text(&wasm), "-j"]));
-    assert_eq!(found["handler"]["grants"], serde_json::json!(["time"]));
+    assert_eq!(
+        found["handler"]["grants"],
+        serde_json::json!(["log", "time"])
+    );
     let reply = CONFIG.replace("[path.inc]", "allow = [\"reply\"]\n[path.inc]");
     let file = directory.file("node.toml", &reply);
     for command in ["check", "run"] {
@@ -291,13 +295,13 @@ fn host_calls_take_their_grants() {
         assert_eq!(code(&output), 2, "{}", stderr(&output));
         let said = stderr(&output);
         assert!(
-            said.contains("imports `now_ns`, which was not granted"),
+            said.contains("imports `log`, `now_ns`, which were not granted"),
             "{said}"
         );
-        assert!(said.contains("add \"time\" to `allow`"), "{said}");
+        assert!(said.contains("add \"log\", \"time\" to `allow`"), "{said}");
         assert!(said.contains("node.toml:4:"), "{said}");
     }
-    let both = reply.replace("\"reply\"", "\"reply\", \"time\"");
+    let both = reply.replace("\"reply\"", "\"reply\", \"time\", \"log\"");
     let file = directory.file("node.toml", &both);
     let output = ashway(&["check", text(&file)]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));

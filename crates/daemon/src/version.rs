@@ -10,7 +10,7 @@ use ashway_codegen::normalise::{self, Kept, Lines, NormaliseError, normalise};
 use ashway_handler::{Compiled, Engine, Param, param};
 use sha2::{Digest, Sha256};
 
-use crate::config::HandlerConfig;
+use crate::config::{HandlerConfig, NotGranted};
 use crate::hex::hex;
 use crate::instance::InstanceError;
 
@@ -59,18 +59,12 @@ impl Version {
             source,
         })?;
         let refused = |source: NormaliseError| InstanceError::Refused {
-            hint: source.hint(),
+            hint: not_binary(file, &wasm).unwrap_or_else(|| source.hint()),
             file: name(),
             source,
         };
         let module = normalise(&wasm, &limits).map_err(refused)?;
-        if let Some((call, grant)) = module.not_granted(&config.allow).next() {
-            return Err(InstanceError::NotGranted {
-                handler: config.name.clone(),
-                call: call.name(),
-                grant,
-            });
-        }
+        NotGranted::of(&module, config).map_or(Ok(()), Err)?;
         let encoded = normalise::encode(&module);
         let compiled = Compiled::new(engine, &module, &encoded);
         let compiled = compiled.map_err(|source| InstanceError::Start {
@@ -96,6 +90,24 @@ impl Version {
         self.params.retain(|name, _| known.contains(&name.as_str()));
         self.params.extend(given);
     }
+}
+
+/// What to do with a file that is not in the binary form, which is the only one that a node
+/// reads: a parser of texts has no business in a process with its privileges.
+fn not_binary(file: &FsPath, bytes: &[u8]) -> Option<String> {
+    if bytes.starts_with(b"\0asm") {
+        return None;
+    }
+    let shown = file.display();
+    let is_text = file.extension().is_some_and(|ending| ending == "wat");
+    Some(if is_text {
+        format!(
+            "a node loads the binary form: `wat2wasm {shown}` (of WABT) makes it; \
+             `ashway handler check` and `run` take the text, too"
+        )
+    } else {
+        "name the `.wasm` file that the compiler made of the handler's source".to_owned()
+    })
 }
 
 fn read(file: &FsPath, most: usize) -> std::io::Result<Vec<u8>> {

@@ -209,6 +209,9 @@ fn what_is_wrong_is_named_and_changes_nothing() {
         (func (export "on_rx") (param i32 i32) (result i32) (i32.const 0)))"#;
     std::fs::write(&watch, wat::parse_str(source).unwrap()).unwrap();
     let watch = watch.to_str().unwrap();
+    let as_text: PathBuf = node.config().with_file_name("watch.wat");
+    std::fs::write(&as_text, source).unwrap();
+    let as_text = as_text.to_str().unwrap();
     let wrong = |name: &str, more: &str| {
         let file = node.config().with_file_name(name);
         let source = format!("(module (memory (export \"memory\") 1 1) {more})");
@@ -291,6 +294,11 @@ fn what_is_wrong_is_named_and_changes_nothing() {
             vec!["handler", "load", &echo, "--name", "x", "--allow", "fly"],
             2,
             "cannot be `fly`",
+        ),
+        (
+            vec!["handler", "load", as_text, "--name", "x"],
+            3,
+            "a node loads the binary form: `wat2wasm ",
         ),
         (
             vec!["handler", "load", watch, "--allow", "reply"],

@@ -116,7 +116,10 @@ fn nobody_sends_ungranted() {
     let mut node = node.launch().unwrap();
     assert_eq!(node.wait().unwrap().code(), Some(2), "{}", node.output());
     let said = node.output();
-    assert!(said.contains("which was not granted to it"), "{said}");
+    assert!(
+        said.contains("`msg_clone`, `send`, which were not granted to it"),
+        "{said}"
+    );
     assert!(said.contains("add \"send\" to `allow`"), "{said}");
     let checked = ashway_netns::node::run(
         std::process::Command::new(ashway_rig::ashway().unwrap())

@@ -5,7 +5,9 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use ashway_codegen::normalise::{Module, Profile};
-use ashway_daemon::config::{self, Config, HandlerConfig, LongPath, NodeGraph, Offline};
+use ashway_daemon::config::{
+    self, Config, HandlerConfig, LongPath, NodeGraph, NotGranted, Offline,
+};
 use ashway_daemon::diagnostics::{Diagnostic, Diagnostics};
 use ashway_handler::{ParamError, param};
 use clap::Args;
@@ -307,13 +309,12 @@ pub(super) fn agrees(config: &Config) -> Result<(), Failure> {
                 ..Diagnostic::default()
             });
         }
-        for (call, grant) in module.not_granted(&handler.allow) {
-            let (name, call, grant) = (&handler.name, call.name(), grant.word());
+        if let Some(missing) = NotGranted::of(&module, handler) {
             errors.push(Diagnostic {
                 code: "not_granted",
-                message: format!("handler `{name}` imports `{call}`, which was not granted to it"),
+                message: missing.to_string(),
                 span: span(&text, handler.line, "allow"),
-                hint: Some(format!("add \"{grant}\" to `allow`")),
+                hint: Some(format!("add {} to `allow`", missing.wanted())),
                 ..Diagnostic::default()
             });
         }

@@ -43,6 +43,7 @@
 //! the world (interfaces, privileges, the handlers' code) can still object.
 
 mod attributes;
+mod grants;
 mod implied;
 mod modules;
 mod offline;
@@ -61,6 +62,7 @@ pub(crate) use attributes::{faults, share};
 pub(crate) use modules::GRANT_BYTES;
 
 pub use attributes::{attr, attribute};
+pub use grants::NotGranted;
 pub use modules::{Entrance, NodeGraph, World};
 pub use offline::Offline;
 pub use read::{load, parse};

@@ -7,7 +7,7 @@ use ashway_codegen::promote::PromoteError;
 use ashway_handler::{InstantiateError, ParamError};
 use ashway_kernel::{LoadError, verifier_log};
 
-use crate::config::Grant;
+use crate::config::NotGranted;
 
 /// Why a handler cannot run at all.
 #[derive(Debug, thiserror::Error)]
@@ -41,16 +41,9 @@ pub enum InstanceError {
         /// The function.
         function: String,
     },
-    /// A host call that nobody granted.
-    #[error("handler `{handler}` imports `{call}`, which was not granted to it")]
-    NotGranted {
-        /// The handler.
-        handler: String,
-        /// The host call.
-        call: &'static str,
-        /// What it takes.
-        grant: Grant,
-    },
+    /// Host calls that nobody granted.
+    #[error(transparent)]
+    NotGranted(#[from] NotGranted),
     /// A parameter that the handler does not take.
     #[error("handler `{handler}` {source}")]
     Param {

@@ -147,7 +147,7 @@ impl RunError {
             Self::Instance(
                 InstanceError::Read { .. }
                 | InstanceError::Param { .. }
-                | InstanceError::NotGranted { .. },
+                | InstanceError::NotGranted(_),
             )
             | Self::NoInterface { .. }
             | Self::Graph(_)
@@ -217,13 +217,7 @@ impl RunError {
             Self::Instance(InstanceError::Refused { hint, .. }) | Self::Live { hint, .. } => {
                 hint.clone()
             }
-            Self::Instance(InstanceError::NotGranted { handler, grant, .. }) => {
-                let grant = grant.word();
-                format!(
-                    "add \"{grant}\" to `allow` in `[handler.{handler}]`, or load it with \
-                     `--allow {grant}`"
-                )
-            }
+            Self::Instance(InstanceError::NotGranted(missing)) => missing.hint(),
             Self::Instance(InstanceError::Param { source, .. }) => source.hint(),
             Self::Instance(InstanceError::NoFunction { .. }) => {
                 "write `ASHWAY_HANDLER int on_rx(int len, int channel)`".to_owned()
