@@ -344,6 +344,21 @@ fn a_handler_with_floats_runs_in_the_user_tier_and_says_why() {
         assert!(why.contains("apps/handlers/float.c:"), "{why}");
         assert!(why.contains("f64"), "{why}");
         assert!(output.contains("hint: use integers"), "{output}");
+        // The same of whom asks, before and meanwhile; what was asked for by name is said.
+        let asks = |words: &str| words.contains("`float` has `tier = \"kernel\"` and stays");
+        assert_eq!(asks(&output), tier == "kernel", "{output}");
+        let config = node.config().to_str().unwrap().to_owned();
+        let mut check = rig.ashway_b().unwrap();
+        check.args(["check", &config]);
+        for mut command in [check, node.command(["status"])] {
+            let said = text(&run(&mut command));
+            assert!(
+                said.contains("stays in the user tier: apps/handlers/float.c:"),
+                "{said}"
+            );
+            assert!(said.contains("hint: use integers"), "{said}");
+            assert_eq!(asks(&said), tier == "kernel", "{said}");
+        }
 
         let client = rig.client_a(7777).unwrap();
         // The newest number weighs an eighth.

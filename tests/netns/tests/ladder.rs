@@ -24,11 +24,15 @@ const WITHOUT_PERFMON: [&str; 2] = ["setpriv", "--bounding-set=-perfmon,-sys_adm
 
 /// The configuration of every rung; only the interface's mode differs.
 fn config(mode: &str) -> Config {
+    config_with(mode, "auto")
+}
+
+fn config_with(mode: &str, even_in: &str) -> Config {
     let config = Config::on_b0(mode).handler("counter").unwrap();
     let config = config.handler("even").unwrap();
     config
         .path("counter", 7777, "auto")
-        .path("even", 7778, "auto")
+        .path("even", 7778, even_in)
 }
 
 /// Counts up by requests from A, `from` being the sum so far.
@@ -211,7 +215,7 @@ fn packet_sockets_without_root() {
         let folder = Folder::new();
         let wire = Wire::new().unwrap();
         let (file, socket) = (folder.path("node.toml"), folder.path("control.sock"));
-        fs::write(&file, String::from(config("auto"))).unwrap();
+        fs::write(&file, String::from(config_with("auto", "kernel"))).unwrap();
 
         let ask = |words: &[&str]| {
             let mut command = Command::new(ashway().unwrap());
@@ -235,6 +239,13 @@ fn packet_sockets_without_root() {
             (&"packet".into(), &true.into())
         );
         assert_eq!(entry(&before, "handlers", "counter")["memory"], "anonymous");
+
+        // What asks for the kernel tier is told that there is none.
+        let said = text(&ask(&["status"]));
+        let stays = "path `even` has `tier = \"kernel\"` and stays in the user tier: path `even` is \
+                     on an interface without XDP";
+        assert!(said.contains(stays), "{said}");
+        assert!(!said.contains("path `counter`"), "{said}");
 
         let refused = ask(&["path", "promote", "counter"]);
         assert_eq!(refused.status.code(), Some(3), "{}", text(&refused));

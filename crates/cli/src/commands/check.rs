@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ashway_codegen::normalise::{Module, Profile};
 use ashway_daemon::config::{
-    self, Config, HandlerConfig, LongPath, NodeGraph, NotGranted, Offline,
+    self, Config, HandlerConfig, LongPath, NodeGraph, NotGranted, Offline, PathConfig, Tier,
 };
 use ashway_daemon::diagnostics::{Diagnostic, Diagnostics};
 use ashway_handler::{ParamError, param};
@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::handler::check::Report;
 use super::handler::file;
+use super::status;
 use crate::face::{Face, clean};
 use crate::failure::{Exit, Failure};
 
@@ -90,6 +91,7 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
         .collect();
     let short = config.paths.iter().map(|path| {
         json!({
+            "stays": stays(path, handlers),
             "name": path.name,
             "domain": path.domain,
             "iface": path.ifaces,
@@ -149,11 +151,38 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
                 let _ = write!(text, ", at most {share}");
             }
             text.push('\n');
+            for line in status::stays(&path.name, &stays(path, handlers)).lines() {
+                let _ = writeln!(text, "    {line}");
+            }
         }
         for path in &long {
             text += &long_line(path);
         }
         text
+    })
+}
+
+/// Why a path is not going to run in the kernel tier, if that is known from its handler
+/// alone: what its interfaces can do is known when a node is on them.
+fn stays(path: &PathConfig, handlers: &[Value]) -> Value {
+    let mut found = handlers.iter();
+    let handler = found.find(|handler| handler["name"] == *path.handler);
+    let Some(kernel) = handler.map(|handler| &handler["tiers"]["kernel"]) else {
+        return Value::Null;
+    };
+    let mut functions = kernel["handlers"].as_array().into_iter().flatten();
+    let refused = match functions.find(|one| one["name"] == *path.function) {
+        _ if path.tier == Tier::User => return Value::Null,
+        Some(function) => &function["refused"],
+        None => kernel,
+    };
+    if refused["because"].is_null() {
+        return Value::Null;
+    }
+    json!({
+        "asked": path.tier.word(),
+        "because": refused["because"],
+        "hint": refused["hint"],
     })
 }
 

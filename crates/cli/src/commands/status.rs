@@ -102,6 +102,31 @@ fn taps(document: &Value) -> String {
     }
 }
 
+/// Why a path is not in the kernel tier, and what to do; nothing if it is.
+pub(crate) fn stays(name: &str, stays: &Value) -> String {
+    let word = |key: &str| clean(stays[key].as_str().unwrap_or_default());
+    if !stays.is_object() {
+        return String::new();
+    }
+    let asked = match stays["asked"].as_str() {
+        Some("kernel") => " has `tier = \"kernel\"` and",
+        _ => "",
+    };
+    let place = match word("line") {
+        line if line.is_empty() => line,
+        line => format!("{line}: "),
+    };
+    let mut text = format!(
+        "path `{}`{asked} stays in the user tier: {place}{}\n",
+        clean(name),
+        word("because")
+    );
+    if !word("hint").is_empty() {
+        let _ = writeln!(text, "  hint: {}", word("hint"));
+    }
+    text
+}
+
 /// The handlers and why each runs where it runs.
 pub(crate) fn handlers(document: &Value) -> String {
     let rows: Vec<_> = each(document, "handlers")
@@ -251,7 +276,9 @@ pub(crate) fn paths(document: &Value) -> String {
     ];
     let mut out = table::render(&header, &rows);
     for path in each(document, "paths") {
-        out += &bypass(path["name"].as_str().unwrap_or("?"), &path["bypass"]);
+        let name = path["name"].as_str().unwrap_or("?");
+        out += &bypass(name, &path["bypass"]);
+        out += &stays(name, &path["stays"]);
     }
     let more = total(&document["paths_not_listed"]);
     if more > 0 {

@@ -526,14 +526,19 @@ pub(super) fn tx_errors(name: &str) -> u64 {
 }
 
 /// Begins to promote what the configuration wants in the kernel tier; where that
-/// is not possible, the node says why.
+/// is not possible, the node says why: without a kernel tier at all, of paths that ask
+/// for it by name.
 fn promote_wanted(node: &mut Node) {
     for path in 0..node.paths.len() {
         let config = &node.config.paths[path];
-        if config.tier == Tier::User || node.maps.is_none() {
+        let asks = config.tier == Tier::Kernel;
+        if config.tier == Tier::User || node.maps.is_none() && !asks {
             continue;
         }
-        let name = config.name.clone();
+        let mut name = format!("`{}`", config.name);
+        if asks {
+            name += " has `tier = \"kernel\"` and";
+        }
         node.promote(path, move |_, moved| {
             let Err(refused) = moved else {
                 return;
@@ -542,7 +547,7 @@ fn promote_wanted(node: &mut Node) {
                 .line
                 .map_or_else(String::new, |line| format!("{line}: "));
             say(&format!(
-                "path `{name}` stays in the user tier: {place}{}",
+                "path {name} stays in the user tier: {place}{}",
                 refused.because
             ));
             say(&format!("  hint: {}", refused.hint));

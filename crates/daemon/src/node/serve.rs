@@ -545,6 +545,16 @@ fn path(node: &Node, number: usize) -> Value {
     document.insert("iface".to_owned(), json!(config.ifaces));
     document.insert("handler".to_owned(), json!(config.handler));
     document.insert("function".to_owned(), json!(config.function));
+    let stays = match &node.paths[number].promotion {
+        Promotion::Refused(refused) => json!({
+            "asked": config.tier.word(),
+            "because": refused.because,
+            "line": refused.line,
+            "hint": refused.hint,
+        }),
+        _ => Value::Null,
+    };
+    document.insert("stays".to_owned(), stays);
     document.insert("tier".to_owned(), json!(node.paths[number].tier.word()));
     document.insert("match".to_owned(), json!(config.filter.text));
     document.insert(
