@@ -73,6 +73,8 @@ pub struct Detached {
     pub prog_name: String,
     /// `xdp` or `tcx`.
     pub hook: &'static str,
+    /// A process that held the link; none if it was pinned.
+    pub process: Option<Process>,
 }
 
 /// Why nothing was detached.
@@ -138,9 +140,10 @@ pub fn detach_ashway(ifindex: u32) -> Result<Vec<Detached>, DetachError> {
     let mut found = Vec::new();
     if let Some((_, prog_id)) = netlink::link(ifindex).map_err(kernel)?.xdp {
         let name = name_of(&program_by_id(prog_id).map_err(kernel)?);
-        match xdp_link(ifindex, prog_id) {
-            Some((link_id, link)) if is_ashway(Some(&name)) => {
-                found.push((link, detached(link_id, prog_id, name, "xdp")));
+        // Closed at once: who holds it is asked, and that is not us.
+        match xdp_link(ifindex, prog_id).map(|(link_id, _)| link_id) {
+            Some(link_id) if is_ashway(Some(&name)) => {
+                found.push(detached(link_id, prog_id, name, "xdp"));
             }
             _ => {
                 // None if it went away by itself meanwhile.
@@ -153,17 +156,15 @@ pub fn detach_ashway(ifindex: u32) -> Result<Vec<Detached>, DetachError> {
     for (prog_id, link_id) in tcx_links(ifindex) {
         let name = name_of(&program_by_id(prog_id).map_err(kernel)?);
         if is_ashway(Some(&name)) {
-            let link = link_by_id(link_id).map_err(kernel)?;
-            found.push((link, detached(link_id, prog_id, name, "tcx")));
+            found.push(detached(link_id, prog_id, name, "tcx"));
         }
     }
-    found
-        .into_iter()
-        .map(|(link, detached)| {
-            attach::detach(&link).map_err(kernel)?;
-            Ok(detached)
-        })
-        .collect()
+    // All of them before the first goes: its node may drop the others then.
+    let links = found.iter().map(|detached| link_by_id(detached.link_id));
+    for link in links.collect::<io::Result<Vec<_>>>().map_err(kernel)? {
+        attach::detach(&link).map_err(kernel)?;
+    }
+    Ok(found)
 }
 
 /// How an error message speaks of an owner that may be unknown.
@@ -180,6 +181,7 @@ fn detached(link_id: u32, prog_id: u32, prog_name: String, hook: &'static str) -
         prog_id,
         prog_name,
         hook,
+        process: holder(&format!("link_id:\t{link_id}")),
     }
 }
 

@@ -121,7 +121,11 @@ fn ours_are_detached_and_foreign_ones_refused() {
         let mut hooks: Vec<_> = detach_ashway(a)
             .expect("detached")
             .into_iter()
-            .map(|d| (d.hook, d.prog_id))
+            .map(|d| {
+                let process = d.process.expect("this one");
+                assert_eq!(process.pid, std::process::id());
+                (d.hook, d.prog_id)
+            })
             .collect();
         hooks.sort_unstable();
         assert_eq!(hooks, [("tcx", tcx.id()), ("xdp", ours.id())]);

@@ -239,6 +239,13 @@ fn detaching_needs_no_help_from_the_node() {
     assert_free(&rig, "b0");
     host_hears(&rig, 7777, &host);
 
+    // Once for both, with the command that names its configuration.
+    let (done, config) = (text(&done), node.config().display().to_string());
+    assert_eq!(done.matches("the node of process").count(), 1, "{done}");
+    assert!(
+        done.contains(&config) && done.contains("has lost `b0`"),
+        "{done}"
+    );
     // The node does not mind, and has nothing left to take off. The end waits for it
     // when it goes on, before it can see that it has no interface any more.
     node.signal(Signal::TERM).unwrap();

@@ -2,11 +2,11 @@
 
 use std::io;
 
-use ashway_kernel::{DetachError, Iface as KernelIface, detach_ashway};
+use ashway_kernel::{DetachError, Iface as KernelIface, Process, detach_ashway};
 use clap::Subcommand;
 use serde_json::json;
 
-use crate::face::Face;
+use crate::face::{Face, clean};
 use crate::failure::{Exit, Failure};
 
 /// Interfaces; no node needed
@@ -15,7 +15,8 @@ pub(crate) enum Iface {
     /// Take Ashway's programs off an interface, whoever put them there
     ///
     /// For the case that a node hangs or a link was left behind. Programs of
-    /// others are never touched. Needs `CAP_SYS_ADMIN`.
+    /// others are never touched. A node that had the interface is named, and ends if it
+    /// was its last. Needs `CAP_SYS_ADMIN`.
     Detach {
         /// The interface
         iface: String,
@@ -54,6 +55,10 @@ impl Iface {
                     "link_id": link.link_id,
                     "program_id": link.prog_id,
                     "program": link.prog_name,
+                    "process": link.process.as_ref().map(|process| json!({
+                        "pid": process.pid,
+                        "command": command(process),
+                    })),
                 })
             })
             .collect();
@@ -67,8 +72,32 @@ impl Iface {
                     link.hook, link.prog_name, link.prog_id
                 )
             };
-            detached.iter().map(line).collect()
+            let lines: String = detached.iter().map(line).collect();
+            let mut holders: Vec<_> = detached
+                .iter()
+                .filter_map(|it| it.process.as_ref())
+                .collect();
+            holders.dedup();
+            let affected = |process: &&Process| {
+                format!(
+                    "the node of process {} (`{}`) has lost `{iface}`: it ends if it has no other \
+                     interface, and does not take this one back\n",
+                    process.pid,
+                    clean(&command(process))
+                )
+            };
+            lines + &holders.iter().map(affected).collect::<String>()
         })?;
         Ok(())
+    }
+}
+
+/// The command line of a process, which names a node's configuration; else its name.
+fn command(process: &Process) -> String {
+    let words = std::fs::read(format!("/proc/{}/cmdline", process.pid)).unwrap_or_default();
+    let words = String::from_utf8_lossy(&words).replace('\0', " ");
+    match words.trim() {
+        "" => process.comm.clone(),
+        words => words.to_owned(),
     }
 }
