@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use serde_json::Value;
@@ -129,6 +129,47 @@ fn a_refused_handler_of_a_configuration_is_named_with_its_line() {
     let said = stderr(&output);
     assert!(said.contains("handler `counter` names it at"), "{said}");
     assert!(said.contains("node.toml:2"), "{said}");
+}
+
+/// A pipe by name has no end before somebody writes it; what is open already is read.
+#[test]
+fn what_might_never_end_is_not_read() {
+    let directory = Directory::new("pipe");
+    let pipe = directory.0.join("pipe.toml");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    for command in [&["check"][..], &["handler", "check"], &["run"]] {
+        // One that waits is ended, which is not 2.
+        let mut waits = Command::new("timeout");
+        waits.args(["20", env!("CARGO_BIN_EXE_ashway")]);
+        let output = waits.args(command).arg(&pipe).output().unwrap();
+        assert_eq!(code(&output), 2);
+        assert!(
+            stderr(&output).contains("it is a pipe"),
+            "{}",
+            stderr(&output)
+        );
+    }
+    let output = ashway(&["check", text(&directory.0)]);
+    assert!(
+        stderr(&output).contains("it is a directory"),
+        "{}",
+        stderr(&output)
+    );
+    let mut reader = Command::new(env!("CARGO_BIN_EXE_ashway"));
+    reader.args(["check", "/dev/stdin"]).stdin(Stdio::piped());
+    let mut reader = reader.stdout(Stdio::piped()).spawn().unwrap();
+    reader
+        .stdin
+        .take()
+        .unwrap()
+        .write_all(b"[iface.a]\n")
+        .unwrap();
+    let output = reader.wait_with_output().unwrap();
+    assert!(
+        stdout(&output).contains("/dev/stdin is a configuration"),
+        "{output:?}"
+    );
 }
 
 #[test]

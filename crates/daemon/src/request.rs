@@ -57,12 +57,17 @@ impl Refusal {
 /// The first thing that is wrong.
 pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig, Refusal> {
     let path = PathBuf::from(string(request, "file")?.ok_or_else(|| missing("file"))?);
-    let name = match string(request, "name")? {
-        Some(name) => name,
-        None => path.file_stem().and_then(|s| s.to_str()).unwrap_or(""),
-    }
-    .to_owned();
-    check_name("handler", &name)?;
+    let given = string(request, "name")?;
+    let name = given.or_else(|| path.file_stem().and_then(|s| s.to_str()));
+    let name = name.unwrap_or_default().to_owned();
+    check_name("handler", &name).map_err(|refusal| match given {
+        Some(_) => refusal,
+        None => Refusal {
+            message: format!("{}, which the file is called", refusal.message),
+            hint: format!("give it one with `--name`; {NAME_HINT}"),
+            ..refusal
+        },
+    })?;
     check_free(&name, config)?;
     let file = file(request)?;
     let mut allow = Vec::new();
@@ -470,6 +475,11 @@ mod tests {
                 json!({ "file": this, "name": "x", "allow": ["fly"] }),
                 "usage",
                 "cannot be `fly`",
+            (
+                json!({ "file": "/My handler.wasm" }),
+                "usage",
+                "`My handler` cannot be the name of a handler, which the file is called",
+            ),
             ),
             (
                 json!({ "file": this, "name": "x", "params": { "a": 1.5 } }),

@@ -10,7 +10,7 @@ use ashway_codegen::normalise::{self, Kept, Lines, NormaliseError, normalise};
 use ashway_handler::{Compiled, Engine, Param, param};
 use sha2::{Digest, Sha256};
 
-use crate::config::{HandlerConfig, NotGranted};
+use crate::config::{self, HandlerConfig, NotGranted};
 use crate::hex::hex;
 use crate::instance::InstanceError;
 
@@ -114,7 +114,7 @@ fn read(file: &FsPath, most: usize) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
     // One byte more than allowed is enough to be refused by size.
     let mut wasm = Vec::new();
-    std::fs::File::open(file)?
+    config::open(file)?
         .take(most as u64 + 1)
         .read_to_end(&mut wasm)?;
     Ok(wasm)

@@ -65,7 +65,7 @@ pub use attributes::{attr, attribute};
 pub use grants::NotGranted;
 pub use modules::{Entrance, NodeGraph, World};
 pub use offline::Offline;
-pub use read::{load, parse};
+pub use read::{load, open, parse};
 pub use share::Share;
 pub(crate) use share::{read_rate, read_share};
 pub use types::{

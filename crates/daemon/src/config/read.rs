@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Read;
+use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path as FsPath;
 
 use ashway_handler::Param;
@@ -28,7 +29,7 @@ const MAX_BYTES: u64 = 4 << 20;
 /// Every error in the file, or the one reason why it cannot be read.
 pub fn load(file: &FsPath) -> Result<Config, Diagnostics> {
     let mut bytes = Vec::new();
-    fs::File::open(file)
+    open(file)
         .and_then(|opened| opened.take(MAX_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| {
             Diagnostics::whole_file(
@@ -47,6 +48,27 @@ pub fn load(file: &FsPath) -> Result<Config, Diagnostics> {
         ));
     }
     parse(file, &bytes)
+}
+
+/// Opens a file that somebody has named, to read it. What is in `/dev` and `/proc`, such as
+/// `/dev/stdin` and a shell's `<(...)`, is open already or has an end. Anything else that is
+/// no regular file is refused: a pipe by name would wait for ever for who writes it.
+///
+/// # Errors
+///
+/// What it is, or what the kernel said.
+pub fn open(file: &FsPath) -> io::Result<fs::File> {
+    let kind = fs::metadata(file)?.file_type();
+    let what = if kind.is_file() || ["/dev", "/proc"].iter().any(|dir| file.starts_with(dir)) {
+        return fs::File::open(file);
+    } else if kind.is_fifo() {
+        "a pipe, and nobody may ever write it: `/dev/stdin` is read"
+    } else if kind.is_dir() {
+        "a directory"
+    } else {
+        "no regular file"
+    };
+    Err(io::Error::other(format!("it is {what}")))
 }
 
 /// Checks the bytes of a configuration that came from `file`.

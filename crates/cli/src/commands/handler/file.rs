@@ -8,6 +8,7 @@ use ashway_codegen::normalise::ir::FileOffset;
 use ashway_codegen::normalise::{
     INVOKE_PREFIX, Limits, Module, NormaliseError, Profile, normalise_as,
 };
+use ashway_daemon::config;
 use ashway_handler::Stopped;
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ pub(in crate::commands) fn read(file: &FsPath) -> Result<Vec<u8>, Failure> {
 pub(in crate::commands) fn as_it_is(file: &FsPath) -> std::io::Result<Vec<u8>> {
     let most = Limits::default().file_bytes as u64;
     let mut bytes = Vec::new();
-    File::open(file)?.take(most + 1).read_to_end(&mut bytes)?;
+    config::open(file)?.take(most + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
