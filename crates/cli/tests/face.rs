@@ -426,6 +426,21 @@ fn usage_errors_and_help() {
 }
 
 #[test]
+fn what_cannot_be_a_node_or_a_swap_is_said_before_one_is_asked() {
+    for name in ["../x", "", "A b", "\u{1b}[31m"] {
+        let output = ashway(&["status", "--node", name]);
+        assert_eq!(code(&output), 2, "{}", stderr(&output));
+        let said = stderr(&output);
+        assert!(said.contains("cannot be the name of a node"), "{said}");
+        assert!(!said.contains('\u{1b}'), "{said}");
+    }
+    let output = ashway(&["handler", "swap", "h", "h.wasm", "--allow", "reply,send"]);
+    assert_eq!(code(&output), 2);
+    let said = stderr(&output);
+    assert!(said.contains("a swap grants nothing"), "{said}");
+}
+
+#[test]
 fn no_node_and_no_interface() {
     let output = ashway(&["status", "--socket", "/nowhere/x.sock"]);
     assert_eq!(code(&output), 5);

@@ -207,6 +207,8 @@ fn a_trial_ends_unless_confirmed() {
         assert_eq!(client.ask_number(1).unwrap(), asked);
     }
     let again = run(&mut other.command(["confirm", "-j"]));
+    let again = text(&run(&mut other.command(["confirm"])));
+    assert!(again.contains("not on trial"), "{again}");
     assert!(
         text(&again).contains("\"was_on_trial\": false"),
         "{}",

@@ -20,7 +20,13 @@ impl Confirm {
             .node
             .connect()?
             .request(&json!({ "request": "confirm" }))?;
-        face.show(&answer, || "confirmed: the node stays".to_owned())?;
+        face.show(&answer, || {
+            let words = match answer["was_on_trial"].as_bool() {
+                Some(false) => "the node is not on trial, or not any more: it stays",
+                _ => "confirmed: the node stays",
+            };
+            words.to_owned()
+        })?;
         Ok(())
     }
 }

@@ -4,10 +4,11 @@
 use std::path::PathBuf;
 
 use ashway_daemon::client::{self, Client};
+use ashway_daemon::config::{NAME_HINT, is_name};
 use clap::{Args, Parser, Subcommand};
 
-use crate::face::Face;
-use crate::failure::Failure;
+use crate::face::{Face, clean};
+use crate::failure::{Exit, Failure};
 
 mod bench;
 mod bind;
@@ -139,9 +140,15 @@ pub(crate) struct Node {
 
 impl Node {
     fn connect(self) -> Result<Client, Failure> {
-        let socket = self
-            .socket
-            .unwrap_or_else(|| client::default_socket(&self.node));
+        let socket = match self.socket {
+            Some(socket) => socket,
+            None if is_name(&self.node) => client::default_socket(&self.node),
+            None => {
+                let error = format!("`{}` cannot be the name of a node", clean(&self.node));
+                let hint = format!("{NAME_HINT}; `--socket PATH` names a socket");
+                return Err(Failure::new(Exit::Usage, error).hint(hint));
+            }
+        };
         Ok(Client::connect(&socket)?)
     }
 }

@@ -72,6 +72,5 @@ pub use types::{
     Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, Layered, LongPath,
     MemoryMode, NodeConfig, OnFault, PathConfig, Stand, Tier, XdpMode,
 };
-pub(crate) use values::{
-    NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_faults, read_match,
-};
+pub use values::{NAME_HINT, is_name};
+pub(crate) use values::{read_budget, read_channel, read_endpoint, read_faults, read_match};

@@ -305,10 +305,13 @@ fn handler(
             Err(error) => Some(format!("cannot read `{}`: {error}", file.display())),
         };
         if let Some(message) = trouble {
-            let hint = "paths are relative to the directory of the configuration".to_owned();
-            section
-                .reader
-                .error("missing_file", span, message, Some(hint));
+            let hint = if written.starts_with('/') {
+                "name the `.wasm` file that the compiler made of the handler's source"
+            } else {
+                "paths are relative to the directory of the configuration"
+            };
+            let hint = Some(hint.to_owned());
+            section.reader.error("missing_file", span, message, hint);
         }
     }
     let mut endpoint = 0;

@@ -11,12 +11,13 @@ use crate::channels;
 use crate::units;
 
 /// What [`is_name`] wants.
-pub(crate) const NAME_HINT: &str =
+pub const NAME_HINT: &str =
     "names are 1 to 32 characters from a-z, 0-9, `_` and `-`, which does not come first";
 
 /// Whether an object of ours can be called so. A command takes a word that begins with
 /// `-` for an option.
-pub(crate) fn is_name(name: &str) -> bool {
+#[must_use]
+pub fn is_name(name: &str) -> bool {
     (1..=32).contains(&name.len())
         && !name.starts_with('-')
         && name
@@ -36,10 +37,22 @@ pub(crate) fn read_match(text: &str) -> Result<demux::Filter, demux::FilterError
     if filter.implies(&demux::parse(UDP)?) {
         return Ok(filter);
     }
+    let packets = "whole packets of any protocol come to a path of a configuration that has \
+                   `layer = \"ip\"` or `layer = \"eth\"`";
+    let (message, hint) = if filter.implies(&demux::parse(&format!("not ({UDP})"))?) {
+        let message = "this matches no UDP datagram, whose payload a handler gets";
+        (message, packets.to_owned())
+    } else {
+        let message = "this matches more than UDP datagrams, whose payloads a handler gets";
+        (
+            message,
+            format!("write `udp and ({})`; {packets}", text.trim()),
+        )
+    };
     Err(demux::FilterError {
         span: 0..text.len().max(1),
-        message: "this matches more than UDP datagrams, whose payloads a handler gets".to_owned(),
-        hint: format!("write `udp and ({})`", text.trim()),
+        message: message.to_owned(),
+        hint,
     })
 }
 
@@ -140,4 +153,24 @@ pub(crate) fn read_budget(text: &str) -> Result<Duration, (String, String)> {
         units::show(Config::MAX_BUDGET)
     );
     Err((trouble, hint))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_udp_is_told_from_what_is_more() {
+        let wrong = |text| read_match(text).unwrap_err();
+        let tcp = wrong("tcp dst port 80");
+        assert!(tcp.message.contains("no UDP datagram"), "{tcp:?}");
+        assert!(tcp.hint.contains("`layer = \"ip\"`"), "{tcp:?}");
+        assert!(!tcp.hint.contains("udp and"), "{tcp:?}");
+        for more in ["ip", "dst port 80"] {
+            let more = wrong(more);
+            assert!(more.message.contains("more than UDP"), "{more:?}");
+            assert!(more.hint.contains("write `udp and ("), "{more:?}");
+        }
+        read_match("udp dst port 7").unwrap();
+    }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::Node;
 use crate::commands::load::{self, absolute};
 use crate::face::{Face, clean};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 
 /// Replace a running handler by another version of it
 ///
@@ -35,6 +35,9 @@ pub(crate) struct Swap {
     /// theirs, as far as the new version has them
     #[arg(long, value_name = "NAME=VALUE", value_parser = load::param)]
     param: Vec<(String, Param)>,
+    /// Not taken: a swap grants nothing
+    #[arg(long, hide = true)]
+    allow: Option<String>,
     #[command(flatten)]
     node: Node,
 }
@@ -54,6 +57,13 @@ pub(crate) struct Rollback {
 
 impl Swap {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        if self.allow.is_some() {
+            let error = "`handler swap` takes no `--allow`: a swap grants nothing";
+            return Err(Failure::new(Exit::Usage, error).hint(
+                "the new version may do what the handler may (`ashway handler ls`); `handler \
+                 load --allow` loads it as a handler of its own, which may do more",
+            ));
+        }
         let file = absolute(&self.file)?;
         let request = json!({
             "request": "swap",
