@@ -162,6 +162,28 @@ fn standard_output_is_one_thing() {
 }
 
 #[test]
+fn what_is_read_is_not_written_over() {
+    let data = file("itself", b"data of mine");
+    let name = data.to_str().unwrap();
+    let link = data.with_extension("link");
+    let _ = std::fs::remove_file(&link);
+    std::os::unix::fs::symlink(&data, &link).unwrap();
+    for out in [name, link.to_str().unwrap()] {
+        let output = ashway(&["pipe", "run", "bswap32", "--in", name, "--out", out]);
+        assert_eq!(output.status.code(), Some(2));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("is the file that `--in` reads"), "{said}");
+        assert_eq!(std::fs::read(&data).unwrap(), b"data of mine");
+    }
+    let output = ashway(&["pipe", "run", "bswap32", "--in", name, "--bytes", "0"]);
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("at least one byte"), "{said}");
+    std::fs::remove_file(link).unwrap();
+    std::fs::remove_file(data).unwrap();
+}
+
+#[test]
 fn what_has_no_end_is_refused() {
     let output = ashway(&["pipe", "run", "copy", "--in", "/dev/zero"]);
     assert_eq!(output.status.code(), Some(2));

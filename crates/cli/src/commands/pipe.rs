@@ -142,7 +142,7 @@ struct Expression {
     #[arg(long, value_enum, default_value_t)]
     form: Form,
     /// Bytes of a message, for which the list is cut into loops
-    #[arg(long, value_name = "N", default_value_t = 1472)]
+    #[arg(long, value_name = "N", default_value_t = 1472, value_parser = bytes)]
     bytes: usize,
 }
 
@@ -436,6 +436,7 @@ pub(crate) struct Run {
 impl Run {
     fn run(self, face: Face) -> Result<(), Failure> {
         let out = Out::new(face, self.out)?;
+        out.spares(&self.input)?;
         let list = self.expression.list()?;
         let mut registers = list.initial();
         for setting in &self.set {
@@ -473,6 +474,12 @@ impl Run {
             text
         })
     }
+}
+
+/// Bytes of `--bytes`.
+fn bytes(text: &str) -> Result<usize, String> {
+    let bytes = text.parse().ok().filter(|bytes| *bytes > 0);
+    bytes.ok_or_else(|| "a message has at least one byte; write a whole number".to_owned())
 }
 
 /// The register and number of `PIPE.REGISTER=NUMBER`.

@@ -1,7 +1,8 @@
 //! What a list is run over, and where it goes.
 
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path as FsPath, PathBuf};
 
 use serde_json::Value;
@@ -35,6 +36,23 @@ impl Out {
             }
             Some(_) => Self::Standard,
         })
+    }
+
+    /// Refuses to write over what is read, which would be gone if the writing failed.
+    pub(super) fn spares(&self, input: &FsPath) -> Result<(), Failure> {
+        let Self::File(file) = self else {
+            return Ok(());
+        };
+        let place = |file: &FsPath| {
+            let about = std::fs::metadata(file).ok().filter(Metadata::is_file)?;
+            Some((about.dev(), about.ino()))
+        };
+        if place(file).is_none() || place(file) != place(input) {
+            return Ok(());
+        }
+        let error = format!("`--out {}` is the file that `--in` reads", file.display());
+        let hint = "name another file, and move it when it is whole";
+        Err(Failure::new(Exit::Usage, error).hint(hint))
     }
 
     pub(super) fn write(&self, data: &[u8]) -> Result<(), Failure> {
