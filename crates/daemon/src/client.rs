@@ -1,22 +1,12 @@
 //! How another process asks a running node: one JSON line there, one back.
 //!
 //! ```text
-//! {"request":"status"}                       {"ok":{…}}
-//! {"request":"confirm"}                      {"error":{"code":…,"message":…,"hint":…}}
-//! {"request":"why","about":"dropped_bad_udp_checksum","path":"inc"}
-//! {"request":"promote","path":"inc"}
-//! {"request":"load","file":"/x.wasm","allow":["reply"]}
-//! {"request":"bind","handler":"x","iface":["veth0"],"match":"udp and dst port 7"}
-//! {"request":"swap","handler":"x","file":"/y.wasm","params":{"a":1}}
-//! {"request":"rollback","handler":"x"}
-//! {"request":"faults","handler":"x"}
-//! {"request":"fault","fault":3}
-//! {"request":"log","handler":"x","after":17}
-//! {"request":"unbind","path":"x"}
-//! {"request":"memory","handler":"counter"}   the same, and one file descriptor
-//! {"request":"endpoint","handler":"inbox"}   the same: an event descriptor
-//! {"request":"observe","path":"inc","filter":"src port 5"}   the same: a socket
+//! {"request":"promote","path":"inc"}       {"ok":{…}}
+//!                                          {"error":{"code":…,"message":…,"hint":…}}
 //! ```
+//!
+//! `docs/guide/control.md` has every request with its keys. With `memory`, `endpoint` and
+//! `observe` a file descriptor comes beside the answer.
 //!
 //! The socket belongs to the node's user (mode 0600): who can connect may ask.
 

@@ -274,6 +274,13 @@ fn check_name(kind: &str, name: &str) -> Result<(), Refusal> {
     Err(Refusal::usage(message, NAME_HINT))
 }
 
+/// What a node can be asked for, as `docs/guide/control.md` describes it.
+pub(crate) const REQUESTS: [&str; 22] = [
+    "status", "why", "demux", "confirm", "load", "swap", "rollback", "unload", "bind", "unbind",
+    "promote", "demote", "enable", "create", "show", "remove", "faults", "fault", "log", "memory",
+    "endpoint", "observe",
+];
+
 /// The keys of a request that makes or changes what runs here. `create` looks by itself,
 /// and the others do no harm with less than was meant.
 pub(crate) fn keys(request: &str) -> Option<&'static [&'static str]> {
@@ -468,6 +475,11 @@ mod tests {
                 "usage",
                 "name of a handler",
             ),
+            (
+                json!({ "file": "/My handler.wasm" }),
+                "usage",
+                "`My handler` cannot be the name of a handler, which the file is called",
+            ),
             (json!({ "file": "x.wasm" }), "usage", "no absolute path"),
             (json!({ "file": "/nowhere/x.wasm" }), "usage", "cannot read"),
             (json!({ "file": "/", "name": "x" }), "usage", "is no file"),
@@ -475,11 +487,6 @@ mod tests {
                 json!({ "file": this, "name": "x", "allow": ["fly"] }),
                 "usage",
                 "cannot be `fly`",
-            (
-                json!({ "file": "/My handler.wasm" }),
-                "usage",
-                "`My handler` cannot be the name of a handler, which the file is called",
-            ),
             ),
             (
                 json!({ "file": this, "name": "x", "params": { "a": 1.5 } }),
@@ -509,6 +516,24 @@ mod tests {
         assert!(wrong.hint.contains("did you mean `rate`?"), "{wrong:?}");
         let wrong = only(&json!([1, 2]), &["module"]).unwrap_err();
         assert!(wrong.message.contains("by an object"), "{wrong:?}");
+    }
+
+    /// A row of the guide for each request, in this order, with its keys.
+    #[test]
+    fn the_guide_describes_each_request_and_its_keys() {
+        let guide = include_str!("../../../docs/guide/control.md");
+        let row = |line: &'static str| Some(line.strip_prefix("| `")?.split_once('`')?);
+        let requests = guide
+            .split("\n## ")
+            .find(|part| part.starts_with("Requests"));
+        let rows: Vec<_> = requests.unwrap().lines().filter_map(row).collect();
+        let names: Vec<_> = rows.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, REQUESTS);
+        for (name, rest) in rows {
+            for key in keys(name).unwrap_or_default().iter().skip(1) {
+                assert!(rest.contains(&format!("`{key}`")), "{name}: {key}: {rest}");
+            }
+        }
     }
 
     #[test]

@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use ashway_kernel::{Mode, XdpLink};
 use ashway_netns::node::{
-    Config, Lines, assert_free, at_rest, counter, entry, index, ordinary, owner_of, run, shift,
-    stock, stranger, text, until,
+    Config, Lines, assert_free, at_rest, control, counter, entry, index, ordinary, owner_of, run,
+    shift, stock, stranger, text, until,
 };
 use ashway_rig::{Node, Rig, RigOptions, Signal, UdpClient, ashway, skip_unless_root};
+use serde_json::json;
 
 /// A second wire, `a1` - `b1`, with 10.8.0.1 and 10.8.0.2.
 fn second_wire(rig: &Rig) {
@@ -206,9 +207,9 @@ fn a_trial_ends_unless_confirmed() {
         asked += 1;
         assert_eq!(client.ask_number(1).unwrap(), asked);
     }
-    let again = run(&mut other.command(["confirm", "-j"]));
     let again = text(&run(&mut other.command(["confirm"])));
     assert!(again.contains("not on trial"), "{again}");
+    let again = run(&mut other.command(["confirm", "-j"]));
     assert!(
         text(&again).contains("\"was_on_trial\": false"),
         "{}",
@@ -238,9 +239,6 @@ fn detaching_needs_no_help_from_the_node() {
     for hook in ["xdp program `ashway_entry`", "tcx program `ashway_exit`"] {
         assert!(text(&done).contains(hook), "{}", text(&done));
     }
-    assert_free(&rig, "b0");
-    host_hears(&rig, 7777, &host);
-
     // Once for both, with the command that names its configuration.
     let (done, config) = (text(&done), node.config().display().to_string());
     assert_eq!(done.matches("the node of process").count(), 1, "{done}");
@@ -248,6 +246,9 @@ fn detaching_needs_no_help_from_the_node() {
         done.contains(&config) && done.contains("has lost `b0`"),
         "{done}"
     );
+    assert_free(&rig, "b0");
+    host_hears(&rig, 7777, &host);
+
     // The node does not mind, and has nothing left to take off. The end waits for it
     // when it goes on, before it can see that it has no interface any more.
     node.signal(Signal::TERM).unwrap();
@@ -278,6 +279,26 @@ fn detaching_needs_no_help_from_the_node() {
         "{}",
         text(&absent)
     );
+}
+
+/// Each request that the node names, and the guide with it, is one.
+#[test]
+fn every_request_that_is_named_is_known() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("requests");
+    let node = rig.node(counter("auto").unwrap()).start().unwrap();
+    let refusal = |name: &str| control(&node, &json!({ "request": name })).err();
+    let hint = refusal("nothing").unwrap()["hint"].clone();
+    let names = hint.as_str().unwrap().strip_prefix("requests are ");
+    let names = names.unwrap().split(", ");
+    for name in names.clone() {
+        let said = refusal(name).unwrap_or_default()["message"].to_string();
+        assert!(!said.contains("no such request"), "{name}: {said}");
+    }
+    assert_eq!(names.count(), 22);
+    node.stop().unwrap();
 }
 
 #[test]

@@ -197,9 +197,7 @@ fn answer(
         _ => Answer::Refused {
             code: "bad_request",
             message: "there is no such request".to_owned(),
-            hint: "requests are status, why, confirm, memory, endpoint, promote, demote, enable, load, \
-                   bind, swap, rollback, faults, fault, log, unbind, unload, create, remove, show, observe, demux"
-                .to_owned(),
+            hint: format!("requests are {}", request::REQUESTS.join(", ")),
         },
     };
     caller.answer(answer);
@@ -545,6 +543,8 @@ fn path(node: &Node, number: usize) -> Value {
     document.insert("iface".to_owned(), json!(config.ifaces));
     document.insert("handler".to_owned(), json!(config.handler));
     document.insert("function".to_owned(), json!(config.function));
+    document.insert("tier".to_owned(), json!(node.paths[number].tier.word()));
+    document.insert("match".to_owned(), json!(config.filter.text));
     let stays = match &node.paths[number].promotion {
         Promotion::Refused(refused) => json!({
             "asked": config.tier.word(),
@@ -555,8 +555,6 @@ fn path(node: &Node, number: usize) -> Value {
         _ => Value::Null,
     };
     document.insert("stays".to_owned(), stays);
-    document.insert("tier".to_owned(), json!(node.paths[number].tier.word()));
-    document.insert("match".to_owned(), json!(config.filter.text));
     document.insert(
         "owner".to_owned(),
         owners::shown(node.paths[number].owner.as_ref()),
