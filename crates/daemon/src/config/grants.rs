@@ -42,7 +42,7 @@ impl NotGranted {
     #[must_use]
     pub fn hint(&self) -> String {
         format!(
-            "add {} to `allow` in `[handler.{}]`, or load it with `--allow {}`",
+            "add {} to `allow` in `[handler.{}]`, or `--allow {}` to its `handler load`",
             self.wanted(),
             self.handler,
             self.grants.join(",")

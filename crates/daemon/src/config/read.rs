@@ -50,9 +50,9 @@ pub fn load(file: &FsPath) -> Result<Config, Diagnostics> {
     parse(file, &bytes)
 }
 
-/// Opens a file that somebody has named, to read it. What is in `/dev` and `/proc`, such as
-/// `/dev/stdin` and a shell's `<(...)`, is open already or has an end. Anything else that is
-/// no regular file is refused: a pipe by name would wait for ever for who writes it.
+/// Opens a file that somebody has named, to read it. What is in `/dev` and `/proc` is taken as
+/// it is, for `/dev/stdin` and a shell's `<(...)`. Anything else that is no regular file is
+/// refused: a pipe by name would wait for ever for who writes it.
 ///
 /// # Errors
 ///

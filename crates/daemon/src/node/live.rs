@@ -106,7 +106,10 @@ impl Node {
     pub(super) fn create(&mut self, request: &Value, caller: &Caller) -> Result<Value, Refusal> {
         let begin = Instant::now();
         let asked: Vec<&Value> = match &request["paths"] {
-            Value::Array(paths) => paths.iter().collect(),
+            Value::Array(paths) => {
+                request::only(request, &["request", "paths", "log"])?;
+                paths.iter().collect()
+            }
             _ => vec![request],
         };
         let logs = request["log"] == true;

@@ -277,9 +277,6 @@ fn memory(node: &Node, handler: &Value) -> Answer {
 
 fn promote(node: &mut Node, request: &Value, caller: Caller) {
     let name = &request["path"];
-    if let Some(moved) = move_live(node, name, Tier::Kernel) {
-        return caller.answer(moved);
-    }
     let shadow = &request["shadow"];
     let messages = match shadow.as_u64() {
         // A recording is bounded by its bytes, too.
@@ -291,6 +288,9 @@ fn promote(node: &mut Node, request: &Value, caller: Caller) {
             return caller.answer(Refusal::usage(message, hint));
         }
     };
+    if let Some(moved) = move_live(node, name, Tier::Kernel) {
+        return caller.answer(moved);
+    }
     match find(node, name) {
         Ok(path) => {
             // Who goes by the handler leaves nothing to compare.

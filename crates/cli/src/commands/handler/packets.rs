@@ -7,6 +7,7 @@ use std::path::Path as FsPath;
 use std::time::Duration;
 
 use ashway_abi::Verdict;
+use ashway_daemon::config;
 use ashway_trial::Activation;
 use ashway_wire::{Datagram, Malformed, Message, make_reply};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};
@@ -176,7 +177,7 @@ pub(in crate::commands) fn read(file: &FsPath, layer: Layer) -> Result<Capture, 
         failure.file = Some(shown);
         failure
     };
-    let mut opened = File::open(file).map_err(|error| unreadable(&error))?;
+    let mut opened = config::open(file).map_err(|error| unreadable(&error))?;
     // It is read from its start twice.
     let is_file = opened.metadata().is_ok_and(|metadata| metadata.is_file());
     if !is_file {
