@@ -329,7 +329,10 @@ fn walk(name: &str, steps: u32, mistake: Mistake) -> [(u64, u64); 2] {
     println!("{full} found a full ring");
     node.stop().unwrap();
     let [steady, bound] = got;
-    [(sent - full.min(sent - steady), steady), (sent, bound)]
+    [
+        (sent - full.min(sent.saturating_sub(steady)), steady),
+        (sent, bound),
+    ]
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ashway_netns::node::{Config, run, stock, text, until};
 use ashway_netns::observe::{Observing, SOON, documents, observes};
 use ashway_netns::traffic::{PLACES, Place, TIERS, path, settle, stream, unmatched};
-use ashway_rig::{Frame, Node, Rig, Spoil, skip_unless_root};
+use ashway_rig::{Frame, Node, Rig, RigOptions, Spoil, skip_unless_root};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -242,7 +242,12 @@ fn messages_do_not_notice_that_observation_comes_and_goes() {
     if skip_unless_root() {
         return;
     }
-    let rig = stock("tracetraffic");
+    let options = RigOptions {
+        gro_on_client: false,
+        in_order: true,
+        ..RigOptions::default()
+    };
+    let rig = Rig::new("tracetraffic", options).unwrap();
     for place in [TIERS[0], TIERS[1], PLACES[4]] {
         let node = node(&rig, place);
         let client = rig.client_a(PORT).unwrap();
