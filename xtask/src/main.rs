@@ -11,6 +11,8 @@ mod bugs;
 mod check;
 mod conformance;
 mod corpora;
+#[cfg(test)]
+mod documents;
 mod fuzz_pipes;
 mod graph;
 mod guest;

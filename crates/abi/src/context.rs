@@ -40,7 +40,7 @@ pub const CAUSE: i16 = 52;
 pub const AT: i16 = 56;
 /// `u32`: bytes of the call stack in use; see [`CALLS`].
 pub const STACK: i16 = 60;
-/// `u64`: always 0, which the verifier does not know (laundering, FACTS 1).
+/// `u64`: always 0, which the verifier does not know (docs/facts.md, "Laundering").
 pub const ZERO: i16 = 64;
 /// Scratch words for trusted code between two programs' steps (64 bytes).
 pub const SCRATCH: i16 = 72;
@@ -117,7 +117,7 @@ pub mod flag {
     /// The message came by IPv6; otherwise by IPv4.
     pub const IPV6: u32 = 1;
     /// The UDP checksum field holds only the pseudo-header's sum, because the
-    /// sender left the rest to its device (`CHECKSUM_PARTIAL`, FACTS 3b).
+    /// sender left the rest to its device (docs/facts.md, "Half a checksum on a veth").
     pub const CHECKSUM_PARTIAL: u32 = 2;
     /// Replies leave through the TCX exit program, because the veth peer
     /// cannot take `XDP_TX`.

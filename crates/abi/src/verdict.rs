@@ -4,7 +4,8 @@
 //! looks it up here and does what it says, or stops the handler with
 //! [`Cause::BadVerdict`](crate::Cause::BadVerdict).
 
-/// The closed table of verdicts (DESIGN 2). 0 is success with nothing to do.
+/// The closed table of verdicts; docs/abi/README.md, "Verdicts", says what each one
+/// does. 0 is success with nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Verdict {

@@ -7,7 +7,7 @@ use ashway_daemon::client::{ControlError, NotReachable};
 use ashway_daemon::diagnostics::Diagnostics;
 use serde_json::{Value, json};
 
-/// What the exit code says (DESIGN 11). Numbers are never reused.
+/// What the exit code says. Scripts rely on it, so numbers are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Exit {

@@ -1,9 +1,9 @@
 //! Seeded bugs: places that can be broken on purpose, to see a test turn red.
 //!
-//! A test that has never failed may test nothing (FACTS 4). Each bug here is
-//! a mistake that somebody could make, at the line where it would be made, and
-//! `cargo xtask bugs` shows for each that the test named for it in
-//! `tests/bugs/` passes without it and fails with it.
+//! A test that has never failed may test nothing (docs/facts.md, "Tests that
+//! cannot fail"). Each bug here is a mistake that somebody could make, at the
+//! line where it would be made, and `cargo xtask bugs` shows for each that the
+//! test named for it in `tests/bugs/` passes without it and fails with it.
 //!
 //! Without `--cfg ashway_bugs` [`is`] is always false and costs nothing. With
 //! it the variable `ASHWAY_BUG` names the one bug that the process has.

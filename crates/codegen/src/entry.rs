@@ -401,8 +401,9 @@ fn if_no_checksum(asm: &mut Assembler, labels: &Labels, is_optional: bool) {
 
 /// Makes the sum in `r5` of addresses and length the pseudo-header's. Besides none
 /// at all (IPv4 only), two forms of the checksum in `r3` are good: this sum alone
-/// (the sender left the rest to its device, which on a veth is nobody: FACTS 3b),
-/// with which this goes to `dispatch`, and the whole, with which it goes on.
+/// (the sender left the rest to its device, which a veth never adds: docs/facts.md,
+/// "Half a checksum on a veth"), with which this goes to `dispatch`, and
+/// the whole, with which it goes on.
 fn no_partial_checksum(asm: &mut Assembler, labels: &Labels) {
     let whole = asm.label();
     asm.alu_imm(op::ADD, R5, be16(PROTOCOL_UDP.into()));

@@ -1,12 +1,12 @@
 //! The exit program: sends frames out where `XDP_TX` and a redirect cannot.
 //!
 //! On a veth whose peer has neither an XDP program nor GRO, `XDP_TX` loses
-//! every frame without a word (FACTS 3b), and so does a redirect to it. There the
-//! instance program marks its replies, and the [forward program](crate::forward)
-//! what it sends on, with metadata in front of the frame and passes them on, and
-//! this TCX ingress program, the next to see them, sends them out as ordinary
-//! socket buffers: by the interface that the mark names, or back where they came
-//! from. Attached to the interface in, only where a probe showed that it is needed.
+//! every frame without a word, and so does a redirect to it (docs/facts.md, "Replies
+//! that vanish on a veth"). There the instance program marks its replies, and the
+//! [forward program](crate::forward) what it sends on, with metadata in front of the
+//! frame and passes them on, and this TCX ingress program, the next to see them,
+//! sends them out as ordinary socket buffers: by the interface that the mark names,
+//! or back where they came from. Attached to the interface in, only where a probe showed that it is needed.
 //! Linux 6.6 (TCX).
 
 use crate::bpf::{Assembler, Image, Reg, Size, helper, op};

@@ -5,8 +5,9 @@
 //! path does (`crates/modules`: eth, ip, udp, forward, udp, ip, eth), byte for
 //! byte; a test holds the two together. Nothing of the received headers goes on:
 //! VLAN tags, options and padding are dropped, hops start afresh, the UDP checksum
-//! is computed whole, because what came from a veth may carry half of one (FACTS
-//! 3b) and a redirected frame has nobody to complete it.
+//! is computed whole, because what came from a veth may carry half of one
+//! (docs/facts.md, "Half a checksum on a veth") and a redirected frame has nobody to
+//! complete it.
 //!
 //! The payload stays where it is: the frame's start moves, so that the new headers
 //! end where it begins. Behind that all is at constant places, in both packet

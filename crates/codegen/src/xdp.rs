@@ -87,7 +87,7 @@ pub(crate) fn count(asm: &mut Assembler, row: Reg, which: Count) {
 /// `data_end` goes to `bad`. Clobbers `r0`, `r1`, `r3`, `r4`; leaves `r2`.
 ///
 /// The index starts from a zero that the verifier does not know, so that it
-/// sees one iteration instead of a hundred (FACTS 1, laundering).
+/// sees one iteration instead of a hundred (docs/facts.md, "Laundering").
 pub(crate) fn add_payload(asm: &mut Assembler, bad: Label) {
     let eights = asm.label();
     let behind = asm.label();

@@ -1,4 +1,4 @@
-//! Which rung of the ladder an interface can stand on (DESIGN 10).
+//! Which rung of the ladder an interface can stand on.
 //!
 //! Privilege alone never makes a node fail: it steps down and says so.
 
@@ -62,7 +62,7 @@ impl Rung {
 }
 
 /// What taking this interface costs the host's own traffic, said before it
-/// happens (FACTS 3b).
+/// happens (docs/facts.md, "What XDP costs the host's TCP on a veth").
 #[must_use]
 pub(crate) fn cost_notice(iface: &Iface, rung: Rung) -> String {
     let name = &iface.name;

@@ -1,4 +1,4 @@
-//! Record and replay before a promotion (DESIGN 3): the user tier goes on answering,
+//! Record and replay before a promotion: the user tier goes on answering,
 //! some of its messages are recorded with the memory before and after, and the handler
 //! as the kernel tier would run it has to do the same with each, over a memory of its
 //! own. No live message runs twice.

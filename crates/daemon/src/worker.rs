@@ -27,8 +27,8 @@ use crate::rings::{self, XdpPort};
 use crate::runner::RunInstance;
 
 /// How long to look before sleeping. Waking a sleeper costs 25 us and more
-/// (FACTS 3a), so a message that comes within about that time is better waited
-/// for.
+/// (docs/facts.md, "Waking a sleeper"), so a message that comes within about that
+/// time is better waited for.
 const SPIN: Duration = Duration::from_micros(20);
 
 /// Polls between two looks at the clock.

@@ -17,8 +17,8 @@
 //! ```
 //!
 //! Source: RFC 768; RFC 8200 §8.1 for the checksum that IPv6 demands. A
-//! checksum that a stock veth left half done is accepted (FACTS 3b), and what is
-//! sent always has a whole one.
+//! checksum that a stock veth left half done is accepted (docs/facts.md, "Half a
+//! checksum on a veth"), and what is sent always has a whole one.
 
 use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};

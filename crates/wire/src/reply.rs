@@ -22,10 +22,11 @@ pub enum ReplyError {
     Malformed,
 }
 
-/// Swaps addresses and ports, keeps VLAN tags, options and extension headers, sets TTL or hop limit to [`TTL`], and computes all
-/// checksums whole: the request's may be partial, so an update would make every
-/// answer wrong (FACTS 3b). Lengths stay. Returns the bytes to send: the frame
-/// ends where the IP packet ends, without padding.
+/// Swaps addresses and ports, keeps VLAN tags, options and extension headers, sets
+/// TTL or hop limit to [`TTL`], and computes all checksums whole: the request's may be
+/// partial, so an update would make every answer wrong (docs/facts.md, "Half a checksum
+/// on a veth"). Lengths stay. Returns the bytes to send: the frame ends
+/// where the IP packet ends, without padding.
 ///
 /// If the frame ends before the IP packet but holds the whole UDP datagram, the
 /// surplus of RFC 9868 was not kept and the IP length is cut to what is there.

@@ -7,7 +7,7 @@ use ashway_conformance::script::{Report, plenty, run, select};
 use ashway_trial::Engine;
 
 /// Assertions of the 2.0 suite in modules without floats, that change no table
-/// and import from no other module (FACTS 3b counted them).
+/// and import from no other module (docs/facts.md, "Assertions without floats").
 const PLAIN: u64 = 6_534;
 
 fn check(engine: Engine) -> Option<Report> {

@@ -71,7 +71,7 @@ pub fn path(
 }
 
 /// A wire with two queues into B. On one queue concurrency bugs cannot show
-/// (FACTS 3b). What is overtaken on it was sent so.
+/// (docs/facts.md, "One queue hides races"). What is overtaken on it was sent so.
 ///
 /// # Panics
 ///

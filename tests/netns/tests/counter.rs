@@ -235,7 +235,8 @@ fn a_reply_is_right_to_the_byte() {
 
 /// Requests with half a checksum, as the kernel's own sockets send on a veth,
 /// and with a whole one: the client's host finds nothing wrong with the replies
-/// (with an incremental update it would with all, FACTS 3b).
+/// (with an incremental update it would with all: docs/facts.md, "Half a checksum on
+/// a veth").
 #[test]
 fn half_a_checksum_is_enough() {
     if skip_unless_root() {

@@ -1,4 +1,4 @@
-//! Never overtake (DESIGN 3): promotion is a permission, demotion withdraws it
+//! Never overtake: promotion is a permission, demotion withdraws it
 //! and waits. Nothing is lost, doubled or reordered within a flow.
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]

@@ -1,6 +1,6 @@
 //! Two receive queues, two senders at once: a handler is serial all the same,
 //! and nothing is lost without being counted. On one queue such a test would be
-//! green whatever the code did (FACTS 3b).
+//! green whatever the code did (docs/facts.md, "One queue hides races").
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 

@@ -239,7 +239,8 @@ impl Assembler {
         self.plain(CLASS_LDX | MODE_MEM | size.bits(), dst, base as u8, off, 0);
     }
 
-    /// `dst = *(base + off)`, sign-extended (not for arena memory: FACTS 1).
+    /// `dst = *(base + off)`, sign-extended; refused for arena memory
+    /// (docs/facts.md, "Arena instructions").
     pub fn load_sx(&mut self, size: Size, dst: Reg, base: Reg, off: i16) {
         self.plain(
             CLASS_LDX | MODE_MEMSX | size.bits(),
@@ -324,7 +325,7 @@ impl Assembler {
 
     /// `may_goto` (Linux 6.9): falls through, or jumps to `to` when the
     /// verifier's own loop bound is used up. It satisfies the verifier; the
-    /// handler's bound is fuel (DESIGN 3).
+    /// handler's bound is fuel (docs/facts.md, "Accepted is not bounded").
     pub fn may_goto(&mut self, to: Label) {
         self.branch(CLASS_JMP | op::JCOND, Reg::R0, 0, 0, to);
     }

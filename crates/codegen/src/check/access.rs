@@ -87,7 +87,7 @@ impl Step<'_> {
     pub(super) fn load(&mut self, pointer: Value, size: Size, signed: bool) -> Checked<Value> {
         match pointer {
             Value::In(Region::Md, at) if size == Size::W && !signed => return md_field(at),
-            // They do not work there (FACTS 1).
+            // Refused by the kernel (docs/facts.md, "Arena instructions").
             Value::In(Region::Arena, _) if signed => return Err(Rule::Access),
             _ => {}
         }

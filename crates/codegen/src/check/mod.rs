@@ -1,5 +1,5 @@
 //! The independent checker: the last look at a finished program before the
-//! kernel's (DESIGN 5).
+//! kernel's.
 //!
 //! The translator may have mistakes; the kernel's verifier forgives none that
 //! endanger the kernel, but it knows nothing of fuel, of the lock, or of which

@@ -109,7 +109,7 @@ pub struct Handler<'m> {
     /// Whether `reply` was granted; if not it is no verdict.
     pub may_reply: bool,
     /// Keeps locals out of registers: the second try when the verifier finds
-    /// the first too complex (FACTS 1).
+    /// the first too complex (docs/facts.md, "Locals in memory").
     pub locals_in_memory: bool,
 }
 

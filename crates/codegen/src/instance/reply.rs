@@ -2,7 +2,8 @@
 //!
 //! Addresses and ports change places, TTL starts at 64 again, and the UDP
 //! checksum is computed whole: a request from a veth peer carries only half of
-//! one (FACTS 3b), so an incremental update would spoil every reply.
+//! one (docs/facts.md, "Half a checksum on a veth"), so an incremental update would
+//! spoil every reply.
 //! `ashway_wire::make_reply` is the same for the user tier; a test holds the
 //! two together.
 

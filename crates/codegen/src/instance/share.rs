@@ -3,8 +3,8 @@
 //! [words](trusted::PATH_PAID).
 //!
 //! All of it is under the instance's lock, so plain loads and stores do. Two looks at
-//! the clock for each run are its price (33 ns each, FACTS 3b); a message that waits
-//! for order's sake has none, and one that is dropped mostly one.
+//! the clock for each run are its price (33 ns each: docs/facts.md, "A look at the clock");
+//! a message that waits for order's sake has none, and one that is dropped mostly one.
 
 use ashway_abi::share::{AHEAD_NS, BACK_NS, DRAIN_NS, DUE_NS, HOLD_NS, Terms, UNIT_BITS};
 use ashway_abi::{Count, trusted};

@@ -1,8 +1,9 @@
 //! What each operator costs, in fuel units.
 //!
 //! One table for both tiers. A unit is about one simple instruction of either
-//! back end; it counts work, not time (FACTS 2: division, clz and copies
-//! differ by 10x in eBPF, so they cost differently here).
+//! back end; it counts work, not time. Division, clz and copies differ by
+//! a factor of ten in eBPF (docs/facts.md, "Unequal instructions"), so they cost
+//! differently here.
 //!
 //! What only names an operand (`local.get`, a constant) or forgets one (`drop`)
 //! is free: both back ends read the operand in place, in the operator that uses
@@ -22,8 +23,8 @@ pub const BULK_SHIFT: u32 = 3;
 /// thousand to put them aside at every block does.
 pub(super) const NAMED_FOR_UNIT: u64 = 4;
 
-/// A look at the clock: 33 ns in the kernel tier (FACTS 3b), some 40 in the user
-/// tier. A slice of fuel has 24 of them, which is 0.8 us.
+/// A look at the clock: 33 ns in the kernel tier (docs/facts.md, "A look at the clock"),
+/// some 40 in the user tier. A slice of fuel has 24 of them, which is 0.8 us.
 const NOW: u32 = 128;
 
 /// A record or a timer in the outbox. What the message costs when it leaves, a system call of

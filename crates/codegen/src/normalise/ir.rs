@@ -306,7 +306,7 @@ impl Module<'_> {
     }
 
     /// Whether any function takes fuel. One without loops, recursion and bulk
-    /// operations has a static bound and takes none (DESIGN 3).
+    /// operations has a static bound, which its length is, and takes none.
     #[must_use]
     pub fn charges(&self) -> bool {
         self.functions.iter().any(|function| {

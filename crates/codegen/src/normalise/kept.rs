@@ -1,5 +1,5 @@
 //! The section `ashway.state`: which part of its memory a handler hands on to the
-//! version that comes after it (DESIGN 3, swap).
+//! version that comes after it in a swap.
 //!
 //! Three little-endian `u32`: where the state begins, where it ends, and the
 //! version of its form, which the author counts.

@@ -1,4 +1,4 @@
-//! Wasm to the normal form that both tiers run (DESIGN 3).
+//! Wasm to the normal form that both tiers run.
 //!
 //! Fuel, message access, mutable state, references and recursion are made
 //! explicit here, once, so that they mean the same in Wasmtime and in the

@@ -6,9 +6,9 @@
 //! barriers everywhere.
 //!
 //! In an arena the kernel takes add, exchange and compare-exchange of 32 and 64
-//! bits, and of 8 and 16 bits nothing (FACTS 1). The rest is a compare-exchange
-//! of the word around it, tried again if another CPU was faster. Each failure
-//! means that somebody else succeeded; a retry ticks all the same (`tick.rs`).
+//! bits, and of 8 and 16 bits nothing (docs/facts.md, "Arena atomics"). The rest is a
+//! compare-exchange of the word around it, tried again if another CPU was faster.
+//! Each failure means that somebody else succeeded; a retry ticks all the same (`tick.rs`).
 //!
 //! Misalignment is found before bounds, as Wasmtime 48 does it
 //! (`prepare_atomic_addr`); the proposal leaves the order open.

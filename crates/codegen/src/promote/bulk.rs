@@ -1,6 +1,7 @@
 //! Bulk operations: a loop over chunks of 64 bytes, then what is left of one
-//! without a loop (FACTS 1: as fast as memory for a packet's length, and no
-//! index for the verifier to follow). The loop ticks (`tick.rs`).
+//! without a loop: the fastest form for a packet's length (docs/facts.md, "Copies of
+//! a packet's length"), with no index for the verifier to follow. The loop ticks
+//! (`tick.rs`).
 //!
 //! Everything waits in frame slots first, so that all scratch registers are
 //! free: `r1` destination, `r2` source, `r3` bytes left, `r4` and `r5` pointers,
@@ -85,7 +86,8 @@ impl Emitter<'_> {
         self.check_memory(R1);
         // The source has been checked by words that the application can write.
         // In an arena a page that is not there takes 1 us to be found missing,
-        // far too long for a tick (FACTS 1), so it is checked again.
+        // far too long for a tick (docs/facts.md, "Missing arena pages"), so it is
+        // checked again.
         let trap = self.trap(Cause::MemoryBounds);
         self.asm.mov(R0, R2);
         self.asm.alu(op::ADD, R0, R3);

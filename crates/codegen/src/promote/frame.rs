@@ -1,8 +1,8 @@
 //! What is decided before the first instruction: which functions there are,
 //! where their frames lie, and which locals live in registers.
 //!
-//! All functions become one eBPF function (FACTS 1, "merged"), so a frame is
-//! only a range of the per-CPU context. A function's frame lies behind the
+//! All functions become one eBPF function (docs/facts.md, "Merged functions"), so a
+//! frame is only a range of the per-CPU context. A function's frame lies behind the
 //! longest chain of its callers', and two functions that cannot be active
 //! together share the room. Functions that call each other in a cycle lie side
 //! by side: of those, only the one that runs has its frame there, the others'

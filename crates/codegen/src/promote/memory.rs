@@ -2,8 +2,8 @@
 //!
 //! Every access is checked first, in 64-bit arithmetic on the zero-extended
 //! address, so that nothing wraps: an arena page that is not there would give 0
-//! and swallow stores instead of trapping (FACTS 1). In array mode the same
-//! check tells the verifier that the access stays inside the map's value.
+//! and swallow stores instead of trapping (docs/facts.md, "Missing arena pages"). In
+//! array mode the same check tells the verifier that the access stays inside the map's value.
 
 use super::MemoryKind;
 use super::emitter::Emitter;
@@ -59,7 +59,7 @@ impl Emitter<'_> {
         self.push_reg(into, wide);
     }
 
-    /// Arena loads do not sign-extend (FACTS 1).
+    /// Arena loads do not sign-extend (docs/facts.md, "Arena instructions").
     fn load_signed(&mut self, offset: u64, size: Size, wide: bool) {
         let (pointer, off) = self.checked_address(offset, size);
         let into = self.result_from(pointer);

@@ -1,7 +1,8 @@
-//! The normal form to eBPF (DESIGN 5).
+//! The normal form to eBPF.
 //!
 //! One pass over each function's operators, straight to instructions. What the
-//! result looks like, and why (FACTS 1 and 2 measured it):
+//! result looks like; docs/facts.md, "Loops", "Laundering" and "Merged functions",
+//! has the measurements behind it:
 //!
 //! * **Merged:** all functions that the handler reaches become one eBPF
 //!   function; a call stores arguments into the callee's frame and jumps, a

@@ -88,7 +88,7 @@ pub struct Shape<'m> {
     pub budget: Budget,
     /// Keeps every local in the context, where the verifier knows nothing
     /// about it: up to 30 % slower, and accepted where the first try was found
-    /// too complex (FACTS 1).
+    /// too complex (docs/facts.md, "Locals in memory").
     pub locals_in_memory: bool,
     /// What is checked.
     pub checks: Checks,

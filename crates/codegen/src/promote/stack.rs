@@ -390,7 +390,7 @@ impl Emitter<'_> {
     }
 
     /// XORs a zero unknown to the verifier into `reg`, so that it forgets what
-    /// it knows of the value (FACTS 1, laundering).
+    /// it knows of the value (docs/facts.md, "Laundering").
     pub(super) fn launder(&mut self, wide: bool, reg: Reg, zero: Reg) {
         self.alu(op::XOR, wide, reg, zero);
     }

@@ -10,7 +10,7 @@ use super::checks::Mark;
 /// How to get every privilege at once.
 pub(super) const AS_ROOT: &str = "run as root";
 
-/// The rungs of the ladder this machine's process can stand on (DESIGN 10).
+/// The rungs of the ladder this machine's process can stand on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
     Arena,

@@ -134,7 +134,7 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// The exit code of the CLI (DESIGN 11).
+    /// The exit code of the CLI.
     #[must_use]
     pub fn exit_code(&self) -> u8 {
         match self {
