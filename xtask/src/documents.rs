@@ -4,7 +4,7 @@
 //! A link is `[text](file.md#section)`; a comment names a section as `docs/facts.md,
 //! "Laundering"`, over two lines if need be.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -231,4 +231,32 @@ fn a_link_to_nothing_is_seen() {
         broken("facts.md#not-a-heading", here, &page),
         Some("there is no such section")
     );
+}
+
+#[test]
+fn every_name_in_the_glossary_is_in_the_code() {
+    let texts = texts();
+    let glossary = &texts[Path::new("GLOSSARY.md")];
+    let (_, names) = glossary
+        .split_once("## Names in the code")
+        .expect("the glossary has them");
+    let of_a_name = |c: char| c.is_alphanumeric() || c == '_';
+    let mut used: HashSet<&str> = HashSet::new();
+    for (path, text) in &texts {
+        if path.starts_with("crates") {
+            used.extend(text.split(|c| !of_a_name(c)));
+        }
+    }
+    let mut seen = 0;
+    for row in names.lines().filter(|line| line.starts_with("| `")) {
+        let cell = row.split('|').nth(1).unwrap_or_default();
+        for name in cell.split('`').skip(1).step_by(2) {
+            assert!(
+                used.contains(name),
+                "nothing in the code is called `{name}`"
+            );
+            seen += 1;
+        }
+    }
+    assert!(seen > 40, "only {seen} names");
 }
