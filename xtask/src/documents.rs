@@ -260,3 +260,42 @@ fn every_name_in_the_glossary_is_in_the_code() {
     }
     assert!(seen > 40, "only {seen} names");
 }
+
+/// `a/{b,c}/d` as `a/b/d` and `a/c/d`.
+fn expanded(path: &str) -> Vec<String> {
+    let Some((start, rest)) = path.split_once('{') else {
+        return vec![path.to_owned()];
+    };
+    let (names, end) = rest.split_once('}').expect("a brace is closed");
+    let names = names.split(',');
+    names.map(|name| format!("{start}{name}{end}")).collect()
+}
+
+#[test]
+fn every_test_that_a_feature_names_is_there() {
+    let texts = texts();
+    let mut seen = 0;
+    for row in texts[Path::new("docs/features.md")].lines() {
+        let Some(tests) = row.trim_end_matches(" |").rsplit(" | ").next() else {
+            continue;
+        };
+        if !row.starts_with("| ") {
+            continue;
+        }
+        for name in tests.split('`').skip(1).step_by(2) {
+            // Others are commands, their columns and their parts.
+            let path = name.ends_with(".rs") || name.contains('/') || name == "forward";
+            if !path || name.contains(' ') {
+                continue;
+            }
+            for path in expanded(name) {
+                let there = [&path, &format!("tests/netns/tests/{path}")]
+                    .iter()
+                    .any(|it| crate::root().join(it).exists());
+                assert!(there, "features.md names `{path}`: {row}");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 100, "only {seen} tests");
+}

@@ -1,15 +1,15 @@
 //! Bounded queues at the ends of a path.
 //!
 //! A path has four: for each direction one where it begins and one where it
-//! ends. Demux puts a message on exactly one input queue, so this is the first
+//! ends. Each message is offered to exactly one input queue, so this is the first
 //! place where overload can be seen and the last where shedding it costs
-//! nothing: no stage has run yet. A queue of maximum 0 is not there.
+//! nothing: no stage has run yet. A queue of maximum 0 is not there; a node gives
+//! all its paths such queues, and runs a message when it arrives.
 //!
 //! Source: Mosberger & Peterson 1996 ("Scout"), §3.2 for the queues and §4.4
 //! for dropping on arrival. Scout leaves the discipline open but for length and
-//! maximum length; ours is first in, first out, because the scheduler already
-//! orders paths, and a second order within a path would hide which of the two
-//! made a message late.
+//! maximum length; ours is first in, first out: whoever runs paths decides in which order,
+//! and a second order within a path would hide which of the two made a message late.
 
 use std::collections::VecDeque;
 
