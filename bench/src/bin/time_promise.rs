@@ -27,11 +27,12 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 use ashway_abi::memory::WASM_PAGE;
+use ashway_abi::{Budget, MemoryKind};
 use ashway_abi::{Cause, context};
 use ashway_bench::stats::Spread;
-use ashway_codegen::bpf::{Assembler, MapRef, Reg, Size, helper, op};
+use ashway_check::bpf::{Assembler, MapRef, Reg, Size, helper, op};
 use ashway_codegen::normalise::{Limits, normalise};
-use ashway_codegen::promote::{Budget, Checks, MemoryKind, Shape};
+use ashway_codegen::promote::{Checks, Shape};
 use ashway_codegen::stub;
 use ashway_kernel::{
     AllegedOffset, Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, TestRun, maps,

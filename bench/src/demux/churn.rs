@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow, ensure};
 use ashway_abi::{Leaf, context};
-use ashway_codegen::bpf::MapRef;
+use ashway_check::bpf::MapRef;
 use ashway_codegen::demux::emit::{self, FEW, Spec};
 use ashway_codegen::demux::{Filter, Table};
 use ashway_codegen::entry::Packet;

@@ -19,7 +19,7 @@ use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 use Reg::{R0, R1, R6, R7, R8};
 use anyhow::{Context, Result, bail, ensure};
-use ashway_codegen::bpf::{Assembler, Insn, Label, Reg, op};
+use ashway_check::bpf::{Assembler, Insn, Label, Reg, op};
 use ashway_kernel::{Program, ProgramKind, ProgramSpec, TestRun};
 use ashway_rig::Process;
 use serde_json::json;

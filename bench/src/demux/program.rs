@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use Reg::{R0, R1, R2, R3, R4, R10};
 use anyhow::{Result, anyhow, ensure};
 use ashway_abi::{Leaf, context, leaf};
-use ashway_codegen::bpf::{Assembler, Image, MapRef, Reg, Size, helper, op};
+use ashway_check::bpf::{Assembler, Image, MapRef, Reg, Size, helper, op};
 use ashway_codegen::demux::emit::{self, Entries, FEW, Spec};
 use ashway_codegen::demux::{self, Table};
 use ashway_codegen::entry::Packet;

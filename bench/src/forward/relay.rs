@@ -5,15 +5,15 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, anyhow, bail};
+use ashway_abi::MemoryKind;
 use ashway_abi::count::ROW_BYTES;
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::{Hop, Leaf, context, hop, trusted};
-use ashway_codegen::bpf::{Image, MapRef};
+use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{self, FEW};
 use ashway_codegen::demux::{self, Table};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::instance::{Behind, Spec};
-use ashway_codegen::promote::MemoryKind;
 use ashway_codegen::{exit, forward};
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{

@@ -5,7 +5,7 @@ use std::os::fd::BorrowedFd;
 
 use anyhow::{Result, ensure};
 use ashway_abi::context;
-use ashway_codegen::bpf::MapRef;
+use ashway_check::bpf::MapRef;
 use ashway_codegen::pipe::ebpf::{KernelList, trial};
 use ashway_codegen::pipe::{self, List};
 use ashway_kernel::maps::possible_cpus;

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use ashway_abi::Budget;
 use ashway_codegen::normalise::{Limits, Module, normalise};
-use ashway_codegen::promote::{Budget, Checks};
+use ashway_codegen::promote::Checks;
 use ashway_trial::{EMPTY, Engine, Loaded, MemoryChoice, Setup, Trial};
 use serde_json::{Value, json};
 

@@ -11,11 +11,12 @@
 //! message, also less the empty ones.
 
 use anyhow::{Context, Result, ensure};
+use ashway_abi::Budget;
 use ashway_abi::Verdict;
-use ashway_codegen::bpf::Image;
-use ashway_codegen::bpf::interp::Machine;
+use ashway_check::bpf::Image;
+use ashway_check::bpf::interp::Machine;
 use ashway_codegen::normalise::{Limits, Module, normalise};
-use ashway_codegen::promote::{Budget, Checks};
+use ashway_codegen::promote::Checks;
 use ashway_codegen::stub;
 use ashway_trial::{EMPTY, Engine, Setup, Trial};
 use serde_json::json;

@@ -51,3 +51,50 @@ macro_rules! seeded_bugs {
         }
     };
 }
+
+/// Declares a crate's `Bug`, and `is(Bug) -> bool`: whether this process has this one.
+///
+/// For bugs that tests of other crates notice: a test that has never failed may test
+/// nothing (docs/facts.md, "Tests that cannot fail"). Without `--cfg ashway_bugs` `is` is always
+/// false and costs nothing; with it the variable `ASHWAY_BUG` names the one bug that the
+/// process has, and `cargo xtask bugs` shows for each that the test named for it in
+/// `crates/codegen/tests/bugs` passes without it and fails with it. Not hygienic about
+/// `std`.
+#[macro_export]
+macro_rules! named_bugs {
+    ($($(#[$doc:meta])* $bug:ident,)*) => {
+        /// A mistake.
+        #[cfg_attr(
+            not(ashway_bugs),
+            expect(unreachable_pub, reason = "public where one can be chosen")
+        )]
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Bug {
+            $($(#[$doc])* $bug,)*
+        }
+
+        #[cfg(ashway_bugs)]
+        impl Bug {
+            /// Every bug, in the order of the table.
+            pub const ALL: &[Self] = &[$(Self::$bug,)*];
+        }
+
+        /// Whether this process is to have the bug.
+        #[cfg(not(ashway_bugs))]
+        #[inline]
+        pub(crate) const fn is(_bug: Bug) -> bool {
+            false
+        }
+
+        /// Whether this process is to have the bug.
+        #[cfg(ashway_bugs)]
+        pub(crate) fn is(bug: Bug) -> bool {
+            static CHOSEN: std::sync::OnceLock<Option<Bug>> = std::sync::OnceLock::new();
+            *CHOSEN.get_or_init(|| {
+                let name = std::env::var("ASHWAY_BUG").ok()?;
+                // `None` for a bug of another crate.
+                Bug::ALL.iter().copied().find(|bug| format!("{bug:?}") == name)
+            }) == Some(bug)
+        }
+    };
+}

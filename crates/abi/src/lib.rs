@@ -12,6 +12,7 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+pub mod budget;
 pub mod bug;
 pub mod cause;
 pub mod context;
@@ -30,12 +31,14 @@ pub mod share;
 pub mod trusted;
 pub mod verdict;
 
+pub use budget::Budget;
 pub use cause::Cause;
 pub use count::Count;
 pub use grant::Grant;
 pub use hop::Hop;
 pub use host_call::HostCall;
 pub use leaf::Leaf;
+pub use memory::MemoryKind;
 pub use verdict::Verdict;
 
 /// Version of the handler ABI, carried by a module in the custom section

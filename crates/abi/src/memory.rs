@@ -36,6 +36,15 @@ pub const STATE_GLOBALS: usize = 64;
 /// the kernel tier looks for a message behind.
 pub const FRONT_BYTES: usize = crate::trusted::SLOT_HEADERS_BYTES;
 
+/// What an instance's memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryKind {
+    /// A BPF arena.
+    Arena,
+    /// The one value of a mmapable array.
+    Array,
+}
+
 /// Where the regions of one instance lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {

@@ -1,34 +1,6 @@
-//! Seeded bugs: places that can be broken on purpose, to see a test turn red.
-//!
-//! A test that has never failed may test nothing (docs/facts.md, "Tests that
-//! cannot fail"). Each bug here is a mistake that somebody could make, at the
-//! line where it would be made, and `cargo xtask bugs` shows for each that the
-//! test named for it in `tests/bugs/` passes without it and fails with it.
-//!
-//! Without `--cfg ashway_bugs` [`is`] is always false and costs nothing. With
-//! it the variable `ASHWAY_BUG` names the one bug that the process has.
+//! The seeded bugs of this crate ([`ashway_abi::bug`]).
 
-macro_rules! bugs {
-    ($($(#[$doc:meta])* $bug:ident,)*) => {
-        /// A mistake.
-        #[cfg_attr(
-            not(ashway_bugs),
-            expect(unreachable_pub, reason = "public where one can be chosen")
-        )]
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Bug {
-            $($(#[$doc])* $bug,)*
-        }
-
-        #[cfg(ashway_bugs)]
-        impl Bug {
-            /// Every bug, in the order of the table.
-            pub const ALL: &[Self] = &[$(Self::$bug,)*];
-        }
-    };
-}
-
-bugs! {
+ashway_abi::named_bugs! {
     // Integer operators.
     /// A signed shift right shifts zeros in.
     ShiftUnsigned,
@@ -131,26 +103,6 @@ bugs! {
     /// A refill gives a whole slice when less is left.
     RefillWhole,
 
-    // Checker.
-    /// Accesses through a number are let through.
-    CheckNoBase,
-    /// Offsets into the context are not looked at.
-    CheckNoContext,
-    /// Packet accesses need no comparison with the packet's end.
-    CheckNoPacketEnd,
-    /// Any helper may be called.
-    CheckAnyHelper,
-    /// A loop need not be charged.
-    CheckNoCharge,
-    /// A tick may be of nothing.
-    CheckNoTick,
-    /// Fuel may grow.
-    CheckFuelGrows,
-    /// The lock may be kept.
-    CheckNoLock,
-    /// A kernel pointer may be stored into the instance's memory.
-    CheckPointerLeak,
-
     // Demux.
     /// Guards are tested where there is no network header.
     DemuxLayerUnasked,
@@ -244,26 +196,4 @@ bugs! {
     PipeKernelTickFree,
     /// Over an array, the end of a message is not sent.
     PipeKernelEndKept,
-}
-
-/// Whether this process is to have the bug.
-#[cfg(not(ashway_bugs))]
-#[inline]
-pub(crate) const fn is(_bug: Bug) -> bool {
-    false
-}
-
-/// Whether this process is to have the bug.
-#[cfg(ashway_bugs)]
-pub(crate) fn is(bug: Bug) -> bool {
-    static CHOSEN: std::sync::OnceLock<Option<Bug>> = std::sync::OnceLock::new();
-    *CHOSEN.get_or_init(chosen) == Some(bug)
-}
-
-/// The bug that `ASHWAY_BUG` names.
-#[cfg(ashway_bugs)]
-fn chosen() -> Option<Bug> {
-    let name = std::env::var("ASHWAY_BUG").ok()?;
-    let named = Bug::ALL.iter().find(|bug| format!("{bug:?}") == name);
-    Some(*named.expect("ASHWAY_BUG names a bug"))
 }

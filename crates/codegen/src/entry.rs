@@ -18,9 +18,9 @@ mod general;
 use ashway_abi::Count;
 use ashway_abi::context::{self, flag};
 use ashway_abi::observe::step;
+use ashway_check::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use ashway_wire::ipv4::PROTOCOL_UDP;
 
-use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use crate::demux::emit::{self, Compiled, Entries, Exits, FEW};
 use crate::observe::{self, Note, Word};
 pub use crate::xdp::Packet;

@@ -9,9 +9,9 @@
 //! or back where they came from. Attached to the interface in, only where a probe showed that it is needed.
 //! Linux 6.6 (TCX).
 
-use crate::bpf::{Assembler, Image, Reg, Size, helper, op};
 use crate::instance::{EXIT_BYTES, EXIT_MARK};
 use Reg::{R0, R1, R2, R3, R4, R5};
+use ashway_check::bpf::{Assembler, Image, Reg, Size, helper, op};
 
 /// Fields of `struct __sk_buff`.
 const IFINDEX: i16 = 40;

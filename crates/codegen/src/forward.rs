@@ -29,10 +29,10 @@
 
 use ashway_abi::context::{self, flag};
 use ashway_abi::{Count, hop, trusted};
+use ashway_check::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use ashway_wire::eth::{HEADER_BYTES, TAG_BYTES, TYPE_IPV4, TYPE_IPV6, TYPE_VLAN};
 use ashway_wire::ipv4::{DONT_FRAGMENT, PROTOCOL_UDP};
 
-use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use crate::instance::{Lead, Spec, deliver, mark_for_exit, whole_checksum};
 use crate::observe::{self, Note, Word};
 use crate::xdp::{self, Packet, action, be16};

@@ -10,16 +10,16 @@
 //!   way through the kernel, in that order.
 //! * [`pipe`]: manipulations of data to one loop.
 //! * [`stub`]: the program around a promoted handler that needs no interface.
-//! * [`bpf`]: instructions, assembler, printer.
+//!
+//! Instructions, the assembler and what looks at a finished program are in
+//! [`ashway_check`].
 
 #![forbid(unsafe_code)]
 
-pub mod bpf;
 #[cfg(not(ashway_bugs))]
 mod bug;
 #[cfg(ashway_bugs)]
 pub mod bug;
-pub mod check;
 mod components;
 pub mod demux;
 pub mod entry;

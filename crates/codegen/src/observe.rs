@@ -14,9 +14,9 @@ use ashway_abi::observe::{
     RAN, ROW, SEQUENCE, STEP, TIME, base, step,
 };
 use ashway_abi::trusted::SLOT_SEQUENCE;
+use ashway_check::bpf::{Assembler, Label, MapRef, Reg, Size, helper, md, op};
 
-use crate::bpf::{Assembler, Label, MapRef, Reg, Size, helper, op};
-use crate::xdp::{self, md};
+use crate::xdp::{self};
 use Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9};
 
 /// `BPF_RB_NO_WAKEUP`: who reads looks by itself.

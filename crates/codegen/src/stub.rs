@@ -20,12 +20,13 @@
 use ashway_abi::memory::{Layout, STATE_GUEST_PAGES, WASM_PAGE};
 use ashway_abi::{Cause, context};
 
-use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, op};
 use crate::normalise::Module;
 use crate::normalise::ir::{FileOffset, Global};
-use crate::promote::{self, MemoryKind, PromoteError, Shape, Summary};
-use crate::xdp::{self, action, md};
+use crate::promote::{self, PromoteError, Shape, Summary};
+use crate::xdp::{self, action};
 use Reg::{R0, R1, R2, R3, R6, R7, R9, R10};
+use ashway_abi::MemoryKind;
+use ashway_check::bpf::{Assembler, Image, Label, MapRef, Reg, Size, md, op};
 
 /// Bytes before the message.
 pub const HEADER_BYTES: usize = 64;

@@ -3,8 +3,8 @@
 
 use ashway_abi::trusted::SLOT_HEADERS_BYTES;
 use ashway_abi::{Count, context};
+use ashway_check::bpf::{Assembler, Label, MapRef, Reg, Size, helper, md, op};
 
-use crate::bpf::{Assembler, Label, MapRef, Reg, Size, helper, op};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// Return codes of an XDP program (`enum xdp_action`).
@@ -12,15 +12,6 @@ pub(crate) mod action {
     pub(crate) const DROP: i32 = 1;
     pub(crate) const PASS: i32 = 2;
     pub(crate) const TX: i32 = 3;
-}
-
-/// Fields of `struct xdp_md`.
-pub(crate) mod md {
-    pub(crate) const DATA: i16 = 0;
-    pub(crate) const DATA_END: i16 = 4;
-    pub(crate) const DATA_META: i16 = 8;
-    pub(crate) const INGRESS_IFINDEX: i16 = 12;
-    pub(crate) const RX_QUEUE: i16 = 16;
 }
 
 /// Stack slot for the `u32` number of a row of counters.

@@ -3,15 +3,15 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
+use ashway_abi::MemoryKind;
 use ashway_abi::memory::{Layout, WASM_PAGE};
 use ashway_abi::observe::{BYTES, LOST, MOST_BYTES, Note, SEQUENCE, session, step};
 use ashway_abi::{Count, Leaf, context};
-use ashway_codegen::bpf::interp::Machine;
-use ashway_codegen::bpf::{Image, Insn, MapRef};
+use ashway_check::bpf::interp::Machine;
+use ashway_check::bpf::{Image, Insn, MapRef};
 use ashway_codegen::demux::emit::{self, FEW};
 use ashway_codegen::demux::{Table, parse};
 use ashway_codegen::entry::{self, Packet, Reply};
-use ashway_codegen::promote::MemoryKind;
 use ashway_codegen::{forward, instance};
 
 const ROW: u32 = 0;

@@ -5,12 +5,12 @@
 
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::share::{Account, DRAIN_NS, HOLD_NS, Mode, Terms};
+use ashway_abi::{Budget, MemoryKind};
 use ashway_abi::{Count, context, trusted};
-use ashway_codegen::bpf::Image;
-use ashway_codegen::bpf::interp::Machine;
+use ashway_check::bpf::Image;
+use ashway_check::bpf::interp::Machine;
 use ashway_codegen::instance::{self, Behind};
 use ashway_codegen::normalise::{Limits, normalise};
-use ashway_codegen::promote::{Budget, MemoryKind};
 
 const LAYOUT: Layout = Layout {
     guest_bytes: WASM_PAGE,

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use ashway_abi::Budget;
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::share::Mode;
 use ashway_abi::trusted;
-use ashway_codegen::check::{Around, Shape, check};
+use ashway_check::{Around, Shape, check};
 use ashway_codegen::instance::{self, Handler, Spec};
 use ashway_codegen::normalise::{self, normalise};
-use ashway_codegen::promote::{self, Budget};
 use ashway_handler::{Engine, Region};
 use ashway_kernel::{LoadError, Memory, MemoryKind, Program, ProgramKind, SharedArray};
 
@@ -596,8 +596,8 @@ fn spec(node: &NodeMaps, kind: MemoryKind, layout: Layout, plan: &InstancePlan) 
         cpus: node.cpus,
         layout,
         memory: match kind {
-            MemoryKind::Arena => promote::MemoryKind::Arena,
-            MemoryKind::Array | MemoryKind::Anonymous => promote::MemoryKind::Array,
+            MemoryKind::Arena => ashway_abi::MemoryKind::Arena,
+            MemoryKind::Array | MemoryKind::Anonymous => ashway_abi::MemoryKind::Array,
         },
         paths: plan.most_paths,
         behind: plan.behind,

@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use ashway_abi::{Leaf, leaf};
-use ashway_codegen::bpf::{Image, MapRef};
+use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{Compiled, Entries};
 use ashway_codegen::demux::{Change, Key, ShapeId, Table};
 use ashway_codegen::instance::Spec;

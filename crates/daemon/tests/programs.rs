@@ -5,10 +5,10 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use ashway_abi::memory::{Layout, STATE_BYTES};
+use ashway_abi::{Budget, MemoryKind};
 use ashway_abi::{Count, Leaf, context, count, trusted};
-use ashway_codegen::bpf::{Atomic, Insn, Reg};
+use ashway_check::bpf::{Atomic, Insn, Reg};
 use ashway_codegen::demux::{self, Table, emit};
-use ashway_codegen::promote::{Budget, MemoryKind};
 use ashway_codegen::{entry, exit, instance};
 use ashway_daemon::programs::{self, DemuxMaps, Maps, NodeMaps};
 use ashway_kernel::{Map, MapSpec, Memory, Program, ProgramKind, SharedArray, TestRun, WakeBell};

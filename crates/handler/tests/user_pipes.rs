@@ -16,7 +16,7 @@ mod random;
 
 use std::fmt::Write as _;
 
-use ashway_codegen::bpf::interp::Machine;
+use ashway_check::bpf::interp::Machine;
 use ashway_codegen::normalise::{Limits, Profile, normalise_as};
 use ashway_codegen::pipe::ebpf::{KernelList, trial};
 use ashway_codegen::pipe::{

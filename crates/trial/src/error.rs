@@ -2,8 +2,8 @@
 
 use std::io;
 
-use ashway_codegen::bpf::interp::Fault;
-use ashway_codegen::check::Violation;
+use ashway_check::Violation;
+use ashway_check::bpf::interp::Fault;
 use ashway_codegen::promote::PromoteError;
 use ashway_handler::{EngineError, InstantiateError, Stopped};
 use ashway_kernel::LoadError;

@@ -3,10 +3,11 @@
 
 use std::time::Instant;
 
-use ashway_codegen::bpf::Image;
-use ashway_codegen::bpf::interp::Machine;
+use ashway_abi::{Budget, MemoryKind};
+use ashway_check::bpf::Image;
+use ashway_check::bpf::interp::Machine;
 use ashway_codegen::normalise::Module;
-use ashway_codegen::promote::{Budget, Checks, MemoryKind};
+use ashway_codegen::promote::Checks;
 use ashway_codegen::stub;
 
 use crate::promoted::{Loaded, MemoryChoice, Setup, translate};

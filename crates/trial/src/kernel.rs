@@ -5,9 +5,10 @@ use std::sync::OnceLock;
 use std::time::Instant;
 
 use ashway_abi::context;
-use ashway_codegen::bpf::{Image, MapRef};
+use ashway_abi::{Budget, MemoryKind};
+use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::normalise::Module;
-use ashway_codegen::promote::{Budget, Checks, MemoryKind};
+use ashway_codegen::promote::Checks;
 use ashway_codegen::stub;
 use ashway_kernel::{
     AllegedOffset, Feature, LoadError, Map, MapSpec, Memory, Probe, Program, ProgramKind, TestRun,

@@ -6,7 +6,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use ashway_codegen::bpf::{Btf, Image, MapRef};
+use ashway_check::bpf::{Btf, Image, MapRef};
 use ashway_kernel::{BtfInfo, LoadError, MapFixup, Program, ProgramKind, ProgramSpec};
 
 /// Loads `image`, over the maps that `fd` names. Milliseconds for an ordinary
@@ -45,7 +45,7 @@ fn with_spec<'m, R>(
     fd: impl Fn(MapRef) -> BorrowedFd<'m>,
     give: impl FnOnce(&ProgramSpec<'_>) -> R,
 ) -> R {
-    let fixup = |used: &ashway_codegen::bpf::MapUse| MapFixup {
+    let fixup = |used: &ashway_check::bpf::MapUse| MapFixup {
         insn: used.insn,
         fd: fd(used.map),
         value_offset: used.value_offset,

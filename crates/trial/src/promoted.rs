@@ -3,10 +3,11 @@
 
 use std::time::{Duration, Instant};
 
-use ashway_codegen::bpf::Image;
-use ashway_codegen::check::{self, check};
+use ashway_abi::{Budget, MemoryKind};
+use ashway_check::bpf::Image;
+use ashway_check::{Around, check};
 use ashway_codegen::normalise::Module;
-use ashway_codegen::promote::{Budget, Checks, MemoryKind, Shape, Summary};
+use ashway_codegen::promote::{Checks, Shape, Summary};
 use ashway_codegen::stub;
 
 use crate::NotRun;
@@ -104,8 +105,8 @@ pub(crate) fn translate(
     if checks == Checks::default() {
         check(
             &image,
-            &check::Shape {
-                around: check::Around::Stub,
+            &ashway_check::Shape {
+                around: Around::Stub,
                 memory,
                 layout,
                 cpus,

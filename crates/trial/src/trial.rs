@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
+use ashway_abi::Budget;
 use ashway_codegen::normalise::ir::FileOffset;
 use ashway_codegen::normalise::{INVOKE_PREFIX, INVOKE_SLOT, Module};
-use ashway_codegen::promote::Budget;
 use ashway_codegen::stub;
 use ashway_handler::{START_FUEL, Stopped};
 use ashway_kernel::{AllegedOffset, Memory, Program};

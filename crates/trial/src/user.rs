@@ -4,7 +4,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use ashway_codegen::normalise::{self, Module};
-use ashway_codegen::promote;
 use ashway_codegen::stub;
 use ashway_handler::{Budget, Engine, EngineError, Function, Instance, InstantiateError, Region};
 use ashway_kernel::Memory;
@@ -20,7 +19,7 @@ pub(crate) struct User {
 }
 
 impl User {
-    pub(crate) fn new(module: &Module<'_>, budget: promote::Budget) -> Result<Self, NotRun> {
+    pub(crate) fn new(module: &Module<'_>, budget: ashway_abi::Budget) -> Result<Self, NotRun> {
         let layout = stub::layout(module);
         let bytes = layout.total_bytes();
         let memory = Memory::anonymous(bytes).map_err(|errno| NotRun::Memory {

@@ -1,9 +1,11 @@
 //! What becomes of a file, whatever is in it: all that a node does before it
 //! runs a handler, and nothing after.
 
+use ashway_abi::{Budget, MemoryKind};
+use ashway_check::{Around, check};
 use ashway_codegen::normalise::{Limits, encode, normalise};
-use ashway_codegen::promote::{Budget, Checks, MemoryKind, Shape};
-use ashway_codegen::{check, stub};
+use ashway_codegen::promote::{Checks, Shape};
+use ashway_codegen::stub;
 use std::fmt;
 
 /// What became of a file.
@@ -63,15 +65,15 @@ pub fn answer(wasm: &[u8], before_check: impl FnOnce()) -> Answer {
         Err(error) => Some(error.to_string()),
         Ok((image, _)) => {
             before_check();
-            let shape = check::Shape {
-                around: check::Around::Stub,
+            let shape = ashway_check::Shape {
+                around: Around::Stub,
                 memory: shape.memory,
                 layout,
                 cpus: CPUS,
                 budget: BUDGET,
                 resizes: module.resizes(),
             };
-            let violation = check::check(&image, &shape).err();
+            let violation = check(&image, &shape).err();
             violation.map(|violation| violation.because())
         }
     };

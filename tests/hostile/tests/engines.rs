@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 
+use ashway_abi::Budget;
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Limits, Module, normalise};
-use ashway_codegen::promote::{Budget, Checks, PromoteError};
+use ashway_codegen::promote::{Checks, PromoteError};
 use ashway_hostile::{End, Entry, Expectation, Place, Tier, corpus};
 use ashway_trial::{Activation, Engine, MemoryChoice, NotRun, Setup, Trial, same_end};
 use wasmparser::{BinaryReader, OperatorsReader};

@@ -16,6 +16,7 @@ use std::hash::Hash;
 
 use ashway_abi::context::{self, fact};
 use ashway_abi::{Leaf, leaf};
+use ashway_check::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use ashway_wire::{eth, ipv4, vxlan};
 
 use super::filter::{Field, Layer, Test};
@@ -24,7 +25,6 @@ use super::table::Table;
 use super::tree::{self, Guard, Node};
 use super::view::{Place, Version, View};
 use super::walk;
-use crate::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use crate::bug::{self, Bug};
 use crate::xdp::{self, Packet, be16};
 use Reg::{R0, R1, R2, R3, R4, R6, R7, R9, R10};

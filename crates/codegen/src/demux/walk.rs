@@ -9,9 +9,9 @@
 //! Source: as there, and IEEE 802.1Q §9.6, RFC 791 §3.1, RFC 8200 §4, RFC 7348 §5.
 
 use ashway_abi::context::{self, fact};
+use ashway_check::bpf::{Assembler, Label, Reg, Size, helper, op};
 use ashway_wire::{Fragment, eth, headers, ipv4, ipv6, vxlan};
 
-use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
 use crate::xdp::{Packet, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
 

@@ -6,10 +6,10 @@
 
 use ashway_abi::context::{self, fact, flag};
 use ashway_abi::trusted::SLOT_HEADERS_BYTES;
+use ashway_check::bpf::{Assembler, Label, Reg, Size, helper, op};
 use ashway_wire::{eth, ipv4};
 
 use super::{Labels, Spec, UDP, add_flags, if_no_checksum, if_raw, no_partial_checksum, received};
-use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
 use crate::xdp::{self, Packet, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R9};
 

@@ -9,12 +9,12 @@
 use ashway_abi::{Count, context, trusted};
 
 use super::{Behind, Spec, share};
-use crate::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, helper, op};
 use crate::bug::{self, Bug};
 use crate::observe::{self, Note, Word};
-use crate::promote::MemoryKind;
-use crate::xdp::{self, action, md};
+use crate::xdp::{self, action};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
+use ashway_abi::MemoryKind;
+use ashway_check::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, helper, md, op};
 
 /// Stack: the slot's number within the instance.
 pub(super) const SLOT: i16 = -48;

@@ -12,10 +12,10 @@
 use ashway_abi::{Count, context, endpoint, trusted};
 
 use super::{Spec, deliver, end_with};
-use crate::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, op};
-use crate::promote::MemoryKind;
 use crate::xdp::action;
 use Reg::{R0, R1, R2, R3, R4, R5, R7, R9, R10};
+use ashway_abi::MemoryKind;
+use ashway_check::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, op};
 
 /// `r6` = `xdp_md`, `r7` = trusted words, `r9` = the context; the lock is free.
 /// Goes to `finish` as [`end_with`] said.

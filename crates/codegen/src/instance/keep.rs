@@ -7,9 +7,9 @@
 //! ([`trusted::FAULT_WANTED`]); else the instance is free at once.
 
 use ashway_abi::{context, trusted};
+use ashway_check::bpf::{Assembler, Atomic, Reg, Size, helper, op};
 
 use super::{Spec, deliver, unlock};
-use crate::bpf::{Assembler, Atomic, Reg, Size, helper, op};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R9};
 
 /// Frees the instance, now or by way of the worker. `r6` = `xdp_md`, `r7` = trusted

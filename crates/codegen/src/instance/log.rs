@@ -6,9 +6,9 @@
 
 use ashway_abi::log::{LINE_BYTES, MOST, RING_LINES, ring, stage};
 use ashway_abi::{context, trusted};
+use ashway_check::bpf::{Assembler, Atomic, Reg, Size, helper, op};
 
 use super::Spec;
-use crate::bpf::{Assembler, Atomic, Reg, Size, helper, op};
 use crate::normalise::Module;
 use Reg::{R0, R1, R2, R3, R7, R8, R9};
 

@@ -36,12 +36,13 @@ use ashway_abi::memory::Layout;
 use ashway_abi::share::Terms;
 use ashway_abi::{Cause, Count, Verdict, context, context::flag, trusted};
 
-use crate::bpf::{Assembler, Atomic, Image, Label, MapRef, Reg, Size, op};
 use crate::normalise::Module;
 use crate::observe::{self, Note, Word};
-use crate::promote::{self, MemoryKind, PromoteError, Shape};
-use crate::xdp::{self, Packet, action, md};
+use crate::promote::{self, PromoteError, Shape};
+use crate::xdp::{self, Packet, action};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
+use ashway_abi::MemoryKind;
+use ashway_check::bpf::{Assembler, Atomic, Image, Label, MapRef, Reg, Size, md, op};
 
 /// Stack: the `xdp_md` pointer (promoted code reads this slot and the next
 /// three, [`promote`]).
@@ -103,7 +104,7 @@ pub struct Handler<'m> {
     /// Index of the function to run.
     pub entry: u32,
     /// How much it may use.
-    pub budget: promote::Budget,
+    pub budget: ashway_abi::Budget,
     /// What its path may use, if that has a limit.
     pub share: Option<Terms>,
     /// Whether `reply` was granted; if not it is no verdict.

@@ -9,10 +9,10 @@
 
 use ashway_abi::context::{self, fact, flag};
 use ashway_abi::{Count, trusted};
+use ashway_check::bpf::{Assembler, Label, Reg, Size, helper, md, op};
 
-use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
 use crate::observe::{self, Note, Word};
-use crate::xdp::{self, Packet, action, md};
+use crate::xdp::{self, Packet, action};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// What the TCX exit program looks for in front of the frame: send it out. Only an

@@ -7,8 +7,8 @@
 //! to the host is as it came.
 
 use ashway_abi::{Count, context};
+use ashway_check::bpf::{Assembler, Label, Reg, Size, helper, op};
 
-use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
 use crate::normalise::Module;
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R8, R9, R10};
 

@@ -2,7 +2,7 @@
 //!
 //! The user tier stops a handler where fuel is taken and nowhere else, so what takes
 //! none must not go on for ever. This looks at the finished Wasm with the decoder
-//! alone, and shares no judgement with `fuel.rs`, as the [checker](crate::check) of
+//! alone, and shares no judgement with `fuel.rs`, as the [checker](ashway_check) of
 //! eBPF shares none with its translator. It finds that
 //!
 //! * each `loop` begins with a charge of at least 1,

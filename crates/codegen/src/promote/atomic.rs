@@ -16,14 +16,14 @@
 //! Registers: `r1` address, `r2` operand, `r3` the mask of what changes, `r4`
 //! pointer, `r0` the word as it was, `r5` as it shall be.
 
-use super::MemoryKind;
 use super::emitter::Emitter;
 use super::frame::TRANSFER;
 use super::tick::RETRY;
-use crate::bpf::{Atomic, Reg, Size, op};
 use crate::bug::{self, Bug};
 use Reg::{R0, R1, R2, R3, R4, R5, R9};
+use ashway_abi::MemoryKind;
 use ashway_abi::{Cause, context};
+use ashway_check::bpf::{Atomic, Reg, Size, op};
 use wasmparser::{MemArg, MemArgTarget, Operator};
 
 /// What happens to the bytes.

@@ -3,8 +3,8 @@
 use super::control::Kind;
 use super::emitter::Emitter;
 use super::stack::{At, fits};
-use crate::bpf::{Label, Reg, op};
 use crate::bug::{self, Bug};
+use ashway_check::bpf::{Label, Reg, op};
 use std::collections::BTreeMap;
 use wasmparser::BrTable;
 

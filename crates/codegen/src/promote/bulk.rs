@@ -7,16 +7,16 @@
 //! free: `r1` destination, `r2` source, `r3` bytes left, `r4` and `r5` pointers,
 //! `r0` data.
 
-use super::MemoryKind;
 use super::emitter::Emitter;
 use super::frame::TRANSFER;
 use super::memory::ARRAY_BASE;
 use super::message::{MOST, XDP_MD};
-use crate::bpf::{Reg, Size, helper, op};
 use crate::bug::{self, Bug};
 use Reg::{R0, R1, R2, R3, R4, R5, R9, R10};
+use ashway_abi::MemoryKind;
 use ashway_abi::log::{self, LINE_BYTES, stage};
 use ashway_abi::{Cause, context, resize};
+use ashway_check::bpf::{Reg, Size, helper, op};
 
 /// One side of a copy.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -11,9 +11,9 @@
 use super::emitter::{Emitter, Facts, Site, width};
 use super::frame::{Home, indirect_targets, is_wide, number_targets};
 use super::stack::At;
-use crate::bpf::{Label, Reg, Size};
 use crate::bug::{self, Bug};
 use ashway_abi::Cause;
+use ashway_check::bpf::{Label, Reg, Size};
 use std::collections::BTreeMap;
 
 impl Emitter<'_> {

@@ -5,9 +5,9 @@
 
 use super::emitter::Emitter;
 use super::stack::{At, Entry, fits};
-use crate::bpf::{Label, Reg, invert, op};
 use crate::bug::{self, Bug};
 use crate::normalise::ir::OpKind;
+use ashway_check::bpf::{Label, Reg, invert, op};
 use wasmparser::Operator;
 
 /// A comparison whose result is only jumped on.

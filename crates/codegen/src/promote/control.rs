@@ -4,14 +4,14 @@
 //! carries along is moved there first. Values below a block's own cannot change
 //! inside it, so flushing them once, where it begins, is enough.
 
-use super::MemoryKind;
 use super::emitter::{Emitter, Facts};
 use super::frame::is_wide;
 use super::stack::At;
-use crate::bpf::{Label, Reg, Size};
 use crate::bug::{self, Bug};
 use crate::normalise::ir::{Op, OpKind};
+use ashway_abi::MemoryKind;
 use ashway_abi::{Cause, context};
+use ashway_check::bpf::{Label, Reg, Size};
 use wasmparser::{BlockType, Operator};
 
 /// What a block is.

@@ -7,10 +7,10 @@ use super::fuel::SlowCharge;
 use super::recursion::SlowPop;
 use super::stack::Entry;
 use super::{Shape, Summary};
-use crate::bpf::{Assembler, Label, Reg, Size};
 use crate::bug::{self, Bug};
 use crate::normalise::ir::{FileOffset, Op};
 use ashway_abi::{Cause, context};
+use ashway_check::bpf::{Assembler, Label, Reg, Size};
 use std::collections::BTreeSet;
 
 /// Translates a handler into `asm`. Takes time and memory in proportion to the

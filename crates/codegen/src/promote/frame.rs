@@ -8,15 +8,16 @@
 //! by side: of those, only the one that runs has its frame there, the others'
 //! wait on the call stack (`recursion.rs`).
 
+use super::Shape;
 use super::emitter::MOST_INSNS;
 use super::error::{Place, PromoteError};
-use super::{MemoryKind, Shape};
-use crate::bpf::Reg;
 use crate::bug::{self, Bug};
 use crate::normalise::Module;
 use crate::normalise::ir::{Function, OpKind};
 use crate::pipe::ebpf::SCRATCH_BYTES;
+use ashway_abi::MemoryKind;
 use ashway_abi::context;
+use ashway_check::bpf::Reg;
 use std::collections::{BTreeMap, BTreeSet};
 use wasmparser::{Operator, ValType};
 

@@ -14,11 +14,11 @@
 use super::emitter::Emitter;
 use super::shape::STRETCH_NS;
 use super::stack::At;
-use crate::bpf::{Label, Reg, Size, helper, op};
 use crate::bug::{self, Bug};
 use crate::normalise::cost::BULK_SHIFT;
 use crate::normalise::ir::FileOffset;
 use ashway_abi::{Cause, context};
+use ashway_check::bpf::{Label, Reg, Size, helper, op};
 
 /// A charge's way out of line and back.
 #[derive(Clone, Debug)]

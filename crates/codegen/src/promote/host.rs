@@ -2,9 +2,9 @@
 
 use super::emitter::{Emitter, width};
 use super::frame::TRANSFER;
-use crate::bpf::{Assembler, Reg, Size, helper, op};
 use ashway_abi::log::stage;
 use ashway_abi::{HostCall, context};
+use ashway_check::bpf::{Assembler, Reg, Size, helper, op};
 
 impl Emitter<'_> {
     /// Any host call.

@@ -8,9 +8,9 @@ use super::condition::mirrored;
 use super::emitter::Emitter;
 use super::frame::Home;
 use super::stack::{At, Entry, fits};
-use crate::bpf::{Reg, Size, op};
 use crate::bug::{self, Bug};
 use ashway_abi::Cause;
+use ashway_check::bpf::{Reg, Size, op};
 use wasmparser::Operator;
 
 /// What kind of division.

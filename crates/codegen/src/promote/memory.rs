@@ -5,13 +5,13 @@
 //! and swallow stores instead of trapping (docs/facts.md, "Missing arena pages"). In
 //! array mode the same check tells the verifier that the access stays inside the map's value.
 
-use super::MemoryKind;
 use super::emitter::Emitter;
 use super::stack::{At, Entry, fits};
-use crate::bpf::{Reg, Size, op};
 use crate::bug::{self, Bug};
+use ashway_abi::MemoryKind;
 use ashway_abi::memory::{STATE_GUEST_PAGES, WASM_PAGE};
 use ashway_abi::{Cause, context};
+use ashway_check::bpf::{Reg, Size, op};
 use wasmparser::Operator;
 
 /// The stack slot that holds the memory's address, in array mode.

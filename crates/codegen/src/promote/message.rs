@@ -16,14 +16,13 @@
 //! part of its Spectre defence), and a helper copies the bytes by way of the
 //! context.
 
-use super::MemoryKind;
 use super::emitter::{Emitter, width};
 use super::frame::TRANSFER;
 use super::stack::{At, Entry};
-use crate::bpf::{Label, Reg, Size, helper, op};
 use crate::bug::{self, Bug};
-use crate::xdp::md;
+use ashway_abi::MemoryKind;
 use ashway_abi::{Cause, HostCall, context};
+use ashway_check::bpf::{Label, Reg, Size, helper, md, op};
 
 /// The stack slot of the packet pointer to the message.
 pub(super) const PAYLOAD: i16 = -16;

@@ -28,7 +28,7 @@
 //! set, and if it [keeps time](keeps_time) `FUEL` (the first slice), `RESERVE`,
 //! `DEADLINE` = 0 and `BULK` = [`FIRST_TICKS`]. Where it resizes messages `MOST_LEN` is
 //! set; where it logs, the stage has no lines. In arena mode the program names
-//! [`MapRef::Memory`](crate::bpf::MapRef::Memory) somewhere.
+//! [`MapRef::Memory`](ashway_check::bpf::MapRef::Memory) somewhere.
 //!
 //! At `done` the verdict is in `r0`; at `trap` the context's `CAUSE` and `AT`
 //! are set. The stack is as it was, `r0`-`r8` are not. Of the context only
@@ -61,5 +61,5 @@ pub use emitter::emit;
 pub use error::{Place, PromoteError};
 pub(crate) use host::begin_log;
 pub use recursion::recurses;
-pub use shape::{Budget, Checks, MemoryKind, Shape, Summary};
+pub use shape::{Checks, Shape, Summary};
 pub use tick::{FIRST_TICKS, keeps_time};

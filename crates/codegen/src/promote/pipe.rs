@@ -3,6 +3,7 @@
 //! The loop takes every register there is, so that all locals wait in their slots.
 //! What it keeps beside them lies in the context in front of the frames.
 
+use super::Shape;
 use super::bulk::HELPER_CHUNK;
 use super::emitter::Emitter;
 use super::error::{Place, PromoteError};
@@ -10,12 +11,12 @@ use super::frame::PIPES;
 use super::memory::ARRAY_BASE;
 use super::message::{PACKET_END, PAYLOAD, XDP_MD};
 use super::tick::Tick;
-use super::{MemoryKind, Shape};
-use crate::bpf::{Reg, Size, op};
 use crate::bug::{self, Bug};
 use crate::pipe::ebpf::{KernelList, MemoryAt, Places, Way};
 use Reg::{R0, R1, R2, R3, R9};
+use ashway_abi::MemoryKind;
 use ashway_abi::{Cause, HostCall, context};
+use ashway_check::bpf::{Reg, Size, op};
 
 /// Bytes that the loop takes in a turn, and ticks.
 const CHUNK: i32 = 64;

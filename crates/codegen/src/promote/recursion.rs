@@ -20,11 +20,11 @@ use super::error::{Place, PromoteError};
 use super::frame::Home;
 use super::stack::At;
 use super::tick::Tick;
-use crate::bpf::{Reg, Size, op};
 use crate::bug::{self, Bug};
 use crate::normalise::Module;
 use crate::normalise::ir::{FileOffset, OpKind};
 use ashway_abi::{Cause, context};
+use ashway_check::bpf::{Reg, Size, op};
 use wasmparser::Operator;
 
 /// Bytes of a word on the call stack.

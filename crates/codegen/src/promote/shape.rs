@@ -2,52 +2,7 @@
 
 use crate::normalise::Module;
 use ashway_abi::memory::{Layout, WASM_PAGE};
-
-/// What an instance's memory is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemoryKind {
-    /// A BPF arena.
-    Arena,
-    /// The one value of a mmapable array.
-    Array,
-}
-
-/// How much an activation may use.
-#[derive(Clone, Copy, Debug)]
-pub struct Budget {
-    /// Fuel in all.
-    pub fuel: u64,
-    /// Fuel that may be spent without a look at the clock.
-    pub slice: u32,
-    /// Time, in ns.
-    pub ns: u64,
-}
-
-/// The clock starts with the first look at it, so a part of the slice is for what
-/// comes before that, and three quarters are for what comes between two looks: a
-/// handler that is stopped has run, beyond its time, for less than one slice in
-/// all. How much it is then goes by the clock ([`super::fuel`]).
-impl Budget {
-    /// Fuel before the first look.
-    pub(crate) fn first(&self) -> u64 {
-        self.fuel.min(u64::from(self.slice / 8))
-    }
-
-    /// Most fuel between two looks.
-    pub(super) fn next(&self) -> u32 {
-        self.slice - self.slice / 4
-    }
-
-    /// Fuel behind the first look, when nothing is known.
-    pub(super) fn second(&self) -> u32 {
-        self.slice.div_ceil(16)
-    }
-
-    /// Fuel between two looks beyond what the clock leaves time for.
-    pub(super) fn least(&self) -> u32 {
-        self.slice.div_ceil(64)
-    }
-}
+use ashway_abi::{Budget, MemoryKind};
 
 /// Time between two looks that is aimed at, in ns: one takes a 60th of that.
 pub(super) const STRETCH_NS: u32 = 2_000;

@@ -10,9 +10,9 @@
 
 use super::emitter::{Emitter, width};
 use super::frame::{Home, SCRATCH, bit};
-use crate::bpf::{Reg, Size, op};
 use crate::normalise::ir::OpKind;
 use ashway_abi::context;
+use ashway_check::bpf::{Reg, Size, op};
 use wasmparser::Operator;
 
 /// Registers that can be scratch, in the order in which they are taken.

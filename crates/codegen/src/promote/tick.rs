@@ -9,10 +9,10 @@
 
 use super::emitter::Emitter;
 use super::frame::TRANSFER;
-use crate::bpf::{Label, Reg, Size, helper, op};
 use crate::normalise::Module;
 use crate::normalise::ir::OpKind;
 use ashway_abi::{Cause, context};
+use ashway_check::bpf::{Label, Reg, Size, helper, op};
 
 /// What [`context::BULK`] is at activation, in bytes: less than a slice, because
 /// the first look only starts the clock.

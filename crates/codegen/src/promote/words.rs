@@ -1,12 +1,12 @@
 //! Words of the state region: stored tables, registers of pipes.
 
-use super::MemoryKind;
 use super::emitter::{Emitter, width};
 use super::frame::is_wide;
 use super::stack::{At, fits};
-use crate::bpf::{Reg, op};
 use crate::bug::{self, Bug};
 use crate::normalise::ir::Words;
+use ashway_abi::MemoryKind;
+use ashway_check::bpf::{Reg, op};
 
 impl Emitter<'_> {
     /// `WordGet`.

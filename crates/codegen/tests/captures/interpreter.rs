@@ -2,8 +2,8 @@
 
 use ashway_abi::count::{Ledger, ROW_WORDS};
 use ashway_abi::{Count, trusted};
-use ashway_codegen::bpf::Image;
-use ashway_codegen::bpf::interp::{Fault, Machine};
+use ashway_check::bpf::Image;
+use ashway_check::bpf::interp::{Fault, Machine};
 use ashway_codegen::demux::Table;
 use ashway_codegen::demux::emit::{self, Entries, NO_PATH};
 use ashway_codegen::entry::Packet;

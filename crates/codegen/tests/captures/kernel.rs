@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use ashway_abi::count::ROW_BYTES;
 use ashway_abi::{Count, context, hop, leaf as leaf_map, trusted};
-use ashway_codegen::bpf::{Image, MapRef};
+use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::Table;
 use ashway_codegen::demux::emit::{self, Entries};
 use ashway_codegen::entry::Packet;
@@ -92,7 +92,7 @@ impl Loaded {
         }
         let hits = create(&MapSpec::array("hits", 8 * constants.max(1), 1));
         let load = |image: &Image| {
-            let fixup = |used: &ashway_codegen::bpf::MapUse| MapFixup {
+            let fixup = |used: &ashway_check::bpf::MapUse| MapFixup {
                 insn: used.insn,
                 fd: match used.map {
                     MapRef::Context => contexts.fd(),

@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use ashway_abi::context::flag;
 use ashway_abi::count::Ledger;
 use ashway_abi::memory::Layout;
+use ashway_abi::{Budget, MemoryKind};
 use ashway_abi::{Count, Hop, Leaf};
-use ashway_codegen::bpf::Image;
+use ashway_check::bpf::Image;
 use ashway_codegen::demux::emit::{self, Compiled};
 use ashway_codegen::demux::{self, Table};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::normalise::{Limits, normalise};
-use ashway_codegen::promote::{Budget, MemoryKind};
 use ashway_codegen::{forward, instance};
 
 pub(crate) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];

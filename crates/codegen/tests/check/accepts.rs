@@ -4,7 +4,7 @@ use super::programs::{
     KINDS, LISTS, handlers, instance_program, module, observed_program, pipes, stub_program,
     stub_programs, user_program,
 };
-use ashway_codegen::bpf::print;
+use ashway_check::bpf::print;
 
 #[test]
 fn every_handler_is_accepted_with_the_small_program_around_it() {

@@ -7,11 +7,11 @@
 //! behind one table, so that 50 of them are loaded at a time.
 
 use super::programs::{Made, stub_of};
+use ashway_abi::MemoryKind;
 use ashway_abi::context;
 use ashway_abi::memory::{STATE_GLOBALS, WASM_PAGE};
-use ashway_codegen::bpf::MapRef;
+use ashway_check::bpf::MapRef;
 use ashway_codegen::normalise::{Limits, normalise};
-use ashway_codegen::promote::MemoryKind;
 use ashway_codegen::stub;
 use ashway_kernel::{
     AllegedOffset, Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, TestRun,
@@ -187,7 +187,7 @@ impl Cage {
         let context = MapSpec::array("ashway_canary", value.len() as u32, 1);
         let context = Map::create(&context).unwrap();
         context.update(&[0; 4], &value).unwrap();
-        let fixup = |used: &ashway_codegen::bpf::MapUse| MapFixup {
+        let fixup = |used: &ashway_check::bpf::MapUse| MapFixup {
             insn: used.insn,
             fd: match used.map {
                 MapRef::Context => context.fd(),

@@ -6,9 +6,9 @@
 //! helpers' wrong arguments: none may fault, and none may run on.
 
 use super::programs::{Made, stub_programs};
-use ashway_codegen::bpf::Insn;
-use ashway_codegen::bpf::interp::{Machine, Reason};
-use ashway_codegen::promote::MemoryKind;
+use ashway_abi::MemoryKind;
+use ashway_check::bpf::Insn;
+use ashway_check::bpf::interp::{Machine, Reason};
 use ashway_codegen::stub;
 use std::collections::BTreeMap;
 

@@ -2,10 +2,11 @@
 
 use ashway_abi::memory::{Layout, WASM_PAGE};
 use ashway_abi::share::Terms;
-use ashway_codegen::bpf::Image;
-use ashway_codegen::check::{Around, Report, Shape, Violation, check};
+use ashway_abi::{Budget, MemoryKind};
+use ashway_check::bpf::Image;
+use ashway_check::{Around, Report, Shape, Violation, check};
 use ashway_codegen::normalise::{Limits, Module, normalise};
-use ashway_codegen::promote::{self, Budget, MemoryKind, PromoteError};
+use ashway_codegen::promote::{self, PromoteError};
 use ashway_codegen::{instance, stub};
 
 pub(crate) const CPUS: u32 = 4;

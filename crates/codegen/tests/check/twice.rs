@@ -3,10 +3,10 @@
 
 use super::programs::{CPUS, KINDS, functions, stub_of};
 use ashway_abi::Cause;
-use ashway_codegen::bpf::interp::Machine;
+use ashway_abi::MemoryKind;
+use ashway_check::bpf::interp::Machine;
 use ashway_codegen::normalise::ir::OpKind;
 use ashway_codegen::normalise::{Limits, normalise};
-use ashway_codegen::promote::MemoryKind;
 use ashway_codegen::stub;
 use wasmparser::Operator;
 

@@ -1,7 +1,7 @@
 //! In our own interpreter, without root.
 
 use ashway_abi::context::{self, flag};
-use ashway_codegen::bpf::interp::Machine;
+use ashway_check::bpf::interp::Machine;
 use ashway_codegen::demux::emit::{self, Entries, FEW, NO_PATH, Spec};
 use ashway_codegen::demux::{self, Table};
 use ashway_codegen::entry::Packet;
@@ -11,11 +11,7 @@ use ashway_wire::{eth, ipv4, vxlan};
 use super::cases::{Random, expected, frame, leaf, table};
 
 /// A machine with the table's entries, and its program.
-fn machine(
-    table: &Table<u32>,
-    few: usize,
-    packet: Packet,
-) -> (Machine, ashway_codegen::bpf::Image) {
+fn machine(table: &Table<u32>, few: usize, packet: Packet) -> (Machine, ashway_check::bpf::Image) {
     let mut machine = Machine::new(1, 1, 0);
     let compiled = emit::compile(table, few, leaf);
     let mut constants = 0;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use ashway_abi::{context, leaf};
-use ashway_codegen::bpf::{Image, MapRef};
+use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{self, Entries, FEW, NO_PATH, Spec};
 use ashway_codegen::demux::{Conjunction, Field, Filter, Table, Test};
 use ashway_codegen::entry::Packet;

@@ -1,15 +1,15 @@
 //! In our own interpreter, without root.
 
+use ashway_abi::MemoryKind;
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::{Count, Hop, Leaf, hop, trusted};
-use ashway_codegen::bpf::Image;
-use ashway_codegen::bpf::interp::{Fault, Machine};
+use ashway_check::bpf::Image;
+use ashway_check::bpf::interp::{Fault, Machine};
 use ashway_codegen::demux::emit::{self, FEW};
 use ashway_codegen::demux::{Conjunction, Field, Filter, Table, Test};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::forward;
 use ashway_codegen::instance::{Behind, Spec};
-use ashway_codegen::promote::MemoryKind;
 
 use super::cases::{Case, Checksum, OUT, Random};
 use super::relay;

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use ashway_abi::count::ROW_BYTES;
 use ashway_abi::{Count, context, hop, trusted};
-use ashway_codegen::bpf::{Image, MapRef};
+use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::entry::Packet;
 use ashway_codegen::forward;
 use ashway_kernel::maps::possible_cpus;

@@ -1,7 +1,7 @@
 //! What the forward program does is compared: each of its stores and calls, left
 //! out, turns the comparison of the other tests red.
 
-use ashway_codegen::bpf::{Image, print};
+use ashway_check::bpf::{Image, print};
 use ashway_codegen::entry::Packet;
 
 use super::cases::{Case, Random};

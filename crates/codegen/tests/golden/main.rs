@@ -12,10 +12,11 @@
 
 mod documented;
 
-use ashway_codegen::bpf::{Assembler, Reg, print};
+use ashway_abi::{Budget, MemoryKind};
+use ashway_check::bpf::{Assembler, Reg, print};
 use ashway_codegen::normalise::NormaliseError;
 use ashway_codegen::normalise::{Limits, Lines, normalise};
-use ashway_codegen::promote::{self, Budget, MemoryKind, PromoteError, Shape};
+use ashway_codegen::promote::{self, PromoteError, Shape};
 use ashway_codegen::stub;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -2,8 +2,8 @@
 //! kernel, whose verifier takes every one of them.
 
 use ashway_abi::context;
-use ashway_codegen::bpf::interp::Machine;
-use ashway_codegen::bpf::{Image, MapRef};
+use ashway_check::bpf::interp::Machine;
+use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::pipe::ebpf::{KernelList, trial};
 use ashway_codegen::pipe::{List, interpret, parse};
 use ashway_kernel::maps::possible_cpus;

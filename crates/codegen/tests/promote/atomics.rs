@@ -3,7 +3,7 @@
 
 use super::harness::{IMPORTS, Loaded, PLENTY, module, privileged, promote, run};
 use ashway_abi::Cause;
-use ashway_codegen::promote::MemoryKind;
+use ashway_abi::MemoryKind;
 use ashway_codegen::stub;
 use ashway_kernel::TestRun;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -3,7 +3,7 @@
 
 use super::harness::{IMPORTS, PLENTY, module, promote, run, without_perfmon};
 use ashway_abi::Cause;
-use ashway_codegen::promote::MemoryKind;
+use ashway_abi::MemoryKind;
 
 /// A passive segment of 200 bytes, of which the message says how many go from
 /// where to where; a message without that drops it.

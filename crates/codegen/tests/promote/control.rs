@@ -1,8 +1,8 @@
 //! Blocks, branches, values on the way, and fuel.
 
 use super::harness::{PLENTY, handler, run, run_with};
+use ashway_abi::Budget;
 use ashway_abi::Cause;
-use ashway_codegen::promote::Budget;
 
 /// The verdict for each first byte of a one-byte message.
 fn verdicts(body: &str, inputs: &[u8]) -> Vec<u32> {
@@ -220,12 +220,7 @@ fn time_runs_out_at_the_end_of_a_slice() {
         slice: 1_000,
         ns: 1,
     };
-    let promoted = super::harness::promote(
-        &wasm,
-        ashway_codegen::promote::MemoryKind::Arena,
-        false,
-        budget,
-    );
+    let promoted = super::harness::promote(&wasm, ashway_abi::MemoryKind::Arena, false, budget);
     let outcome = &promoted.unwrap().interpret(&[b""])[0];
     assert_eq!(outcome.result.unwrap_err().0, Cause::Time);
     // Not the kernel's own bound of loops, which has the same cause.
@@ -242,7 +237,7 @@ fn behind_a_slow_stretch_comes_a_short_slice() {
             slice: 16_000,
             ns,
         };
-        let kind = ashway_codegen::promote::MemoryKind::Arena;
+        let kind = ashway_abi::MemoryKind::Arena;
         let promoted = super::harness::promote(&wasm, kind, false, budget).unwrap();
         let outcome = &promoted.interpret_by(step, &[b""])[0];
         assert_eq!(outcome.result.unwrap_err().0, Cause::Time);

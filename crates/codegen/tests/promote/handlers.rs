@@ -1,8 +1,8 @@
 //! The handlers of `apps/handlers`, as the build made them.
 
 use super::harness::{Outcome, PLENTY, promote, run, without_perfmon};
+use ashway_abi::MemoryKind;
 use ashway_abi::{Cause, Verdict};
-use ashway_codegen::promote::MemoryKind;
 use std::path::PathBuf;
 
 /// The compiled handler; `None` (said so) where the build has not made it.

@@ -1,11 +1,12 @@
 //! A promoted handler without an interface, and the ways to run it.
 
+pub(crate) use ashway_abi::Budget;
+use ashway_abi::MemoryKind;
 use ashway_abi::{Cause, context};
-use ashway_codegen::bpf::interp::Machine;
-use ashway_codegen::bpf::{Image, MapRef};
+use ashway_check::bpf::interp::Machine;
+use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::normalise::{Limits, normalise};
-pub(crate) use ashway_codegen::promote::Budget;
-use ashway_codegen::promote::{MemoryKind, PromoteError, Shape, Summary};
+use ashway_codegen::promote::{PromoteError, Shape, Summary};
 use ashway_codegen::stub;
 use ashway_kernel::{
     AllegedOffset, Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, TestRun,
@@ -134,7 +135,7 @@ impl Promoted {
         let run = |message: &&[u8]| {
             let end = machine.run(&self.image, &stub::frame(message));
             let code = end.unwrap_or_else(|fault| {
-                panic!("{fault}\n{}", ashway_codegen::bpf::print(&self.image))
+                panic!("{fault}\n{}", ashway_check::bpf::print(&self.image))
             });
             assert_eq!(code, stub::RETURNED);
             outcome(machine.packet(), machine.memory().to_vec())

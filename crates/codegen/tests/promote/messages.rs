@@ -2,8 +2,8 @@
 
 use super::harness::{Outcome, PLENTY, handler, promote, run};
 use ashway_abi::Cause;
-use ashway_codegen::bpf::print;
-use ashway_codegen::promote::MemoryKind;
+use ashway_abi::MemoryKind;
+use ashway_check::bpf::print;
 
 fn cause(outcome: &Outcome) -> Option<Cause> {
     outcome.result.err().map(|(cause, _)| cause)

@@ -4,8 +4,9 @@ use super::harness::{
     Budget, Outcome, PLENTY, module, privileged, promote, run_with, without_perfmon,
 };
 use ashway_abi::Cause;
+use ashway_abi::MemoryKind;
 use ashway_codegen::pipe::{interpret, parse};
-use ashway_codegen::promote::{MemoryKind, PromoteError};
+use ashway_codegen::promote::PromoteError;
 
 /// A module with one list and this body.
 fn handler(list: &str, body: &str) -> Vec<u8> {

@@ -1,10 +1,11 @@
 //! Functions that call themselves, directly or through others.
 
 use super::harness::{Budget, IMPORTS, Outcome, PLENTY, module, run, run_with};
+use ashway_abi::MemoryKind;
 use ashway_abi::{Cause, context};
 use ashway_codegen::normalise::ir::OpKind;
 use ashway_codegen::normalise::{Limits, normalise};
-use ashway_codegen::promote::{Checks, MemoryKind, PromoteError, Shape};
+use ashway_codegen::promote::{Checks, PromoteError, Shape};
 use ashway_codegen::stub;
 
 /// What a handler with these functions makes of one byte.
@@ -501,7 +502,7 @@ fn large_frames() {
 #[test]
 fn array_mode_needs_no_cap_perfmon() {
     use super::harness::{promote, without_perfmon};
-    use ashway_codegen::promote::MemoryKind;
+    use ashway_abi::MemoryKind;
     let wasm = module(&format!(
         r#"(module {IMPORTS} (memory (export "memory") 1 1)
         (type $op (func (param i32 i32) (result i32)))

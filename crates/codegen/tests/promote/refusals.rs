@@ -1,7 +1,8 @@
 //! What is refused, and in which words.
 
 use super::harness::{PLENTY, handler, promote};
-use ashway_codegen::promote::{MemoryKind, PromoteError};
+use ashway_abi::MemoryKind;
+use ashway_codegen::promote::PromoteError;
 
 fn refusal(wasm: &[u8]) -> PromoteError {
     match promote(wasm, MemoryKind::Arena, false, PLENTY) {

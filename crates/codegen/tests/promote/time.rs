@@ -6,7 +6,7 @@
 
 use super::harness::{Budget, Loaded, Outcome, handler, privileged, promote, run_with};
 use ashway_abi::Cause;
-use ashway_codegen::promote::MemoryKind;
+use ashway_abi::MemoryKind;
 use ashway_codegen::stub;
 use ashway_kernel::TestRun;
 use std::time::{Duration, Instant};

@@ -6,9 +6,10 @@
 use super::access::ACCESSES;
 use super::atomic::atomics;
 use super::table::rules;
+use ashway_abi::{Budget, MemoryKind};
 use ashway_codegen::normalise::Module;
 use ashway_codegen::normalise::ir::{Function, Op, OpKind};
-use ashway_codegen::promote::{Budget, MemoryKind, PromoteError, Shape};
+use ashway_codegen::promote::{PromoteError, Shape};
 use ashway_codegen::stub;
 use std::collections::BTreeSet;
 use wasmparser::{FuncType, Operator, ValType};

@@ -2,10 +2,11 @@
 
 use ashway_abi::Cause;
 use ashway_abi::memory::STATE_GUEST_PAGES;
-use ashway_codegen::bpf::Image;
-use ashway_codegen::bpf::interp::Machine;
+use ashway_abi::{Budget, MemoryKind};
+use ashway_check::bpf::Image;
+use ashway_check::bpf::interp::Machine;
 use ashway_codegen::normalise::{Limits, normalise};
-use ashway_codegen::promote::{Budget, MemoryKind, Shape};
+use ashway_codegen::promote::Shape;
 use ashway_codegen::stub;
 
 /// Fuel and time are no concern here.
@@ -95,7 +96,7 @@ impl Handler {
     pub(crate) fn run(&mut self, message: &[u8]) -> Outcome {
         let code = self.machine.run(&self.image, &stub::frame(message));
         let code = code
-            .unwrap_or_else(|fault| panic!("{fault}\n{}", ashway_codegen::bpf::print(&self.image)));
+            .unwrap_or_else(|fault| panic!("{fault}\n{}", ashway_check::bpf::print(&self.image)));
         assert_eq!(code, stub::RETURNED);
         let outcome = stub::outcome(self.machine.packet()).expect("a frame of ours");
         Outcome {

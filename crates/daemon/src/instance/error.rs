@@ -1,7 +1,7 @@
 //! Why a handler cannot run, or runs in the user tier only.
 
 use ashway_abi::Cause;
-use ashway_codegen::check::Violation;
+use ashway_check::Violation;
 use ashway_codegen::normalise::NormaliseError;
 use ashway_codegen::promote::PromoteError;
 use ashway_handler::{InstantiateError, ParamError};

@@ -484,7 +484,7 @@ fn transmit_socket(found: &Iface) -> Result<TxSocket, RunError> {
 
 /// How the user tier gives messages back on this rung.
 fn pass_by(found: &Iface, rung: Rung) -> Result<PassBy, RunError> {
-    use ashway_codegen::bpf::{Assembler, Reg};
+    use ashway_check::bpf::{Assembler, Reg};
     if rung == Rung::Generic {
         return Passer::open(found.ifindex)
             .map(PassBy::Socket)

@@ -2,9 +2,9 @@
 
 use super::generate::Case;
 use super::random::Random;
+use ashway_abi::Budget;
 use ashway_abi::Cause;
 use ashway_codegen::normalise::{Limits, Module, Profile, normalise_as};
-use ashway_codegen::promote::Budget;
 use ashway_handler::Stopped;
 use ashway_trial::{Activation, Blame, Engine, MemoryChoice, NotRun, Setup, Trial};
 

@@ -419,7 +419,7 @@ fn row(handler: &Promoted<'_>) -> Option<Vec<String>> {
 
 fn memory_name(loaded: &Loaded) -> &'static str {
     match loaded.memory {
-        promote::MemoryKind::Arena => "arena",
-        promote::MemoryKind::Array => "array",
+        ashway_abi::MemoryKind::Arena => "arena",
+        ashway_abi::MemoryKind::Array => "array",
     }
 }

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ashway_abi::Budget;
 use ashway_codegen::normalise::{Module, Profile};
-use ashway_codegen::promote::Budget;
 use ashway_daemon::config::Config;
 use ashway_daemon::show::harmless;
 use ashway_handler::{Param, ParamError, param};

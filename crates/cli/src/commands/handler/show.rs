@@ -5,10 +5,11 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path as FsPath, PathBuf};
 
-use ashway_codegen::bpf::{Image, Line, print};
+use ashway_abi::MemoryKind;
+use ashway_check::bpf::{Image, Line, print};
 use ashway_codegen::normalise::ir::FileOffset;
 use ashway_codegen::normalise::{Lines, Module, Profile, encode, static_bound};
-use ashway_codegen::promote::{MemoryKind, Shape, Summary};
+use ashway_codegen::promote::{Shape, Summary};
 use ashway_codegen::stub;
 use ashway_trial::{Engine, NotRun};
 use clap::Args;

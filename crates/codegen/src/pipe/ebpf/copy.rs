@@ -4,10 +4,10 @@ use super::super::ir::Update;
 use super::super::list::List;
 use super::lanes::{self, Home, Lanes};
 use super::{MAX_REGISTERS, MemoryAt, Places, Way};
-use crate::bpf::{Assembler, Label, Reg, Size, helper, op};
 use crate::bug::{self, Bug};
 use Reg::{R0, R1, R2, R3, R4, R5, R9, R10};
 use ashway_abi::context;
+use ashway_check::bpf::{Assembler, Label, Reg, Size, helper, op};
 
 /// Words of the scratch: `r1` to `r3` while they hold values, the length, the bytes
 /// of a partial word; behind them what is kept for the list's registers, and a chunk on

@@ -4,9 +4,9 @@
 //! Delight*, §2-18).
 
 use super::super::ir::{Binary, Gauge, Op, Pipe, Reduce, Shift, Tail, Update, Value};
-use crate::bpf::{Assembler, Reg, Size, op};
 use crate::bug::{self, Bug};
 use Reg::R9;
+use ashway_check::bpf::{Assembler, Reg, Size, op};
 
 /// Where something that lasts is kept.
 #[derive(Clone, Copy, Debug)]

@@ -23,8 +23,8 @@ pub mod trial;
 
 use super::ir::{Binary, Gauge, Op, Pipe, Reduce, Update};
 use super::list::List;
-use crate::bpf::{Assembler, Label};
 use ashway_abi::context;
+use ashway_check::bpf::{Assembler, Label};
 use copy::{CHUNK, Copy, SLOTS};
 
 /// Most persistent registers of a list.

@@ -5,10 +5,10 @@ use super::super::list::{End, Form};
 use super::MemoryAt;
 use super::copy::{Copy, LEN};
 use super::lanes::Home;
-use crate::bpf::{Reg, Size, op};
 use crate::bug::{self, Bug};
 use Reg::{R0, R1, R2, R3, R4, R5, R9, R10};
 use ashway_abi::context;
+use ashway_check::bpf::{Reg, Size, op};
 
 impl Copy<'_> {
     /// Registers into the form they have, accumulators to nothing, parameters to all

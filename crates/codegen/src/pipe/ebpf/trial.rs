@@ -13,10 +13,10 @@
 //! The list's registers are at [`REGISTERS`] of the memory, an arena.
 
 use super::{KernelList, MemoryAt, Places, Way};
-use crate::bpf::{Assembler, Image, MapRef, Reg, Size, op};
-use crate::xdp::{self, action, md};
+use crate::xdp::{self, action};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use ashway_abi::context;
+use ashway_check::bpf::{Assembler, Image, MapRef, Reg, Size, md, op};
 
 /// Bytes before the message.
 pub const HEADER_BYTES: usize = 16;

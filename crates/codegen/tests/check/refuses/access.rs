@@ -5,10 +5,10 @@ use super::{
     ANSWER, LOAD, MESSAGE, NOP, STORE, edits, is_bound, is_jump_if_greater, is_load, noticed,
     recursive, refused, stub,
 };
+use ashway_abi::MemoryKind::{Arena, Array};
 use ashway_abi::context;
-use ashway_codegen::bpf::{Assembler, Atomic, Insn, MapRef, Reg, Size, helper, op};
-use ashway_codegen::check::Rule;
-use ashway_codegen::promote::MemoryKind::{Arena, Array};
+use ashway_check::Rule;
+use ashway_check::bpf::{Assembler, Atomic, Insn, MapRef, Reg, Size, helper, op};
 
 #[test]
 fn a_bound_that_is_not_compared() {

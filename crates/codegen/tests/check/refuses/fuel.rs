@@ -2,10 +2,10 @@
 
 use super::super::programs::{BUDGET, user_program};
 use super::{BULK, LOAD, LOOP, NOP, calls, loads, noticed, recursive, refused, stores, stub};
+use ashway_abi::MemoryKind::{Arena, Array};
 use ashway_abi::context;
-use ashway_codegen::bpf::{Assembler, Image, Insn, Reg, helper};
-use ashway_codegen::check::{Around, Rule};
-use ashway_codegen::promote::MemoryKind::{Arena, Array};
+use ashway_check::bpf::{Assembler, Image, Insn, Reg, helper};
+use ashway_check::{Around, Rule};
 
 #[test]
 fn a_charge_that_is_left_out() {

@@ -8,9 +8,9 @@ mod trusted;
 mod values;
 
 use super::programs::{FUNCTIONS, Made, functions, instance_program, module, stub_program};
-use ashway_codegen::bpf::{Insn, print};
-use ashway_codegen::check::Rule;
-use ashway_codegen::promote::MemoryKind;
+use ashway_abi::MemoryKind;
+use ashway_check::Rule;
+use ashway_check::bpf::{Insn, print};
 
 const NOP: Insn = jump(0);
 

@@ -1,9 +1,9 @@
 //! The program as a whole: instructions, jumps, maps, size.
 
 use super::{LOAD, NOP, instance, is_bound, jump, refused, stub};
-use ashway_codegen::bpf::{Assembler, Insn, MapRef, MapUse, Reg, op};
-use ashway_codegen::check::{Around, Rule};
-use ashway_codegen::promote::MemoryKind::{Arena, Array};
+use ashway_abi::MemoryKind::{Arena, Array};
+use ashway_check::bpf::{Assembler, Insn, MapRef, MapUse, Reg, op};
+use ashway_check::{Around, Rule};
 
 #[test]
 fn a_jump_to_nowhere() {

@@ -1,10 +1,10 @@
 //! The lock and the other trusted words.
 
 use super::{LOAD, LOOP, NOP, edits, instance, noticed, refused};
+use ashway_abi::MemoryKind::{Arena, Array};
 use ashway_abi::trusted;
-use ashway_codegen::bpf::{Assembler, Atomic, Insn, MapRef, Reg, Size, op};
-use ashway_codegen::check::Rule;
-use ashway_codegen::promote::MemoryKind::{Arena, Array};
+use ashway_check::Rule;
+use ashway_check::bpf::{Assembler, Atomic, Insn, MapRef, Reg, Size, op};
 
 #[test]
 fn a_lock_that_is_not_kept() {

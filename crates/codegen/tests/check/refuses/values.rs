@@ -4,10 +4,10 @@ use super::super::programs::{module, observed_program};
 use super::{
     ANSWER, LOAD, LOOP, NOP, STORE, calls, instance, is_store, noticed, refused, stores, stub,
 };
+use ashway_abi::MemoryKind::{Arena, Array};
 use ashway_abi::context;
-use ashway_codegen::bpf::{Assembler, Insn, Reg, helper, op};
-use ashway_codegen::check::Rule;
-use ashway_codegen::promote::MemoryKind::{Arena, Array};
+use ashway_check::Rule;
+use ashway_check::bpf::{Assembler, Insn, Reg, helper, op};
 
 #[test]
 fn a_pointer_that_gets_out() {

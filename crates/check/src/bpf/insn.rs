@@ -159,3 +159,13 @@ pub mod helper {
     pub const XDP_LOAD_BYTES: i32 = 189;
     pub const XDP_STORE_BYTES: i32 = 190;
 }
+
+/// Offsets of the fields of `struct xdp_md`.
+#[allow(missing_docs, reason = "the kernel's names")]
+pub mod md {
+    pub const DATA: i16 = 0;
+    pub const DATA_END: i16 = 4;
+    pub const DATA_META: i16 = 8;
+    pub const INGRESS_IFINDEX: i16 = 12;
+    pub const RX_QUEUE: i16 = 16;
+}

@@ -5,9 +5,8 @@ use super::step::Step;
 use super::value::{Base, Num, Packet, Region, Tag, Value};
 use super::violation::{Checked, Rule};
 use crate::bpf::form::Operand;
-use crate::bpf::{Atomic, Insn, Size};
+use crate::bpf::{Atomic, Insn, Size, md};
 use crate::bug::{self, Bug};
-use crate::xdp::md;
 use ashway_abi::{context, count, trusted};
 use std::ops::Range;
 

@@ -25,9 +25,16 @@
 //! of its Wasm (conformance tests do), and what the entry and exit programs do,
 //! which no handler has a part in.
 
+#![forbid(unsafe_code)]
+
 mod access;
 mod arith;
+pub mod bpf;
 mod branch;
+#[cfg(not(ashway_bugs))]
+mod bug;
+#[cfg(ashway_bugs)]
+pub mod bug;
 mod call;
 mod fuel;
 mod state;
@@ -40,18 +47,18 @@ pub use violation::{Rule, Violation};
 use crate::bpf::form::{Form, form};
 use crate::bpf::graph::Graph;
 use crate::bpf::{Image, Insn, MapRef, MapUse};
-use crate::bug::{self, Bug};
-use crate::promote::{Budget, MemoryKind};
+use crate::bug::Bug;
 use ashway_abi::memory::Layout;
+use ashway_abi::{Budget, MemoryKind};
 use state::State;
 use step::Step;
 
 /// What is around a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Around {
-    /// [`instance`](crate::instance): paths, lock, counters, rings.
+    /// An instance: paths, lock, counters, rings (`codegen/src/instance`).
     Instance,
-    /// [`stub`](crate::stub): nothing of that.
+    /// A stub: nothing of that (`codegen/src/stub.rs`).
     Stub,
 }
 

@@ -9,8 +9,7 @@ use super::{Around, Shape};
 use crate::bpf::form::{Form, Operand, form};
 use crate::bpf::{Image, Insn, MapRef, op, print_one};
 use crate::bug::{self, Bug};
-use crate::promote::MemoryKind;
-use ashway_abi::context;
+use ashway_abi::{MemoryKind, context};
 
 /// Follows the instructions of a block.
 pub(super) struct Step<'a> {

@@ -507,7 +507,8 @@ impl Assembler {
 }
 
 /// The jump that is taken exactly when `operation` is not.
-pub(crate) fn invert(operation: u8) -> Option<u8> {
+#[must_use]
+pub fn invert(operation: u8) -> Option<u8> {
     Some(match operation {
         op::JEQ => op::JNE,
         op::JNE => op::JEQ,

@@ -12,10 +12,11 @@ mod insn;
 pub mod interp;
 mod print;
 
+pub use asm::invert;
+pub(crate) use asm::mirror;
 pub use asm::{Assembler, Label};
-pub(crate) use asm::{invert, mirror};
 pub use btf::{Btf, Line};
-pub use insn::{Atomic, Insn, Reg, Size, helper, op};
+pub use insn::{Atomic, Insn, Reg, Size, helper, md, op};
 pub use print::print;
 pub(crate) use print::print_one;
 
