@@ -1,6 +1,6 @@
 //! `cargo xtask bugs`: shows that each seeded bug turns a test red.
 //!
-//! The bugs (`src/bug.rs` of `codegen` and of `check`) exist only in this build, which has
+//! The bugs (`src/bug.rs` of `codegen`, `check` and `demux`) exist only in this build, which has
 //! a target folder of its own.
 
 use std::io::{BufRead, BufReader};

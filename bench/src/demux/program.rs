@@ -7,8 +7,8 @@ use anyhow::{Result, anyhow, ensure};
 use ashway_abi::{Leaf, context, leaf};
 use ashway_check::bpf::{Assembler, Image, MapRef, Reg, Size, helper, op};
 use ashway_codegen::demux::emit::{self, Entries, FEW, Spec};
-use ashway_codegen::demux::{self, Table};
 use ashway_codegen::entry::Packet;
+use ashway_demux::{self as demux, Table};
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun};
 

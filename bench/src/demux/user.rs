@@ -10,7 +10,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use anyhow::{Result, anyhow, ensure};
-use ashway_codegen::demux::{self, Filter, Table};
+use ashway_demux::{self as demux, Filter, Table};
 use ashway_wire::Headers;
 use serde_json::json;
 

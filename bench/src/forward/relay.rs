@@ -11,10 +11,10 @@ use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::{Hop, Leaf, context, hop, trusted};
 use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{self, FEW};
-use ashway_codegen::demux::{self, Table};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::instance::{Behind, Spec};
 use ashway_codegen::{exit, forward};
+use ashway_demux::{self as demux, Table};
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{
     Iface, Map, MapFixup, MapSpec, Memory, Mode, Program, ProgramKind, ProgramSpec, SharedArray,

@@ -104,20 +104,6 @@ ashway_abi::named_bugs! {
     RefillWhole,
 
     // Demux.
-    /// Guards are tested where there is no network header.
-    DemuxLayerUnasked,
-    /// A key is looked up with all its bits.
-    DemuxMaskDropped,
-    /// The least specific shape is tried first.
-    DemuxOrderInverted,
-    /// A filter that was removed is still found.
-    DemuxEntryStays,
-    /// A change does not say which entries went.
-    DemuxChangeForgets,
-    /// Of two filters with the same alternative, the one that came last wins.
-    DemuxWiderWins,
-    /// Entries are not counted by the bits they share with other shapes.
-    DemuxMeetingMissed,
     /// In a program, a failed guard counts for every test of its field.
     DemuxGuardShared,
     /// In a program, a field is taken with all its bits.

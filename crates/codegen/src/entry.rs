@@ -1,6 +1,6 @@
 //! The entry program: the first code of ours that sees a frame.
 //!
-//! One per interface, attached as XDP. It finds the path ([`demux`](crate::demux)),
+//! One per interface, attached as XDP. It finds the path ([`demux`](ashway_demux)),
 //! checks the headers that the path relies on, counts, writes what it learned
 //! into the per-CPU context and tail-calls the program behind the path's slot. It
 //! holds no handler and no arena. A frame that matches no path is the host's: it

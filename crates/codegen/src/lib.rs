@@ -3,7 +3,7 @@
 //! Pure: bytes in, bytes out. Nothing here loads anything, so every program
 //! can be printed, compared and tested without privileges.
 //!
-//! * [`demux`]: which path a frame belongs to.
+//! * [`demux`]: which path a frame belongs to, as a program.
 //! * [`normalise`]: Wasm to the one form that both tiers run.
 //! * [`promote`]: that form to eBPF.
 //! * [`entry`], [`instance`] or [`forward`], [`exit`]: the programs on a message's

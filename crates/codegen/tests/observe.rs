@@ -10,9 +10,9 @@ use ashway_abi::{Count, Leaf, context};
 use ashway_check::bpf::interp::Machine;
 use ashway_check::bpf::{Image, Insn, MapRef};
 use ashway_codegen::demux::emit::{self, FEW};
-use ashway_codegen::demux::{Table, parse};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::{forward, instance};
+use ashway_demux::{Table, parse};
 
 const ROW: u32 = 0;
 const UNMATCHED: u32 = 1;

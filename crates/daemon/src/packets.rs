@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use ashway_abi::Count;
-use ashway_codegen::demux::{Conjunction, Field, Filter};
+use ashway_demux::{Conjunction, Field, Filter};
 use ashway_modules::Message;
 use ashway_path::time::Time;
 use ashway_ring::{PacketSocket, Passer};

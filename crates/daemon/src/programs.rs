@@ -8,9 +8,9 @@ use std::os::fd::BorrowedFd;
 use ashway_abi::{Leaf, leaf};
 use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{Compiled, Entries};
-use ashway_codegen::demux::{Change, Key, ShapeId, Table};
 use ashway_codegen::instance::Spec;
 use ashway_codegen::{exit, forward};
+use ashway_demux::{Change, Key, ShapeId, Table};
 use ashway_kernel::{LoadError, Map, MapSpec, Memory, Program, ProgramKind, SharedArray, WakeBell};
 
 /// The maps that all programs of a node share.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ashway_codegen::demux;
+use ashway_demux as demux;
 use ashway_handler::Param;
 use ashway_path::attrs::Value as Attr;
 use serde_json::Value;

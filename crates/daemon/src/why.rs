@@ -11,7 +11,7 @@ use std::hash::Hash;
 
 use ashway_abi::Count;
 use ashway_abi::count::Ledger;
-use ashway_codegen::demux::{self, Conjunction, Filter, Specificity, Table};
+use ashway_demux::{self as demux, Conjunction, Filter, Specificity, Table};
 use ashway_modules::{datagram, eth};
 use ashway_path::attrs::Attrs;
 use ashway_wire::Headers;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ashway_codegen::demux::print;
 use ashway_daemon::config::{self, Config};
+use ashway_demux::print;
 use ashway_wire::Headers;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};

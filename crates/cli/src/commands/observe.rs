@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use ashway_codegen::demux::parse;
 use ashway_daemon::why::Flow;
+use ashway_demux::parse;
 use clap::Args;
 use serde_json::Value;
 

@@ -17,11 +17,9 @@ use std::hash::Hash;
 use ashway_abi::context::{self, fact};
 use ashway_abi::{Leaf, leaf};
 use ashway_check::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
+use ashway_demux::{Field, KeyField, Layer, MAX_KEY_BYTES, Shape, ShapeId, Table, Test};
 use ashway_wire::{eth, ipv4, vxlan};
 
-use super::filter::{Field, Layer, Test};
-use super::shape::{KeyField, MAX_KEY_BYTES, Shape, ShapeId};
-use super::table::Table;
 use super::tree::{self, Guard, Node};
 use super::view::{Place, Version, View};
 use super::walk;
@@ -76,13 +74,13 @@ pub fn compile<T: Copy + Eq + Hash>(
     leaf: impl Fn(T) -> Leaf,
 ) -> Vec<Compiled<'_>> {
     // A shape without a key has one entry, which needs no look-up.
-    let large = |entries: &&super::table::Entries<T>| {
+    let large = |entries: &&ashway_demux::Entries<T>| {
         entries.len() > few && !entries.shape().key.is_empty()
     };
     let mut hashes: Vec<_> = table.shapes().iter().filter(large).collect();
     hashes.sort_by_key(|entries| Reverse(entries.len()));
     hashes.truncate(MOST_HASHES);
-    let hashes: HashSet<ShapeId> = hashes.into_iter().map(super::table::Entries::id).collect();
+    let hashes: HashSet<ShapeId> = hashes.into_iter().map(ashway_demux::Entries::id).collect();
     let mut hits = 0..;
     let compiled = table.shapes().iter().map(|entries| Compiled {
         shape: entries.shape(),

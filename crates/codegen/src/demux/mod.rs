@@ -1,37 +1,9 @@
-//! Demux: which path a frame belongs to.
+//! Demux in the kernel: an interface's table ([`ashway_demux`]) as a program.
 //!
-//! * [`parse()`]: what people write, in the words of pcap-filter(7), given a
-//!   meaning by `primitive`, joined by `normal`.
-//! * [`filter`]: what it means: alternatives of tests. `logic`: whether one
-//!   filter meets or implies another.
-//! * [`shape`]: filters that differ only in values.
-//! * [`table`]: all filters of an interface; the user tier's demux, and the
-//!   model for the kernel tier's. `entries`, by `hash`: those of one shape;
-//!   `meeting`: which of them another shape's meet.
-//! * [`replica`]: a copy of the table that looks up elsewhere.
-//! * [`emit`]: the table as a program, the kernel tier's demux.
-//! * [`print`](mod@print): the table for people and as JSON.
+//! * [`emit`]: the program. `walk`: how it finds the headers; `tree`: which guards it
+//!   tests in which order; `view`: what is known of a frame before.
 
 pub mod emit;
-mod entries;
-pub mod filter;
-mod hash;
-mod logic;
-mod meeting;
-mod normal;
-mod parse;
-mod primitive;
-pub mod print;
-pub mod replica;
-pub mod shape;
-pub mod table;
 mod tree;
 mod view;
 mod walk;
-
-pub use filter::{Base, Conjunction, Field, Filter, Layer, Specificity, Test};
-pub use normal::MAX_ALTERNATIVES;
-pub use parse::{FilterError, MAX_TEXT_BYTES, parse};
-pub use replica::{Replica, Update};
-pub use shape::{Key, KeyField, MAX_KEY_BYTES, Shape, ShapeId};
-pub use table::{Change, Conflict, Entries, NotOwned, Table, owned_by};

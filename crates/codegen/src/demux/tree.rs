@@ -9,8 +9,8 @@
 
 use std::collections::HashMap;
 
-use super::filter::{Layer, Test, number};
-use super::shape::Shape;
+use ashway_demux::{Layer, Shape, Test};
+
 use crate::bug::{self, Bug};
 
 /// Most nodes with shared guards. Beyond, each shape asks for itself: shapes with
@@ -36,8 +36,8 @@ impl Guard {
                 _ => None,
             },
             (Self::Test(this), Self::Test(other)) if this.field == other.field => {
-                let [mine, its] = [this, other].map(|test| number(test.mask));
-                let [value, wanted] = [this, other].map(|test| number(test.value));
+                let [mine, its] = [this, other].map(|test| u128::from_be_bytes(test.mask));
+                let [value, wanted] = [this, other].map(|test| u128::from_be_bytes(test.value));
                 let agree = (value ^ wanted) & mine & its == 0;
                 match holds {
                     true if !agree => Some(false),
@@ -185,7 +185,7 @@ fn simplified(list: &List, guard: &Guard, holds: bool) -> List {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demux::filter::Field;
+    use ashway_demux::Field;
 
     fn shape(guards: Vec<Test>) -> Shape {
         Shape {

@@ -1,9 +1,9 @@
 //! Where a field of a frame is, as the demux program sees it.
 
 use ashway_abi::context::{fact, flag};
+use ashway_demux::{Base, Field, left};
 use ashway_wire::eth;
 
-use super::filter::{Base, Field, left};
 use super::tree::Guard;
 
 /// Where fields are.

@@ -9,7 +9,7 @@
 
 #[path = "../check/main.rs"]
 mod check;
-#[path = "../demux/main.rs"]
+#[path = "../../../demux/tests/demux/main.rs"]
 mod demux;
 #[path = "../demux_program/main.rs"]
 mod demux_program;
@@ -90,16 +90,7 @@ const fn guard(bug: Bug) -> &'static str {
         B::BulkTickFree | B::ReturnTickFree => {
             "check::accepts::every_handler_is_accepted_with_the_small_program_around_it"
         }
-        B::DemuxMaskDropped
-        | B::DemuxOrderInverted
-        | B::DemuxEntryStays
-        | B::DemuxChangeForgets => "demux::table::finds_what_trying_all_filters_finds",
-        B::DemuxWiderWins => "demux::table::the_narrowest_has_what_several_filters_have",
-        B::DemuxMeetingMissed => "demux::table::equals_conflict_where_they_meet_and_nowhere_else",
-        B::DemuxLayerUnasked
-        | B::DemuxGuardShared
-        | B::DemuxEmitMaskDropped
-        | B::DemuxEmitOrderInverted => {
+        B::DemuxGuardShared | B::DemuxEmitMaskDropped | B::DemuxEmitOrderInverted => {
             "demux_program::interpreter::the_program_decides_as_the_table_does"
         }
         B::DrainQueues | B::DrainOvertakes => {
@@ -154,12 +145,28 @@ const fn guard_of_check(bug: ashway_check::bug::Bug) -> &'static str {
     }
 }
 
+/// The same for those of the demux table.
+const fn guard_of_demux(bug: ashway_demux::bug::Bug) -> &'static str {
+    use ashway_demux::bug::Bug as B;
+    match bug {
+        B::DemuxMaskDropped
+        | B::DemuxOrderInverted
+        | B::DemuxEntryStays
+        | B::DemuxChangeForgets => "demux::table::finds_what_trying_all_filters_finds",
+        B::DemuxWiderWins => "demux::table::the_narrowest_has_what_several_filters_have",
+        B::DemuxMeetingMissed => "demux::table::equals_conflict_where_they_meet_and_nowhere_else",
+        B::DemuxLayerUnasked => "demux_program::interpreter::the_program_decides_as_the_table_does",
+    }
+}
+
 /// The name of every bug, and its guard.
 fn bugs() -> Vec<(String, &'static str)> {
     let check = ashway_check::bug::Bug::ALL.iter();
     let check = check.map(|bug| (format!("{bug:?}"), guard_of_check(*bug)));
     let codegen = Bug::ALL.iter().map(|bug| (format!("{bug:?}"), guard(*bug)));
-    codegen.chain(check).collect()
+    let demux = ashway_demux::bug::Bug::ALL.iter();
+    let demux = demux.map(|bug| (format!("{bug:?}"), guard_of_demux(*bug)));
+    codegen.chain(check).chain(demux).collect()
 }
 
 /// How a test ended.

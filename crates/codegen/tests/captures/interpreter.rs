@@ -4,9 +4,9 @@ use ashway_abi::count::{Ledger, ROW_WORDS};
 use ashway_abi::{Count, trusted};
 use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::{Fault, Machine};
-use ashway_codegen::demux::Table;
 use ashway_codegen::demux::emit::{self, Entries, NO_PATH};
 use ashway_codegen::entry::Packet;
+use ashway_demux::Table;
 use ashway_rig::captures::{Captures, Links};
 
 use super::user::User;

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 use ashway_abi::count::ROW_BYTES;
 use ashway_abi::{Count, context, hop, leaf as leaf_map, trusted};
 use ashway_check::bpf::{Image, MapRef};
-use ashway_codegen::demux::Table;
 use ashway_codegen::demux::emit::{self, Entries};
 use ashway_codegen::entry::Packet;
 use ashway_codegen::exit;
+use ashway_demux::Table;
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{
     AllegedOffset, Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, SharedArray,

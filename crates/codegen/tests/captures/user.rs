@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ashway_abi::Count;
-use ashway_codegen::demux::Table;
+use ashway_demux::Table;
 use ashway_modules::eth::Eth;
 use ashway_modules::forward::Forward;
 use ashway_modules::handler::{Act, Activate, Handler, Instance};

@@ -9,10 +9,10 @@ use ashway_abi::{Budget, MemoryKind};
 use ashway_abi::{Count, Hop, Leaf};
 use ashway_check::bpf::Image;
 use ashway_codegen::demux::emit::{self, Compiled};
-use ashway_codegen::demux::{self, Table};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::normalise::{Limits, normalise};
 use ashway_codegen::{forward, instance};
+use ashway_demux::{self as demux, Table};
 
 pub(crate) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 

@@ -2,7 +2,7 @@
 
 use ashway_abi::Leaf;
 use ashway_codegen::demux::emit::NO_PATH;
-use ashway_codegen::demux::{Base, Conjunction, Field, Filter, Table, Test};
+use ashway_demux::{Base, Conjunction, Field, Filter, Table, Test};
 use ashway_wire::Headers;
 
 /// A generator of numbers (xorshift64*, Vigna 2016): the same for the same seed.

@@ -3,8 +3,8 @@
 use ashway_abi::context::{self, flag};
 use ashway_check::bpf::interp::Machine;
 use ashway_codegen::demux::emit::{self, Entries, FEW, NO_PATH, Spec};
-use ashway_codegen::demux::{self, Table};
 use ashway_codegen::entry::Packet;
+use ashway_demux::{self as demux, Table};
 use ashway_wire::headers::{Fragment, Headers};
 use ashway_wire::{eth, ipv4, vxlan};
 

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use ashway_abi::{context, leaf};
 use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{self, Entries, FEW, NO_PATH, Spec};
-use ashway_codegen::demux::{Conjunction, Field, Filter, Table, Test};
 use ashway_codegen::entry::Packet;
+use ashway_demux::{Conjunction, Field, Filter, Table, Test};
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun};
 

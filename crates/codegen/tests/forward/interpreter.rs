@@ -6,10 +6,10 @@ use ashway_abi::{Count, Hop, Leaf, hop, trusted};
 use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::{Fault, Machine};
 use ashway_codegen::demux::emit::{self, FEW};
-use ashway_codegen::demux::{Conjunction, Field, Filter, Table, Test};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::forward;
 use ashway_codegen::instance::{Behind, Spec};
+use ashway_demux::{Conjunction, Field, Filter, Table, Test};
 
 use super::cases::{Case, Checksum, OUT, Random};
 use super::relay;

@@ -9,7 +9,7 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
-use ashway_codegen::demux::Filter;
+use ashway_demux::Filter;
 use ashway_modules::attributes;
 use ashway_modules::handler::{self, FUNCTION, Handler};
 use ashway_modules::kinds::{Interface, Protocols};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 
 use ashway_abi::trusted::MAX_PATHS;
-use ashway_codegen::demux::{self, Conflict, Filter, Table};
+use ashway_demux::{self as demux, Conflict, Filter, Table};
 use ashway_path::attrs::Attrs;
 use ashway_path::create::NotCreated;
 use ashway_path::problem::suggest;

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::path::{Path as FsPath, PathBuf};
 use std::time::Duration;
 
-use ashway_codegen::demux;
+use ashway_demux as demux;
 use ashway_modules::handler::FUNCTION;
 use ashway_path::attrs::{Attrs, names};
 use ashway_path::problem::suggest;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ashway_codegen::demux::Filter;
+use ashway_demux::Filter;
 use ashway_handler::Param;
 use ashway_path::attrs::Attrs;
 

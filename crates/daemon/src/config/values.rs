@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ashway_codegen::demux;
+use ashway_demux as demux;
 
 use super::types::{Config, FaultLimit};
 use crate::channels;

@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ashway_codegen::demux::{self, Conflict, Filter};
+use ashway_demux::{self as demux, Conflict, Filter};
 use ashway_handler::{Engine, Function};
 use ashway_ring::IngressDropError;
 use rustix::thread::{MembarrierCommand, membarrier};

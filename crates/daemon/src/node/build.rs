@@ -7,8 +7,8 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use ashway_abi::{context, count};
-use ashway_codegen::demux::Replica;
 use ashway_codegen::entry::Reply;
+use ashway_demux::Replica;
 use ashway_handler::Engine;
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::probe::{Feature, Probe};

@@ -4,7 +4,7 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use ashway_codegen::demux::print;
+use ashway_demux::print;
 use ashway_wire::Headers;
 use serde_json::{Value, json};
 

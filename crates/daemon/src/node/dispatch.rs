@@ -1,7 +1,7 @@
 //! How messages find their paths: the demux of each interface, and the programs
 //! and maps that follow it.
 //!
-//! The [`Table`] is the truth. The worker has a [replica](ashway_codegen::demux::Replica),
+//! The [`Table`] is the truth. The worker has a [replica](ashway_demux::Replica),
 //! an interface with XDP has it as an entry program with maps. A change that stays within the maps is one map
 //! update for each entry; any other makes a new program, and one exchange
 //! (`BPF_LINK_UPDATE`) puts it in place of the old one.
@@ -10,10 +10,9 @@ use std::os::fd::BorrowedFd;
 
 use ashway_abi::Leaf;
 use ashway_abi::context::flag;
-use ashway_codegen::demux::{
-    Conflict, Conjunction, Field, Filter, Layer, Table, Test, Update, emit,
-};
+use ashway_codegen::demux::emit;
 use ashway_codegen::entry::{self, Packet, Reply};
+use ashway_demux::{Conflict, Conjunction, Field, Filter, Layer, Table, Test, Update};
 use ashway_kernel::{Map, Program};
 use ashway_modules::tap;
 use ashway_path::attrs::Attrs;

@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ashway_codegen::demux::{self, Filter, Replica};
+use ashway_demux::{self as demux, Filter, Replica};
 use ashway_modules::relay::Stays;
 use ashway_modules::{Message, datagram, eth, fragment, tap};
 use ashway_path::attrs::{Attrs, Value as Attr};

@@ -29,8 +29,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
 
-use ashway_codegen::demux::Table;
 use ashway_codegen::entry::Reply;
+use ashway_demux::Table;
 use ashway_kernel::{Map, Program, TcxLink, XdpLink};
 use ashway_ring::IngressDrop;
 

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use ashway_codegen::demux::parse;
+use ashway_demux::parse;
 use ashway_kernel::{NoteRing, Program, SharedArray, clock};
 use serde_json::{Value, json};
 

@@ -16,8 +16,8 @@ use std::time::Instant;
 
 use ashway_abi::count::Ledger;
 use ashway_abi::{Count, hop};
-use ashway_codegen::demux::Filter;
 use ashway_codegen::entry::Reply;
+use ashway_demux::Filter;
 use ashway_kernel::{Program, SharedArray, TcxLink};
 use ashway_modules::relay::{self, Stays};
 use ashway_modules::{Message, rules};

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use ashway_codegen::demux::{Filter, Table};
+use ashway_demux::{Filter, Table};
 use ashway_wire::Headers;
 use serde_json::{Value, json};
 

@@ -236,8 +236,8 @@ mod tests {
             let port = flow.destination.port();
             assert_eq!(headers.destination_port, port, "{text}");
             assert_eq!(Flow::of(&headers).unwrap().to_string(), text);
-            let filter = ashway_codegen::demux::parse(&flow.filter()).unwrap();
-            let mut table = ashway_codegen::demux::Table::default();
+            let filter = ashway_demux::parse(&flow.filter()).unwrap();
+            let mut table = ashway_demux::Table::default();
             table.insert(&filter, ()).unwrap();
             assert_eq!(table.find(&headers, &flow.frame()), Some(()), "{text}");
         }

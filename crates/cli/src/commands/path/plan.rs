@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ashway_codegen::demux;
 use ashway_daemon::config::{self, Config, Entrance, NodeGraph, Offline};
+use ashway_demux as demux;
 use ashway_modules::Message;
 use ashway_path::attrs::{Attrs, Value as Attribute};
 use ashway_path::create::{Created, NotCreated};

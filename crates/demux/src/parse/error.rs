@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use super::{Parsed, Parser};
-use crate::demux::normal::{Any, MAX_ALTERNATIVES, TooMuch};
-use crate::demux::shape::MAX_KEY_BYTES;
+use crate::normal::{Any, MAX_ALTERNATIVES, TooMuch};
+use crate::shape::MAX_KEY_BYTES;
 
 /// What is wrong with a filter, and where.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

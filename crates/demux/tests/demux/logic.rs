@@ -3,7 +3,7 @@
 //! The world is two bytes of Ethernet addresses of which two bits each vary,
 //! and which may be missing.
 
-use ashway_codegen::demux::{Base, Conjunction, Field, Filter, Test};
+use ashway_demux::{Base, Conjunction, Field, Filter, Test};
 use ashway_wire::Headers;
 use proptest::prelude::*;
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use ashway_codegen::demux::{self, Change, Filter, Replica, Shape, ShapeId, Table, Update};
+use ashway_demux::{self as demux, Change, Filter, Replica, Shape, ShapeId, Table, Update};
 use ashway_wire::Headers;
 use proptest::prelude::*;
 

@@ -1,6 +1,6 @@
 //! What people write, and what they are told when it is wrong.
 
-use ashway_codegen::demux::{self, MAX_ALTERNATIVES, MAX_KEY_BYTES, Shape};
+use ashway_demux::{self as demux, MAX_ALTERNATIVES, MAX_KEY_BYTES, Shape};
 use ashway_wire::Headers;
 use proptest::prelude::*;
 

@@ -7,9 +7,9 @@
 use super::error::FilterError;
 use super::words::number;
 use super::{Parsed, Parser};
-use crate::demux::filter::{Conjunction, Test};
-use crate::demux::normal::Any;
-use crate::demux::primitive::{self, aligned, blocks, raw};
+use crate::filter::{Conjunction, Test};
+use crate::normal::Any;
+use crate::primitive::{self, aligned, blocks, raw};
 
 impl Parser<'_> {
     /// Whether `ip[` or `(ip[0] & 15) =` stands here.

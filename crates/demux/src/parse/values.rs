@@ -11,9 +11,9 @@ use super::error::FilterError;
 use super::primitives::{Kind, Qualifiers};
 use super::words::number;
 use super::{Parsed, Parser};
-use crate::demux::filter::left;
-use crate::demux::normal::Any;
-use crate::demux::primitive::{self, Family, Maker, Proto, Side, blocks};
+use crate::filter::left;
+use crate::normal::Any;
+use crate::primitive::{self, Family, Maker, Proto, Side, blocks};
 
 impl Parser<'_> {
     /// One value, with the words of [`Parser::qualifiers`].

@@ -1,15 +1,15 @@
 //! One primitive: the words before a value, and the tests that need none.
 //!
 //! Which words go together is said here, and what they then test in
-//! [`primitive`](crate::demux::primitive). The words are kept for the values
+//! [`primitive`](crate::primitive). The words are kept for the values
 //! that come after `or` without any.
 
 use ashway_wire::{eth, ipv4};
 
 use super::error::FilterError;
 use super::{Parsed, Parser};
-use crate::demux::normal::Any;
-use crate::demux::primitive::{self, Maker, Proto, Side};
+use crate::normal::Any;
+use crate::primitive::{self, Maker, Proto, Side};
 
 /// What a value is a value of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

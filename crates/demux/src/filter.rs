@@ -175,7 +175,8 @@ impl Field {
 }
 
 /// These bytes at the left of a value.
-pub(super) const fn left<const N: usize>(bytes: [u8; N]) -> [u8; 16] {
+#[must_use]
+pub const fn left<const N: usize>(bytes: [u8; N]) -> [u8; 16] {
     let mut value = [0; 16];
     let mut i = 0;
     while i < N {

@@ -70,7 +70,7 @@ const MAX_DEPTH: u32 = 64;
 /// # Examples
 ///
 /// ```
-/// use ashway_codegen::demux::parse;
+/// use ashway_demux::parse;
 /// let filter = parse("udp and dst port 53").unwrap();
 /// assert_eq!(filter.any.len(), 2, "over IPv4 and over IPv6");
 /// let error = parse("udp and dst prot 53").unwrap_err();

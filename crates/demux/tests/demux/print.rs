@@ -1,6 +1,6 @@
 //! The table as people and programs see it.
 
-use ashway_codegen::demux::{ShapeId, Table, parse, print};
+use ashway_demux::{ShapeId, Table, parse, print};
 
 fn table() -> Table<u32> {
     let mut table = Table::default();

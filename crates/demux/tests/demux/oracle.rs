@@ -1,6 +1,6 @@
 //! The set of matching frames is libpcap's.
 
-use ashway_codegen::demux::{self, Filter};
+use ashway_demux::{self as demux, Filter};
 use ashway_wire::Headers;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
