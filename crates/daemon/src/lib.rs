@@ -40,6 +40,7 @@ mod shadow;
 mod share;
 mod shells;
 pub mod show;
+mod snapshot;
 mod status;
 mod swap;
 mod taps;

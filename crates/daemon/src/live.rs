@@ -18,7 +18,6 @@ use std::time::{Duration, Instant};
 
 use ashway_abi::Count;
 use ashway_abi::count::ROW_WORDS;
-use ashway_abi::share::Mode;
 use ashway_demux::{Replica, Update};
 use ashway_kernel::clock::monotonic_ns;
 use ashway_modules::{Message, datagram, eth};
@@ -35,6 +34,7 @@ use crate::relays::Relays;
 use crate::rings::{XdpPort, spare_message};
 use crate::runner::{self, Port, RunInstance, give_to_host};
 use crate::share::{Admission, Purse, Waiting};
+use crate::snapshot::PathSnapshot;
 use crate::worker;
 
 /// Where demux leads.
@@ -354,10 +354,12 @@ impl Live {
         self.keep(message);
     }
 
-    /// How a path stands with its share, if it has one.
-    pub(crate) fn mode(&self, id: PathId) -> Option<Mode> {
-        let (purse, _) = self.shares.get(&id)?;
-        Some(purse.mode(monotonic_ns()))
+    /// A path as it is now, if it is there.
+    pub(crate) fn snapshot(&self, id: PathId) -> Option<PathSnapshot> {
+        let path = self.paths.at(id)?;
+        let share = self.shares.get(&id);
+        let mode = share.map(|(purse, _)| purse.mode(monotonic_ns()));
+        Some(PathSnapshot::of(path, mode))
     }
 
     /// Runs a message along a path that is there, has it wait for the path's share, or

@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use ashway_abi::trusted;
 use ashway_modules::Message;
+use ashway_path::places::PathId;
 use ashway_path::time::Time;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::set_current_timer_slack;
@@ -25,6 +26,7 @@ use crate::packets::{self, PacketPort};
 use crate::programs::NodeMaps;
 use crate::rings::{self, XdpPort};
 use crate::runner::RunInstance;
+use crate::snapshot::PathSnapshot;
 
 /// How long to look before sleeping. Waking a sleeper costs 25 us and more
 /// (docs/facts.md, "Waking a sleeper"), so a message that comes within about that
@@ -62,6 +64,10 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How many paths the node may be ahead of the worker.
 const AHEAD: usize = 1000;
+
+/// How many paths the worker copies for [`Worker::snapshots`] between two looks at what
+/// there is to do.
+const SNAPSHOTS: usize = 32;
 
 /// A change of what the worker works on, made between two messages. It says when
 /// it has been made.
@@ -155,6 +161,27 @@ impl Worker {
         Ok(answer)
     }
 
+    /// What the worker has of these paths, in this order: [`SNAPSHOTS`] at a time, with
+    /// messages in between.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkerGone`].
+    pub(crate) fn snapshots(
+        &mut self,
+        paths: &[PathId],
+    ) -> Result<Vec<Option<PathSnapshot>>, WorkerGone> {
+        let mut all = Vec::with_capacity(paths.len());
+        for some in paths.chunks(SNAPSHOTS) {
+            let some = some.to_vec();
+            all.append(&mut self.ask(move |work| {
+                let live = &work.live;
+                some.iter().map(|path| live.snapshot(*path)).collect()
+            })?);
+        }
+        Ok(all)
+    }
+
     /// Has the worker change its live paths before it looks up the next frame, and
     /// does not wait, but for every thousandth path: a sleeping worker is not woken
     /// for what no message needs yet. `paths` come or go; with `at_once` one of them
@@ -209,13 +236,16 @@ impl Work {
         let mut spare = None;
         let mut idle_since = Instant::now();
         while !stop.load(Ordering::Acquire) {
-            while let Ok(change) = desk.changes.try_recv() {
+            let mut any = false;
+            // One change a turn: who asks for much asks piece by piece, and messages come
+            // in between. Another may be there, so the worker does not sleep after one.
+            if let Ok(change) = desk.changes.try_recv() {
+                any = true;
                 // What was ordered before has been done when this begins.
                 self.live.obey(&self.rows);
                 change(&mut self);
             }
             self.live.obey(&self.rows);
-            let mut any = false;
             for _ in 0..LOOKS {
                 if stop.load(Ordering::Acquire) {
                     break;
@@ -383,3 +413,6 @@ pub(crate) fn now() -> Time {
     static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
     Time::default() + BEGIN.elapsed()
 }
+
+#[cfg(test)]
+mod tests;

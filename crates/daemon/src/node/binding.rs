@@ -515,7 +515,7 @@ impl Node {
     }
 }
 
-fn no_worker(gone: &WorkerGone) -> Refusal {
+pub(super) fn no_worker(gone: &WorkerGone) -> Refusal {
     Refusal::failed(
         gone.to_string(),
         "this is a bug of Ashway; please report it",

@@ -1,24 +1,25 @@
 //! Paths of the user tier, as the node shows them: one with all there is to know, many
 //! in a list, and the sum of all.
 //!
-//! The worker knows what a path has done, the node where it stands.
+//! The worker knows what a path has done, the node where it stands. The worker hands out
+//! [snapshots](PathSnapshot); the documents are made here, on the node's thread.
 
 use std::sync::atomic::Ordering;
 
 use ashway_abi::Count;
 use ashway_abi::share::Mode;
-use ashway_modules::Message;
-use ashway_path::path::Path;
 use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 use serde_json::{Map, Value, json};
 
+use super::binding::no_worker;
 use super::known::NodeEnd;
 use super::{Node, owners};
 use crate::counters::Row;
-use crate::live::{Lead, Live};
+use crate::live::Lead;
 use crate::request::Refusal;
-use crate::status;
+use crate::snapshot::{PathSnapshot, QueueSnapshot};
+use crate::{config, status};
 
 /// Most paths that `status` shows one by one.
 const SHOWN: usize = 1000;
@@ -32,9 +33,10 @@ impl Node {
     pub(super) fn show(&mut self, name: &Value) -> Result<Value, Refusal> {
         let name = name.as_str().unwrap_or_default();
         let id = self.find_live(name)?;
-        let shown = self.tell(move |work| shown(&work.live, id))?;
-        let shown = shown.unwrap_or_default();
-        Ok(Value::Object(self.entitle(id, shown)))
+        let snapshots = self.worker.snapshots(&[id]);
+        let snapshots = snapshots.map_err(|gone| no_worker(&gone))?;
+        let shown = snapshots.iter().flatten().next().map(describe);
+        Ok(Value::Object(self.entitle(id, shown.unwrap_or_default())))
     }
 
     /// Adds what the node knows of a path.
@@ -78,15 +80,12 @@ impl Node {
             .iter()
             .filter_map(|name| self.live.find(name))
             .collect();
-        let asked = ids.clone();
-        let shown = self.tell(move |work| {
-            let paths = asked.iter().map(|id| shown(&work.live, *id));
-            paths.map(Option::unwrap_or_default).collect::<Vec<_>>()
-        });
-        let shown = shown.unwrap_or_default();
+        // A worker that does not answer has nothing to show.
+        let snapshots = self.worker.snapshots(&ids).unwrap_or_default();
+        let shown = snapshots.iter().map(|path| path.as_ref().map(describe));
         ids.into_iter()
             .zip(shown)
-            .map(|(id, shown)| Value::Object(self.entitle(id, shown)))
+            .map(|(id, shown)| Value::Object(self.entitle(id, shown.unwrap_or_default())))
             .collect()
     }
 
@@ -115,34 +114,22 @@ fn word(direction: Direction) -> &'static str {
     }
 }
 
-/// What the worker knows of a path, if it has that.
-fn shown(live: &Live, id: PathId) -> Option<Map<String, Value>> {
-    let path = live.paths.at(id)?;
-    let mut shown = describe(path);
-    if let Some(share) = crate::config::share(path.attrs()) {
-        shown.insert("share".to_owned(), json!(share.to_string()));
-        shown.insert("mode".to_owned(), json!(live.mode(id).map(Mode::name)));
-    }
-    Some(shown)
-}
-
-/// What the worker knows of a path. Its messages out are those it made, and those
-/// it let go on.
-fn describe(path: &Path<Message>) -> Map<String, Value> {
-    let account = path.account();
+/// What the worker has of a path, as a document. Its messages out are those it made, and
+/// those it let go on.
+fn describe(path: &PathSnapshot) -> Map<String, Value> {
+    let account = &path.account;
     let stages: Vec<_> = path
-        .stages()
-        .map(|stage| json!({ "module": stage.name(), "kind": stage.kind().map(|kind| kind.name) }))
+        .stages
+        .iter()
+        .map(|stage| json!({ "module": stage.module, "kind": stage.kind }))
         .collect();
     let attrs: Map<String, Value> = path
-        .attrs()
+        .attrs
         .iter()
         .map(|(name, value)| (name.to_owned(), json!(value.to_string())))
         .collect();
-    let queue = |waiting: usize, maximum: u32| json!({ "length": waiting, "maximum": maximum });
-    let (forward, backward) = (Direction::Forward, Direction::Backward);
+    let queue = |queue: QueueSnapshot| json!({ "length": queue.length, "maximum": queue.maximum });
     let ended: u64 = account.fates().map(|(_, times)| times).sum();
-    let waiting = path.waiting();
     let mut shown = status::counts(&Row::of_fates(account.fates()), 0);
     // What leaves is counted where it is sent, for all paths together.
     shown.remove("out");
@@ -150,25 +137,29 @@ fn describe(path: &Path<Message>) -> Map<String, Value> {
         "stages": stages,
         "attrs": attrs,
         "queues": {
-            "in_forward": queue(path.input(forward).len(), path.input(forward).maximum()),
-            "in_backward": queue(path.input(backward).len(), path.input(backward).maximum()),
-            "out_forward": queue(path.output(forward).len(), path.output(forward).maximum()),
-            "out_backward": queue(path.output(backward).len(), path.output(backward).maximum()),
+            "in_forward": queue(path.queues.in_forward),
+            "in_backward": queue(path.queues.in_backward),
+            "out_forward": queue(path.queues.out_forward),
+            "out_backward": queue(path.queues.out_backward),
         },
         "received": account.received(),
-        "waiting": waiting,
+        "waiting": path.waiting,
         "originated": account.originated,
-        "balanced": account.received() == ended + waiting,
+        "balanced": account.received() == ended + path.waiting,
         "runs": account.runs,
         "time_ns": account.time.as_nanos() as u64,
         "memory": {
-            "bytes": path.memory_bytes(),
+            "bytes": path.memory_bytes,
             "granted_bytes": account.granted_bytes,
         },
         "fault": account.fault.as_ref().map(ToString::to_string),
     });
     if let Value::Object(more) = document {
         shown.extend(more);
+    }
+    if let Some(share) = config::share(&path.attrs) {
+        shown.insert("share".to_owned(), json!(share.to_string()));
+        shown.insert("mode".to_owned(), json!(path.mode.map(Mode::name)));
     }
     shown
 }

@@ -1,0 +1,94 @@
+//! What the worker says of a path: numbers and names as they were at one moment.
+//!
+//! The worker copies, and formats nothing: words and JSON are made of this by whoever
+//! asked, so that no message waits for them.
+
+use ashway_abi::share::Mode;
+use ashway_modules::Message;
+use ashway_path::account::Account;
+use ashway_path::attrs::Attrs;
+use ashway_path::path::Path;
+use ashway_path::stage::{Direction, Stage};
+
+/// A path at one moment.
+#[derive(Clone, Debug)]
+pub(crate) struct PathSnapshot {
+    /// First to last.
+    pub(crate) stages: Vec<StageSnapshot>,
+    pub(crate) attrs: Attrs,
+    pub(crate) queues: Queues,
+    /// Messages received that have no fate yet.
+    pub(crate) waiting: u64,
+    /// Of its grant, what the path takes.
+    pub(crate) memory_bytes: usize,
+    pub(crate) account: Account,
+    /// How it stands with its share, if it has one.
+    pub(crate) mode: Option<Mode>,
+}
+
+/// A stage of a path.
+#[derive(Clone, Debug)]
+pub(crate) struct StageSnapshot {
+    /// The module's name in the graph.
+    pub(crate) module: Box<str>,
+    /// The kind of that module, if a module made the stage.
+    pub(crate) kind: Option<&'static str>,
+}
+
+/// The queues of a path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queues {
+    pub(crate) in_forward: QueueSnapshot,
+    pub(crate) in_backward: QueueSnapshot,
+    pub(crate) out_forward: QueueSnapshot,
+    pub(crate) out_backward: QueueSnapshot,
+}
+
+/// A queue of a path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueueSnapshot {
+    /// How many messages it holds.
+    pub(crate) length: usize,
+    /// How many it may hold.
+    pub(crate) maximum: u32,
+}
+
+impl PathSnapshot {
+    /// Copies. Bounded by the path's grant of memory: allocates for each stage and each
+    /// attribute, and for the last fault.
+    pub(crate) fn of(path: &Path<Message>, mode: Option<Mode>) -> Self {
+        let stage = |stage: &dyn Stage<Message>| StageSnapshot {
+            module: stage.name().into(),
+            kind: stage.kind().map(|kind| kind.name),
+        };
+        let (forward, backward) = (Direction::Forward, Direction::Backward);
+        let input = |direction| {
+            let queue = path.input(direction);
+            QueueSnapshot {
+                length: queue.len(),
+                maximum: queue.maximum(),
+            }
+        };
+        let output = |direction| {
+            let queue = path.output(direction);
+            QueueSnapshot {
+                length: queue.len(),
+                maximum: queue.maximum(),
+            }
+        };
+        Self {
+            stages: path.stages().map(stage).collect(),
+            attrs: path.attrs().clone(),
+            queues: Queues {
+                in_forward: input(forward),
+                in_backward: input(backward),
+                out_forward: output(forward),
+                out_backward: output(backward),
+            },
+            waiting: path.waiting(),
+            memory_bytes: path.memory_bytes(),
+            account: path.account().clone(),
+            mode,
+        }
+    }
+}

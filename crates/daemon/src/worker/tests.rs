@@ -1,0 +1,150 @@
+//! The worker with paths and without interfaces.
+
+use std::any::Any;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
+
+use ashway_path::attrs::Attrs;
+use ashway_path::path::{Limits, Path};
+use ashway_path::places::Ids;
+use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
+
+use super::*;
+
+/// What is said of the worker's stages, in order.
+type Say = Arc<dyn Fn(&'static str) + Send + Sync>;
+
+/// Says when it is described.
+struct Quiet(Say);
+
+impl Stage<Message> for Quiet {
+    fn name(&self) -> &'static str {
+        (self.0)("described");
+        "quiet"
+    }
+
+    fn take(&mut self, message: Message, _: Direction, _: &mut Cx<'_, Message>) -> Step<Message> {
+        Step::On(message)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// Always has something to do, and says when it has done it.
+struct Busy(Say);
+
+impl Stage<Message> for Busy {
+    fn name(&self) -> &'static str {
+        "busy"
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            starts: true,
+            wakes: true,
+            ..Traits::default()
+        }
+    }
+
+    fn take(&mut self, message: Message, _: Direction, _: &mut Cx<'_, Message>) -> Step<Message> {
+        Step::On(message)
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_, Message>) {
+        (self.0)("worked");
+        *cx.wake_at = Some(cx.now);
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+fn path(stage: Box<dyn Stage<Message>>) -> Box<Path<Message>> {
+    let mut path = Path::assemble("path", vec![stage], Attrs::new(), Limits::default()).unwrap();
+    path.establish().unwrap();
+    Box::new(path)
+}
+
+/// A worker with a path that is always busy and so many that are not.
+fn worker(quiet: usize, say: &Say) -> (Worker, Vec<PathId>) {
+    let (orders, receiver) = channel();
+    let mut live = Live::new(Vec::new(), 0, receiver, Arc::default());
+    let mut ids = Ids::default();
+    live.come(ids.take(), path(Box::new(Busy(Arc::clone(say)))));
+    let quiet = (0..quiet).map(|_| {
+        let id = ids.take();
+        live.come(id, path(Box::new(Quiet(Arc::clone(say)))));
+        id
+    });
+    let quiet = quiet.collect();
+    let work = Work {
+        node: None,
+        instances: Vec::new(),
+        carrier: None,
+        live,
+        xdp_ports: Vec::new(),
+        packet_ports: Vec::new(),
+        rows: Arc::new(UserRows::new(1)),
+    };
+    (Worker::start(work, orders).unwrap(), quiet)
+}
+
+#[test]
+fn no_more_than_some_paths_are_copied_before_the_next_message() {
+    let (described, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (now, ever) = (Arc::clone(&described), Arc::clone(&most));
+    let say: Say = Arc::new(move |what| {
+        if what == "described" {
+            let so_far = now.fetch_add(1, Ordering::SeqCst) + 1;
+            ever.fetch_max(so_far, Ordering::SeqCst);
+        } else {
+            now.store(0, Ordering::SeqCst);
+        }
+    });
+    let (mut worker, paths) = worker(1000, &say);
+    let snapshots = worker.snapshots(&paths).unwrap();
+    let modules = snapshots
+        .iter()
+        .flatten()
+        .map(|path| &*path.stages[0].module);
+    assert_eq!(modules.filter(|module| *module == "quiet").count(), 1000);
+    assert_eq!(most.load(Ordering::SeqCst), SNAPSHOTS);
+}
+
+#[test]
+fn messages_come_between_two_changes() {
+    let said = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&said);
+    let say: Say = Arc::new(move |what| {
+        let mut said = log.lock().unwrap();
+        if said.last() != Some(&what) {
+            said.push(what);
+        }
+    });
+    let (worker, _) = worker(0, &say);
+    let (both_are_there, seen) = channel();
+    let changes = worker.changes.as_ref().unwrap();
+    let first = Arc::clone(&say);
+    changes
+        .send(Box::new(move |_| {
+            seen.recv().unwrap();
+            first("first");
+        }))
+        .unwrap();
+    let (done, second_is_done) = channel();
+    changes
+        .send(Box::new(move |_| {
+            say("second");
+            done.send(()).unwrap();
+        }))
+        .unwrap();
+    both_are_there.send(()).unwrap();
+    second_is_done.recv().unwrap();
+    let said = said.lock().unwrap();
+    let order = said.iter().filter(|what| **what != "described");
+    let order: Vec<_> = order.copied().skip_while(|what| *what != "first").collect();
+    assert_eq!(order[..3], ["first", "worked", "second"]);
+}
