@@ -35,8 +35,9 @@ use ashway_codegen::normalise::{Limits, normalise};
 use ashway_codegen::promote::{Checks, Shape};
 use ashway_codegen::stub;
 use ashway_kernel::{
-    AllegedOffset, Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, TestRun, maps,
+    Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun, maps, shared,
 };
+use ashway_memory::{AllegedOffset, Memory};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// A node's default, with fuel that never ends, so that the clock ends every run.
@@ -273,7 +274,7 @@ impl Subject {
         let contexts = Map::create(&MapSpec::array("time_context", value_bytes as u32, 1))?;
         let mut first = stub::first_memory(&module);
         make_circle(&mut first[..module.initial_pages as usize * WASM_PAGE]);
-        let memory = Memory::arena(first.len())?;
+        let memory = shared::arena(first.len())?;
         memory.copy_in(AllegedOffset(0), &first)?;
         let fixups = image.maps.iter().map(|used| {
             let fd = match used.map {

@@ -8,7 +8,8 @@
 //! half of those 40 ns are the test run's own.
 
 use anyhow::{Context, Result, bail};
-use ashway_kernel::{Program, TestRun, clock};
+use ashway_kernel::{Program, TestRun};
+use ashway_memory::clock;
 use ashway_rig::Frame;
 use serde_json::json;
 

@@ -17,9 +17,10 @@ use ashway_codegen::{exit, forward};
 use ashway_demux::{self as demux, Table};
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{
-    Iface, Map, MapFixup, MapSpec, Memory, Mode, Program, ProgramKind, ProgramSpec, SharedArray,
-    TcxLink, WakeBell, XdpLink,
+    Iface, Map, MapFixup, MapSpec, Mode, Program, ProgramKind, ProgramSpec, TcxLink, XdpLink,
+    shared,
 };
+use ashway_memory::{Memory, SharedArray, WakeBell};
 use ashway_rig::Process;
 
 use super::world::{FAR, MACS, NEAR, OUT, RELAY, World};
@@ -209,11 +210,11 @@ impl Kernel {
             paths: KEY + 1,
             behind: Behind::Path,
         };
-        let hops = SharedArray::create("hops", spec.paths * hop::BYTES)?;
+        let hops = shared::words("hops", spec.paths * hop::BYTES)?;
         let words = trusted::bytes_with(spec.paths, spec.layout.rings);
-        let words = SharedArray::create("words", words)?;
-        let memory = Memory::arena(spec.layout.total_bytes())?;
-        let wake = WakeBell::create("wake", 4096)?;
+        let words = shared::words("words", words)?;
+        let memory = shared::arena(spec.layout.total_bytes())?;
+        let wake = shared::bell("wake", 4096)?;
         let slots = Map::create(&MapSpec::prog_array("slots", 1))?;
         let hits = Map::create(&MapSpec::array("hits", 8 * FEW as u32, 1))?;
         let load = |name, kind, attach_type, image: &Image| -> Result<Program> {

@@ -7,7 +7,8 @@
 use anyhow::{Context, Result, ensure};
 use ashway_codegen::normalise::{Limits, Module, normalise};
 use ashway_codegen::{pipe, stub};
-use ashway_kernel::{Program, TestRun, clock};
+use ashway_kernel::{Program, TestRun};
+use ashway_memory::clock;
 use ashway_trial::{EMPTY, Engine, Setup, Trial};
 use serde_json::{Value, json};
 

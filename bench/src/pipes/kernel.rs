@@ -9,9 +9,8 @@ use ashway_check::bpf::MapRef;
 use ashway_codegen::pipe::ebpf::{KernelList, trial};
 use ashway_codegen::pipe::{self, List};
 use ashway_kernel::maps::possible_cpus;
-use ashway_kernel::{
-    AllegedOffset, Feature, Map, MapSpec, Memory, Probe, Program, ProgramKind, TestRun,
-};
+use ashway_kernel::{Feature, Map, MapSpec, Probe, Program, ProgramKind, TestRun, shared};
+use ashway_memory::{AllegedOffset, Memory};
 use serde_json::{Value, json};
 
 use crate::ratio::{Ratio, Target};
@@ -103,7 +102,7 @@ fn load(lists: &[&str], contexts: &Map, cpus: u32) -> Result<Loaded> {
         lists => trial::Work::Passes(lists),
     };
     let image = trial::program(work, cpus);
-    let memory = Memory::arena(trial::MEMORY_BYTES)?;
+    let memory = shared::arena(trial::MEMORY_BYTES)?;
     let fd = |map| -> BorrowedFd<'_> {
         match map {
             MapRef::Context => contexts.fd(),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ashway_abi::{Count, trusted};
 use ashway_handler::{Budget, Function};
-use ashway_kernel::clock::monotonic_ns;
+use ashway_memory::clock::monotonic_ns;
 use ashway_modules::Message;
 use ashway_modules::handler::{self, Act, Activate};
 use ashway_modules::tap as tap_module;

@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 
 use ashway_abi::memory::Layout;
 use ashway_abi::{Count, endpoint, trusted};
-use ashway_kernel::{AllegedOffset, Memory, SharedArray};
+use ashway_memory::{AllegedOffset, Memory, SharedArray};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use crate::control::Peer;

@@ -16,7 +16,8 @@ use ashway_check::{Around, Shape, check};
 use ashway_codegen::instance::{self, Handler, Spec};
 use ashway_codegen::normalise::{self, normalise};
 use ashway_handler::{Engine, Region};
-use ashway_kernel::{LoadError, Memory, MemoryKind, Program, ProgramKind, SharedArray};
+use ashway_kernel::{LoadError, Program, ProgramKind, shared};
+use ashway_memory::{Memory, MemoryKind, SharedArray};
 
 use crate::bug::{self, Bug};
 use crate::channels::Channels;
@@ -172,9 +173,9 @@ impl Instance {
         let bytes = layout.total_bytes();
         let memory = match (node, config.memory) {
             (None, _) => Memory::anonymous(bytes),
-            (Some(_), MemoryMode::Arena) => Memory::arena(bytes),
-            (Some(_), MemoryMode::Auto) if arena_allowed => Memory::arena(bytes),
-            (Some(_), MemoryMode::Array | MemoryMode::Auto) => Memory::array(bytes),
+            (Some(_), MemoryMode::Arena) => shared::arena(bytes),
+            (Some(_), MemoryMode::Auto) if arena_allowed => shared::arena(bytes),
+            (Some(_), MemoryMode::Array | MemoryMode::Auto) => shared::array(bytes),
         }
         .map_err(|source| InstanceError::Memory {
             handler: config.name.clone(),
@@ -262,9 +263,9 @@ impl Instance {
         let layout = plan.layout(WASM_PAGE, STATE_BYTES);
         let bytes = layout.total_bytes();
         let memory = if arena_allowed {
-            Memory::arena(bytes)
+            shared::arena(bytes)
         } else {
-            Memory::array(bytes)
+            shared::array(bytes)
         };
         let memory = memory.map_err(|source| InstanceError::Memory {
             handler: name.clone(),
@@ -508,7 +509,7 @@ impl Instance {
         let lazy_at = words.u64_at(word + trusted::PATH_LAZY_AT);
         let waits = lazy.load(Ordering::Acquire) != 0 && self.in_user(local) > 0;
         Some(Mode::at(
-            ashway_kernel::clock::monotonic_ns(),
+            ashway_memory::clock::monotonic_ns(),
             lazy_at.load(Ordering::Acquire),
             waits,
         ))
@@ -563,13 +564,12 @@ impl KernelSide {
         node: &NodeMaps,
     ) -> Result<Self, InstanceError> {
         let bytes = trusted::bytes_with(plan.most_paths, layout.rings);
-        let trusted = SharedArray::create("ashway_trusted", bytes).map_err(|source| {
-            InstanceError::Memory {
+        let trusted =
+            shared::words("ashway_trusted", bytes).map_err(|source| InstanceError::Memory {
                 handler: handler.to_owned(),
                 bytes,
                 source,
-            }
-        })?;
+            })?;
         let image = instance::user(&spec(node, memory.kind(), layout, plan));
         let maps = Maps {
             node,

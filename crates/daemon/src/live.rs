@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use ashway_abi::Count;
 use ashway_abi::count::ROW_WORDS;
 use ashway_demux::{Replica, Update};
-use ashway_kernel::clock::monotonic_ns;
+use ashway_memory::clock::monotonic_ns;
 use ashway_modules::{Message, datagram, eth};
 use ashway_path::path::{Exit, Path};
 use ashway_path::places::{PathId, Places};

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use ashway_abi::log::{LINE_BYTES, RING_LINES, acts_on_terminal, ring};
-use ashway_kernel::SharedArray;
+use ashway_memory::SharedArray;
 
 /// Where it lies.
 #[derive(Clone, Copy)]

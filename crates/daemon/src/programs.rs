@@ -11,7 +11,8 @@ use ashway_codegen::demux::emit::{Compiled, Entries};
 use ashway_codegen::instance::Spec;
 use ashway_codegen::{exit, forward};
 use ashway_demux::{Change, Key, ShapeId, Table};
-use ashway_kernel::{LoadError, Map, MapSpec, Memory, Program, ProgramKind, SharedArray, WakeBell};
+use ashway_kernel::{LoadError, Map, MapSpec, Program, ProgramKind};
+use ashway_memory::{Memory, SharedArray, WakeBell};
 
 /// The maps that all programs of a node share.
 #[derive(Debug)]

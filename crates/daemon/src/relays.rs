@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
 use ashway_abi::{Hop, hop};
-use ashway_kernel::SharedArray;
+use ashway_memory::SharedArray;
 use ashway_modules::Message;
 use ashway_modules::relay::{self, Way};
 use ashway_path::path::Path;

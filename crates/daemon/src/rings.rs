@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use ashway_abi::{Count, trusted};
-use ashway_kernel::{AllegedOffset, Program};
+use ashway_kernel::Program;
+use ashway_memory::AllegedOffset;
 use ashway_modules::Message;
 use ashway_path::time::Time;
 use ashway_ring::{Passer, SendError, TxSocket};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use ashway_abi::Count;
 use ashway_abi::count::ROW_WORDS;
 use ashway_abi::share::Account;
-use ashway_kernel::clock::monotonic_ns;
+use ashway_memory::clock::monotonic_ns;
 use ashway_modules::rules::INJECT_BACKWARD;
 use ashway_modules::{Flow, Message, fragment};
 use ashway_path::path::{Exit, Path};

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Limits, Lines, Module, normalise};
 use ashway_handler::{Outcome, Stopped};
-use ashway_kernel::AllegedOffset;
+use ashway_memory::AllegedOffset;
 use ashway_trial::{Activation, Engine, NotRun, Setup, Trial, same_end};
 
 use crate::instance::{Instance, NotPromoted, budget};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use ashway_codegen::normalise::Kept;
 use ashway_handler::{Engine, Region};
-use ashway_kernel::{AllegedOffset, Memory};
+use ashway_memory::{AllegedOffset, Memory};
 
 use crate::activation::{Bindable, Running, Turn};
 use crate::bug::{self, Bug};

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ashway_kernel::clock;
+use ashway_memory::clock;
 use ashway_modules::tap::pcapng::{Record, Writer};
 use ashway_modules::tap::{Bound, Layer, Seen, Target, Watch};
 use ashway_path::time::Time;

@@ -12,7 +12,8 @@ use ashway_codegen::demux::emit;
 use ashway_codegen::{entry, exit, instance};
 use ashway_daemon::programs::{self, DemuxMaps, Maps, NodeMaps};
 use ashway_demux::{self as demux, Table};
-use ashway_kernel::{Map, MapSpec, Memory, Program, ProgramKind, SharedArray, TestRun, WakeBell};
+use ashway_kernel::{Map, MapSpec, Program, ProgramKind, TestRun, shared};
+use ashway_memory::{Memory, SharedArray};
 use ashway_rig::{Frame, frames::Spoil};
 use ashway_wire::{Datagram, Headers};
 
@@ -58,13 +59,13 @@ fn bench(kind: MemoryKind) -> Bench {
         context: Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1)).unwrap(),
         cpus,
         counters: Map::create(&MapSpec::percpu_array("rows", count::ROW_BYTES as u32, 4)).unwrap(),
-        wake: WakeBell::create("wake", 4096).unwrap(),
+        wake: shared::bell("wake", 4096).unwrap(),
     };
     let slots = Map::create(&MapSpec::prog_array("slots", 4)).unwrap();
-    let trusted = SharedArray::create("trusted", trusted::bytes(layout.rings)).unwrap();
+    let trusted = shared::words("trusted", trusted::bytes(layout.rings)).unwrap();
     let memory = match kind {
-        MemoryKind::Arena => Memory::arena(layout.total_bytes()).unwrap(),
-        MemoryKind::Array => Memory::array(layout.total_bytes()).unwrap(),
+        MemoryKind::Arena => shared::arena(layout.total_bytes()).unwrap(),
+        MemoryKind::Array => shared::array(layout.total_bytes()).unwrap(),
     };
     let mut table = Table::default();
     table.insert(&demux::parse(FILTER).unwrap(), 1).unwrap();
@@ -180,7 +181,7 @@ fn a_message_lands_in_the_ring_with_its_headers_apart() {
                 .unwrap();
             assert_eq!(headers, frame[..headers.len()]);
             let mut landed = vec![0; len];
-            let at = ashway_kernel::AllegedOffset(bench.layout.slot_offset(0, n) as u32);
+            let at = ashway_memory::AllegedOffset(bench.layout.slot_offset(0, n) as u32);
             bench.memory.copy_out(at, &mut landed).unwrap();
             assert_eq!(landed, payload, "{len} bytes");
         }

@@ -64,7 +64,7 @@ impl Engine {
             .map_err(EngineError)?;
         linker
             .func_wrap(MODULE, "now", || {
-                ashway_kernel::clock::monotonic_ns() as i64
+                ashway_memory::clock::monotonic_ns() as i64
             })
             .map_err(EngineError)?;
         linker

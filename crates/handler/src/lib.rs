@@ -6,7 +6,7 @@
 //! message and says what it decided or why it was stopped.
 //!
 //! The memory is not ours: a [`Region`] is, as a rule, a BPF arena or an array
-//! ([`ashway_kernel::Memory`]) that the kernel tier and the application use at
+//! ([`ashway_memory::Memory`]) that the kernel tier and the application use at
 //! the same time. `memory.rs` and [`native`], which maps and calls compiled pipes,
 //! are the only files here with `unsafe` in them.
 //!

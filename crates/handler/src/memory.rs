@@ -56,7 +56,7 @@ pub unsafe trait Region: Send + Sync + 'static {
 // SAFETY: a `Memory` is one page-aligned mapping, readable and writable from
 // `base` for `len` bytes as long as it lives, and gives no reference to its bytes
 // but to atomics.
-unsafe impl Region for ashway_kernel::Memory {
+unsafe impl Region for ashway_memory::Memory {
     fn base(&self) -> NonNull<u8> {
         self.base()
     }

@@ -13,7 +13,7 @@
 
 use crate::bug::{self, Bug};
 use ashway_abi::Cause;
-use ashway_kernel::clock;
+use ashway_memory::clock;
 
 /// Units of fuel between two looks at the clock: 4 to 8 us of an endless loop.
 pub const SLICE: u64 = 8_192;

@@ -166,7 +166,7 @@ mod tests {
     use crate::memory::{Message, Region};
     use ashway_codegen::normalise::{Limits, normalise};
     use ashway_codegen::pipe::interpret;
-    use ashway_kernel::Memory;
+    use ashway_memory::Memory;
 
     const GUEST: usize = 2 * WASM_PAGE;
     const TO: usize = 4096;

@@ -22,7 +22,7 @@ pub enum MapKind {
     /// A queue of records from programs to user space (Linux 5.8).
     RingBuf = 27,
     /// Memory shared by programs and processes (Linux 6.9); see
-    /// [`Memory`](crate::Memory).
+    /// [`shared::arena`](crate::shared::arena).
     Arena = 33,
 }
 

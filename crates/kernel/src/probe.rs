@@ -12,8 +12,9 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 use crate::insn::{exit, insn, load_map, mov};
 use crate::load::{LoadError, MapFixup, Program, ProgramKind, ProgramSpec};
+use crate::shared;
 use crate::sys::{self, Command};
-use crate::{Memory, SharedArray, WakeBell};
+use ashway_memory::Memory;
 
 /// Something Ashway uses of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -203,12 +204,12 @@ fn attempt(feature: Feature) -> io::Result<()> {
         },
         Feature::Btf => fs::metadata("/sys/kernel/btf/vmlinux").map(drop),
         Feature::Xdp => load(&[mov(0, 2), exit()], None),
-        Feature::MmapableArray => SharedArray::create("ashway_probe", 4096).map(drop),
-        Feature::RingBuffer => WakeBell::create("ashway_probe", 4096).map(drop),
+        Feature::MmapableArray => shared::words("ashway_probe", 4096).map(drop),
+        Feature::RingBuffer => shared::bell("ashway_probe", 4096).map(drop),
         Feature::CpuV4 => load(&cpu_v4(), None),
-        Feature::Arena => Memory::arena(4096).map(drop),
+        Feature::Arena => shared::arena(4096).map(drop),
         Feature::ArenaProgram => {
-            let memory = Memory::arena(4096)?;
+            let memory = shared::arena(4096)?;
             load(&arena_program(), Some(&memory))
         }
         Feature::MayGoto => load(&endless_loop(), None),

@@ -1,105 +1,92 @@
-//! A mapped array: words that kernel programs and the daemon both write.
+//! Makes the memory that programs share with processes.
 //!
-//! One entry of a `BPF_F_MMAPABLE` array (Linux 5.5), mapped into this process.
-//! The instance's trusted words live in one ([`ashway_abi::trusted`]). Every
-//! offset comes from a layout that we compiled in, so a wrong one is a bug of
-//! ours and panics; nothing here takes an offset that a stranger alleged.
+//! A map is made here, by `bpf(2)`, and mapped by [`ashway_memory`], which says what each
+//! kind is for. All of them need `CAP_BPF`.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::OutsideMemory;
-use crate::mapping::Mapping;
-use crate::maps::{MMAPABLE, Map, MapSpec};
+use ashway_memory::{Memory, MemoryKind, NoteRing, Reservation, SharedArray, WakeBell};
 
-/// A one-entry array map and its mapping.
-#[derive(Debug)]
-pub struct SharedArray {
-    map: Map,
-    mapping: Mapping,
+use crate::maps::{MMAPABLE, Map, MapKind, MapSpec};
+
+/// A BPF arena of `bytes` bytes, rounded up to whole pages, for an instance.
+///
+/// # Errors
+///
+/// What `bpf(2)`, `mmap(2)` or `madvise(2)` returned. `EINVAL` from the first means a
+/// kernel before 6.9, `EPERM` a missing `CAP_BPF`.
+pub fn arena(bytes: usize) -> io::Result<Memory> {
+    let reservation = Reservation::new(bytes)?;
+    let spec = MapSpec {
+        kind: MapKind::Arena,
+        key_size: 0,
+        value_size: 0,
+        max_entries: (reservation.bytes() / rustix::param::page_size()) as u32,
+        // Not BPF_F_SEGV_ON_FAULT: with it the pages cannot be populated from here
+        // (EFAULT).
+        flags: MMAPABLE,
+        name: "ashway_memory",
+    };
+    let fd = Map::create_with(&spec, reservation.address())?.into_fd();
+    Memory::made(reservation, MemoryKind::Arena, fd)
 }
 
-impl SharedArray {
-    /// Makes an array with one value of `bytes` bytes, all 0, and maps it.
-    ///
-    /// # Errors
-    ///
-    /// What `bpf(2)` or `mmap(2)` returned; `InvalidInput` for a size that is
-    /// 0 or does not fit a map.
-    pub fn create(name: &str, bytes: usize) -> io::Result<Self> {
-        let map = Map::create(&one_value(name, bytes)?)?;
-        let mapping = Mapping::shared(map.fd(), 0, page_multiple(bytes), true)?;
-        Ok(Self { map, mapping })
-    }
-
-    /// The map, to name it in a program.
-    #[must_use]
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.map.fd()
-    }
-
-    /// Bytes that can be touched: the value's size rounded up to whole pages.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.mapping.len()
-    }
-
-    /// Never: a map has at least one page.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The word at `offset`.
-    ///
-    /// # Panics
-    ///
-    /// If the word is outside the map or not aligned.
-    #[must_use]
-    pub fn u32_at(&self, offset: usize) -> &AtomicU32 {
-        self.mapping.u32_at(offset)
-    }
-
-    /// The double word at `offset`.
-    ///
-    /// # Panics
-    ///
-    /// If the double word is outside the map or not aligned.
-    #[must_use]
-    pub fn u64_at(&self, offset: usize) -> &AtomicU64 {
-        self.mapping.u64_at(offset)
-    }
-
-    /// Fills `into` with the bytes at `offset`. Does not allocate; can be torn
-    /// if somebody writes meanwhile.
-    ///
-    /// # Errors
-    ///
-    /// [`OutsideMemory`]; `into` is then left alone.
-    pub fn copy_out(&self, offset: usize, into: &mut [u8]) -> Result<(), OutsideMemory> {
-        self.mapping.copy_out(offset, into)
-    }
-
-    /// Writes `bytes` at `offset`. Does not allocate; readers may see part of
-    /// it.
-    ///
-    /// # Errors
-    ///
-    /// [`OutsideMemory`]; nothing is then written.
-    pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> Result<(), OutsideMemory> {
-        self.mapping.copy_in(offset, bytes)
-    }
+/// A mappable array of `bytes` bytes, rounded up to whole pages, for an instance. Its
+/// pages always exist.
+///
+/// # Errors
+///
+/// What `bpf(2)` or `mmap(2)` returned.
+pub fn array(bytes: usize) -> io::Result<Memory> {
+    let reservation = Reservation::new(bytes)?;
+    let fd = Map::create(&one_value("ashway_memory", reservation.bytes())?)?.into_fd();
+    Memory::made(reservation, MemoryKind::Array, fd)
 }
 
-impl AsFd for SharedArray {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd()
-    }
+/// An array with one value of `bytes` bytes, all 0, mapped.
+///
+/// # Errors
+///
+/// What `bpf(2)` or `mmap(2)` returned; `InvalidInput` for a size that is 0 or does not
+/// fit a map.
+pub fn words(name: &str, bytes: usize) -> io::Result<SharedArray> {
+    let map = Map::create(&one_value(name, bytes)?)?;
+    SharedArray::map(map.into_fd(), bytes)
+}
+
+/// A bell that remembers up to `bytes` bytes of records (16 for the smallest); a power
+/// of two and at least a page.
+///
+/// # Errors
+///
+/// What `bpf(2)` or `mmap(2)` returned.
+pub fn bell(name: &str, bytes: u32) -> io::Result<WakeBell> {
+    WakeBell::map(ring_buffer(name, bytes)?.into_fd())
+}
+
+/// A ring of notes of `bytes` bytes: a power of two and at least a page. The kernel takes
+/// that much memory.
+///
+/// # Errors
+///
+/// What `bpf(2)` or `mmap(2)` returned.
+pub fn notes(name: &str, bytes: u32) -> io::Result<NoteRing> {
+    NoteRing::map(ring_buffer(name, bytes)?.into_fd(), bytes)
+}
+
+fn ring_buffer(name: &str, bytes: u32) -> io::Result<Map> {
+    Map::create(&MapSpec {
+        kind: MapKind::RingBuf,
+        key_size: 0,
+        value_size: 0,
+        max_entries: bytes,
+        flags: 0,
+        name,
+    })
 }
 
 /// A mappable array with a single value of `bytes` bytes.
-pub(crate) fn one_value(name: &str, bytes: usize) -> io::Result<MapSpec<'_>> {
+fn one_value(name: &str, bytes: usize) -> io::Result<MapSpec<'_>> {
     let size = u32::try_from(bytes).ok().filter(|size| *size > 0);
     let size = size.ok_or_else(|| {
         io::Error::new(
@@ -110,9 +97,4 @@ pub(crate) fn one_value(name: &str, bytes: usize) -> io::Result<MapSpec<'_>> {
     let mut spec = MapSpec::array(name, size, 1);
     spec.flags = MMAPABLE;
     Ok(spec)
-}
-
-/// `bytes` rounded up to whole pages.
-pub(crate) fn page_multiple(bytes: usize) -> usize {
-    bytes.next_multiple_of(rustix::param::page_size())
 }

@@ -7,9 +7,8 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::Ordering::SeqCst;
 
-use ashway_kernel::{
-    ALIGNMENT, AllegedOffset, MapFixup, Memory, MemoryKind, Program, RESERVED_BYTES,
-};
+use ashway_kernel::{MapFixup, Program, shared};
+use ashway_memory::{ALIGNMENT, AllegedOffset, Memory, MemoryKind, RESERVED_BYTES};
 use common::{EXIT, insn, load_map, mov, privileged, run_once, xdp};
 
 const BYTES: usize = 3 * 4096;
@@ -50,7 +49,7 @@ fn program_and_process_see_each_others_stores() {
     if !privileged() {
         return;
     }
-    for memory in [Memory::arena(BYTES), Memory::array(BYTES)] {
+    for memory in [shared::arena(BYTES), shared::array(BYTES)] {
         let memory = memory.expect("made");
         let program = marker(&memory);
         memory.u32_at(AT + 4).store(1234, SeqCst);
@@ -69,10 +68,10 @@ fn every_kind_lies_in_a_reservation_of_its_own() {
         return;
     }
     let memories = [
-        Memory::arena(1).expect("made"),
-        Memory::array(1).expect("made"),
+        shared::arena(1).expect("made"),
+        shared::array(1).expect("made"),
         Memory::anonymous(1).expect("made"),
-        Memory::arena(BYTES).expect("made"),
+        shared::arena(BYTES).expect("made"),
     ];
     let mut bases: Vec<usize> = memories.iter().map(|m| m.base().as_ptr().addr()).collect();
     for (memory, base) in memories.iter().zip(&bases) {
@@ -86,7 +85,7 @@ fn every_kind_lies_in_a_reservation_of_its_own() {
     assert_eq!(memories[0].len(), 4096);
     for bytes in [0, ALIGNMENT] {
         assert!(Memory::anonymous(bytes).is_err());
-        assert!(Memory::arena(bytes).is_err());
+        assert!(shared::arena(bytes).is_err());
     }
 }
 
@@ -137,8 +136,8 @@ fn a_process_without_capabilities_maps_what_it_was_given() {
         return;
     }
     let made = [
-        Memory::arena(BYTES),
-        Memory::array(BYTES),
+        shared::arena(BYTES),
+        shared::array(BYTES),
         Memory::anonymous(BYTES),
     ];
     for memory in made {
@@ -196,7 +195,7 @@ fn as_the_other_process() {
     let (len, address) = (told[2].parse(), told[3].parse());
     let status = std::fs::read_to_string("/proc/self/status").expect("read");
     assert!(status.contains("CapEff:\t0000000000000000"));
-    assert!(Memory::arena(BYTES).is_err());
+    assert!(shared::arena(BYTES).is_err());
 
     let memory = Memory::map_received(
         fd,

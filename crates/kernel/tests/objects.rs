@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use ashway_kernel::maps::{MMAPABLE, possible_cpus};
 use ashway_kernel::{
-    BtfInfo, LoadError, Map, MapFixup, MapKind, MapSpec, Program, ProgramKind, ProgramSpec,
-    SharedArray, WakeBell, verifier_log,
+    BtfInfo, LoadError, Map, MapFixup, MapKind, MapSpec, Program, ProgramKind, ProgramSpec, shared,
+    verifier_log,
 };
+use ashway_memory::WakeBell;
 use common::{EXIT, call, insn, load_map, mov, privileged, returning, run_once, xdp};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
@@ -137,7 +138,7 @@ fn a_shared_array_is_one_memory_for_program_and_process() {
     if !privileged() {
         return;
     }
-    let shared = SharedArray::create("t_shared", 5000).expect("made");
+    let shared = shared::words("t_shared", 5000).expect("made");
     shared.u32_at(4096).store(41, SeqCst);
     let maps = [MapFixup {
         insn: 0,
@@ -167,7 +168,7 @@ fn the_bell_rings_until_it_is_drained() {
     if !privileged() {
         return;
     }
-    let bell = WakeBell::create("t_bell", 4096).expect("made");
+    let bell = shared::bell("t_bell", 4096).expect("made");
     let maps = [MapFixup {
         insn: 0,
         fd: bell.fd(),

@@ -18,7 +18,7 @@ use ashway_abi::endpoint::{
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::mapping::Mapping;
+use ashway_memory::Mapping;
 
 /// Where things are, as the node says (`{"request":"memory"}` and
 /// `{"request":"endpoint"}`).
@@ -79,7 +79,7 @@ impl Endpoint {
         if !good || inside() != Some(true) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mapping = Mapping::of_memory(memory, place.address, place.bytes)?;
+        let mapping = mapping(memory, place.address, place.bytes)?;
         let mut this = Self {
             mapping,
             place,
@@ -171,7 +171,7 @@ impl Endpoint {
     /// write it all the same, since it is their memory.
     fn copy_out(&self, slot: usize, into: &mut [u8]) {
         let at = self.place.payloads_at + slot * self.place.slot_bytes;
-        let copied = self.mapping.copy_out(at as u64, into);
+        let copied = self.mapping.copy_out(at, into);
         copied.expect("`map` has seen that the slots are inside");
     }
 
@@ -196,4 +196,15 @@ impl Endpoint {
         // atomics only.
         unsafe { AtomicU32::from_ptr(word.as_ptr()) }
     }
+}
+
+/// Maps a handler's memory: an arena at its `address`, others anywhere (0).
+fn mapping(memory: BorrowedFd<'_>, address: usize, len: usize) -> io::Result<Mapping> {
+    if address == 0 {
+        return Mapping::populated(memory, 0, len);
+    }
+    let mapping = Mapping::shared_at(memory, address as u64, len)?;
+    // All its pages exist; this enters them into the process's own table.
+    mapping.populate()?;
+    Ok(mapping)
 }

@@ -9,18 +9,17 @@
 //! * [`Endpoint`]: an application's own messages, which its handler delivers.
 //!
 //! The words are those of `if_xdp.h`: UMEM, chunk, fill, tx, completion. No
-//! dependency on the rest of Ashway but its words (`abi`), so that an application can
-//! link it.
+//! dependency on the rest of Ashway but its words (`abi`) and mappings (`memory`), so that
+//! an application can link it.
 //!
 //! * [`receive_nothing`]: for sockets that only send.
 //!
-//! Unsafe code is in `mapping`, `queue`, `umem`, `filter`, `packet` and `endpoint`: memory
+//! Unsafe code is in `queue`, `umem`, `filter`, `packet` and `endpoint`: memory
 //! shared with the kernel and system calls that the standard library does not have.
 
 pub mod endpoint;
 pub mod filter;
 pub mod ingress_drop;
-mod mapping;
 pub mod packet;
 pub mod pass;
 mod queue;

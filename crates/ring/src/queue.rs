@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use rustix::net::xdp::{XdpDesc, XdpRingFlags, XdpRingOffset};
 
-use crate::mapping::Mapping;
+use ashway_memory::Mapping;
 
 /// What a ring carries.
 ///

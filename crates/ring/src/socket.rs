@@ -23,9 +23,9 @@ use rustix::net::xdp::{
 };
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, sockopt};
 
-use crate::mapping::Mapping;
 use crate::queue::{Consumer, Producer};
 use crate::umem::{CHUNK_BYTES, Umem};
+use ashway_memory::Mapping;
 
 /// Why a socket could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -280,7 +280,7 @@ fn map_ring<T>(
     size: u32,
 ) -> Result<Arc<Mapping>, BindError> {
     let len = offsets.desc as usize + size as usize * size_of::<T>();
-    Mapping::of_fd(fd, page_offset, len)
+    Mapping::populated(fd, page_offset, len)
         .map(Arc::new)
         .map_err(|source| BindError::Os {
             step: "mapping a ring",

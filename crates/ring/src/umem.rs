@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use rustix::net::sockopt;
 use rustix::net::xdp::{XdpUmemReg, XdpUmemRegFlags};
 
-use crate::mapping::Mapping;
+use ashway_memory::Mapping;
 
 /// Bytes of a chunk: the most the kernel allows for aligned chunks, a page.
 /// veth takes frames of up to 3.5 KiB in this mode, so none is too long for it.
@@ -34,7 +34,7 @@ impl Umem {
         sockopt::set_xdp_umem_reg(
             fd,
             XdpUmemReg {
-                addr: self.mapping.address().as_ptr().expose_provenance() as u64,
+                addr: self.mapping.base().as_ptr().expose_provenance() as u64,
                 len: self.mapping.len() as u64,
                 chunk_size: CHUNK_BYTES as u32,
                 headroom: 0,

@@ -11,8 +11,9 @@ use ashway_codegen::normalise::Module;
 use ashway_codegen::promote::Checks;
 use ashway_codegen::stub;
 use ashway_kernel::{
-    AllegedOffset, Feature, LoadError, Map, MapSpec, Memory, Probe, Program, ProgramKind, TestRun,
+    Feature, LoadError, Map, MapSpec, Probe, Program, ProgramKind, TestRun, shared,
 };
+use ashway_memory::{AllegedOffset, Memory};
 
 use crate::promoted::{Loaded, MemoryChoice, Setup, translate};
 use crate::{NotRun, activation::Activation, program};
@@ -42,9 +43,9 @@ impl Kernel {
             MemoryChoice::Array => false,
         };
         let memory = if arena {
-            Memory::arena(first.len()).map_err(failed("arena", first.len()))?
+            shared::arena(first.len()).map_err(failed("arena", first.len()))?
         } else {
-            Memory::array(first.len()).map_err(failed("array", first.len()))?
+            shared::array(first.len()).map_err(failed("array", first.len()))?
         };
         memory
             .copy_in(AllegedOffset(0), &first)
@@ -91,7 +92,7 @@ impl Kernel {
         locals_in_memory: bool,
     ) -> Result<(Loaded, Program), NotRun> {
         let kind = match self.memory.kind() {
-            ashway_kernel::MemoryKind::Arena => MemoryKind::Arena,
+            ashway_memory::MemoryKind::Arena => MemoryKind::Arena,
             _ => MemoryKind::Array,
         };
         let mut loaded = translate(

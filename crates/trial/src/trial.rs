@@ -8,7 +8,8 @@ use ashway_codegen::normalise::ir::FileOffset;
 use ashway_codegen::normalise::{INVOKE_PREFIX, INVOKE_SLOT, Module};
 use ashway_codegen::stub;
 use ashway_handler::{START_FUEL, Stopped};
-use ashway_kernel::{AllegedOffset, Memory, Program};
+use ashway_kernel::Program;
+use ashway_memory::{AllegedOffset, Memory};
 
 use crate::NotRun;
 use crate::activation::Activation;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use ashway_codegen::normalise::{self, Module};
 use ashway_codegen::stub;
 use ashway_handler::{Budget, Engine, EngineError, Function, Instance, InstantiateError, Region};
-use ashway_kernel::Memory;
+use ashway_memory::Memory;
 
 use crate::{NotRun, activation::Activation};
 

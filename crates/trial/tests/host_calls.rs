@@ -36,9 +36,9 @@ fn the_clock_is_the_one_that_applications_read() {
     let module = normalise(&wasm, &Limits::default()).unwrap();
     for (name, engine, setup) in engines() {
         let mut trial = Trial::new(&module, engine, &setup).unwrap();
-        let before = ashway_kernel::clock::monotonic_ns();
+        let before = ashway_memory::clock::monotonic_ns();
         let end = trial.activate("on_rx", b"four", 0).unwrap();
-        let after = ashway_kernel::clock::monotonic_ns();
+        let after = ashway_memory::clock::monotonic_ns();
         assert_eq!(end.result, Ok(0), "{name}");
         assert_eq!(end.fuel_left, setup.budget.fuel as i64, "{name}: no loop");
         let guest = trial.guest();

@@ -11,10 +11,8 @@ use ashway_codegen::entry::Packet;
 use ashway_codegen::exit;
 use ashway_demux::Table;
 use ashway_kernel::maps::possible_cpus;
-use ashway_kernel::{
-    AllegedOffset, Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, SharedArray,
-    TestRun, WakeBell,
-};
+use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun, shared};
+use ashway_memory::{AllegedOffset, Memory, SharedArray, WakeBell};
 use ashway_rig::captures::{Captures, Links};
 
 use super::user::User;
@@ -56,17 +54,17 @@ impl Loaded {
             ROW_BYTES as u32,
             ROWS as u32,
         ));
-        let hops = SharedArray::create("hops", ROWS * hop::BYTES).unwrap();
+        let hops = shared::words("hops", ROWS * hop::BYTES).unwrap();
         for path in 0..ROWS {
             let value = super::world::hop().to_bytes();
             hops.copy_in(path * hop::BYTES, &value).unwrap();
         }
         let slots = create(&MapSpec::prog_array("slots", 1));
-        let wake = WakeBell::create("wake", 4096).unwrap();
-        let trusted = SharedArray::create("trusted", trusted::bytes(LAYOUT.rings)).unwrap();
+        let wake = shared::bell("wake", 4096).unwrap();
+        let trusted = shared::words("trusted", trusted::bytes(LAYOUT.rings)).unwrap();
         let memory = match packet {
-            Packet::Pointers => Memory::arena(LAYOUT.total_bytes()),
-            Packet::Helpers => Memory::array(LAYOUT.total_bytes()),
+            Packet::Pointers => shared::arena(LAYOUT.total_bytes()),
+            Packet::Helpers => shared::array(LAYOUT.total_bytes()),
         };
         let memory = memory.unwrap();
         let compiled = emit::compile(table, few, leaf);

@@ -13,9 +13,8 @@ use ashway_abi::memory::{STATE_GLOBALS, WASM_PAGE};
 use ashway_check::bpf::MapRef;
 use ashway_codegen::normalise::{Limits, normalise};
 use ashway_codegen::stub;
-use ashway_kernel::{
-    AllegedOffset, Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, TestRun,
-};
+use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun, shared};
+use ashway_memory::{AllegedOffset, Memory};
 use std::fmt::Write;
 
 const MODULES: usize = 200;
@@ -163,8 +162,8 @@ impl Cage {
         let bytes = made.memory.len() + AROUND;
         let [memory, arena, array] =
             [made.shape.memory, MemoryKind::Arena, MemoryKind::Array].map(|kind| match kind {
-                MemoryKind::Arena => Memory::arena(bytes).unwrap(),
-                MemoryKind::Array => Memory::array(bytes).unwrap(),
+                MemoryKind::Arena => shared::arena(bytes).unwrap(),
+                MemoryKind::Array => shared::array(bytes).unwrap(),
             });
         let mut around = made.memory[guest..].to_vec();
         around.resize(memory.len() - guest, 0);

@@ -8,10 +8,8 @@ use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::entry::Packet;
 use ashway_codegen::forward;
 use ashway_kernel::maps::possible_cpus;
-use ashway_kernel::{
-    Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, SharedArray, TestRun,
-    WakeBell,
-};
+use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun, shared};
+use ashway_memory::{Memory, SharedArray, WakeBell};
 
 use super::cases::{Case, Random};
 use super::interpreter::{End, HOP, entry, right, spec};
@@ -34,16 +32,16 @@ impl Loaded {
         let contexts =
             Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1)).unwrap();
         let counters = Map::create(&MapSpec::percpu_array("rows", ROW_BYTES as u32, 2)).unwrap();
-        let hops = SharedArray::create("hops", PATHS * hop::BYTES).unwrap();
+        let hops = shared::words("hops", PATHS * hop::BYTES).unwrap();
         let spec = spec(packet, cpus, PATHS);
         let words = trusted::bytes_with(PATHS, spec.layout.rings);
-        let words = SharedArray::create("trusted", words).unwrap();
+        let words = shared::words("trusted", words).unwrap();
         let memory = match packet {
-            Packet::Pointers => Memory::arena(spec.layout.total_bytes()),
-            Packet::Helpers => Memory::array(spec.layout.total_bytes()),
+            Packet::Pointers => shared::arena(spec.layout.total_bytes()),
+            Packet::Helpers => shared::array(spec.layout.total_bytes()),
         }
         .unwrap();
-        let wake = WakeBell::create("wake", 4096).unwrap();
+        let wake = shared::bell("wake", 4096).unwrap();
         let slots = Map::create(&MapSpec::prog_array("slots", 1)).unwrap();
         let hits = Map::create(&MapSpec::array("hits", 8, 1)).unwrap();
         let load = |image: &Image, kind| {

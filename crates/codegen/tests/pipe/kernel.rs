@@ -8,9 +8,9 @@ use ashway_codegen::pipe::ebpf::{KernelList, trial};
 use ashway_codegen::pipe::{List, interpret, parse};
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{
-    AllegedOffset, Feature, Map, MapFixup, MapSpec, Memory, Probe, Program, ProgramKind,
-    ProgramSpec, TestRun,
+    Feature, Map, MapFixup, MapSpec, Probe, Program, ProgramKind, ProgramSpec, TestRun, shared,
 };
+use ashway_memory::{AllegedOffset, Memory};
 
 use super::random::{self, Random};
 use super::same::setting;
@@ -128,7 +128,7 @@ struct Loaded {
 fn load(image: &Image, cpus: u32) -> Loaded {
     let contexts = MapSpec::array("ctx", context::BYTES as u32 * cpus, 1);
     let contexts = Map::create(&contexts).unwrap();
-    let memory = Memory::arena(trial::MEMORY_BYTES).unwrap();
+    let memory = shared::arena(trial::MEMORY_BYTES).unwrap();
     let fixups: Vec<MapFixup<'_>> = image
         .maps
         .iter()

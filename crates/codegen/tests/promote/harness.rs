@@ -8,9 +8,8 @@ use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::normalise::{Limits, normalise};
 use ashway_codegen::promote::{PromoteError, Shape, Summary};
 use ashway_codegen::stub;
-use ashway_kernel::{
-    AllegedOffset, Map, MapFixup, MapSpec, Memory, Program, ProgramKind, ProgramSpec, TestRun,
-};
+use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun, shared};
+use ashway_memory::{AllegedOffset, Memory};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// More than any test needs.
@@ -178,8 +177,8 @@ impl Loaded {
         let context = Map::create(&context).unwrap();
         let bytes = promoted.memory.len();
         let memory = match promoted.kind {
-            MemoryKind::Arena => Memory::arena(bytes),
-            MemoryKind::Array => Memory::array(bytes),
+            MemoryKind::Arena => shared::arena(bytes),
+            MemoryKind::Array => shared::array(bytes),
         };
         let memory = memory.unwrap();
         memory.copy_in(AllegedOffset(0), &promoted.memory).unwrap();

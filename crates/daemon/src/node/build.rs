@@ -13,7 +13,7 @@ use ashway_handler::Engine;
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::probe::{Feature, Probe};
 use ashway_kernel::{
-    AttachError, Iface, Map, MapSpec, Mode, Program, ProgramKind, TcxLink, WakeBell, XdpLink, iface,
+    AttachError, Iface, Map, MapSpec, Mode, Program, ProgramKind, TcxLink, XdpLink, iface, shared,
 };
 use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
 
@@ -218,7 +218,7 @@ fn node_maps(plan: &Plan) -> Result<NodeMaps, RunError> {
             plan.all_rows() as u32,
         ))
         .map_err(system)?,
-        wake: WakeBell::create("ashway_wake", 4096).map_err(system)?,
+        wake: shared::bell("ashway_wake", 4096).map_err(system)?,
     })
 }
 

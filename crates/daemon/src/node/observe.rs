@@ -12,7 +12,8 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use ashway_demux::parse;
-use ashway_kernel::{NoteRing, Program, SharedArray, clock};
+use ashway_kernel::{Program, shared};
+use ashway_memory::{SharedArray, clock};
 use serde_json::{Value, json};
 
 use super::dispatch::{LIVE_SLOT, RELAY_SLOT};
@@ -154,7 +155,7 @@ impl Node {
         };
         let (mut kernel, mut notes) = (None, None);
         if let Some(maps) = &self.maps {
-            let ring = NoteRing::create("ashway_notes", RING_BYTES).map_err(|e| system(&e))?;
+            let ring = shared::notes("ashway_notes", RING_BYTES).map_err(|e| system(&e))?;
             let fd = ring.fd().try_clone_to_owned().map_err(|e| system(&e))?;
             notes = Some(Arc::new(fd));
             let maps = Arc::clone(maps);

@@ -18,7 +18,8 @@ use ashway_abi::count::Ledger;
 use ashway_abi::{Count, hop};
 use ashway_codegen::entry::Reply;
 use ashway_demux::Filter;
-use ashway_kernel::{Program, SharedArray, TcxLink};
+use ashway_kernel::{Program, TcxLink, shared};
+use ashway_memory::SharedArray;
 use ashway_modules::relay::{self, Stays};
 use ashway_modules::{Message, rules};
 use ashway_path::path::Path;
@@ -160,7 +161,7 @@ impl Node {
             let because = format!("the program of relays was not accepted: {error}");
             stays(because, "`ashway doctor` says what the kernel lacks")
         };
-        let hops = SharedArray::create("ashway_hops", KEYS * hop::BYTES);
+        let hops = shared::words("ashway_hops", KEYS * hop::BYTES);
         let hops = hops.map_err(|error| failed(&error))?;
         let program = carrier.load_forward(maps, &hops, None);
         let program = program.map_err(|error| failed(&error))?;

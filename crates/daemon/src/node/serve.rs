@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ashway_abi::share::Mode;
 use ashway_codegen::entry::Reply;
 use ashway_handler::Param;
-use ashway_kernel::clock::monotonic_ns;
+use ashway_memory::clock::monotonic_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};

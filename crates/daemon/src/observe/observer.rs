@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 
 use ashway_abi::context;
 use ashway_abi::observe::{self, Note};
-use ashway_kernel::NoteRing;
-use ashway_kernel::clock::monotonic_ns;
+use ashway_memory::NoteRing;
+use ashway_memory::clock::monotonic_ns;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::Event;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 
 use ashway_abi::{Cause, Count, observe};
-use ashway_kernel::clock::monotonic_ns;
+use ashway_memory::clock::monotonic_ns;
 use ashway_modules::Message;
 use ashway_path::stage::Direction;
 use ashway_path::watch::Watch;

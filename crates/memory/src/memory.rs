@@ -22,10 +22,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use crate::OutsideMemory;
-use crate::mapping::Mapping;
-use crate::maps::{MMAPABLE, Map, MapKind, MapSpec};
-use crate::shared::{one_value, page_multiple};
+use crate::mapping::{Mapping, OutsideMemory};
+use crate::page_multiple;
 
 /// Alignment of an arena's address: the low 32 bits of a pointer are the
 /// offset, so a Wasm address needs no arithmetic to become an arena address.
@@ -76,6 +74,40 @@ impl MemoryKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllegedOffset(pub u32);
 
+/// Address space for a memory that this process is about to make: an arena has to be
+/// told where it will be.
+#[derive(Debug)]
+pub struct Reservation {
+    mapping: Mapping,
+    /// Of the memory, in whole pages.
+    bytes: usize,
+}
+
+impl Reservation {
+    /// Keeps room for `bytes` bytes, rounded up to whole pages.
+    ///
+    /// # Errors
+    ///
+    /// What `mmap(2)` returned; `InvalidInput` for 0 bytes or 4 GiB.
+    pub fn new(bytes: usize) -> io::Result<Self> {
+        let bytes = checked_size(bytes)?;
+        let mapping = reservation()?;
+        Ok(Self { mapping, bytes })
+    }
+
+    /// Where the memory will be.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.mapping.base().as_ptr() as u64
+    }
+
+    /// Bytes of the memory; a multiple of the page size.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
 /// An instance's memory, mapped into this process.
 #[derive(Debug)]
 pub struct Memory {
@@ -87,56 +119,31 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Makes a BPF arena of `bytes` bytes, rounded up to whole pages.
+    /// Maps a memory that this process has just made into the address space that was
+    /// kept for it. Programs and processes then reach it as
+    /// [`address`](Self::address) says.
     ///
-    /// Its pages are all present afterwards, because a page that nobody
-    /// touched silently swallows what a program stores; so the cost grows with
-    /// the size. They are charged to the memory cgroup of the calling thread,
-    /// also those of later mappings.
+    /// An arena's pages are all present afterwards, because a page that nobody touched
+    /// silently swallows what a program stores; so the cost grows with the size. They are
+    /// charged to the memory cgroup of the calling thread, also those of later mappings.
     ///
     /// # Errors
     ///
-    /// What `bpf(2)`, `mmap(2)` or `madvise(2)` returned. `EINVAL` from the
-    /// first means a kernel before 6.9, `EPERM` a missing `CAP_BPF`.
-    pub fn arena(bytes: usize) -> io::Result<Self> {
-        let bytes = checked_size(bytes)?;
-        let mut mapping = reservation()?;
-        let address = mapping.base().as_ptr() as u64;
-        let spec = MapSpec {
-            kind: MapKind::Arena,
-            key_size: 0,
-            value_size: 0,
-            max_entries: (bytes / rustix::param::page_size()) as u32,
-            // Not BPF_F_SEGV_ON_FAULT: with it the pages cannot be populated
-            // from here (EFAULT).
-            flags: MMAPABLE,
-            name: "ashway_memory",
+    /// What `mmap(2)` or `madvise(2)` returned.
+    pub fn made(reservation: Reservation, kind: MemoryKind, fd: OwnedFd) -> io::Result<Self> {
+        let Reservation { mut mapping, bytes } = reservation;
+        let address = match kind {
+            MemoryKind::Arena => mapping.base().as_ptr() as u64,
+            MemoryKind::Array | MemoryKind::Anonymous => 0,
         };
-        let fd = Map::create_with(&spec, address)?.into_fd();
         mapping.fill(fd.as_fd(), bytes)?;
-        mapping.populate()?;
+        // An array's pages are mapped at once, and cannot be asked for again.
+        if kind != MemoryKind::Array {
+            mapping.populate()?;
+        }
         Ok(Self {
-            kind: MemoryKind::Arena,
+            kind,
             address,
-            mapping,
-            fd,
-        })
-    }
-
-    /// Makes a mappable array of `bytes` bytes, rounded up to whole pages. Its
-    /// pages always exist.
-    ///
-    /// # Errors
-    ///
-    /// What `bpf(2)` or `mmap(2)` returned.
-    pub fn array(bytes: usize) -> io::Result<Self> {
-        let bytes = checked_size(bytes)?;
-        let fd = Map::create(&one_value("ashway_memory", bytes)?)?.into_fd();
-        let mut mapping = reservation()?;
-        mapping.fill(fd.as_fd(), bytes)?;
-        Ok(Self {
-            kind: MemoryKind::Array,
-            address: 0,
             mapping,
             fd,
         })
@@ -148,24 +155,16 @@ impl Memory {
     ///
     /// What `memfd_create(2)`, `ftruncate(2)` or `mmap(2)` returned.
     pub fn anonymous(bytes: usize) -> io::Result<Self> {
-        let bytes = checked_size(bytes)?;
+        let reservation = Reservation::new(bytes)?;
         let fd = rustix::fs::memfd_create(
             c"ashway_memory",
             MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
         )?;
-        rustix::fs::ftruncate(&fd, bytes as u64)?;
+        rustix::fs::ftruncate(&fd, reservation.bytes as u64)?;
         // An application that could shrink the file would make us fault
         // (SIGBUS) on pages that are gone.
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let mut mapping = reservation()?;
-        mapping.fill(fd.as_fd(), bytes)?;
-        mapping.populate()?;
-        Ok(Self {
-            kind: MemoryKind::Anonymous,
-            address: 0,
-            mapping,
-            fd,
-        })
+        Self::made(reservation, MemoryKind::Anonymous, fd)
     }
 
     /// Maps a memory that another process made and whose fd came from there.

@@ -25,12 +25,18 @@ pub struct OutsideMemory {
     pub memory_len: usize,
 }
 
+/// Readable and writable.
+const BOTH: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
+
 /// Bytes in a word: the unit of a copy.
 const WORD: usize = size_of::<u64>();
 
 /// An owned range of address space, of which the first `len` bytes may be
-/// touched.
-pub(crate) struct Mapping {
+/// touched. Unmapped when dropped.
+///
+/// It hands out addresses, atomics and copies, and never a reference to plain
+/// bytes: the kernel (or another process) may write them at any time.
+pub struct Mapping {
     base: NonNull<u8>,
     len: usize,
     /// What is unmapped in the end; the rest beyond `len` is not accessible.
@@ -46,41 +52,64 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps `len` bytes of `fd` from file offset `offset`, wherever there is
     /// room.
-    pub(crate) fn shared(
+    ///
+    /// # Errors
+    ///
+    /// What `mmap(2)` returned.
+    pub fn shared(fd: BorrowedFd<'_>, offset: u64, len: usize, writable: bool) -> io::Result<Self> {
+        let protection = if writable { BOTH } else { ProtFlags::READ };
+        Self::anywhere(fd, offset, len, protection, MapFlags::SHARED)
+    }
+
+    /// As [`Self::shared`], writable, and its pages present in this process, as far
+    /// as they can be (`MAP_POPULATE`).
+    ///
+    /// # Errors
+    ///
+    /// What `mmap(2)` returned.
+    pub fn populated(fd: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<Self> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        Self::anywhere(fd, offset, len, BOTH, flags)
+    }
+
+    /// Maps `len` zeroed bytes that belong to nobody else, all of them present.
+    ///
+    /// # Errors
+    ///
+    /// What `mmap(2)` returned.
+    pub fn anonymous(len: usize) -> io::Result<Self> {
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: without MAP_FIXED the kernel picks unused address space.
+        let base = unsafe { mm::mmap_anonymous(std::ptr::null_mut(), len, BOTH, flags) }?;
+        Ok(Self::owning(base.cast(), len, len))
+    }
+
+    fn anywhere(
         fd: BorrowedFd<'_>,
         offset: u64,
         len: usize,
-        writable: bool,
+        protection: ProtFlags,
+        flags: MapFlags,
     ) -> io::Result<Self> {
-        let protection = if writable {
-            ProtFlags::READ | ProtFlags::WRITE
-        } else {
-            ProtFlags::READ
-        };
         // SAFETY: without MAP_FIXED the kernel picks unused address space.
-        let base = unsafe {
-            mm::mmap(
-                std::ptr::null_mut(),
-                len,
-                protection,
-                MapFlags::SHARED,
-                fd,
-                offset,
-            )
-        }?;
+        let base = unsafe { mm::mmap(std::ptr::null_mut(), len, protection, flags, fd, offset) }?;
         Ok(Self::owning(base.cast(), len, len))
     }
 
     /// Maps `len` bytes of `fd` exactly at `address`, where nothing else may
     /// be yet.
-    pub(crate) fn shared_at(fd: BorrowedFd<'_>, address: u64, len: usize) -> io::Result<Self> {
+    ///
+    /// # Errors
+    ///
+    /// What `mmap(2)` returned; `EEXIST` if something else is there.
+    pub fn shared_at(fd: BorrowedFd<'_>, address: u64, len: usize) -> io::Result<Self> {
         // SAFETY: MAP_FIXED_NOREPLACE fails (EEXIST) rather than replace what
         // may already be there.
         let base = unsafe {
             mm::mmap(
                 address as *mut _,
                 len,
-                ProtFlags::READ | ProtFlags::WRITE,
+                BOTH,
                 MapFlags::SHARED | MapFlags::FIXED_NOREPLACE,
                 fd,
                 0,
@@ -112,7 +141,7 @@ impl Mapping {
             mm::mmap(
                 self.base.as_ptr().cast(),
                 len,
-                ProtFlags::READ | ProtFlags::WRITE,
+                BOTH,
                 MapFlags::SHARED | MapFlags::FIXED,
                 fd,
                 0,
@@ -146,7 +175,11 @@ impl Mapping {
 
     /// Makes every page present in this process (Linux 5.14). Costs a page
     /// fault's work per page now, so that none happens later.
-    pub(crate) fn populate(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    ///
+    /// What `madvise(2)` returned.
+    pub fn populate(&self) -> io::Result<()> {
         // SAFETY: populating changes no byte of a mapping that we own.
         unsafe {
             mm::madvise(
@@ -167,20 +200,42 @@ impl Mapping {
         }
     }
 
-    pub(crate) fn base(&self) -> NonNull<u8> {
+    /// Its first byte.
+    #[must_use]
+    pub fn base(&self) -> NonNull<u8> {
         self.base
     }
 
-    pub(crate) fn len(&self) -> usize {
+    /// Bytes that may be touched.
+    #[must_use]
+    pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Whether there are none yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
     }
 
     pub(crate) fn reserved(&self) -> usize {
         self.reserved
     }
 
+    /// Address of `count` values of type `T` at `offset`, if they lie in the
+    /// mapping and are aligned.
+    #[must_use]
+    pub fn at<T>(&self, offset: u64, count: usize) -> Option<NonNull<T>> {
+        let offset = usize::try_from(offset).ok()?;
+        let bytes = count.checked_mul(size_of::<T>())?;
+        let address = self.bytes_at(offset, bytes).ok()?;
+        // Mappings are page-aligned, so an aligned offset is an aligned address.
+        let aligned = offset.is_multiple_of(align_of::<T>());
+        NonNull::new(address).filter(|_| aligned).map(NonNull::cast)
+    }
+
     /// The address of `len` bytes at `offset`, if all of them are ours.
-    fn at(&self, offset: usize, len: usize) -> Result<*mut u8, OutsideMemory> {
+    fn bytes_at(&self, offset: usize, len: usize) -> Result<*mut u8, OutsideMemory> {
         if len > self.len.saturating_sub(offset) {
             return Err(OutsideMemory {
                 offset,
@@ -191,12 +246,18 @@ impl Mapping {
         Ok(self.base.as_ptr().wrapping_add(offset))
     }
 
-    pub(crate) fn copy_out(&self, offset: usize, into: &mut [u8]) -> Result<(), OutsideMemory> {
-        let mut from = self.at(offset, into.len())?;
+    /// Fills `into` with the bytes at `offset`, which somebody may be writing: the
+    /// copy can be torn, and is never read twice. Does not allocate.
+    ///
+    /// # Errors
+    ///
+    /// [`OutsideMemory`]; `into` is then left alone.
+    pub fn copy_out(&self, offset: usize, into: &mut [u8]) -> Result<(), OutsideMemory> {
+        let mut from = self.bytes_at(offset, into.len())?;
         let (head, rest) = into.split_at_mut(head_len(from, into.len()));
         let (words, tail) = rest.as_chunks_mut::<WORD>();
         for byte in head {
-            // SAFETY: `at` vouched for `into.len()` bytes, which `from` walks
+            // SAFETY: `bytes_at` vouched for `into.len()` bytes, which `from` walks
             // over once, here and below; a byte is always aligned; all others
             // use atomics too, or are foreign.
             *byte = unsafe { AtomicU8::from_ptr(from) }.load(Ordering::Relaxed);
@@ -216,12 +277,17 @@ impl Mapping {
         Ok(())
     }
 
-    pub(crate) fn copy_in(&self, offset: usize, bytes: &[u8]) -> Result<(), OutsideMemory> {
-        let mut to = self.at(offset, bytes.len())?;
+    /// Writes `bytes` at `offset`; readers may see part of it. Does not allocate.
+    ///
+    /// # Errors
+    ///
+    /// [`OutsideMemory`]; nothing is then written.
+    pub fn copy_in(&self, offset: usize, bytes: &[u8]) -> Result<(), OutsideMemory> {
+        let mut to = self.bytes_at(offset, bytes.len())?;
         let (head, rest) = bytes.split_at(head_len(to, bytes.len()));
         let (words, tail) = rest.as_chunks::<WORD>();
         for byte in head {
-            // SAFETY: `at` vouched for `bytes.len()` bytes, which `to` walks
+            // SAFETY: `bytes_at` vouched for `bytes.len()` bytes, which `to` walks
             // over once, here and below; a byte is always aligned; all others
             // use atomics too, or are foreign.
             unsafe { AtomicU8::from_ptr(to) }.store(*byte, Ordering::Relaxed);
@@ -241,14 +307,26 @@ impl Mapping {
         Ok(())
     }
 
-    pub(crate) fn u32_at(&self, offset: usize) -> &AtomicU32 {
+    /// The word at `offset`, which is one of ours (a layout's), not alleged.
+    ///
+    /// # Panics
+    ///
+    /// If the word is outside the mapping or not aligned.
+    #[must_use]
+    pub fn u32_at(&self, offset: usize) -> &AtomicU32 {
         let word = self.checked(offset, size_of::<u32>());
         // SAFETY: `checked` saw that the word is mapped and aligned; it stays
         // mapped for the life of `self`, and others use atomics on it too.
         unsafe { AtomicU32::from_ptr(word.cast()) }
     }
 
-    pub(crate) fn u64_at(&self, offset: usize) -> &AtomicU64 {
+    /// The double word at `offset`, which is one of ours, not alleged.
+    ///
+    /// # Panics
+    ///
+    /// If the double word is outside the mapping or not aligned.
+    #[must_use]
+    pub fn u64_at(&self, offset: usize) -> &AtomicU64 {
         let word = self.checked(offset, size_of::<u64>());
         // SAFETY: `checked` saw that the word is mapped and aligned; it stays
         // mapped for the life of `self`, and others use atomics on it too.
@@ -256,7 +334,7 @@ impl Mapping {
     }
 
     fn checked(&self, offset: usize, size: usize) -> *mut u8 {
-        match self.at(offset, size) {
+        match self.bytes_at(offset, size) {
             Ok(word) if word.addr().is_multiple_of(size) => word,
             Ok(_) => panic!("a word at offset {offset} is not aligned to {size}"),
             Err(outside) => panic!("{outside}"),
@@ -281,4 +359,45 @@ impl fmt::Debug for Mapping {
 /// Bytes before the first aligned word of a copy of `len` bytes.
 fn head_len(from: *const u8, len: usize) -> usize {
     from.align_offset(WORD).min(len)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_outside_or_not_aligned_have_no_address() {
+        let mapping = Mapping::anonymous(4096).unwrap();
+        let is_there = |offset, count| mapping.at::<u64>(offset, count).is_some();
+        assert!(is_there(0, 512) && is_there(4088, 1));
+        for (offset, count) in [
+            (0, 513),
+            (4096, 1),
+            (4, 1),
+            (u64::MAX - 7, 1),
+            (0, usize::MAX),
+        ] {
+            assert!(!is_there(offset, count), "{count} at {offset}");
+        }
+    }
+
+    #[test]
+    fn copies_from_any_offset_and_nothing_from_outside() {
+        let mapping = Mapping::anonymous(4096).unwrap();
+        let bytes: Vec<u8> = (1..=64).collect();
+        mapping.copy_in(0, &bytes).unwrap();
+        for offset in 0..16 {
+            for len in 0..32 {
+                let mut into = vec![0; len];
+                mapping.copy_out(offset, &mut into).unwrap();
+                assert_eq!(into, bytes[offset..offset + len], "{len} bytes at {offset}");
+            }
+        }
+        let mut into = [7; 9];
+        for outside in [4088, 4096, usize::MAX] {
+            assert!(mapping.copy_out(outside, &mut into).is_err());
+        }
+        assert_eq!(into, [7; 9]);
+    }
 }

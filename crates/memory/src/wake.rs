@@ -11,62 +11,44 @@
 //! whether to ring. What the drain skipped, the look after it sees. Programs
 //! ring with `BPF_RB_FORCE_WAKEUP`, so that no position decides.
 //!
-//! Source: `kernel/bpf/ringbuf.c`, Linux 6.18, for the layout: one page with
-//! the consumer's position, one with the producer's, then the data.
+//! Source: `kernel/bpf/ringbuf.c`, Linux 6.18.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering;
 
-use crate::mapping::Mapping;
-use crate::maps::{Map, MapKind, MapSpec};
+use crate::ring_buffer::RingBuffer;
 
-/// A ring buffer map, and its two positions mapped.
+/// A ring buffer map, and its two positions mapped (`ashway_kernel::shared::bell` makes
+/// one).
 #[derive(Debug)]
 pub struct WakeBell {
-    map: Map,
-    consumer: Mapping,
-    producer: Mapping,
+    ring: RingBuffer,
 }
 
 impl WakeBell {
-    /// Makes a bell that remembers up to `bytes` bytes of records (16 for the
-    /// smallest); a power of two and at least a page.
+    /// Maps the positions of a ring buffer.
     ///
     /// # Errors
     ///
-    /// What `bpf(2)` or `mmap(2)` returned.
-    pub fn create(name: &str, bytes: u32) -> io::Result<Self> {
-        let map = Map::create(&MapSpec {
-            kind: MapKind::RingBuf,
-            key_size: 0,
-            value_size: 0,
-            max_entries: bytes,
-            flags: 0,
-            name,
-        })?;
-        let page = rustix::param::page_size();
-        let consumer = Mapping::shared(map.fd(), 0, page, true)?;
-        let producer = Mapping::shared(map.fd(), page as u64, page, false)?;
-        Ok(Self {
-            map,
-            consumer,
-            producer,
-        })
+    /// What `mmap(2)` returned.
+    pub fn map(fd: OwnedFd) -> io::Result<Self> {
+        let ring = RingBuffer::map(fd, 0)?;
+        Ok(Self { ring })
     }
 
     /// The map, to name it in a program and to wait for: it polls readable
     /// while the bell has rung and was not drained.
     #[must_use]
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.map.fd()
+        self.ring.fd()
     }
 
     /// Forgets what has rung so far; says whether anything had. Constant time.
     #[expect(clippy::must_use_candidate, reason = "draining is the effect")]
     pub fn drain(&self) -> bool {
-        let produced = self.producer.u64_at(0).load(Ordering::Acquire);
-        let consumer = self.consumer.u64_at(0);
+        let produced = self.ring.producer().load(Ordering::Acquire);
+        let consumer = self.ring.consumer();
         let rang = consumer.load(Ordering::Relaxed) != produced;
         consumer.store(produced, Ordering::Release);
         rang
