@@ -7,11 +7,12 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::{handlers, root};
+use crate::{graph, handlers, root};
 
 pub(crate) fn run() -> Result<()> {
     handlers::build(&root().join("target/handlers"))?;
     cargo(&["fmt", "--all", "--check"])?;
+    graph::check()?;
     cargo(&[
         "clippy",
         "--workspace",

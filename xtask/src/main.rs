@@ -49,7 +49,8 @@ usage: cargo xtask COMMAND
                         every module and program (./test: a share of them)
   bless                 write the golden files anew
   bugs                  show that each seeded bug turns a test red
-  graph                 print which crate depends on which
+  graph [--check]       print which crate depends on which; or compare that with
+                        what ARCHITECTURE.md shows
   kernels [6.12 6.1]    boot other kernels under QEMU and print what they say to
                         each built handler
   avx512 [--cases N] [--seed S] [--bug NAME]
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         ["bless"] => bless::golden(),
         ["bugs"] => bugs::run(),
         ["graph"] => graph::print(),
+        ["graph", "--check"] => graph::check(),
         ["kernels", versions @ ..] => kernels::check(versions),
         ["avx512", args @ ..] => avx512::check(args),
         _ => {
