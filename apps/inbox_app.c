@@ -8,7 +8,7 @@
  *     ashway handler map inbox --endpoint -- inbox_app sleep
  *
  * `poll` looks at the ring again and again: the message is there as soon as its
- * bytes are. `sleep` waits for the event descriptor, and costs nothing meanwhile.
+ * bytes are. `sleep` waits for its descriptor, and costs nothing meanwhile.
  */
 #include <ashway_app.h>
 

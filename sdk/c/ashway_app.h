@@ -153,7 +153,7 @@ struct ashway_endpoint {
     uint32_t *control;     /* [0] messages taken out, [16] wants to be woken */
     uint32_t *descriptors; /* 4 words a slot: ready, length, path, - */
     uint32_t slots, slot_bytes, taken;
-    int event;
+    int event; /* readable when the reader is to look; to poll, not to write */
 };
 
 /* A slot that holds no message: to be stepped over. */
@@ -226,18 +226,22 @@ static inline const void *ashway_endpoint_next(struct ashway_endpoint *endpoint,
 
 /*
  * Sleeps until there is a message, or so many milliseconds (-1: as long as it
- * takes). Returns 1 if there is one, 0 if not, -1 with the `errno` of poll(2). 0 may
- * come early, while a message is being put in front of one that is there: look again.
+ * takes). Returns 1 if there is one, 0 if not, -1 with `errno`: that of poll(2), or
+ * EPIPE if no more will come (the node has ended or unloaded the handler). 0 may come
+ * early, while a message is being put in front of one that is there: look again.
  */
 static inline int ashway_endpoint_wait(struct ashway_endpoint *endpoint, int milliseconds)
 {
     struct pollfd event = {.fd = endpoint->event, .events = POLLIN};
-    uint64_t signals;
+    char signals[64];
 
     if (ashway_endpoint_waiting(endpoint))
         return 1;
     /* A signal of earlier is none of now; there may be none to read. */
-    if (read(endpoint->event, &signals, sizeof signals) < 0 && errno != EAGAIN)
+    ssize_t got = read(endpoint->event, signals, sizeof signals);
+    if (got == 0)
+        errno = EPIPE;
+    if (got == 0 || (got < 0 && errno != EAGAIN))
         return -1;
     __atomic_store_n(&endpoint->control[16], 1, __ATOMIC_SEQ_CST);
     /* Either the producer sees that, or its message is seen here. */

@@ -18,11 +18,11 @@
 //!
 //! **Putting in:** take a ticket, if `ticket - consumed` is less than the number of
 //! slots; fill slot `ticket % slots`; write `ticket + 1` to its [`READY`] by a full
-//! barrier; if [`NEED_WAKE`] is set, clear it and signal the event descriptor.
+//! barrier; if [`NEED_WAKE`] is set, clear it and make the reader's descriptor readable.
 //! **Taking out:** the next message is there when the [`READY`] of slot
 //! `consumed % slots` is `consumed + 1`; copy it, then write `consumed + 1`.
-//! **Sleeping:** set [`NEED_WAKE`], a full barrier, look once more, wait for the
-//! event descriptor.
+//! **Sleeping:** empty the descriptor, set [`NEED_WAKE`], a full barrier, look once
+//! more, wait until the descriptor is readable.
 
 /// Fewest slots; a power of two.
 pub const MIN_SLOTS: usize = 16;
@@ -32,8 +32,8 @@ pub const MAX_SLOTS: usize = 4096;
 /// `u32` in the control block: messages taken out so far (wraps). The
 /// application's to write.
 pub const CONSUMED: usize = 0;
-/// `u32` in the control block: 1 if the application sleeps and wants the event
-/// descriptor to be signalled.
+/// `u32` in the control block: 1 if the application sleeps and wants its descriptor
+/// to become readable.
 pub const NEED_WAKE: usize = 64;
 /// Bytes of the control block; the descriptors follow.
 pub const CONTROL_BYTES: usize = 128;

@@ -130,8 +130,8 @@ impl Client {
 
     /// Asks for a handler's endpoint, which from then on is this process's until it
     /// ends: where its ring lies in the handler's memory
-    /// (`{"slots","slot_bytes","payloads_at","control_at"}`), and the event descriptor
-    /// to sleep on.
+    /// (`{"slots","slot_bytes","payloads_at","control_at"}`), and the descriptor to
+    /// sleep on.
     ///
     /// # Errors
     ///

@@ -1,30 +1,41 @@
 //! A handler's endpoint: where `deliver` leads (`docs/abi/deliver.md`).
 //!
 //! The ring lies in the instance's memory ([`ashway_abi::endpoint`]); here are the
-//! event descriptor by which its reader is woken, who that is, and the user tier's
-//! half of the producer. The kernel tier's is `codegen::instance::endpoint`.
+//! socket by which its reader is woken, who that is, and the user tier's half of the
+//! producer. The kernel tier's is `codegen::instance::endpoint`.
 //!
 //! One process reads an endpoint at a time. It is known by a pidfd, so it cannot be
 //! mistaken for a later one of the same number, and when it has died, however, the
 //! next look ([`Endpoint::release_if_gone`]) closes the endpoint.
+//!
+//! The reader can do to its descriptor what it likes, and the worker must not wait for
+//! it. So each reader gets one end of a new socket pair, and the node writes to the
+//! other, whose flags are the node's own. An event descriptor will not do: reader and
+//! node would share one open file description, and the reader could fill the counter
+//! and clear `O_NONBLOCK`. Nor will a pipe: while its reader copies, it holds the lock
+//! that the writer needs, and a page fault of the reader's choice can take for ever.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ashway_abi::memory::Layout;
 use ashway_abi::{Count, endpoint, trusted};
 use ashway_memory::{AllegedOffset, Memory, SharedArray};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
 
 use crate::control::Peer;
 
-/// An endpoint's words and descriptors.
-#[derive(Debug)]
+/// An endpoint's words, its reader and the reader's bell.
+#[derive(Debug, Default)]
 pub(crate) struct Endpoint {
-    event: OwnedFd,
     reader: Mutex<Option<Peer>>,
+    /// The node's end of what the reader sleeps on. A lock of its own: the worker takes
+    /// it, and nobody makes a system call under it that can wait.
+    bell: Mutex<Option<UnixStream>>,
     /// Where no kernel program puts messages in: what is a trusted word elsewhere.
     own: [AtomicU32; 2],
 }
@@ -40,52 +51,37 @@ pub(crate) struct Place<'i> {
     pub(crate) trusted: Option<&'i SharedArray>,
 }
 
-/// Another process reads the endpoint.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Held {
-    /// Its number.
-    pub(crate) by: u32,
+/// Why a process does not get an endpoint.
+#[derive(Debug)]
+pub(crate) enum OpenError {
+    /// The process with this number reads it.
+    Held(u32),
+    /// No socket pair can be had.
+    Socket(io::Error),
 }
 
 impl Endpoint {
-    /// One that nobody reads yet.
-    ///
-    /// # Errors
-    ///
-    /// What `eventfd(2)` returned.
-    pub(crate) fn create() -> io::Result<Self> {
-        Ok(Self {
-            event: eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?,
-            reader: Mutex::new(None),
-            own: Default::default(),
-        })
-    }
-
-    /// What its reader sleeps on.
-    pub(crate) fn event(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
-    }
-
     /// The process that reads it.
     pub(crate) fn reader(&self) -> Option<u32> {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         reader.as_ref().map(|peer| peer.pid)
     }
 
-    /// Gives it to `peer`, empty. The same process may ask again, and loses what it
-    /// has not taken out.
+    /// Gives it to `peer`, empty, and returns what `peer` sleeps on. The same process may
+    /// ask again, and loses what it has not taken out.
     ///
     /// # Errors
     ///
-    /// [`Held`] by another that lives.
-    pub(crate) fn open(&self, place: Place<'_>, peer: Peer) -> Result<(), Held> {
+    /// [`OpenError`]; who has it keeps it.
+    pub(crate) fn open(&self, place: Place<'_>, peer: Peer) -> Result<OwnedFd, OpenError> {
         self.release_if_gone(place);
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = &*reader
             && other.pid != peer.pid
         {
-            return Err(Held { by: other.pid });
+            return Err(OpenError::Held(other.pid));
         }
+        let (bell, event) = socket_pair().map_err(OpenError::Socket)?;
         let control = place.layout.endpoint_control();
         let produced = self.word(place, trusted::ENDPOINT_PRODUCED);
         let produced = produced.load(Ordering::Acquire);
@@ -95,9 +91,11 @@ impl Endpoint {
             word.store(value, Ordering::Release);
         }
         *reader = Some(peer);
+        let former = self.bell().replace(bell);
         let open = self.word(place, trusted::ENDPOINT_OPEN);
         open.store(1, Ordering::Release);
-        Ok(())
+        drop(former);
+        Ok(event.into())
     }
 
     /// Closes it if its reader has died. A system call if it has one.
@@ -107,6 +105,8 @@ impl Endpoint {
             let open = self.word(place, trusted::ENDPOINT_OPEN);
             open.store(0, Ordering::Release);
             *reader = None;
+            let bell = self.bell().take();
+            drop(bell);
         }
     }
 
@@ -155,8 +155,14 @@ impl Endpoint {
     }
 
     fn signal(&self) {
-        // Full: then it is signalled already.
-        let _ = rustix::io::write(&self.event, &1_u64.to_ne_bytes());
+        if let Some(bell) = &*self.bell() {
+            // Full: then it is signalled already. Closed by the reader: its own loss.
+            let _ = send(bell, &[1], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        }
+    }
+
+    fn bell(&self) -> MutexGuard<'_, Option<UnixStream>> {
+        self.bell.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes the next place, if there is one. The kernel tier may take one meanwhile.
@@ -180,6 +186,14 @@ impl Endpoint {
             None => &self.own[(offset - trusted::ENDPOINT_PRODUCED) / 4],
         }
     }
+}
+
+/// The node's end and the reader's, which is read without waiting and cannot be written.
+fn socket_pair() -> io::Result<(UnixStream, UnixStream)> {
+    let (bell, event) = UnixStream::pair()?;
+    event.set_nonblocking(true)?;
+    shutdown(&bell, Shutdown::Read)?;
+    Ok((bell, event))
 }
 
 impl Peer {
@@ -219,7 +233,7 @@ mod tests {
         }
     }
 
-    fn map(memory: &Memory, endpoint: &Endpoint) -> Reader {
+    fn map(memory: &Memory, event: OwnedFd) -> Reader {
         let layout = layout();
         let at = At {
             address: 0,
@@ -229,7 +243,6 @@ mod tests {
             payloads_at: layout.slot_offset(layout.rings, 0),
             control_at: layout.endpoint_control(),
         };
-        let event = endpoint.event().try_clone_to_owned().unwrap();
         Reader::map(memory.fd(), event, at).unwrap()
     }
 
@@ -261,10 +274,10 @@ mod tests {
             let layout = layout();
             let memory = Memory::anonymous(layout.total_bytes()).unwrap();
             let place = Place { layout: &layout, memory: &memory, trusted: None };
-            let endpoint = Endpoint::create().unwrap();
+            let endpoint = Endpoint::default();
             prop_assert_eq!(endpoint.deliver(place, 0, b"x"), Count::DroppedNoEndpoint);
-            endpoint.open(place, this()).unwrap();
-            let mut reader = map(&memory, &endpoint);
+            let event = endpoint.open(place, this()).unwrap();
+            let mut reader = map(&memory, event);
             let mut model = std::collections::VecDeque::new();
             let mut into = [0; 256];
             for (number, op) in ops.into_iter().enumerate() {
@@ -296,9 +309,9 @@ mod tests {
             let layout = layout();
             let memory = Memory::anonymous(layout.total_bytes()).unwrap();
             let place = Place { layout: &layout, memory: &memory, trusted: None };
-            let endpoint = Endpoint::create().unwrap();
-            endpoint.open(place, this()).unwrap();
-            let mut reader = map(&memory, &endpoint);
+            let endpoint = Endpoint::default();
+            let event = endpoint.open(place, this()).unwrap();
+            let mut reader = map(&memory, event);
             let mut into = [0; 256];
             for op in ops {
                 match op {
@@ -340,9 +353,9 @@ mod tests {
             memory: &memory,
             trusted: None,
         };
-        let endpoint = Endpoint::create().unwrap();
-        endpoint.open(place, this()).unwrap();
-        let mut reader = map(&memory, &endpoint);
+        let endpoint = Endpoint::default();
+        let event = endpoint.open(place, this()).unwrap();
+        let mut reader = map(&memory, event);
         std::thread::scope(|scope| {
             for producer in 0..2 {
                 let endpoint = &endpoint;
@@ -381,7 +394,7 @@ mod tests {
             memory: &memory,
             trusted: None,
         };
-        let endpoint = Endpoint::create().unwrap();
+        let endpoint = Endpoint::default();
         let mut child = std::process::Command::new("sleep")
             .arg("600")
             .spawn()
@@ -391,9 +404,9 @@ mod tests {
             pid: child.id(),
             pidfd: pidfd_open(pid, PidfdFlags::empty()).unwrap(),
         };
-        endpoint.open(place, peer).unwrap();
-        let held = Held { by: child.id() };
-        assert_eq!(endpoint.open(place, this()), Err(held));
+        let event = endpoint.open(place, peer).unwrap();
+        let refused = endpoint.open(place, this()).unwrap_err();
+        assert!(matches!(refused, OpenError::Held(by) if by == child.id()));
         endpoint.release_if_gone(place);
         assert_eq!(endpoint.reader(), Some(child.id()));
         assert_eq!(endpoint.deliver(place, 0, b"x"), Count::Delivered);
@@ -402,8 +415,15 @@ mod tests {
         endpoint.release_if_gone(place);
         assert_eq!(endpoint.reader(), None);
         assert_eq!(endpoint.deliver(place, 0, b"x"), Count::DroppedNoEndpoint);
-        endpoint.open(place, this()).unwrap();
+        // Who has the dead one's descriptor reads what was delivered, and then learns
+        // that nothing more comes.
+        let mut heir = map(&memory, event);
+        assert!(heir.wait(None).unwrap());
+        assert!(heir.take(&mut [0; 4]).is_some());
+        let gone = heir.wait(None).unwrap_err();
+        assert_eq!(gone.kind(), io::ErrorKind::BrokenPipe);
+        let event = endpoint.open(place, this()).unwrap();
         // What the dead one has left is not the new one's.
-        assert_eq!(map(&memory, &endpoint).take(&mut [0; 4]), None);
+        assert_eq!(map(&memory, event).take(&mut [0; 4]), None);
     }
 }

@@ -182,11 +182,6 @@ impl Instance {
             bytes,
             source,
         })?;
-        let endpoint = (config.endpoint > 0).then(Endpoint::create).transpose();
-        let endpoint = endpoint.map_err(|source| InstanceError::Endpoint {
-            handler: config.name.clone(),
-            source,
-        })?;
         let memory = Arc::new(memory);
         let region: Arc<dyn Region> = Arc::<Memory>::clone(&memory);
         let mut wasmtime = ashway_handler::Instance::begin(engine, compiled, &region, layout)
@@ -236,7 +231,7 @@ impl Instance {
             ends: Ends::default(),
             frames: (0..plan.most_paths).map(|_| Arc::default()).collect(),
             faults: Default::default(),
-            endpoint,
+            endpoint: (config.endpoint > 0).then(Endpoint::default),
             channels,
             timers: Timers::default(),
             owner: None,

@@ -58,7 +58,7 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    /// Maps the memory. `event` is the event descriptor.
+    /// Maps the memory. `event` is the descriptor that came with the place, to sleep on.
     ///
     /// # Errors
     ///
@@ -91,7 +91,8 @@ impl Endpoint {
     }
 
     /// What to sleep on beside other descriptors: readable when [`Endpoint::arm`] has
-    /// said that there is nothing, and a message came.
+    /// said that there is nothing, and a message came. Hung up (`POLLHUP`) when no more
+    /// will come: the node has ended, unloaded the handler, or given the endpoint away.
     #[must_use]
     pub fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
@@ -127,7 +128,7 @@ impl Endpoint {
     /// message after all.
     pub fn arm(&mut self) -> bool {
         // A signal of earlier is none of now. There may be none to read.
-        let _ = rustix::io::read(&self.event, &mut [0_u8; 8]);
+        let _ = rustix::io::read(&self.event, &mut [0_u8; 64]);
         self.control(NEED_WAKE).store(1, Ordering::SeqCst);
         // Pairs with the exchange of READY: either the producer sees the flag, or its
         // message is seen here.
@@ -143,7 +144,7 @@ impl Endpoint {
     ///
     /// # Errors
     ///
-    /// What `poll(2)` returned, `EINTR` too.
+    /// What `poll(2)` returned, `EINTR` too; `BrokenPipe` if no more messages will come.
     pub fn wait(&mut self, longest: Option<Duration>) -> io::Result<bool> {
         let until = longest.and_then(|longest| Instant::now().checked_add(longest));
         // Whoever filled a later slot signals, too, while the next one is being filled.
@@ -155,12 +156,12 @@ impl Endpoint {
                     tv_nsec: left.subsec_nanos().into(),
                 }
             });
-            if poll(
-                &mut [PollFd::new(&self.event, PollFlags::IN)],
-                left.as_ref(),
-            )? == 0
-            {
+            let mut event = [PollFd::new(&self.event, PollFlags::IN)];
+            if poll(&mut event, left.as_ref())? == 0 {
                 break;
+            }
+            if event[0].revents().contains(PollFlags::HUP) && !self.is_waiting() {
+                return Err(io::ErrorKind::BrokenPipe.into());
             }
         }
         Ok(self.is_waiting())

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
-use ashway_netns::node::{Config, Lines, application_with, entry, run, text, until};
+use ashway_netns::node::{Config, Lines, application_with, ask, entry, run, text, until};
 use ashway_netns::traffic::{PLACES, Place, TIERS, settle};
 use ashway_rig::{Frame, Node, Rig, RigOptions, Signal, Spoil, skip_unless_root};
 
@@ -144,6 +144,38 @@ fn a_full_ring_is_a_counted_drop() {
         assert_eq!(answer(&inbox.ask("16").unwrap()), [128, 16, 0], "{place}");
         client.send(&[0; 8]).unwrap();
         assert_eq!(answer(&inbox.ask("1").unwrap()), [8, 41, 1], "{place}");
+        node.stop().unwrap();
+    }
+}
+
+/// The node wakes a reader by a descriptor that the reader can fill and make blocking: it
+/// does not wait for it, and neither do others, nor the node's end.
+#[test]
+fn a_reader_that_cannot_be_woken_holds_up_nobody() {
+    const MANY: u32 = 2_000;
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("deafbox", RigOptions::default()).unwrap();
+    for place in PLACES {
+        // As many slots as messages: it may be off its CPU for a while.
+        let config = config(place, 4096, "auto").handler("counter").unwrap();
+        // The worker's, so that it shows whether the worker hangs.
+        let node = rig
+            .node(config.path("counter", 7777, "user"))
+            .start()
+            .unwrap();
+        let options = ["--endpoint"];
+        let mut deaf = application_with(&node, "inbox", "deaf_app", &options, &[]).unwrap();
+        assert_eq!(deaf.hear().unwrap(), "deaf");
+        let inbox = rig.client_a(7009).unwrap();
+        let neighbour = rig.client_a(7777).unwrap();
+        for sum in 1..=MANY {
+            inbox.send(&[0; 8]).unwrap();
+            assert_eq!(ask(&rig, &node, &neighbour, 1), sum, "{place}");
+        }
+        let fates = [("delivered", u64::from(MANY))];
+        settle(&node, "inbox", u64::from(MANY)).assert_fates(&fates, &place);
         node.stop().unwrap();
     }
 }

@@ -22,7 +22,7 @@ use crate::failure::{Exit, Failure};
 /// `name=address`, separated by commas).
 ///
 /// With --endpoint it is also given the ring that `deliver` fills: `ASHWAY_ENDPOINT_FD`
-/// (an event descriptor to sleep on), `ASHWAY_ENDPOINT_SLOTS`,
+/// (a descriptor to sleep on), `ASHWAY_ENDPOINT_SLOTS`,
 /// `ASHWAY_ENDPOINT_SLOT_BYTES`, `ASHWAY_ENDPOINT_PAYLOADS` and
 /// `ASHWAY_ENDPOINT_CONTROL` (places in the memory).
 ///

@@ -95,15 +95,6 @@ pub enum InstanceError {
         #[source]
         source: std::io::Error,
     },
-    /// No event descriptor for its endpoint.
-    #[error("no event descriptor for the endpoint of handler `{handler}`")]
-    Endpoint {
-        /// The handler.
-        handler: String,
-        /// Why.
-        #[source]
-        source: std::io::Error,
-    },
     /// The program that fills its ring was not taken.
     #[error("the ring program of handler `{handler}` was not accepted")]
     Load {

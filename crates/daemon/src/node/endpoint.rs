@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use super::Node;
 use crate::control::{Answer, Caller};
-use crate::endpoint::Held;
+use crate::endpoint::OpenError;
 use crate::request::{Refusal, unknown};
 
 impl Node {
     /// Gives a handler's endpoint to the process that asks: where its ring lies in
-    /// the memory, and the event descriptor.
+    /// the memory, and the descriptor to sleep on.
     pub(super) fn open_endpoint(&self, handler: &Value, caller: &Caller) -> Answer {
         match self.endpoint_for(handler, caller) {
             Ok(answer) => answer,
@@ -32,23 +32,25 @@ impl Node {
                 ),
             )
         })?;
-        let system = |doing: &str, error: std::io::Error| {
-            Refusal::failed(
-                format!("the endpoint of `{name}` cannot be handed out: {doing}: {error}"),
-                "ask from a process of the node's own PID namespace",
-            )
+        let refused = |message, hint| {
+            let message = format!("the endpoint of `{name}` cannot be handed out: {message}");
+            Refusal::failed(message, hint)
         };
-        let peer = caller.peer().map_err(|error| system("who asks?", error))?;
-        let event = endpoint.event().try_clone_to_owned();
-        let event = event.map_err(|error| system("its event descriptor", error))?;
-        let held = |Held { by }| {
-            Refusal::failed(
+        let peer = caller.peer().map_err(|error| {
+            let hint = "ask from a process of the node's own PID namespace";
+            refused(format!("who asks? {error}"), hint)
+        })?;
+        let event = endpoint.open(place, peer).map_err(|error| match error {
+            OpenError::Held(by) => Refusal::failed(
                 format!("process {by} reads the endpoint of `{name}`"),
                 "one process reads an endpoint: end that one, or load the handler under another \
                  name",
-            )
-        };
-        endpoint.open(place, peer).map_err(held)?;
+            ),
+            OpenError::Socket(error) => refused(
+                format!("no socket pair: {error}"),
+                "the node may have too few descriptors: `ulimit -n`",
+            ),
+        })?;
         let layout = place.layout;
         let document = json!({
             "slots": layout.endpoint_slots,

@@ -175,9 +175,7 @@ impl RunError {
             Self::System { source, .. }
             | Self::Control { source, .. }
             | Self::Instance(
-                InstanceError::Memory { source, .. }
-                | InstanceError::Endpoint { source, .. }
-                | InstanceError::Channels { source, .. },
+                InstanceError::Memory { source, .. } | InstanceError::Channels { source, .. },
             ) => source.kind() == ErrorKind::PermissionDenied,
             _ => false,
         }
