@@ -3,11 +3,13 @@
 //! It looks at every source in turn, spins for [`SPIN`] when all are empty, and
 //! then sleeps until a program rings the bell or a socket has something.
 
+use std::convert::Infallible;
+use std::io::Write as _;
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::mpsc::{Receiver, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
 use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -62,6 +64,9 @@ pub(crate) struct Work {
 /// before it end within their budgets.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How long the node waits for the worker's end: it first works on what was received.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+
 /// How many paths the node may be ahead of the worker.
 const AHEAD: usize = 1000;
 
@@ -86,7 +91,7 @@ struct Desk {
     call: Arc<OwnedFd>,
 }
 
-/// A running worker; stops and joins when dropped.
+/// A running worker. When dropped it is told to stop, and waited for, but not for ever.
 #[derive(Debug)]
 pub(crate) struct Worker {
     stop: Arc<AtomicBool>,
@@ -97,6 +102,8 @@ pub(crate) struct Worker {
     ahead: usize,
     call: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
+    /// Its sender is dropped when the thread ends.
+    ended: Receiver<Infallible>,
 }
 
 impl Worker {
@@ -114,6 +121,7 @@ impl Worker {
             changes: receiver,
             call: Arc::clone(&call),
         };
+        let (running, ended) = channel();
         let thread = std::thread::Builder::new()
             .name("ashway-worker".to_owned())
             .spawn(move || {
@@ -121,6 +129,7 @@ impl Worker {
                 // (`timerslack_ns`), and a timer would, too. If this is refused, they do.
                 let _ = set_current_timer_slack(NonZeroU64::new(1));
                 work.run(&seen, &desk);
+                drop(running);
             })?;
         Ok(Self {
             stop,
@@ -129,6 +138,7 @@ impl Worker {
             ahead: 0,
             call,
             thread: Some(thread),
+            ended,
         })
     }
 
@@ -224,11 +234,28 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // A panic has been printed by then; there is nothing to add.
-            let _ = thread.join();
+        if let Some(thread) = self.thread.take()
+            && !join_within(END_PATIENCE, thread, &self.ended)
+        {
+            // The process takes the thread along.
+            let _ = writeln!(
+                std::io::stderr(),
+                "the worker does not end within {} s: the node ends without it, and messages \
+                 that it had are lost; please report this",
+                END_PATIENCE.as_secs()
+            );
         }
     }
+}
+
+/// Whether the thread, whose end drops the sender of `ended`, has ended in this time.
+fn join_within(time: Duration, thread: JoinHandle<()>, ended: &Receiver<Infallible>) -> bool {
+    if let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(time) {
+        return false;
+    }
+    // A panic has been printed by then; there is nothing to add.
+    let _ = thread.join();
+    true
 }
 
 impl Work {

@@ -148,3 +148,23 @@ fn messages_come_between_two_changes() {
     let order: Vec<_> = order.copied().skip_while(|what| *what != "first").collect();
     assert_eq!(order[..3], ["first", "worked", "second"]);
 }
+
+#[test]
+fn a_thread_that_hangs_is_not_waited_for() {
+    let start = || {
+        let (running, ended) = channel();
+        let (go, wait) = sync_channel::<()>(0);
+        let thread = std::thread::spawn(move || {
+            // Until the sender is gone.
+            wait.recv().unwrap_err();
+            drop(running);
+        });
+        (go, thread, ended)
+    };
+    let (go, thread, ended) = start();
+    assert!(!join_within(Duration::from_millis(1), thread, &ended));
+    drop(go);
+    let (go, thread, ended) = start();
+    drop(go);
+    assert!(join_within(Duration::from_mins(1), thread, &ended));
+}
