@@ -9,14 +9,18 @@ use std::collections::VecDeque;
 use std::io::{self, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path as FsPath, PathBuf};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, fchmod};
 use rustix::net::sockopt::socket_peercred;
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+use rustix::net::{
+    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
+    SocketFlags, SocketType, bind, listen, sendmsg, socket_with,
+};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::{Value, json};
 
@@ -36,6 +40,9 @@ const MOST_ASKING: usize = 64;
 
 /// Longest request.
 const REQUEST_BYTES: usize = 64 * 1024;
+
+/// Clients that the kernel holds until they are accepted.
+const BACKLOG: i32 = 128;
 
 /// What a node answers.
 #[derive(Debug)]
@@ -130,7 +137,8 @@ impl Control {
             && !directory.as_os_str().is_empty()
             && !directory.is_dir()
         {
-            std::fs::create_dir(directory)?;
+            // Where anybody may write, anybody may put a socket in the node's place.
+            std::fs::DirBuilder::new().mode(0o755).create(directory)?;
         }
         if UnixStream::connect(path).is_ok() {
             return Err(io::Error::new(
@@ -150,9 +158,7 @@ impl Control {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        let listener = UnixListener::bind(path)?;
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600))?;
-        listener.set_nonblocking(true)?;
+        let listener = listener(path)?;
         Ok(Self {
             listener,
             path: path.to_owned(),
@@ -247,6 +253,19 @@ impl Asking {
         }
         Ok(true)
     }
+}
+
+/// Listens at `path`, which nobody but the owner can connect to from the first moment:
+/// the kernel makes the file with the mode that the socket has when it is bound
+/// (`unix_bind_bsd` of `net/unix/af_unix.c`). To set the mode afterwards leaves a window in
+/// which the umask decides, and to change the umask meanwhile is the whole process's.
+fn listener(path: &FsPath) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 /// Answers a client that has asked for nothing that makes sense.
@@ -373,6 +392,7 @@ fn send(mut stream: &UnixStream, document: &Value, fd: Option<BorrowedFd>) -> io
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::io::{BufRead as _, BufReader};
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
@@ -435,6 +455,18 @@ mod tests {
         assert!(answers[0].contains("not one line of JSON"), "{answers:?}");
         assert!(answers[1].contains("not one line of JSON"), "{answers:?}");
         assert!(answers[2].contains("more than 65536 bytes"), "{answers:?}");
+    }
+
+    /// Whatever the umask, and from the first moment.
+    #[test]
+    fn nobody_but_the_owner_can_ever_connect() {
+        let name = format!("ashway-control-{}-mode", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let listener = listener(&path).unwrap();
+        let mode = path.metadata().unwrap().permissions().mode();
+        std::fs::remove_file(&path).unwrap();
+        drop(listener);
+        assert_eq!(mode & 0o777, 0o600);
     }
 
     #[test]
