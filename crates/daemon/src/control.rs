@@ -1,38 +1,37 @@
 //! The control socket: how the CLI asks a running node (`client.rs` is the
 //! other end).
 //!
-//! One request for each connection, read between two looks at the node as it comes; a
-//! client that dawdles over it holds up nobody, and is hung up on in the end. The answer may come later: until then the
-//! connection is a [`Caller`], and others are served.
+//! One request for each connection, read between two looks at the node as it comes, and its
+//! answer written likewise ([`answers`]); a client that dawdles over either holds up nobody,
+//! and is hung up on in the end. The answer may come later: until then the connection is a
+//! [`Caller`], and others are served.
+
+mod answers;
 
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, Read, Write};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path as FsPath, PathBuf};
+use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, fchmod};
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
-    AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketAddrUnix,
-    SocketFlags, SocketType, bind, listen, sendmsg, socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::{Value, json};
 
 use crate::request::Refusal;
+use answers::{Answering, Answers};
 
 /// How long a client may take over its request. Nobody waits for it meanwhile; on a busy
 /// machine it may be off its CPU for a while between two system calls.
 const PATIENCE: Duration = Duration::from_secs(5);
-
-/// How long the node waits for a client that does not take its answer, of which a socket
-/// holds some 200 KiB.
-const ANSWER_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Most clients whose requests have not come to their end; one more takes the place of the
 /// one that has waited longest.
@@ -40,6 +39,10 @@ const MOST_ASKING: usize = 64;
 
 /// Longest request.
 const REQUEST_BYTES: usize = 64 * 1024;
+
+/// How long the node accepts nobody when it has no descriptor for another client, and none
+/// to take one from.
+const DEAF: Duration = Duration::from_millis(100);
 
 /// Clients that the kernel holds until they are accepted.
 const BACKLOG: i32 = 128;
@@ -113,6 +116,9 @@ pub(crate) struct Control {
     path: PathBuf,
     /// The one that came first is the first.
     asking: VecDeque<Asking>,
+    answers: Answers,
+    /// Until when nobody is accepted.
+    deaf_until: Option<Instant>,
 }
 
 /// A client whose request is not there yet.
@@ -163,38 +169,66 @@ impl Control {
             listener,
             path: path.to_owned(),
             asking: VecDeque::new(),
+            answers: Answers::new(),
+            deaf_until: None,
         })
     }
 
     /// What says that there is something for [`Control::next`].
-    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+    pub(crate) fn fds(&mut self) -> impl Iterator<Item = PollFd<'_>> {
+        self.answers.collect();
+        let listener = self.deaf_until.is_none().then(|| self.listener.as_fd());
         let asking = self.asking.iter().map(|client| client.stream.as_fd());
-        std::iter::once(self.listener.as_fd()).chain(asking)
+        let readers = listener.into_iter().chain(asking);
+        let readers = readers.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        let writers = self.answers.fds();
+        readers.chain(writers.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)))
     }
 
     /// The request of a client, if one has come to its end; the oldest client first.
     /// Waits for nobody. One that makes no sense has been answered.
     pub(crate) fn next(&mut self, now: Instant) -> Option<(Caller, Value)> {
+        self.answers.push(now);
+        if self.deaf_until.is_some_and(|until| now < until) {
+            return self.complete(now);
+        }
+        self.deaf_until = None;
         loop {
-            while self.asking.len() < MOST_ASKING {
-                let Ok((stream, _)) = self.listener.accept() else {
-                    break;
-                };
-                self.hear(stream, now);
-            }
+            let has_room = self.accept(now);
             if let Some(request) = self.complete(now) {
                 return Some(request);
             }
-            // No request is complete: the oldest makes room for whoever waits.
-            if self.asking.len() < MOST_ASKING {
+            if has_room || !self.has_caller() {
                 return None;
             }
-            let (stream, _) = self.listener.accept().ok()?;
-            if let Some(Asking { stream, .. }) = self.asking.pop_front() {
-                refuse(stream, &io::ErrorKind::TimedOut.into());
-            }
-            self.hear(stream, now);
+            // No request is complete: the oldest makes room for whoever waits.
+            let Some(Asking { stream, .. }) = self.asking.pop_front() else {
+                self.deaf_until = Some(now + DEAF);
+                return None;
+            };
+            self.refuse(stream, &io::ErrorKind::TimedOut.into());
         }
+    }
+
+    /// Whether a client waits to be accepted.
+    fn has_caller(&self) -> bool {
+        let mut fds = [PollFd::new(&self.listener, PollFlags::IN)];
+        poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+    }
+
+    /// Accepts who waits. Whether there is room for more: not if too many ask, or if no
+    /// descriptor is left, which the kernel says even when nobody waits.
+    fn accept(&mut self, now: Instant) -> bool {
+        while self.asking.len() < MOST_ASKING {
+            match self.listener.accept() {
+                Ok((stream, _)) => self.hear(stream, now),
+                Err(error) => {
+                    let kind = error.kind();
+                    return matches!(kind, io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted);
+                }
+            }
+        }
+        false
     }
 
     /// Has a client's request read from now on.
@@ -227,12 +261,55 @@ impl Control {
                     .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
             });
             match request {
-                Ok(request) => return Some((Caller::of(stream), request)),
-                Err(error) => refuse(stream, &error),
+                Ok(request) => return Some((self.caller(stream), request)),
+                Err(error) => self.refuse(stream, &error),
             }
         }
         None
     }
+
+    fn caller(&self, stream: UnixStream) -> Caller {
+        Caller {
+            stream: Some(stream),
+            desk: self.answers.desk(),
+        }
+    }
+
+    /// Answers a client that has asked for nothing that makes sense.
+    fn refuse(&self, stream: UnixStream, error: &io::Error) {
+        let (message, hint) = match error.kind() {
+            io::ErrorKind::FileTooLarge => (
+                format!("the request has more than {REQUEST_BYTES} bytes"),
+                "names and filters are short, and a file is named, not sent",
+            ),
+            io::ErrorKind::InvalidData => (
+                format!("the request is not one line of JSON: {error}"),
+                "send {\"request\":\"status\"} and a newline",
+            ),
+            _ => (
+                "the request did not come to its end in time".to_owned(),
+                "send {\"request\":\"status\"} and a newline at once",
+            ),
+        };
+        self.caller(stream).answer(Answer::Refused {
+            code: "bad_request",
+            message,
+            hint: hint.to_owned(),
+        });
+    }
+}
+
+/// Listens at `path`, which nobody but the owner can connect to from the first moment:
+/// the kernel makes the file with the mode that the socket has when it is bound
+/// (`unix_bind_bsd` of `net/unix/af_unix.c`). To set the mode afterwards leaves a window in
+/// which the umask decides, and to change the umask meanwhile is the whole process's.
+fn listener(path: &FsPath) -> io::Result<UnixListener> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+    bind(&socket, &SocketAddrUnix::new(path)?)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
 }
 
 impl Asking {
@@ -255,42 +332,6 @@ impl Asking {
     }
 }
 
-/// Listens at `path`, which nobody but the owner can connect to from the first moment:
-/// the kernel makes the file with the mode that the socket has when it is bound
-/// (`unix_bind_bsd` of `net/unix/af_unix.c`). To set the mode afterwards leaves a window in
-/// which the umask decides, and to change the umask meanwhile is the whole process's.
-fn listener(path: &FsPath) -> io::Result<UnixListener> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
-    bind(&socket, &SocketAddrUnix::new(path)?)?;
-    listen(&socket, BACKLOG)?;
-    Ok(socket.into())
-}
-
-/// Answers a client that has asked for nothing that makes sense.
-fn refuse(stream: UnixStream, error: &io::Error) {
-    let (message, hint) = match error.kind() {
-        io::ErrorKind::FileTooLarge => (
-            format!("the request has more than {REQUEST_BYTES} bytes"),
-            "names and filters are short, and a file is named, not sent",
-        ),
-        io::ErrorKind::InvalidData => (
-            format!("the request is not one line of JSON: {error}"),
-            "send {\"request\":\"status\"} and a newline",
-        ),
-        _ => (
-            "the request did not come to its end in time".to_owned(),
-            "send {\"request\":\"status\"} and a newline at once",
-        ),
-    };
-    Caller::of(stream).answer(Answer::Refused {
-        code: "bad_request",
-        message,
-        hint: hint.to_owned(),
-    });
-}
-
 impl Drop for Control {
     fn drop(&mut self) {
         // Gone already: then it is as it should be.
@@ -301,17 +342,14 @@ impl Drop for Control {
 /// A client that waits for its answer. One that is dropped unanswered is told
 /// so.
 #[derive(Debug)]
-pub(crate) struct Caller(Option<UnixStream>);
+pub(crate) struct Caller {
+    /// Absent once it was answered.
+    stream: Option<UnixStream>,
+    /// Where what it does not take at once goes.
+    desk: Sender<Answering>,
+}
 
 impl Caller {
-    /// Of a stream that does not block.
-    fn of(stream: UnixStream) -> Self {
-        // Else a long answer is cut.
-        let _ = stream.set_nonblocking(false);
-        let _ = stream.set_write_timeout(Some(ANSWER_PATIENCE));
-        Self(Some(stream))
-    }
-
     /// Who asks.
     ///
     /// # Errors
@@ -319,7 +357,7 @@ impl Caller {
     /// What the kernel said; `NotFound` for a process of another PID namespace, or
     /// one that has hung up.
     pub(crate) fn peer(&self) -> io::Result<Peer> {
-        let stream = self.0.as_ref().ok_or(io::ErrorKind::NotFound)?;
+        let stream = self.stream.as_ref().ok_or(io::ErrorKind::NotFound)?;
         let pid = socket_peercred(stream)?.pid;
         let pidfd = pidfd_open(pid, PidfdFlags::empty())?;
         // As long as it has not hung up, the number was not another's by then.
@@ -334,28 +372,33 @@ impl Caller {
         })
     }
 
-    /// Answers, and hangs up.
+    /// Answers, and hangs up when the client has taken the answer. Does not wait.
     pub(crate) fn answer(mut self, answer: impl Into<Answer>) {
         self.send(answer.into());
     }
 
     fn send(&mut self, answer: Answer) {
-        let Some(stream) = self.0.take() else {
+        let Some(stream) = self.stream.take() else {
             return;
         };
-        // A client that went away has lost its answer; nobody else minds.
-        let _ = match answer {
-            Answer::Ok(value) => send(&stream, &json!({ "ok": value }), None),
-            Answer::WithFd(value, fd) => send(&stream, &json!({ "ok": value }), Some(fd.as_fd())),
+        let (document, fd) = match answer {
+            Answer::Ok(value) => (json!({ "ok": value }), None),
+            Answer::WithFd(value, fd) => (json!({ "ok": value }), Some(fd)),
             Answer::Refused {
                 code,
                 message,
                 hint,
             } => {
                 let error = json!({ "code": code, "message": message, "hint": hint });
-                send(&stream, &json!({ "error": error }), None)
+                (json!({ "error": error }), None)
             }
         };
+        let mut answering = Answering::new(stream, &document, fd, Instant::now());
+        // A client that went away has lost its answer; nobody else minds.
+        if let Ok(false) = answering.push() {
+            // A node that ends writes no further.
+            let _ = self.desk.send(answering);
+        }
     }
 }
 
@@ -369,29 +412,10 @@ impl Drop for Caller {
     }
 }
 
-fn send(mut stream: &UnixStream, document: &Value, fd: Option<BorrowedFd>) -> io::Result<()> {
-    let line = format!("{document}\n");
-    let bytes = line.as_bytes();
-    let mut sent = 0;
-    if let Some(fd) = fd {
-        let fds = [fd];
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        ancillary.push(SendAncillaryMessage::ScmRights(&fds));
-        sent = sendmsg(
-            stream,
-            &[IoSlice::new(bytes)],
-            &mut ancillary,
-            SendFlags::NOSIGNAL,
-        )?;
-    }
-    stream.write_all(&bytes[sent..])
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use std::io::{BufRead as _, BufReader};
+    use std::io::{BufRead as _, BufReader, Write as _};
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
@@ -455,6 +479,68 @@ mod tests {
         assert!(answers[0].contains("not one line of JSON"), "{answers:?}");
         assert!(answers[1].contains("not one line of JSON"), "{answers:?}");
         assert!(answers[2].contains("more than 65536 bytes"), "{answers:?}");
+    }
+
+    /// More than a socket holds.
+    const LONG: usize = 4 << 20;
+
+    /// Serves as the node's loop does, until `client` has read a line to its end.
+    fn serve(control: &mut Control, client: UnixStream) -> String {
+        let reader = std::thread::spawn(|| answer(client));
+        while !reader.is_finished() {
+            let mut fds: Vec<_> = control.fds().collect();
+            let tick = Timespec {
+                tv_sec: 0,
+                tv_nsec: 1_000_000,
+            };
+            poll(&mut fds, Some(&tick)).unwrap();
+            drop(fds);
+            assert!(control.next(Instant::now()).is_none());
+        }
+        reader.join().unwrap()
+    }
+
+    /// Asks, and has the node answer with this many bytes.
+    fn told(control: &mut Control, bytes: usize) -> UnixStream {
+        let client = ask(control, STATUS);
+        let (caller, _) = control.next(Instant::now()).unwrap();
+        caller.answer(Answer::Ok(json!("x".repeat(bytes))));
+        client
+    }
+
+    /// A long answer is written as its client takes it, and others are served meanwhile.
+    #[test]
+    fn a_client_that_does_not_take_its_answer_holds_up_nobody() {
+        let mut control = control("lazy");
+        let lazy = told(&mut control, LONG);
+        let quick = told(&mut control, 5);
+        assert_eq!(answer(quick), "{\"ok\":\"xxxxx\"}\n");
+        assert_eq!(serve(&mut control, lazy).len(), LONG + 10);
+    }
+
+    #[test]
+    fn an_answer_that_is_not_taken_in_time_is_cut() {
+        let mut control = control("never");
+        let never = told(&mut control, LONG);
+        assert_eq!(control.fds().count(), 2);
+        assert!(control.next(Instant::now() + answers::PATIENCE).is_none());
+        assert_eq!(control.fds().count(), 1);
+        let got = answer(never);
+        assert!(got.len() < LONG && !got.ends_with('\n'));
+    }
+
+    #[test]
+    fn answers_that_are_not_taken_are_bounded() {
+        let mut control = control("hoard");
+        let first = told(&mut control, LONG);
+        let others: Vec<_> = (0..16).map(|_| told(&mut control, LONG)).collect();
+        // 64 MiB are 15 of them, with their brackets.
+        assert_eq!(control.fds().count(), 16);
+        assert!(answer(first).len() < LONG);
+        for client in others.into_iter().skip(1) {
+            assert_eq!(serve(&mut control, client).len(), LONG + 10);
+        }
+        assert_eq!(control.fds().count(), 1);
     }
 
     /// Whatever the umask, and from the first moment.

@@ -88,11 +88,7 @@ pub(super) fn serve(
             PollFd::new(&node.compile_thread, PollFlags::IN),
             PollFd::new(&node.served.shells, PollFlags::IN),
         ];
-        fds.extend(
-            control
-                .fds()
-                .map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)),
-        );
+        fds.extend(control.fds());
         // Interrupted: the signal is in the pipe.
         let _ = poll(&mut fds, Some(&TICK_SPEC));
         let [told, compiled, commanded] = [0, 1, 2].map(|at: usize| !fds[at].revents().is_empty());
