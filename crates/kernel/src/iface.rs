@@ -204,7 +204,7 @@ pub fn veth_peer_takes_xdp_tx(ifindex: u32) -> io::Result<bool> {
         btf: None,
     })
     .map_err(|error| match error {
-        LoadError::Denied { errno, .. } => errno,
+        LoadError::Denied { errno, .. } | LoadError::Exhausted { errno, .. } => errno,
         other => io::Error::other(other),
     })?;
     let mut frame = [0; 60];

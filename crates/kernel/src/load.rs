@@ -85,6 +85,14 @@ pub enum LoadError {
         #[source]
         errno: io::Error,
     },
+    /// The process or the system has no descriptor or no memory for it.
+    #[error("the system has no room for `{program}`: {errno}")]
+    Exhausted {
+        /// The program's name.
+        program: String,
+        /// What the kernel returned.
+        errno: io::Error,
+    },
     /// The kernel did not take the BTF.
     #[error("the kernel rejected the debug information of `{program}`")]
     Btf {
@@ -117,7 +125,7 @@ impl LoadError {
     #[must_use]
     pub fn log(&self) -> &str {
         match self {
-            Self::NotAMapLoad { .. } => "",
+            Self::NotAMapLoad { .. } | Self::Exhausted { .. } => "",
             Self::Denied { log, .. } | Self::Btf { log, .. } | Self::Rejected { log, .. } => log,
         }
     }
@@ -129,6 +137,9 @@ impl LoadError {
             Self::Denied { .. } => {
                 "loading needs CAP_BPF and CAP_NET_ADMIN, and CAP_PERFMON for arena programs; \
                  see `ashway doctor`"
+            }
+            Self::Exhausted { .. } => {
+                "let the process have more descriptors (`ulimit -n`) or memory, or load less"
             }
             Self::Rejected { .. } => "the handler can run in the user tier (`tier = \"user\"`)",
             Self::NotAMapLoad { .. } | Self::Btf { .. } => {
@@ -160,6 +171,10 @@ impl Program {
         let mut attr = prepared.request(spec);
         let fd = match load_once(&mut attr) {
             Ok(fd) => fd,
+            Err(errno) if is_exhausted(&errno) => {
+                let program = spec.name.to_owned();
+                return Err(LoadError::Exhausted { program, errno });
+            }
             Err(errno) => {
                 let program = spec.name.to_owned();
                 let log = with_log(|log| {
@@ -374,6 +389,10 @@ fn load_btf(bytes: &[u8], program: &str) -> Result<OwnedFd, LoadError> {
         unsafe { sys::bpf_fd(Command::BtfLoad, &mut attr) }
     };
     load(&[]).map_err(|errno| match errno.raw_os_error() {
+        _ if is_exhausted(&errno) => LoadError::Exhausted {
+            program: program.to_owned(),
+            errno,
+        },
         Some(libc::EPERM) => LoadError::Denied {
             program: program.to_owned(),
             log: String::new(),
@@ -385,6 +404,12 @@ fn load_btf(bytes: &[u8], program: &str) -> Result<OwnedFd, LoadError> {
             errno,
         },
     })
+}
+
+/// Whether a load failed for want of what says nothing of the program.
+fn is_exhausted(errno: &io::Error) -> bool {
+    let number = errno.raw_os_error();
+    matches!(number, Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
 /// Repeats a failing load with a log buffer that grows until the log fits, to

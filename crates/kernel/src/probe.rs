@@ -237,7 +237,7 @@ fn load(insns: &[u64], memory: Option<&Memory>) -> io::Result<()> {
     })
     .map(drop)
     .map_err(|error| match error {
-        LoadError::Denied { errno, .. } => errno,
+        LoadError::Denied { errno, .. } | LoadError::Exhausted { errno, .. } => errno,
         rejected => io::Error::other(rejected),
     })
 }

@@ -117,7 +117,7 @@ impl NotRun {
                 io::ErrorKind::PermissionDenied => Blame::Privilege,
                 _ => Blame::Host,
             },
-            Self::Engine(_) => Blame::Host,
+            Self::Engine(_) | Self::Kernel(LoadError::Exhausted { .. }) => Blame::Host,
             Self::Checker(_)
             | Self::Kernel(_)
             | Self::Instantiate(_)

@@ -1,5 +1,5 @@
 //! The control socket of a node that has no descriptors left: who has asked for something
-//! is answered.
+//! is answered, and what fails for that reason says so.
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use ashway_netns::node::{Config, PATIENCE, proc_status, run, text, until};
+use ashway_netns::node::{Config, PATIENCE, control, proc_status, run, text, until};
 use ashway_rig::{Node, Rig, RigOptions, skip_unless_root};
 use serde_json::json;
 
@@ -89,5 +89,24 @@ fn a_client_that_finds_no_descriptor_is_heard_later() {
     until("its loop sleeps", || (slept() > before + 10).then_some(()));
     leave(&node, 8);
     assert!(hear(client).starts_with("{\"ok\":"));
+    node.stop().unwrap();
+}
+
+#[test]
+fn a_promotion_without_descriptors_is_not_blamed_on_the_verifier() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("promotefd", RigOptions::default()).unwrap();
+    let node = node(&rig);
+    // For who asks.
+    leave(&node, 1);
+    let promote = json!({ "request": "promote", "path": "counter", "shadow": 0 });
+    let refused = control(&node, &promote).unwrap_err().to_string();
+    leave(&node, 64);
+    assert!(refused.contains("Too many open files"), "{refused}");
+    assert!(refused.contains("ulimit -n"), "{refused}");
+    assert!(!refused.contains("verifier"), "{refused}");
+    control(&node, &promote).unwrap();
     node.stop().unwrap();
 }

@@ -144,10 +144,9 @@ pub(super) fn not_checked(violation: &Violation) -> NotPromoted {
 pub(super) fn not_loaded(error: &LoadError) -> NotPromoted {
     let summary = verifier_log::summary(error.log());
     NotPromoted {
-        because: if summary.reason.is_empty() {
-            error.to_string()
-        } else {
-            format!("the kernel verifier rejected it: {}", summary.reason)
+        because: match error {
+            LoadError::NotAMapLoad { .. } | LoadError::Exhausted { .. } => error.to_string(),
+            _ => format!("the kernel verifier rejected it: {}", summary.reason),
         },
         line: summary.source.map(str::to_owned),
         hint: error.hint().to_owned(),

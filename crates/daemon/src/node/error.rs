@@ -241,7 +241,7 @@ impl RunError {
                                   an interface back"
                 .to_owned(),
             Self::Instance(InstanceError::Load { source, .. }) => match source {
-                LoadError::Denied { .. } => source.hint().to_owned(),
+                LoadError::Denied { .. } | LoadError::Exhausted { .. } => source.hint().to_owned(),
                 _ => "this is a bug of Ashway; please report it".to_owned(),
             },
             Self::Instance(InstanceError::Memory { source, .. })
