@@ -23,6 +23,8 @@ use ashway_modules::tap::{Bound, Layer, Seen, Target, Watch};
 use ashway_path::time::Time;
 use serde_json::{Value, json};
 
+use crate::config;
+
 /// Messages that may wait to be written.
 const WAITING: usize = 1024;
 
@@ -199,7 +201,7 @@ fn epoch() -> Duration {
 /// Begins a file, with nothing but its header.
 fn begin(path: &FsPath, epoch: Duration) -> io::Result<Writer<Counted>> {
     let to = Counted {
-        to: BufWriter::new(File::create(path)?),
+        to: BufWriter::new(config::create(path)?),
         bytes: 0,
     };
     Writer::new(to, SNAPLEN, epoch)

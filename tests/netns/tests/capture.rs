@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
@@ -87,6 +88,8 @@ fn tshark_shows_frames_with_their_verdicts() {
         }
         let (said, _) = observing.finish().unwrap();
         assert!(said.contains("3 messages, 4 frames"), "{place}: {said}");
+        let mode = file.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "others may not read messages");
         let tier = place.tier;
         // The entry program ends what the packet rung's stages do.
         let ended = match (place.mode, tier) {

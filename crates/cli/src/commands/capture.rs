@@ -12,6 +12,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Node;
+use super::handler::file;
 use super::observe::{Enough, Heard, filter};
 use crate::face::Face;
 use crate::failure::{Exit, Failure};
@@ -38,7 +39,7 @@ pub(crate) struct Capture {
     /// An interface of the node, or a path
     #[arg(short = 'i', long = "on", value_name = "IFACE|PATH")]
     on: String,
-    /// The file to write; replaced if it is there
+    /// The file to write; replaced if it is there, and for its owner alone (mode 0600)
     #[arg(short = 'w', long = "write", value_name = "FILE")]
     file: PathBuf,
     /// A filter in the words of pcap-filter(7), or a flow; asked of frames as they came
@@ -59,14 +60,14 @@ impl Capture {
             "filter": filter(&self.filter)?,
             "frames": true,
         });
-        let file = self.file.display().to_string();
+        let name = self.file.display().to_string();
         let mut heard = Heard::new(self.node, &request, &self.enough)?;
         let failed = |error: std::io::Error| {
-            Failure::new(Exit::Failed, format!("cannot write `{file}`"))
+            Failure::new(Exit::Failed, format!("cannot write `{name}`"))
                 .because(&error)
                 .hint("is the folder there, and may you write in it?")
         };
-        let to = File::create(&self.file).map_err(failed)?;
+        let to = file::create_private(&self.file).map_err(failed)?;
         let mut writer = Writer::new(to, SNAPLEN, heard.epoch).map_err(failed)?;
         let (mut packets, mut frames) = (0_u64, 0_u64);
         while let Some(packet) = heard.next()? {
@@ -74,10 +75,10 @@ impl Capture {
             frames += write(&mut writer, &packet).map_err(failed)?;
         }
         let document = json!({
-            "file": file, "packets": packets, "frames": frames, "lost": heard.lost,
+            "file": name, "packets": packets, "frames": frames, "lost": heard.lost,
         });
         face.show(&document, || {
-            format!("{packets} messages, {frames} frames in `{file}`")
+            format!("{packets} messages, {frames} frames in `{name}`")
         })?;
         if !face.json {
             heard.say_lost();

@@ -43,6 +43,7 @@
 //! the world (interfaces, privileges, the handlers' code) can still object.
 
 mod attributes;
+mod files;
 mod grants;
 mod implied;
 mod modules;
@@ -62,10 +63,11 @@ pub(crate) use attributes::{faults, share};
 pub(crate) use modules::GRANT_BYTES;
 
 pub use attributes::{attr, attribute};
+pub use files::{create, open, open_or_pipe};
 pub use grants::NotGranted;
 pub use modules::{Entrance, NodeGraph, World};
 pub use offline::Offline;
-pub use read::{load, open, parse};
+pub use read::{load, parse};
 pub use share::Share;
 pub(crate) use share::{read_rate, read_share};
 pub use types::{

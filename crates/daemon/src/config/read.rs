@@ -1,10 +1,8 @@
 //! From a file to tables of values, each of which knows its place.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::{self, Read};
+use std::io::Read;
 use std::ops::Range;
-use std::os::unix::fs::FileTypeExt;
 use std::path::Path as FsPath;
 
 use ashway_handler::Param;
@@ -14,6 +12,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::attributes::attribute;
+use super::files::open_or_pipe;
 use super::sections;
 use super::types::Config;
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -29,14 +28,14 @@ const MAX_BYTES: u64 = 4 << 20;
 /// Every error in the file, or the one reason why it cannot be read.
 pub fn load(file: &FsPath) -> Result<Config, Diagnostics> {
     let mut bytes = Vec::new();
-    open(file)
+    open_or_pipe(file)
         .and_then(|opened| opened.take(MAX_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| {
             Diagnostics::whole_file(
                 file,
                 "unreadable",
                 format!("cannot read `{}`: {error}", file.display()),
-                "name a configuration file; `paths/` has examples",
+                "name a configuration file, or `/dev/stdin` for a pipe; `paths/` has examples",
             )
         })?;
     if bytes.len() as u64 > MAX_BYTES {
@@ -48,27 +47,6 @@ pub fn load(file: &FsPath) -> Result<Config, Diagnostics> {
         ));
     }
     parse(file, &bytes)
-}
-
-/// Opens a file that somebody has named, to read it. What is in `/dev` and `/proc` is taken as
-/// it is, for `/dev/stdin` and a shell's `<(...)`. Anything else that is no regular file is
-/// refused: a pipe by name would wait for ever for who writes it.
-///
-/// # Errors
-///
-/// What it is, or what the kernel said.
-pub fn open(file: &FsPath) -> io::Result<fs::File> {
-    let kind = fs::metadata(file)?.file_type();
-    let what = if kind.is_file() || ["/dev", "/proc"].iter().any(|dir| file.starts_with(dir)) {
-        return fs::File::open(file);
-    } else if kind.is_fifo() {
-        "a pipe, and nobody may ever write it: `/dev/stdin` is read"
-    } else if kind.is_dir() {
-        "a directory"
-    } else {
-        "no regular file"
-    };
-    Err(io::Error::other(format!("it is {what}")))
 }
 
 /// Checks the bytes of a configuration that came from `file`.

@@ -1,8 +1,7 @@
 //! `ashway handler faults` and `ashway handler replay`: messages that stopped a handler.
 
-use std::fs::{self, OpenOptions, Permissions};
+use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use ashway_abi::{Cause, Verdict};
@@ -14,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::Node;
 use super::fault::{Fault, nonsense};
+use super::file;
 use crate::face::{Face, clean};
 use crate::failure::{Exit, Failure};
 use crate::table;
@@ -104,14 +104,7 @@ impl Faults {
 
 /// Writes what nobody else is to read: the handler's memory and a message of somebody.
 fn write(file: &Path, text: &str) -> io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true).mode(0o600);
-    let mut file = options.open(file)?;
-    if file.metadata()?.is_file() {
-        // It may have been there.
-        file.set_permissions(Permissions::from_mode(0o600))?;
-    }
-    file.write_all(text.as_bytes())
+    file::create_private(file)?.write_all(text.as_bytes())
 }
 
 /// Where a fault happened, for people.
@@ -272,9 +265,10 @@ mod tests {
 
     #[test]
     fn what_is_exported_is_for_nobody_else() {
+        use std::os::unix::fs::PermissionsExt as _;
         let file = std::env::temp_dir().join(format!("ashway-fault-{}", std::process::id()));
         fs::write(&file, "older and longer").unwrap();
-        fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
         for _ in 0..2 {
             write(&file, "{}").unwrap();
             let mode = fs::metadata(&file).unwrap().permissions().mode();

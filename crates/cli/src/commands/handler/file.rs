@@ -1,7 +1,8 @@
 //! A Wasm file as the commands see it, and the words for places in it.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::Read;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path as FsPath;
 
 use ashway_codegen::normalise::ir::FileOffset;
@@ -29,8 +30,23 @@ pub(in crate::commands) fn read(file: &FsPath) -> Result<Vec<u8>, Failure> {
 pub(in crate::commands) fn as_it_is(file: &FsPath) -> std::io::Result<Vec<u8>> {
     let most = Limits::default().file_bytes as u64;
     let mut bytes = Vec::new();
-    config::open(file)?.take(most + 1).read_to_end(&mut bytes)?;
+    config::open_or_pipe(file)?
+        .take(most + 1)
+        .read_to_end(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Begins a file that nobody else is to read: it has messages or memory of somebody. It may
+/// be a pipe, and is waited for.
+pub(in crate::commands) fn create_private(file: &FsPath) -> std::io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(0o600);
+    let created = options.open(file)?;
+    if created.metadata()?.is_file() {
+        // It may have been there.
+        created.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(created)
 }
 
 fn unreadable(file: &FsPath, cause: &dyn std::fmt::Display) -> Failure {

@@ -177,7 +177,7 @@ pub(in crate::commands) fn read(file: &FsPath, layer: Layer) -> Result<Capture, 
         failure.file = Some(shown);
         failure
     };
-    let mut opened = config::open(file).map_err(|error| unreadable(&error))?;
+    let mut opened = config::open_or_pipe(file).map_err(|error| unreadable(&error))?;
     // It is read from its start twice.
     let is_file = opened.metadata().is_ok_and(|metadata| metadata.is_file());
     if !is_file {
