@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use ashway_abi::memory::STATE_GUEST_PAGES;
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Limits, Lines, Module, normalise};
 use ashway_handler::{Outcome, Stopped};
@@ -131,9 +132,9 @@ pub(crate) fn snapshot(instance: &Instance) -> Vec<u8> {
 pub(crate) struct Compared {
     /// Messages that had the same end in both tiers.
     pub(crate) equal: usize,
-    /// Messages that cannot be repeated: the application wrote the memory meanwhile,
-    /// the handler asked for the time, or a test run of the kernel's takes no message of
-    /// that length with the room that the handler wants behind it.
+    /// Messages that cannot be repeated: the application wrote the memory meanwhile, or
+    /// its size; the handler asked for the time; or a test run of the kernel's takes no
+    /// message of that length with the room that the handler wants behind it.
     pub(crate) unclear: usize,
 }
 
@@ -176,8 +177,9 @@ impl Difference {
         NotPromoted {
             because: self.to_string(),
             line: place.map(|(file, line)| format!("{file}:{line}")),
-            hint: "this is a bug of Ashway; please report it with the handler; the path stays in \
-                   the user tier"
+            hint: "if no application writes behind the handler's memory, where its globals and \
+                   tables are, this is a bug of Ashway: please report it with the handler; the \
+                   path stays in the user tier"
                 .to_owned(),
         }
     }
@@ -228,6 +230,10 @@ fn replay(
 ) -> Result<Result<Compared, Difference>, NotRun> {
     let mut compared = Compared::default();
     for (moment, number) in moments.iter().zip(1..) {
+        if !is_own_size(module, moment, candidate.guest().len()) {
+            compared.unclear += 1;
+            continue;
+        }
         let (end, memory) = match repeat(module, candidate, function, moment) {
             Err(NotRun::MessageTooLong { .. }) => {
                 compared.unclear += 1;
@@ -253,6 +259,17 @@ fn replay(
         }));
     }
     Ok(Ok(compared))
+}
+
+/// Whether the size of the memory is one that the handler can have given it. Any other is
+/// the application's, and the user tier, which has a size of its own, believes it less than
+/// the kernel tier does.
+fn is_own_size(module: &Module<'_>, moment: &Moment, guest_bytes: usize) -> bool {
+    let sizes = module.initial_pages..=module.maximum_pages;
+    let alleged = moment.before[guest_bytes + STATE_GUEST_PAGES..].first_chunk();
+    let alleged = alleged.map(|bytes| u32::from_le_bytes(*bytes));
+    // One that cannot grow has no use for it.
+    sizes.start() == sizes.end() || alleged.is_some_and(|alleged| sizes.contains(&alleged))
 }
 
 /// Whether the clock ended it, which is nobody's doing.
@@ -405,6 +422,31 @@ mod tests {
         moments[3].after[4096] ^= 1;
         let compared = compare(&moments, &wasm, &wasm).unwrap();
         assert_eq!((compared.equal, compared.unclear), (7, 1));
+    }
+
+    /// The application can write the size of the memory, which lies behind it.
+    #[test]
+    fn a_size_that_the_application_wrote_is_nobodys_mistake() {
+        let grows = SUM.replace("1 1)", "2 4)").replace(
+            "(i32.const 1)))",
+            "(drop (memory.grow (i32.const 1))) (i32.const 1)))",
+        );
+        let wasm = wat::parse_str(grows).unwrap();
+        let module = normalise(&wasm, &Limits::default()).unwrap();
+        for (alleged, equal, unclear) in [(2_u32, 1, 0), (3, 1, 0), (1, 0, 1), (1 << 20, 0, 1)] {
+            let mut trial = Trial::new(&module, Engine::User, &Setup::default()).unwrap();
+            let (guest, mut state) = (trial.guest().clone(), trial.state().clone());
+            state[..4].copy_from_slice(&alleged.to_le_bytes());
+            trial.restore(&guest, &state);
+            let moment = Moment {
+                before: [guest, state].concat(),
+                message: vec![1; 4],
+                answer: trial.activate("on_rx", &[1; 4], 0).unwrap(),
+                after: [trial.guest(), trial.state()].concat(),
+            };
+            let compared = compare(&[moment], &wasm, &wasm);
+            assert_eq!(compared, Ok(Compared { equal, unclear }), "{alleged}");
+        }
     }
 
     /// A test run has no room for what the handler may make longer. That is no reason

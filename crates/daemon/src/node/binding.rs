@@ -518,7 +518,8 @@ impl Node {
 pub(super) fn no_worker(gone: &WorkerGone) -> Refusal {
     Refusal::failed(
         gone.to_string(),
-        "this is a bug of Ashway; please report it",
+        "start the node afresh; if no handler has a long budget and the machine is not \
+         overloaded, please report it",
     )
 }
 
