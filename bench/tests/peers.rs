@@ -7,7 +7,7 @@ use ashway_bench::hosts::{self, COUNTER_PORT};
 use ashway_bench::peers::ByHand;
 use ashway_bench::xdp;
 use ashway_kernel::{Program, TestRun};
-use ashway_rig::{Frame, Spoil, frames, skip_unless_root};
+use ashway_rig::{Frame, Spoil, frames, skip::skip, skip_unless_root};
 
 /// Runs once; the verdict and what became of the frame.
 fn run(program: &Program, packet: &[u8]) -> (u32, Vec<u8>) {
@@ -118,12 +118,12 @@ fn by_hand_and_ashway_answer_byte_for_byte_alike() {
         return;
     }
     if let Err(error) = ashway_bench::peers::build() {
-        println!("skipped: {error:#}");
+        skip(format!("{error:#}"));
         return;
     }
     let rig = hosts::stock("peers").unwrap();
     if let Err(error) = xdp::add_tap(&rig, "t0") {
-        println!("skipped: {error:#}");
+        skip(format!("{error:#}"));
         return;
     }
     let node = rig.node(hosts::config("t0").unwrap()).start().unwrap();

@@ -6,15 +6,16 @@
 use ashway_bench::peers;
 use ashway_bench::pipes::{self, Options};
 use ashway_handler::native;
+use ashway_rig::skip::{Cpu, skip};
 
 #[test]
 fn a_quick_run_measures_every_promise() {
     if native::cpu().is_none() {
-        println!("skipped: this CPU has no AVX2");
+        skip(Cpu::Avx2);
         return;
     }
     if let Err(error) = peers::build_pipes() {
-        println!("skipped: {error:#}");
+        skip(format!("{error:#}"));
         return;
     }
     let report = pipes::run(&Options {

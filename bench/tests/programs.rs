@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use ashway_bench::programs::{PROGRAMS, UNTUNED, inputs};
 use ashway_bench::promote::Native;
 use ashway_codegen::normalise::{Limits, Module, normalise};
+use ashway_rig::skip::root_for_a_part;
 use ashway_trial::{Activation, Engine, Setup, Trial};
 
 fn folder() -> PathBuf {
@@ -40,14 +41,12 @@ fn agree(name: &str, messages: &[Vec<u8>], interpreted: usize) {
     let wasm = wasm(name);
     let module = normalise(&wasm, &Limits::default()).unwrap();
     let (user, memory) = answers(&module, Engine::User, messages);
-    if rustix::process::geteuid().is_root() {
+    if root_for_a_part() {
         let (kernel, kernel_memory) = answers(&module, Engine::Kernel, messages);
         for ((number, user), kernel) in user.iter().enumerate().zip(&kernel) {
             assert_eq!(user, kernel, "{name}, message {number}");
         }
         assert!(memory == kernel_memory, "{name}: memory differs");
-    } else {
-        println!("skipped in the kernel: needs root (bpf(2))");
     }
     let (interpreter, _) = answers(&module, Engine::Interpreter, &messages[..interpreted]);
     assert_eq!(user[..interpreted], interpreter, "{name}");

@@ -13,7 +13,7 @@ const ELSEWHERE: [&str; 3] = ["DESIGN", "FACTS", "STYLE"];
 
 /// All files of the tree that hold text in a form known here, with their paths from
 /// the root.
-fn texts() -> HashMap<PathBuf, String> {
+pub(crate) fn texts() -> HashMap<PathBuf, String> {
     let mut texts = HashMap::new();
     let mut folders = vec![crate::root()];
     while let Some(folder) = folders.pop() {

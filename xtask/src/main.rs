@@ -22,6 +22,7 @@ mod header;
 mod kernels;
 mod programs;
 mod replay;
+mod tally;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
@@ -45,6 +46,7 @@ usage: cargo xtask COMMAND
   hostile               every handler of tests/hostile on a node beside a victim,
                         in both tiers (./test takes one in eight)
   corpora               fetch captures of others to target/corpora, once
+  tally LOG SKIPS       what ./test came to: passed, failed, skipped and why
   replay                captures of others, every frame at every length, through
                         every module and program (./test: a share of them)
   bless                 write the golden files anew
@@ -70,6 +72,7 @@ fn main() -> ExitCode {
         ["fuzz-pipes", args @ ..] => fuzz_pipes::campaign(args),
         ["hostile"] => hostile(),
         ["corpora"] => corpora::fetch(&root().join("target/corpora")),
+        ["tally", log, skips] => tally::print(Path::new(log), Path::new(skips)),
         ["replay"] => replay::run_all(),
         ["bless"] => bless::golden(),
         ["bugs"] => bugs::run(),

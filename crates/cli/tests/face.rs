@@ -12,6 +12,7 @@ use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
+use ashway_rig::skip::{root_for_a_part, skip};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
 use serde_json::Value;
 
@@ -514,11 +515,9 @@ fn a_program_gets_the_memory_and_another_user() {
     let script = "cat <&$ASHWAY_MEMORY_FD; echo \" $ASHWAY_MEMORY_KIND $ASHWAY_MEMORY_ADDRESS \
         $ASHWAY_MEMORY_BYTES $ASHWAY_SYMBOLS $(id -u) $(id -G)\"";
     let mut args = vec!["handler", "map", "counter", "--socket", text(&socket)];
-    let root = rustix::process::geteuid().is_root();
+    let root = root_for_a_part();
     if root {
         args.extend(["--uid", "65534"]);
-    } else {
-        println!("not root: the change of user is not tested");
     }
     args.extend(["--", "sh", "-c", script]);
     let output = ashway(&args);
@@ -549,7 +548,7 @@ fn a_program_gets_the_memory_and_another_user() {
 fn the_examples_are_in_order() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     if !workspace.join("target/handlers/lock.wasm").exists() {
-        println!("skipped: the handlers are not built");
+        skip("needs handlers (cargo xtask handlers)");
         return;
     }
     let mut examples = 0;

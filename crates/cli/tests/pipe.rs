@@ -5,6 +5,8 @@
 use std::path::PathBuf;
 use std::process::{Command, Output};
 
+use ashway_rig::skip::{Cpu, skip};
+
 fn ashway(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ashway"))
         .args(arguments)
@@ -199,7 +201,7 @@ fn what_has_no_end_is_refused() {
 fn show_says_into_how_many_loops_a_list_is_cut() {
     let short = json(&["pipe", "show", "cksum16 | bswap32", "--bytes", "4096"]);
     if short["form"] == "portable" {
-        println!("skipped: no AVX2 here, so there are no loops to cut");
+        skip(Cpu::Avx2);
         return;
     }
     let plan = &short["plan"];

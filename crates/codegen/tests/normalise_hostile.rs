@@ -6,6 +6,7 @@
 mod common;
 
 use ashway_codegen::normalise::{Limits, NormaliseError, normalise, static_bound};
+use ashway_rig::skip::skip;
 use common::{on_rx, parse};
 use std::time::{Duration, Instant};
 
@@ -125,7 +126,7 @@ fn broken_debug_information_is_left_out() {
         "/../../target/handlers/lock.wasm"
     );
     let Ok(wasm) = std::fs::read(path) else {
-        println!("skipped: the example handlers are not built (`cargo xtask handlers`)");
+        skip("needs handlers (cargo xtask handlers)");
         return;
     };
     let module = normalise(&wasm, &Limits::default()).unwrap();

@@ -10,7 +10,8 @@ use ashway_kernel::{
     DetachError, Iface, Mode, Program, ProgramKind, ProgramSpec, TcxLink, XdpContext, XdpLink,
     XdpMode, detach_ashway, iface, owner,
 };
-use common::{EXIT, XDP_PASS, in_namespace, ip, mov, privileged, returning, run};
+use ashway_rig::skip_unless_root;
+use common::{EXIT, XDP_PASS, in_namespace, ip, mov, returning, run};
 
 fn index(name: &str) -> u32 {
     Iface::by_name(name).expect("the veth is there").ifindex
@@ -18,7 +19,7 @@ fn index(name: &str) -> u32 {
 
 #[test]
 fn a_link_has_an_owner_and_goes_when_dropped() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     in_namespace(|| {
@@ -58,7 +59,7 @@ fn a_link_has_an_owner_and_goes_when_dropped() {
 
 #[test]
 fn a_link_changes_its_program_and_stays() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     in_namespace(|| {
@@ -87,7 +88,7 @@ fn a_link_changes_its_program_and_stays() {
 
 #[test]
 fn an_absent_interface_is_named() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     in_namespace(|| {
@@ -103,7 +104,7 @@ fn an_absent_interface_is_named() {
 
 #[test]
 fn ours_are_detached_and_foreign_ones_refused() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     in_namespace(|| {
@@ -161,7 +162,7 @@ fn tcx_program(name: &str) -> Program {
 
 #[test]
 fn a_message_is_handed_back_to_the_hosts_stack() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     in_namespace(|| {
@@ -241,7 +242,7 @@ fn udp_frame(mac: [u8; 6], payload: &[u8]) -> Vec<u8> {
 
 #[test]
 fn whether_the_peer_takes_what_xdp_sends_is_measured() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     in_namespace(|| {
@@ -270,7 +271,7 @@ fn whether_the_peer_takes_what_xdp_sends_is_measured() {
 
 #[test]
 fn facts_about_a_veth() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     in_namespace(|| {

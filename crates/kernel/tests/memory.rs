@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use ashway_kernel::{MapFixup, Program, shared};
 use ashway_memory::{ALIGNMENT, AllegedOffset, Memory, MemoryKind, RESERVED_BYTES};
-use common::{EXIT, insn, load_map, mov, privileged, run_once, xdp};
+use ashway_rig::skip_unless_root;
+use common::{EXIT, insn, load_map, mov, run_once, xdp};
 
 const BYTES: usize = 3 * 4096;
 /// In the last page, which nobody else touches.
@@ -46,7 +47,7 @@ fn marker(memory: &Memory) -> Program {
 
 #[test]
 fn program_and_process_see_each_others_stores() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     for memory in [shared::arena(BYTES), shared::array(BYTES)] {
@@ -64,7 +65,7 @@ fn program_and_process_see_each_others_stores() {
 
 #[test]
 fn every_kind_lies_in_a_reservation_of_its_own() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     let memories = [
@@ -132,7 +133,7 @@ const TOLD: &str = "ASHWAY_TEST_MEMORY";
 
 #[test]
 fn a_process_without_capabilities_maps_what_it_was_given() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     let made = [
@@ -184,7 +185,7 @@ fn a_process_without_capabilities_maps_what_it_was_given() {
 #[ignore = "is started by a_process_without_capabilities_maps_what_it_was_given"]
 fn as_the_other_process() {
     let Ok(told) = std::env::var(TOLD) else {
-        println!("skipped: runs only as the child of another test");
+        eprintln!("this runs only as the child of another test");
         return;
     };
     let told: Vec<&str> = told.split(' ').collect();

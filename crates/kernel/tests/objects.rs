@@ -11,7 +11,8 @@ use ashway_kernel::{
     verifier_log,
 };
 use ashway_memory::WakeBell;
-use common::{EXIT, call, insn, load_map, mov, privileged, returning, run_once, xdp};
+use ashway_rig::skip_unless_root;
+use common::{EXIT, call, insn, load_map, mov, returning, run_once, xdp};
 use rustix::event::{PollFd, PollFlags, Timespec};
 
 fn create(spec: &MapSpec<'_>) -> Map {
@@ -20,7 +21,7 @@ fn create(spec: &MapSpec<'_>) -> Map {
 
 #[test]
 fn an_array_starts_at_zero_and_keeps_what_is_written() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     let map = create(&MapSpec::array("t_array", 12, 3));
@@ -36,7 +37,7 @@ fn an_array_starts_at_zero_and_keeps_what_is_written() {
 
 #[test]
 fn a_per_cpu_array_has_a_value_for_every_cpu() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     let cpus = possible_cpus().expect("counted");
@@ -55,7 +56,7 @@ fn a_per_cpu_array_has_a_value_for_every_cpu() {
 
 #[test]
 fn a_hash_forgets_what_is_deleted() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     let mut spec = MapSpec::array("t_hash", 8, 4);
@@ -70,7 +71,7 @@ fn a_hash_forgets_what_is_deleted() {
 
 #[test]
 fn a_hash_takes_gives_and_forgets_many_at_once() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     let map = create(&MapSpec::hash("t_hash", 6, 8, 5000));
@@ -99,7 +100,7 @@ fn a_hash_takes_gives_and_forgets_many_at_once() {
 
 #[test]
 fn an_xsk_map_can_be_made() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     let map = create(&MapSpec::xsk_map("t_xsk", 4));
@@ -109,7 +110,7 @@ fn an_xsk_map_can_be_made() {
 
 #[test]
 fn a_slot_of_a_program_array_is_called_replaced_and_cleared() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     let slots = create(&MapSpec::prog_array("t_slots", 2));
@@ -135,7 +136,7 @@ fn a_slot_of_a_program_array_is_called_replaced_and_cleared() {
 #[test]
 fn a_shared_array_is_one_memory_for_program_and_process() {
     use std::sync::atomic::Ordering::SeqCst;
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     let shared = shared::words("t_shared", 5000).expect("made");
@@ -165,7 +166,7 @@ fn a_shared_array_is_one_memory_for_program_and_process() {
 
 #[test]
 fn the_bell_rings_until_it_is_drained() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     let bell = shared::bell("t_bell", 4096).expect("made");
@@ -215,7 +216,7 @@ fn readable(bell: &WakeBell, patience: Duration) -> bool {
 
 #[test]
 fn a_refused_program_gives_the_verifiers_reason() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     // Returns a register that was never written.
@@ -230,7 +231,7 @@ fn a_refused_program_gives_the_verifiers_reason() {
 
 #[test]
 fn a_refusal_names_the_source_line() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     let insns = [mov(0, 0), insn(0xbf, 0, 3, 0, 0), EXIT];
@@ -301,7 +302,7 @@ fn debug_information(lines: &[(u32, u32)]) -> BtfInfo {
 
 #[test]
 fn a_log_longer_than_the_first_buffer_is_complete() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     // 2000 instructions give some 100 KiB of log before the last one fails.
@@ -317,7 +318,7 @@ fn a_log_longer_than_the_first_buffer_is_complete() {
 
 #[test]
 fn a_map_goes_only_where_an_instruction_loads_one() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     let map = create(&MapSpec::array("t_map", 4, 1));
@@ -334,7 +335,7 @@ fn a_map_goes_only_where_an_instruction_loads_one() {
 
 #[test]
 fn the_verifiers_work_is_told() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     let program = returning("t_small", 1);
@@ -344,7 +345,7 @@ fn the_verifiers_work_is_told() {
 
 #[test]
 fn mappable_arrays_are_arrays() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     let mut spec = MapSpec::array("t_mmap", 8, 1);

@@ -16,6 +16,7 @@ use ashway_modules::tap::pcapng::{Record, Writer};
 use ashway_modules::tap::{Bound, Layer, Seen, Tap, Watch};
 use ashway_path::stage::Direction::Backward;
 use ashway_path::time::Time;
+use ashway_rig::skip::skip;
 use pcap_file::pcapng::PcapNgReader;
 use pcap_file::pcapng::blocks::Block;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketOption;
@@ -243,7 +244,7 @@ fn tshark_reads_the_file() {
     let output = match output {
         Ok(output) => output,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            println!("skipped: there is no `tshark` here");
+            skip("needs tshark (apt-get install tshark)");
             return;
         }
         Err(error) => panic!("{error}"),

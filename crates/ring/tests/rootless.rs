@@ -9,6 +9,7 @@ use std::net::{IpAddr, UdpSocket};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use ashway_rig::skip::skip_without;
 use ashway_ring::ingress_drop::Family;
 use ashway_ring::{IngressDrop, IngressDropError, Match, Net, PacketSocket, PassError, Passer};
 use ashway_wire::emit::Headers;
@@ -17,15 +18,6 @@ use namespace::{ifindex, inside, run, veth};
 
 const V4: &str = "10.77.0.1:7777";
 const V6: &str = "[fd77::1]:7777";
-
-/// Whether nft is there; says so if a test is skipped for it.
-fn has_nft() -> bool {
-    let has = Command::new("nft").arg("--version").output().is_ok();
-    if !has {
-        println!("skipped: needs nft (nftables)");
-    }
-    has
-}
 
 /// A frame as a client at the far end would send it.
 fn request(to: &str, from_port: u16, payload: &[u8]) -> Vec<u8> {
@@ -89,7 +81,7 @@ fn port(port: u16) -> Match {
 #[test]
 fn a_dropped_message_reaches_the_tap_and_not_the_host() {
     inside("a_dropped_message_reaches_the_tap_and_not_the_host", || {
-        if !has_nft() {
+        if skip_without("nft", "nftables") {
             return;
         }
         veth();
@@ -129,7 +121,7 @@ fn only_what_the_match_says_is_dropped_and_it_can_be_replaced() {
     inside(
         "only_what_the_match_says_is_dropped_and_it_can_be_replaced",
         || {
-            if !has_nft() {
+            if skip_without("nft", "nftables") {
                 return;
             }
             veth();
@@ -187,7 +179,7 @@ fn only_what_the_match_says_is_dropped_and_it_can_be_replaced() {
 #[test]
 fn a_killed_owner_leaves_no_rules() {
     inside("a_killed_owner_leaves_no_rules", || {
-        if !has_nft() {
+        if skip_without("nft", "nftables") {
             return;
         }
         veth();
@@ -230,7 +222,7 @@ fn a_passed_message_reaches_the_host_with_its_senders_address() {
     inside(
         "a_passed_message_reaches_the_host_with_its_senders_address",
         || {
-            if !has_nft() {
+            if skip_without("nft", "nftables") {
                 return;
             }
             veth();
@@ -306,7 +298,7 @@ fn a_real_clients_partial_checksum_is_answered_and_passed() {
     inside(
         "a_real_clients_partial_checksum_is_answered_and_passed",
         || {
-            if !has_nft() {
+            if skip_without("nft", "nftables") {
                 return;
             }
             veth();

@@ -463,6 +463,6 @@ fn a_function_of_the_file_is_a_pipe() {
         let words = message.chunks_exact(4);
         let sum = words.map(|word| u32::from_le_bytes(word.try_into().unwrap()));
         let sum = sum.fold(0_u32, u32::wrapping_add);
-        assert_eq!(registers(&guest, 1)[0], sum.into(), "{name}");
+        assert_eq!(registers(&guest, 1)[0], u64::from(sum), "{name}");
     }
 }

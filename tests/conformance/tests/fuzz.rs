@@ -4,6 +4,7 @@
 
 use ashway_codegen::normalise::Profile;
 use ashway_conformance::fuzz::{Campaign, Case, Lane, compare};
+use ashway_rig::skip::root_for_a_part;
 use ashway_trial::MemoryChoice;
 
 /// The first of the seeds; any other would do.
@@ -11,17 +12,9 @@ const SEED: u64 = 2_026;
 /// How many.
 const MODULES: u64 = 2_000;
 
-fn privileged() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        println!("without the kernel: loading programs needs root");
-    }
-    root
-}
-
 #[test]
 fn fuzz_2000() {
-    let mut campaign = Campaign::new(SEED, privileged());
+    let mut campaign = Campaign::new(SEED, root_for_a_part());
     for _ in 0..MODULES {
         campaign.step();
     }
@@ -71,7 +64,7 @@ fn regressions() {
             memory: MemoryChoice::Auto,
             locals_in_memory: false,
         };
-        let findings = compare(&case, &Lane::all(privileged()));
+        let findings = compare(&case, &Lane::all(root_for_a_part()));
         let name = file.display();
         assert_eq!(findings.differences, Vec::<String>::new(), "{name}");
         assert_eq!(findings.refused, None, "{name}");

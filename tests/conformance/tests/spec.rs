@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use ashway_conformance::script::{Report, plenty, run, select};
+use ashway_rig::skip_unless_root;
 use ashway_trial::Engine;
 
 /// Assertions of the 2.0 suite in modules without floats, that change no table
@@ -11,8 +12,7 @@ use ashway_trial::Engine;
 const PLAIN: u64 = 6_534;
 
 fn check(engine: Engine) -> Option<Report> {
-    if engine == Engine::Kernel && !rustix::process::geteuid().is_root() {
-        println!("skipped: loading programs needs root");
+    if engine == Engine::Kernel && skip_unless_root() {
         return None;
     }
     let words = ["wasm-v2", "threads/atomic.wast"].map(str::to_owned);

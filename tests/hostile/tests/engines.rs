@@ -10,6 +10,8 @@ use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Limits, Module, normalise};
 use ashway_codegen::promote::{Checks, PromoteError};
 use ashway_hostile::{End, Entry, Expectation, Place, Tier, corpus};
+use ashway_rig::skip::root_for_a_part;
+use ashway_rig::skip_unless_root;
 use ashway_trial::{Activation, Engine, MemoryChoice, NotRun, Setup, Trial, same_end};
 use wasmparser::{BinaryReader, OperatorsReader};
 
@@ -45,13 +47,11 @@ fn engines() -> Vec<Where> {
         ("user".to_owned(), Engine::User, setup),
         ("interpreter".to_owned(), Engine::Interpreter, setup),
     ];
-    if rustix::process::geteuid().is_root() {
+    if root_for_a_part() {
         for memory in [MemoryChoice::Arena, MemoryChoice::Array] {
             let setup = Setup { memory, ..setup };
             engines.push((format!("kernel, {memory:?}"), Engine::Kernel, setup));
         }
-    } else {
-        println!("not in the kernel: needs root (bpf(2))");
     }
     engines
 }
@@ -362,8 +362,7 @@ fn doctored(expectation: &Expectation, engine: Engine) -> Vec<(&'static str, Exp
 /// and its guards all the same: that is the kernel's doing.)
 #[test]
 fn a_handler_without_its_checks_is_noticed() {
-    if !rustix::process::geteuid().is_root() {
-        println!("not in the kernel: needs root (bpf(2))");
+    if skip_unless_root() {
         return;
     }
     let noticed = |checks: Checks, pick: &dyn Fn(&Entry) -> bool| {

@@ -11,6 +11,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use ashway_rig::skip::skip;
 use ashway_rig::{Process, UdpClient};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
@@ -34,7 +35,7 @@ pub fn inside(name: &str, body: impl FnOnce()) {
         .args(["-Urn", "ip", "link"])
         .output();
     if !possible.is_ok_and(|output| output.status.success()) {
-        println!("skipped: needs `unshare -Urn` (util-linux, user namespaces) and iproute2");
+        skip("needs `unshare -Urn` (util-linux, user namespaces) and iproute2");
         return;
     }
     let itself = std::env::current_exe().expect("a running program has a file");

@@ -10,6 +10,7 @@ use std::process::Command;
 use ashway_netns::node::{run, stock, text};
 use ashway_netns::observe::Observing;
 use ashway_netns::traffic::{PLACES, Place, TIERS, path};
+use ashway_rig::skip::skip_without;
 use ashway_rig::{Frame, Node, Rig, Spoil, skip_unless_root};
 
 const PORT: u16 = 7777;
@@ -19,15 +20,6 @@ fn node(rig: &Rig, place: Place) -> Node {
     rig.node(path(config, "echo", "echo", PORT, place, ""))
         .start()
         .unwrap()
-}
-
-/// Says so if there is no tshark here.
-fn skip_without_tshark() -> bool {
-    let there = Command::new("tshark").arg("--version").output().is_ok();
-    if !there {
-        println!("skipped: there is no tshark (apt install tshark)");
-    }
-    !there
 }
 
 /// These fields of each frame in the file, separated by tabs.
@@ -57,7 +49,7 @@ const FIELDS: [&str; 6] = [
 
 #[test]
 fn tshark_shows_frames_with_their_verdicts() {
-    if skip_unless_root() || skip_without_tshark() {
+    if skip_unless_root() || skip_without("tshark", "tshark") {
         return;
     }
     let rig = stock("capture");
@@ -131,7 +123,7 @@ fn tshark_shows_frames_with_their_verdicts() {
 
 #[test]
 fn a_path_alone_and_a_file_that_is_whole_when_it_is_interrupted() {
-    if skip_unless_root() || skip_without_tshark() {
+    if skip_unless_root() || skip_without("tshark", "tshark") {
         return;
     }
     let rig = stock("capturepath");

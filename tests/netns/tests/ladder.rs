@@ -12,6 +12,7 @@ use ashway_netns::node::{
     until,
 };
 use ashway_netns::rootless::{Wire, inside};
+use ashway_rig::skip::skip_without;
 use ashway_rig::{Node, Rig, Signal, UdpClient, ashway, skip_unless_root};
 use serde_json::Value;
 
@@ -208,8 +209,7 @@ fn generic_xdp() {
 #[test]
 fn packet_sockets_without_root() {
     inside("packet_sockets_without_root", || {
-        if Command::new("nft").arg("--version").output().is_err() {
-            println!("skipped: needs nft (nftables)");
+        if skip_without("nft", "nftables") {
             return;
         }
         let folder = Folder::new();

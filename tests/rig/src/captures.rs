@@ -38,7 +38,7 @@ pub enum Links {
 
 impl Captures {
     /// The first `of_one` frames of each capture (the large ones repeat
-    /// themselves), up to where it is broken. `None`, with the reason printed, if
+    /// themselves), up to where it is broken. `None`, with a [skip](crate::skip) said, if
     /// nobody has fetched the captures.
     ///
     /// # Panics
@@ -48,7 +48,7 @@ impl Captures {
     pub fn read(links: Links, of_one: usize) -> Option<Self> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/corpora");
         if !folder.join("done").exists() {
-            println!("skipped: there are no captures (cargo xtask corpora)");
+            crate::skip::skip("needs captures (cargo xtask corpora)");
             return None;
         }
         let (mut frames, mut files) = (HashSet::new(), 0);

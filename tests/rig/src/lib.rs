@@ -40,15 +40,17 @@ pub mod places;
 pub mod process;
 mod realtime;
 mod rig;
+pub mod skip;
 pub mod udp;
 
 pub use frames::{Frame, Spoil};
 pub use hogs::Hogs;
 pub use inject::Injector;
 pub use node::{Node, NodeBuilder};
-pub use places::{ashway, handler, skip_unless_root};
+pub use places::{ashway, handler};
 pub use process::Process;
 pub use realtime::realtime;
 pub use rig::{A4, A6, B4, B6, MAC_A, MAC_B, Rig, RigOptions, one_way};
 pub use rustix::process::Signal;
+pub use skip::skip_unless_root;
 pub use udp::UdpClient;

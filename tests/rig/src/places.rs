@@ -1,4 +1,4 @@
-//! Where built things lie, and whether a test can run here.
+//! Where built things lie.
 
 use std::path::{Path, PathBuf};
 
@@ -53,21 +53,4 @@ fn target() -> PathBuf {
         .nth(2)
         .expect("this crate lies two folders below the root")
         .join("target")
-}
-
-/// Whether a test must be skipped because it needs root; says so.
-///
-/// ```no_run
-/// # use ashway_rig::skip_unless_root;
-/// if skip_unless_root() {
-///     return;
-/// }
-/// ```
-#[must_use]
-pub fn skip_unless_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        println!("skipped: network namespaces need root");
-    }
-    !root
 }

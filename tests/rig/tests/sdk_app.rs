@@ -9,6 +9,7 @@ use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
 use ashway_rig::places::application;
+use ashway_rig::skip::skip;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 const BYTES: u64 = 131_072;
@@ -18,7 +19,7 @@ fn app(memory: &File, symbols: &str) -> Option<Command> {
     let program = match application("counter_app") {
         Ok(program) => program,
         Err(why) => {
-            println!("skipped: {why}");
+            skip(why.to_string());
             return None;
         }
     };

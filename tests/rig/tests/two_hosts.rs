@@ -6,6 +6,7 @@ use std::net::UdpSocket;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use ashway_rig::skip::skip;
 use ashway_rig::{B4, B6, Frame, Hogs, Rig, RigOptions, Spoil, realtime, skip_unless_root};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -100,7 +101,7 @@ fn a_client_asks_a_server_beside_hogs() {
         }
     });
     if let Err(why) = asked {
-        println!("skipped: {why}");
+        skip(why.to_string());
         return;
     }
     serving.join().unwrap();

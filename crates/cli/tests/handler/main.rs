@@ -13,6 +13,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
+use ashway_rig::skip_unless_root;
 use ashway_wire::Datagram;
 use serde_json::Value;
 
@@ -47,14 +48,6 @@ fn said(output: &Output, code: i32) -> (String, String) {
 fn json(output: &Output, code: i32) -> Value {
     let (out, _) = said(output, code);
     serde_json::from_str(&out).unwrap()
-}
-
-fn root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        println!("not in the kernel: needs root (bpf(2))");
-    }
-    root
 }
 
 /// Answers with the first byte incremented; drops what is empty, passes what
@@ -425,7 +418,7 @@ fn what_a_command_does_not_have_is_not_advised() {
 /// The clock is no one's fault.
 #[test]
 fn the_end_of_time_is_no_difference() {
-    if !root() {
+    if skip_unless_root() {
         return;
     }
     let directory = Directory::new("time");
@@ -455,7 +448,7 @@ fn the_end_of_time_is_no_difference() {
 
 #[test]
 fn the_kernel_agrees_and_says_what_it_verified() {
-    if !root() {
+    if skip_unless_root() {
         return;
     }
     let directory = Directory::new("kernel");

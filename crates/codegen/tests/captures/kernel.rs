@@ -14,6 +14,7 @@ use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun, shared};
 use ashway_memory::{AllegedOffset, Memory, SharedArray, WakeBell};
 use ashway_rig::captures::{Captures, Links};
+use ashway_rig::skip_unless_root;
 
 use super::user::User;
 use super::world::{
@@ -203,8 +204,7 @@ fn accepted(image: &Image, maps: &[MapFixup], kind: ProgramKind) -> Program {
 
 #[test]
 fn the_kernel_comes_to_what_the_user_tier_comes_to() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root (bpf(2))");
+    if skip_unless_root() {
         return;
     }
     let Some(captures) = Captures::read(Links::Any, 400) else {

@@ -15,6 +15,7 @@ use ashway_codegen::normalise::{Limits, normalise};
 use ashway_codegen::stub;
 use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun, shared};
 use ashway_memory::{AllegedOffset, Memory};
+use ashway_rig::skip_unless_root;
 use std::fmt::Write;
 
 const MODULES: usize = 200;
@@ -249,8 +250,7 @@ impl Cage {
 
 #[test]
 fn ten_thousand_handlers_change_nothing_outside_their_memory() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root (bpf(2))");
+    if skip_unless_root() {
         return;
     }
     let seed = std::env::var("SEED").map_or(0x5eed, |seed| seed.parse().unwrap());

@@ -9,16 +9,9 @@ use ashway_codegen::entry::Packet;
 use ashway_demux::{Conjunction, Field, Filter, Table, Test};
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun};
+use ashway_rig::skip_unless_root;
 
 use super::cases::{Random, expected, frame, leaf, table};
-
-fn skip_unless_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        println!("skipped: needs root (bpf(2))");
-    }
-    !root
-}
 
 struct Loaded {
     program: Program,

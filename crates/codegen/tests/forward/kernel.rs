@@ -10,6 +10,7 @@ use ashway_codegen::forward;
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun, shared};
 use ashway_memory::{Memory, SharedArray, WakeBell};
+use ashway_rig::skip_unless_root;
 
 use super::cases::{Case, Random};
 use super::interpreter::{End, HOP, entry, right, spec};
@@ -147,14 +148,6 @@ fn accepted(image: &Image, maps: &[MapFixup], kind: ProgramKind) -> Program {
         let log = error.log();
         panic!("{error}\n{}", &log[log.len().saturating_sub(4000)..]);
     })
-}
-
-fn skip_unless_root() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        println!("skipped: needs root (bpf(2))");
-    }
-    !root
 }
 
 #[test]

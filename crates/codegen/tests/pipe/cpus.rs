@@ -1,6 +1,7 @@
 //! The CPUs that this one can be.
 
 use ashway_codegen::pipe::{Cpu, Isa};
+use ashway_rig::skip;
 
 use super::native;
 
@@ -11,7 +12,7 @@ use super::native;
 /// emulator that has them (`cargo xtask avx512`).
 pub(crate) fn cpus() -> Vec<Cpu> {
     let Some(here) = native::cpu() else {
-        eprintln!("no AVX2 here: the portable form alone is tested");
+        skip::skip_part(skip::Cpu::Avx2);
         return Vec::new();
     };
     let wide = std::env::var_os("PIPE_WIDE").is_some();

@@ -11,6 +11,7 @@ use ashway_kernel::{
     Feature, Map, MapFixup, MapSpec, Probe, Program, ProgramKind, ProgramSpec, TestRun, shared,
 };
 use ashway_memory::{AllegedOffset, Memory};
+use ashway_rig::skip::skip;
 
 use super::random::{self, Random};
 use super::same::setting;
@@ -158,7 +159,7 @@ fn load(image: &Image, cpus: u32) -> Loaded {
 #[test]
 fn the_kernel_takes_every_list_and_copies_as_it_means() {
     if !Probe::run().has(Feature::ArenaProgram) {
-        println!("skipped: needs arenas (Linux 6.9) and the right to load programs");
+        skip("needs root, and arenas (Linux 6.9)");
         return;
     }
     let cpus = possible_cpus().unwrap() as u32;

@@ -1,6 +1,7 @@
 //! Data in several buffers is one message.
 
 use ashway_codegen::pipe::{Isa, Options, Way, compile, interpret, parse};
+use ashway_rig::skip;
 
 use super::native::Pipes;
 use super::random::{self, Random};
@@ -90,6 +91,7 @@ fn the_attribute_decides_the_way() {
 #[test]
 fn code_grows_with_the_list_and_not_faster() {
     let Some(cpu) = super::cpus().into_iter().find(|cpu| cpu.isa == Isa::Avx512) else {
+        skip::skip(skip::Cpu::Avx512);
         return;
     };
     let bytes = |pipes: usize| {

@@ -1,11 +1,12 @@
 //! Atomic accesses: every operator against its definition, traps, and two
 //! parties at one word.
 
-use super::harness::{IMPORTS, Loaded, PLENTY, module, privileged, promote, run};
+use super::harness::{IMPORTS, Loaded, PLENTY, module, promote, run};
 use ashway_abi::Cause;
 use ashway_abi::MemoryKind;
 use ashway_codegen::stub;
 use ashway_kernel::TestRun;
+use ashway_rig::skip_unless_root;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Type, suffix of its operators' width, and bytes.
@@ -211,7 +212,7 @@ fn misalignment_comes_before_bounds() {
 #[test]
 fn nothing_is_lost_between_two_cpus() {
     const RUNS: u32 = 300_000;
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     for kind in [MemoryKind::Arena, MemoryKind::Array] {

@@ -3,6 +3,7 @@
 use super::harness::{Outcome, PLENTY, promote, run, without_perfmon};
 use ashway_abi::MemoryKind;
 use ashway_abi::{Cause, Verdict};
+use ashway_rig::skip::skip;
 use std::path::PathBuf;
 
 /// The compiled handler; `None` (said so) where the build has not made it.
@@ -11,7 +12,7 @@ fn compiled(name: &str) -> Option<Vec<u8>> {
     let file = root.join(format!("target/handlers/{name}.wasm"));
     let bytes = std::fs::read(&file).ok();
     if bytes.is_none() {
-        println!("skipped: `cargo xtask handlers` has not made {name}.wasm");
+        skip("needs handlers (cargo xtask handlers)");
     }
     bytes
 }

@@ -10,6 +10,7 @@ use ashway_codegen::promote::{PromoteError, Shape, Summary};
 use ashway_codegen::stub;
 use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun, shared};
 use ashway_memory::{AllegedOffset, Memory};
+use ashway_rig::skip::{root_for_a_part, skip_unless_root};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 /// More than any test needs.
@@ -217,17 +218,9 @@ impl Loaded {
     }
 }
 
-pub(crate) fn privileged() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        println!("skipped in the kernel: needs root (bpf(2))");
-    }
-    root
-}
-
 /// Runs a test without `CAP_PERFMON`, where it would be privileged.
 pub(crate) fn without_perfmon(test: impl FnOnce() + Send + 'static) {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     // Capabilities are a thread's own, and so is this one.
@@ -249,7 +242,7 @@ pub(crate) fn run_with(wasm: &[u8], messages: &[&[u8]], budget: Budget) -> Vec<O
         for locals_in_memory in [false, true] {
             let promoted = promote(wasm, kind, locals_in_memory, budget).unwrap();
             let mut runs = vec![("interpreter", promoted.interpret(messages))];
-            if privileged() {
+            if root_for_a_part() {
                 runs.push(("kernel", promoted.run_in_kernel(messages)));
             }
             for (way, found) in runs {

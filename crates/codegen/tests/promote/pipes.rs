@@ -1,12 +1,11 @@
 //! Lists of pipes inside handlers: what is around a run stays as it was.
 
-use super::harness::{
-    Budget, Outcome, PLENTY, module, privileged, promote, run_with, without_perfmon,
-};
+use super::harness::{Budget, Outcome, PLENTY, module, promote, run_with, without_perfmon};
 use ashway_abi::Cause;
 use ashway_abi::MemoryKind;
 use ashway_codegen::pipe::{interpret, parse};
 use ashway_codegen::promote::PromoteError;
+use ashway_rig::skip::root_for_a_part;
 
 /// A module with one list and this body.
 fn handler(list: &str, body: &str) -> Vec<u8> {
@@ -130,7 +129,7 @@ fn a_long_run_in_memory_ends_with_its_time() {
     };
     let wasm = handler("sum32 | xor8(1)", body);
     let promoted = promote(&wasm, MemoryKind::Arena, false, budget).unwrap();
-    if privileged() {
+    if root_for_a_part() {
         let end = &promoted.run_in_kernel(&[b""])[0];
         assert_eq!(end.result.unwrap_err().0, Cause::Time);
     }

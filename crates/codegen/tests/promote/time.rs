@@ -4,11 +4,12 @@
 //! away at any time; `bench/src/bin/time_promise.rs` measures it with the
 //! same handlers.
 
-use super::harness::{Budget, Loaded, Outcome, handler, privileged, promote, run_with};
+use super::harness::{Budget, Loaded, Outcome, handler, promote, run_with};
 use ashway_abi::Cause;
 use ashway_abi::MemoryKind;
 use ashway_codegen::stub;
 use ashway_kernel::TestRun;
+use ashway_rig::skip_unless_root;
 use std::time::{Duration, Instant};
 
 /// Runs of one handler; all take 1 ms if they keep to the budget.
@@ -46,7 +47,7 @@ fn cause(outcome: &Outcome) -> Option<Cause> {
 
 #[test]
 fn hostile_handlers_are_stopped() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     for (name, text) in HOSTILE {

@@ -1,8 +1,8 @@
 //! Captures of others: `cargo xtask corpora` fetches them.
 
 use ashway_rig::captures::{Captures, Links};
+use ashway_rig::skip::skip_without;
 
-use super::libpcap;
 use super::oracle::Frames;
 
 /// Most frames of one capture.
@@ -52,7 +52,7 @@ const FILTERS: &[&str] = &[
 
 #[test]
 fn filters_mean_what_libpcap_means_on_captures_of_others() {
-    if !libpcap::available() {
+    if skip_without("tcpdump", "tcpdump") {
         return;
     }
     let Some(Captures { files, frames }) = Captures::read(Links::Ethernet, OF_ONE) else {

@@ -46,15 +46,6 @@ impl Drop for Capture {
     }
 }
 
-/// Whether there is a tcpdump; says so if not.
-pub(crate) fn available() -> bool {
-    let found = Command::new("tcpdump").arg("--version").output().is_ok();
-    if !found {
-        eprintln!("skipped: there is no tcpdump (apt-get install tcpdump)");
-    }
-    found
-}
-
 fn tcpdump(arguments: &[&str]) -> Result<Vec<u8>, String> {
     let output = Command::new("tcpdump")
         .args(arguments)

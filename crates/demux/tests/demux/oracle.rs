@@ -1,13 +1,14 @@
 //! The set of matching frames is libpcap's.
 
 use ashway_demux::{self as demux, Filter};
+use ashway_rig::skip::skip_without;
 use ashway_wire::Headers;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 
 use super::frames;
-use super::libpcap::{self, Capture, Program};
+use super::libpcap::{Capture, Program};
 
 /// Frames as Ashway gets them, and the same for libpcap, in three forms.
 pub(crate) struct Frames {
@@ -240,7 +241,7 @@ const PICKED: &[&str] = &[
 
 #[test]
 fn picked_filters_mean_what_libpcap_means() {
-    if !libpcap::available() {
+    if skip_without("tcpdump", "tcpdump") {
         return;
     }
     let frames = Frames::new("picked", frames::cut());
@@ -323,7 +324,7 @@ fn expression() -> impl Strategy<Value = String> {
 
 #[test]
 fn generated_filters_mean_what_libpcap_means() {
-    if !libpcap::available() {
+    if skip_without("tcpdump", "tcpdump") {
         return;
     }
     let frames = Frames::new("generated", frames::cut());

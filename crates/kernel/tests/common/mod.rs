@@ -1,4 +1,4 @@
-//! What the kernel tests share: skipping, namespaces, instructions.
+//! What the kernel tests share: namespaces, instructions.
 
 #![allow(
     dead_code,
@@ -8,15 +8,6 @@
 use std::process::Command;
 
 use ashway_kernel::{MapFixup, Program, ProgramKind, ProgramSpec, TestResult, TestRun};
-
-/// Whether the tests of this file can run; prints the reason if not.
-pub(crate) fn privileged() -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        println!("skipped: needs root (bpf(2), namespaces)");
-    }
-    root
-}
 
 /// Runs `body` in a network namespace of its own, with a veth pair `near` - `far`
 /// that is up. The namespace goes when the thread ends.

@@ -8,6 +8,8 @@ use std::io::Write as _;
 use std::net::UdpSocket;
 use std::process::Command;
 
+use ashway_rig::skip::skip;
+
 /// Set in the process inside.
 const INSIDE: &str = "ASHWAY_RING_TEST_INSIDE";
 
@@ -22,7 +24,7 @@ pub(crate) fn inside(name: &str, body: impl FnOnce()) {
         .args(["-Urn", "ip", "link"])
         .output();
     if !possible.is_ok_and(|output| output.status.success()) {
-        println!("skipped: needs `unshare -Urn` (util-linux, user namespaces) and iproute2");
+        skip("needs `unshare -Urn` (util-linux, user namespaces) and iproute2");
         return;
     }
     let output = Command::new("unshare")

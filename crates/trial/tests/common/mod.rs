@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use ashway_rig::skip::root_for_a_part;
 use ashway_trial::{Engine, MemoryChoice, Setup};
 
 /// The engines that can run here, with their names for messages.
@@ -11,7 +12,7 @@ pub(crate) fn engines() -> Vec<(String, Engine, Setup)> {
         ("user".to_owned(), Engine::User, setup),
         ("interpreter".to_owned(), Engine::Interpreter, setup),
     ];
-    if rustix::process::geteuid().is_root() {
+    if root_for_a_part() {
         for memory in [MemoryChoice::Arena, MemoryChoice::Array] {
             for locals in [None, Some(true)] {
                 let setup = Setup {
@@ -26,8 +27,6 @@ pub(crate) fn engines() -> Vec<(String, Engine, Setup)> {
                 ));
             }
         }
-    } else {
-        println!("not in the kernel: needs root (bpf(2))");
     }
     engines
 }

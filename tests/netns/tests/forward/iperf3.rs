@@ -1,9 +1,10 @@
 //! A client that nobody here wrote goes through the relay.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use ashway_netns::node::{run, text, until};
 use ashway_rig::namespace::Namespace;
+use ashway_rig::skip::{skip, skip_without};
 use ashway_rig::{Process, skip_unless_root};
 use serde_json::Value;
 
@@ -22,15 +23,7 @@ fn socket_was_full(host: &Namespace) -> u64 {
 /// A client nobody here wrote, at a rate that a busy machine can keep. Its
 /// control connection (TCP) is routed.
 fn iperf3_through(tier: &str) {
-    if skip_unless_root() {
-        return;
-    }
-    let installed = Command::new("iperf3")
-        .arg("-v")
-        .stdout(Stdio::null())
-        .status();
-    if installed.is_err() {
-        println!("skipped: iperf3 is not installed");
+    if skip_unless_root() || skip_without("iperf3", "iperf3") {
         return;
     }
     let three = Three::new(&format!("fwd-iperf-{tier}"));
@@ -42,7 +35,7 @@ fn iperf3_through(tier: &str) {
                oifname \"b1\" masquerade; }; }";
     let made = run(three.rig.command_b("nft").arg(nft));
     if !made.status.success() {
-        println!("skipped: nft cannot make NAT here: {}", text(&made));
+        skip(format!("nft cannot make NAT here: {}", text(&made).trim()));
         return;
     }
     ip(
