@@ -273,7 +273,7 @@ fn what_is_kept_goes_with_the_path() {
     let mut sim: Sim<Message> = Sim::new(
         1,
         |message| message.len() as u64,
-        Box::new(|paths, _, _| Some((paths.find("path")?, Backward))),
+        Box::new(|names, _, _| Some((names.find("path")?, Backward))),
     );
     let link = sim.link(Link::default());
     let id = sim
@@ -285,7 +285,7 @@ fn what_is_kept_goes_with_the_path() {
         });
     }
     sim.run(Time(300_000));
-    let path = sim.paths.path(id).unwrap();
+    let path = sim.engine.path(id).unwrap();
     books_close(path);
     let account = path.account();
     let kept = account.absorbed() - account.originated;
@@ -295,8 +295,7 @@ fn what_is_kept_goes_with_the_path() {
     );
     assert!(sim.remove(id, Count::DroppedFault));
     sim.run(Time(u64::MAX));
-    assert_eq!(sim.paths.len(), 0);
-    assert!(sim.paths.census().stages.is_empty());
+    assert_eq!(sim.engine.census().paths, 0);
 }
 
 #[test]

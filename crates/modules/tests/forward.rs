@@ -364,7 +364,7 @@ fn a_stream_goes_through_the_relay_and_back() {
         let mut sim: Sim<Message> = Sim::new(
             3,
             |message| message.len() as u64,
-            Box::new(move |paths, link, _| {
+            Box::new(move |names, link, _| {
                 let at = known.lock().unwrap().iter().position(|id| *id == link)?;
                 let (name, direction) = [
                     ("relay", Onward),
@@ -372,7 +372,7 @@ fn a_stream_goes_through_the_relay_and_back() {
                     ("relay", Backward),
                     ("a", Backward),
                 ][at];
-                Some((paths.find(name)?, direction))
+                Some((names.find(name)?, direction))
             }),
         );
         for at in [to_b, to_c, from_c, to_a] {
@@ -422,12 +422,12 @@ fn a_stream_goes_through_the_relay_and_back() {
         } else {
             assert!((1800..2000).contains(&arrived), "{arrived}");
         }
-        let account = |id| sim.paths.path(id).unwrap().account();
+        let account = |id| sim.engine.path(id).unwrap().account();
         assert_eq!(account(in_a).left, 2000);
         assert_eq!(account(in_a).fate(Count::Consumed), arrived);
         assert_eq!(account(in_b).fate(Count::Forwarded), 2000 + arrived);
         for id in [in_a, in_b, in_c] {
-            books_close(sim.paths.path(id).unwrap());
+            books_close(sim.engine.path(id).unwrap());
         }
     }
 }

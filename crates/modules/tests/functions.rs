@@ -382,7 +382,7 @@ fn a_sink_knows_what_a_link_did() {
     let mut sim: Sim<Message> = Sim::new(
         1,
         |message| message.len() as u64,
-        Box::new(|paths, _, _| Some((paths.find("in")?, Backward))),
+        Box::new(|names, _, _| Some((names.find("in")?, Backward))),
     );
     let link = sim.link(Link {
         delay: Duration::from_micros(10),
@@ -402,7 +402,7 @@ fn a_sink_knows_what_a_link_did() {
             .count() as u64
     };
     let lost = count(|happened| matches!(happened, ashway_path::sim::Happened::Lost(..)));
-    let path = sim.paths.path(into).unwrap();
+    let path = sim.engine.path(into).unwrap();
     let found = |name| path.attrs().number(name).unwrap();
     assert!(
         lost > 50 && found("reordered") > 100,

@@ -13,7 +13,6 @@ use ashway_modules::Message;
 use ashway_modules::shell::{Commands, Outcome, Request, Shell, parse};
 use ashway_path::attrs::Attrs;
 use ashway_path::path::{Exit, Limits, Path};
-use ashway_path::set::Paths;
 use ashway_path::stage::Direction::Backward;
 use ashway_path::time::Time;
 use proptest::prelude::*;
@@ -321,7 +320,6 @@ fn a_datagram_creates_a_path_that_works() {
             ("echo.down", "udp.up"),
         ],
     );
-    let mut paths = Paths::new();
     let them = end(2, THEM);
     let text = b"create --name gold --module echo --attr local=10.0.1.1:9000";
     assert_eq!(command(&mut shell, them, text), None);
@@ -337,15 +335,14 @@ fn a_datagram_creates_a_path_that_works() {
         panic!("{request:?}");
     };
     let path = path.unwrap();
-    let created = graph
+    let mut created = graph
         .create(&path, &module, attrs, Limits::default(), &[])
         .unwrap();
-    let id = paths.insert(created.path).unwrap();
     sender.send(Ok(format!("path `{path}`"))).unwrap();
 
     assert_eq!(replies(&wake(&mut shell, 1), them), ["ok: path `gold`"]);
-    assert_eq!(paths.find("gold"), Some(id));
-    let gold = paths.path_mut(id).unwrap();
+    let gold = &mut created.path;
+    assert_eq!(gold.name(), "gold");
     assert_eq!(
         gold.filter().unwrap(),
         "udp and dst port 9000 and ip and dst host 10.0.1.1"

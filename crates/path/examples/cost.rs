@@ -4,13 +4,17 @@
 
 use std::any::Any;
 use std::hint::black_box;
-use std::time::Instant;
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant};
 
 use ashway_path::attrs::{Attrs, names};
-use ashway_path::path::{Limits, Path};
-use ashway_path::set::Paths;
+use ashway_path::engine::{Engine, From, Shell};
+use ashway_path::path::{Exit, Limits, Path, Trail};
+use ashway_path::places::{Ids, PathId};
+use ashway_path::sched::drr::Drr;
 use ashway_path::stage::{Cx, Direction, Stage, Step};
 use ashway_path::time::Time;
+use ashway_path::watch::Nobody;
 
 /// A handle to a buffer, as in the daemon.
 type Message = Box<[u8; 64]>;
@@ -78,6 +82,70 @@ fn best(times: u32, mut run: impl FnMut(u32)) -> f64 {
         .fold(f64::INFINITY, f64::min)
 }
 
+/// What is around an engine that runs one message after the other.
+struct Around {
+    began: Instant,
+    spare: Vec<Message>,
+}
+
+impl Shell<Message, ()> for Around {
+    type Watch = Nobody;
+
+    fn now(&mut self) -> Time {
+        Time::default() + self.began.elapsed()
+    }
+
+    fn cpu_time(&mut self) -> Duration {
+        self.began.elapsed()
+    }
+
+    fn watch(&mut self, _: &Path<Message>, (): &(), _: Option<&Message>) -> Nobody {
+        Nobody
+    }
+
+    fn exit(
+        &mut self,
+        _: From<'_, ()>,
+        exit: Exit<Message>,
+    ) -> Option<(PathId, Direction, Message)> {
+        if let Exit::Left { message, .. } = exit {
+            self.spare.push(black_box(message));
+        }
+        None
+    }
+
+    fn done(&mut self, _: NonZeroU32) {}
+    fn ran(&mut self, _: PathId, _: &mut Path<Message>, (): &mut ()) {}
+    fn stray(&mut self, _: Message, _: Trail) {}
+    fn failed(&mut self, _: PathId, _: &Path<Message>) {}
+}
+
+/// An engine with so many paths of six stages that nobody uses, and one of so many
+/// stages: ns for a message of that one, from its offer to its exit.
+fn through_engine(stages: usize, idle: usize) -> f64 {
+    let (mut engine, mut ids) = (Engine::<Message, (), Drr>::default(), Ids::default());
+    for at in 0..idle {
+        engine.insert(ids.take(), path(&format!("idle-{at}"), 6), (), None);
+    }
+    let busy = ids.take();
+    engine.insert(busy, path("busy", stages), (), None);
+    let mut around = Around {
+        began: Instant::now(),
+        spare: (0..32).map(|_| Box::new([1_u8; 64])).collect(),
+    };
+    let time = best(MESSAGES / 4 / 32, |_| {
+        let now = around.now();
+        for _ in 0..32 {
+            let message = around.spare.pop().expect("it comes back");
+            let trail = Trail::default();
+            let _ = engine.offer(busy, Direction::Forward, message, trail, now);
+        }
+        while engine.turn(&mut around) {}
+        engine.settle(&mut around);
+    });
+    time / 32.0
+}
+
 /// Bytes of this process that are in memory.
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
@@ -104,7 +172,7 @@ fn main() {
                 message,
                 Time(u64::from(at)),
                 &mut |exit| {
-                    if let ashway_path::path::Exit::Left { message, .. } = exit {
+                    if let Exit::Left { message, .. } = exit {
                         spare = Some(black_box(message));
                     }
                 },
@@ -114,7 +182,7 @@ fn main() {
             let message = black_box(spare.take().expect("it comes back"));
             let _ = path.offer(Direction::Forward, message);
             path.run(Direction::Forward, Time(u64::from(at)), &mut |exit| {
-                if let ashway_path::path::Exit::Left { message, .. } = exit {
+                if let Exit::Left { message, .. } = exit {
                     spare = Some(black_box(message));
                 }
             });
@@ -122,13 +190,16 @@ fn main() {
         println!("{stages} stages: injected {inject:6.1}, queued {queued:6.1} ns/message");
     }
 
+    for idle in [0, 10_000] {
+        let time = through_engine(6, idle);
+        println!("6 stages, by the engine, beside {idle} idle paths: {time:.1} ns/message");
+    }
+
     let empty = resident_bytes();
-    let mut paths = Paths::new();
+    let (mut engine, mut ids) = (Engine::<Message, (), Drr>::default(), Ids::default());
     let start = Instant::now();
     for at in 0..ALIVE {
-        paths
-            .insert(path(&format!("path-{at}"), 6))
-            .expect("new name");
+        engine.insert(ids.take(), path(&format!("path-{at}"), 6), (), None);
     }
     let each = start.elapsed().as_nanos() as f64 / ALIVE as f64;
     let bytes = resident_bytes() - empty;
@@ -139,26 +210,27 @@ fn main() {
         bytes / ALIVE,
         size_of::<Path<Message>>(),
     );
-    drop(paths);
+    drop(engine);
 
-    let mut paths = Paths::new();
-    let life = |paths: &mut Paths<Message>, at: u32| {
-        let id = paths.insert(path("short", 6)).expect("the last is gone");
-        let path = paths.path_mut(id).expect("it is here");
-        path.pass(
-            Direction::Backward,
-            Box::new([1; 64]),
-            Time(u64::from(at)),
-            &mut |exit| {
-                black_box(exit);
-            },
-        );
-        paths.remove(id);
+    let (mut engine, mut ids) = (Engine::<Message, (), Drr>::default(), Ids::default());
+    let mut around = Around {
+        began: Instant::now(),
+        spare: Vec::new(),
     };
-    (0..LIVES / 10).for_each(|at| life(&mut paths, at));
+    let mut life = || {
+        let id = ids.take();
+        engine.insert(id, path("short", 6), (), None);
+        let (message, trail) = (Box::new([1; 64]), Trail::default());
+        let _ = engine.offer(id, Direction::Backward, message, trail, Time::default());
+        engine.turn(&mut around);
+        around.spare.clear();
+        engine.take(id);
+        ids.give_back(id);
+    };
+    (0..LIVES / 10).for_each(|_| life());
     let before = resident_bytes();
     let start = Instant::now();
-    (0..LIVES).for_each(|at| life(&mut paths, at));
+    (0..LIVES).for_each(|_| life());
     let each = start.elapsed().as_nanos() as f64 / f64::from(LIVES);
     println!(
         "{LIVES} lives of 6 stages and one message: {each:.0} ns each, memory grew by {} bytes",

@@ -107,6 +107,11 @@ impl Account {
         self.counts[fate as usize % COUNTS] += 1;
     }
 
+    /// Counts so many received messages' fate.
+    pub(crate) const fn end_many(&mut self, fate: Count, messages: u64) {
+        self.counts[fate as usize % COUNTS] += messages;
+    }
+
     /// Notes a misbehaviour.
     pub(crate) fn blame(&mut self, stage: &str, position: usize, what: Misbehaviour) {
         self.faults += 1;
@@ -136,6 +141,8 @@ pub enum Misbehaviour {
     Endless(u32),
     /// Ended a message with a count that is not a fate; the message was dropped.
     NotAFate(Count),
+    /// Panicked; the path runs no more.
+    Panicked,
 }
 
 impl fmt::Display for Fault {
@@ -150,6 +157,7 @@ impl fmt::Display for Fault {
                 "made more than {limit} messages out of one, alone or by turning them around \
                  with its neighbours; the rest was dropped"
             ),
+            Misbehaviour::Panicked => write!(f, "panicked; the path runs no more"),
             Misbehaviour::NotAFate(count) => write!(
                 f,
                 "ended a message with `{}`, which is not a fate; it was dropped",

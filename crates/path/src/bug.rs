@@ -23,4 +23,24 @@ ashway_abi::seeded_bugs! {
     ReplaceForgetsOld,
     /// A refused replacement leaves its attributes.
     ReplaceLeavesAttrs,
+    /// A path that took more than its turn need not skip any.
+    DebtForgotten,
+    /// A turn is a batch of messages, however long they take.
+    TurnWithoutEnd,
+    /// A run of a path with a share is not charged.
+    RunNotCharged,
+    /// A run of a path with a share is charged as one, and not the time that it took.
+    TimeNotCharged,
+    /// A message that comes from another path runs before those that wait.
+    CrossingOvertakes,
+    /// Any number of messages wait for their path's share.
+    WaitsWithoutBound,
+    /// What was under way when a stage panicked has no fate.
+    PanicUncounted,
+    /// A path whose stage has panicked runs on.
+    PanicForgotten,
+    /// The ticket of a message that waits when its path goes is lost.
+    TicketLost,
+    /// A look at the CPU clock charges the time of the wall.
+    WallTimeCharged,
 }

@@ -9,7 +9,8 @@
 //!
 //! Pure and deterministic: time is an argument, messages are of any type `M`
 //! (this crate does not know what a packet is made of), nothing here makes a
-//! system call. [`sim`] runs it with a virtual clock and a seed.
+//! system call. The [`engine`] runs the paths of one thread, in the order that a
+//! [policy](sched) says; [`sim`] drives it with a virtual clock and a seed.
 //!
 //! Source: Mosberger & Peterson 1996 ("Scout"), section 3. Its *router* is our
 //! module, its `createStage` is [`module::Module::stage`].
@@ -21,6 +22,7 @@ pub mod attrs;
 mod bug;
 pub mod create;
 pub mod draw;
+pub mod engine;
 pub mod graph;
 pub mod module;
 pub mod path;
@@ -29,8 +31,8 @@ pub mod problem;
 pub mod queue;
 pub mod read;
 pub mod rules;
+pub mod sched;
 pub mod service;
-pub mod set;
 pub mod sim;
 pub mod stage;
 pub mod time;

@@ -6,6 +6,7 @@
 //! Source: Scout §3.2 (path object) and §3.3 (creation, phases 2 and 3).
 
 use std::mem;
+use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,6 +25,9 @@ mod tests;
 mod travel;
 
 pub use travel::{Exit, MAX_ORIGINATED};
+
+/// A message in an input queue, and where it has been.
+type Queued<M> = (M, Trail);
 
 /// What a path may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,12 +61,27 @@ pub struct Path<M> {
     name: Arc<str>,
     slots: Vec<Slot<M>>,
     attrs: Attrs,
-    inputs: [Queue<M>; 2],
+    inputs: [Queue<Queued<M>>; 2],
+    /// The input queue that was served last.
+    served: Direction,
     /// With whether the path originated the message.
     outputs: [Queue<(M, bool)>; 2],
     traffic: travel::Traffic<M>,
     account: Account,
+    /// The stage that runs, or ran last.
+    at: usize,
     established: bool,
+}
+
+/// Where a message has been before it came to a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trail {
+    /// Paths that it went along.
+    pub paths: u8,
+    /// The host's stack has a copy of what it came as.
+    pub host_copy: bool,
+    /// What the engine's shell gets back when the message has left its first path.
+    pub ticket: Option<NonZeroU32>,
 }
 
 /// A stage and when it wants to be woken.
@@ -135,9 +154,11 @@ impl<M> Path<M> {
             slots,
             attrs,
             inputs: [Queue::new(forward), Queue::new(backward)],
+            served: Direction::Backward,
             outputs: [Queue::new(out_forward), Queue::new(out_backward)],
             traffic: travel::Traffic::new(),
             account: Account::default(),
+            at: 0,
             established: false,
         };
         path.account.granted_bytes = limits.memory_bytes;
@@ -272,26 +293,62 @@ impl<M> Path<M> {
         (!parts.is_empty()).then(|| parts.join(" and "))
     }
 
-    /// Puts a message on the input queue of this direction.
+    /// Receives a message on the input queue of this direction.
     ///
     /// # Errors
     ///
     /// Early discard: if the queue is full, or not there, the message comes
     /// back. It is counted as received and as [`Count::DroppedQueueFull`].
     pub fn offer(&mut self, direction: Direction, message: M) -> Result<(), Refused<M>> {
+        self.enqueue(direction, message, Trail::default())
+    }
+
+    /// The same, of a message that has been elsewhere.
+    pub(crate) fn enqueue(
+        &mut self,
+        direction: Direction,
+        message: M,
+        trail: Trail,
+    ) -> Result<(), Refused<M>> {
         self.account.receive();
         self.inputs[direction as usize]
-            .offer(message)
-            .inspect_err(|_| {
+            .offer((message, trail))
+            .map_err(|Refused((message, _))| {
                 if !bug::is(Bug::DiscardUncounted) {
                     self.account.end(Count::DroppedQueueFull);
                 }
+                Refused(message)
             })
+    }
+
+    /// Takes the message that has waited longest in the input queue of this direction.
+    pub(crate) fn dequeue(&mut self, direction: Direction) -> Option<(M, Trail)> {
+        self.served = direction;
+        self.inputs[direction as usize].take()
+    }
+
+    /// The input queue to be served next: they take turns.
+    pub(crate) fn next_input(&self) -> Option<Direction> {
+        let next = self.served.opposite();
+        [next, self.served]
+            .into_iter()
+            .find(|direction| !self.inputs[*direction as usize].is_empty())
+    }
+
+    /// Receives a message and ends it before any stage has run.
+    pub(crate) fn refuse(&mut self, fate: Count) {
+        self.account.receive();
+        self.account.end(fate);
+    }
+
+    /// Receives a message past the queues.
+    pub(crate) fn receive(&mut self) {
+        self.account.receive();
     }
 
     /// The input queue of this direction.
     #[must_use]
-    pub const fn input(&self, direction: Direction) -> &Queue<M> {
+    pub const fn input(&self, direction: Direction) -> &Queue<(M, Trail)> {
         &self.inputs[direction as usize]
     }
 
@@ -391,7 +448,7 @@ impl<M> Path<M> {
     /// Checks what the path may come to need against its grant, and notes it.
     fn grant(&mut self) -> Result<(), TooMuch> {
         let messages = |at: usize| self.limits().queue[at] as usize;
-        let queues = (messages(0) + messages(1)) * size_of::<M>()
+        let queues = (messages(0) + messages(1)) * size_of::<Queued<M>>()
             + (messages(2) + messages(3)) * size_of::<(M, bool)>();
         let needed_bytes = self.fixed_bytes() + queues;
         let granted_bytes = self.account.granted_bytes;

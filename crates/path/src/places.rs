@@ -91,6 +91,20 @@ impl<T> Places<T> {
         before.map(|(_, thing)| thing)
     }
 
+    /// What has this id; if nothing, what `new` makes is put there first. O(1) but for
+    /// growing.
+    ///
+    /// # Panics
+    ///
+    /// Never: what is asked for has been put there.
+    pub fn get_or_put(&mut self, id: PathId, new: impl FnOnce() -> T) -> &mut T {
+        if self.at(id).is_none() {
+            self.put(id, new());
+        }
+        self.at_mut(id)
+            .expect("it was put there if it was not there")
+    }
+
     /// Takes something out. O(1).
     pub fn remove(&mut self, id: PathId) -> Option<T> {
         let entry = self.entries.get_mut(id.index as usize)?;

@@ -1,8 +1,8 @@
-//! Paths under a virtual clock: the same seed gives the same run, event by
-//! event.
+//! The [engine](crate::engine) under a virtual clock: the same seed gives the same
+//! run, event by event.
 //!
-//! One processor runs the messages of all paths in the order of their arrival,
-//! each for a fixed time, which is charged to its path. Messages come over
+//! One processor runs the messages of all paths, in the order that a
+//! [policy](crate::sched) says, each for a fixed time. Messages come over
 //! *links*, which delay, lose and reorder by the seed; a *classifier* finds each
 //! one's path, as demux does. What leaves a path goes onto the link that is
 //! connected there, or comes out.
@@ -10,16 +10,23 @@
 //! Not for throughput: everything is recorded.
 
 use std::cmp::{Ordering, Reverse};
-use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap};
+use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ashway_abi::Count;
 
-use crate::path::{Exit, Path};
+use crate::engine::{Engine, From, Full, Shell};
+use crate::path::{Exit, Path, Trail};
+use crate::places::{Ids, PathId};
 use crate::queue::Refused;
-use crate::set::{PathId, Paths, Taken};
+use crate::sched::Policy;
+use crate::sched::fifo::Fifo;
+use crate::sched::share::ShareAccount;
 use crate::stage::Direction;
 use crate::time::Time;
+use crate::watch::Nobody;
 
 /// A way for messages, from anywhere to the classifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,10 +44,32 @@ pub struct Link {
 pub struct LinkId(usize);
 
 /// Finds the path of a message that arrives over a link.
-pub type Classifier<M> = Box<dyn FnMut(&Paths<M>, LinkId, &M) -> Option<(PathId, Direction)>>;
+pub type Classifier<M> = Box<dyn FnMut(&Names, LinkId, &M) -> Option<(PathId, Direction)>>;
 
 /// Something that a person does to the paths while they run.
-pub type Action<M> = Box<dyn FnOnce(&mut Sim<M>)>;
+pub type Action<M, P = Fifo> = Box<dyn FnOnce(&mut Sim<M, P>)>;
+
+/// The paths by name.
+#[derive(Debug, Default)]
+pub struct Names(HashMap<Arc<str>, PathId>);
+
+impl Names {
+    /// The path of this name.
+    #[must_use]
+    pub fn find(&self, name: &str) -> Option<PathId> {
+        self.0.get(name).copied()
+    }
+}
+
+/// A name that another path has.
+#[derive(Debug, thiserror::Error)]
+#[error("there is a path `{name}` already (id {by}); choose another name or remove it first")]
+pub struct Taken {
+    /// The name.
+    pub name: String,
+    /// The path that has it.
+    pub by: PathId,
+}
 
 /// What happened, and to which message (by its label).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,13 +92,17 @@ pub enum Happened {
     Created(PathId),
     /// A path was removed.
     Removed(PathId),
+    /// A stage of a path panicked.
+    Failed(PathId),
 }
 
 /// The simulator. `M` is what messages are made of.
-pub struct Sim<M> {
+pub struct Sim<M, P = Fifo> {
     /// The paths. Add and remove them by [`Sim::create`] and [`Sim::remove`],
     /// so that it is recorded.
-    pub paths: Paths<M>,
+    pub engine: Engine<M, (), P>,
+    /// What the paths are called.
+    pub names: Names,
     /// How long the processor takes for a message.
     pub cost: Duration,
     /// What has come out, in order.
@@ -77,43 +110,108 @@ pub struct Sim<M> {
     /// What has happened, in order.
     pub trace: Vec<(Time, Happened)>,
     now: Time,
+    ids: Ids,
     random: Random,
     links: Vec<Link>,
     connected: HashMap<(PathId, Direction), LinkId>,
     classify: Classifier<M>,
     label: fn(&M) -> u64,
-    events: BinaryHeap<Reverse<Event<M>>>,
+    events: BinaryHeap<Reverse<Event<M, P>>>,
     scheduled: u64,
-    /// Whose turn it is, one entry for each message queued.
-    ready: VecDeque<(PathId, Direction)>,
+    /// Whether the processor runs, or is about to.
     busy: bool,
+    /// The next time at which the engine is to be woken.
+    alarm: Option<Time>,
 }
 
-struct Event<M> {
+struct Event<M, P> {
     at: Time,
     /// Breaks ties: first scheduled, first done.
     order: u64,
-    what: What<M>,
+    what: What<M, P>,
 }
 
-enum What<M> {
+enum What<M, P> {
     Arrival(LinkId, M),
     /// The processor is free.
     Turn,
-    Wake(PathId),
-    Action(Action<M>),
+    /// Something of the engine is due.
+    Alarm,
+    Action(Action<M, P>),
+}
+
+/// The simulator as the engine sees it, for one call.
+struct Around<M> {
+    now: Time,
+    cost: Duration,
+    label: fn(&M) -> u64,
+    exits: Vec<(Time, PathId, Exit<M>)>,
+    trace: Vec<(Time, Happened)>,
+}
+
+impl<M> Shell<M, ()> for Around<M> {
+    type Watch = Nobody;
+
+    fn now(&mut self) -> Time {
+        self.now
+    }
+
+    /// The processor has nothing else to do.
+    fn cpu_time(&mut self) -> Duration {
+        self.now.since(Time::default())
+    }
+
+    fn watch(&mut self, _: &Path<M>, (): &(), _: Option<&M>) -> Nobody {
+        Nobody
+    }
+
+    fn exit(&mut self, from: From<'_, ()>, exit: Exit<M>) -> Option<(PathId, Direction, M)> {
+        self.exits.push((self.now, from.path, exit));
+        None
+    }
+
+    fn done(&mut self, _: NonZeroU32) {}
+
+    fn ran(&mut self, _: PathId, _: &mut Path<M>, (): &mut ()) {
+        self.now = self.now + self.cost;
+    }
+
+    fn stray(&mut self, message: M, _: Trail) {
+        let label = (self.label)(&message);
+        self.trace.push((self.now, Happened::Unmatched(label)));
+    }
+
+    fn failed(&mut self, path: PathId, _: &Path<M>) {
+        self.trace.push((self.now, Happened::Failed(path)));
+    }
 }
 
 impl<M> Sim<M> {
-    /// An empty world at time 0. `label` tells messages apart in the trace.
+    /// An empty world at time 0, whose processor takes messages in the order of their
+    /// arrival. `label` tells messages apart in the trace.
     #[must_use]
     pub fn new(seed: u64, label: fn(&M) -> u64, classify: Classifier<M>) -> Self {
+        Self::with_policy(Fifo::default(), seed, label, classify)
+    }
+}
+
+impl<M, P: Policy> Sim<M, P> {
+    /// The same, with another order among paths.
+    #[must_use]
+    pub fn with_policy(
+        policy: P,
+        seed: u64,
+        label: fn(&M) -> u64,
+        classify: Classifier<M>,
+    ) -> Self {
         Self {
-            paths: Paths::new(),
+            engine: Engine::new(policy),
+            names: Names::default(),
             cost: Duration::from_micros(1),
             out: Vec::new(),
             trace: Vec::new(),
             now: Time(0),
+            ids: Ids::default(),
             random: Random(seed),
             links: Vec::new(),
             connected: HashMap::new(),
@@ -121,8 +219,8 @@ impl<M> Sim<M> {
             label,
             events: BinaryHeap::new(),
             scheduled: 0,
-            ready: VecDeque::new(),
             busy: false,
+            alarm: None,
         }
     }
 
@@ -149,36 +247,65 @@ impl<M> Sim<M> {
     ///
     /// [`Taken`] if the name is in use.
     pub fn create(&mut self, path: Path<M>) -> Result<PathId, Taken> {
-        let id = self.paths.insert(path)?;
+        self.create_sharing(path, None)
+    }
+
+    /// The same, of a path that has a share of the processor.
+    ///
+    /// # Errors
+    ///
+    /// [`Taken`] if the name is in use.
+    pub fn create_sharing(
+        &mut self,
+        path: Path<M>,
+        share: Option<Arc<ShareAccount>>,
+    ) -> Result<PathId, Taken> {
+        let name = path.shared_name();
+        if let Some(by) = self.names.find(&name) {
+            let name = name.to_string();
+            return Err(Taken { name, by });
+        }
+        let id = self.ids.take();
+        self.names.0.insert(name, id);
+        self.engine.insert(id, path, (), share);
         self.record(Happened::Created(id));
-        self.watch(id);
+        self.set_alarm();
         Ok(id)
     }
 
     /// Takes a path out and destroys it. What waits in its input queues ends
     /// with this fate and comes out. False if it is gone already.
     pub fn remove(&mut self, id: PathId, fate: Count) -> bool {
-        let Some(mut path) = self.paths.remove(id) else {
-            return false;
-        };
-        let mut exits = Vec::new();
-        path.drain(fate, &mut |exit| exits.push((id, exit)));
-        self.settle(exits);
+        let mut around = self.around(Duration::ZERO);
+        self.engine.drain(id, fate, &mut around);
+        self.settle(around);
+        self.take(id).is_some()
+    }
+
+    /// Takes a path out with what waits in its queues.
+    pub fn take(&mut self, id: PathId) -> Option<Path<M>> {
+        let (path, ()) = self.engine.take(id)?;
+        self.names.0.remove(path.name());
+        self.ids.give_back(id);
         self.record(Happened::Removed(id));
-        true
+        Some(path)
     }
 
     /// Puts a message on a link.
     pub fn send(&mut self, over: LinkId, message: M) {
+        self.send_at(self.now, over, message);
+    }
+
+    fn send_at(&mut self, now: Time, over: LinkId, message: M) {
         let label = (self.label)(&message);
-        self.record(Happened::Sent(over, label));
+        self.trace.push((now, Happened::Sent(over, label)));
         let link = self.links[over.0];
         if self.random.below(1_000_000) < u64::from(link.lost_ppm) {
-            return self.record(Happened::Lost(over, label));
+            return self.trace.push((now, Happened::Lost(over, label)));
         }
         let longest = link.jitter.as_nanos() as u64;
         let jitter = Duration::from_nanos(self.random.below(longest + 1));
-        self.schedule(self.now + link.delay + jitter, What::Arrival(over, message));
+        self.schedule(now + link.delay + jitter, What::Arrival(over, message));
     }
 
     /// Does something at a time; at once if that has passed.
@@ -203,7 +330,7 @@ impl<M> Sim<M> {
             match event.what {
                 What::Arrival(link, message) => self.arrive(link, message),
                 What::Turn => self.turn(),
-                What::Wake(id) => self.wake(id),
+                What::Alarm => self.wake(),
                 What::Action(action) => action(self),
             }
         }
@@ -222,26 +349,31 @@ impl<M> Sim<M> {
         message: M,
     ) -> Result<(), Refused<M>> {
         let label = (self.label)(&message);
-        let Some(path) = self.paths.path_mut(id) else {
-            self.record(Happened::Unmatched(label));
+        let trail = Trail::default();
+        let offered = self.engine.offer(id, direction, message, trail, self.now);
+        if let Err((message, full)) = offered {
+            self.record(match full {
+                Full::NoPath => Happened::Unmatched(label),
+                Full::Dropped(_) => Happened::Discarded(id, label),
+            });
             return Err(Refused(message));
-        };
-        if let Err(refused) = path.offer(direction, message) {
-            self.record(Happened::Discarded(id, label));
-            return Err(refused);
         }
         self.record(Happened::Queued(id, label));
-        self.ready.push_back((id, direction));
+        self.go();
+        Ok(())
+    }
+
+    /// Has the processor take its next turn, unless it runs.
+    fn go(&mut self) {
         if !self.busy {
             self.busy = true;
             self.schedule(self.now, What::Turn);
         }
-        Ok(())
     }
 
     fn arrive(&mut self, link: LinkId, message: M) {
         let label = (self.label)(&message);
-        let found = (self.classify)(&self.paths, link, &message);
+        let found = (self.classify)(&self.names, link, &message);
         let Some((id, direction)) = found else {
             return self.record(Happened::Unmatched(label));
         };
@@ -250,43 +382,43 @@ impl<M> Sim<M> {
     }
 
     fn turn(&mut self) {
-        let Some((id, direction)) = self.ready.pop_front() else {
-            self.busy = false;
-            return;
-        };
-        let mut exits = Vec::new();
-        if let Some(path) = self.paths.path_mut(id) {
-            path.run(direction, self.now, &mut |exit| exits.push((id, exit)));
-            path.charge(self.cost);
+        let mut around = self.around(self.cost);
+        self.busy = self.engine.turn(&mut around);
+        self.engine.settle(&mut around);
+        let end = around.now;
+        self.settle(around);
+        if self.busy {
+            self.schedule(end, What::Turn);
+        } else {
+            self.engine.pause(&mut self.around(Duration::ZERO));
         }
-        self.settle(exits);
-        self.watch(id);
-        self.schedule(self.now + self.cost, What::Turn);
+        self.set_alarm();
     }
 
-    fn wake(&mut self, id: PathId) {
-        let Some(path) = self.paths.path_mut(id) else {
-            return;
-        };
-        // Not if what it was scheduled for has been seen to since.
-        if path.wake_at().is_some_and(|time| time <= self.now) {
-            let mut exits = Vec::new();
-            path.wake(self.now, &mut |exit| exits.push((id, exit)));
-            self.settle(exits);
-            self.watch(id);
-        }
+    fn wake(&mut self) {
+        self.alarm = None;
+        let mut around = self.around(Duration::ZERO);
+        self.engine.wake(&mut around);
+        self.settle(around);
+        // Its share may allow a path to run.
+        self.go();
+        self.set_alarm();
     }
 
-    /// Sees to it that the path is woken. Not at this very moment, where time
+    /// Sees to it that the engine is woken. Not at this very moment, where time
     /// would stand still for a stage that always wants it.
-    fn watch(&mut self, id: PathId) {
-        if let Some(time) = self.paths.path(id).and_then(Path::wake_at) {
+    fn set_alarm(&mut self) {
+        if let Some(time) = self.engine.due_at() {
             let soonest = self.now + Duration::from_nanos(1);
-            self.schedule(time.max(soonest), What::Wake(id));
+            let time = time.max(soonest);
+            if self.alarm.is_none_or(|alarm| time < alarm) {
+                self.alarm = Some(time);
+                self.schedule(time, What::Alarm);
+            }
         }
     }
 
-    fn schedule(&mut self, at: Time, what: What<M>) {
+    fn schedule(&mut self, at: Time, what: What<M, P>) {
         self.scheduled += 1;
         self.events.push(Reverse(Event {
             at: at.max(self.now),
@@ -295,18 +427,30 @@ impl<M> Sim<M> {
         }));
     }
 
-    /// Records what came out of a path and sends it on.
-    fn settle(&mut self, exits: Vec<(PathId, Exit<M>)>) {
-        for (id, exit) in exits {
+    fn around(&self, cost: Duration) -> Around<M> {
+        Around {
+            now: self.now,
+            cost,
+            label: self.label,
+            exits: Vec::new(),
+            trace: Vec::new(),
+        }
+    }
+
+    /// Records what came out of paths and sends it on.
+    fn settle(&mut self, around: Around<M>) {
+        self.trace.extend(around.trace);
+        for (now, id, exit) in around.exits {
             match exit {
                 Exit::Left {
                     direction,
                     message,
                     turned,
                 } => {
-                    self.record(Happened::Left(id, (self.label)(&message)));
+                    let label = (self.label)(&message);
+                    self.trace.push((now, Happened::Left(id, label)));
                     if let Some(link) = self.connected.get(&(id, direction)) {
-                        self.send(*link, message);
+                        self.send_at(now, *link, message);
                         continue;
                     }
                     let exit = Exit::Left {
@@ -318,7 +462,7 @@ impl<M> Sim<M> {
                 }
                 Exit::Ended { ref message, fate } => {
                     let label = (self.label)(message);
-                    self.record(Happened::Ended(id, label, fate));
+                    self.trace.push((now, Happened::Ended(id, label, fate)));
                     self.out.push((id, exit));
                 }
             }
@@ -330,21 +474,21 @@ impl<M> Sim<M> {
     }
 }
 
-impl<M> PartialEq for Event<M> {
+impl<M, P> PartialEq for Event<M, P> {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other) == Ordering::Equal
     }
 }
 
-impl<M> Eq for Event<M> {}
+impl<M, P> Eq for Event<M, P> {}
 
-impl<M> PartialOrd for Event<M> {
+impl<M, P> PartialOrd for Event<M, P> {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<M> Ord for Event<M> {
+impl<M, P> Ord for Event<M, P> {
     fn cmp(&self, other: &Self) -> Ordering {
         (self.at, self.order).cmp(&(other.at, other.order))
     }

@@ -79,7 +79,7 @@ fn act(
     books: &Rc<RefCell<Books>>,
     mistake: Option<Mistake>,
 ) {
-    let Some(id) = sim.paths.find(&name(flow)) else {
+    let Some(id) = sim.names.find(&name(flow)) else {
         // Gone paths come back now and then; their flows stay touched.
         if what == 0 {
             sim.create(flow_path(flow, mistake))
@@ -91,13 +91,13 @@ fn act(
         0 => {
             books.borrow_mut().removed.push(flow);
             if mistake == Some(Mistake::RemoveForgets) {
-                sim.paths.remove(id);
+                sim.take(id);
             } else {
                 sim.remove(id, Count::DroppedNoEndpoint);
             }
         }
         1 | 2 => {
-            let path = sim.paths.path_mut(id).expect("it was found");
+            let (path, ()) = sim.engine.path_mut(id).expect("it was found");
             let at = what as usize;
             path.replace(at..at + 1, vec![on("new"), on("er")])
                 .expect("it fits");
@@ -110,8 +110,8 @@ fn act(
 
 /// Puts a new path in the place of an old one; it takes over what waits.
 fn swap(sim: &mut Sim<Message>, flow: u64, mistake: Option<Mistake>) {
-    let id = sim.paths.find(&name(flow)).expect("it is there");
-    let mut old = sim.paths.remove(id).expect("it was found");
+    let id = sim.names.find(&name(flow)).expect("it is there");
+    let mut old = sim.take(id).expect("it was found");
     let new = sim
         .create(flow_path(flow, mistake))
         .expect("its name is free");
@@ -133,10 +133,10 @@ fn swap(sim: &mut Sim<Message>, flow: u64, mistake: Option<Mistake>) {
 
 /// One interleaving, chosen by the seed, up to its end.
 fn run(seed: u64, mistake: Option<Mistake>) -> (Sim<Message>, Books) {
-    let classify: Classifier<Message> = Box::new(move |paths, _: LinkId, message| {
+    let classify: Classifier<Message> = Box::new(move |names, _: LinkId, message| {
         let wrong = mistake == Some(Mistake::WrongPath) && message % 7 == 6;
         let flow = (message >> 32) + u64::from(wrong);
-        Some((paths.find(&name(flow))?, Backward))
+        Some((names.find(&name(flow))?, Backward))
     });
     let mut random = Random(seed);
     let mut sim = Sim::new(seed, |message| *message, classify);
@@ -216,7 +216,7 @@ fn check(sim: &Sim<Message>, books: &Books) -> Result<(), String> {
             return Err(format!("flow {flow}: {sent} were sent, {came:?} came"));
         }
     }
-    for (id, path) in sim.paths.iter() {
+    for (id, path) in sim.engine.iter() {
         let account = path.account();
         if account.open() != 0 || account.originated != account.left + account.ended {
             return Err(format!("the books of {id} do not close: {account:?}"));

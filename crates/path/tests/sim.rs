@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ashway_abi::Count;
 use ashway_path::path::{Exit, Limits};
-use ashway_path::set::PathId;
+use ashway_path::places::PathId;
 use ashway_path::sim::{Classifier, Happened, Link, Random, Sim};
 use ashway_path::stage::{Cx, Direction::Backward, Direction::Forward, Stage, Step};
 use ashway_path::time::Time;
@@ -21,7 +21,7 @@ const fn micros(count: u64) -> Duration {
 
 /// Everything goes up the path `p`.
 fn to_p() -> Classifier<u64> {
-    Box::new(|paths, _, _| Some((paths.find("p")?, Backward)))
+    Box::new(|names, _, _| Some((names.find("p")?, Backward)))
 }
 
 fn sim(seed: u64) -> Sim<u64> {
@@ -115,7 +115,7 @@ fn overload_is_discarded_on_arrival_and_time_is_charged() {
         });
     }
     sim.run(END);
-    let account = sim.paths.path(id).unwrap().account();
+    let account = sim.engine.path(id).unwrap().account();
     let done = account.fate(Count::Forwarded);
     let early = account.fate(Count::DroppedQueueFull);
     assert_eq!((account.received(), done + early), (100, 100));
@@ -174,8 +174,8 @@ impl Stage<u64> for Retransmit {
 #[test]
 fn a_request_gets_through_in_the_end() {
     for seed in 0..200 {
-        let classify: Classifier<u64> = Box::new(|paths, link, _| {
-            let (client, server) = (paths.find("client")?, paths.find("server")?);
+        let classify: Classifier<u64> = Box::new(|names, link, _| {
+            let (client, server) = (names.find("client")?, names.find("server")?);
             // Link 0 leads to the server, link 1 back.
             let first = format!("{link:?}") == "LinkId(0)";
             Some((if first { server } else { client }, Backward))
@@ -208,7 +208,7 @@ fn a_request_gets_through_in_the_end() {
 
 /// Both ledgers close.
 fn closed(sim: &Sim<u64>, id: PathId) {
-    let account = sim.paths.path(id).expect("it is there").account();
+    let account = sim.engine.path(id).expect("it is there").account();
     assert_eq!(account.open(), 0);
     assert_eq!(account.originated, account.left + account.ended);
 }
@@ -218,9 +218,9 @@ fn closed(sim: &Sim<u64>, id: PathId) {
 #[test]
 fn fragments_go_the_wide_way_and_the_whole_goes_on_by_the_narrow() {
     // Below 10 is a fragment; two make a whole.
-    let classify: Classifier<u64> = Box::new(|paths, _, message| {
+    let classify: Classifier<u64> = Box::new(|names, _, message| {
         let name = if *message < 10 { "wide" } else { "narrow" };
-        Some((paths.find(name)?, Backward))
+        Some((names.find(name)?, Backward))
     });
     let mut sim = Sim::new(1, |message| *message, classify);
     let mut first = None;
@@ -240,7 +240,7 @@ fn fragments_go_the_wide_way_and_the_whole_goes_on_by_the_narrow() {
     }
     sim.run(END);
     assert_eq!(left(&sim), [50, 60, 42]);
-    let account = |id| sim.paths.path(id).unwrap().account();
+    let account = |id| sim.engine.path(id).unwrap().account();
     assert_eq!(account(wide).absorbed(), 1);
     assert_eq!(account(wide).fate(Count::Forwarded), 1);
     assert_eq!(account(narrow).fate(Count::Forwarded), 3);

@@ -90,12 +90,23 @@ impl<M> Path<M> {
     /// The cost is that of the stages, about 10 ns and 3 ns for each of them
     /// (`examples/cost.rs`).
     pub fn run(&mut self, direction: Direction, now: Time, out: &mut impl FnMut(Exit<M>)) -> bool {
-        let Some(message) = self.inputs[direction as usize].take() else {
+        let Some((message, _)) = self.dequeue(direction) else {
             return false;
         };
-        let entry = self.entry(direction);
-        self.fly(entry, direction, message, now, &mut Nobody, out);
+        self.carry(direction, message, now, &mut Nobody, out);
         true
+    }
+
+    /// Runs the stages for a message that has been received.
+    pub(crate) fn carry(
+        &mut self,
+        direction: Direction,
+        message: M,
+        now: Time,
+        watch: &mut impl Watch<M>,
+        out: &mut impl FnMut(Exit<M>),
+    ) {
+        self.fly(self.entry(direction), direction, message, now, watch, out);
     }
 
     /// Receives a message at this stage, past the queues, and runs from there
@@ -191,6 +202,7 @@ impl<M> Path<M> {
                 continue;
             }
             slot.wake_at = None;
+            self.at = at;
             self.account.runs += 1;
             slot.stage.wake(&mut Cx {
                 now,
@@ -220,14 +232,35 @@ impl<M> Path<M> {
     pub fn drain(&mut self, fate: Count, out: &mut impl FnMut(Exit<M>)) {
         assert!(is_fate(fate), "`{}` is not a fate", fate.name());
         for direction in [Direction::Forward, Direction::Backward] {
-            while let Some(message) = self.inputs[direction as usize].take() {
-                self.account.end(fate);
+            while let Some((message, _)) = self.dequeue(direction) {
+                self.end_received(fate);
                 out(Exit::Ended { message, fate });
             }
             while let Some(exit) = self.take(direction) {
                 out(exit);
             }
         }
+    }
+
+    /// Ends a received message that no stage has.
+    pub(crate) fn end_received(&mut self, fate: Count) {
+        self.account.end(fate);
+    }
+
+    /// A stage has panicked: what was under way has ended with it. Gives back how many
+    /// received messages that were.
+    pub(crate) fn fail(&mut self) -> u64 {
+        self.traffic = Traffic::new();
+        self.blame(self.at, Misbehaviour::Panicked);
+        let open = self.account.open() - self.waiting();
+        let lost = if bug::is(Bug::PanicUncounted) {
+            0
+        } else {
+            open
+        };
+        self.account.end_many(Count::DroppedFault, lost);
+        self.account.ended = self.account.originated - self.account.left;
+        lost
     }
 
     /// Where a message that comes in this way meets the first stage.
@@ -292,6 +325,7 @@ impl<M> Path<M> {
             mut turned,
         } = flight;
         while let Some(slot) = self.slots.get_mut(to) {
+            self.at = to;
             let mut cx = Cx {
                 now,
                 attrs: &mut self.attrs,

@@ -1,0 +1,429 @@
+//! A turn: some messages of one path, and the paths that they go on to.
+//!
+//! Order of events for each message: it is taken from its queue; it travels; each
+//! message that comes out is shown to the shell at once, in order; then those that go
+//! on to other paths travel there, first come, first served; then the next message of
+//! the turn is taken.
+
+use std::any::Any;
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+use ashway_abi::Count;
+
+use super::{Engine, Entry, From, Full, Shell, show};
+use crate::bug::{self, Bug};
+use crate::path::{Exit, Trail};
+use crate::places::PathId;
+use crate::sched::{Policy, Turn};
+use crate::stage::Direction;
+use crate::time::Time;
+use crate::watch::Watch;
+
+/// Messages between two looks at the clock within a turn.
+pub const LOOK: u32 = 4;
+
+/// How many paths a message goes along at most, from where it was received. Beyond it
+/// paths lead into each other in a circle.
+pub const MAX_CROSSINGS: u8 = 8;
+
+/// Paths that are woken at most before messages have their turn: one that is always due
+/// must not keep them waiting.
+pub const MAX_WOKEN: usize = 64;
+
+/// What runs, so that a panic has a name.
+#[derive(Clone, Copy)]
+pub(super) struct Running {
+    path: PathId,
+    /// That of the message that is under way.
+    ticket: Option<NonZeroU32>,
+}
+
+/// A message on its way to the next path.
+pub(super) struct Crossing<M> {
+    to: PathId,
+    direction: Direction,
+    message: M,
+    trail: Trail,
+}
+
+impl<M, D, P: Policy> Engine<M, D, P> {
+    /// Runs messages of the path that the policy picks, at most as long as it says, and
+    /// at least one. False if no path has a message that may run.
+    ///
+    /// Bounded by the turn, and by what the stages do with the last message of it.
+    pub fn turn<S: Shell<M, D>>(&mut self, shell: &mut S) -> bool {
+        let begin = shell.now();
+        self.release(begin);
+        while let Some(turn) = self.policy.pick(begin) {
+            self.begin(turn.path, begin);
+            let ran = self.guard(shell, |engine, shell| engine.run(turn, begin, shell));
+            let end = shell.now();
+            self.used_until(end);
+            let more = self
+                .entries
+                .at(turn.path)
+                .is_some_and(|entry| entry.has_work());
+            self.policy.ended(turn, end.since(begin), more);
+            // With none the path is gone, or its share is used up: another's turn.
+            if ran != Some(0) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Runs the timers that are due, of [`MAX_WOKEN`] paths at most. False if none was.
+    pub fn wake<S: Shell<M, D>>(&mut self, shell: &mut S) -> bool {
+        let now = shell.now();
+        let mut woken = 0;
+        let mut begin = now;
+        while woken < MAX_WOKEN
+            && let Some(id) = self.alarms.take(now)
+        {
+            woken += 1;
+            self.begin(id, begin);
+            self.guard(shell, |engine, shell| engine.wake_one(id, now, shell));
+            let end = shell.now();
+            self.used_until(end);
+            self.policy.used(id, end.since(begin));
+            self.arm(id);
+            begin = end;
+        }
+        woken > 0
+    }
+
+    /// When [`Engine::wake`] or [`Engine::turn`] has something to do that no message
+    /// brings about.
+    #[must_use]
+    pub fn due_at(&self) -> Option<Time> {
+        let times = self.alarms.next().into_iter().chain(self.parked.next());
+        times.min()
+    }
+
+    /// Charges the paths with their CPU time, if the last time was long enough ago. To be
+    /// called when everything that the turns have sent is on its way.
+    pub fn settle<S: Shell<M, D>>(&mut self, shell: &mut S) {
+        if self.meter.is_due(self.mark) {
+            self.charge(shell);
+        }
+    }
+
+    /// The same, whenever the last time was: the thread is about to sleep.
+    pub fn pause<S: Shell<M, D>>(&mut self, shell: &mut S) {
+        if self.meter.has_used() {
+            self.charge(shell);
+        }
+        self.meter.stop();
+    }
+
+    fn charge<S: Shell<M, D>>(&mut self, shell: &mut S) {
+        let (now, cpu) = (shell.now(), shell.cpu_time());
+        let entries = &mut self.entries;
+        self.meter.close(now, cpu, |id, time| {
+            if let Some(entry) = entries.at_mut(id) {
+                entry.path.charge(time);
+            }
+        });
+    }
+
+    /// A path begins to use time.
+    fn begin(&mut self, id: PathId, now: Time) {
+        self.current = Some(id);
+        self.mark = now;
+    }
+
+    /// The path that used time last did so until now.
+    fn used_until(&mut self, now: Time) {
+        if let Some(id) = self.current {
+            self.meter.used(id, now.since(self.mark));
+        }
+        self.mark = now;
+    }
+
+    /// Runs messages of one path; gives back how many.
+    fn run<S: Shell<M, D>>(&mut self, turn: Turn, begin: Time, shell: &mut S) -> u32 {
+        let mut now = begin;
+        let mut ran = 0;
+        while ran < turn.messages {
+            let Some(entry) = self.entries.at_mut(turn.path) else {
+                break;
+            };
+            let Some(direction) = turn.direction.or_else(|| entry.path.next_input()) else {
+                break;
+            };
+            let share = entry.share.clone().filter(|share| !share.is_open());
+            if let Some(share) = &share {
+                now = shell.now();
+                if !share.may_run(now.0) {
+                    self.park(turn.path, Time(share.due()));
+                    break;
+                }
+            }
+            let Some((message, trail)) = entry.path.dequeue(direction) else {
+                break;
+            };
+            self.waiting -= 1;
+            ran += 1;
+            self.pass(turn.path, direction, message, trail, now, shell);
+            self.cross(now, shell);
+            if let Some(share) = &share {
+                share.ran(now.0, shell.now().0);
+            }
+            if ran.is_multiple_of(LOOK) && ran < turn.messages {
+                now = shell.now();
+                if now.since(begin) >= turn.time {
+                    break;
+                }
+            }
+        }
+        ran
+    }
+
+    /// Sends a message along a path that has received it.
+    fn pass<S: Shell<M, D>>(
+        &mut self,
+        id: PathId,
+        direction: Direction,
+        message: M,
+        trail: Trail,
+        now: Time,
+        shell: &mut S,
+    ) {
+        let Some(entry) = self.entries.at_mut(id) else {
+            return;
+        };
+        self.running = Some(Running {
+            path: id,
+            ticket: trail.ticket,
+        });
+        let trail = entry.after(trail);
+        let Entry { path, data, .. } = &mut **entry;
+        let mut watch = shell.watch(path, data, Some(&message));
+        let crossing = &mut self.crossing;
+        let mut out = |exit| route(id, data, trail, exit, crossing, shell);
+        path.carry(direction, message, now, &mut watch, &mut out);
+        shell.ran(id, path, data);
+        if let Some(ticket) = trail.ticket {
+            shell.done(ticket);
+        }
+        self.running = None;
+        self.arm(id);
+    }
+
+    fn wake_one<S: Shell<M, D>>(&mut self, id: PathId, now: Time, shell: &mut S) {
+        let Some(entry) = self.entries.at_mut(id).filter(|entry| !entry.failed) else {
+            return;
+        };
+        self.running = Some(Running {
+            path: id,
+            ticket: None,
+        });
+        let trail = entry.after(Trail::default());
+        let Entry { path, data, .. } = &mut **entry;
+        let mut watch = shell.watch(path, data, None);
+        let crossing = &mut self.crossing;
+        let mut out = |exit| route(id, data, trail, exit, crossing, shell);
+        path.wake_watched(now, &mut watch, &mut out);
+        shell.ran(id, path, data);
+        self.running = None;
+        self.cross(now, shell);
+    }
+
+    /// Carries messages into their next paths until all are out.
+    fn cross<S: Shell<M, D>>(&mut self, now: Time, shell: &mut S) {
+        while let Some(crossing) = self.crossing.pop_front() {
+            let Crossing {
+                to,
+                direction,
+                message,
+                trail,
+            } = crossing;
+            let Some(entry) = self.entries.at_mut(to) else {
+                self.strays += 1;
+                shell.stray(message, trail);
+                continue;
+            };
+            if trail.paths >= MAX_CROSSINGS {
+                self.circles += 1;
+                let fate = Count::DroppedNoNextHop;
+                entry.path.refuse(fate);
+                self.show_end(to, trail, message, fate, shell);
+                continue;
+            }
+            // Never overtake: what waits there goes first.
+            let first = entry.path.waiting() == 0 || bug::is(Bug::CrossingOvertakes);
+            if first && entry.may_run(now) {
+                entry.path.receive();
+                let share = entry.share.clone();
+                let before = self.current;
+                let now = shell.now();
+                self.used_until(now);
+                self.current = Some(to);
+                self.pass(to, direction, message, trail, now, shell);
+                let end = shell.now();
+                self.used_until(end);
+                self.current = before;
+                if let Some(share) = share {
+                    share.ran(now.0, end.0);
+                }
+                continue;
+            }
+            let offered = self.offer(to, direction, message, trail, now);
+            if let Err((message, Full::Dropped(fate))) = offered {
+                self.show_end(to, trail, message, fate, shell);
+            }
+        }
+    }
+
+    /// Ends a message that a path has received and counted, and no stage has seen.
+    fn show_end<S: Shell<M, D>>(
+        &self,
+        id: PathId,
+        trail: Trail,
+        message: M,
+        fate: Count,
+        shell: &mut S,
+    ) {
+        if let Some(entry) = self.entries.at(id) {
+            let Entry { path, data, .. } = &**entry;
+            shell.watch(path, data, Some(&message)).end(fate);
+            show(id, data, trail, Exit::Ended { message, fate }, shell);
+        }
+    }
+
+    /// Sees to it that the path is woken when one of its stages wants to be.
+    pub(super) fn arm(&mut self, id: PathId) {
+        if let Some(time) = self.entries.at(id).and_then(|entry| entry.path.wake_at()) {
+            self.alarms.set(id, time);
+        }
+    }
+
+    /// The path's share is used up until this time.
+    fn park(&mut self, id: PathId, until: Time) {
+        if let Some(entry) = self.entries.at_mut(id) {
+            entry.parked = true;
+            if let Some(share) = &entry.share {
+                share.set_queued(entry.path.waiting() as u32);
+            }
+            self.parked.set(id, until);
+        }
+    }
+
+    /// Lets the paths run whose shares allow it by now.
+    fn release(&mut self, now: Time) {
+        while let Some(id) = self.parked.take(now) {
+            let Some(entry) = self.entries.at_mut(id) else {
+                continue;
+            };
+            entry.parked = false;
+            if let Some(share) = &entry.share {
+                share.set_queued(0);
+            }
+            for direction in [Direction::Forward, Direction::Backward] {
+                for _ in 0..entry.path.input(direction).len() {
+                    self.policy.arrived(id, direction, now);
+                }
+            }
+        }
+    }
+
+    /// Calls something that runs stages. If one of them panics its path has failed, and
+    /// everything else goes on.
+    fn guard<S: Shell<M, D>, T>(
+        &mut self,
+        shell: &mut S,
+        what: impl FnOnce(&mut Self, &mut S) -> T,
+    ) -> Option<T> {
+        let mut what = Some(what);
+        loop {
+            // What a panic may leave half done is the path's own, which is not run again,
+            // and what `running` names.
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                if let Some(what) = what.take() {
+                    return Some(what(self, shell));
+                }
+                // What had left the path before the panic is on its way still.
+                self.cross(self.mark, shell);
+                None
+            }));
+            match done {
+                Ok(done) => return done,
+                Err(panic) => self.fail(panic, shell),
+            }
+        }
+    }
+
+    /// Ends the path whose stage has panicked. A panic of the shell is not the path's: it
+    /// goes on.
+    fn fail<S: Shell<M, D>>(&mut self, panic: Box<dyn Any + Send>, shell: &mut S) {
+        let running = self.running.take();
+        let Some(Running { path: id, ticket }) = running else {
+            resume_unwind(panic);
+        };
+        let Some(entry) = self.entries.at_mut(id) else {
+            return;
+        };
+        entry.failed = !bug::is(Bug::PanicForgotten);
+        let lost = entry.path.fail();
+        let mut watch = shell.watch(&entry.path, &entry.data, None);
+        (0..lost).for_each(|_| watch.end(Count::DroppedFault));
+        if let Some(ticket) = ticket {
+            shell.done(ticket);
+        }
+        self.alarms.remove(id);
+        self.drain(id, Count::DroppedFault, shell);
+        if let Some(entry) = self.entries.at(id) {
+            shell.failed(id, &entry.path);
+        }
+    }
+}
+
+impl<M, D> Entry<M, D> {
+    /// The trail of what leaves the path, having come by this one.
+    fn after(&self, trail: Trail) -> Trail {
+        Trail {
+            paths: trail.paths.saturating_add(1),
+            host_copy: trail.host_copy || self.host_copy,
+            ..trail
+        }
+    }
+
+    /// Whether a message that is here may run.
+    fn may_run(&self, now: Time) -> bool {
+        let share = self.share.as_ref();
+        !self.failed && share.is_none_or(|share| share.may_run(now.0))
+    }
+
+    /// Whether it has messages that may be picked.
+    fn has_work(&self) -> bool {
+        !self.parked && !self.failed && self.path.waiting() > 0
+    }
+}
+
+/// Asks the shell where a message goes, and notes it.
+fn route<M, D, S: Shell<M, D>>(
+    path: PathId,
+    data: &D,
+    trail: Trail,
+    exit: Exit<M>,
+    crossing: &mut VecDeque<Crossing<M>>,
+    shell: &mut S,
+) {
+    let left = matches!(exit, Exit::Left { .. });
+    let next = shell.exit(From { path, data, trail }, exit);
+    if let Some((to, direction, message)) = next.filter(|_| left) {
+        // The ticket is for the message's first path.
+        let trail = Trail {
+            ticket: None,
+            ..trail
+        };
+        crossing.push_back(Crossing {
+            to,
+            direction,
+            message,
+            trail,
+        });
+    }
+}

@@ -1,0 +1,220 @@
+//! The engine's seeded bugs: each has to turn a property false. More of what the engine
+//! does is in `tests/engine.rs`.
+
+use std::collections::VecDeque;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ashway_abi::Count;
+use ashway_abi::share::Terms;
+
+use super::{Engine, From, Shell};
+use crate::attrs::Attrs;
+use crate::bug::{self, Bug};
+use crate::path::{Exit, Limits, Path, Trail};
+use crate::places::{Ids, PathId};
+use crate::sched::drr::Drr;
+use crate::sched::share::ShareAccount;
+use crate::stage::{Cx, Direction, Direction::Backward, Stage, Step};
+use crate::time::Time;
+use crate::watch::Nobody;
+
+/// Panics at 13, and lets everything else go on.
+struct Plain;
+
+impl Stage<u32> for Plain {
+    fn name(&self) -> &'static str {
+        "plain"
+    }
+
+    fn take(&mut self, message: u32, _: Direction, _: &mut Cx<'_, u32>) -> Step<u32> {
+        assert!(message != 13, "13 came");
+        Step::On(message)
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+/// What leaves the first path goes on to the second; a run takes 10 us, of which the
+/// thread has half.
+#[derive(Default)]
+struct Around {
+    now: Time,
+    lead: Option<(PathId, PathId)>,
+    out: VecDeque<u32>,
+    tickets: u32,
+}
+
+impl Shell<u32, ()> for Around {
+    type Watch = Nobody;
+
+    fn now(&mut self) -> Time {
+        self.now
+    }
+
+    fn cpu_time(&mut self) -> Duration {
+        Duration::from_nanos(self.now.0 / 2)
+    }
+
+    fn watch(&mut self, _: &Path<u32>, (): &(), _: Option<&u32>) -> Nobody {
+        Nobody
+    }
+
+    fn exit(&mut self, from: From<'_, ()>, exit: Exit<u32>) -> Option<(PathId, Direction, u32)> {
+        let Exit::Left { message, .. } = exit else {
+            return None;
+        };
+        match self.lead {
+            Some((low, high)) if low == from.path => return Some((high, Backward, message)),
+            _ => self.out.push_back(message),
+        }
+        None
+    }
+
+    fn done(&mut self, _: NonZeroU32) {
+        self.tickets += 1;
+    }
+
+    fn ran(&mut self, _: PathId, _: &mut Path<u32>, (): &mut ()) {
+        self.now = self.now + Duration::from_micros(10);
+    }
+
+    fn stray(&mut self, _: u32, _: Trail) {}
+    fn failed(&mut self, _: PathId, _: &Path<u32>) {}
+}
+
+struct World {
+    engine: Engine<u32, (), Drr>,
+    around: Around,
+    ids: Ids,
+}
+
+impl World {
+    fn new() -> Self {
+        let around = Around {
+            now: Time(1_000_000_000),
+            ..Around::default()
+        };
+        Self {
+            engine: Engine::default(),
+            around,
+            ids: Ids::default(),
+        }
+    }
+
+    fn add(&mut self, share: Option<Arc<ShareAccount>>) -> PathId {
+        let limits = Limits {
+            queue: [0, 1000, 0, 0],
+            ..Limits::default()
+        };
+        let mut path = Path::assemble("p", vec![Box::new(Plain)], Attrs::new(), limits)
+            .expect("enough memory");
+        path.establish().expect("nothing to establish");
+        let id = self.ids.take();
+        self.engine.insert(id, path, (), share);
+        id
+    }
+
+    fn offer(&mut self, id: PathId, message: u32) -> bool {
+        let trail = Trail {
+            ticket: NonZeroU32::new(1),
+            ..Trail::default()
+        };
+        let now = self.around.now;
+        let offered = self.engine.offer(id, Backward, message, trail, now);
+        offered.is_ok()
+    }
+
+    fn run(&mut self) {
+        while self.engine.turn(&mut self.around) {}
+        self.engine.settle(&mut self.around);
+    }
+}
+
+/// A message that waits in a path goes before one that comes from another path later.
+fn nobody_is_overtaken() -> bool {
+    let mut world = World::new();
+    let (low, high) = (world.add(None), world.add(None));
+    world.around.lead = Some((low, high));
+    world.offer(low, 2);
+    world.offer(high, 1);
+    world.run();
+    world.around.out == [1, 2]
+}
+
+fn few_wait_for_a_share() -> bool {
+    let mut world = World::new();
+    let share = Arc::new(ShareAccount::of_modules(Terms::new(1, None)));
+    let id = world.add(Some(share));
+    for _ in 0..500 {
+        world.offer(id, 1);
+        world.run();
+    }
+    world
+        .engine
+        .path(id)
+        .is_some_and(|path| path.waiting() == 32)
+}
+
+/// Received = fates + waiting, and the path runs no more.
+fn a_panic_is_counted_and_the_last() -> bool {
+    let mut world = World::new();
+    let id = world.add(None);
+    for message in [1, 13, 2] {
+        world.offer(id, message);
+    }
+    world.run();
+    let refused = !world.offer(id, 3);
+    let account = world.engine.path(id).expect("it is there").account();
+    refused && account.open() == 0 && world.around.tickets == 3
+}
+
+fn tickets_come_back() -> bool {
+    let mut world = World::new();
+    let id = world.add(None);
+    world.offer(id, 1);
+    let mut around = Around::default();
+    world
+        .engine
+        .remove(id, Count::DroppedNoEndpoint, &mut around);
+    around.tickets == 1
+}
+
+/// The thread had half of the time.
+fn others_time_is_not_charged() -> bool {
+    let mut world = World::new();
+    let id = world.add(None);
+    world.engine.settle(&mut world.around);
+    for _ in 0..1000 {
+        world.offer(id, 1);
+        world.run();
+    }
+    world.engine.pause(&mut world.around);
+    let account = world.engine.path(id).expect("it is there").account();
+    account.time == Duration::from_millis(5)
+}
+
+type Property = fn() -> bool;
+
+#[test]
+fn bugs_are_noticed() {
+    let properties: [(Property, &[Bug]); 5] = [
+        (nobody_is_overtaken, &[Bug::CrossingOvertakes]),
+        (few_wait_for_a_share, &[Bug::WaitsWithoutBound]),
+        (
+            a_panic_is_counted_and_the_last,
+            &[Bug::PanicUncounted, Bug::PanicForgotten],
+        ),
+        (tickets_come_back, &[Bug::TicketLost]),
+        (others_time_is_not_charged, &[Bug::WallTimeCharged]),
+    ];
+    for (holds, bugs) in properties {
+        assert!(holds());
+        for bug in bugs {
+            assert!(!bug::with(*bug, holds), "{bug:?}");
+        }
+    }
+}
