@@ -208,7 +208,7 @@ impl Kernel {
             },
             memory: MemoryKind::Arena,
             paths: KEY + 1,
-            behind: Behind::Path,
+            behind: Behind::Path { parted: KEY + 1 },
         };
         let hops = shared::words("hops", spec.paths * hop::BYTES)?;
         let words = trusted::bytes_with(spec.paths, spec.layout.rings);

@@ -70,6 +70,9 @@ pub const PATH_LAZY: usize = 16;
 /// `u64` in a path word: when a message was last led to the user tier for that, on
 /// the same clock; 0 if none was.
 pub const PATH_LAZY_AT: usize = 24;
+/// `u64` in a path word: messages of the path that were dropped on arrival because it had
+/// its part of the ring. Only paths that take whole frames have it.
+pub const PATH_DROPPED: usize = 32;
 /// Messages that a path above its share has in the user tier, at most: a turn of the
 /// worker's. None may overtake them, so the kernel tier waits for so many; and who
 /// shares the ring with it finds room.

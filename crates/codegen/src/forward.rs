@@ -33,7 +33,7 @@ use ashway_check::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use ashway_wire::eth::{HEADER_BYTES, TAG_BYTES, TYPE_IPV4, TYPE_IPV6, TYPE_VLAN};
 use ashway_wire::ipv4::{DONT_FRAGMENT, PROTOCOL_UDP};
 
-use crate::instance::{Lead, Spec, deliver, mark_for_exit, whole_checksum};
+use crate::instance::{Behind, Lead, Spec, deliver, mark_for_exit, whole_checksum};
 use crate::observe::{self, Note, Word};
 use crate::xdp::{self, Packet, action, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
@@ -127,8 +127,13 @@ fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label, drained: La
 
 /// `r4` = where the path's hop is; to `none` if it has no place.
 fn entry(asm: &mut Assembler, spec: &Spec, none: Label) {
+    // Other paths that take whole frames have numbers behind the relays'.
+    let relays = match spec.behind {
+        Behind::Path { parted } => parted,
+        Behind::Ring => spec.paths,
+    };
     asm.load(Size::W, R1, R9, context::LOCAL_PATH);
-    asm.jump_if_imm(op::JGE, R1, spec.paths as i32, none);
+    asm.jump_if_imm(op::JGE, R1, relays as i32, none);
     asm.alu_imm(op::LSH, R1, hop::BYTES.trailing_zeros() as i32);
     asm.map(R4, MapRef::Hops, Some(0));
     asm.alu(op::ADD, R4, R1);

@@ -219,7 +219,7 @@ fn forward() -> [Image; 2] {
         layout: LAYOUT,
         memory: MemoryKind::Arena,
         paths: 3,
-        behind: instance::Behind::Path,
+        behind: instance::Behind::Path { parted: 3 },
     };
     [forward::generate(&spec), forward::generate_observed(&spec)]
 }

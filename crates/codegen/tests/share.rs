@@ -405,3 +405,41 @@ fn without_a_share_there_is_no_look_at_the_clock() {
     assert_eq!((clock(&with), clock(&without)), (6, 0));
     assert!(with.insns.len() > without.insns.len());
 }
+
+/// Messages of these paths arrive in this order, and the worker takes none: how many each
+/// has in the ring.
+fn fill(order: &[usize]) -> Vec<u32> {
+    let spec = instance::Spec {
+        behind: Behind::Path { parted: 1 },
+        ..spec(MemoryKind::Arena)
+    };
+    let mut path = Path::of(instance::user(&spec), MemoryKind::Arena);
+    for &local in order {
+        let at = context::LOCAL_PATH as usize;
+        let number = (local as u32).to_ne_bytes();
+        path.machine.context_mut()[at..at + 4].copy_from_slice(&number);
+        let counted = path.message(0, 0, false);
+        assert!(matches!(
+            counted,
+            Count::QueuedTier | Count::DroppedQueueFull | Count::DroppedRingFull
+        ));
+    }
+    let word = |local| trusted::PATHS + local * trusted::PATH_STRIDE;
+    (0..4)
+        .map(|local| path.machine.trusted_u32(word(local)))
+        .collect()
+}
+
+#[test]
+fn no_path_of_frames_takes_what_another_needs() {
+    // One flood has half of the ring, and two have as much each as is left.
+    assert_eq!(fill(&[1; 1_000])[1], 128);
+    let two: Vec<usize> = (0..1_000).map(|at| 1 + at % 2).collect();
+    assert_eq!(fill(&two)[1..3], [86, 85]);
+    // Whoever comes later finds as much again.
+    let mut late = two;
+    late.extend([3; 42]);
+    assert_eq!(fill(&late)[3], 42);
+    // Paths without a part of their own have what is left.
+    assert_eq!(fill(&[0; 1_000])[0], 256);
+}

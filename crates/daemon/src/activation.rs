@@ -14,6 +14,7 @@ use ashway_modules::handler::{self, Act, Activate};
 use ashway_modules::tap as tap_module;
 use ashway_path::attrs::Attrs;
 use ashway_path::module::Refused;
+use ashway_path::sched::share::ShareAccount;
 use ashway_path::time::Time;
 
 use crate::breaker::Gate;
@@ -25,7 +26,6 @@ use crate::faults::{Faults, Stop};
 use crate::instance::{Instance, fuel};
 use crate::observe::tap;
 use crate::shadow::Recording;
-use crate::share::Purse;
 use crate::timers::Setter;
 use crate::version::Version;
 
@@ -146,7 +146,7 @@ impl handler::Instance for Bindable {
                 let waiting = local.map(|local| self.shared.frames(local as usize));
                 let waiting = waiting.unwrap_or_default();
                 let budget = budget.as_nanos() as u64;
-                Arc::new(Purse::new(share.terms(), budget, waiting))
+                Arc::new(ShareAccount::new(share.terms(), budget, waiting))
             }),
         };
         let end = match local {

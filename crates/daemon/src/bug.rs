@@ -29,10 +29,6 @@ ashway_abi::seeded_bugs! {
     RunCountedOnce,
     /// What cannot be taken from one owner keeps all others waiting.
     OwnerHoldsUpAll,
-    /// What runs of a path with a share in the user tier is not charged.
-    RunNotCharged,
-    /// A run in the user tier is charged as one, and not the time that it took.
-    TimeNotCharged,
     /// What waits as a whole frame does not keep its path's number.
     FramesForgotten,
     /// Any number of messages wait for their path's share.

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
+use ashway_path::sched::share::ShareAccount;
+
 use crate::breaker::{Change, Gate};
 use crate::config::FaultLimit;
-use crate::share::Purse;
 
 /// What both know of such a path, at one of its stages.
 #[derive(Debug)]
@@ -25,7 +26,7 @@ pub(crate) struct PathEnd {
     /// Whether its messages get there.
     pub(crate) gate: Gate,
     /// What it may have of the user tier, if that has a limit.
-    pub(crate) share: Option<Arc<Purse>>,
+    pub(crate) share: Option<Arc<ShareAccount>>,
 }
 
 impl PathEnd {

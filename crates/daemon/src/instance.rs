@@ -18,6 +18,7 @@ use ashway_codegen::normalise::{self, normalise};
 use ashway_handler::{Engine, Region};
 use ashway_kernel::{LoadError, Program, ProgramKind, shared};
 use ashway_memory::{Memory, MemoryKind, SharedArray};
+use ashway_path::stage::Direction;
 
 use crate::bug::{self, Bug};
 use crate::channels::Channels;
@@ -25,11 +26,11 @@ use crate::config::{Grant, HandlerConfig, MemoryMode, PathConfig, Share};
 use crate::control::Peer;
 use crate::endpoint::{self, Endpoint};
 use crate::ends::Ends;
-use crate::log;
 use crate::plan::InstancePlan;
 use crate::programs::{self, Maps, NodeMaps};
 use crate::timers::Timers;
 use crate::version::{Version, Versions};
+use crate::{live, log};
 
 pub use error::InstanceError;
 pub(crate) use error::NotPromoted;
@@ -486,6 +487,34 @@ impl Instance {
         let frames = self.frames.get(local);
         let frames = frames.filter(|_| !bug::is(Bug::FramesForgotten));
         counted + frames.map_or(0, |frames| frames.load(Ordering::Acquire))
+    }
+
+    /// Whether no message is left of the path of whole frames that had this number; then
+    /// another path begins with it, of which none was dropped.
+    #[must_use]
+    pub(crate) fn begin_path(&self, number: u32) -> bool {
+        let keys = [Direction::Forward, Direction::Backward].map(|way| live::key(number, way));
+        let idle = keys.iter().all(|key| self.in_user(*key) == 0);
+        if let (true, Some(kernel)) = (idle, &self.kernel) {
+            for key in keys {
+                let at = self.path_word(key) + trusted::PATH_DROPPED;
+                kernel.trusted.u64_at(at).store(0, Ordering::Relaxed);
+            }
+        }
+        idle
+    }
+
+    /// Messages of a path of whole frames that were dropped on arrival, by its number.
+    #[must_use]
+    pub(crate) fn dropped_on_arrival(&self, number: u32) -> u64 {
+        let dropped = |way| {
+            let at = self.path_word(live::key(number, way)) + trusted::PATH_DROPPED;
+            let kernel = self.kernel.as_ref();
+            kernel.map_or(0, |kernel| {
+                kernel.trusted.u64_at(at).load(Ordering::Relaxed)
+            })
+        };
+        dropped(Direction::Forward) + dropped(Direction::Backward)
     }
 
     /// Where those of a path are counted that wait for its share as whole frames.

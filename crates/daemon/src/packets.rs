@@ -208,10 +208,8 @@ pub(crate) fn drain(
         };
         let ours = frame.get(..6) == Some(&mac[..]);
         match ours.then(|| live.lead(*iface, frame, rows)).flatten() {
-            lead @ Some(Lead::Live(..)) => {
-                rows.add(live.row(), Count::Received);
-                let message = copy(live.buffer());
-                return live.follow(lead, message, now(), rows);
+            Some(lead @ Lead::Live(..)) => {
+                return live.receive_for(lead, observed != 0, now(), rows, copy);
             }
             // As in the kernel tier: what is no UDP datagram is the host's, even
             // if a filter matches it.

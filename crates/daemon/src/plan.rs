@@ -12,7 +12,7 @@ use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
 use ashway_codegen::instance::Behind;
 
 use crate::config::{Config, PathConfig};
-use crate::relays;
+use crate::{live, relays};
 
 /// Rows for paths that are bound while the node runs. A row is used once, so
 /// that nobody's messages are counted as another's.
@@ -117,12 +117,14 @@ impl InstancePlan {
     }
 
     /// The plan of the instance whose rings hold whole frames. Its paths are the
-    /// [keys](relays::key) of relays.
+    /// keys of [relays](relays::key) and, behind them, of [other paths](live::key).
     #[must_use]
     pub(crate) fn carrier(facts: &[IfaceFacts]) -> Self {
         Self {
-            most_paths: relays::KEYS,
-            behind: Behind::Path,
+            most_paths: relays::KEYS + live::KEYS,
+            behind: Behind::Path {
+                parted: relays::KEYS,
+            },
             ..Self::unbound(facts)
         }
     }

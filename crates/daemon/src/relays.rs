@@ -14,7 +14,7 @@ use ashway_memory::SharedArray;
 use ashway_modules::Message;
 use ashway_modules::relay::{self, Way};
 use ashway_path::path::Path;
-use ashway_path::places::{PathId, Places};
+use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 
 /// Most relays that have a number, and with it a place in the kernel tier.
@@ -117,14 +117,10 @@ impl Relays {
         }
     }
 
-    /// Writes all hops anew: an interface is another than it was.
-    pub(crate) fn refresh_all(&mut self, paths: &mut Places<Box<Path<Message>>>) {
+    /// The paths whose messages the kernel tier may run. Allocates.
+    pub(crate) fn promoted(&self) -> Vec<PathId> {
         let promoted = self.by_path.iter().filter(|(_, relay)| relay.promoted);
-        for id in promoted.map(|(id, _)| *id).collect::<Vec<_>>() {
-            if let Some(path) = paths.at_mut(id) {
-                self.promote(id, path, true);
-            }
-        }
+        promoted.map(|(id, _)| *id).collect()
     }
 
     fn write(&self, number: usize, hops: [Option<Way>; 2]) {

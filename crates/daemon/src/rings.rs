@@ -16,7 +16,6 @@ use crate::counters::UserRows;
 use crate::instance::Instance;
 use crate::live::Live;
 use crate::observe::{What, tap};
-use crate::packets::PacketPort;
 use crate::runner::{Entrance, PathRun, Port, RunInstance, is_down};
 use crate::share::Admission;
 use crate::turns::LOOK;
@@ -257,14 +256,11 @@ fn drain_ring(
     batch.end(&shared)
 }
 
-/// Takes up to a batch of whole frames from each ring of `carrier` and runs their
-/// paths. Says whether there was anything.
+/// Takes up to a batch of whole frames from each ring of `carrier` and queues them for
+/// their paths. Says whether there was anything.
 pub(crate) fn drain_frames(
     carrier: &Instance,
     live: &mut Live,
-    ports: &mut [Option<XdpPort>],
-    packet: &mut [PacketPort],
-    instances: &mut [RunInstance],
     rows: &UserRows,
     now: impl Fn() -> Time,
 ) -> bool {
@@ -279,22 +275,28 @@ pub(crate) fn drain_frames(
                 if let Some(cpu) = behind(carrier, ring, slot) {
                     visit(cpu);
                 }
-                let (local, _, message) = copy_out(carrier, ring, slot, || live.buffer())?;
-                match message {
-                    Ok(mut message) => {
-                        message.meta.iface = iface as u32;
-                        observe(carrier, ring, slot, &mut message);
-                        live.run(message, now(), rows);
-                    }
-                    Err(_) => rows.add(live.row(), Count::DroppedBadLength),
-                }
-                Some(local)
+                let (key, _, message) = copy_out(carrier, ring, slot, || live.buffer())?;
+                let Ok(mut message) = message else {
+                    rows.add(live.row(), Count::DroppedBadLength);
+                    return Some(key);
+                };
+                message.meta.iface = iface as u32;
+                observe(carrier, ring, slot, &mut message);
+                live.receive(message, key, now(), rows);
+                None
             },
         );
-        live.flush(ports, packet, instances, rows);
         any |= batch.end(carrier);
     }
     any
+}
+
+/// Says that whole frames have left the user tier, by their keys.
+pub(crate) fn leave_frames(carrier: &Instance, keys: impl Iterator<Item = u32>) {
+    if let Some(kernel) = &carrier.kernel {
+        let word = |key| kernel.trusted.u32_at(carrier.path_word(key));
+        leave(keys.map(|key| key as usize), word);
+    }
 }
 
 /// Messages that were taken from a ring and are not done with yet.

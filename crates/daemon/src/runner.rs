@@ -14,6 +14,7 @@ use ashway_memory::clock::monotonic_ns;
 use ashway_modules::rules::INJECT_BACKWARD;
 use ashway_modules::{Flow, Message, fragment};
 use ashway_path::path::{Exit, Path};
+use ashway_path::sched::share::ShareAccount;
 use ashway_path::stage::Direction;
 use ashway_path::time::Time;
 use ashway_path::watch::{Nobody, Watch};
@@ -24,7 +25,7 @@ use crate::activation::OnTimer;
 use crate::counters::UserRows;
 use crate::instance::Instance;
 use crate::observe::tap;
-use crate::share::{Admission, Purse, Waiting};
+use crate::share::{Admission, Waiting};
 use crate::turns::Turns;
 use crate::worker;
 
@@ -52,7 +53,7 @@ pub(crate) struct PathRun {
     counted: [u64; ROW_WORDS],
     seen: u32,
     /// What it may have of the worker, if that has a limit.
-    share: Option<Arc<Purse>>,
+    share: Option<Arc<ShareAccount>>,
     /// When the message was admitted that is to run now.
     admitted: u64,
     /// What waits for that share, and how it comes.
@@ -171,7 +172,7 @@ impl fmt::Debug for PathRun {
 impl PathRun {
     /// Takes a path over.
     #[must_use]
-    pub(crate) fn new(row: u32, path: Path<Message>, share: Option<Arc<Purse>>) -> Self {
+    pub(crate) fn new(row: u32, path: Path<Message>, share: Option<Arc<ShareAccount>>) -> Self {
         let reads_clock = path.stages().any(|stage| stage.traits().reads_clock);
         Self {
             row,

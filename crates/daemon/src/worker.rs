@@ -8,13 +8,14 @@ use std::io::Write as _;
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
-use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ashway_abi::trusted;
+use ashway_memory::clock::monotonic_ns;
 use ashway_modules::Message;
 use ashway_path::places::PathId;
 use ashway_path::time::Time;
@@ -283,6 +284,7 @@ impl Work {
             if any {
                 idle_since = Instant::now();
             } else if idle_since.elapsed() > SPIN {
+                self.live.pause(&self.rows);
                 self.sleep(&desk.call);
                 idle_since = Instant::now();
             }
@@ -293,13 +295,7 @@ impl Work {
         for instance in &self.instances {
             instance.open_shares();
         }
-        for path in self.live.with_shares() {
-            // Some at a time, as many as there is room for what they send.
-            while self.live.open_share(path, now(), &self.rows) {
-                self.flush();
-            }
-            self.flush();
-        }
+        self.live.engine.open_shares(now());
         self.take(&mut spare);
         self.packet_ports.clear();
         // No path is woken any more: one that is always due would never let it end.
@@ -310,9 +306,8 @@ impl Work {
     /// is a buffer for the next message.
     fn look(&mut self, spare: &mut Option<Message>) -> bool {
         let mut any = self.take(spare);
-        if let Some(time) = self.live.wake_at() {
-            let now = now();
-            any |= time <= now && self.live.wake(now, &self.rows);
+        if self.live.due_at().is_some_and(|time| time <= now()) {
+            any |= self.live.wake(&self.rows);
             self.flush();
         }
         let timed = |instance: &RunInstance| instance.shared.timers.next().is_some();
@@ -350,8 +345,7 @@ impl Work {
             }
         }
         if let Some(carrier) = carrier {
-            any |=
-                rings::drain_frames(carrier, live, xdp_ports, packet_ports, instances, rows, now);
+            any |= rings::drain_frames(carrier, live, rows, now);
         }
         // Those of a path draw on one account: another comes first each time.
         if packet_ports.len() > 1 {
@@ -361,6 +355,7 @@ impl Work {
             // An interface that went away has nothing more to say.
             any |= packets::drain(port, instances, live, rows, spare, now).unwrap_or(false);
         }
+        any |= live.run(rows);
         self.flush();
         // What was unloaded has worked on all that it had received.
         let ended = |it: &RunInstance| it.leaves && !rings::waiting(&it.shared) && !it.waits();
@@ -371,8 +366,9 @@ impl Work {
     /// Sends what live paths have sent.
     fn flush(&mut self) {
         let (xdp, packet) = (&mut self.xdp_ports, &mut self.packet_ports);
+        let carrier = self.carrier.as_deref();
         self.live
-            .flush(xdp, packet, &mut self.instances, &self.rows);
+            .flush(xdp, packet, &mut self.instances, carrier, &self.rows);
     }
 
     /// Asks to be woken, looks once more, and sleeps.
@@ -407,7 +403,7 @@ impl Work {
     fn nap(&self) -> Timespec {
         let timers = self.instances.iter();
         let timers = timers.filter_map(|instance| instance.shared.timers.next());
-        let next = timers.chain(self.live.wake_at()).min();
+        let next = timers.chain(self.live.due_at()).min();
         let shares = self.instances.iter().filter_map(RunInstance::wakes_in);
         let nap = next.map(|time| time.since(now()));
         let nap = shares.chain(nap).fold(NAP, Duration::min);
@@ -435,10 +431,9 @@ impl Work {
     }
 }
 
-/// The time that paths see: since somebody first asked for it.
+/// The time that paths see: `CLOCK_MONOTONIC`, as the kernel tier's programs do.
 pub(crate) fn now() -> Time {
-    static BEGIN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    Time::default() + BEGIN.elapsed()
+    Time(monotonic_ns())
 }
 
 #[cfg(test)]

@@ -176,7 +176,7 @@ fn paths_are_made_shown_and_removed_by_command() {
     let shown = text(&run(&mut node.command(["path", "show", "mine"])));
     for word in [
         "udp and dst port 6000",
-        "in backward: 0 of 0",
+        "in backward: 0 of 256",
         "received  1",
         "consumed",
     ] {

@@ -123,6 +123,10 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, ob
     if has_share {
         share::room(asm, full);
     }
+    let over = asm.label();
+    if let Behind::Path { parted } = spec.behind {
+        part(asm, spec, parted, full, over);
+    }
     take_slot(asm, spec, full);
 
     // The descriptor and the headers.
@@ -168,6 +172,15 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, ob
     asm.store_imm(Size::W, R1, trusted::SLOT_PAYLOAD_OFF as i16, 0);
     publish(asm);
     asm.jump(too_long);
+    if let Behind::Path { .. } = spec.behind {
+        asm.bind(over);
+        asm.load(Size::D, R1, R10, PATH_WORD);
+        asm.mov_imm(R2, 1);
+        asm.atomic(Atomic::Add, Size::D, R1, trusted::PATH_DROPPED as i16, R2);
+        asm.mov_imm(R8, Count::DroppedQueueFull as i32);
+        asm.mov_imm(R7, action::DROP);
+        asm.jump(tell);
+    }
     asm.bind(full);
     if let Lead::Kernel { drained, share } = lead {
         drain(asm, share);
@@ -194,6 +207,30 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, ob
     }
     asm.mov(R0, R7);
     asm.exit();
+}
+
+/// To `over` if the path has as many messages in the user tier as its queue's ring has
+/// free slots: a path alone may fill half of the ring, and however many paths are flooded,
+/// a further one finds as much room as each of them has (A. K. Choudhury and E. L. Hahne,
+/// *Dynamic Queue Length Thresholds for Shared-Memory Packet Switches*, 1998, with a factor
+/// of 1). Clobbers `r1`-`r5`.
+fn part(asm: &mut Assembler, spec: &Spec, parted: usize, full: Label, over: Label) {
+    if bug::is(Bug::PathTakesRing) {
+        return;
+    }
+    let fits = asm.label();
+    asm.load(Size::W, R2, R9, context::LOCAL_PATH);
+    asm.jump_if_imm(op::JLT, R2, parted as i32, fits);
+    ring(asm, spec, full);
+    asm.load(Size::W, R3, R2, trusted::RING_PRODUCED as i16);
+    asm.load(Size::W, R4, R2, trusted::RING_CONSUMED as i16);
+    asm.alu32(op::SUB, R3, R4);
+    asm.mov_imm(R4, trusted::RING_SLOTS as i32);
+    asm.alu32(op::SUB, R4, R3);
+    asm.load(Size::D, R1, R10, PATH_WORD);
+    asm.load(Size::W, R5, R1, 0);
+    asm.jump_if(op::JGE, R5, R4, over);
+    asm.bind(fits);
 }
 
 /// Marks the path as [draining](trusted::DRAINING), if only order led this message
@@ -260,7 +297,7 @@ fn take_slot(asm: &mut Assembler, spec: &Spec, full: Label) {
 /// driver's poll, and the worker on another CPU could be faster.
 fn behind(asm: &mut Assembler, spec: &Spec) {
     let out = asm.label();
-    if spec.behind == Behind::Path {
+    if let Behind::Path { .. } = spec.behind {
         asm.load(Size::D, R1, R10, PATH_WORD);
         asm.load(Size::W, R0, R1, trusted::PATH_BEHIND_KERNEL as i16);
         asm.store_imm(Size::W, R1, trusted::PATH_BEHIND_KERNEL as i16, 0);

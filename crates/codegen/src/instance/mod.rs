@@ -81,8 +81,12 @@ pub enum Behind {
     /// The queue's: a handler's messages are in order whatever their path.
     #[default]
     Ring,
-    /// The path's, by [`trusted::PATH_BEHIND_KERNEL`].
-    Path,
+    /// The path's, by [`trusted::PATH_BEHIND_KERNEL`]. Its paths take whole frames.
+    Path {
+        /// Paths from this number on have a part of the ring each, so that none can use
+        /// up what another needs.
+        parted: usize,
+    },
 }
 
 impl Spec {

@@ -168,7 +168,9 @@ pub(crate) fn behind(what: Behind, packet: Packet, cpus: u32) -> Image {
         memory: memory(packet),
         paths: PATHS.len(),
         behind: match what {
-            Behind::Relay => instance::Behind::Path,
+            Behind::Relay => instance::Behind::Path {
+                parted: PATHS.len(),
+            },
             Behind::Ring | Behind::Echo => instance::Behind::Ring,
         },
     };

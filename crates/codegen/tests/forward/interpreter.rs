@@ -78,7 +78,7 @@ pub(crate) fn spec(packet: Packet, cpus: u32, paths: usize) -> Spec {
             Packet::Helpers => MemoryKind::Array,
         },
         paths,
-        behind: Behind::Path,
+        behind: Behind::Path { parted: paths },
     }
 }
 

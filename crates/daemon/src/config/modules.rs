@@ -9,6 +9,7 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
+use ashway_abi::trusted;
 use ashway_demux::Filter;
 use ashway_modules::attributes;
 use ashway_modules::handler::{self, FUNCTION, Handler};
@@ -38,12 +39,15 @@ use crate::pipes::Compiler;
 /// the path itself.
 pub(crate) const GRANT_BYTES: usize = 512 << 10;
 
-/// What a path of a node may use. The worker runs messages as they come, so that
-/// queues would do nothing: they wait in the rings, where early discard is.
+/// Messages that wait for a path in each direction: as many as a ring holds, so that a
+/// burst that fits the ring fits the path.
+const QUEUE: u32 = trusted::RING_SLOTS as u32;
+
+/// What a path of a node may use. What leaves it is sent at once.
 fn limits(attrs: &Attrs) -> Limits {
     let granted = attrs.number(attr::MEMORY_BYTES);
     Limits {
-        queue: [0; 4],
+        queue: [QUEUE, QUEUE, 0, 0],
         memory_bytes: granted.map_or(GRANT_BYTES, |bytes| {
             usize::try_from(bytes).unwrap_or(usize::MAX)
         }),

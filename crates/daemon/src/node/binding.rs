@@ -416,7 +416,7 @@ impl Node {
             }
         }
         if self.drop_rules.iter().any(Option::is_some) {
-            self.tell(move |work| work.live.heard = heard)?;
+            self.tell(move |work| work.live.set_host_copies(&heard))?;
         }
         Ok(())
     }

@@ -384,6 +384,8 @@ fn take_with_xdp(
         paths: &config.paths,
         carrier: None,
         relays: None,
+        // They come later.
+        live: &Known::default(),
         iface: number,
     };
     let (entry, demux) = dispatch::Entry {

@@ -19,12 +19,13 @@ use ashway_path::attrs::Attrs;
 use ashway_path::create::NotCreated;
 use ashway_wire::Fragment;
 
+use super::known::Known;
 use super::relay::NodeRelays;
 use super::{Node, RunError};
 use crate::activation::{LOCAL, ROW};
 use crate::config::{Config, NodeGraph, PathConfig};
 use crate::ends::Ends;
-use crate::live::{Lead, Turn};
+use crate::live::{self, Lead, Turn};
 use crate::plan::{self, InstancePlan, PathPlan, Plan};
 use crate::programs::{self, DemuxMaps, NodeMaps};
 use crate::relays;
@@ -44,6 +45,8 @@ pub(super) struct Leaves<'a> {
     /// The instance whose rings hold whole frames.
     pub(super) carrier: Option<&'a InstancePlan>,
     pub(super) relays: Option<&'a NodeRelays>,
+    /// The paths that take whole frames.
+    pub(super) live: &'a Known,
     pub(super) iface: usize,
 }
 
@@ -58,9 +61,10 @@ impl Leaves<'_> {
                 self.plan.leaf(self.iface, path, &self.paths[path])
             }
             Lead::Live(id, direction) => {
+                let number = self.live.at(id).and_then(|path| path.number);
                 let whole = Leaf {
                     row: self.plan.live_row,
-                    local: 0,
+                    local: number.map_or(0, |number| live::key(number, direction) as u32),
                     ring_base: self
                         .carrier
                         .and_then(|plan| plan.ring_base(self.iface))
@@ -244,6 +248,7 @@ impl Node {
             paths: &self.config.paths,
             carrier: self.carrier.as_ref().map(|carrier| &carrier.plan),
             relays: self.relays.as_ref(),
+            live: &self.live,
             iface,
         }
     }

@@ -3,8 +3,9 @@
 //! A path itself is the worker's. What its ends ask for is in the tables of their
 //! interfaces, and the rest in the path; so this is small, 100,000 times.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use ashway_modules::relay::Stays;
 use ashway_path::places::{Ids, PathId, Places};
@@ -12,7 +13,11 @@ use ashway_path::stage::Direction;
 
 use super::owners::Owner;
 use super::relay::Place;
-use crate::live::Lead;
+use crate::live::{Lead, MOST};
+
+/// How long a number is nobody's that a path had. A program that was entered before
+/// demux forgot the path may still count a message under it, and ends long before.
+const REST: Duration = Duration::from_secs(1);
 
 /// Most reasons that paths share.
 const REASONS: usize = 64;
@@ -27,12 +32,42 @@ pub(super) struct Known {
     modules: Vec<Box<str>>,
     /// Why paths stay in the user tier, the first [`REASONS`] that were said.
     reasons: Vec<Arc<Stays>>,
+    numbers: Numbers,
+}
+
+/// Numbers of paths: each is one path's at a time.
+#[derive(Debug, Default)]
+struct Numbers {
+    /// All below have been given.
+    given: u32,
+    /// Those of paths that are gone, and since when.
+    free: VecDeque<(Instant, u32)>,
+}
+
+impl Numbers {
+    /// A number that no path has, and of which nothing is left, as `is_idle` says; none
+    /// if there are [`MOST`] paths. O(1).
+    fn take(&mut self, now: Instant, is_idle: impl Fn(u32) -> bool) -> Option<u32> {
+        let rested = |(since, _): &&(Instant, u32)| now.duration_since(*since) >= REST;
+        if let Some((_, number)) = self.free.front().filter(rested).copied() {
+            self.free.pop_front();
+            if is_idle(number) {
+                return Some(number);
+            }
+            self.free.push_back((now, number));
+        }
+        let fresh = (self.given < MOST as u32).then_some(self.given)?;
+        self.given += 1;
+        Some(fresh)
+    }
 }
 
 /// A path of the user tier.
 #[derive(Debug)]
 pub(super) struct NodeLive {
     pub(super) name: Arc<str>,
+    /// Its number, under which programs count its messages; none if there are too many.
+    pub(super) number: Option<u32>,
     /// The module that it was created from, by its place in [`Known::modules`].
     from: u16,
     /// The domain that it belongs to.
@@ -87,6 +122,7 @@ impl Known {
         from: &str,
         domain: Option<Arc<str>>,
         ends: impl IntoIterator<Item = NodeEnd>,
+        is_idle: impl Fn(u32) -> bool,
     ) -> PathId {
         let known = self.modules.iter().position(|module| **module == *from);
         let from = known.unwrap_or_else(|| {
@@ -96,6 +132,7 @@ impl Known {
         let mut ends = ends.into_iter();
         let path = NodeLive {
             name: Arc::clone(&name),
+            number: self.numbers.take(Instant::now(), is_idle),
             from: from as u16,
             domain,
             owner: None,
@@ -115,7 +152,14 @@ impl Known {
         let path = self.paths.remove(id)?;
         self.names.remove(&path.name);
         self.ids.give_back(id);
+        let number = path.number.map(|number| (Instant::now(), number));
+        self.numbers.free.extend(number);
         Some(path)
+    }
+
+    /// Numbers that paths have or had: all below.
+    pub(super) const fn numbers(&self) -> u32 {
+        self.numbers.given
     }
 
     pub(super) fn find(&self, name: &str) -> Option<PathId> {
@@ -206,5 +250,32 @@ impl Known {
             let here = path.ends().filter(move |end| end.iface() == iface);
             here.map(move |end| Lead::Live(id, end.direction))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_rests_before_it_is_given_again() {
+        let (begin, mut numbers) = (Instant::now(), Numbers::default());
+        let first = numbers.take(begin, |_| true);
+        assert_eq!((first, numbers.take(begin, |_| true)), (Some(0), Some(1)));
+        numbers.free.push_back((begin, 0));
+        assert_eq!(numbers.take(begin, |_| true), Some(2));
+        let later = begin + REST;
+        assert_eq!(numbers.take(later, |_| true), Some(0));
+        // One of which a message is left rests again.
+        numbers.free.push_back((begin, 1));
+        assert_eq!(numbers.take(later, |_| false), Some(3));
+        assert_eq!(numbers.free, [(later, 1)]);
+    }
+
+    #[test]
+    fn there_is_an_end_of_numbers() {
+        let (now, mut numbers) = (Instant::now(), Numbers::default());
+        let given = (0..=MOST).filter(|_| numbers.take(now, |_| true).is_some());
+        assert_eq!(given.count(), MOST);
     }
 }

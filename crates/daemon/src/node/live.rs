@@ -281,9 +281,12 @@ impl Node {
         turns: Vec<(usize, Turn)>,
     ) -> Result<(), Refusal> {
         let starts = paths.iter().any(|(_, path)| path.wake_at().is_some());
+        let number = |id| self.live.at(id).and_then(|path| path.number);
+        let paths = paths.into_iter().map(|(id, path)| (id, number(id), path));
+        let paths: Vec<_> = paths.collect();
         self.order(paths.len(), starts, move |live, _| {
-            for (id, path) in paths {
-                live.come(id, path);
+            for (id, number, path) in paths {
+                live.come(id, number, path);
             }
             for (iface, turn) in turns {
                 live.turn(iface, turn);
@@ -484,7 +487,10 @@ impl Node {
         self.name_is_free(path.name())?;
         let shown = ends.iter().map(|(end, _)| *end);
         let domain = domain.map(Arc::from);
-        let id = self.live.insert(path.shared_name(), from, domain, shown);
+        let carrier = self.carrier.as_deref();
+        let is_idle = |number| carrier.is_none_or(|carrier| carrier.begin_path(number));
+        let name = path.shared_name();
+        let id = self.live.insert(name, from, domain, shown, is_idle);
         for (end, filter) in ends {
             let led = self.add_end(
                 path.name(),

@@ -13,7 +13,7 @@ use ashway_path::stage::Direction;
 use serde_json::{Map, Value, json};
 
 use super::binding::no_worker;
-use super::known::NodeEnd;
+use super::known::{NodeEnd, NodeLive};
 use super::{Node, owners};
 use crate::counters::Row;
 use crate::live::Lead;
@@ -60,6 +60,7 @@ impl Node {
         shown.insert("name".to_owned(), json!(*live.name));
         shown.insert("from".to_owned(), json!(self.live.from(live)));
         shown.insert("owner".to_owned(), owners::shown(live.owner.as_ref()));
+        self.add_dropped(live, &mut shown);
         self.add_tier(live, &mut shown);
         let (faults, bypass) = self.describe_live_faults(live);
         shown.insert("faults".to_owned(), faults);
@@ -69,6 +70,17 @@ impl Node {
         shown.insert("iface".to_owned(), json!(ifaces));
         shown.insert("match".to_owned(), json!(live.ends().next().and_then(text)));
         shown
+    }
+
+    /// Adds what was dropped on arrival, before the worker could count it.
+    fn add_dropped(&self, live: &NodeLive, shown: &mut Map<String, Value>) {
+        let carrier = self.carrier.as_ref().zip(live.number);
+        let dropped = carrier.map_or(0, |(carrier, number)| carrier.dropped_on_arrival(number));
+        if dropped > 0 {
+            let add = |to: &mut Value| *to = json!(to.as_u64().unwrap_or(0) + dropped);
+            add(&mut shown["received"]);
+            add(&mut shown["fates"]["dropped"]["queue_full"]);
+        }
     }
 
     /// All paths of the user tier, up to [`SHOWN`], as `status` lists them.

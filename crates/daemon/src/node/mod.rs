@@ -92,7 +92,7 @@ static LINES_TO_STDERR: AtomicBool = AtomicBool::new(false);
 
 /// Prints a line. That nobody reads any more is no reason to stop serving, so
 /// errors are ignored; `println!` would panic.
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     use std::io::Write;
     // It may name what a stranger's file says of itself.
     let line = crate::show::clean(line);
@@ -535,11 +535,7 @@ impl Node {
         }
         if changed {
             // A worker that does not answer works for nobody any more.
-            let _ = self.tell(|work| {
-                if let Some(relays) = &mut work.live.relays {
-                    relays.refresh_all(&mut work.live.paths);
-                }
-            });
+            let _ = self.tell(|work| work.live.refresh_relays());
         }
         self.ifaces.is_empty() || self.ifaces.iter().any(|iface| !iface.state.is_lost())
     }

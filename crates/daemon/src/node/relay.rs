@@ -107,7 +107,7 @@ impl Node {
         let row = serve::row(self, self.plan.relay_row(number));
         self.relays.as_mut().expect("made above").base[number] = row;
         let told = self.tell(move |work| {
-            if let Some(relays) = &mut work.live.relays {
+            if let Some(relays) = work.live.relays() {
                 relays.add(id, number);
             }
         });
@@ -180,7 +180,7 @@ impl Node {
         });
         let hops = Arc::new(hops);
         let worker = Relays::new(Arc::clone(&hops), out.collect());
-        self.tell(move |work| work.live.relays = Some(worker))
+        self.tell(move |work| work.live.set_relays(worker))
             .map_err(|refusal| stays(refusal.message, ""))?;
         self.relays = Some(NodeRelays {
             program,
@@ -258,13 +258,7 @@ impl Node {
             });
         }
         let promoted = tier == Tier::Kernel;
-        self.tell(move |work| {
-            if let Some(relays) = &mut work.live.relays
-                && let Some(path) = work.live.paths.at_mut(id)
-            {
-                relays.promote(id, path, promoted);
-            }
-        })?;
+        self.tell(move |work| work.live.promote(id, promoted))?;
         let mut switch_ns = 0;
         if let Some(place) = self.live.at_mut(id).and_then(|live| live.place.as_mut()) {
             place.tier = tier;
@@ -292,10 +286,14 @@ impl Node {
 
     /// Messages of all paths of the user tier that wait in a ring.
     pub(super) fn waiting_in_rings(&self) -> u64 {
-        let keys = 1 + 2 * self.relays.as_ref().map_or(0, |relays| relays.used);
+        let relays = self.relays.as_ref().map_or(0, |relays| relays.used);
+        let others = KEYS..KEYS + 2 * self.live.numbers() as usize;
         let carrier = self.carrier.iter();
         carrier
-            .flat_map(|carrier| (0..keys).map(|key| u64::from(carrier.in_user(key))))
+            .flat_map(|carrier| {
+                let keys = (0..=2 * relays).chain(others.clone());
+                keys.map(|key| u64::from(carrier.in_user(key)))
+            })
             .sum()
     }
 

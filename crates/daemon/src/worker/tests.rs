@@ -73,10 +73,10 @@ fn worker(quiet: usize, say: &Say) -> (Worker, Vec<PathId>) {
     let (orders, receiver) = channel();
     let mut live = Live::new(Vec::new(), 0, receiver, Arc::default());
     let mut ids = Ids::default();
-    live.come(ids.take(), path(Box::new(Busy(Arc::clone(say)))));
+    live.come(ids.take(), None, path(Box::new(Busy(Arc::clone(say)))));
     let quiet = (0..quiet).map(|_| {
         let id = ids.take();
-        live.come(id, path(Box::new(Quiet(Arc::clone(say)))));
+        live.come(id, None, path(Box::new(Quiet(Arc::clone(say)))));
         id
     });
     let quiet = quiet.collect();
