@@ -391,7 +391,6 @@ impl Instance {
             line: None,
             hint: "run `ashway doctor` to see what is missing".to_owned(),
         })?;
-        let begin = Instant::now();
         let module = normalise(&version.wasm, &normalise::Limits::default())
             .expect("the file was normalised when the instance was made");
         let entry = module
@@ -425,6 +424,7 @@ impl Instance {
         };
         let mut rejected = None;
         for second_try in [false, true] {
+            let begin = Instant::now();
             handler.locals_in_memory = second_try;
             let translated = match notes {
                 None => instance::kernel(&spec, &handler),

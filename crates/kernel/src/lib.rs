@@ -15,6 +15,7 @@
 //! Sources are the kernel's own: `include/uapi/linux/bpf.h` and `kernel/bpf/`
 //! of Linux 6.18. Capabilities are named where they are needed.
 
+mod alarm;
 pub mod attach;
 mod ethtool;
 pub mod iface;
@@ -32,7 +33,7 @@ pub mod verifier_log;
 
 pub use attach::{AttachError, Mode, TcxLink, XdpLink};
 pub use iface::Iface;
-pub use load::{BtfInfo, LoadError, MapFixup, Program, ProgramKind, ProgramSpec};
+pub use load::{BtfInfo, LoadError, MOST_TIME, MapFixup, Program, ProgramKind, ProgramSpec};
 pub use maps::{Map, MapKind, MapSpec};
 pub use netlink::XdpMode;
 pub use owner::{DetachError, Detached, Owner, Process, detach_ashway, owner};

@@ -2,7 +2,9 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
+use crate::alarm::Alarm;
 use crate::sys::{self, Command};
 use crate::verifier_log;
 
@@ -118,15 +120,40 @@ pub enum LoadError {
         #[source]
         errno: io::Error,
     },
+    /// The verifier had not come to its end in time.
+    #[error("`{program}` was not loaded: {}", self.reason())]
+    TooLong {
+        /// The program's name.
+        program: String,
+        /// How long it had.
+        most: Duration,
+    },
 }
+
+/// How long the kernel may take to load a program. What a handler of ordinary size
+/// needs is milliseconds; one that is made for it can need a minute.
+pub const MOST_TIME: Duration = Duration::from_secs(2);
 
 impl LoadError {
     /// The kernel's own words, if there are any.
     #[must_use]
     pub fn log(&self) -> &str {
         match self {
-            Self::NotAMapLoad { .. } | Self::Exhausted { .. } => "",
+            Self::NotAMapLoad { .. } | Self::Exhausted { .. } | Self::TooLong { .. } => "",
             Self::Denied { log, .. } | Self::Btf { log, .. } | Self::Rejected { log, .. } => log,
+        }
+    }
+
+    /// Why, without the program's name: the last of the kernel's words, if there are any.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Rejected { log, .. } => verifier_log::reason(log).to_owned(),
+            Self::TooLong { most, .. } => {
+                let seconds = most.as_secs_f64();
+                format!("the kernel's verifier took longer than {seconds} s")
+            }
+            other => other.to_string(),
         }
     }
 
@@ -141,7 +168,9 @@ impl LoadError {
             Self::Exhausted { .. } => {
                 "let the process have more descriptors (`ulimit -n`) or memory, or load less"
             }
-            Self::Rejected { .. } => "the handler can run in the user tier (`tier = \"user\"`)",
+            Self::Rejected { .. } | Self::TooLong { .. } => {
+                "the handler can run in the user tier (`tier = \"user\"`)"
+            }
             Self::NotAMapLoad { .. } | Self::Btf { .. } => {
                 "this is a fault of Ashway's code generator: please report it"
             }
@@ -161,15 +190,28 @@ impl Program {
     /// Loads a program under the licence "Dual MIT/GPL".
     ///
     /// The verifier takes about 1 us for each instruction that it processes.
-    /// A program it refuses is verified once more, to get its reasons.
+    /// A program it refuses is verified once more, to get its reasons. Both together
+    /// take [`MOST_TIME`] at most.
     ///
     /// # Errors
     ///
     /// [`LoadError`], one variant per party to blame.
     pub fn load(spec: &ProgramSpec<'_>) -> Result<Self, LoadError> {
+        Self::load_within(MOST_TIME, spec)
+    }
+
+    /// The same within another time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::load`].
+    pub fn load_within(most: Duration, spec: &ProgramSpec<'_>) -> Result<Self, LoadError> {
         let prepared = Prepared::new(spec)?;
         let mut attr = prepared.request(spec);
-        let fd = match load_once(&mut attr) {
+        // A load without a limit is better than none, where there is no timer.
+        let alarm = Alarm::set(most).ok();
+        let is_over = || alarm.as_ref().is_some_and(Alarm::is_over);
+        let fd = match load_once(&mut attr, is_over) {
             Ok(fd) => fd,
             Err(errno) if is_exhausted(&errno) => {
                 let program = spec.name.to_owned();
@@ -177,13 +219,19 @@ impl Program {
             }
             Err(errno) => {
                 let program = spec.name.to_owned();
-                let log = with_log(|log| {
+                if is_interrupted(&errno) {
+                    return Err(LoadError::TooLong { program, most });
+                }
+                let (log, again) = with_log(|log| {
                     attr.log_level = 1;
                     attr.log_buf = sys::address(log);
                     attr.log_size = log.len() as u32;
-                    load_once(&mut attr)
+                    load_once(&mut attr, is_over)
                 });
                 return Err(match errno.raw_os_error() {
+                    _ if again.is_err_and(|errno| is_interrupted(&errno)) => {
+                        LoadError::TooLong { program, most }
+                    }
                     Some(libc::EPERM) => LoadError::Denied {
                         program,
                         log,
@@ -210,8 +258,8 @@ impl Program {
     }
 
     /// What the verifier says about a program, whether it takes it or not: its
-    /// whole log, up to 16 MiB. The program is verified once for each size of
-    /// buffer tried, and is gone afterwards.
+    /// whole log, up to 16 MiB. It takes what time it needs, and the program is gone
+    /// afterwards.
     ///
     /// # Errors
     ///
@@ -221,12 +269,13 @@ impl Program {
         const EVERYTHING: u32 = 2;
         let prepared = Prepared::new(spec)?;
         let mut attr = prepared.request(spec);
-        Ok(with_log(|log| {
+        let (log, _) = with_log(|log| {
             attr.log_level = EVERYTHING;
             attr.log_buf = sys::address(log);
             attr.log_size = log.len() as u32;
-            load_once(&mut attr)
-        }))
+            load_once(&mut attr, || false)
+        });
+        Ok(log)
     }
 
     /// A program that somebody else has loaded, to run it on packets of ours.
@@ -359,19 +408,24 @@ fn not_a_map_load(spec: &ProgramSpec<'_>, fixup: &MapFixup<'_>) -> LoadError {
 }
 
 /// Loads; the verifier gives up with `EAGAIN` when a signal arrives, so that is
-/// tried again a few times.
-fn load_once(attr: &mut sys::ProgLoad) -> io::Result<OwnedFd> {
+/// tried again a few times, unless the time is over.
+fn load_once(attr: &mut sys::ProgLoad, is_over: impl Fn() -> bool) -> io::Result<OwnedFd> {
     let mut attempts = 5;
     loop {
         // SAFETY: the pointers lead to the instructions, the licence, the
         // debug information and the log buffer, which outlive `attr`'s use.
         match unsafe { sys::bpf_fd(Command::ProgLoad, attr) } {
-            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) && attempts > 0 => {
+            Err(error) if is_interrupted(&error) && attempts > 0 && !is_over() => {
                 attempts -= 1;
             }
             result => return result,
         }
     }
+}
+
+/// Whether the verifier gave up because of a signal.
+fn is_interrupted(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EAGAIN)
 }
 
 fn load_btf(bytes: &[u8], program: &str) -> Result<OwnedFd, LoadError> {
@@ -400,7 +454,7 @@ fn load_btf(bytes: &[u8], program: &str) -> Result<OwnedFd, LoadError> {
         },
         _ => LoadError::Btf {
             program: program.to_owned(),
-            log: with_log(|log| load(log)),
+            log: with_log(|log| load(log)).0,
             errno,
         },
     })
@@ -412,24 +466,15 @@ fn is_exhausted(errno: &io::Error) -> bool {
     matches!(number, Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
 }
 
-/// Repeats a failing load with a log buffer that grows until the log fits, to
-/// at most 16 MiB, and returns the log.
-fn with_log(mut load: impl FnMut(&mut [u8]) -> io::Result<OwnedFd>) -> String {
-    const SMALLEST: usize = 64 << 10;
-    const LARGEST: usize = 16 << 20;
-    let mut log = vec![0; SMALLEST];
-    while let Err(error) = load(&mut log) {
-        // Since Linux 6.4 the buffer then holds the log's end, before that its
-        // start; both are worth showing if no larger buffer is allowed.
-        if error.raw_os_error() != Some(libc::ENOSPC) || log.len() == LARGEST {
-            break;
-        }
-        let larger = log.len() * 4;
-        log = vec![0; larger];
-    }
+/// Repeats a load with a buffer for its log, and returns the log and what the load
+/// came to. Pages of the buffer that the log does not reach are not used.
+fn with_log(load: impl FnOnce(&mut [u8]) -> io::Result<OwnedFd>) -> (String, io::Result<OwnedFd>) {
+    /// Of a longer log the buffer holds the end; before Linux 6.4 its start.
+    const BYTES: usize = 16 << 20;
+    let mut log = vec![0; BYTES];
+    let result = load(&mut log);
     let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
-    log.truncate(end);
-    String::from_utf8_lossy(&log).into_owned()
+    (String::from_utf8_lossy(&log[..end]).into_owned(), result)
 }
 
 /// The start of `struct bpf_prog_info` up to the last field we use.

@@ -268,6 +268,44 @@ fn a_refusal_names_the_source_line() {
     assert!(!error.log().is_empty());
 }
 
+/// The verifier is given no more time than it may take, however many ways there are
+/// through a program.
+#[test]
+fn a_load_that_takes_too_long_is_given_up() {
+    if !privileged() {
+        return;
+    }
+    // r6 = an unknown number, r7 = how many of its bits are set, asked 1,000 times. Which
+    // it is decides a branch in the end, so that each number is a state of its own.
+    let mut insns = vec![insn(0x61, 6, 1, 12, 0), mov(7, 0)];
+    for bit in 0..1000 {
+        insns.extend([
+            insn(0xbf, 3, 6, 0, 0),
+            insn(0x57, 3, 0, 0, 1 << (bit % 16)),
+            insn(0x15, 3, 0, 1, 0),
+            insn(0x07, 7, 0, 0, 1),
+        ]);
+    }
+    insns.extend([mov(0, 1), insn(0x15, 7, 0, 1, 77), mov(0, 2), EXIT]);
+    let spec = ProgramSpec {
+        name: "t_slow",
+        kind: ProgramKind::Xdp,
+        attach_type: 0,
+        insns: &insns,
+        maps: &[],
+        btf: None,
+    };
+    let error = Program::load_within(Duration::from_millis(1), &spec).expect_err("1 ms is little");
+    assert!(matches!(error, LoadError::TooLong { .. }), "{error:?}");
+    let said = error.to_string();
+    assert!(
+        said.ends_with("verifier took longer than 0.001 s"),
+        "{said}"
+    );
+    // The thread that loaded it is none the worse.
+    returning("t_after", 2);
+}
+
 /// BTF of `static int on_rx(void)` in `t.c`, and (instruction, line) pairs.
 fn debug_information(lines: &[(u32, u32)]) -> BtfInfo {
     let words = |words: &[u32]| -> Vec<u8> { words.iter().flat_map(|w| w.to_le_bytes()).collect() };

@@ -109,7 +109,9 @@ impl NotRun {
             | Self::Arguments { .. }
             | Self::MessageTooLong { .. }
             | Self::Channel(_) => Blame::Caller,
-            Self::Promote(_) | Self::Start(_) | Self::Kernel(LoadError::Rejected { .. }) => {
+            Self::Promote(_)
+            | Self::Start(_)
+            | Self::Kernel(LoadError::Rejected { .. } | LoadError::TooLong { .. }) => {
                 Blame::Handler
             }
             Self::Kernel(LoadError::Denied { .. }) => Blame::Privilege,
@@ -138,6 +140,7 @@ impl NotRun {
                 let reason = ashway_kernel::verifier_log::reason(log);
                 format!("the kernel verifier: {}", without_numbers(reason))
             }
+            Self::Kernel(error @ LoadError::TooLong { .. }) => error.reason(),
             Self::Kernel(LoadError::Denied { .. }) => "no permission to load".into(),
             Self::Checker(violation) => format!("the checker: {}", violation.rule),
             other => other.to_string(),

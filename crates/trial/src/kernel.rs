@@ -72,12 +72,11 @@ impl Kernel {
         budget: Budget,
     ) -> Result<(Loaded, Program), NotRun> {
         match self.load_once(module, entry, budget, self.locals_in_memory == Some(true)) {
-            Err(NotRun::Kernel(LoadError::Rejected { log, .. }))
-                if self.locals_in_memory.is_none() =>
-            {
+            Err(NotRun::Kernel(
+                error @ (LoadError::Rejected { .. } | LoadError::TooLong { .. }),
+            )) if self.locals_in_memory.is_none() => {
                 let (mut loaded, program) = self.load_once(module, entry, budget, true)?;
-                let reason = ashway_kernel::verifier_log::reason(&log);
-                loaded.second_try = Some(reason.to_owned());
+                loaded.second_try = Some(error.reason());
                 Ok((loaded, program))
             }
             result => result,

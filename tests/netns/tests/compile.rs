@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use ashway_netns::node::{assert_free, counter, entry, run, text, until};
+use ashway_netns::node::{PATIENCE, assert_free, counter, entry, run, text, until};
 use ashway_rig::{Node, Rig, RigOptions, skip_unless_root};
 use serde_json::{Value, json};
 
@@ -161,4 +161,70 @@ fn a_node_ends_under_a_compilation() {
     BufReader::new(waiting.0).read_line(&mut line).unwrap();
     assert_eq!(line, "", "it was answered before the node ended");
     assert_free(&rig, "b0");
+}
+
+/// A small handler in which so many branches each count, and what it returns of that.
+fn many_ways(rig: &Rig, branches: u32, returns: &str) -> Large {
+    let mut source = "(module (memory (export \"memory\") 1 1)
+        (func (export \"on_rx\") (param i32 i32) (result i32) (local i32)"
+        .to_owned();
+    for branch in 0..branches {
+        let bit = 1 << (branch % 16);
+        write!(
+            source,
+            "(if (i32.and (local.get 0) (i32.const {bit}))
+                (then (local.set 2 (i32.add (local.get 2) (i32.const 1)))))"
+        )
+        .unwrap();
+    }
+    source += &format!("{returns}))");
+    let file = std::env::temp_dir().join(format!("{}-{branches}.wasm", rig.name()));
+    std::fs::write(&file, wat::parse_str(source).unwrap()).unwrap();
+    Large(file)
+}
+
+/// The count decides a branch, so that the verifier tells the ways to it apart.
+const DECIDES: &str = "(if (result i32) (i32.eq (local.get 2) (i32.const 77))
+    (then (i32.const 2)) (else (i32.const 1)))";
+
+/// What the verifier would take half a minute for is given up in time, so that whoever
+/// comes next has its turn; and it runs in the kernel tier all the same.
+#[test]
+fn a_handler_that_the_verifier_is_slow_with_holds_up_others_for_a_moment() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("compile-ways", RigOptions::default()).unwrap();
+    let node = rig.node(counter("user").unwrap()).start().unwrap();
+    let client = rig.client_a(7777).unwrap();
+    let mut files = Vec::new();
+    for (port, branches) in [(7001, 2000), (7002, 6000)] {
+        let name = format!("ways{branches}");
+        let file = many_ways(&rig, branches, DECIDES);
+        let load = json!({ "request": "load", "file": file.0, "name": name });
+        let answer = ask(&node, &load).answer();
+        assert_eq!(answer["ok"]["handler"], name, "{answer}");
+        let bind = json!({
+            "request": "bind", "handler": name, "iface": ["b0"],
+            "match": format!("udp and dst port {port}"), "tier": "kernel",
+        });
+        files.push((name, file, ask(&node, &bind)));
+    }
+    // Behind both.
+    let echo = ashway_rig::handler("echo").unwrap();
+    let load = json!({ "request": "load", "file": echo, "name": "echo" });
+    let next = ask(&node, &load);
+    next.0.set_read_timeout(Some(PATIENCE)).unwrap();
+    assert_eq!(client.ask_number(1).unwrap(), 1);
+    let answer = next.answer();
+    assert_eq!(answer["ok"]["handler"], "echo", "{answer}");
+    for (name, _file, bound) in files {
+        let answer = bound.answer();
+        assert_eq!(answer["ok"]["tier"], "kernel", "{answer}");
+        let status = node.status().unwrap();
+        let promotion = &entry(&status, "handlers", &name)["promotion"];
+        assert_eq!(promotion["second_try"], true, "{promotion}");
+        println!("{name}: {promotion}");
+    }
+    node.stop().unwrap();
 }

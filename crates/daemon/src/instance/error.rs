@@ -146,6 +146,7 @@ pub(super) fn not_loaded(error: &LoadError) -> NotPromoted {
     NotPromoted {
         because: match error {
             LoadError::NotAMapLoad { .. } | LoadError::Exhausted { .. } => error.to_string(),
+            LoadError::TooLong { .. } => error.reason(),
             _ => format!("the kernel verifier rejected it: {}", summary.reason),
         },
         line: summary.source.map(str::to_owned),

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::path::{Path as FsPath, PathBuf};
+use std::time::{Duration, Instant};
 
 use ashway_abi::context::CALL_SLOTS;
 use ashway_codegen::normalise::{Module, Profile, static_bound};
@@ -41,7 +42,7 @@ JSON (-j):
       \"kernel\": { \"verified\": true, \"why_not_verified\": null, \"because\": null,
         \"handlers\": [
         { \"name\": \"on_rx\", \"takes\": true, \"insns\": 120, \"verified_insns\": 131,
-          \"bound\": 57 or null (fuel), \"functions\": 1, \"frame_bytes\": 0,
+          \"bound\": 57 or null (fuel), \"took_ms\": 1, \"functions\": 1, \"frame_bytes\": 0,
           \"memory\": \"arena\", \"locals_in_memory\": false, \"second_try\": null,
           \"translating_us\": 40.1, \"checking_us\": 12.0, \"loading_us\": 250.7,
           \"refused\": null or { \"because\", \"file\", \"line\", \"offset\", \"hint\" } } ] } } } }
@@ -91,6 +92,8 @@ struct Promoted<'m> {
     name: &'m str,
     /// Fuel that one activation can need at most, if that is known.
     bound: Option<u64>,
+    /// How long all of it took, a first try that was refused included.
+    took: Duration,
     end: Result<Loaded, NotRun>,
 }
 
@@ -153,7 +156,9 @@ impl<'m> Report<'m> {
     /// Has every handler translated, checked and, in the kernel, verified.
     fn promote(&mut self, mut trial: Trial<'m>, log: bool) {
         for (name, entry) in self.module.handlers() {
+            let begin = Instant::now();
             let prepared = trial.prepare(name);
+            let took = begin.elapsed();
             if log {
                 self.log += &match &prepared {
                     Ok(()) => trial.verifier_log(name).ok().flatten().unwrap_or_default(),
@@ -164,6 +169,7 @@ impl<'m> Report<'m> {
             self.handlers.push(Promoted {
                 name,
                 bound: static_bound(self.module, entry),
+                took,
                 end: prepared.map(|()| loaded()),
             });
         }
@@ -231,7 +237,8 @@ impl<'m> Report<'m> {
     }
 
     fn promoted_json(&self, handler: &Promoted<'_>) -> Value {
-        let mut value = json!({ "name": handler.name, "bound": handler.bound });
+        let took = handler.took.as_millis() as u64;
+        let mut value = json!({ "name": handler.name, "bound": handler.bound, "took_ms": took });
         match &handler.end {
             Ok(loaded) => {
                 value["takes"] = json!(self.not_asked.is_none().then_some(true));
@@ -242,7 +249,7 @@ impl<'m> Report<'m> {
                 value["memory"] = json!(memory_name(loaded));
                 value["locals_in_memory"] = json!(loaded.locals_in_memory);
                 value["second_try"] = json!(loaded.second_try);
-                let us = |time: std::time::Duration| time.as_nanos() as f64 / 1000.0;
+                let us = |time: Duration| time.as_nanos() as f64 / 1000.0;
                 value["translating_us"] = json!(us(loaded.translating));
                 value["checking_us"] = json!(us(loaded.checking));
                 value["loading_us"] = json!(loaded.loading.map(us));
@@ -354,6 +361,15 @@ impl<'m> Report<'m> {
             &rows,
         );
         for handler in &self.handlers {
+            if handler.took >= SLOW {
+                let _ = writeln!(
+                    text,
+                    "  {}: it took {:.1} s to load; a node loads and promotes nothing else \
+                     meanwhile",
+                    handler.name,
+                    handler.took.as_secs_f64()
+                );
+            }
             match &handler.end {
                 Ok(Loaded {
                     second_try: Some(reason),
@@ -361,8 +377,7 @@ impl<'m> Report<'m> {
                 }) => {
                     let _ = writeln!(
                         text,
-                        "  {}: with locals in memory, because with locals in registers the \
-                         verifier said: {}",
+                        "  {}: with locals in memory, because with locals in registers: {}",
                         handler.name,
                         clean(reason)
                     );
@@ -380,6 +395,9 @@ impl<'m> Report<'m> {
         text
     }
 }
+
+/// What takes so long is worth a word, since it holds up a node's other handlers.
+const SLOW: Duration = Duration::from_millis(500);
 
 /// The place that a refusal names: an offset, a line.
 type At = (Option<u32>, Option<(String, u32)>);

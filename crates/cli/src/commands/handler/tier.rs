@@ -106,6 +106,10 @@ pub(super) fn hint(error: &NotRun) -> Option<String> {
     match error {
         NotRun::Promote(error) => Some(error.hint().to_owned()),
         NotRun::Checker(error) => Some(error.hint().to_owned()),
+        NotRun::Kernel(LoadError::TooLong { .. }) => Some(
+            "the handler runs in the user tier; fewer branches make the verifier's work less"
+                .into(),
+        ),
         NotRun::Kernel(LoadError::Rejected { .. }) => Some(
             "the handler runs in the user tier; `--verifier-log` shows the kernel's words".into(),
         ),
