@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 
-use ashway_netns::node::{PATIENCE, assert_free, counter, entry, run, text, until};
+use ashway_netns::node::{Config, PATIENCE, assert_free, counter, entry, run, text, until};
 use ashway_rig::{Node, Rig, RigOptions, skip_unless_root};
 use serde_json::{Value, json};
 
@@ -51,6 +51,7 @@ struct Asked(UnixStream);
 
 fn ask(node: &Node, request: &Value) -> Asked {
     let mut stream = UnixStream::connect(node.socket()).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(format!("{request}\n").as_bytes()).unwrap();
     Asked(stream)
 }
@@ -177,7 +178,7 @@ fn many_ways(rig: &Rig, branches: u32, returns: &str) -> Large {
         )
         .unwrap();
     }
-    source += &format!("{returns}))");
+    write!(source, "{returns}))").unwrap();
     let file = std::env::temp_dir().join(format!("{}-{branches}.wasm", rig.name()));
     std::fs::write(&file, wat::parse_str(source).unwrap()).unwrap();
     Large(file)
@@ -214,7 +215,6 @@ fn a_handler_that_the_verifier_is_slow_with_holds_up_others_for_a_moment() {
     let echo = ashway_rig::handler("echo").unwrap();
     let load = json!({ "request": "load", "file": echo, "name": "echo" });
     let next = ask(&node, &load);
-    next.0.set_read_timeout(Some(PATIENCE)).unwrap();
     assert_eq!(client.ask_number(1).unwrap(), 1);
     let answer = next.answer();
     assert_eq!(answer["ok"]["handler"], "echo", "{answer}");
@@ -226,5 +226,29 @@ fn a_handler_that_the_verifier_is_slow_with_holds_up_others_for_a_moment() {
         assert_eq!(promotion["second_try"], true, "{promotion}");
         println!("{name}: {promotion}");
     }
+    node.stop().unwrap();
+}
+
+/// A handler's verdict may be any number, which is no reason to walk each way to it.
+#[test]
+fn a_count_that_is_returned_is_no_work_for_the_verifier() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("compile-count", RigOptions::default()).unwrap();
+    let file = many_ways(&rig, 1000, "(local.get 2)");
+    let config = Config::on_b0("native").handler_file("count", &file.0);
+    let node = rig
+        .node(config.path("count", 7777, "kernel"))
+        .start()
+        .unwrap();
+    let status = node.status().unwrap();
+    let promotion = &entry(&status, "handlers", "count")["promotion"];
+    assert_eq!(promotion["second_try"], false, "{promotion}");
+    let number = |key: &str| promotion[key].as_u64().unwrap();
+    assert!(
+        number("verified_insns") < 3 * number("insns"),
+        "{promotion}"
+    );
     node.stop().unwrap();
 }

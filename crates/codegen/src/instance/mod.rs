@@ -54,9 +54,6 @@ const END: i16 = -24;
 /// Stack: the memory's address, in array mode.
 const MEMORY: i16 = -32;
 
-/// Stack: the verdict, while the time is noted.
-const VERDICT: i16 = -40;
-
 /// Where the payload of a [plain](flag::PLAIN) packet starts.
 const PLAIN_PAYLOADS: [i32; 2] = [42, 62];
 
@@ -361,19 +358,15 @@ fn verdict(
 ) {
     asm.bind(done);
     recover(asm);
-    if observe || handler.module.logs() {
-        asm.store(Size::D, R10, VERDICT, R0);
-        log::emit(asm, spec, handler.module);
-        if observe {
-            observe::ran(asm, fuel(handler));
-        }
-        asm.load(Size::D, R0, R10, VERDICT);
+    asm.store(Size::W, R9, VERDICT, R0);
+    log::emit(asm, spec, handler.module);
+    if observe {
+        observe::ran(asm, fuel(handler));
     }
     if let Some(terms) = handler.share {
-        asm.store(Size::D, R10, VERDICT, R0);
         share::charge(asm, terms);
-        asm.load(Size::D, R0, R10, VERDICT);
     }
+    asm.load(Size::W, R0, R9, VERDICT);
     let reply = asm.label();
     let delivery = asm.label();
     let delivers = spec.layout.endpoint_slots > 0;
@@ -434,6 +427,9 @@ fn fuel(handler: &Handler) -> Option<u64> {
     promote::keeps_time(handler.module).then_some(handler.budget.fuel)
 }
 
+/// Context: the verdict. The verifier knows nothing of what lies there, so it does not
+/// have to tell apart the ways through the handler by the number that each returns.
+const VERDICT: i16 = context::SCRATCH + 40;
 /// Context: the fate to count; see [`end_with`].
 const END_FATE: i16 = context::SCRATCH;
 /// Context: the note to count, 0 for none.
