@@ -21,7 +21,9 @@ pub mod eth;
 pub mod headers;
 pub mod ipv4;
 pub mod ipv6;
+pub mod partial;
 pub mod reply;
+pub mod tcp;
 pub mod udp;
 pub mod vxlan;
 
