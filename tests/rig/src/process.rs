@@ -2,7 +2,8 @@
 //!
 //! It is killed when the [`Process`] is dropped, and by the kernel when the
 //! owner dies without dropping anything: a test that was killed must not leave a
-//! busy loop on the machine.
+//! busy loop on the machine. Nor does it inherit a real-time policy: busy loops of one
+//! (`chrt -f 10 ashway bench counter`) would leave a CPU to nobody.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -14,6 +15,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_process, pidfd_open, set_parent_process_death_signal,
 };
+
+use crate::realtime;
 
 /// A running child; killed on drop.
 #[derive(Debug)]
@@ -34,6 +37,8 @@ impl Process {
         // SAFETY: between fork and exec only one prctl(2) is done, which is
         // async-signal-safe and allocates nothing.
         unsafe { command.pre_exec(die_with_parent) };
+        // SAFETY: two more system calls, which allocate nothing either.
+        unsafe { command.pre_exec(realtime::become_ordinary) };
 
         // The death signal follows the *thread* that made the child, not the
         // process (prctl(2)), so that thread lives as long as the child.
@@ -131,6 +136,28 @@ mod tests {
         process.signal(Signal::TERM).unwrap();
         let status = process.wait(Duration::from_secs(10)).unwrap();
         assert!(status.is_some_and(|status| !status.success()));
+    }
+
+    /// The 41st field of its stat file: proc(5).
+    fn policy(pid: u32) -> i32 {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        let behind_name = stat.rsplit_once(") ").unwrap().1;
+        behind_name.split(' ').nth(38).unwrap().parse().unwrap()
+    }
+
+    #[test]
+    fn a_real_time_policy_is_not_inherited() {
+        let thread = std::thread::spawn(|| {
+            if let Err(why) = realtime::become_fifo(0) {
+                return crate::skip::skip(why.to_string());
+            }
+            assert_eq!(
+                policy(rustix::thread::gettid().as_raw_nonzero().get() as u32),
+                libc::SCHED_FIFO
+            );
+            assert_eq!(policy(sleeper().id()), libc::SCHED_OTHER);
+        });
+        thread.join().unwrap();
     }
 
     #[test]

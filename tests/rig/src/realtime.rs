@@ -21,7 +21,8 @@ const PRIORITY: i32 = 40;
 pub fn realtime<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let above = scope.spawn(|| {
-            become_fifo()?;
+            // Children of this thread must not inherit it.
+            become_fifo(libc::SCHED_RESET_ON_FORK)?;
             Ok(work())
         });
         above
@@ -30,18 +31,30 @@ pub fn realtime<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     })
 }
 
-fn become_fifo() -> io::Result<()> {
-    let parameters = libc::sched_param {
-        sched_priority: PRIORITY,
-    };
-    // Children of this thread must not inherit it.
-    let policy = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
-    // SAFETY: `parameters` lives across the call; 0 is the calling thread.
-    let failed = unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } != 0;
-    if failed {
-        let why = io::Error::last_os_error();
+/// Gives the calling thread `SCHED_FIFO`, and these flags.
+pub(crate) fn become_fifo(flags: i32) -> io::Result<()> {
+    set_policy(libc::SCHED_FIFO | flags, PRIORITY).map_err(|why| {
         let text = format!("SCHED_FIFO is not permitted (CAP_SYS_NICE or RLIMIT_RTPRIO): {why}");
-        return Err(io::Error::new(why.kind(), text));
+        io::Error::new(why.kind(), text)
+    })
+}
+
+/// Takes a real-time policy from the calling thread. Allocates nothing.
+pub(crate) fn become_ordinary() -> io::Result<()> {
+    // SAFETY: the call takes no pointers; 0 is the calling thread.
+    match unsafe { libc::sched_getscheduler(0) } {
+        libc::SCHED_FIFO | libc::SCHED_RR => set_policy(libc::SCHED_OTHER, 0),
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+fn set_policy(policy: i32, priority: i32) -> io::Result<()> {
+    let parameters = libc::sched_param {
+        sched_priority: priority,
+    };
+    // SAFETY: `parameters` lives across the call; 0 is the calling thread.
+    match unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
