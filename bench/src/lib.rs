@@ -17,8 +17,6 @@
 //! [`flood`] is `ashway bench flood`: a path that is flooded, and the one beside it;
 //! [`sandbox`] is `ashway bench sandbox`: what its own safety costs it. [`swap`] is
 //! `ashway bench swap`: versions of a handler that take over from each other.
-//! [`initiation`] is `ashway bench initiation`: what a handler begins by itself, beside
-//! what the kernel has for it.
 //!
 //! * [`rtt`] asks, times and checks; [`stats`] reduces; [`table`] shows.
 //! * [`socket_server`] and the C programs in `peers/` ([`peers`]) are the other
@@ -35,7 +33,6 @@ pub mod demux;
 pub mod flood;
 pub mod forward;
 pub mod hosts;
-pub mod initiation;
 pub mod neighbour;
 pub mod path;
 pub mod peers;

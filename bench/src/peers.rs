@@ -24,7 +24,7 @@ const CLANG: &str = "clang-19";
 /// Names [`INSTALL`] if a tool or header is missing.
 pub fn build() -> Result<PathBuf> {
     let (sources, out) = folders()?;
-    for name in ["xdp_counter", "xdp_forward", "xdp_initiation", "xdp_pipes"] {
+    for name in ["xdp_counter", "xdp_forward", "xdp_pipes"] {
         let source = sources.join(name).with_extension("c");
         let object = out.join(name).with_extension("o");
         let shared = sources.join("xdp_common.h");
@@ -47,7 +47,6 @@ pub fn build() -> Result<PathBuf> {
     }
     for (name, more) in [
         ("xdp_peer", &["-O2", "-lbpf"][..]),
-        ("initiation", &["-O2", "-lbpf"]),
         ("udp_forward", &["-O3"]),
     ] {
         let source = sources.join(name).with_extension("c");

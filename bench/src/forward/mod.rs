@@ -37,8 +37,8 @@ use crate::ratio::{self, Ratio, Target};
 use crate::stats::Spread;
 use crate::table;
 use relay::{Relay, Way};
+pub(crate) use traffic::thread_cpu;
 use traffic::{Pace, Stream, stream};
-pub(crate) use traffic::{process_cpu, thread_cpu};
 use world::World;
 
 /// Busy loops.

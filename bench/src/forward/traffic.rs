@@ -222,11 +222,6 @@ fn others(relay: &Relay) -> Result<Vec<String>> {
     Ok(files)
 }
 
-/// CPU time of all threads of a process, in ns.
-pub(crate) fn process_cpu(id: u32) -> Result<u64> {
-    Ok(cpu_of(&tasks(id)?))
-}
-
 /// The files of a process' threads: its own file is its first thread's.
 fn tasks(id: u32) -> Result<Vec<String>> {
     let tasks = fs::read_dir(format!("/proc/{id}/task")).context("the process is gone")?;

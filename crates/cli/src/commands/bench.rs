@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ashway_bench::{
-    Report, counter, demux, flood, forward, initiation, neighbour, path, pipes, promote, sandbox,
+    Report, counter, demux, flood, forward, neighbour, path, pipes, promote, sandbox,
     swap,
 };
 use clap::{Args, Subcommand};
@@ -49,17 +49,6 @@ Examples:
   ashway bench forward
   ashway bench forward -j > forward.json")]
     Forward(Rounds),
-    /// What a handler begins by itself, beside what the kernel has for it
-    ///
-    /// `send`, `msg_clone` and `timer_set` of the user tier; a broadcast redirect with and
-    /// without a program at each copy, clones in traffic control, a resized frame and
-    /// `bpf_timer`, by hand; and what the verifier takes. Two minutes, two
-    /// CPUs. Needs root, clang-19, libbpf-dev and gcc.
-    #[command(after_help = "\
-Examples:
-  ashway bench initiation
-  ashway bench initiation -j > initiation.json")]
-    Initiation(Rounds),
     /// What a handler that spends its budget costs the paths beside it
     ///
     /// A counter asked in turn, beside neighbours that spend 50 us or 10 us of the same
@@ -206,11 +195,6 @@ impl Bench {
                 binary,
             }),
             Self::Flood(Rounds { rounds, quick }) => flood::run(&flood::Options {
-                rounds,
-                quick,
-                binary,
-            }),
-            Self::Initiation(Rounds { rounds, quick }) => initiation::run(&initiation::Options {
                 rounds,
                 quick,
                 binary,
