@@ -21,7 +21,8 @@ pub(crate) enum Exit {
     PrivilegeMissing = 4,
     /// No node answers.
     NotReachable = 5,
-    /// This kernel cannot do it; the message names what is missing.
+    /// This kernel, or what is installed, cannot do it; the message names what is
+    /// missing.
     NotSupported = 6,
 }
 

@@ -49,7 +49,7 @@ Examples:
 Exit codes:
   0 done                  1 failed               2 usage or configuration
   3 handler refused       4 privilege missing    5 node not reachable
-  6 not supported by this kernel";
+  6 not supported by this kernel, or by what is installed";
 
 /// Runs application code where messages arrive: in the kernel or right above.
 ///
@@ -90,7 +90,6 @@ pub(crate) enum Command {
     Iface(iface::Iface),
     #[command(subcommand)]
     Pipe(pipe::Pipe),
-    #[command(subcommand)]
     Bench(bench::Bench),
 }
 

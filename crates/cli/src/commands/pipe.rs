@@ -18,6 +18,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::{Map, Value, json};
 
 use super::handler::file;
+use crate::commands::bench::become_bench;
 use crate::face::Face;
 use crate::failure::{Exit, Failure};
 use crate::table;
@@ -62,13 +63,7 @@ pub(crate) struct Calibrate {}
 impl Calibrate {
     #[expect(clippy::unused_self, reason = "as the other commands")]
     fn run(self) -> Result<(), Failure> {
-        let table = ashway_bench::pipes::calibrate().map_err(|error| {
-            let mut failure = Failure::new(Exit::Failed, "the costs cannot be measured");
-            failure.because = error.chain().map(ToString::to_string).collect();
-            failure
-        })?;
-        print!("{table}");
-        Ok(())
+        Err(become_bench(&["calibrate".into()]))
     }
 }
 
