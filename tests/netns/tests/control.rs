@@ -80,13 +80,13 @@ fn a_client_that_finds_no_descriptor_is_heard_later() {
     let node = node(&rig);
     leave(&node, 0);
     let client = ask(&node);
-    // Who looks at the client again and again never sleeps.
+    // Who looks at the client again and again hardly ever sleeps.
     let slept = || -> u64 {
         let slept = proc_status(node.id(), "voluntary_ctxt_switches");
         slept.parse().unwrap()
     };
     let before = slept();
-    until("its loop sleeps", || (slept() > before + 10).then_some(()));
+    until("its loop sleeps", || (slept() > before + 50).then_some(()));
     leave(&node, 8);
     assert!(hear(client).starts_with("{\"ok\":"));
     node.stop().unwrap();
