@@ -3,8 +3,10 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use ashway_daemon::client::{ControlError, NotReachable};
+use ashway_api::client::{ControlError, NotReachable};
+use ashway_api::{Code, Misread, Refusal};
 use ashway_daemon::diagnostics::Diagnostics;
+use ashway_path::problem::suggest;
 use serde_json::{Value, json};
 
 /// What the exit code says. Scripts rely on it, so numbers are never reused.
@@ -56,10 +58,15 @@ impl Exit {
             .unwrap_or(Self::Failed)
     }
 
-    /// The failure of this name, as a node reports it.
-    fn from_name(name: &str) -> Self {
-        let mut all = Self::ALL.into_iter();
-        all.find(|exit| exit.name() == name).unwrap_or(Self::Failed)
+    /// The failure that a node reports so.
+    const fn of_code(code: Code) -> Self {
+        match code {
+            Code::Usage => Self::Usage,
+            Code::HandlerRefused => Self::HandlerRefused,
+            Code::PrivilegeMissing => Self::PrivilegeMissing,
+            Code::NotSupported => Self::NotSupported,
+            Code::BadRequest | Code::Failed => Self::Failed,
+        }
     }
 }
 
@@ -163,18 +170,25 @@ impl From<NotReachable> for Failure {
     }
 }
 
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let mut failure = Self::new(Exit::of_code(refusal.code), refusal.message);
+        failure.hint = Some(refusal.hint).filter(|hint| !hint.is_empty());
+        failure
+    }
+}
+
+impl From<Misread> for Failure {
+    fn from(misread: Misread) -> Self {
+        let near = misread.word.map(|(word, words)| suggest(&word, words));
+        Refusal::usage(misread.message, near.unwrap_or(misread.hint)).into()
+    }
+}
+
 impl From<ControlError> for Failure {
     fn from(error: ControlError) -> Self {
         match error {
-            ControlError::Refused {
-                code,
-                message,
-                hint,
-            } => {
-                let mut failure = Self::new(Exit::from_name(&code), message);
-                failure.hint = hint;
-                failure
-            }
+            ControlError::Refused(refusal) => refusal.into(),
             ControlError::Broken(source) => {
                 // It may be busy with a handler, or stopped in a debugger.
                 Self::new(Exit::NotReachable, "the node did not answer")
@@ -194,12 +208,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_names_lead_back_to_the_failure() {
+    fn numbers_lead_back_to_the_failure() {
         for exit in Exit::ALL {
             assert_eq!(Exit::from_number(exit as u8), exit);
-            assert_eq!(Exit::from_name(exit.name()), exit);
         }
         assert_eq!(Exit::from_number(99), Exit::Failed);
-        assert_eq!(Exit::from_name("no_such_path"), Exit::Failed);
     }
 }

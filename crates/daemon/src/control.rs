@@ -1,5 +1,5 @@
-//! The control socket: how the CLI asks a running node (`client.rs` is the
-//! other end).
+//! The control socket: how the CLI asks a running node (`ashway_api::Client`
+//! is the other end).
 //!
 //! One request for each connection, read between two looks at the node as it comes, and its
 //! answer written likewise ([`answers`]); a client that dawdles over either holds up nobody,
@@ -26,7 +26,7 @@ use rustix::net::{
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::{Value, json};
 
-use crate::request::Refusal;
+use crate::request::{Code, Refusal};
 use answers::{Answering, Answers};
 
 /// How long a client may take over its request. Nobody waits for it meanwhile; on a busy
@@ -55,28 +55,12 @@ pub(crate) enum Answer {
     /// Done, with a file descriptor beside it.
     WithFd(Value, OwnedFd),
     /// Turned down.
-    Refused {
-        /// A stable name.
-        code: &'static str,
-        /// Why.
-        message: String,
-        /// The next step; may be empty.
-        hint: String,
-    },
+    Refused(Refusal),
 }
 
 impl From<Refusal> for Answer {
     fn from(refusal: Refusal) -> Self {
-        let Refusal {
-            code,
-            message,
-            hint,
-        } = refusal;
-        Self::Refused {
-            code,
-            message,
-            hint,
-        }
+        Self::Refused(refusal)
     }
 }
 
@@ -291,11 +275,8 @@ impl Control {
                 "send {\"request\":\"status\"} and a newline at once",
             ),
         };
-        self.caller(stream).answer(Answer::Refused {
-            code: "bad_request",
-            message,
-            hint: hint.to_owned(),
-        });
+        let refusal = Refusal::new(Code::BadRequest, message, hint);
+        self.caller(stream).answer(refusal);
     }
 }
 
@@ -384,14 +365,7 @@ impl Caller {
         let (document, fd) = match answer {
             Answer::Ok(value) => (json!({ "ok": value }), None),
             Answer::WithFd(value, fd) => (json!({ "ok": value }), Some(fd)),
-            Answer::Refused {
-                code,
-                message,
-                hint,
-            } => {
-                let error = json!({ "code": code, "message": message, "hint": hint });
-                (json!({ "error": error }), None)
-            }
+            Answer::Refused(refusal) => (json!({ "error": refusal }), None),
         };
         let mut answering = Answering::new(stream, &document, fd, Instant::now());
         // A client that went away has lost its answer; nobody else minds.
@@ -404,11 +378,10 @@ impl Caller {
 
 impl Drop for Caller {
     fn drop(&mut self) {
-        self.send(Answer::Refused {
-            code: "failed",
-            message: "the node ended or failed before this was done".to_owned(),
-            hint: "its standard error says why; please report a panic".to_owned(),
-        });
+        self.send(Answer::Refused(Refusal::failed(
+            "the node ended or failed before this was done",
+            "its standard error says why; please report a panic",
+        )));
     }
 }
 

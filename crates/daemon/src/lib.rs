@@ -10,7 +10,6 @@ mod activation;
 mod breaker;
 mod bug;
 mod channels;
-pub mod client;
 mod compile;
 pub mod config;
 mod control;

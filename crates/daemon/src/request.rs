@@ -1,53 +1,47 @@
-//! What `load` and `bind` ask for: JSON in, checked facts out.
+//! What `load` and `bind` ask for: typed requests in, checked facts out.
 //!
 //! The same words, limits and rules as in the configuration file, whose
 //! sections they add to; `config` is what the node runs now.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path as FsPath, PathBuf};
 use std::time::Duration;
 
+use ashway_api::request::{Bind, Load, NoRequest};
+pub(crate) use ashway_api::{Code, Owner, Refusal, Request, Scalar, short};
 use ashway_demux as demux;
 use ashway_handler::Param;
 use ashway_path::attrs::Value as Attr;
 use serde_json::Value;
 
 use crate::config::{
-    self, Config, FaultLimit, Grant, HandlerConfig, MemoryMode, NAME_HINT, OnFault, PathConfig,
-    Share, Stand, Tier, is_name, read_budget, read_channel, read_endpoint, read_faults, read_match,
-    read_rate, read_share, suggest,
+    self, Config, FaultLimit, HandlerConfig, NAME_HINT, PathConfig, Share, Stand, is_name,
+    read_budget, read_channel, read_endpoint, read_faults, read_match, read_rate, read_share,
+    suggest,
 };
 
-/// Why a request is turned down. Nothing has changed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    /// A stable name; also decides the exit code of the CLI.
-    pub(crate) code: &'static str,
-    /// Why.
-    pub(crate) message: String,
-    /// The next step; may be empty.
-    pub(crate) hint: String,
+/// Reads a request.
+///
+/// # Errors
+///
+/// The first thing that is wrong.
+pub(crate) fn read(value: Value) -> Result<Request, Refusal> {
+    Request::read(value).map_err(|error| match error {
+        NoRequest::Unnamed => Refusal::new(
+            Code::BadRequest,
+            error.to_string(),
+            format!("requests are {}", Request::NAMES.join(", ")),
+        ),
+        NoRequest::Misread(misread) => {
+            let near = misread.word.map(|(word, words)| suggest(&word, words));
+            Refusal::usage(misread.message, near.unwrap_or(misread.hint))
+        }
+    })
 }
 
-impl Refusal {
-    /// The request itself is wrong.
-    pub(crate) fn usage(message: String, hint: impl Into<String>) -> Self {
-        Self {
-            code: "usage",
-            message,
-            hint: hint.into(),
-        }
-    }
-
-    /// The request does not fit what the node has or can do.
-    pub(crate) fn failed(message: String, hint: impl Into<String>) -> Self {
-        Self {
-            code: "failed",
-            message,
-            hint: hint.into(),
-        }
-    }
+/// What is wrong with a value, and what to write instead, as a refusal.
+fn wrong((message, hint): (String, String)) -> Refusal {
+    Refusal::usage(message, hint)
 }
 
 /// Reads `load`: a handler under a name that nobody has yet.
@@ -55,10 +49,10 @@ impl Refusal {
 /// # Errors
 ///
 /// The first thing that is wrong.
-pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig, Refusal> {
-    let path = PathBuf::from(string(request, "file")?.ok_or_else(|| missing("file"))?);
-    let given = string(request, "name")?;
-    let name = given.or_else(|| path.file_stem().and_then(|s| s.to_str()));
+pub(crate) fn handler(request: &Load, config: &Config) -> Result<HandlerConfig, Refusal> {
+    let given = request.name.as_deref();
+    let stem = FsPath::new(&request.file).file_stem();
+    let name = given.or_else(|| stem.and_then(|stem| stem.to_str()));
     let name = name.unwrap_or_default().to_owned();
     check_name("handler", &name).map_err(|refusal| match given {
         Some(_) => refusal,
@@ -69,42 +63,24 @@ pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig,
         },
     })?;
     check_free(&name, config)?;
-    let file = file(request)?;
-    let mut allow = Vec::new();
-    for grant in strings(request, "allow")? {
-        allow.push(one_of("allow", grant, Grant::WORDS)?);
-    }
-    let endpoint = match &request["endpoint"] {
-        Value::Null => 0,
-        slots => {
-            let slots = slots.as_i64();
-            let slots = slots
-                .ok_or_else(|| Refusal::usage("`endpoint` must be an integer".to_owned(), ""))?;
-            read_endpoint(slots).map_err(|(message, hint)| Refusal::usage(message, hint))?
-        }
-    };
     let mut channels = Vec::new();
-    for peer in strings(request, "channel")? {
-        let peer = read_channel(peer, channels.len());
-        channels.push(peer.map_err(|(message, hint)| Refusal::usage(message, hint))?);
+    for peer in &request.channel {
+        channels.push(read_channel(peer, channels.len()).map_err(wrong)?);
     }
-    let send_port = match &request["send_port"] {
-        Value::Null => 0,
-        port => port
-            .as_u64()
-            .and_then(|port| u16::try_from(port).ok())
-            .ok_or_else(|| Refusal::usage("`send_port` must be a port".to_owned(), ""))?,
-    };
+    let endpoint = request.endpoint.map(|slots| read_endpoint(slots.into()));
+    if let Some(domain) = &request.domain {
+        config.domain(domain).map_err(wrong)?;
+    }
     Ok(HandlerConfig {
         name,
-        file,
-        allow,
-        endpoint,
+        file: file(&request.file)?,
+        allow: request.allow.iter().map(|allow| allow.0).collect(),
+        endpoint: endpoint.transpose().map_err(wrong)?.unwrap_or_default(),
         channels,
-        send_port,
-        memory: word(request, "memory", MemoryMode::WORDS)?,
-        params: params(&request["params"])?,
-        domain: domain(request, config)?,
+        send_port: request.send_port.unwrap_or_default(),
+        memory: request.memory,
+        params: params(&request.params),
+        domain: request.domain.clone(),
         line: 0,
     })
 }
@@ -114,20 +90,17 @@ pub(crate) fn handler(request: &Value, config: &Config) -> Result<HandlerConfig,
 /// # Errors
 ///
 /// `up` without `down`. Whether there are such services, the graph says.
-pub(crate) fn stand(request: &Value, handler: &str) -> Result<Option<Stand>, Refusal> {
-    let down = string(request, "down")?.map(str::to_owned);
-    let up = string(request, "up")?.map(str::to_owned);
-    let stand = |down| Stand {
-        handler: handler.to_owned(),
-        down,
-        up: up.clone(),
-    };
-    match (down, &up) {
+pub(crate) fn stand(request: &Load, handler: &str) -> Result<Option<Stand>, Refusal> {
+    match (&request.down, &request.up) {
         (None, Some(up)) => Err(Refusal::usage(
             format!("`up` is `{up}`, and there is no `down`"),
             "say what the handler lives on, too, such as `udp.up`",
         )),
-        (down, _) => Ok(down.map(stand)),
+        (down, up) => Ok(down.as_ref().map(|down| Stand {
+            handler: handler.to_owned(),
+            down: down.clone(),
+            up: up.clone(),
+        })),
     }
 }
 
@@ -136,10 +109,10 @@ pub(crate) fn stand(request: &Value, handler: &str) -> Result<Option<Stand>, Ref
 /// # Errors
 ///
 /// What is wrong with it.
-pub(crate) fn file(request: &Value) -> Result<PathBuf, Refusal> {
-    let file = PathBuf::from(string(request, "file")?.ok_or_else(|| missing("file"))?);
+pub(crate) fn file(file: &str) -> Result<PathBuf, Refusal> {
+    let file = PathBuf::from(file);
     let absolute = "name the file by an absolute path; the node reads it";
-    let shown = || short(&file.to_string_lossy()).into_owned();
+    let shown = || short(&file.to_string_lossy());
     let message = match file.metadata() {
         _ if !file.is_absolute() => format!("`{}` is no absolute path", shown()),
         Ok(metadata) if metadata.is_file() => return Ok(file),
@@ -147,17 +120,6 @@ pub(crate) fn file(request: &Value) -> Result<PathBuf, Refusal> {
         Err(error) => format!("the node cannot read `{}`: {error}", shown()),
     };
     Err(Refusal::usage(message, absolute))
-}
-
-/// The domain of a request, if it names one; there must be one of this name.
-fn domain(request: &Value, config: &Config) -> Result<Option<String>, Refusal> {
-    let name = string(request, "domain")?;
-    if let Some(name) = name {
-        config
-            .domain(name)
-            .map_err(|(message, hint)| Refusal::usage(message, hint))?;
-    }
-    Ok(name.map(str::to_owned))
 }
 
 /// Refuses a handler's name that another has.
@@ -180,16 +142,16 @@ pub(crate) fn check_free(name: &str, config: &Config) -> Result<(), Refusal> {
 /// # Errors
 ///
 /// The first thing that is wrong.
-pub(crate) fn path(request: &Value, config: &Config) -> Result<PathConfig, Refusal> {
-    let handler = string(request, "handler")?.ok_or_else(|| missing("handler"))?;
+pub(crate) fn path(request: &Bind, config: &Config) -> Result<PathConfig, Refusal> {
+    let handler = &request.handler;
     if config.handler(handler).is_none() {
         let known: Vec<_> = config.handlers.iter().map(|h| h.name.as_str()).collect();
         let Refusal { message, hint, .. } = unknown("handler", handler, &known);
         return Err(Refusal::usage(message, hint));
     }
-    let name = string(request, "path")?.unwrap_or(handler);
+    let name = request.path.as_ref().unwrap_or(handler);
     check_name("path", name)?;
-    if config.paths.iter().any(|path| path.name == name) {
+    if config.paths.iter().any(|path| path.name == *name) {
         return Err(Refusal::failed(
             format!("there is a path `{name}` already"),
             "give this one another name with `--name`, or unbind that one",
@@ -197,40 +159,42 @@ pub(crate) fn path(request: &Value, config: &Config) -> Result<PathConfig, Refus
     }
     let mut ifaces: Vec<String> = Vec::new();
     let known: Vec<_> = config.ifaces.iter().map(|i| i.name.as_str()).collect();
-    for iface in strings(request, "iface")? {
-        if !known.contains(&iface) {
+    for iface in &request.iface {
+        if !known.contains(&iface.as_str()) {
             let Refusal { hint, .. } = unknown("interface", iface, &known);
             let message = format!("this node has no interface `{iface}`");
             return Err(Refusal::usage(message, hint));
         }
-        if ifaces.iter().any(|earlier| earlier == iface) {
+        if ifaces.contains(iface) {
             let message = format!("interface `{iface}` is given twice");
             return Err(Refusal::usage(message, "give each once"));
         }
-        ifaces.push(iface.to_owned());
+        ifaces.push(iface.clone());
     }
     if ifaces.is_empty() {
-        return Err(missing("iface"));
+        return Err(Refusal::usage("the request needs `iface`", ""));
     }
-    let match_text = string(request, "match")?.ok_or_else(|| missing("match"))?;
     let path = PathConfig {
-        name: name.to_owned(),
+        name: name.clone(),
         ifaces,
-        filter: read_match(match_text).map_err(|error| bad_match(match_text, error))?,
-        handler: handler.to_owned(),
-        function: string(request, "function")?.unwrap_or("on_rx").to_owned(),
-        tier: word(request, "tier", Tier::WORDS)?,
-        on_fault: word(request, "on_fault", OnFault::WORDS)?,
+        filter: read_match(&request.filter).map_err(|error| bad_match(&request.filter, error))?,
+        handler: handler.clone(),
+        function: request
+            .function
+            .clone()
+            .unwrap_or_else(|| "on_rx".to_owned()),
+        tier: request.tier,
+        on_fault: request.on_fault,
         faults: faults(request)?,
         budget: budget(request)?,
         share: share(request)?,
-        domain: string(request, "domain")?.map(str::to_owned),
+        domain: request.domain.clone(),
         line: 0,
     };
     config
         .own(&path)
         .and_then(|()| config.compete(&path))
-        .map_err(|(message, hint)| Refusal::usage(message, hint))?;
+        .map_err(wrong)?;
     Ok(path)
 }
 
@@ -254,17 +218,8 @@ pub(crate) fn unknown(what: &str, name: &str, known: &[&str]) -> Refusal {
     Refusal::failed(format!("there is no {what} `{}`", short(name)), hint)
 }
 
-/// What is longer is no name of ours, and shown in part.
+/// What is longer is no name of ours.
 const LONG: usize = 64;
-
-/// A text of somebody, as much of it as a line can hold.
-pub(crate) fn short(text: &str) -> Cow<'_, str> {
-    let mut chars = text.char_indices();
-    match chars.nth(LONG) {
-        None => text.into(),
-        Some((end, _)) => format!("{}… ({} bytes)", &text[..end], text.len()).into(),
-    }
-}
 
 fn check_name(kind: &str, name: &str) -> Result<(), Refusal> {
     if is_name(name) {
@@ -274,159 +229,34 @@ fn check_name(kind: &str, name: &str) -> Result<(), Refusal> {
     Err(Refusal::usage(message, NAME_HINT))
 }
 
-/// What a node can be asked for, as `docs/guide/control.md` describes it.
-pub(crate) const REQUESTS: [&str; 22] = [
-    "status", "why", "demux", "confirm", "load", "swap", "rollback", "unload", "bind", "unbind",
-    "promote", "demote", "enable", "create", "show", "remove", "faults", "fault", "log", "memory",
-    "endpoint", "observe",
-];
-
-/// The keys of a request that makes or changes what runs here. `create` looks by itself,
-/// and the others do no harm with less than was meant.
-pub(crate) fn keys(request: &str) -> Option<&'static [&'static str]> {
-    Some(match request {
-        "load" => &[
-            "request",
-            "file",
-            "name",
-            "allow",
-            "endpoint",
-            "channel",
-            "send_port",
-            "memory",
-            "params",
-            "domain",
-            "down",
-            "up",
-            "owner",
-        ],
-        "bind" => &[
-            "request", "handler", "path", "iface", "match", "function", "tier", "on_fault",
-            "domain", "budget", "faults", "share", "rate", "owner",
-        ],
-        "swap" => &["request", "handler", "file", "params"],
-        "promote" => &["request", "path", "shadow"],
-        _ => return None,
-    })
+fn share(request: &Bind) -> Result<Option<Share>, Refusal> {
+    let share = request.share.as_deref().map(read_share).transpose();
+    let rate = request.rate.as_deref().map(read_rate).transpose();
+    Ok(Share::of(share.map_err(wrong)?, rate.map_err(wrong)?))
 }
 
-/// Refuses a request with keys that nobody reads.
-///
-/// # Errors
-///
-/// The first such key, or that it has none at all.
-pub(crate) fn only(request: &Value, keys: &[&str]) -> Result<(), Refusal> {
-    let Value::Object(given) = request else {
-        return Err(Refusal::usage(
-            "a path is asked for by an object".to_owned(),
-            "write {\"module\": …}",
-        ));
+fn budget(request: &Bind) -> Result<Duration, Refusal> {
+    let budget = request.budget.as_deref().map(read_budget).transpose();
+    Ok(budget.map_err(wrong)?.unwrap_or(Config::DEFAULT_BUDGET))
+}
+
+fn faults(request: &Bind) -> Result<Option<FaultLimit>, Refusal> {
+    let faults = request.faults.as_deref().map(read_faults).transpose();
+    Ok(faults
+        .map_err(wrong)?
+        .unwrap_or_else(|| Some(FaultLimit::default())))
+}
+
+/// The values of a handler's parameters.
+pub(crate) fn params(given: &BTreeMap<String, Scalar<i64>>) -> BTreeMap<String, Param> {
+    let value = |value: &Scalar<i64>| match value {
+        Scalar::Number(number) => Param::Number(*number),
+        Scalar::Text(text) => Param::Text(text.clone()),
     };
-    match given.keys().find(|key| !keys.contains(&key.as_str())) {
-        None => Ok(()),
-        Some(key) => Err(Refusal::usage(
-            format!("the request has a key `{key}`, which nobody reads"),
-            suggest(key, keys),
-        )),
-    }
-}
-
-/// That a key is missing.
-pub(crate) fn missing(key: &str) -> Refusal {
-    Refusal::usage(format!("the request needs `{key}`"), "")
-}
-
-pub(crate) fn string<'r>(request: &'r Value, key: &str) -> Result<Option<&'r str>, Refusal> {
-    match &request[key] {
-        Value::Null => Ok(None),
-        Value::String(text) => Ok(Some(text)),
-        _ => Err(Refusal::usage(format!("`{key}` must be a string"), "")),
-    }
-}
-
-fn strings<'r>(request: &'r Value, key: &str) -> Result<Vec<&'r str>, Refusal> {
-    let wrong = || Refusal::usage(format!("`{key}` must be an array of strings"), "");
-    match &request[key] {
-        Value::Null => Ok(Vec::new()),
-        Value::Array(items) => items
-            .iter()
-            .map(|item| item.as_str().ok_or_else(wrong))
-            .collect(),
-        _ => Err(wrong()),
-    }
-}
-
-fn one_of<T: Copy>(key: &str, text: &str, words: &[(&str, T)]) -> Result<T, Refusal> {
-    let found = words.iter().find(|(word, _)| *word == text);
-    found.map(|(_, value)| *value).ok_or_else(|| {
-        let names: Vec<_> = words.iter().map(|(word, _)| *word).collect();
-        let text = short(text);
-        Refusal::usage(
-            format!("`{key}` cannot be `{text}`"),
-            suggest(&text, &names),
-        )
-    })
-}
-
-/// One of these words; without it, the default.
-///
-/// # Errors
-///
-/// It is none of them.
-pub(crate) fn word<T: Copy + Default>(
-    request: &Value,
-    key: &str,
-    words: &[(&str, T)],
-) -> Result<T, Refusal> {
-    match string(request, key)? {
-        Some(text) => one_of(key, text, words),
-        None => Ok(T::default()),
-    }
-}
-
-fn share(request: &Value) -> Result<Option<Share>, Refusal> {
-    let read = |key, read: fn(&str) -> Result<u32, (String, String)>| {
-        let text = string(request, key)?;
-        let number = text.map(read).transpose();
-        number.map_err(|(message, hint)| Refusal::usage(message, hint))
-    };
-    Ok(Share::of(
-        read("share", read_share)?,
-        read("rate", read_rate)?,
-    ))
-}
-
-fn budget(request: &Value) -> Result<Duration, Refusal> {
-    match string(request, "budget")? {
-        Some(text) => read_budget(text).map_err(|(message, hint)| Refusal::usage(message, hint)),
-        None => Ok(Config::DEFAULT_BUDGET),
-    }
-}
-
-fn faults(request: &Value) -> Result<Option<FaultLimit>, Refusal> {
-    match string(request, "faults")? {
-        Some(text) => read_faults(text).map_err(|(message, hint)| Refusal::usage(message, hint)),
-        None => Ok(Some(FaultLimit::default())),
-    }
-}
-
-pub(crate) fn params(value: &Value) -> Result<BTreeMap<String, Param>, Refusal> {
-    let wrong = || {
-        let error = "`params` must be 64-bit integers and texts by name";
-        Refusal::usage(error.to_owned(), "")
-    };
-    let param = |value: &Value| match value {
-        Value::String(text) => Some(Param::Text(text.clone())),
-        value => value.as_i64().map(Param::Number),
-    };
-    match value {
-        Value::Null => Ok(BTreeMap::new()),
-        Value::Object(entries) => entries
-            .iter()
-            .map(|(name, value)| Ok((name.clone(), param(value).ok_or_else(wrong)?)))
-            .collect(),
-        _ => Err(wrong()),
-    }
+    let params = given.iter();
+    params
+        .map(|(name, given)| (name.clone(), value(given)))
+        .collect()
 }
 
 pub(crate) fn bad_match(text: &str, error: demux::FilterError) -> Refusal {
@@ -440,9 +270,29 @@ pub(crate) fn bad_match(text: &str, error: demux::FilterError) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use serde_json::json;
-    use std::path::Path as FsPath;
+
+    use super::*;
+    use crate::config::Tier;
+
+    fn load(request: Value, config: &Config) -> Result<HandlerConfig, Refusal> {
+        match read(named("load", request))? {
+            Request::Load(request) => handler(&request, config),
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    fn bind(request: Value, config: &Config) -> Result<PathConfig, Refusal> {
+        match read(named("bind", request))? {
+            Request::Bind(request) => path(&request, config),
+            other => unreachable!("{other:?}"),
+        }
+    }
+
+    fn named(name: &str, mut request: Value) -> Value {
+        request["request"] = json!(name);
+        request
+    }
 
     fn node() -> Config {
         let mut config = config::parse(
@@ -451,10 +301,10 @@ mod tests {
         )
         .unwrap();
         let this = std::env::current_exe().unwrap();
-        let loaded = handler(&json!({ "file": this, "name": "h" }), &config).unwrap();
+        let loaded = load(json!({ "file": this, "name": "h" }), &config).unwrap();
         config.handlers.push(loaded);
         let request = json!({ "handler": "h", "iface": ["a"], "match": "udp and dst port 7" });
-        let bound = path(&request, &config).unwrap();
+        let bound = bind(request, &config).unwrap();
         assert_eq!(
             (bound.name.as_str(), bound.function.as_str(), bound.tier),
             ("h", "on_rx", Tier::Auto)
@@ -468,82 +318,70 @@ mod tests {
         let config = node();
         let this = std::env::current_exe().unwrap();
         for (request, code, says) in [
-            (json!({}), "usage", "needs `file`"),
-            (json!({ "file": this, "name": "h" }), "failed", "already"),
+            (json!({}), Code::Usage, "needs `file`"),
+            (
+                json!({ "file": this, "name": "h" }),
+                Code::Failed,
+                "already",
+            ),
             (
                 json!({ "file": this, "name": "A b" }),
-                "usage",
+                Code::Usage,
                 "name of a handler",
             ),
             (
                 json!({ "file": "/My handler.wasm" }),
-                "usage",
+                Code::Usage,
                 "`My handler` cannot be the name of a handler, which the file is called",
             ),
-            (json!({ "file": "x.wasm" }), "usage", "no absolute path"),
-            (json!({ "file": "/nowhere/x.wasm" }), "usage", "cannot read"),
-            (json!({ "file": "/", "name": "x" }), "usage", "is no file"),
+            (json!({ "file": "x.wasm" }), Code::Usage, "no absolute path"),
+            (
+                json!({ "file": "/nowhere/x.wasm" }),
+                Code::Usage,
+                "cannot read",
+            ),
+            (
+                json!({ "file": "/", "name": "x" }),
+                Code::Usage,
+                "is no file",
+            ),
             (
                 json!({ "file": this, "name": "x", "allow": ["fly"] }),
-                "usage",
+                Code::Usage,
                 "cannot be `fly`",
             ),
             (
                 json!({ "file": this, "name": "x", "params": { "a": 1.5 } }),
-                "usage",
-                "64-bit",
+                Code::Usage,
+                "`a` cannot be 1.5",
             ),
             (
                 json!({ "file": this, "name": "x", "domain": "d" }),
-                "usage",
+                Code::Usage,
                 "no `[domain.d]`",
             ),
         ] {
-            let refusal = handler(&request, &config).unwrap_err();
+            let refusal = load(request, &config).unwrap_err();
             assert_eq!(refusal.code, code, "{refusal:?}");
             assert!(refusal.message.contains(says), "{refusal:?}");
         }
     }
 
     #[test]
-    fn keys_that_nobody_reads_are_named() {
-        only(&json!({ "module": "a" }), &["module"]).unwrap();
-        let wrong = only(&json!({ "modul": "a" }), &["module"]).unwrap_err();
-        assert!(wrong.message.contains("`modul`"), "{wrong:?}");
-        assert!(wrong.hint.contains("did you mean `module`?"), "{wrong:?}");
-        let typed = json!({ "request": "bind", "handler": "h", "rates": "1/s" });
-        let wrong = only(&typed, keys("bind").unwrap()).unwrap_err();
+    fn an_unknown_key_is_named_with_the_one_that_is_near() {
+        let typed = json!({ "handler": "h", "iface": ["a"], "match": "udp", "rates": "1/s" });
+        let wrong = bind(typed, &node()).unwrap_err();
+        assert_eq!(wrong.message, "unknown key `rates`");
         assert!(wrong.hint.contains("did you mean `rate`?"), "{wrong:?}");
-        let wrong = only(&json!([1, 2]), &["module"]).unwrap_err();
-        assert!(wrong.message.contains("by an object"), "{wrong:?}");
-    }
-
-    /// A row of the guide for each request, in this order, with its keys.
-    #[test]
-    fn the_guide_describes_each_request_and_its_keys() {
-        let guide = include_str!("../../../docs/guide/control.md");
-        let row = |line: &'static str| line.strip_prefix("| `")?.split_once('`');
-        let requests = guide
-            .split("\n## ")
-            .find(|part| part.starts_with("Requests"));
-        let rows: Vec<_> = requests.unwrap().lines().filter_map(row).collect();
-        let names: Vec<_> = rows.iter().map(|(name, _)| *name).collect();
-        assert_eq!(names, REQUESTS);
-        for (name, rest) in rows {
-            let column = rest.split('|').nth(1).unwrap();
-            for key in keys(name).unwrap_or_default().iter().skip(1) {
-                assert!(
-                    column.contains(&format!("`{key}`")),
-                    "{name}: {key}: {column}"
-                );
-            }
-        }
+        let wrong = read(json!([1, 2])).unwrap_err();
+        assert_eq!(wrong.code, Code::BadRequest);
+        assert!(wrong.hint.contains("status, why,"), "{wrong:?}");
     }
 
     #[test]
     fn an_attribute_that_nobody_reads_is_refused() {
         let wrong = attribute("local", &Attr::of_text("10.0.1.1:99999")).unwrap_err();
-        assert_eq!(wrong.code, "usage");
+        assert_eq!(wrong.code, Code::Usage);
         assert!(wrong.hint.contains("a port"), "{wrong:?}");
         let wrong = attribute("memory_byte", &Attr::of_text("5")).unwrap_err();
         assert!(wrong.hint.contains("`memory_bytes`?"), "{wrong:?}");
@@ -555,38 +393,48 @@ mod tests {
         let good = json!({
             "handler": "h", "path": "p", "iface": ["a"], "match": "udp and dst port 8",
         });
-        path(&good, &config).unwrap();
+        bind(good.clone(), &config).unwrap();
         for (key, value, code, says) in [
-            ("handler", json!("g"), "usage", "no handler `g`"),
-            ("path", json!("h"), "failed", "path `h` already"),
-            ("path", json!(""), "usage", "name of a path"),
-            ("iface", json!(["c"]), "usage", "node has no interface `c`"),
-            ("iface", json!(["a", "a"]), "usage", "given twice"),
-            ("iface", json!([]), "usage", "needs `iface`"),
-            ("iface", json!("a"), "usage", "array of strings"),
-            ("match", json!("udp and prot 7"), "usage", "at `prot`"),
+            ("handler", json!("g"), Code::Usage, "no handler `g`"),
+            ("path", json!("h"), Code::Failed, "path `h` already"),
+            ("path", json!(""), Code::Usage, "name of a path"),
+            (
+                "iface",
+                json!(["c"]),
+                Code::Usage,
+                "node has no interface `c`",
+            ),
+            ("iface", json!(["a", "a"]), Code::Usage, "given twice"),
+            ("iface", json!([]), Code::Usage, "needs `iface`"),
+            ("iface", json!("a"), Code::Usage, "`iface` cannot be `a`"),
+            ("match", json!("udp and prot 7"), Code::Usage, "at `prot`"),
             (
                 "match",
                 json!("udp and dst port 7"),
-                "usage",
+                Code::Usage,
                 "paths `h` and `p`",
             ),
-            ("match", json!("dst port 7"), "usage", "more than UDP"),
+            ("match", json!("dst port 7"), Code::Usage, "more than UDP"),
             (
                 "match",
                 json!("udp and src port 7"),
-                "usage",
+                Code::Usage,
                 "paths `h` and `p`",
             ),
-            ("tier", json!("moon"), "usage", "`tier` cannot be `moon`"),
-            ("on_fault", json!("cry"), "usage", "cannot be `cry`"),
-            ("budget", json!("1 s"), "usage", "out of range"),
-            ("faults", json!("3"), "usage", "no limit of faults"),
-            ("domain", json!("d"), "usage", "no `[domain.d]`"),
+            (
+                "tier",
+                json!("moon"),
+                Code::Usage,
+                "`tier` cannot be `moon`",
+            ),
+            ("on_fault", json!("cry"), Code::Usage, "cannot be `cry`"),
+            ("budget", json!("1 s"), Code::Usage, "out of range"),
+            ("faults", json!("3"), Code::Usage, "no limit of faults"),
+            ("domain", json!("d"), Code::Usage, "no `[domain.d]`"),
         ] {
             let mut request = good.clone();
             request[key] = value;
-            let refusal = path(&request, &config).unwrap_err();
+            let refusal = bind(request, &config).unwrap_err();
             assert_eq!(refusal.code, code, "{refusal:?}");
             assert!(refusal.message.contains(says), "{refusal:?}");
         }
@@ -600,7 +448,7 @@ mod tests {
             let mut request = good.clone();
             request["iface"] = json!([iface]);
             request["match"] = json!(text);
-            path(&request, &config).unwrap();
+            bind(request, &config).unwrap();
         }
     }
 }

@@ -11,6 +11,7 @@ use std::hash::Hash;
 
 use ashway_abi::Count;
 use ashway_abi::count::Ledger;
+use ashway_api::request::Why;
 use ashway_demux::{self as demux, Conjunction, Filter, Specificity, Table};
 use ashway_modules::{datagram, eth};
 use ashway_path::attrs::Attrs;
@@ -38,19 +39,16 @@ pub(crate) fn answer(
     config: &Config,
     status: &Value,
     look: &Look<'_>,
-    request: &Value,
+    request: &Why,
 ) -> Result<Value, Refusal> {
-    let text = |key: &str| request[key].as_str();
-    let about = text("about")
-        .ok_or_else(|| Refusal::usage("the request needs `about`".to_owned(), ""))?
-        .trim();
+    let about = request.about.trim();
     if about.contains('>') {
-        return flow_answer(config, about, text("iface"), look, Some(status));
+        return flow_answer(config, about, request.iface.as_deref(), look, Some(status));
     }
     let names: Vec<_> = rows_of(status, "paths")
         .filter_map(|path| path["name"].as_str())
         .collect();
-    let only = match text("path") {
+    let only = match request.path.as_deref() {
         Some(path) if !names.contains(&path) => return Err(unknown("path", path, &names)),
         only => only,
     };
@@ -145,19 +143,9 @@ fn together(only: Option<&str>, status: &Value, count: Count) -> u64 {
 ///
 /// # Errors
 ///
-/// As the error of a refused request: code, message, hint.
-pub fn offline(
-    config: &Config,
-    about: &str,
-    iface: Option<&str>,
-) -> Result<Value, crate::client::ControlError> {
-    flow_answer(config, about, iface, &looks(config), None).map_err(|refusal| {
-        crate::client::ControlError::Refused {
-            code: refusal.code.to_owned(),
-            message: refusal.message,
-            hint: Some(refusal.hint),
-        }
-    })
+/// As of a request.
+pub fn offline(config: &Config, about: &str, iface: Option<&str>) -> Result<Value, Refusal> {
+    flow_answer(config, about, iface, &looks(config), None)
 }
 
 /// Looks a frame up in the demux that follows from a configuration.

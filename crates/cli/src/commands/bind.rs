@@ -1,9 +1,9 @@
 //! `ashway bind` and `ashway unbind`: paths of a running node come and go.
 
+use ashway_api::{Owner, request};
 use clap::Args;
-use serde_json::json;
 
-use super::Node;
+use super::{Node, word};
 use crate::face::{Face, clean};
 use crate::failure::Failure;
 
@@ -71,25 +71,24 @@ pub(crate) struct Bind {
 impl Bind {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let (handler, function) = match self.handler.split_once(':') {
-            Some((handler, function)) => (handler, Some(function)),
-            None => (self.handler.as_str(), None),
+            Some((handler, function)) => (handler.to_owned(), Some(function.to_owned())),
+            None => (self.handler, None),
         };
-        let answer = self.node.connect()?.request(&json!({
-            "request": "bind",
-            "handler": handler,
-            "function": function,
-            "path": self.name,
-            "iface": self.iface,
-            "match": self.filter,
-            "tier": self.tier,
-            "on_fault": self.on_fault,
-            "faults": self.faults,
-            "budget": self.budget,
-            "share": self.share,
-            "rate": self.rate,
-            "domain": self.domain,
-            "owner": self.owner,
-        }))?;
+        let answer = self.node.connect()?.request(request::Bind {
+            handler,
+            path: self.name,
+            iface: self.iface,
+            filter: self.filter,
+            function,
+            tier: word("tier", self.tier.as_deref())?,
+            on_fault: word("on_fault", self.on_fault.as_deref())?,
+            faults: self.faults,
+            budget: self.budget,
+            share: self.share,
+            rate: self.rate,
+            domain: self.domain,
+            owner: self.owner.map(Owner::Process),
+        })?;
         face.show(&answer, || {
             let text = |key: &str| clean(answer[key].as_str().unwrap_or_default());
             let mut out = format!("path `{}` runs in the {} tier", text("path"), text("tier"));
@@ -122,8 +121,8 @@ pub(crate) struct Unbind {
 
 impl Unbind {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let request = json!({ "request": "unbind", "path": self.path });
-        let answer = self.node.connect()?.request(&request)?;
+        let path = self.path.clone();
+        let answer = self.node.connect()?.request(request::Unbind { path })?;
         face.show(&answer, || {
             format!(
                 "path `{}` is unbound; its messages are the host's",

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use ashway_abi::Count;
+use ashway_api::request;
 use ashway_modules::tap::pcapng::{Record, Writer};
 use ashway_modules::tap::{Bound, Layer};
 use ashway_path::time::Time;
@@ -53,15 +54,15 @@ pub(crate) struct Capture {
 
 impl Capture {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let request = json!({
-            "request": "observe",
-            "count": self.enough.count,
-            "on": self.on,
-            "filter": filter(&self.filter)?,
-            "frames": true,
-        });
+        let request = request::Observe {
+            count: self.enough.count,
+            on: Some(self.on),
+            filter: filter(&self.filter)?,
+            frames: true,
+            ..request::Observe::default()
+        };
         let name = self.file.display().to_string();
-        let mut heard = Heard::new(self.node, &request, &self.enough)?;
+        let mut heard = Heard::new(self.node, request, &self.enough)?;
         let failed = |error: std::io::Error| {
             Failure::new(Exit::Failed, format!("cannot write `{name}`"))
                 .because(&error)

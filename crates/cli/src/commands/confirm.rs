@@ -1,7 +1,7 @@
 //! `ashway confirm`: keep a node that was started with `--try`.
 
+use ashway_api::request;
 use clap::Args;
-use serde_json::json;
 
 use super::Node;
 use crate::face::Face;
@@ -16,10 +16,7 @@ pub(crate) struct Confirm {
 
 impl Confirm {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let answer = self
-            .node
-            .connect()?
-            .request(&json!({ "request": "confirm" }))?;
+        let answer = self.node.connect()?.request(request::Confirm {})?;
         face.show(&answer, || {
             let words = match answer["was_on_trial"].as_bool() {
                 Some(false) => "the node is not on trial, or not any more: it stays",

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use ashway_api::request;
 use ashway_daemon::config::{self, Config};
 use ashway_demux::print;
 use ashway_wire::Headers;
@@ -66,8 +67,8 @@ impl Show {
         let mut document = if let Some(config) = &self.config {
             self.of_config(&config::load(config)?)?
         } else {
-            let request = json!({ "request": "demux", "iface": self.iface });
-            self.node.connect()?.request(&request)?
+            let iface = self.iface.clone();
+            self.node.connect()?.request(request::Demux { iface })?
         };
         let interfaces = document["interfaces"].as_array_mut();
         let texts = interfaces.into_iter().flatten().map(text);

@@ -1,12 +1,13 @@
 //! `ashway handler load`: a handler for a running node.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ashway_api::{Owner, Scalar, request};
 use ashway_handler::Param;
 use clap::Args;
-use serde_json::{Map, Value, json};
 
-use super::Node;
+use super::{Node, one_of, word};
 use crate::face::{Face, clean};
 use crate::failure::{Exit, Failure};
 
@@ -73,21 +74,22 @@ impl Load {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let file = absolute(&self.file)?;
         let params = params(self.param)?;
-        let answer = self.node.connect()?.request(&json!({
-            "request": "load",
-            "file": file,
-            "name": self.name,
-            "allow": self.allow,
-            "memory": self.memory,
-            "endpoint": self.endpoint,
-            "channel": self.channel,
-            "send_port": self.send_port,
-            "domain": self.domain,
-            "owner": self.owner,
-            "down": self.down,
-            "up": self.up,
-            "params": params,
-        }))?;
+        let allow = self.allow.iter().map(|grant| one_of("allow", grant));
+        let allow = allow.collect::<Result<_, _>>()?;
+        let answer = self.node.connect()?.request(request::Load {
+            file,
+            name: self.name,
+            allow,
+            memory: word("memory", self.memory.as_deref())?,
+            endpoint: self.endpoint,
+            channel: self.channel,
+            send_port: self.send_port,
+            params,
+            domain: self.domain,
+            down: self.down,
+            up: self.up,
+            owner: self.owner.map(Owner::Process),
+        })?;
         face.show(&answer, || {
             clean(answer["handler"].as_str().unwrap_or_default())
         })?;
@@ -96,16 +98,18 @@ impl Load {
 }
 
 /// Parameters as a request has them.
-pub(super) fn params(given: Vec<(String, Param)>) -> Result<Map<String, Value>, Failure> {
-    let mut params = Map::new();
+pub(super) fn params(
+    given: Vec<(String, Param)>,
+) -> Result<BTreeMap<String, Scalar<i64>>, Failure> {
+    let mut params = BTreeMap::new();
     for (name, value) in given {
         if params.contains_key(&name) {
             let error = format!("parameter `{name}` is given twice");
             return Err(Failure::new(Exit::Usage, error).hint("give each once"));
         }
         let value = match value {
-            Param::Number(number) => json!(number),
-            Param::Text(text) => json!(text),
+            Param::Number(number) => Scalar::Number(number),
+            Param::Text(text) => Scalar::Text(text),
         };
         params.insert(name, value);
     }

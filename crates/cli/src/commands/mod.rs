@@ -2,9 +2,12 @@
 //! `ashway OBJECT VERB [NAME] [--options]`, daily verbs at the top.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
-use ashway_daemon::client::{self, Client};
+use ashway_api::client::{self, Client};
+use ashway_api::{WordError, short};
 use ashway_daemon::config::{NAME_HINT, is_name};
+use ashway_path::problem::suggest;
 use clap::{Args, Parser, Subcommand};
 
 use crate::face::{Face, clean};
@@ -150,6 +153,23 @@ impl Node {
         };
         Ok(Client::connect(&socket)?)
     }
+}
+
+/// One of the words of `key`; without one, the default.
+fn word<T: FromStr<Err = WordError> + Default>(
+    key: &str,
+    text: Option<&str>,
+) -> Result<T, Failure> {
+    text.map_or_else(|| Ok(T::default()), |text| one_of(key, text))
+}
+
+/// One of the words of `key`.
+fn one_of<T: FromStr<Err = WordError>>(key: &str, text: &str) -> Result<T, Failure> {
+    text.parse().map_err(|WordError { words }| {
+        let text = short(text);
+        let failure = Failure::new(Exit::Usage, format!("`{key}` cannot be `{text}`"));
+        failure.hint(suggest(&text, words))
+    })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ashway_api::request::Observe;
 use ashway_daemon::why::Flow;
 use ashway_demux::parse;
 use clap::Args;
@@ -87,7 +88,7 @@ pub(super) struct Heard {
 
 impl Heard {
     /// Asks, and begins to hear.
-    pub(super) fn new(node: Node, request: &Value, enough: &Enough) -> Result<Self, Failure> {
+    pub(super) fn new(node: Node, request: Observe, enough: &Enough) -> Result<Self, Failure> {
         let system = |error: std::io::Error| {
             Failure::new(Exit::Failed, "the node cannot be heard").because(&error)
         };

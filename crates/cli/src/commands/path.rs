@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use ashway_api::{Request, request};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
@@ -72,7 +73,7 @@ impl Path {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let (request, name, node, tier, asked) = match self {
             Self::Ls { node } => {
-                let document = node.connect()?.request(&json!({ "request": "status" }))?;
+                let document = node.connect()?.request(request::Status {})?;
                 let list = json!({
                     "paths": document["paths"],
                     "paths_not_listed": document["paths_not_listed"],
@@ -81,8 +82,8 @@ impl Path {
                 return Ok(());
             }
             Self::Enable { name, node } => {
-                let request = json!({ "request": "enable", "path": name });
-                let answer = node.connect()?.request(&request)?;
+                let path = name.clone();
+                let answer = node.connect()?.request(request::Enable { path })?;
                 face.show(&answer, || {
                     let tier = clean(answer["tier"].as_str().unwrap_or("user"));
                     match answer["was_bypassed"].as_bool() {
@@ -105,15 +106,18 @@ impl Path {
                 node,
             } => {
                 let messages = if no_shadow { 0 } else { shadow };
-                let request = json!({ "request": "promote", "path": name, "shadow": messages });
-                (request, name, node, "kernel", messages > 0)
+                let request = request::Promote {
+                    path: name.clone(),
+                    shadow: Some(messages.into()),
+                };
+                (Request::from(request), name, node, "kernel", messages > 0)
             }
             Self::Demote { name, node } => {
-                let request = json!({ "request": "demote", "path": name });
-                (request, name, node, "user", false)
+                let path = name.clone();
+                (request::Demote { path }.into(), name, node, "user", false)
             }
         };
-        let answer = node.connect()?.request(&request)?;
+        let answer = node.connect()?.request(request)?;
         face.show(&answer, || {
             let tier = answer["tier"].as_str().unwrap_or(tier);
             // It is of the promotion, whatever happened since.

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
+use ashway_api::client;
+use ashway_daemon::config;
 use ashway_daemon::node::{self, RunError, RunOptions};
-use ashway_daemon::{client, config};
 use clap::Args;
 
 use super::check;

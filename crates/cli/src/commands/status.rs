@@ -2,8 +2,9 @@
 
 use std::fmt::Write as _;
 
+use ashway_api::request;
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::Node;
 use crate::face::{Face, clean};
@@ -26,10 +27,7 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let document = self
-            .node
-            .connect()?
-            .request(&json!({ "request": "status" }))?;
+        let document = self.node.connect()?.request(request::Status {})?;
         face.show(&document, || render(&document))?;
         Ok(())
     }
@@ -424,6 +422,8 @@ fn text(value: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn document() -> Value {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
+use ashway_api::request;
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -46,14 +47,14 @@ pub(crate) struct Trace {
 
 impl Trace {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let request = json!({
-            "request": "observe",
-            "count": self.enough.count,
-            "iface": self.iface,
-            "path": self.path,
-            "filter": filter(&self.about)?,
-        });
-        let mut heard = Heard::new(self.node, &request, &self.enough)?;
+        let request = request::Observe {
+            count: self.enough.count,
+            iface: self.iface,
+            path: self.path,
+            filter: filter(&self.about)?,
+            ..request::Observe::default()
+        };
+        let mut heard = Heard::new(self.node, request, &self.enough)?;
         let mut lost = 0;
         let mut out = io::stdout().lock();
         while let Some(packet) = heard.next()? {

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use ashway_api::request;
 use ashway_daemon::{config, why};
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Node;
 use crate::face::{Face, clean};
@@ -58,12 +59,11 @@ impl Why {
                 }
                 why::offline(&config, &self.about, self.iface.as_deref())?
             }
-            None => self.node.connect()?.request(&json!({
-                "request": "why",
-                "about": self.about,
-                "iface": self.iface,
-                "path": self.path,
-            }))?,
+            None => self.node.connect()?.request(request::Why {
+                about: self.about,
+                path: self.path,
+                iface: self.iface,
+            })?,
         };
         face.show(&answer, || match answer["about"].as_str() {
             Some("flow") => flow(&answer),

@@ -1,6 +1,7 @@
 //! What a configuration says.
 
 pub use ashway_abi::Grant;
+pub use ashway_api::{MemoryMode, OnFault, Tier};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -180,18 +181,6 @@ impl HandlerConfig {
     }
 }
 
-/// What an instance's memory is made of.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MemoryMode {
-    /// An arena where the process may have one, else an array.
-    #[default]
-    Auto,
-    /// A BPF arena.
-    Arena,
-    /// A mappable BPF array.
-    Array,
-}
-
 /// `[path.NAME]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathConfig {
@@ -244,30 +233,6 @@ pub struct LongPath {
     pub line: usize,
 }
 
-/// Where a path's handler, or a relay, may run.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Tier {
-    /// In the kernel tier if it can be promoted, else in the user tier.
-    #[default]
-    Auto,
-    /// In the kernel tier, or not at all.
-    Kernel,
-    /// In the user tier.
-    User,
-}
-
-/// What happens to a message whose handler was stopped, if it was not changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnFault {
-    /// The host's own stack gets it.
-    #[default]
-    Pass,
-    /// It is dropped.
-    Drop,
-    /// The host's own stack gets it, and the handler leaves the kernel tier.
-    Demote,
-}
-
 /// How often a path's handler may be stopped before the path leaves the kernel tier,
 /// and, if it is to rest, as often again before its messages go by the handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -306,25 +271,23 @@ impl Config {
     pub const MAX_BUDGET: Duration = Duration::from_millis(10);
 }
 
-macro_rules! words {
-    ($($type:ident { $($variant:ident = $word:literal),* $(,)? })*) => {
-        $(impl $type {
-            /// The words of the configuration and what each means.
-            pub const WORDS: &'static [(&'static str, Self)] =
-                &[$(($word, Self::$variant)),*];
+impl XdpMode {
+    /// The words of the configuration and what each means.
+    pub const WORDS: &'static [(&'static str, Self)] = &[
+        ("auto", Self::Auto),
+        ("native", Self::Native),
+        ("generic", Self::Generic),
+        ("packet", Self::Packet),
+    ];
 
-            /// The word of the configuration.
-            #[must_use]
-            pub const fn word(self) -> &'static str {
-                match self { $(Self::$variant => $word),* }
-            }
-        })*
-    };
-}
-
-words! {
-    XdpMode { Auto = "auto", Native = "native", Generic = "generic", Packet = "packet" }
-    MemoryMode { Auto = "auto", Arena = "arena", Array = "array" }
-    Tier { Auto = "auto", Kernel = "kernel", User = "user" }
-    OnFault { Pass = "pass", Drop = "drop", Demote = "demote" }
+    /// The word of the configuration.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Native => "native",
+            Self::Generic => "generic",
+            Self::Packet => "packet",
+        }
+    }
 }

@@ -13,6 +13,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ashway_api::request::{Bind, Load};
 use ashway_demux::{self as demux, Conflict, Filter};
 use ashway_handler::{Engine, Function};
 use ashway_ring::IngressDropError;
@@ -30,18 +31,18 @@ use crate::instance::{Instance, NotPromoted, Promoted};
 use crate::live::{Lead, Live, Turn};
 use crate::packets;
 use crate::plan::{IfaceFacts, InstancePlan, NoRoom};
-use crate::request::{self, Refusal};
+use crate::request::{self, Code, Refusal};
 use crate::runner::{self, RunInstance};
 use crate::worker::{Work, WorkerGone};
 
 impl Node {
     /// Makes an instance of a handler and answers `caller`. No message reaches
     /// it before [`bind`](Self::bind).
-    pub(super) fn load(&mut self, request: &Value, engine: &Engine, caller: Caller) {
+    pub(super) fn load(&mut self, request: &Load, engine: &Engine, caller: Caller) {
         let begin = Instant::now();
         let asked = request::handler(request, &self.config).and_then(|handler| {
             let stand = request::stand(request, &handler.name)?;
-            Ok((handler, stand, self.owners.of(request, &caller)?))
+            Ok((handler, stand, self.owners.of(request.owner, &caller)?))
         });
         let (handler, stand, owner) = match asked {
             Ok(asked) => asked,
@@ -107,11 +108,11 @@ impl Node {
     /// Makes a path that ends in a handler that is there, and answers `caller`.
     /// A handler for the kernel tier is compiled first; the path is made, and
     /// `request` read once more, when that is done.
-    pub(super) fn bind(&mut self, request: Value, caller: Caller) {
+    pub(super) fn bind(&mut self, request: Bind, caller: Caller) {
         let begin = Instant::now();
         let wanted = request::path(&request, &self.config).and_then(|path| {
             self.function(&path)?;
-            Ok((path, self.owners.of(&request, &caller)?))
+            Ok((path, self.owners.of(request.owner, &caller)?))
         });
         match wanted {
             Err(refusal) => caller.answer(Err(refusal)),
@@ -127,7 +128,7 @@ impl Node {
     /// Adds a path; `compiled` is for the kernel tier, if that is wanted.
     fn add_path(
         &mut self,
-        request: &Value,
+        request: &Bind,
         compiled: Option<Result<Promoted, NotPromoted>>,
         owner: Option<Owner>,
         begin: Instant,
@@ -193,9 +194,8 @@ impl Node {
     /// # Errors
     ///
     /// Why not; nothing has changed.
-    pub(super) fn unbind(&mut self, path: &Value) -> Result<Value, Refusal> {
+    pub(super) fn unbind(&mut self, name: &str) -> Result<Value, Refusal> {
         let begin = Instant::now();
-        let name = path.as_str().unwrap_or("");
         let known = self.config.paths.iter();
         let Some(number) = known.clone().position(|path| path.name == name) else {
             if self.live.find(name).is_some() {
@@ -461,14 +461,14 @@ impl Node {
         let version = instance.version();
         version.compiled.function(&path.function).ok_or_else(|| {
             let known: Vec<_> = version.compiled.functions().collect();
-            Refusal {
-                code: "handler_refused",
-                message: format!(
+            Refusal::new(
+                Code::HandlerRefused,
+                format!(
                     "handler `{}` exports no function `{}` of type (i32, i32) -> i32",
                     path.handler, path.function
                 ),
-                hint: suggest(&path.function, &known),
-            }
+                suggest(&path.function, &known),
+            )
         })
     }
 
@@ -531,14 +531,11 @@ fn position<T>(list: &[T], is_it: impl Fn(&T) -> bool) -> usize {
 
 impl From<NotPromoted> for Refusal {
     fn from(why: NotPromoted) -> Self {
-        Self {
-            code: "handler_refused",
-            message: match why.line {
-                Some(line) => format!("{line}: {}", why.because),
-                None => why.because,
-            },
-            hint: why.hint,
-        }
+        let message = match why.line {
+            Some(line) => format!("{line}: {}", why.because),
+            None => why.because,
+        };
+        Self::new(Code::HandlerRefused, message, why.hint)
     }
 }
 
@@ -559,19 +556,14 @@ fn misplaced(error: &RunError) -> Refusal {
 
 pub(super) fn refusal(error: &RunError) -> Refusal {
     let (message, causes, hint) = error.report();
-    Refusal {
-        // The names of the CLI's exit codes.
-        code: match error.exit_code() {
-            2 => "usage",
-            3 => "handler_refused",
-            4 => "privilege_missing",
-            6 => "not_supported",
-            _ => "failed",
-        },
-        message: std::iter::once(message)
-            .chain(causes)
-            .collect::<Vec<_>>()
-            .join(": "),
-        hint: hint.unwrap_or_default(),
-    }
+    // The exit codes of the command.
+    let code = match error.exit_code() {
+        2 => Code::Usage,
+        3 => Code::HandlerRefused,
+        4 => Code::PrivilegeMissing,
+        6 => Code::NotSupported,
+        _ => Code::Failed,
+    };
+    let message: Vec<_> = std::iter::once(message).chain(causes).collect();
+    Refusal::new(code, message.join(": "), hint.unwrap_or_default())
 }

@@ -22,13 +22,13 @@ impl Node {
     /// # Errors
     ///
     /// If there is no such interface, or if the kernel does not say what was caught.
-    pub(super) fn show_demux(&self, request: &Value) -> Result<Value, Refusal> {
+    pub(super) fn show_demux(&self, iface: Option<&str>) -> Result<Value, Refusal> {
         let names: Vec<&str> = self.config.ifaces.iter().map(|i| &*i.name).collect();
-        let shown = match &request["iface"] {
-            Value::Null => (0..names.len()).collect(),
-            name => {
+        let shown = match iface {
+            None => (0..names.len()).collect(),
+            Some(name) => {
                 let at = names.iter().position(|known| name == *known);
-                vec![at.ok_or_else(|| unknown("interface", name.as_str().unwrap_or(""), &names))?]
+                vec![at.ok_or_else(|| unknown("interface", name, &names))?]
             }
         };
         let interfaces: Result<Vec<Value>, Refusal> = shown

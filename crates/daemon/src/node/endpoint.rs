@@ -1,6 +1,6 @@
 //! Who reads the endpoints of the node's handlers.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Node;
 use crate::control::{Answer, Caller};
@@ -10,15 +10,14 @@ use crate::request::{Refusal, unknown};
 impl Node {
     /// Gives a handler's endpoint to the process that asks: where its ring lies in
     /// the memory, and the descriptor to sleep on.
-    pub(super) fn open_endpoint(&self, handler: &Value, caller: &Caller) -> Answer {
+    pub(super) fn open_endpoint(&self, handler: &str, caller: &Caller) -> Answer {
         match self.endpoint_for(handler, caller) {
             Ok(answer) => answer,
             Err(refusal) => Err(refusal).into(),
         }
     }
 
-    fn endpoint_for(&self, handler: &Value, caller: &Caller) -> Result<Answer, Refusal> {
-        let name = handler.as_str().unwrap_or("");
+    fn endpoint_for(&self, name: &str, caller: &Caller) -> Result<Answer, Refusal> {
         let found = self.instances.iter().find(|i| i.name == name);
         let instance = found.ok_or_else(|| {
             let names: Vec<_> = self.instances.iter().map(|i| i.name.as_str()).collect();

@@ -9,6 +9,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ashway_api::request::{Create, NewPath};
 use ashway_demux::{self as demux, Filter, Replica};
 use ashway_modules::relay::Stays;
 use ashway_modules::{Message, datagram, eth, fragment, tap};
@@ -29,12 +30,7 @@ use crate::control::Caller;
 use crate::instance::Instance;
 use crate::live::{Lead, Turn};
 use crate::plan::InstancePlan;
-use crate::request::{self, Refusal};
-
-/// What a request says of a path; a request for one path alone has more.
-const CREATE_KEYS: [&str; 8] = [
-    "module", "name", "attrs", "match", "tier", "owner", "request", "log",
-];
+use crate::request::{self, Refusal, Scalar};
 
 /// A path that somebody asks for.
 pub(super) struct Wanted {
@@ -103,17 +99,10 @@ impl Node {
     /// # Errors
     ///
     /// Why not; nothing has changed.
-    pub(super) fn create(&mut self, request: &Value, caller: &Caller) -> Result<Value, Refusal> {
+    pub(super) fn create(&mut self, request: Create, caller: &Caller) -> Result<Value, Refusal> {
         let begin = Instant::now();
-        let asked: Vec<&Value> = match &request["paths"] {
-            Value::Array(paths) => {
-                request::only(request, &["request", "paths", "log"])?;
-                paths.iter().collect()
-            }
-            _ => vec![request],
-        };
-        let logs = request["log"] == true;
-        let wanted = asked
+        let Create { paths, log: logs } = request;
+        let wanted = paths
             .into_iter()
             .map(|path| self.wanted(path, caller, logs));
         let wanted: Vec<Wanted> = wanted.collect::<Result<_, _>>()?;
@@ -135,40 +124,25 @@ impl Node {
     }
 
     /// Reads what a path is to be.
-    fn wanted(&mut self, request: &Value, caller: &Caller, logs: bool) -> Result<Wanted, Refusal> {
-        request::only(request, &CREATE_KEYS)?;
-        let text = |key| request::string(request, key).map(|text| text.map(str::to_owned));
-        let from = text("module")?.ok_or_else(|| request::missing("module"))?;
-        let name = self.name_of(text("name")?, &from)?;
+    fn wanted(&mut self, path: NewPath, caller: &Caller, logs: bool) -> Result<Wanted, Refusal> {
+        let name = self.name_of(path.name, &path.module)?;
         let mut attrs = Attrs::new();
-        match &request["attrs"] {
-            Value::Null => {}
-            Value::Object(given) => {
-                for (key, value) in given {
-                    let value = match value {
-                        Value::Number(number) if number.is_u64() => {
-                            Attr::Number(number.as_u64().unwrap_or_default())
-                        }
-                        Value::String(text) => Attr::of_text(text),
-                        other => {
-                            let message = format!("attribute `{key}` cannot be `{other}`");
-                            return Err(Refusal::usage(message, "give a number or a text"));
-                        }
-                    };
-                    attrs.set(key.clone(), request::attribute(key, &value)?);
-                }
-            }
-            _ => return Err(Refusal::usage("`attrs` must be an object".to_owned(), "")),
+        for (key, value) in path.attrs {
+            let value = match value {
+                Scalar::Number(number) => Attr::Number(number),
+                Scalar::Text(text) => Attr::of_text(&text),
+            };
+            let value = request::attribute(&key, &value)?;
+            attrs.set(key, value);
         }
-        let tier = request::word(request, "tier", Tier::WORDS)?;
         Ok(Wanted {
             name,
-            from,
+            from: path.module,
             attrs,
             domain: None,
-            filter: text("match")?,
-            tier,
-            owner: self.owners.of(request, caller)?,
+            filter: path.filter,
+            tier: path.tier,
+            owner: self.owners.of(path.owner, caller)?,
             logs,
         })
     }
@@ -606,17 +580,13 @@ impl Node {
     /// # Errors
     ///
     /// Why not. If the name is wrong nothing has changed.
-    pub(super) fn remove(&mut self, request: &Value) -> Result<Value, Refusal> {
+    pub(super) fn remove(&mut self, asked: &[String]) -> Result<Value, Refusal> {
         let begin = Instant::now();
-        let asked: Vec<&str> = match &request["paths"] {
-            Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
-            _ => vec![request["path"].as_str().unwrap_or_default()],
-        };
         let ids = asked.iter().map(|name| self.find_live(name));
         self.remove_live(&ids.collect::<Result<Vec<PathId>, _>>()?)?;
         // One of the file is not to be had again until the node is started anew.
         let long = &mut self.config.long_paths;
-        long.retain(|path| !asked.contains(&path.name.as_str()));
+        long.retain(|path| !asked.contains(&path.name));
         Ok(json!({ "removed": asked, "took_ns": begin.elapsed().as_nanos() as u64 }))
     }
 

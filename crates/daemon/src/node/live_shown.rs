@@ -30,8 +30,7 @@ impl Node {
     /// # Errors
     ///
     /// If there is none of this name.
-    pub(super) fn show(&mut self, name: &Value) -> Result<Value, Refusal> {
-        let name = name.as_str().unwrap_or_default();
+    pub(super) fn show(&mut self, name: &str) -> Result<Value, Refusal> {
         let id = self.find_live(name)?;
         let snapshots = self.worker.snapshots(&[id]);
         let snapshots = snapshots.map_err(|gone| no_worker(&gone))?;

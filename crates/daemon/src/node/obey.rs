@@ -6,7 +6,6 @@
 
 use ashway_modules::shell::{Outcome, Request};
 use ashway_path::attrs::Attrs;
-use serde_json::json;
 
 use super::Node;
 use super::live::Wanted;
@@ -50,11 +49,11 @@ impl Node {
             } => self.create_for(domain, path.map(String::from), &module, &attrs),
             Request::Show { path } => {
                 self.of_domain(domain, &path)?;
-                Ok(show::path(&self.show(&json!(&*path))?))
+                Ok(show::path(&self.show(&path)?))
             }
             Request::Remove { path } => {
                 self.of_domain(domain, &path)?;
-                self.remove(&json!({ "path": &*path }))?;
+                self.remove(&[path.into()])?;
                 Ok("1 removed".to_owned())
             }
         }

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use ashway_api::request::Observe;
 use ashway_demux::parse;
 use ashway_kernel::{Program, shared};
 use ashway_memory::{SharedArray, clock};
@@ -92,7 +93,7 @@ impl Job {
 impl Node {
     /// Lets somebody observe: answers with the other end of a socket, once the
     /// programs observe.
-    pub(super) fn observe(&mut self, request: &Value, caller: Caller) {
+    pub(super) fn observe(&mut self, request: &Observe, caller: Caller) {
         let wanted = match self.observed(request) {
             Ok(wanted) => wanted,
             Err(refusal) => return caller.answer(Err(refusal)),
@@ -104,13 +105,12 @@ impl Node {
     }
 
     /// What is asked for.
-    fn observed(&self, request: &Value) -> Result<Wanted, Refusal> {
-        let text = |key: &str| request[key].as_str().map(str::to_owned);
+    fn observed(&self, request: &Observe) -> Result<Wanted, Refusal> {
         let mut wanted = Wanted {
-            iface: text("iface"),
-            path: text("path"),
-            frames: request["frames"] == true,
-            count: request["count"].as_u64(),
+            iface: request.iface.clone(),
+            path: request.path.clone(),
+            frames: request.frames,
+            count: request.count,
             ..Wanted::default()
         };
         let ifaces: Vec<&str> = self.config.ifaces.iter().map(|i| i.name.as_str()).collect();
@@ -118,14 +118,14 @@ impl Node {
         let live = self.live.names();
         let paths: Vec<&str> = bound.chain(live).collect();
         // A name alone is an interface's or a path's.
-        if let Some(on) = text("on") {
+        if let Some(on) = &request.on {
             if ifaces.contains(&on.as_str()) {
-                wanted.iface = Some(on);
+                wanted.iface = Some(on.clone());
             } else if paths.contains(&on.as_str()) {
-                wanted.path = Some(on);
+                wanted.path = Some(on.clone());
             } else {
                 let both: Vec<&str> = ifaces.iter().chain(&paths).copied().collect();
-                return Err(request::unknown("interface or path", &on, &both));
+                return Err(request::unknown("interface or path", on, &both));
             }
         }
         if let Some(iface) = &wanted.iface
@@ -138,8 +138,8 @@ impl Node {
         {
             return Err(request::unknown("path", path, &paths));
         }
-        if let Some(filter) = text("filter") {
-            let filter = parse(&filter).map_err(|error| request::bad_match(&filter, error))?;
+        if let Some(text) = &request.filter {
+            let filter = parse(text).map_err(|error| request::bad_match(text, error))?;
             wanted.filter(&filter);
         }
         Ok(wanted)

@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::{Node, say};
 use crate::bug::{self, Bug};
 use crate::control::{Caller, Peer};
-use crate::request::Refusal;
+use crate::request::{self, Refusal};
 
 /// When what could not be taken away is tried again: each time twice as long after the
 /// last, from the first to the second of these.
@@ -61,23 +61,19 @@ impl Owners {
     /// What is wrong with it.
     pub(super) fn of(
         &mut self,
-        request: &Value,
+        owner: Option<request::Owner>,
         caller: &Caller,
     ) -> Result<Option<Owner>, Refusal> {
         let hint = "give the number of a process of the node's PID namespace; a process that asks \
                     for itself, by the socket, can write `caller`";
         let usage = |message: String| Refusal::usage(message, hint);
-        let peer = match &request["owner"] {
-            Value::Null => return Ok(None),
-            Value::String(word) if word == "caller" => caller
+        let peer = match owner {
+            None => return Ok(None),
+            Some(request::Owner::Caller) => caller
                 .peer()
                 .map_err(|error| usage(format!("who asks cannot own anything: {error}")))?,
-            number => {
-                let pid = number.as_u64().and_then(|pid| u32::try_from(pid).ok());
-                let pid = pid.ok_or_else(|| usage(format!("`owner` cannot be `{number}`")))?;
-                Peer::of(pid)
-                    .map_err(|error| usage(format!("process {pid} cannot own anything: {error}")))?
-            }
+            Some(request::Owner::Process(pid)) => Peer::of(pid)
+                .map_err(|error| usage(format!("process {pid} cannot own anything: {error}")))?,
         };
         if peer.is_gone() {
             return Err(usage(format!("process {} has ended", peer.pid)));

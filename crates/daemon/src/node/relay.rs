@@ -35,7 +35,7 @@ use crate::config::Tier;
 use crate::counters::Row;
 use crate::programs;
 use crate::relays::{self, KEYS, MOST, Out, Relays};
-use crate::request::Refusal;
+use crate::request::{Code, Refusal};
 
 /// What all relays of a node share.
 #[derive(Debug)]
@@ -251,11 +251,11 @@ impl Node {
         if let Some(stays) = self.live.at(id).and_then(|live| live.stays.as_ref())
             && tier == Tier::Kernel
         {
-            return Err(Refusal {
-                code: "handler_refused",
-                message: format!("path `{name}` stays in the user tier: {}", stays.because),
-                hint: stays.hint.to_owned(),
-            });
+            return Err(Refusal::new(
+                Code::HandlerRefused,
+                format!("path `{name}` stays in the user tier: {}", stays.because),
+                stays.hint,
+            ));
         }
         let promoted = tier == Tier::Kernel;
         self.tell(move |work| work.live.promote(id, promoted))?;

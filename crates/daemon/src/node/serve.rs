@@ -3,9 +3,11 @@
 
 use std::collections::HashSet;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ashway_abi::share::Mode;
+use ashway_api::request::{Log, Promote};
 use ashway_codegen::entry::Reply;
 use ashway_handler::Param;
 use ashway_memory::clock::monotonic_ns;
@@ -17,8 +19,8 @@ use super::{Node, Promotion, RunError, RunOptions, State, neighbours, owners, sa
 use crate::config::Tier;
 use crate::control::{Answer, Caller, Control};
 use crate::counters::Row;
-use crate::instance::NotPromoted;
-use crate::request::{self, Refusal};
+use crate::instance::{Instance, NotPromoted};
+use crate::request::{self, Refusal, Request, unknown};
 use crate::{shadow, status};
 
 /// How often the loop looks at the clock: the grain of trials, and of what is looked
@@ -156,68 +158,68 @@ fn answer(
     request: Value,
     caller: Caller,
 ) {
-    let known = request["request"].as_str().and_then(request::keys);
-    if let Some(Err(refusal)) = known.map(|keys| request::only(&request, keys)) {
-        return caller.answer(refusal);
-    }
-    let answer = match request["request"].as_str() {
-        Some("load") => return node.load(&request, engine, caller),
-        Some("bind") => return node.bind(request, caller),
-        Some("observe") => return node.observe(&request, caller),
-        Some("endpoint") => node.open_endpoint(&request["handler"], &caller),
-        Some("promote") => return promote(node, &request, caller),
-        Some("demote") => demote(node, &request["path"]),
-        Some("enable") => enable(node, &request["path"]),
-        Some("create") => node.create(&request, &caller).into(),
-        Some("remove") => node.remove(&request).into(),
-        Some("show") => node.show(&request["path"]).into(),
-        Some("faults") => faults(node, &request["handler"]),
-        Some("log") => log(node, &request),
-        Some("fault") => node.faults.export(&request["fault"]).into(),
-        Some("swap") => return node.swap(&request, engine, caller),
-        Some("rollback") => return node.rollback(&request, engine, caller),
-        Some("unbind") => node.unbind(&request["path"]).into(),
-        Some("unload") => node.unload(&request["handler"]).into(),
-        Some("status") => Answer::Ok(describe(node)),
-        Some("demux") => node.show_demux(&request).into(),
-        Some("why") => {
+    let request = match request::read(request) {
+        Ok(request) => request,
+        Err(refusal) => return caller.answer(refusal),
+    };
+    let answer = match request {
+        Request::Load(load) => return node.load(&load, engine, caller),
+        Request::Bind(bind) => return node.bind(bind, caller),
+        Request::Observe(observe) => return node.observe(&observe, caller),
+        Request::Endpoint(endpoint) => node.open_endpoint(&endpoint.handler, &caller),
+        Request::Promote(promoted) => return promote(node, &promoted, caller),
+        Request::Demote(demoted) => demote(node, &demoted.path),
+        Request::Enable(enabled) => enable(node, &enabled.path),
+        Request::Create(create) => node.create(create, &caller).into(),
+        Request::Remove(remove) => node.remove(&remove.paths).into(),
+        Request::Show(show) => node.show(&show.path).into(),
+        Request::Faults(faults) => list_faults(node, faults.handler.as_deref()),
+        Request::Log(request) => log(node, &request),
+        Request::Fault(fault) => node.faults.export(fault.fault).into(),
+        Request::Swap(swap) => return node.swap(&swap, engine, caller),
+        Request::Rollback(rollback) => return node.rollback(&rollback.handler, engine, caller),
+        Request::Unbind(unbind) => node.unbind(&unbind.path).into(),
+        Request::Unload(unload) => node.unload(&unload.handler).into(),
+        Request::Status(_) => Answer::Ok(describe(node)),
+        Request::Demux(demux) => node.show_demux(demux.iface.as_deref()).into(),
+        Request::Why(why) => {
             let status = describe(node);
             let look = node.looks();
-            crate::why::answer(&node.config, &status, &look, &request).into()
+            crate::why::answer(&node.config, &status, &look, &why).into()
         }
-        Some("confirm") => {
+        Request::Confirm(_) => {
             let was_on_trial = trial.take().is_some();
             Answer::Ok(json!({ "was_on_trial": was_on_trial }))
         }
-        Some("memory") => memory(node, &request["handler"]),
-        _ => Answer::Refused {
-            code: "bad_request",
-            message: "there is no such request".to_owned(),
-            hint: format!("requests are {}", request::REQUESTS.join(", ")),
-        },
+        Request::Memory(memory) => share_memory(node, &memory.handler),
     };
     caller.answer(answer);
 }
 
 /// The faults of a handler, or of all; those of one that is unloaded are gone with it.
-fn faults(node: &Node, handler: &Value) -> Answer {
-    let names: Vec<_> = node.instances.iter().map(|i| i.name.as_str()).collect();
-    match handler.as_str() {
-        Some(name) if !names.contains(&name) => unknown("handler", handler, &names),
-        name => Answer::Ok(node.faults.list(name)),
+fn list_faults(node: &Node, handler: Option<&str>) -> Answer {
+    match handler.map(|handler| find_handler(node, handler)) {
+        Some(Err(refusal)) => refusal.into(),
+        _ => Answer::Ok(node.faults.list(handler)),
     }
 }
 
-/// What a handler has logged behind the line of number `after`.
-fn log(node: &Node, request: &Value) -> Answer {
-    let handler = &request["handler"];
-    let mut found = node.instances.iter();
-    let Some(instance) = found.find(|instance| handler.as_str() == Some(&instance.name)) else {
+/// The handler of this name.
+fn find_handler<'n>(node: &'n Node, name: &str) -> Result<&'n Arc<Instance>, Refusal> {
+    let mut handlers = node.instances.iter();
+    handlers.find(|known| known.name == name).ok_or_else(|| {
         let names: Vec<_> = node.instances.iter().map(|i| i.name.as_str()).collect();
-        return unknown("handler", handler, &names);
+        unknown("handler", name, &names)
+    })
+}
+
+/// What a handler has logged behind the line of number `after`.
+fn log(node: &Node, request: &Log) -> Answer {
+    let instance = match find_handler(node, &request.handler) {
+        Ok(instance) => instance,
+        Err(refusal) => return refusal.into(),
     };
-    let after = request["after"].as_u64().unwrap_or_default() as u32;
-    let look = instance.log().look(after);
+    let look = instance.log().look(request.after.unwrap_or_default());
     let path_of = |row| {
         let path = node.plan.paths.iter().position(|plan| plan.row == row)?;
         Some(node.config.paths[path].name.as_str())
@@ -239,14 +241,10 @@ fn log(node: &Node, request: &Value) -> Answer {
     }))
 }
 
-fn memory(node: &Node, handler: &Value) -> Answer {
-    let found = node
-        .instances
-        .iter()
-        .find(|instance| handler.as_str() == Some(&instance.name));
-    let Some(instance) = found else {
-        let names: Vec<_> = node.instances.iter().map(|i| i.name.as_str()).collect();
-        return unknown("handler", handler, &names);
+fn share_memory(node: &Node, handler: &str) -> Answer {
+    let instance = match find_handler(node, handler) {
+        Ok(instance) => instance,
+        Err(refusal) => return refusal.into(),
     };
     let version = instance.version();
     let symbols: Map<String, Value> = version
@@ -263,23 +261,18 @@ fn memory(node: &Node, handler: &Value) -> Answer {
     });
     match instance.memory.fd().try_clone_to_owned() {
         Ok(fd) => Answer::WithFd(document, fd),
-        Err(error) => Answer::Refused {
-            code: "failed",
-            message: format!("the memory cannot be shared: {error}"),
-            hint: String::new(),
-        },
+        Err(error) => Refusal::failed(format!("the memory cannot be shared: {error}"), "").into(),
     }
 }
 
-fn promote(node: &mut Node, request: &Value, caller: Caller) {
-    let name = &request["path"];
-    let shadow = &request["shadow"];
-    let messages = match shadow.as_u64() {
+fn promote(node: &mut Node, request: &Promote, caller: Caller) {
+    let name = &request.path;
+    let messages = match request.shadow {
         // A recording is bounded by its bytes, too.
         Some(number @ ..=10_000) => number as usize,
-        None if shadow.is_null() => shadow::MESSAGES,
-        _ => {
-            let message = format!("`shadow` cannot be `{shadow}`");
+        None => shadow::MESSAGES,
+        Some(shadow) => {
+            let message = format!("`shadow` cannot be {shadow}");
             let hint = "it is a number of messages, up to 10000; 0 compares none";
             return caller.answer(Refusal::usage(message, hint));
         }
@@ -298,19 +291,17 @@ fn promote(node: &mut Node, request: &Value, caller: Caller) {
                 Box::new(move |node, moved| caller.answer(moved_to(node, moved, now))),
             );
         }
-        Err(unknown) => caller.answer(unknown),
+        Err(refusal) => caller.answer(refusal),
     }
 }
 
 /// Moves a path without a handler, if there is one of this name.
-fn move_live(node: &mut Node, name: &Value, tier: Tier) -> Option<Answer> {
-    let name = name
-        .as_str()
-        .filter(|name| node.live.find(name).is_some())?;
+fn move_live(node: &mut Node, name: &str, tier: Tier) -> Option<Answer> {
+    node.live.find(name)?;
     Some(node.move_live(name, tier).into())
 }
 
-fn demote(node: &mut Node, name: &Value) -> Answer {
+fn demote(node: &mut Node, name: &str) -> Answer {
     if let Some(moved) = move_live(node, name, Tier::User) {
         return moved;
     }
@@ -319,26 +310,23 @@ fn demote(node: &mut Node, name: &Value) -> Answer {
             let moved = node.demote(path).map(|()| path);
             moved_to(node, moved, false)
         }
-        Err(unknown) => unknown,
+        Err(refusal) => refusal.into(),
     }
 }
 
-fn enable(node: &Node, name: &Value) -> Answer {
-    let live = name.as_str().and_then(|name| node.live.find(name));
-    if let Some(live) = live.and_then(|id| node.live.at(id)) {
+fn enable(node: &Node, name: &str) -> Answer {
+    if let Some(live) = node.live.find(name).and_then(|id| node.live.at(id)) {
         return node.enable_live(live).into();
     }
     match find(node, name) {
         Ok(path) => node.enable(path).into(),
-        Err(unknown) => unknown,
+        Err(refusal) => refusal.into(),
     }
 }
 
-fn find(node: &Node, name: &Value) -> Result<usize, Answer> {
+fn find(node: &Node, name: &str) -> Result<usize, Refusal> {
     let paths = &node.config.paths;
-    let position = paths
-        .iter()
-        .position(|path| name.as_str() == Some(&path.name));
+    let position = paths.iter().position(|path| path.name == name);
     position.ok_or_else(|| {
         let names = paths.iter().map(|path| path.name.as_str());
         let names: Vec<_> = names.chain(node.live.names()).take(20).collect();
@@ -365,10 +353,6 @@ fn moved_to(node: &Node, moved: Result<usize, NotPromoted>, now: bool) -> Answer
         })
         .map_err(Refusal::from)
         .into()
-}
-
-fn unknown(what: &str, name: &Value, known: &[&str]) -> Answer {
-    Err(request::unknown(what, name.as_str().unwrap_or(""), known)).into()
 }
 
 /// The document behind `ashway status -j`.

@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ashway_api::request::Swap;
 use ashway_handler::{Engine, Param};
 use rustix::thread::{MembarrierCommand, membarrier};
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ use super::{Node, Promotion, RunError};
 use crate::config::Tier;
 use crate::control::Caller;
 use crate::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
-use crate::request::{self, Refusal};
+use crate::request::{self, Code, Refusal};
 use crate::swap::{Legacy, legacy, take_over};
 use crate::version::Version;
 
@@ -55,17 +56,17 @@ struct Candidate {
 
 impl Node {
     /// Puts a file in the place of a handler's version that runs, and answers `caller`.
-    pub(super) fn swap(&mut self, request: &Value, engine: &Engine, caller: Caller) {
-        let asked = request::file(request).and_then(|file| {
-            let source = Source::File(file, request::params(&request["params"])?);
-            Ok((self.swapped(request)?, source))
+    pub(super) fn swap(&mut self, request: &Swap, engine: &Engine, caller: Caller) {
+        let asked = request::file(&request.file).and_then(|file| {
+            let source = Source::File(file, request::params(&request.params));
+            Ok((self.handler_number(&request.handler)?, source))
         });
         self.change_version(asked, engine, caller);
     }
 
     /// Puts the version before in the place of the one that runs, and answers `caller`.
-    pub(super) fn rollback(&mut self, request: &Value, engine: &Engine, caller: Caller) {
-        let asked = self.swapped(request).and_then(|number| {
+    pub(super) fn rollback(&mut self, handler: &str, engine: &Engine, caller: Caller) {
+        let asked = self.handler_number(handler).and_then(|number| {
             let instance = &self.instances[number];
             let former = instance.versions.former().pop().ok_or_else(|| {
                 Refusal::failed(
@@ -82,12 +83,6 @@ impl Node {
     }
 
     /// The number of the handler that a request names.
-    fn swapped(&self, request: &Value) -> Result<usize, Refusal> {
-        let name =
-            request::string(request, "handler")?.ok_or_else(|| request::missing("handler"))?;
-        self.handler_number(name)
-    }
-
     fn handler_number(&self, name: &str) -> Result<usize, Refusal> {
         if self.observation.is_some() {
             return Err(Refusal::failed(
@@ -408,9 +403,5 @@ fn fits(instance: &Instance, next: &Version) -> Result<(), Refusal> {
 }
 
 fn refused(message: String, hint: impl Into<String>) -> Refusal {
-    Refusal {
-        code: "handler_refused",
-        message,
-        hint: hint.into(),
-    }
+    Refusal::new(Code::HandlerRefused, message, hint)
 }

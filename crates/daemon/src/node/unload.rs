@@ -35,9 +35,8 @@ impl Node {
     /// # Errors
     ///
     /// That there is none, or what uses it; nothing has changed.
-    pub(super) fn unload(&mut self, handler: &Value) -> Result<Value, Refusal> {
+    pub(super) fn unload(&mut self, name: &str) -> Result<Value, Refusal> {
         let begin = Instant::now();
-        let name = handler.as_str().unwrap_or("");
         let mut handlers = self.config.handlers.iter();
         let Some(number) = handlers.position(|known| known.name == name) else {
             let known: Vec<_> = self.instances.iter().map(|i| i.name.as_str()).collect();

@@ -1,7 +1,12 @@
 use super::*;
 use crate::counters::UserRows;
+use crate::request::Code;
 use std::fmt::Write as _;
 use std::path::Path as FsPath;
+
+fn why(keys: Value) -> Why {
+    serde_json::from_value(keys).unwrap()
+}
 
 /// Line 1 is `[iface.a]`.
 const TEXT: &str = r#"[iface.a]
@@ -150,7 +155,7 @@ fn a_counter_has_its_reason_path_stage_and_line() {
         (Count::DroppedRingFull, "ring", 12),
     ] {
         let status = status(count);
-        let about = json!({ "about": count.name() });
+        let about = why(json!({ "about": count.name() }));
         let answer = answer(&config(), &status, &looks(&config()), &about).unwrap();
         let rows = answer["rows"].as_array().unwrap();
         assert_eq!(rows.len(), 1, "{answer:#}");
@@ -169,7 +174,7 @@ fn a_counter_has_its_reason_path_stage_and_line() {
             &config(),
             &status,
             &looks(&config()),
-            &json!({ "about": "narrow" }),
+            &why(json!({ "about": "narrow" })),
         )
         .unwrap();
         assert_eq!(path["rows"], answer["rows"]);
@@ -179,7 +184,7 @@ fn a_counter_has_its_reason_path_stage_and_line() {
         &config(),
         &status(Count::Passed),
         &looks(&config()),
-        &json!({ "about": "passed" }),
+        &why(json!({ "about": "passed" })),
     );
     assert_eq!(passed.unwrap()["unmatched"][0]["passed"], 5);
 }
@@ -201,7 +206,7 @@ fn what_paths_of_modules_lost_in_their_ring_is_said() {
     status["live"] = row(7);
     status["live"]["ring"] = json!({ "dropped_ring_full": 5 });
     status["paths"].as_array_mut().unwrap().push(relay);
-    let ask = |about: Value| answer(&config(), &status, &looks(&config()), &about).unwrap();
+    let ask = |about: Value| answer(&config(), &status, &looks(&config()), &why(about)).unwrap();
 
     let counter = ask(json!({ "about": "dropped_ring_full" }));
     assert_eq!(counter["together"], 5, "{counter:#}");
@@ -221,34 +226,33 @@ fn what_paths_of_modules_lost_in_their_ring_is_said() {
 fn what_is_not_there_is_named() {
     let status = status(Count::Answered);
     for (request, code, says) in [
-        (json!({}), "usage", "needs `about`"),
         (
             json!({ "about": "narow" }),
-            "usage",
+            Code::Usage,
             "did you mean `narrow`",
         ),
         (
             json!({ "about": "udp 1 > 2", "iface": "a" }),
-            "usage",
+            Code::Usage,
             "no address",
         ),
         (
             json!({ "about": "udp 1.1.1.1:1 > 2.2.2.2:2" }),
-            "usage",
+            Code::Usage,
             "on which interface",
         ),
         (
             json!({ "about": "udp 1.1.1.1:1 > 2.2.2.2:2", "iface": "c" }),
-            "failed",
+            Code::Failed,
             "no interface `c`",
         ),
         (
             json!({ "about": "passed", "path": "x" }),
-            "failed",
+            Code::Failed,
             "no path `x`",
         ),
     ] {
-        let refusal = answer(&config(), &status, &looks(&config()), &request).unwrap_err();
+        let refusal = answer(&config(), &status, &looks(&config()), &why(request)).unwrap_err();
         assert_eq!(refusal.code, code, "{refusal:?}");
         let said = format!("{} {}", refusal.message, refusal.hint);
         assert!(said.contains(says), "{said}");
@@ -277,7 +281,7 @@ fn a_question_about_many_paths_is_answered_briefly() {
         &config,
         &status,
         &looks(&config),
-        &json!({ "about": "received" }),
+        &why(json!({ "about": "received" })),
     )
     .unwrap();
     let rows = answer["rows"].as_array().unwrap();

@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use ashway_abi::{Cause, Verdict};
+use ashway_api::request;
 use ashway_codegen::normalise::{Limits, Module, normalise};
 use ashway_handler::Stopped;
 use ashway_trial::{Engine, Setup, Trial};
@@ -70,8 +71,8 @@ impl Faults {
                 Failure::new(Exit::Failed, format!("cannot write `{name}`")).because(&error)
             });
         }
-        let request = json!({ "request": "faults", "handler": self.name });
-        let answer = self.node.connect()?.request(&request)?;
+        let handler = self.name;
+        let answer = self.node.connect()?.request(request::Faults { handler })?;
         face.show(&json!({ "faults": answer }), || {
             let text = |value: &Value| match value {
                 Value::String(text) => clean(text),
@@ -117,12 +118,11 @@ fn place(fault: &Value) -> String {
 
 /// All that the node has kept of a fault.
 fn fetch(node: Node, fault: &str) -> Result<Value, Failure> {
-    let number: u64 = fault.parse().map_err(|_| {
+    let fault: u64 = fault.parse().map_err(|_| {
         let error = format!("`{}` is neither a number nor a file", clean(fault));
         Failure::new(Exit::Usage, error).hint("`ashway handler faults` lists the numbers")
     })?;
-    let request = json!({ "request": "fault", "fault": number });
-    Ok(node.connect()?.request(&request)?)
+    Ok(node.connect()?.request(request::Fault { fault })?)
 }
 
 impl Replay {

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
+use ashway_api::request;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Node;
 use crate::face::{Face, ascii, clean};
@@ -40,9 +41,12 @@ impl Log {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let (mut after, mut too_many) = (0, 0);
         loop {
-            let request = json!({ "request": "log", "handler": self.name, "after": after });
+            let request = request::Log {
+                handler: self.name.clone(),
+                after: Some(after),
+            };
             // A node answers one request of each connection.
-            let answer = self.node.clone().connect()?.request(&request)?;
+            let answer = self.node.clone().connect()?.request(request)?;
             if !self.follow {
                 return face.show(&answer, || shown(&answer, 0));
             }
@@ -60,7 +64,7 @@ impl Log {
             if put.and_then(|()| out.flush()).is_err() {
                 return Ok(());
             }
-            after = answer["last"].as_u64().unwrap_or_default();
+            after = answer["last"].as_u64().unwrap_or_default() as u32;
             too_many = answer["too_many"].as_u64().unwrap_or_default();
             std::thread::sleep(PACE);
         }

@@ -1,5 +1,6 @@
 //! `ashway handler`: handlers, in a running node or without any.
 
+use ashway_api::request;
 use clap::Subcommand;
 use serde_json::json;
 
@@ -53,7 +54,7 @@ impl Handler {
     pub(crate) fn run(self, face: Face) -> Result<u8, Failure> {
         match self {
             Self::Ls { node } => {
-                let document = node.connect()?.request(&json!({ "request": "status" }))?;
+                let document = node.connect()?.request(request::Status {})?;
                 let list = json!({ "handlers": document["handlers"] });
                 face.show(&list, || status::handlers(&document))?;
                 Ok(0)

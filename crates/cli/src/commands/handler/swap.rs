@@ -4,9 +4,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use ashway_api::request;
 use ashway_handler::Param;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Node;
 use crate::commands::load::{self, absolute};
@@ -64,14 +65,12 @@ impl Swap {
                  load --allow` loads it as a handler of its own, which may do more",
             ));
         }
-        let file = absolute(&self.file)?;
-        let request = json!({
-            "request": "swap",
-            "handler": self.name,
-            "file": file,
-            "params": load::params(self.param)?,
-        });
-        let answer = self.node.connect()?.request(&request)?;
+        let request = request::Swap {
+            handler: self.name,
+            file: absolute(&self.file)?,
+            params: load::params(self.param)?,
+        };
+        let answer = self.node.connect()?.request(request)?;
         face.show(&answer, || words(&answer))?;
         Ok(())
     }
@@ -79,8 +78,11 @@ impl Swap {
 
 impl Rollback {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let request = json!({ "request": "rollback", "handler": self.name });
-        let answer = self.node.connect()?.request(&request)?;
+        let handler = self.name;
+        let answer = self
+            .node
+            .connect()?
+            .request(request::Rollback { handler })?;
         face.show(&answer, || words(&answer))?;
         Ok(())
     }
@@ -131,6 +133,8 @@ fn words(answer: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

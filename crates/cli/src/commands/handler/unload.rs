@@ -1,7 +1,7 @@
 //! `ashway handler unload`: a handler leaves a running node.
 
+use ashway_api::request;
 use clap::Args;
-use serde_json::json;
 
 use super::Node;
 use crate::face::Face;
@@ -26,8 +26,8 @@ pub(crate) struct Unload {
 
 impl Unload {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let request = json!({ "request": "unload", "handler": self.name });
-        let answer = self.node.connect()?.request(&request)?;
+        let handler = self.name.clone();
+        let answer = self.node.connect()?.request(request::Unload { handler })?;
         face.show(&answer, || format!("handler `{}` is unloaded", self.name))?;
         Ok(())
     }

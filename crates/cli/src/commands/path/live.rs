@@ -1,13 +1,16 @@
 //! `ashway path create`, `show` and `rm`: a running node's paths without a handler.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use ashway_api::request::{self, NewPath};
+use ashway_api::{Owner, Scalar};
 use ashway_daemon::show;
 use clap::Args;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::commands::Node;
+use crate::commands::{Node, word};
 use crate::face::{Face, clean, clean_lines};
 use crate::failure::{Exit, Failure};
 
@@ -89,17 +92,19 @@ impl Create {
             None => vec![(0, self.one()?)],
         };
         let (mut created, mut took_ns) = (Vec::new(), 0);
-        let mut send = |lot: &[(usize, Value)]| -> Result<(), Failure> {
-            let lot: Vec<_> = lot.iter().map(|(_, path)| path).collect();
-            let request = json!({ "request": "create", "paths": lot, "log": self.verbose });
-            let mut answer = self.node.clone().connect()?.request(&request)?;
+        let mut send = |lot: &[(usize, NewPath)]| -> Result<(), Failure> {
+            let request = request::Create {
+                paths: lot.iter().map(|(_, path)| path.clone()).collect(),
+                log: self.verbose,
+            };
+            let mut answer = self.node.clone().connect()?.request(request)?;
             took_ns += answer["took_ns"].as_u64().unwrap_or(0);
             if let Value::Array(list) = answer["created"].take() {
                 created.extend(list);
             }
             Ok(())
         };
-        let lots = lots(paths, |(_, path)| path.to_string().len());
+        let lots = lots(paths, |(_, path)| json!(path).to_string().len());
         if let Some(file) = &self.from {
             one_after_another(&lots, &mut send).map_err(|failure| failure.in_file(file))?;
         } else {
@@ -134,20 +139,20 @@ impl Create {
         })
     }
 
-    fn one(&self) -> Result<Value, Failure> {
-        let mut attrs = Map::new();
+    fn one(&self) -> Result<NewPath, Failure> {
+        let mut attrs = BTreeMap::new();
         for text in &self.attrs {
             let (name, value) = super::attr(text)?;
-            attrs.insert(name.to_owned(), json!(value));
+            attrs.insert(name.to_owned(), Scalar::Text(value.to_owned()));
         }
-        Ok(json!({
-            "module": self.module,
-            "attrs": attrs,
-            "name": self.name,
-            "match": self.filter,
-            "tier": self.tier,
-            "owner": self.owner,
-        }))
+        Ok(NewPath {
+            module: self.module.clone().unwrap_or_default(),
+            name: self.name.clone(),
+            attrs,
+            filter: self.filter.clone(),
+            tier: word("tier", self.tier.as_deref())?,
+            owner: self.owner.map(Owner::Process),
+        })
     }
 }
 
@@ -155,8 +160,8 @@ impl Create {
 /// at all and does not say which line it refuses, so that the lines of a refused lot
 /// are sent again one by one.
 fn one_after_another(
-    lots: &[Vec<(usize, Value)>],
-    send: &mut impl FnMut(&[(usize, Value)]) -> Result<(), Failure>,
+    lots: &[Vec<(usize, NewPath)>],
+    send: &mut impl FnMut(&[(usize, NewPath)]) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let mut before = 0;
     for lot in lots {
@@ -176,11 +181,9 @@ fn one_after_another(
 }
 
 /// That a line is refused, with what has been done by then.
-fn refused((number, path): &(usize, Value), before: usize, failure: Failure) -> Failure {
-    let name = path["name"]
-        .as_str()
-        .map(|name| format!(" (`{}`)", clean(name)));
-    let name = name.unwrap_or_default();
+fn refused((number, path): &(usize, NewPath), before: usize, failure: Failure) -> Failure {
+    let name = path.name.as_ref();
+    let name = name.map_or_else(String::new, |name| format!(" (`{}`)", clean(name)));
     let go_on = format!(
         "{before} paths of the lines before it were created and stay; mend the line, and go on \
          with a file that begins with it"
@@ -195,8 +198,8 @@ fn refused((number, path): &(usize, Value), before: usize, failure: Failure) -> 
     }
 }
 
-/// Every line that is not empty, as JSON, with its number.
-fn lines(file: &PathBuf) -> Result<Vec<(usize, Value)>, Failure> {
+/// Every line that is not empty, with its number.
+fn lines(file: &PathBuf) -> Result<Vec<(usize, NewPath)>, Failure> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         let message = format!("cannot read `{}`", file.display());
         Failure::new(Exit::Usage, message)
@@ -223,6 +226,14 @@ fn lines(file: &PathBuf) -> Result<Vec<(usize, Value)>, Failure> {
                 .because(&error)
                 .in_file(file)
         })?;
+        let path = NewPath::read(path).map_err(|misread| {
+            let failure = Failure::from(misread);
+            Failure {
+                error: format!("line {number}: {}; nothing was created", failure.error),
+                ..failure
+            }
+            .in_file(file)
+        })?;
         paths.push((number, path));
     }
     Ok(paths)
@@ -247,8 +258,8 @@ fn lots<T>(items: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
 
 impl Show {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let request = json!({ "request": "show", "path": self.name });
-        let path = self.node.connect()?.request(&request)?;
+        let path = self.name;
+        let path = self.node.connect()?.request(request::Show { path })?;
         face.show(&path, || show::path(&path))
     }
 }
@@ -257,8 +268,12 @@ impl Rm {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let (mut removed, mut took_ns) = (Vec::new(), 0);
         for lot in lots(self.names, String::len) {
-            let request = json!({ "request": "remove", "paths": lot });
-            let answer = self.node.clone().connect()?.request(&request)?;
+            let paths = lot.clone();
+            let answer = self
+                .node
+                .clone()
+                .connect()?
+                .request(request::Remove { paths })?;
             took_ns += answer["took_ns"].as_u64().unwrap_or(0);
             removed.extend(lot);
         }
@@ -274,10 +289,11 @@ mod tests {
 
     #[test]
     fn the_line_that_is_refused_is_named_with_what_was_done() {
-        let line = |number: usize| (number, json!({ "name": format!("p{number}") }));
+        let path = |name| NewPath::read(json!({ "module": "end", "name": name })).unwrap();
+        let line = |number: usize| (number, path(format!("p{number}")));
         let lots = [vec![line(1), line(2)], vec![line(4), line(5), line(6)]];
         let mut done = Vec::new();
-        let mut send = |lot: &[(usize, Value)]| {
+        let mut send = |lot: &[(usize, NewPath)]| {
             if lot.iter().any(|(number, _)| *number == 5) {
                 return Err(Failure::new(Exit::Usage, "`next_hop` is missing").hint("give it"));
             }
@@ -298,10 +314,31 @@ mod tests {
     fn a_line_that_no_request_holds_is_named() {
         let name = format!("ashway-long-{}.ndjson", std::process::id());
         let file = std::env::temp_dir().join(name);
-        std::fs::write(&file, format!("\n{{}}\n{}", "x".repeat(REQUEST_BYTES + 1))).unwrap();
+        std::fs::write(
+            &file,
+            format!(
+                "\n{}\n{}",
+                r#"{"module":"end"}"#,
+                "x".repeat(REQUEST_BYTES + 1)
+            ),
+        )
+        .unwrap();
         let failure = lines(&file).unwrap_err();
         std::fs::remove_file(&file).unwrap();
         assert_eq!(failure.error, "line 3 has 49153 bytes");
         assert!(failure.hint.unwrap().contains("49152 bytes at most"));
+    }
+
+    #[test]
+    fn a_line_with_an_unknown_key_is_named_before_anything_is_created() {
+        let name = format!("ashway-key-{}.ndjson", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let text = "{\"module\":\"end\"}\n{\"module\":\"end\",\"nam\":\"p\"}\n";
+        std::fs::write(&file, text).unwrap();
+        let failure = lines(&file).unwrap_err();
+        std::fs::remove_file(&file).unwrap();
+        let says = "line 2: unknown key `nam`; nothing was created";
+        assert_eq!((failure.error.as_str(), failure.exit), (says, Exit::Usage));
+        assert!(failure.hint.unwrap().contains("did you mean `name`?"));
     }
 }

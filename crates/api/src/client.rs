@@ -18,7 +18,10 @@ use std::path::{Path as FsPath, PathBuf};
 use std::time::Duration;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
-use serde_json::{Value, json};
+use serde_json::Value;
+
+use crate::refusal::Refusal;
+use crate::request::{Endpoint, Memory, Observe, Request};
 
 /// How long a node may take to answer. Most requests take less than a
 /// millisecond; a hostile file can keep compilers and the verifier busy for
@@ -59,15 +62,8 @@ pub struct NotReachable {
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
     /// The node turned it down.
-    #[error("{message}")]
-    Refused {
-        /// A stable name, or the empty string.
-        code: String,
-        /// Why.
-        message: String,
-        /// The next step, if the node knows one.
-        hint: Option<String>,
-    },
+    #[error(transparent)]
+    Refused(Refusal),
     /// The connection broke, or the node did not answer in time.
     #[error("the node did not answer")]
     Broken(#[from] io::Error),
@@ -111,8 +107,8 @@ impl Client {
     /// # Errors
     ///
     /// [`ControlError`].
-    pub fn request(&mut self, request: &Value) -> Result<Value, ControlError> {
-        Ok(self.exchange(request)?.0)
+    pub fn request(&mut self, request: impl Into<Request>) -> Result<Value, ControlError> {
+        Ok(self.exchange(&request.into())?.0)
     }
 
     /// Asks for a handler's memory: its description
@@ -122,8 +118,8 @@ impl Client {
     ///
     /// [`ControlError`].
     pub fn memory(&mut self, handler: &str) -> Result<(Value, OwnedFd), ControlError> {
-        let request = json!({ "request": "memory", "handler": handler });
-        let (value, fd) = self.exchange(&request)?;
+        let handler = handler.to_owned();
+        let (value, fd) = self.exchange(&Memory { handler }.into())?;
         let fd = fd.ok_or_else(|| ControlError::Malformed("no descriptor came with it".into()))?;
         Ok((value, fd))
     }
@@ -137,26 +133,27 @@ impl Client {
     ///
     /// [`ControlError`].
     pub fn endpoint(&mut self, handler: &str) -> Result<(Value, OwnedFd), ControlError> {
-        let (value, fd) = self.exchange(&json!({ "request": "endpoint", "handler": handler }))?;
+        let handler = handler.to_owned();
+        let (value, fd) = self.exchange(&Endpoint { handler }.into())?;
         let fd = fd.ok_or_else(|| ControlError::Malformed("no descriptor came with it".into()))?;
         Ok((value, fd))
     }
 
-    /// Asks to observe (`{"request":"observe", …}`): what the node says of itself
+    /// Asks to observe: what the node says of itself
     /// (`{"epoch_ns","silent"}`), and the socket that it writes to, a JSON line for each
     /// message. Closing it ends the observation.
     ///
     /// # Errors
     ///
     /// [`ControlError`].
-    pub fn observe(&mut self, request: &Value) -> Result<(Value, UnixStream), ControlError> {
-        let (value, fd) = self.exchange(request)?;
+    pub fn observe(&mut self, request: Observe) -> Result<(Value, UnixStream), ControlError> {
+        let (value, fd) = self.exchange(&request.into())?;
         let fd = fd.ok_or_else(|| ControlError::Malformed("no descriptor came with it".into()))?;
         Ok((value, UnixStream::from(fd)))
     }
 
-    fn exchange(&mut self, request: &Value) -> Result<(Value, Option<OwnedFd>), ControlError> {
-        let mut line = request.to_string().into_bytes();
+    fn exchange(&mut self, request: &Request) -> Result<(Value, Option<OwnedFd>), ControlError> {
+        let mut line = serde_json::to_vec(request).expect("its keys are texts");
         line.push(b'\n');
         let written = self.stream.write_all(&line);
         // A node that has heard enough says so, and reads no further.
@@ -170,14 +167,12 @@ impl Client {
         if let Some(value) = answer.get_mut("ok") {
             return Ok((value.take(), fd));
         }
-        let Some(error) = answer.get("error") else {
+        let Some(error) = answer.get_mut("error") else {
             return Err(ControlError::Malformed("neither `ok` nor `error`".into()));
         };
-        let field = |name: &str| error.get(name).and_then(Value::as_str).map(str::to_owned);
-        Err(ControlError::Refused {
-            code: field("code").unwrap_or_default(),
-            message: field("message").unwrap_or_else(|| "the node refused".to_owned()),
-            hint: field("hint").filter(|hint| !hint.is_empty()),
+        Err(match serde_json::from_value(error.take()) {
+            Ok(refusal) => ControlError::Refused(refusal),
+            Err(error) => ControlError::Malformed(error.to_string()),
         })
     }
 
@@ -224,11 +219,14 @@ impl Client {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::request::{Confirm, Status};
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
     use std::fs::File;
     use std::io::{BufRead, BufReader, IoSlice, Read};
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixListener;
+
+    use serde_json::json;
 
     /// A node of one connection that answers what `answer` says.
     fn node(name: &str, answer: impl Fn(&str) -> String + Send + 'static) -> PathBuf {
@@ -263,19 +261,19 @@ mod tests {
         let socket = node("good", move |line| match line {
             r#"{"request":"status"}"# => json!({ "ok": { "long": long } }).to_string(),
             line if line.contains("memory") => r#"{"ok":{"kind":"arena"}}"#.to_owned(),
-            _ => r#"{"error":{"code":"no","message":"no such path","hint":"ls"}}"#.to_owned(),
+            _ => r#"{"error":{"code":"failed","message":"no such path","hint":"ls"}}"#.to_owned(),
         });
         let mut client = Client::connect(&socket).unwrap();
-        let status = client.request(&json!({ "request": "status" })).unwrap();
+        let status = client.request(Status {}).unwrap();
         assert_eq!(status["long"].as_str().unwrap().len(), 100_000);
         let (memory, fd) = client.memory("counter").unwrap();
         assert_eq!(memory["kind"], "arena");
         let mut text = String::new();
         File::from(fd).read_to_string(&mut text).unwrap();
         assert!(!text.is_empty());
-        let error = client.request(&json!({ "request": "x" })).unwrap_err();
+        let error = client.request(Confirm {}).unwrap_err();
         assert!(
-            matches!(error, ControlError::Refused { message, .. } if message == "no such path")
+            matches!(error, ControlError::Refused(refusal) if refusal.message == "no such path")
         );
         std::fs::remove_file(socket).unwrap();
     }
@@ -284,7 +282,7 @@ mod tests {
     fn nonsense_and_silence_are_errors() {
         let socket = node("bad", |_| "{}".to_owned());
         let mut client = Client::connect(&socket).unwrap();
-        let error = client.request(&json!({})).unwrap_err();
+        let error = client.request(Status {}).unwrap_err();
         assert!(matches!(error, ControlError::Malformed(_)));
         std::fs::remove_file(&socket).unwrap();
         assert!(Client::connect(&socket).is_err());

@@ -1,0 +1,24 @@
+//! The control socket's words: what a running node can be asked, and how it answers.
+//!
+//! One JSON line there, one back (`docs/guide/control.md`). A node reads a [`Request`],
+//! the `ashway` command and other programs make one and send it by a [`Client`]. Both
+//! have the same types, so neither can know a key that the other does not.
+//!
+//! The feature `schema` derives JSON Schemas; without it the crate needs nothing but
+//! serde, so that a privileged process can have it.
+
+#![forbid(unsafe_code)]
+
+pub mod client;
+mod read;
+mod refusal;
+pub mod request;
+mod values;
+mod words;
+
+pub use client::Client;
+pub use read::{Misread, short};
+pub use refusal::{Code, Refusal};
+pub use request::Request;
+pub use values::{Owner, Scalar};
+pub use words::{Allow, MemoryMode, OnFault, Tier, WordError};
