@@ -17,8 +17,11 @@ pub const BYTES: usize = 64 * 1024;
 pub const ROW: i16 = 0;
 /// `u32`: the path's position within its instance.
 pub const LOCAL_PATH: i16 = 4;
-/// `u32`: the ring of receive queue 0 of this interface within the instance.
+/// `u16`: the ring of receive queue 0 of this interface within the instance.
 pub const RING_BASE: i16 = 8;
+/// `u16`: how many rings of the instance are this interface's. A queue beyond them shares
+/// one of them.
+pub const RING_COUNT: i16 = 10;
 /// `u32`: where the UDP payload starts in the frame.
 pub const PAYLOAD_OFF: i16 = 12;
 /// `u32`: length of the UDP payload, at most what the frame really holds.

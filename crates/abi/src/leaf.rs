@@ -13,7 +13,9 @@ pub struct Leaf {
     /// The path's position within its instance.
     pub local: u32,
     /// The instance's ring for this interface's receive queue 0.
-    pub ring_base: u32,
+    pub ring_base: u16,
+    /// How many rings the instance has for this interface.
+    pub ring_count: u16,
     /// Bits of [`context::flag`](crate::context::flag) that hold for every
     /// message of the path.
     pub flags: u32,
@@ -25,10 +27,12 @@ pub struct Leaf {
 
 /// Offset of the row and of the position that follows it.
 pub const ROW: i16 = 0;
-/// Offset of [`Leaf::ring_base`].
+/// Offset of [`Leaf::ring_base`] and of [`Leaf::ring_count`] that follows it.
 pub const RING_BASE: i16 = 8;
 /// Offset of [`Leaf::flags`].
 pub const FLAGS: i16 = 12;
+/// Most paths of an interface that end in a handler: places for them in its program array.
+pub const MAX_SLOTS: usize = 1024;
 /// Offset of the slot and of the path's number that follows it.
 pub const SLOT: i16 = 16;
 /// Offset of the `u64` number of hits. CPUs add to it without atomics, so it may
@@ -38,6 +42,13 @@ pub const HITS: i16 = 24;
 pub const BYTES: usize = 32;
 
 impl Leaf {
+    /// Its rings as one word: where they begin and how many they are.
+    #[must_use]
+    pub const fn rings(self) -> u32 {
+        let ([b0, b1], [c0, c1]) = (self.ring_base.to_ne_bytes(), self.ring_count.to_ne_bytes());
+        u32::from_ne_bytes([b0, b1, c0, c1])
+    }
+
     /// The value for the map, with no hits.
     #[must_use]
     pub fn to_bytes(self) -> [u8; BYTES] {
@@ -45,7 +56,7 @@ impl Leaf {
         let words = [
             self.row,
             self.local,
-            self.ring_base,
+            self.rings(),
             self.flags,
             self.slot,
             self.path,
@@ -64,10 +75,12 @@ impl Leaf {
             word.copy_from_slice(&bytes[at..at + 4]);
             u32::from_ne_bytes(word)
         };
+        let half = |at: usize| u16::from_ne_bytes([bytes[at], bytes[at + 1]]);
         let leaf = Self {
             row: word(0),
             local: word(4),
-            ring_base: word(8),
+            ring_base: half(8),
+            ring_count: half(10),
             flags: word(12),
             slot: word(16),
             path: word(20),
@@ -88,6 +101,7 @@ mod tests {
         assert_eq!(offset_of!(Leaf, row), ROW as usize);
         assert_eq!(offset_of!(Leaf, local), ROW as usize + 4);
         assert_eq!(offset_of!(Leaf, ring_base), RING_BASE as usize);
+        assert_eq!(offset_of!(Leaf, ring_count), RING_BASE as usize + 2);
         assert_eq!(offset_of!(Leaf, flags), FLAGS as usize);
         assert_eq!(offset_of!(Leaf, slot), SLOT as usize);
         assert_eq!(offset_of!(Leaf, path), SLOT as usize + 4);
@@ -96,6 +110,7 @@ mod tests {
             row: 1,
             local: 2,
             ring_base: 3,
+            ring_count: 7,
             flags: 4,
             slot: 5,
             path: 6,

@@ -85,14 +85,19 @@ pub const MAX_PATHS: usize = 60;
 pub const RINGS: usize = 4096;
 /// Distance of two ring control blocks.
 pub const RING_STRIDE: usize = 128;
-/// Most rings of one instance: one per receive queue of each interface.
+/// Most rings of one instance. Each interface has one for each of its receive queues, as
+/// far as there are enough: else, and where queues come later, some queues share one.
 pub const MAX_RINGS: usize = 64;
 /// `u32` in a ring control block: slots taken by the kernel so far (wraps). A
 /// slot is filled once its [`SLOT_READY`] says so.
 pub const RING_PRODUCED: usize = 0;
-/// `u32` in a ring control block: 1 while the last message of its queue went
-/// through the kernel tier, 0 once a later one is in the ring.
+/// First of [`RING_MARKS`] `u32` in a ring control block, one for each queue whose ring it
+/// is: 1 while the last message of that queue went through the kernel tier, 0 once a later
+/// one is in the ring. The last of them is that of all further queues: nobody takes it
+/// away, as a message of another queue would.
 pub const RING_BEHIND_KERNEL: usize = 4;
+/// How many there are.
+pub const RING_MARKS: usize = 15;
 /// `u32` in a ring control block: slots given back so far, by the daemon.
 pub const RING_CONSUMED: usize = 64;
 /// Slots of a ring; a power of two.
@@ -130,6 +135,7 @@ pub const SLOT_READY: usize = SLOT_BEHIND + 4;
 /// [observes](crate::observe); else whatever was there.
 pub const SLOT_SEQUENCE: usize = SLOT_READY + 4;
 
+const _: () = assert!(RING_BEHIND_KERNEL + 4 * RING_MARKS <= RING_CONSUMED);
 const _: () = assert!(SLOT_SEQUENCE + 8 <= SLOT_BYTES && SLOT_SEQUENCE.is_multiple_of(8));
 
 /// `u32` of a kept fault: bytes of headers in front of the message.

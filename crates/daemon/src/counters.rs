@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ashway_abi::{Count, count};
 use ashway_kernel::Map;
 
+use crate::rows::CounterRow;
+
 /// The user tier's rows, parallel to the kernel's.
 #[derive(Debug)]
 pub(crate) struct UserRows(Vec<[AtomicU64; count::ROW_WORDS]>);
@@ -34,6 +36,13 @@ impl UserRows {
     pub(crate) fn add_many(&self, row: u32, which: Count, times: u64) {
         if times > 0 {
             self.0[row as usize][which as usize].fetch_add(times, Ordering::Relaxed);
+        }
+    }
+
+    /// Zeroes a row, for whoever has it next. Nobody counts in it meanwhile.
+    pub(crate) fn clear(&self, row: CounterRow) {
+        for word in &self.0[row.0 as usize] {
+            word.store(0, Ordering::Relaxed);
         }
     }
 

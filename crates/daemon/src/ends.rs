@@ -45,7 +45,7 @@ pub(crate) struct Ends(Mutex<List>);
 
 #[derive(Debug, Default)]
 struct List {
-    /// By the rows of their counters: no two paths ever have the same.
+    /// By the rows of their counters: no two paths have the same at a time.
     rows: BTreeMap<u32, Arc<PathEnd>>,
     /// Those of paths of modules, which have no row of their own, by the paths' names. A
     /// path may lead through an instance more than once.

@@ -587,6 +587,8 @@ impl KernelSide {
         memory: &Memory,
         node: &NodeMaps,
     ) -> Result<Self, InstanceError> {
+        // Beyond that, a ring's control block would lie in another's slots.
+        assert!(layout.rings <= trusted::MAX_RINGS, "the plan gives no more");
         let bytes = trusted::bytes_with(plan.most_paths, layout.rings);
         let trusted =
             shared::words("ashway_trusted", bytes).map_err(|source| InstanceError::Memory {

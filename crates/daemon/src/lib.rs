@@ -33,6 +33,7 @@ pub mod programs;
 mod relays;
 mod request;
 mod rings;
+mod rows;
 mod rung;
 mod runner;
 mod shadow;

@@ -48,7 +48,7 @@ use crate::worker;
 pub(crate) enum Lead {
     /// To a path that ends in a handler.
     Bound {
-        /// Its row, which no other path ever has.
+        /// Its row, which no other path has at the time.
         row: u32,
         /// Its instance, by its id.
         instance: u32,

@@ -34,6 +34,13 @@ pub(crate) struct Line {
     pub(crate) bytes: Vec<u8>,
 }
 
+impl Line {
+    /// Whether it was written behind the line of this number.
+    pub(crate) const fn is_behind(&self, number: u32) -> bool {
+        matches!(self.number.wrapping_sub(number), 1..=0x7fff_ffff)
+    }
+}
+
 /// What a look at a ring finds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Look {
@@ -88,11 +95,16 @@ impl<'a> Ring<'a> {
         }
     }
 
+    /// The number of the last line.
+    pub(crate) fn last(self) -> u32 {
+        self.word(ring::PRODUCED).load(Ordering::Acquire)
+    }
+
     /// The lines behind number `after`, at most [`RING_LINES`]. Nobody waits for it; a
     /// line that is being written over counts as gone.
     #[must_use]
     pub(crate) fn look(self, after: u32) -> Look {
-        let last = self.word(ring::PRODUCED).load(Ordering::Acquire);
+        let last = self.last();
         let behind = match last.wrapping_sub(after) {
             // A number from a ring before this one.
             ahead if ahead > u32::MAX / 2 => last,

@@ -9,6 +9,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use ashway_abi::Count;
 use ashway_demux::{Conjunction, Field, Filter};
 use ashway_modules::Message;
+use ashway_modules::mac::Mac;
 use ashway_path::time::Time;
 use ashway_ring::{PacketSocket, Passer};
 use ashway_wire::{Datagram, Fragment, eth, ipv4};
@@ -32,7 +33,7 @@ pub(crate) struct PacketPort {
     /// Its number.
     pub(crate) iface: usize,
     /// The interface's address: frames for any other are not ours.
-    pub(crate) mac: [u8; 6],
+    pub(crate) mac: Mac,
     /// The interface's row.
     pub(crate) unmatched_row: u32,
     /// Gives messages to the host's stack.
@@ -187,6 +188,7 @@ pub(crate) fn drain(
         passer: passer.as_ref(),
         dropped_from_host: *dropped_from_host,
     };
+    let mac = mac.get();
     let mut any = false;
     for instance in instances.iter_mut().filter(|it| it.waits()) {
         let here = instance.paths.iter_mut().flatten();

@@ -88,14 +88,30 @@ impl Iface {
     }
 }
 
-/// Whether an interface is up: whether somebody has set it so. One question to
-/// netlink, some ten microseconds.
+/// What somebody may change of an interface while it is used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// Whether it is up: whether somebody has set it so.
+    pub up: bool,
+    /// Its Ethernet address; zeros if it has none.
+    pub mac: [u8; 6],
+    /// Receive queues in use.
+    pub rx_queues: u32,
+}
+
+/// How an interface is now. Two questions to the kernel, some ten microseconds.
 ///
 /// # Errors
 ///
 /// What netlink returned; `ENODEV` if there is none of this number.
-pub fn is_up(ifindex: u32) -> io::Result<bool> {
-    Ok(netlink::link(ifindex)?.flags & libc::IFF_UP as u32 != 0)
+pub fn now(ifindex: u32) -> io::Result<Now> {
+    let link = netlink::link(ifindex)?;
+    let queues = Ethtool::new(&link.name).and_then(|ethtool| ethtool.queues());
+    Ok(Now {
+        up: link.flags & libc::IFF_UP as u32 != 0,
+        mac: link.mac,
+        rx_queues: queues.map_or(link.rx_queues, |(rx, _)| rx),
+    })
 }
 
 /// The number of the interface of this name.

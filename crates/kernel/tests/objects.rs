@@ -272,7 +272,7 @@ fn a_refusal_names_the_source_line() {
 /// through a program.
 #[test]
 fn a_load_that_takes_too_long_is_given_up() {
-    if !privileged() {
+    if skip_unless_root() {
         return;
     }
     // r6 = an unknown number, r7 = how many of its bits are set, asked 1,000 times. Which

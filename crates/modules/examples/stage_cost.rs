@@ -81,7 +81,7 @@ fn path(rules: &[Rule<Message>]) -> Result<Path<Message>, Box<dyn std::error::Er
                 name: "eth".into(),
                 iface: "veth0".into(),
                 number: 3,
-                mac: MAC,
+                mac: MAC.into(),
                 mtu: 1500,
                 xdp: true,
                 down: Arc::default(),

@@ -37,6 +37,7 @@ use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_wire::eth::{Address, HEADER_BYTES, Packet, TAG_BYTES, TYPE_VLAN};
 
+use crate::mac::Mac;
 use crate::relay::Own;
 use crate::services::{LINK, NET};
 use crate::way::{Way, way};
@@ -78,7 +79,7 @@ pub struct Eth {
     /// The interface's number.
     pub number: u32,
     /// Its hardware address.
-    pub mac: Address,
+    pub mac: Mac,
     /// Largest packet it carries, in bytes behind the link's header.
     pub mtu: u32,
     /// Whether a kernel tier's entry program can stand on it.
@@ -265,7 +266,7 @@ impl EthStage {
     pub(crate) fn own(&self) -> Own {
         Own {
             iface: self.module.number,
-            mac: self.module.mac,
+            mac: self.module.mac.get(),
             mtu: self.module.mtu,
             down: self.is_down(),
             next_mac: self.next_mac,
@@ -282,7 +283,7 @@ impl EthStage {
 
     /// Whether a frame to this address is for us, and by which interface it came.
     pub(crate) fn accepts(&self, destination: Address) -> Option<u32> {
-        (destination == self.module.mac).then_some(self.module.number)
+        (destination == self.module.mac.get()).then_some(self.module.number)
     }
 
     fn up(&self, mut message: Message) -> Step<Message> {
@@ -336,7 +337,7 @@ impl EthStage {
         };
         let (addresses, types) = bytes.split_at_mut(HEADER_BYTES - 2);
         addresses[..6].copy_from_slice(&next_mac);
-        addresses[6..].copy_from_slice(&self.module.mac);
+        addresses[6..].copy_from_slice(&self.module.mac.get());
         if let Some(id) = self.vlan {
             types[..2].copy_from_slice(&TYPE_VLAN.to_be_bytes());
             types[2..4].copy_from_slice(&id.to_be_bytes());

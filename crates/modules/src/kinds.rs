@@ -15,6 +15,7 @@ use crate::host::Host;
 use crate::ip::Ip;
 use crate::ipv4::Ipv4;
 use crate::ipv6::Ipv6;
+use crate::mac::Mac;
 use crate::sink::Sink;
 use crate::source::Source;
 use crate::udp::Udp;
@@ -43,7 +44,7 @@ pub struct Interface {
     /// Its number.
     pub number: u32,
     /// Its hardware address.
-    pub mac: ashway_wire::eth::Address,
+    pub mac: Mac,
     /// Its MTU, in bytes.
     pub mtu: u32,
     /// Whether an entry program can stand on it.
@@ -164,7 +165,7 @@ mod tests {
             interface: |name: &str| match name {
                 "veth0" => Ok(Interface {
                     number: 3,
-                    mac: [2, 0, 0, 0, 0, 2],
+                    mac: [2, 0, 0, 0, 0, 2].into(),
                     mtu: 1400,
                     xdp: true,
                     down: Arc::default(),

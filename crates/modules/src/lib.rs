@@ -19,6 +19,7 @@ pub mod ip;
 pub mod ipv4;
 pub mod ipv6;
 pub mod kinds;
+pub mod mac;
 pub mod message;
 pub mod pipe;
 pub mod relay;

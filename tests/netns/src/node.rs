@@ -246,6 +246,16 @@ pub fn run(command: &mut Command) -> Output {
         .unwrap_or_else(|why| panic!("cannot start {command:?}: {why}"))
 }
 
+/// Runs `ip`, in the namespace that its command is for, with the words of a line.
+///
+/// # Panics
+///
+/// If it refuses.
+pub fn ip(mut ip: Command, line: &str) {
+    let done = run(ip.args(line.split(' ')));
+    assert!(done.status.success(), "{line}: {}", text(&done));
+}
+
 /// Everything a command printed.
 #[must_use]
 pub fn text(output: &Output) -> String {

@@ -82,11 +82,11 @@ fn obeys(mode: &str) {
     assert_eq!(tell(&rig, &six), "ok: path `six` is there\n");
     rig.client_a(6000).unwrap().send(b"hello").unwrap();
     until("the message comes", || {
-        (received(&node, "six") == Some(1)).then_some(())
+        (received(&node, "games.six") == Some(1)).then_some(())
     });
     let shown = tell(&rig, "show six\n");
     for word in [
-        "ok: path      six\n",
+        "ok: path      games.six\n",
         "stages    end / udp / ip / look / wire\n",
         "received  1, ",
     ] {
@@ -112,10 +112,13 @@ fn obeys(mode: &str) {
         tell(&rig, "rm sx"),
         "error: there is no path `sx`\n  hint: did you mean `six`? available: `six`\n"
     );
+    assert_eq!(
+        tell(&rig, &six),
+        "error: there is a path `six` already\n  hint: give this one another name\n"
+    );
     // Errors are those of the command line.
     for line in [
         "create --module ende",
-        &six,
         "create --module udp --attr vlan=5000 --attr pathname=wire",
         "create --name a/b --module end",
     ] {
@@ -197,6 +200,68 @@ fn a_shell_obeys_within_its_domain_by_xdp() {
 #[test]
 fn a_shell_obeys_within_its_domain_by_packet_sockets() {
     obeys("packet");
+}
+
+/// What a shell of one domain asks for never reaches another domain's shell, and does not
+/// tell what that has.
+#[test]
+fn a_shell_opens_no_way_to_another_domains_shell() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("shell-two", RigOptions::default()).unwrap();
+    let both = Config::on_b0("native").text(&format!(
+        r#"
+[domain.games]
+owns = ["udp and dst portrange 6000-6099"]
+[domain.work]
+owns = ["udp and dst portrange 6050-6199"]
+
+[module.end]
+kind = "sink"
+down = "udp.up"
+[module.shell]
+kind = "shell"
+down = "udp.up"
+domain = "games"
+allow = ["{A4}"]
+[module.office]
+kind = "shell"
+down = "udp.up"
+domain = "work"
+allow = ["{A4}"]
+
+[path.shell]
+from = "shell"
+attrs = {{ local = "{B4}:9" }}
+[path.theirs]
+from = "end"
+domain = "work"
+attrs = {{ local = "{B4}:6060" }}
+"#
+    ));
+    let node = rig.node(both).start().unwrap();
+    let refused = "error: shell `office` is not of domain `games`\n  \
+                   hint: the module's section says for whom it acts, by `domain`\n";
+    let way = format!("create --module office --attr local={B4}:6001");
+    assert_eq!(tell(&rig, &way), refused);
+    // Its own may have another port.
+    let own = format!("create --name own --module shell --attr local={B4}:6002");
+    assert_eq!(tell(&rig, &own), "ok: path `own` is there\n");
+    // A name says nothing of others' paths, and nor does a filter that competes with theirs.
+    for (name, port) in [("theirs", 6003), ("shell", 6004)] {
+        let line = format!("create --name {name} --module end --attr local={B4}:{port}");
+        assert_eq!(tell(&rig, &line), format!("ok: path `{name}` is there\n"));
+    }
+    let line = format!("create --name mine --module end --attr local={B4}:6060");
+    let said = tell(&rig, &line);
+    let wanted = "error: path `games.mine` asks for messages that another's path has\n";
+    assert!(said.starts_with(wanted), "{said}");
+    assert!(!said.contains("theirs"), "{said}");
+    assert_eq!(tell(&rig, "rm theirs"), "ok: 1 removed\n");
+    assert!(received(&node, "theirs").is_some(), "it was the other's");
+    assert!(tell(&rig, "rm theirs").starts_with("error: there is no path `theirs`"));
+    node.stop().unwrap();
 }
 
 /// A file that cannot be written is said before anything is attached.

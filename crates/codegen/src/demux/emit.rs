@@ -486,15 +486,15 @@ impl Emitter<'_, '_> {
         let Leaf {
             row,
             local,
-            ring_base,
             flags,
             slot,
             path,
+            ..
         } = entry.leaf;
         for (to, word) in [
             (context::ROW, row),
             (context::LOCAL_PATH, local),
-            (context::RING_BASE, ring_base),
+            (context::RING_BASE, entry.leaf.rings()),
             (context::FLAGS, flags | self.flags),
             (context::SLOT, slot),
             (context::PATH, path),
@@ -515,6 +515,7 @@ impl Emitter<'_, '_> {
             asm.load(Size::D, R0, R10, LEAF);
         }
         const { assert!(context::LOCAL_PATH == context::ROW + 4) };
+        const { assert!(context::RING_COUNT == context::RING_BASE + 2) };
         const { assert!(context::PATH == context::SLOT + 4) };
         for (size, from, to) in [
             (Size::D, leaf::ROW, context::ROW),

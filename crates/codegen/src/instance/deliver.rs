@@ -1,6 +1,7 @@
 //! Puts a message into the instance's ring for the user tier.
 //!
-//! One ring per receive queue. A driver serves a queue on one CPU at a time, but
+//! One ring per receive queue, or for some of an interface's, where it has more queues than
+//! the instance has rings for it. A driver serves a queue on one CPU at a time, but
 //! generic XDP behind a veth runs on whichever CPU sends, so a slot is taken by
 //! compare-and-exchange and published when it is filled. The headers and the
 //! descriptor go to the trusted words (a reply is built from them), the payload
@@ -63,9 +64,15 @@ pub(crate) fn path_word(asm: &mut Assembler, spec: &Spec, host: Label) {
 
 /// `r1` = the number of this queue's ring, `r2` = its control block; to `fail`
 /// if there is none. `r6` = `xdp_md`, `r7` = trusted words, `r9` = the context.
+/// Clobbers `r3`.
 fn ring(asm: &mut Assembler, spec: &Spec, fail: Label) {
-    asm.load(Size::W, R1, R9, context::RING_BASE);
+    let own = asm.label();
+    asm.load(Size::H, R1, R9, context::RING_BASE);
+    asm.load(Size::H, R3, R9, context::RING_COUNT);
     asm.load(Size::W, R2, R6, md::RX_QUEUE);
+    asm.jump_if(op::JLT, R2, R3, own);
+    asm.alu32(op::MOD, R2, R3);
+    asm.bind(own);
     asm.alu32(op::ADD, R1, R2);
     asm.jump_if_imm(op::JGE, R1, spec.layout.rings as i32, fail);
     asm.mov(R2, R1);
@@ -74,16 +81,44 @@ fn ring(asm: &mut Assembler, spec: &Spec, fail: Label) {
     asm.alu_imm(op::ADD, R2, trusted::RINGS as i32);
 }
 
+/// `r1` = the number of this queue's [mark](trusted::RING_BEHIND_KERNEL) among those of
+/// its ring; adds its offset to `r2`. Other registers as [`ring`].
+fn mark(asm: &mut Assembler) {
+    let first = asm.label();
+    let exact = asm.label();
+    asm.load(Size::W, R3, R6, md::RX_QUEUE);
+    asm.load(Size::H, R4, R9, context::RING_COUNT);
+    asm.mov_imm(R1, 0);
+    asm.jump_if(op::JLT, R3, R4, first);
+    asm.mov(R1, R3);
+    asm.alu32(op::DIV, R1, R4);
+    asm.jump_if_imm(op::JLT, R1, SHARED_MARK, exact);
+    asm.mov_imm(R1, SHARED_MARK);
+    asm.bind(exact);
+    asm.mov(R3, R1);
+    asm.alu_imm(op::LSH, R3, 2);
+    asm.alu(op::ADD, R2, R3);
+    asm.bind(first);
+}
+
+/// The mark of all queues that have none of their own.
+const SHARED_MARK: i32 = trusted::RING_MARKS as i32 - 1;
+
 /// Notes that this queue's message runs in the kernel tier: what follows it into
-/// the ring must wait until it has left. Registers as [`ring`].
+/// the ring must wait until it has left. Registers as [`ring`]; clobbers `r4`.
 pub(super) fn note_kernel(asm: &mut Assembler, spec: &Spec) {
-    if spec.layout.rings == 1 {
-        let at = trusted::RINGS + trusted::RING_BEHIND_KERNEL;
-        asm.store_imm(Size::W, R7, at as i16, 1);
-        return;
-    }
     let out = asm.label();
+    if spec.layout.rings == 1 {
+        let other = asm.label();
+        let at = trusted::RINGS + trusted::RING_BEHIND_KERNEL;
+        asm.load(Size::W, R2, R6, md::RX_QUEUE);
+        asm.jump_if_imm(op::JNE, R2, 0, other);
+        asm.store_imm(Size::W, R7, at as i16, 1);
+        asm.jump(out);
+        asm.bind(other);
+    }
     ring(asm, spec, out);
+    mark(asm);
     asm.store_imm(Size::W, R2, trusted::RING_BEHIND_KERNEL as i16, 1);
     asm.bind(out);
 }
@@ -302,11 +337,15 @@ fn behind(asm: &mut Assembler, spec: &Spec) {
         asm.load(Size::W, R0, R1, trusted::PATH_BEHIND_KERNEL as i16);
         asm.store_imm(Size::W, R1, trusted::PATH_BEHIND_KERNEL as i16, 0);
     } else {
-        asm.load(Size::D, R1, R10, RING);
+        let stays = asm.label();
+        asm.load(Size::D, R2, R10, RING);
+        mark(asm);
         asm.mov_imm(R0, 0);
-        asm.load(Size::W, R2, R1, trusted::RING_BEHIND_KERNEL as i16);
-        asm.jump_if_imm(op::JEQ, R2, 0, out);
-        asm.store_imm(Size::W, R1, trusted::RING_BEHIND_KERNEL as i16, 0);
+        asm.load(Size::W, R3, R2, trusted::RING_BEHIND_KERNEL as i16);
+        asm.jump_if_imm(op::JEQ, R3, 0, out);
+        asm.jump_if_imm(op::JEQ, R1, SHARED_MARK, stays);
+        asm.store_imm(Size::W, R2, trusted::RING_BEHIND_KERNEL as i16, 0);
+        asm.bind(stays);
         asm.call(helper::GET_SMP_PROCESSOR_ID);
         asm.alu_imm(op::ADD, R0, 1);
     }

@@ -139,12 +139,12 @@ fn run(what: Behind, number: usize, path: &mut Path<Message>, frame: &[u8]) -> E
 type Boxed = Box<dyn Module<Message>>;
 
 fn path(what: Behind, rules: &[ashway_path::rules::Rule<Message>]) -> Path<Message> {
-    let eth = |name: &str, number, mac| -> Boxed {
+    let eth = |name: &str, number, mac: [u8; 6]| -> Boxed {
         Box::new(Eth {
             name: name.into(),
             iface: name.into(),
             number,
-            mac,
+            mac: mac.into(),
             mtu: MTU,
             xdp: true,
             down: Arc::default(),

@@ -232,7 +232,8 @@ pub(crate) fn leaf(path: u32) -> Leaf {
     Leaf {
         row: path + 1,
         local: path + 2,
-        ring_base: path + 3,
+        ring_base: path as u16 + 3,
+        ring_count: path as u16 + 6,
         // Beyond those that say where the headers are.
         flags: (path + 4) << 8,
         slot: path + 5,

@@ -58,7 +58,7 @@ fn the_program_decides_as_the_table_does() {
                             let leaf = leaf(wanted);
                             assert_eq!(word(context::ROW), leaf.row);
                             assert_eq!(word(context::LOCAL_PATH), leaf.local);
-                            assert_eq!(word(context::RING_BASE), leaf.ring_base);
+                            assert_eq!(word(context::RING_BASE), leaf.rings());
                             let own = flag::PLAIN | flag::IPV6;
                             assert_eq!(word(context::FLAGS) & !own, leaf.flags);
                             check_place(word(context::FLAGS) & own, frame);

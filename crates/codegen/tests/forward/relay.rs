@@ -24,12 +24,12 @@ const IN: u32 = 1;
 
 /// The path of a case; narrow, it knows its sender beforehand.
 fn path(case: &Case, ruled: bool, narrow: bool) -> Path<Message> {
-    let eth = |name: &str, number, mac| -> Boxed {
+    let eth = |name: &str, number, mac: [u8; 6]| -> Boxed {
         Box::new(Eth {
             name: name.into(),
             iface: name.into(),
             number,
-            mac,
+            mac: mac.into(),
             mtu: MTU,
             xdp: true,
             down: Arc::default(),

@@ -44,6 +44,8 @@ pub(super) struct Names {
     pub(super) handlers: BTreeMap<String, String>,
     /// The handler of each such module.
     pub(super) handled: BTreeMap<String, String>,
+    /// For whom each shell acts, by its module.
+    pub(super) shells: BTreeMap<String, String>,
     /// The modules that the text names.
     pub(super) written: BTreeSet<String>,
 }
@@ -51,7 +53,10 @@ pub(super) struct Names {
 /// Adds the sections that nobody had to write. They have the places of those that
 /// imply them, so that errors about them point there.
 pub(super) fn imply<'v>(modules: &mut DeTable<'v>, root: &DeTable<'v>, config: &Config) -> Names {
-    let mut names = Names::default();
+    let mut names = Names {
+        shells: named(modules, "shell", "domain").into_iter().collect(),
+        ..Names::default()
+    };
     for (kind, key, first, back) in [
         ("eth", "iface", &mut names.links, &mut names.ifaces),
         (

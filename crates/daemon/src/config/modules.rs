@@ -240,6 +240,12 @@ impl NodeGraph {
         self.names.handled.get(module).map(String::as_str)
     }
 
+    /// For whom this module acts, if it is a shell.
+    #[must_use]
+    pub fn shell_of(&self, module: &str) -> Option<&str> {
+        self.names.shells.get(module).map(String::as_str)
+    }
+
     /// The modules that run this handler.
     pub fn modules_of<'g>(&'g self, handler: &'g str) -> impl Iterator<Item = &'g str> {
         let handled = self.names.handled.iter();

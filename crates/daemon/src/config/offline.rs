@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use ashway_modules::Message;
 use ashway_modules::handler::{self, Act, Activate};
 use ashway_modules::kinds::Interface;
+use ashway_modules::mac::Mac;
 use ashway_modules::shell::{Commands, Outcome, Request};
 use ashway_modules::tap::{Seen, Target, Watch};
 use ashway_path::attrs::Attrs;
@@ -27,7 +28,7 @@ impl World for Offline<'_> {
         let number = found.ok_or_else(|| format!("there is no `[iface.{name}]`"))?;
         Ok(Interface {
             number: number as u32,
-            mac: [0; 6],
+            mac: Mac::default(),
             mtu: 1500,
             xdp: self.0.ifaces[number].mode != XdpMode::Packet,
             down: Arc::default(),

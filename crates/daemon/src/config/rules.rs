@@ -1,9 +1,10 @@
 //! What must hold between sections.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-use ashway_abi::trusted::MAX_PATHS;
+use ashway_abi::leaf::MAX_SLOTS;
+use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
 use ashway_demux::{self as demux, Conflict, Filter, Table};
 use ashway_path::attrs::Attrs;
 use ashway_path::create::NotCreated;
@@ -22,8 +23,28 @@ pub(super) fn check(reader: &mut Reader<'_>, config: &Config, places: &[PathPlac
     let ifaces: Vec<_> = config.ifaces.iter().map(|i| i.name.as_str()).collect();
     let handlers: Vec<_> = config.handlers.iter().map(|h| h.name.as_str()).collect();
     let mut used: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut rings: HashMap<&str, HashSet<&str>> = HashMap::new();
+    let mut slots: HashMap<&str, usize> = HashMap::new();
     for (path, places) in config.paths.iter().zip(places) {
         check_ifaces(reader, config, path, places, &ifaces);
+        for (name, span) in &places.ifaces {
+            let taken = slots.entry(name).or_default();
+            *taken += 1;
+            if *taken == MAX_SLOTS + 1 {
+                let message = format!("`{name}` has more than {MAX_SLOTS} paths with a handler");
+                let hint = "`or` in a `match` leads more messages to the same path".to_owned();
+                reader.error("too_many_paths", span.clone(), message, Some(hint));
+            }
+            let of_handler = rings.entry(&path.handler).or_default();
+            if of_handler.insert(name) && of_handler.len() == MAX_RINGS + 1 {
+                let message = format!(
+                    "`{}` has paths on more than {MAX_RINGS} interfaces",
+                    path.handler
+                );
+                let hint = "make a second handler section with the same file".to_owned();
+                reader.error("too_many_paths", span.clone(), message, Some(hint));
+            }
+        }
         let Some(span) = &places.handler else {
             continue;
         };

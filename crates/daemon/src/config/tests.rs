@@ -757,3 +757,41 @@ fn a_share_is_of_its_tier() {
         assert_eq!(codes(&with(keys, "")), [code], "{keys}");
     }
 }
+
+/// So many paths, each on all of so many interfaces, and as many handlers as they need.
+fn crowd(paths: usize, ifaces: usize) -> String {
+    let names: Vec<_> = (0..ifaces).map(|number| format!("v{number}")).collect();
+    let ifaces = names.iter().map(|name| format!("[iface.{name}]\n"));
+    let handlers =
+        (0..paths.div_ceil(60)).map(|number| format!("[handler.h{number}]\nfile = \"{WASM}\"\n"));
+    let paths = (0..paths).map(|number| {
+        format!(
+            "[path.p{number}]\niface = {names:?}\nmatch = \"udp dst port {}\"\n\
+             handler = \"h{}\"\n",
+            number + 1,
+            number / 60
+        )
+    });
+    let all: Vec<_> = ifaces.chain(handlers).chain(paths).collect();
+    all.concat()
+}
+
+#[test]
+fn paths_that_find_no_place_in_an_interface_or_a_handler_are_named() {
+    assert_eq!(codes(&crowd(1024, 1)), [""; 0]);
+    let text = crowd(1025, 1);
+    let errors = read(&text).unwrap_err();
+    let [error] = errors.list() else {
+        panic!("{errors:?}")
+    };
+    assert_eq!(error.code, "too_many_paths");
+    assert_eq!(
+        error.message,
+        "`v0` has more than 1024 paths with a handler"
+    );
+    let last = text.find("[path.p1024]").unwrap();
+    assert!(error.span.clone().unwrap().start > last, "its place");
+
+    assert_eq!(codes(&crowd(1, 64)), [""; 0]);
+    assert_eq!(codes(&crowd(1, 65)), ["too_many_paths"]);
+}

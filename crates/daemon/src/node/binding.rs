@@ -13,6 +13,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ashway_abi::leaf::MAX_SLOTS;
+use ashway_abi::trusted::MAX_RINGS;
 use ashway_api::request::{Bind, Load};
 use ashway_demux::{self as demux, Conflict, Filter};
 use ashway_handler::{Engine, Function};
@@ -142,10 +144,12 @@ impl Node {
             .iter()
             .map(|name| position(&self.config.ifaces, |iface| iface.name == *name))
             .collect();
+        let row = self.next_row()?;
         let shared = &self.instances[instance];
         let numbers = self
             .plan
             .place(
+                row,
                 instance,
                 &ifaces,
                 |iface| self.ifaces[iface].xdp.is_some(),
@@ -153,12 +157,12 @@ impl Node {
             )
             .map_err(|what| self.no_room(&what))?;
 
-        let before = self.plan.clone();
-        let faults_seen = shared.faults();
+        let known = NodePath::new(Some(&**shared), owner);
         shared.forget_share(numbers.local);
+        self.take_row(&numbers);
         self.plan.add_path(numbers);
         self.config.paths.push(path);
-        self.paths.push(NodePath::new(faults_seen, owner));
+        self.paths.push(known);
         let number = self.paths.len() - 1;
         match self.connect(number, compiled) {
             Ok((stays, exchange_us)) => Ok(json!({
@@ -174,15 +178,15 @@ impl Node {
                 "exchange_us": exchange_us,
             })),
             Err(refusal) => {
-                let mut placed = std::mem::replace(&mut self.plan, before).paths;
-                let placed = placed.swap_remove(number);
+                let placed = self.plan.remove_path(number);
                 self.config.paths.pop();
                 self.paths.pop();
-                if let Some(end) = self.instances[placed.instance].ends.leave(placed.row) {
+                if let Some(end) = self.instances[placed.instance].ends.leave(placed.row.0) {
                     // What has come to it meanwhile waits for nothing.
                     end.moved(true);
                 }
                 self.clear_slots(&placed.slots);
+                self.leave_row(&placed);
                 Err(refusal)
             }
         }
@@ -237,9 +241,9 @@ impl Node {
         let _ = membarrier(MembarrierCommand::Global);
         numbers.sort_unstable();
         for number in numbers.into_iter().rev() {
-            let plan = &self.plan.paths[number];
-            let instance = Arc::clone(&self.instances[plan.instance]);
-            let (row, slots) = (plan.row, plan.slots.clone());
+            let gone = self.plan.remove_path(number);
+            let instance = Arc::clone(&self.instances[gone.instance]);
+            let row = gone.row.0;
             // What its timers would do had no path to be counted with.
             let _ = self.worker.ask(move |_| {
                 instance.timers.forget(row);
@@ -248,8 +252,8 @@ impl Node {
                     end.moved(true);
                 }
             });
-            self.clear_slots(&slots);
-            self.plan.remove_path(number);
+            self.clear_slots(&gone.slots);
+            self.leave_row(&gone);
             self.config.paths.remove(number);
             self.paths.remove(number);
         }
@@ -477,12 +481,25 @@ impl Node {
         match *what {
             NoRoom::Iface(number) => Refusal::failed(
                 format!(
-                    "`{}` has {} paths, and there is no room for more",
-                    iface(number),
-                    crate::plan::SLOTS
+                    "`{}` has {MAX_SLOTS} paths, and there is no room for more",
+                    iface(number)
                 ),
                 "unbind one that is not needed",
             ),
+            NoRoom::Ring(number, instance)
+                if self.plan.instances[instance].rings_of.len() == MAX_RINGS =>
+            {
+                Refusal::failed(
+                    format!(
+                        "handler `{}` has rings for {MAX_RINGS} interfaces, which is as many as \
+                         it can, and `{}` is not among them",
+                        self.instances[instance].name,
+                        iface(number)
+                    ),
+                    "give the file a handler section of its own, with a path on that interface, \
+                     and start the node again",
+                )
+            }
             NoRoom::Ring(number, instance) => Refusal::failed(
                 format!(
                     "handler `{}` was made for other interfaces than `{}`",
@@ -502,14 +519,6 @@ impl Node {
             NoRoom::Handler(most) => Refusal::failed(
                 format!("this handler has {most} paths, and there is no room for more"),
                 "load its file once more, under another name, and bind that",
-            ),
-            NoRoom::Rows => Refusal::failed(
-                format!(
-                    "this node has bound {} paths since its start, and there is no row of \
-                     counters left",
-                    crate::plan::SPARE_ROWS
-                ),
-                "start the node afresh",
             ),
         }
     }

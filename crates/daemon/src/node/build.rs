@@ -112,7 +112,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let mut drop_rules = Vec::new();
     for (number, (found, rung)) in facts.iter().enumerate() {
         if *rung == Rung::Packet {
-            let (iface, port, rule) = take_with_sockets(config, &plan, number, found)?;
+            let (iface, port, rule) = take_with_sockets(config, &plan, &links[number], found)?;
             ifaces.push(iface);
             packet_ports.push(port);
             drop_rules.push(rule);
@@ -160,7 +160,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         paths: config
             .paths
             .iter()
-            .map(|_| NodePath::new(0, None))
+            .map(|_| NodePath::new(None, None))
             .collect(),
         instances,
         carrier: None,
@@ -179,6 +179,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         compile_thread,
         rows,
         held,
+        counter_rows: plan.spare_rows(),
         plan,
         config: config.clone(),
         shadows: Vec::new(),
@@ -269,13 +270,14 @@ fn make_runs(
 fn take_with_sockets(
     config: &Config,
     plan: &Plan,
-    number: usize,
+    link: &Link,
     found: &Iface,
 ) -> Result<(NodeIface, PacketPort, Option<IngressDrop>), RunError> {
     let system = |source| RunError::System {
         doing: "open a packet socket (CAP_NET_RAW; `unshare -Urn` gives it in a namespace)",
         source,
     };
+    let number = link.number();
     let numbers = &plan.ifaces[number];
     let socket = PacketSocket::open(found.ifindex).map_err(system)?;
     let out = socket.as_fd().try_clone_to_owned().map_err(system)?;
@@ -311,12 +313,13 @@ fn take_with_sockets(
         tx_errors: [tx_errors(&found.name); 2],
         consumes: drop_rule.is_some(),
         state: State::Up,
+        mac_changes: 0,
     };
     let port = PacketPort {
         socket,
         out,
         iface: number,
-        mac: found.mac,
+        mac: link.mac().clone(),
         unmatched_row: numbers.unmatched_row,
         passer,
         dropped_from_host: drop_rule.is_some(),
@@ -419,12 +422,11 @@ fn take_with_xdp(
         table,
         catch_all: false,
         xdp: Some(XdpSide {
-            demux,
             link,
             exit_link,
             slots,
             entry,
-            mac: found.mac,
+            demux,
             reply,
         }),
         ifindex: found.ifindex,
@@ -433,6 +435,7 @@ fn take_with_xdp(
         tx_errors: [tx_errors(&found.name); 2],
         consumes: true,
         state: State::Up,
+        mac_changes: 0,
     };
     Ok((iface, XdpPort { tx, pass_by }))
 }

@@ -99,7 +99,7 @@ impl Node {
         match lead {
             Lead::Bound { row, .. } => {
                 let mut plans = self.plan.paths.iter();
-                let number = plans.position(|plan| plan.row == row);
+                let number = plans.position(|plan| plan.row.0 == row);
                 number.map_or("?", |number| &self.config.paths[number].name)
             }
             Lead::Live(id, _) => self.live.at(id).map_or("?", |live| &live.name),

@@ -10,6 +10,7 @@ use std::os::fd::BorrowedFd;
 
 use ashway_abi::Leaf;
 use ashway_abi::context::flag;
+use ashway_abi::leaf::MAX_SLOTS;
 use ashway_codegen::demux::emit;
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_demux::{Conflict, Conjunction, Field, Filter, Layer, Table, Test, Update};
@@ -26,14 +27,14 @@ use crate::activation::{LOCAL, ROW};
 use crate::config::{Config, NodeGraph, PathConfig};
 use crate::ends::Ends;
 use crate::live::{self, Lead, Turn};
-use crate::plan::{self, InstancePlan, PathPlan, Plan};
+use crate::plan::{InstancePlan, PathPlan, Plan};
 use crate::programs::{self, DemuxMaps, NodeMaps};
 use crate::relays;
 use crate::request::Refusal;
 use crate::runner::PathRun;
 
 /// The place in every program array of the program that takes whole frames.
-pub(super) const LIVE_SLOT: u32 = plan::SLOTS as u32;
+pub(super) const LIVE_SLOT: u32 = MAX_SLOTS as u32;
 /// The place of the program of relays.
 pub(super) const RELAY_SLOT: u32 = LIVE_SLOT + 1;
 
@@ -56,20 +57,21 @@ impl Leaves<'_> {
         match lead {
             Lead::Bound { row, .. } => {
                 let mut paths = self.plan.paths.iter();
-                let path = paths.position(|path| path.row == row);
+                let path = paths.position(|path| path.row.0 == row);
                 let path = path.expect("the table holds paths that are there");
                 self.plan.leaf(self.iface, path, &self.paths[path])
             }
             Lead::Live(id, direction) => {
                 let number = self.live.at(id).and_then(|path| path.number);
+                let rings = self
+                    .carrier
+                    .and_then(|plan| plan.rings_at(self.iface))
+                    .expect("the carrier has rings for every interface that live paths are on");
                 let whole = Leaf {
                     row: self.plan.live_row,
                     local: number.map_or(0, |number| live::key(number, direction) as u32),
-                    ring_base: self
-                        .carrier
-                        .and_then(|plan| plan.ring_base(self.iface))
-                        .expect("the carrier has rings for every interface that live paths are on")
-                        as u32,
+                    ring_base: rings.start as u16,
+                    ring_count: rings.len() as u16,
                     flags: flag::RAW,
                     slot: LIVE_SLOT,
                     path: self.plan.live_row,
@@ -145,7 +147,7 @@ impl Entry<'_> {
 pub(super) fn bound(plan: &Plan, path: usize) -> Lead {
     let path = &plan.paths[path];
     Lead::Bound {
-        row: path.row,
+        row: path.row.0,
         instance: plan.instances[path.instance].id,
         local: path.local as u32,
     }
@@ -266,7 +268,7 @@ impl Node {
             name: &self.config.ifaces[iface].name,
             maps,
             slots: &xdp.slots,
-            mac: xdp.mac,
+            mac: self.links[iface].mac().get(),
             reply: xdp.reply,
             arena: self.arena,
             observe: self.entries_observe(),
@@ -367,13 +369,13 @@ pub(super) fn path_runs(
         .zip(&plan.slots)
         .map(|(name, (iface, _))| {
             let mut attrs = Attrs::new();
-            attrs.set(ROW, u64::from(plan.row));
+            attrs.set(ROW, u64::from(plan.row.0));
             attrs.set(LOCAL, plan.local as u64);
             attrs.set(tap::PATH, config.name.as_str());
             let created = graph.create(config, name, attrs)?;
-            let end = ends.find(plan.row);
+            let end = ends.find(plan.row.0);
             let share = end.and_then(|end| end.share.clone());
-            Ok((*iface, PathRun::new(plan.row, created.path, share)))
+            Ok((*iface, PathRun::new(plan.row.0, created.path, share)))
         })
         .collect()
 }

@@ -35,7 +35,7 @@ impl Node {
     /// What the worker has of a path that ends in a handler.
     pub(super) fn end(&self, path: usize) -> Option<Arc<PathEnd>> {
         let plan = &self.plan.paths[path];
-        self.instances[plan.instance].ends.find(plan.row)
+        self.instances[plan.instance].ends.find(plan.row.0)
     }
 
     /// What it has of a path of modules: each stage of it that runs a handler.
@@ -64,7 +64,7 @@ impl Node {
     }
 
     fn look_at_path(&mut self, path: usize, end: &Arc<PathEnd>, now: Instant) {
-        let number = self.plan.paths[path].row;
+        let number = self.plan.paths[path].row.0;
         let mut row = Row::empty();
         if let Some(maps) = &self.maps {
             // The map is ours and the row exists: this does not fail.

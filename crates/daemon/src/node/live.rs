@@ -9,6 +9,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use ashway_abi::trusted::MAX_RINGS;
 use ashway_api::request::{Create, NewPath};
 use ashway_demux::{self as demux, Filter, Replica};
 use ashway_modules::relay::Stays;
@@ -59,6 +60,14 @@ pub(super) struct Made {
     log: Log,
     tier: Tier,
     fits: Result<(), Stays>,
+}
+
+/// Says that a name is taken.
+pub(super) fn taken(name: &str) -> Refusal {
+    Refusal::failed(
+        format!("there is a path `{name}` already"),
+        "give this one another name",
+    )
 }
 
 impl Node {
@@ -387,10 +396,7 @@ impl Node {
     pub(super) fn name_is_free(&self, name: &str) -> Result<(), Refusal> {
         if self.config.paths.iter().any(|path| path.name == name) || self.live.find(name).is_some()
         {
-            return Err(Refusal::failed(
-                format!("there is a path `{name}` already"),
-                "give this one another name",
-            ));
+            return Err(taken(name));
         }
         Ok(())
     }
@@ -437,12 +443,14 @@ impl Node {
         let carrier = self.carrier.as_ref().expect("it was made above");
         for (end, _) in made.iter().flat_map(|path| &path.ends) {
             let iface = end.iface();
-            if self.ifaces[iface].xdp.is_some() && carrier.plan.ring_base(iface).is_none() {
+            if self.ifaces[iface].xdp.is_some() && carrier.plan.rings_at(iface).is_none() {
                 let message = format!(
-                    "`{}` has more receive queues than there are rings for whole frames",
+                    "there are rings of whole frames for the first {MAX_RINGS} interfaces, and \
+                     `{}` is not among them",
                     self.config.ifaces[iface].name
                 );
-                return Err(Refusal::failed(message, "`ethtool -L` makes them fewer"));
+                let hint = "put its section before others in the file, and start the node again";
+                return Err(Refusal::failed(message, hint));
             }
         }
         Ok(())
@@ -498,12 +506,30 @@ impl Node {
         };
         let led = self.lead_in(iface, &filter, lead, turns);
         led.map_err(|conflict| {
-            let refusal = self.competition(name, &conflict);
+            let domain = self.domain_of(lead);
+            let refusal = if domain.is_some() && domain != self.domain_of(conflict.with) {
+                // A shell does not learn what others have.
+                let message = format!("path `{name}` asks for messages that another's path has");
+                Refusal::usage(message, conflict.hint())
+            } else {
+                self.competition(name, &conflict)
+            };
             if end.catches {
                 let _ = self.catch(iface, false, turns);
             }
             refusal
         })
+    }
+
+    /// The domain of the path that something leads to.
+    fn domain_of(&self, lead: Lead) -> Option<&str> {
+        match lead {
+            Lead::Live(id, _) => self.live.at(id)?.domain.as_deref(),
+            Lead::Bound { row, .. } => {
+                let path = self.plan.paths.iter().position(|plan| plan.row.0 == row)?;
+                self.config.paths[path].domain.as_deref()
+            }
+        }
     }
 
     /// Makes the table of an interface anew: with fragments for all paths, or for

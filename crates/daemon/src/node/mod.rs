@@ -11,6 +11,7 @@ mod dispatch;
 mod endpoint;
 mod error;
 mod faulty;
+mod ifaces;
 mod known;
 mod live;
 mod live_shown;
@@ -19,6 +20,7 @@ mod obey;
 mod observe;
 mod owners;
 mod relay;
+mod rows;
 mod serve;
 mod shadow;
 mod swap;
@@ -31,6 +33,7 @@ use std::sync::{Arc, Weak};
 
 use ashway_codegen::entry::Reply;
 use ashway_demux::Table;
+use ashway_kernel::iface::Now;
 use ashway_kernel::{Map, Program, TcxLink, XdpLink};
 use ashway_ring::IngressDrop;
 
@@ -42,8 +45,9 @@ use crate::ends::PathEnd;
 use crate::faults::Faults;
 use crate::instance::{Allowance, Instance, NotPromoted, Promoted};
 use crate::live::Lead;
-use crate::plan::{IfaceFacts, Plan};
+use crate::plan::{BoundId, IfaceFacts, Plan};
 use crate::programs::{DemuxMaps, NodeMaps};
+use crate::rows::{CounterRow, Rows};
 use crate::rung::Rung;
 use crate::shadow::Compared;
 use crate::worker::Worker;
@@ -141,6 +145,8 @@ struct Node {
     /// Messages of paths of modules that wait for their paths' shares.
     held: Arc<AtomicU32>,
     plan: Plan,
+    /// The rows of paths that are bound while it runs.
+    counter_rows: Rows<rows::Former>,
     /// What runs now: the file's, and what was loaded and bound since.
     config: Config,
     /// Whether programs may use arenas.
@@ -174,6 +180,8 @@ struct NodeIface {
     consumes: bool,
     /// Whether it is there.
     state: State,
+    /// How often its hardware address was changed since the node took it.
+    mac_changes: u64,
 }
 
 impl NodeIface {
@@ -242,7 +250,6 @@ struct XdpSide {
     entry: Program,
     /// The maps of the entry program.
     demux: DemuxMaps,
-    mac: [u8; 6],
     reply: Reply,
 }
 
@@ -260,6 +267,9 @@ struct NodePath {
     faults_seen: u32,
     /// Of those, its own.
     stops_seen: faulty::Stops,
+    /// The last line that its instance had logged when it came: its row may have been
+    /// another's.
+    lines_before: u32,
     /// Why it had to leave the kernel tier, if the last change of tier was that.
     demoted: Option<String>,
     /// How often it was demoted, so that a promotion under way ends by it.
@@ -269,15 +279,16 @@ struct NodePath {
 }
 
 impl NodePath {
-    /// One that has just come.
-    fn new(faults_seen: u32, owner: Option<Owner>) -> Self {
+    /// One that has just come; to an instance that others were bound to, if it is given.
+    fn new(instance: Option<&Instance>, owner: Option<Owner>) -> Self {
         Self {
             tier: Tier::User,
             promotion: Promotion::NotAsked,
             compared: None,
             switch_ns: 0,
-            faults_seen,
+            faults_seen: instance.map_or(0, Instance::faults),
             stops_seen: faulty::Stops::default(),
+            lines_before: instance.map_or(0, |instance| instance.log().last()),
             demoted: None,
             demotions: 0,
             owner,
@@ -285,11 +296,11 @@ impl NodePath {
     }
 }
 
-/// A path that is to be promoted. Its number changes when others are unbound; its row does
-/// not, and nobody gets it again.
+/// A path that is to be promoted. Its place in the lists changes when others are unbound.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    row: u32,
+    id: BoundId,
+    row: CounterRow,
     /// How often it had been demoted.
     demotions: u32,
 }
@@ -329,8 +340,10 @@ impl Node {
 
     /// What finds a path when its promotion has been prepared.
     fn asked(&self, path: usize) -> Asked {
+        let plan = &self.plan.paths[path];
         Asked {
-            row: self.plan.paths[path].row,
+            id: plan.id,
+            row: plan.row,
             demotions: self.paths[path].demotions,
         }
     }
@@ -342,7 +355,7 @@ impl Node {
     /// It was unbound or demoted meanwhile: the last word holds.
     fn still(&self, asked: Asked) -> Result<usize, NotPromoted> {
         let mut paths = self.plan.paths.iter();
-        let there = paths.position(|plan| plan.row == asked.row);
+        let there = paths.position(|plan| plan.id == asked.id);
         let (because, hint) = match there {
             Some(path) if self.paths[path].demotions == asked.demotions => return Ok(path),
             Some(_) => ("the path was demoted meanwhile", "promote it once more"),
@@ -490,19 +503,22 @@ impl Node {
         Ok(true)
     }
 
-    /// Notices interfaces that are down, have been deleted, or were taken from the
-    /// node by `iface detach`; says whether any is left. One made anew under the same
-    /// name is another interface. What is to leave by one that cannot is dropped from
-    /// now on, in both tiers.
+    /// Notices interfaces that are down, have been deleted, were taken from the node by
+    /// `iface detach`, or have [changed](Self::follow_iface); says whether any is left. One
+    /// made anew under the same name is another interface. What is to leave by one that
+    /// cannot is dropped from now on, in both tiers.
     fn look_for_ifaces(&mut self) -> bool {
         let mut changed = false;
+        let mut seen = Vec::new();
         for (number, iface) in self.ifaces.iter_mut().enumerate() {
             let name = &self.config.ifaces[number].name;
             let attached = iface.xdp.as_ref().is_none_or(|xdp| xdp.link.is_attached());
-            let now = match ashway_kernel::iface::is_up(iface.ifindex) {
+            let found = ashway_kernel::iface::now(iface.ifindex);
+            seen.extend(found.as_ref().ok().map(|now| (number, *now)));
+            let now = match found {
                 Ok(_) if !attached => State::Detached,
-                Ok(true) => State::Up,
-                Ok(false) => State::Down,
+                Ok(Now { up: true, .. }) => State::Up,
+                Ok(Now { up: false, .. }) => State::Down,
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
                     match ashway_kernel::iface::index(name) {
                         Ok(_) => State::Anew,
@@ -532,6 +548,9 @@ impl Node {
             if let Some(hint) = now.hint(name) {
                 say(&format!("  hint: {hint}"));
             }
+        }
+        for (number, now) in seen {
+            changed |= self.follow_iface(number, now);
         }
         if changed {
             // A worker that does not answer works for nobody any more.

@@ -12,6 +12,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
 use ashway_kernel::neighbour;
+use ashway_modules::mac::Mac;
 use ashway_path::places::PathId;
 use serde_json::{Value, json};
 
@@ -99,14 +100,11 @@ impl Node {
     pub(super) fn show_neighbour(&self, id: PathId) -> Option<Value> {
         let mut all = self.neighbours.0.iter();
         let ((iface, to), hop) = all.find(|(_, hop)| hop.wanted_by.contains(&id))?;
-        let mac = hop
-            .mac
-            .map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"));
         Some(json!({
             "address": to,
             "neighbour": hop.neighbour,
             "iface": self.config.ifaces[*iface].name,
-            "mac": mac,
+            "mac": hop.mac.map(|mac| Mac::from(mac).to_string()),
         }))
     }
 }

@@ -25,6 +25,7 @@ use crate::control::{Answer, Caller};
 use crate::instance::{Allowance, Instance};
 use crate::observe::audience::Wanted;
 use crate::observe::{Kernel, Names, Observer, Relay, tap};
+use crate::plan::BoundId;
 use crate::programs::NodeMaps;
 use crate::request::{self, Refusal};
 
@@ -55,8 +56,8 @@ pub(super) struct Observation {
 enum Key {
     /// An instance's, in the user tier, by its id.
     User(u32),
-    /// A path's, in the kernel tier, by its row.
-    Kernel(u32),
+    /// A path's, in the kernel tier.
+    Kernel(BoundId),
     /// That of whole frames.
     Frames,
     /// That of relays.
@@ -217,17 +218,22 @@ impl Node {
         );
     }
 
-    /// Lets the programs go whose instance or path has gone: they hold its memory.
+    /// Lets the programs go whose instance or path has gone, which hold its memory, and the
+    /// names, as the path's row may be another's soon.
     pub(super) fn forget_observed(&mut self) {
+        let names = self.observation.is_some().then(|| self.names());
         let Some(on) = &mut self.observation else {
             return;
         };
         let (paths, instances) = (&self.plan.paths, &self.plan.instances);
         on.programs.retain(|key, _| match key {
             Key::User(id) => instances.iter().any(|plan| plan.id == *id),
-            Key::Kernel(row) => paths.iter().any(|plan| plan.row == *row),
+            Key::Kernel(id) => paths.iter().any(|plan| plan.id == *id),
             Key::Frames | Key::Relays => true,
         });
+        if let Some(names) = names {
+            on.observer.names(names);
+        }
     }
 
     fn missing_programs(&self) -> Vec<Job> {
@@ -246,7 +252,7 @@ impl Node {
             .zip(&self.config.paths)
             .filter(|((path, _), _)| matches!(path.promotion, Promotion::Done(_)))
             .map(|((_, plan), config)| Job {
-                key: Key::Kernel(plan.row),
+                key: Key::Kernel(plan.id),
                 instance: Arc::clone(&self.instances[plan.instance]),
                 promoted: Some((config.function.clone(), Allowance::of(config))),
                 hops: None,
@@ -273,7 +279,7 @@ impl Node {
     pub(super) fn observed_program(&self, path: usize, tier: Tier) -> Option<&Program> {
         let plan = &self.plan.paths[path];
         let key = match (&self.paths[path].promotion, tier) {
-            (Promotion::Done(_), Tier::Kernel) => Key::Kernel(plan.row),
+            (Promotion::Done(_), Tier::Kernel) => Key::Kernel(plan.id),
             _ => Key::User(self.plan.instances[plan.instance].id),
         };
         self.observation.as_ref()?.program(key)
@@ -408,7 +414,7 @@ impl Node {
         let tiers = self.paths.iter().map(|path| path.tier);
         tiers.enumerate().filter_map(move |(path, tier)| {
             let key = match tier {
-                Tier::Kernel => Key::Kernel(self.plan.paths[path].row),
+                Tier::Kernel => Key::Kernel(self.plan.paths[path].id),
                 _ => Key::User(self.plan.instances[self.plan.paths[path].instance].id),
             };
             match on?.programs.get(&key)? {
@@ -438,12 +444,12 @@ impl Node {
                 .map(|(config, iface)| (iface.ifindex, config.name.clone()))
                 .collect(),
             paths: paths
-                .map(|(config, plan)| (plan.row, (config.name.clone(), config.handler.clone())))
+                .map(|(config, plan)| (plan.row.0, (config.name.clone(), config.handler.clone())))
                 .collect(),
             relays: relays.collect(),
             silent: self
                 .silent()
-                .map(|(path, _)| self.plan.paths[path].row)
+                .map(|(path, _)| self.plan.paths[path].row.0)
                 .collect(),
         }
     }

@@ -20,6 +20,8 @@ use crate::config::Tier;
 use crate::control::{Answer, Caller, Control};
 use crate::counters::Row;
 use crate::instance::{Instance, NotPromoted};
+use crate::log::Line;
+use crate::plan::PathPlan;
 use crate::request::{self, Refusal, Request, unknown};
 use crate::{shadow, status};
 
@@ -220,15 +222,23 @@ fn log(node: &Node, request: &Log) -> Answer {
         Err(refusal) => return refusal.into(),
     };
     let look = instance.log().look(request.after.unwrap_or_default());
-    let path_of = |row| {
-        let path = node.plan.paths.iter().position(|plan| plan.row == row)?;
-        Some(node.config.paths[path].name.as_str())
+    let number = node
+        .instances
+        .iter()
+        .position(|known| Arc::ptr_eq(known, instance));
+    let path_of = |line: &Line| {
+        let mut plans = node.plan.paths.iter();
+        let is_its = |plan: &PathPlan| Some(plan.instance) == number && plan.row.0 == line.row;
+        let path = plans.position(is_its)?;
+        // It may be of one that had the row before.
+        let is_its = line.is_behind(node.paths[path].lines_before);
+        is_its.then(|| node.config.paths[path].name.as_str())
     };
     let lines = look.lines.iter().map(|line| {
         json!({
             "number": line.number,
             "at_ns": line.at_ns,
-            "path": path_of(line.row),
+            "path": path_of(line),
             "text": crate::log::harmless(&line.bytes),
         })
     });
@@ -405,6 +415,9 @@ fn interface(node: &Node, number: usize) -> Value {
             State::Detached | State::Gone | State::Anew => "gone",
         },
         "hint": iface.state.hint(name),
+        "mac": node.links[number].mac().to_string(),
+        "mac_changes": iface.mac_changes,
+        "rx_queues": iface.facts.queues,
         "reply": reply,
         "udp_checksum": "checked; none or partial accepted",
         "consumes": iface.consumes,
@@ -518,7 +531,7 @@ fn path(node: &Node, number: usize) -> Value {
     let end = node.end(number);
     let purse = end.as_ref().and_then(|end| end.share.as_deref());
     let waiting = node.instances[plan.instance].in_user(plan.local);
-    let mut document = status::counts(&row(node, plan.row), waiting.into());
+    let mut document = status::counts(&row(node, plan.row.0), waiting.into());
     document.insert("name".to_owned(), json!(config.name));
     document.insert("iface".to_owned(), json!(config.ifaces));
     document.insert("handler".to_owned(), json!(config.handler));

@@ -43,7 +43,7 @@ impl Shadow {
     }
 
     fn owns(&self, recording: &Recording) -> bool {
-        recording.is_of(self.path.row, self.promoted.version)
+        recording.is_of(self.path.row.0, self.promoted.version)
     }
 
     /// Whether it waits no longer.
@@ -99,7 +99,7 @@ impl Node {
             }
             if running.recording.is_none() {
                 let version = Arc::clone(&running.version);
-                running.recording = Some(Recording::new(asked.row, version, messages));
+                running.recording = Some(Recording::new(asked.row.0, version, messages));
                 drop(running);
                 return self.shadows.push(Shadow {
                     path: asked,

@@ -28,6 +28,7 @@ use super::{Node, Promotion, RunError};
 use crate::config::Tier;
 use crate::control::Caller;
 use crate::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
+use crate::plan::BoundId;
 use crate::request::{self, Code, Refusal};
 use crate::swap::{Legacy, legacy, take_over};
 use crate::version::Version;
@@ -50,8 +51,8 @@ struct Candidate {
     back: bool,
     /// The parameters' values when it was asked for, which it has in part.
     inherited: BTreeMap<String, Param>,
-    /// For the paths that ran in the kernel tier when it was asked for, by their rows.
-    promoted: Vec<(u32, Made)>,
+    /// For the paths that ran in the kernel tier when it was asked for.
+    promoted: Vec<(BoundId, Made)>,
 }
 
 impl Node {
@@ -121,8 +122,8 @@ impl Node {
             .filter(|path| self.paths[**path].tier == Tier::Kernel)
             .map(|&path| {
                 let config = &self.config.paths[path];
-                let row = self.plan.paths[path].row;
-                (row, config.function.clone(), Allowance::of(config))
+                let id = self.plan.paths[path].id;
+                (id, config.function.clone(), Allowance::of(config))
             })
             .collect();
         let inherited = self.config.handlers[number].params.clone();
@@ -153,8 +154,8 @@ impl Node {
                     .into_iter()
                     // What lacks a function is refused by the node.
                     .filter(|(_, function, _)| version.compiled.function(function).is_some())
-                    .map(|(row, function, allowed)| {
-                        (row, handler.promote(&maps, version, &function, allowed))
+                    .map(|(id, function, allowed)| {
+                        (id, handler.promote(&maps, version, &function, allowed))
                     })
                     .collect();
                 Ok(candidate)
@@ -311,13 +312,13 @@ impl Node {
     fn programs(
         &self,
         kernel: &[usize],
-        mut promoted: Vec<(u32, Made)>,
+        mut promoted: Vec<(BoundId, Made)>,
     ) -> Result<Vec<(usize, Made)>, Refusal> {
         let mut programs = Vec::new();
         for &path in kernel {
-            let row = self.plan.paths[path].row;
+            let id = self.plan.paths[path].id;
             let name = &self.config.paths[path].name;
-            let Some(made) = promoted.iter().position(|(known, _)| *known == row) else {
+            let Some(made) = promoted.iter().position(|(known, _)| *known == id) else {
                 return Err(Refusal::failed(
                     format!("path `{name}` was promoted meanwhile"),
                     "ask once more",

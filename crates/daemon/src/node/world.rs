@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use ashway_kernel::Iface;
 use ashway_modules::handler;
 use ashway_modules::kinds::Interface;
+use ashway_modules::mac::Mac;
 use ashway_modules::shell::Commands;
 use ashway_modules::tap::{Target, Watch};
 
@@ -33,7 +34,7 @@ impl Link {
             name: found.name.clone(),
             interface: Interface {
                 number: number as u32,
-                mac: found.mac,
+                mac: found.mac.into(),
                 mtu: found.mtu,
                 xdp: rung != Rung::Packet,
                 down: Arc::default(),
@@ -41,8 +42,18 @@ impl Link {
         }
     }
 
+    /// The interface's number.
+    pub(super) const fn number(&self) -> usize {
+        self.interface.number as usize
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Its hardware address: all who have it follow when it is set.
+    pub(super) fn mac(&self) -> &Mac {
+        &self.interface.mac
     }
 
     /// Tells all paths, those to come too, whether anything can leave by it.
@@ -156,7 +167,7 @@ mod tests {
             name: "veth0".to_owned(),
             interface: Interface {
                 number: 0,
-                mac: [2, 0, 0, 0, 0, 1],
+                mac: [2, 0, 0, 0, 0, 1].into(),
                 mtu: 1500,
                 xdp: false,
                 down: Arc::default(),

@@ -269,7 +269,7 @@ pub(crate) fn eth() -> Eth {
         name: "wire".into(),
         iface: "veth0".into(),
         number: 3,
-        mac: OUR_MAC,
+        mac: OUR_MAC.into(),
         mtu: 1500,
         xdp: true,
         down: Arc::default(),

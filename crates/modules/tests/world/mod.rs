@@ -122,7 +122,7 @@ pub(crate) fn eth(name: &str, number: u32, host: End) -> Boxed {
         name: name.into(),
         iface: name.into(),
         number,
-        mac: host.mac,
+        mac: host.mac.into(),
         mtu: 1500,
         xdp: true,
         down: Arc::default(),

@@ -1,0 +1,151 @@
+//! Which ring a message of each receive queue lies in, in our own interpreter: its own
+//! interface's, also where that has more queues than rings.
+
+#![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
+
+use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
+use ashway_abi::{Budget, Count, MemoryKind, context, trusted};
+use ashway_check::bpf::Image;
+use ashway_check::bpf::interp::Machine;
+use ashway_codegen::instance::{self, Behind};
+use ashway_codegen::normalise::{Limits, normalise};
+
+/// Rings of an interface that has its own before it, and another's behind.
+const BASE: u32 = 2;
+const COUNT: u32 = 3;
+const RINGS: usize = 6;
+
+const LAYOUT: Layout = Layout {
+    guest_bytes: WASM_PAGE,
+    state_bytes: STATE_BYTES,
+    rings: RINGS,
+    slot_bytes: 2048,
+    endpoint_slots: 0,
+};
+
+const CONSUME: &str = r#"(module (memory (export "memory") 1 1)
+    (func (export "on_rx") (param i32 i32) (result i32) i32.const 0))"#;
+
+const MEMORIES: [MemoryKind; 2] = [MemoryKind::Arena, MemoryKind::Array];
+
+const fn spec(memory: MemoryKind, rings: usize) -> instance::Spec {
+    instance::Spec {
+        cpus: 1,
+        layout: Layout { rings, ..LAYOUT },
+        memory,
+        paths: 1,
+        behind: Behind::Ring,
+    }
+}
+
+/// A program of the user tier and one of the kernel tier, over the same words.
+struct Path {
+    user: Image,
+    kernel: Image,
+    machine: Machine,
+    rings: usize,
+}
+
+impl Path {
+    fn new(memory: MemoryKind, rings: usize, base: u32, count: u32) -> Self {
+        let spec = spec(memory, rings);
+        let wasm = wat::parse_str(CONSUME).unwrap();
+        let module = normalise(&wasm, &Limits::default()).unwrap();
+        let on_rx = module.exports.iter().find(|(name, _)| name == "on_rx");
+        let handler = instance::Handler {
+            module: &module,
+            entry: on_rx.unwrap().1,
+            budget: Budget {
+                fuel: 1_000,
+                slice: 300,
+                ns: 50_000,
+            },
+            share: None,
+            may_reply: false,
+            locals_in_memory: false,
+        };
+        let mut machine = Machine::new(1, rings, spec.layout.total_bytes());
+        machine.array_mode = memory == MemoryKind::Array;
+        for (at, value) in [
+            (context::RING_BASE, base | count << 16),
+            (context::PAYLOAD_OFF, 42),
+            (context::PAYLOAD_LEN, 8),
+            (context::FLAGS, context::flag::PLAIN),
+        ] {
+            machine.context_mut()[at as usize..][..4].copy_from_slice(&value.to_ne_bytes());
+        }
+        Self {
+            user: instance::user(&spec),
+            kernel: instance::kernel(&spec, &handler).unwrap().0,
+            machine,
+            rings,
+        }
+    }
+
+    /// A message of this queue goes to the user tier: its ring, and whether it comes
+    /// right behind one of the kernel tier.
+    fn queued(&mut self, queue: u32) -> Option<(usize, bool)> {
+        let before = self.produced();
+        self.machine.rx_queue = queue;
+        self.machine.run(&self.user, &[0; 50]).unwrap();
+        let after = self.produced();
+        let ring = (0..after.len()).find(|ring| after[*ring] > before[*ring])?;
+        let slot = ring * trusted::RING_SLOTS + before[ring] as usize;
+        let at = trusted::SLOTS + slot * trusted::SLOT_BYTES + trusted::SLOT_BEHIND;
+        Some((ring, self.machine.trusted_u32(at) != 0))
+    }
+
+    /// A message of this queue runs in the kernel tier.
+    fn runs(&mut self, queue: u32) {
+        // As if the worker had done all that came before.
+        self.machine.trusted_mut()[trusted::PATHS..][..4].fill(0);
+        let before = self.machine.count(0, Count::Consumed);
+        self.machine.rx_queue = queue;
+        self.machine.run(&self.kernel, &[0; 50]).unwrap();
+        assert_eq!(self.machine.count(0, Count::Consumed), before + 1);
+    }
+
+    fn produced(&self) -> Vec<u32> {
+        (0..self.rings)
+            .map(|ring| trusted::RINGS + ring * trusted::RING_STRIDE + trusted::RING_PRODUCED)
+            .map(|at| self.machine.trusted_u32(at))
+            .collect()
+    }
+}
+
+#[test]
+fn a_queue_beyond_an_interfaces_rings_shares_one_of_them() {
+    for memory in MEMORIES {
+        let mut path = Path::new(memory, RINGS, BASE, COUNT);
+        for queue in [0, 1, 2, 3, 5, 7, 64, 4095] {
+            let ring = (BASE + queue % COUNT) as usize;
+            assert_eq!(path.queued(queue), Some((ring, false)), "queue {queue}");
+        }
+        assert_eq!(path.machine.count(0, Count::DroppedRingFull), 0);
+    }
+}
+
+#[test]
+fn each_queue_of_a_ring_knows_what_it_is_behind() {
+    for (rings, base, count) in [(RINGS, BASE, COUNT), (1, 0, 1)] {
+        for memory in MEMORIES {
+            let mut path = Path::new(memory, rings, base, count);
+            let queues = || (0..trusted::RING_MARKS as u32 - 1).map(|nth| nth * count);
+            queues().for_each(|queue| path.runs(queue));
+            for queue in queues() {
+                let first = path.queued(queue).unwrap();
+                assert_eq!(first, (base as usize, true), "queue {queue}");
+                assert!(!path.queued(queue).unwrap().1, "queue {queue}");
+            }
+            // Those beyond have one mark together, which one of them cannot take away from
+            // another.
+            let [one, other] = [500, 600].map(|nth| nth * count);
+            assert!(!path.queued(one).unwrap().1);
+            path.runs(one);
+            for queue in [other, one, other, one] {
+                assert!(path.queued(queue).unwrap().1, "queue {queue}");
+            }
+            assert!(!path.queued(0).unwrap().1);
+        }
+    }
+}
