@@ -87,7 +87,7 @@ pub enum LoadError {
         #[source]
         errno: io::Error,
     },
-    /// The process or the system has no descriptor or no memory for it.
+    /// The process or the system has no descriptor for it.
     #[error("the system has no room for `{program}`: {errno}")]
     Exhausted {
         /// The program's name.
@@ -460,10 +460,11 @@ fn load_btf(bytes: &[u8], program: &str) -> Result<OwnedFd, LoadError> {
     })
 }
 
-/// Whether a load failed for want of what says nothing of the program.
+/// Whether a load failed for want of what says nothing of the program. `ENOMEM` may say
+/// something of it: the verifier returns that for more than 8,192 branches which it still
+/// has to follow ("too complex"; Linux 6.18).
 fn is_exhausted(errno: &io::Error) -> bool {
-    let number = errno.raw_os_error();
-    matches!(number, Some(libc::EMFILE | libc::ENFILE | libc::ENOMEM))
+    matches!(errno.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// Repeats a load with a buffer for its log, and returns the log and what the load
