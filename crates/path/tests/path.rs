@@ -6,7 +6,7 @@ use std::time::Duration;
 use ashway_abi::Count;
 use ashway_path::account::Misbehaviour;
 use ashway_path::attrs::Attrs;
-use ashway_path::path::{Exit, Limits, MAX_ORIGINATED, Path};
+use ashway_path::path::{Exit, Limits, MAX_ORIGINATED, Path, Trail};
 use ashway_path::queue::Refused;
 use ashway_path::stage::{Cx, Direction, Direction::Backward, Direction::Forward, Stage, Step};
 use ashway_path::time::Time;
@@ -367,7 +367,8 @@ fn a_grant_that_is_too_small_is_refused_and_nothing_leaks() {
     assert_eq!(path.account().memory_bytes, needed);
     assert_eq!(path.memory_bytes(), needed);
     assert!(assemble(needed, 1).is_err());
-    assert!(assemble(needed + 8, 1).is_ok());
+    let message = size_of::<(u64, Trail)>();
+    assert!(assemble(needed + message, 1).is_ok());
 
     // Later as well.
     let before = path.limits();

@@ -95,7 +95,11 @@ fn mark(asm: &mut Assembler) {
     asm.jump_if_imm(op::JLT, R1, SHARED_MARK, exact);
     asm.mov_imm(R1, SHARED_MARK);
     asm.bind(exact);
-    asm.mov(R3, R1);
+    // Laundered: without CAP_PERFMON the verifier takes no pointer that a constant is added
+    // to on one way and an unknown number on another.
+    asm.load(Size::D, R3, R9, context::ZERO);
+    asm.alu(op::ADD, R3, R1);
+    asm.alu_imm(op::AND, R3, MARKS);
     asm.alu_imm(op::LSH, R3, 2);
     asm.alu(op::ADD, R2, R3);
     asm.bind(first);
@@ -103,6 +107,8 @@ fn mark(asm: &mut Assembler) {
 
 /// The mark of all queues that have none of their own.
 const SHARED_MARK: i32 = trusted::RING_MARKS as i32 - 1;
+/// All bits of a mark.
+const MARKS: i32 = trusted::RING_MARKS.next_power_of_two() as i32 - 1;
 
 /// Notes that this queue's message runs in the kernel tier: what follows it into
 /// the ring must wait until it has left. Registers as [`ring`]; clobbers `r4`.
