@@ -25,8 +25,8 @@ use crate::ends::PathEnd;
 use crate::faults::{Faults, Stop};
 use crate::instance::{Instance, fuel};
 use crate::observe::tap;
+use crate::rows::CounterRow;
 use crate::shadow::Recording;
-use crate::timers::Setter;
 use crate::version::Version;
 
 /// Attribute: the path's row of counters. The node's own affair, beside
@@ -132,7 +132,7 @@ impl handler::Instance for Bindable {
             .number(attr::BUDGET_NS)
             .map_or(Config::DEFAULT_BUDGET, Duration::from_nanos);
         self.count(name, true);
-        let row = attrs.number(ROW).unwrap_or_default() as u32;
+        let row = CounterRow(attrs.number(ROW).unwrap_or_default() as u32);
         let local = attrs.number(LOCAL).map(|local| local as u32);
         let limit = crate::config::faults(attrs);
         let end = PathEnd {
@@ -143,40 +143,49 @@ impl handler::Instance for Bindable {
             limit,
             gate: Gate::new(limit),
             share: crate::config::share(attrs).map(|share| {
-                let waiting = local.map(|local| self.shared.frames(local as usize));
-                let waiting = waiting.unwrap_or_default();
                 let budget = budget.as_nanos() as u64;
-                Arc::new(ShareAccount::new(share.terms(), budget, waiting))
+                Arc::new(ShareAccount::of_handler(share.terms(), budget))
             }),
         };
         let end = match local {
-            Some(_) => self.shared.ends.join(row, end),
+            Some(_) => self.shared.ends.join(row.0, end),
             None => self.shared.ends.join_named(end),
         };
-        Ok(Box::new(Bound(Activation {
-            instance: self.clone(),
-            name: name.to_owned(),
-            version: version.id,
-            function,
-            budget: Budget {
-                fuel: fuel(budget),
-                ns: budget.as_nanos() as u64,
+        Ok(Box::new(Bound {
+            on_message: Activation {
+                instance: self.clone(),
+                name: name.to_owned(),
+                version: version.id,
+                function,
+                budget: Budget {
+                    fuel: fuel(budget),
+                    ns: budget.as_nanos() as u64,
+                },
+                rules: Rules {
+                    may_reply: self.shared.may_reply(),
+                    on_fault_drop: attrs.text(attr::ON_FAULT) == Some(OnFault::Drop.word()),
+                },
+                row,
+                local: local.unwrap_or(u32::MAX),
+                end,
+                is_timer: false,
+                resized: None,
+                sets_timers: false,
             },
-            rules: Rules {
-                may_reply: self.shared.may_reply(),
-                on_fault_drop: attrs.text(attr::ON_FAULT) == Some(OnFault::Drop.word()),
-            },
-            row,
-            local: local.unwrap_or(u32::MAX),
-            end: Some(end),
-            is_timer: false,
-            resized: None,
-        })))
+            on_timer: None,
+            due: None,
+        }))
     }
 }
 
-/// One function, bound to one path.
-struct Bound(Activation);
+/// One function, bound to one path, and what runs when its timers are due.
+struct Bound {
+    on_message: Activation,
+    /// Made for the first timer.
+    on_timer: Option<Box<Activation>>,
+    /// When the first timer is due that was set here.
+    due: Option<Time>,
+}
 
 /// How a function is run, and for whom.
 struct Activation {
@@ -187,26 +196,29 @@ struct Activation {
     function: Function,
     budget: Budget,
     rules: Rules,
-    row: u32,
+    row: CounterRow,
     local: u32,
-    /// The path that it ends, or whose activation has set the timer.
-    end: Option<Arc<PathEnd>>,
+    /// The path, at this stage.
+    end: Arc<PathEnd>,
     /// Whether there is no message.
     is_timer: bool,
     /// The length of the message that it ran for last, if it changed that.
     resized: Option<usize>,
+    /// Whether it has set timers, or set some off, when it ran last.
+    sets_timers: bool,
 }
 
 impl Activate for Bound {
     fn activate(&mut self, message: &mut Message) -> Act {
-        let Self(activation) = self;
-        if let Some(end) = &activation.end
-            && end.gate.is_closed()
-        {
+        let activation = &mut self.on_message;
+        if activation.end.gate.is_closed() {
             return activation.go_by();
         }
         let (front, bytes) = message.split();
         let act = activation.run(front, bytes, 0);
+        if activation.sets_timers {
+            self.due = activation.next_timer();
+        }
         if let Some(len) = activation.resized.take() {
             message.resize(len);
             activation.instance.copy_message(message.bytes_mut());
@@ -222,9 +234,76 @@ impl Activate for Bound {
             act => act,
         }
     }
+
+    fn due(&self) -> Option<Time> {
+        self.due
+    }
+
+    /// Bounded by the default budget; does not allocate but for the first timer. Without
+    /// the function a timer is forgotten. One of a path that is bypassed waits until the
+    /// handler has its messages again.
+    fn wake(&mut self, now: Time) {
+        let of = &self.on_message;
+        let timers = &of.instance.shared.timers;
+        if let Some(id) = timers.take_due(now, &of.end) {
+            if of.end.gate.is_closed() {
+                timers.put_off(now, id, &of.end);
+            } else {
+                let on_timer = self.on_timer.get_or_insert_with(|| of.of_timers());
+                on_timer.run_timer(id);
+            }
+        }
+        self.due = of.next_timer();
+    }
 }
 
 impl Activation {
+    /// What runs when timers are due that this has set.
+    fn of_timers(&self) -> Box<Self> {
+        Box::new(Self {
+            instance: self.instance.clone(),
+            name: "on_timer".to_owned(),
+            // Looked up for each run: a version may have none.
+            version: 0,
+            function: Function::ON_RX,
+            budget: Budget {
+                fuel: fuel(Config::DEFAULT_BUDGET),
+                ns: Config::DEFAULT_BUDGET.as_nanos() as u64,
+            },
+            rules: Rules {
+                may_reply: false,
+                on_fault_drop: true,
+            },
+            row: self.row,
+            local: self.local,
+            end: Arc::clone(&self.end),
+            is_timer: true,
+            resized: None,
+            sets_timers: false,
+        })
+    }
+
+    /// Runs for a timer, if the present version has the function.
+    fn run_timer(&mut self, id: u32) {
+        let found = {
+            let running = self.instance.running.lock();
+            // A panic in between would have ended the path.
+            let running = running.unwrap_or_else(PoisonError::into_inner);
+            let function = running.wasm.function(&self.name);
+            function.map(|function| (running.version.id, function))
+        };
+        if let Some((version, function)) = found {
+            (self.version, self.function) = (version, function);
+            // There is no message that a verdict could be about.
+            let _ = self.run(&[], &mut [], id);
+            tap::ran_by_itself();
+        }
+    }
+
+    fn next_timer(&self) -> Option<Time> {
+        self.instance.shared.timers.next_of(&self.end)
+    }
+
     /// What becomes of a message that the handler does not get: as if it had been
     /// stopped at once.
     fn go_by(&self) -> Act {
@@ -243,6 +322,7 @@ impl Activation {
             rows,
             ..
         } = &self.instance;
+        self.sets_timers = false;
         // A panic in between would have ended the worker.
         let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
         let Running {
@@ -260,12 +340,12 @@ impl Activation {
             let recorded = recording
                 .as_mut()
                 .filter(|_| !self.is_timer)
-                .and_then(|on| Some((on.before(self.row, shared, message)?, on)));
+                .and_then(|on| Some((on.before(self.row.0, shared, message)?, on)));
             let outcome = wasm.activate_behind(self.function, front, message, channel, self.budget);
             let (mut now, row) = (None, self.row);
             let too_many = wasm.take_log(|line| {
                 let now = *now.get_or_insert_with(monotonic_ns);
-                shared.log().push(row, now, line);
+                shared.log().push(row.0, now, line);
             });
             shared.log().lose(too_many);
             self.resized = (outcome.len != message.len()).then_some(outcome.len);
@@ -319,11 +399,8 @@ impl Activation {
                 });
             }
             wasm.take_timers(|id, ns| {
-                let setter = Setter {
-                    row: self.row,
-                    end: self.end.clone(),
-                };
-                shared.timers.set(id, ns, setter);
+                self.sets_timers = true;
+                shared.timers.set(Time(monotonic_ns()), id, ns, &self.end);
             });
         }
         decision.act
@@ -336,100 +413,26 @@ impl Activation {
     fn stopped(&self, stop: Stop<'_>) {
         let shared = &self.instance.shared;
         // Before the node can see that there was one.
-        if let Some(end) = &self.end {
-            shared.ends.stopped(end, 1, Instant::now());
-        }
-        shared.record_fault(stop.version, stop.cause, stop.at, self.row);
+        shared.ends.stopped(&self.end, 1, Instant::now());
+        shared.record_fault(stop.version, stop.cause, stop.at, self.row.0);
         self.instance.faults.capture(shared, stop);
-    }
-}
-
-/// The handler's `on_timer`, in the worker's hands.
-pub(crate) struct OnTimer(Activation);
-
-impl Bindable {
-    /// What runs when its timers are due.
-    pub(crate) fn on_timer(&self) -> OnTimer {
-        OnTimer(Activation {
-            instance: self.clone(),
-            name: "on_timer".to_owned(),
-            // Looked up for each run: a version may have none.
-            version: 0,
-            function: Function::ON_RX,
-            budget: Budget {
-                fuel: fuel(Config::DEFAULT_BUDGET),
-                ns: Config::DEFAULT_BUDGET.as_nanos() as u64,
-            },
-            rules: Rules {
-                may_reply: false,
-                on_fault_drop: true,
-            },
-            row: 0,
-            local: u32::MAX,
-            end: None,
-            is_timer: true,
-            resized: None,
-        })
-    }
-}
-
-impl OnTimer {
-    /// Whose it is.
-    pub(crate) fn handler(&self) -> &Bindable {
-        &self.0.instance
-    }
-
-    /// Runs it for the first timer that is due; says whether there was one. Bounded
-    /// by the default budget; does not allocate. Without the function it is forgotten.
-    /// One of a path that is bypassed waits until the handler has its messages again.
-    pub(crate) fn run_due(&mut self, now: Time) -> bool {
-        let Self(activation) = self;
-        let timers = &activation.instance.shared.timers;
-        let Some((id, setter)) = timers.take_due(now) else {
-            return false;
-        };
-        if setter.end.as_ref().is_some_and(|end| end.gate.is_closed()) {
-            timers.put_off(now, id, setter);
-            return true;
-        }
-        let running = Arc::clone(&activation.instance.running);
-        let found = {
-            let running = running.lock().unwrap_or_else(PoisonError::into_inner);
-            let function = running.wasm.function(&activation.name);
-            function.map(|function| (running.version.id, function))
-        };
-        let Some((version, function)) = found else {
-            return false;
-        };
-        (activation.version, activation.function) = (version, function);
-        (activation.row, activation.end) = (setter.row, setter.end);
-        // There is no message that a verdict could be about.
-        let _ = activation.run(&[], &mut [], id);
-        // Whoever removes the path waits for nobody.
-        activation.end = None;
-        tap::ran_by_itself();
-        true
-    }
-}
-
-impl fmt::Debug for OnTimer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OnTimer")
-            .field(&self.0.instance.shared.name)
-            .finish()
     }
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        let shared = &self.0.instance.shared;
-        if self.0.local == u32::MAX
-            && let Some(end) = &self.0.end
-        {
-            shared.ends.leave_named(end);
-            shared.timers.forget_of(end);
+        let Activation {
+            instance,
+            name,
+            local,
+            end,
+            ..
+        } = &self.on_message;
+        if *local == u32::MAX {
+            instance.shared.ends.leave_named(end);
         }
-        self.0.instance.count(&self.0.name, false);
+        instance.shared.timers.forget(end);
+        instance.count(name, false);
     }
 }
 

@@ -1,10 +1,6 @@
 //! The seeded bugs of this crate ([`ashway_abi::bug`]).
 
 ashway_abi::seeded_bugs! {
-    /// Who took more than a turn need not stand back.
-    DebtForgotten,
-    /// A turn is a batch of messages, however long they take.
-    TurnWithoutEnd,
     /// A version begins without the state of the one before.
     StateForgotten,
     /// The state is written before the version's own first values.
@@ -31,10 +27,6 @@ ashway_abi::seeded_bugs! {
     OwnerHoldsUpAll,
     /// What waits as a whole frame does not keep its path's number.
     FramesForgotten,
-    /// Any number of messages wait for their path's share.
-    WaitsWithoutBound,
-    /// A message runs before those that wait for their path's share.
-    WaitingOvertaken,
     /// Nobody looks whether an owner has ended.
     OwnerForgotten,
 }

@@ -28,15 +28,14 @@ impl UserRows {
     }
 
     /// Adds 1. Constant time, never blocks.
-    pub(crate) fn add(&self, row: u32, which: Count) {
-        self.0[row as usize][which as usize].fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn add(&self, row: CounterRow, which: Count) {
+        self.0[row.0 as usize][which as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Adds so many. Constant time, never blocks.
-    pub(crate) fn add_many(&self, row: u32, which: Count, times: u64) {
-        if times > 0 {
-            self.0[row as usize][which as usize].fetch_add(times, Ordering::Relaxed);
-        }
+    /// Adds so many.
+    #[cfg(test)]
+    pub(crate) fn add_many(&self, row: CounterRow, which: Count, times: u64) {
+        (0..times).for_each(|_| self.add(row, which));
     }
 
     /// Zeroes a row, for whoever has it next. Nobody counts in it meanwhile.
@@ -48,9 +47,9 @@ impl UserRows {
 
     /// The row alone, as the user tier counted it.
     #[must_use]
-    pub(crate) fn row(&self, row: u32) -> Row {
+    pub(crate) fn row(&self, row: CounterRow) -> Row {
         Row(std::array::from_fn(|i| {
-            self.0[row as usize][i].load(Ordering::Relaxed)
+            self.0[row.0 as usize][i].load(Ordering::Relaxed)
         }))
     }
 }
@@ -69,9 +68,9 @@ impl Row {
     /// # Errors
     ///
     /// When the map cannot be read.
-    pub(crate) fn add_kernel(&mut self, rows: &Map, row: u32) -> io::Result<()> {
+    pub(crate) fn add_kernel(&mut self, rows: &Map, row: CounterRow) -> io::Result<()> {
         let mut sent = 0;
-        for cpu in rows.lookup_percpu(&row.to_ne_bytes())? {
+        for cpu in rows.lookup_percpu(&row.0.to_ne_bytes())? {
             for (word, bytes) in self.0.iter_mut().zip(cpu.chunks_exact(8)) {
                 *word += u64::from_ne_bytes(bytes.try_into().expect("chunks of eight"));
             }

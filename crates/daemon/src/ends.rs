@@ -30,6 +30,20 @@ pub(crate) struct PathEnd {
 }
 
 impl PathEnd {
+    /// One without limits, for tests.
+    #[cfg(test)]
+    pub(crate) fn of_tests(path: &str) -> Arc<Self> {
+        Arc::new(Self {
+            path: path.to_owned(),
+            handler: "handler".to_owned(),
+            function: "on_rx".to_owned(),
+            budget_ns: 50_000,
+            limit: None,
+            gate: Gate::new(None),
+            share: None,
+        })
+    }
+
     /// Notes that the path is in this tier now.
     pub(crate) fn moved(&self, in_kernel: bool) {
         self.gate.moved(in_kernel);

@@ -112,9 +112,9 @@ pub(crate) struct Instance {
     pub(crate) versions: Versions,
     /// The paths that end in it.
     pub(crate) ends: Ends,
-    /// By their numbers: their messages that wait for a share as whole frames, which no
+    /// By their numbers: their messages that wait for their turn as whole frames, which no
     /// program counts.
-    frames: Box<[Arc<AtomicU32>]>,
+    frames: Box<[AtomicU32]>,
     /// Where faults are recorded without a kernel side.
     faults: [AtomicU32; 5],
     /// Where lines are kept without one.
@@ -230,7 +230,7 @@ impl Instance {
             kernel,
             versions: Versions::begin(Some(Arc::new(version))),
             ends: Ends::default(),
-            frames: (0..plan.most_paths).map(|_| Arc::default()).collect(),
+            frames: (0..plan.most_paths).map(|_| AtomicU32::new(0)).collect(),
             faults: Default::default(),
             endpoint: (config.endpoint > 0).then(Endpoint::default),
             channels,
@@ -517,10 +517,10 @@ impl Instance {
         dropped(Direction::Forward) + dropped(Direction::Backward)
     }
 
-    /// Where those of a path are counted that wait for its share as whole frames.
+    /// Where those of a path are counted that no program counts.
     #[must_use]
-    pub(crate) fn frames(&self, local: usize) -> Arc<AtomicU32> {
-        Arc::clone(&self.frames[local])
+    pub(crate) fn frames(&self, local: usize) -> &AtomicU32 {
+        &self.frames[local]
     }
 
     /// How a path stands with its share of the kernel tier now; nothing where there is

@@ -1,75 +1,70 @@
-//! Paths that run in the user tier as a whole, as the worker has them.
+//! Paths as the worker has them: those of modules, and those that end in a handler.
 //!
-//! They take whole frames: from a packet socket, or from a ring of the node's own
-//! [carrier](crate::instance::Instance::carrier). Which path a frame belongs to is
-//! looked up here, so it is right even if paths came and went while it waited. Then it
-//! waits in the path's own input queue until the [engine](ashway_path::engine) picks
-//! the path.
+//! Messages come from the rings of handlers' instances ([`crate::feeds`]), from those of
+//! whole frames ([carrier](crate::instance::Instance::carrier)), and from packet sockets.
+//! Each waits in its path's own input queue until the [engine](ashway_path::engine) picks
+//! the path. What comes as a whole frame is looked up here if its path has gone meanwhile,
+//! so it is right even if paths came and went while it waited.
 //! What leaves a path at a link's end goes out by the interface its link wrote
 //! into it, whichever it came by; what leaves at any other end is a frame again,
 //! and is looked up once more (Scout §3.4: "execute a path, enter a router, and
 //! then continue execution in another path").
 
+mod shell;
+
 use std::collections::HashSet;
 use std::fmt;
-use std::num::NonZeroU32;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::Receiver;
-use std::time::Duration;
 
 use ashway_abi::Count;
 use ashway_demux::{Replica, Update};
-use ashway_memory::clock::{monotonic_ns, thread_ns};
-use ashway_modules::{Message, datagram, eth};
-use ashway_path::engine::{Engine, From, Full, MAX_CROSSINGS, Shell};
-use ashway_path::path::{Exit, Path, Trail};
+use ashway_memory::clock::monotonic_ns;
+use ashway_modules::rules::INJECT_BACKWARD;
+use ashway_modules::{Flow, Message, datagram, eth};
+use ashway_path::engine::{Engine, Full};
+use ashway_path::path::{Path, Trail};
 use ashway_path::places::PathId;
 use ashway_path::sched::drr::Drr;
 use ashway_path::sched::share::ShareAccount;
 use ashway_path::stage::Direction;
 use ashway_path::time::Time;
-use ashway_path::watch::Watch;
-use ashway_wire::Headers;
+use ashway_wire::{Datagram, Headers, udp};
 
 use crate::counters::UserRows;
+use crate::feeds::HandlerPath;
 use crate::instance::Instance;
 use crate::observe::tap;
 use crate::packets::PacketPort;
 use crate::relays::{self, Relays};
 use crate::rings::{self, XdpPort, spare_message};
-use crate::runner::{self, Port, RunInstance, give_to_host};
+use crate::rows::CounterRow;
 use crate::snapshot::PathSnapshot;
-use crate::worker;
+use crate::ticket::Ticket;
+use shell::{Around, Counting};
 
 /// Where demux leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Lead {
-    /// To a path that ends in a handler.
-    Bound {
-        /// Its row, which no other path has at the time.
-        row: u32,
-        /// Its instance, by its id.
-        instance: u32,
-        /// Its number within the instance.
-        local: u32,
-    },
-    /// To a path of the user tier, at the end where messages go in this
-    /// direction.
-    Live(PathId, Direction),
+pub(crate) struct Target {
+    /// The path.
+    pub(crate) path: PathId,
+    /// Which way messages go there.
+    pub(crate) direction: Direction,
+    /// Where they are counted.
+    pub(crate) row: CounterRow,
 }
 
-/// What the worker is to do with its live paths before it looks up another frame.
+/// What the worker is to do with its paths before it looks up another frame.
 pub(crate) type Order = Box<dyn FnOnce(&mut Live, &UserRows) + Send>;
 
 /// A change of an interface's demux.
 #[derive(Clone, Debug)]
 pub(crate) enum Turn {
     /// A filter came or went.
-    Update(Update<Lead>),
+    Update(Update<Target>),
     /// All of it is new.
-    Anew(Replica<Lead>),
+    Anew(Replica<Target>),
 }
 
 /// Most paths that have a number, and with it a part of each ring of whole frames. What
@@ -95,18 +90,13 @@ fn of_key(key: usize) -> Option<(usize, Direction)> {
     Some((key / 2, direction))
 }
 
-/// Buffers that are kept for the next messages, and messages that wait to be sent before
-/// no more paths run.
-const KEPT: usize = 64;
-
-/// The ticket of a message that no program counts: it came by a packet socket.
-const UNCOUNTED: NonZeroU32 = NonZeroU32::MAX;
-
 /// The paths, and what is around them.
 pub(crate) struct Live {
     pub(crate) engine: Engine<Message, Seat, Drr>,
-    /// Paths by their numbers.
+    /// Paths of modules by their numbers.
     routes: Vec<Option<PathId>>,
+    /// Paths of handlers that are gone for the node, and what has come to them is not done.
+    closing: Vec<PathId>,
     around: Around,
     /// What is to be done first.
     orders: Receiver<Order>,
@@ -115,42 +105,14 @@ pub(crate) struct Live {
 /// What the worker keeps of a path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seat {
+    /// Its number among the paths of modules.
     number: Option<u32>,
+    /// Where its messages are counted.
+    row: CounterRow,
+    /// The stage at which messages enter that the entry program has validated.
+    inner: Option<u8>,
     /// Whether messages that leave it forward, and backward, leave it by a link.
     links: [bool; 2],
-}
-
-/// What is around the paths.
-struct Around {
-    /// By interface: everything that demux knows there. The node's thread has the
-    /// tables themselves.
-    tables: Vec<Replica<Lead>>,
-    /// The row that all of them share.
-    row: u32,
-    /// Those that the kernel tier can do; there once the node has made the first.
-    relays: Option<Relays>,
-    /// Messages in input queues that no program counts.
-    held: Arc<AtomicU32>,
-    outbox: Vec<Outgoing>,
-    /// Keys of the messages that have left the user tier, once the outbox is empty.
-    ended: Vec<u32>,
-    spare: Vec<Message>,
-}
-
-/// What waits for the end of a batch.
-struct Outgoing {
-    way: Way,
-    message: Message,
-}
-
-#[derive(Clone, Copy)]
-enum Way {
-    /// Out of the interface that is written in the message.
-    Send,
-    /// To the host's stack, as if it came from there.
-    Host,
-    /// To a path that ends in a handler.
-    Bound(Lead),
 }
 
 impl fmt::Debug for Live {
@@ -162,26 +124,20 @@ impl fmt::Debug for Live {
 }
 
 impl Live {
-    /// No paths, on interfaces with these tables; does what comes by `orders`.
-    /// Messages that wait and that no program counts are counted in `held`.
+    /// No paths, on interfaces with these tables; does what comes by `orders`. `row` is that
+    /// of all paths of modules. Their messages that wait and that no program counts are
+    /// counted in `held`.
     pub(crate) fn new(
-        tables: Vec<Replica<Lead>>,
-        row: u32,
+        tables: Vec<Replica<Target>>,
+        row: CounterRow,
         orders: Receiver<Order>,
         held: Arc<AtomicU32>,
     ) -> Self {
         Self {
             engine: Engine::default(),
             routes: Vec::new(),
-            around: Around {
-                tables,
-                row,
-                relays: None,
-                held,
-                outbox: Vec::new(),
-                ended: Vec::new(),
-                spare: Vec::new(),
-            },
+            closing: Vec::new(),
+            around: Around::new(tables, row, held),
             orders,
         }
     }
@@ -194,10 +150,11 @@ impl Live {
         }
     }
 
-    /// Takes a path in, which has this number among those of the node.
+    /// Takes a path of modules in, which has this number among those of the node.
     pub(crate) fn come(&mut self, id: PathId, number: Option<u32>, path: Box<Path<Message>>) {
         let share = crate::config::share(path.attrs());
         let share = share.map(|share| Arc::new(ShareAccount::of_modules(share.terms())));
+        let row = self.around.row;
         if let Some(number) = number {
             let at = number as usize;
             if at >= self.routes.len() {
@@ -206,7 +163,34 @@ impl Live {
             self.routes[at] = Some(id);
         }
         let links = eth::links(&path);
-        self.engine.insert(id, *path, Seat { number, links }, share);
+        let seat = Seat {
+            number,
+            row,
+            inner: None,
+            links,
+        };
+        self.engine.insert(id, *path, seat, share);
+    }
+
+    /// Takes a path in that the rings of this instance feed.
+    pub(crate) fn come_to(&mut self, instance: &Arc<Instance>, path: HandlerPath) {
+        let HandlerPath {
+            id,
+            local,
+            row,
+            path,
+            share,
+            ..
+        } = path;
+        let inner = path.attrs().number(INJECT_BACKWARD);
+        let seat = Seat {
+            number: None,
+            row,
+            inner: inner.and_then(|stage| u8::try_from(stage).ok()),
+            links: eth::links(&path),
+        };
+        self.around.feeds.insert(row, instance, local);
+        self.engine.insert(id, *path, seat, share);
     }
 
     /// Leads messages as an interface's table now does.
@@ -229,6 +213,40 @@ impl Live {
         if let Some(number) = removed.and_then(|(_, seat)| seat.number) {
             self.routes[number as usize] = None;
         }
+    }
+
+    /// Takes paths of a handler away, to which nothing leads any more, as soon as what has
+    /// come to them is done. Nothing of it waits for a share any more.
+    pub(crate) fn close(&mut self, paths: &[PathId], now: Time) {
+        for id in paths {
+            self.engine.look_at_share(*id, now);
+        }
+        self.closing.extend(paths);
+    }
+
+    /// Lets those of them go that are done; says which.
+    pub(crate) fn closed(&mut self, rows: &UserRows) -> Vec<PathId> {
+        let (engine, feeds) = (&self.engine, &self.around.feeds);
+        let is_done = |id: &PathId| {
+            let feed = engine.data(*id).and_then(|seat| feeds.at(seat.row));
+            let idle = feed.is_none_or(|feed| feed.instance().in_user(feed.local()) == 0);
+            idle && engine.path(*id).is_none_or(|path| path.waiting() == 0)
+        };
+        let (done, left) = self.closing.iter().partition(|id| is_done(id));
+        self.closing = left;
+        for id in &done {
+            let seat = self.engine.data(*id).copied();
+            self.go(*id, rows);
+            if let Some(seat) = seat {
+                self.around.feeds.remove(seat.row);
+            }
+        }
+        done
+    }
+
+    /// Whether paths wait to be [closed](Self::closed).
+    pub(crate) const fn is_closing(&self) -> bool {
+        !self.closing.is_empty()
     }
 
     /// Says the hardware address of a path's next hop, in both tiers.
@@ -280,9 +298,11 @@ impl Live {
         }
     }
 
-    /// The row that all paths share.
-    pub(crate) const fn row(&self) -> u32 {
-        self.around.row
+    /// Somebody has opened the shares of these paths: what waits for them may run.
+    pub(crate) fn look_at_shares(&mut self, paths: &[PathId], now: Time) {
+        for id in paths {
+            self.engine.look_at_share(*id, now);
+        }
     }
 
     /// A buffer for the next message.
@@ -291,83 +311,114 @@ impl Live {
     }
 
     /// The path that a frame which came by this interface belongs to.
-    pub(crate) fn lead(&mut self, iface: usize, frame: &[u8], rows: &UserRows) -> Option<Lead> {
+    pub(crate) fn find(&mut self, iface: usize, frame: &[u8], rows: &UserRows) -> Option<Target> {
         self.obey(rows);
         self.around.tables[iface].find(&Headers::parse(frame), frame)
+    }
+
+    /// Whether a handler's rings feed what demux leads to.
+    pub(crate) fn is_fed(&self, target: Target) -> bool {
+        self.around.feeds.at(target.row).is_some()
     }
 
     /// Queues a frame from a ring, which has been counted as received in the common row.
     /// A program counts it under this key, until it has left the user tier.
     pub(crate) fn receive(&mut self, message: Message, key: usize, now: Time, rows: &UserRows) {
-        self.obey(rows);
         // It was classified when it arrived. If its path has gone since, it is another's.
         let route = of_key(key).and_then(|(number, direction)| {
-            let id = self.routes.get(number).copied().flatten()?;
-            Some(Lead::Live(id, direction))
+            let path = self.routes.get(number).copied().flatten()?;
+            Some(Target {
+                path,
+                direction,
+                row: self.around.row,
+            })
         });
-        let lead = route.or_else(|| {
+        let target = route.or_else(|| {
             let table = &self.around.tables[message.meta.iface as usize];
             table.find(&Headers::parse(message.bytes()), message.bytes())
         });
-        let ticket = NonZeroU32::MIN.saturating_add(key as u32);
-        self.offer(lead, message, ticket, now, rows);
+        let ticket = Ticket::Frame(key as u32);
+        let trail = trail(ticket, None);
+        self.offer(target, message, trail, now, rows);
+    }
+
+    /// Queues a message that the entry program has validated and a handler's program has
+    /// counted; `payload` bytes stand in front of what it carries.
+    pub(crate) fn receive_from_handler(
+        &mut self,
+        path: PathId,
+        mut message: Message,
+        payload: usize,
+        now: Time,
+        rows: &UserRows,
+    ) {
+        let Some(seat) = self.engine.data(path).copied() else {
+            return;
+        };
+        let inner = seat.inner.filter(|_| enter(&mut message, payload));
+        let target = Target {
+            path,
+            direction: Direction::Backward,
+            row: seat.row,
+        };
+        let trail = trail(Ticket::Handler(seat.row), inner);
+        self.offer(Some(target), message, trail, now, rows);
     }
 
     /// Queues a frame from a packet socket for the path that it was found to belong to;
     /// `copy` makes the message, if there is room for it.
     pub(crate) fn receive_for(
         &mut self,
-        lead: Lead,
+        target: Target,
         observed: bool,
         now: Time,
         rows: &UserRows,
         copy: impl FnOnce(Message) -> Message,
     ) {
-        rows.add(self.around.row, Count::Received);
-        if let Lead::Live(id, direction) = lead
-            && !observed
-            && let Err(fate) = self.engine.admits(id, direction, now)
-        {
-            self.engine.refuse(id, fate);
-            return rows.add(self.around.row, fate);
+        rows.add(target.row, Count::Received);
+        if !observed && let Err(fate) = self.engine.admits(target.path, target.direction, now) {
+            self.engine.refuse(target.path, fate);
+            return rows.add(target.row, fate);
         }
         let message = copy(self.buffer());
-        self.around.held.fetch_add(1, Ordering::AcqRel);
-        self.offer(Some(lead), message, UNCOUNTED, now, rows);
+        let ticket = self.around.count(target.row);
+        self.offer(Some(target), message, trail(ticket, None), now, rows);
     }
 
     /// Queues a message for its path, or posts it to where it ends.
     fn offer(
         &mut self,
-        lead: Option<Lead>,
+        target: Option<Target>,
         mut message: Message,
-        ticket: NonZeroU32,
+        trail: Trail,
         now: Time,
         rows: &UserRows,
     ) {
         message.meta.arrived = now;
-        let trail = Trail {
-            ticket: Some(ticket),
-            ..Trail::default()
-        };
         let (engine, mut around) = self.split(rows);
-        if let Some(Lead::Live(id, direction)) = lead {
-            match engine.offer(id, direction, message, trail, now) {
-                Ok(()) => return,
-                Err((message, Full::NoPath)) => around.give_back(trail, message),
-                Err((message, Full::Dropped(fate))) => {
-                    if let Some(path) = engine.path(id) {
-                        tap::path(&message, path.name());
-                    }
-                    tap::fate(&message, fate);
-                    around.rows.add(around.row, fate);
-                    around.keep(message);
+        let row = target.map_or(around.row, |target| target.row);
+        let offered = match target {
+            Some(target) => engine.offer(target.path, target.direction, message, trail, now),
+            None => Err((message, Full::NoPath)),
+        };
+        let Err((message, full)) = offered else {
+            return;
+        };
+        match (full, target) {
+            (Full::Dropped(fate), Some(target)) => {
+                if let Some(path) = engine.path(target.path) {
+                    tap::path(&message, path.name());
                 }
+                tap::fate(&message, fate);
+                rows.add(row, fate);
+                around.keep(message);
             }
-        } else {
-            around.end_of_lookup(lead, trail, message);
+            _ => around.give_back(row, trail, message),
         }
-        around.done(ticket);
+        trail
+            .ticket
+            .into_iter()
+            .for_each(|ticket| around.end(ticket));
     }
 
     /// Gives each path that has messages its turn. Says whether there was one.
@@ -419,266 +470,44 @@ impl Live {
         &mut self,
         xdp: &mut [Option<XdpPort>],
         packet: &mut [PacketPort],
-        instances: &mut [RunInstance],
         carrier: Option<&Instance>,
         rows: &UserRows,
     ) {
-        if !self.around.outbox.is_empty() {
-            self.send(xdp, packet, instances, rows);
-        }
+        self.around.send(xdp, packet, rows);
         // Only now that the replies have left: the kernel tier must not overtake.
+        self.around
+            .feeds
+            .leave(self.around.ended_handlers.drain(..));
         if let Some(carrier) = carrier {
-            rings::leave_frames(carrier, self.around.ended.drain(..));
+            rings::leave_frames(carrier, self.around.ended_frames.drain(..));
         }
         let (engine, mut around) = self.split(rows);
         engine.settle(&mut around);
     }
+}
 
-    fn send(
-        &mut self,
-        xdp: &mut [Option<XdpPort>],
-        packet: &mut [PacketPort],
-        instances: &mut [RunInstance],
-        rows: &UserRows,
-    ) {
-        let mut outbox = std::mem::take(&mut self.around.outbox);
-        for Outgoing { way, message } in outbox.drain(..) {
-            let iface = message.meta.iface as usize;
-            let spare = if let Some(port) = xdp.get_mut(iface).and_then(Option::as_mut) {
-                self.end(way, message, port, instances, rows)
-            } else if let Some(port) = packet.iter_mut().find(|port| port.iface == iface) {
-                self.end(way, message, &mut port.way_out(), instances, rows)
-            } else {
-                unreachable!("modules know the node's interfaces only")
-            };
-            if let Some(spare) = spare {
-                self.around.keep(spare);
-            }
-        }
-        self.around.outbox = outbox;
-        for port in xdp.iter_mut().flatten() {
-            // A failed kick leaves the frames in the ring for the next one.
-            let _ = port.tx.kick();
-        }
-    }
-
-    fn end(
-        &self,
-        way: Way,
-        mut message: Message,
-        port: &mut impl Port,
-        instances: &mut [RunInstance],
-        rows: &UserRows,
-    ) -> Option<Message> {
-        match way {
-            Way::Send => {
-                let sent = port.send(message.bytes());
-                tap::sent(&message, sent == Count::OutHandedOver);
-                rows.add(self.around.row, sent);
-            }
-            Way::Host => give_to_host(&mut message, self.around.row, port, rows),
-            Way::Bound(Lead::Bound {
-                row,
-                instance,
-                local,
-            }) => {
-                let iface = message.meta.iface as usize;
-                let instance = runner::by_id(instances, instance);
-                match instance.and_then(|instance| instance.path(local as usize, iface)) {
-                    Some(path) => {
-                        let admission = path.admit();
-                        return path.follow(admission, message, port, rows);
-                    }
-                    None => give_to_host(&mut message, row, port, rows),
-                }
-            }
-            Way::Bound(Lead::Live(..)) => unreachable!("those are run at once"),
-        }
-        Some(message)
+/// The trail of a message that has just come.
+fn trail(ticket: Ticket, stage: Option<u8>) -> Trail {
+    Trail {
+        stage,
+        ticket: Some(ticket.pack()),
+        ..Trail::default()
     }
 }
 
-impl Around {
-    fn keep(&mut self, message: Message) {
-        if self.spare.len() < KEPT {
-            self.spare.push(message);
-        }
-    }
-
-    fn post(&mut self, way: Way, message: Message) {
-        self.outbox.push(Outgoing { way, message });
-    }
-}
-
-/// What is around the paths, and where they are counted: the shell of their engine.
-struct Counting<'a> {
-    around: &'a mut Around,
-    rows: &'a UserRows,
-}
-
-impl Deref for Counting<'_> {
-    type Target = Around;
-
-    fn deref(&self) -> &Around {
-        self.around
-    }
-}
-
-impl DerefMut for Counting<'_> {
-    fn deref_mut(&mut self) -> &mut Around {
-        self.around
-    }
-}
-
-impl Counting<'_> {
-    /// Posts a message to the host, unless that has a copy.
-    fn give_back(&mut self, trail: Trail, message: Message) {
-        if trail.host_copy {
-            self.rows.add(self.around.row, Count::Passed);
-            tap::fate(&message, Count::Passed);
-            self.keep(message);
-        } else {
-            self.post(Way::Host, message);
-        }
-    }
-
-    /// Posts a message that no path of the engine takes.
-    fn end_of_lookup(&mut self, lead: Option<Lead>, trail: Trail, message: Message) {
-        if let Some(bound @ Lead::Bound { row, .. }) = lead {
-            self.rows.add(self.around.row, Count::Forwarded);
-            self.rows.add(row, Count::Received);
-            tap::fate(&message, Count::Forwarded);
-            self.post(Way::Bound(bound), message);
-        } else {
-            self.give_back(trail, message);
-        }
-    }
-}
-
-impl<'a> Shell<Message, Seat> for Counting<'a> {
-    type Watch = Watcher<'a>;
-
-    fn now(&mut self) -> Time {
-        worker::now()
-    }
-
-    fn cpu_time(&mut self) -> Duration {
-        Duration::from_nanos(thread_ns())
-    }
-
-    fn watch(&mut self, path: &Path<Message>, _: &Seat, message: Option<&Message>) -> Watcher<'a> {
-        let on = tap::on();
-        if on && let Some(message) = message {
-            tap::path(message, path.name());
-        }
-        Watcher {
-            rows: self.rows,
-            row: self.around.row,
-            tap: on.then(tap::Watcher::default),
-        }
-    }
-
-    fn exit(
-        &mut self,
-        from: From<'_, Seat>,
-        exit: Exit<Message>,
-    ) -> Option<(PathId, Direction, Message)> {
-        let row = self.around.row;
-        let (mut message, turned) = match exit {
-            Exit::Left {
-                direction, message, ..
-            } if from.data.links[direction as usize] => {
-                self.rows.add(row, Count::OutOriginated);
-                self.post(Way::Send, message);
-                return None;
-            }
-            Exit::Left {
-                message, turned, ..
-            } => (message, turned),
-            Exit::Ended { message, fate } => {
-                if fate == Count::Passed {
-                    self.give_back(from.trail, message);
-                } else {
-                    self.keep(message);
-                }
-                return None;
-            }
+/// Tells the message what the entry program has found out about it.
+fn enter(message: &mut Message, payload: usize) -> bool {
+    Datagram::parse(message.bytes()).is_ok_and(|datagram| {
+        let flow = Flow {
+            source: datagram.source,
+            destination: datagram.destination,
         };
-        if turned {
-            self.rows.add(row, Count::OutOriginated);
-            self.rows.add(row, Count::OutHandedOver);
-        }
-        // It is a frame again.
-        message.rewind();
-        self.rows.add(row, Count::Received);
-        let table = &self.around.tables[message.meta.iface as usize];
-        match table.find(&Headers::parse(message.bytes()), message.bytes()) {
-            Some(Lead::Live(id, direction))
-                if id != from.path && from.trail.paths < MAX_CROSSINGS =>
-            {
-                Some((id, direction, message))
-            }
-            lead => {
-                self.end_of_lookup(lead, from.trail, message);
-                None
-            }
-        }
-    }
-
-    fn done(&mut self, ticket: NonZeroU32) {
-        if ticket == UNCOUNTED {
-            self.around.held.fetch_sub(1, Ordering::AcqRel);
-        } else {
-            self.around.ended.push(ticket.get() - 1);
-        }
-    }
-
-    fn ran(&mut self, id: PathId, path: &mut Path<Message>, _: &mut Seat) {
-        if let Some(relays) = &mut self.around.relays {
-            relays.follow(id, path);
-        }
-    }
-
-    fn stray(&mut self, message: Message, trail: Trail) {
-        self.give_back(trail, message);
-    }
-
-    fn failed(&mut self, _: PathId, path: &Path<Message>) {
-        if let Some(fault) = &path.account().fault {
-            let name = path.name();
-            crate::node::say(&format!("path `{name}` runs no more: {fault}"));
-            crate::node::say("  hint: this is a bug of the stage's module; please report it");
-        }
-    }
-}
-
-/// Counts how received messages end, and tells whoever observes.
-struct Watcher<'a> {
-    rows: &'a UserRows,
-    row: u32,
-    tap: Option<tap::Watcher>,
-}
-
-impl Watch<Message> for Watcher<'_> {
-    fn stage(&mut self, name: &str, direction: Direction, message: &Message) {
-        if let Some(tap) = &mut self.tap {
-            tap.stage(name, direction, message);
-        }
-    }
-
-    fn answered(&mut self, message: Option<&Message>) {
-        if let Some(tap) = &mut self.tap {
-            tap.answered(message);
-        }
-    }
-
-    fn end(&mut self, fate: Count) {
-        // What is given to the host is counted when that has worked or not.
-        if fate != Count::Passed {
-            self.rows.add(self.row, fate);
-        }
-        if let Some(tap) = &mut self.tap {
-            tap.end(fate);
-        }
-    }
+        let starts = [
+            datagram.ip_off,
+            datagram.udp_off,
+            datagram.udp_off + udp::HEADER_BYTES,
+        ];
+        let end = message.len();
+        starts[2] == payload && message.enter(starts, end, flow, 0)
+    })
 }

@@ -17,11 +17,10 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
 use crate::counters::UserRows;
-use crate::live::{Lead, Live};
+use crate::live::Live;
 use crate::observe::{Kept, What, tap};
-use crate::rings::spare_message;
-use crate::runner::{self, Port, RunInstance, is_down};
-use crate::share::Admission;
+use crate::port::{Port, is_down};
+use crate::rows::CounterRow;
 
 /// The way in and out of an interface without XDP.
 #[derive(Debug)]
@@ -35,7 +34,7 @@ pub(crate) struct PacketPort {
     /// The interface's address: frames for any other are not ours.
     pub(crate) mac: Mac,
     /// The interface's row.
-    pub(crate) unmatched_row: u32,
+    pub(crate) unmatched_row: CounterRow,
     /// Gives messages to the host's stack.
     pub(crate) passer: Option<Passer>,
     /// Whether a rule keeps matched messages from the host's stack. Without it
@@ -168,77 +167,42 @@ fn ports(mask: u128, first: u16) -> Option<ashway_ring::Ports> {
 /// What the socket said.
 pub(crate) fn drain(
     port: &mut PacketPort,
-    instances: &mut [RunInstance],
     live: &mut Live,
     rows: &UserRows,
-    spare: &mut Option<Message>,
     now: impl Fn() -> Time,
 ) -> std::io::Result<bool> {
     let PacketPort {
         socket,
-        out,
         iface,
         mac,
         unmatched_row,
-        passer,
-        dropped_from_host,
+        ..
     } = port;
-    let mut out = Out {
-        socket: out,
-        passer: passer.as_ref(),
-        dropped_from_host: *dropped_from_host,
-    };
     let mac = mac.get();
-    let mut any = false;
-    for instance in instances.iter_mut().filter(|it| it.waits()) {
-        let here = instance.paths.iter_mut().flatten();
-        for (_, path) in here.filter(|(at, _)| at == iface) {
-            any |= path.work_off(&mut out, rows, || false).is_some();
-        }
-    }
     let taken = socket.recv_batch(|frame| {
         let observed = if tap::on() { tap::number() } else { 0 };
         tap::note(observed, || What::Received {
             iface: *iface as u32,
             frame: Kept::of(frame),
         });
-        let copy = |mut message: Message| {
-            message.fill(frame.len(), |into| into.copy_from_slice(frame));
-            message.meta.iface = *iface as u32;
-            message.meta.observed = observed;
-            message
-        };
         let ours = frame.get(..6) == Some(&mac[..]);
-        match ours.then(|| live.lead(*iface, frame, rows)).flatten() {
-            Some(lead @ Lead::Live(..)) => {
-                return live.receive_for(lead, observed != 0, now(), rows, copy);
-            }
-            // As in the kernel tier: what is no UDP datagram is the host's, even
-            // if a filter matches it.
-            Some(Lead::Bound {
-                row,
-                instance,
-                local,
-            }) if Datagram::parse(frame).is_ok() => {
-                let instance = runner::by_id(instances, instance);
-                if let Some(path) = instance.and_then(|it| it.path(local as usize, *iface)) {
-                    rows.add(row, Count::Received);
-                    let admission = path.admit();
-                    if admission == Admission::Over && observed == 0 {
-                        // Before it is copied.
-                        return path.refuse(Count::DroppedOverShare, rows);
-                    }
-                    let message = copy(spare.take().unwrap_or_else(spare_message));
-                    *spare = path.follow(admission, message, &mut out, rows);
-                    return;
-                }
-            }
-            _ => {}
+        let target = ours.then(|| live.find(*iface, frame, rows)).flatten();
+        // As in the kernel tier: what is no UDP datagram a handler of the short form does
+        // not get, even if its filter matches.
+        let target = target.filter(|to| !live.is_fed(*to) || Datagram::parse(frame).is_ok());
+        if let Some(target) = target {
+            let copy = |mut message: Message| {
+                message.fill(frame.len(), |into| into.copy_from_slice(frame));
+                message.meta.iface = *iface as u32;
+                message.meta.observed = observed;
+                message
+            };
+            return live.receive_for(target, observed != 0, now(), rows, copy);
         }
         rows.add(*unmatched_row, Count::Received);
         rows.add(*unmatched_row, Count::Passed);
         tap::note(observed, || What::Path(None));
         tap::note(observed, || What::Fate(Count::Passed));
     })?;
-    Ok(any || taken > 0)
+    Ok(taken > 0)
 }

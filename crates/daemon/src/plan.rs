@@ -14,18 +14,16 @@ use ashway_abi::leaf::MAX_SLOTS;
 use ashway_abi::memory::Layout;
 use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
 use ashway_codegen::instance::Behind;
+use ashway_path::places::{Ids, PathId};
+use ashway_path::stage::Direction;
 
 use crate::config::{Config, PathConfig};
+use crate::live::Target;
 use crate::rows::{CounterRow, Rows};
 use crate::{live, relays};
 
 /// Rows for paths that are bound while the node runs, beside those of the configuration's.
 pub(crate) const SPARE_ROWS: usize = 1024;
-
-/// A path's number, which no other path of the node ever has: its place in the lists
-/// changes when one before it is unbound, and its row is another's when it has gone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct BoundId(u64);
 
 /// What the plan needs to know of an interface.
 #[derive(Clone, Copy, Debug)]
@@ -46,11 +44,9 @@ pub(crate) struct Plan {
     /// Paths.
     pub(crate) paths: Vec<PathPlan>,
     /// The row of all paths that run in the user tier as a whole.
-    pub(crate) live_row: u32,
+    pub(crate) live_row: CounterRow,
     /// Rows of counters, those of relays in the kernel tier behind them.
     pub(crate) rows: usize,
-    /// The next [`PathPlan::id`].
-    next_path: u64,
     /// The next [`InstancePlan::id`].
     next_instance: u32,
 }
@@ -72,7 +68,7 @@ pub(crate) enum NoRoom {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IfacePlan {
     /// Its row, for frames that match no path.
-    pub(crate) unmatched_row: u32,
+    pub(crate) unmatched_row: CounterRow,
     /// Its paths.
     pub(crate) paths: Vec<usize>,
 }
@@ -186,8 +182,8 @@ impl InstancePlan {
 /// A path's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PathPlan {
-    /// Its number. Given by the plan that it comes into.
-    pub(crate) id: BoundId,
+    /// What the worker has of it: a path for each of its interfaces.
+    pub(crate) runs: Vec<PathId>,
     /// Its row.
     pub(crate) row: CounterRow,
     /// Its instance.
@@ -198,9 +194,22 @@ pub(crate) struct PathPlan {
     pub(crate) slots: Vec<(usize, usize)>,
 }
 
+impl PathPlan {
+    /// Its id, which no other path of the node ever has: its place in the lists changes when
+    /// one before it is unbound, and its row is another's when it has gone.
+    ///
+    /// # Panics
+    ///
+    /// If it is at no interface, which a checked configuration does not ask for.
+    #[must_use]
+    pub(crate) fn id(&self) -> PathId {
+        self.runs[0]
+    }
+}
+
 /// Draws the plan. `facts` is parallel to `config.ifaces`.
 #[must_use]
-pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
+pub(crate) fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan {
     let iface_number = |name: &str| {
         config
             .ifaces
@@ -210,7 +219,7 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
     };
     let mut ifaces: Vec<IfacePlan> = (0..config.ifaces.len())
         .map(|i| IfacePlan {
-            unmatched_row: i as u32,
+            unmatched_row: CounterRow(i as u32),
             paths: Vec::new(),
         })
         .collect();
@@ -243,7 +252,7 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
             slots.push((iface, ifaces[iface].paths.len() - 1));
         }
         paths.push(PathPlan {
-            id: BoundId(number as u64),
+            runs: slots.iter().map(|_| ids.take()).collect(),
             row: CounterRow((config.ifaces.len() + 1 + number) as u32),
             instance,
             local,
@@ -276,9 +285,8 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
         }
     }
     Plan {
-        live_row: config.ifaces.len() as u32,
+        live_row: CounterRow(config.ifaces.len() as u32),
         rows: config.ifaces.len() + 1 + paths.len() + SPARE_ROWS,
-        next_path: paths.len() as u64,
         next_instance: instances.len() as u32,
         ifaces,
         instances,
@@ -289,8 +297,8 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts]) -> Plan {
 impl Plan {
     /// The row of what the kernel tier counts of the relay with this number.
     #[must_use]
-    pub(crate) const fn relay_row(&self, number: usize) -> u32 {
-        (self.rows + number) as u32
+    pub(crate) const fn relay_row(&self, number: usize) -> CounterRow {
+        CounterRow((self.rows + number) as u32)
     }
 
     /// Rows of counters in all.
@@ -334,6 +342,7 @@ impl Plan {
     /// What there is no room for.
     pub(crate) fn place(
         &self,
+        ids: &mut Ids,
         row: CounterRow,
         instance: usize,
         ifaces: &[usize],
@@ -365,7 +374,7 @@ impl Plan {
             slots.push((iface, slot));
         }
         Ok(PathPlan {
-            id: BoundId(self.next_path),
+            runs: slots.iter().map(|_| ids.take()).collect(),
             row,
             instance,
             local,
@@ -376,7 +385,6 @@ impl Plan {
     /// Adds a path behind the others, with numbers from [`place`](Self::place).
     pub(crate) fn add_path(&mut self, numbers: PathPlan) {
         let path = self.paths.len();
-        self.next_path += 1;
         self.instances[numbers.instance].paths.push(path);
         for &(iface, _) in &numbers.slots {
             self.ifaces[iface].paths.push(path);
@@ -397,6 +405,25 @@ impl Plan {
             }
         }
         removed
+    }
+
+    /// The path, by its place in the lists, that has this one of the worker's.
+    #[must_use]
+    pub(crate) fn path_of(&self, run: PathId) -> Option<usize> {
+        self.paths.iter().position(|path| path.runs.contains(&run))
+    }
+
+    /// Where demux leads for a path at an interface, if it is there.
+    #[must_use]
+    pub(crate) fn target(&self, path: usize, iface: usize) -> Option<Target> {
+        let path = &self.paths[path];
+        let mut at = path.slots.iter().zip(&path.runs);
+        let (_, run) = at.find(|((known, _), _)| *known == iface)?;
+        Some(Target {
+            path: *run,
+            direction: Direction::Backward,
+            row: path.row,
+        })
     }
 
     /// A path's slot at an interface, if it has one there.
@@ -470,7 +497,8 @@ mod tests {
                 mtu: 3000,
             },
         ];
-        let plan = draw(&config, &facts);
+        let mut ids = Ids::default();
+        let plan = draw(&config, &facts, &mut ids);
         assert_eq!(plan.instances[0].rings_of, [(0, 0..2), (1, 2..5)]);
         assert_eq!(plan.instances[0].rings, 5);
         assert_eq!(plan.instances[0].slot_bytes, 4096);
@@ -479,7 +507,7 @@ mod tests {
         assert_eq!(plan.paths[0].slots, [(0, 0), (1, 0)]);
         assert_eq!(plan.paths[1].slots, [(1, 1)]);
         assert_eq!(
-            (plan.live_row, plan.paths[0].row.0, plan.paths[1].row.0),
+            (plan.live_row.0, plan.paths[0].row.0, plan.paths[1].row.0),
             (2, 3, 4)
         );
         assert_eq!(plan.rows, 5 + SPARE_ROWS);
@@ -489,25 +517,34 @@ mod tests {
         let mut rows = plan.spare_rows::<()>();
         let mut row = || rows.take().unwrap();
         let anywhere = |_| true;
-        let third = plan.place(row(), 0, &[0, 1], anywhere, anywhere).unwrap();
-        assert_eq!((third.id, third.row.0, third.local), (BoundId(2), 5, 2));
+        let mut place =
+            |plan: &Plan, instance, ifaces: &[usize], is_idle: &dyn Fn(usize) -> bool| {
+                let placed = plan.place(&mut ids, row(), instance, ifaces, anywhere, is_idle);
+                placed.unwrap()
+            };
+        let third = place(&plan, 0, &[0, 1], &anywhere);
+        assert_eq!((third.runs.len(), third.row.0, third.local), (2, 5, 2));
         assert_eq!(third.slots, [(0, 1), (1, 2)]);
         plan.add_path(third.clone());
         let second = plan.paths[1].clone();
-        assert_eq!(plan.remove_path(0).id, BoundId(0));
+        let ids = [&plan.paths[0], &second, &third].map(PathPlan::id);
+        assert_eq!(plan.path_of(third.runs[1]), Some(2));
+        assert_eq!(plan.remove_path(0).id(), ids[0]);
+        assert_eq!(plan.path_of(ids[0]), None);
         assert_eq!(plan.paths, [second, third]);
         assert_eq!(plan.ifaces[0].paths, [1]);
         assert_eq!(plan.ifaces[1].paths, [0, 1]);
         let not_first = |local| local != 0;
-        let fourth = plan.place(row(), 0, &[1], anywhere, not_first).unwrap();
-        assert_eq!((fourth.id, fourth.row.0, fourth.local), (BoundId(3), 6, 3));
+        let fourth = place(&plan, 0, &[1], &not_first);
+        assert!(!ids.contains(&fourth.id()));
+        assert_eq!((fourth.row.0, fourth.local), (6, 3));
         assert_eq!(fourth.slots, [(1, 0)]);
 
         // Instances too: the paths of those behind follow, ids do not return.
         let other = plan.add_instance(InstancePlan::unbound(&facts));
         let third = plan.add_instance(InstancePlan::unbound(&facts));
         assert_eq!((other, third), (1, 2));
-        let path = plan.place(row(), 2, &[0], anywhere, anywhere).unwrap();
+        let path = place(&plan, 2, &[0], &anywhere);
         plan.add_path(path);
         plan.remove_instance(1);
         assert_eq!((plan.paths[2].instance, plan.instances[1].id), (1, 2));
@@ -554,28 +591,30 @@ mod tests {
         let mut plan = Plan {
             ifaces: vec![
                 IfacePlan {
-                    unmatched_row: 0,
+                    unmatched_row: CounterRow(0),
                     paths: Vec::new(),
                 };
                 2
             ],
             instances: vec![InstancePlan::unbound(&facts); 2 + MAX_SLOTS / MAX_PATHS],
             paths: Vec::new(),
-            live_row: 2,
+            live_row: CounterRow(2),
             rows: 0,
-            next_path: 0,
             next_instance: 0,
         };
         plan.instances[0].rings_of.truncate(1);
-        let place =
-            |plan: &Plan, instance, iface| plan.place(ROW, instance, &[iface], |_| true, |_| true);
+        let mut ids = Ids::default();
+        let mut place = |plan: &Plan, instance, iface| {
+            plan.place(&mut ids, ROW, instance, &[iface], |_| true, |_| true)
+        };
         assert_eq!(place(&plan, 0, 1), Err(NoRoom::Ring(1, 0)));
         for _ in 0..MAX_PATHS {
             let numbers = place(&plan, 0, 0).unwrap();
             plan.add_path(numbers);
         }
         assert_eq!(place(&plan, 0, 0), Err(NoRoom::Handler(MAX_PATHS)));
-        let busy = plan.place(ROW, 1, &[0], |_| true, |_| false);
+        let ids = &mut Ids::default();
+        let busy = plan.place(ids, ROW, 1, &[0], |_| true, |_| false);
         assert_eq!(busy, Err(NoRoom::Busy));
         for number in MAX_PATHS..MAX_SLOTS {
             let numbers = place(&plan, number / MAX_PATHS, 0).unwrap();
@@ -583,7 +622,8 @@ mod tests {
         }
         let last = MAX_SLOTS / MAX_PATHS;
         assert_eq!(place(&plan, last, 0), Err(NoRoom::Iface(0)));
-        let numbers = plan.place(ROW, last, &[1], |_| false, |_| true).unwrap();
+        let numbers = plan.place(ids, ROW, last, &[1], |_| false, |_| true);
+        let numbers = numbers.unwrap();
         plan.add_path(numbers);
         plan.remove_path(0);
         place(&plan, last, 0).unwrap();

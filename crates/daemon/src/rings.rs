@@ -1,6 +1,5 @@
 //! Messages out of the instances' rings (rungs with XDP).
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -13,12 +12,11 @@ use ashway_ring::{Passer, SendError, TxSocket};
 
 use crate::bug::{self, Bug};
 use crate::counters::UserRows;
+use crate::feeds::RunInstance;
 use crate::instance::Instance;
 use crate::live::Live;
 use crate::observe::{What, tap};
-use crate::runner::{Entrance, PathRun, Port, RunInstance, is_down};
-use crate::share::Admission;
-use crate::turns::LOOK;
+use crate::port::{Port, is_down};
 use crate::visit::visit;
 
 /// Messages taken from one ring before the next gets its turn.
@@ -131,86 +129,32 @@ impl Pace {
     }
 }
 
-/// Takes up to a batch from each ring of `instance`, if it is its turn. Says whether
-/// there is anything. Bounded by the turn and [`LOOK`] messages, by the batch where
-/// there are more rings; does not allocate.
+/// Takes up to a batch from each ring of `instance` and queues the messages for their
+/// paths, unless as many wait there for their turn: what has no room here waits in the
+/// ring, and what has none there the program drops before anything is done for it. Says
+/// whether there was anything. Bounded by the batches; does not allocate but for queues
+/// that hold more than ever before.
 pub(crate) fn drain(
     instance: &mut RunInstance,
-    ports: &mut [Option<XdpPort>],
+    live: &mut Live,
     rows: &UserRows,
-    spare: &mut Option<Message>,
+    now: impl Fn() -> Time,
 ) -> bool {
-    let Some(turn) = instance.turns.next() else {
-        return waiting(&instance.shared) || instance.waits();
-    };
-    let waits = instance.waits();
-    if !waits && !waiting(&instance.shared) {
+    if !waiting(instance.shared()) {
         return false;
     }
-    let begin = Instant::now();
-    let is_over = || begin.elapsed() >= turn;
-    let mut any = waits && work_off(instance, ports, rows, is_over);
-    let rings = instance.shared.layout.rings;
+    let rings = instance.shared().layout.rings;
     for _ in 0..rings {
-        // Behind the ring where the last turn ended, so that none is always the last.
+        let backlog = instance.paths().map(|path| live.engine.backlog(path));
+        if backlog.sum::<u64>() >= u64::from(BATCH) {
+            break;
+        }
+        // Behind the ring where the last look ended, so that none is always the last.
         let ring = instance.ring % rings;
         instance.ring = ring + 1;
-        let iface = instance.shared.plan.iface_of(ring);
-        if let Some(port) = &mut ports[iface]
-            && drain_ring(instance, ring, port, rows, spare, is_over)
-        {
-            any = true;
-            if is_over() {
-                break;
-            }
-        }
+        drain_ring(instance, ring, live, rows, now());
     }
-    instance.turns.took(begin.elapsed());
-    any
-}
-
-/// Runs what waits for its path's share and may run now. Says whether there was anything.
-fn work_off(
-    instance: &mut RunInstance,
-    ports: &mut [Option<XdpPort>],
-    rows: &UserRows,
-    is_over: impl Fn() -> bool,
-) -> bool {
-    let mut any = false;
-    for (local, at) in instance.paths.iter_mut().enumerate() {
-        // Those of a path draw on one account: another comes first each time.
-        if at.len() > 1 {
-            at.rotate_left(1);
-        }
-        for (iface, path) in at {
-            let Some(port) = &mut ports[*iface] else {
-                continue;
-            };
-            if let Some(ended) = path.work_off(port, rows, &is_over) {
-                any = true;
-                // As at the end of a batch: what is sent leaves first.
-                let _ = port.tx.kick();
-                if let (Some(kernel), 1..) = (&instance.shared.kernel, ended) {
-                    let word = instance.shared.path_word(local);
-                    subtract(kernel.trusted.u32_at(word), ended);
-                }
-                tell(&instance.shared, local, path);
-            }
-        }
-    }
-    any
-}
-
-/// Tells the programs how a path stands with its share, so that they drop what the worker
-/// would have no room for.
-fn tell(shared: &Instance, local: usize, path: &PathRun) {
-    if let (Some(kernel), Some(stands)) = (&shared.kernel, path.stands()) {
-        let word = shared.path_word(local);
-        let lazy_at = kernel.trusted.u64_at(word + trusted::PATH_LAZY_AT);
-        lazy_at.store(stands.lazy_at, Ordering::Relaxed);
-        let lazy = kernel.trusted.u32_at(word + trusted::PATH_LAZY);
-        lazy.store(u32::from(stands.lazy), Ordering::Release);
-    }
+    true
 }
 
 /// Whether any ring of `instance` holds a message, a program has kept a fault, or the
@@ -224,36 +168,41 @@ pub(crate) fn waiting(instance: &Instance) -> bool {
     if wake.load(Ordering::Acquire) != 0 || instance.keeps_fault() {
         return true;
     }
-    (0..instance.layout.rings).any(|ring| {
-        let control = trusted::RINGS + ring * trusted::RING_STRIDE;
-        let word = |offset| {
-            kernel
-                .trusted
-                .u32_at(control + offset)
-                .load(Ordering::Acquire)
-        };
-        word(trusted::RING_PRODUCED) != word(trusted::RING_CONSUMED)
-    })
+    (0..instance.layout.rings).any(|ring| holds(instance, ring))
 }
 
-fn drain_ring(
-    instance: &mut RunInstance,
-    ring: usize,
-    port: &mut XdpPort,
-    rows: &UserRows,
-    spare: &mut Option<Message>,
-    is_over: impl Fn() -> bool,
-) -> bool {
-    let shared = Arc::clone(&instance.shared);
-    let batch = take_batch(&shared, ring, is_over, |slot| {
-        take(instance, ring, slot, port, rows, spare)
+/// Whether a ring holds a message.
+fn holds(instance: &Instance, ring: usize) -> bool {
+    let Some(kernel) = &instance.kernel else {
+        return false;
+    };
+    let control = trusted::RINGS + ring * trusted::RING_STRIDE;
+    let word = |offset| {
+        let word = kernel.trusted.u32_at(control + offset);
+        word.load(Ordering::Acquire)
+    };
+    word(trusted::RING_PRODUCED) != word(trusted::RING_CONSUMED)
+}
+
+fn drain_ring(instance: &RunInstance, ring: usize, live: &mut Live, rows: &UserRows, now: Time) {
+    let shared = instance.shared();
+    let iface = shared.plan.iface_of(ring);
+    take_batch(shared, ring, |slot| {
+        if let Some(cpu) = behind(shared, ring, slot) {
+            // What the kernel tier answered before this message leaves first.
+            visit(cpu);
+        }
+        let Some(taken) = copy_out(shared, ring, slot, || live.buffer()) else {
+            return;
+        };
+        let Some(path) = instance.path(taken.key, iface) else {
+            return;
+        };
+        let mut message = taken.message;
+        message.meta.iface = iface as u32;
+        observe(shared, ring, slot, &mut message);
+        live.receive_from_handler(path, message, taken.payload, now, rows);
     });
-    if batch.count > 0 {
-        // A failed kick leaves the frames in the ring for the next one.
-        let _ = port.tx.kick();
-    }
-    // Only now that the replies have left: the kernel tier must not overtake.
-    batch.end(&shared)
 }
 
 /// Takes up to a batch of whole frames from each ring of `carrier` and queues them for
@@ -266,27 +215,25 @@ pub(crate) fn drain_frames(
 ) -> bool {
     let mut any = false;
     for ring in 0..carrier.layout.rings {
-        let iface = carrier.plan.iface_of(ring);
-        let batch = take_batch(
-            carrier,
-            ring,
-            || false,
-            |slot| {
-                if let Some(cpu) = behind(carrier, ring, slot) {
-                    visit(cpu);
-                }
-                let (key, _, message) = copy_out(carrier, ring, slot, || live.buffer())?;
-                let Ok(mut message) = message else {
-                    rows.add(live.row(), Count::DroppedBadLength);
-                    return Some(key);
-                };
-                message.meta.iface = iface as u32;
-                observe(carrier, ring, slot, &mut message);
-                live.receive(message, key, now(), rows);
-                None
-            },
-        );
-        any |= batch.end(carrier);
+        if !holds(carrier, ring) {
+            continue;
+        }
+        any = true;
+        // A path whose frames are there was ordered before.
+        live.obey(rows);
+        let (iface, now) = (carrier.plan.iface_of(ring), now());
+        take_batch(carrier, ring, |slot| {
+            if let Some(cpu) = behind(carrier, ring, slot) {
+                visit(cpu);
+            }
+            let Some(taken) = copy_out(carrier, ring, slot, || live.buffer()) else {
+                return;
+            };
+            let mut message = taken.message;
+            message.meta.iface = iface as u32;
+            observe(carrier, ring, slot, &mut message);
+            live.receive(message, taken.key, now, rows);
+        });
     }
     any
 }
@@ -299,39 +246,23 @@ pub(crate) fn leave_frames(carrier: &Instance, keys: impl Iterator<Item = u32>) 
     }
 }
 
-/// Messages that were taken from a ring and are not done with yet.
-struct Batch {
-    /// Their paths' numbers within the instance.
-    ended: [Option<usize>; BATCH as usize],
-    count: u32,
-}
-
-impl Batch {
-    /// Says that they have ended, and whether there were any.
-    fn end(self, shared: &Instance) -> bool {
-        let Some(kernel) = &shared.kernel else {
-            return false;
-        };
-        let word = |local| kernel.trusted.u32_at(shared.path_word(local));
-        leave(self.ended.into_iter().flatten(), word);
-        self.count > 0
-    }
-}
-
 /// Subtracts messages that have left the user tier from the words that count them, by
-/// their paths' numbers.
-fn leave<'w>(ended: impl Iterator<Item = usize>, word: impl Fn(usize) -> &'w AtomicU32) {
+/// their paths' keys.
+pub(crate) fn leave<'w, K: PartialEq + Copy>(
+    ended: impl Iterator<Item = K>,
+    word: impl Fn(K) -> &'w AtomicU32,
+) {
     let mut ended = ended.peekable();
-    while let Some(local) = ended.next() {
+    while let Some(key) = ended.next() {
         let mut messages = 1;
-        while ended.next_if_eq(&local).is_some() {
+        while ended.next_if_eq(&key).is_some() {
             // Programs write that word, too: it changes hands once.
             messages += 1;
         }
         if bug::is(Bug::RunCountedOnce) {
             messages = 1;
         }
-        subtract(word(local), messages);
+        subtract(word(key), messages);
     }
 }
 
@@ -344,21 +275,9 @@ fn subtract(word: &AtomicU32, messages: u32) {
     }
 }
 
-/// Takes up to a batch from a ring by way of `take`, which gets a slot and says
-/// whose message was there. Ends sooner if the turn `is_over`.
-fn take_batch(
-    shared: &Instance,
-    ring: usize,
-    is_over: impl Fn() -> bool,
-    mut take: impl FnMut(usize) -> Option<usize>,
-) -> Batch {
-    let mut batch = Batch {
-        ended: [None; BATCH as usize],
-        count: 0,
-    };
-    let Some(kernel) = &shared.kernel else {
-        return batch;
-    };
+/// Takes up to a batch from a ring by way of `take`, which gets a slot.
+fn take_batch(shared: &Instance, ring: usize, mut take: impl FnMut(usize)) {
+    let Some(kernel) = &shared.kernel else { return };
     let control = trusted::RINGS + ring * trusted::RING_STRIDE;
     let produced = kernel
         .trusted
@@ -367,11 +286,8 @@ fn take_batch(
     let consumed_word = kernel.trusted.u32_at(control + trusted::RING_CONSUMED);
     let consumed = consumed_word.load(Ordering::Relaxed);
     let waiting = produced.wrapping_sub(consumed).min(BATCH);
-    for end in &mut batch.ended[..waiting as usize] {
-        if batch.count > 0 && batch.count.is_multiple_of(LOOK) && is_over() {
-            break;
-        }
-        let ticket = consumed.wrapping_add(batch.count);
+    for at in 0..waiting {
+        let ticket = consumed.wrapping_add(at);
         let slot = ticket as usize % trusted::RING_SLOTS;
         let ready = kernel
             .trusted
@@ -380,60 +296,13 @@ fn take_batch(
             // Taken, but still being filled.
             break;
         }
-        *end = take(slot);
-        batch.count += 1;
-        consumed_word.store(consumed.wrapping_add(batch.count), Ordering::Release);
+        take(slot);
+        consumed_word.store(ticket.wrapping_add(1), Ordering::Release);
     }
-    batch
 }
 
 const fn descriptor(ring: usize, slot: usize) -> usize {
     trusted::SLOTS + (ring * trusted::RING_SLOTS + slot) * trusted::SLOT_BYTES
-}
-
-/// Copies one message out and runs its path's handler; says which path it was,
-/// by its number within the instance, unless the message waits for the path's share.
-fn take(
-    instance: &mut RunInstance,
-    ring: usize,
-    slot: usize,
-    port: &mut XdpPort,
-    rows: &UserRows,
-    spare: &mut Option<Message>,
-) -> Option<usize> {
-    let shared = Arc::clone(&instance.shared);
-    if let Some(cpu) = behind(&shared, ring, slot) {
-        // What the kernel tier answered before this message leaves first.
-        let _ = port.tx.kick();
-        visit(cpu);
-    }
-    let buffer = || spare.take().unwrap_or_else(spare_message);
-    let (local, payload, message) = copy_out(&shared, ring, slot, buffer)?;
-    let iface = shared.plan.iface_of(ring);
-    let path = instance.path(local, iface)?;
-    *spare = match message {
-        Ok(mut message) => {
-            message.meta.iface = iface as u32;
-            observe(&shared, ring, slot, &mut message);
-            let entrance = Entrance::Validated { payload };
-            let admission = path.admit();
-            tell(&shared, local, path);
-            match admission {
-                Admission::Runs => path.run(message, entrance, port, rows),
-                Admission::Waits => {
-                    *spare = path.hold(message, entrance);
-                    return None;
-                }
-                Admission::Over => Some(path.over(message, rows)),
-            }
-        }
-        Err(message) => {
-            // Only a layout that disagrees with the memory could get here.
-            path.refuse(Count::DroppedBadLength, rows);
-            Some(message)
-        }
-    };
-    Some(local)
 }
 
 /// The CPU that the message before this one leaves on, if that ran in the kernel
@@ -445,15 +314,23 @@ fn behind(shared: &Instance, ring: usize, slot: usize) -> Option<usize> {
     behind.checked_sub(1).map(|cpu| cpu as usize)
 }
 
-/// Copies a message out of its slot: its path's number, the bytes in front of its
-/// payload, and itself, or the empty buffer if it lies outside. `None` if the slot
-/// holds none.
+/// A message that was taken out of its slot.
+struct Taken {
+    /// Whose it is: the number of its path within the instance, or its key.
+    key: usize,
+    /// Bytes in front of its payload.
+    payload: usize,
+    message: Message,
+}
+
+/// Copies a message out of its slot. `None` if the slot holds none; one that lies outside
+/// of the memory is empty: only a layout that disagrees with it gets there.
 fn copy_out(
     shared: &Instance,
     ring: usize,
     slot: usize,
     buffer: impl FnOnce() -> Message,
-) -> Option<(usize, usize, Result<Message, Message>)> {
+) -> Option<Taken> {
     let kernel = shared.kernel.as_ref()?;
     let descriptor = descriptor(ring, slot);
     let word = |offset| {
@@ -476,11 +353,14 @@ fn copy_out(
             .copy_out(descriptor + trusted::SLOT_HEADERS, &mut frame[..payload])
             .and_then(|()| shared.memory.copy_out(at, &mut frame[payload..]));
     });
-    let message = match copied {
-        Ok(()) => Ok(message),
-        Err(_) => Err(message),
-    };
-    Some((word(trusted::SLOT_LOCAL_PATH), payload, message))
+    if copied.is_err() {
+        message.fill(0, |_| ());
+    }
+    Some(Taken {
+        key: word(trusted::SLOT_LOCAL_PATH),
+        payload,
+        message,
+    })
 }
 
 /// Gives the message the number that its program has given it, if somebody observes

@@ -7,11 +7,12 @@ use ashway_modules::rules::{INJECT_BACKWARD, INJECT_FORWARD, PROMOTE_BACKWARD, P
 use ashway_modules::tap;
 use serde_json::Value;
 
-use crate::activation::ROW;
+use crate::activation::{LOCAL, ROW};
 
 /// Attributes that the node notes for itself; the document has them.
-const OWN: [&str; 6] = [
+const OWN: [&str; 7] = [
     ROW,
+    LOCAL,
     INJECT_FORWARD,
     INJECT_BACKWARD,
     PROMOTE_FORWARD,
@@ -41,7 +42,7 @@ pub fn why_not(path: &Value) -> String {
     out
 }
 
-/// A path without a handler, a fact in each line.
+/// A path, a fact in each line.
 #[must_use]
 pub fn path(path: &Value) -> String {
     let word = |value: &Value| match value {

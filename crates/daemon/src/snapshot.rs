@@ -54,6 +54,30 @@ pub(crate) struct QueueSnapshot {
 }
 
 impl PathSnapshot {
+    /// Adds what the same path holds and has done at another interface.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let (mine, theirs) = (&mut self.queues, &other.queues);
+        for (mine, theirs) in [
+            (&mut mine.in_forward, theirs.in_forward),
+            (&mut mine.in_backward, theirs.in_backward),
+            (&mut mine.out_forward, theirs.out_forward),
+            (&mut mine.out_backward, theirs.out_backward),
+        ] {
+            mine.length += theirs.length;
+            mine.maximum += theirs.maximum;
+        }
+        self.waiting += other.waiting;
+        self.memory_bytes += other.memory_bytes;
+        let (mine, theirs) = (&mut self.account, &other.account);
+        mine.originated += theirs.originated;
+        mine.runs += theirs.runs;
+        mine.time += theirs.time;
+        mine.granted_bytes += theirs.granted_bytes;
+        if mine.fault.is_none() {
+            mine.fault.clone_from(&theirs.fault);
+        }
+    }
+
     /// Copies. Bounded by the path's grant of memory: allocates for each stage and each
     /// attribute, and for the last fault.
     pub(crate) fn of(path: &Path<Message>, mode: Option<Mode>) -> Self {

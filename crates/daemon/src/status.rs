@@ -80,17 +80,20 @@ fn insert_some(map: &mut Map<String, Value>, name: &str, value: u64) {
 mod tests {
     use super::*;
     use crate::counters::UserRows;
+    use crate::rows::CounterRow;
+
+    const ROW: CounterRow = CounterRow(0);
 
     #[test]
     fn a_message_without_a_fate_shows() {
         let rows = UserRows::new(1);
-        rows.add(0, Count::Received);
-        rows.add(0, Count::Received);
-        rows.add(0, Count::Consumed);
-        assert_eq!(counts(&rows.row(0), 0)["balanced"], json!(false));
-        assert_eq!(counts(&rows.row(0), 1)["balanced"], json!(true));
-        rows.add(0, Count::DroppedTooLong);
-        let counts = counts(&rows.row(0), 0);
+        rows.add(ROW, Count::Received);
+        rows.add(ROW, Count::Received);
+        rows.add(ROW, Count::Consumed);
+        assert_eq!(counts(&rows.row(ROW), 0)["balanced"], json!(false));
+        assert_eq!(counts(&rows.row(ROW), 1)["balanced"], json!(true));
+        rows.add(ROW, Count::DroppedTooLong);
+        let counts = counts(&rows.row(ROW), 0);
         assert_eq!(counts["balanced"], json!(true));
         assert_eq!(counts["fates"]["dropped"], json!({ "too_long": 1 }));
     }

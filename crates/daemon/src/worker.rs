@@ -16,19 +16,18 @@ use std::time::{Duration, Instant};
 
 use ashway_abi::trusted;
 use ashway_memory::clock::monotonic_ns;
-use ashway_modules::Message;
 use ashway_path::places::PathId;
 use ashway_path::time::Time;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::set_current_timer_slack;
 
 use crate::counters::UserRows;
+use crate::feeds::{self, HandlerPath, RunInstance};
 use crate::instance::Instance;
 use crate::live::{Live, Order};
 use crate::packets::{self, PacketPort};
 use crate::programs::NodeMaps;
 use crate::rings::{self, XdpPort};
-use crate::runner::RunInstance;
 use crate::snapshot::PathSnapshot;
 
 /// How long to look before sleeping. Waking a sleeper costs 25 us and more
@@ -261,7 +260,6 @@ fn join_within(time: Duration, thread: JoinHandle<()>, ended: &Receiver<Infallib
 
 impl Work {
     fn run(mut self, stop: &AtomicBool, desk: &Desk) {
-        let mut spare = None;
         let mut idle_since = Instant::now();
         while !stop.load(Ordering::Acquire) {
             let mut any = false;
@@ -278,7 +276,7 @@ impl Work {
                 if stop.load(Ordering::Acquire) {
                     break;
                 }
-                any |= self.look(&mut spare);
+                any |= self.look();
                 std::hint::spin_loop();
             }
             if any {
@@ -292,55 +290,38 @@ impl Work {
         // What was taken from the driver before the end still has a fate, and what waits
         // for a share has it now. The links are gone by now, so the rings run dry; a
         // socket would not.
-        for instance in &self.instances {
-            instance.open_shares();
-        }
         self.live.engine.open_shares(now());
-        self.take(&mut spare);
+        self.take();
         self.packet_ports.clear();
         // No path is woken any more: one that is always due would never let it end.
-        while self.take(&mut spare) {}
+        while self.take() {}
     }
 
-    /// Takes a batch from each source, and wakes the paths whose time has come. `spare`
-    /// is a buffer for the next message.
-    fn look(&mut self, spare: &mut Option<Message>) -> bool {
-        let mut any = self.take(spare);
+    /// Takes a batch from each source, and wakes the paths whose time has come.
+    fn look(&mut self) -> bool {
+        let mut any = self.take();
         if self.live.due_at().is_some_and(|time| time <= now()) {
             any |= self.live.wake(&self.rows);
             self.flush();
         }
-        let timed = |instance: &RunInstance| instance.shared.timers.next().is_some();
-        if self.instances.iter().any(timed) {
-            let now = now();
-            for instance in &mut self.instances {
-                let next = instance.shared.timers.next();
-                if next.is_some_and(|next| next <= now) && instance.turns.next().is_some() {
-                    let begin = Instant::now();
-                    any |= instance.on_timer.run_due(now);
-                    instance.turns.took(begin.elapsed());
-                }
-            }
-        }
         any
     }
 
-    /// Takes a batch from each source.
-    fn take(&mut self, spare: &mut Option<Message>) -> bool {
+    /// Takes a batch from each source, and runs what has come.
+    fn take(&mut self) -> bool {
         let Self {
             instances,
             carrier,
             live,
-            xdp_ports,
             packet_ports,
             rows,
             ..
         } = self;
         let mut any = false;
         for instance in instances.iter_mut() {
-            instance.on_timer.handler().free_fault();
-            any |= rings::drain(instance, xdp_ports, rows, spare);
-            if let Some((endpoint, place)) = instance.shared.endpoint() {
+            instance.handler.free_fault();
+            any |= rings::drain(instance, live, rows, now);
+            if let Some((endpoint, place)) = instance.shared().endpoint() {
                 endpoint.wake(place);
             }
         }
@@ -353,22 +334,44 @@ impl Work {
         }
         for port in packet_ports.iter_mut() {
             // An interface that went away has nothing more to say.
-            any |= packets::drain(port, instances, live, rows, spare, now).unwrap_or(false);
+            any |= packets::drain(port, live, rows, now).unwrap_or(false);
         }
         any |= live.run(rows);
         self.flush();
-        // What was unloaded has worked on all that it had received.
-        let ended = |it: &RunInstance| it.leaves && !rings::waiting(&it.shared) && !it.waits();
-        self.instances.retain(|instance| !ended(instance));
+        self.let_go();
         any
+    }
+
+    /// Takes a path in that ends in a handler.
+    pub(crate) fn bind(&mut self, path: HandlerPath) {
+        // The list still has those that were unloaded and have messages left.
+        let instance = feeds::by_id(&mut self.instances, path.instance);
+        let instance = instance.expect("the node has it");
+        instance.lead(path.local, path.iface, path.id);
+        self.live.come_to(instance.shared(), path);
+    }
+
+    /// Lets paths and instances go that the node has done with, and that have worked on all
+    /// that they had received.
+    fn let_go(&mut self) {
+        if self.live.is_closing() {
+            for id in self.live.closed(&self.rows) {
+                for instance in &mut self.instances {
+                    instance.forget(id);
+                }
+            }
+        }
+        self.instances.retain(|instance| {
+            let left = || rings::waiting(instance.shared()) || instance.paths().next().is_some();
+            !instance.leaves || left()
+        });
     }
 
     /// Sends what live paths have sent.
     fn flush(&mut self) {
         let (xdp, packet) = (&mut self.xdp_ports, &mut self.packet_ports);
         let carrier = self.carrier.as_deref();
-        self.live
-            .flush(xdp, packet, &mut self.instances, carrier, &self.rows);
+        self.live.flush(xdp, packet, carrier, &self.rows);
     }
 
     /// Asks to be woken, looks once more, and sleeps.
@@ -401,12 +404,8 @@ impl Work {
 
     /// How long nobody has to be woken, but not longer than [`NAP`].
     fn nap(&self) -> Timespec {
-        let timers = self.instances.iter();
-        let timers = timers.filter_map(|instance| instance.shared.timers.next());
-        let next = timers.chain(self.live.due_at()).min();
-        let shares = self.instances.iter().filter_map(RunInstance::wakes_in);
-        let nap = next.map(|time| time.since(now()));
-        let nap = shares.chain(nap).fold(NAP, Duration::min);
+        let next = self.live.due_at().map(|time| time.since(now()));
+        let nap = next.map_or(NAP, |next| next.min(NAP));
         Timespec {
             tv_sec: 0,
             tv_nsec: nap.subsec_nanos().into(),
@@ -415,7 +414,7 @@ impl Work {
 
     /// Everything that programs put messages into.
     fn shared(&self) -> impl Iterator<Item = &Instance> {
-        let handlers = self.instances.iter().map(|instance| &*instance.shared);
+        let handlers = self.instances.iter().map(|instance| &**instance.shared());
         handlers.chain(self.carrier.as_deref())
     }
 

@@ -248,7 +248,6 @@ impl Stage<Message> for FaultStage {
     fn traits(&self) -> Traits {
         Traits {
             reads_clock: self.settings.keeps(),
-            wakes: self.settings.keeps(),
             ..Traits::default()
         }
     }

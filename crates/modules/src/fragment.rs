@@ -236,7 +236,6 @@ impl Stage<Message> for FragmentStage {
         Traits {
             in_entry: self.reassembly.is_none(),
             reads_clock: self.reassembly.is_some(),
-            wakes: self.reassembly.is_some(),
             ..Traits::default()
         }
     }

@@ -32,6 +32,7 @@ use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
 use ashway_path::module::{Kind, Made, Module, Param, Refused};
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
+use ashway_path::time::Time;
 
 use crate::Message;
 use crate::services;
@@ -66,6 +67,14 @@ pub trait Activate: Send {
     /// Runs it on one message. Bounded by its budget; what is to be noted of the
     /// run (faults, causes) is noted inside.
     fn activate(&mut self, message: &mut Message) -> Act;
+
+    /// When it wants to be [woken](Self::wake), if it does. Constant time.
+    fn due(&self) -> Option<Time> {
+        None
+    }
+
+    /// Runs one of its timers that is due. Bounded by the budget of a timer.
+    fn wake(&mut self, _now: Time) {}
 }
 
 /// What becomes of a message behind a handler, with its fate where that is
@@ -143,13 +152,15 @@ impl Stage<Message> for HandlerStage {
         &mut self,
         mut message: Message,
         direction: Direction,
-        _cx: &mut Cx<'_, Message>,
+        cx: &mut Cx<'_, Message>,
     ) -> Step<Message> {
         if !self.way.is_up(direction) {
             // What others send goes by; `on_tx` is not there yet.
             return Step::On(message);
         }
-        match self.bound.activate(&mut message) {
+        let act = self.bound.activate(&mut message);
+        *cx.wake_at = self.bound.due();
+        match act {
             Act::Done(fate) => Step::End(message, fate),
             Act::Reply if message.can_be_answered() => Step::Back(message, Count::Answered),
             Act::Reply => Step::End(message, Count::DroppedNoSender),
@@ -158,6 +169,11 @@ impl Stage<Message> for HandlerStage {
             Act::Next if !self.top => Step::On(message),
             Act::Pass | Act::Next => Step::End(message, Count::Passed),
         }
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_, Message>) {
+        self.bound.wake(cx.now);
+        *cx.wake_at = self.bound.due();
     }
 
     fn as_any(&mut self) -> &mut dyn std::any::Any {

@@ -217,7 +217,6 @@ impl Stage<Message> for ShellStage {
     fn traits(&self) -> Traits {
         Traits {
             reads_clock: true,
-            wakes: true,
             ..Traits::default()
         }
     }

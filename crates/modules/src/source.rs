@@ -130,7 +130,6 @@ impl Stage<Message> for SourceStage {
         Traits {
             starts: true,
             reads_clock: true,
-            wakes: true,
             ..Traits::default()
         }
     }

@@ -180,6 +180,7 @@ fn what_reaches_the_host_is_the_frame_as_it_came() {
             Exit::Ended {
                 message,
                 fate: Count::Passed,
+                ..
             },
         ] = exits.as_slice()
         else {

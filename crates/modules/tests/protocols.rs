@@ -116,6 +116,7 @@ fn what_is_for_others_is_passed_whole() {
         let Some(Exit::Ended {
             mut message,
             fate: Count::Passed,
+            ..
         }) = exits.pop()
         else {
             panic!("{exits:?}");
@@ -137,6 +138,7 @@ fn what_is_for_others_is_passed_whole() {
     let Some(Exit::Ended {
         mut message,
         fate: Count::Passed,
+        ..
     }) = exits.pop()
     else {
         panic!("{exits:?}");

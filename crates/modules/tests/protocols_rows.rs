@@ -194,6 +194,7 @@ fn a_message_may_be_injected_at_every_stage() {
             Exit::Ended {
                 message,
                 fate: Count::Consumed,
+                ..
             },
         ] = out.as_slice()
         else {

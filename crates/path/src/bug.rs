@@ -25,6 +25,8 @@ ashway_abi::seeded_bugs! {
     ReplaceLeavesAttrs,
     /// A path that took more than its turn need not skip any.
     DebtForgotten,
+    /// Paths are woken however long that takes.
+    WakesWithoutEnd,
     /// A turn is a batch of messages, however long they take.
     TurnWithoutEnd,
     /// A run of a path with a share is not charged.
@@ -41,6 +43,12 @@ ashway_abi::seeded_bugs! {
     PanicForgotten,
     /// The ticket of a message that waits when its path goes is lost.
     TicketLost,
+    /// The ticket that a message was given for its next path is not given back.
+    TicketOfTheWayLost,
+    /// Each path that has a share in common with others has room for as many that wait.
+    RoomForEach,
+    /// A share that was opened is not looked at before it would be anyway.
+    OpenShareForgotten,
     /// A look at the CPU clock charges the time of the wall.
     WallTimeCharged,
 }

@@ -80,7 +80,10 @@ pub struct Trail {
     pub paths: u8,
     /// The host's stack has a copy of what it came as.
     pub host_copy: bool,
-    /// What the engine's shell gets back when the message has left its first path.
+    /// The stage that it enters at, if another tier has done those before it.
+    pub stage: Option<u8>,
+    /// What the engine's shell gets back when the message has left the path that it was
+    /// given for.
     pub ticket: Option<NonZeroU32>,
 }
 

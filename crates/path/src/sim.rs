@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use ashway_abi::Count;
 
-use crate::engine::{Engine, From, Full, Shell};
+use crate::engine::{Engine, From, Full, Onward, Shell};
 use crate::path::{Exit, Path, Trail};
 use crate::places::{Ids, PathId};
 use crate::queue::Refused;
@@ -165,7 +165,7 @@ impl<M> Shell<M, ()> for Around<M> {
         Nobody
     }
 
-    fn exit(&mut self, from: From<'_, ()>, exit: Exit<M>) -> Option<(PathId, Direction, M)> {
+    fn exit(&mut self, from: From<'_, ()>, exit: Exit<M>) -> Option<Onward<M>> {
         self.exits.push((self.now, from.path, exit));
         None
     }
@@ -460,7 +460,9 @@ impl<M, P: Policy> Sim<M, P> {
                     };
                     self.out.push((id, exit));
                 }
-                Exit::Ended { ref message, fate } => {
+                Exit::Ended {
+                    ref message, fate, ..
+                } => {
                     let label = (self.label)(message);
                     self.trace.push((now, Happened::Ended(id, label, fate)));
                     self.out.push((id, exit));

@@ -138,8 +138,6 @@ pub struct Traits {
     pub starts: bool,
     /// Looks at the time. Who runs the path need not ask for it otherwise.
     pub reads_clock: bool,
-    /// Asks to be woken later: it must not run where nobody does so.
-    pub wakes: bool,
 }
 
 /// One module's part in one path. `M` is what messages are made of.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ashway_abi::Count;
 use ashway_abi::share::{Mode, Terms};
-use ashway_path::engine::{Census, Engine, From, Full, MAX_CROSSINGS, Shell};
+use ashway_path::engine::{Census, Engine, From, Full, MAX_CROSSINGS, Onward, Shell};
 use ashway_path::path::{Exit, Limits, Path, Trail};
 use ashway_path::places::{Ids, PathId};
 use ashway_path::sched::drr::{Drr, QUANTUM};
@@ -53,17 +53,17 @@ impl Shell<u32, ()> for Around {
         Nobody
     }
 
-    fn exit(&mut self, from: From<'_, ()>, exit: Exit<u32>) -> Option<(PathId, Direction, u32)> {
+    fn exit(&mut self, from: From<'_, ()>, exit: Exit<u32>) -> Option<Onward<u32>> {
         self.trails.push(from.trail);
         if let Some(next) = self.next.get(&from.path) {
             match exit {
                 Exit::Left {
                     message, direction, ..
-                } => return Some((*next, direction, message)),
+                } => return Some(onward(*next, direction, message)),
                 // An answer to an end means nothing.
                 Exit::Ended { message, .. } => {
                     self.out.push((from.path, exit));
-                    return Some((*next, Forward, message));
+                    return Some(onward(*next, Forward, message));
                 }
             }
         }
@@ -103,9 +103,18 @@ impl Around {
     fn came(&self) -> Vec<(u32, Option<Count>)> {
         let came = self.out.iter().map(|(_, exit)| match exit {
             Exit::Left { message, .. } => (*message, None),
-            Exit::Ended { message, fate } => (*message, Some(*fate)),
+            Exit::Ended { message, fate, .. } => (*message, Some(*fate)),
         });
         came.collect()
+    }
+}
+
+fn onward(path: PathId, direction: Direction, message: u32) -> Onward<u32> {
+    Onward {
+        path,
+        direction,
+        message,
+        ticket: None,
     }
 }
 

@@ -41,6 +41,14 @@ fn mark(position: char) -> Box<dyn Stage<String>> {
     })
 }
 
+const fn ended<M>(message: M, fate: Count) -> Exit<M> {
+    Exit::Ended {
+        message,
+        fate,
+        turned: false,
+    }
+}
+
 #[test]
 fn queues_have_length_and_maximum_and_may_be_missing() {
     let limits = Limits {
@@ -67,7 +75,7 @@ fn queues_have_length_and_maximum_and_may_be_missing() {
     assert!(path.run(Forward, NOW, &mut |exit| out.push(exit)));
     assert!(!path.run(Forward, NOW, &mut |exit| out.push(exit)));
     let fate = Count::DroppedQueueFull;
-    assert_eq!(out, [Exit::Ended { message: 2, fate }]);
+    assert_eq!(out, [ended(2, fate)]);
     assert_eq!(path.output(Forward).len(), 1);
     assert_eq!(path.take(Forward), Some(left(Forward, 1, false)));
     assert_eq!(path.take(Forward), None);
@@ -388,7 +396,13 @@ fn stages_that_turn_a_message_forever_are_stopped_and_named() {
     let mut out = Vec::new();
     path.inject(1, Forward, 9, NOW, &mut |exit| out.push(exit));
     let fate = Count::DroppedFault;
-    assert_eq!(out, [Exit::Ended { message: 9, fate }]);
+    let turned = true;
+    let end = Exit::Ended {
+        message: 9,
+        fate,
+        turned,
+    };
+    assert_eq!(out, [end]);
     let account = path.account();
     assert_eq!(account.faults, 1);
     let fault = account.fault.as_deref().unwrap();
@@ -433,7 +447,7 @@ fn what_is_not_a_fate_is_not_taken_for_one() {
         let fate = Count::DroppedFault;
         for direction in [Forward, Backward] {
             let out = pass(&mut path, direction, ());
-            assert_eq!(out, [Exit::Ended { message: (), fate }]);
+            assert_eq!(out, [ended((), fate)]);
         }
         let account = path.account();
         assert_eq!((account.received(), account.open()), (2, 0));
@@ -457,10 +471,12 @@ fn what_waits_can_be_taken_back() {
     let mut out = Vec::new();
     let fate = Count::Passed;
     path.drain(fate, &mut |exit| out.push(exit));
-    let ended = |message| Exit::Ended { message, fate };
-    assert_eq!(out, [ended(2), left(Forward, 1, false), ended(3)]);
+    assert_eq!(
+        out,
+        [ended(2, fate), left(Forward, 1, false), ended(3, fate)]
+    );
     assert_eq!((path.account().open(), path.waiting()), (0, 0));
-    assert_eq!(path.discard(4, fate), ended(4));
+    assert_eq!(path.discard(4, fate), ended(4, fate));
     assert_eq!(path.account().fate(fate), 3);
 }
 

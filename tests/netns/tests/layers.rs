@@ -95,32 +95,46 @@ fn a_tap_on_the_way_to_a_handler_sees_the_same_by_xdp_and_by_sockets() {
     }
 }
 
-/// A module that keeps messages for later needs somebody who wakes it.
+/// Stages below a handler are woken like any other: what one of them delays comes late, in
+/// order, and is answered.
 #[test]
-fn a_module_that_delays_is_refused_on_the_way_to_a_handler() {
+fn a_module_that_delays_stands_below_a_handler() {
     if skip_unless_root() {
         return;
     }
-    let rig = Rig::new("layers-delay", RigOptions::default()).unwrap();
-    let bad = |more: &str| {
-        let config = Config::on_b0("packet").handler("counter").unwrap();
-        config.path("counter", 7777, "auto").text(&format!(
-            "[module.bad]\nkind = 'fault'\ndown = 'udp.up'\n{more}\
-             [module.app]\nkind = 'handler'\nhandler = 'counter'\ndown = 'bad.up'\n"
-        ))
-    };
-    let refused = rig.node(bad("delay_us = 100\n")).start().unwrap_err();
-    let said = format!("{refused:#}");
-    assert!(said.contains("the stage `bad` does things later"), "{said}");
-    // One that only loses is none that delays.
-    let node = rig.node(bad("loss_ppm = 1000000\n")).start().unwrap();
-    let client = rig.client_a(7777).unwrap();
-    client.send(&[1, 0, 0, 0]).unwrap();
-    until("the message is lost", || {
-        let status = node.status().unwrap();
+    for mode in ["native", "packet"] {
+        let rig = Rig::new(&format!("layers-delay-{mode}"), RigOptions::default()).unwrap();
+        let bad = |more: &str| {
+            let config = Config::on_b0(mode).handler("counter").unwrap();
+            config.path("counter", 7777, "auto").text(&format!(
+                "[module.bad]\nkind = 'fault'\ndown = 'udp.up'\n{more}\
+                 [module.app]\nkind = 'handler'\nhandler = 'counter'\ndown = 'bad.up'\n"
+            ))
+        };
+        let node = rig.node(bad("delay_us = 20000\n")).start().unwrap();
+        let client = rig.client_a(7777).unwrap();
+        let begun = std::time::Instant::now();
+        for sum in 1..=5 {
+            assert_eq!(client.ask_number(1).unwrap(), sum, "{mode}");
+        }
+        assert!(begun.elapsed() >= Duration::from_millis(100), "{mode}");
+        let status = at_rest(&node);
         let path = entry(&status, "paths", "counter");
-        (path["fates"]["dropped"]["fault"] == 1).then_some(())
-    });
+        assert_eq!(path["fates"]["absorbed"], 5, "{mode}: {path:#}");
+        let shown = run(&mut node.command(["path", "show", "counter", "-j"]));
+        let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+        assert_eq!(shown["queues"]["in_backward"]["maximum"], 256, "{mode}");
+        assert!(shown["time_ns"].as_u64() > Some(0), "{mode}: {shown:#}");
+        drop(node);
+        // One that only loses.
+        let node = rig.node(bad("loss_ppm = 1000000\n")).start().unwrap();
+        client.send(&[1, 0, 0, 0]).unwrap();
+        until("the message is lost", || {
+            let status = node.status().unwrap();
+            let path = entry(&status, "paths", "counter");
+            (path["fates"]["dropped"]["fault"] == 1).then_some(())
+        });
+    }
 }
 
 /// What a path without a handler loses is found where losses are asked for.

@@ -122,6 +122,7 @@ fn run(what: Behind, number: usize, path: &mut Path<Message>, frame: &[u8]) -> E
             Exit::Ended {
                 fate: Count::Consumed,
                 message,
+                ..
             },
         ] if message.len() <= LAYOUT.slot_bytes => End::Queued(number, message.bytes().to_vec()),
         // For the ring of the kernel tier.

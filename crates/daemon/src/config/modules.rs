@@ -143,17 +143,7 @@ impl NodeGraph {
         set_faults(&mut attrs, path.faults);
         set_share(&mut attrs, path.share);
         let first = module(&self.names.handlers, &path.handler);
-        let created = self.create_at(&path.name, &first, attrs)?;
-        let later = created.path.stages().find(|stage| stage.traits().wakes);
-        let Some(stage) = later.map(|stage| stage.name().to_owned()) else {
-            return Ok(created);
-        };
-        let because = format!(
-            "the stage `{stage}` does things later, and nobody wakes the stages of a path that ends \
-             in a handler"
-        );
-        let hint = "take its module out of the way to the handler, or have it delay nothing";
-        Err(created.refuse(because, hint.to_owned()))
+        self.create_at(&path.name, &first, attrs)
     }
 
     /// Why the handler of a path of the short form must not run in the kernel tier at

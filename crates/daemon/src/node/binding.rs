@@ -29,13 +29,13 @@ use crate::activation::Bindable;
 use crate::config::{HandlerConfig, PathConfig, Stand, Tier, suggest};
 use crate::control::Caller;
 use crate::counters::UserRows;
+use crate::feeds::RunInstance;
 use crate::instance::{Instance, NotPromoted, Promoted};
-use crate::live::{Lead, Live, Turn};
+use crate::live::{Live, Target, Turn};
 use crate::packets;
-use crate::plan::{IfaceFacts, InstancePlan, NoRoom};
+use crate::plan::{IfaceFacts, InstancePlan, NoRoom, PathPlan};
 use crate::request::{self, Code, Refusal};
-use crate::runner::{self, RunInstance};
-use crate::worker::{Work, WorkerGone};
+use crate::worker::{self, Work, WorkerGone};
 
 impl Node {
     /// Makes an instance of a handler and answers `caller`. No message reaches
@@ -81,16 +81,15 @@ impl Node {
         request::check_free(&handler.name, &self.config)?;
         let made = Bindable::new(instance, wasm, &self.rows, &self.faults);
         let shared = Arc::clone(&made.shared);
-        let on_timer = made.on_timer();
         let mut config = self.config.clone();
         config.stands.extend(stand);
         config.handlers.push(handler);
         let mut bindable = self.bindable.clone();
-        bindable.push(made);
+        bindable.push(made.clone());
         let graph = world::graph(&config, &self.links, &bindable, &self.served)
             .map_err(|error| misplaced(&error))?;
         let id = self.plan.add_instance(plan);
-        let run = RunInstance::new(id, Arc::clone(&shared), on_timer, Vec::new());
+        let run = RunInstance::new(id, made);
         if let Err(refusal) = self.tell(|work| work.instances.push(run)) {
             self.plan.remove_instance(self.plan.instances.len() - 1);
             return Err(refusal);
@@ -149,6 +148,7 @@ impl Node {
         let numbers = self
             .plan
             .place(
+                self.live.ids(),
                 row,
                 instance,
                 &ifaces,
@@ -179,12 +179,9 @@ impl Node {
             })),
             Err(refusal) => {
                 let placed = self.plan.remove_path(number);
+                self.close(&placed);
                 self.config.paths.pop();
                 self.paths.pop();
-                if let Some(end) = self.instances[placed.instance].ends.leave(placed.row.0) {
-                    // What has come to it meanwhile waits for nothing.
-                    end.moved(true);
-                }
                 self.clear_slots(&placed.slots);
                 self.leave_row(&placed);
                 Err(refusal)
@@ -242,16 +239,7 @@ impl Node {
         numbers.sort_unstable();
         for number in numbers.into_iter().rev() {
             let gone = self.plan.remove_path(number);
-            let instance = Arc::clone(&self.instances[gone.instance]);
-            let row = gone.row.0;
-            // What its timers would do had no path to be counted with.
-            let _ = self.worker.ask(move |_| {
-                instance.timers.forget(row);
-                if let Some(end) = instance.ends.leave(row) {
-                    // Nobody waits any more.
-                    end.moved(true);
-                }
-            });
+            self.close(&gone);
             self.clear_slots(&gone.slots);
             self.leave_row(&gone);
             self.config.paths.remove(number);
@@ -261,23 +249,47 @@ impl Node {
         Ok(())
     }
 
+    /// Has the worker let a path go as soon as it has worked on all that has come to it.
+    fn close(&mut self, gone: &PathPlan) {
+        if let Some(end) = self.instances[gone.instance].ends.leave(gone.row.0) {
+            // Nobody waits any more.
+            end.moved(true);
+        }
+        let runs = gone.runs.clone();
+        // A worker that does not answer works for nobody any more.
+        let _ = self
+            .worker
+            .ask(move |work| work.live.close(&runs, worker::now()));
+        for id in &gone.runs {
+            self.live.ids().give_back(*id);
+        }
+    }
+
     /// Takes a path that ends in a handler out of the tables.
     fn lead_away(&mut self, number: usize) -> Vec<(usize, Turn)> {
-        let lead = dispatch::bound(&self.plan, number);
         let mut turns = Vec::new();
-        for (iface, _) in self.plan.paths[number].slots.clone() {
-            self.lead_out(iface, lead, &mut turns);
+        for (iface, target) in self.targets_of(number) {
+            self.lead_out(iface, target, &mut turns);
         }
         turns
+    }
+
+    /// Where demux leads for a path that ends in a handler, at each of its interfaces.
+    fn targets_of(&self, number: usize) -> Vec<(usize, Target)> {
+        let slots = self.plan.paths[number].slots.iter();
+        let targets = slots.filter_map(|&(iface, _)| {
+            let target = self.plan.target(number, iface)?;
+            Some((iface, target))
+        });
+        targets.collect()
     }
 
     /// Puts paths that could not be taken away back.
     fn lead_back(&mut self, numbers: &[usize], turns: &[(usize, Turn)]) {
         for &number in numbers {
-            let lead = dispatch::bound(&self.plan, number);
-            for (iface, filter) in self.filters_of(number) {
+            for (iface, target, filter) in self.filters_of(number) {
                 // It was there until a moment ago, and the worker has it still.
-                let _ = self.ifaces[iface].table.insert(&filter, lead);
+                let _ = self.ifaces[iface].table.insert(&filter, target);
             }
         }
         self.put_back(turns);
@@ -292,10 +304,9 @@ impl Node {
         number: usize,
         compiled: Option<Result<Promoted, NotPromoted>>,
     ) -> Result<(Option<NotPromoted>, u64), Refusal> {
-        let lead = dispatch::bound(&self.plan, number);
         let mut turns = Vec::new();
-        for (iface, filter) in self.filters_of(number) {
-            if let Err(conflict) = self.lead_in(iface, &filter, lead, &mut turns) {
+        for (iface, target, filter) in self.filters_of(number) {
+            if let Err(conflict) = self.lead_in(iface, &filter, target, &mut turns) {
                 self.lead_away(number);
                 return Err(self.competition(&self.config.paths[number].name, &conflict));
             }
@@ -311,11 +322,11 @@ impl Node {
     }
 
     /// What the demux of its interfaces has of a path that ends in a handler.
-    fn filters_of(&self, number: usize) -> Vec<(usize, Filter)> {
+    fn filters_of(&self, number: usize) -> Vec<(usize, Target, Filter)> {
         let filter = &self.config.paths[number].filter;
-        let slots = self.plan.paths[number].slots.iter();
-        slots
-            .map(|&(iface, _)| (iface, self.filter_at(iface, filter.clone())))
+        let targets = self.targets_of(number).into_iter();
+        targets
+            .map(|(iface, target)| (iface, target, self.filter_at(iface, filter.clone())))
             .collect()
     }
 
@@ -336,22 +347,14 @@ impl Node {
         }
         let plan = &self.plan.paths[number];
         let ends = &self.instances[plan.instance].ends;
-        let runs = dispatch::path_runs(&self.graph, &self.config.paths[number], plan, ends)
+        let id = self.plan.instances[plan.instance].id;
+        let config = &self.config.paths[number];
+        let paths = dispatch::handler_paths(&self.graph, config, plan, id, ends)
             .map_err(|error| refusal(&error.into()))?;
-        let (instance, local) = (self.plan.instances[plan.instance].id, plan.local);
         if let Some(end) = self.end(number) {
             end.moved(self.paths[number].tier == Tier::Kernel);
         }
-        self.tell(move |work| {
-            // The worker's list still has those that were unloaded and have messages left.
-            let instance = runner::by_id(&mut work.instances, instance);
-            let paths = &mut instance.expect("the node has it").paths;
-            if local == paths.len() {
-                paths.push(runs);
-            } else {
-                paths[local] = runs;
-            }
-        })?;
+        self.tell(move |work| paths.into_iter().for_each(|path| work.bind(path)))?;
         self.turn(turns.to_vec())?;
         self.show_host()?;
         let begin = Instant::now();
@@ -360,7 +363,7 @@ impl Node {
     }
 
     /// Says that a path wants what another has.
-    pub(super) fn competition(&self, name: &str, conflict: &Conflict<Lead>) -> Refusal {
+    pub(super) fn competition(&self, name: &str, conflict: &Conflict<Target>) -> Refusal {
         let rival = self.lead_name(conflict.with);
         let message = format!("paths `{rival}` and `{name}` cannot be told apart: {conflict}");
         Refusal::usage(message, conflict.hint())
@@ -401,8 +404,10 @@ impl Node {
             for (lead, filter) in self.filters(iface) {
                 match (packets::drop_matches(&filter), lead) {
                     (Some(more), _) => matches.extend(more),
-                    (None, Lead::Live(id, _)) => drop(heard.insert(id)),
-                    (None, Lead::Bound { .. }) => {
+                    (None, lead) if self.live.at(lead.path).is_some() => {
+                        heard.insert(lead.path);
+                    }
+                    (None, _) => {
                         let message =
                             format!("on `{name}` the host would see what the path consumes");
                         return Err(Refusal::failed(message, packets::NO_DROP_HINT));
@@ -427,7 +432,7 @@ impl Node {
 
     /// Everything that leads somewhere on an interface, as it was written. Reads
     /// each again: for what is rare.
-    pub(super) fn filters(&self, iface: usize) -> Vec<(Lead, Filter)> {
+    pub(super) fn filters(&self, iface: usize) -> Vec<(Target, Filter)> {
         let filters = self.leads(iface).filter_map(|lead| {
             let text = self.ifaces[iface].table.text(lead)?;
             Some((lead, self.filter_of(iface, lead, text)?))
@@ -436,18 +441,19 @@ impl Node {
     }
 
     /// All that may lead somewhere on an interface.
-    pub(super) fn leads(&self, iface: usize) -> impl Iterator<Item = Lead> {
+    pub(super) fn leads(&self, iface: usize) -> impl Iterator<Item = Target> {
         let bound = self.plan.ifaces[iface].paths.iter();
-        let bound = bound.map(|&path| dispatch::bound(&self.plan, path));
-        bound.chain(self.live.leads(iface))
+        let bound = bound.filter_map(move |&path| self.plan.target(path, iface));
+        let live = self.live.leads(iface);
+        bound.chain(live.map(|(id, direction)| self.live_target(id, direction)))
     }
 
-    fn filter_of(&self, iface: usize, lead: Lead, text: &str) -> Option<Filter> {
-        match lead {
-            Lead::Live(id, _) if self.catches(id, iface) => Some(dispatch::fragments()),
-            // What is in the table could be read once.
-            _ => demux::parse(text).ok(),
+    fn filter_of(&self, iface: usize, target: Target, text: &str) -> Option<Filter> {
+        if self.catches(target.path, iface) {
+            return Some(dispatch::fragments());
         }
+        // What is in the table could be read once.
+        demux::parse(text).ok()
     }
 
     fn clear_slots(&self, slots: &[(usize, usize)]) {

@@ -26,6 +26,7 @@ use crate::compile::CompileThread;
 use crate::config::{Config, NodeGraph, Tier, XdpMode};
 use crate::counters::UserRows;
 use crate::faults::Faults;
+use crate::feeds::{HandlerPath, RunInstance};
 use crate::instance::Instance;
 use crate::live::Live;
 use crate::packets::{self, PacketPort};
@@ -33,7 +34,6 @@ use crate::plan::{self, IfaceFacts, Plan};
 use crate::programs::{self, NodeMaps};
 use crate::rings::{Pace, PassBy, XdpPort};
 use crate::rung::{Rung, cost_notice, no_xdp};
-use crate::runner::RunInstance;
 use crate::worker::{Work, Worker};
 
 /// Frames of a transmit socket.
@@ -61,13 +61,9 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         }
         facts.push((found, rung));
     }
-    let plan = plan::draw(
-        config,
-        &facts
-            .iter()
-            .map(|(iface, _)| iface_facts(iface))
-            .collect::<Vec<_>>(),
-    );
+    let mut live = Known::default();
+    let of_ifaces = facts.iter().map(|(iface, _)| iface_facts(iface));
+    let plan = plan::draw(config, &of_ifaces.collect::<Vec<_>>(), live.ids());
     let uses_xdp = facts.iter().any(|(_, rung)| *rung != Rung::Packet);
     let maps = if uses_xdp {
         Some(Arc::new(node_maps(&plan)?))
@@ -101,7 +97,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         source,
     })?;
     let graph = world::graph(config, &links, &bindable, &served)?;
-    let runs = make_runs(config, &plan, &graph, &bindable)?;
+    let paths = make_paths(config, &plan, &graph, &bindable)?;
 
     for (found, rung) in &facts {
         say(&cost_notice(found, *rung));
@@ -135,15 +131,20 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let tables = ifaces.iter().map(|iface| Replica::of(&iface.table));
     let (orders, ordered) = channel();
     let held = Arc::new(AtomicU32::new(0));
-    let work = Work {
+    let runs = plan.instances.iter().zip(&bindable);
+    let runs = runs.map(|(numbers, handler)| RunInstance::new(numbers.id, handler.clone()));
+    let mut work = Work {
         node: maps.clone(),
-        instances: runs,
+        instances: runs.collect(),
         carrier: None,
         live: Live::new(tables.collect(), plan.live_row, ordered, Arc::clone(&held)),
         xdp_ports,
         packet_ports,
         rows: Arc::clone(&rows),
     };
+    for path in paths {
+        work.bind(path);
+    }
     let worker = Worker::start(work, orders).map_err(|source| RunError::System {
         doing: "start the worker",
         source,
@@ -166,7 +167,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         carrier: None,
         relays: None,
         neighbours: Neighbours::default(),
-        live: Known::default(),
+        live,
         named: 0,
         bindable,
         owners: Owners::default(),
@@ -245,26 +246,20 @@ fn make_instances(
     Ok(made)
 }
 
-/// The instances with their paths, for the worker.
-fn make_runs(
+/// The paths that end in handlers, for the worker.
+fn make_paths(
     config: &Config,
     plan: &Plan,
     graph: &NodeGraph,
     instances: &[Bindable],
-) -> Result<Vec<RunInstance>, RunError> {
-    let mut runs = Vec::new();
-    for (instance, numbers) in instances.iter().zip(&plan.instances) {
-        let mut paths = Vec::new();
-        for &path in &numbers.paths {
-            let (config, plan) = (&config.paths[path], &plan.paths[path]);
-            let ends = &instance.shared.ends;
-            paths.push(dispatch::path_runs(graph, config, plan, ends)?);
-        }
-        let shared = Arc::clone(&instance.shared);
-        let on_timer = instance.on_timer();
-        runs.push(RunInstance::new(numbers.id, shared, on_timer, paths));
+) -> Result<Vec<HandlerPath>, RunError> {
+    let mut paths = Vec::new();
+    for (config, plan_of) in config.paths.iter().zip(&plan.paths) {
+        let ends = &instances[plan_of.instance].shared.ends;
+        let id = plan.instances[plan_of.instance].id;
+        paths.extend(dispatch::handler_paths(graph, config, plan_of, id, ends)?);
     }
-    Ok(runs)
+    Ok(paths)
 }
 
 fn take_with_sockets(

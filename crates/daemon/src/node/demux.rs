@@ -9,7 +9,7 @@ use ashway_wire::Headers;
 use serde_json::{Value, json};
 
 use super::{Node, NodeIface, serve};
-use crate::live::Lead;
+use crate::live::Target;
 use crate::request::{Refusal, unknown};
 use crate::why::Looked;
 
@@ -42,7 +42,7 @@ impl Node {
     pub(super) fn looks(&self) -> impl Fn(usize, &Headers, &[u8]) -> Looked {
         |iface, headers, frame| {
             let table = &self.ifaces[iface].table;
-            let name = |lead| self.lead_name(lead);
+            let name = |target| self.lead_name(target);
             Looked::of(table, self.leads(iface), name, headers, frame)
         }
     }
@@ -95,14 +95,10 @@ impl Node {
     }
 
     /// The name of the path that something leads to, for people.
-    pub(super) fn lead_name(&self, lead: Lead) -> &str {
-        match lead {
-            Lead::Bound { row, .. } => {
-                let mut plans = self.plan.paths.iter();
-                let number = plans.position(|plan| plan.row.0 == row);
-                number.map_or("?", |number| &self.config.paths[number].name)
-            }
-            Lead::Live(id, _) => self.live.at(id).map_or("?", |live| &live.name),
+    pub(super) fn lead_name(&self, target: Target) -> &str {
+        match self.plan.path_of(target.path) {
+            Some(number) => &self.config.paths[number].name,
+            None => self.live.at(target.path).map_or("?", |live| &live.name),
         }
     }
 }

@@ -26,12 +26,12 @@ use super::{Node, RunError};
 use crate::activation::{LOCAL, ROW};
 use crate::config::{Config, NodeGraph, PathConfig};
 use crate::ends::Ends;
-use crate::live::{self, Lead, Turn};
+use crate::feeds::HandlerPath;
+use crate::live::{self, Target, Turn};
 use crate::plan::{InstancePlan, PathPlan, Plan};
 use crate::programs::{self, DemuxMaps, NodeMaps};
 use crate::relays;
 use crate::request::Refusal;
-use crate::runner::PathRun;
 
 /// The place in every program array of the program that takes whole frames.
 pub(super) const LIVE_SLOT: u32 = MAX_SLOTS as u32;
@@ -53,39 +53,38 @@ pub(super) struct Leaves<'a> {
 
 impl Leaves<'_> {
     /// What stands at the end of demux.
-    fn leaf(&self, lead: Lead) -> Leaf {
-        match lead {
-            Lead::Bound { row, .. } => {
-                let mut paths = self.plan.paths.iter();
-                let path = paths.position(|path| path.row.0 == row);
-                let path = path.expect("the table holds paths that are there");
-                self.plan.leaf(self.iface, path, &self.paths[path])
-            }
-            Lead::Live(id, direction) => {
-                let number = self.live.at(id).and_then(|path| path.number);
-                let rings = self
-                    .carrier
-                    .and_then(|plan| plan.rings_at(self.iface))
-                    .expect("the carrier has rings for every interface that live paths are on");
-                let whole = Leaf {
-                    row: self.plan.live_row,
-                    local: number.map_or(0, |number| live::key(number, direction) as u32),
-                    ring_base: rings.start as u16,
-                    ring_count: rings.len() as u16,
-                    flags: flag::RAW,
-                    slot: LIVE_SLOT,
-                    path: self.plan.live_row,
-                };
-                let number = self.relays.and_then(|relays| relays.number(id));
-                number.map_or(whole, |number| Leaf {
-                    row: self.plan.relay_row(number),
-                    local: relays::key(number, direction) as u32,
-                    flags: 0,
-                    slot: RELAY_SLOT,
-                    ..whole
-                })
-            }
+    fn leaf(&self, target: Target) -> Leaf {
+        let Target {
+            path: id,
+            direction,
+            ..
+        } = target;
+        if let Some(path) = self.plan.path_of(id) {
+            return self.plan.leaf(self.iface, path, &self.paths[path]);
         }
+        let number = self.live.at(id).and_then(|path| path.number);
+        let rings = self
+            .carrier
+            .and_then(|plan| plan.rings_at(self.iface))
+            .expect("the carrier has rings for every interface that live paths are on");
+        let row = self.plan.live_row.0;
+        let whole = Leaf {
+            row,
+            local: number.map_or(0, |number| live::key(number, direction) as u32),
+            ring_base: rings.start as u16,
+            ring_count: rings.len() as u16,
+            flags: flag::RAW,
+            slot: LIVE_SLOT,
+            path: row,
+        };
+        let number = self.relays.and_then(|relays| relays.number(id));
+        number.map_or(whole, |number| Leaf {
+            row: self.plan.relay_row(number).0,
+            local: relays::key(number, direction) as u32,
+            flags: 0,
+            slot: RELAY_SLOT,
+            ..whole
+        })
     }
 }
 
@@ -107,10 +106,10 @@ impl Entry<'_> {
     /// milliseconds: the verifier reads it.
     pub(super) fn load(
         &self,
-        table: &Table<Lead>,
+        table: &Table<Target>,
         leaves: &Leaves<'_>,
     ) -> Result<(Program, DemuxMaps), RunError> {
-        let leaf = |lead| leaves.leaf(lead);
+        let leaf = |target| leaves.leaf(target);
         let shapes = emit::compile(table, emit::FEW, leaf);
         let demux = DemuxMaps::create(table, &shapes, leaf).map_err(|source| RunError::System {
             doing: "create the maps of an interface's demux",
@@ -119,7 +118,7 @@ impl Entry<'_> {
         let spec = entry::Spec {
             shapes: &shapes,
             cpus: self.maps.cpus,
-            unmatched_row: leaves.plan.ifaces[leaves.iface].unmatched_row,
+            unmatched_row: leaves.plan.ifaces[leaves.iface].unmatched_row.0,
             mac: self.mac,
             reply: self.reply,
             packet: if self.arena {
@@ -143,27 +142,17 @@ impl Entry<'_> {
     }
 }
 
-/// Where a path that ends in a handler is led to.
-pub(super) fn bound(plan: &Plan, path: usize) -> Lead {
-    let path = &plan.paths[path];
-    Lead::Bound {
-        row: path.row.0,
-        instance: plan.instances[path.instance].id,
-        local: path.local as u32,
-    }
-}
-
 /// The demux of an interface for the paths that the plan has there.
 ///
 /// # Errors
 ///
 /// [`RunError::Demux`].
-pub(super) fn table(config: &Config, plan: &Plan, iface: usize) -> Result<Table<Lead>, RunError> {
+pub(super) fn table(config: &Config, plan: &Plan, iface: usize) -> Result<Table<Target>, RunError> {
     let mut table = Table::default();
     for &path in &plan.ifaces[iface].paths {
-        let lead = bound(plan, path);
+        let target = plan.target(path, iface).expect("a path of this interface");
         table
-            .insert(&config.paths[path].filter, lead)
+            .insert(&config.paths[path].filter, target)
             .map_err(|conflict| RunError::Demux {
                 iface: config.ifaces[iface].name.clone(),
                 because: conflict.to_string(),
@@ -218,20 +207,25 @@ impl Node {
         &mut self,
         iface: usize,
         filter: &Filter,
-        lead: Lead,
+        target: Target,
         turns: &mut Vec<(usize, Turn)>,
-    ) -> Result<(), Conflict<Lead>> {
+    ) -> Result<(), Conflict<Target>> {
         let table = &mut self.ifaces[iface].table;
-        let change = table.insert(filter, lead)?;
-        turns.push((iface, Turn::Update(Update::of(table, change, lead))));
+        let change = table.insert(filter, target)?;
+        turns.push((iface, Turn::Update(Update::of(table, change, target))));
         Ok(())
     }
 
     /// Takes a filter out of an interface's table.
-    pub(super) fn lead_out(&mut self, iface: usize, lead: Lead, turns: &mut Vec<(usize, Turn)>) {
+    pub(super) fn lead_out(
+        &mut self,
+        iface: usize,
+        target: Target,
+        turns: &mut Vec<(usize, Turn)>,
+    ) {
         let table = &mut self.ifaces[iface].table;
-        let change = table.remove(lead);
-        turns.push((iface, Turn::Update(Update::of(table, change, lead))));
+        let change = table.remove(target);
+        turns.push((iface, Turn::Update(Update::of(table, change, target))));
     }
 
     /// Has the worker follow these changes.
@@ -352,30 +346,39 @@ fn touched(turns: &[(usize, Turn)]) -> Vec<usize> {
     ifaces
 }
 
-/// A path in the worker's hands, at each of its interfaces.
+/// A path that ends in a handler, for the worker: at each of its interfaces.
 ///
 /// # Errors
 ///
 /// Which module could not take part in it, and why.
-pub(super) fn path_runs(
+pub(super) fn handler_paths(
     graph: &NodeGraph,
     config: &PathConfig,
     plan: &PathPlan,
+    instance: u32,
     ends: &Ends,
-) -> Result<Vec<(usize, PathRun)>, NotCreated> {
+) -> Result<Vec<HandlerPath>, NotCreated> {
+    let at = plan.slots.iter().zip(&plan.runs);
     config
         .ifaces
         .iter()
-        .zip(&plan.slots)
-        .map(|(name, (iface, _))| {
+        .zip(at)
+        .map(|(name, (&(iface, _), &id))| {
             let mut attrs = Attrs::new();
             attrs.set(ROW, u64::from(plan.row.0));
             attrs.set(LOCAL, plan.local as u64);
             attrs.set(tap::PATH, config.name.as_str());
             let created = graph.create(config, name, attrs)?;
             let end = ends.find(plan.row.0);
-            let share = end.and_then(|end| end.share.clone());
-            Ok((*iface, PathRun::new(plan.row.0, created.path, share)))
+            Ok(HandlerPath {
+                id,
+                instance,
+                local: plan.local,
+                iface,
+                row: plan.row,
+                path: Box::new(created.path),
+                share: end.and_then(|end| end.share.clone()),
+            })
         })
         .collect()
 }

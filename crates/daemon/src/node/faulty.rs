@@ -64,7 +64,7 @@ impl Node {
     }
 
     fn look_at_path(&mut self, path: usize, end: &Arc<PathEnd>, now: Instant) {
-        let number = self.plan.paths[path].row.0;
+        let number = self.plan.paths[path].row;
         let mut row = Row::empty();
         if let Some(maps) = &self.maps {
             // The map is ours and the row exists: this does not fail.

@@ -13,7 +13,7 @@ use ashway_path::stage::Direction;
 
 use super::owners::Owner;
 use super::relay::Place;
-use crate::live::{Lead, MOST};
+use crate::live::MOST;
 
 /// How long a number is nobody's that a path had. A program that was entered before
 /// demux forgot the path may still count a message under it, and ends long before.
@@ -147,6 +147,11 @@ impl Known {
         id
     }
 
+    /// Hands out the ids of all paths, those of handlers too.
+    pub(super) const fn ids(&mut self) -> &mut Ids {
+        &mut self.ids
+    }
+
     /// Takes a path out.
     pub(super) fn remove(&mut self, id: PathId) -> Option<NodeLive> {
         let path = self.paths.remove(id)?;
@@ -245,10 +250,10 @@ impl Known {
     }
 
     /// Everything that leads to one of them at an interface. Linear in all of them.
-    pub(super) fn leads(&self, iface: usize) -> impl Iterator<Item = Lead> {
+    pub(super) fn leads(&self, iface: usize) -> impl Iterator<Item = (PathId, Direction)> {
         self.paths.iter().flat_map(move |(id, path)| {
             let here = path.ends().filter(move |end| end.iface() == iface);
-            here.map(move |end| Lead::Live(id, end.direction))
+            here.map(move |end| (id, end.direction))
         })
     }
 }

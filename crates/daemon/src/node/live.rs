@@ -29,7 +29,7 @@ use crate::activation::ROW;
 use crate::config::{Entrance, Tier, is_name};
 use crate::control::Caller;
 use crate::instance::Instance;
-use crate::live::{Lead, Turn};
+use crate::live::{Target, Turn};
 use crate::plan::InstancePlan;
 use crate::request::{self, Refusal, Scalar};
 
@@ -299,7 +299,7 @@ impl Node {
             logs,
         } = wanted;
         self.name_is_free(&name)?;
-        attrs.set(ROW, u64::from(self.plan.live_row));
+        attrs.set(ROW, u64::from(self.plan.live_row.0));
         attrs.set(tap::PATH, name.as_str());
         let created = if logs {
             self.graph.create_at(&name, &from, attrs)
@@ -476,7 +476,7 @@ impl Node {
         for (end, filter) in ends {
             let led = self.add_end(
                 path.name(),
-                Lead::Live(id, end.direction),
+                self.live_target(id, end.direction),
                 end,
                 filter,
                 turns,
@@ -492,7 +492,7 @@ impl Node {
     fn add_end(
         &mut self,
         name: &str,
-        lead: Lead,
+        target: Target,
         end: NodeEnd,
         filter: Filter,
         turns: &mut Vec<(usize, Turn)>,
@@ -504,9 +504,9 @@ impl Node {
         } else {
             self.filter_at(iface, filter)
         };
-        let led = self.lead_in(iface, &filter, lead, turns);
+        let led = self.lead_in(iface, &filter, target, turns);
         led.map_err(|conflict| {
-            let domain = self.domain_of(lead);
+            let domain = self.domain_of(target);
             let refusal = if domain.is_some() && domain != self.domain_of(conflict.with) {
                 // A shell does not learn what others have.
                 let message = format!("path `{name}` asks for messages that another's path has");
@@ -522,13 +522,19 @@ impl Node {
     }
 
     /// The domain of the path that something leads to.
-    fn domain_of(&self, lead: Lead) -> Option<&str> {
-        match lead {
-            Lead::Live(id, _) => self.live.at(id)?.domain.as_deref(),
-            Lead::Bound { row, .. } => {
-                let path = self.plan.paths.iter().position(|plan| plan.row.0 == row)?;
-                self.config.paths[path].domain.as_deref()
-            }
+    fn domain_of(&self, target: Target) -> Option<&str> {
+        match self.plan.path_of(target.path) {
+            Some(number) => self.config.paths[number].domain.as_deref(),
+            None => self.live.at(target.path)?.domain.as_deref(),
+        }
+    }
+
+    /// Where demux leads for a path of modules.
+    pub(super) const fn live_target(&self, path: PathId, direction: Direction) -> Target {
+        Target {
+            path,
+            direction,
+            row: self.plan.live_row,
         }
     }
 
@@ -548,9 +554,10 @@ impl Node {
         let was = std::mem::replace(&mut self.ifaces[iface].catch_all, on);
         let mut table = demux::Table::default();
         for (lead, filter) in self.filters(iface) {
-            let filter = match lead {
-                Lead::Live(id, _) if self.catches(id, iface) => filter,
-                _ => self.filter_at(iface, filter),
+            let filter = if self.catches(lead.path, iface) {
+                filter
+            } else {
+                self.filter_at(iface, filter)
             };
             if let Err(conflict) = table.insert(&filter, lead) {
                 self.ifaces[iface].catch_all = was;
@@ -575,7 +582,7 @@ impl Node {
                 continue;
             };
             for end in live.ends() {
-                let lead = Lead::Live(id, end.direction);
+                let lead = self.live_target(id, end.direction);
                 // Nothing, if it never came into this one.
                 let led = self.ifaces[end.iface()].table.text(lead).is_some();
                 if led {

@@ -14,9 +14,8 @@ use serde_json::{Map, Value, json};
 
 use super::binding::no_worker;
 use super::known::{NodeEnd, NodeLive};
-use super::{Node, owners};
+use super::{Node, owners, serve};
 use crate::counters::Row;
-use crate::live::Lead;
 use crate::request::Refusal;
 use crate::snapshot::{PathSnapshot, QueueSnapshot};
 use crate::{config, status};
@@ -31,11 +30,51 @@ impl Node {
     ///
     /// If there is none of this name.
     pub(super) fn show(&mut self, name: &str) -> Result<Value, Refusal> {
+        let mut bound = self.config.paths.iter();
+        if let Some(number) = bound.position(|path| path.name == name) {
+            return self.show_of_handler(number);
+        }
         let id = self.find_live(name)?;
-        let snapshots = self.worker.snapshots(&[id]);
-        let snapshots = snapshots.map_err(|gone| no_worker(&gone))?;
-        let shown = snapshots.iter().flatten().next().map(describe);
+        let shown = self.snapshot(&[id])?.as_ref().map(describe);
         Ok(Value::Object(self.entitle(id, shown.unwrap_or_default())))
+    }
+
+    /// A path that ends in a handler: what it has done in both tiers, and what the worker
+    /// has of it at all its interfaces together.
+    fn show_of_handler(&mut self, number: usize) -> Result<Value, Refusal> {
+        let runs = self.plan.paths[number].runs.clone();
+        let mut shown = self
+            .snapshot(&runs)?
+            .as_ref()
+            .map_or_else(Map::new, describe);
+        let Value::Object(document) = serve::path(self, number) else {
+            return Ok(Value::Object(shown));
+        };
+        shown.extend(document);
+        let (path, plan) = (&self.config.paths[number], &self.plan.paths[number]);
+        let ends = path
+            .ifaces
+            .iter()
+            .zip(&plan.slots)
+            .map(|(name, (iface, _))| {
+                let target = self.plan.target(number, *iface);
+                let text = target.and_then(|target| self.ifaces[*iface].table.text(target));
+                json!({ "iface": name, "match": text, "direction": word(Direction::Backward) })
+            });
+        shown.insert("ends".to_owned(), ends.collect());
+        shown.insert("from".to_owned(), json!(path.handler));
+        shown.insert("promotion".to_owned(), shown["stays"].clone());
+        Ok(Value::Object(shown))
+    }
+
+    /// What the worker has of these together, if it has any.
+    fn snapshot(&mut self, paths: &[PathId]) -> Result<Option<PathSnapshot>, Refusal> {
+        let snapshots = self.worker.snapshots(paths);
+        let snapshots = snapshots.map_err(|gone| no_worker(&gone))?;
+        Ok(snapshots.into_iter().flatten().reduce(|mut sum, one| {
+            sum.add(&one);
+            sum
+        }))
     }
 
     /// Adds what the node knows of a path.
@@ -44,8 +83,8 @@ impl Node {
             return shown;
         };
         let text = |end: &NodeEnd| {
-            let lead = Lead::Live(id, end.direction);
-            self.ifaces[end.iface()].table.text(lead)
+            let target = self.live_target(id, end.direction);
+            self.ifaces[end.iface()].table.text(target)
         };
         let name = |end: &NodeEnd| &self.config.ifaces[end.iface()].name;
         let ends = live.ends().map(|end| {
@@ -103,7 +142,7 @@ impl Node {
     /// How many there are, and what became of all their messages; `ring`: of those that
     /// were lost on the way to the worker, and not by a relay of the kernel tier.
     pub(super) fn sum_of_live(&self) -> Value {
-        let mut row = super::serve::row(self, self.plan.live_row);
+        let mut row = serve::row(self, self.plan.live_row);
         let lost = [Count::DroppedRingFull, Count::DroppedTooLong];
         let ring: Map<_, _> = lost
             .map(|count| (count.name().to_owned(), json!(row.get(count))))

@@ -35,6 +35,7 @@ use ashway_codegen::entry::Reply;
 use ashway_demux::Table;
 use ashway_kernel::iface::Now;
 use ashway_kernel::{Map, Program, TcxLink, XdpLink};
+use ashway_path::places::PathId;
 use ashway_ring::IngressDrop;
 
 use crate::activation::Bindable;
@@ -44,13 +45,13 @@ use crate::counters::UserRows;
 use crate::ends::PathEnd;
 use crate::faults::Faults;
 use crate::instance::{Allowance, Instance, NotPromoted, Promoted};
-use crate::live::Lead;
-use crate::plan::{BoundId, IfaceFacts, Plan};
+use crate::live::Target;
+use crate::plan::{IfaceFacts, Plan};
 use crate::programs::{DemuxMaps, NodeMaps};
 use crate::rows::{CounterRow, Rows};
 use crate::rung::Rung;
 use crate::shadow::Compared;
-use crate::worker::Worker;
+use crate::worker::{self, Work, Worker};
 use known::Known;
 use neighbours::Neighbours;
 use owners::{Owner, Owners};
@@ -165,7 +166,7 @@ struct Node {
 #[derive(Debug)]
 struct NodeIface {
     /// Its demux.
-    table: Table<Lead>,
+    table: Table<Target>,
     /// Whether one path takes all fragments.
     catch_all: bool,
     /// Absent on the packet rung.
@@ -299,7 +300,7 @@ impl NodePath {
 /// A path that is to be promoted. Its place in the lists changes when others are unbound.
 #[derive(Clone, Copy, Debug)]
 struct Asked {
-    id: BoundId,
+    id: PathId,
     row: CounterRow,
     /// How often it had been demoted.
     demotions: u32,
@@ -342,7 +343,7 @@ impl Node {
     fn asked(&self, path: usize) -> Asked {
         let plan = &self.plan.paths[path];
         Asked {
-            id: plan.id,
+            id: plan.id(),
             row: plan.row,
             demotions: self.paths[path].demotions,
         }
@@ -355,7 +356,7 @@ impl Node {
     /// It was unbound or demoted meanwhile: the last word holds.
     fn still(&self, asked: Asked) -> Result<usize, NotPromoted> {
         let mut paths = self.plan.paths.iter();
-        let there = paths.position(|plan| plan.id == asked.id);
+        let there = paths.position(|plan| plan.id() == asked.id);
         let (because, hint) = match there {
             Some(path) if self.paths[path].demotions == asked.demotions => return Ok(path),
             Some(_) => ("the path was demoted meanwhile", "promote it once more"),
@@ -470,7 +471,9 @@ impl Node {
             if end.share.is_some() {
                 // What waits is worked off now and not behind the worker's nap; one that is
                 // gone works for nobody.
-                let _ = self.worker.ask(|_| ());
+                let runs = self.plan.paths[path].runs.clone();
+                let look = move |work: &mut Work| work.live.look_at_shares(&runs, worker::now());
+                let _ = self.worker.ask(look);
             }
         }
         self.paths[path].switch_ns = begin.elapsed().as_nanos() as u64;

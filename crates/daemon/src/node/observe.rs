@@ -25,9 +25,9 @@ use crate::control::{Answer, Caller};
 use crate::instance::{Allowance, Instance};
 use crate::observe::audience::Wanted;
 use crate::observe::{Kernel, Names, Observer, Relay, tap};
-use crate::plan::BoundId;
 use crate::programs::NodeMaps;
 use crate::request::{self, Refusal};
+use ashway_path::places::PathId;
 
 /// Bytes of the ring of notes: some 50,000 of small frames.
 const RING_BYTES: u32 = 8 << 20;
@@ -57,7 +57,7 @@ enum Key {
     /// An instance's, in the user tier, by its id.
     User(u32),
     /// A path's, in the kernel tier.
-    Kernel(BoundId),
+    Kernel(PathId),
     /// That of whole frames.
     Frames,
     /// That of relays.
@@ -228,7 +228,7 @@ impl Node {
         let (paths, instances) = (&self.plan.paths, &self.plan.instances);
         on.programs.retain(|key, _| match key {
             Key::User(id) => instances.iter().any(|plan| plan.id == *id),
-            Key::Kernel(id) => paths.iter().any(|plan| plan.id == *id),
+            Key::Kernel(id) => paths.iter().any(|plan| plan.id() == *id),
             Key::Frames | Key::Relays => true,
         });
         if let Some(names) = names {
@@ -252,7 +252,7 @@ impl Node {
             .zip(&self.config.paths)
             .filter(|((path, _), _)| matches!(path.promotion, Promotion::Done(_)))
             .map(|((_, plan), config)| Job {
-                key: Key::Kernel(plan.id),
+                key: Key::Kernel(plan.id()),
                 instance: Arc::clone(&self.instances[plan.instance]),
                 promoted: Some((config.function.clone(), Allowance::of(config))),
                 hops: None,
@@ -279,7 +279,7 @@ impl Node {
     pub(super) fn observed_program(&self, path: usize, tier: Tier) -> Option<&Program> {
         let plan = &self.plan.paths[path];
         let key = match (&self.paths[path].promotion, tier) {
-            (Promotion::Done(_), Tier::Kernel) => Key::Kernel(plan.id),
+            (Promotion::Done(_), Tier::Kernel) => Key::Kernel(plan.id()),
             _ => Key::User(self.plan.instances[plan.instance].id),
         };
         self.observation.as_ref()?.program(key)
@@ -414,7 +414,7 @@ impl Node {
         let tiers = self.paths.iter().map(|path| path.tier);
         tiers.enumerate().filter_map(move |(path, tier)| {
             let key = match tier {
-                Tier::Kernel => Key::Kernel(self.plan.paths[path].id),
+                Tier::Kernel => Key::Kernel(self.plan.paths[path].id()),
                 _ => Key::User(self.plan.instances[self.plan.paths[path].instance].id),
             };
             match on?.programs.get(&key)? {
@@ -435,7 +435,7 @@ impl Node {
                 name: live.name.to_string(),
                 ends: [ends.next()?, ends.next()?],
             };
-            Some((self.plan.relay_row(number), relay))
+            Some((self.plan.relay_row(number).0, relay))
         });
         Names {
             ifaces: ifaces.clone().map(|iface| iface.name.clone()).collect(),

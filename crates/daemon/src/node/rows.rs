@@ -93,16 +93,9 @@ impl Node {
         // Behind it no program counts for a path that has gone.
         let _ = membarrier(MembarrierCommand::Global);
         let idle = self.counter_rows.idle(Former::is_idle);
-        let zeroed: Vec<_> = idle.iter().map(|(row, _)| *row).collect();
-        self.tell(move |work| {
-            for (row, former) in idle {
-                // Set by a message that was underway when the path went.
-                if let Some(instance) = former.instance.upgrade() {
-                    instance.timers.forget(row.0);
-                }
-                work.rows.clear(row);
-            }
-        })?;
+        let zeroed: Vec<CounterRow> = idle.into_iter().map(|(row, _)| row).collect();
+        let cleared = zeroed.clone();
+        self.tell(move |work| cleared.iter().for_each(|row| work.rows.clear(*row)))?;
         for row in zeroed {
             if let Some(maps) = &self.maps {
                 let zeros = vec![0; ROW_BYTES * maps.cpus as usize];

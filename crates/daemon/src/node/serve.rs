@@ -23,6 +23,7 @@ use crate::instance::{Instance, NotPromoted};
 use crate::log::Line;
 use crate::plan::PathPlan;
 use crate::request::{self, Refusal, Request, unknown};
+use crate::rows::CounterRow;
 use crate::{shadow, status};
 
 /// How often the loop looks at the clock: the grain of trials, and of what is looked
@@ -384,11 +385,11 @@ fn describe(node: &mut Node) -> Value {
     })
 }
 
-pub(super) fn row(node: &Node, number: u32) -> Row {
-    let mut row = node.rows.row(number);
+pub(super) fn row(node: &Node, of: CounterRow) -> Row {
+    let mut row = node.rows.row(of);
     if let Some(maps) = &node.maps {
         // The map is ours and the row exists: this does not fail.
-        let _ = row.add_kernel(&maps.counters, number);
+        let _ = row.add_kernel(&maps.counters, of);
     }
     row
 }
@@ -525,13 +526,13 @@ fn handler(node: &Node, number: usize, run: &HashSet<u32>) -> Value {
     })
 }
 
-fn path(node: &Node, number: usize) -> Value {
+pub(super) fn path(node: &Node, number: usize) -> Value {
     let config = &node.config.paths[number];
     let plan = &node.plan.paths[number];
     let end = node.end(number);
     let purse = end.as_ref().and_then(|end| end.share.as_deref());
     let waiting = node.instances[plan.instance].in_user(plan.local);
-    let mut document = status::counts(&row(node, plan.row.0), waiting.into());
+    let mut document = status::counts(&row(node, plan.row), waiting.into());
     document.insert("name".to_owned(), json!(config.name));
     document.insert("iface".to_owned(), json!(config.ifaces));
     document.insert("handler".to_owned(), json!(config.handler));

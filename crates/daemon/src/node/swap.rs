@@ -28,10 +28,10 @@ use super::{Node, Promotion, RunError};
 use crate::config::Tier;
 use crate::control::Caller;
 use crate::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
-use crate::plan::BoundId;
 use crate::request::{self, Code, Refusal};
 use crate::swap::{Legacy, legacy, take_over};
 use crate::version::Version;
+use ashway_path::places::PathId;
 
 /// What became of compiling a version for the kernel tier.
 type Made = Result<Promoted, NotPromoted>;
@@ -52,7 +52,7 @@ struct Candidate {
     /// The parameters' values when it was asked for, which it has in part.
     inherited: BTreeMap<String, Param>,
     /// For the paths that ran in the kernel tier when it was asked for.
-    promoted: Vec<(BoundId, Made)>,
+    promoted: Vec<(PathId, Made)>,
 }
 
 impl Node {
@@ -122,7 +122,7 @@ impl Node {
             .filter(|path| self.paths[**path].tier == Tier::Kernel)
             .map(|&path| {
                 let config = &self.config.paths[path];
-                let id = self.plan.paths[path].id;
+                let id = self.plan.paths[path].id();
                 (id, config.function.clone(), Allowance::of(config))
             })
             .collect();
@@ -312,11 +312,11 @@ impl Node {
     fn programs(
         &self,
         kernel: &[usize],
-        mut promoted: Vec<(BoundId, Made)>,
+        mut promoted: Vec<(PathId, Made)>,
     ) -> Result<Vec<(usize, Made)>, Refusal> {
         let mut programs = Vec::new();
         for &path in kernel {
-            let id = self.plan.paths[path].id;
+            let id = self.plan.paths[path].id();
             let name = &self.config.paths[path].name;
             let Some(made) = promoted.iter().position(|(known, _)| *known == id) else {
                 return Err(Refusal::failed(

@@ -1,8 +1,11 @@
 use super::*;
 use crate::counters::UserRows;
 use crate::request::Code;
+use crate::rows::CounterRow;
 use std::fmt::Write as _;
 use std::path::Path as FsPath;
+
+const ROW: CounterRow = CounterRow(0);
 
 fn why(keys: Value) -> Why {
     serde_json::from_value(keys).unwrap()
@@ -111,8 +114,8 @@ fn what_keeps_a_flow_out_is_named() {
 fn every_counter_is_found_in_the_status_document() {
     for &count in Count::ALL {
         let rows = UserRows::new(1);
-        rows.add_many(0, count, 7);
-        let row = Value::Object(crate::status::counts(&rows.row(0), 0));
+        rows.add_many(ROW, count, 7);
+        let row = Value::Object(crate::status::counts(&rows.row(ROW), 0));
         assert_eq!(counted(&row, count), 7, "{}", count.name());
         assert_eq!(counter(count.name()), Some(count));
     }
@@ -127,9 +130,9 @@ fn every_counter_is_found_in_the_status_document() {
 /// A status document in which path `narrow` has counted this three times.
 fn status(count: Count) -> Value {
     let rows = UserRows::new(1);
-    rows.add_many(0, Count::Received, 3);
-    rows.add_many(0, count, 3);
-    let mut path = Value::Object(crate::status::counts(&rows.row(0), 0));
+    rows.add_many(ROW, Count::Received, 3);
+    rows.add_many(ROW, count, 3);
+    let mut path = Value::Object(crate::status::counts(&rows.row(ROW), 0));
     path["name"] = json!("narrow");
     path["tier"] = json!("user");
     path["handler"] = json!("h");
@@ -195,9 +198,9 @@ fn a_counter_has_its_reason_path_stage_and_line() {
 fn what_paths_of_modules_lost_in_their_ring_is_said() {
     let row = |ring_full: u64| {
         let rows = UserRows::new(1);
-        rows.add_many(0, Count::Received, 9);
-        rows.add_many(0, Count::DroppedRingFull, ring_full);
-        Value::Object(crate::status::counts(&rows.row(0), 0))
+        rows.add_many(ROW, Count::Received, 9);
+        rows.add_many(ROW, Count::DroppedRingFull, ring_full);
+        Value::Object(crate::status::counts(&rows.row(ROW), 0))
     };
     let mut relay = row(2);
     relay["name"] = json!("relay");

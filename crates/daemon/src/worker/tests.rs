@@ -4,12 +4,14 @@ use std::any::Any;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
+use ashway_modules::Message;
 use ashway_path::attrs::Attrs;
 use ashway_path::path::{Limits, Path};
 use ashway_path::places::Ids;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 
 use super::*;
+use crate::rows::CounterRow;
 
 /// What is said of the worker's stages, in order.
 type Say = Arc<dyn Fn(&'static str) + Send + Sync>;
@@ -43,7 +45,6 @@ impl Stage<Message> for Busy {
     fn traits(&self) -> Traits {
         Traits {
             starts: true,
-            wakes: true,
             ..Traits::default()
         }
     }
@@ -71,7 +72,7 @@ fn path(stage: Box<dyn Stage<Message>>) -> Box<Path<Message>> {
 /// A worker with a path that is always busy and so many that are not.
 fn worker(quiet: usize, say: &Say) -> (Worker, Vec<PathId>) {
     let (orders, receiver) = channel();
-    let mut live = Live::new(Vec::new(), 0, receiver, Arc::default());
+    let mut live = Live::new(Vec::new(), CounterRow(0), receiver, Arc::default());
     let mut ids = Ids::default();
     live.come(ids.take(), None, path(Box::new(Busy(Arc::clone(say)))));
     let quiet = (0..quiet).map(|_| {

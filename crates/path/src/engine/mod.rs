@@ -39,7 +39,7 @@ use crate::time::Time;
 use crate::watch::Watch;
 use alarms::Alarms;
 use meter::Meter;
-pub use run::{LOOK, MAX_CROSSINGS, MAX_WOKEN};
+pub use run::{LOOK, MAX_CROSSINGS, MAX_WOKEN, WAKING};
 
 /// Turns in a round at most, so that whoever drives the engine looks at other things, too.
 pub const ROUND: usize = 64;
@@ -61,15 +61,18 @@ pub trait Shell<M, D> {
     /// watch is told of the fate of each received message.
     fn watch(&mut self, path: &Path<M>, data: &D, message: Option<&M>) -> Self::Watch;
 
-    /// A message has come out of a path. The answer is the path that takes it next; it
-    /// counts for a message that [left](Exit::Left) only.
-    fn exit(&mut self, from: From<'_, D>, exit: Exit<M>) -> Option<(PathId, Direction, M)>;
+    /// A message has come out of a path. The answer is where it goes on; it counts for a
+    /// message that [left](Exit::Left) only.
+    fn exit(&mut self, from: From<'_, D>, exit: Exit<M>) -> Option<Onward<M>>;
 
     /// The message of this [ticket](Trail::ticket) has ended, or gone on.
     fn done(&mut self, ticket: NonZeroU32);
 
     /// The path has run: a message went along it, or a timer of it was due.
     fn ran(&mut self, path: PathId, body: &mut Path<M>, data: &mut D);
+
+    /// A path's share has been charged, or has run out.
+    fn charged(&mut self, _data: &D, _share: &ShareAccount) {}
 
     /// The path that a message was to go on to is gone.
     fn stray(&mut self, message: M, trail: Trail);
@@ -88,6 +91,19 @@ pub struct From<'a, D> {
     pub data: &'a D,
     /// Where the message has been, this path included.
     pub trail: Trail,
+}
+
+/// A message that goes on along another path.
+#[derive(Debug)]
+pub struct Onward<M> {
+    /// The path.
+    pub path: PathId,
+    /// The way it goes there.
+    pub direction: Direction,
+    /// The message.
+    pub message: M,
+    /// Its [ticket](Trail::ticket) for that path.
+    pub ticket: Option<NonZeroU32>,
 }
 
 /// The paths that one thread runs.
@@ -115,6 +131,8 @@ struct Entry<M, D> {
     path: Path<M>,
     data: D,
     share: Option<Arc<ShareAccount>>,
+    /// How many messages it has said to wait for the share.
+    reported: u32,
     /// The host's stack has a copy of what comes to it.
     host_copy: bool,
     /// It waits for its share.
@@ -177,6 +195,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             path,
             data,
             share,
+            reported: 0,
             host_copy: false,
             parked: false,
             failed: false,
@@ -247,9 +266,10 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             .enqueue(direction, message, trail)
             .map_err(|Refused(message)| (message, Full::Dropped(Count::DroppedQueueFull)))?;
         self.waiting += 1;
-        match &entry.share {
-            Some(share) if entry.parked => share.set_queued(entry.path.waiting() as u32),
-            _ => self.policy.arrived(id, direction, now),
+        if entry.parked {
+            entry.report(entry.path.waiting());
+        } else {
+            self.policy.arrived(id, direction, now);
         }
         Ok(())
     }
@@ -280,20 +300,26 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         }
     }
 
+    /// How many messages of a path wait for nothing but their turn.
+    #[must_use]
+    pub fn backlog(&self, id: PathId) -> u64 {
+        let entry = self.entries.at(id).filter(|entry| entry.has_work());
+        entry.map_or(0, |entry| entry.path.waiting())
+    }
+
     /// Ends what waits in a path's queues with this fate.
     pub(crate) fn drain<S: Shell<M, D>>(&mut self, id: PathId, fate: Count, shell: &mut S) {
         let Some(entry) = self.entries.at_mut(id) else {
             return;
         };
-        let Entry {
-            path, data, share, ..
-        } = &mut **entry;
+        entry.report(0);
+        let Entry { path, data, .. } = &mut **entry;
         for direction in [Direction::Forward, Direction::Backward] {
             while let Some((message, trail)) = path.dequeue(direction) {
                 self.waiting -= 1;
                 path.end_received(fate);
                 shell.watch(path, data, Some(&message)).end(fate);
-                show(id, data, trail, Exit::Ended { message, fate }, shell);
+                show(id, data, trail, ended(message, fate), shell);
                 if let Some(ticket) = trail.ticket
                     && !bug::is(Bug::TicketLost)
                 {
@@ -303,9 +329,6 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             while let Some(exit) = path.take(direction) {
                 show(id, data, Trail::default(), exit, shell);
             }
-        }
-        if let Some(share) = share {
-            share.set_queued(0);
         }
     }
 
@@ -319,6 +342,12 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     pub fn path_mut(&mut self, id: PathId) -> Option<(&mut Path<M>, &mut D)> {
         let entry = self.entries.at_mut(id)?;
         Some((&mut entry.path, &mut entry.data))
+    }
+
+    /// What the shell keeps of a path.
+    #[must_use]
+    pub fn data(&self, id: PathId) -> Option<&D> {
+        self.entries.at(id).map(|entry| &entry.data)
     }
 
     /// The share of a path that has one.
@@ -337,13 +366,21 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     /// Lets all queued messages run, and those that come from now on, whatever their
     /// paths have used: nobody will wait any more.
     pub fn open_shares(&mut self, now: Time) {
-        for (id, entry) in self.entries.iter() {
-            if let Some(share) = &entry.share {
-                share.set_open(true);
-                if entry.parked {
-                    self.parked.set(id, now);
-                }
-            }
+        let shared = self.entries.iter();
+        let shared = shared.filter_map(|(id, entry)| Some((id, entry.share.as_ref()?)));
+        let ids: Vec<PathId> = shared
+            .map(|(id, share)| (share.set_open(true), id).1)
+            .collect();
+        for id in ids {
+            self.look_at_share(id, now);
+        }
+    }
+
+    /// Somebody has opened a path's share: what waits for it may run `now`.
+    pub fn look_at_share(&mut self, id: PathId, now: Time) {
+        let parked = self.entries.at(id).is_some_and(|entry| entry.parked);
+        if parked && !bug::is(Bug::OpenShareForgotten) {
+            self.parked.set(id, now);
         }
     }
 
@@ -394,16 +431,31 @@ impl<M, D> Entry<M, D> {
         if self.failed {
             return Err(Count::DroppedFault);
         }
-        match &self.share {
-            // What waits for a share has little room: to wait longer would not help it.
-            Some(share)
-                if self.path.waiting() >= u64::from(LAZY_MESSAGES)
-                    && !bug::is(Bug::WaitsWithoutBound)
-                    && (self.parked || !share.may_run(now.0)) =>
-            {
-                Err(Count::DroppedOverShare)
-            }
-            _ => Ok(()),
+        // What waits for a share has little room, at all paths that have it in common: to
+        // wait longer would not help.
+        let Some(share) = self.share.as_ref().filter(|share| !share.is_open()) else {
+            return Ok(());
+        };
+        let others = if bug::is(Bug::RoomForEach) {
+            0
+        } else {
+            share.queued()
+        };
+        let waiting = u64::from(others).max(self.path.waiting());
+        if waiting >= u64::from(LAZY_MESSAGES)
+            && !bug::is(Bug::WaitsWithoutBound)
+            && (self.parked || !share.may_run(now.0))
+        {
+            return Err(Count::DroppedOverShare);
+        }
+        Ok(())
+    }
+
+    /// Says that so many of its messages wait for the share.
+    fn report(&mut self, waiting: u64) {
+        if let Some(share) = &self.share {
+            let before = std::mem::replace(&mut self.reported, waiting as u32);
+            share.report(before, self.reported);
         }
     }
 }
@@ -411,6 +463,15 @@ impl<M, D> Entry<M, D> {
 impl<M, D, P: Policy + Default> Default for Engine<M, D, P> {
     fn default() -> Self {
         Self::new(P::default())
+    }
+}
+
+/// A received message that no stage has seen the end of.
+const fn ended<M>(message: M, fate: Count) -> Exit<M> {
+    Exit::Ended {
+        message,
+        fate,
+        turned: false,
     }
 }
 

@@ -9,10 +9,11 @@ use std::any::Any;
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Duration;
 
 use ashway_abi::Count;
 
-use super::{Engine, Entry, From, Full, Shell, show};
+use super::{Engine, Entry, From, Full, Onward, Shell, ended, show};
 use crate::bug::{self, Bug};
 use crate::path::{Exit, Trail};
 use crate::places::PathId;
@@ -32,6 +33,9 @@ pub const MAX_CROSSINGS: u8 = 8;
 /// must not keep them waiting.
 pub const MAX_WOKEN: usize = 64;
 
+/// The same in time: no path is woken after it.
+pub const WAKING: Duration = Duration::from_micros(50);
+
 /// What runs, so that a panic has a name.
 #[derive(Clone, Copy)]
 pub(super) struct Running {
@@ -42,9 +46,8 @@ pub(super) struct Running {
 
 /// A message on its way to the next path.
 pub(super) struct Crossing<M> {
-    to: PathId,
-    direction: Direction,
-    message: M,
+    onward: Onward<M>,
+    /// Where it has been.
     trail: Trail,
 }
 
@@ -74,12 +77,14 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         false
     }
 
-    /// Runs the timers that are due, of [`MAX_WOKEN`] paths at most. False if none was.
+    /// Runs the timers that are due, of [`MAX_WOKEN`] paths at most, the first due first, and
+    /// none that would begin after [`WAKING`]. False if none was.
     pub fn wake<S: Shell<M, D>>(&mut self, shell: &mut S) -> bool {
         let now = shell.now();
         let mut woken = 0;
         let mut begin = now;
         while woken < MAX_WOKEN
+            && (begin.since(now) < WAKING || bug::is(Bug::WakesWithoutEnd))
             && let Some(id) = self.alarms.take(now)
         {
             woken += 1;
@@ -157,7 +162,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             if let Some(share) = &share {
                 now = shell.now();
                 if !share.may_run(now.0) {
-                    self.park(turn.path, Time(share.due()));
+                    self.park(turn.path, Time(share.due()), shell);
                     break;
                 }
             }
@@ -170,6 +175,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             self.cross(now, shell);
             if let Some(share) = &share {
                 share.ran(now.0, shell.now().0);
+                self.show_charged(turn.path, shell);
             }
             if ran.is_multiple_of(LOOK) && ran < turn.messages {
                 now = shell.now();
@@ -203,7 +209,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         let mut watch = shell.watch(path, data, Some(&message));
         let crossing = &mut self.crossing;
         let mut out = |exit| route(id, data, trail, exit, crossing, shell);
-        path.carry(direction, message, now, &mut watch, &mut out);
+        path.carry(trail.stage, direction, message, now, &mut watch, &mut out);
         shell.ran(id, path, data);
         if let Some(ticket) = trail.ticket {
             shell.done(ticket);
@@ -234,15 +240,19 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     /// Carries messages into their next paths until all are out.
     fn cross<S: Shell<M, D>>(&mut self, now: Time, shell: &mut S) {
         while let Some(crossing) = self.crossing.pop_front() {
-            let Crossing {
-                to,
+            let Crossing { onward, trail } = crossing;
+            let Onward {
+                path: to,
                 direction,
                 message,
-                trail,
-            } = crossing;
+                ticket,
+            } = onward;
+            let ticket = ticket.filter(|_| !bug::is(Bug::TicketOfTheWayLost));
+            let trail = Trail { ticket, ..trail };
             let Some(entry) = self.entries.at_mut(to) else {
                 self.strays += 1;
                 shell.stray(message, trail);
+                ticket.into_iter().for_each(|ticket| shell.done(ticket));
                 continue;
             };
             if trail.paths >= MAX_CROSSINGS {
@@ -267,6 +277,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
                 self.current = before;
                 if let Some(share) = share {
                     share.ran(now.0, end.0);
+                    self.show_charged(to, shell);
                 }
                 continue;
             }
@@ -289,7 +300,20 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         if let Some(entry) = self.entries.at(id) {
             let Entry { path, data, .. } = &**entry;
             shell.watch(path, data, Some(&message)).end(fate);
-            show(id, data, trail, Exit::Ended { message, fate }, shell);
+            show(id, data, trail, ended(message, fate), shell);
+        }
+        trail
+            .ticket
+            .into_iter()
+            .for_each(|ticket| shell.done(ticket));
+    }
+
+    /// Shows the shell how a path stands with its share.
+    fn show_charged<S: Shell<M, D>>(&self, id: PathId, shell: &mut S) {
+        if let Some(entry) = self.entries.at(id)
+            && let Some(share) = &entry.share
+        {
+            shell.charged(&entry.data, share);
         }
     }
 
@@ -301,14 +325,13 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     }
 
     /// The path's share is used up until this time.
-    fn park(&mut self, id: PathId, until: Time) {
+    fn park<S: Shell<M, D>>(&mut self, id: PathId, until: Time, shell: &mut S) {
         if let Some(entry) = self.entries.at_mut(id) {
             entry.parked = true;
-            if let Some(share) = &entry.share {
-                share.set_queued(entry.path.waiting() as u32);
-            }
+            entry.report(entry.path.waiting());
             self.parked.set(id, until);
         }
+        self.show_charged(id, shell);
     }
 
     /// Lets the paths run whose shares allow it by now.
@@ -318,9 +341,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
                 continue;
             };
             entry.parked = false;
-            if let Some(share) = &entry.share {
-                share.set_queued(0);
-            }
+            entry.report(0);
             for direction in [Direction::Forward, Direction::Backward] {
                 for _ in 0..entry.path.input(direction).len() {
                     self.policy.arrived(id, direction, now);
@@ -397,7 +418,7 @@ impl<M, D> Entry<M, D> {
     }
 
     /// Whether it has messages that may be picked.
-    fn has_work(&self) -> bool {
+    pub(super) fn has_work(&self) -> bool {
         !self.parked && !self.failed && self.path.waiting() > 0
     }
 }
@@ -413,17 +434,11 @@ fn route<M, D, S: Shell<M, D>>(
 ) {
     let left = matches!(exit, Exit::Left { .. });
     let next = shell.exit(From { path, data, trail }, exit);
-    if let Some((to, direction, message)) = next.filter(|_| left) {
-        // The ticket is for the message's first path.
+    if let Some(onward) = next.filter(|_| left) {
         let trail = Trail {
-            ticket: None,
+            stage: None,
             ..trail
         };
-        crossing.push_back(Crossing {
-            to,
-            direction,
-            message,
-            trail,
-        });
+        crossing.push_back(Crossing { onward, trail });
     }
 }

@@ -9,14 +9,14 @@ use std::time::Duration;
 use ashway_abi::Count;
 use ashway_abi::share::Terms;
 
-use super::{Engine, From, Shell};
+use super::{Engine, From, Onward, Shell, WAKING};
 use crate::attrs::Attrs;
 use crate::bug::{self, Bug};
 use crate::path::{Exit, Limits, Path, Trail};
 use crate::places::{Ids, PathId};
 use crate::sched::drr::Drr;
 use crate::sched::share::ShareAccount;
-use crate::stage::{Cx, Direction, Direction::Backward, Stage, Step};
+use crate::stage::{Cx, Direction, Direction::Backward, Stage, Step, Traits};
 use crate::time::Time;
 use crate::watch::Nobody;
 
@@ -38,7 +38,35 @@ impl Stage<u32> for Plain {
     }
 }
 
-/// What leaves the first path goes on to the second; a run takes 10 us, of which the
+/// Has something to do at any time.
+struct Busy;
+
+impl Stage<u32> for Busy {
+    fn name(&self) -> &'static str {
+        "busy"
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            starts: true,
+            ..Traits::default()
+        }
+    }
+
+    fn take(&mut self, message: u32, _: Direction, _: &mut Cx<'_, u32>) -> Step<u32> {
+        Step::On(message)
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_, u32>) {
+        *cx.wake_at = Some(cx.now);
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+/// What leaves the first path goes on to the second, with a ticket; a run takes 10 us, of which the
 /// thread has half.
 #[derive(Default)]
 struct Around {
@@ -63,12 +91,19 @@ impl Shell<u32, ()> for Around {
         Nobody
     }
 
-    fn exit(&mut self, from: From<'_, ()>, exit: Exit<u32>) -> Option<(PathId, Direction, u32)> {
+    fn exit(&mut self, from: From<'_, ()>, exit: Exit<u32>) -> Option<Onward<u32>> {
         let Exit::Left { message, .. } = exit else {
             return None;
         };
         match self.lead {
-            Some((low, high)) if low == from.path => return Some((high, Backward, message)),
+            Some((low, path)) if low == from.path => {
+                return Some(Onward {
+                    path,
+                    direction: Backward,
+                    message,
+                    ticket: NonZeroU32::new(2),
+                });
+            }
             _ => self.out.push_back(message),
         }
         None
@@ -106,12 +141,16 @@ impl World {
     }
 
     fn add(&mut self, share: Option<Arc<ShareAccount>>) -> PathId {
+        self.add_with(Box::new(Plain), share)
+    }
+
+    fn add_with(&mut self, stage: Box<dyn Stage<u32>>, share: Option<Arc<ShareAccount>>) -> PathId {
         let limits = Limits {
             queue: [0, 1000, 0, 0],
             ..Limits::default()
         };
-        let mut path = Path::assemble("p", vec![Box::new(Plain)], Attrs::new(), limits)
-            .expect("enough memory");
+        let mut path =
+            Path::assemble("p", vec![stage], Attrs::new(), limits).expect("enough memory");
         path.establish().expect("nothing to establish");
         let id = self.ids.take();
         self.engine.insert(id, path, (), share);
@@ -159,6 +198,51 @@ fn few_wait_for_a_share() -> bool {
         .is_some_and(|path| path.waiting() == 32)
 }
 
+/// At all paths that have a share in common, as many wait as at one.
+fn one_share_has_one_room() -> bool {
+    let mut world = World::new();
+    let share = Arc::new(ShareAccount::of_modules(Terms::new(1, None)));
+    let paths = [(); 2].map(|()| world.add(Some(Arc::clone(&share))));
+    for _ in 0..500 {
+        for id in paths {
+            world.offer(id, 1);
+        }
+        world.run();
+    }
+    // A path does not know of what came to the other since it was parked.
+    let waiting = world.engine.waiting();
+    (32..=33).contains(&waiting) && u64::from(share.queued()) == waiting
+}
+
+/// A share that is opened lets all run that wait for it, and its path's messages are not
+/// refused.
+fn an_opened_share_is_looked_at() -> bool {
+    let mut world = World::new();
+    let share = Arc::new(ShareAccount::of_modules(Terms::new(1, None)));
+    let id = world.add(Some(Arc::clone(&share)));
+    for _ in 0..500 {
+        world.offer(id, 1);
+        world.run();
+    }
+    share.set_open(true);
+    let refused = !world.offer(id, 1);
+    let now = world.around.now;
+    world.engine.look_at_share(id, now);
+    world.run();
+    !refused && world.engine.waiting() == 0 && share.queued() == 0
+}
+
+/// A run takes 10 us, and paths are woken for 50 us.
+fn waking_ends() -> bool {
+    let mut world = World::new();
+    for _ in 0..3 {
+        world.add_with(Box::new(Busy), None);
+    }
+    let begin = world.around.now;
+    world.engine.wake(&mut world.around);
+    world.around.now.since(begin) == WAKING
+}
+
 /// Received = fates + waiting, and the path runs no more.
 fn a_panic_is_counted_and_the_last() -> bool {
     let mut world = World::new();
@@ -183,6 +267,27 @@ fn tickets_come_back() -> bool {
     around.tickets == 1
 }
 
+/// A message that goes on has the ticket that it was given for its next path, and gives it
+/// back wherever it ends.
+fn tickets_of_the_way_come_back() -> bool {
+    let mut world = World::new();
+    let [low, high] = [(); 2].map(|()| world.add(None));
+    world.around.lead = Some((low, high));
+    let back = |world: &mut World| {
+        world.offer(low, 1);
+        world.run();
+        std::mem::take(&mut world.around.tickets)
+    };
+    let ran = back(&mut world);
+    world.offer(high, 13);
+    world.run();
+    world.around.tickets = 0;
+    let refused = back(&mut world);
+    let _ = world.engine.take(high);
+    let stray = back(&mut world);
+    [ran, refused, stray] == [2, 2, 2]
+}
+
 /// The thread had half of the time.
 fn others_time_is_not_charged() -> bool {
     let mut world = World::new();
@@ -201,7 +306,7 @@ type Property = fn() -> bool;
 
 #[test]
 fn bugs_are_noticed() {
-    let properties: [(Property, &[Bug]); 5] = [
+    let properties: [(Property, &[Bug]); 9] = [
         (nobody_is_overtaken, &[Bug::CrossingOvertakes]),
         (few_wait_for_a_share, &[Bug::WaitsWithoutBound]),
         (
@@ -209,6 +314,10 @@ fn bugs_are_noticed() {
             &[Bug::PanicUncounted, Bug::PanicForgotten],
         ),
         (tickets_come_back, &[Bug::TicketLost]),
+        (tickets_of_the_way_come_back, &[Bug::TicketOfTheWayLost]),
+        (one_share_has_one_room, &[Bug::RoomForEach]),
+        (an_opened_share_is_looked_at, &[Bug::OpenShareForgotten]),
+        (waking_ends, &[Bug::WakesWithoutEnd]),
         (others_time_is_not_charged, &[Bug::WallTimeCharged]),
     ];
     for (holds, bugs) in properties {

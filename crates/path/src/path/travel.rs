@@ -49,6 +49,8 @@ pub enum Exit<M> {
         message: M,
         /// What became of it.
         fate: Count,
+        /// Whether the path originated it (ledger out).
+        turned: bool,
     },
 }
 
@@ -93,20 +95,24 @@ impl<M> Path<M> {
         let Some((message, _)) = self.dequeue(direction) else {
             return false;
         };
-        self.carry(direction, message, now, &mut Nobody, out);
+        self.carry(None, direction, message, now, &mut Nobody, out);
         true
     }
 
-    /// Runs the stages for a message that has been received.
+    /// Runs the stages for a message that has been received, from this stage on, or the
+    /// first of its direction.
     pub(crate) fn carry(
         &mut self,
+        stage: Option<u8>,
         direction: Direction,
         message: M,
         now: Time,
         watch: &mut impl Watch<M>,
         out: &mut impl FnMut(Exit<M>),
     ) {
-        self.fly(self.entry(direction), direction, message, now, watch, out);
+        let stage = stage.map(usize::from).filter(|at| *at < self.slots.len());
+        let to = stage.unwrap_or_else(|| self.entry(direction));
+        self.fly(to, direction, message, now, watch, out);
     }
 
     /// Receives a message at this stage, past the queues, and runs from there
@@ -124,26 +130,9 @@ impl<M> Path<M> {
         now: Time,
         out: &mut impl FnMut(Exit<M>),
     ) {
-        self.inject_watched(stage, direction, message, now, &mut Nobody, out);
-    }
-
-    /// The same, with somebody who watches.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such stage.
-    pub fn inject_watched(
-        &mut self,
-        stage: usize,
-        direction: Direction,
-        message: M,
-        now: Time,
-        watch: &mut impl Watch<M>,
-        out: &mut impl FnMut(Exit<M>),
-    ) {
         assert!(stage < self.slots.len(), "no stage {stage}");
         self.account.receive();
-        self.fly(stage, direction, message, now, watch, out);
+        self.fly(stage, direction, message, now, &mut Nobody, out);
     }
 
     /// Receives a message at the first stage of this direction, past the queue.
@@ -180,7 +169,12 @@ impl<M> Path<M> {
         assert!(is_fate(fate), "`{}` is not a fate", fate.name());
         self.account.receive();
         self.account.end(fate);
-        Exit::Ended { message, fate }
+        let turned = false;
+        Exit::Ended {
+            message,
+            fate,
+            turned,
+        }
     }
 
     /// Wakes the stages whose time has come, each once, and runs what they
@@ -234,7 +228,12 @@ impl<M> Path<M> {
         for direction in [Direction::Forward, Direction::Backward] {
             while let Some((message, _)) = self.dequeue(direction) {
                 self.end_received(fate);
-                out(Exit::Ended { message, fate });
+                let turned = false;
+                out(Exit::Ended {
+                    message,
+                    fate,
+                    turned,
+                });
             }
             while let Some(exit) = self.take(direction) {
                 out(exit);
@@ -351,7 +350,11 @@ impl<M> Path<M> {
                 Step::Absorbed => return self.end_watched(turned, Count::Absorbed, watch),
                 Step::End(message, fate) if is_fate(fate) || bug::is(Bug::AnyCountIsFate) => {
                     self.end_watched(turned, fate, watch);
-                    return out(Exit::Ended { message, fate });
+                    return out(Exit::Ended {
+                        message,
+                        fate,
+                        turned,
+                    });
                 }
                 Step::Back(message, fate) | Step::End(message, fate) => {
                     let what = if is_fate(fate) {
@@ -364,6 +367,7 @@ impl<M> Path<M> {
                     return out(Exit::Ended {
                         message,
                         fate: Count::DroppedFault,
+                        turned,
                     });
                 }
             }
@@ -387,7 +391,11 @@ impl<M> Path<M> {
                 let fate = Count::DroppedQueueFull;
                 self.end_watched(turned, fate, watch);
                 if !bug::is(Bug::OutputSwallows) {
-                    out(Exit::Ended { message, fate });
+                    out(Exit::Ended {
+                        message,
+                        fate,
+                        turned,
+                    });
                 }
                 return;
             }
@@ -443,7 +451,11 @@ impl<M> Path<M> {
     fn fault(&mut self, message: M, turned: bool, out: &mut impl FnMut(Exit<M>)) {
         let fate = Count::DroppedFault;
         self.end(turned, fate);
-        out(Exit::Ended { message, fate });
+        out(Exit::Ended {
+            message,
+            fate,
+            turned,
+        });
     }
 
     fn blame(&mut self, at: usize, what: Misbehaviour) {

@@ -9,7 +9,7 @@
 //! themselves.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ashway_abi::share::{Account, Mode, Terms};
 
@@ -29,8 +29,6 @@ pub struct ShareAccount {
     open: AtomicBool,
     /// Messages that wait for the share, at all interfaces.
     queued: AtomicU32,
-    /// Queued messages that no program counts. One counter may serve several paths.
-    uncounted: Arc<AtomicU32>,
 }
 
 /// What a message is charged beyond its handler's budget, at most, in ns: slices that
@@ -41,27 +39,25 @@ pub const BESIDE_NS: u64 = 50_000;
 const MODULES_NS: u64 = 1_000_000;
 
 impl ShareAccount {
-    /// For a path in the user tier that ends in a handler with this budget, in ns.
-    /// Queued messages that no program counts are counted in `uncounted`.
+    /// For a path that ends in a handler with this budget, in ns.
     #[must_use]
-    pub fn new(terms: Terms, budget: u64, uncounted: Arc<AtomicU32>) -> Self {
-        Self::charging(terms, budget + BESIDE_NS, uncounted)
+    pub fn of_handler(terms: Terms, budget: u64) -> Self {
+        Self::charging(terms, budget + BESIDE_NS)
     }
 
     /// For a path of modules.
     #[must_use]
     pub fn of_modules(terms: Terms) -> Self {
-        Self::charging(terms, MODULES_NS, Arc::default())
+        Self::charging(terms, MODULES_NS)
     }
 
-    fn charging(terms: Terms, most: u64, uncounted: Arc<AtomicU32>) -> Self {
+    fn charging(terms: Terms, most: u64) -> Self {
         Self {
             terms,
             most,
             account: Mutex::default(),
             open: AtomicBool::new(false),
             queued: AtomicU32::new(0),
-            uncounted,
         }
     }
 
@@ -128,31 +124,11 @@ impl ShareAccount {
         self.queued.load(Ordering::Acquire)
     }
 
-    /// Says how many messages wait for the share: for a path that has one queue.
-    pub(crate) fn set_queued(&self, queued: u32) {
-        self.queued.store(queued, Ordering::Release);
-    }
-
-    /// A message begins to wait; `counted`: a program counts it.
-    pub fn enqueued(&self, counted: bool) {
-        self.queued.fetch_add(1, Ordering::AcqRel);
-        if !counted {
-            self.uncounted.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
-    /// A message has ended to wait.
-    pub fn dequeued(&self, counted: bool) {
-        self.queued.fetch_sub(1, Ordering::AcqRel);
-        if !counted {
-            self.uncounted.fetch_sub(1, Ordering::AcqRel);
-        }
-    }
-
-    /// Queued messages that no program counts, of all paths that have this counter.
-    #[must_use]
-    pub fn uncounted(&self) -> u32 {
-        self.uncounted.load(Ordering::Acquire)
+    /// Of one path that has this share, so many messages wait, and not as many as `before`.
+    pub(crate) fn report(&self, before: u32, waiting: u32) {
+        // Wraps where fewer wait: the sum does not.
+        let more = waiting.wrapping_sub(before);
+        self.queued.fetch_add(more, Ordering::AcqRel);
     }
 }
 
@@ -164,7 +140,7 @@ mod tests {
     const BUDGET: u64 = 50_000;
 
     fn account(per_mille: u32) -> ShareAccount {
-        ShareAccount::new(Terms::new(per_mille, None), BUDGET, Arc::default())
+        ShareAccount::of_handler(Terms::new(per_mille, None), BUDGET)
     }
 
     /// How many of the messages of 10 us each, so many a second for two seconds, run.

@@ -1,4 +1,4 @@
-//! `ashway path create`, `show` and `rm`: a running node's paths without a handler.
+//! `ashway path create`, `show` and `rm`: a running node's paths.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -61,7 +61,7 @@ pub(crate) struct Create {
     node: Node,
 }
 
-/// Show a path of a running node that has no handler
+/// Show a path of a running node
 ///
 /// Its stages, tier, attributes, ends, queues with length and maximum, and its account:
 /// messages received and what became of them, time, memory.
