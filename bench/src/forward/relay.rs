@@ -211,7 +211,7 @@ impl Kernel {
             behind: Behind::Path { parted: KEY + 1 },
         };
         let hops = shared::words("hops", spec.paths * hop::BYTES)?;
-        let words = trusted::bytes_with(spec.paths, spec.layout.rings);
+        let words = spec.layout.trusted_bytes(spec.paths);
         let words = shared::words("words", words)?;
         let memory = shared::arena(spec.layout.total_bytes())?;
         let wake = shared::bell("wake", 4096)?;

@@ -193,7 +193,7 @@ fn executed(module: &Module<'_>, checks: Checks, message: &[u8]) -> Result<u64> 
     trial.prepare("on_rx")?;
     let image: &Image = &trial.program("on_rx").context("it was translated")?.image;
     let first = stub::first_memory(module);
-    let mut machine = Machine::new(1, 1, first.len());
+    let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), first.len());
     machine.memory_mut().copy_from_slice(&first);
     machine.run(image, &stub::frame(message))?;
     Ok(machine.executed)

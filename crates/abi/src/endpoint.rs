@@ -6,8 +6,8 @@
 //! | payloads          | consumed, need_wake | slots x 16 bytes |
 //! ```
 //!
-//! The payload slots lie right behind those of the rings to the user tier
-//! ([`Layout::slot_offset`](crate::memory::Layout::slot_offset) goes on counting).
+//! It lies behind the handler's state
+//! ([`Layout::endpoint_payload`](crate::memory::Layout::endpoint_payload)).
 //! Programs in softirq and the daemon put messages in; the application, which is
 //! one process, takes them out.
 //!

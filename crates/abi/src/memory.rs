@@ -1,22 +1,22 @@
 //! The instance's memory: what lies where.
 //!
 //! ```text
-//! 0            guest_bytes        +state_bytes                       total_bytes
-//! | guest      | state            | slots: rings x 256 x slot_bytes | endpoint |
+//! 0            guest_bytes        +state_bytes   total_bytes
+//! | guest      | state            | endpoint      |
 //! ```
 //!
 //! * **guest** is the handler's Wasm memory, at the addresses it knows.
 //! * **state** holds the module's mutable globals, its tables and its passive
 //!   segments, out of the guest's reach.
-//! * **slots** hold the payloads of messages that wait for the user tier.
 //! * **endpoint** is the application's ring, if the handler has one
 //!   ([`endpoint`](crate::endpoint)).
 //!
 //! The application maps all of it and may write any of it at any time. That
-//! spoils its own handler's results. It also reaches the payload of a message
-//! that waits in a slot, which `pass` would hand to the host (SECURITY.md).
+//! spoils its own handler's results. Messages that wait for the user tier are not in it:
+//! they lie in the **pool** behind the [trusted words](crate::trusted), which no
+//! application maps, since `pass` hands them to the host as they came.
 
-use crate::endpoint;
+use crate::{endpoint, trusted};
 
 /// Bytes of a Wasm page.
 pub const WASM_PAGE: usize = 65536;
@@ -34,7 +34,7 @@ pub const STATE_GLOBALS: usize = 64;
 
 /// Bytes of headers that a handler can reach in front of its message: as many as
 /// the kernel tier looks for a message behind.
-pub const FRONT_BYTES: usize = crate::trusted::SLOT_HEADERS_BYTES;
+pub const FRONT_BYTES: usize = trusted::SLOT_HEADERS_BYTES;
 
 /// What an instance's memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,22 +67,16 @@ impl Layout {
         self.guest_bytes
     }
 
-    /// Offset of the payload slots.
+    /// Offset of the endpoint's payloads, [`slot_bytes`](Self::slot_bytes) apart.
     #[must_use]
-    pub const fn slots_offset(&self) -> usize {
-        self.guest_bytes + self.state_bytes
-    }
-
-    /// Offset of one payload slot.
-    #[must_use]
-    pub const fn slot_offset(&self, ring: usize, slot: usize) -> usize {
-        self.slots_offset() + (ring * crate::trusted::RING_SLOTS + slot) * self.slot_bytes
+    pub const fn endpoint_payload(&self, slot: usize) -> usize {
+        self.guest_bytes + self.state_bytes + slot * self.slot_bytes
     }
 
     /// Offset of the endpoint's control block, which follows its payloads.
     #[must_use]
     pub const fn endpoint_control(&self) -> usize {
-        self.slot_offset(self.rings, self.endpoint_slots)
+        self.endpoint_payload(self.endpoint_slots)
     }
 
     /// Offset of the endpoint's descriptor of one slot.
@@ -95,9 +89,27 @@ impl Layout {
     #[must_use]
     pub const fn total_bytes(&self) -> usize {
         if self.endpoint_slots == 0 {
-            self.slot_offset(self.rings, 0)
+            self.endpoint_payload(0)
         } else {
             self.endpoint_descriptor(self.endpoint_slots)
         }
+    }
+
+    /// Offset of the pool in the trusted words of an instance with so many paths.
+    #[must_use]
+    pub const fn pool_offset(&self, paths: usize) -> usize {
+        trusted::bytes_with(paths, self.rings).next_multiple_of(trusted::PATH_STRIDE)
+    }
+
+    /// Offset there of the payload of one message that waits for the user tier.
+    #[must_use]
+    pub const fn pool_slot(&self, paths: usize, ring: usize, slot: usize) -> usize {
+        self.pool_offset(paths) + (ring * trusted::RING_SLOTS + slot) * self.slot_bytes
+    }
+
+    /// Size of the trusted words and the pool behind them.
+    #[must_use]
+    pub const fn trusted_bytes(&self, paths: usize) -> usize {
+        self.pool_slot(paths, self.rings, 0)
     }
 }

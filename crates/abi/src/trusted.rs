@@ -3,8 +3,9 @@
 //! One mmapable array map per instance that only kernel programs and the
 //! daemon can touch. What must be believed lives here and never in the
 //! instance's own memory: the lock, the counts that keep order, ring indices,
-//! and the headers of waiting messages (a reply is built from them, so an
-//! application that could write them could send as anybody).
+//! and the messages that wait: a reply is built from their headers, so an application
+//! that could write them could send as anybody; and `pass` hands their payloads, which
+//! lie in a pool behind the words, to the host.
 //!
 //! All fields are offsets in bytes from the start of the map's one value, and
 //! are read and written with atomics on both sides. A field that one side writes
@@ -112,7 +113,7 @@ pub const SLOT_LOCAL_PATH: usize = 0;
 /// `u32` in a slot: bytes of headers in [`SLOT_HEADERS`]; 0 if there is no
 /// message after all.
 pub const SLOT_PAYLOAD_OFF: usize = 4;
-/// `u32` in a slot: length of the payload in the instance's memory.
+/// `u32` in a slot: length of the payload in the [pool](crate::memory::Layout::pool_slot).
 pub const SLOT_PAYLOAD_LEN: usize = 8;
 /// `u32` in a slot: bits of [`context::flag`](crate::context::flag).
 pub const SLOT_FLAGS: usize = 12;

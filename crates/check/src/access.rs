@@ -59,7 +59,7 @@ impl Step<'_> {
     /// The bytes of a region that such an access may touch.
     fn room(&self, region: Region, at: Num, access: Access) -> Range<u128> {
         let layout = &self.shape.layout;
-        let trusted_bytes = trusted::bytes(layout.rings);
+        let trusted_bytes = layout.trusted_bytes(trusted::MAX_PATHS);
         let (from, to) = match (region, access) {
             (Region::Context, Access::Read) if at.constant().is_some() => (0, context::BYTES),
             (Region::Context, Access::Read | Access::Write) => {
@@ -70,9 +70,9 @@ impl Step<'_> {
             (Region::Trusted, Access::Atomic) => (trusted::NEED_WAKE, trusted_bytes),
             (Region::Trusted, Access::Read) => (0, trusted_bytes),
             (Region::Row, _) => (0, count::ROW_BYTES),
-            // Without the lock a program only fills slots.
+            // Without the lock a program has no business there but with the endpoint.
             (Region::Memory | Region::Arena, _) if !self.state.has(fact::LOCKED) => {
-                (layout.slots_offset(), layout.total_bytes())
+                (layout.endpoint_payload(0), layout.total_bytes())
             }
             (Region::Memory, _) => (0, layout.total_bytes()),
             // A page that is not there reads as 0, and the guard around the

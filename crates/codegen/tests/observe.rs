@@ -107,7 +107,7 @@ fn frames() -> Vec<Vec<u8>> {
 
 /// Runs one frame; what it came to, and the notes.
 fn run([entry, user]: &[Image; 2], array: bool, frame: &[u8]) -> (u32, Vec<u64>, Machine) {
-    let mut machine = Machine::new(2, 1, LAYOUT.total_bytes());
+    let mut machine = Machine::new(2, LAYOUT.trusted_bytes(1), LAYOUT.total_bytes());
     machine.array_mode = array;
     machine.set_hits(1);
     machine.ifindex = 9;

@@ -64,7 +64,11 @@ impl Path {
             may_reply: false,
             locals_in_memory: false,
         };
-        let mut machine = Machine::new(1, rings, spec.layout.total_bytes());
+        let mut machine = Machine::new(
+            1,
+            spec.layout.trusted_bytes(spec.paths),
+            spec.layout.total_bytes(),
+        );
         machine.array_mode = memory == MemoryKind::Array;
         for (at, value) in [
             (context::RING_BASE, base | count << 16),

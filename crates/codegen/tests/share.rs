@@ -74,7 +74,7 @@ impl Path {
     }
 
     fn of(program: Image, memory: MemoryKind) -> Self {
-        let mut machine = Machine::new(1, 1, LAYOUT.total_bytes());
+        let mut machine = Machine::new(1, LAYOUT.trusted_bytes(4), LAYOUT.total_bytes());
         machine.array_mode = memory == MemoryKind::Array;
         let mut field = |at: i16, value: u32| {
             let at = at as usize;

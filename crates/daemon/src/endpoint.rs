@@ -125,7 +125,7 @@ impl Endpoint {
             return Count::DroppedEndpointFull;
         };
         let slot = ticket as usize % layout.endpoint_slots;
-        let at = AllegedOffset(layout.slot_offset(layout.rings, slot) as u32);
+        let at = AllegedOffset(layout.endpoint_payload(slot) as u32);
         let (len, fate) = match memory.copy_in(at, message) {
             Ok(()) => (message.len() as u32, Count::Delivered),
             // Only a layout that disagrees with the memory could get here.
@@ -240,7 +240,7 @@ mod tests {
             bytes: memory.len(),
             slots: SLOTS,
             slot_bytes: layout.slot_bytes,
-            payloads_at: layout.slot_offset(layout.rings, 0),
+            payloads_at: layout.endpoint_payload(0),
             control_at: layout.endpoint_control(),
         };
         Reader::map(memory.fd(), event, at).unwrap()
@@ -335,7 +335,7 @@ mod tests {
                     }
                 }
             }
-            let mut before = vec![1; layout.slots_offset()];
+            let mut before = vec![1; layout.endpoint_payload(0)];
             memory.copy_out(AllegedOffset(0), &mut before).unwrap();
             prop_assert!(before.iter().all(|byte| *byte == 0));
         }

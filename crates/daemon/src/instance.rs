@@ -589,7 +589,7 @@ impl KernelSide {
     ) -> Result<Self, InstanceError> {
         // Beyond that, a ring's control block would lie in another's slots.
         assert!(layout.rings <= trusted::MAX_RINGS, "the plan gives no more");
-        let bytes = trusted::bytes_with(plan.most_paths, layout.rings);
+        let bytes = layout.trusted_bytes(plan.most_paths);
         let trusted =
             shared::words("ashway_trusted", bytes).map_err(|source| InstanceError::Memory {
                 handler: handler.to_owned(),

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use ashway_abi::{Count, trusted};
 use ashway_kernel::Program;
-use ashway_memory::AllegedOffset;
 use ashway_modules::Message;
 use ashway_path::time::Time;
 use ashway_ring::{Passer, SendError, TxSocket};
@@ -344,14 +343,14 @@ fn copy_out(
         return None;
     }
     let len = word(trusted::SLOT_PAYLOAD_LEN).min(shared.layout.slot_bytes);
-    let at = AllegedOffset(shared.layout.slot_offset(ring, slot) as u32);
+    let at = shared.layout.pool_slot(shared.plan.most_paths, ring, slot);
     let mut message = buffer();
     let mut copied = Ok(());
     message.fill(payload + len, |frame| {
         copied = kernel
             .trusted
             .copy_out(descriptor + trusted::SLOT_HEADERS, &mut frame[..payload])
-            .and_then(|()| shared.memory.copy_out(at, &mut frame[payload..]));
+            .and_then(|()| kernel.trusted.copy_out(at, &mut frame[payload..]));
     });
     if copied.is_err() {
         message.fill(0, |_| ());

@@ -62,7 +62,7 @@ fn bench(kind: MemoryKind) -> Bench {
         wake: shared::bell("wake", 4096).unwrap(),
     };
     let slots = Map::create(&MapSpec::prog_array("slots", 4)).unwrap();
-    let trusted = shared::words("trusted", trusted::bytes(layout.rings)).unwrap();
+    let trusted = shared::words("trusted", layout.trusted_bytes(1)).unwrap();
     let memory = match kind {
         MemoryKind::Arena => shared::arena(layout.total_bytes()).unwrap(),
         MemoryKind::Array => shared::array(layout.total_bytes()).unwrap(),
@@ -181,8 +181,8 @@ fn a_message_lands_in_the_ring_with_its_headers_apart() {
                 .unwrap();
             assert_eq!(headers, frame[..headers.len()]);
             let mut landed = vec![0; len];
-            let at = ashway_memory::AllegedOffset(bench.layout.slot_offset(0, n) as u32);
-            bench.memory.copy_out(at, &mut landed).unwrap();
+            let at = bench.layout.pool_slot(1, 0, n);
+            bench.trusted.copy_out(at, &mut landed).unwrap();
             assert_eq!(landed, payload, "{len} bytes");
         }
         assert_eq!(bench.count(1, Count::Received), 10);

@@ -256,7 +256,7 @@ fn oracle(
 /// What the kernel tier's form leaves behind, in our interpreter.
 fn in_kernel(list: &KernelList, (registers, data): &Left) -> Left {
     let image = trial::program(trial::Work::Passes(std::slice::from_ref(list)), 1);
-    let mut machine = Machine::new(1, 1, trial::MEMORY_BYTES);
+    let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), trial::MEMORY_BYTES);
     machine.memory_mut().fill(0);
     for (at, register) in registers.iter().enumerate() {
         let place = trial::REGISTERS + 8 * at;

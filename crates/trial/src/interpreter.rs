@@ -24,7 +24,7 @@ pub(crate) struct Interpreter {
 impl Interpreter {
     pub(crate) fn new(module: &Module<'_>, setup: &Setup) -> Self {
         let first = stub::first_memory(module);
-        let mut machine = Machine::new(1, 1, first.len());
+        let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), first.len());
         machine.memory_mut().copy_from_slice(&first);
         machine.array_mode = setup.memory == MemoryChoice::Array;
         // Fuel is what bounds a handler.

@@ -22,7 +22,7 @@ use std::collections::HashMap;
 
 use super::Image;
 use ashway_abi::count::{ROW_BYTES, ROW_WORDS};
-use ashway_abi::{Count, Hop, Leaf, context, hop, trusted};
+use ashway_abi::{Count, Hop, Leaf, context, hop};
 use space::{HEADROOM, STACK_BYTES, Space};
 use step::End;
 
@@ -144,10 +144,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// A machine with zeroed maps: `rows` of counters, trusted words for
-    /// `rings`, and an arena of `memory_bytes`.
+    /// A machine with zeroed maps: `rows` of counters, `trusted_bytes` of trusted words and
+    /// the pool, and an arena of `memory_bytes`.
     #[must_use]
-    pub fn new(rows: usize, rings: usize, memory_bytes: usize) -> Self {
+    pub fn new(rows: usize, trusted_bytes: usize, memory_bytes: usize) -> Self {
         Self {
             slots: Vec::new(),
             array_mode: false,
@@ -174,7 +174,7 @@ impl Machine {
                 stack: [0; STACK_BYTES],
                 context: vec![0; context::BYTES],
                 counters: vec![0; rows * ROW_BYTES],
-                trusted: vec![0; trusted::bytes(rings)],
+                trusted: vec![0; trusted_bytes],
                 memory: vec![0; memory_bytes],
                 hits: Vec::new(),
                 leaves: Vec::new(),

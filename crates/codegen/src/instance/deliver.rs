@@ -3,9 +3,9 @@
 //! One ring per receive queue, or for some of an interface's, where it has more queues than
 //! the instance has rings for it. A driver serves a queue on one CPU at a time, but
 //! generic XDP behind a veth runs on whichever CPU sends, so a slot is taken by
-//! compare-and-exchange and published when it is filled. The headers and the
-//! descriptor go to the trusted words (a reply is built from them), the payload
-//! to the instance's own memory.
+//! compare-and-exchange and published when it is filled. All of it goes to where no
+//! application can write: descriptor and headers to the trusted words, the payload to the
+//! pool behind them.
 
 use ashway_abi::{Count, context, trusted};
 
@@ -17,7 +17,7 @@ use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use ashway_abi::MemoryKind;
 use ashway_check::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, helper, md, op};
 
-/// Stack: the slot's number within the instance.
+/// Stack: the slot's number in the pool, or in the endpoint.
 pub(super) const SLOT: i16 = -48;
 /// Stack: the ring's control block.
 const RING: i16 = -56;
@@ -188,7 +188,7 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, ob
     asm.call(helper::XDP_LOAD_BYTES);
     asm.jump_if_imm(op::JNE, R0, 0, void);
 
-    copy_payload(asm, spec, void);
+    copy_to_pool(asm, spec, void);
 
     // The message counts as in the user tier before it can be seen there.
     asm.load(Size::D, R1, R10, PATH_WORD);
@@ -375,14 +375,34 @@ fn publish(asm: &mut Assembler) {
     );
 }
 
-/// Packet to the slot in the instance's memory. Clobbers `r0`-`r5` and `r7`,
+/// Packet to the slot in the pool. `r7` = trusted words. Clobbers `r0`-`r5`.
+fn copy_to_pool(asm: &mut Assembler, spec: &Spec, bad: Label) {
+    let empty = asm.label();
+    let slot_bytes = spec.layout.slot_bytes as i32;
+    let last = spec.layout.trusted_bytes(spec.paths) as i32 - slot_bytes;
+    asm.load(Size::W, R4, R9, context::PAYLOAD_LEN);
+    asm.jump_if_imm(op::JEQ, R4, 0, empty);
+    asm.jump_if_imm(op::JGT, R4, slot_bytes, bad);
+    asm.load(Size::D, R3, R10, SLOT);
+    asm.alu_imm(op::LSH, R3, slot_bytes.trailing_zeros() as i32);
+    asm.alu_imm(op::ADD, R3, spec.layout.pool_offset(spec.paths) as i32);
+    asm.jump_if_imm(op::JGT, R3, last, bad);
+    asm.alu(op::ADD, R3, R7);
+    asm.load(Size::W, R2, R9, context::PAYLOAD_OFF);
+    asm.mov(R1, R6);
+    asm.call(helper::XDP_LOAD_BYTES);
+    asm.jump_if_imm(op::JNE, R0, 0, bad);
+    asm.bind(empty);
+}
+
+/// Packet to the endpoint's slot in the instance's memory. Clobbers `r0`-`r5` and `r7`,
 /// which it restores.
 pub(super) fn copy_payload(asm: &mut Assembler, spec: &Spec, bad: Label) {
     // r7 = where the slot lies in the memory.
     let slot_bytes = spec.layout.slot_bytes as i32;
     asm.load(Size::D, R7, R10, SLOT);
     asm.alu_imm(op::LSH, R7, slot_bytes.trailing_zeros() as i32);
-    asm.alu_imm(op::ADD, R7, spec.layout.slots_offset() as i32);
+    asm.alu_imm(op::ADD, R7, spec.layout.endpoint_payload(0) as i32);
     match spec.memory {
         MemoryKind::Arena => copy_to_arena(asm, slot_bytes, bad),
         MemoryKind::Array => copy_to_array(asm, spec, bad),

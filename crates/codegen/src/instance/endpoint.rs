@@ -60,9 +60,6 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, finish: Label) {
     asm.bind(taken);
     asm.store(Size::D, R10, deliver::TICKET, R3);
     asm.alu_imm(op::AND, R3, slots - 1);
-    // Behind the slots of the rings.
-    let first = spec.layout.rings * trusted::RING_SLOTS;
-    asm.alu_imm(op::ADD, R3, first as i32);
     asm.store(Size::D, R10, deliver::SLOT, R3);
     deliver::copy_payload(asm, spec, void);
 

@@ -33,7 +33,7 @@ pub(crate) struct One {
 impl One {
     pub(crate) fn new(table: &Table<usize>, packet: Packet, few: usize, what: Behind) -> Self {
         let compiled = emit::compile(table, few, leaf);
-        let mut machine = Machine::new(ROWS, LAYOUT.rings, LAYOUT.total_bytes());
+        let mut machine = Machine::new(ROWS, LAYOUT.trusted_bytes(1), LAYOUT.total_bytes());
         machine.array_mode = packet == Packet::Helpers;
         machine.slots = vec![Some(behind(what, packet, 1))];
         let mut constants = 0;
@@ -125,7 +125,7 @@ fn message(machine: &mut Machine) -> Vec<u8> {
     assert_eq!(machine.trusted_u32(at + trusted::SLOT_READY), produced);
     let len = machine.trusted_u32(at + trusted::SLOT_PAYLOAD_LEN) as usize;
     let path = machine.trusted_u32(at + trusted::SLOT_LOCAL_PATH) as usize;
-    let message = machine.memory()[LAYOUT.slot_offset(0, slot)..][..len].to_vec();
+    let message = machine.trusted()[LAYOUT.pool_slot(1, 0, slot)..][..len].to_vec();
     let words = machine.trusted_mut();
     words[ring + trusted::RING_CONSUMED..][..4].copy_from_slice(&produced.to_le_bytes());
     let in_user = trusted::PATHS + path * trusted::PATH_STRIDE;

@@ -12,7 +12,7 @@ use ashway_codegen::exit;
 use ashway_demux::Table;
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun, shared};
-use ashway_memory::{AllegedOffset, Memory, SharedArray, WakeBell};
+use ashway_memory::{Memory, SharedArray, WakeBell};
 use ashway_rig::captures::{Captures, Links};
 use ashway_rig::skip_unless_root;
 
@@ -38,7 +38,7 @@ struct Loaded {
     _behind: Program,
     counters: Map,
     trusted: SharedArray,
-    memory: Memory,
+    _memory: Memory,
     counts: Vec<Vec<u64>>,
     _maps: Vec<Map>,
     _hops: SharedArray,
@@ -62,7 +62,7 @@ impl Loaded {
         }
         let slots = create(&MapSpec::prog_array("slots", 1));
         let wake = shared::bell("wake", 4096).unwrap();
-        let trusted = shared::words("trusted", trusted::bytes(LAYOUT.rings)).unwrap();
+        let trusted = shared::words("trusted", LAYOUT.trusted_bytes(1)).unwrap();
         let memory = match packet {
             Packet::Pointers => shared::arena(LAYOUT.total_bytes()),
             Packet::Helpers => shared::array(LAYOUT.total_bytes()),
@@ -122,7 +122,7 @@ impl Loaded {
             _behind: program,
             counters,
             trusted,
-            memory,
+            _memory: memory,
             counts: vec![vec![0; Count::ALL.len()]; ROWS],
             _maps: maps,
             _hops: hops,
@@ -168,8 +168,8 @@ impl Loaded {
         assert_eq!(in_user.load(Acquire), 1);
         in_user.store(0, Release);
         let mut message = vec![0; len as usize];
-        let at = AllegedOffset(LAYOUT.slot_offset(0, slot) as u32);
-        self.memory.copy_out(at, &mut message).unwrap();
+        let at = LAYOUT.pool_slot(1, 0, slot);
+        self.trusted.copy_out(at, &mut message).unwrap();
         message
     }
 }

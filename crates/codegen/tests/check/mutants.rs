@@ -56,7 +56,7 @@ fn mutate(insn: Insn, random: &mut Random) -> Insn {
 }
 
 fn machine(made: &Made) -> Machine {
-    let mut machine = Machine::new(1, 1, made.memory.len());
+    let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), made.memory.len());
     machine.array_mode = made.shape.memory == MemoryKind::Array;
     machine.insn_limit = LIMIT;
     machine.memory_mut().copy_from_slice(&made.memory);

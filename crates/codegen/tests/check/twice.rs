@@ -35,7 +35,7 @@ fn a_copy_out_of_the_state_region_keeps_to_it_by_itself() {
                 }
             }
             let made = stub_of("init", &module, kind, false, CPUS).unwrap();
-            let mut machine = Machine::new(1, 1, made.memory.len());
+            let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), made.memory.len());
             machine.array_mode = kind == MemoryKind::Array;
             machine.memory_mut().copy_from_slice(&made.memory);
             // The offset is the message's length.

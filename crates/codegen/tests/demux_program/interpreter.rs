@@ -12,7 +12,7 @@ use super::cases::{Random, expected, frame, leaf, table};
 
 /// A machine with the table's entries, and its program.
 fn machine(table: &Table<u32>, few: usize, packet: Packet) -> (Machine, ashway_check::bpf::Image) {
-    let mut machine = Machine::new(1, 1, 0);
+    let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), 0);
     let compiled = emit::compile(table, few, leaf);
     let mut constants = 0;
     for (one, entries) in compiled.iter().zip(table.shapes()) {

@@ -89,8 +89,8 @@ pub(crate) fn program(packet: Packet) -> Image {
 
 /// A machine on which the entry program leads to this one.
 fn machine(packet: Packet, program: &Image) -> Machine {
-    let memory_bytes = spec(packet, 1, 8).layout.total_bytes();
-    let mut machine = Machine::new(2, 1, memory_bytes);
+    let layout = spec(packet, 1, 8).layout;
+    let mut machine = Machine::new(2, layout.trusted_bytes(8), layout.total_bytes());
     machine.array_mode = packet == Packet::Helpers;
     machine.insn_limit = 1_000_000;
     machine.set_hits(1);
@@ -203,10 +203,10 @@ fn waiting(machine: &Machine, packet: Packet) -> Option<(u32, Vec<u8>)> {
         word(trusted::SLOT_PAYLOAD_LEN) as usize,
     );
     let at = trusted::SLOTS + trusted::SLOT_HEADERS;
-    let slot = spec(packet, 1, 8).layout.slot_offset(0, 0);
+    let slot = spec(packet, 1, 8).layout.pool_slot(8, 0, 0);
     let frame = [
         &machine.trusted()[at..at + headers],
-        &machine.memory()[slot..slot + len],
+        &machine.trusted()[slot..slot + len],
     ];
     Some((word(trusted::SLOT_LOCAL_PATH), frame.concat()))
 }

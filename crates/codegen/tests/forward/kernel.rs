@@ -35,7 +35,7 @@ impl Loaded {
         let counters = Map::create(&MapSpec::percpu_array("rows", ROW_BYTES as u32, 2)).unwrap();
         let hops = shared::words("hops", PATHS * hop::BYTES).unwrap();
         let spec = spec(packet, cpus, PATHS);
-        let words = trusted::bytes_with(PATHS, spec.layout.rings);
+        let words = spec.layout.trusted_bytes(PATHS);
         let words = shared::words("trusted", words).unwrap();
         let memory = match packet {
             Packet::Pointers => shared::arena(spec.layout.total_bytes()),

@@ -84,7 +84,7 @@ fn our_interpreter_copies_as_the_list_means() {
         let list = list(&mut random);
         let kernel = KernelList::new(&list).unwrap();
         let image = trial::program(trial::Work::Passes(std::slice::from_ref(&kernel)), 1);
-        let mut machine = Machine::new(1, 1, trial::MEMORY_BYTES);
+        let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), trial::MEMORY_BYTES);
         for _ in 0..20 {
             let (registers, data, to) = case(&mut random, &list);
             machine.memory_mut().copy_from_slice(&before(&registers));
@@ -107,7 +107,7 @@ fn our_interpreter_copies_as_the_list_means() {
 fn a_second_pass_reads_and_writes_nothing() {
     let lists = ["xor(1)", "cksum16"].map(|text| KernelList::new(&parse(text).unwrap()).unwrap());
     let image = trial::program(trial::Work::Passes(&lists), 1);
-    let mut machine = Machine::new(1, 1, trial::MEMORY_BYTES);
+    let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), trial::MEMORY_BYTES);
     let message: Vec<u8> = (0..77).collect();
     machine.memory_mut().fill(0);
     let to = trial::DESTINATION;

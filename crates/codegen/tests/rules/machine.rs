@@ -82,7 +82,7 @@ impl Handler {
         };
         let (image, _) = stub::generate(&shape, 1).unwrap();
         let memory = stub::first_memory(&module);
-        let mut machine = Machine::new(1, 1, memory.len());
+        let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), memory.len());
         machine.array_mode = how.memory == MemoryKind::Array;
         machine.memory_mut().copy_from_slice(&memory);
         Self {

@@ -54,7 +54,7 @@ impl Node {
         let document = json!({
             "slots": layout.endpoint_slots,
             "slot_bytes": layout.slot_bytes,
-            "payloads_at": layout.slot_offset(layout.rings, 0),
+            "payloads_at": layout.endpoint_payload(0),
             "control_at": layout.endpoint_control(),
         });
         Ok(Answer::WithFd(document, event))

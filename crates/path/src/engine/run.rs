@@ -252,7 +252,9 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             let Some(entry) = self.entries.at_mut(to) else {
                 self.strays += 1;
                 shell.stray(message, trail);
-                ticket.into_iter().for_each(|ticket| shell.done(ticket));
+                if let Some(ticket) = ticket {
+                    shell.done(ticket);
+                }
                 continue;
             };
             if trail.paths >= MAX_CROSSINGS {

@@ -1,12 +1,13 @@
 use super::space::{MEMORY, PACKET, STACK, XDP_MD};
 use super::*;
+
 use crate::bpf::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use crate::bpf::{Assembler, Atomic, Insn, MapRef, Reg, Size, helper, op};
 
 const PASS: i32 = 2;
 
 fn machine() -> Machine {
-    Machine::new(2, 1, 2 * 65536)
+    Machine::new(2, ashway_abi::trusted::bytes(1), 2 * 65536)
 }
 
 fn assemble(body: impl FnOnce(&mut Assembler)) -> Image {
@@ -448,7 +449,7 @@ fn maps_by_lookup_and_by_address() {
     let mut machine = machine();
     assert_eq!(machine.run(&image, &[]), Ok(0), "there are two rows only");
     assert_eq!(machine.context_u32(context::ROW), 7);
-    assert_eq!(machine.trusted_u32(trusted::NEED_WAKE), 8);
+    assert_eq!(machine.trusted_u32(ashway_abi::trusted::NEED_WAKE), 8);
 
     let memory = assemble(|asm| {
         asm.map(R6, MapRef::Memory, Some(0x1_0000));

@@ -151,6 +151,22 @@ fn a_loop_without_a_charge() {
     assert_eq!(locked.check().unwrap_err().rule, Rule::Cycle);
     locked.shape.around = Around::Instance;
     assert!(locked.check().is_ok());
-    let most = |insn: Insn| insn.opcode == 0x25 && insn.dst == 4 && insn.imm == 2048 - 32;
-    noticed(&made, most, |_| NOP, Rule::Packet);
+}
+
+#[test]
+fn a_payload_beyond_its_slot_or_the_pool() {
+    let made = user_program(Arena, 2, 1);
+    let too_long = |insn: Insn| insn.opcode == 0x25 && insn.dst == 4 && insn.imm == 2048;
+    noticed(&made, too_long, |_| NOP, Rule::Helper);
+    let last = made.shape.layout.trusted_bytes(1) as i32 - 2048;
+    let behind = |insn: Insn| insn.opcode == 0x25 && insn.dst == 3 && insn.imm == last;
+    noticed(
+        &made,
+        behind,
+        |insn| Insn {
+            imm: last + 1,
+            ..insn
+        },
+        Rule::Helper,
+    );
 }
