@@ -77,6 +77,18 @@ mod tests {
         assert_eq!(alarms.next(), None);
     }
 
+    /// A stage says again with each message when it wants to be woken.
+    #[test]
+    fn a_wish_that_is_repeated_takes_no_room() {
+        let path = Ids::default().take();
+        let mut alarms = Alarms::default();
+        for _ in 0..1000 {
+            alarms.set(path, Time(5));
+            alarms.set(path, Time(9));
+        }
+        assert_eq!(alarms.heap.len(), 1);
+    }
+
     #[test]
     fn a_path_that_is_gone_is_not_woken() {
         let path = Ids::default().take();

@@ -113,13 +113,42 @@ mod tests {
         });
     }
 
+    /// Asleep the thread uses no CPU, and that is not another thread's doing.
+    #[test]
+    fn sleep_is_not_part_of_a_window() {
+        let path = Ids::default().take();
+        let mut meter = Meter::default();
+        meter.close(Time(0), us(0), |_, _| {});
+        meter.stop();
+        meter.used(path, us(100));
+        let mut charged = Vec::new();
+        meter.close(Time(5_000_000_000), us(100), |path, time| {
+            charged.push((path, time));
+        });
+        assert_eq!(charged, [(path, us(100))]);
+    }
+
+    #[test]
+    fn a_path_that_runs_on_is_no_change() {
+        let path = Ids::default().take();
+        let mut meter = Meter::default();
+        meter.close(Time(0), us(0), |_, _| {});
+        for _ in 0..2 * ROOM {
+            meter.used(path, us(1));
+        }
+        assert!(!meter.is_due(Time(0)));
+        let mut charged = Vec::new();
+        meter.close(Time(0), us(0), |path, time| charged.push((path, time)));
+        assert_eq!(charged, [(path, us(2 * ROOM as u64))]);
+    }
+
     #[test]
     fn a_window_has_room_for_so_many_changes() {
         let mut ids = Ids::default();
         let paths = [ids.take(), ids.take()];
         let mut meter = Meter::default();
         meter.close(Time(0), us(0), |_, _| {});
-        let changes = (0..).take_while(|at| {
+        let changes = (0..2 * ROOM).take_while(|at| {
             meter.used(paths[at % 2], us(0));
             !meter.is_due(Time(0))
         });

@@ -1,5 +1,6 @@
 //! The engine's seeded bugs: each has to turn a property false. More of what the engine
-//! does is in `tests/engine.rs`.
+//! does is in `tests/engine.rs`, and what `cargo xtask mutants` found untested is in
+//! `admission`, `turns` and `timers`.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -19,6 +20,10 @@ use crate::sched::share::ShareAccount;
 use crate::stage::{Cx, Direction, Direction::Backward, Stage, Step, Traits};
 use crate::time::Time;
 use crate::watch::Nobody;
+
+mod admission;
+mod timers;
+mod turns;
 
 /// Panics at 13, and lets everything else go on.
 struct Plain;
@@ -66,24 +71,36 @@ impl Stage<u32> for Busy {
     }
 }
 
-/// What leaves the first path goes on to the second, with a ticket; a run takes 10 us, of which the
-/// thread has half.
+/// What leaves the first path goes on to the second, with a ticket; the thread has half of
+/// the time.
 #[derive(Default)]
 struct Around {
     now: Time,
+    /// What a run takes.
+    cost: Duration,
     lead: Option<(PathId, PathId)>,
     out: VecDeque<u32>,
+    /// What has ended within a path.
+    ended: Vec<(PathId, u32, Count)>,
+    /// With what each message came out.
+    trails: Vec<Trail>,
     tickets: u32,
+    failed: u32,
+    /// How often each clock was read.
+    looks: u32,
+    cpu_looks: u32,
 }
 
 impl Shell<u32, ()> for Around {
     type Watch = Nobody;
 
     fn now(&mut self) -> Time {
+        self.looks += 1;
         self.now
     }
 
     fn cpu_time(&mut self) -> Duration {
+        self.cpu_looks += 1;
         Duration::from_nanos(self.now.0 / 2)
     }
 
@@ -92,11 +109,12 @@ impl Shell<u32, ()> for Around {
     }
 
     fn exit(&mut self, from: From<'_, ()>, exit: Exit<u32>) -> Option<Onward<u32>> {
-        let Exit::Left { message, .. } = exit else {
-            return None;
-        };
-        match self.lead {
-            Some((low, path)) if low == from.path => {
+        self.trails.push(from.trail);
+        match (exit, self.lead) {
+            (Exit::Ended { message, fate, .. }, _) => {
+                self.ended.push((from.path, message, fate));
+            }
+            (Exit::Left { message, .. }, Some((low, path))) if low == from.path => {
                 return Some(Onward {
                     path,
                     direction: Backward,
@@ -104,7 +122,7 @@ impl Shell<u32, ()> for Around {
                     ticket: NonZeroU32::new(2),
                 });
             }
-            _ => self.out.push_back(message),
+            (Exit::Left { message, .. }, _) => self.out.push_back(message),
         }
         None
     }
@@ -114,11 +132,13 @@ impl Shell<u32, ()> for Around {
     }
 
     fn ran(&mut self, _: PathId, _: &mut Path<u32>, (): &mut ()) {
-        self.now = self.now + Duration::from_micros(10);
+        self.now = self.now + self.cost;
     }
 
     fn stray(&mut self, _: u32, _: Trail) {}
-    fn failed(&mut self, _: PathId, _: &Path<u32>) {}
+    fn failed(&mut self, _: PathId, _: &Path<u32>) {
+        self.failed += 1;
+    }
 }
 
 struct World {
@@ -131,6 +151,7 @@ impl World {
     fn new() -> Self {
         let around = Around {
             now: Time(1_000_000_000),
+            cost: Duration::from_micros(10),
             ..Around::default()
         };
         Self {
@@ -141,16 +162,19 @@ impl World {
     }
 
     fn add(&mut self, share: Option<Arc<ShareAccount>>) -> PathId {
-        self.add_with(Box::new(Plain), share)
+        self.put(vec![Box::new(Plain)], share)
     }
 
-    fn add_with(&mut self, stage: Box<dyn Stage<u32>>, share: Option<Arc<ShareAccount>>) -> PathId {
+    fn put(
+        &mut self,
+        stages: Vec<Box<dyn Stage<u32>>>,
+        share: Option<Arc<ShareAccount>>,
+    ) -> PathId {
         let limits = Limits {
             queue: [0, 1000, 0, 0],
             ..Limits::default()
         };
-        let mut path =
-            Path::assemble("p", vec![stage], Attrs::new(), limits).expect("enough memory");
+        let mut path = Path::assemble("p", stages, Attrs::new(), limits).expect("enough memory");
         path.establish().expect("nothing to establish");
         let id = self.ids.take();
         self.engine.insert(id, path, (), share);
@@ -167,8 +191,10 @@ impl World {
         offered.is_ok()
     }
 
+    /// Runs all that may run. A test that never ends says nothing.
     fn run(&mut self) {
-        while self.engine.turn(&mut self.around) {}
+        let turns = (0..10_000).take_while(|_| self.engine.turn(&mut self.around));
+        assert!(turns.count() < 10_000, "there is no end of turns");
         self.engine.settle(&mut self.around);
     }
 }
@@ -236,7 +262,7 @@ fn an_opened_share_is_looked_at() -> bool {
 fn waking_ends() -> bool {
     let mut world = World::new();
     for _ in 0..3 {
-        world.add_with(Box::new(Busy), None);
+        world.put(vec![Box::new(Busy)], None);
     }
     let begin = world.around.now;
     world.engine.wake(&mut world.around);

@@ -210,6 +210,29 @@ mod tests {
         }
     }
 
+    /// Rounds that are skipped are paid by all: who took 10 quanta has the next turn when the
+    /// other one has had as many.
+    #[test]
+    fn where_all_owe_the_one_that_owes_least_is_next() {
+        let mut ids = Ids::default();
+        let (much, less) = (ids.take(), ids.take());
+        let mut drr = Drr::default();
+        for (path, took) in [(much, 10), (less, 4)] {
+            drr.arrived(path, Direction::Forward, Time(0));
+            let turn = drr.pick(Time(0)).expect("it has messages");
+            drr.ended(turn, took * QUANTUM, false);
+        }
+        for path in [much, less] {
+            drr.arrived(path, Direction::Forward, Time(0));
+        }
+        for quantum in 4..10 {
+            let turn = drr.pick(Time(0)).expect("both have messages");
+            assert_eq!(turn.path, less, "after {quantum} quanta");
+            drr.ended(turn, QUANTUM, true);
+        }
+        assert_eq!(drr.pick(Time(0)).map(|turn| turn.path), Some(much));
+    }
+
     #[test]
     fn a_path_without_messages_is_not_picked() {
         let mut ids = Ids::default();

@@ -185,6 +185,20 @@ mod tests {
         assert_eq!((account.due(), account.mode(9 * SECOND)), (0, Mode::Eager));
     }
 
+    /// Paths that have a share in common say each for itself how many of them wait.
+    #[test]
+    fn who_waits_makes_the_path_lazy() {
+        let account = account(200);
+        account.report(0, 3);
+        account.report(0, 2);
+        assert_eq!((account.queued(), account.mode(SECOND)), (5, Mode::Lazy));
+        account.report(3, 1);
+        account.report(2, 0);
+        assert_eq!(account.queued(), 1);
+        account.report(1, 0);
+        assert_eq!((account.queued(), account.mode(SECOND)), (0, Mode::Eager));
+    }
+
     #[test]
     fn time_that_others_had_is_not_charged() {
         let account = account(500);

@@ -1,0 +1,94 @@
+//! Timers: how many run at once, and who pays for them.
+
+use super::*;
+use crate::engine::MAX_WOKEN;
+use crate::stage::Traits;
+
+/// Wants to be woken from the start, and always again at the next time; panics when it is
+/// woken for the last time.
+struct Clock {
+    woken: u32,
+    last: u32,
+    next: fn(Time) -> Time,
+}
+
+impl Clock {
+    fn boxed(next: fn(Time) -> Time, last: u32) -> Box<dyn Stage<u32>> {
+        Box::new(Self {
+            woken: 0,
+            last,
+            next,
+        })
+    }
+}
+
+impl Stage<u32> for Clock {
+    fn name(&self) -> &'static str {
+        "clock"
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            starts: true,
+            ..Traits::default()
+        }
+    }
+
+    fn take(&mut self, message: u32, _: Direction, _: &mut Cx<'_, u32>) -> Step<u32> {
+        Step::On(message)
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_, u32>) {
+        *cx.wake_at = Some((self.next)(cx.now));
+        self.woken += 1;
+        assert!(self.woken < self.last, "it was the last time");
+    }
+
+    fn as_any(&mut self) -> &mut dyn std::any::Any {
+        self
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn after_a_second(now: Time) -> Time {
+    now + SECOND
+}
+
+impl World {
+    /// A path that wants to be woken now, and every second.
+    fn add_clock(&mut self) -> PathId {
+        self.put(vec![Clock::boxed(after_a_second, u32::MAX)], None)
+    }
+
+    fn woken(&self, id: PathId) -> u64 {
+        self.engine.path(id).expect("it is there").account().runs
+    }
+}
+
+/// Messages have their turn after so many paths; the others are woken next.
+#[test]
+fn so_many_paths_are_woken_at_once() {
+    let mut world = World::new();
+    world.around.cost = Duration::ZERO;
+    let ids: Vec<_> = (0..=MAX_WOKEN).map(|_| world.add_clock()).collect();
+    let woken = |world: &World| ids.iter().map(|id| world.woken(*id)).sum::<u64>();
+    assert!(world.engine.wake(&mut world.around));
+    assert_eq!(woken(&world), MAX_WOKEN as u64);
+    assert!(world.engine.wake(&mut world.around));
+    assert_eq!(woken(&world), MAX_WOKEN as u64 + 1);
+    assert!(!world.engine.wake(&mut world.around));
+}
+
+/// The time that a timer takes is its path's, and no other's.
+#[test]
+fn each_path_pays_for_its_own_timers() {
+    let mut world = World::new();
+    let ids = [world.add_clock(), world.add_clock()];
+    assert!(world.engine.wake(&mut world.around));
+    world.engine.pause(&mut world.around);
+    for id in ids {
+        let account = world.engine.path(id).expect("it is there").account();
+        assert_eq!(account.time, Duration::from_micros(10));
+    }
+}
