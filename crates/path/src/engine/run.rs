@@ -219,7 +219,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     }
 
     fn wake_one<S: Shell<M, D>>(&mut self, id: PathId, now: Time, shell: &mut S) {
-        let Some(entry) = self.entries.at_mut(id).filter(|entry| !entry.failed) else {
+        let Some(entry) = self.entries.at_mut(id) else {
             return;
         };
         self.running = Some(Running {
@@ -319,9 +319,11 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         }
     }
 
-    /// Sees to it that the path is woken when one of its stages wants to be.
+    /// Sees to it that the path is woken when one of its stages wants to be. A failed path
+    /// is not run, so what its stages wanted would be due forever.
     pub(super) fn arm(&mut self, id: PathId) {
-        if let Some(time) = self.entries.at(id).and_then(|entry| entry.path.wake_at()) {
+        let entry = self.entries.at(id).filter(|entry| !entry.failed);
+        if let Some(time) = entry.and_then(|entry| entry.path.wake_at()) {
             self.alarms.set(id, time);
         }
     }

@@ -1,4 +1,4 @@
-//! Timers: how many run at once, and who pays for them.
+//! Timers: how many run at once, and those of a path that has failed.
 
 use super::*;
 use crate::engine::MAX_WOKEN;
@@ -91,4 +91,35 @@ fn each_path_pays_for_its_own_timers() {
         let account = world.engine.path(id).expect("it is there").account();
         assert_eq!(account.time, Duration::from_micros(10));
     }
+}
+
+/// A path with two timers, of which one panics: the other one would be due forever. Nobody
+/// would sleep, and since the oldest timer runs first those of other paths would not run.
+fn a_path_that_has_failed_is_not_woken() -> bool {
+    let mut world = World::new();
+    let bad = vec![
+        Clock::boxed(|now| now + Duration::from_micros(1), 2),
+        Clock::boxed(after_a_second, u32::MAX),
+    ];
+    let bad = world.put(bad, None);
+    while world.around.failed == 0 {
+        world.around.now = world.engine.due_at().expect("it is to be woken");
+        assert!(world.engine.wake(&mut world.around));
+    }
+    let (good, before) = (world.add_clock(), world.woken(bad));
+    for _ in 0..10 {
+        world.engine.wake(&mut world.around);
+        world.around.now = world.around.now + SECOND;
+    }
+    let sleeps = !world.engine.wake(&mut world.around) || !world.engine.wake(&mut world.around);
+    sleeps && world.woken(good) == 11 && world.woken(bad) == before
+}
+
+#[test]
+fn a_failed_path_holds_up_no_timer() {
+    assert!(a_path_that_has_failed_is_not_woken());
+    assert!(!bug::with(
+        Bug::PanicForgotten,
+        a_path_that_has_failed_is_not_woken
+    ));
 }
