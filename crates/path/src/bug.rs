@@ -41,6 +41,8 @@ ashway_abi::seeded_bugs! {
     PanicUncounted,
     /// A path whose stage has panicked runs on.
     PanicForgotten,
+    /// A path that is always overdue is woken before all others.
+    OldestTimerFirst,
     /// The ticket of a message that waits when its path goes is lost.
     TicketLost,
     /// The ticket that a message was given for its next path is not given back.

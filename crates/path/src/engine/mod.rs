@@ -201,7 +201,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             failed: false,
         };
         self.entries.put(id, Box::new(entry));
-        self.arm(id);
+        self.arm(id, Time::default());
     }
 
     /// Takes a path out, and ends what waits in its queues with this fate. O(1), and

@@ -80,21 +80,20 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     /// Runs the timers that are due, of [`MAX_WOKEN`] paths at most, the first due first, and
     /// none that would begin after [`WAKING`]. False if none was.
     pub fn wake<S: Shell<M, D>>(&mut self, shell: &mut S) -> bool {
-        let now = shell.now();
+        let mut now = shell.now();
         let mut woken = 0;
-        let mut begin = now;
         while woken < MAX_WOKEN
             && (begin.since(now) < WAKING || bug::is(Bug::WakesWithoutEnd))
             && let Some(id) = self.alarms.take(now)
         {
             woken += 1;
-            self.begin(id, begin);
+            self.begin(id, now);
             self.guard(shell, |engine, shell| engine.wake_one(id, now, shell));
             let end = shell.now();
             self.used_until(end);
-            self.policy.used(id, end.since(begin));
-            self.arm(id);
-            begin = end;
+            self.policy.used(id, end.since(now));
+            self.arm(id, end);
+            now = end;
         }
         woken > 0
     }
@@ -215,7 +214,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             shell.done(ticket);
         }
         self.running = None;
-        self.arm(id);
+        self.arm(id, now);
     }
 
     fn wake_one<S: Shell<M, D>>(&mut self, id: PathId, now: Time, shell: &mut S) {
@@ -320,11 +319,18 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     }
 
     /// Sees to it that the path is woken when one of its stages wants to be. A failed path
-    /// is not run, so what its stages wanted would be due forever.
-    pub(super) fn arm(&mut self, id: PathId) {
+    /// is not run, so what its stages wanted would be due forever. And what was due before
+    /// `now` is due now, behind what others have waited for: the oldest goes first, so a path
+    /// that never catches up would hold up the timers of all others.
+    pub(super) fn arm(&mut self, id: PathId, now: Time) {
         let entry = self.entries.at(id).filter(|entry| !entry.failed);
         if let Some(time) = entry.and_then(|entry| entry.path.wake_at()) {
-            self.alarms.set(id, time);
+            let now = if bug::is(Bug::OldestTimerFirst) {
+                time
+            } else {
+                now
+            };
+            self.alarms.set(id, time.max(now));
         }
     }
 
