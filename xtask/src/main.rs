@@ -20,6 +20,7 @@ mod handlers;
 #[cfg(test)]
 mod header;
 mod kernels;
+mod mutants;
 mod programs;
 mod replay;
 mod tally;
@@ -51,6 +52,8 @@ usage: cargo xtask COMMAND
                         every module and program (./test: a share of them)
   bless                 write the golden files anew
   bugs                  show that each seeded bug turns a test red
+  mutants               change the engine in each way that cargo-mutants knows: the tests
+                        of `ashway-path` have to kill at least 90 % (half an hour)
   graph [--check]       print which crate depends on which; or compare that with
                         what ARCHITECTURE.md shows
   kernels [6.12 6.1]    boot other kernels under QEMU and print what they say to
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         ["replay"] => replay::run_all(),
         ["bless"] => bless::golden(),
         ["bugs"] => bugs::run(),
+        ["mutants"] => mutants::run(),
         ["graph"] => graph::print(),
         ["graph", "--check"] => graph::check(),
         ["kernels", versions @ ..] => kernels::check(versions),
