@@ -25,6 +25,10 @@ ashway_abi::seeded_bugs! {
     ReplaceLeavesAttrs,
     /// A path that took more than its turn need not skip any.
     DebtForgotten,
+    /// A path's share pays for the paths that its messages go on to.
+    ShareForOthers,
+    /// What the timers of a path take is owed however much that is.
+    DebtWithoutEnd,
     /// Paths are woken however long that takes.
     WakesWithoutEnd,
     /// A turn is a batch of messages, however long they take.

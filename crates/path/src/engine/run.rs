@@ -80,10 +80,11 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     /// Runs the timers that are due, of [`MAX_WOKEN`] paths at most, the first due first, and
     /// none that would begin after [`WAKING`]. False if none was.
     pub fn wake<S: Shell<M, D>>(&mut self, shell: &mut S) -> bool {
-        let mut now = shell.now();
+        let begin = shell.now();
+        let mut now = begin;
         let mut woken = 0;
         while woken < MAX_WOKEN
-            && (begin.since(now) < WAKING || bug::is(Bug::WakesWithoutEnd))
+            && (now.since(begin) < WAKING || bug::is(Bug::WakesWithoutEnd))
             && let Some(id) = self.alarms.take(now)
         {
             woken += 1;
@@ -171,11 +172,15 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             self.waiting -= 1;
             ran += 1;
             self.pass(turn.path, direction, message, trail, now, shell);
-            self.cross(now, shell);
             if let Some(share) = &share {
+                // The paths that it goes on to pay for themselves.
+                if bug::is(Bug::ShareForOthers) {
+                    self.cross(now, shell);
+                }
                 share.ran(now.0, shell.now().0);
                 self.show_charged(turn.path, shell);
             }
+            self.cross(now, shell);
             if ran.is_multiple_of(LOOK) && ran < turn.messages {
                 now = shell.now();
                 if now.since(begin) >= turn.time {

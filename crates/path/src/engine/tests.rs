@@ -240,6 +240,19 @@ fn one_share_has_one_room() -> bool {
     (32..=33).contains(&waiting) && u64::from(share.queued()) == waiting
 }
 
+/// A path with a share whose messages go on to another pays for itself: 10 us of the 20.
+fn a_share_pays_for_its_own_path() -> bool {
+    let mut world = World::new();
+    let share = Arc::new(ShareAccount::of_modules(Terms::new(500, None)));
+    let [low, high] = [Some(Arc::clone(&share)), None].map(|share| world.add(share));
+    world.around.lead = Some((low, high));
+    let begin = world.around.now;
+    world.offer(low, 1);
+    world.run();
+    // At half of the CPU, 10 us are paid for after 20.
+    world.around.out.len() == 1 && share.stands().paid == begin.0 + 20_000
+}
+
 /// A share that is opened lets all run that wait for it, and its path's messages are not
 /// refused.
 fn an_opened_share_is_looked_at() -> bool {
@@ -332,7 +345,7 @@ type Property = fn() -> bool;
 
 #[test]
 fn bugs_are_noticed() {
-    let properties: [(Property, &[Bug]); 9] = [
+    let properties: [(Property, &[Bug]); 10] = [
         (nobody_is_overtaken, &[Bug::CrossingOvertakes]),
         (few_wait_for_a_share, &[Bug::WaitsWithoutBound]),
         (
@@ -342,6 +355,7 @@ fn bugs_are_noticed() {
         (tickets_come_back, &[Bug::TicketLost]),
         (tickets_of_the_way_come_back, &[Bug::TicketOfTheWayLost]),
         (one_share_has_one_room, &[Bug::RoomForEach]),
+        (a_share_pays_for_its_own_path, &[Bug::ShareForOthers]),
         (an_opened_share_is_looked_at, &[Bug::OpenShareForgotten]),
         (waking_ends, &[Bug::WakesWithoutEnd]),
         (others_time_is_not_charged, &[Bug::WallTimeCharged]),

@@ -22,6 +22,10 @@ use crate::time::Time;
 /// What a path may take in a turn: the default budget of one message of a handler.
 pub const QUANTUM: Duration = Duration::from_micros(50);
 
+/// What a path owes at most for what it has done outside its turns. Its messages wait no
+/// longer for that than for so much of others'.
+pub const MOST_OWED: Duration = Duration::from_millis(1);
+
 /// Most messages in a turn. Cheap messages are over long before the quantum is;
 /// what they send should not wait for that.
 pub const BATCH: u32 = 32;
@@ -122,7 +126,14 @@ impl Policy for Drr {
     }
 
     fn used(&mut self, path: PathId, time: Duration) {
-        self.account(path).owed += time;
+        let account = self.account(path);
+        // A path that has no messages skips no turns, so what it owes would have no end.
+        let most = if bug::is(Bug::DebtWithoutEnd) {
+            Duration::MAX
+        } else {
+            account.owed.max(MOST_OWED)
+        };
+        account.owed = (account.owed + time).min(most);
     }
 
     fn removed(&mut self, path: PathId) {
@@ -189,6 +200,36 @@ mod tests {
     fn shares_and_waits() {
         assert!(time_is_shared());
         assert!(nobody_waits_long());
+    }
+
+    /// A path whose timers have taken a second waits no longer for its turn than 1 ms of
+    /// another's messages.
+    fn timers_are_paid_for_and_forgotten() -> bool {
+        let mut ids = Ids::default();
+        let [clock, other] = [ids.take(), ids.take()];
+        let mut drr = Drr::default();
+        for _ in 0..20_000 {
+            drr.used(clock, QUANTUM);
+        }
+        for path in [clock, other] {
+            drr.arrived(path, Direction::Forward, Time(0));
+        }
+        let others = (0..20_000).take_while(|_| {
+            let Some(turn) = drr.pick(Time(0)) else {
+                return false;
+            };
+            drr.ended(turn, QUANTUM, true);
+            turn.path == other
+        });
+        let most = MOST_OWED.as_micros() / QUANTUM.as_micros();
+        others.count() as u128 == most
+    }
+
+    #[test]
+    fn debts_have_an_end() {
+        assert!(timers_are_paid_for_and_forgotten());
+        let forever = || timers_are_paid_for_and_forgotten();
+        assert!(!bug::with(Bug::DebtWithoutEnd, forever));
     }
 
     #[test]
