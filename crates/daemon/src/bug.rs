@@ -27,6 +27,8 @@ ashway_abi::seeded_bugs! {
     OwnerHoldsUpAll,
     /// What waits as a whole frame does not keep its path's number.
     FramesForgotten,
+    /// The graph of a node is built anew when a handler comes or goes.
+    GraphRebuilt,
     /// Nobody looks whether an owner has ended.
     OwnerForgotten,
 }

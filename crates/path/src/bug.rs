@@ -55,6 +55,12 @@ ashway_abi::seeded_bugs! {
     RoomForEach,
     /// A share that was opened is not looked at before it would be anyway.
     OpenShareForgotten,
+    /// An edit of the graph makes every module anew.
+    EditRebuilds,
+    /// A module that came with an edit is not initialised.
+    EditUninitialised,
+    /// What others refer to can be removed from the graph.
+    EditRemovesUsed,
     /// A look at the CPU clock charges the time of the wall.
     WallTimeCharged,
 }

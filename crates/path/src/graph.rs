@@ -5,9 +5,13 @@
 //! not be cyclic is the order in which modules are initialised: a service marked
 //! [`after`](Service::after) wants whoever is connected there to be ready first.
 //!
+//! A graph that runs is never built anew, because its modules have state: an
+//! [edit](Graph::edited) makes another graph that shares with it the modules that stay.
+//!
 //! Source: Mosberger & Peterson 1996 ("Scout"), §3.1.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 #[cfg(doc)]
 use crate::module::Kind;
@@ -15,8 +19,11 @@ use crate::module::Module;
 use crate::problem::Problem;
 use crate::service::Service;
 
+mod edit;
 mod sketch;
 
+pub use edit::Edit;
+pub(crate) use edit::Part;
 pub(crate) use sketch::Sketch;
 
 /// One service of one module, by their positions in the graph and in the kind.
@@ -32,10 +39,14 @@ pub struct Port {
 pub struct Node<M> {
     /// Its name, unique in the graph.
     pub name: Box<str>,
-    /// The module.
-    pub module: Box<dyn Module<M>>,
+    /// The module. Graphs that were made by edits share it.
+    pub module: Rc<dyn Module<M>>,
     /// For each service, what is connected there.
     peers: Vec<Vec<Port>>,
+    /// Its parameters, as the text says them.
+    said: Box<str>,
+    /// Whether it was initialised.
+    ready: bool,
 }
 
 impl<M> Node<M> {
@@ -51,6 +62,8 @@ impl<M> Node<M> {
 pub struct Graph<M> {
     nodes: Vec<Node<M>>,
     edges: Vec<[Port; 2]>,
+    /// From and to, as written: an edge may be written at both of its ends.
+    written: Vec<(Port, Port)>,
     order: Vec<usize>,
     by_name: BTreeMap<Box<str>, usize>,
 }
@@ -85,28 +98,15 @@ impl<M> Graph<M> {
         if !problems.is_empty() {
             return Err(problems);
         }
-        let edges = sketch.edges();
-        let modules = modules
-            .into_iter()
-            .map(|(name, module)| (name.into(), module))
-            .collect();
-        Ok(Self::assemble(modules, edges, order))
+        let fresh = |(name, module): (&str, Box<dyn Module<M>>)| Part::fresh(name, module, "");
+        let modules = modules.into_iter().map(fresh).collect();
+        Ok(Self::assemble(modules, &sketch, order))
     }
 
-    /// A graph of parts that were checked.
-    pub(crate) fn assemble(
-        modules: Vec<(Box<str>, Box<dyn Module<M>>)>,
-        edges: Vec<[Port; 2]>,
-        order: Vec<usize>,
-    ) -> Self {
-        let mut nodes: Vec<_> = modules
-            .into_iter()
-            .map(|(name, module)| Node {
-                name,
-                peers: vec![Vec::new(); module.kind().services.len()],
-                module,
-            })
-            .collect();
+    /// A graph of parts that were checked, in the order in which the sketch has them.
+    pub(crate) fn assemble(modules: Vec<Part<M>>, sketch: &Sketch<'_>, order: Vec<usize>) -> Self {
+        let edges = sketch.edges();
+        let mut nodes: Vec<_> = modules.into_iter().map(Part::node).collect();
         for [a, b] in &edges {
             nodes[a.module].peers[a.service].push(*b);
             nodes[b.module].peers[b.service].push(*a);
@@ -119,27 +119,46 @@ impl<M> Graph<M> {
         Self {
             nodes,
             edges,
+            written: sketch.written(),
             order,
             by_name,
         }
     }
 
     /// Initialises all modules in an order that keeps to their `after` markers;
-    /// among equals, the order of the text. Call it once, before any path.
+    /// among equals, the order of the text. Call it before any path; a module that is
+    /// initialised is not initialised again.
     ///
     /// # Errors
     ///
-    /// The first module that cannot work here. Those before it stay initialised:
-    /// drop the graph.
+    /// The first module that cannot work here. Others are initialised: drop the graph.
     pub fn init(&mut self) -> Result<(), NotReady> {
-        for at in &self.order {
-            let node = &mut self.nodes[*at];
-            node.module.init().map_err(|because| NotReady {
-                module: node.name.clone(),
-                because,
-            })?;
+        self.init_fresh().into_iter().next().map_or(Ok(()), Err)
+    }
+
+    /// Initialises what is not yet; who cannot work here. Whoever comes `after` one of
+    /// them is not asked.
+    fn init_fresh(&mut self) -> Vec<NotReady> {
+        let mut failed = Vec::new();
+        for &at in &self.order {
+            let node = &self.nodes[at];
+            let waits = (0..).zip(node.module.kind().services);
+            let waits = waits.filter(|(_, service)| service.after);
+            let mut before = waits.flat_map(|(service, _)| node.peers(service));
+            if node.ready || before.any(|port| !self.nodes[port.module].ready) {
+                continue;
+            }
+            let node = &mut self.nodes[at];
+            let module = Rc::get_mut(&mut node.module);
+            match module.expect("only what is initialised is shared").init() {
+                Ok(()) => node.ready = true,
+                Err(because) => failed.push(NotReady {
+                    module: node.name.clone(),
+                    because,
+                }),
+            }
         }
-        Ok(())
+        failed
     }
 
     /// The modules, in the order of the text. A [`Port`] names them by position.
@@ -154,7 +173,8 @@ impl<M> Graph<M> {
         &self.edges
     }
 
-    /// The names of the modules in the order of their initialisation.
+    /// The names of the modules in the order of their initialisation, if all of them
+    /// were initialised together.
     pub fn order(&self) -> impl Iterator<Item = &str> {
         self.order.iter().map(|at| self.nodes[*at].name.as_ref())
     }

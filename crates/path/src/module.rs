@@ -42,8 +42,8 @@ pub trait Module<M> {
     /// What it is.
     fn kind(&self) -> &'static Kind;
 
-    /// Gets ready, before any path exists, behind the modules that it comes
-    /// `after`.
+    /// Gets ready, before any path of it exists, behind the modules that it comes
+    /// `after`. Called once in the module's life.
     ///
     /// # Errors
     ///

@@ -16,7 +16,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::attrs::{Attrs, Value};
-use crate::graph::{Graph, Port, Sketch};
+use crate::bug::{self, Bug};
+use crate::graph::{Graph, Part, Port, Sketch};
 use crate::module::{Kind, Module};
 use crate::problem::{self, Problem};
 
@@ -44,6 +45,13 @@ pub trait Kinds<M> {
         name: &str,
         params: &mut Params<'_>,
     ) -> Result<Box<dyn Module<M>>, Vec<Problem>>;
+
+    /// Whether a module of this kind and these parameters, which was made before, is
+    /// what would be made now. Not, where what it was made of beside its parameters has
+    /// changed.
+    fn keeps(&self, _kind: &'static Kind, _params: &mut Params<'_>) -> bool {
+        true
+    }
 }
 
 impl<M> Graph<M> {
@@ -54,6 +62,32 @@ impl<M> Graph<M> {
     ///
     /// Every mistake in it, each with its place.
     pub fn read(root: &DeTable<'_>, kinds: &impl Kinds<M>) -> Result<Self, Vec<Problem>> {
+        Self::read_beside(root, kinds, None)
+    }
+
+    /// Reads the graph that is to follow this one, and initialises what comes. A module
+    /// that the text says as before, with the same parameters, is the same module in
+    /// both; its edges may be others. This graph is as it was.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake in the text, each with its place; if there is none, every module
+    /// that came and cannot work here.
+    pub fn reread(&self, root: &DeTable<'_>, kinds: &impl Kinds<M>) -> Result<Self, Vec<Problem>> {
+        let mut next = Self::read_beside(root, kinds, Some(self))?;
+        let place = |name: &str| {
+            let modules = root.get("module")?.get_ref().as_table()?;
+            Some(modules.get_key_value(name)?.0.span())
+        };
+        next.init_all(place)?;
+        Ok(next)
+    }
+
+    fn read_beside(
+        root: &DeTable<'_>,
+        kinds: &impl Kinds<M>,
+        before: Option<&Self>,
+    ) -> Result<Self, Vec<Problem>> {
         let mut problems = Vec::new();
         let sections = sections(root, kinds, &mut problems);
 
@@ -76,8 +110,17 @@ impl<M> Graph<M> {
         for section in &sections {
             let Some(kind) = section.kind else { continue };
             let mut params = section.params(kind, &mut problems);
+            let said = params.said();
+            let stays = before.and_then(|before| before.part(section.name, kind, &said));
+            if let Some(stays) = stays
+                && kinds.keeps(kind, &mut params)
+                && !bug::is(Bug::EditRebuilds)
+            {
+                modules.push(stays);
+                continue;
+            }
             match kinds.make(kind, section.name, &mut params) {
-                Ok(module) => modules.push((section.name.into(), module)),
+                Ok(module) => modules.push(Part::fresh(section.name, module, &said)),
                 Err(more) => problems.extend(more),
             }
             problems.append(&mut params.problems);
@@ -85,7 +128,7 @@ impl<M> Graph<M> {
         if !problems.is_empty() {
             return Err(problems);
         }
-        Ok(Self::assemble(modules, sketch.edges(), order))
+        Ok(Self::assemble(modules, &sketch, order))
     }
 }
 

@@ -56,6 +56,8 @@ mod types;
 mod values;
 
 #[cfg(test)]
+mod edits;
+#[cfg(test)]
 mod tests;
 
 pub(crate) use ashway_path::problem::suggest;

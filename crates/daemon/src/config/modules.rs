@@ -32,6 +32,7 @@ use toml::de::{DeTable, DeValue};
 use super::attributes::{attr, set_faults, set_share};
 use super::implied::{Names, imply};
 use super::types::{Config, LongPath, PathConfig};
+use crate::bug::{self, Bug};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::pipes::Compiler;
 
@@ -102,8 +103,30 @@ impl Config {
     /// Every mistake, with its place. With [`Offline`](super::Offline) a checked configuration has
     /// none.
     pub fn graph(&self, world: &dyn World) -> Result<NodeGraph, Diagnostics> {
+        self.graph_beside(world, None)
+    }
+
+    /// The graph that is to follow `before`, initialised: modules of which the text says
+    /// the same stay, with what they know.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake, with its place; nothing has changed.
+    pub fn graph_behind(
+        &self,
+        before: &NodeGraph,
+        world: &dyn World,
+    ) -> Result<NodeGraph, Diagnostics> {
+        self.graph_beside(world, Some(before).filter(|_| !bug::is(Bug::GraphRebuilt)))
+    }
+
+    fn graph_beside(
+        &self,
+        world: &dyn World,
+        before: Option<&NodeGraph>,
+    ) -> Result<NodeGraph, Diagnostics> {
         let (root, _) = DeTable::parse_recoverable(&self.text);
-        read(root.get_ref(), self, world).map_err(|problems| {
+        read(root.get_ref(), self, world, before).map_err(|problems| {
             let list = problems.into_iter().map(Into::into).collect();
             Diagnostics::new(&self.file, &self.text, list)
         })
@@ -303,11 +326,13 @@ fn read_all(created: Created<Message>) -> Result<Created<Message>, NotCreated> {
     Err(refused)
 }
 
-/// Reads the graph of a configuration from its parsed text.
+/// Reads the graph of a configuration from its parsed text, as the one that follows
+/// `before`, if that is given.
 pub(super) fn read(
     root: &DeTable<'_>,
     config: &Config,
     world: &dyn World,
+    before: Option<&NodeGraph>,
 ) -> Result<NodeGraph, Vec<Problem>> {
     let kinds = NodeKinds {
         world,
@@ -334,7 +359,10 @@ pub(super) fn read(
     }
     let mut with_implied = DeTable::new();
     with_implied.insert(Spanned::new(0..0, Cow::Borrowed("module")), value);
-    let graph = Graph::read(&with_implied, &kinds)?;
+    let graph = match before {
+        Some(before) => before.graph.reread(&with_implied, &kinds)?,
+        None => Graph::read(&with_implied, &kinds)?,
+    };
     Ok(NodeGraph { graph, names })
 }
 

@@ -111,7 +111,7 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
     join_domains(reader, &mut config, &long_places);
     rules::check(reader, &config, &places);
     rules::check_domains(reader, root, &config);
-    let graph = modules::read(root, &config, &Offline(&config));
+    let graph = modules::read(root, &config, &Offline(&config), None);
     match graph {
         Ok(graph) => rules::check_paths(reader, &mut config, &graph, &places, &long_places),
         Err(problems) => {

@@ -86,7 +86,8 @@ impl Node {
         config.handlers.push(handler);
         let mut bindable = self.bindable.clone();
         bindable.push(made.clone());
-        let graph = world::graph(&config, &self.links, &bindable, &self.served)
+        let (links, served) = (&self.links, &self.served);
+        let graph = world::graph_behind(&self.graph, &config, links, &bindable, served)
             .map_err(|error| misplaced(&error))?;
         let id = self.plan.add_instance(plan);
         let run = RunInstance::new(id, made);

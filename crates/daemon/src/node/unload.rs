@@ -84,7 +84,8 @@ impl Node {
             .zip(&self.bindable)
             .filter(|(number, _)| !gone(*number));
         let kept: Vec<_> = kept.map(|(_, handler)| handler.clone()).collect();
-        let graph = world::graph(&config, &self.links, &kept, &self.served)
+        let (links, served) = (&self.links, &self.served);
+        let graph = world::graph_behind(&self.graph, &config, links, &kept, served)
             .map_err(|error| refusal(&error))?;
         let ids: HashSet<u32> = numbers
             .iter()

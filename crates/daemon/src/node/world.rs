@@ -69,7 +69,7 @@ pub(super) struct Served {
     pub(super) taps: Taps,
     /// Asks for what shells are told.
     pub(super) shells: Shells,
-    /// The last identification of fragments. Every graph of the node has this one: two
+    /// The last identification of fragments. Every module of the node has this one: two
     /// that count for themselves would use a number twice for the same receiver.
     identification: Arc<AtomicU32>,
 }
@@ -115,6 +115,28 @@ pub(super) fn graph(
     Ok(graph)
 }
 
+/// The graph that follows `before`, which is as it was: modules of which the
+/// configuration says the same stay, with what they know.
+///
+/// # Errors
+///
+/// [`RunError::Mistakes`].
+pub(super) fn graph_behind(
+    before: &NodeGraph,
+    config: &Config,
+    links: &[Link],
+    handlers: &[Bindable],
+    served: &Served,
+) -> Result<NodeGraph, RunError> {
+    let world = Live {
+        links,
+        handlers,
+        served,
+    };
+    let next = config.graph_behind(before, &world);
+    next.map_err(RunError::Mistakes)
+}
+
 /// The world of a running node.
 struct Live<'n> {
     links: &'n [Link],
@@ -157,11 +179,11 @@ impl World for Live<'_> {
 mod tests {
     use super::*;
 
-    /// A node makes its graph anew with each handler that is loaded.
     #[test]
-    fn all_graphs_of_a_node_count_one_identification() {
+    fn all_modules_of_a_node_count_one_identification() {
         let text = "[iface.veth0]\n[module.wire]\nkind = 'eth'\niface = 'veth0'\n\
-                    [module.cut]\nkind = 'fragment'\ndown = 'wire.up'\n";
+                    [module.cut]\nkind = 'fragment'\ndown = 'wire.up'\n\
+                    [module.too]\nkind = 'fragment'\ndown = 'wire.up'\n";
         let config = crate::config::parse(FsPath::new("test.toml"), text.as_bytes()).unwrap();
         let links = [Link {
             name: "veth0".to_owned(),
@@ -174,10 +196,11 @@ mod tests {
             },
         }];
         let served = Served::new().unwrap();
-        let graphs = [0, 1].map(|_| graph(&config, &links, &[], &served).unwrap());
-        // Theirs, and the node's own.
+        let first = graph(&config, &links, &[], &served).unwrap();
+        let next = graph_behind(&first, &config, &links, &[], &served).unwrap();
+        // Theirs, and the node's own: the graph that follows has the same modules.
         assert_eq!(Arc::strong_count(&served.identification), 3);
-        drop(graphs);
+        drop((first, next));
         assert_eq!(Arc::strong_count(&served.identification), 1);
         // Two nodes do not begin at the same number.
         let other = Served::new().unwrap();

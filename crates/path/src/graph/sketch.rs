@@ -215,6 +215,11 @@ impl<'t> Sketch<'t> {
         self.edges.iter().map(|edge| [edge.from, edge.to]).collect()
     }
 
+    /// What was written of them, at either end or at both.
+    pub(super) fn written(&self) -> Vec<(Port, Port)> {
+        self.known.iter().copied().collect()
+    }
+
     /// The order of initialisation, or every cycle in it. Kahn's algorithm:
     /// edges and modules are looked at once.
     pub(crate) fn order(&self) -> Result<Vec<usize>, Vec<Problem>> {

@@ -38,6 +38,18 @@ pub struct Params<'v> {
 }
 
 impl<'v> Params<'v> {
+    /// What the text says of them, whatever their places and their order are: equal if
+    /// they are.
+    pub(super) fn said(&self) -> String {
+        let mut values: Vec<_> = self.values.iter().collect();
+        values.sort_by_key(|(name, _)| *name);
+        let mut said = String::new();
+        for (name, value) in values {
+            say(name, value.get_ref(), &mut said);
+        }
+        said
+    }
+
     /// A parameter, or `None` if it is not there or wrong, which is then noted.
     pub fn optional<T: Parameter>(&mut self, name: &str) -> Option<T> {
         let value = self.value(name)?;
@@ -175,6 +187,36 @@ impl Parameter for Value {
             other => u64::from_toml(other).map(Self::Number),
         }
     }
+}
+
+/// Writes a value so that no other value is written so.
+fn say(name: &str, value: &DeValue<'_>, said: &mut String) {
+    use std::fmt::Write;
+    let _ = match value {
+        DeValue::String(text) => write!(said, "{name:?}={text:?};"),
+        DeValue::Integer(number) => {
+            write!(said, "{name:?}={}r{};", number.as_str(), number.radix())
+        }
+        DeValue::Float(number) => write!(said, "{name:?}={}f;", number.as_str()),
+        DeValue::Boolean(truth) => write!(said, "{name:?}={truth};"),
+        DeValue::Datetime(time) => write!(said, "{name:?}={time};"),
+        DeValue::Array(items) => {
+            let _ = write!(said, "{name:?}=[");
+            for item in items {
+                say("", item.get_ref(), said);
+            }
+            write!(said, "];")
+        }
+        DeValue::Table(table) => {
+            let _ = write!(said, "{name:?}={{");
+            let mut keys: Vec<_> = table.iter().collect();
+            keys.sort_by_key(|(key, _)| key.get_ref().as_ref());
+            for (key, value) in keys {
+                say(key.get_ref(), value.get_ref(), said);
+            }
+            write!(said, "}};")
+        }
+    };
 }
 
 #[cfg(test)]
