@@ -42,6 +42,10 @@ pub struct Refusal {
     /// The next step; may be empty.
     #[serde(default)]
     pub hint: String,
+    /// Each mistake, where there may be several: those of a configuration, in the order of
+    /// their lines.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub errors: Vec<Self>,
 }
 
 impl Refusal {
@@ -53,6 +57,7 @@ impl Refusal {
             file: None,
             line: None,
             hint: hint.into(),
+            errors: Vec::new(),
         }
     }
 

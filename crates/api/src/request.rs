@@ -65,6 +65,10 @@ requests! {
     Demux = "demux",
     /// Ends the trial of `run --try`.
     Confirm = "confirm",
+    /// What [`Apply`] would change.
+    Plan = "plan",
+    /// Brings the node to a configuration.
+    Apply = "apply",
     /// Loads a handler.
     Load = "load",
     /// Puts another version in a handler's place.
@@ -181,6 +185,24 @@ pub struct Demux {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Confirm {}
+
+/// What [`Apply`] would change; changes nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// The configuration, by an absolute path: the node reads it.
+    pub file: String,
+}
+
+/// Brings the node to a configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Apply {
+    /// The configuration, by an absolute path: the node reads it.
+    pub file: String,
+}
 
 /// Loads a handler.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -103,7 +103,19 @@ fn words(failure: &Failure) -> String {
         let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         return diagnostics.render(io::stderr().is_terminal() && !no_color);
     }
-    let mut text = format!("error: {}\n", clean(&failure.error));
+    let mut text = String::new();
+    for error in &failure.errors {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "error: {}", clean(&error.message));
+        if let (Some(file), Some(line)) = (&error.file, error.line) {
+            let _ = writeln!(text, "  --> {}:{line}", clean(file));
+        }
+        if !error.hint.is_empty() {
+            let _ = writeln!(text, "  hint: {}", clean(&error.hint));
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(text, "error: {}", clean(&failure.error));
     for because in &failure.because {
         // What a compiler says has a line of the source below it, and a caret.
         let words = iter::once("because: ").chain(iter::repeat(""));

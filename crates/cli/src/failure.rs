@@ -85,6 +85,8 @@ pub(crate) struct Failure {
     pub(crate) file: Option<String>,
     /// The errors of a configuration, which take the place of the above.
     pub(crate) diagnostics: Option<Box<Diagnostics>>,
+    /// What a node has found wrong with one, each with its line.
+    pub(crate) errors: Vec<Refusal>,
 }
 
 impl Failure {
@@ -97,6 +99,7 @@ impl Failure {
             hint: None,
             file: None,
             diagnostics: None,
+            errors: Vec::new(),
         }
     }
 
@@ -140,6 +143,9 @@ impl Failure {
         }});
         if let Some(all) = all {
             document["errors"] = all;
+        } else if !self.errors.is_empty() {
+            document["errors"] = json!(self.errors);
+            document["error"]["line"] = json!(self.errors[0].line);
         }
         document
     }
@@ -174,6 +180,8 @@ impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         let mut failure = Self::new(Exit::of_code(refusal.code), refusal.message);
         failure.hint = Some(refusal.hint).filter(|hint| !hint.is_empty());
+        failure.file = refusal.file;
+        failure.errors = refusal.errors;
         failure
     }
 }

@@ -29,6 +29,10 @@ ashway_abi::seeded_bugs! {
     FramesForgotten,
     /// The graph of a node is built anew when a handler comes or goes.
     GraphRebuilt,
+    /// What was loaded and bound by hand goes with an `apply`.
+    ByHandGoes,
+    /// An `apply` takes a handler away that a path by hand is bound to.
+    UsedGoes,
     /// Nobody looks whether an owner has ended.
     OwnerForgotten,
 }

@@ -156,6 +156,15 @@ impl Diagnostics {
         serde_json::json!({ "errors": errors })
     }
 
+    /// The errors, each with its line, from 1; 0 where there is none.
+    pub(crate) fn by_line(&self) -> impl Iterator<Item = (usize, &Diagnostic)> {
+        self.list.iter().map(|error| {
+            // What nobody wrote stands nowhere.
+            let span = error.span.as_ref().filter(|span| **span != (0..0));
+            (span.map_or(0, |span| self.place(span.start).0), error)
+        })
+    }
+
     /// Line and column of a byte, both from 1; columns count characters.
     fn place(&self, byte: usize) -> (usize, usize) {
         place(&self.text, byte)

@@ -41,6 +41,7 @@ pub(crate) struct Taps(Mutex<BTreeMap<PathBuf, Open>>);
 #[derive(Debug)]
 struct Open {
     file: Arc<TapFile>,
+    max_bytes: u64,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -85,12 +86,18 @@ impl Taps {
     ) -> io::Result<Arc<TapFile>> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = open.get(path) {
-            // A graph is made anew when a handler is loaded.
-            return if known.file.tap == tap {
-                Ok(Arc::clone(&known.file))
-            } else {
+            // A module that was made anew goes on with it.
+            return if known.file.tap != tap {
                 let because = format!("the tap `{}` writes it", known.file.tap);
                 Err(io::Error::new(io::ErrorKind::ResourceBusy, because))
+            } else if known.max_bytes != target.max_bytes {
+                let because = format!(
+                    "it was begun with `max_bytes = {}`, which holds until the node ends",
+                    known.max_bytes
+                );
+                Err(io::Error::new(io::ErrorKind::ResourceBusy, because))
+            } else {
+                Ok(Arc::clone(&known.file))
             };
         }
         let (queue, copies) = sync_channel(WAITING);
@@ -119,6 +126,7 @@ impl Taps {
         let thread = Some(thread);
         let entry = Open {
             file: Arc::clone(&file),
+            max_bytes: target.max_bytes,
             thread,
         };
         open.insert(path.to_owned(), entry);

@@ -92,6 +92,16 @@ impl Version {
     }
 }
 
+/// What [`Version::digest`] is of a file that is not read yet.
+///
+/// # Errors
+///
+/// Why it cannot be read.
+pub(crate) fn digest(file: &FsPath) -> std::io::Result<String> {
+    let wasm = read(file, normalise::Limits::default().file_bytes)?;
+    Ok(hex(&Sha256::digest(&wasm)))
+}
+
 /// What to do with a file that is not in the binary form, which is the only one that a node
 /// reads: a parser of texts has no business in a process with its privileges.
 fn not_binary(file: &FsPath, bytes: &[u8]) -> Option<String> {

@@ -13,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::face::{Face, clean};
 use crate::failure::{Exit, Failure};
 
+mod apply;
 mod bench;
 mod bind;
 mod capture;
@@ -39,6 +40,8 @@ Examples:
   ashway demux match node.toml in.pcap which path each frame would belong to
   ashway run node.toml --try 30        run it; detach after 30 s unless confirmed
   ashway confirm                       keep it
+  ashway plan node.toml                what would change in the node that runs
+  ashway apply node.toml               change it; what stays the same loses nothing
   ashway status                        where every message went
   ashway why inc                       why messages of a path ended as they did
   ashway trace 'udp port 7777'         what happens to messages, step by step
@@ -73,6 +76,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     Run(run::Run),
     Check(check::Check),
+    Plan(apply::Plan),
+    Apply(apply::Apply),
     Status(status::Status),
     Why(why::Why),
     Trace(trace::Trace),
@@ -103,6 +108,8 @@ impl Command {
         match self {
             Self::Run(command) => command.run(face),
             Self::Check(command) => command.run(face),
+            Self::Plan(command) => command.run(face),
+            Self::Apply(command) => command.run(face),
             Self::Status(command) => command.run(face),
             Self::Why(command) => command.run(face),
             Self::Trace(command) => command.run(face),

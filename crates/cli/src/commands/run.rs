@@ -15,8 +15,10 @@ use crate::failure::{Exit, Failure};
 /// Run a node in the foreground
 ///
 /// Says what attaching costs the host's own traffic, attaches to the interfaces
-/// of the configuration, and serves its paths until SIGINT, SIGTERM, SIGHUP or
-/// SIGQUIT. Then, or if it is killed, the interfaces are as they were.
+/// of the configuration, and serves its paths until SIGINT, SIGTERM or SIGQUIT.
+/// Then, or if it is killed, the interfaces are as they were. SIGHUP has it read its
+/// configuration again, as `ashway apply` does; one that was started from a terminal
+/// ends when that is closed.
 ///
 /// An interface that another program holds is refused, and nothing is changed.
 /// With -j the node's lines go to standard error, and standard output has one

@@ -43,6 +43,7 @@
 //! the world (interfaces, privileges, the handlers' code) can still object.
 
 mod attributes;
+mod difference;
 mod files;
 mod grants;
 mod implied;
@@ -62,6 +63,7 @@ mod tests;
 
 pub(crate) use ashway_path::problem::suggest;
 pub(crate) use attributes::{faults, share};
+pub(crate) use difference::{Act, Difference, Facts, Mistake, Step, What, difference};
 pub(crate) use modules::GRANT_BYTES;
 
 pub use attributes::{attr, attribute};
@@ -69,6 +71,7 @@ pub use files::{create, open, open_or_pipe};
 pub use grants::NotGranted;
 pub use modules::{Entrance, NodeGraph, World};
 pub use offline::Offline;
+pub(crate) use read::reload;
 pub use read::{load, parse};
 pub use share::Share;
 pub(crate) use share::{read_rate, read_share};

@@ -67,6 +67,11 @@ pub trait World {
     /// The handler of this name, for paths to be bound to.
     fn handler(&self, name: &str) -> Option<Arc<dyn handler::Instance>>;
 
+    /// Whether it is the one that modules of the graph before were made of.
+    fn keeps_handler(&self, _name: &str) -> bool {
+        true
+    }
+
     /// Who writes what this tap shows into this file.
     ///
     /// # Errors
@@ -87,6 +92,8 @@ pub struct NodeGraph {
     /// Modules and edges. [`Graph::init`] is still to be called by whoever runs it.
     pub graph: Graph<Message>,
     names: Names,
+    /// The folder that the files of its modules are beside.
+    beside: PathBuf,
 }
 
 impl fmt::Debug for NodeGraph {
@@ -334,9 +341,12 @@ pub(super) fn read(
     world: &dyn World,
     before: Option<&NodeGraph>,
 ) -> Result<NodeGraph, Vec<Problem>> {
+    let file = std::path::absolute(&config.file).unwrap_or_else(|_| config.file.clone());
+    let beside = file.parent().unwrap_or(&file).to_owned();
     let kinds = NodeKinds {
         world,
         config,
+        moved: before.is_some_and(|before| before.beside != beside),
         tapped: RefCell::default(),
         protocols: Protocols {
             interface: |name: &str| world.interface(name),
@@ -363,7 +373,11 @@ pub(super) fn read(
         Some(before) => before.graph.reread(&with_implied, &kinds)?,
         None => Graph::read(&with_implied, &kinds)?,
     };
-    Ok(NodeGraph { graph, names })
+    Ok(NodeGraph {
+        graph,
+        names,
+        beside,
+    })
 }
 
 impl From<Problem> for Diagnostic {
@@ -394,6 +408,8 @@ static OWN: [&Kind; 4] = [&handler::KIND, &pipe::KIND, &tap::KIND, &shell::KIND]
 struct NodeKinds<'w, F> {
     world: &'w dyn World,
     config: &'w Config,
+    /// Whether the files of modules were elsewhere before.
+    moved: bool,
     /// Files that taps write, and which.
     tapped: RefCell<BTreeMap<PathBuf, String>>,
     protocols: Protocols<F>,
@@ -426,6 +442,17 @@ impl<F: Fn(&str) -> Result<Interface, String>> Kinds<Message> for NodeKinds<'_, 
             _ => return self.protocols.make(kind, name, params),
         };
         params.done(module)
+    }
+
+    fn keeps(&self, kind: &'static Kind, params: &mut Params<'_>) -> bool {
+        match kind.name {
+            "handler" => {
+                let handler: Option<String> = params.optional("handler");
+                handler.is_none_or(|handler| self.world.keeps_handler(&handler))
+            }
+            "tap" => !self.moved,
+            _ => true,
+        }
     }
 }
 

@@ -52,6 +52,13 @@ impl World for Offline<'_> {
     }
 }
 
+impl Offline<'_> {
+    /// A handler that runs nothing.
+    pub(crate) fn stub() -> Arc<dyn handler::Instance> {
+        Arc::new(Nothing)
+    }
+}
+
 /// Nothing that runs.
 struct Nothing;
 

@@ -1,6 +1,7 @@
 //! From a file to tables of values, each of which knows its place.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::Read;
 use std::ops::Range;
 use std::path::Path as FsPath;
@@ -12,7 +13,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::attributes::attribute;
-use super::files::open_or_pipe;
+use super::files::{open, open_or_pipe};
 use super::sections;
 use super::types::Config;
 use crate::diagnostics::{Diagnostic, Diagnostics};
@@ -27,8 +28,21 @@ const MAX_BYTES: u64 = 4 << 20;
 ///
 /// Every error in the file, or the one reason why it cannot be read.
 pub fn load(file: &FsPath) -> Result<Config, Diagnostics> {
+    load_from(file, open_or_pipe(file))
+}
+
+/// The same for a node that runs, which waits for no pipe.
+///
+/// # Errors
+///
+/// As [`load`]; also if it is no regular file.
+pub(crate) fn reload(file: &FsPath) -> Result<Config, Diagnostics> {
+    load_from(file, open(file))
+}
+
+fn load_from(file: &FsPath, opened: std::io::Result<File>) -> Result<Config, Diagnostics> {
     let mut bytes = Vec::new();
-    open_or_pipe(file)
+    opened
         .and_then(|opened| opened.take(MAX_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| {
             Diagnostics::whole_file(

@@ -23,7 +23,7 @@ use rustix::thread::{MembarrierCommand, membarrier};
 use serde_json::{Value, json};
 
 use super::dispatch;
-use super::world;
+use super::world::{self, Changed};
 use super::{Node, NodePath, Owner, RunError};
 use crate::activation::Bindable;
 use crate::config::{HandlerConfig, PathConfig, Stand, Tier, suggest};
@@ -87,14 +87,10 @@ impl Node {
         let mut bindable = self.bindable.clone();
         bindable.push(made.clone());
         let (links, served) = (&self.links, &self.served);
-        let graph = world::graph_behind(&self.graph, &config, links, &bindable, served)
+        let none = Changed::default();
+        let graph = world::graph_behind(&self.graph, &config, links, &bindable, served, &none)
             .map_err(|error| misplaced(&error))?;
-        let id = self.plan.add_instance(plan);
-        let run = RunInstance::new(id, made);
-        if let Err(refusal) = self.tell(|work| work.instances.push(run)) {
-            self.plan.remove_instance(self.plan.instances.len() - 1);
-            return Err(refusal);
-        }
+        self.put_instance(plan, &made)?;
         (self.config, self.bindable, self.graph) = (config, bindable, graph);
         let version = shared.version();
         let answer = json!({
@@ -103,8 +99,25 @@ impl Node {
             "functions": version.compiled.functions().collect::<Vec<_>>(),
             "took_us": begin.elapsed().as_micros() as u64,
         });
-        self.instances.push(shared);
         Ok(answer)
+    }
+
+    /// Gives an instance to the worker, and puts it behind the others; its configuration
+    /// and what paths are bound to are still to follow.
+    pub(super) fn put_instance(
+        &mut self,
+        plan: InstancePlan,
+        made: &Bindable,
+    ) -> Result<(), Refusal> {
+        let id = self.plan.add_instance(plan);
+        let shared = Arc::clone(&made.shared);
+        let run = RunInstance::new(id, made.clone());
+        if let Err(refusal) = self.tell(|work| work.instances.push(run)) {
+            self.plan.remove_instance(self.plan.instances.len() - 1);
+            return Err(refusal);
+        }
+        self.instances.push(shared);
+        Ok(())
     }
 
     /// Makes a path that ends in a handler that is there, and answers `caller`.
@@ -136,6 +149,17 @@ impl Node {
         begin: Instant,
     ) -> Result<Value, Refusal> {
         let path = request::path(request, &self.config)?;
+        self.put_path(path, compiled, owner, begin)
+    }
+
+    /// The same, of a path that was checked.
+    pub(super) fn put_path(
+        &mut self,
+        path: PathConfig,
+        compiled: Option<Result<Promoted, NotPromoted>>,
+        owner: Option<Owner>,
+        begin: Instant,
+    ) -> Result<Value, Refusal> {
         self.name_is_free(&path.name)?;
         self.function(&path)?;
         let instance = position(&self.config.handlers, |h| h.name == path.handler);

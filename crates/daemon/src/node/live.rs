@@ -177,7 +177,10 @@ impl Node {
     }
 
     /// Makes paths, hands them to the worker, and leads messages to them.
-    fn create_live(&mut self, wanted: Vec<Wanted>) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
+    pub(super) fn create_live(
+        &mut self,
+        wanted: Vec<Wanted>,
+    ) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
         let made = wanted.into_iter().map(|wanted| self.make(wanted));
         let made: Vec<Made> = made.collect::<Result<_, _>>()?;
         self.put_live(made)

@@ -4,6 +4,7 @@
 //! it down when dropped, links first, so every way out leaves no trace; after
 //! SIGKILL the kernel closes the file descriptors, which does the same.
 
+mod apply;
 mod binding;
 mod build;
 mod demux;

@@ -2,6 +2,7 @@
 //! compiled, the clock.
 
 use std::collections::HashSet;
+use std::io::{IsTerminal, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -40,18 +41,51 @@ const TICK_SPEC: Timespec = Timespec {
     tv_nsec: 10_000_000,
 };
 
-/// Where the signals that end a node are told from now on.
-pub(super) fn watch_signals() -> Result<UnixStream, RunError> {
+/// Where the signals that end a node, or bring it to its file, are told from now on.
+pub(super) fn watch_signals() -> Result<Told, RunError> {
     let system = |source| RunError::System {
         doing: "watch for signals",
         source,
     };
-    let (told, teller) = UnixStream::pair().map_err(system)?;
-    for signal in [SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
-        let teller = teller.try_clone().map_err(system)?;
-        signal_hook::low_level::pipe::register(signal, teller).map_err(system)?;
+    let listen = |signals: &[i32]| -> Result<UnixStream, RunError> {
+        let (told, teller) = UnixStream::pair().map_err(system)?;
+        told.set_nonblocking(true).map_err(system)?;
+        for signal in signals {
+            let teller = teller.try_clone().map_err(system)?;
+            signal_hook::low_level::pipe::register(*signal, teller).map_err(system)?;
+        }
+        Ok(told)
+    };
+    Ok(Told {
+        stop: listen(&[SIGTERM, SIGINT, SIGQUIT])?,
+        again: listen(&[SIGHUP])?,
+        on_terminal: std::io::stdin().is_terminal(),
+    })
+}
+
+/// Where signals are told.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// To end.
+    stop: UnixStream,
+    /// To read the configuration again.
+    again: UnixStream,
+    /// Whether the node was started from a terminal.
+    on_terminal: bool,
+}
+
+impl Told {
+    /// Takes what SIGHUP has said by now.
+    fn take_again(&self) {
+        let mut bytes = [0; 64];
+        while (&self.again).read(&mut bytes).is_ok_and(|read| read > 0) {}
     }
-    Ok(told)
+
+    /// Whether it was said because the terminal has gone, and nobody is left who could
+    /// stop the node by a key.
+    fn has_hung_up(&self) -> bool {
+        self.on_terminal && !std::io::stdin().is_terminal()
+    }
 }
 
 /// Serves until `told` to stop; says that the node is ready when the promotions
@@ -60,7 +94,7 @@ pub(super) fn serve(
     node: &mut Node,
     engine: &ashway_handler::Engine,
     control: &mut Control,
-    told: &UnixStream,
+    told: &Told,
     options: &RunOptions,
 ) -> Result<(), RunError> {
     let mut trial = options
@@ -89,15 +123,20 @@ pub(super) fn serve(
     let mut last_neighbours = Instant::now();
     loop {
         let mut fds = vec![
-            PollFd::new(told, PollFlags::IN),
+            PollFd::new(&told.stop, PollFlags::IN),
             PollFd::new(&node.compile_thread, PollFlags::IN),
             PollFd::new(&node.served.shells, PollFlags::IN),
+            PollFd::new(&told.again, PollFlags::IN),
         ];
         fds.extend(control.fds());
         // Interrupted: the signal is in the pipe.
         let _ = poll(&mut fds, Some(&TICK_SPEC));
-        let [told, compiled, commanded] = [0, 1, 2].map(|at: usize| !fds[at].revents().is_empty());
-        if told {
+        let [stop, compiled, commanded, again] =
+            [0, 1, 2, 3].map(|at: usize| !fds[at].revents().is_empty());
+        if again {
+            told.take_again();
+        }
+        if stop || again && told.has_hung_up() {
             say("stopping");
             return Ok(());
         }
@@ -108,6 +147,9 @@ pub(super) fn serve(
         }
         if commanded {
             node.obey();
+        }
+        if again {
+            node.apply_again(engine);
         }
         if let Some((caller, request)) = control.next(Instant::now()) {
             answer(node, engine, &mut trial, request, caller);
@@ -166,6 +208,8 @@ fn answer(
         Err(refusal) => return caller.answer(refusal),
     };
     let answer = match request {
+        Request::Plan(plan) => return apply(node, &plan.file, true, engine, caller),
+        Request::Apply(change) => return apply(node, &change.file, false, engine, caller),
         Request::Load(load) => return node.load(&load, engine, caller),
         Request::Bind(bind) => return node.bind(bind, caller),
         Request::Observe(observe) => return node.observe(&observe, caller),
@@ -197,6 +241,23 @@ fn answer(
         Request::Memory(memory) => share_memory(node, &memory.handler),
     };
     caller.answer(answer);
+}
+
+/// Brings the node to a configuration, or says what that would change.
+fn apply(
+    node: &mut Node,
+    file: &str,
+    only_plan: bool,
+    engine: &ashway_handler::Engine,
+    caller: Caller,
+) {
+    match request::file(file) {
+        Ok(file) => {
+            let done = Box::new(|outcome: Result<Value, Refusal>| caller.answer(outcome));
+            node.apply(file, only_plan, engine, done);
+        }
+        Err(refusal) => caller.answer(refusal),
+    }
 }
 
 /// The faults of a handler, or of all; those of one that is unloaded are gone with it.

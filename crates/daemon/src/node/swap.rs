@@ -28,13 +28,14 @@ use super::{Node, Promotion, RunError};
 use crate::config::Tier;
 use crate::control::Caller;
 use crate::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
+use crate::programs::NodeMaps;
 use crate::request::{self, Code, Refusal};
 use crate::swap::{Legacy, legacy, take_over};
 use crate::version::Version;
 use ashway_path::places::PathId;
 
 /// What became of compiling a version for the kernel tier.
-type Made = Result<Promoted, NotPromoted>;
+pub(super) type Made = Result<Promoted, NotPromoted>;
 
 /// Where the next version comes from.
 enum Source {
@@ -45,14 +46,49 @@ enum Source {
 }
 
 /// A version that could take over.
-struct Candidate {
-    version: Arc<Version>,
+pub(super) struct Candidate {
+    pub(super) version: Arc<Version>,
     /// It is the one before.
     back: bool,
     /// The parameters' values when it was asked for, which it has in part.
     inherited: BTreeMap<String, Param>,
     /// For the paths that ran in the kernel tier when it was asked for.
-    promoted: Vec<(PathId, Made)>,
+    pub(super) promoted: Vec<(PathId, Made)>,
+}
+
+/// What a path in the kernel tier runs there: it is compiled of the next version, too.
+pub(super) type InKernel = (PathId, String, Allowance);
+
+impl Candidate {
+    /// Compiles a version for the paths that run in the kernel tier. On the compile
+    /// thread.
+    pub(super) fn compile(
+        handler: &Instance,
+        version: Arc<Version>,
+        back: bool,
+        inherited: BTreeMap<String, Param>,
+        in_kernel: Vec<InKernel>,
+        maps: Option<&NodeMaps>,
+    ) -> Self {
+        let mut promoted = Vec::new();
+        if let Some(maps) = maps.filter(|_| fits(handler, &version).is_ok()) {
+            // What lacks a function is refused by the node.
+            let in_kernel = in_kernel.into_iter();
+            let has =
+                in_kernel.filter(|(_, function, _)| version.compiled.function(function).is_some());
+            promoted = has
+                .map(|(id, function, allowed)| {
+                    (id, handler.promote(maps, &version, &function, allowed))
+                })
+                .collect();
+        }
+        Self {
+            version,
+            back,
+            inherited,
+            promoted,
+        }
+    }
 }
 
 impl Node {
@@ -116,16 +152,7 @@ impl Node {
         };
         let instance = Arc::clone(&self.instances[number]);
         let maps = self.maps.clone();
-        let promoted: Vec<_> = self.plan.instances[number]
-            .paths
-            .iter()
-            .filter(|path| self.paths[**path].tier == Tier::Kernel)
-            .map(|&path| {
-                let config = &self.config.paths[path];
-                let id = self.plan.paths[path].id();
-                (id, config.function.clone(), Allowance::of(config))
-            })
-            .collect();
+        let in_kernel = self.in_kernel(number);
         let inherited = self.config.handlers[number].params.clone();
         let (compiler, handler) = (engine.clone(), Arc::clone(&instance));
         let config = self.config.handlers[number].clone();
@@ -140,25 +167,10 @@ impl Node {
                     }
                     Source::Former(version) => (version, true),
                 };
-                let mut candidate = Candidate {
-                    version,
-                    back,
-                    inherited,
-                    promoted: Vec::new(),
-                };
-                let version = &candidate.version;
-                let Some(maps) = maps.filter(|_| fits(&handler, version).is_ok()) else {
-                    return Ok(candidate);
-                };
-                candidate.promoted = promoted
-                    .into_iter()
-                    // What lacks a function is refused by the node.
-                    .filter(|(_, function, _)| version.compiled.function(function).is_some())
-                    .map(|(id, function, allowed)| {
-                        (id, handler.promote(&maps, version, &function, allowed))
-                    })
-                    .collect();
-                Ok(candidate)
+                let maps = maps.as_deref();
+                Ok(Candidate::compile(
+                    &handler, version, back, inherited, in_kernel, maps,
+                ))
             },
             move |node: &mut Self, candidate: Result<Candidate, InstanceError>| {
                 let answer = candidate
@@ -169,13 +181,25 @@ impl Node {
         );
     }
 
+    /// What the paths of a handler run in the kernel tier.
+    pub(super) fn in_kernel(&self, number: usize) -> Vec<InKernel> {
+        let paths = self.plan.instances[number].paths.iter();
+        let paths = paths.filter(|path| self.paths[**path].tier == Tier::Kernel);
+        let run = paths.map(|&path| {
+            let config = &self.config.paths[path];
+            let id = self.plan.paths[path].id();
+            (id, config.function.clone(), Allowance::of(config))
+        });
+        run.collect()
+    }
+
     /// Replaces the version that runs; says what was kept and how long messages
     /// waited.
     ///
     /// # Errors
     ///
     /// Why not: nothing has changed.
-    fn replace(
+    pub(super) fn replace(
         &mut self,
         instance: &Arc<Instance>,
         candidate: Candidate,
@@ -283,7 +307,7 @@ impl Node {
     }
 
     /// Whether `next` could be in the place of `last`, and what is handed on to it.
-    fn check(
+    pub(super) fn check(
         &self,
         number: usize,
         last: &Version,

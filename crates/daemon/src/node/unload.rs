@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Node;
 use super::binding::refusal;
-use super::world;
+use super::world::{self, Changed};
 use crate::request::{self, Refusal};
 
 /// How many of its users a refusal names.
@@ -85,8 +85,22 @@ impl Node {
             .filter(|(number, _)| !gone(*number));
         let kept: Vec<_> = kept.map(|(_, handler)| handler.clone()).collect();
         let (links, served) = (&self.links, &self.served);
-        let graph = world::graph_behind(&self.graph, &config, links, &kept, served)
+        let none = Changed::default();
+        let graph = world::graph_behind(&self.graph, &config, links, &kept, served, &none)
             .map_err(|error| refusal(&error))?;
+        self.drop_instances(numbers)?;
+        self.config = config;
+        self.graph = graph;
+        Ok(())
+    }
+
+    /// Has the worker let instances go that nothing uses, all of them or none, and takes
+    /// them out of the lists; their configuration is still to follow.
+    ///
+    /// # Errors
+    ///
+    /// The worker does not answer; nothing has changed.
+    pub(super) fn drop_instances(&mut self, numbers: &[usize]) -> Result<(), Refusal> {
         let ids: HashSet<u32> = numbers
             .iter()
             .map(|at| self.plan.instances[*at].id)
@@ -96,8 +110,6 @@ impl Node {
                 instance.leaves |= ids.contains(&instance.id());
             }
         })?;
-        self.config = config;
-        self.graph = graph;
         let mut numbers = numbers.to_vec();
         numbers.sort_unstable();
         for number in numbers.into_iter().rev() {

@@ -1,6 +1,7 @@
 //! What the modules of a running node have to do with: its interfaces and its
 //! handlers.
 
+use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::Path as FsPath;
@@ -16,7 +17,7 @@ use ashway_modules::tap::{Target, Watch};
 
 use super::RunError;
 use crate::activation::Bindable;
-use crate::config::{Config, NodeGraph, World};
+use crate::config::{Config, NodeGraph, Offline, World};
 use crate::rung::Rung;
 use crate::shells::Shells;
 use crate::taps::Taps;
@@ -106,6 +107,7 @@ pub(super) fn graph(
         links,
         handlers,
         served,
+        changed: &Changed::default(),
     };
     let mut graph = config.graph(&world).map_err(RunError::Mistakes)?;
     graph
@@ -127,14 +129,25 @@ pub(super) fn graph_behind(
     links: &[Link],
     handlers: &[Bindable],
     served: &Served,
+    changed: &Changed,
 ) -> Result<NodeGraph, RunError> {
     let world = Live {
         links,
         handlers,
         served,
+        changed,
     };
     let next = config.graph_behind(before, &world);
     next.map_err(RunError::Mistakes)
+}
+
+/// Handlers of which a graph that follows must know something.
+#[derive(Debug, Default)]
+pub(super) struct Changed {
+    /// Those that were loaded anew: no module of theirs is kept.
+    pub(super) anew: BTreeSet<String>,
+    /// Those that could not be made: what else is wrong is said nevertheless.
+    pub(super) stubs: BTreeSet<String>,
 }
 
 /// The world of a running node.
@@ -142,6 +155,7 @@ struct Live<'n> {
     links: &'n [Link],
     handlers: &'n [Bindable],
     served: &'n Served,
+    changed: &'n Changed,
 }
 
 impl World for Live<'_> {
@@ -153,9 +167,16 @@ impl World for Live<'_> {
     }
 
     fn handler(&self, name: &str) -> Option<Arc<dyn handler::Instance>> {
+        if self.changed.stubs.contains(name) {
+            return Some(Offline::stub());
+        }
         let mut handlers = self.handlers.iter();
         let handler = handlers.find(|handler| handler.shared.name == name)?;
         Some(Arc::new(handler.clone()))
+    }
+
+    fn keeps_handler(&self, name: &str) -> bool {
+        !self.changed.anew.contains(name)
     }
 
     fn watch(&self, tap: &str, file: &FsPath, target: &Target) -> Result<Arc<dyn Watch>, String> {
@@ -197,7 +218,8 @@ mod tests {
         }];
         let served = Served::new().unwrap();
         let first = graph(&config, &links, &[], &served).unwrap();
-        let next = graph_behind(&first, &config, &links, &[], &served).unwrap();
+        let next =
+            graph_behind(&first, &config, &links, &[], &served, &Changed::default()).unwrap();
         // Theirs, and the node's own: the graph that follows has the same modules.
         assert_eq!(Arc::strong_count(&served.identification), 3);
         drop((first, next));

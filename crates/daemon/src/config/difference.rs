@@ -1,0 +1,382 @@
+//! What has to change so that a node does what another configuration says.
+//!
+//! Pure: two configurations in, steps and mistakes out. What was loaded and bound by hand
+//! has no line in any file; it stays, and whoever uses it is refused a change of what it
+//! stands on. Which paths follow a change of modules only the graph knows: they are
+//! [added](Difference::reroute).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::types::{Config, HandlerConfig, LongPath, PathConfig, Tier};
+use crate::bug::{self, Bug};
+
+mod step;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use step::{Act, Mistake, Step, What};
+
+/// What a node knows beside its configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Facts {
+    /// Handlers that run another file than the next configuration names: another content.
+    pub(crate) other_files: BTreeSet<String>,
+    /// Paths of modules that no file names, each with its domain.
+    pub(crate) live_by_hand: BTreeMap<String, Option<String>>,
+}
+
+/// Everything that has to change, and everything that cannot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Difference {
+    /// What is done.
+    pub(crate) steps: Vec<Step>,
+    /// How many handlers and paths are as they were.
+    pub(crate) unchanged: usize,
+    /// What cannot be done.
+    pub(crate) mistakes: Vec<Mistake>,
+}
+
+/// Compares what a node does with what it is to do.
+pub(crate) fn difference(now: &Config, next: &Config, facts: &Facts) -> Difference {
+    let mut found = Difference::default();
+    found.node(now, next);
+    found.domains(now, next, facts);
+    found.handlers(now, next, facts);
+    found.paths(now, next, facts);
+    found.mistakes.sort_by_key(|mistake| mistake.line);
+    found.steps.sort();
+    found
+}
+
+/// Why something of a node must stay what it is.
+const ANEW: &str = "start the node anew with this file; a running node keeps its interfaces";
+
+impl Difference {
+    /// The names of all with which one of these is done.
+    pub(crate) fn names(&self, what: What, acts: &[Act]) -> BTreeSet<String> {
+        let steps = self.steps.iter();
+        let steps = steps.filter(|step| step.what == what && acts.contains(&step.act));
+        steps.map(|step| step.name.clone()).collect()
+    }
+
+    fn step(&mut self, act: Act, what: What, name: &str, line: usize, keys: Vec<&'static str>) {
+        self.steps.push(Step {
+            what,
+            act,
+            name: name.to_owned(),
+            line,
+            keys,
+            because: None,
+        });
+    }
+
+    fn mistake(&mut self, line: usize, message: String, hint: impl Into<String>) {
+        self.mistakes.push(Mistake::new(line, message, hint));
+    }
+
+    /// Adds what is done with modules.
+    pub(crate) fn modules(&mut self, go: &[String], come: &[String]) {
+        for name in go {
+            let act = if come.contains(name) {
+                Act::Change
+            } else {
+                Act::Remove
+            };
+            self.step(act, What::Module, name, 0, Vec::new());
+        }
+        for name in come.iter().filter(|name| !go.contains(name)) {
+            self.step(Act::Create, What::Module, name, 0, Vec::new());
+        }
+        self.steps.sort();
+    }
+
+    /// Has a path of both configurations follow what it leads through.
+    pub(crate) fn reroute(&mut self, name: &str, line: usize, because: String) {
+        let mut steps = self.steps.iter_mut();
+        let known = steps.find(|step| step.what == What::Path && step.name == name);
+        if let Some(step) = known {
+            if step.act == Act::Move {
+                step.act = Act::Change;
+            }
+            if step.act == Act::Change {
+                step.because = Some(because);
+            }
+        } else {
+            self.unchanged -= 1;
+            self.steps.push(Step {
+                what: What::Path,
+                act: Act::Change,
+                name: name.to_owned(),
+                line,
+                keys: Vec::new(),
+                because: Some(because),
+            });
+        }
+        self.steps.sort();
+    }
+
+    fn node(&mut self, now: &Config, next: &Config) {
+        if now.node.name != next.node.name {
+            let message = format!(
+                "the node is called `{}`, and the file calls it `{}`",
+                now.node.name, next.node.name
+            );
+            self.mistake(0, message, "start a node of that name with this file");
+        }
+        let place = |config: &Config| {
+            let socket = config.node.socket.as_ref();
+            socket.map(|socket| std::path::absolute(socket).unwrap_or_else(|_| socket.clone()))
+        };
+        if place(now) != place(next) {
+            let message = "the file names another control socket".to_owned();
+            self.mistake(0, message, ANEW);
+        }
+        for iface in &next.ifaces {
+            match now.iface(&iface.name) {
+                None => {
+                    let message = format!("the node has not taken interface `{}`", iface.name);
+                    self.mistake(iface.line, message, ANEW);
+                }
+                Some(known) if known.mode != iface.mode => {
+                    let message = format!(
+                        "interface `{}` has `mode = \"{}\"`, not \"{}\"",
+                        iface.name,
+                        known.mode.word(),
+                        iface.mode.word()
+                    );
+                    self.mistake(iface.line, message, ANEW);
+                }
+                Some(_) => {}
+            }
+        }
+        for iface in &now.ifaces {
+            if next.iface(&iface.name).is_none() {
+                let message = format!("the node has interface `{}`, the file not", iface.name);
+                self.mistake(0, message, ANEW);
+            }
+        }
+    }
+
+    fn domains(&mut self, now: &Config, next: &Config, facts: &Facts) {
+        for domain in &now.domains {
+            let name = Some(&domain.name);
+            let follows = next.domains.iter().find(|known| known.name == domain.name);
+            if follows == Some(domain) {
+                continue;
+            }
+            let handlers = now.handlers.iter().filter(|handler| handler.line == 0);
+            let handlers = handlers.filter(|handler| handler.domain.as_ref() == name);
+            let handlers = handlers.map(|handler| format!("handler `{}`", handler.name));
+            let paths = now.paths.iter().filter(|path| path.line == 0);
+            let paths = paths.filter(|path| path.domain.as_ref() == name);
+            let paths = paths.map(|path| &path.name);
+            let live = facts.live_by_hand.iter();
+            let live = live.filter(|(_, of)| of.as_ref() == name);
+            let paths = paths.chain(live.map(|(path, _)| path));
+            let paths = paths.map(|path| format!("path `{path}`"));
+            let users: Vec<_> = handlers.chain(paths).take(5).collect();
+            if !users.is_empty() {
+                let message = format!(
+                    "domain `{}` changes, and {}, in no file, is of it",
+                    domain.name,
+                    users.join(", ")
+                );
+                self.mistake(0, message, "take that away first, or leave the domain");
+                continue;
+            }
+            let (act, keys) = match follows {
+                Some(_) => (Act::Change, vec!["owns"]),
+                None => (Act::Remove, Vec::new()),
+            };
+            self.step(act, What::Domain, &domain.name, 0, keys);
+        }
+        for domain in &next.domains {
+            if !now.domains.iter().any(|known| known.name == domain.name) {
+                self.step(Act::Create, What::Domain, &domain.name, 0, Vec::new());
+            }
+        }
+    }
+
+    fn handlers(&mut self, now: &Config, next: &Config, facts: &Facts) {
+        for handler in &next.handlers {
+            let (name, line) = (&handler.name, handler.line);
+            let Some(known) = now.handler(name) else {
+                self.step(Act::Create, What::Handler, name, line, Vec::new());
+                continue;
+            };
+            if known.line == 0 {
+                let message = format!("handler `{name}` was loaded by hand");
+                let hint = format!("`ashway handler unload {name}` first, or call this one else");
+                self.mistake(line, message, hint);
+                continue;
+            }
+            let anew = made_of(known, handler);
+            if !anew.is_empty() {
+                self.by_hand_on(now, name, line);
+                if handler.send_port > 0 && handler.send_port == known.send_port {
+                    let message = format!(
+                        "handler `{name}` is to be loaded anew, and the one that runs holds port {}",
+                        handler.send_port
+                    );
+                    self.mistake(line, message, "give it another `send_port`, or none");
+                }
+                self.step(Act::Change, What::Handler, name, line, anew);
+                continue;
+            }
+            let file = facts.other_files.contains(name).then_some("file");
+            let params = (known.params != handler.params).then_some("params");
+            let keys: Vec<_> = file.into_iter().chain(params).collect();
+            if keys.is_empty() {
+                self.unchanged += 1;
+            } else {
+                self.step(Act::Swap, What::Handler, name, line, keys);
+            }
+        }
+        for handler in &now.handlers {
+            let name = &handler.name;
+            if handler.line == 0 && !bug::is(Bug::ByHandGoes) {
+                self.step(Act::Stay, What::Handler, name, 0, Vec::new());
+            } else if next.handler(name).is_none() {
+                self.by_hand_on(now, name, 0);
+                self.step(Act::Remove, What::Handler, name, 0, Vec::new());
+            }
+        }
+    }
+
+    /// Refuses to take a handler away that a path is bound to which is in no file.
+    fn by_hand_on(&mut self, now: &Config, handler: &str, line: usize) {
+        let by_hand = |path: &&PathConfig| path.line == 0 && !bug::is(Bug::UsedGoes);
+        for path in now.paths_of(handler).filter(by_hand) {
+            let message = format!(
+                "handler `{handler}` is used by path `{}`, which is in no file",
+                path.name
+            );
+            self.mistake(
+                line,
+                message,
+                format!("`ashway unbind {}` first", path.name),
+            );
+        }
+    }
+
+    fn paths(&mut self, now: &Config, next: &Config, facts: &Facts) {
+        let before = forms(now);
+        let after = forms(next);
+        for (&name, form) in &after {
+            let by_hand = facts.live_by_hand.contains_key(name);
+            match before.get(name) {
+                Some(known) if known.line() == 0 => self.taken(name, form.line(), "unbind"),
+                None if by_hand => self.taken(name, form.line(), "path rm"),
+                None => self.step(Act::Create, What::Path, name, form.line(), Vec::new()),
+                Some(known) => match known.keys(form).as_slice() {
+                    [] => self.unchanged += 1,
+                    ["tier"] => self.step(Act::Move, What::Path, name, form.line(), vec!["tier"]),
+                    keys => {
+                        self.step(Act::Change, What::Path, name, form.line(), keys.to_vec());
+                    }
+                },
+            }
+        }
+        for (name, form) in &before {
+            if form.line() == 0 && !bug::is(Bug::ByHandGoes) {
+                self.step(Act::Stay, What::Path, name, 0, Vec::new());
+            } else if !after.contains_key(name) {
+                self.step(Act::Remove, What::Path, name, 0, Vec::new());
+            }
+        }
+        for name in facts.live_by_hand.keys() {
+            self.step(Act::Stay, What::Path, name, 0, Vec::new());
+        }
+    }
+
+    fn taken(&mut self, name: &str, line: usize, verb: &str) {
+        let message = format!("path `{name}` was made by hand");
+        let hint = format!("`ashway {verb} {name}` first, or call this one else");
+        self.mistake(line, message, hint);
+    }
+}
+
+/// The keys of a handler's section that its memory and its programs are made of, as far
+/// as they say something else.
+fn made_of(known: &HandlerConfig, next: &HandlerConfig) -> Vec<&'static str> {
+    [
+        ("allow", known.allow != next.allow),
+        ("memory", known.memory != next.memory),
+        ("endpoint", known.endpoint != next.endpoint),
+        ("channels", known.channels != next.channels),
+        ("send_port", known.send_port != next.send_port),
+        ("domain", known.domain != next.domain),
+    ]
+    .into_iter()
+    .filter_map(|(key, other)| other.then_some(key))
+    .collect()
+}
+
+/// A path in either form.
+#[derive(Clone, Copy)]
+enum Form<'c> {
+    Short(&'c PathConfig),
+    Long(&'c LongPath),
+}
+
+fn forms(config: &Config) -> BTreeMap<&str, Form<'_>> {
+    let short = config.paths.iter();
+    let short = short.map(|path| (path.name.as_str(), Form::Short(path)));
+    let long = config.long_paths.iter();
+    let long = long.map(|path| (path.name.as_str(), Form::Long(path)));
+    short.chain(long).collect()
+}
+
+impl Form<'_> {
+    const fn line(&self) -> usize {
+        match self {
+            Self::Short(path) => path.line,
+            Self::Long(path) => path.line,
+        }
+    }
+
+    /// The keys that say something else.
+    fn keys(&self, next: &Self) -> Vec<&'static str> {
+        let (said, says) = match (self, next) {
+            (Self::Short(known), Self::Short(next)) => (short(known), short(next)),
+            (Self::Long(known), Self::Long(next)) => (long(known), long(next)),
+            _ => return vec!["handler", "from"],
+        };
+        let other = said.into_iter().zip(says).filter(|(was, is)| was != is);
+        other.map(|((key, _), _)| key).collect()
+    }
+}
+
+/// What a section says, key by key.
+type Said = Vec<(&'static str, String)>;
+
+fn short(path: &PathConfig) -> Said {
+    let mut ifaces = path.ifaces.clone();
+    ifaces.sort_unstable();
+    vec![
+        ("iface", ifaces.join(" ")),
+        ("match", path.filter.text.clone()),
+        ("handler", format!("{}:{}", path.handler, path.function)),
+        ("tier", tier(path.tier)),
+        ("on_fault", path.on_fault.word().to_owned()),
+        ("faults", format!("{:?}", path.faults)),
+        ("budget", format!("{:?}", path.budget)),
+        ("share", format!("{:?}", path.share)),
+        ("domain", format!("{:?}", path.domain)),
+    ]
+}
+
+fn long(path: &LongPath) -> Said {
+    let filter = path.filter.as_ref().map(ToString::to_string);
+    vec![
+        ("from", path.from.clone()),
+        ("match", filter.unwrap_or_default()),
+        ("attrs", format!("{:?}", path.attrs)),
+        ("tier", tier(path.tier)),
+        ("domain", format!("{:?}", path.domain)),
+    ]
+}
+
+fn tier(tier: Tier) -> String {
+    tier.word().to_owned()
+}

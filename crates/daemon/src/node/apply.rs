@@ -1,0 +1,373 @@
+//! Bringing a running node to another configuration: `plan` says what would change,
+//! `apply` and SIGHUP do it.
+//!
+//! 1. The file is read and the handlers' files are, on the compile thread.
+//! 2. What is different is compared with what the node does now ([`difference`]).
+//! 3. What comes is compiled, on the compile thread.
+//! 4. Everything that can fail is tried ([`trial`]): nothing has changed until then, and
+//!    every mistake is said at once, by its line.
+//! 5. It is done: swaps first, because a version's own code may still refuse; then all that
+//!    goes, in one exchange for each interface; then all that comes. A path that is the same
+//!    in both is in no step, so nothing of it is lost.
+//!
+//! What was loaded and bound by hand is in no file, and stays.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ashway_handler::Engine;
+use serde_json::{Value, json};
+
+use super::live::Wanted;
+use super::swap::Candidate;
+use super::{Node, say};
+use crate::config::{Act, Config, Difference, Facts, LongPath, PathConfig, Tier, What, difference};
+use crate::instance::{Instance, NotPromoted, Promoted};
+use crate::request::Refusal;
+use crate::version::Version;
+use order::{Compiled, Next};
+use trial::Tried;
+use words::{describe, half_done, tell};
+
+mod order;
+mod routes;
+mod trial;
+mod words;
+
+/// How long a path may wait until the messages of one that is gone have left its place
+/// in the handler.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Who is told what became of it.
+pub(super) type Done = Box<dyn FnOnce(Result<Value, Refusal>) + Send>;
+
+impl Node {
+    /// Brings the node to what a file says, or says what that would change. `done` is
+    /// called when that is over; others are served meanwhile.
+    pub(super) fn apply(&mut self, file: PathBuf, only_plan: bool, engine: &Engine, done: Done) {
+        let (begin, engine) = (Instant::now(), engine.clone());
+        self.compile_thread.submit(
+            move || order::read(&file),
+            move |node: &mut Self, next: Result<Next, Refusal>| match next {
+                Err(refusal) => done(Err(refusal)),
+                Ok(next) => node.prepare(next, only_plan, engine, begin, done),
+            },
+        );
+    }
+
+    /// Reads the file that the node was started with, or brought to, once more.
+    pub(super) fn apply_again(&mut self, engine: &Engine) {
+        let file = self.config.file.clone();
+        let file = std::path::absolute(&file).unwrap_or(file);
+        say(&format!("SIGHUP: reading `{}` again", file.display()));
+        self.apply(file, false, engine, Box::new(|outcome| tell(&outcome)));
+    }
+
+    /// Compiles what comes, and goes on.
+    fn prepare(&mut self, next: Next, only_plan: bool, engine: Engine, begin: Instant, done: Done) {
+        let asked = self.difference_to(&next);
+        let order = self.order_of(&next.config, &asked);
+        let (maps, arena, compiler) = (self.maps.clone(), self.arena, engine.clone());
+        self.compile_thread.submit(
+            move || order.compile(&compiler, maps.as_deref(), arena),
+            move |node: &mut Self, compiled: Compiled| {
+                let outcome = node.go_on(next, &asked, compiled, only_plan, &engine);
+                done(outcome.map(|mut answer| {
+                    answer["took_us"] = json!(begin.elapsed().as_micros() as u64);
+                    answer
+                }));
+            },
+        );
+    }
+
+    /// Tries everything, and does it.
+    fn go_on(
+        &mut self,
+        next: Next,
+        asked: &Difference,
+        compiled: Compiled,
+        only_plan: bool,
+        engine: &Engine,
+    ) -> Result<Value, Refusal> {
+        // What was compiled is for the node as it was.
+        if self.difference_to(&next) != *asked {
+            return Err(Refusal::failed(
+                "the node was changed meanwhile",
+                "ask once more",
+            ));
+        }
+        let tried = self.attempt(next.config, asked.clone(), compiled)?;
+        let answer = describe(&tried, !only_plan);
+        if !only_plan {
+            self.bring_about(tried, engine)?;
+        }
+        Ok(answer)
+    }
+
+    fn difference_to(&self, next: &Next) -> Difference {
+        let other = |handler: &&Arc<Instance>| {
+            let digest = next.digests.get(&handler.name);
+            digest.is_some_and(|digest| *digest != handler.version().digest)
+        };
+        let others = self.instances.iter().filter(other);
+        let in_file = self.config.long_paths.iter();
+        let in_file: std::collections::HashSet<&str> =
+            in_file.map(|path| path.name.as_str()).collect();
+        let by_hand = self.live.names().filter(|name| !in_file.contains(name));
+        let domain = |name: &str| {
+            let live = self.live.at(self.live.find(name)?)?;
+            live.domain.as_deref().map(str::to_owned)
+        };
+        let facts = Facts {
+            other_files: others.map(|handler| handler.name.clone()).collect(),
+            live_by_hand: by_hand
+                .map(|name| (name.to_owned(), domain(name)))
+                .collect(),
+        };
+        difference(&self.config, &next.config, &facts)
+    }
+
+    /// Does what was tried. What fails now is the system's: then the configuration of
+    /// the node says what it does, and another `apply` does the rest.
+    fn bring_about(&mut self, mut tried: Tried, engine: &Engine) -> Result<(), Refusal> {
+        let swaps = std::mem::take(&mut tried.swaps);
+        self.swap_all(swaps, engine)?;
+        match self.change_over(tried) {
+            Ok(failed) => half_done(failed),
+            Err(refusal) => Err(Refusal {
+                message: format!("this came to an end half way: {}", refusal.message),
+                ..refusal
+            }),
+        }
+    }
+
+    /// Takes away what goes, then makes what comes: the paths that could not be made.
+    fn change_over(&mut self, tried: Tried) -> Result<Vec<(String, Refusal)>, Refusal> {
+        let Tried {
+            mut next,
+            graph,
+            difference,
+            fresh,
+            swaps: _,
+            mut programs,
+        } = tried;
+        let gone = difference.names(What::Path, &[Act::Remove, Act::Change]);
+        let numbers = (0..).zip(&self.config.paths);
+        let numbers = numbers.filter(|(_, path)| gone.contains(&path.name));
+        let numbers: Vec<usize> = numbers.map(|(number, _)| number).collect();
+        if !numbers.is_empty() {
+            self.take_paths(numbers)?;
+        }
+        let live = self.config.long_paths.iter().map(|path| &path.name);
+        let live = live.filter(|name| gone.contains(*name));
+        let ids: Vec<_> = live.filter_map(|name| self.live.find(name)).collect();
+        let is_gone = |path: &LongPath| gone.contains(&path.name);
+        self.config.long_paths.retain(|path| !is_gone(path));
+        if !ids.is_empty() {
+            self.remove_live(&ids)?;
+        }
+
+        let gone = difference.names(What::Handler, &[Act::Remove, Act::Change]);
+        let handlers = (0..).zip(&self.config.handlers);
+        let numbers = handlers.filter(|(_, handler)| gone.contains(&handler.name));
+        let numbers: Vec<usize> = numbers.map(|(number, _)| number).collect();
+        self.drop_instances(&numbers)?;
+        let handlers = &mut self.config.handlers;
+        handlers.retain(|handler| !gone.contains(&handler.name));
+        for (handler, plan, made) in fresh {
+            self.put_instance(plan, &made)?;
+            self.config.handlers.push(handler);
+            self.bindable.push(made);
+        }
+        self.graph = graph;
+        let (paths, long_paths) = self.become_next(&mut next);
+
+        let mut failed = Vec::new();
+        for path in long_paths {
+            let made = self.create_live(vec![wanted(&path)]);
+            match made {
+                Ok(_) => self.config.long_paths.push(path),
+                Err(refusal) => failed.push((path.name, refusal)),
+            }
+        }
+        let mut to_promote = Vec::new();
+        for path in paths {
+            let program = programs.remove(&path.name);
+            let (name, later) = (path.name.clone(), program.is_none());
+            let later = later && path.tier != Tier::User && self.maps.is_some();
+            match self.put_patiently(path, program) {
+                Ok(_) if later => to_promote.push(name),
+                Ok(_) => {}
+                Err(refusal) => failed.push((name, refusal)),
+            }
+        }
+        for name in difference.names(What::Path, &[Act::Move]) {
+            if let Err(refusal) = self.move_path(&name, programs.remove(&name)) {
+                failed.push((name, refusal));
+            }
+        }
+        self.promote_later(&to_promote);
+        Ok(failed)
+    }
+
+    /// Puts the next versions in the place of those that run: all of them, or none.
+    fn swap_all(
+        &mut self,
+        swaps: Vec<(Arc<Instance>, Candidate)>,
+        engine: &Engine,
+    ) -> Result<(), Refusal> {
+        let mut done: Vec<(Arc<Instance>, Arc<Version>)> = Vec::new();
+        for (instance, candidate) in swaps {
+            let former = instance.version();
+            let swapped = self.replace(&instance, candidate, engine, Instant::now());
+            if let Err(mut refusal) = swapped {
+                refusal.message = format!("handler `{}`: {}", instance.name, refusal.message);
+                for (instance, former) in done.into_iter().rev() {
+                    if let Err(stays) = self.swap_back(&instance, former, engine) {
+                        let name = &instance.name;
+                        let too = format!("; and handler `{name}` stays swapped: {stays}");
+                        refusal.message.push_str(&too);
+                    }
+                }
+                return Err(refusal);
+            }
+            done.push((instance, former));
+        }
+        Ok(())
+    }
+
+    /// Compiles here, for once: it is rare, and was compiled before.
+    fn swap_back(
+        &mut self,
+        instance: &Arc<Instance>,
+        former: Arc<Version>,
+        engine: &Engine,
+    ) -> Result<(), Refusal> {
+        let mut instances = self.instances.iter();
+        let number = instances.position(|known| Arc::ptr_eq(known, instance));
+        let number = number.expect("it was swapped a moment ago");
+        let params = self.config.handlers[number].params.clone();
+        let (in_kernel, maps) = (self.in_kernel(number), self.maps.as_deref());
+        let back = Candidate::compile(instance, former, true, params, in_kernel, maps);
+        self.replace(instance, back, engine, Instant::now())
+            .map(drop)
+    }
+
+    /// Has the node's configuration say what the file says, but for the paths that are
+    /// still to be made, which are returned.
+    fn become_next(&mut self, next: &mut Config) -> (Vec<PathConfig>, Vec<LongPath>) {
+        let config = &mut self.config;
+        for known in config.handlers.iter_mut().filter(|known| known.line > 0) {
+            if let Some(handler) = next.handlers.iter().find(|new| new.name == known.name) {
+                known.clone_from(handler);
+            }
+        }
+        for known in config.paths.iter_mut().filter(|known| known.line > 0) {
+            if let Some(at) = next.paths.iter().position(|new| new.name == known.name) {
+                *known = next.paths.remove(at);
+            }
+        }
+        let (kept, come) = std::mem::take(&mut next.long_paths)
+            .into_iter()
+            .partition(|new| config.long_paths.iter().any(|known| known.name == new.name));
+        config.long_paths = kept;
+        config.file.clone_from(&next.file);
+        config.text = std::mem::take(&mut next.text);
+        config.node.clone_from(&next.node);
+        config.domains = std::mem::take(&mut next.domains);
+        config.layered = std::mem::take(&mut next.layered);
+        for known in &mut config.ifaces {
+            if let Some(new) = next.ifaces.iter().find(|new| new.name == known.name) {
+                known.line = new.line;
+            }
+        }
+        (std::mem::take(&mut next.paths), come)
+    }
+
+    /// Makes a path that ends in a handler. One whose place another has just left may have
+    /// to wait until the messages of that one are done.
+    fn put_patiently(
+        &mut self,
+        path: PathConfig,
+        program: Option<Result<Promoted, NotPromoted>>,
+    ) -> Result<Value, Refusal> {
+        let begin = Instant::now();
+        let at = self.instances.iter().position(|it| it.name == path.handler);
+        let (Some(at), shared) = (at, at.map(|at| Arc::clone(&self.instances[at]))) else {
+            return self.put_path(path, program, None, begin);
+        };
+        let is_busy = |node: &Self| {
+            let plan = &node.plan.instances[at];
+            let taken = |local| {
+                plan.paths
+                    .iter()
+                    .any(|path| node.plan.paths[*path].local == local)
+            };
+            let mut free = (0..plan.most_paths).filter(|local| !taken(*local));
+            let shared = shared.as_ref();
+            !free.any(|local| shared.is_none_or(|shared| shared.in_user(local) == 0))
+        };
+        while is_busy(self) && begin.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.put_path(path, program, None, begin)
+    }
+
+    /// Moves a path to the tier that its configuration says by now.
+    fn move_path(
+        &mut self,
+        name: &str,
+        program: Option<Result<Promoted, NotPromoted>>,
+    ) -> Result<(), Refusal> {
+        let mut paths = self.config.paths.iter();
+        let Some(number) = paths.position(|path| path.name == name) else {
+            let mut paths = self.config.long_paths.iter();
+            let tier = paths.find(|path| path.name == name).map(|path| path.tier);
+            return match tier {
+                Some(Tier::User) => self.move_live(name, Tier::User).map(drop),
+                Some(Tier::Kernel) => self.move_live(name, Tier::Kernel).map(drop),
+                // Where it cannot run in the kernel, it stays.
+                _ => {
+                    let _ = self.move_live(name, Tier::Kernel);
+                    Ok(())
+                }
+            };
+        };
+        let tier = self.config.paths[number].tier;
+        let moved = match (tier, program) {
+            (Tier::User, _) => self.demote(number),
+            (_, Some(program)) => self.install(number, program),
+            (_, None) => Ok(()),
+        };
+        match (tier, moved) {
+            (Tier::Auto, _) | (_, Ok(())) => Ok(()),
+            (_, Err(why)) => Err(why.into()),
+        }
+    }
+
+    /// Promotes paths whose programs were not compiled with the others.
+    fn promote_later(&mut self, names: &[String]) {
+        for name in names {
+            let mut paths = self.config.paths.iter();
+            if let Some(number) = paths.position(|path| path.name == *name) {
+                // `status` says why one stays.
+                self.promote(number, |_, _| {});
+            }
+        }
+    }
+}
+
+/// What a path of the file is made of.
+fn wanted(path: &LongPath) -> Wanted {
+    Wanted {
+        name: path.name.clone(),
+        from: path.from.clone(),
+        attrs: path.attrs.clone(),
+        domain: path.domain.clone(),
+        filter: path.filter.as_ref().map(ToString::to_string),
+        tier: path.tier,
+        owner: None,
+        logs: false,
+    }
+}

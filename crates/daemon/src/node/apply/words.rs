@@ -1,0 +1,134 @@
+//! What is said of an `apply`: answers, refusals, and lines of the node's own.
+
+use std::path::Path as FsPath;
+
+use serde_json::{Value, json};
+
+use super::super::serve::plural;
+use super::super::{RunError, binding, say};
+use super::trial::Tried;
+use crate::config::{Act, Mistake, Step};
+use crate::diagnostics::Diagnostics;
+use crate::instance::InstanceError;
+use crate::request::{Code, Refusal};
+
+/// Most things made by hand that a plan names.
+const NAMED: usize = 100;
+
+/// The answer: each step, and what is as it was.
+pub(super) fn describe(tried: &Tried, applied: bool) -> Value {
+    let steps = &tried.difference.steps;
+    let stays = |step: &&Step| step.act == Act::Stay;
+    let by_hand: Vec<&Step> = steps.iter().filter(stays).collect();
+    let steps = steps.iter().filter(|step| !stays(step));
+    let steps = steps.chain(by_hand.iter().take(NAMED).copied());
+    let steps: Vec<Value> = steps
+        .map(|step| {
+            json!({
+                "do": step.act.word(),
+                "what": step.what.word(),
+                "name": step.name,
+                "line": (step.line > 0).then_some(step.line),
+                "keys": step.keys,
+                "because": step.because,
+                "text": step.to_string(),
+            })
+        })
+        .collect();
+    json!({
+        "file": tried.next.file,
+        "applied": applied,
+        "steps": steps,
+        "unchanged": tried.difference.unchanged,
+        "not_listed": by_hand.len().saturating_sub(NAMED),
+    })
+}
+
+/// Says what the system refused when everything had been tried.
+pub(super) fn half_done(failed: Vec<(String, Refusal)>) -> Result<(), Refusal> {
+    let mut failed = failed.into_iter();
+    let Some((name, first)) = failed.next() else {
+        return Ok(());
+    };
+    let mut message = format!("path `{name}` could not be made: {}", first.message);
+    for (name, refusal) in failed {
+        message.push_str(&format_args!("; nor `{name}`: {}", refusal.message).to_string());
+    }
+    let hint = "all else is done; apply the file once more for the rest";
+    Err(Refusal {
+        message,
+        hint: hint.to_owned(),
+        ..first
+    })
+}
+
+/// Says on the node's own output what became of it, which nobody waits for.
+pub(super) fn tell(outcome: &Result<Value, Refusal>) {
+    match outcome {
+        Ok(answer) => {
+            let text = |step: &Value| step["text"].as_str().map(str::to_owned);
+            let steps = answer["steps"].as_array().into_iter().flatten();
+            let changes = steps.filter(|step| step["do"] != Act::Stay.word());
+            let changes: Vec<String> = changes.filter_map(text).collect();
+            say(&format!(
+                "applied `{}`: {}, {} unchanged",
+                answer["file"].as_str().unwrap_or_default(),
+                plural(changes.len(), "step"),
+                answer["unchanged"]
+            ));
+            for change in changes {
+                say(&format!("  {change}"));
+            }
+        }
+        Err(refusal) => {
+            say(&format!("not applied: {}", refusal.message));
+            for error in &refusal.errors {
+                let line = error
+                    .line
+                    .map_or(String::new(), |line| format!("line {line}: "));
+                say(&format!("  {line}{}", error.message));
+            }
+            if !refusal.hint.is_empty() {
+                say(&format!("  hint: {}", refusal.hint));
+            }
+        }
+    }
+}
+
+/// Mistakes in a text, as those of a node.
+pub(super) fn said(mistakes: &Diagnostics) -> Vec<Mistake> {
+    let said = mistakes.by_line().map(|(line, error)| {
+        let hint = error.hint.clone().unwrap_or_default();
+        Mistake::new(line, error.message.clone(), hint)
+    });
+    said.collect()
+}
+
+/// Says everything that is wrong with a file for this node.
+pub(super) fn refused(file: &FsPath, mut mistakes: Vec<Mistake>) -> Refusal {
+    mistakes.sort_by_key(|mistake| mistake.line);
+    mistakes.dedup();
+    let count = plural(mistakes.len(), "mistake");
+    let shown = file.display().to_string();
+    let errors = mistakes.into_iter().map(|mistake| Refusal {
+        file: Some(shown.clone()),
+        line: u32::try_from(mistake.line).ok().filter(|line| *line > 0),
+        ..Refusal::new(Code::Usage, mistake.message, mistake.hint)
+    });
+    let errors: Vec<Refusal> = errors.collect();
+    Refusal {
+        file: Some(shown.clone()),
+        line: errors.first().and_then(|first| first.line),
+        errors,
+        ..Refusal::usage(
+            format!("{count} in `{shown}`; nothing has changed"),
+            "mend them, then ask once more",
+        )
+    }
+}
+
+/// A refusal of an instance, at the line of its handler.
+pub(super) fn of_handler(line: usize, error: InstanceError) -> Mistake {
+    let refusal = binding::refusal(&RunError::Instance(error));
+    Mistake::new(line, refusal.message, refusal.hint)
+}
