@@ -8,7 +8,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use ashway_abi::MemoryKind;
 use ashway_abi::count::ROW_BYTES;
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
-use ashway_abi::{Hop, Leaf, context, hop, trusted};
+use ashway_abi::{Hop, Leaf, context, hop};
 use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{self, FEW};
 use ashway_codegen::entry::{self, Packet, Reply};

@@ -20,11 +20,13 @@ const SOONEST: Duration = Duration::from_micros(100);
 /// ended by hand.
 const PUT_OFF: Duration = Duration::from_millis(100);
 
+/// When a timer is due, and the path, at the stage whose activation has set it.
+type Set = [Option<(Time, Arc<PathEnd>)>; MOST_TIMERS];
+
 /// An instance's timers.
 #[derive(Debug)]
 pub(crate) struct Timers {
-    /// When, and the path, at the stage whose activation has set it.
-    set: Mutex<[Option<(Time, Arc<PathEnd>)>; MOST_TIMERS]>,
+    set: Mutex<Set>,
 }
 
 impl Default for Timers {
@@ -80,7 +82,7 @@ impl Timers {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, [Option<(Time, Arc<PathEnd>)>; MOST_TIMERS]> {
+    fn lock(&self) -> MutexGuard<'_, Set> {
         // It is consistent between any two statements.
         self.set.lock().unwrap_or_else(PoisonError::into_inner)
     }

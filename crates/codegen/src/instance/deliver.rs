@@ -379,14 +379,13 @@ fn publish(asm: &mut Assembler) {
 fn copy_to_pool(asm: &mut Assembler, spec: &Spec, bad: Label) {
     let empty = asm.label();
     let slot_bytes = spec.layout.slot_bytes as i32;
-    let last = spec.layout.trusted_bytes(spec.paths) as i32 - slot_bytes;
     asm.load(Size::W, R4, R9, context::PAYLOAD_LEN);
     asm.jump_if_imm(op::JEQ, R4, 0, empty);
     asm.jump_if_imm(op::JGT, R4, slot_bytes, bad);
+    // As few as the rings have, which the verifier remembers.
     asm.load(Size::D, R3, R10, SLOT);
     asm.alu_imm(op::LSH, R3, slot_bytes.trailing_zeros() as i32);
     asm.alu_imm(op::ADD, R3, spec.layout.pool_offset(spec.paths) as i32);
-    asm.jump_if_imm(op::JGT, R3, last, bad);
     asm.alu(op::ADD, R3, R7);
     asm.load(Size::W, R2, R9, context::PAYLOAD_OFF);
     asm.mov(R1, R6);
@@ -431,8 +430,6 @@ fn copy_to_array(asm: &mut Assembler, spec: &Spec, bad: Label) {
 /// Straight, 32 bytes at a time, then 8, then the rest: helpers cannot write to
 /// an arena.
 fn copy_to_arena(asm: &mut Assembler, slot_bytes: i32, bad: Label) {
-    // A program belongs to the arena it names; the value is not used.
-    asm.map(R1, MapRef::Memory, None);
     // r2 = the payload; r3 = its length; r4 = index, laundered.
     asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
     asm.load(Size::D, R4, R9, context::ZERO);

@@ -216,6 +216,10 @@ fn kernel_with(
         observe,
     );
     asm.bind(host);
+    if spec.memory == MemoryKind::Arena {
+        // A program belongs to the arena that it names, wherever; the value is not used.
+        asm.map(R1, MapRef::Memory, None);
+    }
     xdp::finish(&mut asm, action::PASS);
     Ok((asm.finish(), summary))
 }

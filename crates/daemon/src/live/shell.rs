@@ -172,7 +172,9 @@ impl Way {
                     (false, true) => &[Count::OutOriginated, Count::OutHandedOver],
                     (false, false) => &[Count::OutOriginated, Count::OutDroppedTxFull],
                 };
-                counts.iter().for_each(|count| rows.add(row, *count));
+                for count in counts {
+                    rows.add(row, *count);
+                }
                 if received {
                     tap::fate(&message, counts[0]);
                 }

@@ -158,15 +158,11 @@ fn a_payload_beyond_its_slot_or_the_pool() {
     let made = user_program(Arena, 2, 1);
     let too_long = |insn: Insn| insn.opcode == 0x25 && insn.dst == 4 && insn.imm == 2048;
     noticed(&made, too_long, |_| NOP, Rule::Helper);
-    let last = made.shape.layout.trusted_bytes(1) as i32 - 2048;
-    let behind = |insn: Insn| insn.opcode == 0x25 && insn.dst == 3 && insn.imm == last;
-    noticed(
-        &made,
-        behind,
-        |insn| Insn {
-            imm: last + 1,
-            ..insn
-        },
-        Rule::Helper,
-    );
+    let pool = made.shape.layout.pool_offset(1) as i32;
+    let at = |insn: Insn| insn.opcode == 0x07 && insn.dst == 3 && insn.imm == pool;
+    let behind = |insn: Insn| Insn {
+        imm: pool + 1,
+        ..insn
+    };
+    noticed(&made, at, behind, Rule::Access);
 }
