@@ -3,6 +3,7 @@
 mod error;
 mod faults;
 
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -84,6 +85,12 @@ impl Allowance {
             share: path.share,
         }
     }
+}
+
+/// The process can have an arena, and no program that works in it.
+fn without_perfmon() -> io::Error {
+    let because = "a program that uses an arena takes CAP_PERFMON";
+    io::Error::new(io::ErrorKind::PermissionDenied, because)
 }
 
 /// The kernel's half of an instance.
@@ -174,6 +181,9 @@ impl Instance {
         let bytes = layout.total_bytes();
         let memory = match (node, config.memory) {
             (None, _) => Memory::anonymous(bytes),
+            (Some(_), MemoryMode::Arena) if !arena_allowed => {
+                shared::arena(bytes).and_then(|_| Err(without_perfmon()))
+            }
             (Some(_), MemoryMode::Arena) => shared::arena(bytes),
             (Some(_), MemoryMode::Auto) if arena_allowed => shared::arena(bytes),
             (Some(_), MemoryMode::Array | MemoryMode::Auto) => shared::array(bytes),

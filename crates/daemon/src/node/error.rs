@@ -247,7 +247,9 @@ impl RunError {
             Self::Instance(InstanceError::Memory { source, .. })
                 if source.kind() == ErrorKind::PermissionDenied =>
             {
-                "this memory needs CAP_BPF; `ashway doctor` shows what is missing".to_owned()
+                "this memory needs CAP_BPF, an arena CAP_PERFMON, too; `ashway doctor` shows what \
+                 is missing"
+                    .to_owned()
             }
             _ => return None,
         })
