@@ -285,8 +285,9 @@ fn take_batch(shared: &Instance, ring: usize, mut take: impl FnMut(usize)) {
     let consumed_word = kernel.trusted.u32_at(control + trusted::RING_CONSUMED);
     let consumed = consumed_word.load(Ordering::Relaxed);
     let waiting = produced.wrapping_sub(consumed).min(BATCH);
-    for at in 0..waiting {
-        let ticket = consumed.wrapping_add(at);
+    let mut taken = 0;
+    while taken < waiting {
+        let ticket = consumed.wrapping_add(taken);
         let slot = ticket as usize % trusted::RING_SLOTS;
         let ready = kernel
             .trusted
@@ -296,8 +297,11 @@ fn take_batch(shared: &Instance, ring: usize, mut take: impl FnMut(usize)) {
             break;
         }
         take(slot);
-        consumed_word.store(ticket.wrapping_add(1), Ordering::Release);
+        taken += 1;
     }
+    // Once for all: programs look at the word for each message, and each store takes its
+    // line away from their CPU.
+    consumed_word.store(consumed.wrapping_add(taken), Ordering::Release);
 }
 
 const fn descriptor(ring: usize, slot: usize) -> usize {
