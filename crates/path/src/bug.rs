@@ -61,6 +61,8 @@ ashway_abi::seeded_bugs! {
     EditUninitialised,
     /// What others refer to can be removed from the graph.
     EditRemovesUsed,
+    /// What passes while the CPU clock is read belongs to the window behind it.
+    LookIsCharged,
     /// A look at the CPU clock charges the time of the wall.
     WallTimeCharged,
 }

@@ -124,9 +124,9 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     }
 
     fn charge<S: Shell<M, D>>(&mut self, shell: &mut S) {
-        let (now, cpu) = (shell.now(), shell.cpu_time());
+        let (now, cpu, after) = (shell.now(), shell.cpu_time(), shell.now());
         let entries = &mut self.entries;
-        self.meter.close(now, cpu, |id, time| {
+        self.meter.close(now, cpu, after, |id, time| {
             if let Some(entry) = entries.at_mut(id) {
                 entry.path.charge(time);
             }
