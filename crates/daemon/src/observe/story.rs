@@ -100,6 +100,19 @@ pub(crate) struct Story {
 }
 
 impl Story {
+    /// Puts the steps in the order in which they happened. A program says that it has queued
+    /// a message when it has done so, and the worker on another CPU may be faster with it.
+    fn put_in_order(&mut self) {
+        let taken = self.steps.iter().find(|step| step.name == "taken");
+        if let Some(taken) = taken.map(|step| step.at) {
+            for step in self.steps.iter_mut().filter(|step| step.name == "queued") {
+                step.at = step.at.min(taken);
+            }
+        }
+        self.steps
+            .sort_by_key(|step| (step.at, step.name == "taken"));
+    }
+
     fn step(&mut self, at: u64, name: &'static str, about: Value) {
         self.steps.push(Step { at, name, about });
     }
@@ -355,7 +368,7 @@ impl Stories {
             let story = self.open.remove(sequence);
             self.order.pop_front();
             if let Some(mut story) = story {
-                story.steps.sort_by_key(|step| step.at);
+                story.put_in_order();
                 tell(story);
             }
         }
@@ -455,16 +468,17 @@ mod tests {
 
     #[test]
     fn both_tiers_tell_one_story_in_whatever_order() {
-        let kernel = [
-            note(step::CLASSIFIED, 100, 150, Count::Received),
-            note(step::ENDED, 160, 200, Count::QueuedTier),
-        ];
         let event = |at, what| Event {
             sequence: SEQUENCE,
             at,
             what,
         };
-        for late in [false, true] {
+        // The program may say it when the worker has answered already.
+        for (late, queued_at) in [(false, 200), (true, 200), (false, 430), (true, 430)] {
+            let kernel = [
+                note(step::CLASSIFIED, 100, 150, Count::Received),
+                note(step::ENDED, 160, queued_at, Count::QueuedTier),
+            ];
             let mut stories = stories();
             stories.note(&kernel[0], 0);
             if !late {
