@@ -154,7 +154,7 @@ mod tests {
         assert!(!meter.is_due(Time(0)));
         let mut charged = Vec::new();
         meter.close(Time(0), us(0), Time(0), |path, time| {
-            charged.push((path, time))
+            charged.push((path, time));
         });
         assert_eq!(charged, [(path, us(2 * ROOM as u64))]);
     }
