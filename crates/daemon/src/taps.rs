@@ -42,7 +42,16 @@ pub(crate) struct Taps(Mutex<BTreeMap<PathBuf, Open>>);
 struct Open {
     file: Arc<TapFile>,
     max_bytes: u64,
+    /// What the file's thread will have; absent once the file is begun.
+    waits: Option<(Book, Receiver<Option<Copied>>)>,
     thread: Option<JoinHandle<()>>,
+}
+
+impl Open {
+    /// Whether it is begun, or is to be: a graph that was only tried has let go of it.
+    fn is_wanted(&self) -> bool {
+        self.waits.is_none() || Arc::strong_count(&self.file) > 1
+    }
 }
 
 /// A file that a tap writes.
@@ -64,6 +73,7 @@ struct Books {
     because: Mutex<Option<String>>,
 }
 
+#[derive(Debug)]
 struct Copied {
     at: Time,
     bound: Bound,
@@ -73,7 +83,8 @@ struct Copied {
 }
 
 impl Taps {
-    /// The writer of a tap's file; begins the file if nobody has.
+    /// The writer of a tap's file. A file that nobody has begun is begun by
+    /// [`Taps::begin`]: who asks may only want to know whether it could be.
     ///
     /// # Errors
     ///
@@ -85,6 +96,7 @@ impl Taps {
         target: &Target,
     ) -> io::Result<Arc<TapFile>> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, open| open.is_wanted());
         if let Some(known) = open.get(path) {
             // A module that was made anew goes on with it.
             return if known.file.tap != tap {
@@ -100,37 +112,60 @@ impl Taps {
                 Ok(Arc::clone(&known.file))
             };
         }
+        config::can_create(path)?;
         let (queue, copies) = sync_channel(WAITING);
         let books = Arc::new(Books::default());
-        let epoch = epoch();
-        let mut book = Book {
+        let book = Book {
             tap: tap.to_owned(),
             path: path.to_owned(),
             max_bytes: target.max_bytes,
-            epoch,
+            epoch: epoch(),
             books: Arc::clone(&books),
-            // A wrong name is said before the node is ready.
-            writer: Some(begin(path, epoch)?),
+            writer: None,
             held: 0,
             unsure: 0,
             failed_at: None,
         };
-        let thread = std::thread::Builder::new()
-            .name("ashway-tap".to_owned())
-            .spawn(move || book.keep(&copies))?;
         let file = Arc::new(TapFile {
             tap: tap.to_owned(),
             queue,
             books,
         });
-        let thread = Some(thread);
         let entry = Open {
             file: Arc::clone(&file),
             max_bytes: target.max_bytes,
-            thread,
+            waits: Some((book, copies)),
+            thread: None,
         };
         open.insert(path.to_owned(), entry);
         Ok(file)
+    }
+
+    /// Begins the files of the taps that have come to stay.
+    ///
+    /// # Errors
+    ///
+    /// Which one cannot be begun, and why. It is tried again with its first message.
+    pub(crate) fn begin(&self) -> io::Result<()> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        open.retain(|_, open| open.is_wanted());
+        let mut outcome = Ok(());
+        for (path, open) in open.iter_mut() {
+            let Some((mut book, copies)) = open.waits.take() else {
+                continue;
+            };
+            match begin(path, book.epoch) {
+                Ok(writer) => book.writer = Some(writer),
+                Err(error) => {
+                    let which = format!("`{}` of tap `{}`: {error}", path.display(), book.tap);
+                    book.fail(&error);
+                    outcome = Err(io::Error::new(error.kind(), which));
+                }
+            }
+            let thread = std::thread::Builder::new().name("ashway-tap".to_owned());
+            open.thread = Some(thread.spawn(move || book.keep(&copies))?);
+        }
+        outcome
     }
 
     /// As `status` has them.
@@ -148,7 +183,10 @@ impl Taps {
                 "because": *because.unwrap_or_else(PoisonError::into_inner),
             })
         };
-        open.iter().map(one).collect()
+        open.iter()
+            .filter(|(_, open)| open.waits.is_none())
+            .map(one)
+            .collect()
     }
 }
 
@@ -186,6 +224,7 @@ impl Watch for TapFile {
 }
 
 /// A file as its thread has it.
+#[derive(Debug)]
 struct Book {
     tap: String,
     path: PathBuf,
@@ -353,6 +392,37 @@ mod tests {
     use std::fs::{metadata, remove_dir_all};
 
     use super::*;
+
+    #[test]
+    fn a_file_is_begun_when_its_tap_is_there_to_stay() {
+        let dir = std::env::temp_dir().join(format!("ashway-begun-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("look.pcapng");
+        std::fs::write(&path, "of somebody").unwrap();
+        let taps = Taps::default();
+        let target = Target {
+            file: path.display().to_string(),
+            max_bytes: Target::MAX_BYTES,
+        };
+
+        // One that is only tried begins nothing, and stands in nobody's way.
+        drop(taps.open("tried", &path, &target).unwrap());
+        taps.begin().unwrap();
+        let file = taps.open("look", &path, &target).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), b"of somebody");
+        assert!(taps.describe().is_empty());
+        let busy = taps.open("other", &path, &target).unwrap_err();
+        assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
+
+        taps.begin().unwrap();
+        assert_ne!(std::fs::read(&path).unwrap(), b"of somebody");
+        assert_eq!(taps.describe().len(), 1);
+        // It stays when its tap goes.
+        drop(file);
+        let busy = taps.open("other", &path, &target).unwrap_err();
+        assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
+        remove_dir_all(&dir).unwrap();
+    }
 
     #[test]
     fn what_a_failed_file_has_not_got_is_not_counted_as_written_and_what_it_has_is_kept() {

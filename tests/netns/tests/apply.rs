@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
 use std::fs;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ashway_netns::node::{Config, at_rest, control, entry, run, text};
@@ -333,6 +334,39 @@ fn a_file_with_mistakes_changes_nothing_and_each_is_named_with_its_line() {
         assert_eq!(before[list], after[list]);
     }
     assert_eq!(rig.client_a(7777).unwrap().ask_number(1).unwrap(), 1);
+    node.stop().unwrap();
+}
+
+/// A file that somebody has is not lost to a question.
+#[test]
+fn a_plan_and_a_refused_file_begin_no_file_of_a_tap() {
+    if skip_unless_root() {
+        return;
+    }
+    let place = TIERS[0];
+    let rig = Rig::new("ear", RigOptions::default()).unwrap();
+    let node = rig.node(base(place)).start().unwrap();
+    let [old, new] = ["old", "new"].map(|name| node.config().with_file_name(name));
+    fs::write(&old, "of somebody").unwrap();
+    let taps = |path: &str| {
+        let tap = |name: &str, file: &Path| {
+            format!("[module.{name}]\nkind = 'tap'\ndown = 'udp.up'\nfile = {file:?}\n")
+        };
+        let ears = tap("ear", &old) + &tap("eye", &new);
+        base(place).text(&format!("{ears}{path}"))
+    };
+    let begun = || (fs::read(&old).unwrap() != b"of somebody", new.exists());
+    write(&node, &taps(""));
+    ask(&node, "plan").unwrap();
+    assert_eq!(begun(), (false, false));
+    write(&node, &taps("[path.wrong]\nfrom = 'eth:nowhere'\n"));
+    ask(&node, "apply").unwrap_err();
+    assert_eq!(begun(), (false, false));
+    assert_eq!(node.status().unwrap()["taps"], json!([]));
+    write(&node, &taps(""));
+    ask(&node, "apply").unwrap();
+    assert_eq!(begun(), (true, true));
+    assert_eq!(node.status().unwrap()["taps"].as_array().unwrap().len(), 2);
     node.stop().unwrap();
 }
 

@@ -11,7 +11,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path as FsPath;
 
-use rustix::fs::{Mode, OFlags, fchmod, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{Access, Mode, OFlags, access, fchmod, fcntl_getfl, fcntl_setfl};
 
 /// Opens a regular file to read it.
 ///
@@ -50,12 +50,38 @@ pub fn create(file: &FsPath) -> io::Result<File> {
     options.write(true).create(true).truncate(true).mode(0o600);
     let opened = without_waiting(&mut options).open(file)?;
     let kind = opened.metadata()?.file_type();
+    takes_messages(kind)?;
     if kind.is_file() {
         fchmod(&opened, Mode::RUSR | Mode::WUSR)?;
-    } else if !kind.is_char_device() {
-        return Err(is(kind));
     }
     Ok(opened)
+}
+
+/// Looks whether [`create`] would begin the file, and begins nothing. What lies at the name
+/// may be another thing a moment later.
+///
+/// # Errors
+///
+/// As [`create`].
+pub(crate) fn can_create(file: &FsPath) -> io::Result<()> {
+    match file.metadata() {
+        Ok(found) => {
+            takes_messages(found.file_type())?;
+            access(file, Access::WRITE_OK)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
+            access(folder.unwrap_or(FsPath::new(".")), Access::WRITE_OK)?;
+        }
+        Err(error) => return Err(error),
+    }
+    Ok(())
+}
+
+/// A regular file does, and a device.
+fn takes_messages(kind: FileType) -> io::Result<()> {
+    let takes = kind.is_file() || kind.is_char_device();
+    takes.then_some(()).ok_or_else(|| is(kind))
 }
 
 fn without_waiting(options: &mut OpenOptions) -> &mut OpenOptions {
@@ -145,6 +171,21 @@ mod tests {
         }
         assert!(open(FsPath::new("/dev/null")).is_err());
         assert!(open_or_pipe(FsPath::new("/dev/null")).is_ok());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_look_whether_a_file_can_be_begun_begins_none() {
+        let [folder, file, pipe] = folder("look");
+        let new = folder.join("new");
+        can_create(&file).unwrap();
+        can_create(&new).unwrap();
+        can_create(FsPath::new("/dev/null")).unwrap();
+        assert_eq!(fs::read(&file).unwrap(), b"x");
+        assert!(!new.exists());
+        for not in [&pipe, &folder, &folder.join("no folder/new")] {
+            assert!(can_create(not).is_err() && create(not).is_err());
+        }
         fs::remove_dir_all(folder).unwrap();
     }
 

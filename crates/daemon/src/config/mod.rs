@@ -67,6 +67,7 @@ pub(crate) use difference::{Act, Difference, Facts, Mistake, Step, What, differe
 pub(crate) use modules::GRANT_BYTES;
 
 pub use attributes::{attr, attribute};
+pub(crate) use files::can_create;
 pub use files::{create, open, open_or_pipe};
 pub use grants::NotGranted;
 pub use modules::{Entrance, NodeGraph, World};

@@ -181,6 +181,11 @@ impl Node {
             self.bindable.push(made);
         }
         self.graph = graph;
+        if let Err(error) = self.served.taps.begin() {
+            say(&format!(
+                "cannot begin {error}; what the tap sees is counted as failed"
+            ));
+        }
         let (paths, long_paths) = self.become_next(&mut next);
 
         let mut failed = Vec::new();

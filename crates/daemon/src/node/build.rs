@@ -189,6 +189,11 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         observations: 0,
     };
     node.create_configured()?;
+    let begun = node.served.taps.begin();
+    begun.map_err(|source| RunError::System {
+        doing: "begin the file of a tap",
+        source,
+    })?;
     promote_wanted(&mut node);
     Ok((node, engine))
 }
