@@ -24,7 +24,7 @@ use ashway_memory::clock::monotonic_ns;
 use ashway_modules::rules::INJECT_BACKWARD;
 use ashway_modules::{Flow, Message, datagram, eth};
 use ashway_path::engine::{Engine, Full};
-use ashway_path::path::{Path, Trail};
+use ashway_path::path::Trail;
 use ashway_path::places::PathId;
 use ashway_path::sched::drr::Drr;
 use ashway_path::sched::share::ShareAccount;
@@ -42,6 +42,7 @@ use crate::rings::{self, XdpPort, spare_message};
 use crate::rows::CounterRow;
 use crate::snapshot::PathSnapshot;
 use crate::ticket::Ticket;
+use crate::worker::command::{ModulePath, Order};
 use shell::{Around, Counting};
 
 /// Where demux leads.
@@ -54,9 +55,6 @@ pub(crate) struct Target {
     /// Where they are counted.
     pub(crate) row: CounterRow,
 }
-
-/// What the worker is to do with its paths before it looks up another frame.
-pub(crate) type Order = Box<dyn FnOnce(&mut Live, &UserRows) + Send>;
 
 /// A change of an interface's demux.
 #[derive(Clone, Debug)]
@@ -145,13 +143,22 @@ impl Live {
     /// Does what was ordered. So whoever was answered that a path is there, or is
     /// gone, and then sends a message, finds it so.
     pub(crate) fn obey(&mut self, rows: &UserRows) {
-        while let Ok(order) = self.orders.try_recv() {
-            order(self, rows);
+        while let Ok(Order { come, turns, go }) = self.orders.try_recv() {
+            for new in come {
+                self.insert(new);
+            }
+            for (iface, turn) in turns {
+                self.turn(iface, turn);
+            }
+            for id in go {
+                self.remove(id, rows);
+            }
         }
     }
 
-    /// Takes a path of modules in, which has this number among those of the node.
-    pub(crate) fn come(&mut self, id: PathId, number: Option<u32>, path: Box<Path<Message>>) {
+    /// Takes a path of modules in.
+    pub(crate) fn insert(&mut self, new: ModulePath) {
+        let ModulePath { id, number, path } = new;
         let share = crate::config::share(path.attrs());
         let share = share.map(|share| Arc::new(ShareAccount::of_modules(share.terms())));
         let row = self.around.row;
@@ -173,7 +180,7 @@ impl Live {
     }
 
     /// Takes a path in that the rings of this instance feed.
-    pub(crate) fn come_to(&mut self, instance: &Arc<Instance>, path: HandlerPath) {
+    pub(crate) fn insert_fed(&mut self, instance: &Arc<Instance>, path: HandlerPath) {
         let HandlerPath {
             id,
             local,
@@ -194,7 +201,7 @@ impl Live {
     }
 
     /// Leads messages as an interface's table now does.
-    pub(crate) fn turn(&mut self, iface: usize, turn: Turn) {
+    fn turn(&mut self, iface: usize, turn: Turn) {
         let tables = &mut self.around.tables;
         match turn {
             Turn::Update(update) => tables[iface].follow(&update),
@@ -204,7 +211,7 @@ impl Live {
 
     /// Takes a path away, to which nothing leads any more; what waits in it is
     /// dropped.
-    pub(crate) fn go(&mut self, id: PathId, rows: &UserRows) {
+    fn remove(&mut self, id: PathId, rows: &UserRows) {
         if let Some(relays) = &mut self.around.relays {
             relays.remove(id);
         }
@@ -218,9 +225,7 @@ impl Live {
     /// Takes paths of a handler away, to which nothing leads any more, as soon as what has
     /// come to them is done. Nothing of it waits for a share any more.
     pub(crate) fn close(&mut self, paths: &[PathId], now: Time) {
-        for id in paths {
-            self.engine.look_at_share(*id, now);
-        }
+        self.look_at_shares(paths, now);
         self.closing.extend(paths);
     }
 
@@ -236,7 +241,7 @@ impl Live {
         self.closing = left;
         for id in &done {
             let seat = self.engine.data(*id).copied();
-            self.go(*id, rows);
+            self.remove(*id, rows);
             if let Some(seat) = seat {
                 self.around.feeds.remove(seat.row);
             }
@@ -415,10 +420,9 @@ impl Live {
             }
             _ => around.give_back(row, trail, message),
         }
-        trail
-            .ticket
-            .into_iter()
-            .for_each(|ticket| around.end(ticket));
+        if let Some(ticket) = trail.ticket {
+            around.end(ticket);
+        }
     }
 
     /// Gives each path that has messages its turn. Says whether there was one.

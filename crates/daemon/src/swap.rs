@@ -120,57 +120,116 @@ pub(crate) fn legacy(
     }))
 }
 
-/// Has `next` run in the place of the version that runs; how long no message was
-/// taken. For the worker, between two messages.
-///
-/// # Errors
-///
-/// [`InstanceError`]: the version that ran runs on, over the memory that it had.
-pub(crate) fn take_over(
-    handler: &Bindable,
-    next: &Arc<Version>,
-    config: &HandlerConfig,
-    legacy: Option<Legacy>,
-    engine: &Engine,
-) -> Result<Duration, InstanceError> {
-    let shared = &handler.shared;
-    let own = shared.layout.guest_bytes + shared.layout.state_bytes;
-    // Touched: a page that comes late is time that messages wait.
-    let mut before = vec![1; own];
-    let begin = Instant::now();
-    let mut running = handler
-        .running
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
-    let turn = Turn::take(handler, &running.version);
-    let memory = &shared.memory;
-    let whole = AllegedOffset(0);
-    let inside = "the layout lies in the memory that was made for it";
-    memory.copy_out(whole, &mut before).expect(inside);
-    if !bug::is(Bug::RestKept) {
-        clear(memory, own);
-    }
-    match begin_anew(handler, next, config, legacy, &before, engine) {
-        Ok(wasm) => {
-            shared.note_version(next);
-            let new = Running {
-                version: Arc::clone(next),
-                wasm,
-                recording: None,
-            };
-            let old = std::mem::replace(&mut *running, new);
-            drop((turn, running));
-            let hold = begin.elapsed();
-            // Wasmtime unmaps what it had.
-            drop(old);
-            Ok(hold)
+/// A version that is to run in the place of the one that runs.
+#[derive(Debug)]
+pub(crate) struct TakeOver {
+    /// Whose version.
+    pub(crate) handler: Bindable,
+    /// The version that is to run.
+    pub(crate) next: Arc<Version>,
+    /// Its configuration: parameters.
+    pub(crate) config: HandlerConfig,
+    /// What is handed on to it.
+    pub(crate) legacy: Option<Legacy>,
+    /// What runs it.
+    pub(crate) engine: Engine,
+}
+
+impl TakeOver {
+    /// Does it; how long no message was taken. For the worker, between two messages.
+    ///
+    /// # Errors
+    ///
+    /// [`InstanceError`]: the version that ran runs on, over the memory that it had.
+    pub(crate) fn run(&self) -> Result<Duration, InstanceError> {
+        let shared = &self.handler.shared;
+        let own = shared.layout.guest_bytes + shared.layout.state_bytes;
+        // Touched: a page that comes late is time that messages wait.
+        let mut before = vec![1; own];
+        let begin = Instant::now();
+        let mut running = self
+            .handler
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let turn = Turn::take(&self.handler, &running.version);
+        let memory = &shared.memory;
+        let whole = AllegedOffset(0);
+        let inside = "the layout lies in the memory that was made for it";
+        memory.copy_out(whole, &mut before).expect(inside);
+        if !bug::is(Bug::RestKept) {
+            clear(memory, own);
         }
-        Err(error) => {
-            if !bug::is(Bug::NotPutBack) {
-                memory.copy_in(whole, &before).expect(inside);
+        match self.begin_anew(&before) {
+            Ok(wasm) => {
+                shared.note_version(&self.next);
+                let new = Running {
+                    version: Arc::clone(&self.next),
+                    wasm,
+                    recording: None,
+                };
+                let old = std::mem::replace(&mut *running, new);
+                drop((turn, running));
+                let hold = begin.elapsed();
+                // Wasmtime unmaps what it had.
+                drop(old);
+                Ok(hold)
             }
-            Err(error)
+            Err(error) => {
+                if !bug::is(Bug::NotPutBack) {
+                    memory.copy_in(whole, &before).expect(inside);
+                }
+                Err(error)
+            }
         }
+    }
+
+    /// Begins the version over the memory of the one before, which had this in it.
+    fn begin_anew(&self, before: &[u8]) -> Result<ashway_handler::Instance, InstanceError> {
+        let Self { config, next, .. } = self;
+        let shared = &self.handler.shared;
+        let inherit = || {
+            let legacy = self.legacy.filter(|_| !bug::is(Bug::StateForgotten));
+            if let Some(legacy) = legacy {
+                let state = &before[legacy.from as usize..][..legacy.bytes as usize];
+                shared
+                    .memory
+                    .copy_in(AllegedOffset(legacy.to), state)
+                    .expect("both states lie in the memory");
+            }
+        };
+        if bug::is(Bug::StateOverwritten) {
+            inherit();
+        }
+        let region: Arc<dyn Region> = Arc::<Memory>::clone(&shared.memory);
+        let wasm =
+            ashway_handler::Instance::begin(&self.engine, &next.compiled, &region, shared.layout);
+        let mut wasm = wasm.map_err(|source| InstanceError::Start {
+            handler: config.name.clone(),
+            source,
+        })?;
+        set_params(config, next, &mut wasm)?;
+        // Behind the version's own first values, which lie there too.
+        if !bug::is(Bug::StateOverwritten) {
+            inherit();
+        }
+        let from = self.legacy.and_then(|legacy| legacy.migrate);
+        if let Some(from) = from.filter(|_| !bug::is(Bug::NotMigrated)) {
+            let migrated = wasm.migrate(from).map_err(|stopped| {
+                let place = next.lines.at(stopped.at);
+                InstanceError::Migrate {
+                    handler: config.name.clone(),
+                    from,
+                    cause: stopped.cause,
+                    line: place
+                        .map_or_else(String::new, |(file, line)| format!(" at {file}:{line}")),
+                }
+            });
+            if !bug::is(Bug::RunsNevertheless) {
+                migrated?;
+            }
+        }
+        Ok(wasm)
     }
 }
 
@@ -183,57 +242,6 @@ fn clear(memory: &Memory, bytes: usize) {
             .copy_in(AllegedOffset(at as u32), &zeros[..len])
             .expect("the layout lies in the memory that was made for it");
     }
-}
-
-fn begin_anew(
-    handler: &Bindable,
-    next: &Version,
-    config: &HandlerConfig,
-    legacy: Option<Legacy>,
-    before: &[u8],
-    engine: &Engine,
-) -> Result<ashway_handler::Instance, InstanceError> {
-    let shared = &handler.shared;
-    let inherit = || {
-        let legacy = legacy.filter(|_| !bug::is(Bug::StateForgotten));
-        if let Some(legacy) = legacy {
-            let state = &before[legacy.from as usize..][..legacy.bytes as usize];
-            shared
-                .memory
-                .copy_in(AllegedOffset(legacy.to), state)
-                .expect("both states lie in the memory");
-        }
-    };
-    if bug::is(Bug::StateOverwritten) {
-        inherit();
-    }
-    let region: Arc<dyn Region> = Arc::<Memory>::clone(&shared.memory);
-    let wasm = ashway_handler::Instance::begin(engine, &next.compiled, &region, shared.layout);
-    let mut wasm = wasm.map_err(|source| InstanceError::Start {
-        handler: config.name.clone(),
-        source,
-    })?;
-    set_params(config, next, &mut wasm)?;
-    // Behind the version's own first values, which lie there too.
-    if !bug::is(Bug::StateOverwritten) {
-        inherit();
-    }
-    let from = legacy.and_then(|legacy| legacy.migrate);
-    if let Some(from) = from.filter(|_| !bug::is(Bug::NotMigrated)) {
-        let migrated = wasm.migrate(from).map_err(|stopped| {
-            let place = next.lines.at(stopped.at);
-            InstanceError::Migrate {
-                handler: config.name.clone(),
-                from,
-                cause: stopped.cause,
-                line: place.map_or_else(String::new, |(file, line)| format!(" at {file}:{line}")),
-            }
-        });
-        if !bug::is(Bug::RunsNevertheless) {
-            migrated?;
-        }
-    }
-    Ok(wasm)
 }
 
 #[cfg(test)]
@@ -321,7 +329,14 @@ mod tests {
             let next = Arc::new(next.unwrap());
             let kept = self.handler.shared.version().kept;
             let legacy = legacy(kept, next.kept, next.compiled.migrates()).unwrap();
-            take_over(&self.handler, &next, &self.config, legacy, &self.engine).is_ok()
+            let next = TakeOver {
+                handler: self.handler.clone(),
+                next,
+                config: self.config.clone(),
+                legacy,
+                engine: self.engine.clone(),
+            };
+            next.run().is_ok()
         }
 
         /// The two counts.

@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -23,12 +23,16 @@ use rustix::thread::set_current_timer_slack;
 
 use crate::counters::UserRows;
 use crate::feeds::{self, HandlerPath, RunInstance};
-use crate::instance::Instance;
-use crate::live::{Live, Order};
+use crate::instance::{Instance, InstanceError};
+use crate::live::Live;
 use crate::packets::{self, PacketPort};
 use crate::programs::NodeMaps;
 use crate::rings::{self, XdpPort};
 use crate::snapshot::PathSnapshot;
+use crate::swap::TakeOver;
+use command::{Answer, Command, Order};
+
+pub(crate) mod command;
 
 /// How long to look before sleeping. Waking a sleeper costs 25 us and more
 /// (docs/facts.md, "Waking a sleeper"), so a message that comes within about that
@@ -74,19 +78,18 @@ const AHEAD: usize = 1000;
 /// there is to do.
 const SNAPSHOTS: usize = 32;
 
-/// A change of what the worker works on, made between two messages. It says when
-/// it has been made.
-type Change = Box<dyn FnOnce(&mut Work) + Send>;
+/// A command, and who waits for the answer.
+type Asked = (Command, SyncSender<Answer>);
 
 /// The worker has ended, or hangs.
 #[derive(Debug, thiserror::Error)]
 #[error("the worker does not answer")]
 pub(crate) struct WorkerGone;
 
-/// What the worker's end of [`Worker::change`] holds.
+/// What the worker's end of [`Worker::ask`] holds.
 #[derive(Debug)]
 struct Desk {
-    changes: Receiver<Change>,
+    commands: Receiver<Asked>,
     /// Wakes the worker.
     call: Arc<OwnedFd>,
 }
@@ -96,7 +99,7 @@ struct Desk {
 pub(crate) struct Worker {
     stop: Arc<AtomicBool>,
     /// Absent once the worker has not answered.
-    changes: Option<Sender<Change>>,
+    commands: Option<Sender<Asked>>,
     orders: Sender<Order>,
     /// Paths that the worker may not have seen come or go.
     ahead: usize,
@@ -116,9 +119,9 @@ impl Worker {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let call = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-        let (changes, receiver) = channel();
+        let (commands, receiver) = channel();
         let desk = Desk {
-            changes: receiver,
+            commands: receiver,
             call: Arc::clone(&call),
         };
         let (running, ended) = channel();
@@ -133,7 +136,7 @@ impl Worker {
             })?;
         Ok(Self {
             stop,
-            changes: Some(changes),
+            commands: Some(commands),
             orders,
             ahead: 0,
             call,
@@ -142,29 +145,26 @@ impl Worker {
         })
     }
 
-    /// Has the worker do something to what it works on, and waits until it has.
-    /// Some ten microseconds if it sleeps.
+    /// Has the worker do something, and waits until it has. Some ten microseconds if it
+    /// sleeps.
     ///
     /// # Errors
     ///
     /// [`WorkerGone`].
-    pub(crate) fn ask<T: Send + 'static>(
-        &mut self,
-        what: impl FnOnce(&mut Work) -> T + Send + 'static,
-    ) -> Result<T, WorkerGone> {
+    pub(crate) fn tell(&mut self, command: Command) -> Result<(), WorkerGone> {
+        self.ask(command).map(drop)
+    }
+
+    fn ask(&mut self, command: Command) -> Result<Answer, WorkerGone> {
         let (done, seen) = sync_channel(1);
-        let changes = self.changes.as_ref().ok_or(WorkerGone)?;
-        let change: Change = Box::new(move |work| {
-            // Who asked may have stopped waiting.
-            let _ = done.try_send(what(work));
-        });
-        changes.send(change).map_err(|_| WorkerGone)?;
+        let commands = self.commands.as_ref().ok_or(WorkerGone)?;
+        commands.send((command, done)).map_err(|_| WorkerGone)?;
         // If it cannot be called, it looks after its nap.
         let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
         let answer = seen.recv_timeout(PATIENCE).map_err(|_| {
             // Whether the change is still made is unknown: no further one may
             // build on it.
-            self.changes = None;
+            self.commands = None;
             WorkerGone
         })?;
         self.ahead = 0;
@@ -183,38 +183,48 @@ impl Worker {
     ) -> Result<Vec<Option<PathSnapshot>>, WorkerGone> {
         let mut all = Vec::with_capacity(paths.len());
         for some in paths.chunks(SNAPSHOTS) {
-            let some = some.to_vec();
-            all.append(&mut self.ask(move |work| {
-                let live = &work.live;
-                some.iter().map(|path| live.snapshot(*path)).collect()
-            })?);
+            match self.ask(Command::Snapshots(some.to_vec()))? {
+                Answer::Snapshots(some) => all.extend(some),
+                other => unreachable!("{other:?} is no answer to this"),
+            }
         }
         Ok(all)
     }
 
+    /// Has another version of a handler take over; how long no message was taken.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkerGone`]: nobody knows which version the memory is. Within: the version that
+    /// ran runs on.
+    pub(crate) fn take_over(
+        &mut self,
+        next: TakeOver,
+    ) -> Result<Result<Duration, InstanceError>, WorkerGone> {
+        match self.ask(Command::TakeOver(Box::new(next)))? {
+            Answer::TookOver(taken) => Ok(taken),
+            other => unreachable!("{other:?} is no answer to this"),
+        }
+    }
+
     /// Has the worker change its live paths before it looks up the next frame, and
     /// does not wait, but for every thousandth path: a sleeping worker is not woken
-    /// for what no message needs yet. `paths` come or go; with `at_once` one of them
-    /// has something to do by itself.
+    /// for what no message needs yet.
     ///
     /// # Errors
     ///
     /// [`WorkerGone`].
-    pub(crate) fn order(
-        &mut self,
-        paths: usize,
-        at_once: bool,
-        order: impl FnOnce(&mut Live, &UserRows) + Send + 'static,
-    ) -> Result<(), WorkerGone> {
-        if self.changes.is_none() {
+    pub(crate) fn order(&mut self, order: Order) -> Result<(), WorkerGone> {
+        if self.commands.is_none() {
             return Err(WorkerGone);
         }
-        self.orders.send(Box::new(order)).map_err(|_| WorkerGone)?;
+        let (paths, starts) = (order.paths(), order.starts());
+        self.orders.send(order).map_err(|_| WorkerGone)?;
         self.ahead += paths;
         if self.ahead >= AHEAD {
-            return self.ask(|_| ());
+            return self.tell(Command::Finish);
         }
-        if at_once {
+        if starts {
             // If it cannot be called, it looks after its nap.
             let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
         }
@@ -263,13 +273,14 @@ impl Work {
         let mut idle_since = Instant::now();
         while !stop.load(Ordering::Acquire) {
             let mut any = false;
-            // One change a turn: who asks for much asks piece by piece, and messages come
+            // One command a turn: who asks for much asks piece by piece, and messages come
             // in between. Another may be there, so the worker does not sleep after one.
-            if let Ok(change) = desk.changes.try_recv() {
+            if let Ok((command, done)) = desk.commands.try_recv() {
                 any = true;
                 // What was ordered before has been done when this begins.
                 self.live.obey(&self.rows);
-                change(&mut self);
+                // Who asked may have stopped waiting.
+                let _ = done.try_send(self.obey(command));
             }
             self.live.obey(&self.rows);
             for _ in 0..LOOKS {
@@ -348,7 +359,7 @@ impl Work {
         let instance = feeds::by_id(&mut self.instances, path.instance);
         let instance = instance.expect("the node has it");
         instance.lead(path.local, path.iface, path.id);
-        self.live.come_to(instance.shared(), path);
+        self.live.insert_fed(instance.shared(), path);
     }
 
     /// Lets paths and instances go that the node has done with, and that have worked on all

@@ -190,7 +190,7 @@ impl Node {
 
         let mut failed = Vec::new();
         for path in long_paths {
-            let made = self.create_live(vec![wanted(&path)]);
+            let made = self.create_live(vec![Wanted::of(&path)]);
             match made {
                 Ok(_) => self.config.long_paths.push(path),
                 Err(refusal) => failed.push((path.name, refusal)),
@@ -360,19 +360,5 @@ impl Node {
                 self.promote(number, |_, _| {});
             }
         }
-    }
-}
-
-/// What a path of the file is made of.
-fn wanted(path: &LongPath) -> Wanted {
-    Wanted {
-        name: path.name.clone(),
-        from: path.from.clone(),
-        attrs: path.attrs.clone(),
-        domain: path.domain.clone(),
-        filter: path.filter.as_ref().map(ToString::to_string),
-        tier: path.tier,
-        owner: None,
-        logs: false,
     }
 }

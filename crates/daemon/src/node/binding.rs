@@ -28,14 +28,14 @@ use super::{Node, NodePath, Owner, RunError};
 use crate::activation::Bindable;
 use crate::config::{HandlerConfig, PathConfig, Stand, Tier, suggest};
 use crate::control::Caller;
-use crate::counters::UserRows;
 use crate::feeds::RunInstance;
 use crate::instance::{Instance, NotPromoted, Promoted};
-use crate::live::{Live, Target, Turn};
+use crate::live::{Target, Turn};
 use crate::packets;
 use crate::plan::{IfaceFacts, InstancePlan, NoRoom, PathPlan};
 use crate::request::{self, Code, Refusal};
-use crate::worker::{self, Work, WorkerGone};
+use crate::worker::WorkerGone;
+use crate::worker::command::{Command, Order};
 
 impl Node {
     /// Makes an instance of a handler and answers `caller`. No message reaches
@@ -112,7 +112,7 @@ impl Node {
         let id = self.plan.add_instance(plan);
         let shared = Arc::clone(&made.shared);
         let run = RunInstance::new(id, made.clone());
-        if let Err(refusal) = self.tell(|work| work.instances.push(run)) {
+        if let Err(refusal) = self.tell(Command::AddInstance(run)) {
             self.plan.remove_instance(self.plan.instances.len() - 1);
             return Err(refusal);
         }
@@ -280,11 +280,8 @@ impl Node {
             // Nobody waits any more.
             end.moved(true);
         }
-        let runs = gone.runs.clone();
         // A worker that does not answer works for nobody any more.
-        let _ = self
-            .worker
-            .ask(move |work| work.live.close(&runs, worker::now()));
+        let _ = self.tell(Command::Close(gone.runs.clone()));
         for id in &gone.runs {
             self.live.ids().give_back(*id);
         }
@@ -379,7 +376,7 @@ impl Node {
         if let Some(end) = self.end(number) {
             end.moved(self.paths[number].tier == Tier::Kernel);
         }
-        self.tell(move |work| paths.into_iter().for_each(|path| work.bind(path)))?;
+        self.tell(Command::Bind(paths))?;
         self.turn(turns.to_vec())?;
         self.show_host()?;
         let begin = Instant::now();
@@ -397,22 +394,15 @@ impl Node {
     /// Has the worker change its live paths ([`Worker::order`]).
     ///
     /// [`Worker::order`]: crate::worker::Worker::order
-    pub(super) fn order(
-        &mut self,
-        paths: usize,
-        at_once: bool,
-        order: impl FnOnce(&mut Live, &UserRows) + Send + 'static,
-    ) -> Result<(), Refusal> {
-        let ordered = self.worker.order(paths, at_once, order);
+    pub(super) fn order(&mut self, order: Order) -> Result<(), Refusal> {
+        let ordered = self.worker.order(order);
         ordered.map_err(|gone| no_worker(&gone))
     }
 
     /// Has the worker do something, and waits for it.
-    pub(super) fn tell<T: Send + 'static>(
-        &mut self,
-        what: impl FnOnce(&mut Work) -> T + Send + 'static,
-    ) -> Result<T, Refusal> {
-        self.worker.ask(what).map_err(|gone| no_worker(&gone))
+    pub(super) fn tell(&mut self, command: Command) -> Result<(), Refusal> {
+        let told = self.worker.tell(command);
+        told.map_err(|gone| no_worker(&gone))
     }
 
     /// Keeps what the tables have, and nothing else, from the host's stack, where
@@ -450,7 +440,7 @@ impl Node {
             }
         }
         if self.drop_rules.iter().any(Option::is_some) {
-            self.tell(move |work| work.live.set_host_copies(&heard))?;
+            self.tell(Command::SetHostCopies(heard))?;
         }
         Ok(())
     }

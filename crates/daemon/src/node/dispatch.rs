@@ -32,6 +32,7 @@ use crate::plan::{InstancePlan, PathPlan, Plan};
 use crate::programs::{self, DemuxMaps, NodeMaps};
 use crate::relays;
 use crate::request::Refusal;
+use crate::worker::command::Order;
 
 /// The place in every program array of the program that takes whole frames.
 pub(super) const LIVE_SLOT: u32 = MAX_SLOTS as u32;
@@ -230,10 +231,9 @@ impl Node {
 
     /// Has the worker follow these changes.
     pub(super) fn turn(&mut self, turns: Vec<(usize, Turn)>) -> Result<(), Refusal> {
-        self.order(0, false, move |live, _| {
-            for (iface, turn) in turns {
-                live.turn(iface, turn);
-            }
+        self.order(Order {
+            turns,
+            ..Order::default()
         })
     }
 

@@ -26,12 +26,13 @@ use super::dispatch::{self, LIVE_SLOT};
 use super::known::{NodeEnd, NodeLive};
 use super::{Node, Owner, RunError, say};
 use crate::activation::ROW;
-use crate::config::{Entrance, Tier, is_name};
+use crate::config::{Entrance, LongPath, Tier, is_name};
 use crate::control::Caller;
 use crate::instance::Instance;
 use crate::live::{Target, Turn};
 use crate::plan::InstancePlan;
 use crate::request::{self, Refusal, Scalar};
+use crate::worker::command::{Command, ModulePath, Order};
 
 /// A path that somebody asks for.
 pub(super) struct Wanted {
@@ -47,6 +48,22 @@ pub(super) struct Wanted {
     pub(super) owner: Option<Owner>,
     /// Whether every step of its creation is to be told.
     pub(super) logs: bool,
+}
+
+impl Wanted {
+    /// What a path of the configuration is to be.
+    pub(super) fn of(path: &LongPath) -> Self {
+        Self {
+            name: path.name.clone(),
+            from: path.from.clone(),
+            attrs: path.attrs.clone(),
+            domain: path.domain.clone(),
+            filter: path.filter.as_ref().map(ToString::to_string),
+            tier: path.tier,
+            owner: None,
+            logs: false,
+        }
+    }
 }
 
 /// A path that is made and not there yet.
@@ -73,16 +90,7 @@ pub(super) fn taken(name: &str) -> Refusal {
 impl Node {
     /// Creates the paths of the configuration's long form.
     pub(super) fn create_configured(&mut self) -> Result<(), RunError> {
-        let wanted = self.config.long_paths.iter().map(|path| Wanted {
-            name: path.name.clone(),
-            from: path.from.clone(),
-            attrs: path.attrs.clone(),
-            domain: path.domain.clone(),
-            filter: path.filter.as_ref().map(ToString::to_string),
-            tier: path.tier,
-            owner: None,
-            logs: false,
-        });
+        let wanted = self.config.long_paths.iter().map(Wanted::of);
         for wanted in wanted.collect::<Vec<_>>() {
             let (name, tier) = (wanted.name.clone(), wanted.tier);
             self.create_live(vec![wanted])
@@ -266,17 +274,17 @@ impl Node {
         paths: Vec<(PathId, Box<Path<Message>>)>,
         turns: Vec<(usize, Turn)>,
     ) -> Result<(), Refusal> {
-        let starts = paths.iter().any(|(_, path)| path.wake_at().is_some());
         let number = |id| self.live.at(id).and_then(|path| path.number);
-        let paths = paths.into_iter().map(|(id, path)| (id, number(id), path));
-        let paths: Vec<_> = paths.collect();
-        self.order(paths.len(), starts, move |live, _| {
-            for (id, number, path) in paths {
-                live.come(id, number, path);
-            }
-            for (iface, turn) in turns {
-                live.turn(iface, turn);
-            }
+        let come = paths.into_iter().map(|(id, path)| ModulePath {
+            id,
+            number: number(id),
+            path,
+        });
+        let come = come.collect();
+        self.order(Order {
+            come,
+            turns,
+            go: Vec::new(),
         })
     }
 
@@ -440,7 +448,7 @@ impl Node {
             }
             let carrier = Arc::new(carrier);
             let shared = Arc::clone(&carrier);
-            self.tell(move |work| work.carrier = Some(shared))?;
+            self.tell(Command::SetCarrier(shared))?;
             self.carrier = Some(carrier);
         }
         let carrier = self.carrier.as_ref().expect("it was made above");
@@ -600,14 +608,11 @@ impl Node {
     }
 
     /// Has the worker drop paths; what waits in them is lost.
-    fn drop_live(&mut self, ids: Vec<PathId>, turns: Vec<(usize, Turn)>) -> Result<(), Refusal> {
-        self.order(ids.len(), false, move |live, rows| {
-            for (iface, turn) in turns {
-                live.turn(iface, turn);
-            }
-            for id in ids {
-                live.go(id, rows);
-            }
+    fn drop_live(&mut self, go: Vec<PathId>, turns: Vec<(usize, Turn)>) -> Result<(), Refusal> {
+        self.order(Order {
+            come: Vec::new(),
+            turns,
+            go,
         })
     }
 

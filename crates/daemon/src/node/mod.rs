@@ -52,7 +52,8 @@ use crate::programs::{DemuxMaps, NodeMaps};
 use crate::rows::{CounterRow, Rows};
 use crate::rung::Rung;
 use crate::shadow::Compared;
-use crate::worker::{self, Work, Worker};
+use crate::worker::Worker;
+use crate::worker::command::Command;
 use known::Known;
 use neighbours::Neighbours;
 use owners::{Owner, Owners};
@@ -473,8 +474,7 @@ impl Node {
                 // What waits is worked off now and not behind the worker's nap; one that is
                 // gone works for nobody.
                 let runs = self.plan.paths[path].runs.clone();
-                let look = move |work: &mut Work| work.live.look_at_shares(&runs, worker::now());
-                let _ = self.worker.ask(look);
+                let _ = self.tell(Command::LookAtShares(runs));
             }
         }
         self.paths[path].switch_ns = begin.elapsed().as_nanos() as u64;
@@ -558,7 +558,7 @@ impl Node {
         }
         if changed {
             // A worker that does not answer works for nobody any more.
-            let _ = self.tell(|work| work.live.refresh_relays());
+            let _ = self.tell(Command::RefreshRelays);
         }
         self.ifaces.is_empty() || self.ifaces.iter().any(|iface| !iface.state.is_lost())
     }

@@ -17,6 +17,7 @@ use ashway_path::places::PathId;
 use serde_json::{Value, json};
 
 use super::Node;
+use crate::worker::command::Command;
 
 /// How often the table is looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
@@ -64,7 +65,7 @@ impl Node {
         hop.mac = hop.look(self.ifaces[iface as usize].ifindex, to);
         let mac = hop.mac;
         // A worker that does not answer works for nobody any more.
-        let _ = self.tell(move |work| work.live.set_next_mac(id, mac));
+        let _ = self.tell(Command::SetNextMacs(vec![(id, mac)]));
     }
 
     /// Looks at the kernel's table, and tells paths what has changed.
@@ -78,11 +79,7 @@ impl Node {
             }
         }
         if !changed.is_empty() {
-            let _ = self.tell(move |work| {
-                for (id, mac) in changed {
-                    work.live.set_next_mac(id, mac);
-                }
-            });
+            let _ = self.tell(Command::SetNextMacs(changed));
         }
     }
 

@@ -24,9 +24,10 @@ use crate::config::Tier;
 use crate::control::{Answer, Caller};
 use crate::instance::{Allowance, Instance};
 use crate::observe::audience::Wanted;
-use crate::observe::{Kernel, Names, Observer, Relay, tap};
+use crate::observe::{Kernel, Names, Observer, Relay};
 use crate::programs::NodeMaps;
 use crate::request::{self, Refusal};
+use crate::worker::command::Command;
 use ashway_path::places::PathId;
 
 /// Bytes of the ring of notes: some 50,000 of small frames.
@@ -167,7 +168,7 @@ impl Node {
         let session = self.observations;
         let tap = observer.tap(session);
         self.worker
-            .ask(|_| tap::set(Some(tap)))
+            .tell(Command::Observe(Some(tap)))
             .map_err(|e| system(&e))?;
         self.observation = Some(Observation {
             observer,
@@ -376,7 +377,7 @@ impl Node {
         let observation = self.observation.take();
         self.put_all();
         // A worker that does not answer is found out by the loop.
-        let _ = self.worker.ask(|_| tap::set(None));
+        let _ = self.worker.tell(Command::Observe(None));
         drop(observation);
     }
 

@@ -36,6 +36,7 @@ use crate::counters::Row;
 use crate::programs;
 use crate::relays::{self, KEYS, MOST, Out, Relays};
 use crate::request::{Code, Refusal};
+use crate::worker::command::Command;
 
 /// What all relays of a node share.
 #[derive(Debug)]
@@ -106,12 +107,7 @@ impl Node {
         relays.used = relays.used.max(number + 1);
         let row = serve::row(self, self.plan.relay_row(number));
         self.relays.as_mut().expect("made above").base[number] = row;
-        let told = self.tell(move |work| {
-            if let Some(relays) = work.live.relays() {
-                relays.add(id, number);
-            }
-        });
-        if told.is_err() {
+        if self.tell(Command::AddRelay(id, number)).is_err() {
             self.release(&[id]);
             return Err(stays("the worker does not answer".to_owned(), ""));
         }
@@ -180,7 +176,7 @@ impl Node {
         });
         let hops = Arc::new(hops);
         let worker = Relays::new(Arc::clone(&hops), out.collect());
-        self.tell(move |work| work.live.set_relays(worker))
+        self.tell(Command::SetRelays(worker))
             .map_err(|refusal| stays(refusal.message, ""))?;
         self.relays = Some(NodeRelays {
             program,
@@ -257,8 +253,7 @@ impl Node {
                 stays.hint,
             ));
         }
-        let promoted = tier == Tier::Kernel;
-        self.tell(move |work| work.live.promote(id, promoted))?;
+        self.tell(Command::Promote(id, tier == Tier::Kernel))?;
         let mut switch_ns = 0;
         if let Some(place) = self.live.at_mut(id).and_then(|live| live.place.as_mut()) {
             place.tier = tier;

@@ -13,6 +13,7 @@ use crate::instance::Instance;
 use crate::plan::PathPlan;
 use crate::request::Refusal;
 use crate::rows::CounterRow;
+use crate::worker::command::Command;
 
 /// Who had a row.
 #[derive(Debug)]
@@ -94,8 +95,7 @@ impl Node {
         let _ = membarrier(MembarrierCommand::Global);
         let idle = self.counter_rows.idle(Former::is_idle);
         let zeroed: Vec<CounterRow> = idle.into_iter().map(|(row, _)| row).collect();
-        let cleared = zeroed.clone();
-        self.tell(move |work| cleared.iter().for_each(|row| work.rows.clear(*row)))?;
+        self.tell(Command::ClearRows(zeroed.clone()))?;
         for row in zeroed {
             if let Some(maps) = &self.maps {
                 let zeros = vec![0; ROW_BYTES * maps.cpus as usize];

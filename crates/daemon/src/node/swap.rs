@@ -23,14 +23,14 @@ use ashway_handler::{Engine, Param};
 use rustix::thread::{MembarrierCommand, membarrier};
 use serde_json::{Value, json};
 
-use super::binding::refusal;
+use super::binding::{no_worker, refusal};
 use super::{Node, Promotion, RunError};
 use crate::config::Tier;
 use crate::control::Caller;
 use crate::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
 use crate::programs::NodeMaps;
 use crate::request::{self, Code, Refusal};
-use crate::swap::{Legacy, legacy, take_over};
+use crate::swap::{Legacy, TakeOver, legacy};
 use crate::version::Version;
 use ashway_path::places::PathId;
 
@@ -259,16 +259,17 @@ impl Node {
                 return Err(Refusal::failed(message, "demote its paths, then swap"));
             }
         }
-        let (bindable, config) = (
-            self.bindable[number].clone(),
-            self.config.handlers[number].clone(),
-        );
-        let (next, compiler) = (Arc::clone(&version), engine.clone());
-        let taken = self
-            // Without an answer it is unknown which version the memory is: the paths
-            // stay with the worker.
-            .tell(move |_| take_over(&bindable, &next, &config, legacy, &compiler))?;
-        let hold = match taken {
+        let next = TakeOver {
+            handler: self.bindable[number].clone(),
+            next: Arc::clone(&version),
+            config: self.config.handlers[number].clone(),
+            legacy,
+            engine: engine.clone(),
+        };
+        // Without an answer it is unknown which version the memory is: the paths stay with
+        // the worker.
+        let taken = self.worker.take_over(next);
+        let hold = match taken.map_err(|gone| no_worker(&gone))? {
             Ok(hold) => hold,
             Err(error) => {
                 self.lead_to_kernel(&kernel);

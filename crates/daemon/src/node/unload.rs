@@ -15,6 +15,7 @@ use super::Node;
 use super::binding::refusal;
 use super::world::{self, Changed};
 use crate::request::{self, Refusal};
+use crate::worker::command::Command;
 
 /// How many of its users a refusal names.
 const NAMED: usize = 5;
@@ -105,11 +106,7 @@ impl Node {
             .iter()
             .map(|at| self.plan.instances[*at].id)
             .collect();
-        self.tell(move |work| {
-            for instance in &mut work.instances {
-                instance.leaves |= ids.contains(&instance.id());
-            }
-        })?;
+        self.tell(Command::RemoveInstances(ids))?;
         let mut numbers = numbers.to_vec();
         numbers.sort_unstable();
         for number in numbers.into_iter().rev() {

@@ -10,6 +10,7 @@ use ashway_path::path::{Limits, Path};
 use ashway_path::places::Ids;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 
+use super::command::ModulePath;
 use super::*;
 use crate::rows::CounterRow;
 
@@ -63,10 +64,14 @@ impl Stage<Message> for Busy {
     }
 }
 
-fn path(stage: Box<dyn Stage<Message>>) -> Box<Path<Message>> {
+fn new(id: PathId, stage: Box<dyn Stage<Message>>) -> ModulePath {
     let mut path = Path::assemble("path", vec![stage], Attrs::new(), Limits::default()).unwrap();
     path.establish().unwrap();
-    Box::new(path)
+    ModulePath {
+        id,
+        number: None,
+        path: Box::new(path),
+    }
 }
 
 /// A worker with a path that is always busy and so many that are not.
@@ -74,10 +79,10 @@ fn worker(quiet: usize, say: &Say) -> (Worker, Vec<PathId>) {
     let (orders, receiver) = channel();
     let mut live = Live::new(Vec::new(), CounterRow(0), receiver, Arc::default());
     let mut ids = Ids::default();
-    live.come(ids.take(), None, path(Box::new(Busy(Arc::clone(say)))));
+    live.insert(new(ids.take(), Box::new(Busy(Arc::clone(say)))));
     let quiet = (0..quiet).map(|_| {
         let id = ids.take();
-        live.come(id, None, path(Box::new(Quiet(Arc::clone(say)))));
+        live.insert(new(id, Box::new(Quiet(Arc::clone(say)))));
         id
     });
     let quiet = quiet.collect();
@@ -116,38 +121,40 @@ fn no_more_than_some_paths_are_copied_before_the_next_message() {
 }
 
 #[test]
-fn messages_come_between_two_changes() {
+fn messages_come_between_two_commands() {
     let said = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&said);
+    let (log, (both_are_there, seen)) = (Arc::clone(&said), channel::<()>());
+    let seen = Mutex::new(seen);
     let say: Say = Arc::new(move |what| {
+        if what == "worked" {
+            // Until the sender is gone.
+            let _ = seen.lock().unwrap().recv();
+        }
         let mut said = log.lock().unwrap();
         if said.last() != Some(&what) {
             said.push(what);
         }
     });
-    let (worker, _) = worker(0, &say);
-    let (both_are_there, seen) = channel();
-    let changes = worker.changes.as_ref().unwrap();
-    let first = Arc::clone(&say);
-    changes
-        .send(Box::new(move |_| {
-            seen.recv().unwrap();
-            first("first");
-        }))
-        .unwrap();
-    let (done, second_is_done) = channel();
-    changes
-        .send(Box::new(move |_| {
-            say("second");
-            done.send(()).unwrap();
-        }))
-        .unwrap();
-    both_are_there.send(()).unwrap();
-    second_is_done.recv().unwrap();
+    let (worker, paths) = worker(1, &say);
+    said.lock().unwrap().clear();
+    let commands = worker.commands.as_ref().unwrap();
+    let answers = [(); 2].map(|()| {
+        let (done, answer) = sync_channel(1);
+        commands
+            .send((Command::Snapshots(paths.clone()), done))
+            .unwrap();
+        answer
+    });
+    drop(both_are_there);
+    for answer in answers {
+        answer.recv().unwrap();
+    }
     let said = said.lock().unwrap();
-    let order = said.iter().filter(|what| **what != "described");
-    let order: Vec<_> = order.copied().skip_while(|what| *what != "first").collect();
-    assert_eq!(order[..3], ["first", "worked", "second"]);
+    let order: Vec<_> = said
+        .iter()
+        .skip_while(|what| **what != "described")
+        .collect();
+    assert_eq!(order[..3], [&"described", &"worked", &"described"]);
 }
 
 #[test]

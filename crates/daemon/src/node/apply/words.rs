@@ -1,5 +1,6 @@
 //! What is said of an `apply`: answers, refusals, and lines of the node's own.
 
+use std::fmt::Write as _;
 use std::path::Path as FsPath;
 
 use serde_json::{Value, json};
@@ -52,7 +53,8 @@ pub(super) fn half_done(failed: Vec<(String, Refusal)>) -> Result<(), Refusal> {
     };
     let mut message = format!("path `{name}` could not be made: {}", first.message);
     for (name, refusal) in failed {
-        message.push_str(&format_args!("; nor `{name}`: {}", refusal.message).to_string());
+        // Into a string: cannot fail.
+        let _ = write!(message, "; nor `{name}`: {}", refusal.message);
     }
     let hint = "all else is done; apply the file once more for the rest";
     Err(Refusal {
