@@ -65,6 +65,8 @@ requests! {
     Demux = "demux",
     /// Ends the trial of `run --try`.
     Confirm = "confirm",
+    /// Ends an operation that is under way.
+    Cancel = "cancel",
     /// What [`Apply`] would change.
     Plan = "plan",
     /// Brings the node to a configuration.
@@ -185,6 +187,15 @@ pub struct Demux {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Confirm {}
+
+/// Ends an operation that waits; nothing has changed by then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Cancel {
+    /// Its number, which `status` shows.
+    pub operation: u64,
+}
 
 /// What [`Apply`] would change; changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

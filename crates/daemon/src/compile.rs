@@ -9,32 +9,41 @@
 //! One thread, jobs in the order they come: who asks for much delays only those
 //! who ask for code too, and the node uses one CPU for it at most.
 
+use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Weak};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-/// Work for the thread.
-type Job<S> = Box<dyn FnOnce() -> Then<S> + Send>;
+/// What the thread is given to do: data, with what it needs.
+pub(crate) trait Job: Send + 'static {
+    /// What comes of it.
+    type Outcome: Send + 'static;
 
-/// What becomes of its result.
-type Then<S> = Box<dyn FnOnce(&mut S) + Send>;
+    /// Does it.
+    fn run(self) -> Self::Outcome;
+}
 
-/// The thread, as the owner of the state `S` sees it.
+/// A job, whose it is, and whether anybody still wants it.
+type Queued<J> = (u64, Weak<()>, J);
+
+/// Whose job has ended, and what came of it; nothing of one that has panicked.
+pub(crate) type Ended<J> = (u64, Option<<J as Job>::Outcome>);
+
+/// The thread, as its owner sees it.
 ///
 /// When dropped, jobs that have not begun are dropped too. Nobody waits for the
 /// one that has: a node ends at once, and the process takes its threads along
 /// (the verifier gives up when its process is killed).
-#[derive(Debug)]
-pub(crate) struct CompileThread<S> {
-    jobs: Sender<Job<S>>,
-    results: Receiver<Then<S>>,
+pub(crate) struct CompileThread<J: Job> {
+    jobs: Sender<Queued<J>>,
+    results: Receiver<Ended<J>>,
     bell: Arc<OwnedFd>,
 }
 
-impl<S: 'static> CompileThread<S> {
+impl<J: Job> CompileThread<J> {
     /// Starts it.
     ///
     /// # Errors
@@ -42,19 +51,20 @@ impl<S: 'static> CompileThread<S> {
     /// When no thread or no event descriptor can be had.
     pub(crate) fn start() -> std::io::Result<Self> {
         let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
-        let (jobs, queue) = channel::<Job<S>>();
+        let (jobs, queue) = channel::<Queued<J>>();
         let (done, results) = channel();
         let ring = Arc::clone(&bell);
         std::thread::Builder::new()
             .name("ashway-compile".to_owned())
             .spawn(move || {
-                for job in queue {
+                for (id, wanted, job) in queue {
+                    if wanted.strong_count() == 0 {
+                        continue;
+                    }
                     // A panic has been printed by then. It costs the node this
                     // result, and not its other paths.
-                    let Ok(then) = catch_unwind(AssertUnwindSafe(job)) else {
-                        continue;
-                    };
-                    if done.send(then).is_err() {
+                    let outcome = catch_unwind(AssertUnwindSafe(|| job.run())).ok();
+                    if done.send((id, outcome)).is_err() {
                         return;
                     }
                     // It fails only when 2^64 results wait.
@@ -68,26 +78,17 @@ impl<S: 'static> CompileThread<S> {
         })
     }
 
-    /// Has the thread do `job`, behind those that wait; `then` gets the result
-    /// when the owner [asks](Self::next_result). A job that panics has none, and
-    /// `then` is dropped.
-    pub(crate) fn submit<T: Send + 'static>(
-        &self,
-        job: impl FnOnce() -> T + Send + 'static,
-        then: impl FnOnce(&mut S, T) + Send + 'static,
-    ) {
-        let job: Job<S> = Box::new(move || {
-            let result = job();
-            Box::new(move |state| then(state, result))
-        });
+    /// Has the thread do `job`, behind those that wait, for the owner's `id`. One that
+    /// has not begun when `wanted` has no other holder is dropped.
+    pub(crate) fn submit(&self, id: u64, wanted: &Arc<()>, job: J) {
         // The thread ends behind us.
-        let _ = self.jobs.send(job);
+        let _ = self.jobs.send((id, Arc::downgrade(wanted), job));
     }
 
-    /// What is to become of the next result, if there is one; does not wait. The
+    /// What came of the next job that has ended, if there is one; does not wait. The
     /// descriptor ([`AsFd`]) becomes readable again only when this is asked until
     /// there is none.
-    pub(crate) fn next_result(&self) -> Option<Then<S>> {
+    pub(crate) fn next_ended(&self) -> Option<Ended<J>> {
         // First, so that a result that comes now rings again. Not rung: there
         // is nothing to read.
         let _ = rustix::io::read(&self.bell, &mut [0_u8; 8]);
@@ -95,7 +96,13 @@ impl<S: 'static> CompileThread<S> {
     }
 }
 
-impl<S> AsFd for CompileThread<S> {
+impl<J: Job> fmt::Debug for CompileThread<J> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompileThread").finish_non_exhaustive()
+    }
+}
+
+impl<J: Job> AsFd for CompileThread<J> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
@@ -104,15 +111,45 @@ impl<S> AsFd for CompileThread<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::mpsc::sync_channel;
+    use std::sync::mpsc::{SyncSender, sync_channel};
 
-    type Said = Vec<&'static str>;
+    enum Test {
+        Wait(Receiver<()>),
+        Panic,
+        Say(&'static str),
+        Begin(SyncSender<()>, Receiver<()>),
+        Hold(SyncSender<()>),
+    }
 
-    /// Waits for the next result and lets it happen.
-    fn let_happen(thread: &CompileThread<Said>, said: &mut Said) {
+    impl Job for Test {
+        type Outcome = &'static str;
+
+        fn run(self) -> &'static str {
+            match self {
+                Self::Wait(go) => {
+                    go.recv().unwrap();
+                    "waited"
+                }
+                Self::Panic => panic!("on purpose"),
+                Self::Say(word) => word,
+                Self::Begin(begun, go) => {
+                    begun.send(()).unwrap();
+                    go.recv().unwrap();
+                    "begun"
+                }
+                Self::Hold(kept) => {
+                    kept.send(()).unwrap();
+                    "held"
+                }
+            }
+        }
+    }
+
+    /// Waits for the next result.
+    fn ended(thread: &CompileThread<Test>) -> Ended<Test> {
         loop {
-            if let Some(then) = thread.next_result() {
-                return then(said);
+            if let Some(ended) = thread.next_ended() {
+                return ended;
             }
             let mut fds = [rustix::event::PollFd::new(
                 thread,
@@ -125,45 +162,41 @@ mod tests {
     #[test]
     fn results_come_in_the_order_of_the_jobs_and_a_panic_costs_only_its_own() {
         let thread = CompileThread::start().unwrap();
-        let mut said = Said::new();
         let (go, wait) = sync_channel(0);
-        thread.submit(
-            move || wait.recv().unwrap(),
-            |said: &mut Said, ()| said.push("first"),
-        );
-        let (dropped, seen) = sync_channel::<()>(0);
-        thread.submit(
-            || panic!("on purpose"),
-            move |said: &mut Said, ()| {
-                said.push("never");
-                drop(dropped);
-            },
-        );
-        thread.submit(|| "third", |said: &mut Said, word| said.push(word));
+        let wanted = Arc::new(());
+        thread.submit(1, &wanted, Test::Wait(wait));
+        thread.submit(2, &wanted, Test::Panic);
+        thread.submit(3, &wanted, Test::Say("third"));
         // The owner is free while the first job is at work.
-        assert!(thread.next_result().is_none());
+        assert!(thread.next_ended().is_none());
         go.send(()).unwrap();
-        let_happen(&thread, &mut said);
-        let_happen(&thread, &mut said);
-        assert_eq!(said, ["first", "third"]);
-        // Nothing is kept of what panicked.
-        seen.recv().unwrap_err();
+        let all = [(); 3].map(|()| ended(&thread));
+        assert_eq!(all, [(1, Some("waited")), (2, None), (3, Some("third"))]);
+    }
+
+    #[test]
+    fn what_nobody_wants_any_more_is_not_begun() {
+        let thread = CompileThread::start().unwrap();
+        let (go, wait) = sync_channel(0);
+        let [wanted, given_up] = [(); 2].map(|()| Arc::new(()));
+        thread.submit(1, &wanted, Test::Wait(wait));
+        thread.submit(2, &given_up, Test::Say("second"));
+        thread.submit(3, &wanted, Test::Say("third"));
+        drop(given_up);
+        go.send(()).unwrap();
+        assert_eq!(ended(&thread), (1, Some("waited")));
+        assert_eq!(ended(&thread), (3, Some("third")));
     }
 
     #[test]
     fn what_has_not_begun_is_dropped_with_the_thread() {
-        let thread = CompileThread::<Said>::start().unwrap();
+        let thread = CompileThread::start().unwrap();
         let (go, wait) = sync_channel(0);
         let (begun, seen) = sync_channel(0);
-        thread.submit(
-            move || {
-                begun.send(()).unwrap();
-                wait.recv().unwrap();
-            },
-            |_, ()| {},
-        );
-        let (kept, waiting) = sync_channel::<()>(0);
-        thread.submit(move || kept.send(()).unwrap(), |_, ()| {});
+        let wanted = Arc::new(());
+        thread.submit(1, &wanted, Test::Begin(begun, wait));
+        let (kept, waiting) = sync_channel(0);
+        thread.submit(2, &wanted, Test::Hold(kept));
         seen.recv().unwrap();
         drop(thread);
         go.send(()).unwrap();

@@ -353,6 +353,12 @@ impl Caller {
         })
     }
 
+    /// The number of the process that asks; `None` if that is of another PID namespace.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        let peer = socket_peercred(self.stream.as_ref()?).ok()?;
+        u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
+    }
+
     /// Answers, and hangs up when the client has taken the answer. Does not wait.
     pub(crate) fn answer(mut self, answer: impl Into<Answer>) {
         self.send(answer.into());

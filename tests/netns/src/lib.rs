@@ -1,5 +1,6 @@
 //! Tests of the `ashway` binary over real interfaces; see `tests/`.
 
+pub mod large;
 pub mod node;
 pub mod observe;
 pub mod rootless;

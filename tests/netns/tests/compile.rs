@@ -4,65 +4,11 @@
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
 use std::fmt::Write as _;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 
-use ashway_netns::node::{Config, PATIENCE, assert_free, counter, entry, run, text, until};
+use ashway_netns::large::{Large, ask};
+use ashway_netns::node::{Config, assert_free, counter, entry, run, text, until};
 use ashway_rig::{Node, Rig, RigOptions, skip_unless_root};
 use serde_json::{Value, json};
-
-/// Enough to keep Wasmtime, and then the verifier, busy for about a second; a
-/// request takes a millisecond.
-const OPERATORS: u32 = 30_000;
-
-/// A handler of so many operators in a row, in a file that goes away with it.
-struct Large(PathBuf);
-
-impl Large {
-    fn new(rig: &Rig) -> Self {
-        let mut source = "(module (memory (export \"memory\") 1 1)
-            (func (export \"on_rx\") (param i32 i32) (result i32) (local i32 i32)"
-            .to_owned();
-        for i in 0..OPERATORS / 5 {
-            let (to, from) = (2 + i % 2, 3 - i % 2);
-            let at = 4 * (i % 1000);
-            write!(
-                source,
-                "local.get 0 i32.load offset={at} local.get {from} i32.add local.set {to} "
-            )
-            .unwrap();
-        }
-        source += "(i32.store (i32.const 0) (local.get 2)) i32.const 1))";
-        let file = std::env::temp_dir().join(format!("{}-large.wasm", rig.name()));
-        std::fs::write(&file, wat::parse_str(source).unwrap()).unwrap();
-        Self(file)
-    }
-}
-
-impl Drop for Large {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
-
-/// A request that was sent and whose answer has not been read.
-struct Asked(UnixStream);
-
-fn ask(node: &Node, request: &Value) -> Asked {
-    let mut stream = UnixStream::connect(node.socket()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(format!("{request}\n").as_bytes()).unwrap();
-    Asked(stream)
-}
-
-impl Asked {
-    fn answer(self) -> Value {
-        let mut line = String::new();
-        BufReader::new(self.0).read_line(&mut line).unwrap();
-        serde_json::from_str(&line).unwrap()
-    }
-}
 
 fn has(status: &Value, list: &str, name: &str) -> bool {
     let mut entries = status[list].as_array().unwrap().iter();
@@ -91,7 +37,7 @@ fn others_are_served_while_a_large_file_is_compiled() {
         assert_eq!(client.ask_number(1).unwrap(), sum);
     };
 
-    let load = json!({ "request": "load", "file": large.0, "name": "large" });
+    let load = json!({ "request": "load", "file": large.file(), "name": "large" });
     let (loading, again) = (ask(&node, &load), ask(&node, &load));
     message();
     assert!(!has(&node.status().unwrap(), "handlers", "large"));
@@ -154,13 +100,14 @@ fn a_node_ends_under_a_compilation() {
     let rig = Rig::new("compile-end", RigOptions::default()).unwrap();
     let large = Large::new(&rig);
     let node = rig.node(counter("user").unwrap()).start().unwrap();
-    let load = json!({ "request": "load", "file": large.0, "name": "large" });
+    let load = json!({ "request": "load", "file": large.file(), "name": "large" });
     let waiting = ask(&node, &load);
     assert!(!has(&node.status().unwrap(), "handlers", "large"));
     node.stop().unwrap();
-    let mut line = String::new();
-    BufReader::new(waiting.0).read_line(&mut line).unwrap();
-    assert_eq!(line, "", "it was answered before the node ended");
+    let answer = waiting.answer();
+    let because = answer["error"]["message"].as_str();
+    let expected = "the node ended or failed before this was done";
+    assert_eq!(because, Some(expected), "{answer}");
     assert_free(&rig, "b0");
 }
 
@@ -181,7 +128,7 @@ fn many_ways(rig: &Rig, branches: u32, returns: &str) -> Large {
     write!(source, "{returns}))").unwrap();
     let file = std::env::temp_dir().join(format!("{}-{branches}.wasm", rig.name()));
     std::fs::write(&file, wat::parse_str(source).unwrap()).unwrap();
-    Large(file)
+    Large::of(file)
 }
 
 /// The count decides a branch, so that the verifier tells the ways to it apart.
@@ -202,7 +149,7 @@ fn a_handler_that_the_verifier_is_slow_with_holds_up_others_for_a_moment() {
     for (port, branches) in [(7001, 2000), (7002, 6000)] {
         let name = format!("ways{branches}");
         let file = many_ways(&rig, branches, DECIDES);
-        let load = json!({ "request": "load", "file": file.0, "name": name });
+        let load = json!({ "request": "load", "file": file.file(), "name": name });
         let answer = ask(&node, &load).answer();
         assert_eq!(answer["ok"]["handler"], name, "{answer}");
         let bind = json!({
@@ -237,7 +184,7 @@ fn a_count_that_is_returned_is_no_work_for_the_verifier() {
     }
     let rig = Rig::new("compile-count", RigOptions::default()).unwrap();
     let file = many_ways(&rig, 1000, "(local.get 2)");
-    let config = Config::on_b0("native").handler_file("count", &file.0);
+    let config = Config::on_b0("native").handler_file("count", file.file());
     let node = rig
         .node(config.path("count", 7777, "kernel"))
         .start()

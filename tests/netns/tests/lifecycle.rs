@@ -297,7 +297,7 @@ fn every_request_that_is_named_is_known() {
         let said = refusal(name).unwrap_or_default()["message"].to_string();
         assert!(!said.contains("no such request"), "{name}: {said}");
     }
-    assert_eq!(names.count(), 24);
+    assert_eq!(names.count(), 25);
     node.stop().unwrap();
 }
 

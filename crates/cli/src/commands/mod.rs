@@ -16,6 +16,7 @@ use crate::failure::{Exit, Failure};
 mod apply;
 mod bench;
 mod bind;
+mod cancel;
 mod capture;
 mod check;
 mod confirm;
@@ -83,6 +84,7 @@ pub(crate) enum Command {
     Trace(trace::Trace),
     Capture(capture::Capture),
     Confirm(confirm::Confirm),
+    Cancel(cancel::Cancel),
     Bind(bind::Bind),
     Unbind(bind::Unbind),
     Doctor(doctor::Doctor),
@@ -115,6 +117,7 @@ impl Command {
             Self::Trace(command) => command.run(face),
             Self::Capture(command) => command.run(face),
             Self::Confirm(command) => command.run(face),
+            Self::Cancel(command) => command.run(face),
             Self::Bind(command) => command.run(face),
             Self::Unbind(command) => command.run(face),
             Self::Doctor(command) => return command.run(face),

@@ -43,6 +43,7 @@ fn render(document: &Value) -> String {
         without_handler(document),
         losses(document),
         taps(document),
+        operations(document),
     ];
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
@@ -81,6 +82,20 @@ fn interfaces(document: &Value) -> String {
         }
     }
     out
+}
+
+/// What is under way: `ashway cancel` ends it.
+fn operations(document: &Value) -> String {
+    let keys = ["operation", "does", "about", "by", "waits_for", "age_ms"];
+    let rows: Vec<_> = each(document, "operations")
+        .map(|operation| keys.map(|key| text(&operation[key])).to_vec())
+        .collect();
+    let header = ["OPERATION", "DOES", "ABOUT", "BY", "WAITS FOR", "SINCE MS"];
+    if rows.is_empty() {
+        String::new()
+    } else {
+        table::render(&header, &rows)
+    }
 }
 
 /// What taps write, and what keeps them from it.

@@ -71,7 +71,8 @@ pub(crate) fn can_create(file: &FsPath) -> io::Result<()> {
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
-            access(folder.unwrap_or(FsPath::new(".")), Access::WRITE_OK)?;
+            let folder = folder.unwrap_or_else(|| FsPath::new("."));
+            access(folder, Access::WRITE_OK)?;
         }
         Err(error) => return Err(error),
     }

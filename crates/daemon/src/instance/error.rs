@@ -117,6 +117,17 @@ pub(crate) struct NotPromoted {
     pub(crate) hint: String,
 }
 
+impl NotPromoted {
+    /// One that no line of a source is to blame for.
+    pub(crate) fn new(because: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self {
+            because: because.into(),
+            line: None,
+            hint: hint.into(),
+        }
+    }
+}
+
 pub(super) fn not_translated(error: &PromoteError) -> NotPromoted {
     let place = error.place().map(ToString::to_string);
     let words = error.to_string();

@@ -20,84 +20,123 @@ use ashway_handler::Engine;
 use serde_json::{Value, json};
 
 use super::live::Wanted;
+use super::operations::{Job, Operation, Report, Step};
 use super::swap::Candidate;
 use super::{Node, say};
 use crate::config::{Act, Config, Difference, Facts, LongPath, PathConfig, Tier, What, difference};
+use crate::control::Caller;
 use crate::instance::{Instance, NotPromoted, Promoted};
-use crate::request::Refusal;
+use crate::request::{self, Refusal};
 use crate::version::Version;
 use order::{Compiled, Next};
 use trial::Tried;
-use words::{describe, half_done, tell};
+use words::{describe, half_done};
 
-mod order;
+pub(super) mod order;
 mod routes;
 mod trial;
-mod words;
+pub(super) mod words;
 
 /// How long a path may wait until the messages of one that is gone have left its place
 /// in the handler.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Who is told what became of it.
-pub(super) type Done = Box<dyn FnOnce(Result<Value, Refusal>) + Send>;
+/// A configuration that is to be applied, while what comes with it is compiled.
+pub(super) struct Applying {
+    next: Next,
+    asked: Difference,
+    only_plan: bool,
+}
 
 impl Node {
-    /// Brings the node to what a file says, or says what that would change. `done` is
-    /// called when that is over; others are served meanwhile.
-    pub(super) fn apply(&mut self, file: PathBuf, only_plan: bool, engine: &Engine, done: Done) {
-        let (begin, engine) = (Instant::now(), engine.clone());
-        self.compile_thread.submit(
-            move || order::read(&file),
-            move |node: &mut Self, next: Result<Next, Refusal>| match next {
-                Err(refusal) => done(Err(refusal)),
-                Ok(next) => node.prepare(next, only_plan, engine, begin, done),
-            },
-        );
+    /// Does what a request says.
+    pub(super) fn apply_asked(&mut self, file: &str, only_plan: bool, caller: Caller) {
+        match request::file(file) {
+            Ok(file) => self.apply(file, only_plan, Report::Caller(caller)),
+            Err(refusal) => caller.answer(refusal),
+        }
     }
 
     /// Reads the file that the node was started with, or brought to, once more.
-    pub(super) fn apply_again(&mut self, engine: &Engine) {
+    pub(super) fn apply_again(&mut self) {
         let file = self.config.file.clone();
         let file = std::path::absolute(&file).unwrap_or(file);
         say(&format!("SIGHUP: reading `{}` again", file.display()));
-        self.apply(file, false, engine, Box::new(|outcome| tell(&outcome)));
+        self.apply(file, false, Report::Applied);
     }
 
-    /// Compiles what comes, and goes on.
-    fn prepare(&mut self, next: Next, only_plan: bool, engine: Engine, begin: Instant, done: Done) {
+    /// Brings the node to what a file says, or says what that would change. Others are
+    /// served meanwhile.
+    fn apply(&mut self, file: PathBuf, only_plan: bool, report: Report) {
+        let verb = if only_plan { "plan" } else { "apply" };
+        let about = file.display().to_string();
+        let operation = self.operations.next(verb, about, report);
+        self.submit(operation, Step::Read { only_plan }, Job::Read(file));
+    }
+
+    /// Goes on when the file is read: has compiled what comes.
+    pub(super) fn prepare(
+        &mut self,
+        operation: Operation,
+        next: Result<Next, Refusal>,
+        only_plan: bool,
+        engine: &Engine,
+    ) {
+        let next = match next {
+            Ok(next) => next,
+            Err(refusal) => return operation.end(refusal),
+        };
         let asked = self.difference_to(&next);
-        let order = self.order_of(&next.config, &asked);
-        let (maps, arena, compiler) = (self.maps.clone(), self.arena, engine.clone());
-        self.compile_thread.submit(
-            move || order.compile(&compiler, maps.as_deref(), arena),
-            move |node: &mut Self, compiled: Compiled| {
-                let outcome = node.go_on(next, &asked, compiled, only_plan, &engine);
-                done(outcome.map(|mut answer| {
-                    answer["took_us"] = json!(begin.elapsed().as_micros() as u64);
-                    answer
-                }));
-            },
-        );
+        let job = Job::Apply {
+            order: self.order_of(&next.config, &asked),
+            engine: engine.clone(),
+            maps: self.maps.clone(),
+            arena: self.arena,
+        };
+        let applying = Applying {
+            next,
+            asked,
+            only_plan,
+        };
+        self.submit(operation, Step::Apply(Box::new(applying)), job);
+    }
+
+    /// Goes on when it is compiled.
+    pub(super) fn finish(
+        &mut self,
+        operation: Operation,
+        applying: Applying,
+        compiled: Compiled,
+        engine: &Engine,
+    ) {
+        let begin = operation.begun();
+        let outcome = self.try_and_do(applying, compiled, engine);
+        operation.end(outcome.map(|mut answer| {
+            answer["took_us"] = json!(begin.elapsed().as_micros() as u64);
+            answer
+        }));
     }
 
     /// Tries everything, and does it.
-    fn go_on(
+    fn try_and_do(
         &mut self,
-        next: Next,
-        asked: &Difference,
+        applying: Applying,
         compiled: Compiled,
-        only_plan: bool,
         engine: &Engine,
     ) -> Result<Value, Refusal> {
+        let Applying {
+            next,
+            asked,
+            only_plan,
+        } = applying;
         // What was compiled is for the node as it was.
-        if self.difference_to(&next) != *asked {
+        if self.difference_to(&next) != asked {
             return Err(Refusal::failed(
                 "the node was changed meanwhile",
                 "ask once more",
             ));
         }
-        let tried = self.attempt(next.config, asked.clone(), compiled)?;
+        let tried = self.attempt(next.config, asked, compiled)?;
         let answer = describe(&tried, !only_plan);
         if !only_plan {
             self.bring_about(tried, engine)?;
@@ -357,7 +396,7 @@ impl Node {
             let mut paths = self.config.paths.iter();
             if let Some(number) = paths.position(|path| path.name == *name) {
                 // `status` says why one stays.
-                self.promote(number, |_, _| {});
+                self.promote(number, 0, Report::Nobody);
             }
         }
     }

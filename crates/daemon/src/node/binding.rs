@@ -23,13 +23,14 @@ use rustix::thread::{MembarrierCommand, membarrier};
 use serde_json::{Value, json};
 
 use super::dispatch;
+use super::operations::{Job, Operation, Report, Step};
 use super::world::{self, Changed};
 use super::{Node, NodePath, Owner, RunError};
 use crate::activation::Bindable;
 use crate::config::{HandlerConfig, PathConfig, Stand, Tier, suggest};
 use crate::control::Caller;
 use crate::feeds::RunInstance;
-use crate::instance::{Instance, NotPromoted, Promoted};
+use crate::instance::{Instance, InstanceError, NotPromoted, Promoted};
 use crate::live::{Target, Turn};
 use crate::packets;
 use crate::plan::{IfaceFacts, InstancePlan, NoRoom, PathPlan};
@@ -37,11 +38,18 @@ use crate::request::{self, Code, Refusal};
 use crate::worker::WorkerGone;
 use crate::worker::command::{Command, Order};
 
+/// A handler that is being made.
+pub(super) struct Loading {
+    handler: HandlerConfig,
+    stand: Option<Stand>,
+    plan: InstancePlan,
+    owner: Option<Owner>,
+}
+
 impl Node {
     /// Makes an instance of a handler and answers `caller`. No message reaches
     /// it before [`bind`](Self::bind).
     pub(super) fn load(&mut self, request: &Load, engine: &Engine, caller: Caller) {
-        let begin = Instant::now();
         let asked = request::handler(request, &self.config).and_then(|handler| {
             let stand = request::stand(request, &handler.name)?;
             Ok((handler, stand, self.owners.of(request.owner, &caller)?))
@@ -51,23 +59,45 @@ impl Node {
             Err(refusal) => return caller.answer(Err(refusal)),
         };
         let facts: Vec<IfaceFacts> = self.ifaces.iter().map(|iface| iface.facts).collect();
-        let plan = InstancePlan::unbound(&facts);
-        let (engine, maps, arena) = (engine.clone(), self.maps.clone(), self.arena);
-        self.compile_thread.submit(
-            move || {
-                let made = Instance::create(&handler, &[], &plan, &engine, maps.as_deref(), arena);
-                (handler, plan, made)
-            },
-            move |node, (handler, plan, made)| {
-                caller.answer(
-                    made.map_err(|error| refusal(&RunError::Instance(error)))
-                        .and_then(|(mut instance, wasm)| {
-                            instance.owner = owner;
-                            node.add_instance((handler, stand), plan, (instance, wasm), begin)
-                        }),
-                );
-            },
-        );
+        let loading = Loading {
+            handler,
+            stand,
+            plan: InstancePlan::unbound(&facts),
+            owner,
+        };
+        let job = Job::Load {
+            handler: loading.handler.clone(),
+            plan: loading.plan.clone(),
+            engine: engine.clone(),
+            maps: self.maps.clone(),
+            arena: self.arena,
+        };
+        let name = loading.handler.name.clone();
+        let operation = self.operations.next("load", name, Report::Caller(caller));
+        self.submit(operation, Step::Load(Box::new(loading)), job);
+    }
+
+    /// Goes on when it is made.
+    pub(super) fn loaded(
+        &mut self,
+        operation: Operation,
+        loading: Loading,
+        made: Result<(Instance, ashway_handler::Instance), InstanceError>,
+    ) {
+        let Loading {
+            handler,
+            stand,
+            plan,
+            owner,
+        } = loading;
+        let begin = operation.begun();
+        let added = made
+            .map_err(|error| refusal(&RunError::Instance(error)))
+            .and_then(|(mut instance, wasm)| {
+                instance.owner = owner;
+                self.add_instance((handler, stand), plan, (instance, wasm), begin)
+            });
+        operation.end(added);
     }
 
     fn add_instance(
@@ -129,19 +159,26 @@ impl Node {
             self.function(&path)?;
             Ok((path, self.owners.of(request.owner, &caller)?))
         });
-        match wanted {
-            Err(refusal) => caller.answer(Err(refusal)),
-            Ok((path, owner)) if path.tier == Tier::User => {
-                caller.answer(self.add_path(&request, None, owner, begin));
-            }
-            Ok((path, owner)) => self.compile(&path, move |node, compiled| {
-                caller.answer(node.add_path(&request, Some(compiled), owner, begin));
-            }),
-        }
+        let (path, owner) = match wanted {
+            Ok(wanted) => wanted,
+            Err(refusal) => return caller.answer(refusal),
+        };
+        let compiled = match path.tier {
+            Tier::User => None,
+            _ => match self.program(&path) {
+                Ok(job) => {
+                    let report = Report::Caller(caller);
+                    let operation = self.operations.next("bind", path.name, report);
+                    return self.submit(operation, Step::Bind(Box::new(request), owner), job);
+                }
+                Err(refused) => Some(Err(refused)),
+            },
+        };
+        caller.answer(self.add_path(&request, compiled, owner, begin));
     }
 
     /// Adds a path; `compiled` is for the kernel tier, if that is wanted.
-    fn add_path(
+    pub(super) fn add_path(
         &mut self,
         request: &Bind,
         compiled: Option<Result<Promoted, NotPromoted>>,

@@ -19,6 +19,7 @@ use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
 
 use super::known::Known;
 use super::neighbours::Neighbours;
+use super::operations::{Operations, Report};
 use super::world::{self, Link, Served};
 use super::{Node, NodeIface, NodePath, Owners, RunError, State, XdpSide, dispatch, say};
 use crate::activation::Bindable;
@@ -183,7 +184,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         counter_rows: plan.spare_rows(),
         plan,
         config: config.clone(),
-        shadows: Vec::new(),
+        operations: Operations::default(),
         faults,
         observation: None,
         observations: 0,
@@ -544,18 +545,6 @@ fn promote_wanted(node: &mut Node) {
         if asks {
             name += " has `tier = \"kernel\"` and";
         }
-        node.promote(path, move |_, moved| {
-            let Err(refused) = moved else {
-                return;
-            };
-            let place = refused
-                .line
-                .map_or_else(String::new, |line| format!("{line}: "));
-            say(&format!(
-                "path {name} stays in the user tier: {place}{}",
-                refused.because
-            ));
-            say(&format!("  hint: {}", refused.hint));
-        });
+        node.promote(path, 0, Report::Stays(name));
     }
 }

@@ -19,7 +19,9 @@ mod live_shown;
 mod neighbours;
 mod obey;
 mod observe;
+mod operations;
 mod owners;
+mod promote;
 mod relay;
 mod rows;
 mod serve;
@@ -36,27 +38,28 @@ use ashway_codegen::entry::Reply;
 use ashway_demux::Table;
 use ashway_kernel::iface::Now;
 use ashway_kernel::{Map, Program, TcxLink, XdpLink};
-use ashway_path::places::PathId;
 use ashway_ring::IngressDrop;
 
 use crate::activation::Bindable;
 use crate::compile::CompileThread;
-use crate::config::{Config, NodeGraph, PathConfig, Tier};
+use crate::config::{Config, NodeGraph, Tier};
 use crate::counters::UserRows;
 use crate::ends::PathEnd;
 use crate::faults::Faults;
-use crate::instance::{Allowance, Instance, NotPromoted, Promoted};
+use crate::instance::{Instance, NotPromoted};
 use crate::live::Target;
 use crate::plan::{IfaceFacts, Plan};
 use crate::programs::{DemuxMaps, NodeMaps};
-use crate::rows::{CounterRow, Rows};
+use crate::rows::Rows;
 use crate::rung::Rung;
 use crate::shadow::Compared;
 use crate::worker::Worker;
 use crate::worker::command::Command;
 use known::Known;
 use neighbours::Neighbours;
+use operations::Operations;
 use owners::{Owner, Owners};
+use promote::Promotion;
 use relay::NodeRelays;
 use world::{Link, Served};
 
@@ -143,7 +146,8 @@ struct Node {
     graph: NodeGraph,
     served: Served,
     maps: Option<Arc<NodeMaps>>,
-    compile_thread: CompileThread<Self>,
+    compile_thread: CompileThread<operations::Job>,
+    operations: Operations,
     rows: Arc<UserRows>,
     /// Messages of paths of modules that wait for their paths' shares.
     held: Arc<AtomicU32>,
@@ -154,8 +158,6 @@ struct Node {
     config: Config,
     /// Whether programs may use arenas.
     arena: bool,
-    /// Promotions that wait for messages to compare.
-    shadows: Vec<shadow::Shadow>,
     /// Messages that stopped handlers.
     faults: Arc<Faults>,
     /// While somebody observes.
@@ -299,161 +301,7 @@ impl NodePath {
     }
 }
 
-/// A path that is to be promoted. Its place in the lists changes when others are unbound.
-#[derive(Clone, Copy, Debug)]
-struct Asked {
-    id: PathId,
-    row: CounterRow,
-    /// How often it had been demoted.
-    demotions: u32,
-}
-
-/// What became of promoting a path.
-#[derive(Debug)]
-enum Promotion {
-    /// Nobody asked.
-    NotAsked,
-    /// Ready to run in the kernel tier, or running there.
-    Done(Promoted),
-    /// Not possible; the handler stays in the user tier.
-    Refused(NotPromoted),
-}
-
 impl Node {
-    /// Has a path's handler compiled for the kernel tier and moves the path
-    /// there; `then` learns which path it is by then, or why it stays in the
-    /// user tier. The program is kept, so a second time costs only the switch.
-    fn promote(
-        &mut self,
-        path: usize,
-        then: impl FnOnce(&mut Self, Result<usize, NotPromoted>) + Send + 'static,
-    ) {
-        if matches!(self.paths[path].promotion, Promotion::Done(_)) {
-            let moved = self.switch(path, Tier::Kernel).map(|()| path);
-            return then(self, moved);
-        }
-        let config = self.config.paths[path].clone();
-        let asked = self.asked(path);
-        self.compile(&config, move |node, compiled| {
-            let there = node.still(asked);
-            let moved = there.and_then(|path| node.install(path, compiled).map(|()| path));
-            then(node, moved);
-        });
-    }
-
-    /// What finds a path when its promotion has been prepared.
-    fn asked(&self, path: usize) -> Asked {
-        let plan = &self.plan.paths[path];
-        Asked {
-            id: plan.id(),
-            row: plan.row,
-            demotions: self.paths[path].demotions,
-        }
-    }
-
-    /// The number that the path has by now.
-    ///
-    /// # Errors
-    ///
-    /// It was unbound or demoted meanwhile: the last word holds.
-    fn still(&self, asked: Asked) -> Result<usize, NotPromoted> {
-        let mut paths = self.plan.paths.iter();
-        let there = paths.position(|plan| plan.id() == asked.id);
-        let (because, hint) = match there {
-            Some(path) if self.paths[path].demotions == asked.demotions => return Ok(path),
-            Some(_) => ("the path was demoted meanwhile", "promote it once more"),
-            None => (
-                "the path was unbound meanwhile",
-                "`ashway status` shows the paths that are there",
-            ),
-        };
-        Err(NotPromoted {
-            because: because.to_owned(),
-            line: None,
-            hint: hint.to_owned(),
-        })
-    }
-
-    /// Compiles the handler of a path for the kernel tier, on the compile
-    /// thread; the path need not be there yet. Should the handler be unloaded
-    /// meanwhile, the result fits no path that `then` finds: its version runs nowhere.
-    fn compile(
-        &mut self,
-        path: &PathConfig,
-        then: impl FnOnce(&mut Self, Result<Promoted, NotPromoted>) + Send + 'static,
-    ) {
-        let (Some(maps), true) = (&self.maps, self.has_xdp(path)) else {
-            let refused = NotPromoted {
-                because: format!("path `{}` is on an interface without XDP", path.name),
-                line: None,
-                hint: "`ashway doctor` says what XDP needs here".to_owned(),
-            };
-            return then(self, Err(refused));
-        };
-        let mut alone = path.ifaces.iter();
-        let alone = alone.find_map(|iface| self.graph.user_tier_alone(path, iface));
-        if let Some((because, hint)) = alone {
-            let line = None;
-            return then(
-                self,
-                Err(NotPromoted {
-                    because,
-                    line,
-                    hint,
-                }),
-            );
-        }
-        let maps = Arc::clone(maps);
-        let mut instances = self.instances.iter();
-        let instance = instances
-            .find(|instance| instance.name == path.handler)
-            .map(Arc::clone)
-            .expect("a checked path names a handler of the node");
-        let (function, allowed) = (path.function.clone(), Allowance::of(path));
-        self.compile_thread.submit(
-            move || instance.promote(&maps, &instance.version(), &function, allowed),
-            then,
-        );
-    }
-
-    fn has_xdp(&self, path: &PathConfig) -> bool {
-        let mut ifaces = self.ifaces.iter().zip(&self.config.ifaces);
-        ifaces.all(|(iface, config)| iface.xdp.is_some() || !path.ifaces.contains(&config.name))
-    }
-
-    /// Moves a path to the kernel tier if its handler could be compiled for it.
-    ///
-    /// # Errors
-    ///
-    /// Why it stays in the user tier.
-    fn install(
-        &mut self,
-        path: usize,
-        compiled: Result<Promoted, NotPromoted>,
-    ) -> Result<(), NotPromoted> {
-        let instance = &self.instances[self.plan.paths[path].instance];
-        let version = instance.version().id;
-        match compiled {
-            Ok(promoted) if promoted.version != version => Err(NotPromoted {
-                because: format!("handler `{}` was swapped meanwhile", instance.name),
-                line: None,
-                hint: "promote the path once more".to_owned(),
-            }),
-            Ok(promoted) => {
-                self.paths[path].promotion = Promotion::Done(promoted);
-                self.switch(path, Tier::Kernel)
-            }
-            Err(refused) => {
-                let promotion = &mut self.paths[path].promotion;
-                // Another job may have been luckier: what runs is kept.
-                if !matches!(promotion, Promotion::Done(_)) {
-                    *promotion = Promotion::Refused(refused.clone());
-                }
-                Err(refused)
-            }
-        }
-    }
-
     /// Moves a path to the user tier, and ends a promotion that is under way. What is in
     /// the kernel tier at this moment ends there; later messages queue behind each other.
     fn demote(&mut self, path: usize) -> Result<(), NotPromoted> {
@@ -497,10 +345,11 @@ impl Node {
             if let Some(xdp) = &self.ifaces[iface].xdp {
                 xdp.slots
                     .set_slot(slot as u32, program.fd())
-                    .map_err(|error| NotPromoted {
-                        because: format!("the program array did not take the program: {error}"),
-                        line: None,
-                        hint: "this is a bug of Ashway; please report it".to_owned(),
+                    .map_err(|error| {
+                        NotPromoted::new(
+                            format!("the program array did not take the program: {error}"),
+                            "this is a bug of Ashway; please report it",
+                        )
                     })?;
             }
         }

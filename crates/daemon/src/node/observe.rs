@@ -17,9 +17,11 @@ use ashway_kernel::{Program, shared};
 use ashway_memory::{SharedArray, clock};
 use serde_json::{Value, json};
 
+use super::Node;
 use super::dispatch::{LIVE_SLOT, RELAY_SLOT};
+use super::operations::{Job, Operation, Report, Step};
+use super::promote::Promotion;
 use super::relay::NodeRelays;
-use super::{Node, Promotion};
 use crate::config::Tier;
 use crate::control::{Answer, Caller};
 use crate::instance::{Allowance, Instance};
@@ -48,13 +50,22 @@ pub(super) struct Observation {
     blind: Vec<(String, String)>,
     /// The names that its programs are for.
     names: Names,
-    /// Held by those who wait for programs.
-    asked: Arc<()>,
 }
+
+/// Programs that are being made, to observe.
+pub(super) struct Observing {
+    session: u16,
+    keys: Vec<Key>,
+    /// Who is told from then on; nobody where they only follow what has changed.
+    wanted: Option<Wanted>,
+}
+
+/// A program that was made, or why not.
+pub(super) type Made = (Key, Result<Program, String>);
 
 /// Whose program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Key {
+pub(super) enum Key {
     /// An instance's, in the user tier, by its id.
     User(u32),
     /// A path's, in the kernel tier.
@@ -66,7 +77,7 @@ enum Key {
 }
 
 /// A program to be made.
-struct Job {
+pub(super) struct Missing {
     key: Key,
     instance: Arc<Instance>,
     /// The function and what it may use, for the kernel tier.
@@ -75,8 +86,8 @@ struct Job {
     hops: Option<Arc<SharedArray>>,
 }
 
-impl Job {
-    fn make(self, maps: &NodeMaps, notes: BorrowedFd<'_>) -> (Key, Result<Program, String>) {
+impl Missing {
+    pub(super) fn make(self, maps: &NodeMaps, notes: BorrowedFd<'_>) -> Made {
         let made = match self.promoted {
             None => match &self.hops {
                 Some(hops) => self.instance.load_forward(maps, hops, Some(notes)),
@@ -103,7 +114,16 @@ impl Node {
         if let Err(refusal) = self.begin_to_observe() {
             return caller.answer(Err(refusal));
         }
-        self.make_programs(|node| caller.answer(node.admit(wanted)));
+        let on = request
+            .on
+            .as_ref()
+            .or(request.path.as_ref())
+            .or(request.iface.as_ref());
+        let about = on.cloned().unwrap_or_default();
+        let operation = self
+            .operations
+            .next("observe", about, Report::Caller(caller));
+        self.make_programs(operation, Some(wanted));
     }
 
     /// What is asked for.
@@ -178,45 +198,59 @@ impl Node {
             entries: false,
             blind: Vec::new(),
             names: Names::default(),
-            asked: Arc::default(),
         });
         Ok(())
     }
 
-    /// Has the programs made that observe and are not there yet, and put in their
-    /// places; then, `then`.
-    fn make_programs(&mut self, then: impl FnOnce(&mut Self) + Send + 'static) {
-        let jobs = self.missing_programs();
+    /// Has the programs made that observe and are not there yet.
+    fn make_programs(&mut self, operation: Operation, wanted: Option<Wanted>) {
+        let programs = self.missing_programs();
         let Some(on) = &mut self.observation else {
-            return then(self);
+            return;
         };
-        for job in &jobs {
-            on.programs.insert(job.key, None);
+        let observing = Observing {
+            session: on.session,
+            keys: programs.iter().map(|missing| missing.key).collect(),
+            wanted,
+        };
+        on.programs
+            .extend(observing.keys.iter().map(|key| (*key, None)));
+        let job = Job::Observe {
+            programs,
+            maps: self.maps.clone(),
+            notes: on.notes.clone(),
+        };
+        self.submit(operation, Step::Observe(observing), job);
+    }
+
+    /// Goes on when they are made: puts them in their places.
+    pub(super) fn observers_made(
+        &mut self,
+        operation: Operation,
+        observing: Observing,
+        made: Vec<Made>,
+    ) {
+        if let Some(on) = &mut self.observation
+            && on.session == observing.session
+        {
+            let made = made.into_iter().map(|(key, made)| (key, Some(made)));
+            on.programs.extend(made);
+            self.forget_observed();
+            self.follow_observation();
         }
-        let held = Arc::clone(&on.asked);
-        let session = on.session;
-        let (maps, notes) = (self.maps.clone(), on.notes.clone());
-        self.compile_thread.submit(
-            move || {
-                let (Some(maps), Some(notes)) = (maps, notes) else {
-                    return Vec::new();
-                };
-                let made = jobs.into_iter().map(|job| job.make(&maps, notes.as_fd()));
-                made.collect::<Vec<_>>()
-            },
-            move |node: &mut Self, made| {
-                if let Some(on) = &mut node.observation
-                    && on.session == session
-                {
-                    let made = made.into_iter().map(|(key, made)| (key, Some(made)));
-                    on.programs.extend(made);
-                    node.forget_observed();
-                    node.follow_observation();
-                }
-                then(node);
-                drop(held);
-            },
-        );
+        if let Some(wanted) = observing.wanted {
+            operation.end(self.admit(wanted));
+        }
+    }
+
+    /// Programs that were to be made are not any more.
+    pub(super) fn forget_missing(&mut self, observing: &Observing) {
+        if let Some(on) = &mut self.observation
+            && on.session == observing.session
+        {
+            on.programs
+                .retain(|key, made| made.is_some() || !observing.keys.contains(key));
+        }
     }
 
     /// Lets the programs go whose instance or path has gone, which hold its memory, and the
@@ -237,12 +271,12 @@ impl Node {
         }
     }
 
-    fn missing_programs(&self) -> Vec<Job> {
+    fn missing_programs(&self) -> Vec<Missing> {
         let Some(on) = self.observation.as_ref().filter(|on| on.notes.is_some()) else {
             return Vec::new();
         };
         let instances = self.instances.iter().zip(&self.plan.instances);
-        let user = instances.map(|(instance, plan)| Job {
+        let user = instances.map(|(instance, plan)| Missing {
             key: Key::User(plan.id),
             instance: Arc::clone(instance),
             promoted: None,
@@ -252,20 +286,20 @@ impl Node {
         let kernel = paths
             .zip(&self.config.paths)
             .filter(|((path, _), _)| matches!(path.promotion, Promotion::Done(_)))
-            .map(|((_, plan), config)| Job {
+            .map(|((_, plan), config)| Missing {
                 key: Key::Kernel(plan.id()),
                 instance: Arc::clone(&self.instances[plan.instance]),
                 promoted: Some((config.function.clone(), Allowance::of(config))),
                 hops: None,
             });
-        let frames = self.carrier.iter().map(|carrier| Job {
+        let frames = self.carrier.iter().map(|carrier| Missing {
             key: Key::Frames,
             instance: Arc::clone(carrier),
             promoted: None,
             hops: None,
         });
         let relays = self.relays.iter().zip(&self.carrier);
-        let relays = relays.map(|(relays, carrier)| Job {
+        let relays = relays.map(|(relays, carrier)| Missing {
             key: Key::Relays,
             instance: Arc::clone(carrier),
             promoted: None,
@@ -356,15 +390,17 @@ impl Node {
         let Some(on) = &self.observation else {
             return;
         };
-        // Whoever waits for programs holds this.
-        if Arc::strong_count(&on.asked) > 1 {
+        // Somebody waits for programs.
+        let observes = |step: &Step| matches!(step, Step::Observe(_));
+        if self.operations.steps().any(observes) {
             return;
         }
         if !on.observer.has_clients() {
             return self.end_to_observe();
         }
         if self.names() != on.names || !self.missing_programs().is_empty() {
-            self.make_programs(|_| {});
+            let operation = self.operations.next("observe", "", Report::Nobody);
+            self.make_programs(operation, None);
         }
     }
 

@@ -4,11 +4,12 @@
 use std::collections::HashSet;
 use std::io::{IsTerminal, Read};
 use std::os::unix::net::UnixStream;
+use std::path::Path as FsPath;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ashway_abi::share::Mode;
-use ashway_api::request::{Log, Promote};
+use ashway_api::request::Log;
 use ashway_codegen::entry::Reply;
 use ashway_handler::Param;
 use ashway_memory::clock::monotonic_ns;
@@ -16,16 +17,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use super::operations::{Job, Report, Step};
 use super::{Node, Promotion, RunError, RunOptions, State, neighbours, owners, say};
 use crate::config::Tier;
 use crate::control::{Answer, Caller, Control};
 use crate::counters::Row;
-use crate::instance::{Instance, NotPromoted};
+use crate::instance::Instance;
 use crate::log::Line;
 use crate::plan::PathPlan;
 use crate::request::{self, Refusal, Request, unknown};
 use crate::rows::CounterRow;
-use crate::{shadow, status};
+use crate::status;
 
 /// How often the loop looks at the clock: the grain of trials, and of what is looked
 /// after beside requests.
@@ -107,17 +109,8 @@ pub(super) fn serve(
     }
     // Behind the promotions of the start.
     let socket = options.socket.clone();
-    node.compile_thread.submit(
-        || (),
-        move |node: &mut Node, ()| {
-            say(&format!(
-                "ready: {} on {}; control socket {}",
-                plural(node.paths.len() + node.live.len(), "path"),
-                plural(node.ifaces.len(), "interface"),
-                socket.display()
-            ));
-        },
-    );
+    let start = node.operations.next("start", "", Report::Nobody);
+    node.submit(start, Step::Start { socket }, Job::Nothing);
     let mut last_tick = Instant::now();
     let mut last_look = Instant::now();
     let mut last_neighbours = Instant::now();
@@ -141,15 +134,15 @@ pub(super) fn serve(
             return Ok(());
         }
         if compiled {
-            while let Some(then) = node.compile_thread.next_result() {
-                then(node);
+            while let Some(ended) = node.compile_thread.next_ended() {
+                node.go_on(ended, engine);
             }
         }
         if commanded {
             node.obey();
         }
         if again {
-            node.apply_again(engine);
+            node.apply_again();
         }
         if let Some((caller, request)) = control.next(Instant::now()) {
             answer(node, engine, &mut trial, request, caller);
@@ -187,6 +180,16 @@ pub(super) fn serve(
     }
 }
 
+/// Says that the node is ready.
+pub(super) fn say_ready(node: &Node, socket: &FsPath) {
+    say(&format!(
+        "ready: {} on {}; control socket {}",
+        plural(node.paths.len() + node.live.len(), "path"),
+        plural(node.ifaces.len(), "interface"),
+        socket.display()
+    ));
+}
+
 pub(super) fn plural(count: usize, what: &str) -> String {
     if count == 1 {
         format!("1 {what}")
@@ -208,13 +211,13 @@ fn answer(
         Err(refusal) => return caller.answer(refusal),
     };
     let answer = match request {
-        Request::Plan(plan) => return apply(node, &plan.file, true, engine, caller),
-        Request::Apply(change) => return apply(node, &change.file, false, engine, caller),
+        Request::Plan(plan) => return node.apply_asked(&plan.file, true, caller),
+        Request::Apply(change) => return node.apply_asked(&change.file, false, caller),
         Request::Load(load) => return node.load(&load, engine, caller),
         Request::Bind(bind) => return node.bind(bind, caller),
         Request::Observe(observe) => return node.observe(&observe, caller),
         Request::Endpoint(endpoint) => node.open_endpoint(&endpoint.handler, &caller),
-        Request::Promote(promoted) => return promote(node, &promoted, caller),
+        Request::Promote(promoted) => return node.promote_asked(&promoted, caller),
         Request::Demote(demoted) => demote(node, &demoted.path),
         Request::Enable(enabled) => enable(node, &enabled.path),
         Request::Create(create) => node.create(create, &caller).into(),
@@ -234,6 +237,7 @@ fn answer(
             let look = node.looks();
             crate::why::answer(&node.config, &status, &look, &why).into()
         }
+        Request::Cancel(cancel) => node.cancel(cancel.operation).into(),
         Request::Confirm(_) => {
             let was_on_trial = trial.take().is_some();
             Answer::Ok(json!({ "was_on_trial": was_on_trial }))
@@ -241,23 +245,6 @@ fn answer(
         Request::Memory(memory) => share_memory(node, &memory.handler),
     };
     caller.answer(answer);
-}
-
-/// Brings the node to a configuration, or says what that would change.
-fn apply(
-    node: &mut Node,
-    file: &str,
-    only_plan: bool,
-    engine: &ashway_handler::Engine,
-    caller: Caller,
-) {
-    match request::file(file) {
-        Ok(file) => {
-            let done = Box::new(|outcome: Result<Value, Refusal>| caller.answer(outcome));
-            node.apply(file, only_plan, engine, done);
-        }
-        Err(refusal) => caller.answer(refusal),
-    }
 }
 
 /// The faults of a handler, or of all; those of one that is unloaded are gone with it.
@@ -337,36 +324,6 @@ fn share_memory(node: &Node, handler: &str) -> Answer {
     }
 }
 
-fn promote(node: &mut Node, request: &Promote, caller: Caller) {
-    let name = &request.path;
-    let messages = match request.shadow {
-        // A recording is bounded by its bytes, too.
-        Some(number @ ..=10_000) => number as usize,
-        None => shadow::MESSAGES,
-        Some(shadow) => {
-            let message = format!("`shadow` cannot be {shadow}");
-            let hint = "it is a number of messages, up to 10000; 0 compares none";
-            return caller.answer(Refusal::usage(message, hint));
-        }
-    };
-    if let Some(moved) = move_live(node, name, Tier::Kernel) {
-        return caller.answer(moved);
-    }
-    match find(node, name) {
-        Ok(path) => {
-            // Who goes by the handler leaves nothing to compare.
-            let _ = node.enable(path);
-            let now = messages > 0 && !node.is_compared(path);
-            node.promote_compared(
-                path,
-                messages,
-                Box::new(move |node, moved| caller.answer(moved_to(node, moved, now))),
-            );
-        }
-        Err(refusal) => caller.answer(refusal),
-    }
-}
-
 /// Moves a path without a handler, if there is one of this name.
 fn move_live(node: &mut Node, name: &str, tier: Tier) -> Option<Answer> {
     node.live.find(name)?;
@@ -380,7 +337,7 @@ fn demote(node: &mut Node, name: &str) -> Answer {
     match find(node, name) {
         Ok(path) => {
             let moved = node.demote(path).map(|()| path);
-            moved_to(node, moved, false)
+            node.moved_to(moved, false)
         }
         Err(refusal) => refusal.into(),
     }
@@ -396,7 +353,7 @@ fn enable(node: &Node, name: &str) -> Answer {
     }
 }
 
-fn find(node: &Node, name: &str) -> Result<usize, Refusal> {
+pub(super) fn find(node: &Node, name: &str) -> Result<usize, Refusal> {
     let paths = &node.config.paths;
     let position = paths.iter().position(|path| path.name == name);
     position.ok_or_else(|| {
@@ -404,27 +361,6 @@ fn find(node: &Node, name: &str) -> Result<usize, Refusal> {
         let names: Vec<_> = names.chain(node.live.names()).take(20).collect();
         unknown("path", name, &names)
     })
-}
-
-/// Which tier a path takes now, or why it was not moved; `now` if what was compared was
-/// compared by this request.
-fn moved_to(node: &Node, moved: Result<usize, NotPromoted>, now: bool) -> Answer {
-    moved
-        .map(|path| {
-            json!({
-                "path": node.config.paths[path].name,
-                "tier": node.paths[path].tier.word(),
-                "switch_ns": node.paths[path].switch_ns,
-                "bypass": node.describe_faults(path).1,
-                "compared": node.paths[path].compared.map(|compared| json!({
-                    "equal": compared.equal,
-                    "unclear": compared.unclear,
-                    "now": now,
-                })),
-            })
-        })
-        .map_err(Refusal::from)
-        .into()
 }
 
 /// The document behind `ashway status -j`.
@@ -442,6 +378,7 @@ fn describe(node: &mut Node) -> Value {
         "paths": (0..node.paths.len()).map(|i| path(node, i)).chain(live).collect::<Vec<_>>(),
         "paths_not_listed": not_listed,
         "live": node.sum_of_live(),
+        "operations": node.operations.describe(),
         "taps": node.served.taps.describe(),
     })
 }

@@ -5,29 +5,27 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
-use super::{Asked, Node, Promotion};
+use super::Node;
+use super::operations::{Job, Operation, Step};
+use super::promote::{Promoting, Promotion, swapped};
 use crate::activation::Bindable;
 use crate::config::Tier;
 use crate::instance::{NotPromoted, Promoted};
-use crate::shadow::{PATIENCE, Recording, compare};
-
-/// Who learns which path was promoted, or why none was.
-type Then = Box<dyn FnOnce(&mut Node, Result<usize, NotPromoted>) + Send>;
+use crate::shadow::{Compared, PATIENCE, Recording};
 
 /// A promotion that waits for messages.
 pub(super) struct Shadow {
-    path: Asked,
+    promoting: Promoting,
     handler: Bindable,
     promoted: Promoted,
     /// When it waits no longer.
     end: Instant,
-    then: Then,
 }
 
 impl fmt::Debug for Shadow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shadow")
-            .field("path", &self.path)
+            .field("promoting", &self.promoting)
             .field("handler", &self.handler)
             .finish_non_exhaustive()
     }
@@ -36,14 +34,14 @@ impl fmt::Debug for Shadow {
 impl Shadow {
     /// Ends the recording, if it is still there: a swap ends it too, and then there may be
     /// another promotion's.
-    fn recording(&self) -> Option<Recording> {
+    pub(super) fn recording(&self) -> Option<Recording> {
         let running = self.handler.running.lock();
         let mut running = running.unwrap_or_else(PoisonError::into_inner);
         running.recording.take_if(|recording| self.owns(recording))
     }
 
     fn owns(&self, recording: &Recording) -> bool {
-        recording.is_of(self.path.row.0, self.promoted.version)
+        recording.is_of(self.promoting.path.row.0, self.promoted.version)
     }
 
     /// Whether it waits no longer.
@@ -57,26 +55,6 @@ impl Shadow {
 }
 
 impl Node {
-    /// As [`promote`](Self::promote), but first `messages` of the path, or as many as
-    /// come in time, must have the same end in the kernel tier.
-    pub(super) fn promote_compared(&mut self, path: usize, messages: usize, then: Then) {
-        if messages == 0 || self.is_compared(path) {
-            return self.promote(path, then);
-        }
-        let config = self.config.paths[path].clone();
-        let asked = self.asked(path);
-        self.compile(&config, move |node, compiled| {
-            match (node.still(asked), compiled) {
-                (Err(gone), _) => then(node, Err(gone)),
-                (Ok(path), Ok(promoted)) => node.record(path, promoted, messages, then),
-                (Ok(path), refused) => {
-                    let moved = node.install(path, refused).map(|()| path);
-                    then(node, moved);
-                }
-            }
-        });
-    }
-
     /// Whether nothing is left to compare: it was done before, or the path runs in the
     /// kernel tier and has no messages of the user tier.
     pub(super) fn is_compared(&self, path: usize) -> bool {
@@ -86,33 +64,53 @@ impl Node {
                 && known.compared.is_some_and(|compared| compared.equal > 0)
     }
 
-    fn record(&mut self, path: usize, promoted: Promoted, messages: usize, then: Then) {
-        let plan = &self.plan.paths[path];
-        let handler = self.bindable[plan.instance].clone();
-        let asked = self.asked(path);
+    /// Has the worker record what comes of messages of the path, while the operation waits.
+    pub(super) fn record(
+        &mut self,
+        operation: Operation,
+        promoting: Promoting,
+        promoted: Promoted,
+    ) {
+        let recorded = self.begin_to_record(promoting, promoted);
+        match recorded {
+            Ok(shadow) => self.operations.wait(operation, Step::Record(shadow)),
+            Err(refused) => operation.end(self.moved_to(Err(refused), true)),
+        }
+    }
+
+    fn begin_to_record(
+        &self,
+        promoting: Promoting,
+        promoted: Promoted,
+    ) -> Result<Shadow, NotPromoted> {
+        let path = self.still(promoting.path)?;
+        let handler = self.bindable[self.plan.paths[path].instance].clone();
         {
             let running = handler.running.lock();
             let mut running = running.unwrap_or_else(PoisonError::into_inner);
             if running.version.id != promoted.version {
-                drop(running);
-                return then(self, Err(swapped(&handler)));
+                return Err(swapped(&handler.shared.name));
             }
             if running.recording.is_none() {
                 let version = Arc::clone(&running.version);
-                running.recording = Some(Recording::new(asked.row.0, version, messages));
+                let row = promoting.path.row.0;
+                running.recording = Some(Recording::new(row, version, promoting.messages));
                 drop(running);
-                return self.shadows.push(Shadow {
-                    path: asked,
+                return Ok(Shadow {
+                    promoting,
                     handler,
                     promoted,
                     end: Instant::now() + PATIENCE,
-                    then,
                 });
             }
         }
-        let mut shadows = self.shadows.iter();
-        let other = shadows.find(|other| Arc::ptr_eq(&other.handler.shared, &handler.shared));
-        let because = match other.and_then(|other| self.still(other.path).ok()) {
+        let is_other = |step: &Step| match step {
+            Step::Record(other) if Arc::ptr_eq(&other.handler.shared, &handler.shared) => {
+                self.still(other.promoting.path).ok()
+            }
+            _ => None,
+        };
+        let because = match self.operations.steps().find_map(is_other) {
             Some(other) if other == path => "it is being promoted already".to_owned(),
             Some(other) => format!(
                 "path `{}` of the same handler is being promoted",
@@ -121,74 +119,69 @@ impl Node {
             // It was unbound or demoted a moment ago.
             None => "another path of the same handler is being promoted".to_owned(),
         };
-        let hint = "ask once more when that has ended, within a second".to_owned();
-        let line = None;
-        then(
-            self,
-            Err(NotPromoted {
-                because,
-                line,
-                hint,
-            }),
-        );
+        let hint = "ask once more when that has ended, within a second";
+        Err(NotPromoted::new(because, hint))
     }
 
     /// Compares what has been recorded, where that is enough or has to do.
     pub(super) fn look_at_shadows(&mut self) {
         let now = Instant::now();
-        let mut next = 0;
-        while next < self.shadows.len() {
-            let shadow = &self.shadows[next];
-            if shadow.is_due(now) || self.still(shadow.path).is_err() {
-                let due = self.shadows.swap_remove(next);
-                self.compare(due);
-            } else {
-                next += 1;
+        let is_due = |step: &Step| match step {
+            Step::Record(shadow) => {
+                shadow.is_due(now) || self.still(shadow.promoting.path).is_err()
+            }
+            _ => false,
+        };
+        let due: Vec<u64> = self.operations.numbers_of(is_due).collect();
+        for number in due {
+            if let Some((operation, Step::Record(shadow))) = self.operations.take(number) {
+                self.compare(operation, shadow);
             }
         }
     }
 
-    fn compare(&mut self, due: Shadow) {
+    fn compare(&mut self, operation: Operation, due: Shadow) {
         let recording = due.recording();
         let Shadow {
-            path: asked,
+            promoting,
             handler,
             promoted,
-            then,
             ..
         } = due;
-        let path = match self.still(asked) {
-            Ok(path) => path,
-            Err(gone) => return then(self, Err(gone)),
-        };
-        let Some(recording) = recording else {
-            // After a swap, what was recorded is gone; the version may be back by now.
-            return then(self, Err(swapped(&handler)));
-        };
-        let config = &self.config.paths[path];
-        let (function, budget) = (config.function.clone(), config.budget);
-        self.compile_thread.submit(
-            move || compare(&function, budget, &recording),
-            move |node, compared| {
-                let path = match node.still(asked) {
-                    Ok(path) => path,
-                    Err(gone) => return then(node, Err(gone)),
+        // After a swap, what was recorded is gone; the version may be back by now.
+        let recording = recording.ok_or_else(|| swapped(&handler.shared.name));
+        match self
+            .still(promoting.path)
+            .and_then(|path| Ok((path, recording?)))
+        {
+            Ok((path, recording)) => {
+                let config = &self.config.paths[path];
+                let job = Job::Compare {
+                    function: config.function.clone(),
+                    budget: config.budget,
+                    recording,
                 };
-                let made = compared.map(|compared| {
-                    node.paths[path].compared = Some(compared);
-                    promoted
-                });
-                let moved = node.install(path, made).map(|()| path);
-                then(node, moved);
-            },
-        );
+                self.submit(operation, Step::Compare(promoting, promoted), job);
+            }
+            Err(why) => operation.end(self.moved_to(Err(why), true)),
+        }
     }
-}
 
-fn swapped(handler: &Bindable) -> NotPromoted {
-    NotPromoted {
-        because: format!("handler `{}` was swapped meanwhile", handler.shared.name),
-        line: None,
-        hint: "promote the path once more".to_owned(),
+    /// Goes on when it is compared.
+    pub(super) fn compared(
+        &mut self,
+        operation: Operation,
+        promoting: Promoting,
+        promoted: Promoted,
+        compared: Result<Compared, NotPromoted>,
+    ) {
+        let moved = self.still(promoting.path).and_then(|path| {
+            let made = compared.map(|compared| {
+                self.paths[path].compared = Some(compared);
+                promoted
+            });
+            self.install(path, made).map(|()| path)
+        });
+        operation.end(self.moved_to(moved, true));
     }
 }

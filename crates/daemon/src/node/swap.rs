@@ -24,8 +24,10 @@ use rustix::thread::{MembarrierCommand, membarrier};
 use serde_json::{Value, json};
 
 use super::binding::{no_worker, refusal};
-use super::{Node, Promotion, RunError};
-use crate::config::Tier;
+use super::operations::{Job, Operation, Report, Step};
+use super::promote::Promotion;
+use super::{Node, RunError};
+use crate::config::{HandlerConfig, Tier};
 use crate::control::Caller;
 use crate::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
 use crate::programs::NodeMaps;
@@ -43,6 +45,40 @@ enum Source {
     File(PathBuf, BTreeMap<String, Param>),
     /// The version before the one that runs.
     Former(Arc<Version>),
+}
+
+/// A version that is to be compiled.
+pub(super) struct Next {
+    handler: Arc<Instance>,
+    config: HandlerConfig,
+    source: Source,
+    in_kernel: Vec<InKernel>,
+    maps: Option<Arc<NodeMaps>>,
+    engine: Engine,
+}
+
+impl Next {
+    /// Compiles it. On the compile thread.
+    pub(super) fn compile(self) -> Result<Candidate, InstanceError> {
+        let (version, back) = match self.source {
+            Source::File(file, given) => {
+                let mut version = Version::read(&self.config, &file, &self.engine)?;
+                version.inherit_params(given);
+                (Arc::new(version), false)
+            }
+            Source::Former(version) => (version, true),
+        };
+        let inherited = self.config.params;
+        let maps = self.maps.as_deref();
+        Ok(Candidate::compile(
+            &self.handler,
+            version,
+            back,
+            inherited,
+            self.in_kernel,
+            maps,
+        ))
+    }
 }
 
 /// A version that could take over.
@@ -98,7 +134,7 @@ impl Node {
             let source = Source::File(file, request::params(&request.params));
             Ok((self.handler_number(&request.handler)?, source))
         });
-        self.change_version(asked, engine, caller);
+        self.change_version("swap", asked, engine, caller);
     }
 
     /// Puts the version before in the place of the one that runs, and answers `caller`.
@@ -116,7 +152,7 @@ impl Node {
             })?;
             Ok((number, Source::Former(former)))
         });
-        self.change_version(asked, engine, caller);
+        self.change_version("rollback", asked, engine, caller);
     }
 
     /// The number of the handler that a request names.
@@ -141,44 +177,42 @@ impl Node {
     /// Compiles what is needed, then changes.
     fn change_version(
         &mut self,
+        verb: &'static str,
         asked: Result<(usize, Source), Refusal>,
         engine: &Engine,
         caller: Caller,
     ) {
-        let begin = Instant::now();
         let (number, source) = match asked {
             Ok(asked) => asked,
             Err(refusal) => return caller.answer(Err(refusal)),
         };
-        let instance = Arc::clone(&self.instances[number]);
-        let maps = self.maps.clone();
-        let in_kernel = self.in_kernel(number);
-        let inherited = self.config.handlers[number].params.clone();
-        let (compiler, handler) = (engine.clone(), Arc::clone(&instance));
-        let config = self.config.handlers[number].clone();
-        let engine = engine.clone();
-        self.compile_thread.submit(
-            move || {
-                let (version, back) = match source {
-                    Source::File(file, given) => {
-                        let mut version = Version::read(&config, &file, &compiler)?;
-                        version.inherit_params(given);
-                        (Arc::new(version), false)
-                    }
-                    Source::Former(version) => (version, true),
-                };
-                let maps = maps.as_deref();
-                Ok(Candidate::compile(
-                    &handler, version, back, inherited, in_kernel, maps,
-                ))
-            },
-            move |node: &mut Self, candidate: Result<Candidate, InstanceError>| {
-                let answer = candidate
-                    .map_err(|error| refusal(&RunError::Instance(error)))
-                    .and_then(|candidate| node.replace(&instance, candidate, &engine, begin));
-                caller.answer(answer);
-            },
-        );
+        let handler = Arc::clone(&self.instances[number]);
+        let next = Next {
+            handler: Arc::clone(&handler),
+            config: self.config.handlers[number].clone(),
+            source,
+            in_kernel: self.in_kernel(number),
+            maps: self.maps.clone(),
+            engine: engine.clone(),
+        };
+        let report = Report::Caller(caller);
+        let operation = self.operations.next(verb, &*handler.name, report);
+        self.submit(operation, Step::Swap(handler), Job::Version(Box::new(next)));
+    }
+
+    /// Goes on when it is compiled.
+    pub(super) fn take_version(
+        &mut self,
+        operation: Operation,
+        instance: &Arc<Instance>,
+        candidate: Result<Candidate, InstanceError>,
+        engine: &Engine,
+    ) {
+        let begin = operation.begun();
+        let answer = candidate
+            .map_err(|error| refusal(&RunError::Instance(error)))
+            .and_then(|candidate| self.replace(instance, candidate, engine, begin));
+        operation.end(answer);
     }
 
     /// What the paths of a handler run in the kernel tier.

@@ -19,13 +19,13 @@ use crate::request::Refusal;
 use crate::version::{self, Version};
 
 /// What was read of a file: the configuration, and what its handlers' files are.
-pub(super) struct Next {
+pub(in crate::node) struct Next {
     pub(super) config: Config,
     pub(super) digests: BTreeMap<String, String>,
 }
 
 /// What is to be compiled.
-pub(super) struct Order {
+pub(in crate::node) struct Order {
     /// Handlers that come.
     fresh: Vec<(HandlerConfig, InstancePlan)>,
     /// Versions that are to take over, with the values of the parameters before.
@@ -37,11 +37,11 @@ pub(super) struct Order {
 }
 
 /// An instance that is made, and its Wasm side.
-pub(super) type Made = (InstancePlan, Instance, ashway_handler::Instance);
+pub(in crate::node) type Made = (InstancePlan, Instance, ashway_handler::Instance);
 
 /// What was compiled, by name.
 #[derive(Default)]
-pub(super) struct Compiled {
+pub(in crate::node) struct Compiled {
     pub(super) fresh: BTreeMap<String, Result<Made, InstanceError>>,
     pub(super) swaps: BTreeMap<String, Result<Candidate, InstanceError>>,
     pub(super) programs: BTreeMap<String, Result<Promoted, NotPromoted>>,
@@ -94,7 +94,12 @@ impl Node {
 
 impl Order {
     /// Compiles all of it; what fails is said with its name.
-    pub(super) fn compile(self, engine: &Engine, maps: Option<&NodeMaps>, arena: bool) -> Compiled {
+    pub(in crate::node) fn compile(
+        self,
+        engine: &Engine,
+        maps: Option<&NodeMaps>,
+        arena: bool,
+    ) -> Compiled {
         let mut compiled = Compiled::default();
         for (handler, plan) in self.fresh {
             let made = Instance::create(&handler, &[], &plan, engine, maps, arena);
@@ -134,7 +139,7 @@ impl Order {
 }
 
 /// Reads a file and what it names.
-pub(super) fn read(file: &FsPath) -> Result<Next, Refusal> {
+pub(in crate::node) fn read(file: &FsPath) -> Result<Next, Refusal> {
     let config = config::reload(file).map_err(|mistakes| refused(file, said(&mistakes)))?;
     let mut digests = BTreeMap::new();
     let mut mistakes = Vec::new();

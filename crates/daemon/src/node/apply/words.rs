@@ -65,7 +65,7 @@ pub(super) fn half_done(failed: Vec<(String, Refusal)>) -> Result<(), Refusal> {
 }
 
 /// Says on the node's own output what became of it, which nobody waits for.
-pub(super) fn tell(outcome: &Result<Value, Refusal>) {
+pub(in crate::node) fn tell(outcome: &Result<Value, Refusal>) {
     match outcome {
         Ok(answer) => {
             let text = |step: &Value| step["text"].as_str().map(str::to_owned);

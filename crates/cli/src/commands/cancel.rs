@@ -1,0 +1,40 @@
+//! `ashway cancel`: end an operation that waits.
+
+use ashway_api::request;
+use clap::Args;
+
+use super::Node;
+use crate::face::{Face, clean};
+use crate::failure::Failure;
+
+/// End an operation that waits for a compilation or for messages
+///
+/// `ashway status` shows those that are under way, with their numbers. Nothing of it has
+/// been done by then; whoever asked for it is told that it was cancelled. A job that the
+/// compile thread has begun comes to its end, and what came of it is thrown away.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway status
+  ashway cancel 7")]
+pub(crate) struct Cancel {
+    #[command(flatten)]
+    node: Node,
+    /// Its number, which `ashway status` shows
+    operation: u64,
+}
+
+impl Cancel {
+    pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
+        let operation = self.operation;
+        let answer = self
+            .node
+            .connect()?
+            .request(request::Cancel { operation })?;
+        face.show(&answer, || {
+            let word = |key: &str| clean(answer[key].as_str().unwrap_or_default());
+            format!("cancelled: {} {}", word("does"), word("about"))
+        })?;
+        Ok(())
+    }
+}

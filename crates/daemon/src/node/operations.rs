@@ -1,0 +1,401 @@
+//! What takes more than one step: it waits for the compile thread, or for messages, while
+//! others are served.
+//!
+//! Each such operation is in one table: what it is, on whose word, and the [`Step`] that
+//! follows when what it waits for has come. A [`Job`] is what the compile thread does for
+//! it, and an [`Outcome`] is what came of that; both are data. When an outcome has come the
+//! node alone goes on ([`Node::go_on`]), and looks again whether what was asked still fits:
+//! others may have changed the node meanwhile. An operation can be cancelled while it waits:
+//! nothing has changed until then.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ashway_api::request::Bind;
+use ashway_handler::Engine;
+use serde_json::{Value, json};
+
+use super::apply::order::{self, Compiled, Next};
+use super::apply::{Applying, words};
+use super::binding::Loading;
+use super::observe::{self, Observing};
+use super::promote::Promoting;
+use super::shadow::Shadow;
+use super::swap::{self, Candidate};
+use super::{Node, Owner, say, serve};
+use crate::compile::{self, Ended};
+use crate::config::HandlerConfig;
+use crate::control::{Answer, Caller};
+use crate::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
+use crate::plan::InstancePlan;
+use crate::programs::NodeMaps;
+use crate::request::Refusal;
+use crate::shadow::{self, Compared, Recording};
+
+/// The operations that are under way, by their numbers.
+#[derive(Debug, Default)]
+pub(super) struct Operations {
+    all: BTreeMap<u64, (Operation, Step)>,
+    /// How many there have been.
+    count: u64,
+}
+
+/// An operation, but for the step that it waits for.
+#[derive(Debug)]
+pub(super) struct Operation {
+    number: u64,
+    /// The request's name, or what the node does by itself.
+    verb: &'static str,
+    /// A handler, a path or a file.
+    about: String,
+    authority: Authority,
+    begun: Instant,
+    report: Report,
+    /// While this is held the compile thread has a reason to begin a job of it.
+    wanted: Arc<()>,
+}
+
+/// On whose word something is done.
+#[derive(Clone, Copy, Debug)]
+enum Authority {
+    /// The node's: its configuration, or a signal.
+    Node,
+    /// A process that may ask for everything, because it could connect to the control
+    /// socket; `None` if that has gone, or is of another PID namespace.
+    Process(Option<u32>),
+}
+
+/// Who is told how an operation has ended.
+#[derive(Debug)]
+pub(super) enum Report {
+    /// Who has asked.
+    Caller(Caller),
+    /// Whoever reads the node's lines: what became of applying a file.
+    Applied,
+    /// The same: why a path, which this says, is not in the kernel tier.
+    Stays(String),
+    /// Nobody; `status` shows what came of it.
+    Nobody,
+}
+
+/// What an operation waits for, and what is to be done then.
+pub(super) enum Step {
+    /// The node starts: for the promotions of its configuration.
+    Start { socket: PathBuf },
+    /// For an instance.
+    Load(Box<Loading>),
+    /// For a program, to make a path that may run in the kernel tier.
+    Bind(Box<Bind>, Option<Owner>),
+    /// For a program, to move a path to the kernel tier.
+    Promote(Promoting),
+    /// For messages that are recorded, to be compared.
+    Record(Shadow),
+    /// For their comparison.
+    Compare(Promoting, Promoted),
+    /// For the next version of a handler.
+    Swap(Arc<Instance>),
+    /// For programs that observe.
+    Observe(Observing),
+    /// For a configuration that is read.
+    Read { only_plan: bool },
+    /// For what comes with it.
+    Apply(Box<Applying>),
+}
+
+/// What the compile thread does.
+pub(super) enum Job {
+    /// Nothing: what was submitted before is done when this has ended.
+    Nothing,
+    /// Makes an instance.
+    Load {
+        handler: HandlerConfig,
+        plan: InstancePlan,
+        engine: Engine,
+        maps: Option<Arc<NodeMaps>>,
+        arena: bool,
+    },
+    /// Compiles a handler's function for the kernel tier.
+    Program {
+        instance: Arc<Instance>,
+        maps: Arc<NodeMaps>,
+        function: String,
+        allowed: Allowance,
+    },
+    /// Has the kernel run recorded messages.
+    Compare {
+        function: String,
+        budget: Duration,
+        recording: Recording,
+    },
+    /// Compiles a version of a handler.
+    Version(Box<swap::Next>),
+    /// Makes programs that observe.
+    Observe {
+        programs: Vec<observe::Missing>,
+        maps: Option<Arc<NodeMaps>>,
+        notes: Option<Arc<OwnedFd>>,
+    },
+    /// Reads a configuration and what it names.
+    Read(PathBuf),
+    /// Compiles what comes with it.
+    Apply {
+        order: order::Order,
+        engine: Engine,
+        maps: Option<Arc<NodeMaps>>,
+        arena: bool,
+    },
+}
+
+/// What came of a [`Job`].
+pub(super) enum Outcome {
+    Nothing,
+    Load(Box<Result<(Instance, ashway_handler::Instance), InstanceError>>),
+    Program(Result<Promoted, NotPromoted>),
+    Compare(Result<Compared, NotPromoted>),
+    Version(Result<Candidate, InstanceError>),
+    Observe(Vec<observe::Made>),
+    Read(Result<Next, Refusal>),
+    Apply(Compiled),
+}
+
+impl compile::Job for Job {
+    type Outcome = Outcome;
+
+    fn run(self) -> Outcome {
+        match self {
+            Self::Nothing => Outcome::Nothing,
+            Self::Load {
+                handler,
+                plan,
+                engine,
+                maps,
+                arena,
+            } => {
+                let maps = maps.as_deref();
+                let made = Instance::create(&handler, &[], &plan, &engine, maps, arena);
+                Outcome::Load(Box::new(made))
+            }
+            Self::Program {
+                instance,
+                maps,
+                function,
+                allowed,
+            } => {
+                let version = instance.version();
+                Outcome::Program(instance.promote(&maps, &version, &function, allowed))
+            }
+            Self::Compare {
+                function,
+                budget,
+                recording,
+            } => Outcome::Compare(shadow::compare(&function, budget, &recording)),
+            Self::Version(next) => Outcome::Version(next.compile()),
+            Self::Observe {
+                programs,
+                maps: Some(maps),
+                notes: Some(notes),
+            } => {
+                let made = programs
+                    .into_iter()
+                    .map(|program| program.make(&maps, notes.as_fd()));
+                Outcome::Observe(made.collect())
+            }
+            Self::Observe { .. } => Outcome::Observe(Vec::new()),
+            Self::Read(file) => Outcome::Read(order::read(&file)),
+            Self::Apply {
+                order,
+                engine,
+                maps,
+                arena,
+            } => Outcome::Apply(order.compile(&engine, maps.as_deref(), arena)),
+        }
+    }
+}
+
+impl Operations {
+    /// The next operation, which is not in the table before it waits.
+    pub(super) fn next(
+        &mut self,
+        verb: &'static str,
+        about: impl Into<String>,
+        report: Report,
+    ) -> Operation {
+        self.count += 1;
+        Operation {
+            number: self.count,
+            verb,
+            about: about.into(),
+            authority: match &report {
+                Report::Caller(caller) => Authority::Process(caller.pid()),
+                _ => Authority::Node,
+            },
+            begun: Instant::now(),
+            report,
+            wanted: Arc::default(),
+        }
+    }
+
+    /// Has an operation wait.
+    pub(super) fn wait(&mut self, operation: Operation, step: Step) {
+        self.all.insert(operation.number, (operation, step));
+    }
+
+    /// Takes one out.
+    pub(super) fn take(&mut self, number: u64) -> Option<(Operation, Step)> {
+        self.all.remove(&number)
+    }
+
+    /// The numbers of those that wait for such a step.
+    pub(super) fn numbers_of(&self, is: impl Fn(&Step) -> bool) -> impl Iterator<Item = u64> {
+        let all = self.all.iter();
+        all.filter_map(move |(number, (_, step))| is(step).then_some(*number))
+    }
+
+    /// The steps that follow.
+    pub(super) fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.all.values().map(|(_, step)| step)
+    }
+
+    /// As `status` has them.
+    pub(super) fn describe(&self) -> Vec<Value> {
+        let all = self.all.values();
+        all.map(|(operation, step)| {
+            let mut document = operation.describe();
+            document["waits_for"] = json!(step.waits_for());
+            document["age_ms"] = json!(operation.begun.elapsed().as_millis() as u64);
+            document
+        })
+        .collect()
+    }
+}
+
+impl Operation {
+    /// When it began.
+    pub(super) const fn begun(&self) -> Instant {
+        self.begun
+    }
+
+    /// Tells how it has ended.
+    pub(super) fn end(self, answer: impl Into<Answer>) {
+        match (self.report, answer.into()) {
+            (Report::Caller(caller), answer) => caller.answer(answer),
+            (Report::Applied, Answer::Refused(refusal)) => words::tell(&Err(refusal)),
+            (Report::Applied, Answer::Ok(done) | Answer::WithFd(done, _)) => words::tell(&Ok(done)),
+            (Report::Stays(path), Answer::Refused(Refusal { message, hint, .. })) => {
+                say(&format!("path {path} stays in the user tier: {message}"));
+                say(&format!("  hint: {hint}"));
+            }
+            (Report::Stays(_) | Report::Nobody, _) => {}
+        }
+    }
+
+    fn describe(&self) -> Value {
+        json!({
+            "operation": self.number,
+            "does": self.verb,
+            "about": self.about,
+            "by": self.authority.to_string(),
+        })
+    }
+}
+
+impl fmt::Display for Authority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Node => f.write_str("the node"),
+            Self::Process(Some(pid)) => write!(f, "process {pid}"),
+            Self::Process(None) => f.write_str("a process"),
+        }
+    }
+}
+
+impl Step {
+    const fn waits_for(&self) -> &'static str {
+        match self {
+            Self::Record(_) => "messages",
+            _ => "the compile thread",
+        }
+    }
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.waits_for())
+    }
+}
+
+impl Node {
+    /// Has an operation wait for what the compile thread does.
+    pub(super) fn submit(&mut self, operation: Operation, step: Step, job: Job) {
+        let (number, wanted) = (operation.number, &operation.wanted);
+        self.compile_thread.submit(number, wanted, job);
+        self.operations.wait(operation, step);
+    }
+
+    /// Goes on with the operation whose job has ended.
+    pub(super) fn go_on(&mut self, (number, outcome): Ended<Job>, engine: &Engine) {
+        // It was cancelled, or its job has panicked, which who waits is told by the drop.
+        let (Some((operation, step)), Some(outcome)) = (self.operations.take(number), outcome)
+        else {
+            return;
+        };
+        match (step, outcome) {
+            (Step::Start { socket }, Outcome::Nothing) => serve::say_ready(self, &socket),
+            (Step::Load(loading), Outcome::Load(made)) => self.loaded(operation, *loading, *made),
+            (Step::Bind(request, owner), Outcome::Program(compiled)) => {
+                let begun = operation.begun;
+                operation.end(self.add_path(&request, Some(compiled), owner, begun));
+            }
+            (Step::Promote(promoting), Outcome::Program(compiled)) => {
+                self.compiled(operation, promoting, compiled);
+            }
+            (Step::Compare(promoting, promoted), Outcome::Compare(compared)) => {
+                self.compared(operation, promoting, promoted, compared);
+            }
+            (Step::Swap(instance), Outcome::Version(candidate)) => {
+                self.take_version(operation, &instance, candidate, engine);
+            }
+            (Step::Observe(observing), Outcome::Observe(made)) => {
+                self.observers_made(operation, observing, made);
+            }
+            (Step::Read { only_plan }, Outcome::Read(next)) => {
+                self.prepare(operation, next, only_plan, engine);
+            }
+            (Step::Apply(applying), Outcome::Apply(compiled)) => {
+                self.finish(operation, *applying, compiled, engine);
+            }
+            (step, _) => unreachable!("{operation:?} did not wait for this: {step:?}"),
+        }
+    }
+
+    /// Has an operation end that waits.
+    ///
+    /// # Errors
+    ///
+    /// If it does not wait: it has ended.
+    pub(super) fn cancel(&mut self, number: u64) -> Result<Value, Refusal> {
+        // The start is nobody's request.
+        let is_asked = |(_, step): &(Operation, Step)| !matches!(step, Step::Start { .. });
+        let waits = self.operations.all.get(&number).is_some_and(is_asked);
+        let waiting = waits.then(|| self.operations.take(number)).flatten();
+        let Some((operation, step)) = waiting else {
+            return Err(Refusal::failed(
+                format!("no operation {number} is under way that could be cancelled"),
+                "`ashway status` shows those that are",
+            ));
+        };
+        match step {
+            Step::Record(shadow) => drop(shadow.recording()),
+            Step::Observe(observing) => self.forget_missing(&observing),
+            _ => {}
+        }
+        let document = operation.describe();
+        let hint = "ask once more if it is still wanted";
+        operation.end(Refusal::failed("it was cancelled", hint));
+        Ok(document)
+    }
+}
