@@ -1,5 +1,6 @@
-//! Paths that are made, removed and exchanged in random order under traffic: a path
-//! that nobody touched loses no message. And a creation that fails leaves nothing.
+//! Paths that are made, removed and exchanged in random order under traffic, handlers that
+//! are loaded and swapped, and files that are applied: a path that nobody touched loses no
+//! message. And a creation that fails leaves nothing.
 //!
 //! `ASHWAY_SEED` repeats a run; without it the clock chooses, and the seed is printed.
 
@@ -117,6 +118,7 @@ struct Walk<'r> {
     wide: bool,
     frags: bool,
     bound: bool,
+    loaded: bool,
     counts: BTreeMap<&'static str, u32>,
 }
 
@@ -203,6 +205,47 @@ impl Walk<'_> {
         self.bound = !self.bound;
     }
 
+    /// A handler that no message reaches.
+    fn load(&mut self) {
+        let request = if self.loaded {
+            json!({ "request": "unload", "handler": "extra" })
+        } else {
+            json!({ "request": "load", "file": handler("echo").unwrap(), "name": "extra",
+                "allow": ["reply"] })
+        };
+        done(self.node, &request);
+        self.loaded = !self.loaded;
+    }
+
+    /// Another version of the handler that a path is bound to in turn.
+    fn swap(&self) {
+        let file = handler("counter").unwrap();
+        let request = json!({ "request": "swap", "handler": "spare", "file": file });
+        done(self.node, &request);
+    }
+
+    /// A file in which other paths and modules come, change and go.
+    fn apply(&mut self) {
+        let echo = |port| {
+            let config = config().handler("echo").unwrap();
+            config.path("echo", port, if port == 7779 { "user" } else { "auto" })
+        };
+        let file = match self.random.below(4) {
+            0 => config(),
+            1 => echo(7779),
+            2 => echo(7780),
+            _ => echo(7780).text(
+                "[module.other]\nkind = 'sink'\ndown = 'udp.up'\n[path.other]\nfrom = 'other'\n\
+                 attrs = { local = '10.7.0.2:6003', pathname = 'eth:b0' }",
+            ),
+        };
+        fs::write(self.node.config(), String::from(file)).unwrap();
+        done(
+            self.node,
+            &json!({ "request": "apply", "file": self.node.config() }),
+        );
+    }
+
     fn step(&mut self, other: &[UdpClient]) {
         let what = match self.random.below(1000) {
             0..250 => {
@@ -230,6 +273,18 @@ impl Walk<'_> {
             557..560 => {
                 self.bind();
                 "bind"
+            }
+            560..563 => {
+                self.load();
+                "load"
+            }
+            563..566 => {
+                self.swap();
+                "swap"
+            }
+            566..570 => {
+                self.apply();
+                "apply"
             }
             _ => {
                 let many = 1 + self.random.below(4);
@@ -290,6 +345,7 @@ fn walk(name: &str, steps: u32, mistake: Mistake) -> [(u64, u64); 2] {
             wide: false,
             frags: false,
             bound: false,
+            loaded: false,
             counts: BTreeMap::new(),
         };
         let end = Instant::now() + LONGEST;
