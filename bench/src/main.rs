@@ -23,6 +23,13 @@ struct Cli {
     /// Print one JSON document instead of text
     #[arg(short, long, global = true)]
     json: bool,
+    /// Exit with 1 if a promise is missed, and with 3 if none is and one is undecided
+    ///
+    /// Undecided is a time or a ratio of times whose median is nearer to the promise than
+    /// every other round is to the rounds between them, which measure the same; and one of
+    /// fewer than four rounds. A count that has to be 0 is missed by a single one.
+    #[arg(long, global = true)]
+    judge: bool,
     #[command(subcommand)]
     bench: Bench,
 }
@@ -247,7 +254,14 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     match cli.bench.run() {
-        Ok(report) => show(cli.json, &report.document, &report.text),
+        Ok(report) => {
+            let shown = show(cli.json, &report.document, &report.text);
+            if cli.judge {
+                judge(&report.document)
+            } else {
+                shown
+            }
+        }
         Err(error) => fail(cli.json, &error),
     }
 }
@@ -271,6 +285,27 @@ fn show(json: bool, document: &Value, text: &str) -> ExitCode {
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,
+    }
+}
+
+/// The worst of all verdicts; of a measurement without any promise, that.
+fn judge(document: &Value) -> ExitCode {
+    let ratios = document["ratios"].as_object().into_iter().flatten();
+    let of = |word: &str| {
+        let named = ratios.clone().filter(|(_, ratio)| ratio["verdict"] == word);
+        named.map(|(name, _)| name.as_str()).collect::<Vec<_>>()
+    };
+    let [kept, missed, undecided] = ["kept", "missed", "undecided"].map(of);
+    for (word, names) in [("missed", &missed), ("undecided", &undecided)] {
+        for name in names {
+            eprintln!("{word}: {name}");
+        }
+    }
+    match (kept.is_empty(), missed.is_empty(), undecided.is_empty()) {
+        (_, false, _) => ExitCode::from(1),
+        (false, true, true) => ExitCode::SUCCESS,
+        // Also one that promises nothing here: nothing was judged.
+        _ => ExitCode::from(3),
     }
 }
 

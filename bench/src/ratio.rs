@@ -16,6 +16,28 @@ pub(crate) enum Target {
     Recorded,
 }
 
+/// Whether a promise is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It is.
+    Kept,
+    /// It is not.
+    Missed,
+    /// Two measurements of the same differ by more than the median and the promise do, or
+    /// there are too few rounds to know.
+    Undecided,
+}
+
+impl Verdict {
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Kept => "kept",
+            Self::Missed => "missed",
+            Self::Undecided => "undecided",
+        }
+    }
+}
+
 /// One line of the verdict.
 #[derive(Clone, Debug)]
 pub(crate) struct Ratio {
@@ -48,6 +70,29 @@ impl Ratio {
         }
     }
 
+    /// What this run says of the promise. One of 0 is of a count, which is exact: it is
+    /// missed by a single round.
+    fn verdict(&self) -> Option<Verdict> {
+        let (limit, is_kept) = (self.limit()?, self.is_kept()?);
+        let verdict = |is_kept| {
+            if is_kept {
+                Verdict::Kept
+            } else {
+                Verdict::Missed
+            }
+        };
+        if limit == 0.0 {
+            return Some(verdict(self.spread.min == 0.0 && self.spread.max == 0.0));
+        }
+        let margin = (self.spread.median - limit).abs();
+        let is_clear = self.spread.apart.is_some_and(|apart| apart <= margin);
+        Some(if is_clear {
+            verdict(is_kept)
+        } else {
+            Verdict::Undecided
+        })
+    }
+
     fn limit(&self) -> Option<f64> {
         match self.target {
             Target::AtMost(limit) | Target::AtLeast(limit) => Some(limit),
@@ -66,15 +111,11 @@ pub(crate) fn render(ratios: &[Ratio]) -> String {
                 Target::AtLeast(limit) => format!("at least {}", table::digits(limit)),
                 Target::Recorded => String::new(),
             };
-            let kept = match ratio.is_kept() {
-                Some(true) => "kept",
-                Some(false) => "not kept",
-                None => "",
-            };
+            let verdict = ratio.verdict().map_or("", Verdict::word);
             vec![
                 ratio.name.to_owned(),
                 promised,
-                kept.to_owned(),
+                verdict.to_owned(),
                 table::digits(ratio.spread.median),
                 table::digits(ratio.spread.min),
                 table::digits(ratio.spread.max),
@@ -83,18 +124,20 @@ pub(crate) fn render(ratios: &[Ratio]) -> String {
         .collect();
     let header = ["QUANTITY", "PROMISED", "", "MEDIAN", "MIN", "MAX"];
     format!(
-        "Promises, by the median of the rounds:\n\n{}",
+        "Promises, by the median of the rounds (undecided: every other round differs from those \
+         between them by more than the median does from the promise):\n\n{}",
         table::render(&header, 3, &rows)
     )
 }
 
-/// `{name: {median, min, max, target, ok}}`; `target` and `ok` are null where
-/// nothing is promised.
+/// `{name: {median, min, max, target, ok, verdict}}`; the last three are null where
+/// nothing is promised. `ok` is of the median alone.
 pub(crate) fn to_json(ratios: &[Ratio]) -> Value {
     let entries = ratios.iter().map(|ratio| {
         let mut entry = ratio.spread.to_json();
         entry["target"] = json!(ratio.limit());
         entry["ok"] = json!(ratio.is_kept());
+        entry["verdict"] = json!(ratio.verdict().map(Verdict::word));
         (ratio.name.to_owned(), entry)
     });
     Value::Object(entries.collect::<Map<_, _>>())
@@ -116,6 +159,44 @@ mod tests {
     }
 
     #[test]
+    fn what_is_nearer_to_its_promise_than_to_itself_is_undecided() {
+        let verdict = |target, rounds: &[f64]| {
+            let ratio = Ratio::of("x", target, rounds.iter().copied());
+            ratio.unwrap().verdict()
+        };
+        let close = [1.00, 1.02, 1.01, 1.02, 1.00];
+        assert_eq!(verdict(Target::AtMost(1.2), &close), Some(Verdict::Kept));
+        assert_eq!(verdict(Target::AtLeast(1.2), &close), Some(Verdict::Missed));
+        assert_eq!(
+            verdict(Target::AtMost(1.012), &close),
+            Some(Verdict::Undecided)
+        );
+        assert_eq!(
+            verdict(Target::AtLeast(1.012), &close),
+            Some(Verdict::Undecided)
+        );
+        // Each second round is another machine.
+        let wild = [1.0, 2.0, 1.0, 2.0, 1.0];
+        assert_eq!(
+            verdict(Target::AtMost(1.2), &wild),
+            Some(Verdict::Undecided)
+        );
+        assert_eq!(verdict(Target::AtMost(3.0), &wild), Some(Verdict::Kept));
+        // A quick run knows nothing of times, and all of counts.
+        assert_eq!(
+            verdict(Target::AtMost(9.0), &[1.0]),
+            Some(Verdict::Undecided)
+        );
+        assert_eq!(verdict(Target::AtMost(0.0), &[0.0]), Some(Verdict::Kept));
+        let one_lost = [0.0, 0.0, 1.0, 0.0, 0.0];
+        assert_eq!(
+            verdict(Target::AtMost(0.0), &one_lost),
+            Some(Verdict::Missed)
+        );
+        assert_eq!(verdict(Target::Recorded, &close), None);
+    }
+
+    #[test]
     fn shown_and_written() {
         let ratios: Vec<_> = [
             Ratio::of("speed", Target::AtLeast(8.0), [9.5]),
@@ -125,7 +206,7 @@ mod tests {
         .flatten()
         .collect();
         let text = render(&ratios);
-        assert!(text.contains("at least 8.00  kept    9.50"), "{text}");
+        assert!(text.contains("at least 8.00  undecided"), "{text}");
         let document = to_json(&ratios);
         assert_eq!(document["speed"]["ok"], json!(true));
         assert_eq!(document["tcp"]["target"], Value::Null);

@@ -85,24 +85,25 @@ pub struct Spread {
     pub min: f64,
     /// The highest round.
     pub max: f64,
+    /// What two measurements of the same differ by: the median of every other round and
+    /// that of the rounds between them. `None` if there are fewer than four.
+    pub apart: Option<f64>,
 }
 
 impl Spread {
     /// Of the rounds' values; `None` without rounds.
     #[must_use]
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.into_iter().collect();
-        values.sort_by(f64::total_cmp);
-        let middle = values.len() / 2;
-        let median = if values.len() % 2 == 1 {
-            values[middle]
-        } else {
-            f64::midpoint(*values.get(middle.checked_sub(1)?)?, values[middle])
-        };
+        let values: Vec<f64> = values.into_iter().collect();
+        let every_other = |first| values.iter().copied().skip(first).step_by(2);
+        let median = median_of(values.iter().copied())?;
+        let halves = median_of(every_other(0)).zip(median_of(every_other(1)));
+        let apart = halves.map(|(one, other)| (one - other).abs());
         Some(Self {
             median,
-            min: values[0],
-            max: values[values.len() - 1],
+            min: values.iter().copied().fold(f64::INFINITY, f64::min),
+            max: values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            apart: apart.filter(|_| values.len() >= 4),
         })
     }
 
@@ -111,6 +112,17 @@ impl Spread {
     pub fn to_json(self) -> Value {
         json!({ "median": self.median, "min": self.min, "max": self.max })
     }
+}
+
+fn median_of(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let mut values: Vec<f64> = values.collect();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 {
+        return Some(values[middle]);
+    }
+    let below = values.get(middle.checked_sub(1)?)?;
+    Some(f64::midpoint(*below, values[middle]))
 }
 
 #[cfg(test)]

@@ -121,7 +121,9 @@ fn report(quiet: &[Summary], busy: &[Summary], rates: &[f64]) -> Result<Part> {
         };
         let shown = |spread: Spread| {
             let time = |ns: f64| table::time(ns as u64);
-            let Spread { median, min, max } = spread;
+            let Spread {
+                median, min, max, ..
+            } = spread;
             format!("{} ({} .. {})", time(median), time(min), time(max))
         };
         lines.push(vec![name.to_owned(), shown(p50), shown(p99), shown(p999)]);

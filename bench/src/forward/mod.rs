@@ -146,6 +146,7 @@ impl Row {
             median: f64::NAN,
             min: f64::NAN,
             max: f64::NAN,
+            apart: None,
         };
         Spread::of(self.streams.iter().map(|streams| of(&streams[at]))).unwrap_or(none)
     }
