@@ -149,7 +149,7 @@ impl Node {
             let digest = next.digests.get(&handler.name);
             digest.is_some_and(|digest| *digest != handler.version().digest)
         };
-        let others = self.instances.iter().filter(other);
+        let others = self.instances().filter(other);
         let in_file = self.config.long_paths.iter();
         let in_file: std::collections::HashSet<&str> =
             in_file.map(|path| path.name.as_str()).collect();
@@ -215,9 +215,8 @@ impl Node {
         let handlers = &mut self.config.handlers;
         handlers.retain(|handler| !gone.contains(&handler.name));
         for (handler, plan, made) in fresh {
-            self.put_instance(plan, &made)?;
+            self.put_instance(plan, made)?;
             self.config.handlers.push(handler);
-            self.bindable.push(made);
         }
         self.graph = graph;
         if let Err(error) = self.served.taps.begin() {
@@ -288,8 +287,9 @@ impl Node {
         former: Arc<Version>,
         engine: &Engine,
     ) -> Result<(), Refusal> {
-        let mut instances = self.instances.iter();
-        let number = instances.position(|known| Arc::ptr_eq(known, instance));
+        let number = self
+            .instances()
+            .position(|known| Arc::ptr_eq(known, instance));
         let number = number.expect("it was swapped a moment ago");
         let params = self.config.handlers[number].params.clone();
         let (in_kernel, maps) = (self.in_kernel(number), self.maps.as_deref());
@@ -337,8 +337,8 @@ impl Node {
         program: Option<Result<Promoted, NotPromoted>>,
     ) -> Result<Value, Refusal> {
         let begin = Instant::now();
-        let at = self.instances.iter().position(|it| it.name == path.handler);
-        let (Some(at), shared) = (at, at.map(|at| Arc::clone(&self.instances[at]))) else {
+        let at = self.instances().position(|it| it.name == path.handler);
+        let (Some(at), shared) = (at, at.map(|at| Arc::clone(&self.handlers[at].shared))) else {
             return self.put_path(path, program, None, begin);
         };
         let is_busy = |node: &Self| {

@@ -114,14 +114,13 @@ impl Node {
         let mut config = self.config.clone();
         config.stands.extend(stand);
         config.handlers.push(handler);
-        let mut bindable = self.bindable.clone();
-        bindable.push(made.clone());
+        let handlers = [&self.handlers[..], &[made.clone()]].concat();
         let (links, served) = (&self.links, &self.served);
         let none = Changed::default();
-        let graph = world::graph_behind(&self.graph, &config, links, &bindable, served, &none)
+        let graph = world::graph_behind(&self.graph, &config, links, &handlers, served, &none)
             .map_err(|error| misplaced(&error))?;
-        self.put_instance(plan, &made)?;
-        (self.config, self.bindable, self.graph) = (config, bindable, graph);
+        self.put_instance(plan, made)?;
+        (self.config, self.graph) = (config, graph);
         let version = shared.version();
         let answer = json!({
             "handler": shared.name,
@@ -133,20 +132,19 @@ impl Node {
     }
 
     /// Gives an instance to the worker, and puts it behind the others; its configuration
-    /// and what paths are bound to are still to follow.
+    /// is still to follow.
     pub(super) fn put_instance(
         &mut self,
         plan: InstancePlan,
-        made: &Bindable,
+        made: Bindable,
     ) -> Result<(), Refusal> {
         let id = self.plan.add_instance(plan);
-        let shared = Arc::clone(&made.shared);
         let run = RunInstance::new(id, made.clone());
         if let Err(refusal) = self.tell(Command::AddInstance(run)) {
             self.plan.remove_instance(self.plan.instances.len() - 1);
             return Err(refusal);
         }
-        self.instances.push(shared);
+        self.handlers.push(made);
         Ok(())
     }
 
@@ -206,7 +204,7 @@ impl Node {
             .map(|name| position(&self.config.ifaces, |iface| iface.name == *name))
             .collect();
         let row = self.next_row()?;
-        let shared = &self.instances[instance];
+        let shared = &self.handlers[instance].shared;
         let numbers = self
             .plan
             .place(
@@ -313,7 +311,7 @@ impl Node {
 
     /// Has the worker let a path go as soon as it has worked on all that has come to it.
     fn close(&mut self, gone: &PathPlan) {
-        if let Some(end) = self.instances[gone.instance].ends.leave(gone.row.0) {
+        if let Some(end) = self.handlers[gone.instance].shared.ends.leave(gone.row.0) {
             // Nobody waits any more.
             end.moved(true);
         }
@@ -405,7 +403,7 @@ impl Node {
             return Err(why.clone().into());
         }
         let plan = &self.plan.paths[number];
-        let ends = &self.instances[plan.instance].ends;
+        let ends = &self.handlers[plan.instance].shared.ends;
         let id = self.plan.instances[plan.instance].id;
         let config = &self.config.paths[number];
         let paths = dispatch::handler_paths(&self.graph, config, plan, id, ends)
@@ -519,7 +517,7 @@ impl Node {
 
     fn function(&self, path: &PathConfig) -> Result<Function, Refusal> {
         let instance = position(&self.config.handlers, |h| h.name == path.handler);
-        let instance = &self.instances[instance];
+        let instance = &self.handlers[instance].shared;
         let version = instance.version();
         version.compiled.function(&path.function).ok_or_else(|| {
             let known: Vec<_> = version.compiled.functions().collect();
@@ -551,7 +549,7 @@ impl Node {
                     format!(
                         "handler `{}` has rings for {MAX_RINGS} interfaces, which is as many as \
                          it can, and `{}` is not among them",
-                        self.instances[instance].name,
+                        self.handlers[instance].shared.name,
                         iface(number)
                     ),
                     "give the file a handler section of its own, with a path on that interface, \
@@ -561,7 +559,7 @@ impl Node {
             NoRoom::Ring(number, instance) => Refusal::failed(
                 format!(
                     "handler `{}` was made for other interfaces than `{}`",
-                    self.instances[instance].name,
+                    self.handlers[instance].shared.name,
                     iface(number)
                 ),
                 "load its file once more, under another name, and bind that",

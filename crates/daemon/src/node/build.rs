@@ -75,7 +75,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let rows = Arc::new(UserRows::new(plan.all_rows()));
     let arena = probe.has(Feature::ArenaProgram);
     let faults = Arc::new(Faults::default());
-    let bindable = make_instances(
+    let handlers = make_instances(
         config,
         &plan,
         &engine,
@@ -84,10 +84,6 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         &rows,
         &faults,
     )?;
-    let instances: Vec<_> = bindable
-        .iter()
-        .map(|handler| Arc::clone(&handler.shared))
-        .collect();
     let links: Vec<Link> = facts
         .iter()
         .enumerate()
@@ -97,8 +93,8 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         doing: "make an event descriptor",
         source,
     })?;
-    let graph = world::graph(config, &links, &bindable, &served)?;
-    let paths = make_paths(config, &plan, &graph, &bindable)?;
+    let graph = world::graph(config, &links, &handlers, &served)?;
+    let paths = make_paths(config, &plan, &graph, &handlers)?;
 
     for (found, rung) in &facts {
         say(&cost_notice(found, *rung));
@@ -120,7 +116,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
                 config,
                 plan: &plan,
                 maps,
-                instances: &instances,
+                handlers: &handlers,
                 arena,
             };
             let (iface, port) = take_with_xdp(&common, number, found, *rung)?;
@@ -132,7 +128,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let tables = ifaces.iter().map(|iface| Replica::of(&iface.table));
     let (orders, ordered) = channel();
     let held = Arc::new(AtomicU32::new(0));
-    let runs = plan.instances.iter().zip(&bindable);
+    let runs = plan.instances.iter().zip(&handlers);
     let runs = runs.map(|(numbers, handler)| RunInstance::new(numbers.id, handler.clone()));
     let mut work = Work {
         node: maps.clone(),
@@ -164,13 +160,12 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
             .iter()
             .map(|_| NodePath::new(None, None))
             .collect(),
-        instances,
+        handlers,
         carrier: None,
         relays: None,
         neighbours: Neighbours::default(),
         live,
         named: 0,
-        bindable,
         owners: Owners::default(),
         leaving: Vec::new(),
         resting: Vec::new(),
@@ -257,11 +252,11 @@ fn make_paths(
     config: &Config,
     plan: &Plan,
     graph: &NodeGraph,
-    instances: &[Bindable],
+    handlers: &[Bindable],
 ) -> Result<Vec<HandlerPath>, RunError> {
     let mut paths = Vec::new();
     for (config, plan_of) in config.paths.iter().zip(&plan.paths) {
-        let ends = &instances[plan_of.instance].shared.ends;
+        let ends = &handlers[plan_of.instance].shared.ends;
         let id = plan.instances[plan_of.instance].id;
         paths.extend(dispatch::handler_paths(graph, config, plan_of, id, ends)?);
     }
@@ -333,7 +328,7 @@ struct Common<'a> {
     config: &'a Config,
     plan: &'a Plan,
     maps: &'a NodeMaps,
-    instances: &'a [Arc<Instance>],
+    handlers: &'a [Bindable],
     arena: bool,
 }
 
@@ -365,7 +360,7 @@ fn take_with_xdp(
         source,
     })?;
     for &path in &numbers.paths {
-        let instance = &common.instances[plan.paths[path].instance];
+        let instance = &common.handlers[plan.paths[path].instance].shared;
         let slot = plan.slot(path, number).expect("a path of this interface");
         let kernel = instance.kernel.as_ref().expect("the node has maps");
         slots

@@ -18,9 +18,9 @@ impl Node {
     }
 
     fn endpoint_for(&self, name: &str, caller: &Caller) -> Result<Answer, Refusal> {
-        let found = self.instances.iter().find(|i| i.name == name);
+        let found = self.instances().find(|i| i.name == name);
         let instance = found.ok_or_else(|| {
-            let names: Vec<_> = self.instances.iter().map(|i| i.name.as_str()).collect();
+            let names: Vec<_> = self.instances().map(|i| i.name.as_str()).collect();
             unknown("handler", name, &names)
         })?;
         let (endpoint, place) = instance.endpoint().ok_or_else(|| {
@@ -63,7 +63,7 @@ impl Node {
     /// Closes the endpoints whose readers have died. A system call for each that has
     /// one.
     pub(super) fn look_who_reads(&self) {
-        for instance in &self.instances {
+        for instance in self.instances() {
             if let Some((endpoint, place)) = instance.endpoint() {
                 endpoint.release_if_gone(place);
             }

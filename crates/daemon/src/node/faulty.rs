@@ -35,12 +35,12 @@ impl Node {
     /// What the worker has of a path that ends in a handler.
     pub(super) fn end(&self, path: usize) -> Option<Arc<PathEnd>> {
         let plan = &self.plan.paths[path];
-        self.instances[plan.instance].ends.find(plan.row.0)
+        self.handlers[plan.instance].shared.ends.find(plan.row.0)
     }
 
     /// What it has of a path of modules: each stage of it that runs a handler.
     fn ends_of(&self, live: &NodeLive) -> Vec<Arc<PathEnd>> {
-        let instances = self.plan.instances.iter().zip(&self.instances);
+        let instances = self.plan.instances.iter().zip(self.instances());
         let run = instances.filter(|(plan, _)| live.runs.contains(&plan.id));
         run.flat_map(|(_, instance)| instance.ends.find_named(&live.name))
             .collect()
@@ -52,7 +52,7 @@ impl Node {
         let now = Instant::now();
         for path in 0..self.paths.len() {
             let instance = self.plan.paths[path].instance;
-            let faults = self.instances[instance].faults();
+            let faults = self.handlers[instance].shared.faults();
             let seen = std::mem::replace(&mut self.paths[path].faults_seen, faults);
             if seen != faults
                 && let Some(end) = self.end(path)
@@ -74,7 +74,7 @@ impl Node {
         let all = kernel + self.rows.row(number).stops();
         let seen = std::mem::replace(&mut self.paths[path].stops_seen, Stops { all, kernel });
         let more = u32::try_from(kernel - seen.kernel).unwrap_or(u32::MAX);
-        let instance = &self.instances[self.plan.paths[path].instance];
+        let instance = &self.handlers[self.plan.paths[path].instance].shared;
         instance.ends.stopped(end, more, now);
         let at_once = self.config.paths[path].on_fault == OnFault::Demote && all != seen.all;
         let too_often = end.gate.take_demote();
@@ -96,7 +96,7 @@ impl Node {
     /// Says where messages go by a handler since the last look, and where they do not any
     /// more.
     fn say_bypasses(&mut self, now: Instant) {
-        let instances = self.instances.iter();
+        let instances = self.instances();
         let closed = instances.flat_map(|instance| instance.ends.take_closed());
         let mut more = 0;
         for (end, rest) in closed.collect::<Vec<_>>() {

@@ -397,10 +397,7 @@ impl Node {
     /// The instance that a module runs, if it runs one.
     fn runs(&self, module: &str) -> Option<u32> {
         let handler = self.graph.handler_of(module)?;
-        let number = self
-            .instances
-            .iter()
-            .position(|known| known.name == handler)?;
+        let number = self.instances().position(|known| known.name == handler)?;
         Some(self.plan.instances[number].id)
     }
 

@@ -123,9 +123,8 @@ struct Node {
     /// from the host and from the worker too.
     drop_rules: Vec<Option<IngressDrop>>,
     paths: Vec<NodePath>,
-    instances: Vec<Arc<Instance>>,
-    /// The same, for paths to be bound to.
-    bindable: Vec<Bindable>,
+    /// The instances of handlers, in the order of their configurations.
+    handlers: Vec<Bindable>,
     /// Processes that handlers and paths belong to.
     owners: Owners,
     /// Those that were unloaded and that the worker is not done with.
@@ -302,6 +301,11 @@ impl NodePath {
 }
 
 impl Node {
+    /// The instances of all handlers.
+    fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> + Clone {
+        self.handlers.iter().map(|handler| &handler.shared)
+    }
+
     /// Moves a path to the user tier, and ends a promotion that is under way. What is in
     /// the kernel tier at this moment ends there; later messages queue behind each other.
     fn demote(&mut self, path: usize) -> Result<(), NotPromoted> {
@@ -332,7 +336,7 @@ impl Node {
     /// Puts the program of this tier into a path's slots; false if there is none.
     fn put(&self, path: usize, tier: Tier) -> Result<bool, NotPromoted> {
         let plan = &self.plan.paths[path];
-        let instance = &self.instances[plan.instance];
+        let instance = &self.handlers[plan.instance].shared;
         let own = match (&self.paths[path].promotion, tier) {
             (Promotion::Done(promoted), Tier::Kernel) => &promoted.program,
             _ => match &instance.kernel {

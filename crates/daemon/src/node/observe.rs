@@ -275,7 +275,7 @@ impl Node {
         let Some(on) = self.observation.as_ref().filter(|on| on.notes.is_some()) else {
             return Vec::new();
         };
-        let instances = self.instances.iter().zip(&self.plan.instances);
+        let instances = self.instances().zip(&self.plan.instances);
         let user = instances.map(|(instance, plan)| Missing {
             key: Key::User(plan.id),
             instance: Arc::clone(instance),
@@ -288,7 +288,7 @@ impl Node {
             .filter(|((path, _), _)| matches!(path.promotion, Promotion::Done(_)))
             .map(|((_, plan), config)| Missing {
                 key: Key::Kernel(plan.id()),
-                instance: Arc::clone(&self.instances[plan.instance]),
+                instance: Arc::clone(&self.handlers[plan.instance].shared),
                 promoted: Some((config.function.clone(), Allowance::of(config))),
                 hops: None,
             });

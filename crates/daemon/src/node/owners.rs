@@ -182,7 +182,7 @@ impl Node {
     /// Takes everything away that belongs to a process; says what that was. Nothing, if
     /// what is left of it is on its way out.
     fn take_all_of(&mut self, owner: &Owner) -> Result<Option<String>, Refusal> {
-        let instances = (0..).zip(&self.instances);
+        let instances = (0..).zip(self.instances());
         let handlers: Vec<usize> = instances
             .filter(|(_, instance)| is_of(instance.owner.as_ref(), owner))
             .map(|(number, _)| number)

@@ -159,7 +159,7 @@ impl Node {
         if let Some((because, hint)) = alone {
             return Err(NotPromoted::new(because, hint));
         }
-        let mut instances = self.instances.iter();
+        let mut instances = self.instances();
         let instance = instances
             .find(|instance| instance.name == path.handler)
             .expect("a checked path names a handler of the node");
@@ -186,7 +186,7 @@ impl Node {
         path: usize,
         compiled: Result<Promoted, NotPromoted>,
     ) -> Result<(), NotPromoted> {
-        let instance = &self.instances[self.plan.paths[path].instance];
+        let instance = &self.handlers[self.plan.paths[path].instance].shared;
         let version = instance.version().id;
         match compiled {
             Ok(promoted) if promoted.version != version => Err(swapped(&instance.name)),

@@ -166,9 +166,7 @@ pub(super) fn serve(
         if last_look.elapsed() >= IFACE_LOOK {
             last_look = Instant::now();
             // A fault of the kernel tier is kept once in this time.
-            node.instances
-                .iter()
-                .for_each(|instance| instance.want_fault());
+            node.instances().for_each(|instance| instance.want_fault());
             if !node.look_for_ifaces() {
                 return Err(RunError::NoIfaceLeft);
             }
@@ -257,9 +255,9 @@ fn list_faults(node: &Node, handler: Option<&str>) -> Answer {
 
 /// The handler of this name.
 fn find_handler<'n>(node: &'n Node, name: &str) -> Result<&'n Arc<Instance>, Refusal> {
-    let mut handlers = node.instances.iter();
+    let mut handlers = node.instances();
     handlers.find(|known| known.name == name).ok_or_else(|| {
-        let names: Vec<_> = node.instances.iter().map(|i| i.name.as_str()).collect();
+        let names: Vec<_> = node.instances().map(|i| i.name.as_str()).collect();
         unknown("handler", name, &names)
     })
 }
@@ -272,8 +270,7 @@ fn log(node: &Node, request: &Log) -> Answer {
     };
     let look = instance.log().look(request.after.unwrap_or_default());
     let number = node
-        .instances
-        .iter()
+        .instances()
         .position(|known| Arc::ptr_eq(known, instance));
     let path_of = |line: &Line| {
         let mut plans = node.plan.paths.iter();
@@ -374,7 +371,7 @@ fn describe(node: &mut Node) -> Value {
     json!({
         "node": node.config.node.name,
         "interfaces": (0..node.ifaces.len()).map(|i| interface(node, i)).collect::<Vec<_>>(),
-        "handlers": (0..node.instances.len()).map(|i| handler(node, i, &run)).collect::<Vec<_>>(),
+        "handlers": (0..node.handlers.len()).map(|i| handler(node, i, &run)).collect::<Vec<_>>(),
         "paths": (0..node.paths.len()).map(|i| path(node, i)).chain(live).collect::<Vec<_>>(),
         "paths_not_listed": not_listed,
         "live": node.sum_of_live(),
@@ -429,7 +426,7 @@ fn interface(node: &Node, number: usize) -> Value {
 
 /// A handler; `run` are the instances that paths of modules run, in the user tier.
 fn handler(node: &Node, number: usize, run: &HashSet<u32>) -> Value {
-    let instance = &node.instances[number];
+    let instance = &node.handlers[number].shared;
     let plan = &node.plan.instances[number];
     let paths = &plan.paths;
     let tiers = paths.iter().map(|path| node.paths[*path].tier.word());
@@ -529,7 +526,7 @@ pub(super) fn path(node: &Node, number: usize) -> Value {
     let plan = &node.plan.paths[number];
     let end = node.end(number);
     let purse = end.as_ref().and_then(|end| end.share.as_deref());
-    let waiting = node.instances[plan.instance].in_user(plan.local);
+    let waiting = node.handlers[plan.instance].shared.in_user(plan.local);
     let mut document = status::counts(&row(node, plan.row), waiting.into());
     document.insert("name".to_owned(), json!(config.name));
     document.insert("iface".to_owned(), json!(config.ifaces));
@@ -561,7 +558,7 @@ pub(super) fn path(node: &Node, number: usize) -> Value {
     );
     if let Some(share) = config.share {
         let mode = match node.paths[number].tier {
-            Tier::Kernel => node.instances[plan.instance].mode(plan.local),
+            Tier::Kernel => node.handlers[plan.instance].shared.mode(plan.local),
             _ => purse.map(|purse| purse.mode(monotonic_ns())),
         };
         document.insert("share".to_owned(), json!(share.to_string()));

@@ -84,7 +84,7 @@ impl Node {
         promoted: Promoted,
     ) -> Result<Shadow, NotPromoted> {
         let path = self.still(promoting.path)?;
-        let handler = self.bindable[self.plan.paths[path].instance].clone();
+        let handler = self.handlers[self.plan.paths[path].instance].clone();
         {
             let running = handler.running.lock();
             let mut running = running.unwrap_or_else(PoisonError::into_inner);

@@ -140,7 +140,7 @@ impl Node {
     /// Puts the version before in the place of the one that runs, and answers `caller`.
     pub(super) fn rollback(&mut self, handler: &str, engine: &Engine, caller: Caller) {
         let asked = self.handler_number(handler).and_then(|number| {
-            let instance = &self.instances[number];
+            let instance = &self.handlers[number].shared;
             let former = instance.versions.former().pop().ok_or_else(|| {
                 Refusal::failed(
                     format!(
@@ -186,7 +186,7 @@ impl Node {
             Ok(asked) => asked,
             Err(refusal) => return caller.answer(Err(refusal)),
         };
-        let handler = Arc::clone(&self.instances[number]);
+        let handler = Arc::clone(&self.handlers[number].shared);
         let next = Next {
             handler: Arc::clone(&handler),
             config: self.config.handlers[number].clone(),
@@ -242,7 +242,7 @@ impl Node {
     ) -> Result<Value, Refusal> {
         // The node may have changed while this was compiled.
         let number = self.handler_number(&instance.name)?;
-        if !Arc::ptr_eq(&self.instances[number], instance) {
+        if !Arc::ptr_eq(&self.handlers[number].shared, instance) {
             return Err(Refusal::failed(
                 format!("handler `{}` was unloaded meanwhile", instance.name),
                 "another has its name now: ask once more if that is meant",
@@ -294,7 +294,7 @@ impl Node {
             }
         }
         let next = TakeOver {
-            handler: self.bindable[number].clone(),
+            handler: self.handlers[number].clone(),
             next: Arc::clone(&version),
             config: self.config.handlers[number].clone(),
             legacy,
@@ -348,9 +348,9 @@ impl Node {
         last: &Version,
         next: &Version,
     ) -> Result<Option<Legacy>, Refusal> {
-        let instance = &self.instances[number];
+        let instance = &self.handlers[number].shared;
         fits(instance, next)?;
-        for function in self.bindable[number].bound() {
+        for function in self.handlers[number].bound() {
             if next.compiled.function(&function).is_none() {
                 return Err(refused(
                     format!(
@@ -413,7 +413,7 @@ impl Node {
     /// their `programs`. Which ones had to leave it, and why.
     fn follow_version(&mut self, number: usize, programs: &mut Vec<(usize, Made)>) -> Vec<Value> {
         let mut left = Vec::new();
-        self.instances[number].ends.open_all();
+        self.handlers[number].shared.ends.open_all();
         for path in self.plan.instances[number].paths.clone() {
             // An old program could only run the old version.
             self.paths[path].promotion = Promotion::NotAsked;

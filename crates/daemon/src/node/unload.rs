@@ -40,7 +40,7 @@ impl Node {
         let begin = Instant::now();
         let mut handlers = self.config.handlers.iter();
         let Some(number) = handlers.position(|known| known.name == name) else {
-            let known: Vec<_> = self.instances.iter().map(|i| i.name.as_str()).collect();
+            let known: Vec<_> = self.instances().map(|i| i.name.as_str()).collect();
             return Err(request::unknown("handler", name, &known));
         };
         let users = self.users_of(number);
@@ -82,7 +82,7 @@ impl Node {
             .handlers
             .retain(|known| !names.contains(&*known.name));
         let kept = (0..)
-            .zip(&self.bindable)
+            .zip(&self.handlers)
             .filter(|(number, _)| !gone(*number));
         let kept: Vec<_> = kept.map(|(_, handler)| handler.clone()).collect();
         let (links, served) = (&self.links, &self.served);
@@ -111,10 +111,10 @@ impl Node {
         numbers.sort_unstable();
         for number in numbers.into_iter().rev() {
             self.plan.remove_instance(number);
-            let instance = self.instances.remove(number);
-            self.faults.forget(&instance);
+            let handler = self.handlers.remove(number);
+            self.faults.forget(&handler.shared);
             // Dropped here, not by the worker: to unmap a memory takes time.
-            self.leaving.push(self.bindable.remove(number));
+            self.leaving.push(handler);
         }
         self.forget_observed();
         Ok(())

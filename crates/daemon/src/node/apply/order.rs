@@ -57,7 +57,7 @@ impl Node {
             handlers.filter(move |handler| names.contains(&handler.name))
         };
         let kept = |name: &str| {
-            let mut instances = self.instances.iter();
+            let mut instances = self.instances();
             instances.find(|instance| instance.name == name).cloned()
         };
         let fresh = of(&[Act::Create, Act::Change]);

@@ -107,12 +107,12 @@ impl Node {
         let mut fit = Vec::new();
         for (name, candidate) in swaps {
             let line = next.handler(&name).map_or(0, |handler| handler.line);
-            let mut instances = self.instances.iter();
+            let mut instances = self.instances();
             let number = instances.position(|known| known.name == name);
             let (Some(number), candidate) = (number, candidate) else {
                 continue;
             };
-            let instance = &self.instances[number];
+            let instance = &self.handlers[number].shared;
             let candidate = match candidate {
                 Ok(candidate) => candidate,
                 Err(error) => {
