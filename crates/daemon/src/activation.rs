@@ -463,9 +463,14 @@ impl<'a> Turn<'a> {
 }
 
 impl Bindable {
-    /// Takes what a program has kept of a fault, and has the instance free again. For the
-    /// worker, as soon as it can: until then the kernel tier leaves the handler alone.
-    pub(crate) fn free_fault(&self) {
+    /// Tells the node of a fault in the kernel tier, takes what a program has kept of it, and
+    /// has the instance free again. For the worker, as soon as it can: until then the kernel
+    /// tier leaves the handler alone.
+    pub(crate) fn look_at_fault(&self) {
+        if self.shared.wants_fault() {
+            return;
+        }
+        self.faults.bell.ring();
         if self.shared.keeps_fault() {
             // A panic in between would have ended the worker.
             let running = self.running.lock();

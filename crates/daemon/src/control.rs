@@ -169,6 +169,14 @@ impl Control {
         readers.chain(writers.map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::OUT)))
     }
 
+    /// When there is something for [`Control::next`] that no descriptor says: somebody is too
+    /// late, or is accepted again.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let asking = self.asking.iter().map(|client| client.until);
+        let times = asking.chain(self.deaf_until).chain(self.answers.due());
+        times.min()
+    }
+
     /// The request of a client, if one has come to its end; the oldest client first.
     /// Waits for nobody. One that makes no sense has been answered.
     pub(crate) fn next(&mut self, now: Instant) -> Option<(Caller, Value)> {

@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use ashway_abi::Cause;
 use serde_json::{Value, json};
 
+use crate::bell::Bell;
 use crate::config::Tier;
 use crate::hex::hex;
 use crate::instance::Instance;
@@ -39,8 +40,12 @@ const MOST_BYTES: usize = 64 << 20;
 const EVERY: Duration = Duration::from_millis(100);
 
 /// The last of them, of all handlers of a node.
-#[derive(Debug, Default)]
-pub(crate) struct Faults(Mutex<List>);
+#[derive(Debug)]
+pub(crate) struct Faults {
+    list: Mutex<List>,
+    /// Tells the node that a handler was stopped.
+    pub(crate) bell: Arc<Bell>,
+}
 
 #[derive(Debug, Default)]
 struct List {
@@ -96,15 +101,25 @@ pub(crate) struct Stop<'s> {
 }
 
 impl Faults {
+    /// None. The node hears of each by this bell.
+    #[must_use]
+    pub(crate) fn new(bell: Arc<Bell>) -> Self {
+        Self {
+            list: Mutex::default(),
+            bell,
+        }
+    }
+
     /// Keeps a message that has stopped `instance` just now, if it is the first at
     /// this place and none of the handler was kept for [`EVERY`]. Copies the handler's memory.
     #[cold]
     pub(crate) fn capture(&self, instance: &Instance, stop: Stop<'_>) {
         self.capture_at(Instant::now(), instance, stop);
+        self.bell.ring();
     }
 
     fn capture_at(&self, now: Instant, instance: &Instance, stop: Stop<'_>) {
-        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         if instance.is_unloaded() {
             // What was in its rings; another may have its name by now.
             return;
@@ -148,7 +163,7 @@ impl Faults {
 
     /// Those that are kept, of one handler if it is named; the latest last.
     pub(crate) fn list(&self, handler: Option<&str>) -> Value {
-        let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         let faults = list.faults.iter();
         let of = faults.filter(|fault| handler.is_none_or(|name| fault.handler == name));
         of.map(|fault| fault.describe()).collect()
@@ -156,7 +171,7 @@ impl Faults {
 
     /// Forgets those of a handler that is unloaded; none that is kept later is its.
     pub(crate) fn forget(&self, instance: &Instance) {
-        let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         instance.unload();
         list.faults.retain(|fault| fault.handler != instance.name);
     }
@@ -169,7 +184,7 @@ impl Faults {
     pub(crate) fn export(&self, number: u64) -> Result<Value, Refusal> {
         // The worker waits for this lock: what takes long is done without it.
         let (found, kept) = {
-            let list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
             let mut faults = list.faults.iter();
             let fault = faults.find(|fault| fault.number == number);
             let kept = list.faults.iter().map(|fault| fault.number.to_string());
@@ -280,6 +295,12 @@ pub(crate) mod tests {
             changed: false,
             front: b"",
             message,
+        }
+    }
+
+    impl Default for Faults {
+        fn default() -> Self {
+            Self::new(Arc::new(Bell::new().unwrap()))
         }
     }
 

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod activation;
+mod bell;
 mod breaker;
 mod bug;
 mod channels;

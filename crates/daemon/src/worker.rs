@@ -10,7 +10,9 @@ use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel,
+};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -21,6 +23,7 @@ use ashway_path::time::Time;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::set_current_timer_slack;
 
+use crate::bell::Bell;
 use crate::counters::UserRows;
 use crate::feeds::{self, HandlerPath, RunInstance};
 use crate::instance::{Instance, InstanceError};
@@ -41,9 +44,6 @@ const SPIN: Duration = Duration::from_micros(20);
 
 /// Polls between two looks at the clock.
 const LOOKS: u32 = 16;
-
-/// Longest sleep: how soon a request to stop is seen without a bell.
-const NAP: Duration = Duration::from_millis(50);
 
 /// What the worker works on.
 #[derive(Debug)]
@@ -103,19 +103,39 @@ pub(crate) struct Worker {
     orders: Sender<Order>,
     /// Paths that the worker may not have seen come or go.
     ahead: usize,
+    /// Whether there are orders that a sleeping worker does not know of.
+    behind: bool,
     call: Arc<OwnedFd>,
     thread: Option<JoinHandle<()>>,
     /// Its sender is dropped when the thread ends.
     ended: Receiver<Infallible>,
 }
 
+/// What the thread holds until it ends, by a panic, too.
+struct Running {
+    /// Dropped before it rings.
+    thread: Option<Sender<Infallible>>,
+    bell: Arc<Bell>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.thread = None;
+        self.bell.ring();
+    }
+}
+
 impl Worker {
-    /// Starts it. What is sent by `orders` reaches `work.live`.
+    /// Starts it. What is sent by `orders` reaches `work.live`; when it ends it rings `bell`.
     ///
     /// # Errors
     ///
     /// When no thread can be had.
-    pub(crate) fn start(work: Work, orders: Sender<Order>) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        work: Work,
+        orders: Sender<Order>,
+        bell: Arc<Bell>,
+    ) -> std::io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let seen = Arc::clone(&stop);
         let call = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
@@ -124,7 +144,11 @@ impl Worker {
             commands: receiver,
             call: Arc::clone(&call),
         };
-        let (running, ended) = channel();
+        let (thread, ended) = channel();
+        let running = Running {
+            thread: Some(thread),
+            bell,
+        };
         let thread = std::thread::Builder::new()
             .name("ashway-worker".to_owned())
             .spawn(move || {
@@ -139,6 +163,7 @@ impl Worker {
             commands: Some(commands),
             orders,
             ahead: 0,
+            behind: false,
             call,
             thread: Some(thread),
             ended,
@@ -159,8 +184,7 @@ impl Worker {
         let (done, seen) = sync_channel(1);
         let commands = self.commands.as_ref().ok_or(WorkerGone)?;
         commands.send((command, done)).map_err(|_| WorkerGone)?;
-        // If it cannot be called, it looks after its nap.
-        let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
+        self.call();
         let answer = seen.recv_timeout(PATIENCE).map_err(|_| {
             // Whether the change is still made is unknown: no further one may
             // build on it.
@@ -209,7 +233,7 @@ impl Worker {
 
     /// Has the worker change its live paths before it looks up the next frame, and
     /// does not wait, but for every thousandth path: a sleeping worker is not woken
-    /// for what no message needs yet.
+    /// for what no message needs yet, until the node [has time](Self::catch_up).
     ///
     /// # Errors
     ///
@@ -221,29 +245,42 @@ impl Worker {
         let (paths, starts) = (order.paths(), order.starts());
         self.orders.send(order).map_err(|_| WorkerGone)?;
         self.ahead += paths;
+        self.behind = true;
         if self.ahead >= AHEAD {
             return self.tell(Command::Finish);
         }
         if starts {
-            // If it cannot be called, it looks after its nap.
-            let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
+            self.call();
         }
         Ok(())
     }
 }
 
 impl Worker {
+    /// Wakes it if it sleeps. It fails only if it was called 2^64 times and never looked.
+    fn call(&mut self) {
+        self.behind = false;
+        let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
+    }
+
+    /// Has a sleeping worker do what it was ordered, so that nothing that is gone is kept
+    /// until the next message. For when nobody waits for the node.
+    pub(crate) fn catch_up(&mut self) {
+        if self.behind {
+            self.call();
+        }
+    }
+
     /// Whether it still runs; it ends by itself only by a bug.
     pub(crate) fn is_alive(&self) -> bool {
-        self.thread
-            .as_ref()
-            .is_some_and(|thread| !thread.is_finished())
+        !matches!(self.ended.try_recv(), Err(TryRecvError::Disconnected))
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
+        self.call();
         if let Some(thread) = self.thread.take()
             && !join_within(END_PATIENCE, thread, &self.ended)
         {
@@ -330,7 +367,7 @@ impl Work {
         } = self;
         let mut any = false;
         for instance in instances.iter_mut() {
-            instance.handler.free_fault();
+            instance.handler.look_at_fault();
             any |= rings::drain(instance, live, rows, now);
             if let Some((endpoint, place)) = instance.shared().endpoint() {
                 endpoint.wake(place);
@@ -394,6 +431,9 @@ impl Work {
         if let Some(node) = &self.node {
             node.wake.drain();
         }
+        for instance in &self.instances {
+            instance.handler.look_at_fault();
+        }
         if !self.shared().any(rings::waiting) {
             let mut fds: Vec<PollFd> = Vec::with_capacity(2 + self.packet_ports.len());
             fds.push(PollFd::new(call, PollFlags::IN));
@@ -406,21 +446,17 @@ impl Work {
                 fds.push(PollFd::new(socket, PollFlags::IN));
             }
             // Interrupted or timed out: the loop looks at everything anyway.
-            let _ = poll(&mut fds, Some(&self.nap()));
+            let _ = poll(&mut fds, self.nap().as_ref());
             // Not called: there is nothing to read.
             let _ = rustix::io::read(call, &mut [0_u8; 8]);
         }
         self.want_wake(0);
     }
 
-    /// How long nobody has to be woken, but not longer than [`NAP`].
-    fn nap(&self) -> Timespec {
-        let next = self.live.due_at().map(|time| time.since(now()));
-        let nap = next.map_or(NAP, |next| next.min(NAP));
-        Timespec {
-            tv_sec: 0,
-            tv_nsec: nap.subsec_nanos().into(),
-        }
+    /// How long no path has to be woken; without end if none wants to be.
+    fn nap(&self) -> Option<Timespec> {
+        let next = self.live.due_at()?.since(now());
+        Timespec::try_from(next).ok()
     }
 
     /// Everything that programs put messages into.

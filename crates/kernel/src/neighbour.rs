@@ -6,12 +6,11 @@
 use std::io;
 use std::net::IpAddr;
 
-use crate::netlink::{Attributes, HEADER_BYTES, NLM_F_REQUEST, error_of, exchange};
+use crate::netlink::{Attributes, HEADER_BYTES, NLM_F_ACK, NLM_F_REQUEST, error_of, exchange};
 
 const RTM_GETROUTE: u16 = 26;
 const RTM_NEWNEIGH: u16 = 28;
 const RTM_GETNEIGH: u16 = 30;
-const NLM_F_ACK: u16 = 4;
 const NLM_F_CREATE: u16 = 0x400;
 
 /// Length of `struct ndmsg` and of `struct rtmsg`.

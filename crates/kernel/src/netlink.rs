@@ -42,7 +42,9 @@ pub enum XdpMode {
 const NLMSG_ERROR: u16 = 2;
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
+const RTM_SETLINK: u16 = 19;
 pub(crate) const NLM_F_REQUEST: u16 = 1;
+pub(crate) const NLM_F_ACK: u16 = 4;
 pub(crate) const HEADER_BYTES: usize = 16;
 const IFINFO_BYTES: usize = 16;
 
@@ -55,7 +57,10 @@ const IFLA_STATS64: u16 = 23;
 const IFLA_NUM_TX_QUEUES: u16 = 31;
 const IFLA_NUM_RX_QUEUES: u16 = 32;
 const IFLA_XDP: u16 = 43;
+const NLA_F_NESTED: u16 = 1 << 15;
+const IFLA_XDP_FD: u16 = 1;
 const IFLA_XDP_ATTACHED: u16 = 2;
+const IFLA_XDP_FLAGS: u16 = 3;
 const IFLA_XDP_PROG_ID: u16 = 4;
 
 /// The interface with this number, in the calling thread's namespace.
@@ -84,6 +89,32 @@ fn request(ifindex: u32, name: Option<&str>) -> io::Result<Link> {
         message.resize(message.len().next_multiple_of(4), 0);
     }
     parse(&exchange(message)?)
+}
+
+/// Has the kernel tell everybody who listens to changes of interfaces that this one has no
+/// XDP program. It tells so by itself when one is taken away by rtnetlink, and not when a
+/// link is detached (`bpf_xdp_link_release` in `net/core/dev.c`, Linux 6.18).
+///
+/// It is asked to take away a program only if there is none: what somebody has attached
+/// meanwhile stays (`EBUSY`).
+pub(crate) fn announce_no_xdp(ifindex: u32) -> io::Result<()> {
+    const XDP_FLAGS_UPDATE_IF_NOEXIST: u32 = 1;
+    let mut message = vec![0; HEADER_BYTES];
+    message[4..6].copy_from_slice(&RTM_SETLINK.to_ne_bytes());
+    message[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_ACK).to_ne_bytes());
+    message.extend_from_slice(&[0; 4]);
+    message.extend_from_slice(&ifindex.to_ne_bytes());
+    message.extend_from_slice(&[0; 8]);
+    // IFLA_XDP, and in it the descriptor -1, which means none, and the flags.
+    for half in [20, IFLA_XDP | NLA_F_NESTED, 8, IFLA_XDP_FD] {
+        message.extend_from_slice(&half.to_ne_bytes());
+    }
+    message.extend_from_slice(&(-1_i32).to_ne_bytes());
+    for half in [8, IFLA_XDP_FLAGS] {
+        message.extend_from_slice(&half.to_ne_bytes());
+    }
+    message.extend_from_slice(&XDP_FLAGS_UPDATE_IF_NOEXIST.to_ne_bytes());
+    error_of(&exchange(message)?).unwrap_or(Ok(()))
 }
 
 /// Sends a request to rtnetlink, whose length is filled in, and takes the answer.

@@ -164,6 +164,10 @@ pub fn detach_ashway(ifindex: u32) -> Result<Vec<Detached>, DetachError> {
     for link in links.collect::<io::Result<Vec<_>>>().map_err(kernel)? {
         attach::detach(&link).map_err(kernel)?;
     }
+    if !found.is_empty() {
+        // Who is not told looks once a minute.
+        let _ = netlink::announce_no_xdp(ifindex);
+    }
     Ok(found)
 }
 

@@ -4,7 +4,8 @@
 //! ([`trusted::KEPT`]), which takes both frame and memory and frees it: so the memory is
 //! as the handler has left it, whatever comes meanwhile, which waits in the ring as
 //! behind any activation on another CPU. The worker says how often that may happen
-//! ([`trusted::FAULT_WANTED`]); else the instance is free at once.
+//! ([`trusted::FAULT_WANTED`]); else the instance is free at once. It is told of a wanted
+//! fault that cannot be kept, too: the node looks for what comes until the next is wanted.
 
 use ashway_abi::{context, trusted};
 use ashway_check::bpf::{Assembler, Atomic, Reg, Size, helper, op};
@@ -16,15 +17,17 @@ use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R9};
 /// words, `r9` = the context; clobbers `r0`-`r5`.
 pub(super) fn emit(asm: &mut Assembler, spec: &Spec) {
     let free = asm.label();
+    let lost = asm.label();
+    let tell = asm.label();
     let out = asm.label();
     asm.load(Size::W, R1, R7, trusted::FAULT_WANTED as i16);
     asm.jump_if_imm(op::JEQ, R1, 0, free);
     let most = trusted::SLOT_HEADERS_BYTES as i32;
     asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
-    asm.jump_if_imm(op::JEQ, R4, 0, free);
-    asm.jump_if_imm(op::JGT, R4, most, free);
+    asm.jump_if_imm(op::JEQ, R4, 0, lost);
+    asm.jump_if_imm(op::JGT, R4, most, lost);
     asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
-    asm.jump_if_imm(op::JGT, R5, trusted::FAULT_FRAME_BYTES as i32 - most, free);
+    asm.jump_if_imm(op::JGT, R5, trusted::FAULT_FRAME_BYTES as i32 - most, lost);
     asm.mov(R3, R7);
     asm.alu_imm(op::ADD, R3, trusted::fault_at(spec.layout.rings) as i32);
     asm.store(Size::W, R3, trusted::FAULT_FRONT as i16, R4);
@@ -36,8 +39,12 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec) {
     asm.mov(R1, R6);
     asm.mov_imm(R2, 0);
     asm.call(helper::XDP_LOAD_BYTES);
-    asm.jump_if_imm(op::JNE, R0, 0, free);
+    asm.jump_if_imm(op::JNE, R0, 0, lost);
     asm.store_imm(Size::W, R7, trusted::LOCK as i16, trusted::KEPT as i32);
+    asm.jump(tell);
+    asm.bind(lost);
+    unlock(asm);
+    asm.bind(tell);
     // A full barrier, which waking needs.
     asm.mov_imm(R1, 0);
     asm.atomic(

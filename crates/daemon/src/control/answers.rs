@@ -123,6 +123,11 @@ impl Answers {
         self.waiting.iter().map(|it| it.stream.as_fd())
     }
 
+    /// When the first of them is late.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.waiting.iter().map(|it| it.until).min()
+    }
+
     /// Writes a piece of each, and hangs up on whom is done or late.
     pub(super) fn push(&mut self, now: Instant) {
         self.waiting

@@ -118,6 +118,16 @@ impl Instance {
         })
     }
 
+    /// Whether the next message that stops the handler in the kernel tier is kept, and rung
+    /// for.
+    #[must_use]
+    pub(crate) fn wants_fault(&self) -> bool {
+        self.kernel.as_ref().is_none_or(|kernel| {
+            let wanted = kernel.trusted.u32_at(trusted::FAULT_WANTED);
+            wanted.load(Ordering::Acquire) != 0
+        })
+    }
+
     /// Lets the next message that stops the handler in the kernel tier be kept, unless
     /// one waits for the worker.
     pub(crate) fn want_fault(&self) {

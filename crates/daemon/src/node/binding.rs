@@ -52,7 +52,11 @@ impl Node {
     pub(super) fn load(&mut self, request: &Load, engine: &Engine, caller: Caller) {
         let asked = request::handler(request, &self.config).and_then(|handler| {
             let stand = request::stand(request, &handler.name)?;
-            Ok((handler, stand, self.owners.of(request.owner, &caller)?))
+            Ok((
+                handler,
+                stand,
+                self.owners.of(request.owner, &caller, &self.deaths)?,
+            ))
         });
         let (handler, stand, owner) = match asked {
             Ok(asked) => asked,
@@ -155,7 +159,7 @@ impl Node {
         let begin = Instant::now();
         let wanted = request::path(&request, &self.config).and_then(|path| {
             self.function(&path)?;
-            Ok((path, self.owners.of(request.owner, &caller)?))
+            Ok((path, self.owners.of(request.owner, &caller, &self.deaths)?))
         });
         let (path, owner) = match wanted {
             Ok(wanted) => wanted,

@@ -13,16 +13,19 @@ use ashway_handler::Engine;
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::probe::{Feature, Probe};
 use ashway_kernel::{
-    AttachError, Iface, Map, MapSpec, Mode, Program, ProgramKind, TcxLink, XdpLink, iface, shared,
+    AttachError, Iface, Map, MapSpec, Mode, News, Program, ProgramKind, TcxLink, XdpLink, iface,
+    shared,
 };
 use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
 
 use super::known::Known;
+use super::looks::Deaths;
 use super::neighbours::Neighbours;
 use super::operations::{Operations, Report};
 use super::world::{self, Link, Served};
 use super::{Node, NodeIface, NodePath, Owners, RunError, State, XdpSide, dispatch, say};
 use crate::activation::Bindable;
+use crate::bell::Bell;
 use crate::compile::CompileThread;
 use crate::config::{Config, NodeGraph, Tier, XdpMode};
 use crate::counters::UserRows;
@@ -74,7 +77,9 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let engine = Engine::new().map_err(RunError::Engine)?;
     let rows = Arc::new(UserRows::new(plan.all_rows()));
     let arena = probe.has(Feature::ArenaProgram);
-    let faults = Arc::new(Faults::default());
+    let system = |doing| move |source| RunError::System { doing, source };
+    let bell = Arc::new(Bell::new().map_err(system("make an event descriptor"))?);
+    let faults = Arc::new(Faults::new(Arc::clone(&bell)));
     let handlers = make_instances(
         config,
         &plan,
@@ -89,10 +94,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         .enumerate()
         .map(|(number, (found, rung))| Link::new(number, found, *rung))
         .collect();
-    let served = Served::new().map_err(|source| RunError::System {
-        doing: "make an event descriptor",
-        source,
-    })?;
+    let served = Served::new().map_err(system("make an event descriptor"))?;
     let graph = world::graph(config, &links, &handlers, &served)?;
     let paths = make_paths(config, &plan, &graph, &handlers)?;
 
@@ -142,14 +144,9 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     for path in paths {
         work.bind(path);
     }
-    let worker = Worker::start(work, orders).map_err(|source| RunError::System {
-        doing: "start the worker",
-        source,
-    })?;
-    let compile_thread = CompileThread::start().map_err(|source| RunError::System {
-        doing: "start the compile thread",
-        source,
-    })?;
+    let worker = Worker::start(work, orders, Arc::clone(&bell));
+    let worker = worker.map_err(system("start the worker"))?;
+    let compile_thread = CompileThread::start().map_err(system("start the compile thread"))?;
     let mut node = Node {
         ifaces,
         worker,
@@ -167,6 +164,9 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         live,
         named: 0,
         owners: Owners::default(),
+        deaths: Deaths::new().map_err(system("watch processes"))?,
+        bell,
+        link_news: News::of_links().map_err(system("listen to rtnetlink"))?,
         leaving: Vec::new(),
         resting: Vec::new(),
         links,

@@ -39,6 +39,7 @@ impl Node {
             let hint = "ask from a process of the node's own PID namespace";
             refused(format!("who asks? {error}"), hint)
         })?;
+        self.deaths.watch(&peer);
         let event = endpoint.open(place, peer).map_err(|error| match error {
             OpenError::Held(by) => Refusal::failed(
                 format!("process {by} reads the endpoint of `{name}`"),

@@ -1,9 +1,11 @@
 //! What stops of a handler lead to: its paths are demoted, and bypassed
 //! ([`crate::breaker`]).
 //!
-//! The worker counts what is stopped in the user tier, where it happens. What is stopped
-//! in the kernel tier the node finds here, once in a [`TICK`](super::serve::TICK): there is
-//! a number for each instance, and only if that has changed the counters are read.
+//! The worker counts what is stopped in the user tier, where it happens, and rings. What is
+//! stopped in the kernel tier the node finds here: there is a number for each instance, and
+//! only if that has changed the counters are read. The program rings for the first by way of
+//! the worker; for a while after it the node looks once in a
+//! [`TICK`](super::looks::TICK).
 //! A path of modules is never in the kernel tier with a handler: it is bypassed alone.
 
 use std::sync::Arc;

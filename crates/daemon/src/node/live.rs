@@ -159,7 +159,7 @@ impl Node {
             domain: None,
             filter: path.filter,
             tier: path.tier,
-            owner: self.owners.of(path.owner, caller)?,
+            owner: self.owners.of(path.owner, caller, &self.deaths)?,
             logs,
         })
     }

@@ -16,6 +16,7 @@ mod ifaces;
 mod known;
 mod live;
 mod live_shown;
+mod looks;
 mod neighbours;
 mod obey;
 mod observe;
@@ -37,10 +38,11 @@ use std::sync::{Arc, Weak};
 use ashway_codegen::entry::Reply;
 use ashway_demux::Table;
 use ashway_kernel::iface::Now;
-use ashway_kernel::{Map, Program, TcxLink, XdpLink};
+use ashway_kernel::{Map, News, Program, TcxLink, XdpLink};
 use ashway_ring::IngressDrop;
 
 use crate::activation::Bindable;
+use crate::bell::Bell;
 use crate::compile::CompileThread;
 use crate::config::{Config, NodeGraph, Tier};
 use crate::counters::UserRows;
@@ -56,6 +58,7 @@ use crate::shadow::Compared;
 use crate::worker::Worker;
 use crate::worker::command::Command;
 use known::Known;
+use looks::Deaths;
 use neighbours::Neighbours;
 use operations::Operations;
 use owners::{Owner, Owners};
@@ -127,6 +130,12 @@ struct Node {
     handlers: Vec<Bindable>,
     /// Processes that handlers and paths belong to.
     owners: Owners,
+    /// When they end, and who reads endpoints.
+    deaths: Deaths,
+    /// Rung when there is something to look at.
+    bell: Arc<Bell>,
+    /// Changes of interfaces.
+    link_news: News,
     /// Those that were unloaded and that the worker is not done with.
     leaving: Vec<Bindable>,
     /// Whose messages went by the handler at the last look.

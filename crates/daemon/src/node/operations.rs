@@ -314,10 +314,16 @@ impl fmt::Display for Authority {
 }
 
 impl Step {
+    /// Whether it waits for messages, not for the compile thread.
+    pub(super) const fn waits_for_messages(&self) -> bool {
+        matches!(self, Self::Record(_))
+    }
+
     const fn waits_for(&self) -> &'static str {
-        match self {
-            Self::Record(_) => "messages",
-            _ => "the compile thread",
+        if self.waits_for_messages() {
+            "messages"
+        } else {
+            "the compile thread"
         }
     }
 }

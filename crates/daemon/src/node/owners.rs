@@ -18,6 +18,7 @@ use ashway_path::places::PathId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};
 
+use super::looks::Deaths;
 use super::{Node, say};
 use crate::bug::{self, Bug};
 use crate::control::{Caller, Peer};
@@ -63,6 +64,7 @@ impl Owners {
         &mut self,
         owner: Option<request::Owner>,
         caller: &Caller,
+        deaths: &Deaths,
     ) -> Result<Option<Owner>, Refusal> {
         let hint = "give the number of a process of the node's PID namespace; a process that asks \
                     for itself, by the socket, can write `caller`";
@@ -75,10 +77,13 @@ impl Owners {
             Some(request::Owner::Process(pid)) => Peer::of(pid)
                 .map_err(|error| usage(format!("process {pid} cannot own anything: {error}")))?,
         };
-        if peer.is_gone() {
-            return Err(usage(format!("process {} has ended", peer.pid)));
+        let owner = self.one(peer);
+        deaths.watch(&owner);
+        // It may have ended before; from now on that is told.
+        if owner.is_gone() {
+            return Err(usage(format!("process {} has ended", owner.pid)));
         }
-        Ok(Some(self.one(peer)))
+        Ok(Some(owner))
     }
 
     /// The one owner that is this process.
@@ -127,6 +132,12 @@ impl Owners {
             .filter(|(_, ended)| *ended)
             .map(|(owner, _)| Arc::clone(owner))
             .collect()
+    }
+
+    /// When something is tried again that could not be taken away.
+    pub(super) fn next_try(&self) -> Option<Instant> {
+        let waits = self.all.iter().filter_map(|known| known.stays.as_ref());
+        waits.map(|stays| stays.again).min()
     }
 
     /// Notes that something of an owner could not be taken away; whether that is to be

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::io::{IsTerminal, Read};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path as FsPath;
 use std::sync::Arc;
@@ -14,11 +15,13 @@ use ashway_codegen::entry::Reply;
 use ashway_handler::Param;
 use ashway_memory::clock::monotonic_ns;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use serde_json::{Map, Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
+use super::looks::{Look, Looks};
 use super::operations::{Job, Report, Step};
-use super::{Node, Promotion, RunError, RunOptions, State, neighbours, owners, say};
+use super::{Node, Promotion, RunError, RunOptions, State, owners, say};
 use crate::config::Tier;
 use crate::control::{Answer, Caller, Control};
 use crate::counters::Row;
@@ -28,20 +31,6 @@ use crate::plan::PathPlan;
 use crate::request::{self, Refusal, Request, unknown};
 use crate::rows::CounterRow;
 use crate::status;
-
-/// How often the loop looks at the clock: the grain of trials, and of what is looked
-/// after beside requests.
-pub(super) const TICK: Duration = Duration::from_millis(10);
-
-/// How often it looks whether its interfaces are still there, which costs some ten
-/// microseconds for each: so long a relay in the kernel tier counts as forwarded what
-/// an interface that is down or gone does not take.
-const IFACE_LOOK: Duration = Duration::from_millis(100);
-
-const TICK_SPEC: Timespec = Timespec {
-    tv_sec: 0,
-    tv_nsec: 10_000_000,
-};
 
 /// Where the signals that end a node, or bring it to its file, are told from now on.
 pub(super) fn watch_signals() -> Result<Told, RunError> {
@@ -111,21 +100,50 @@ pub(super) fn serve(
     let socket = options.socket.clone();
     let start = node.operations.next("start", "", Report::Nobody);
     node.submit(start, Step::Start { socket }, Job::Nothing);
-    let mut last_tick = Instant::now();
-    let mut last_look = Instant::now();
-    let mut last_neighbours = Instant::now();
+    let mut looks = Looks::new(Instant::now());
     loop {
+        let due = [looks.due(), trial, control.due()].into_iter().flatten();
+        let left = due.map(|due| due.saturating_duration_since(Instant::now()));
+        let left = left.min().and_then(|left| Timespec::try_from(left).ok());
         let mut fds = vec![
             PollFd::new(&told.stop, PollFlags::IN),
             PollFd::new(&node.compile_thread, PollFlags::IN),
             PollFd::new(&node.served.shells, PollFlags::IN),
             PollFd::new(&told.again, PollFlags::IN),
         ];
+        // One that is to be looked at soon says nothing new until then.
+        let heard = |look: &Look| {
+            if look.is_wanted() {
+                PollFlags::empty()
+            } else {
+                PollFlags::IN
+            }
+        };
+        fds.push(PollFd::new(&*node.bell, heard(&looks.tick)));
+        fds.push(PollFd::new(&node.deaths, heard(&looks.tick)));
+        fds.push(PollFd::new(&node.link_news, heard(&looks.ifaces)));
+        let neighbours = node.neighbours.news().map(AsFd::as_fd);
+        let has_neighbours = neighbours.is_some();
+        fds.extend(neighbours.map(|news| PollFd::from_borrowed_fd(news, heard(&looks.neighbours))));
         fds.extend(control.fds());
-        // Interrupted: the signal is in the pipe.
-        let _ = poll(&mut fds, Some(&TICK_SPEC));
+        if poll(&mut fds, left.as_ref()) == Err(Errno::INTR) {
+            // What the signal says is in a pipe, and comes before all else.
+            continue;
+        }
+        let is_heard = |at: usize| fds[at].revents().contains(PollFlags::IN);
         let [stop, compiled, commanded, again] =
             [0, 1, 2, 3].map(|at: usize| !fds[at].revents().is_empty());
+        for (look, heard) in [
+            (&mut looks.tick, is_heard(4) || is_heard(5)),
+            (&mut looks.ifaces, is_heard(6)),
+            (&mut looks.neighbours, has_neighbours && is_heard(7)),
+        ] {
+            if heard {
+                look.want();
+            }
+        }
+        drop(fds);
+        let mut asked = compiled || commanded || again;
         if again {
             told.take_again();
         }
@@ -146,30 +164,28 @@ pub(super) fn serve(
         }
         if let Some((caller, request)) = control.next(Instant::now()) {
             answer(node, engine, &mut trial, request, caller);
+            asked = true;
         }
-        if last_tick.elapsed() >= TICK {
-            last_tick = Instant::now();
-            node.look_at_faults();
-            node.look_who_observes();
-            node.look_who_reads();
-            node.look_at_shadows();
-            node.look_who_died();
-            node.look_who_left();
-            if !node.worker.is_alive() {
-                return Err(RunError::Worker);
-            }
+        if asked {
+            // It may have brought what is looked after from now on.
+            looks.tick.want();
+            looks.ifaces.want();
+            looks.neighbours.want();
         }
-        if last_neighbours.elapsed() >= neighbours::LOOK {
-            last_neighbours = Instant::now();
-            node.look_for_neighbours();
+        let now = Instant::now();
+        if looks.tick.take(now) {
+            node.tick(&mut looks)?;
         }
-        if last_look.elapsed() >= IFACE_LOOK {
-            last_look = Instant::now();
-            // A fault of the kernel tier is kept once in this time.
-            node.instances().for_each(|instance| instance.want_fault());
-            if !node.look_for_ifaces() {
-                return Err(RunError::NoIfaceLeft);
-            }
+        if looks.faults.take(now) {
+            node.keep_faults(&mut looks);
+        }
+        if looks.neighbours.take(now)
+            && let Some(next) = node.look_for_neighbours()
+        {
+            looks.neighbours.want_at(now + next);
+        }
+        if looks.ifaces.take(now) && !node.look_at_ifaces(&mut looks) {
+            return Err(RunError::NoIfaceLeft);
         }
         if trial.is_some_and(|end| Instant::now() >= end) {
             say("the trial was not confirmed: stopping");

@@ -95,7 +95,8 @@ fn worker(quiet: usize, say: &Say) -> (Worker, Vec<PathId>) {
         packet_ports: Vec::new(),
         rows: Arc::new(UserRows::new(1)),
     };
-    (Worker::start(work, orders).unwrap(), quiet)
+    let bell = Arc::new(Bell::new().unwrap());
+    (Worker::start(work, orders, bell).unwrap(), quiet)
 }
 
 #[test]
