@@ -6,6 +6,7 @@
 //! Source: rtnetlink(7), `include/uapi/linux/if_link.h`.
 
 use std::io;
+use std::os::fd::OwnedFd;
 
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
@@ -118,20 +119,68 @@ pub(crate) fn announce_no_xdp(ifindex: u32) -> io::Result<()> {
 }
 
 /// Sends a request to rtnetlink, whose length is filled in, and takes the answer.
-pub(crate) fn exchange(mut message: Vec<u8>) -> io::Result<Vec<u8>> {
-    let len = message.len() as u32;
-    message[0..4].copy_from_slice(&len.to_ne_bytes());
-    let socket = rustix::net::socket_with(
-        AddressFamily::NETLINK,
-        SocketType::RAW,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
-    rustix::net::send(&socket, &message, SendFlags::empty())?;
-    let mut answer = vec![0; 32 << 10];
-    let (received, _) = rustix::net::recv(&socket, answer.as_mut_slice(), RecvFlags::empty())?;
-    answer.truncate(received);
-    Ok(answer)
+pub(crate) fn exchange(message: Vec<u8>) -> io::Result<Vec<u8>> {
+    let mut session = Session::open()?;
+    session.ask(message)?;
+    Ok(session.answer()?.to_vec())
+}
+
+/// A socket to rtnetlink that is kept: opening one costs more than an answer does.
+#[derive(Debug)]
+pub(crate) struct Session {
+    socket: OwnedFd,
+    /// Of the last request.
+    sequence: u32,
+    answer: Vec<u8>,
+}
+
+impl Session {
+    /// In the calling thread's network namespace, for good.
+    pub(crate) fn open() -> io::Result<Self> {
+        let socket = rustix::net::socket_with(
+            AddressFamily::NETLINK,
+            SocketType::RAW,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        Ok(Self {
+            socket,
+            sequence: 0,
+            answer: vec![0; 32 << 10],
+        })
+    }
+
+    /// Sends a request, whose length and number are filled in.
+    pub(crate) fn ask(&mut self, mut message: Vec<u8>) -> io::Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let len = message.len() as u32;
+        message[0..4].copy_from_slice(&len.to_ne_bytes());
+        message[8..12].copy_from_slice(&self.sequence.to_ne_bytes());
+        rustix::net::send(&self.socket, &message, SendFlags::empty())?;
+        Ok(())
+    }
+
+    /// What comes next in answer to the last request: one message, or several of a
+    /// longer answer. What is left of the answers to others is passed over.
+    pub(crate) fn answer(&mut self) -> io::Result<&[u8]> {
+        loop {
+            let answer = self.answer.as_mut_slice();
+            let (received, _) = rustix::net::recv(&self.socket, answer, RecvFlags::empty())?;
+            if u32_at(&self.answer[..received], 8).is_none_or(|of| of == self.sequence) {
+                return Ok(&self.answer[..received]);
+            }
+        }
+    }
+}
+
+/// The messages that lie one after the other in an answer.
+pub(crate) fn messages(mut answer: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let len = u32_at(answer, 0)? as usize;
+        let message = answer.get(..len).filter(|_| len >= HEADER_BYTES)?;
+        answer = answer.get(len.next_multiple_of(4)..).unwrap_or_default();
+        Some(message)
+    })
 }
 
 /// The error that an answer says; `None` if it is another answer. 0 is none.
@@ -267,5 +316,16 @@ mod tests {
         assert_eq!(Attributes(&[0; 64]).next(), None);
         assert_eq!(Attributes(&[255; 64]).count(), 0);
         assert_eq!(Attributes(&[4, 0]).count(), 0);
+    }
+
+    #[test]
+    fn messages_of_nonsense_end() {
+        assert_eq!(messages(&[0; 64]).count(), 0);
+        assert_eq!(messages(&[255; 64]).count(), 0);
+        let mut two = [0; 40];
+        (two[0], two[16]) = (16, 24);
+        let lengths: Vec<_> = messages(&two).map(<[u8]>::len).collect();
+        assert_eq!(lengths, [16, 24]);
+        assert_eq!(messages(&two[..39]).count(), 1);
     }
 }

@@ -203,7 +203,6 @@ impl Node {
         let mut paths = Vec::with_capacity(made.len());
         let mut turns = Vec::new();
         let mut to_promote = Vec::new();
-        let mut wants = Vec::new();
         for Made {
             from,
             mut path,
@@ -221,8 +220,10 @@ impl Node {
                     if let Some(live) = self.live.at_mut(id) {
                         (live.owner, live.runs) = (owner, runs);
                     }
-                    let lacks = datagram::lacks_next_mac(&mut path);
-                    wants.extend(lacks.map(|lacks| (id, lacks)));
+                    if let Some(lacks) = datagram::lacks_next_mac(&mut path) {
+                        let mac = self.want_neighbour(id, lacks);
+                        datagram::set_next_mac(&mut path, mac);
+                    }
                     if self.place(id, fits) && tier != Tier::User {
                         to_promote.push(path.shared_name());
                     }
@@ -234,6 +235,7 @@ impl Node {
                     let ids: Vec<PathId> = paths.iter().map(|(id, _)| *id).collect();
                     self.take_live(&ids, &mut turns);
                     self.release(&ids);
+                    self.forget_neighbours(&ids);
                     if turns.iter().any(|(_, turn)| matches!(turn, Turn::Anew(_))) {
                         // Then their shapes have other names than before.
                         self.put_back(&turns);
@@ -254,11 +256,9 @@ impl Node {
             let _ = self.drop_live(ids.clone(), away);
             self.put_back(&turns);
             self.release(&ids);
+            self.forget_neighbours(&ids);
             let _ = self.show_host();
             return Err(refusal);
-        }
-        for (id, lacks) in wants {
-            self.want_neighbour(id, lacks);
         }
         for name in to_promote {
             // A worker that does not answer works for nobody any more.

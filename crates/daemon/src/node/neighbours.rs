@@ -3,20 +3,23 @@
 //!
 //! The kernel finds them and makes sure of them, as for its own packets; it is asked
 //! to, because nothing else of it may send there. When it says that something has changed
-//! its table is looked at, ten times a second at most, which costs some ten microseconds
-//! for each next hop, and what has changed is told to the paths, in both tiers. Until an
-//! address is known, and again when it is not any more, a path's messages are
-//! `dropped_no_next_hop`.
+//! its table is read, ten times a second at most, a call for each interface, and what has
+//! changed is told to the paths, in both tiers. Until an address is known, and again when
+//! it is not any more, a path's messages are `dropped_no_next_hop`.
 //!
 //! The kernel lets a neighbour rest that it has found, or not found, until it is asked
-//! again. So while there is one that it does not know or is not sure of, it is asked once a
-//! second; nothing else would make it look.
+//! again. So while there is one that it does not know or is not sure of, next hops have
+//! turns, once a second and [`MOST_ASKED`] from one look to the next, so that of 100,000
+//! each has one every 100 seconds; nothing else would make the kernel look. The same holds
+//! for the routes there, behind each change.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use ashway_kernel::{News, neighbour};
+use ashway_kernel::News;
+use ashway_kernel::neighbour::{Neighbour, Tables};
 use ashway_modules::mac::Mac;
 use ashway_path::places::PathId;
 use serde_json::{Value, json};
@@ -24,19 +27,83 @@ use serde_json::{Value, json};
 use super::Node;
 use crate::worker::command::Command;
 
-/// How often the table is looked at, at most.
+/// How often the table is looked at.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// How often the kernel is asked about one that it is not sure of, and the route
 /// there is looked up, at most.
 pub(super) const ASK: Duration = Duration::from_secs(1);
 
+/// Most next hops that the kernel is asked about from one look to the next, which
+/// takes some microseconds for each.
+const MOST_ASKED: u32 = 100;
+
+/// An address, by an interface.
+type Key = (u16, IpAddr);
+
+/// A place in the order in which next hops are asked about: those that were asked about
+/// before come behind all others.
+type Turn = u64;
+
+/// Of the turns of those that were asked about.
+const ASKED: Turn = 1 << 63;
+
 /// Next hops by interface and address.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
-    hops: HashMap<(usize, IpAddr), NextHop>,
+    /// The kernel's tables; opened when a path first wants them.
+    tables: Option<Tables>,
+    hops: HashMap<Key, NextHop>,
+    /// What each path sends to.
+    wanted: HashMap<PathId, Key>,
+    /// Neighbours whose hardware address is known.
+    known: HashMap<Key, Neighbour>,
+    /// Who is asked about next, and since when it has waited.
+    turns: BTreeMap<Turn, (Instant, Key)>,
+    /// How many turns were given.
+    given: u64,
+    /// How many were asked about since the last look.
+    asked: u32,
     /// Says that something may have changed; there while there are next hops.
     news: Option<News>,
+    /// When it last has: a route that was looked up before may be another.
+    told: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct NextHop {
+    /// On the link: a gateway, or the next hop itself.
+    neighbour: Option<IpAddr>,
+    /// How many paths send there.
+    paths: u32,
+    turn: Turn,
+}
+
+/// What the kernel is asked.
+trait Kernel {
+    fn next_hop(&mut self, ifindex: u32, to: IpAddr) -> Option<IpAddr>;
+    fn find(&mut self, ifindex: u32, of: IpAddr) -> Option<Neighbour>;
+    fn all(&mut self, ifindex: u32) -> io::Result<Vec<(IpAddr, Neighbour)>>;
+    fn ask(&mut self, ifindex: u32, of: IpAddr);
+}
+
+/// An error means as much: not known.
+impl Kernel for Tables {
+    fn next_hop(&mut self, ifindex: u32, to: IpAddr) -> Option<IpAddr> {
+        self.next_hop(ifindex, to).ok()
+    }
+
+    fn find(&mut self, ifindex: u32, of: IpAddr) -> Option<Neighbour> {
+        self.find(ifindex, of).ok().flatten()
+    }
+
+    fn all(&mut self, ifindex: u32) -> io::Result<Vec<(IpAddr, Neighbour)>> {
+        self.all(ifindex)
+    }
+
+    fn ask(&mut self, ifindex: u32, of: IpAddr) {
+        let _ = self.ask(ifindex, of);
+    }
 }
 
 impl Neighbours {
@@ -44,106 +111,351 @@ impl Neighbours {
     pub(super) const fn news(&self) -> Option<&News> {
         self.news.as_ref()
     }
-}
 
-#[derive(Debug, Default)]
-struct NextHop {
-    /// On the link: a gateway, or the next hop itself.
-    neighbour: Option<IpAddr>,
-    mac: Option<[u8; 6]>,
-    /// Whether the kernel has no doubt of it.
-    is_sure: bool,
-    asked: Option<Instant>,
-    wanted_by: HashSet<PathId>,
-}
+    /// When to look again though nothing has changed; never if that is all.
+    fn next_look(&self, now: Instant) -> Option<Duration> {
+        let (turn, (since, _)) = self.turns.first_key_value()?;
+        if *turn < ASKED || self.news.is_none() {
+            return Some(LOOK);
+        }
+        let is_sure = |(to, hop): (&Key, &NextHop)| {
+            let known = hop.neighbour.and_then(|at| self.known.get(&(to.0, at)));
+            known.is_some_and(|known| known.is_sure)
+        };
+        let is_old = self.told.is_some_and(|told| *since < told);
+        let again = is_old || !self.hops.iter().all(is_sure);
+        again.then(|| (*since + ASK).saturating_duration_since(now).max(LOOK))
+    }
 
-impl NextHop {
-    /// What the kernel says now; asks it to find out if it does not know. An error
-    /// means as much: not known.
-    fn look(&mut self, ifindex: u32, to: IpAddr) -> Option<[u8; 6]> {
-        let is_time = self.asked.is_none_or(|asked| asked.elapsed() >= ASK);
-        if is_time {
-            self.asked = Some(Instant::now());
-            self.neighbour = neighbour::next_hop(ifindex, to).ok();
+    /// The address that is known of a next hop.
+    fn mac(&self, to: &Key) -> Option<[u8; 6]> {
+        let neighbour = self.hops.get(to)?.neighbour?;
+        self.known.get(&(to.0, neighbour)).map(|known| known.mac)
+    }
+
+    /// Gives a next hop its turn.
+    fn queue(&mut self, to: Key, now: Instant, was_asked: bool) -> Turn {
+        self.given += 1;
+        let turn = self.given | if was_asked { ASKED } else { 0 };
+        self.turns.insert(turn, (now, to));
+        turn
+    }
+
+    /// Notes what a path sends to; says its hardware address, if it is known. Constant
+    /// time. Of next hops that are new the kernel is asked about [`MOST_ASKED`] at once; for
+    /// others there is the next look.
+    fn want(
+        &mut self,
+        id: PathId,
+        to: Key,
+        ifindex: u32,
+        kernel: &mut impl Kernel,
+    ) -> Option<[u8; 6]> {
+        self.wanted.insert(id, to);
+        if let Some(hop) = self.hops.get_mut(&to) {
+            hop.paths += 1;
+            return self.mac(&to);
         }
-        self.is_sure = false;
-        let at = self.neighbour?;
-        let found = neighbour::find(ifindex, at).ok().flatten();
-        self.is_sure = found.is_some_and(|found| found.is_sure);
-        if is_time && !self.is_sure {
-            let _ = neighbour::ask(ifindex, at);
+        let neighbour = kernel.next_hop(ifindex, to.1);
+        let mut was_asked = false;
+        if let Some(at) = neighbour {
+            let key = (to.0, at);
+            if !self.known.contains_key(&key)
+                && self.asked < MOST_ASKED
+                && let Some(found) = kernel.find(ifindex, at)
+            {
+                self.known.insert(key, found);
+            }
+            let is_sure = self.known.get(&key).is_some_and(|known| known.is_sure);
+            was_asked = is_sure || self.asked < MOST_ASKED;
+            if was_asked && !is_sure {
+                self.asked += 1;
+                kernel.ask(ifindex, at);
+            }
         }
-        found.map(|found| found.mac)
+        let turn = self.queue(to, Instant::now(), was_asked);
+        let hop = NextHop {
+            neighbour,
+            paths: 1,
+            turn,
+        };
+        self.hops.insert(to, hop);
+        self.mac(&to)
+    }
+
+    /// Paths that are gone want no neighbours. Constant time for each.
+    fn forget(&mut self, ids: &[PathId]) {
+        for id in ids {
+            let Some(to) = self.wanted.remove(id) else {
+                continue;
+            };
+            let Some(hop) = self.hops.get_mut(&to) else {
+                continue;
+            };
+            hop.paths -= 1;
+            if hop.paths == 0 {
+                let turn = hop.turn;
+                self.turns.remove(&turn);
+                self.hops.remove(&to);
+            }
+        }
+        if self.hops.is_empty() {
+            self.news = None;
+        }
+    }
+
+    /// Looks at the kernel's table, on the interfaces with these numbers, and asks about
+    /// those whose turn it is; says the paths whose next hop has another hardware address
+    /// than before. Linear in the kernel's table, and in the paths if an address has
+    /// changed.
+    fn look(
+        &mut self,
+        now: Instant,
+        ifindices: &[u32],
+        kernel: &mut impl Kernel,
+    ) -> Vec<(PathId, Option<[u8; 6]>)> {
+        self.asked = 0;
+        let mut known = HashMap::new();
+        for (iface, ifindex) in ifindices.iter().enumerate() {
+            // One that is gone has no neighbours.
+            let all = kernel.all(*ifindex).unwrap_or_default();
+            known.extend(
+                all.into_iter()
+                    .map(|(at, found)| ((iface as u16, at), found)),
+            );
+        }
+        for (key, _) in &self.known {
+            if !known.contains_key(key)
+                && let Some(found) = kernel.find(ifindices[usize::from(key.0)], key.1)
+            {
+                known.insert(*key, found);
+            }
+        }
+        let mac = |of: &HashMap<Key, Neighbour>, key| of.get(key).map(|one: &Neighbour| one.mac);
+        let of_either = self.known.keys().chain(known.keys());
+        let changed = of_either.filter(|key| mac(&self.known, key) != mac(&known, key));
+        let changed: HashSet<Key> = changed.copied().collect();
+        self.known = known;
+
+        let mut moved = HashSet::new();
+        while self.asked < MOST_ASKED
+            && let Some((&turn, &(since, to))) = self.turns.first_key_value()
+            && (turn < ASKED || now.duration_since(since) >= ASK)
+        {
+            self.asked += 1;
+            self.turns.remove(&turn);
+            let ifindex = ifindices[usize::from(to.0)];
+            let neighbour = kernel.next_hop(ifindex, to.1);
+            if let Some(at) = neighbour
+                && self
+                    .known
+                    .get(&(to.0, at))
+                    .is_none_or(|known| !known.is_sure)
+            {
+                kernel.ask(ifindex, at);
+            }
+            let turn = self.queue(to, now, true);
+            let hop = self.hops.get_mut(&to).expect("it has a turn");
+            hop.turn = turn;
+            if hop.neighbour != neighbour {
+                hop.neighbour = neighbour;
+                moved.insert(to);
+            }
+        }
+        if changed.is_empty() && moved.is_empty() {
+            return Vec::new();
+        }
+        let is_other = |to: &Key| {
+            let neighbour = self.hops.get(to).and_then(|hop| hop.neighbour);
+            moved.contains(to) || neighbour.is_some_and(|at| changed.contains(&(to.0, at)))
+        };
+        let others = self.wanted.iter().filter(|(_, to)| is_other(to));
+        others.map(|(id, to)| (*id, self.mac(to))).collect()
     }
 }
 
 impl Node {
-    /// Keeps a path told of the hardware address of where it sends to.
-    pub(super) fn want_neighbour(&mut self, id: PathId, (iface, to): (u32, IpAddr)) {
-        // Before the first look, so that nothing comes between. Where there is none, the
-        // table is looked at by time.
+    /// The hardware address of where a path sends to, which is told of each change from
+    /// now on.
+    pub(super) fn want_neighbour(
+        &mut self,
+        id: PathId,
+        (iface, to): (u32, IpAddr),
+    ) -> Option<[u8; 6]> {
+        // Before the kernel is asked, so that nothing comes between. Where there is none,
+        // its table is looked at by time.
         if self.neighbours.news.is_none() {
             self.neighbours.news = News::of_neighbours().ok();
         }
-        let hop = self
+        let mut tables = match self.neighbours.tables.take() {
+            Some(tables) => tables,
+            None => Tables::open().ok()?,
+        };
+        let ifindex = self.ifaces[iface as usize].ifindex;
+        let mac = self
             .neighbours
-            .hops
-            .entry((iface as usize, to))
-            .or_default();
-        hop.wanted_by.insert(id);
-        hop.mac = hop.look(self.ifaces[iface as usize].ifindex, to);
-        let mac = hop.mac;
-        // A worker that does not answer works for nobody any more.
-        let _ = self.tell(Command::SetNextMacs(vec![(id, mac)]));
+            .want(id, (iface as u16, to), ifindex, &mut tables);
+        self.neighbours.tables = Some(tables);
+        mac
     }
 
-    /// Looks at the kernel's table, and tells paths what has changed. Says when to look again
-    /// though nothing has changed.
+    /// Looks at the kernel's table, and tells paths what has changed. Says when to look
+    /// again though nothing has changed.
     pub(super) fn look_for_neighbours(&mut self) -> Option<Duration> {
-        let is_told = self.neighbours.news.as_ref().map(News::take);
-        let mut changed = Vec::new();
-        for ((iface, to), hop) in &mut self.neighbours.hops {
-            let mac = hop.look(self.ifaces[*iface].ifindex, *to);
-            if mac != hop.mac {
-                hop.mac = mac;
-                changed.extend(hop.wanted_by.iter().map(|id| (*id, mac)));
-            }
+        if self.neighbours.hops.is_empty() {
+            return None;
         }
+        let now = Instant::now();
+        if self.neighbours.news.as_ref().is_some_and(News::take) {
+            self.neighbours.told = Some(now);
+        }
+        let mut tables = self.neighbours.tables.take()?;
+        let ifindices: Vec<u32> = self.ifaces.iter().map(|iface| iface.ifindex).collect();
+        let changed = self.neighbours.look(now, &ifindices, &mut tables);
+        self.neighbours.tables = Some(tables);
         if !changed.is_empty() {
             let _ = self.tell(Command::SetNextMacs(changed));
         }
-        let mut hops = self.neighbours.hops.values();
-        match is_told {
-            _ if self.neighbours.hops.is_empty() => None,
-            None => Some(LOOK),
-            // A route that was looked up just now is looked up again only then.
-            Some(true) => Some(ASK),
-            Some(false) => hops.any(|hop| !hop.is_sure).then_some(ASK),
-        }
+        self.neighbours.next_look(now)
     }
 
     /// Paths that are gone want no neighbours.
     pub(super) fn forget_neighbours(&mut self, ids: &[PathId]) {
-        self.neighbours.hops.retain(|_, hop| {
-            for id in ids {
-                hop.wanted_by.remove(id);
-            }
-            !hop.wanted_by.is_empty()
-        });
-        if self.neighbours.hops.is_empty() {
-            self.neighbours.news = None;
-        }
+        self.neighbours.forget(ids);
     }
 
     /// Where a path sends to, if it had to be looked up.
     pub(super) fn show_neighbour(&self, id: PathId) -> Option<Value> {
-        let mut all = self.neighbours.hops.iter();
-        let ((iface, to), hop) = all.find(|(_, hop)| hop.wanted_by.contains(&id))?;
+        let key = self.neighbours.wanted.get(&id)?;
+        let hop = self.neighbours.hops.get(key)?;
+        let (iface, to) = key;
         Some(json!({
             "address": to,
             "neighbour": hop.neighbour,
-            "iface": self.config.ifaces[*iface].name,
-            "mac": hop.mac.map(|mac| Mac::from(mac).to_string()),
+            "iface": self.config.ifaces[usize::from(*iface)].name,
+            "mac": self.neighbours.mac(key).map(|mac| Mac::from(mac).to_string()),
         }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ashway_path::places::Ids;
+
+    use super::*;
+
+    /// A kernel that has a gateway to everything beyond its link, and counts.
+    #[derive(Default)]
+    struct Fake {
+        neighbours: HashMap<IpAddr, Neighbour>,
+        gateway: Option<IpAddr>,
+        /// Entries that a dump misses.
+        hidden: HashSet<IpAddr>,
+        routes: u32,
+        asked: Vec<IpAddr>,
+    }
+
+    impl Kernel for Fake {
+        fn next_hop(&mut self, _: u32, to: IpAddr) -> Option<IpAddr> {
+            self.routes += 1;
+            Some(self.gateway.unwrap_or(to))
+        }
+
+        fn find(&mut self, _: u32, of: IpAddr) -> Option<Neighbour> {
+            self.neighbours.get(&of).copied()
+        }
+
+        fn all(&mut self, _: u32) -> io::Result<Vec<(IpAddr, Neighbour)>> {
+            let all = self.neighbours.iter();
+            let seen = all.filter(|(at, _)| !self.hidden.contains(*at));
+            Ok(seen.map(|(at, found)| (*at, *found)).collect())
+        }
+
+        fn ask(&mut self, _: u32, of: IpAddr) {
+            self.asked.push(of);
+        }
+    }
+
+    fn address(number: u32) -> IpAddr {
+        IpAddr::from((0x0a00_0000 + number).to_be_bytes())
+    }
+
+    const fn sure(last: u8) -> Neighbour {
+        Neighbour {
+            mac: [2, 0, 0, 0, 0, last],
+            is_sure: true,
+        }
+    }
+
+    #[test]
+    fn paths_are_told_what_changes_and_nothing_else() {
+        let (mut all, mut kernel, mut ids) =
+            (Neighbours::default(), Fake::default(), Ids::default());
+        let [here, there, alike] = [ids.take(), ids.take(), ids.take()];
+        kernel.neighbours.insert(address(1), sure(1));
+        assert_eq!(
+            all.want(here, (0, address(1)), 7, &mut kernel),
+            Some(sure(1).mac)
+        );
+        assert_eq!(all.want(there, (0, address(2)), 7, &mut kernel), None);
+        assert_eq!(
+            all.want(alike, (0, address(1)), 7, &mut kernel),
+            Some(sure(1).mac)
+        );
+        // The kernel is asked about what it does not know, and one route is one question.
+        assert_eq!((&kernel.asked[..], kernel.routes), (&[address(2)][..], 2));
+        let now = Instant::now();
+        assert_eq!(all.look(now, &[7], &mut kernel), []);
+        // A dump that missed one is not believed.
+        kernel.hidden.insert(address(1));
+        assert_eq!(all.look(now, &[7], &mut kernel), []);
+        kernel.neighbours.insert(address(2), sure(2));
+        assert_eq!(
+            all.look(now, &[7], &mut kernel),
+            [(there, Some(sure(2).mac))]
+        );
+        kernel.neighbours.remove(&address(1));
+        let mut told = all.look(now, &[7], &mut kernel);
+        told.sort();
+        assert_eq!(told, [(here, None), (alike, None)]);
+        // What the route says counts.
+        (kernel.gateway, kernel.asked) = (Some(address(2)), Vec::new());
+        let mut told = all.look(now + 2 * ASK, &[7], &mut kernel);
+        told.sort();
+        // One has that hop already.
+        assert_eq!(told, [here, alike].map(|id| (id, Some(sure(2).mac))));
+        assert!(kernel.asked.is_empty(), "it is sure of that one");
+        all.forget(&[here, there, alike, here]);
+        assert!(all.hops.is_empty() && all.turns.is_empty() && all.wanted.is_empty());
+    }
+
+    /// However many next hops there are, a look asks about a few, each in its turn.
+    #[test]
+    fn a_look_asks_about_so_many_and_forgets_none() {
+        const HOPS: u32 = 1000;
+        let (mut all, mut kernel, mut ids) =
+            (Neighbours::default(), Fake::default(), Ids::default());
+        for number in 0..HOPS {
+            let _ = all.want(ids.take(), (0, address(number)), 7, &mut kernel);
+        }
+        assert_eq!(kernel.asked.len(), MOST_ASKED as usize);
+        let begin = Instant::now();
+        for look in 1..=HOPS / MOST_ASKED {
+            let before = kernel.asked.len();
+            all.look(begin, &[7], &mut kernel);
+            let asked = (kernel.asked.len() - before) as u32;
+            let left = HOPS - look * MOST_ASKED;
+            assert_eq!(asked, left.min(MOST_ASKED), "look {look}");
+        }
+        let ever: HashSet<IpAddr> = kernel.asked.drain(..).collect();
+        assert_eq!(ever.len(), HOPS as usize);
+        for _ in 0..HOPS / MOST_ASKED {
+            all.look(begin + 2 * ASK, &[7], &mut kernel);
+        }
+        let again: HashSet<IpAddr> = kernel.asked.iter().copied().collect();
+        assert_eq!(
+            (again.len(), kernel.asked.len()),
+            (HOPS as usize, HOPS as usize)
+        );
     }
 }
