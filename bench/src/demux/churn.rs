@@ -63,7 +63,7 @@ pub(super) fn run(rounds: usize, quick: bool) -> Result<Part> {
     let map = program::filled(program::KEY_BYTES, 2 * OTHERS, entries)?;
     let mut maps = Maps {
         context: Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1))?,
-        hits: Map::create(&MapSpec::array("hits", 8, 1))?,
+        hits: Map::create(&MapSpec::array("hits", emit::CELL_BYTES as u32, 1))?,
         shapes: HashMap::new(),
     };
     let shape = table.shapes().first().context("one shape")?.id();

@@ -60,17 +60,20 @@ impl Programs {
             path,
             ..Leaf::default()
         };
-        let shapes = emit::compile(&table, FEW, leaf);
+        let shapes = emit::compile_open(&table, FEW, leaf);
         let cpus = possible_cpus()? as u32;
         let mut maps = Maps {
             context: Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1))?,
-            hits: Map::create(&MapSpec::array("hits", 8 * FEW as u32, 1))?,
+            hits: Map::create(&MapSpec::array("hits", emit::hits_bytes(&shapes) as u32, 1))?,
             shapes: HashMap::new(),
         };
         for (one, entries) in shapes.iter().zip(table.shapes()) {
-            if let Entries::Hash(number) = one.entries {
+            if let Some(number) = one.entries.map() {
                 let bytes = one.shape.key_bytes() as u32;
-                let entries = entries.iter().map(|(key, path)| (key.to_vec(), path));
+                // As constants they are in the program.
+                let is_hash = matches!(one.entries, Entries::Hash(_));
+                let entries = entries.iter().filter(|_| is_hash);
+                let entries = entries.map(|(key, path)| (key.to_vec(), path));
                 let map = filled(bytes, paths, entries.collect())?;
                 maps.shapes.insert(MapRef::Shape(number), map);
             }

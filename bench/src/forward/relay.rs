@@ -216,7 +216,7 @@ impl Kernel {
         let memory = shared::arena(spec.layout.total_bytes())?;
         let wake = shared::bell("wake", 4096)?;
         let slots = Map::create(&MapSpec::prog_array("slots", 1))?;
-        let hits = Map::create(&MapSpec::array("hits", 8 * FEW as u32, 1))?;
+        let hits = Map::create(&MapSpec::array("hits", (emit::CELL_BYTES * FEW) as u32, 1))?;
         let load = |name, kind, attach_type, image: &Image| -> Result<Program> {
             let fixups = image.maps.iter().map(|used| {
                 let fd = match used.map {

@@ -108,6 +108,8 @@ ashway_abi::named_bugs! {
     DemuxGuardShared,
     /// In a program, a field is taken with all its bits.
     DemuxEmitMaskDropped,
+    /// In a program, an entry that was compiled in is one for ever.
+    DemuxEmitGoneStays,
     /// In a program, the least specific shape is tried first.
     DemuxEmitOrderInverted,
 

@@ -21,7 +21,7 @@ use ashway_abi::observe::step;
 use ashway_check::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use ashway_wire::ipv4::PROTOCOL_UDP;
 
-use crate::demux::emit::{self, Compiled, Entries, Exits, FEW};
+use crate::demux::emit::{self, Compiled, Constant, Entries, Exits, FEW};
 use crate::observe::{self, Note, Word};
 pub use crate::xdp::Packet;
 use crate::xdp::{self, action, be16};
@@ -67,24 +67,25 @@ impl Spec<'_> {
 
     /// Whether a path may take frames as they are.
     fn may_be_raw(&self) -> bool {
-        self.shapes.iter().any(|one| match &one.entries {
-            Entries::Hash(_) => true,
-            Entries::Constants(list) => list.iter().any(|one| one.leaf.flags & flag::RAW != 0),
-        })
+        let is_raw = |one: &Constant| one.leaf.flags & flag::RAW != 0;
+        self.shapes
+            .iter()
+            .any(|one| one.entries.map().is_some() || one.entries.constants().iter().any(is_raw))
     }
 
-    /// The slots of all paths, if they are few and known now.
-    fn slots(&self) -> Option<Vec<u32>> {
-        let mut slots = Vec::new();
-        for one in self.shapes {
-            match &one.entries {
-                Entries::Hash(_) => return None,
-                Entries::Constants(list) => slots.extend(list.iter().map(|one| one.leaf.slot)),
-            }
-        }
+    /// The slots of paths that are known now, if they are few: a tail call into one
+    /// is a jump. And whether there may be others.
+    fn slots(&self) -> (Vec<u32>, bool) {
+        let constants = self.shapes.iter().flat_map(|one| one.entries.constants());
+        let mut slots: Vec<u32> = constants.map(|one| one.leaf.slot).collect();
         slots.sort_unstable();
         slots.dedup();
-        (slots.len() <= FEW).then_some(slots)
+        let mut maps = self.shapes.iter().map(|one| &one.entries);
+        let large = |entries: &Entries| matches!(entries, Entries::Hash(_));
+        if slots.len() > FEW || maps.clone().any(large) {
+            return (Vec::new(), true);
+        }
+        (slots, maps.any(|entries| entries.map().is_some()))
     }
 }
 
@@ -442,14 +443,10 @@ fn whole_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
 fn dispatch(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     asm.bind(labels.dispatch);
     asm.load(Size::W, R3, R9, context::SLOT);
-    let Some(slots) = spec.slots() else {
-        tail_call(asm);
-        asm.jump(labels.no_program);
-        return;
-    };
+    let (slots, others) = spec.slots();
     for (i, slot) in slots.iter().enumerate() {
         let next = asm.label();
-        if i + 1 < slots.len() {
+        if others || i + 1 < slots.len() {
             asm.jump_if_imm(op::JNE, R3, *slot as i32, next);
         }
         asm.mov_imm(R3, *slot as i32);
@@ -457,7 +454,10 @@ fn dispatch(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
         asm.jump(labels.no_program);
         asm.bind(next);
     }
-    if slots.is_empty() {
+    if others {
+        tail_call(asm);
+        asm.jump(labels.no_program);
+    } else if slots.is_empty() {
         asm.jump(labels.host);
     }
 }

@@ -109,7 +109,7 @@ fn frames() -> Vec<Vec<u8>> {
 fn run([entry, user]: &[Image; 2], array: bool, frame: &[u8]) -> (u32, Vec<u64>, Machine) {
     let mut machine = Machine::new(2, LAYOUT.trusted_bytes(1), LAYOUT.total_bytes());
     machine.array_mode = array;
-    machine.set_hits(1);
+    machine.set_hits(emit::CELL_BYTES);
     machine.ifindex = 9;
     machine.clock_ns = 1000;
     machine.clock_step_ns = 10;

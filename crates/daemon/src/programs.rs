@@ -1,17 +1,19 @@
 //! The maps of a node, and programs loaded over them.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
 
 use ashway_abi::{Leaf, leaf};
 use ashway_check::bpf::{Image, MapRef};
-use ashway_codegen::demux::emit::{Compiled, Entries};
+use ashway_codegen::demux::emit::{self, CELL_BYTES, Compiled, Entries, GONE};
 use ashway_codegen::instance::Spec;
 use ashway_codegen::{exit, forward};
-use ashway_demux::{Change, Key, ShapeId, Table};
-use ashway_kernel::{LoadError, Map, MapSpec, Program, ProgramKind};
+use ashway_demux::{Key, Shape, ShapeId, Table, Update};
+use ashway_kernel::{LoadError, Map, MapSpec, Program, ProgramKind, shared};
 use ashway_memory::{Memory, SharedArray, WakeBell};
 
 /// The maps that all programs of a node share.
@@ -93,14 +95,27 @@ pub(crate) fn load_noting(
     })
 }
 
-/// The maps of an interface's demux, filled.
+/// The maps of an interface's demux, filled. They follow the table while the program
+/// stays: a shape of the program is known by its number there, whatever id it has in the
+/// table by now.
 #[derive(Debug)]
 pub struct DemuxMaps {
-    /// By the shape's number.
-    shapes: HashMap<u32, Map>,
-    hits: Map,
-    /// The entries that are part of the program, by the number of their hits.
-    constants: Vec<(ShapeId, Key)>,
+    /// Those of the program's shapes that have a map, by their numbers.
+    shapes: HashMap<u32, ShapeMap>,
+    /// The numbers of the table's shapes.
+    numbers: HashMap<ShapeId, u32>,
+    hits: SharedArray,
+    /// The entries that are part of the program, each with its cell in `hits`.
+    constants: HashMap<(u32, Key), usize>,
+}
+
+/// The map of a shape.
+#[derive(Debug)]
+struct ShapeMap {
+    shape: Shape,
+    map: Map,
+    /// The cell that counts what is in it, if the program looks at that first.
+    count: Option<usize>,
 }
 
 impl DemuxMaps {
@@ -115,38 +130,44 @@ impl DemuxMaps {
         compiled: &[Compiled],
         leaf: impl Fn(T) -> Leaf,
     ) -> io::Result<Self> {
-        let mut shapes = HashMap::new();
-        let mut constants = Vec::new();
+        let mut all = Self {
+            shapes: HashMap::new(),
+            numbers: HashMap::new(),
+            hits: shared::words("ashway_hits", emit::hits_bytes(compiled))?,
+            constants: HashMap::new(),
+        };
+        let cell = |number: u32| number as usize * CELL_BYTES;
         for (one, entries) in compiled.iter().zip(table.shapes()) {
-            let number = match &one.entries {
-                Entries::Hash(number) => *number,
-                Entries::Constants(list) => {
-                    // They are numbered in this order.
-                    constants.extend(list.iter().map(|one| (entries.id(), one.key.into())));
-                    continue;
-                }
+            let number = entries.id().0;
+            all.numbers.insert(entries.id(), number);
+            let constants = one.entries.constants().iter();
+            let constants = constants.map(|one| ((number, one.key.into()), cell(one.hits)));
+            all.constants.extend(constants);
+            if one.entries.map().is_none() {
+                continue;
+            }
+            let (len, count) = match &one.entries {
+                Entries::Open(_, later) => (0, Some(cell(later.count))),
+                _ => (entries.len(), None),
             };
             let map = Map::create(&MapSpec::hash(
                 "ashway_shape",
                 one.shape.key_bytes() as u32,
                 leaf::BYTES as u32,
-                room(entries.len()),
+                room(len),
             ))?;
-            let (mut keys, mut values) = (Vec::new(), Vec::new());
-            for (key, path) in entries.iter() {
-                keys.extend_from_slice(key);
-                values.extend_from_slice(&leaf(path).to_bytes());
+            if len > 0 {
+                let (mut keys, mut values) = (Vec::new(), Vec::new());
+                for (key, path) in entries.iter() {
+                    keys.extend_from_slice(key);
+                    values.extend_from_slice(&leaf(path).to_bytes());
+                }
+                map.update_batch(&keys, &values)?;
             }
-            map.update_batch(&keys, &values)?;
-            shapes.insert(number, map);
+            let shape = one.shape.clone();
+            all.shapes.insert(number, ShapeMap { shape, map, count });
         }
-        let room = 8 * constants.len().max(1) as u32;
-        let hits = Map::create(&MapSpec::array("ashway_hits", room, 1))?;
-        Ok(Self {
-            shapes,
-            hits,
-            constants,
-        })
+        Ok(all)
     }
 
     /// Follows changes of the table by map updates, one call for all entries of a
@@ -154,60 +175,125 @@ impl DemuxMaps {
     /// a microsecond for each call. False if that is not enough: the program has to
     /// be made again, with maps of its own.
     ///
+    /// A shape that the program has is known to it also when its last entry has gone.
+    ///
     /// # Errors
     ///
     /// What the kernel said; `E2BIG` if a map is full. Some may be done by then.
-    pub fn follow(&self, changes: &[(&Change, Leaf)]) -> io::Result<bool> {
-        // Who has a turned entry now, the leaf need not say.
-        if changes.iter().any(|(change, _)| !change.turned.is_empty()) {
-            return Ok(false);
-        }
+    pub fn follow<T: Copy + Eq + Hash>(
+        &mut self,
+        updates: &[(&Update<T>, Leaf)],
+    ) -> io::Result<bool> {
+        let mut numbers = Cow::Borrowed(&self.numbers);
         let mut added: BTreeMap<u32, (Vec<u8>, Vec<u8>)> = BTreeMap::new();
         let mut removed: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
-        for (change, leaf) in changes {
-            for (shape, key) in &change.added {
-                let (keys, values) = added.entry(shape.0).or_default();
+        let mut gone = Vec::new();
+        for (update, leaf) in updates {
+            let change = update.change();
+            // Who has a turned entry now, the leaf need not say.
+            if !change.turned.is_empty() {
+                return Ok(false);
+            }
+            for (id, shape) in update.made() {
+                let mut known = self.shapes.iter();
+                let Some((number, _)) = known.find(|(_, one)| one.shape == *shape) else {
+                    return Ok(false);
+                };
+                numbers.to_mut().insert(id, *number);
+            }
+            let number = |id: &ShapeId| {
+                let number = numbers.get(id)?;
+                self.shapes.contains_key(number).then_some(*number)
+            };
+            for (id, key) in &change.added {
+                let Some(number) = number(id) else {
+                    return Ok(false);
+                };
+                let (keys, values) = added.entry(number).or_default();
                 keys.extend_from_slice(key);
                 values.extend_from_slice(&leaf.to_bytes());
             }
-            for (shape, key) in &change.removed {
-                removed.entry(shape.0).or_default().extend_from_slice(key);
+            for (id, key) in &change.removed {
+                let Some(number) = number(id) else {
+                    return Ok(false);
+                };
+                match self.constants.get(&(number, key.clone())) {
+                    Some(cell) if !self.is_gone(*cell) => gone.push(*cell),
+                    _ => removed.entry(number).or_default().extend_from_slice(key),
+                }
+            }
+            for id in &change.unmade {
+                numbers.to_mut().remove(id);
             }
         }
-        let mut touched = added.keys().chain(removed.keys());
-        if !touched.all(|shape| self.shapes.contains_key(shape)) {
-            return Ok(false);
+        let numbers = match numbers {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(numbers) => Some(numbers),
+        };
+        for (number, (keys, values)) in &added {
+            let one = &self.shapes[number];
+            one.map.update_batch(keys, values)?;
+            if let Some(count) = one.count {
+                let more = keys.len() / one.shape.key_bytes();
+                let count = self.hits.u64_at(count);
+                count.fetch_add(more as u64, Ordering::Release);
+            }
         }
-        for (shape, (keys, values)) in &added {
-            self.shapes[shape].update_batch(keys, values)?;
+        for cell in gone {
+            let word = self.hits.u64_at(cell + GONE as usize);
+            word.store(1, Ordering::Release);
         }
-        for (shape, keys) in &removed {
-            self.shapes[shape].delete_batch(keys)?;
+        for (number, keys) in &removed {
+            let one = &self.shapes[number];
+            one.map.delete_batch(keys)?;
+            if let Some(count) = one.count {
+                let fewer = keys.len() / one.shape.key_bytes();
+                let count = self.hits.u64_at(count);
+                count.fetch_sub(fewer as u64, Ordering::Release);
+            }
+        }
+        if let Some(numbers) = numbers {
+            self.numbers = numbers;
         }
         Ok(true)
+    }
+
+    /// Whether the constant of this cell is no entry any more.
+    fn is_gone(&self, cell: usize) -> bool {
+        let word = self.hits.u64_at(cell + GONE as usize);
+        word.load(Ordering::Acquire) != 0
     }
 }
 
 impl DemuxMaps {
-    /// How many frames each entry caught since its program was made; for one whose
-    /// shape has a map, since it came. CPUs count without atomics, so a few may be
+    /// How many frames each entry caught since its program was made; for one that came
+    /// later, since it came. CPUs count without atomics, so a few may be
     /// missing. About 0.2 us for each entry.
     ///
     /// # Errors
     ///
     /// What the kernel said.
     pub fn hits(&self) -> io::Result<HashMap<(ShapeId, Key), u64>> {
-        let words = self.hits.lookup(&0_u32.to_ne_bytes())?.unwrap_or_default();
-        let (words, _) = words.as_chunks::<8>();
-        let words = words.iter().map(|word| u64::from_ne_bytes(*word));
-        let mut hits: HashMap<_, _> = self.constants.iter().cloned().zip(words).collect();
-        for (number, map) in &self.shapes {
-            for (key, value) in map.entries()? {
+        let mut hits = HashMap::new();
+        let ids: HashMap<u32, ShapeId> = self.numbers.iter().map(|(id, at)| (*at, *id)).collect();
+        for ((number, key), cell) in &self.constants {
+            if let Some(id) = ids.get(number)
+                && !self.is_gone(*cell)
+            {
+                let caught = self.hits.u64_at(*cell).load(Ordering::Relaxed);
+                hits.insert((*id, key.clone()), caught);
+            }
+        }
+        for (number, one) in &self.shapes {
+            let Some(id) = ids.get(number) else {
+                continue;
+            };
+            for (key, value) in one.map.entries()? {
                 let value: [u8; leaf::BYTES] = value.try_into().map_err(|_| {
                     io::Error::new(io::ErrorKind::InvalidData, "a leaf of another length")
                 })?;
                 let (_, caught) = Leaf::from_bytes(&value);
-                hits.insert((ShapeId(*number), key.into()), caught);
+                hits.insert((*id, key.into()), caught);
             }
         }
         Ok(hits)
@@ -254,7 +340,7 @@ pub(crate) fn load_entry_with(
     ashway_trial::program::load("ashway_entry", ProgramKind::Xdp, image, |map| match map {
         MapRef::Slots => slots.fd(),
         MapRef::Hits => demux.hits.fd(),
-        MapRef::Shape(number) => demux.shapes[&number].fd(),
+        MapRef::Shape(number) => demux.shapes[&number].map.fd(),
         MapRef::Notes => notes.expect("a program that observes has a ring"),
         other => maps.fd(other),
     })

@@ -11,7 +11,7 @@ use ashway_check::bpf::{Atomic, Insn, Reg};
 use ashway_codegen::demux::emit;
 use ashway_codegen::{entry, exit, instance};
 use ashway_daemon::programs::{self, DemuxMaps, Maps, NodeMaps};
-use ashway_demux::{self as demux, Table};
+use ashway_demux::{self as demux, Filter, Table, Update};
 use ashway_kernel::{Map, MapSpec, Program, ProgramKind, TestRun, shared};
 use ashway_memory::{Memory, SharedArray};
 use ashway_rig::{Frame, frames::Spoil};
@@ -46,6 +46,16 @@ struct Bench {
     _user: Program,
 }
 
+fn node_maps() -> NodeMaps {
+    let cpus = ashway_kernel::maps::possible_cpus().unwrap() as u32;
+    NodeMaps {
+        context: Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1)).unwrap(),
+        cpus,
+        counters: Map::create(&MapSpec::percpu_array("rows", count::ROW_BYTES as u32, 4)).unwrap(),
+        wake: shared::bell("wake", 4096).unwrap(),
+    }
+}
+
 fn bench(kind: MemoryKind) -> Bench {
     let layout = Layout {
         guest_bytes: 131_072,
@@ -54,13 +64,8 @@ fn bench(kind: MemoryKind) -> Bench {
         slot_bytes: 2048,
         endpoint_slots: 0,
     };
-    let cpus = ashway_kernel::maps::possible_cpus().unwrap() as u32;
-    let node = NodeMaps {
-        context: Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1)).unwrap(),
-        cpus,
-        counters: Map::create(&MapSpec::percpu_array("rows", count::ROW_BYTES as u32, 4)).unwrap(),
-        wake: shared::bell("wake", 4096).unwrap(),
-    };
+    let node = node_maps();
+    let cpus = node.cpus;
     let slots = Map::create(&MapSpec::prog_array("slots", 4)).unwrap();
     let trusted = shared::words("trusted", layout.trusted_bytes(1)).unwrap();
     let memory = match kind {
@@ -73,7 +78,7 @@ fn bench(kind: MemoryKind) -> Bench {
         row,
         ..Leaf::default()
     };
-    let shapes = emit::compile(&table, emit::FEW, leaf);
+    let shapes = emit::compile_open(&table, emit::FEW, leaf);
     let demux = DemuxMaps::create(&table, &shapes, leaf).unwrap();
     let spec = entry::Spec {
         shapes: &shapes,
@@ -202,6 +207,74 @@ fn a_full_ring_drops_and_says_so() {
     }
     assert_eq!(bench.count(1, Count::QueuedTier), 256);
     assert_eq!(bench.count(1, Count::DroppedRingFull), 44);
+}
+
+/// Of a shape that the program has, every path is an entry of a map: the second and the
+/// ninth, one that takes another's place, and the first after the last has gone.
+#[test]
+fn paths_come_and_go_without_another_program() {
+    if ashway_rig::skip_unless_root() {
+        return;
+    }
+    let leaf = |path| Leaf {
+        path,
+        ..Leaf::default()
+    };
+    let filter = |text: &str| demux::parse(text).unwrap();
+    let port = |port: u16| filter(&format!("udp dst port {port}"));
+    let mut table = Table::default();
+    table.insert(&port(7000), 0).unwrap();
+    let shapes = emit::compile_open(&table, emit::FEW, leaf);
+    let mut maps = DemuxMaps::create(&table, &shapes, leaf).unwrap();
+    let node = node_maps();
+    let image = emit::program(&emit::Spec {
+        shapes: &shapes,
+        cpus: node.cpus,
+        packet: entry::Packet::Pointers,
+    });
+    drop(shapes);
+    let slots = Map::create(&MapSpec::prog_array("slots", 1)).unwrap();
+    let program = programs::load_entry(&image, &node, &slots, &maps).unwrap();
+    let leads = |port| {
+        let run = TestRun {
+            packet: &Frame::to_b(port, b"x").bytes(),
+            context: None,
+            repeat: 1,
+        };
+        program.test_run(&run).unwrap().retval
+    };
+    let come = |table: &mut Table<u32>, maps: &mut DemuxMaps, filter: &Filter, path| {
+        let change = table.insert(filter, path).unwrap();
+        maps.follow(&[(&Update::of(table, change, path), leaf(path))])
+    };
+    let go = |table: &mut Table<u32>, maps: &mut DemuxMaps, path| {
+        let change = table.remove(path);
+        maps.follow(&[(&Update::of(table, change, path), Leaf::default())])
+    };
+    for path in 1..10 {
+        assert_eq!(leads(7000 + path), emit::NO_PATH);
+        let came = come(&mut table, &mut maps, &port(7000 + path), path.into());
+        assert!(came.unwrap(), "path {path}");
+        assert_eq!([leads(7000), leads(7000 + path)], [0, path.into()]);
+    }
+    // The one of the program goes, and its place is another's.
+    assert!(go(&mut table, &mut maps, 0).unwrap());
+    assert_eq!([leads(7000), leads(7009)], [emit::NO_PATH, 9]);
+    assert!(come(&mut table, &mut maps, &port(7000), 10).unwrap());
+    assert_eq!(leads(7000), 10);
+    let hits = maps.hits().unwrap();
+    assert_eq!((hits.len(), hits.values().sum::<u64>()), (10, 11));
+    // The last goes; the shape is one that the program has had.
+    for path in 1..11 {
+        assert!(go(&mut table, &mut maps, path).unwrap());
+        assert_eq!(leads(7000 + path as u16 % 10), emit::NO_PATH);
+    }
+    assert!(table.is_empty() && maps.hits().unwrap().is_empty());
+    assert!(come(&mut table, &mut maps, &port(7001), 11).unwrap());
+    assert_eq!([leads(7000), leads(7001)], [emit::NO_PATH, 11]);
+    // Another shape is another program.
+    let other = filter("udp dst port 7001 and src port 9");
+    assert!(!come(&mut table, &mut maps, &other, 12).unwrap());
 }
 
 #[test]

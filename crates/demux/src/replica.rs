@@ -63,6 +63,11 @@ impl<T: Copy + Eq + Hash> Update<T> {
         self.value
     }
 
+    /// The shapes that are new.
+    pub fn made(&self) -> impl Iterator<Item = (ShapeId, &Shape)> {
+        self.made.iter().map(|(_, id, shape)| (*id, shape))
+    }
+
     /// The change.
     #[must_use]
     pub fn change(&self) -> &Change {

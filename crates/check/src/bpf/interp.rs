@@ -309,21 +309,29 @@ impl Machine {
         self.space.leaves.push(leaf.to_bytes());
     }
 
-    /// Makes room for the hits of so many entries that are compared with
-    /// constants.
-    pub fn set_hits(&mut self, entries: usize) {
-        self.space.hits = vec![0; entries * 8];
+    /// Makes room for so many bytes of the map of hits, all zero.
+    pub fn set_hits(&mut self, bytes: usize) {
+        self.space.hits = vec![0; bytes];
     }
 
-    /// Hits of a demux entry that is compared with constants.
+    /// The double word of the map of hits at this offset.
     ///
     /// # Panics
     ///
-    /// If there is no such entry.
+    /// If there is none.
     #[must_use]
-    pub fn hits(&self, entry: usize) -> u64 {
-        let word = self.space.hits[entry * 8..][..8].try_into();
+    pub fn hits_at(&self, offset: usize) -> u64 {
+        let word = self.space.hits[offset..][..8].try_into();
         u64::from_le_bytes(word.expect("eight bytes"))
+    }
+
+    /// Sets it.
+    ///
+    /// # Panics
+    ///
+    /// If there is none.
+    pub fn set_hits_at(&mut self, offset: usize, word: u64) {
+        self.space.hits[offset..][..8].copy_from_slice(&word.to_le_bytes());
     }
 
     /// Hits of a demux entry of a hash, if it is there.

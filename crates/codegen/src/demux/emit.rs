@@ -8,7 +8,9 @@
 //! for each of these three views of a frame.
 //!
 //! A shape of few entries is compared with constants, which costs less than a
-//! hash; a larger one is one look-up, whatever the number of its entries.
+//! hash; a larger one is one look-up, whatever the number of its entries. A program
+//! that is to be [open](compile_open) for entries that come later has a hash beside
+//! the constants, which costs two instructions as long as it is empty.
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
@@ -34,6 +36,11 @@ pub const FEW: usize = 8;
 /// Linux 6.18), and the entry program has others too.
 pub const MOST_HASHES: usize = 56;
 
+/// Most shapes of constants that have a map beside these. Each look-up is read by the
+/// verifier again for each way that leads to it: with 68 of them beside one another a
+/// program took 5 s to load that takes 0.3 s without.
+pub const MOST_OPEN: usize = 8;
+
 /// A shape as the program has it.
 #[derive(Clone, Debug)]
 pub struct Compiled<'t> {
@@ -51,6 +58,57 @@ pub enum Entries<'t> {
     Constants(Vec<Constant<'t>>),
     /// In the map [`MapRef::Shape`] of this number.
     Hash(u32),
+    /// In the program, unless the cell of one says that it is [`GONE`], and those that
+    /// came later in a map.
+    Open(Vec<Constant<'t>>, Later),
+}
+
+impl<'t> Entries<'t> {
+    /// Those that are in the program.
+    #[must_use]
+    pub fn constants(&self) -> &[Constant<'t>] {
+        match self {
+            Self::Constants(list) | Self::Open(list, _) => list,
+            Self::Hash(_) => &[],
+        }
+    }
+
+    /// The number of the map [`MapRef::Shape`], if there is one.
+    #[must_use]
+    pub const fn map(&self) -> Option<u32> {
+        match self {
+            Self::Constants(_) => None,
+            Self::Hash(map) => Some(*map),
+            Self::Open(_, later) => Some(later.map),
+        }
+    }
+}
+
+/// Where entries are that came after the program was made.
+#[derive(Clone, Copy, Debug)]
+pub struct Later {
+    /// The number of their map, [`MapRef::Shape`].
+    pub map: u32,
+    /// The number of the cell that counts them: the map is looked into unless that is 0.
+    pub count: u32,
+}
+
+/// Bytes of a cell in the map [`MapRef::Hits`].
+pub const CELL_BYTES: usize = 16;
+
+/// Where a cell says that its constant is no entry any more: a double word that is not 0.
+/// The hits of the constant, or the number of entries, are in front.
+pub const GONE: i16 = 8;
+
+/// Bytes of [`MapRef::Hits`] for these shapes: a cell for each constant, and for what
+/// may come later of each shape.
+#[must_use]
+pub fn hits_bytes(shapes: &[Compiled]) -> usize {
+    let cells = |one: &Compiled| {
+        let later = matches!(one.entries, Entries::Open(..));
+        one.entries.constants().len() + usize::from(later)
+    };
+    CELL_BYTES * shapes.iter().map(cells).sum::<usize>().max(1)
 }
 
 /// An entry that is part of the program.
@@ -60,12 +118,12 @@ pub struct Constant<'t> {
     pub key: &'t [u8],
     /// What it leads to.
     pub leaf: Leaf,
-    /// The number of its word in the map [`MapRef::Hits`].
+    /// The number of its cell in the map [`MapRef::Hits`].
     pub hits: u32,
 }
 
 /// The shapes of a table as a program has them: those of more than `few` entries
-/// as hashes named by their [`ShapeId`], the others as constants whose words of
+/// as hashes named by their [`ShapeId`], the others as constants whose cells of
 /// hits are numbered in this order, each shape's by key. If that were more than
 /// [`MOST_HASHES`], the largest are.
 pub fn compile<T: Copy + Eq + Hash>(
@@ -73,30 +131,67 @@ pub fn compile<T: Copy + Eq + Hash>(
     few: usize,
     leaf: impl Fn(T) -> Leaf,
 ) -> Vec<Compiled<'_>> {
+    compile_as(table, few, false, leaf)
+}
+
+/// The same for a program that takes entries without being made anew: constants have a
+/// map beside them for those that come later, in [`MOST_OPEN`] shapes: the largest, and
+/// among equals the latest.
+pub fn compile_open<T: Copy + Eq + Hash>(
+    table: &Table<T>,
+    few: usize,
+    leaf: impl Fn(T) -> Leaf,
+) -> Vec<Compiled<'_>> {
+    compile_as(table, few, true, leaf)
+}
+
+fn compile_as<T: Copy + Eq + Hash>(
+    table: &Table<T>,
+    few: usize,
+    open: bool,
+    leaf: impl Fn(T) -> Leaf,
+) -> Vec<Compiled<'_>> {
     // A shape without a key has one entry, which needs no look-up.
-    let large = |entries: &&ashway_demux::Entries<T>| {
-        entries.len() > few && !entries.shape().key.is_empty()
-    };
-    let mut hashes: Vec<_> = table.shapes().iter().filter(large).collect();
-    hashes.sort_by_key(|entries| Reverse(entries.len()));
-    hashes.truncate(MOST_HASHES);
-    let hashes: HashSet<ShapeId> = hashes.into_iter().map(ashway_demux::Entries::id).collect();
-    let mut hits = 0..;
-    let compiled = table.shapes().iter().map(|entries| Compiled {
-        shape: entries.shape(),
-        entries: if hashes.contains(&entries.id()) {
-            Entries::Hash(entries.id().0)
-        } else {
-            let mut constants: Vec<_> = entries.iter().collect();
-            constants.sort_by_key(|(key, _)| *key);
-            let constants = constants.into_iter().zip(&mut hits);
-            let constant = |((key, value), hits)| Constant {
-                key,
-                leaf: leaf(value),
-                hits,
+    let keyed = table.shapes().iter();
+    let keyed = keyed.filter(|entries| !entries.shape().key.is_empty());
+    let mut maps: Vec<_> = keyed.collect();
+    maps.sort_by_key(|entries| Reverse((entries.len(), entries.id())));
+    let large = maps
+        .iter()
+        .take_while(|entries| entries.len() > few)
+        .count();
+    let open = if open { MOST_OPEN } else { 0 };
+    maps.truncate((large + open).min(MOST_HASHES));
+    let maps: HashSet<ShapeId> = maps.into_iter().map(ashway_demux::Entries::id).collect();
+    let mut cells = 0..;
+    let compiled = table.shapes().iter().map(|entries| {
+        let map = maps.contains(&entries.id()).then_some(entries.id().0);
+        if let (Some(map), true) = (map, entries.len() > few) {
+            return Compiled {
+                shape: entries.shape(),
+                entries: Entries::Hash(map),
             };
-            Entries::Constants(constants.map(constant).collect())
-        },
+        }
+        let mut constants: Vec<_> = entries.iter().collect();
+        constants.sort_by_key(|(key, _)| *key);
+        let constants = constants.into_iter().zip(&mut cells);
+        let constant = |((key, value), hits)| Constant {
+            key,
+            leaf: leaf(value),
+            hits,
+        };
+        let constants = constants.map(constant).collect();
+        let later = map.and_then(|map| {
+            let count = cells.next()?;
+            Some(Later { map, count })
+        });
+        Compiled {
+            shape: entries.shape(),
+            entries: match later {
+                Some(later) => Entries::Open(constants, later),
+                None => Entries::Constants(constants),
+            },
+        }
     });
     compiled.collect()
 }
@@ -423,15 +518,20 @@ impl Emitter<'_, '_> {
             self.asm.jump(no);
             self.asm.bind(may);
         }
-        match &one.entries {
-            Entries::Hash(map) => self.look_up(one.shape, *map, no),
-            Entries::Constants(entries) => {
-                for entry in entries {
-                    let next = self.asm.label();
-                    self.constant(one.shape, entry, next);
-                    self.asm.bind(next);
-                }
-            }
+        let may_go = matches!(one.entries, Entries::Open(..));
+        for entry in one.entries.constants() {
+            let next = self.asm.label();
+            self.constant(one.shape, entry, may_go, next);
+            self.asm.bind(next);
+        }
+        if let Entries::Open(_, later) = one.entries {
+            let cell = later.count * CELL_BYTES as u32;
+            self.asm.map(R1, MapRef::Hits, Some(cell));
+            self.asm.load(Size::D, R1, R1, 0);
+            self.asm.jump_if_imm(op::JEQ, R1, 0, no);
+        }
+        if let Some(map) = one.entries.map() {
+            self.look_up(one.shape, map, no);
         }
     }
 
@@ -470,7 +570,7 @@ impl Emitter<'_, '_> {
         asm.jump_if_imm(op::JNE, R0, 0, self.value);
     }
 
-    fn constant(&mut self, shape: &Shape, entry: &Constant, no: Label) {
+    fn constant(&mut self, shape: &Shape, entry: &Constant, may_go: bool, no: Label) {
         let mut at = 0;
         for part in &shape.key {
             self.there(part.field, no);
@@ -481,7 +581,11 @@ impl Emitter<'_, '_> {
         if self.view != View::Facts {
             xdp::find_context(asm, self.spec.cpus, self.fail);
         }
-        asm.map(R1, MapRef::Hits, Some(entry.hits * 8));
+        asm.map(R1, MapRef::Hits, Some(entry.hits * CELL_BYTES as u32));
+        if may_go && !bug::is(Bug::DemuxEmitGoneStays) {
+            asm.load(Size::D, R2, R1, GONE);
+            asm.jump_if_imm(op::JNE, R2, 0, no);
+        }
         add_hit(asm, R1, 0);
         let Leaf {
             row,

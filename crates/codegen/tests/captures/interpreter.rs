@@ -36,19 +36,15 @@ impl One {
         let mut machine = Machine::new(ROWS, LAYOUT.trusted_bytes(1), LAYOUT.total_bytes());
         machine.array_mode = packet == Packet::Helpers;
         machine.slots = vec![Some(behind(what, packet, 1))];
-        let mut constants = 0;
         for (one, entries) in compiled.iter().zip(table.shapes()) {
-            match &one.entries {
-                Entries::Constants(list) => constants += list.len(),
-                Entries::Hash(map) => {
-                    machine.add_shape(*map, one.shape.key_bytes());
-                    for (key, path) in entries.iter() {
-                        machine.insert(*map, key, leaf(path));
-                    }
+            if let Entries::Hash(map) = one.entries {
+                machine.add_shape(map, one.shape.key_bytes());
+                for (key, path) in entries.iter() {
+                    machine.insert(map, key, leaf(path));
                 }
             }
         }
-        machine.set_hits(constants.max(1));
+        machine.set_hits(emit::hits_bytes(&compiled));
         for path in 0..ROWS {
             machine.set_hop(path, hop());
         }

@@ -70,26 +70,26 @@ impl Loaded {
         let memory = memory.unwrap();
         let compiled = emit::compile(table, few, leaf);
         let mut shapes = HashMap::new();
-        let mut constants = 0;
         for (one, entries) in compiled.iter().zip(table.shapes()) {
-            match &one.entries {
-                Entries::Constants(list) => constants += list.len() as u32,
-                Entries::Hash(number) => {
-                    let (key, room) = (one.shape.key_bytes() as u32, entries.len() as u32);
-                    let map = create(&MapSpec::hash(
-                        "shape",
-                        key,
-                        leaf_map::BYTES as u32,
-                        room.max(1),
-                    ));
-                    for (key, path) in entries.iter() {
-                        map.update(key, &leaf(path).to_bytes()).unwrap();
-                    }
-                    shapes.insert(*number, map);
+            if let Entries::Hash(number) = one.entries {
+                let (key, room) = (one.shape.key_bytes() as u32, entries.len() as u32);
+                let map = create(&MapSpec::hash(
+                    "shape",
+                    key,
+                    leaf_map::BYTES as u32,
+                    room.max(1),
+                ));
+                for (key, path) in entries.iter() {
+                    map.update(key, &leaf(path).to_bytes()).unwrap();
                 }
+                shapes.insert(number, map);
             }
         }
-        let hits = create(&MapSpec::array("hits", 8 * constants.max(1), 1));
+        let hits = create(&MapSpec::array(
+            "hits",
+            emit::hits_bytes(&compiled) as u32,
+            1,
+        ));
         let load = |image: &Image| {
             let fixup = |used: &ashway_check::bpf::MapUse| MapFixup {
                 insn: used.insn,

@@ -1,32 +1,31 @@
 //! In our own interpreter, without root.
 
+use std::collections::HashMap;
+
 use ashway_abi::context::{self, flag};
+use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::Machine;
-use ashway_codegen::demux::emit::{self, Entries, FEW, NO_PATH, Spec};
+use ashway_codegen::demux::emit::{self, Entries, FEW, Later, NO_PATH, Spec};
 use ashway_codegen::entry::Packet;
-use ashway_demux::{self as demux, Table};
+use ashway_demux::{self as demux, Key, ShapeId, Table};
 use ashway_wire::headers::{Fragment, Headers};
 use ashway_wire::{eth, ipv4, vxlan};
 
 use super::cases::{Random, expected, frame, leaf, table};
 
 /// A machine with the table's entries, and its program.
-fn machine(table: &Table<u32>, few: usize, packet: Packet) -> (Machine, ashway_check::bpf::Image) {
+fn machine(table: &Table<u32>, few: usize, packet: Packet) -> (Machine, Image) {
     let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), 0);
     let compiled = emit::compile(table, few, leaf);
-    let mut constants = 0;
     for (one, entries) in compiled.iter().zip(table.shapes()) {
-        match &one.entries {
-            Entries::Constants(list) => constants += list.len(),
-            Entries::Hash(map) => {
-                machine.add_shape(*map, one.shape.key_bytes());
-                for (key, path) in entries.iter() {
-                    machine.insert(*map, key, leaf(path));
-                }
+        if let Entries::Hash(map) = one.entries {
+            machine.add_shape(map, one.shape.key_bytes());
+            for (key, path) in entries.iter() {
+                machine.insert(map, key, leaf(path));
             }
         }
     }
-    machine.set_hits(constants);
+    machine.set_hits(emit::hits_bytes(&compiled));
     let image = emit::program(&Spec {
         shapes: &compiled,
         cpus: 1,
@@ -71,6 +70,130 @@ fn the_program_decides_as_the_table_does() {
     }
     // The domains are small enough to say something.
     assert!(hits > 30_000, "{hits}");
+}
+
+/// Entries of a program by shape and key, each with its cell.
+type Cells = HashMap<(ShapeId, Key), usize>;
+
+/// A machine with the program of a table that other entries may come to.
+fn open_machine(table: &Table<u32>, packet: Packet) -> (Machine, Image, Cells, Vec<Later>) {
+    let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), 0);
+    let compiled = emit::compile_open(table, FEW, leaf);
+    machine.set_hits(emit::hits_bytes(&compiled));
+    let (mut cells, mut later) = (Cells::new(), Vec::new());
+    for (one, entries) in compiled.iter().zip(table.shapes()) {
+        if let Some(map) = one.entries.map() {
+            machine.add_shape(map, one.shape.key_bytes());
+        }
+        match &one.entries {
+            Entries::Hash(map) => {
+                for (key, path) in entries.iter() {
+                    machine.insert(*map, key, leaf(path));
+                }
+            }
+            Entries::Open(constants, its) => {
+                later.push(*its);
+                cells.extend(constants.iter().map(|one| {
+                    let at = one.hits as usize * emit::CELL_BYTES;
+                    ((entries.id(), one.key.into()), at)
+                }));
+            }
+            // Without a key, or beyond the maps that a program can have.
+            Entries::Constants(_) => {}
+        }
+    }
+    let image = emit::program(&Spec {
+        shapes: &compiled,
+        cpus: 1,
+        packet,
+    });
+    (machine, image, cells, later)
+}
+
+/// What is compared with a constant is nobody's once its cell says so.
+#[test]
+fn entries_go_without_a_program() {
+    let (mut hits, mut gone) = (0, 0);
+    for seed in 200..220 {
+        let mut random = Random::new(seed);
+        let whole = table(&mut random, [3, 10, 40, 120][seed as usize % 4]);
+        let frames: Vec<Vec<u8>> = (0..60).map(|_| frame(&mut random)).collect();
+        for packet in [Packet::Pointers, Packet::Helpers] {
+            let (mut machine, image, cells, _) = open_machine(&whole, packet);
+            let mut table = whole.clone();
+            for path in (0..120).step_by(2) {
+                let mut without = table.clone();
+                let change = without.remove(path);
+                let removed = change.removed.iter();
+                let at: Option<Vec<_>> = removed.map(|place| cells.get(place)).collect();
+                // Others are led elsewhere by maps, or by a new program.
+                let Some(at) = at.filter(|_| change.turned.is_empty()) else {
+                    continue;
+                };
+                for at in at {
+                    machine.set_hits_at(at + emit::GONE as usize, 1);
+                    gone += 1;
+                }
+                table = without;
+            }
+            for frame in &frames {
+                let wanted = expected(&table, frame);
+                let got = machine.run(&image, frame);
+                assert_eq!(got, Ok(wanted), "seed {seed}, {packet:?}, {frame:02x?}");
+                hits += u32::from(wanted != NO_PATH);
+            }
+        }
+    }
+    assert!(hits > 200 && gone > 200, "{hits} {gone}");
+}
+
+/// What comes later is found in a map, once it is counted; one that went may come again
+/// as another's.
+#[test]
+fn entries_come_without_a_program() {
+    const KNOWN: u32 = 1;
+    const LATER: u32 = 2;
+    let filter = demux::parse("udp dst port 7").unwrap();
+    let mut table = Table::default();
+    table.insert(&filter, KNOWN).unwrap();
+    for packet in [Packet::Pointers, Packet::Helpers] {
+        let (mut machine, image, cells, later) = open_machine(&table, packet);
+        let check = |machine: &mut Machine, port, wanted| {
+            let frames = [
+                over_ipv4(0, port),
+                over_ipv4(1, port),
+                over_ipv6(false, port),
+                over_ipv6(true, port),
+            ];
+            for frame in frames {
+                let got = machine.run(&image, &frame);
+                assert_eq!(got, Ok(wanted), "{packet:?}, {frame:02x?}");
+            }
+        };
+        let mut grown = table.clone();
+        let another = demux::parse("udp dst port 8").unwrap();
+        let change = grown.insert(&another, LATER).unwrap();
+        assert!(change.made.is_empty(), "they have shapes in common");
+        for (shape, key) in &change.added {
+            machine.insert(shape.0, key, leaf(LATER));
+        }
+        check(&mut machine, 8, NO_PATH);
+        for later in &later {
+            machine.set_hits_at(later.count as usize * emit::CELL_BYTES, 1);
+        }
+        check(&mut machine, 7, KNOWN);
+        check(&mut machine, 8, LATER);
+        check(&mut machine, 9, NO_PATH);
+        for at in cells.values() {
+            machine.set_hits_at(at + emit::GONE as usize, 1);
+        }
+        check(&mut machine, 7, NO_PATH);
+        check(&mut machine, 8, LATER);
+        for (shape, key) in cells.keys() {
+            machine.insert(shape.0, key, leaf(LATER));
+        }
+        check(&mut machine, 7, LATER);
+    }
 }
 
 /// Asserts where both tiers lead each frame.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use ashway_abi::{context, leaf};
 use ashway_check::bpf::{Image, MapRef};
-use ashway_codegen::demux::emit::{self, Entries, FEW, NO_PATH, Spec};
+use ashway_codegen::demux::emit::{self, Compiled, Entries, FEW, NO_PATH, Spec};
 use ashway_codegen::entry::Packet;
 use ashway_demux::{Conjunction, Field, Filter, Table, Test};
 use ashway_kernel::maps::possible_cpus;
@@ -20,35 +20,43 @@ struct Loaded {
 
 /// The table's program and its maps.
 fn load(table: &Table<u32>, few: usize, packet: Packet) -> Loaded {
+    load_as(table, emit::compile(table, few, leaf), packet)
+}
+
+fn load_as(table: &Table<u32>, compiled: Vec<Compiled<'_>>, packet: Packet) -> Loaded {
     let cpus = possible_cpus().unwrap() as u32;
-    let compiled = emit::compile(table, few, leaf);
     let image = emit::program(&Spec {
         shapes: &compiled,
         cpus,
         packet,
     });
     let contexts = Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1)).unwrap();
-    let mut constants = 0;
     let mut shapes = HashMap::new();
     for (one, entries) in compiled.iter().zip(table.shapes()) {
-        match &one.entries {
-            Entries::Constants(list) => constants += list.len() as u32,
-            Entries::Hash(number) => {
-                let bytes = one.shape.key_bytes() as u32;
-                let room = entries.len() as u32;
-                let spec = MapSpec::hash("shape", bytes, leaf::BYTES as u32, room);
-                let map = Map::create(&spec).unwrap();
-                let (mut keys, mut values) = (Vec::new(), Vec::new());
-                for (key, path) in entries.iter() {
-                    keys.extend_from_slice(key);
-                    values.extend_from_slice(&leaf(path).to_bytes());
-                }
-                map.update_batch(&keys, &values).unwrap();
-                shapes.insert(*number, map);
+        if let Some(number) = one.entries.map() {
+            let bytes = one.shape.key_bytes() as u32;
+            let room = entries.len() as u32;
+            let spec = MapSpec::hash("shape", bytes, leaf::BYTES as u32, room);
+            let map = Map::create(&spec).unwrap();
+            if let Entries::Open(..) = one.entries {
+                shapes.insert(number, map);
+                continue;
             }
+            let (mut keys, mut values) = (Vec::new(), Vec::new());
+            for (key, path) in entries.iter() {
+                keys.extend_from_slice(key);
+                values.extend_from_slice(&leaf(path).to_bytes());
+            }
+            map.update_batch(&keys, &values).unwrap();
+            shapes.insert(number, map);
         }
     }
-    let hits = Map::create(&MapSpec::array("hits", 8 * constants.max(1), 1)).unwrap();
+    let hits = Map::create(&MapSpec::array(
+        "hits",
+        emit::hits_bytes(&compiled) as u32,
+        1,
+    ))
+    .unwrap();
     let fixups = image.maps.iter().map(|used| MapFixup {
         insn: used.insn,
         fd: match used.map {
@@ -103,8 +111,13 @@ fn the_kernel_runs_it_as_the_table_decides() {
         let table = table(&mut random, [3, 40, 120][seed as usize % 3]);
         let frames: Vec<Vec<u8>> = (0..20).map(|_| frame(&mut random)).collect();
         for packet in [Packet::Pointers, Packet::Helpers] {
-            for few in [0, FEW] {
-                let loaded = load(&table, few, packet);
+            let ways = [
+                emit::compile(&table, 0, leaf),
+                emit::compile(&table, FEW, leaf),
+                emit::compile_open(&table, FEW, leaf),
+            ];
+            for compiled in ways {
+                let loaded = load_as(&table, compiled, packet);
                 for frame in &frames {
                     for cut in 14..=frame.len() {
                         let frame = &frame[..cut];
@@ -135,10 +148,12 @@ fn the_verifier_takes_a_thousand_filters_of_thirty_shapes() {
         }
         assert_eq!(table.shapes().len(), (filters as usize).min(30));
         for packet in [Packet::Pointers, Packet::Helpers] {
+            let open = load_as(&table, emit::compile_open(&table, FEW, leaf), packet);
             let loaded = load(&table, FEW, packet);
             println!(
-                "{filters} filters, {packet:?}: {} instructions verified",
-                loaded.program.verified_insns()
+                "{filters} filters, {packet:?}: {} instructions verified, {} if it is open",
+                loaded.program.verified_insns(),
+                open.program.verified_insns()
             );
         }
     }

@@ -93,7 +93,7 @@ fn machine(packet: Packet, program: &Image) -> Machine {
     let mut machine = Machine::new(2, layout.trusted_bytes(8), layout.total_bytes());
     machine.array_mode = packet == Packet::Helpers;
     machine.insn_limit = 1_000_000;
-    machine.set_hits(1);
+    machine.set_hits(emit::CELL_BYTES);
     machine.set_hop(7, Hop::default());
     machine.slots = vec![Some(program.clone())];
     machine

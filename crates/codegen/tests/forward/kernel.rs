@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use ashway_abi::count::ROW_BYTES;
 use ashway_abi::{Count, context, hop, trusted};
 use ashway_check::bpf::{Image, MapRef};
+use ashway_codegen::demux::emit::CELL_BYTES;
 use ashway_codegen::entry::Packet;
 use ashway_codegen::forward;
 use ashway_kernel::maps::possible_cpus;
@@ -44,7 +45,7 @@ impl Loaded {
         .unwrap();
         let wake = shared::bell("wake", 4096).unwrap();
         let slots = Map::create(&MapSpec::prog_array("slots", 1)).unwrap();
-        let hits = Map::create(&MapSpec::array("hits", 8, 1)).unwrap();
+        let hits = Map::create(&MapSpec::array("hits", CELL_BYTES as u32, 1)).unwrap();
         let load = |image: &Image, kind| {
             let fixups = image.maps.iter().map(|used| MapFixup {
                 insn: used.insn,

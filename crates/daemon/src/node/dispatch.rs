@@ -2,9 +2,9 @@
 //! and maps that follow it.
 //!
 //! The [`Table`] is the truth. The worker has a [replica](ashway_demux::Replica),
-//! an interface with XDP has it as an entry program with maps. A change that stays within the maps is one map
-//! update for each entry; any other makes a new program, and one exchange
-//! (`BPF_LINK_UPDATE`) puts it in place of the old one.
+//! an interface with XDP has it as an entry program with maps. A change within shapes that
+//! the program has is one map update for each entry; a new shape makes a new program, and
+//! one exchange (`BPF_LINK_UPDATE`) puts it in place of the old one.
 
 use std::os::fd::BorrowedFd;
 
@@ -111,7 +111,7 @@ impl Entry<'_> {
         leaves: &Leaves<'_>,
     ) -> Result<(Program, DemuxMaps), RunError> {
         let leaf = |target| leaves.leaf(target);
-        let shapes = emit::compile(table, emit::FEW, leaf);
+        let shapes = emit::compile_open(table, emit::FEW, leaf);
         let demux = DemuxMaps::create(table, &shapes, leaf).map_err(|source| RunError::System {
             doing: "create the maps of an interface's demux",
             source,
@@ -303,10 +303,7 @@ impl Node {
     pub(super) fn follow(&mut self, turns: &[(usize, Turn)]) -> Result<(), Refusal> {
         for iface in touched(turns) {
             // To one that is gone nothing leads any more.
-            let Some(xdp) = &self.ifaces[iface].xdp else {
-                continue;
-            };
-            if self.ifaces[iface].state.is_lost() {
+            if self.ifaces[iface].xdp.is_none() || self.ifaces[iface].state.is_lost() {
                 continue;
             }
             let leaves = self.leaves(iface);
@@ -314,14 +311,17 @@ impl Node {
             let changes: Option<Vec<_>> = here
                 .map(|(_, turn)| match turn {
                     Turn::Update(update) if update.change().added.is_empty() => {
-                        Some((update.change(), Leaf::default()))
+                        Some((update, Leaf::default()))
                     }
-                    Turn::Update(update) => Some((update.change(), leaves.leaf(update.value()))),
+                    Turn::Update(update) => Some((update, leaves.leaf(update.value()))),
                     Turn::Anew(_) => None,
                 })
                 .collect();
             // Whatever the reason, a new program with maps of its own is the way.
-            let follows = changes.is_some_and(|all| xdp.demux.follow(&all).unwrap_or(false));
+            let xdp = self.ifaces[iface].xdp.as_mut();
+            let follows = changes
+                .zip(xdp)
+                .is_some_and(|(all, xdp)| xdp.demux.follow(&all).unwrap_or(false));
             if !follows {
                 self.exchange(iface)?;
             }
