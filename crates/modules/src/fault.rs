@@ -178,7 +178,7 @@ pub struct Fault {
     /// The module's name.
     pub name: Arc<str>,
     /// What goes wrong on paths whose attributes say nothing else.
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
 }
 
 impl Fault {
@@ -189,7 +189,10 @@ impl Fault {
             let message = format!("`{key}` is {value}, and can be {most} at most");
             params.refuse(key, &message, &format!("give it a number from 0 to {most}"));
         }
-        Self { name, settings }
+        Self {
+            name,
+            settings: settings.into(),
+        }
     }
 }
 
@@ -199,7 +202,12 @@ impl Module<Message> for Fault {
     }
 
     fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {
-        let settings = self.settings.but(|name| attrs.number(name));
+        let mut settings = Arc::clone(&self.settings);
+        let own = settings.but(|name| attrs.number(name));
+        // Thousands of paths have those of the module.
+        if own != *settings {
+            settings = own.into();
+        }
         if let Some((name, value, most)) = settings.impossible() {
             return Err(Refused {
                 because: format!("`{name}` is {value}"),
@@ -209,8 +217,8 @@ impl Module<Message> for Fault {
         Ok(Made {
             stage: Box::new(FaultStage {
                 module: self.name.clone(),
-                settings,
                 random: Random(settings.seed),
+                settings,
                 kept: BinaryHeap::new(),
                 order: 0,
             }),
@@ -221,7 +229,7 @@ impl Module<Message> for Fault {
 
 struct FaultStage {
     module: Arc<str>,
-    settings: Settings,
+    settings: Arc<Settings>,
     random: Random,
     kept: BinaryHeap<Reverse<Kept>>,
     /// Number of the next message that is kept.
@@ -270,7 +278,7 @@ impl Stage<Message> for FaultStage {
         direction: Direction,
         cx: &mut Cx<'_, Message>,
     ) -> Step<Message> {
-        let settings = self.settings;
+        let settings = *self.settings;
         if message.len() as u64 > settings.max_bytes {
             return Step::End(message, Count::DroppedTooLong);
         }
@@ -325,7 +333,7 @@ impl FaultStage {
     }
 
     fn delay(&mut self) -> Duration {
-        let settings = self.settings;
+        let settings = *self.settings;
         let mut micros = settings.delay_us;
         if settings.jitter_us > 0 {
             let most = settings.jitter_us.saturating_add(1);

@@ -92,7 +92,8 @@ fn module(kind: &str) -> Boxed {
                 jitter_us: 5,
                 max_bytes: 1000,
                 ..Settings::default()
-            },
+            }
+            .into(),
         }),
         "shell" => Box::new(Shell {
             name: (*name()).into(),

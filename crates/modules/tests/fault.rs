@@ -25,7 +25,7 @@ fn graph(settings: Settings) -> Graph<Message> {
     let (bad, sink) = (
         Fault {
             name: "bad".into(),
-            settings,
+            settings: settings.into(),
         },
         Sink {
             name: "sink".into(),

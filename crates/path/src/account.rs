@@ -37,7 +37,8 @@ pub const fn is_fate(count: Count) -> bool {
 /// The books of one path.
 #[derive(Clone, Debug, Default)]
 pub struct Account {
-    counts: [u64; COUNTS],
+    /// None before the first message: thousands of paths wait for one.
+    counts: Option<Box<[u64; COUNTS]>>,
     /// Messages that the path made.
     pub originated: u64,
     /// Of those, the ones that left it at an end.
@@ -59,25 +60,31 @@ pub struct Account {
 }
 
 impl Account {
+    fn count(&self, of: Count) -> u64 {
+        let counts = self.counts.as_ref();
+        counts.map_or(0, |counts| counts[of as usize])
+    }
+
+    /// Allocates the first time.
+    fn add(&mut self, to: usize, times: u64) {
+        self.counts.get_or_insert_default()[to] += times;
+    }
+
     /// Messages received.
     #[must_use]
-    pub const fn received(&self) -> u64 {
-        self.counts[Count::Received as usize]
+    pub fn received(&self) -> u64 {
+        self.count(Count::Received)
     }
 
     /// Received messages that ended so.
     #[must_use]
-    pub const fn fate(&self, fate: Count) -> u64 {
-        if is_fate(fate) {
-            self.counts[fate as usize]
-        } else {
-            0
-        }
+    pub fn fate(&self, fate: Count) -> u64 {
+        if is_fate(fate) { self.count(fate) } else { 0 }
     }
 
     /// Received messages that a stage kept.
     #[must_use]
-    pub const fn absorbed(&self) -> u64 {
+    pub fn absorbed(&self) -> u64 {
         self.fate(Count::Absorbed)
     }
 
@@ -86,7 +93,7 @@ impl Account {
         Count::ALL
             .iter()
             .filter(|count| is_fate(**count))
-            .map(|count| (*count, self.counts[*count as usize]))
+            .map(|count| (*count, self.count(*count)))
             .filter(|(_, times)| *times > 0)
     }
 
@@ -98,18 +105,18 @@ impl Account {
     }
 
     /// Counts a received message.
-    pub(crate) const fn receive(&mut self) {
-        self.counts[Count::Received as usize] += 1;
+    pub(crate) fn receive(&mut self) {
+        self.add(Count::Received as usize, 1);
     }
 
     /// Counts a received message's fate.
-    pub(crate) const fn end(&mut self, fate: Count) {
-        self.counts[fate as usize % COUNTS] += 1;
+    pub(crate) fn end(&mut self, fate: Count) {
+        self.add(fate as usize % COUNTS, 1);
     }
 
     /// Counts so many received messages' fate.
-    pub(crate) const fn end_many(&mut self, fate: Count, messages: u64) {
-        self.counts[fate as usize % COUNTS] += messages;
+    pub(crate) fn end_many(&mut self, fate: Count, messages: u64) {
+        self.add(fate as usize % COUNTS, messages);
     }
 
     /// Notes a misbehaviour.
