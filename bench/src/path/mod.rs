@@ -1,10 +1,11 @@
 //! `ashway bench path`: what a path of a running node costs.
 //!
-//! Paths of one flow each (`eth`, `ip`, `udp`, two of `fault` and a sink: six stages)
-//! are created on a node by
-//! its control socket and removed again. Times are the node's own, from the request
-//! to the last map entry, and beside them the whole round trip of the client; the
-//! memory is the node's resident set.
+//! Paths of one flow each are created on a node by its control socket and removed again.
+//! They have six stages: four of `fault`, a sink, and what the rules make of `eth`, `ip`
+//! and `udp`. Times are the node's own, from the request to the last map entry, and beside
+//! them the whole round trip of the client; the memory is the node's resident set. The
+//! first paths of a shape have a row each: the first makes a program, the others are map
+//! entries.
 //!
 //! Scout's figures (Mosberger & Peterson 1996, §4.1 and §3.2) are shown beside for
 //! scale, not as a comparison: they are of a 300 MHz Alpha.
@@ -54,9 +55,11 @@ pub fn run(options: &Options) -> Result<Report> {
     };
     let rig = Rig::new("bench-path", RigOptions::default())?;
     let mut builder = rig.node(
-        "[iface.b0]\n[module.end]\nkind = \"sink\"\ndown = \"near.up\"\n\
-         [module.near]\nkind = \"fault\"\ndown = \"far.up\"\n\
-         [module.far]\nkind = \"fault\"\ndown = \"udp.up\"\n\
+        "[iface.b0]\n[module.end]\nkind = \"sink\"\ndown = \"one.up\"\n\
+         [module.one]\nkind = \"fault\"\ndown = \"two.up\"\n\
+         [module.two]\nkind = \"fault\"\ndown = \"three.up\"\n\
+         [module.three]\nkind = \"fault\"\ndown = \"four.up\"\n\
+         [module.four]\nkind = \"fault\"\ndown = \"udp.up\"\n\
          [module.udp]\nkind = \"udp\"\ndown = \"ip.up\"\n",
     );
     if let Some(binary) = &options.binary {
@@ -65,10 +68,10 @@ pub fn run(options: &Options) -> Result<Report> {
     let node = builder.start()?;
     let socket = node.socket();
 
-    // A shape that is there, as a map: more than a program compares one by one.
-    lots(socket, 0..20, &create)?;
+    let first = first_of_a_shape(socket)?;
     let few = singly(socket, 20..20 + single)?;
-    let shape = new_shapes(socket, single.min(100))?;
+    let shape = new_shapes(socket, NEW_SHAPES)?;
+    let again = same_shape_again(socket, single.min(100))?;
 
     lots(socket, 20..21, &create)?;
     let before = resident_bytes(&node)?;
@@ -95,7 +98,9 @@ pub fn run(options: &Options) -> Result<Report> {
     node.stop()?;
 
     let document = json!({
+        "first_of_a_shape_us": first,
         "existing_shape": few.json(),
+        "former_shape": again.json(),
         "new_shape": shape.json(),
         "existing_shape_beside_many": many.json(),
         "alive": { "paths": alive, "bytes": bytes, "bytes_each": bytes_each, "create_us_each_in_lots": each_us },
@@ -115,6 +120,7 @@ pub fn run(options: &Options) -> Result<Report> {
     for (name, times) in [
         ("a shape that is there", &few),
         ("the same beside all the others", &many),
+        ("a shape that was there", &again),
         ("a new shape", &shape),
     ] {
         let _ = writeln!(
@@ -126,6 +132,13 @@ pub fn run(options: &Options) -> Result<Report> {
     let _ = writeln!(
         text,
         "Scout (300 MHz Alpha)              {SCOUT_CREATION_US:>10.1}"
+    );
+    let first: Vec<String> = first.iter().map(|us| format!("{us:.0}")).collect();
+    let _ = writeln!(
+        text,
+        "the first {} of a shape, us each: {}",
+        first.len(),
+        first.join(" ")
     );
     let _ = writeln!(
         text,
@@ -184,19 +197,49 @@ fn singly(socket: &FsPath, numbers: std::ops::Range<u32>) -> Result<Times> {
     Ok(Times::of(create_us, remove_us, trips))
 }
 
+/// Creates the first paths of a shape; how long each took.
+fn first_of_a_shape(socket: &FsPath) -> Result<Vec<f64>> {
+    (0..20)
+        .map(|number| ask(socket, &create(number..number + 1)))
+        .collect()
+}
+
+/// Shapes that can be new one after the other.
+const NEW_SHAPES: u32 = 20;
+
+/// Creates the first path of one shape after the other, and removes it: each tests
+/// another number of bits of the sender's address.
+fn new_shapes(socket: &FsPath, shapes: u32) -> Result<Times> {
+    let create = |shape: u32| wide(Some(format!("src net 10.0.0.0/{}", 8 + shape)));
+    one_by_one(socket, (0..shapes).map(create))
+}
+
 /// Creates the only path of its shape, and removes it, again and again.
-fn new_shapes(socket: &FsPath, times: u32) -> Result<Times> {
-    let (mut create_us, mut remove_us, mut trips) = (Vec::new(), Vec::new(), Vec::new());
-    let create = json!({ "request": "create", "module": "end", "name": "wide",
+fn same_shape_again(socket: &FsPath, times: u32) -> Result<Times> {
+    ask(socket, &wide(None))?;
+    ask(socket, &json!({ "request": "remove", "path": "wide" }))?;
+    one_by_one(socket, (0..times).map(|_| wide(None)))
+}
+
+/// The request for a path `wide`, of a shape of its own.
+fn wide(filter: Option<String>) -> Value {
+    let mut path = json!({ "request": "create", "module": "end", "name": "wide",
         "attrs": { "local": "10.7.0.2:5000", "pathname": "eth:b0" } });
-    for _ in 0..times {
+    if let Some(filter) = filter {
+        path["match"] = json!(filter);
+    }
+    path
+}
+
+/// Creates a path `wide` and removes it, by each of these requests.
+fn one_by_one(socket: &FsPath, requests: impl Iterator<Item = Value>) -> Result<Times> {
+    let (mut create_us, mut remove_us, mut trips) = (Vec::new(), Vec::new(), Vec::new());
+    for create in requests {
         let begin = Instant::now();
         create_us.push(ask(socket, &create)?);
         trips.push(begin.elapsed().as_secs_f64() * 1e6);
-        remove_us.push(ask(
-            socket,
-            &json!({ "request": "remove", "path": "wide" }),
-        )?);
+        let remove = json!({ "request": "remove", "path": "wide" });
+        remove_us.push(ask(socket, &remove)?);
     }
     Ok(Times::of(create_us, remove_us, trips))
 }
