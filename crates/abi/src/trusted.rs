@@ -18,7 +18,8 @@ pub const LOCK: usize = 0;
 /// [`fault_at`] and nobody may run the handler until the worker has taken it, with the
 /// memory as it is.
 pub const KEPT: u32 = 2;
-/// `u32`: 1 while the worker sleeps and wants the wake ring to be rung.
+/// `u32`: 1 while the worker does not look at the instance, because it sleeps or because the
+/// instance has had nothing for a while, and wants the wake ring to be rung.
 pub const NEED_WAKE: usize = 64;
 /// `u32`: how many faults there were, in either tier; the fields below are of
 /// the last, and written by both sides.

@@ -33,6 +33,8 @@ ashway_abi::seeded_bugs! {
     ByHandGoes,
     /// An `apply` takes a handler away that a path by hand is bound to.
     UsedGoes,
+    /// An instance is left alone though a message came just before.
+    SleepsOnMessage,
     /// Nobody looks whether an owner has ended.
     OwnerForgotten,
 }

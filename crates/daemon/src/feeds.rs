@@ -22,6 +22,8 @@ pub(crate) struct RunInstance {
     /// Whether it is gone for the node: it ends when no ring of it holds a message, and no
     /// path is left of it.
     pub(crate) leaves: bool,
+    /// Whether its programs ring for the next message, and nobody looks at it until then.
+    pub(crate) asleep: bool,
     /// What it runs.
     pub(crate) handler: Bindable,
     /// Its paths, by their number within the instance; each at its interfaces.
@@ -51,6 +53,7 @@ impl RunInstance {
         Self {
             id,
             leaves: false,
+            asleep: false,
             handler,
             paths: Vec::new(),
             ring: 0,

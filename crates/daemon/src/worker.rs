@@ -1,6 +1,7 @@
 //! The worker: the thread in which the user tier runs.
 //!
-//! It looks at every source in turn, spins for [`SPIN`] when all are empty, and
+//! It looks at every source in turn, but for instances that have had nothing for a while
+//! ([`awake`]), spins for [`SPIN`] when all are empty, and
 //! then sleeps until a program rings the bell or a socket has something.
 
 use std::convert::Infallible;
@@ -33,8 +34,10 @@ use crate::programs::NodeMaps;
 use crate::rings::{self, XdpPort};
 use crate::snapshot::PathSnapshot;
 use crate::swap::TakeOver;
+pub(crate) use awake::Awake;
 use command::{Answer, Command, Order};
 
+mod awake;
 pub(crate) mod command;
 
 /// How long to look before sleeping. Waking a sleeper costs 25 us and more
@@ -52,6 +55,10 @@ pub(crate) struct Work {
     pub(crate) node: Option<Arc<NodeMaps>>,
     /// All instances.
     pub(crate) instances: Vec<RunInstance>,
+    /// Those that are looked at.
+    pub(crate) awake: Awake,
+    /// Whether there are some that leave.
+    pub(crate) leaving: bool,
     /// Whose rings hold whole frames; made when the first path wants them.
     pub(crate) carrier: Option<Arc<Instance>>,
     /// The paths that take those.
@@ -308,6 +315,7 @@ fn join_within(time: Duration, thread: JoinHandle<()>, ended: &Receiver<Infallib
 impl Work {
     fn run(mut self, stop: &AtomicBool, desk: &Desk) {
         let mut idle_since = Instant::now();
+        self.list();
         while !stop.load(Ordering::Acquire) {
             let mut any = false;
             // One command a turn: who asks for much asks piece by piece, and messages come
@@ -318,6 +326,7 @@ impl Work {
                 self.live.obey(&self.rows);
                 // Who asked may have stopped waiting.
                 let _ = done.try_send(self.obey(command));
+                self.list();
             }
             self.live.obey(&self.rows);
             for _ in 0..LOOKS {
@@ -339,6 +348,7 @@ impl Work {
         // for a share has it now. The links are gone by now, so the rings run dry; a
         // socket would not.
         self.live.engine.open_shares(now());
+        self.awake.rouse_all(&mut self.instances);
         self.take();
         self.packet_ports.clear();
         // No path is woken any more: one that is always due would never let it end.
@@ -357,22 +367,26 @@ impl Work {
 
     /// Takes a batch from each source, and runs what has come.
     fn take(&mut self) -> bool {
+        if self.node.as_ref().is_some_and(|node| node.wake.has_rung()) {
+            self.rouse();
+        }
         let Self {
             instances,
+            awake,
             carrier,
             live,
             packet_ports,
             rows,
             ..
         } = self;
-        let mut any = false;
-        for instance in instances.iter_mut() {
+        let mut any = awake.look(instances, |instance| {
             instance.handler.look_at_fault();
-            any |= rings::drain(instance, live, rows, now);
+            let any = rings::drain(instance, live, rows, now);
             if let Some((endpoint, place)) = instance.shared().endpoint() {
                 endpoint.wake(place);
             }
-        }
+            any
+        });
         if let Some(carrier) = carrier {
             any |= rings::drain_frames(carrier, live, rows, now);
         }
@@ -385,6 +399,9 @@ impl Work {
             any |= packets::drain(port, live, rows, now).unwrap_or(false);
         }
         any |= live.run(rows);
+        if any {
+            awake.was_busy();
+        }
         self.flush();
         self.let_go();
         any
@@ -409,10 +426,29 @@ impl Work {
                 }
             }
         }
-        self.instances.retain(|instance| {
-            let left = || rings::waiting(instance.shared()) || instance.paths().next().is_some();
-            !instance.leaves || left()
-        });
+        if self.leaving {
+            let before = self.instances.len();
+            self.instances.retain(|instance| {
+                let left =
+                    || rings::waiting(instance.shared()) || instance.paths().next().is_some();
+                !instance.leaves || left()
+            });
+            if self.instances.len() < before {
+                self.list();
+            }
+        }
+    }
+
+    /// The list of instances, or what is to become of one, may have changed.
+    fn list(&mut self) {
+        self.leaving = self.instances.iter().any(|instance| instance.leaves);
+        self.awake.list(&mut self.instances);
+    }
+
+    /// Drains the bell, and looks at those again that have rung. Whether there were any.
+    fn rouse(&mut self) -> bool {
+        let rang = self.node.as_ref().is_some_and(|node| node.wake.drain());
+        rang && self.awake.rouse(&mut self.instances)
     }
 
     /// Sends what live paths have sent.
@@ -423,18 +459,14 @@ impl Work {
     }
 
     /// Asks to be woken, looks once more, and sleeps.
-    fn sleep(&self, call: &OwnedFd) {
-        self.want_wake(1);
+    fn sleep(&mut self, call: &OwnedFd) {
+        let none = self.awake.all_lie_down(&mut self.instances);
+        self.want_frames(1);
         // Pairs with the exchange in the ring program: either it sees the flag
         // or we see its message.
         fence(Ordering::SeqCst);
-        if let Some(node) = &self.node {
-            node.wake.drain();
-        }
-        for instance in &self.instances {
-            instance.handler.look_at_fault();
-        }
-        if !self.shared().any(rings::waiting) {
+        let roused = self.rouse();
+        if none && !roused && !self.carrier.as_deref().is_some_and(rings::waiting) {
             let mut fds: Vec<PollFd> = Vec::with_capacity(2 + self.packet_ports.len());
             fds.push(PollFd::new(call, PollFlags::IN));
             let bell = self.node.as_ref().map(|node| node.wake.fd());
@@ -450,7 +482,7 @@ impl Work {
             // Not called: there is nothing to read.
             let _ = rustix::io::read(call, &mut [0_u8; 8]);
         }
-        self.want_wake(0);
+        self.want_frames(0);
     }
 
     /// How long no path has to be woken; without end if none wants to be.
@@ -459,20 +491,12 @@ impl Work {
         Timespec::try_from(next).ok()
     }
 
-    /// Everything that programs put messages into.
-    fn shared(&self) -> impl Iterator<Item = &Instance> {
-        let handlers = self.instances.iter().map(|instance| &**instance.shared());
-        handlers.chain(self.carrier.as_deref())
-    }
-
-    fn want_wake(&self, wanted: u32) {
-        for instance in self.shared() {
-            if let Some(kernel) = &instance.kernel {
-                kernel
-                    .trusted
-                    .u32_at(trusted::NEED_WAKE)
-                    .store(wanted, Ordering::SeqCst);
-            }
+    /// Has the programs of whole frames ring, or not.
+    fn want_frames(&self, wanted: u32) {
+        let kernel = self.carrier.as_ref().and_then(|one| one.kernel.as_ref());
+        if let Some(kernel) = kernel {
+            let word = kernel.trusted.u32_at(trusted::NEED_WAKE);
+            word.store(wanted, Ordering::SeqCst);
         }
     }
 }

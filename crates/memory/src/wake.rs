@@ -44,6 +44,13 @@ impl WakeBell {
         self.ring.fd()
     }
 
+    /// Whether it has rung since it was last drained. Two loads.
+    #[must_use]
+    pub fn has_rung(&self) -> bool {
+        let produced = self.ring.producer().load(Ordering::Acquire);
+        self.ring.consumer().load(Ordering::Relaxed) != produced
+    }
+
     /// Forgets what has rung so far; says whether anything had. Constant time.
     #[expect(clippy::must_use_candidate, reason = "draining is the effect")]
     pub fn drain(&self) -> bool {

@@ -38,7 +38,7 @@ use crate::plan::{self, IfaceFacts, Plan};
 use crate::programs::{self, NodeMaps};
 use crate::rings::{Pace, PassBy, XdpPort};
 use crate::rung::{Rung, cost_notice, no_xdp};
-use crate::worker::{Work, Worker};
+use crate::worker::{Awake, Work, Worker};
 
 /// Frames of a transmit socket.
 const TX_FRAMES: u32 = 1024;
@@ -135,6 +135,8 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let mut work = Work {
         node: maps.clone(),
         instances: runs.collect(),
+        awake: Awake::default(),
+        leaving: false,
         carrier: None,
         live: Live::new(tables.collect(), plan.live_row, ordered, Arc::clone(&held)),
         xdp_ports,

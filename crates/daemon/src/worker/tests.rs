@@ -89,6 +89,8 @@ fn worker(quiet: usize, say: &Say) -> (Worker, Vec<PathId>) {
     let work = Work {
         node: None,
         instances: Vec::new(),
+        awake: Awake::default(),
+        leaving: false,
         carrier: None,
         live,
         xdp_ports: Vec::new(),
