@@ -15,6 +15,7 @@
 //! manipulations one after the other, integrated by hand, and fused at run time.
 //! [`neighbour`] is `ashway bench neighbour`: what a handler costs the paths beside it;
 //! [`flood`] is `ashway bench flood`: a path that is flooded, and the one beside it;
+//! [`crowd`] is `ashway bench crowd`: a busy path beside many that have no messages;
 //! [`sandbox`] is `ashway bench sandbox`: what its own safety costs it. [`swap`] is
 //! `ashway bench swap`: versions of a handler that take over from each other.
 //!
@@ -28,6 +29,7 @@
 
 pub mod contest;
 pub mod counter;
+pub mod crowd;
 pub mod demo;
 pub mod demux;
 pub mod flood;

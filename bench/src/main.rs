@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use ashway_bench::{
-    Report, counter, demux, flood, forward, neighbour, path, pipes, promote, sandbox, swap,
+    Report, counter, crowd, demux, flood, forward, neighbour, path, pipes, promote, sandbox, swap,
 };
 use clap::{Args, Parser, Subcommand};
 use serde_json::{Value, json};
@@ -38,6 +38,16 @@ struct Cli {
 enum Bench {
     /// Remote increment: socket servers, the user tier and the kernel tier
     Counter(Counter),
+    /// One busy path beside 300 handlers and 10,000 paths that have no messages
+    ///
+    /// The worker's CPU time for each message of a flooded handler of the user tier: alone,
+    /// beside 300 idle handlers, and beside these and 10,000 idle paths of modules. Takes
+    /// about two minutes and two CPUs. Needs root.
+    #[command(after_help = "\
+Examples:
+  ashway bench crowd
+  ashway bench crowd -j > crowd.json")]
+    Crowd(Rounds),
     /// Finding a frame's path among one to 100,000
     ///
     /// In the kernel tier, without an interface (`BPF_PROG_TEST_RUN`), alternating with
@@ -215,6 +225,11 @@ impl Bench {
                 requests: requests.max(1),
                 quick: rounds.quick,
                 only,
+                binary,
+            }),
+            Self::Crowd(Rounds { rounds, quick }) => crowd::run(&crowd::Options {
+                rounds,
+                quick,
                 binary,
             }),
             Self::Demux(Rounds { rounds, quick }) => demux::run(&demux::Options { rounds, quick }),
