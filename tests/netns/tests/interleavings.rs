@@ -6,7 +6,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
 use std::os::unix::net::UnixStream;
@@ -114,15 +114,21 @@ struct Walk<'r> {
     /// The flows that have a path, and its name.
     live: BTreeMap<u32, String>,
     named: u32,
-    /// Whether there are paths of other shapes.
-    wide: bool,
-    frags: bool,
-    bound: bool,
-    loaded: bool,
+    /// What comes and goes in turn, if it is there.
+    there: BTreeSet<&'static str>,
     counts: BTreeMap<&'static str, u32>,
 }
 
 impl Walk<'_> {
+    /// Whether it was there; from now on it is not, or is.
+    fn was_there(&mut self, what: &'static str) -> bool {
+        let was = self.there.remove(what);
+        if !was {
+            self.there.insert(what);
+        }
+        was
+    }
+
     fn create(&mut self, many: u32) {
         let mut paths = Vec::new();
         for _ in 0..many {
@@ -171,7 +177,7 @@ impl Walk<'_> {
 
     /// A path of a shape of its own, by a new entry program.
     fn widen(&mut self) {
-        let request = if self.wide {
+        let request = if self.was_there("wide") {
             json!({ "request": "remove", "path": "wide" })
         } else {
             json!({ "request": "create", "name": "wide", "module": "end",
@@ -179,42 +185,38 @@ impl Walk<'_> {
                 "match": "src net 10.7.0.0/24" })
         };
         done(self.node, &request);
-        self.wide = !self.wide;
     }
 
     /// All fragments to one path: every table anew.
     fn reassemble(&mut self) {
-        let request = if self.frags {
+        let request = if self.was_there("frags") {
             json!({ "request": "remove", "path": "frags" })
         } else {
             json!({ "request": "create", "name": "frags", "module": "frag",
                 "attrs": { "reassembly_bytes": 40_000, "mtu": 1500 } })
         };
         done(self.node, &request);
-        self.frags = !self.frags;
     }
 
     fn bind(&mut self) {
-        let request = if self.bound {
+        let request = if self.was_there("bound") {
             json!({ "request": "unbind", "path": "second" })
         } else {
             json!({ "request": "bind", "handler": "spare", "path": "second",
                 "iface": ["b0"], "match": "udp and dst port 7778", "tier": "user" })
         };
         done(self.node, &request);
-        self.bound = !self.bound;
     }
 
     /// A handler that no message reaches.
     fn load(&mut self) {
-        let request = if self.loaded {
+        let request = if self.was_there("loaded") {
             json!({ "request": "unload", "handler": "extra" })
         } else {
             json!({ "request": "load", "file": handler("echo").unwrap(), "name": "extra",
                 "allow": ["reply"] })
         };
         done(self.node, &request);
-        self.loaded = !self.loaded;
     }
 
     /// Another version of the handler that a path is bound to in turn.
@@ -342,10 +344,7 @@ fn walk(name: &str, steps: u32, mistake: Mistake) -> [(u64, u64); 2] {
             random: Random(seed),
             live: BTreeMap::new(),
             named: 0,
-            wide: false,
-            frags: false,
-            bound: false,
-            loaded: false,
+            there: BTreeSet::new(),
             counts: BTreeMap::new(),
         };
         let end = Instant::now() + LONGEST;
@@ -563,7 +562,8 @@ fn a_creation_that_fails_in_any_phase_leaves_nothing() {
         assert!(set.status.success(), "{}", text(&set));
     };
     limit(free.unwrap() + 1);
-    let shape = json!({ "module": "end", "name": "shape", "attrs": local(json!({})) });
+    let shape = json!({ "module": "end", "name": "shape", "attrs": local(json!({})),
+        "match": "src net 10.7.0.0/19" });
     let refused = ask(&node, &json!({ "request": "create", "paths": [shape] }));
     limit(soft);
     assert!(

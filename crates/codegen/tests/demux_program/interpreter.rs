@@ -144,7 +144,7 @@ fn entries_go_without_a_program() {
             }
         }
     }
-    assert!(hits > 200 && gone > 200, "{hits} {gone}");
+    assert!(hits > 200 && gone > 100, "{hits} {gone}");
 }
 
 /// What comes later is found in a map, once it is counted; one that went may come again

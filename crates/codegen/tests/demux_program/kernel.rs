@@ -20,13 +20,13 @@ struct Loaded {
 
 /// The table's program and its maps.
 fn load(table: &Table<u32>, few: usize, packet: Packet) -> Loaded {
-    load_as(table, emit::compile(table, few, leaf), packet)
+    load_as(table, &emit::compile(table, few, leaf), packet)
 }
 
-fn load_as(table: &Table<u32>, compiled: Vec<Compiled<'_>>, packet: Packet) -> Loaded {
+fn load_as(table: &Table<u32>, compiled: &[Compiled<'_>], packet: Packet) -> Loaded {
     let cpus = possible_cpus().unwrap() as u32;
     let image = emit::program(&Spec {
-        shapes: &compiled,
+        shapes: compiled,
         cpus,
         packet,
     });
@@ -53,7 +53,7 @@ fn load_as(table: &Table<u32>, compiled: Vec<Compiled<'_>>, packet: Packet) -> L
     }
     let hits = Map::create(&MapSpec::array(
         "hits",
-        emit::hits_bytes(&compiled) as u32,
+        emit::hits_bytes(compiled) as u32,
         1,
     ))
     .unwrap();
@@ -117,7 +117,7 @@ fn the_kernel_runs_it_as_the_table_decides() {
                 emit::compile_open(&table, FEW, leaf),
             ];
             for compiled in ways {
-                let loaded = load_as(&table, compiled, packet);
+                let loaded = load_as(&table, &compiled, packet);
                 for frame in &frames {
                     for cut in 14..=frame.len() {
                         let frame = &frame[..cut];
@@ -148,7 +148,7 @@ fn the_verifier_takes_a_thousand_filters_of_thirty_shapes() {
         }
         assert_eq!(table.shapes().len(), (filters as usize).min(30));
         for packet in [Packet::Pointers, Packet::Helpers] {
-            let open = load_as(&table, emit::compile_open(&table, FEW, leaf), packet);
+            let open = load_as(&table, &emit::compile_open(&table, FEW, leaf), packet);
             let loaded = load(&table, FEW, packet);
             println!(
                 "{filters} filters, {packet:?}: {} instructions verified, {} if it is open",

@@ -118,7 +118,7 @@ impl Node {
         let mut config = self.config.clone();
         config.stands.extend(stand);
         config.handlers.push(handler);
-        let handlers = [&self.handlers[..], &[made.clone()]].concat();
+        let handlers = [&self.handlers[..], std::slice::from_ref(&made)].concat();
         let (links, served) = (&self.links, &self.served);
         let none = Changed::default();
         let graph = world::graph_behind(&self.graph, &config, links, &handlers, served, &none)

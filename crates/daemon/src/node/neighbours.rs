@@ -224,7 +224,7 @@ impl Neighbours {
                     .map(|(at, found)| ((iface as u16, at), found)),
             );
         }
-        for (key, _) in &self.known {
+        for key in self.known.keys() {
             if !known.contains_key(key)
                 && let Some(found) = kernel.find(ifindices[usize::from(key.0)], key.1)
             {
