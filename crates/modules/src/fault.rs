@@ -219,8 +219,7 @@ impl Module<Message> for Fault {
                 module: self.name.clone(),
                 random: Random(settings.seed),
                 settings,
-                kept: BinaryHeap::new(),
-                order: 0,
+                delayed: None,
             }),
             next: through(entered),
         })
@@ -231,6 +230,13 @@ struct FaultStage {
     module: Arc<str>,
     settings: Arc<Settings>,
     random: Random,
+    /// Made by the first message that is kept: most stages never keep one.
+    delayed: Option<Box<Delayed>>,
+}
+
+/// Messages that go on later.
+#[derive(Default)]
+struct Delayed {
     kept: BinaryHeap<Reverse<Kept>>,
     /// Number of the next message that is kept.
     order: u64,
@@ -269,7 +275,7 @@ impl Stage<Message> for FaultStage {
     }
 
     fn destroy(&mut self) {
-        self.kept = BinaryHeap::new();
+        self.delayed = None;
     }
 
     fn take(
@@ -314,7 +320,8 @@ impl Stage<Message> for FaultStage {
 
     fn wake(&mut self, cx: &mut Cx<'_, Message>) {
         while self.due().is_some_and(|due| due <= cx.now) {
-            if let Some(Reverse(kept)) = self.kept.pop() {
+            let delayed = self.delayed.as_mut();
+            if let Some(Reverse(kept)) = delayed.and_then(|delayed| delayed.kept.pop()) {
                 cx.also.push((kept.direction, kept.message));
             }
         }
@@ -346,22 +353,24 @@ impl FaultStage {
     }
 
     fn keep(&mut self, message: Message, direction: Direction, due: Time) -> Result<(), Message> {
-        if self.kept.len() as u64 >= self.settings.hold {
+        let Delayed { kept, order } = &mut **self.delayed.get_or_insert_default();
+        if kept.len() as u64 >= self.settings.hold {
             return Err(message);
         }
-        self.kept.push(Reverse(Kept {
+        kept.push(Reverse(Kept {
             due,
-            order: self.order,
+            order: *order,
             direction,
             message,
         }));
-        self.order += 1;
+        *order += 1;
         Ok(())
     }
 
     /// When the next message goes on.
     fn due(&self) -> Option<Time> {
-        self.kept.peek().map(|Reverse(kept)| kept.due)
+        let kept = &self.delayed.as_ref()?.kept;
+        kept.peek().map(|Reverse(kept)| kept.due)
     }
 }
 
