@@ -143,14 +143,19 @@ impl Live {
     /// Does what was ordered. So whoever was answered that a path is there, or is
     /// gone, and then sends a message, finds it so.
     pub(crate) fn obey(&mut self, rows: &UserRows) {
-        while let Ok(Order { come, turns, go }) = self.orders.try_recv() {
-            for new in come {
+        while let Ok(Order {
+            insert,
+            turns,
+            remove,
+        }) = self.orders.try_recv()
+        {
+            for new in insert {
                 self.insert(new);
             }
             for (iface, turn) in turns {
                 self.turn(iface, turn);
             }
-            for id in go {
+            for id in remove {
                 self.remove(id, rows);
             }
         }

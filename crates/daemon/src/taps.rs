@@ -145,7 +145,8 @@ impl Taps {
     ///
     /// # Errors
     ///
-    /// Which one cannot be begun, and why. It is tried again with its first message.
+    /// Which one cannot be begun, the last of them, and why. A file is tried again with its
+    /// first message; a tap for which no thread can be had loses what it sees.
     pub(crate) fn begin(&self) -> io::Result<()> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, open| open.is_wanted());
@@ -154,16 +155,22 @@ impl Taps {
             let Some((mut book, copies)) = open.waits.take() else {
                 continue;
             };
+            let of = format!("`{}` of tap `{}`", path.display(), book.tap);
+            let mut note = |error: &io::Error| {
+                outcome = Err(io::Error::new(error.kind(), format!("{of}: {error}")));
+            };
             match begin(path, book.epoch) {
                 Ok(writer) => book.writer = Some(writer),
                 Err(error) => {
-                    let which = format!("`{}` of tap `{}`: {error}", path.display(), book.tap);
                     book.fail(&error);
-                    outcome = Err(io::Error::new(error.kind(), which));
+                    note(&error);
                 }
             }
             let thread = std::thread::Builder::new().name("ashway-tap".to_owned());
-            open.thread = Some(thread.spawn(move || book.keep(&copies))?);
+            match thread.spawn(move || book.keep(&copies)) {
+                Ok(thread) => open.thread = Some(thread),
+                Err(error) => note(&error),
+            }
         }
         outcome
     }
@@ -195,6 +202,8 @@ impl Drop for Taps {
     fn drop(&mut self) {
         let open = self.0.get_mut().unwrap_or_else(PoisonError::into_inner);
         for open in open.values_mut() {
+            // One that was never begun has no thread that would take from the queue.
+            open.waits = None;
             // It ends at the latest with this.
             let _ = open.file.queue.send(None);
             if let Some(thread) = open.thread.take() {
@@ -392,6 +401,30 @@ mod tests {
     use std::fs::{metadata, remove_dir_all};
 
     use super::*;
+
+    #[test]
+    fn a_tap_that_was_never_begun_holds_nobody_up() {
+        let path = std::env::temp_dir().join(format!("ashway-never-{}", std::process::id()));
+        let target = Target {
+            file: path.display().to_string(),
+            max_bytes: Target::MAX_BYTES,
+        };
+        let taps = Taps::default();
+        let file = taps.open("look", &path, &target).unwrap();
+        for _ in 0..=WAITING {
+            file.see(&Seen {
+                tap: "look",
+                at: Time::default(),
+                bound: Bound::Inbound,
+                path: &"inc".into(),
+                layer: Layer::Payload,
+                bytes: &[7; 100],
+            });
+        }
+        // Its queue is full; who drops the node waits for nobody.
+        drop(taps);
+        assert!(!path.exists());
+    }
 
     #[test]
     fn a_file_is_begun_when_its_tap_is_there_to_stay() {

@@ -3,12 +3,12 @@
 //!
 //! A message says what has changed; here it means only that something may have, and whoever
 //! waits asks what there is now. So a message that did not fit the socket's buffer costs
-//! nothing: that some were lost is news, too.
+//! nothing: those that did are news enough.
 //!
 //! Source: rtnetlink(7), `include/uapi/linux/rtnetlink.h`.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::netlink::SocketAddrNetlink;
@@ -34,8 +34,9 @@ const fn group(number: u32) -> u32 {
 pub struct News(OwnedFd);
 
 impl News {
-    /// Of interfaces. It tells of everything that [`iface::now`](crate::iface::now) says,
-    /// but not of an XDP link that was detached.
+    /// Of interfaces. It tells of what [`iface::now`](crate::iface::now) says, of the
+    /// queues in use only where the driver takes the carrier down meanwhile, and not of an
+    /// XDP link that was detached.
     ///
     /// # Errors
     ///
@@ -57,6 +58,7 @@ impl News {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         // `NETLINK_ROUTE` is 0, as none is.
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None)?;
+        without_overruns(&socket)?;
         bind(&socket, &SocketAddrNetlink::new(0, groups))?;
         Ok(Self(socket))
     }
@@ -69,10 +71,30 @@ impl News {
         let mut head = [0_u8; 16];
         let took = (0..MOST).take_while(|_| {
             let taken = recv(&self.0, &mut head, RecvFlags::empty());
-            // No room: some were lost.
-            matches!(taken, Ok(_) | Err(Errno::NOBUFS | Errno::INTR))
+            matches!(taken, Ok(_) | Err(Errno::INTR))
         });
         took.count() > 0
+    }
+}
+
+/// Has the socket not report an error when its buffer has overflowed: until that is read,
+/// `poll` returns at once for it, whatever it was asked for.
+fn without_overruns(socket: &OwnedFd) -> io::Result<()> {
+    let on: libc::c_int = 1;
+    // SAFETY: the pointer and the length are those of `on`, which outlives the call.
+    let set = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_NETLINK,
+            libc::NETLINK_NO_ENOBUFS,
+            (&raw const on).cast(),
+            size_of_val(&on) as libc::socklen_t,
+        )
+    };
+    if set == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
     }
 }
 
@@ -87,12 +109,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_no_news_where_nothing_has_changed() {
+    fn anybody_may_listen() {
         for news in [News::of_links(), News::of_neighbours()] {
-            // Anybody may listen.
-            let news = news.expect("rtnetlink is there");
-            news.take();
-            let _ = news.take();
+            news.expect("rtnetlink is there").take();
         }
     }
 }

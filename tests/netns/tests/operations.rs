@@ -75,9 +75,25 @@ fn what_waits_for_the_compile_thread_is_seen_and_can_be_cancelled() {
     was_cancelled(second);
     was_cancelled(planned);
 
+    // Two who observe: the second waits for what the first has asked for, which is then
+    // asked for once more.
+    let observe = json!({ "request": "observe", "path": "counter" });
+    let gives_up = ask(&node, &observe);
+    let first_observer = number(&node, "observe", "counter");
+    let observes = ask(&node, &observe);
+    until("both wait", || {
+        let waiting = operations(&node);
+        let both = waiting.iter().filter(|it| it["does"] == "observe");
+        (both.count() == 2).then_some(())
+    });
+    cancel(&node, first_observer).unwrap();
+    was_cancelled(gives_up);
+
     // Also one whose job was begun.
     cancel(&node, first_number).unwrap();
     was_cancelled(first);
+    let answer = observes.answer();
+    assert_eq!(answer["ok"]["silent"], json!([]), "{answer}");
     assert_eq!(third.answer()["ok"]["handler"], "third");
     let status = node.status().unwrap();
     let handlers = status["handlers"].as_array().unwrap();

@@ -9,8 +9,8 @@ use crate::failure::Failure;
 
 /// End an operation that waits for a compilation or for messages
 ///
-/// `ashway status` shows those that are under way, with their numbers. Nothing of it has
-/// been done by then; whoever asked for it is told that it was cancelled. A job that the
+/// `ashway status` shows those that are under way, with their numbers. No handler, path or
+/// tier has changed by then; whoever asked for it is told that it was cancelled. A job that the
 /// compile thread has begun comes to its end, and what came of it is thrown away.
 #[derive(Debug, Args)]
 #[command(after_help = "\

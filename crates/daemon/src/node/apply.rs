@@ -221,7 +221,7 @@ impl Node {
         self.graph = graph;
         if let Err(error) = self.served.taps.begin() {
             say(&format!(
-                "cannot begin {error}; what the tap sees is counted as failed"
+                "cannot begin {error}; what the tap sees is counted as failed or lost"
             ));
         }
         let (paths, long_paths) = self.become_next(&mut next);

@@ -11,6 +11,7 @@ use ashway_codegen::entry::Reply;
 use ashway_demux::Replica;
 use ashway_handler::Engine;
 use ashway_kernel::maps::possible_cpus;
+use ashway_kernel::neighbour::Tables;
 use ashway_kernel::probe::{Feature, Probe};
 use ashway_kernel::{
     AttachError, Iface, Map, MapSpec, Mode, News, Program, ProgramKind, TcxLink, XdpLink, iface,
@@ -162,6 +163,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         handlers,
         carrier: None,
         relays: None,
+        tables: Tables::open().map_err(system("open rtnetlink"))?,
         neighbours: Neighbours::default(),
         live,
         named: 0,
@@ -542,6 +544,6 @@ fn promote_wanted(node: &mut Node) {
         if asks {
             name += " has `tier = \"kernel\"` and";
         }
-        node.promote(path, 0, Report::Stays(name));
+        node.promote(path, 0, Report::StartPromotion(name));
     }
 }

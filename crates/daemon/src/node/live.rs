@@ -275,16 +275,15 @@ impl Node {
         turns: Vec<(usize, Turn)>,
     ) -> Result<(), Refusal> {
         let number = |id| self.live.at(id).and_then(|path| path.number);
-        let come = paths.into_iter().map(|(id, path)| ModulePath {
+        let insert = paths.into_iter().map(|(id, path)| ModulePath {
             id,
             number: number(id),
             path,
         });
-        let come = come.collect();
         self.order(Order {
-            come,
+            insert: insert.collect(),
             turns,
-            go: Vec::new(),
+            remove: Vec::new(),
         })
     }
 
@@ -605,11 +604,11 @@ impl Node {
     }
 
     /// Has the worker drop paths; what waits in them is lost.
-    fn drop_live(&mut self, go: Vec<PathId>, turns: Vec<(usize, Turn)>) -> Result<(), Refusal> {
+    fn drop_live(&mut self, remove: Vec<PathId>, turns: Vec<(usize, Turn)>) -> Result<(), Refusal> {
         self.order(Order {
-            come: Vec::new(),
+            insert: Vec::new(),
             turns,
-            go,
+            remove,
         })
     }
 

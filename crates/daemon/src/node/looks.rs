@@ -145,8 +145,8 @@ impl Node {
         }
         self.worker.catch_up();
         let now = Instant::now();
-        // None of these says that it has come to its end, and each does, but for observing:
-        // what is observed is read by time, too.
+        // None of these says that it has come to its end, and each does, but for observing,
+        // as what is observed is read by time, too, and for a process that cannot be watched.
         let is_busy = self.observation.is_some()
             || self.operations.steps().any(Step::waits_for_messages)
             || !self.leaving.is_empty()

@@ -38,6 +38,7 @@ use std::sync::{Arc, Weak};
 use ashway_codegen::entry::Reply;
 use ashway_demux::Table;
 use ashway_kernel::iface::Now;
+use ashway_kernel::neighbour::Tables;
 use ashway_kernel::{Map, News, Program, TcxLink, XdpLink};
 use ashway_ring::IngressDrop;
 
@@ -144,6 +145,8 @@ struct Node {
     carrier: Option<Arc<Instance>>,
     /// Those of them that the kernel tier can do; made when the first comes.
     relays: Option<NodeRelays>,
+    /// The kernel's tables of routes and neighbours.
+    tables: Tables,
     /// Next hops whose hardware address is looked up.
     neighbours: Neighbours,
     /// Paths that run in the user tier as a whole.

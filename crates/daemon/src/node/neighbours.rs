@@ -43,23 +43,21 @@ type Key = (u16, IpAddr);
 
 /// A place in the order in which next hops are asked about: those that were asked about
 /// before come behind all others.
-type Turn = u64;
+type Place = u64;
 
 /// Of the turns of those that were asked about.
-const ASKED: Turn = 1 << 63;
+const ASKED: Place = 1 << 63;
 
 /// Next hops by interface and address.
 #[derive(Debug, Default)]
 pub(super) struct Neighbours {
-    /// The kernel's tables; opened when a path first wants them.
-    tables: Option<Tables>,
     hops: HashMap<Key, NextHop>,
     /// What each path sends to.
     wanted: HashMap<PathId, Key>,
     /// Neighbours whose hardware address is known.
     known: HashMap<Key, Neighbour>,
     /// Who is asked about next, and since when it has waited.
-    turns: BTreeMap<Turn, (Instant, Key)>,
+    turns: BTreeMap<Place, (Instant, Key)>,
     /// How many turns were given.
     given: u64,
     /// How many were asked about since the last look.
@@ -76,7 +74,7 @@ struct NextHop {
     neighbour: Option<IpAddr>,
     /// How many paths send there.
     paths: u32,
-    turn: Turn,
+    turn: Place,
 }
 
 /// What the kernel is asked.
@@ -134,7 +132,7 @@ impl Neighbours {
     }
 
     /// Gives a next hop its turn.
-    fn queue(&mut self, to: Key, now: Instant, was_asked: bool) -> Turn {
+    fn queue(&mut self, to: Key, now: Instant, was_asked: bool) -> Place {
         self.given += 1;
         let turn = self.given | if was_asked { ASKED } else { 0 };
         self.turns.insert(turn, (now, to));
@@ -200,7 +198,9 @@ impl Neighbours {
             }
         }
         if self.hops.is_empty() {
+            // From now on nobody tells of changes.
             self.news = None;
+            self.known.clear();
         }
     }
 
@@ -287,16 +287,9 @@ impl Node {
         if self.neighbours.news.is_none() {
             self.neighbours.news = News::of_neighbours().ok();
         }
-        let mut tables = match self.neighbours.tables.take() {
-            Some(tables) => tables,
-            None => Tables::open().ok()?,
-        };
         let ifindex = self.ifaces[iface as usize].ifindex;
-        let mac = self
-            .neighbours
-            .want(id, (iface as u16, to), ifindex, &mut tables);
-        self.neighbours.tables = Some(tables);
-        mac
+        let to = (iface as u16, to);
+        self.neighbours.want(id, to, ifindex, &mut self.tables)
     }
 
     /// Looks at the kernel's table, and tells paths what has changed. Says when to look
@@ -309,10 +302,8 @@ impl Node {
         if self.neighbours.news.as_ref().is_some_and(News::take) {
             self.neighbours.told = Some(now);
         }
-        let mut tables = self.neighbours.tables.take()?;
         let ifindices: Vec<u32> = self.ifaces.iter().map(|iface| iface.ifindex).collect();
-        let changed = self.neighbours.look(now, &ifindices, &mut tables);
-        self.neighbours.tables = Some(tables);
+        let changed = self.neighbours.look(now, &ifindices, &mut self.tables);
         if !changed.is_empty() {
             let _ = self.tell(Command::SetNextMacs(changed));
         }
@@ -385,6 +376,19 @@ mod tests {
             mac: [2, 0, 0, 0, 0, last],
             is_sure: true,
         }
+    }
+
+    #[test]
+    fn what_nobody_watched_is_not_believed() {
+        let (mut all, mut kernel, mut ids) =
+            (Neighbours::default(), Fake::default(), Ids::default());
+        let path = ids.take();
+        kernel.neighbours.insert(address(1), sure(1));
+        let to = (0, address(1));
+        assert_eq!(all.want(path, to, 7, &mut kernel), Some(sure(1).mac));
+        all.forget(&[path]);
+        kernel.neighbours.insert(address(1), sure(2));
+        assert_eq!(all.want(path, to, 7, &mut kernel), Some(sure(2).mac));
     }
 
     #[test]

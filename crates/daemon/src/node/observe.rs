@@ -4,7 +4,7 @@
 //! instances' go into their slots, then each interface's entry program is exchanged.
 //! Off is the other way round. Each change is one slot or one exchange, so each
 //! message meets one program or the other, and none is lost, doubled or overtaken.
-//! Paths that come, or move to another tier, meanwhile follow with the next tick.
+//! Paths that come, or move to another tier, meanwhile follow at the next look.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -238,8 +238,24 @@ impl Node {
             self.forget_observed();
             self.follow_observation();
         }
-        if let Some(wanted) = observing.wanted {
-            operation.end(self.admit(wanted));
+        let Some(wanted) = observing.wanted else {
+            return;
+        };
+        // Another waited for these, and was cancelled.
+        if !self.missing_programs().is_empty() {
+            return self.make_programs(operation, Some(wanted));
+        }
+        operation.end(self.admit(wanted));
+    }
+
+    /// Programs that were to be made cannot be: their paths are silent.
+    pub(super) fn fail_missing(&mut self, observing: &Observing, because: &str) {
+        if let Some(on) = &mut self.observation
+            && on.session == observing.session
+        {
+            let failed = observing.keys.iter();
+            let failed = failed.map(|key| (*key, Some(Err(because.to_owned()))));
+            on.programs.extend(failed);
         }
     }
 

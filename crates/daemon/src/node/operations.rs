@@ -1,12 +1,12 @@
-//! What takes more than one step: it waits for the compile thread, or for messages, while
-//! others are served.
+//! Operations: requests that the node finishes later, when the compile thread has a result
+//! or enough messages were recorded. Other requests are served meanwhile.
 //!
-//! Each such operation is in one table: what it is, on whose word, and the [`Step`] that
-//! follows when what it waits for has come. A [`Job`] is what the compile thread does for
+//! Each is in one table: what it is, who asked for it, and the [`Step`] that follows when
+//! what it waits for has come. A [`Job`] is what the compile thread does for
 //! it, and an [`Outcome`] is what came of that; both are data. When an outcome has come the
 //! node alone goes on ([`Node::go_on`]), and looks again whether what was asked still fits:
 //! others may have changed the node meanwhile. An operation can be cancelled while it waits:
-//! nothing has changed until then.
+//! no handler, path or tier has changed until then.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -59,7 +59,7 @@ pub(super) struct Operation {
     wanted: Arc<()>,
 }
 
-/// On whose word something is done.
+/// Who asked for an operation.
 #[derive(Clone, Copy, Debug)]
 enum Authority {
     /// The node's: its configuration, or a signal.
@@ -76,8 +76,8 @@ pub(super) enum Report {
     Caller(Caller),
     /// Whoever reads the node's lines: what became of applying a file.
     Applied,
-    /// The same: why a path, which this says, is not in the kernel tier.
-    Stays(String),
+    /// The same: why a path, which this names, was not promoted when the node started.
+    StartPromotion(String),
     /// Nobody; `status` shows what came of it.
     Nobody,
 }
@@ -262,14 +262,15 @@ impl Operations {
 
     /// As `status` has them.
     pub(super) fn describe(&self) -> Vec<Value> {
-        let all = self.all.values();
-        all.map(|(operation, step)| {
+        // The start is nobody's request.
+        let asked = self.all.values().filter(|(_, step)| step.is_asked());
+        let documents = asked.map(|(operation, step)| {
             let mut document = operation.describe();
             document["waits_for"] = json!(step.waits_for());
             document["age_ms"] = json!(operation.begun.elapsed().as_millis() as u64);
             document
-        })
-        .collect()
+        });
+        documents.collect()
     }
 }
 
@@ -285,11 +286,11 @@ impl Operation {
             (Report::Caller(caller), answer) => caller.answer(answer),
             (Report::Applied, Answer::Refused(refusal)) => words::tell(&Err(refusal)),
             (Report::Applied, Answer::Ok(done) | Answer::WithFd(done, _)) => words::tell(&Ok(done)),
-            (Report::Stays(path), Answer::Refused(Refusal { message, hint, .. })) => {
+            (Report::StartPromotion(path), Answer::Refused(Refusal { message, hint, .. })) => {
                 say(&format!("path {path} stays in the user tier: {message}"));
                 say(&format!("  hint: {hint}"));
             }
-            (Report::Stays(_) | Report::Nobody, _) => {}
+            (Report::StartPromotion(_) | Report::Nobody, _) => {}
         }
     }
 
@@ -319,6 +320,11 @@ impl Step {
         matches!(self, Self::Record(_))
     }
 
+    /// Whether somebody has asked for it.
+    const fn is_asked(&self) -> bool {
+        !matches!(self, Self::Start { .. })
+    }
+
     const fn waits_for(&self) -> &'static str {
         if self.waits_for_messages() {
             "messages"
@@ -330,7 +336,18 @@ impl Step {
 
 impl fmt::Debug for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.waits_for())
+        f.write_str(match self {
+            Self::Start { .. } => "Start",
+            Self::Load(_) => "Load",
+            Self::Bind(..) => "Bind",
+            Self::Promote(_) => "Promote",
+            Self::Record(_) => "Record",
+            Self::Compare(..) => "Compare",
+            Self::Swap(_) => "Swap",
+            Self::Observe(_) => "Observe",
+            Self::Read { .. } => "Read",
+            Self::Apply(_) => "Apply",
+        })
     }
 }
 
@@ -344,10 +361,17 @@ impl Node {
 
     /// Goes on with the operation whose job has ended.
     pub(super) fn go_on(&mut self, (number, outcome): Ended<Job>, engine: &Engine) {
-        // It was cancelled, or its job has panicked, which who waits is told by the drop.
-        let (Some((operation, step)), Some(outcome)) = (self.operations.take(number), outcome)
-        else {
+        let Some((operation, step)) = self.operations.take(number) else {
+            // It was cancelled.
             return;
+        };
+        let Some(outcome) = outcome else {
+            let message = "the node's compile thread has failed at it";
+            if let Step::Observe(observing) = &step {
+                self.fail_missing(observing, message);
+            }
+            let hint = "this is a bug of Ashway; please report it, with what was compiled";
+            return operation.end(Refusal::failed(message, hint));
         };
         match (step, outcome) {
             (Step::Start { socket }, Outcome::Nothing) => serve::say_ready(self, &socket),
@@ -384,9 +408,8 @@ impl Node {
     ///
     /// If it does not wait: it has ended.
     pub(super) fn cancel(&mut self, number: u64) -> Result<Value, Refusal> {
-        // The start is nobody's request.
-        let is_asked = |(_, step): &(Operation, Step)| !matches!(step, Step::Start { .. });
-        let waits = self.operations.all.get(&number).is_some_and(is_asked);
+        let known = self.operations.all.get(&number);
+        let waits = known.is_some_and(|(_, step)| step.is_asked());
         let waiting = waits.then(|| self.operations.take(number)).flatten();
         let Some((operation, step)) = waiting else {
             return Err(Refusal::failed(

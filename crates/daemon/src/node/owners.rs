@@ -120,7 +120,7 @@ impl Owners {
             .iter()
             .map(|owner| PollFd::new(&owner.pidfd, PollFlags::IN))
             .collect();
-        // Interrupted: the next look will tell.
+        // Interrupted: as if none had ended; the epoll tells of a later one.
         if bug::is(Bug::OwnerForgotten)
             || !poll(&mut fds, Some(&Timespec::default())).is_ok_and(|n| n > 0)
         {

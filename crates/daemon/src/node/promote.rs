@@ -64,7 +64,7 @@ impl Node {
         }
         match serve::find(self, name) {
             Ok(path) => {
-                // Who goes by the handler leaves nothing to compare.
+                // While a path is bypassed its handler gets no message that could be compared.
                 let _ = self.enable(path);
                 self.promote(path, messages, Report::Caller(caller));
             }

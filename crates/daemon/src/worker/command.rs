@@ -26,11 +26,11 @@ use crate::swap::TakeOver;
 #[derive(Default)]
 pub(crate) struct Order {
     /// Paths that come.
-    pub(crate) come: Vec<ModulePath>,
+    pub(crate) insert: Vec<ModulePath>,
     /// Changes of the interfaces' tables, by interface.
     pub(crate) turns: Vec<(usize, Turn)>,
     /// Paths that go; what waits in them is dropped.
-    pub(crate) go: Vec<PathId>,
+    pub(crate) remove: Vec<PathId>,
 }
 
 /// A path of modules that the worker is to have.
@@ -46,13 +46,13 @@ pub(crate) struct ModulePath {
 impl Order {
     /// How many paths come or go.
     pub(super) fn paths(&self) -> usize {
-        self.come.len() + self.go.len()
+        self.insert.len() + self.remove.len()
     }
 
     /// Whether a path that comes has something to do by itself.
     pub(super) fn starts(&self) -> bool {
-        let mut come = self.come.iter();
-        come.any(|new| new.path.wake_at().is_some())
+        let mut inserted = self.insert.iter();
+        inserted.any(|new| new.path.wake_at().is_some())
     }
 }
 
