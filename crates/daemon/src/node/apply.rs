@@ -173,7 +173,14 @@ impl Node {
         let swaps = std::mem::take(&mut tried.swaps);
         self.swap_all(swaps, engine)?;
         match self.change_over(tried) {
-            Ok(failed) => half_done(failed),
+            Ok(failed) => {
+                half_done(failed)?;
+                // What it does nevertheless is no reason to go back.
+                self.served.taps.begin().map_err(|error| {
+                    let hint = "all else is done; what the tap sees is counted as failed or lost";
+                    Refusal::failed(format!("cannot begin {error}"), hint)
+                })
+            }
             Err(refusal) => Err(Refusal {
                 message: format!("this came to an end half way: {}", refusal.message),
                 ..refusal
@@ -219,11 +226,6 @@ impl Node {
             self.config.handlers.push(handler);
         }
         self.graph = graph;
-        if let Err(error) = self.served.taps.begin() {
-            say(&format!(
-                "cannot begin {error}; what the tap sees is counted as failed or lost"
-            ));
-        }
         let (paths, long_paths) = self.become_next(&mut next);
 
         let mut failed = Vec::new();

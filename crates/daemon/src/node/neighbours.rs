@@ -204,6 +204,24 @@ impl Neighbours {
         }
     }
 
+    /// Asks at once about those of these that are known no more and that a path sends to:
+    /// their messages are dropped meanwhile.
+    fn ask_again(&mut self, changed: &HashSet<Key>, ifindices: &[u32], kernel: &mut impl Kernel) {
+        let mut gone = changed.iter().filter(|key| !self.known.contains_key(key));
+        if gone.clone().next().is_none() {
+            return;
+        }
+        let hops = self.hops.iter();
+        let used = hops.filter_map(|(to, hop)| Some((to.0, hop.neighbour?)));
+        let used: HashSet<Key> = used.collect();
+        while self.asked < MOST_ASKED
+            && let Some(key) = gone.find(|key| used.contains(key))
+        {
+            self.asked += 1;
+            kernel.ask(ifindices[usize::from(key.0)], key.1);
+        }
+    }
+
     /// Looks at the kernel's table, on the interfaces with these numbers, and asks about
     /// those whose turn it is; says the paths whose next hop has another hardware address
     /// than before. Linear in the kernel's table, and in the paths if an address has
@@ -236,6 +254,7 @@ impl Neighbours {
         let changed = of_either.filter(|key| mac(&self.known, key) != mac(&known, key));
         let changed: HashSet<Key> = changed.copied().collect();
         self.known = known;
+        self.ask_again(&changed, ifindices, kernel);
 
         let mut moved = HashSet::new();
         while self.asked < MOST_ASKED
@@ -419,9 +438,12 @@ mod tests {
             [(there, Some(sure(2).mac))]
         );
         kernel.neighbours.remove(&address(1));
+        kernel.asked.clear();
         let mut told = all.look(now, &[7], &mut kernel);
         told.sort();
         assert_eq!(told, [(here, None), (alike, None)]);
+        // It is asked about at once, before its turn.
+        assert_eq!(kernel.asked, [address(1)]);
         // What the route says counts.
         (kernel.gateway, kernel.asked) = (Some(address(2)), Vec::new());
         let mut told = all.look(now + 2 * ASK, &[7], &mut kernel);

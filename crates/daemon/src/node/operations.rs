@@ -419,7 +419,11 @@ impl Node {
         };
         match step {
             Step::Record(shadow) => drop(shadow.recording()),
-            Step::Observe(observing) => self.forget_missing(&observing),
+            Step::Observe(observing) => {
+                self.forget_missing(&observing);
+                // Nobody may be left who observes.
+                self.look_who_observes();
+            }
             _ => {}
         }
         let document = operation.describe();
