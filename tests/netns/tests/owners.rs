@@ -29,6 +29,15 @@ fn kernel_objects(node: &Node) -> BTreeSet<String> {
     ids.collect()
 }
 
+/// Has a path of this shape come and go: the interface's program keeps the map of a shape
+/// that was there, for the next. How many objects that makes.
+fn know_shape(node: &Node, handler: &str, filter: &str) -> usize {
+    let before = kernel_objects(node).len();
+    bind(node, handler, "shape", filter, &json!({ "tier": "user" }));
+    control(node, &json!({ "request": "unbind", "path": "shape" })).unwrap();
+    kernel_objects(node).len() - before
+}
+
 /// An application: it sleeps.
 fn application() -> Child {
     let mut sleep = Command::new("sleep");
@@ -167,11 +176,14 @@ fn what_an_application_owns_goes_with_it() {
                 "udp and dst port 7777",
                 &json!({ "tier": place.tier }),
             );
+            let mine = "udp and dst port 7777 and src net 10.7.0.0/16";
+            for filter in [mine, "udp and dst port 7778"] {
+                know_shape(&node, "echo", filter);
+            }
             let before = kernel_objects(&node);
             let mut app = application();
             let pid = app.id();
             load(&node, "echo", "app", Some(pid));
-            let mine = "udp and dst port 7777 and src net 10.7.0.0/16";
             bind(&node, "app", "mine", mine, &json!({ "tier": place.tier }));
             // A path of the application to a handler of the node.
             bind(
@@ -256,7 +268,10 @@ fn an_owner_that_ends_in_a_promotion_leaves_nothing() {
     let rig = Rig::new("owner-promotes", RigOptions::default()).unwrap();
     let node = rig.node(Config::on_b0("native")).start().unwrap();
     let filter = "udp and dst port 7777";
-    let before = kernel_objects(&node);
+    let before = kernel_objects(&node).len();
+    load(&node, "echo", "first", None);
+    let before = before + know_shape(&node, "first", filter);
+    control(&node, &json!({ "request": "unload", "handler": "first" })).unwrap();
     let mut told = Vec::new();
     // At once it is compiled, then it waits for messages to record.
     for wait in [0, 50, 300] {
@@ -280,7 +295,7 @@ fn an_owner_that_ends_in_a_promotion_leaves_nothing() {
         until("its objects are gone", || {
             let status = node.status().unwrap();
             let none = ["handlers", "paths"].map(|list| names(&status, list).is_empty());
-            let as_before = kernel_objects(&node).len() == before.len();
+            let as_before = kernel_objects(&node).len() == before;
             (none == [true; 2] && as_before).then_some(())
         });
     }
