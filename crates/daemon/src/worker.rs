@@ -1,8 +1,8 @@
 //! The worker: the thread in which the user tier runs.
 //!
 //! It looks at every source in turn, but for instances that have had nothing for a while
-//! ([`awake`]), spins for [`SPIN`] when all are empty, and
-//! then sleeps until a program rings the bell or a socket has something.
+//! ([`awake`]), spins for [`SPIN`] when all are empty, and then sleeps until a program rings
+//! the bell or a socket has something.
 
 use std::convert::Infallible;
 use std::io::Write as _;

@@ -174,9 +174,10 @@ impl Node {
         self.swap_all(swaps, engine)?;
         match self.change_over(tried) {
             Ok(failed) => {
+                // Also where a path could not be made: the modules are there.
+                let begun = self.served.taps.begin();
                 half_done(failed)?;
-                // What it does nevertheless is no reason to go back.
-                self.served.taps.begin().map_err(|error| {
+                begun.map_err(|error| {
                     let hint = "all else is done; what the tap sees is counted as failed or lost";
                     Refusal::failed(format!("cannot begin {error}"), hint)
                 })
