@@ -5,6 +5,7 @@
 
 use ashway_netns::large::{Asked, Large, ask};
 use ashway_netns::node::{control, counter, entry, run, text, until};
+use ashway_netns::observe::{Observing, documents};
 use ashway_rig::{Node, Rig, RigOptions, skip_unless_root};
 use serde_json::{Value, json};
 
@@ -75,25 +76,9 @@ fn what_waits_for_the_compile_thread_is_seen_and_can_be_cancelled() {
     was_cancelled(second);
     was_cancelled(planned);
 
-    // Two who observe: the second waits for what the first has asked for, which is then
-    // asked for once more.
-    let observe = json!({ "request": "observe", "path": "counter" });
-    let gives_up = ask(&node, &observe);
-    let first_observer = number(&node, "observe", "counter");
-    let observes = ask(&node, &observe);
-    until("both wait", || {
-        let waiting = operations(&node);
-        let both = waiting.iter().filter(|it| it["does"] == "observe");
-        (both.count() == 2).then_some(())
-    });
-    cancel(&node, first_observer).unwrap();
-    was_cancelled(gives_up);
-
     // Also one whose job was begun.
     cancel(&node, first_number).unwrap();
     was_cancelled(first);
-    let answer = observes.answer();
-    assert_eq!(answer["ok"]["silent"], json!([]), "{answer}");
     assert_eq!(third.answer()["ok"]["handler"], "third");
     let status = node.status().unwrap();
     let handlers = status["handlers"].as_array().unwrap();
@@ -109,6 +94,47 @@ fn what_waits_for_the_compile_thread_is_seen_and_can_be_cancelled() {
         assert_eq!(refused["code"], "failed", "{refused:#}");
     }
     assert_eq!(rig.client_a(7777).unwrap().ask_number(1).unwrap(), 1);
+    node.stop().unwrap();
+}
+
+/// The programs that the first has asked for are asked for once more: the second is not
+/// admitted before they are there.
+#[test]
+fn who_observes_behind_one_who_is_cancelled_sees_every_step() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("observers", RigOptions::default()).unwrap();
+    let large = Large::new(&rig);
+    let node = rig.node(counter("user").unwrap()).start().unwrap();
+    let load = json!({ "request": "load", "file": large.file(), "name": "large" });
+    let compiled = ask(&node, &load);
+    let gives_up = ask(&node, &json!({ "request": "observe", "path": "counter" }));
+    let first = number(&node, "observe", "counter");
+    let told = std::thread::scope(|scope| {
+        let trace = scope.spawn(|| {
+            let words = ["trace", "-j", "--path", "counter", "--count", "1"];
+            Observing::start(node.command(words)).unwrap()
+        });
+        until("both wait", || {
+            let waiting = operations(&node);
+            let observers = waiting.iter().filter(|it| it["does"] == "observe");
+            (observers.count() == 2).then_some(())
+        });
+        cancel(&node, first).unwrap();
+        was_cancelled(gives_up);
+        let trace = trace.join().unwrap();
+        assert_eq!(rig.client_a(7777).unwrap().ask_number(1).unwrap(), 1);
+        trace.finish().unwrap().0
+    });
+    let [message] = &documents(&told)[..] else {
+        panic!("{told}");
+    };
+    // It is the handler's own program that says this, the one that was asked for twice.
+    let steps = message["steps"].as_array().unwrap();
+    let handed_over = steps.iter().any(|step| step["to"] == "ring program");
+    assert!(handed_over, "{message:#}");
+    assert_eq!(compiled.answer()["ok"]["handler"], "large");
     node.stop().unwrap();
 }
 
