@@ -11,14 +11,15 @@ use ashway_path::sched::share::ShareAccount;
 
 use crate::activation::Bindable;
 use crate::instance::Instance;
+use crate::plan::HandlerId;
 use crate::rings;
 use crate::rows::CounterRow;
 
 /// An instance in the worker's hands.
 #[derive(Debug)]
 pub(crate) struct RunInstance {
-    /// Its number in the node's plan. A list of them is in its order.
-    id: u32,
+    /// Its id. A list of them is in its order.
+    id: HandlerId,
     /// Whether it is gone for the node: it ends when no ring of it holds a message, and no
     /// path is left of it.
     pub(crate) leaves: bool,
@@ -35,8 +36,8 @@ pub(crate) struct RunInstance {
 /// A path that ends in a handler, at one interface, on its way to the worker.
 pub(crate) struct HandlerPath {
     pub(crate) id: PathId,
-    /// Its instance, by its number in the node's plan.
-    pub(crate) instance: u32,
+    /// Its handler.
+    pub(crate) handler: HandlerId,
     /// Its number within the instance.
     pub(crate) local: usize,
     pub(crate) iface: usize,
@@ -49,7 +50,7 @@ pub(crate) struct HandlerPath {
 impl RunInstance {
     /// An instance without paths.
     #[must_use]
-    pub(crate) fn new(id: u32, handler: Bindable) -> Self {
+    pub(crate) fn new(id: HandlerId, handler: Bindable) -> Self {
         Self {
             id,
             leaves: false,
@@ -60,9 +61,9 @@ impl RunInstance {
         }
     }
 
-    /// Its number in the node's plan.
+    /// Its id.
     #[must_use]
-    pub(crate) const fn id(&self) -> u32 {
+    pub(crate) const fn id(&self) -> HandlerId {
         self.id
     }
 
@@ -103,7 +104,7 @@ impl RunInstance {
 }
 
 /// The instance with this id. O(log n).
-pub(crate) fn by_id(instances: &mut [RunInstance], id: u32) -> Option<&mut RunInstance> {
+pub(crate) fn by_id(instances: &mut [RunInstance], id: HandlerId) -> Option<&mut RunInstance> {
     let at = instances.binary_search_by_key(&id, |instance| instance.id);
     Some(&mut instances[at.ok()?])
 }

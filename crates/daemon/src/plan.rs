@@ -4,8 +4,9 @@
 //! Pure, so that both the programs and the worker can be made from one plan
 //! and cannot disagree. [`draw`] makes it; [`Plan::add_path`] and
 //! [`Plan::remove_path`] change it while the node runs, without moving what is
-//! there.
+//! there: handlers and paths are known by ids that are never another's.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use ashway_abi::Leaf;
@@ -16,6 +17,7 @@ use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
 use ashway_codegen::instance::Behind;
 use ashway_path::places::{Ids, PathId};
 use ashway_path::stage::Direction;
+use indexmap::IndexMap;
 
 use crate::config::{Config, PathConfig};
 use crate::live::Target;
@@ -34,21 +36,24 @@ pub(crate) struct IfaceFacts {
     pub(crate) mtu: usize,
 }
 
-/// Numbers for everything in a configuration; lists are parallel to its own.
+/// A handler's id, which no other of the node ever has. A later one is greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct HandlerId(u32);
+
+/// Numbers for everything that a node has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Interfaces.
+    /// Interfaces, in the order of the configuration: they do not come or go.
     pub(crate) ifaces: Vec<IfacePlan>,
-    /// Instances, one per handler that a path uses or not.
-    pub(crate) instances: Vec<InstancePlan>,
-    /// Paths.
-    pub(crate) paths: Vec<PathPlan>,
+    /// The instances of handlers, whether a path uses them or not.
+    pub(crate) instances: BTreeMap<HandlerId, InstancePlan>,
+    /// Paths, in the order in which they came.
+    pub(crate) paths: IndexMap<PathId, PathPlan>,
     /// The row of all paths that run in the user tier as a whole.
     pub(crate) live_row: CounterRow,
     /// Rows of counters, those of relays in the kernel tier behind them.
     pub(crate) rows: usize,
-    /// The next [`InstancePlan::id`].
-    next_instance: u32,
+    next_handler: HandlerId,
 }
 
 /// Why there is no room for a path.
@@ -57,7 +62,7 @@ pub(crate) enum NoRoom {
     /// The interface has all the paths it can have.
     Iface(usize),
     /// The interface (first) has no ring in the handler's memory (second).
-    Ring(usize, usize),
+    Ring(usize, HandlerId),
     /// The handler has all the paths it can have: this many.
     Handler(usize),
     /// The handler has work left of paths that are gone, and no other number.
@@ -70,17 +75,14 @@ pub(crate) struct IfacePlan {
     /// Its row, for frames that match no path.
     pub(crate) unmatched_row: CounterRow,
     /// Its paths.
-    pub(crate) paths: Vec<usize>,
+    pub(crate) paths: Vec<PathId>,
 }
 
 /// An instance's numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct InstancePlan {
-    /// Its number, which no other of the node ever has: its place in the lists
-    /// changes when one before it is unloaded. Given by the plan that it comes into.
-    pub(crate) id: u32,
     /// Its paths.
-    pub(crate) paths: Vec<usize>,
+    pub(crate) paths: Vec<PathId>,
     /// Most paths it can have; its programs are made for so many.
     pub(crate) most_paths: usize,
     /// Whose messages wait for those of the kernel tier.
@@ -95,19 +97,22 @@ pub(crate) struct InstancePlan {
 }
 
 impl InstancePlan {
-    /// The plan of a handler that may be bound to any interface: rings for each, but
-    /// for those beyond the [`MAX_RINGS`]th.
-    #[must_use]
-    pub(crate) fn unbound(facts: &[IfaceFacts]) -> Self {
-        let mut plan = Self {
-            id: 0,
+    const fn without_rings() -> Self {
+        Self {
             paths: Vec::new(),
             most_paths: MAX_PATHS,
             behind: Behind::Ring,
             rings_of: Vec::new(),
             rings: 0,
             slot_bytes: 2048,
-        };
+        }
+    }
+
+    /// The plan of a handler that may be bound to any interface: rings for each, but
+    /// for those beyond the [`MAX_RINGS`]th.
+    #[must_use]
+    pub(crate) fn unbound(facts: &[IfaceFacts]) -> Self {
+        let mut plan = Self::without_rings();
         let all: Vec<usize> = (0..facts.len().min(MAX_RINGS)).collect();
         plan.give_rings(&all, facts);
         plan
@@ -186,8 +191,8 @@ pub(crate) struct PathPlan {
     pub(crate) runs: Vec<PathId>,
     /// Its row.
     pub(crate) row: CounterRow,
-    /// Its instance.
-    pub(crate) instance: usize,
+    /// Its handler.
+    pub(crate) handler: HandlerId,
     /// Its number within the instance.
     pub(crate) local: usize,
     /// Its interfaces, with its slot at each.
@@ -195,8 +200,8 @@ pub(crate) struct PathPlan {
 }
 
 impl PathPlan {
-    /// Its id, which no other path of the node ever has: its place in the lists changes when
-    /// one before it is unbound, and its row is another's when it has gone.
+    /// Its id, which no other path of the node ever has: its row is another's when it has
+    /// gone.
     ///
     /// # Panics
     ///
@@ -223,57 +228,45 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan
             paths: Vec::new(),
         })
         .collect();
-    let mut instances: Vec<InstancePlan> = (0..)
-        .zip(&config.handlers)
-        .map(|(id, _)| InstancePlan {
-            id,
-            paths: Vec::new(),
-            most_paths: MAX_PATHS,
-            behind: Behind::Ring,
-            rings_of: Vec::new(),
-            rings: 0,
-            slot_bytes: 2048,
-        })
-        .collect();
-    let mut paths = Vec::new();
-    for (number, path) in config.paths.iter().enumerate() {
-        let instance = config
-            .handlers
-            .iter()
-            .position(|handler| handler.name == path.handler)
-            .expect("a checked configuration names handlers that it has");
-        let plan = &mut instances[instance];
-        plan.paths.push(number);
+    let mut next_handler = HandlerId(0);
+    let mut instances = BTreeMap::new();
+    let mut by_name = BTreeMap::new();
+    for handler in &config.handlers {
+        by_name.insert(handler.name.as_str(), next_handler);
+        instances.insert(next_handler, InstancePlan::without_rings());
+        next_handler.0 += 1;
+    }
+    let mut paths: IndexMap<PathId, PathPlan> = IndexMap::new();
+    for (row, path) in (config.ifaces.len() as u32 + 1..).zip(&config.paths) {
+        let handler = by_name.get(path.handler.as_str());
+        let handler = *handler.expect("a checked configuration names handlers that it has");
+        let runs: Vec<PathId> = path.ifaces.iter().map(|_| ids.take()).collect();
+        let plan = instances.get_mut(&handler).expect("all have one");
+        plan.paths.push(runs[0]);
         let local = plan.paths.len() - 1;
         let mut slots = Vec::new();
         for name in &path.ifaces {
             let iface = iface_number(name);
-            ifaces[iface].paths.push(number);
+            ifaces[iface].paths.push(runs[0]);
             slots.push((iface, ifaces[iface].paths.len() - 1));
         }
-        paths.push(PathPlan {
-            runs: slots.iter().map(|_| ids.take()).collect(),
-            row: CounterRow((config.ifaces.len() + 1 + number) as u32),
-            instance,
+        let plan = PathPlan {
+            runs,
+            row: CounterRow(row),
+            handler,
             local,
             slots,
-        });
+        };
+        paths.insert(plan.id(), plan);
     }
-    for plan in &mut instances {
+    for plan in instances.values_mut() {
         // Nobody has said yet where it is to be bound.
         if plan.paths.is_empty() {
-            *plan = InstancePlan {
-                id: plan.id,
-                ..InstancePlan::unbound(facts)
-            };
+            *plan = InstancePlan::unbound(facts);
             continue;
         }
         let mut used = Vec::new();
-        for (iface, _) in plan
-            .paths
-            .iter()
-            .flat_map(|path: &usize| &paths[*path].slots)
-        {
+        for (iface, _) in plan.paths.iter().flat_map(|path| &paths[path].slots) {
             if !used.contains(iface) {
                 used.push(*iface);
             }
@@ -287,7 +280,7 @@ pub(crate) fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan
     Plan {
         live_row: CounterRow(config.ifaces.len() as u32),
         rows: config.ifaces.len() + 1 + paths.len() + SPARE_ROWS,
-        next_instance: instances.len() as u32,
+        next_handler,
         ifaces,
         instances,
         paths,
@@ -314,25 +307,21 @@ impl Plan {
         Rows::new(spare.map(|row| row as u32), self.paths.len())
     }
 
-    /// Adds an instance behind the others, with no path yet; its id.
-    pub(crate) fn add_instance(&mut self, mut plan: InstancePlan) -> u32 {
-        plan.id = self.next_instance;
-        self.next_instance += 1;
-        self.instances.push(plan);
-        self.next_instance - 1
+    /// Adds an instance with no path yet; its id.
+    pub(crate) fn add_instance(&mut self, plan: InstancePlan) -> HandlerId {
+        let id = self.next_handler;
+        self.next_handler.0 += 1;
+        self.instances.insert(id, plan);
+        id
     }
 
-    /// Removes an instance without paths; those behind it move up by one, their ids
-    /// stay.
-    pub(crate) fn remove_instance(&mut self, instance: usize) {
-        self.instances.remove(instance);
-        for path in &mut self.paths {
-            debug_assert_ne!(path.instance, instance, "it has paths");
-            path.instance -= usize::from(path.instance > instance);
-        }
+    /// Removes an instance without paths.
+    pub(crate) fn remove_instance(&mut self, id: HandlerId) {
+        let removed = self.instances.remove(&id);
+        debug_assert!(removed.is_some_and(|plan| plan.paths.is_empty()));
     }
 
-    /// Numbers for one more path of `instance` at `ifaces`, which gets this row, without
+    /// Numbers for one more path of `handler` at `ifaces`, which gets this row, without
     /// changing the plan. `with_rings` says of an interface whether it needs a ring, `is_idle`
     /// of a number within the instance whether its former path has nothing
     /// underway.
@@ -344,15 +333,15 @@ impl Plan {
         &self,
         ids: &mut Ids,
         row: CounterRow,
-        instance: usize,
+        handler: HandlerId,
         ifaces: &[usize],
         with_rings: impl Fn(usize) -> bool,
         is_idle: impl Fn(usize) -> bool,
     ) -> Result<PathPlan, NoRoom> {
-        let numbers = &self.instances[instance];
+        let numbers = &self.instances[&handler];
         let local = (0..numbers.most_paths)
             .find(|local| {
-                let taken = |path: &usize| self.paths[*path].local == *local;
+                let taken = |path: &PathId| self.paths[path].local == *local;
                 !numbers.paths.iter().any(taken) && is_idle(*local)
             })
             .ok_or(if numbers.paths.len() < numbers.most_paths {
@@ -363,11 +352,11 @@ impl Plan {
         let mut slots = Vec::new();
         for &iface in ifaces {
             if with_rings(iface) && numbers.rings_at(iface).is_none() {
-                return Err(NoRoom::Ring(iface, instance));
+                return Err(NoRoom::Ring(iface, handler));
             }
             let slot = (0..MAX_SLOTS)
                 .find(|slot| {
-                    let taken = |path: &usize| self.slot(*path, iface) == Some(*slot);
+                    let taken = |path: &PathId| self.slot(*path, iface) == Some(*slot);
                     !self.ifaces[iface].paths.iter().any(taken)
                 })
                 .ok_or(NoRoom::Iface(iface))?;
@@ -376,47 +365,40 @@ impl Plan {
         Ok(PathPlan {
             runs: slots.iter().map(|_| ids.take()).collect(),
             row,
-            instance,
+            handler,
             local,
             slots,
         })
     }
 
-    /// Adds a path behind the others, with numbers from [`place`](Self::place).
+    /// Adds a path, with numbers from [`place`](Self::place).
     pub(crate) fn add_path(&mut self, numbers: PathPlan) {
-        let path = self.paths.len();
-        self.instances[numbers.instance].paths.push(path);
-        for &(iface, _) in &numbers.slots {
-            self.ifaces[iface].paths.push(path);
+        let id = numbers.id();
+        if let Some(plan) = self.instances.get_mut(&numbers.handler) {
+            plan.paths.push(id);
         }
-        self.paths.push(numbers);
+        for &(iface, _) in &numbers.slots {
+            self.ifaces[iface].paths.push(id);
+        }
+        self.paths.insert(id, numbers);
     }
 
-    /// Removes a path; those behind it move up by one in every list, their
-    /// numbers stay.
-    pub(crate) fn remove_path(&mut self, path: usize) -> PathPlan {
-        let removed = self.paths.remove(path);
-        let instances = self.instances.iter_mut().map(|plan| &mut plan.paths);
-        let ifaces = self.ifaces.iter_mut().map(|plan| &mut plan.paths);
-        for list in instances.chain(ifaces) {
-            list.retain(|known| *known != path);
-            for known in list {
-                *known -= usize::from(*known > path);
-            }
+    /// Removes a path that is there.
+    pub(crate) fn remove_path(&mut self, id: PathId) -> PathPlan {
+        let removed = self.paths.shift_remove(&id).expect("it is there");
+        if let Some(plan) = self.instances.get_mut(&removed.handler) {
+            plan.paths.retain(|known| *known != id);
+        }
+        for (iface, _) in &removed.slots {
+            self.ifaces[*iface].paths.retain(|known| *known != id);
         }
         removed
     }
 
-    /// The path, by its place in the lists, that has this one of the worker's.
-    #[must_use]
-    pub(crate) fn path_of(&self, run: PathId) -> Option<usize> {
-        self.paths.iter().position(|path| path.runs.contains(&run))
-    }
-
     /// Where demux leads for a path at an interface, if it is there.
     #[must_use]
-    pub(crate) fn target(&self, path: usize, iface: usize) -> Option<Target> {
-        let path = &self.paths[path];
+    pub(crate) fn target(&self, path: PathId, iface: usize) -> Option<Target> {
+        let path = &self.paths[&path];
         let mut at = path.slots.iter().zip(&path.runs);
         let (_, run) = at.find(|((known, _), _)| *known == iface)?;
         Some(Target {
@@ -426,24 +408,30 @@ impl Plan {
         })
     }
 
-    /// A path's slot at an interface, if it has one there.
+    /// The path that has this one of the worker's. Linear in all paths.
     #[must_use]
-    pub(crate) fn slot(&self, path: usize, iface: usize) -> Option<usize> {
-        self.paths[path]
-            .slots
-            .iter()
-            .find(|(known, _)| *known == iface)
-            .map(|(_, slot)| *slot)
+    pub(crate) fn path_of(&self, run: PathId) -> Option<PathId> {
+        let mut paths = self.paths.iter();
+        let (id, _) = paths.find(|(_, path)| path.runs.contains(&run))?;
+        Some(*id)
     }
 
-    /// What the entry program of an interface has to know of a path, which is
-    /// `config`'s of that number.
+    /// A path's slot at an interface, if it has one there.
     #[must_use]
-    pub(crate) fn leaf(&self, iface: usize, path: usize, config: &PathConfig) -> Leaf {
+    pub(crate) fn slot(&self, path: PathId, iface: usize) -> Option<usize> {
+        let mut slots = self.paths[&path].slots.iter();
+        let (_, slot) = slots.find(|(known, _)| *known == iface)?;
+        Some(*slot)
+    }
+
+    /// What the entry program of an interface has to know of a path, whose configuration
+    /// this is.
+    #[must_use]
+    pub(crate) fn leaf(&self, iface: usize, path: PathId, config: &PathConfig) -> Leaf {
         use crate::config::OnFault;
-        let numbers = &self.paths[path];
+        let numbers = &self.paths[&path];
         let slot = self.slot(path, iface);
-        let rings = self.instances[numbers.instance].rings_at(iface);
+        let rings = self.instances[&numbers.handler].rings_at(iface);
         let rings = rings.expect("its instance has rings for each interface");
         Leaf {
             row: numbers.row.0,
@@ -455,7 +443,7 @@ impl Plan {
                 _ => 0,
             },
             slot: slot.expect("a path has a slot at each of its interfaces") as u32,
-            path: path as u32,
+            path: numbers.row.0,
         }
     }
 }
@@ -499,11 +487,11 @@ mod tests {
         ];
         let mut ids = Ids::default();
         let plan = draw(&config, &facts, &mut ids);
-        assert_eq!(plan.instances[0].rings_of, [(0, 0..2), (1, 2..5)]);
-        assert_eq!(plan.instances[0].rings, 5);
-        assert_eq!(plan.instances[0].slot_bytes, 4096);
-        assert_eq!(plan.instances[0].iface_of(1), 0);
-        assert_eq!(plan.instances[0].iface_of(4), 1);
+        let first = HandlerId(0);
+        let instance = &plan.instances[&first];
+        assert_eq!(instance.rings_of, [(0, 0..2), (1, 2..5)]);
+        assert_eq!((instance.rings, instance.slot_bytes), (5, 4096));
+        assert_eq!((instance.iface_of(1), instance.iface_of(4)), (0, 1));
         assert_eq!(plan.paths[0].slots, [(0, 0), (1, 0)]);
         assert_eq!(plan.paths[1].slots, [(1, 1)]);
         assert_eq!(
@@ -518,39 +506,39 @@ mod tests {
         let mut row = || rows.take().unwrap();
         let anywhere = |_| true;
         let mut place =
-            |plan: &Plan, instance, ifaces: &[usize], is_idle: &dyn Fn(usize) -> bool| {
-                let placed = plan.place(&mut ids, row(), instance, ifaces, anywhere, is_idle);
+            |plan: &Plan, handler, ifaces: &[usize], is_idle: &dyn Fn(usize) -> bool| {
+                let placed = plan.place(&mut ids, row(), handler, ifaces, anywhere, is_idle);
                 placed.unwrap()
             };
-        let third = place(&plan, 0, &[0, 1], &anywhere);
+        let third = place(&plan, first, &[0, 1], &anywhere);
         assert_eq!((third.runs.len(), third.row.0, third.local), (2, 5, 2));
         assert_eq!(third.slots, [(0, 1), (1, 2)]);
         plan.add_path(third.clone());
         let second = plan.paths[1].clone();
         let ids = [&plan.paths[0], &second, &third].map(PathPlan::id);
-        assert_eq!(plan.path_of(third.runs[1]), Some(2));
-        assert_eq!(plan.remove_path(0).id(), ids[0]);
+        assert_eq!(plan.path_of(third.runs[1]), Some(ids[2]));
+        assert_eq!(plan.remove_path(ids[0]).id(), ids[0]);
         assert_eq!(plan.path_of(ids[0]), None);
-        assert_eq!(plan.paths, [second, third]);
-        assert_eq!(plan.ifaces[0].paths, [1]);
-        assert_eq!(plan.ifaces[1].paths, [0, 1]);
+        assert!(plan.paths.values().eq([&second, &third]));
+        assert_eq!(plan.ifaces[0].paths, [ids[2]]);
+        assert_eq!(plan.ifaces[1].paths, [ids[1], ids[2]]);
         let not_first = |local| local != 0;
-        let fourth = place(&plan, 0, &[1], &not_first);
+        let fourth = place(&plan, first, &[1], &not_first);
         assert!(!ids.contains(&fourth.id()));
         assert_eq!((fourth.row.0, fourth.local), (6, 3));
         assert_eq!(fourth.slots, [(1, 0)]);
 
-        // Instances too: the paths of those behind follow, ids do not return.
+        // Instances too: an id does not return.
         let other = plan.add_instance(InstancePlan::unbound(&facts));
         let third = plan.add_instance(InstancePlan::unbound(&facts));
-        assert_eq!((other, third), (1, 2));
-        let path = place(&plan, 2, &[0], &anywhere);
+        let path = place(&plan, third, &[0], &anywhere);
+        let id = path.id();
         plan.add_path(path);
-        plan.remove_instance(1);
-        assert_eq!((plan.paths[2].instance, plan.instances[1].id), (1, 2));
-        assert_eq!(plan.instances[1].paths, [2]);
-        assert_eq!(plan.paths[0].instance, 0);
-        assert_eq!(plan.add_instance(InstancePlan::unbound(&facts)), 3);
+        plan.remove_instance(other);
+        assert_eq!(plan.paths[&id].handler, third);
+        assert_eq!(plan.instances[&third].paths, [id]);
+        let next = plan.add_instance(InstancePlan::unbound(&facts));
+        assert!(![first, other, third].contains(&next));
     }
 
     #[test]
@@ -596,36 +584,47 @@ mod tests {
                 };
                 2
             ],
-            instances: vec![InstancePlan::unbound(&facts); 2 + MAX_SLOTS / MAX_PATHS],
-            paths: Vec::new(),
+            instances: BTreeMap::new(),
+            paths: IndexMap::new(),
             live_row: CounterRow(2),
             rows: 0,
-            next_instance: 0,
+            next_handler: HandlerId(0),
         };
-        plan.instances[0].rings_of.truncate(1);
+        let instances = 0..2 + MAX_SLOTS / MAX_PATHS;
+        let handlers: Vec<HandlerId> = instances
+            .map(|_| plan.add_instance(InstancePlan::unbound(&facts)))
+            .collect();
+        let first = handlers[0];
+        let numbers = plan.instances.get_mut(&first).unwrap();
+        numbers.rings_of.truncate(1);
         let mut ids = Ids::default();
-        let mut place = |plan: &Plan, instance, iface| {
-            plan.place(&mut ids, ROW, instance, &[iface], |_| true, |_| true)
+        let mut place = |plan: &Plan, handler, iface| {
+            plan.place(&mut ids, ROW, handler, &[iface], |_| true, |_| true)
         };
-        assert_eq!(place(&plan, 0, 1), Err(NoRoom::Ring(1, 0)));
+        assert_eq!(place(&plan, first, 1), Err(NoRoom::Ring(1, first)));
         for _ in 0..MAX_PATHS {
-            let numbers = place(&plan, 0, 0).unwrap();
+            let numbers = place(&plan, first, 0).unwrap();
             plan.add_path(numbers);
         }
-        assert_eq!(place(&plan, 0, 0), Err(NoRoom::Handler(MAX_PATHS)));
-        let ids = &mut Ids::default();
-        let busy = plan.place(ids, ROW, 1, &[0], |_| true, |_| false);
+        assert_eq!(place(&plan, first, 0), Err(NoRoom::Handler(MAX_PATHS)));
+        let busy = plan.place(
+            &mut Ids::default(),
+            ROW,
+            handlers[1],
+            &[0],
+            |_| true,
+            |_| false,
+        );
         assert_eq!(busy, Err(NoRoom::Busy));
         for number in MAX_PATHS..MAX_SLOTS {
-            let numbers = place(&plan, number / MAX_PATHS, 0).unwrap();
+            let numbers = place(&plan, handlers[number / MAX_PATHS], 0).unwrap();
             plan.add_path(numbers);
         }
-        let last = MAX_SLOTS / MAX_PATHS;
+        let last = handlers[MAX_SLOTS / MAX_PATHS];
         assert_eq!(place(&plan, last, 0), Err(NoRoom::Iface(0)));
-        let numbers = plan.place(ids, ROW, last, &[1], |_| false, |_| true);
-        let numbers = numbers.unwrap();
+        let numbers = place(&plan, last, 1).unwrap();
         plan.add_path(numbers);
-        plan.remove_path(0);
+        plan.remove_path(plan.paths[0].id());
         place(&plan, last, 0).unwrap();
     }
 }

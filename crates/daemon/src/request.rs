@@ -270,6 +270,8 @@ pub(crate) fn bad_match(text: &str, error: demux::FilterError) -> Refusal {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use serde_json::json;
 
     use super::*;
@@ -309,7 +311,7 @@ mod tests {
             (bound.name.as_str(), bound.function.as_str(), bound.tier),
             ("h", "on_rx", Tier::Auto)
         );
-        config.paths.push(bound);
+        config.paths.push(Arc::new(bound));
         config
     }
 

@@ -410,7 +410,7 @@ impl Work {
     /// Takes a path in that ends in a handler.
     pub(crate) fn bind(&mut self, path: HandlerPath) {
         // The list still has those that were unloaded and have messages left.
-        let instance = feeds::by_id(&mut self.instances, path.instance);
+        let instance = feeds::by_id(&mut self.instances, path.handler);
         let instance = instance.expect("the node has it");
         instance.lead(path.local, path.iface, path.id);
         self.live.insert_fed(instance.shared(), path);

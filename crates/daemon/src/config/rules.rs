@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
+use std::sync::Arc;
 
 use ashway_abi::leaf::MAX_SLOTS;
 use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
@@ -152,7 +153,7 @@ fn unknown(reader: &mut Reader<'_>, kind: &str, name: &str, span: Range<usize>, 
 
 /// On one interface, no message may match two filters of equal specificity:
 /// which path gets it would be chance.
-fn check_filters(reader: &mut Reader<'_>, paths: &[PathConfig], places: &[PathPlaces]) {
+fn check_filters(reader: &mut Reader<'_>, paths: &[Arc<PathConfig>], places: &[PathPlaces]) {
     let mut tables: HashMap<&str, Table<usize>> = HashMap::new();
     for (index, path) in paths.iter().enumerate() {
         let Some(place) = &places[index].filter else {

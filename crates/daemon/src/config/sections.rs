@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::path::{Path as FsPath, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ashway_demux as demux;
@@ -87,7 +88,7 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
                     }
                 } else if let Some((path, place)) = path(reader, name, span.clone(), value) {
                     if place.layer.is_none() {
-                        config.paths.push(path);
+                        config.paths.push(Arc::new(path));
                         places.push(place);
                     } else if let Some((path, module)) = at_layer(reader, root, path, place) {
                         if !config.layered.contains(&module) {

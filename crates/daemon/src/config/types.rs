@@ -5,6 +5,7 @@ pub use ashway_api::{MemoryMode, OnFault, Tier};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ashway_demux::Filter;
@@ -27,7 +28,7 @@ pub struct Config {
     /// `[handler.*]`.
     pub handlers: Vec<HandlerConfig>,
     /// `[path.*]` in the short form, which end in a handler.
-    pub paths: Vec<PathConfig>,
+    pub paths: Vec<Arc<PathConfig>>,
     /// `[path.*]` in the long form, which name a module.
     pub long_paths: Vec<LongPath>,
     /// Modules that paths of the short form ask for, to have their handler at another
@@ -58,6 +59,7 @@ impl Config {
     pub fn paths_of<'c>(&'c self, handler: &'c str) -> impl Iterator<Item = &'c PathConfig> {
         self.paths
             .iter()
+            .map(|path| &**path)
             .filter(move |path| path.handler == handler)
     }
 }

@@ -12,11 +12,13 @@
 //!
 //! What was loaded and bound by hand is in no file, and stays.
 
+use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ashway_handler::Engine;
+use ashway_path::places::PathId;
 use serde_json::{Value, json};
 
 use super::live::Wanted;
@@ -26,6 +28,7 @@ use super::{Node, say};
 use crate::config::{Act, Config, Difference, Facts, LongPath, PathConfig, Tier, What, difference};
 use crate::control::Caller;
 use crate::instance::{Instance, NotPromoted, Promoted};
+use crate::plan::{HandlerId, Plan};
 use crate::request::{self, Refusal};
 use crate::version::Version;
 use order::{Compiled, Next};
@@ -151,8 +154,7 @@ impl Node {
         };
         let others = self.instances().filter(other);
         let in_file = self.config.long_paths.iter();
-        let in_file: std::collections::HashSet<&str> =
-            in_file.map(|path| path.name.as_str()).collect();
+        let in_file: HashSet<&str> = in_file.map(|path| path.name.as_str()).collect();
         let by_hand = self.live.names().filter(|name| !in_file.contains(name));
         let domain = |name: &str| {
             let live = self.live.at(self.live.find(name)?)?;
@@ -200,11 +202,10 @@ impl Node {
             mut programs,
         } = tried;
         let gone = difference.names(What::Path, &[Act::Remove, Act::Change]);
-        let numbers = (0..).zip(&self.config.paths);
-        let numbers = numbers.filter(|(_, path)| gone.contains(&path.name));
-        let numbers: Vec<usize> = numbers.map(|(number, _)| number).collect();
-        if !numbers.is_empty() {
-            self.take_paths(numbers)?;
+        let ids = gone.iter().filter_map(|name| self.path(name));
+        let ids: Vec<PathId> = ids.collect();
+        if !ids.is_empty() {
+            self.take_paths(&ids)?;
         }
         let live = self.config.long_paths.iter().map(|path| &path.name);
         let live = live.filter(|name| gone.contains(*name));
@@ -216,10 +217,9 @@ impl Node {
         }
 
         let gone = difference.names(What::Handler, &[Act::Remove, Act::Change]);
-        let handlers = (0..).zip(&self.config.handlers);
-        let numbers = handlers.filter(|(_, handler)| gone.contains(&handler.name));
-        let numbers: Vec<usize> = numbers.map(|(number, _)| number).collect();
-        self.drop_instances(&numbers)?;
+        let ids = gone.iter().filter_map(|name| Some(self.handler(name)?.0));
+        let ids: Vec<HandlerId> = ids.collect();
+        self.drop_instances(&ids)?;
         let handlers = &mut self.config.handlers;
         handlers.retain(|handler| !gone.contains(&handler.name));
         for (handler, plan, made) in fresh {
@@ -242,7 +242,7 @@ impl Node {
             let program = programs.remove(&path.name);
             let (name, later) = (path.name.clone(), program.is_none());
             let later = later && path.tier != Tier::User && self.maps.is_some();
-            match self.put_patiently(path, program) {
+            match self.put_patiently(&path, program) {
                 Ok(_) if later => to_promote.push(name),
                 Ok(_) => {}
                 Err(refusal) => failed.push((name, refusal)),
@@ -290,12 +290,9 @@ impl Node {
         former: Arc<Version>,
         engine: &Engine,
     ) -> Result<(), Refusal> {
-        let number = self
-            .instances()
-            .position(|known| Arc::ptr_eq(known, instance));
-        let number = number.expect("it was swapped a moment ago");
-        let params = self.config.handlers[number].params.clone();
-        let (in_kernel, maps) = (self.in_kernel(number), self.maps.as_deref());
+        let (id, _) = self.find_handler(&instance.name)?;
+        let params = self.config_of(instance).params.clone();
+        let (in_kernel, maps) = (self.in_kernel(id), self.maps.as_deref());
         let back = Candidate::compile(instance, former, true, params, in_kernel, maps);
         self.replace(instance, back, engine, Instant::now())
             .map(drop)
@@ -303,7 +300,7 @@ impl Node {
 
     /// Has the node's configuration say what the file says, but for the paths that are
     /// still to be made, which are returned.
-    fn become_next(&mut self, next: &mut Config) -> (Vec<PathConfig>, Vec<LongPath>) {
+    fn become_next(&mut self, next: &mut Config) -> (Vec<Arc<PathConfig>>, Vec<LongPath>) {
         let config = &mut self.config;
         for known in config.handlers.iter_mut().filter(|known| known.line > 0) {
             if let Some(handler) = next.handlers.iter().find(|new| new.name == known.name) {
@@ -312,7 +309,12 @@ impl Node {
         }
         for known in config.paths.iter_mut().filter(|known| known.line > 0) {
             if let Some(at) = next.paths.iter().position(|new| new.name == known.name) {
+                let mut paths = self.paths.values_mut();
+                let path = paths.find(|path| path.config.name == known.name);
                 *known = next.paths.remove(at);
+                if let Some(path) = path {
+                    path.config = Arc::clone(known);
+                }
             }
         }
         let (kept, come) = std::mem::take(&mut next.long_paths)
@@ -336,26 +338,20 @@ impl Node {
     /// to wait until the messages of that one are done.
     fn put_patiently(
         &mut self,
-        path: PathConfig,
+        path: &Arc<PathConfig>,
         program: Option<Result<Promoted, NotPromoted>>,
     ) -> Result<Value, Refusal> {
         let begin = Instant::now();
-        let at = self.instances().position(|it| it.name == path.handler);
-        let (Some(at), shared) = (at, at.map(|at| Arc::clone(&self.handlers[at].shared))) else {
-            return self.put_path(path, program, None, begin);
+        let (id, handler) = self.find_handler(&path.handler)?;
+        let shared = Arc::clone(&handler.shared);
+        let is_busy = |plan: &Plan| {
+            let instance = &plan.instances[&id];
+            let taken = instance.paths.iter().map(|path| plan.paths[path].local);
+            let taken: HashSet<usize> = taken.collect();
+            let mut free = (0..instance.most_paths).filter(|local| !taken.contains(local));
+            !free.any(|local| shared.in_user(local) == 0)
         };
-        let is_busy = |node: &Self| {
-            let plan = &node.plan.instances[at];
-            let taken = |local| {
-                plan.paths
-                    .iter()
-                    .any(|path| node.plan.paths[*path].local == local)
-            };
-            let mut free = (0..plan.most_paths).filter(|local| !taken(*local));
-            let shared = shared.as_ref();
-            !free.any(|local| shared.is_none_or(|shared| shared.in_user(local) == 0))
-        };
-        while is_busy(self) && begin.elapsed() < PATIENCE {
+        while is_busy(&self.plan) && begin.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.put_path(path, program, None, begin)
@@ -367,8 +363,7 @@ impl Node {
         name: &str,
         program: Option<Result<Promoted, NotPromoted>>,
     ) -> Result<(), Refusal> {
-        let mut paths = self.config.paths.iter();
-        let Some(number) = paths.position(|path| path.name == name) else {
+        let Some(path) = self.path(name) else {
             let mut paths = self.config.long_paths.iter();
             let tier = paths.find(|path| path.name == name).map(|path| path.tier);
             return match tier {
@@ -381,10 +376,10 @@ impl Node {
                 }
             };
         };
-        let tier = self.config.paths[number].tier;
+        let tier = self.paths[&path].config.tier;
         let moved = match (tier, program) {
-            (Tier::User, _) => self.demote(number),
-            (_, Some(program)) => self.install(number, program),
+            (Tier::User, _) => self.demote(path),
+            (_, Some(program)) => self.install(path, program),
             (_, None) => Ok(()),
         };
         match (tier, moved) {
@@ -396,10 +391,9 @@ impl Node {
     /// Promotes paths whose programs were not compiled with the others.
     fn promote_later(&mut self, names: &[String]) {
         for name in names {
-            let mut paths = self.config.paths.iter();
-            if let Some(number) = paths.position(|path| path.name == *name) {
+            if let Some(path) = self.path(name) {
                 // `status` says why one stays.
-                self.promote(number, 0, Report::Nobody);
+                self.promote(path, 0, Report::Nobody);
             }
         }
     }

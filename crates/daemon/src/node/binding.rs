@@ -18,6 +18,7 @@ use ashway_abi::trusted::MAX_RINGS;
 use ashway_api::request::{Bind, Load};
 use ashway_demux::{self as demux, Conflict, Filter};
 use ashway_handler::{Engine, Function};
+use ashway_path::places::PathId;
 use ashway_ring::IngressDropError;
 use rustix::thread::{MembarrierCommand, membarrier};
 use serde_json::{Value, json};
@@ -118,7 +119,8 @@ impl Node {
         let mut config = self.config.clone();
         config.stands.extend(stand);
         config.handlers.push(handler);
-        let handlers = [&self.handlers[..], std::slice::from_ref(&made)].concat();
+        let handlers = self.handlers.values().chain([&made]);
+        let handlers: Vec<Bindable> = handlers.cloned().collect();
         let (links, served) = (&self.links, &self.served);
         let none = Changed::default();
         let graph = world::graph_behind(&self.graph, &config, links, &handlers, served, &none)
@@ -135,8 +137,8 @@ impl Node {
         Ok(answer)
     }
 
-    /// Gives an instance to the worker, and puts it behind the others; its configuration
-    /// is still to follow.
+    /// Gives an instance to the worker and to the node; its configuration is still to
+    /// follow.
     pub(super) fn put_instance(
         &mut self,
         plan: InstancePlan,
@@ -145,10 +147,10 @@ impl Node {
         let id = self.plan.add_instance(plan);
         let run = RunInstance::new(id, made.clone());
         if let Err(refusal) = self.tell(Command::AddInstance(run)) {
-            self.plan.remove_instance(self.plan.instances.len() - 1);
+            self.plan.remove_instance(id);
             return Err(refusal);
         }
-        self.handlers.push(made);
+        self.handlers.insert(id, made);
         Ok(())
     }
 
@@ -188,53 +190,55 @@ impl Node {
         begin: Instant,
     ) -> Result<Value, Refusal> {
         let path = request::path(request, &self.config)?;
-        self.put_path(path, compiled, owner, begin)
+        self.put_path(&Arc::new(path), compiled, owner, begin)
     }
 
     /// The same, of a path that was checked.
     pub(super) fn put_path(
         &mut self,
-        path: PathConfig,
+        path: &Arc<PathConfig>,
         compiled: Option<Result<Promoted, NotPromoted>>,
         owner: Option<Owner>,
         begin: Instant,
     ) -> Result<Value, Refusal> {
         self.name_is_free(&path.name)?;
-        self.function(&path)?;
-        let instance = position(&self.config.handlers, |h| h.name == path.handler);
+        self.function(path)?;
+        let (handler, made) = self.find_handler(&path.handler)?;
+        let shared = Arc::clone(&made.shared);
+        let all = self.config.ifaces.iter();
         let ifaces: Vec<usize> = path
             .ifaces
             .iter()
-            .map(|name| position(&self.config.ifaces, |iface| iface.name == *name))
-            .collect();
+            .map(|name| all.clone().position(|iface| iface.name == *name))
+            .collect::<Option<_>>()
+            .expect("a checked request names what the node has");
         let row = self.next_row()?;
-        let shared = &self.handlers[instance].shared;
         let numbers = self
             .plan
             .place(
                 self.live.ids(),
                 row,
-                instance,
+                handler,
                 &ifaces,
                 |iface| self.ifaces[iface].xdp.is_some(),
                 |local| shared.in_user(local) == 0,
             )
             .map_err(|what| self.no_room(&what))?;
 
-        let known = NodePath::new(Some(&**shared), owner);
         shared.forget_share(numbers.local);
         self.take_row(&numbers);
+        let id = numbers.id();
         self.plan.add_path(numbers);
-        self.config.paths.push(path);
-        self.paths.push(known);
-        let number = self.paths.len() - 1;
-        match self.connect(number, compiled) {
+        self.config.paths.push(Arc::clone(path));
+        let known = NodePath::new(Arc::clone(path), Some(&shared), owner);
+        self.paths.insert(id, known);
+        match self.connect(id, compiled) {
             Ok((stays, exchange_us)) => Ok(json!({
-                "path": self.config.paths[number].name,
-                "handler": self.config.paths[number].handler,
-                "match": self.config.paths[number].filter.text,
-                "iface": self.config.paths[number].ifaces,
-                "tier": self.paths[number].tier.word(),
+                "path": path.name,
+                "handler": path.handler,
+                "match": path.filter.text,
+                "iface": path.ifaces,
+                "tier": self.paths[&id].tier.word(),
                 "because": stays.as_ref().map(|stays| &stays.because),
                 "line": stays.as_ref().and_then(|stays| stays.line.as_ref()),
                 "hint": stays.as_ref().map(|stays| &stays.hint),
@@ -242,12 +246,7 @@ impl Node {
                 "exchange_us": exchange_us,
             })),
             Err(refusal) => {
-                let placed = self.plan.remove_path(number);
-                self.close(&placed);
-                self.config.paths.pop();
-                self.paths.pop();
-                self.clear_slots(&placed.slots);
-                self.leave_row(&placed);
+                self.forget_path(id);
                 Err(refusal)
             }
         }
@@ -261,18 +260,17 @@ impl Node {
     /// Why not; nothing has changed.
     pub(super) fn unbind(&mut self, name: &str) -> Result<Value, Refusal> {
         let begin = Instant::now();
-        let known = self.config.paths.iter();
-        let Some(number) = known.clone().position(|path| path.name == name) else {
+        let Some(id) = self.path(name) else {
             if self.live.find(name).is_some() {
                 return Err(Refusal::failed(
                     format!("path `{name}` is not bound to a handler"),
                     format!("`ashway path rm {name}` takes a path of modules away"),
                 ));
             }
-            let names: Vec<_> = known.map(|path| path.name.as_str()).collect();
-            return Err(request::unknown("path", name, &names));
+            let names = self.paths.values().map(|path| path.config.name.as_str());
+            return Err(request::unknown("path", name, &names.collect::<Vec<_>>()));
         };
-        self.take_paths(vec![number])?;
+        self.take_paths(&[id])?;
         Ok(json!({ "path": name, "took_us": begin.elapsed().as_micros() as u64 }))
     }
 
@@ -282,8 +280,8 @@ impl Node {
     /// # Errors
     ///
     /// Why not; nothing has changed.
-    pub(super) fn take_paths(&mut self, mut numbers: Vec<usize>) -> Result<(), Refusal> {
-        let turns: Vec<_> = numbers
+    pub(super) fn take_paths(&mut self, paths: &[PathId]) -> Result<(), Refusal> {
+        let turns: Vec<_> = paths
             .iter()
             .flat_map(|path| self.lead_away(*path))
             .collect();
@@ -291,7 +289,7 @@ impl Node {
         // nobody gets.
         let away = self.show_host().and_then(|()| self.follow(&turns));
         if let Err(refusal) = away {
-            self.lead_back(&numbers, &turns);
+            self.lead_back(paths, &turns);
             return Err(refusal);
         }
         // A worker that does not answer works for nobody any more.
@@ -300,22 +298,28 @@ impl Node {
         // program; an RCU grace period ends behind every such poll. Then the
         // numbers are free for the next path.
         let _ = membarrier(MembarrierCommand::Global);
-        numbers.sort_unstable();
-        for number in numbers.into_iter().rev() {
-            let gone = self.plan.remove_path(number);
-            self.close(&gone);
-            self.clear_slots(&gone.slots);
-            self.leave_row(&gone);
-            self.config.paths.remove(number);
-            self.paths.remove(number);
+        for path in paths {
+            self.forget_path(*path);
         }
         self.forget_observed();
         Ok(())
     }
 
+    /// Forgets a path that nothing leads to any more.
+    fn forget_path(&mut self, id: PathId) {
+        let gone = self.plan.remove_path(id);
+        self.close(&gone);
+        self.clear_slots(&gone.slots);
+        self.leave_row(&gone);
+        if let Some(path) = self.paths.shift_remove(&id) {
+            let configs = &mut self.config.paths;
+            configs.retain(|known| known.name != path.config.name);
+        }
+    }
+
     /// Has the worker let a path go as soon as it has worked on all that has come to it.
     fn close(&mut self, gone: &PathPlan) {
-        if let Some(end) = self.handlers[gone.instance].shared.ends.leave(gone.row.0) {
+        if let Some(end) = self.handlers[&gone.handler].shared.ends.leave(gone.row.0) {
             // Nobody waits any more.
             end.moved(true);
         }
@@ -327,28 +331,28 @@ impl Node {
     }
 
     /// Takes a path that ends in a handler out of the tables.
-    fn lead_away(&mut self, number: usize) -> Vec<(usize, Turn)> {
+    fn lead_away(&mut self, path: PathId) -> Vec<(usize, Turn)> {
         let mut turns = Vec::new();
-        for (iface, target) in self.targets_of(number) {
+        for (iface, target) in self.targets_of(path) {
             self.lead_out(iface, target, &mut turns);
         }
         turns
     }
 
     /// Where demux leads for a path that ends in a handler, at each of its interfaces.
-    fn targets_of(&self, number: usize) -> Vec<(usize, Target)> {
-        let slots = self.plan.paths[number].slots.iter();
+    fn targets_of(&self, path: PathId) -> Vec<(usize, Target)> {
+        let slots = self.plan.paths[&path].slots.iter();
         let targets = slots.filter_map(|&(iface, _)| {
-            let target = self.plan.target(number, iface)?;
+            let target = self.plan.target(path, iface)?;
             Some((iface, target))
         });
         targets.collect()
     }
 
     /// Puts paths that could not be taken away back.
-    fn lead_back(&mut self, numbers: &[usize], turns: &[(usize, Turn)]) {
-        for &number in numbers {
-            for (iface, target, filter) in self.filters_of(number) {
+    fn lead_back(&mut self, paths: &[PathId], turns: &[(usize, Turn)]) {
+        for &path in paths {
+            for (iface, target, filter) in self.filters_of(path) {
                 // It was there until a moment ago, and the worker has it still.
                 let _ = self.ifaces[iface].table.insert(&filter, target);
             }
@@ -357,24 +361,24 @@ impl Node {
         let _ = self.show_host();
     }
 
-    /// Brings the last path of the lists to life. Says why it stays in the user
+    /// Brings a path to life. Says why it stays in the user
     /// tier, if it was to run in the kernel tier and cannot, and how long the
     /// exchange took.
     fn connect(
         &mut self,
-        number: usize,
+        path: PathId,
         compiled: Option<Result<Promoted, NotPromoted>>,
     ) -> Result<(Option<NotPromoted>, u64), Refusal> {
         let mut turns = Vec::new();
-        for (iface, target, filter) in self.filters_of(number) {
+        for (iface, target, filter) in self.filters_of(path) {
             if let Err(conflict) = self.lead_in(iface, &filter, target, &mut turns) {
-                self.lead_away(number);
-                return Err(self.competition(&self.config.paths[number].name, &conflict));
+                self.lead_away(path);
+                return Err(self.competition(&self.paths[&path].config.name, &conflict));
             }
         }
-        let connected = self.connect_behind(number, compiled, &turns);
+        let connected = self.connect_behind(path, compiled, &turns);
         if connected.is_err() {
-            let away = self.lead_away(number);
+            let away = self.lead_away(path);
             self.put_back(&turns);
             let _ = self.show_host();
             let _ = self.turn(away);
@@ -383,9 +387,9 @@ impl Node {
     }
 
     /// What the demux of its interfaces has of a path that ends in a handler.
-    fn filters_of(&self, number: usize) -> Vec<(usize, Target, Filter)> {
-        let filter = &self.config.paths[number].filter;
-        let targets = self.targets_of(number).into_iter();
+    fn filters_of(&self, path: PathId) -> Vec<(usize, Target, Filter)> {
+        let filter = &self.paths[&path].config.filter;
+        let targets = self.targets_of(path).into_iter();
         targets
             .map(|(iface, target)| (iface, target, self.filter_at(iface, filter.clone())))
             .collect()
@@ -395,25 +399,24 @@ impl Node {
     /// is done.
     fn connect_behind(
         &mut self,
-        number: usize,
+        path: PathId,
         compiled: Option<Result<Promoted, NotPromoted>>,
         turns: &[(usize, Turn)],
     ) -> Result<(Option<NotPromoted>, u64), Refusal> {
-        let stays = compiled.and_then(|compiled| self.install(number, compiled).err());
-        if self.paths[number].tier == Tier::User {
-            self.demote(number).map_err(Refusal::from)?;
+        let stays = compiled.and_then(|compiled| self.install(path, compiled).err());
+        if self.paths[&path].tier == Tier::User {
+            self.demote(path).map_err(Refusal::from)?;
         }
-        if let (Tier::Kernel, Some(why)) = (self.config.paths[number].tier, &stays) {
+        if let (Tier::Kernel, Some(why)) = (self.paths[&path].config.tier, &stays) {
             return Err(why.clone().into());
         }
-        let plan = &self.plan.paths[number];
-        let ends = &self.handlers[plan.instance].shared.ends;
-        let id = self.plan.instances[plan.instance].id;
-        let config = &self.config.paths[number];
-        let paths = dispatch::handler_paths(&self.graph, config, plan, id, ends)
+        let plan = &self.plan.paths[&path];
+        let ends = &self.handlers[&plan.handler].shared.ends;
+        let config = &self.paths[&path].config;
+        let paths = dispatch::handler_paths(&self.graph, config, plan, ends)
             .map_err(|error| refusal(&error.into()))?;
-        if let Some(end) = self.end(number) {
-            end.moved(self.paths[number].tier == Tier::Kernel);
+        if let Some(end) = self.end(path) {
+            end.moved(self.paths[&path].tier == Tier::Kernel);
         }
         self.tell(Command::Bind(paths))?;
         self.turn(turns.to_vec())?;
@@ -520,9 +523,8 @@ impl Node {
     }
 
     fn function(&self, path: &PathConfig) -> Result<Function, Refusal> {
-        let instance = position(&self.config.handlers, |h| h.name == path.handler);
-        let instance = &self.handlers[instance].shared;
-        let version = instance.version();
+        let (_, handler) = self.find_handler(&path.handler)?;
+        let version = handler.shared.version();
         version.compiled.function(&path.function).ok_or_else(|| {
             let known: Vec<_> = version.compiled.functions().collect();
             Refusal::new(
@@ -547,13 +549,13 @@ impl Node {
                 "unbind one that is not needed",
             ),
             NoRoom::Ring(number, instance)
-                if self.plan.instances[instance].rings_of.len() == MAX_RINGS =>
+                if self.plan.instances[&instance].rings_of.len() == MAX_RINGS =>
             {
                 Refusal::failed(
                     format!(
                         "handler `{}` has rings for {MAX_RINGS} interfaces, which is as many as \
                          it can, and `{}` is not among them",
-                        self.handlers[instance].shared.name,
+                        self.handlers[&instance].shared.name,
                         iface(number)
                     ),
                     "give the file a handler section of its own, with a path on that interface, \
@@ -563,7 +565,7 @@ impl Node {
             NoRoom::Ring(number, instance) => Refusal::failed(
                 format!(
                     "handler `{}` was made for other interfaces than `{}`",
-                    self.handlers[instance].shared.name,
+                    self.handlers[&instance].shared.name,
                     iface(number)
                 ),
                 "load its file once more, under another name, and bind that",
@@ -590,12 +592,6 @@ pub(super) fn no_worker(gone: &WorkerGone) -> Refusal {
         "start the node afresh; if no handler has a long budget and the machine is not \
          overloaded, please report it",
     )
-}
-
-fn position<T>(list: &[T], is_it: impl Fn(&T) -> bool) -> usize {
-    list.iter()
-        .position(is_it)
-        .expect("a checked request names what the node has")
 }
 
 impl From<NotPromoted> for Refusal {

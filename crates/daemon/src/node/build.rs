@@ -1,5 +1,6 @@
 //! Bringing a node up, in the order in which things need each other.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -17,7 +18,9 @@ use ashway_kernel::{
     AttachError, Iface, Map, MapSpec, Mode, News, Program, ProgramKind, TcxLink, XdpLink, iface,
     shared,
 };
+use ashway_path::places::PathId;
 use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
+use indexmap::IndexMap;
 
 use super::known::Known;
 use super::looks::Deaths;
@@ -35,7 +38,7 @@ use crate::feeds::{HandlerPath, RunInstance};
 use crate::instance::Instance;
 use crate::live::Live;
 use crate::packets::{self, PacketPort};
-use crate::plan::{self, IfaceFacts, Plan};
+use crate::plan::{self, HandlerId, IfaceFacts, Plan};
 use crate::programs::{self, NodeMaps};
 use crate::rings::{Pace, PassBy, XdpPort};
 use crate::rung::{Rung, cost_notice, no_xdp};
@@ -95,9 +98,14 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         .enumerate()
         .map(|(number, (found, rung))| Link::new(number, found, *rung))
         .collect();
+    let bindable: Vec<Bindable> = handlers.values().cloned().collect();
     let served = Served::new().map_err(system("make an event descriptor"))?;
-    let graph = world::graph(config, &links, &handlers, &served)?;
-    let paths = make_paths(config, &plan, &graph, &handlers)?;
+    let graph = world::graph(config, &links, &bindable, &served)?;
+    let by_id = plan.paths.keys().zip(&config.paths);
+    let paths: IndexMap<PathId, NodePath> = by_id
+        .map(|(id, config)| (*id, NodePath::new(Arc::clone(config), None, None)))
+        .collect();
+    let to_bind = make_paths(&plan, &graph, &paths, &handlers)?;
 
     for (found, rung) in &facts {
         say(&cost_notice(found, *rung));
@@ -108,7 +116,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let mut drop_rules = Vec::new();
     for (number, (found, rung)) in facts.iter().enumerate() {
         if *rung == Rung::Packet {
-            let (iface, port, rule) = take_with_sockets(config, &plan, &links[number], found)?;
+            let (iface, port, rule) = take_with_sockets(&plan, &paths, &links[number], found)?;
             ifaces.push(iface);
             packet_ports.push(port);
             drop_rules.push(rule);
@@ -118,6 +126,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
             let common = Common {
                 config,
                 plan: &plan,
+                paths: &paths,
                 maps,
                 handlers: &handlers,
                 arena,
@@ -131,8 +140,8 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let tables = ifaces.iter().map(|iface| Replica::of(&iface.table));
     let (orders, ordered) = channel();
     let held = Arc::new(AtomicU32::new(0));
-    let runs = plan.instances.iter().zip(&handlers);
-    let runs = runs.map(|(numbers, handler)| RunInstance::new(numbers.id, handler.clone()));
+    let runs = handlers.iter();
+    let runs = runs.map(|(id, handler)| RunInstance::new(*id, handler.clone()));
     let mut work = Work {
         node: maps.clone(),
         instances: runs.collect(),
@@ -144,7 +153,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         packet_ports,
         rows: Arc::clone(&rows),
     };
-    for path in paths {
+    for path in to_bind {
         work.bind(path);
     }
     let worker = Worker::start(work, orders, Arc::clone(&bell));
@@ -155,11 +164,7 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         worker,
         drop_rules,
         arena,
-        paths: config
-            .paths
-            .iter()
-            .map(|_| NodePath::new(None, None))
-            .collect(),
+        paths,
         handlers,
         carrier: None,
         relays: None,
@@ -237,39 +242,36 @@ fn make_instances(
     arena: bool,
     rows: &Arc<UserRows>,
     faults: &Arc<Faults>,
-) -> Result<Vec<Bindable>, RunError> {
-    let mut made = Vec::new();
-    for (handler, numbers) in config.handlers.iter().zip(&plan.instances) {
-        let functions: Vec<&str> = numbers
-            .paths
-            .iter()
-            .map(|path| config.paths[*path].function.as_str())
-            .collect();
+) -> Result<BTreeMap<HandlerId, Bindable>, RunError> {
+    let mut made = BTreeMap::new();
+    for (handler, (id, numbers)) in config.handlers.iter().zip(&plan.instances) {
+        let paths = config.paths_of(&handler.name);
+        let functions: Vec<&str> = paths.map(|path| path.function.as_str()).collect();
         let (instance, wasm) = Instance::create(handler, &functions, numbers, engine, maps, arena)?;
-        made.push(Bindable::new(instance, wasm, rows, faults));
+        made.insert(*id, Bindable::new(instance, wasm, rows, faults));
     }
     Ok(made)
 }
 
 /// The paths that end in handlers, for the worker.
 fn make_paths(
-    config: &Config,
     plan: &Plan,
     graph: &NodeGraph,
-    handlers: &[Bindable],
+    paths: &IndexMap<PathId, NodePath>,
+    handlers: &BTreeMap<HandlerId, Bindable>,
 ) -> Result<Vec<HandlerPath>, RunError> {
-    let mut paths = Vec::new();
-    for (config, plan_of) in config.paths.iter().zip(&plan.paths) {
-        let ends = &handlers[plan_of.instance].shared.ends;
-        let id = plan.instances[plan_of.instance].id;
-        paths.extend(dispatch::handler_paths(graph, config, plan_of, id, ends)?);
+    let mut made = Vec::new();
+    for (id, path) in paths {
+        let numbers = &plan.paths[id];
+        let ends = &handlers[&numbers.handler].shared.ends;
+        made.extend(dispatch::handler_paths(graph, &path.config, numbers, ends)?);
     }
-    Ok(paths)
+    Ok(made)
 }
 
 fn take_with_sockets(
-    config: &Config,
     plan: &Plan,
+    paths: &IndexMap<PathId, NodePath>,
     link: &Link,
     found: &Iface,
 ) -> Result<(NodeIface, PacketPort, Option<IngressDrop>), RunError> {
@@ -281,10 +283,10 @@ fn take_with_sockets(
     let numbers = &plan.ifaces[number];
     let socket = PacketSocket::open(found.ifindex).map_err(system)?;
     let out = socket.as_fd().try_clone_to_owned().map_err(system)?;
-    let table = dispatch::table(config, plan, number)?;
+    let table = dispatch::table(&found.name, plan, paths, number)?;
     let mut matches = Some(Vec::new());
-    for &path in &numbers.paths {
-        let more = packets::drop_matches(&config.paths[path].filter);
+    for path in &numbers.paths {
+        let more = packets::drop_matches(&paths[path].config.filter);
         matches = matches.zip(more).map(|(all, more)| [all, more].concat());
     }
     let installed = match matches {
@@ -331,8 +333,9 @@ fn take_with_sockets(
 struct Common<'a> {
     config: &'a Config,
     plan: &'a Plan,
+    paths: &'a IndexMap<PathId, NodePath>,
     maps: &'a NodeMaps,
-    handlers: &'a [Bindable],
+    handlers: &'a BTreeMap<HandlerId, Bindable>,
     arena: bool,
 }
 
@@ -342,7 +345,12 @@ fn take_with_xdp(
     found: &Iface,
     rung: Rung,
 ) -> Result<(NodeIface, XdpPort), RunError> {
-    let Common { config, plan, .. } = common;
+    let Common {
+        config,
+        plan,
+        paths,
+        ..
+    } = common;
     // Refuse before anything is changed, even before the veth probe.
     if let Ok(Some(owner)) = ashway_kernel::owner(found.ifindex) {
         return Err(RunError::Attach {
@@ -364,7 +372,7 @@ fn take_with_xdp(
         source,
     })?;
     for &path in &numbers.paths {
-        let instance = &common.handlers[plan.paths[path].instance].shared;
+        let instance = &common.handlers[&plan.paths[&path].handler].shared;
         let slot = plan.slot(path, number).expect("a path of this interface");
         let kernel = instance.kernel.as_ref().expect("the node has maps");
         slots
@@ -381,10 +389,10 @@ fn take_with_xdp(
     } else {
         Reply::Exit
     };
-    let table = dispatch::table(config, plan, number)?;
+    let table = dispatch::table(&found.name, plan, paths, number)?;
     let leaves = dispatch::Leaves {
         plan,
-        paths: &config.paths,
+        paths,
         carrier: None,
         relays: None,
         // They come later.
@@ -534,8 +542,9 @@ pub(super) fn tx_errors(name: &str) -> u64 {
 /// is not possible, the node says why: without a kernel tier at all, of paths that ask
 /// for it by name.
 fn promote_wanted(node: &mut Node) {
-    for path in 0..node.paths.len() {
-        let config = &node.config.paths[path];
+    let paths: Vec<PathId> = node.paths.keys().copied().collect();
+    for path in paths {
+        let config = &node.paths[&path].config;
         let asks = config.tier == Tier::Kernel;
         if config.tier == Tier::User || node.maps.is_none() && !asks {
             continue;

@@ -97,7 +97,7 @@ impl Node {
     /// The name of the path that something leads to, for people.
     pub(super) fn lead_name(&self, target: Target) -> &str {
         match self.plan.path_of(target.path) {
-            Some(number) => &self.config.paths[number].name,
+            Some(path) => &self.paths[&path].config.name,
             None => self.live.at(target.path).map_or("?", |live| &live.name),
         }
     }

@@ -18,13 +18,15 @@ use ashway_kernel::{Map, Program};
 use ashway_modules::tap;
 use ashway_path::attrs::Attrs;
 use ashway_path::create::NotCreated;
+use ashway_path::places::PathId;
 use ashway_wire::Fragment;
+use indexmap::IndexMap;
 
 use super::known::Known;
 use super::relay::NodeRelays;
-use super::{Node, RunError};
+use super::{Node, NodePath, RunError};
 use crate::activation::{LOCAL, ROW};
-use crate::config::{Config, NodeGraph, PathConfig};
+use crate::config::{NodeGraph, PathConfig};
 use crate::ends::Ends;
 use crate::feeds::HandlerPath;
 use crate::live::{self, Target, Turn};
@@ -43,7 +45,7 @@ pub(super) const RELAY_SLOT: u32 = LIVE_SLOT + 1;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaves<'a> {
     pub(super) plan: &'a Plan,
-    pub(super) paths: &'a [PathConfig],
+    pub(super) paths: &'a IndexMap<PathId, NodePath>,
     /// The instance whose rings hold whole frames.
     pub(super) carrier: Option<&'a InstancePlan>,
     pub(super) relays: Option<&'a NodeRelays>,
@@ -61,7 +63,7 @@ impl Leaves<'_> {
             ..
         } = target;
         if let Some(path) = self.plan.path_of(id) {
-            return self.plan.leaf(self.iface, path, &self.paths[path]);
+            return self.plan.leaf(self.iface, path, &self.paths[&path].config);
         }
         let number = self.live.at(id).and_then(|path| path.number);
         let rings = self
@@ -143,19 +145,24 @@ impl Entry<'_> {
     }
 }
 
-/// The demux of an interface for the paths that the plan has there.
+/// The demux of an interface of this name for the paths that the plan has there.
 ///
 /// # Errors
 ///
 /// [`RunError::Demux`].
-pub(super) fn table(config: &Config, plan: &Plan, iface: usize) -> Result<Table<Target>, RunError> {
+pub(super) fn table(
+    name: &str,
+    plan: &Plan,
+    paths: &IndexMap<PathId, NodePath>,
+    iface: usize,
+) -> Result<Table<Target>, RunError> {
     let mut table = Table::default();
-    for &path in &plan.ifaces[iface].paths {
-        let target = plan.target(path, iface).expect("a path of this interface");
+    for path in &plan.ifaces[iface].paths {
+        let target = plan.target(*path, iface).expect("a path of this interface");
         table
-            .insert(&config.paths[path].filter, target)
+            .insert(&paths[path].config.filter, target)
             .map_err(|conflict| RunError::Demux {
-                iface: config.ifaces[iface].name.clone(),
+                iface: name.to_owned(),
                 because: conflict.to_string(),
             })?;
     }
@@ -241,7 +248,7 @@ impl Node {
     fn leaves(&self, iface: usize) -> Leaves<'_> {
         Leaves {
             plan: &self.plan,
-            paths: &self.config.paths,
+            paths: &self.paths,
             carrier: self.carrier.as_ref().map(|carrier| &carrier.plan),
             relays: self.relays.as_ref(),
             live: &self.live,
@@ -355,7 +362,6 @@ pub(super) fn handler_paths(
     graph: &NodeGraph,
     config: &PathConfig,
     plan: &PathPlan,
-    instance: u32,
     ends: &Ends,
 ) -> Result<Vec<HandlerPath>, NotCreated> {
     let at = plan.slots.iter().zip(&plan.runs);
@@ -372,7 +378,7 @@ pub(super) fn handler_paths(
             let end = ends.find(plan.row.0);
             Ok(HandlerPath {
                 id,
-                instance,
+                handler: plan.handler,
                 local: plan.local,
                 iface,
                 row: plan.row,

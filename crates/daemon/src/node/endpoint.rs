@@ -5,7 +5,7 @@ use serde_json::json;
 use super::Node;
 use crate::control::{Answer, Caller};
 use crate::endpoint::OpenError;
-use crate::request::{Refusal, unknown};
+use crate::request::Refusal;
 
 impl Node {
     /// Gives a handler's endpoint to the process that asks: where its ring lies in
@@ -18,12 +18,8 @@ impl Node {
     }
 
     fn endpoint_for(&self, name: &str, caller: &Caller) -> Result<Answer, Refusal> {
-        let found = self.instances().find(|i| i.name == name);
-        let instance = found.ok_or_else(|| {
-            let names: Vec<_> = self.instances().map(|i| i.name.as_str()).collect();
-            unknown("handler", name, &names)
-        })?;
-        let (endpoint, place) = instance.endpoint().ok_or_else(|| {
+        let (_, handler) = self.find_handler(name)?;
+        let (endpoint, place) = handler.shared.endpoint().ok_or_else(|| {
             Refusal::failed(
                 format!("handler `{name}` has no endpoint"),
                 format!(

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ashway_path::places::PathId;
 use serde_json::{Value, json};
 
 use super::known::NodeLive;
@@ -35,16 +36,18 @@ pub(super) struct Stops {
 
 impl Node {
     /// What the worker has of a path that ends in a handler.
-    pub(super) fn end(&self, path: usize) -> Option<Arc<PathEnd>> {
-        let plan = &self.plan.paths[path];
-        self.handlers[plan.instance].shared.ends.find(plan.row.0)
+    pub(super) fn end(&self, path: PathId) -> Option<Arc<PathEnd>> {
+        let plan = &self.plan.paths[&path];
+        self.handlers[&plan.handler].shared.ends.find(plan.row.0)
     }
 
     /// What it has of a path of modules: each stage of it that runs a handler.
     fn ends_of(&self, live: &NodeLive) -> Vec<Arc<PathEnd>> {
-        let instances = self.plan.instances.iter().zip(self.instances());
-        let run = instances.filter(|(plan, _)| live.runs.contains(&plan.id));
-        run.flat_map(|(_, instance)| instance.ends.find_named(&live.name))
+        let run = self
+            .handlers
+            .iter()
+            .filter(|(id, _)| live.runs.contains(id));
+        run.flat_map(|(_, handler)| handler.shared.ends.find_named(&live.name))
             .collect()
     }
 
@@ -52,21 +55,24 @@ impl Node {
     /// where messages go by one.
     pub(super) fn look_at_faults(&mut self) {
         let now = Instant::now();
-        for path in 0..self.paths.len() {
-            let instance = self.plan.paths[path].instance;
-            let faults = self.handlers[instance].shared.faults();
-            let seen = std::mem::replace(&mut self.paths[path].faults_seen, faults);
-            if seen != faults
-                && let Some(end) = self.end(path)
-            {
+        let mut stopped = Vec::new();
+        for (id, path) in &mut self.paths {
+            let instance = &self.handlers[&self.plan.paths[id].handler].shared;
+            let faults = instance.faults();
+            if std::mem::replace(&mut path.faults_seen, faults) != faults {
+                stopped.push(*id);
+            }
+        }
+        for path in stopped {
+            if let Some(end) = self.end(path) {
                 self.look_at_path(path, &end, now);
             }
         }
         self.say_bypasses(now);
     }
 
-    fn look_at_path(&mut self, path: usize, end: &Arc<PathEnd>, now: Instant) {
-        let number = self.plan.paths[path].row;
+    fn look_at_path(&mut self, path: PathId, end: &Arc<PathEnd>, now: Instant) {
+        let number = self.plan.paths[&path].row;
         let mut row = Row::empty();
         if let Some(maps) = &self.maps {
             // The map is ours and the row exists: this does not fail.
@@ -74,11 +80,11 @@ impl Node {
         }
         let kernel = row.stops();
         let all = kernel + self.rows.row(number).stops();
-        let seen = std::mem::replace(&mut self.paths[path].stops_seen, Stops { all, kernel });
+        let seen = std::mem::replace(&mut self.paths[&path].stops_seen, Stops { all, kernel });
         let more = u32::try_from(kernel - seen.kernel).unwrap_or(u32::MAX);
-        let instance = &self.handlers[self.plan.paths[path].instance].shared;
+        let instance = &self.handlers[&self.plan.paths[&path].handler].shared;
         instance.ends.stopped(end, more, now);
-        let at_once = self.config.paths[path].on_fault == OnFault::Demote && all != seen.all;
+        let at_once = self.paths[&path].config.on_fault == OnFault::Demote && all != seen.all;
         let too_often = end.gate.take_demote();
         let because = if too_often {
             often(end.limit)
@@ -86,12 +92,12 @@ impl Node {
             "its handler was stopped".to_owned()
         };
         if (at_once || too_often)
-            && self.paths[path].tier == Tier::Kernel
+            && self.paths[&path].tier == Tier::Kernel
             && self.demote(path).is_ok()
         {
-            let name = &self.config.paths[path].name;
+            let name = &self.paths[&path].config.name;
             say(&format!("path `{name}` demoted: {because}"));
-            self.paths[path].demoted = Some(because);
+            self.paths[&path].demoted = Some(because);
         }
     }
 
@@ -130,14 +136,14 @@ impl Node {
     }
 
     /// Gives a path's handler its messages again.
-    pub(super) fn enable(&self, path: usize) -> Result<Value, Refusal> {
-        let name = &self.config.paths[path].name;
+    pub(super) fn enable(&self, path: PathId) -> Result<Value, Refusal> {
+        let name = &self.paths[&path].config.name;
         let end = self.end(path).ok_or_else(|| {
             Refusal::failed(format!("path `{name}` is not there yet"), "ask once more")
         })?;
         Ok(json!({
             "path": name,
-            "tier": self.paths[path].tier.word(),
+            "tier": self.paths[&path].tier.word(),
             "was_bypassed": end.gate.open(),
         }))
     }
@@ -165,8 +171,8 @@ impl Node {
     }
 
     /// A path's limit and what has come of it, for its document.
-    pub(super) fn describe_faults(&self, path: usize) -> (Value, Value) {
-        let limit = limit(self.config.paths[path].faults);
+    pub(super) fn describe_faults(&self, path: PathId) -> (Value, Value) {
+        let limit = limit(self.paths[&path].config.faults);
         (limit, bypass(self.end(path)))
     }
 

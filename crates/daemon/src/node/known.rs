@@ -14,6 +14,7 @@ use ashway_path::stage::Direction;
 use super::owners::Owner;
 use super::relay::Place;
 use crate::live::MOST;
+use crate::plan::HandlerId;
 
 /// How long a number is nobody's that a path had. A program that was entered before
 /// demux forgot the path may still count a message under it, and ends long before.
@@ -75,7 +76,7 @@ pub(super) struct NodeLive {
     /// The process that it belongs to, if not to the node.
     pub(super) owner: Option<Owner>,
     /// The instances whose handlers its stages run, by their ids.
-    pub(super) runs: Box<[u32]>,
+    pub(super) runs: Box<[HandlerId]>,
     /// A path begins or ends at an interface, or both.
     ends: [Option<NodeEnd>; 2],
     /// Its place in the kernel tier.
@@ -235,14 +236,14 @@ impl Known {
     }
 
     /// Those that run a handler. Linear in all of them.
-    pub(super) fn running(&self, instance: u32) -> impl Iterator<Item = PathId> {
+    pub(super) fn running(&self, handler: HandlerId) -> impl Iterator<Item = PathId> {
         let paths = self.paths.iter();
-        let of = paths.filter(move |(_, path)| path.runs.contains(&instance));
+        let of = paths.filter(move |(_, path)| path.runs.contains(&handler));
         of.map(|(id, _)| id)
     }
 
     /// The instances that any of them runs. Linear in all of them.
-    pub(super) fn run(&self) -> HashSet<u32> {
+    pub(super) fn run(&self) -> HashSet<HandlerId> {
         let paths = self.paths.iter();
         paths
             .flat_map(|(_, path)| path.runs.iter().copied())

@@ -30,7 +30,7 @@ use crate::config::{Entrance, LongPath, Tier, is_name};
 use crate::control::Caller;
 use crate::instance::Instance;
 use crate::live::{Target, Turn};
-use crate::plan::InstancePlan;
+use crate::plan::{HandlerId, InstancePlan};
 use crate::request::{self, Refusal, Scalar};
 use crate::worker::command::{Command, ModulePath, Order};
 
@@ -73,7 +73,7 @@ pub(super) struct Made {
     pub(super) ends: Vec<(NodeEnd, Filter)>,
     domain: Option<String>,
     owner: Option<Owner>,
-    runs: Box<[u32]>,
+    runs: Box<[HandlerId]>,
     log: Log,
     tier: Tier,
     fits: Result<(), Stays>,
@@ -394,15 +394,13 @@ impl Node {
     }
 
     /// The instance that a module runs, if it runs one.
-    fn runs(&self, module: &str) -> Option<u32> {
-        let handler = self.graph.handler_of(module)?;
-        let number = self.instances().position(|known| known.name == handler)?;
-        Some(self.plan.instances[number].id)
+    fn runs(&self, module: &str) -> Option<HandlerId> {
+        let (id, _) = self.handler(self.graph.handler_of(module)?)?;
+        Some(id)
     }
 
     pub(super) fn name_is_free(&self, name: &str) -> Result<(), Refusal> {
-        if self.config.paths.iter().any(|path| path.name == name) || self.live.find(name).is_some()
-        {
+        if self.path(name).is_some() || self.live.find(name).is_some() {
             return Err(taken(name));
         }
         Ok(())
@@ -531,7 +529,7 @@ impl Node {
     /// The domain of the path that something leads to.
     fn domain_of(&self, target: Target) -> Option<&str> {
         match self.plan.path_of(target.path) {
-            Some(number) => self.config.paths[number].domain.as_deref(),
+            Some(path) => self.paths[&path].config.domain.as_deref(),
             None => self.live.at(target.path)?.domain.as_deref(),
         }
     }
@@ -646,7 +644,7 @@ impl Node {
 
     pub(super) fn find_live(&self, name: &str) -> Result<PathId, Refusal> {
         self.live.find(name).ok_or_else(|| {
-            if self.config.paths.iter().any(|path| path.name == name) {
+            if self.path(name).is_some() {
                 return Refusal::failed(
                     format!("path `{name}` ends in a handler that is bound to it"),
                     format!("`ashway status` shows it, `ashway unbind {name}` takes it away"),

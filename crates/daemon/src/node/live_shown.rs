@@ -30,9 +30,8 @@ impl Node {
     ///
     /// If there is none of this name.
     pub(super) fn show(&mut self, name: &str) -> Result<Value, Refusal> {
-        let mut bound = self.config.paths.iter();
-        if let Some(number) = bound.position(|path| path.name == name) {
-            return self.show_of_handler(number);
+        if let Some(path) = self.path(name) {
+            return self.show_of_handler(path);
         }
         let id = self.find_live(name)?;
         let shown = self.snapshot(&[id])?.as_ref().map(describe);
@@ -41,23 +40,23 @@ impl Node {
 
     /// A path that ends in a handler: what it has done in both tiers, and what the worker
     /// has of it at all its interfaces together.
-    fn show_of_handler(&mut self, number: usize) -> Result<Value, Refusal> {
-        let runs = self.plan.paths[number].runs.clone();
+    fn show_of_handler(&mut self, id: PathId) -> Result<Value, Refusal> {
+        let runs = self.plan.paths[&id].runs.clone();
         let mut shown = self
             .snapshot(&runs)?
             .as_ref()
             .map_or_else(Map::new, describe);
-        let Value::Object(document) = serve::path(self, number) else {
+        let Value::Object(document) = serve::path(self, id) else {
             return Ok(Value::Object(shown));
         };
         shown.extend(document);
-        let (path, plan) = (&self.config.paths[number], &self.plan.paths[number]);
+        let (path, plan) = (&self.paths[&id].config, &self.plan.paths[&id]);
         let ends = path
             .ifaces
             .iter()
             .zip(&plan.slots)
             .map(|(name, (iface, _))| {
-                let target = self.plan.target(number, *iface);
+                let target = self.plan.target(id, *iface);
                 let text = target.and_then(|target| self.ifaces[*iface].table.text(target));
                 json!({ "iface": name, "match": text, "direction": word(Direction::Backward) })
             });

@@ -31,6 +31,7 @@ mod swap;
 mod unload;
 mod world;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Weak};
@@ -40,19 +41,22 @@ use ashway_demux::Table;
 use ashway_kernel::iface::Now;
 use ashway_kernel::neighbour::Tables;
 use ashway_kernel::{Map, News, Program, TcxLink, XdpLink};
+use ashway_path::places::PathId;
 use ashway_ring::IngressDrop;
+use indexmap::IndexMap;
 
 use crate::activation::Bindable;
 use crate::bell::Bell;
 use crate::compile::CompileThread;
-use crate::config::{Config, NodeGraph, Tier};
+use crate::config::{Config, NodeGraph, PathConfig, Tier};
 use crate::counters::UserRows;
 use crate::ends::PathEnd;
 use crate::faults::Faults;
 use crate::instance::{Instance, NotPromoted};
 use crate::live::Target;
-use crate::plan::{IfaceFacts, Plan};
+use crate::plan::{HandlerId, IfaceFacts, Plan};
 use crate::programs::{DemuxMaps, NodeMaps};
+use crate::request::{Refusal, unknown};
 use crate::rows::Rows;
 use crate::rung::Rung;
 use crate::shadow::Compared;
@@ -126,9 +130,10 @@ struct Node {
     /// By interface; they end behind the worker, so that no message is taken
     /// from the host and from the worker too.
     drop_rules: Vec<Option<IngressDrop>>,
-    paths: Vec<NodePath>,
-    /// The instances of handlers, in the order of their configurations.
-    handlers: Vec<Bindable>,
+    /// Paths that end in handlers, in the order in which they came.
+    paths: IndexMap<PathId, NodePath>,
+    /// The instances of handlers.
+    handlers: BTreeMap<HandlerId, Bindable>,
     /// Processes that handlers and paths belong to.
     owners: Owners,
     /// When they end, and who reads endpoints.
@@ -269,9 +274,10 @@ struct XdpSide {
     reply: Reply,
 }
 
-/// A path's place in the tiers.
+/// A path that ends in a handler.
 #[derive(Debug)]
 struct NodePath {
+    config: Arc<PathConfig>,
     /// The tier its messages take now.
     tier: Tier,
     promotion: Promotion,
@@ -296,8 +302,9 @@ struct NodePath {
 
 impl NodePath {
     /// One that has just come; to an instance that others were bound to, if it is given.
-    fn new(instance: Option<&Instance>, owner: Option<Owner>) -> Self {
+    fn new(config: Arc<PathConfig>, instance: Option<&Instance>, owner: Option<Owner>) -> Self {
         Self {
+            config,
             tier: Tier::User,
             promotion: Promotion::NotAsked,
             compared: None,
@@ -315,41 +322,67 @@ impl NodePath {
 impl Node {
     /// The instances of all handlers.
     fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> + Clone {
-        self.handlers.iter().map(|handler| &handler.shared)
+        self.handlers.values().map(|handler| &handler.shared)
+    }
+
+    /// The handler of this name.
+    fn handler(&self, name: &str) -> Option<(HandlerId, &Bindable)> {
+        let mut handlers = self.handlers.iter();
+        let (id, handler) = handlers.find(|(_, handler)| handler.shared.name == name)?;
+        Some((*id, handler))
+    }
+
+    /// The same, for a request.
+    ///
+    /// # Errors
+    ///
+    /// That there is none.
+    fn find_handler(&self, name: &str) -> Result<(HandlerId, &Bindable), Refusal> {
+        self.handler(name).ok_or_else(|| {
+            let names: Vec<_> = self.instances().map(|i| i.name.as_str()).collect();
+            unknown("handler", name, &names)
+        })
+    }
+
+    /// The path of this name that ends in a handler.
+    fn path(&self, name: &str) -> Option<PathId> {
+        let mut paths = self.paths.iter();
+        let (id, _) = paths.find(|(_, path)| path.config.name == name)?;
+        Some(*id)
     }
 
     /// Moves a path to the user tier, and ends a promotion that is under way. What is in
     /// the kernel tier at this moment ends there; later messages queue behind each other.
-    fn demote(&mut self, path: usize) -> Result<(), NotPromoted> {
-        self.paths[path].demotions += 1;
+    fn demote(&mut self, path: PathId) -> Result<(), NotPromoted> {
+        self.paths[&path].demotions += 1;
         self.switch(path, Tier::User)
     }
 
-    fn switch(&mut self, path: usize, tier: Tier) -> Result<(), NotPromoted> {
+    fn switch(&mut self, path: PathId, tier: Tier) -> Result<(), NotPromoted> {
         let begin = std::time::Instant::now();
         if !self.put(path, tier)? {
             return Ok(());
         }
-        self.paths[path].tier = tier;
-        self.paths[path].demoted = None;
+        self.paths[&path].tier = tier;
+        self.paths[&path].demoted = None;
         if let Some(end) = self.end(path) {
             end.moved(tier == Tier::Kernel);
             if end.share.is_some() {
                 // What waits is worked off now and not behind the worker's nap; one that is
                 // gone works for nobody.
-                let runs = self.plan.paths[path].runs.clone();
+                let runs = self.plan.paths[&path].runs.clone();
                 let _ = self.tell(Command::LookAtShares(runs));
             }
         }
-        self.paths[path].switch_ns = begin.elapsed().as_nanos() as u64;
+        self.paths[&path].switch_ns = begin.elapsed().as_nanos() as u64;
         Ok(())
     }
 
     /// Puts the program of this tier into a path's slots; false if there is none.
-    fn put(&self, path: usize, tier: Tier) -> Result<bool, NotPromoted> {
-        let plan = &self.plan.paths[path];
-        let instance = &self.handlers[plan.instance].shared;
-        let own = match (&self.paths[path].promotion, tier) {
+    fn put(&self, path: PathId, tier: Tier) -> Result<bool, NotPromoted> {
+        let plan = &self.plan.paths[&path];
+        let instance = &self.handlers[&plan.handler].shared;
+        let own = match (&self.paths[&path].promotion, tier) {
             (Promotion::Done(promoted), Tier::Kernel) => &promoted.program,
             _ => match &instance.kernel {
                 Some(kernel) => &kernel.user_program,

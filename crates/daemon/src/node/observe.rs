@@ -27,6 +27,7 @@ use crate::control::{Answer, Caller};
 use crate::instance::{Allowance, Instance};
 use crate::observe::audience::Wanted;
 use crate::observe::{Kernel, Names, Observer, Relay};
+use crate::plan::HandlerId;
 use crate::programs::NodeMaps;
 use crate::request::{self, Refusal};
 use crate::worker::command::Command;
@@ -66,8 +67,8 @@ pub(super) type Made = (Key, Result<Program, String>);
 /// Whose program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Key {
-    /// An instance's, in the user tier, by its id.
-    User(u32),
+    /// A handler's, in the user tier.
+    User(HandlerId),
     /// A path's, in the kernel tier.
     Kernel(PathId),
     /// That of whole frames.
@@ -276,10 +277,10 @@ impl Node {
         let Some(on) = &mut self.observation else {
             return;
         };
-        let (paths, instances) = (&self.plan.paths, &self.plan.instances);
+        let (paths, handlers) = (&self.paths, &self.handlers);
         on.programs.retain(|key, _| match key {
-            Key::User(id) => instances.iter().any(|plan| plan.id == *id),
-            Key::Kernel(id) => paths.iter().any(|plan| plan.id() == *id),
+            Key::User(id) => handlers.contains_key(id),
+            Key::Kernel(id) => paths.contains_key(id),
             Key::Frames | Key::Relays => true,
         });
         if let Some(names) = names {
@@ -291,21 +292,19 @@ impl Node {
         let Some(on) = self.observation.as_ref().filter(|on| on.notes.is_some()) else {
             return Vec::new();
         };
-        let instances = self.instances().zip(&self.plan.instances);
-        let user = instances.map(|(instance, plan)| Missing {
-            key: Key::User(plan.id),
-            instance: Arc::clone(instance),
+        let user = self.handlers.iter().map(|(id, handler)| Missing {
+            key: Key::User(*id),
+            instance: Arc::clone(&handler.shared),
             promoted: None,
             hops: None,
         });
-        let paths = self.paths.iter().zip(&self.plan.paths);
-        let kernel = paths
-            .zip(&self.config.paths)
-            .filter(|((path, _), _)| matches!(path.promotion, Promotion::Done(_)))
-            .map(|((_, plan), config)| Missing {
-                key: Key::Kernel(plan.id()),
-                instance: Arc::clone(&self.handlers[plan.instance].shared),
-                promoted: Some((config.function.clone(), Allowance::of(config))),
+        let kernel = self.paths.iter();
+        let kernel = kernel
+            .filter(|(_, path)| matches!(path.promotion, Promotion::Done(_)))
+            .map(|(id, path)| Missing {
+                key: Key::Kernel(*id),
+                instance: Arc::clone(&self.handlers[&self.plan.paths[id].handler].shared),
+                promoted: Some((path.config.function.clone(), Allowance::of(&path.config))),
                 hops: None,
             });
         let frames = self.carrier.iter().map(|carrier| Missing {
@@ -327,11 +326,10 @@ impl Node {
     }
 
     /// The program that observes in this tier of a path, if there is one now.
-    pub(super) fn observed_program(&self, path: usize, tier: Tier) -> Option<&Program> {
-        let plan = &self.plan.paths[path];
-        let key = match (&self.paths[path].promotion, tier) {
-            (Promotion::Done(_), Tier::Kernel) => Key::Kernel(plan.id()),
-            _ => Key::User(self.plan.instances[plan.instance].id),
+    pub(super) fn observed_program(&self, path: PathId, tier: Tier) -> Option<&Program> {
+        let key = match (&self.paths[&path].promotion, tier) {
+            (Promotion::Done(_), Tier::Kernel) => Key::Kernel(path),
+            _ => Key::User(self.plan.paths[&path].handler),
         };
         self.observation.as_ref()?.program(key)
     }
@@ -345,9 +343,9 @@ impl Node {
     /// Puts the programs in their places: those that observe if there is an
     /// observation.
     fn put_all(&self) {
-        for path in 0..self.paths.len() {
+        for (id, path) in &self.paths {
             // What cannot be changed stays, and works.
-            let _ = self.put(path, self.paths[path].tier);
+            let _ = self.put(*id, path.tier);
         }
         let Some(carrier) = self.carrier.as_ref().and_then(|one| one.kernel.as_ref()) else {
             return;
@@ -447,7 +445,7 @@ impl Node {
                     json!({ "what": format!("interface `{iface}`"), "because": because })
                 });
                 let silent = self.silent().map(|(path, because)| {
-                    let name = &self.config.paths[path].name;
+                    let name = &self.paths[path].config.name;
                     json!({ "what": format!("the program of path `{name}`"), "because": because })
                 });
                 let silent: Vec<Value> = blind.chain(silent).collect();
@@ -462,23 +460,25 @@ impl Node {
     }
 
     /// Paths whose program could not be made to observe, and why.
-    fn silent(&self) -> impl Iterator<Item = (usize, &str)> {
+    fn silent(&self) -> impl Iterator<Item = (&PathId, &str)> {
         let on = self.observation.as_ref();
-        let tiers = self.paths.iter().map(|path| path.tier);
-        tiers.enumerate().filter_map(move |(path, tier)| {
-            let key = match tier {
-                Tier::Kernel => Key::Kernel(self.plan.paths[path].id()),
-                _ => Key::User(self.plan.instances[self.plan.paths[path].instance].id),
+        self.paths.iter().filter_map(move |(id, path)| {
+            let key = match path.tier {
+                Tier::Kernel => Key::Kernel(*id),
+                _ => Key::User(self.plan.paths[id].handler),
             };
             match on?.programs.get(&key)? {
-                Some(Err(because)) => Some((path, because.as_str())),
+                Some(Err(because)) => Some((id, because.as_str())),
                 _ => None,
             }
         })
     }
 
     fn names(&self) -> Names {
-        let paths = self.config.paths.iter().zip(&self.plan.paths);
+        let paths = self.paths.iter().map(|(id, path)| {
+            let names = (path.config.name.clone(), path.config.handler.clone());
+            (self.plan.paths[id].row.0, names)
+        });
         let ifaces = self.config.ifaces.iter();
         let relays = self.relays.iter().flat_map(NodeRelays::numbers);
         let relays = relays.filter_map(|(id, number)| {
@@ -496,9 +496,7 @@ impl Node {
                 .zip(&self.ifaces)
                 .map(|(config, iface)| (iface.ifindex, config.name.clone()))
                 .collect(),
-            paths: paths
-                .map(|(config, plan)| (plan.row.0, (config.name.clone(), config.handler.clone())))
-                .collect(),
+            paths: paths.collect(),
             relays: relays.collect(),
             silent: self
                 .silent()

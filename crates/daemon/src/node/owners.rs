@@ -22,6 +22,7 @@ use super::looks::Deaths;
 use super::{Node, say};
 use crate::bug::{self, Bug};
 use crate::control::{Caller, Peer};
+use crate::plan::HandlerId;
 use crate::request::{self, Refusal};
 
 /// When what could not be taken away is tried again: each time twice as long after the
@@ -193,21 +194,22 @@ impl Node {
     /// Takes everything away that belongs to a process; says what that was. Nothing, if
     /// what is left of it is on its way out.
     fn take_all_of(&mut self, owner: &Owner) -> Result<Option<String>, Refusal> {
-        let instances = (0..).zip(self.instances());
-        let handlers: Vec<usize> = instances
-            .filter(|(_, instance)| is_of(instance.owner.as_ref(), owner))
-            .map(|(number, _)| number)
+        let handlers: Vec<HandlerId> = self
+            .handlers
+            .iter()
+            .filter(|(_, handler)| is_of(handler.shared.owner.as_ref(), owner))
+            .map(|(id, _)| *id)
             .collect();
-        let paths = (0..).zip(self.paths.iter().zip(&self.plan.paths));
-        let paths: Vec<usize> = paths
-            .filter(|(_, (path, plan))| {
-                is_of(path.owner.as_ref(), owner) || handlers.contains(&plan.instance)
-            })
-            .map(|(number, _)| number)
+        let its = |id: &PathId| handlers.contains(&self.plan.paths[id].handler);
+        let paths: Vec<PathId> = self
+            .paths
+            .iter()
+            .filter(|(id, path)| is_of(path.owner.as_ref(), owner) || its(id))
+            .map(|(id, _)| *id)
             .collect();
         let mut live: HashSet<PathId> = self.live.of_owner(owner).collect();
         for &handler in &handlers {
-            live.extend(self.live.running(self.plan.instances[handler].id));
+            live.extend(self.live.running(handler));
         }
         if handlers.is_empty() && paths.is_empty() && live.is_empty() {
             return Ok(None);
@@ -218,7 +220,7 @@ impl Node {
             super::serve::plural(paths.len() + live.len(), "path"),
         );
         if !paths.is_empty() {
-            self.take_paths(paths)?;
+            self.take_paths(&paths)?;
         }
         if !live.is_empty() {
             self.remove_live(&live.into_iter().collect::<Vec<_>>())?;

@@ -17,7 +17,7 @@ use crate::request::Refusal;
 use crate::rows::CounterRow;
 use crate::shadow;
 
-/// A path that is to be promoted. Its place in the lists changes when others are unbound.
+/// A path that is to be promoted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     id: PathId,
@@ -75,19 +75,19 @@ impl Node {
     /// Has a path's handler compiled for the kernel tier and moves the path there. The
     /// program is kept, so a second time costs only the switch. If `messages` is not 0, so
     /// many of the path, or as many as come in time, must first have the same end there.
-    pub(super) fn promote(&mut self, path: usize, messages: usize, report: Report) {
-        let name = self.config.paths[path].name.clone();
+    pub(super) fn promote(&mut self, path: PathId, messages: usize, report: Report) {
+        let name = self.paths[&path].config.name.clone();
         let operation = self.operations.next("promote", name, report);
         let promoting = Promoting {
             path: self.asked(path),
             messages: if self.is_compared(path) { 0 } else { messages },
         };
-        let is_made = matches!(self.paths[path].promotion, Promotion::Done(_));
+        let is_made = matches!(self.paths[&path].promotion, Promotion::Done(_));
         if is_made && promoting.messages == 0 {
             let moved = self.switch(path, Tier::Kernel).map(|()| path);
             return operation.end(self.moved_to(moved, false));
         }
-        match self.program(&self.config.paths[path]) {
+        match self.program(&self.paths[&path].config) {
             Ok(job) => self.submit(operation, Step::Promote(promoting), job),
             Err(refused) => self.compiled(operation, promoting, Err(refused)),
         }
@@ -112,25 +112,22 @@ impl Node {
     }
 
     /// What finds a path when its promotion has been prepared.
-    pub(super) fn asked(&self, path: usize) -> Asked {
-        let plan = &self.plan.paths[path];
+    pub(super) fn asked(&self, path: PathId) -> Asked {
         Asked {
-            id: plan.id(),
-            row: plan.row,
-            demotions: self.paths[path].demotions,
+            id: path,
+            row: self.plan.paths[&path].row,
+            demotions: self.paths[&path].demotions,
         }
     }
 
-    /// The number that the path has by now.
+    /// The path, if it is as it was.
     ///
     /// # Errors
     ///
     /// It was unbound or demoted meanwhile: the last word holds.
-    pub(super) fn still(&self, asked: Asked) -> Result<usize, NotPromoted> {
-        let mut paths = self.plan.paths.iter();
-        let there = paths.position(|plan| plan.id() == asked.id);
-        let (because, hint) = match there {
-            Some(path) if self.paths[path].demotions == asked.demotions => return Ok(path),
+    pub(super) fn still(&self, asked: Asked) -> Result<PathId, NotPromoted> {
+        let (because, hint) = match self.paths.get(&asked.id) {
+            Some(path) if path.demotions == asked.demotions => return Ok(asked.id),
             Some(_) => ("the path was demoted meanwhile", "promote it once more"),
             None => (
                 "the path was unbound meanwhile",
@@ -159,12 +156,10 @@ impl Node {
         if let Some((because, hint)) = alone {
             return Err(NotPromoted::new(because, hint));
         }
-        let mut instances = self.instances();
-        let instance = instances
-            .find(|instance| instance.name == path.handler)
-            .expect("a checked path names a handler of the node");
+        let handler = self.handler(&path.handler);
+        let (_, handler) = handler.expect("a checked path names a handler of the node");
         Ok(Job::Program {
-            instance: Arc::clone(instance),
+            instance: Arc::clone(&handler.shared),
             maps: Arc::clone(maps),
             function: path.function.clone(),
             allowed: Allowance::of(path),
@@ -183,19 +178,19 @@ impl Node {
     /// Why it stays in the user tier.
     pub(super) fn install(
         &mut self,
-        path: usize,
+        path: PathId,
         compiled: Result<Promoted, NotPromoted>,
     ) -> Result<(), NotPromoted> {
-        let instance = &self.handlers[self.plan.paths[path].instance].shared;
+        let instance = &self.handlers[&self.plan.paths[&path].handler].shared;
         let version = instance.version().id;
         match compiled {
             Ok(promoted) if promoted.version != version => Err(swapped(&instance.name)),
             Ok(promoted) => {
-                self.paths[path].promotion = Promotion::Done(promoted);
+                self.paths[&path].promotion = Promotion::Done(promoted);
                 self.switch(path, Tier::Kernel)
             }
             Err(refused) => {
-                let promotion = &mut self.paths[path].promotion;
+                let promotion = &mut self.paths[&path].promotion;
                 // Another job may have been luckier: what runs is kept.
                 if !matches!(promotion, Promotion::Done(_)) {
                     *promotion = Promotion::Refused(refused.clone());
@@ -207,15 +202,15 @@ impl Node {
 
     /// Which tier a path takes now, or why it was not moved; `now` if what was compared was
     /// compared by this request.
-    pub(super) fn moved_to(&self, moved: Result<usize, NotPromoted>, now: bool) -> Answer {
+    pub(super) fn moved_to(&self, moved: Result<PathId, NotPromoted>, now: bool) -> Answer {
         moved
             .map(|path| {
                 json!({
-                    "path": self.config.paths[path].name,
-                    "tier": self.paths[path].tier.word(),
-                    "switch_ns": self.paths[path].switch_ns,
+                    "path": self.paths[&path].config.name,
+                    "tier": self.paths[&path].tier.word(),
+                    "switch_ns": self.paths[&path].switch_ns,
                     "bypass": self.describe_faults(path).1,
-                    "compared": self.paths[path].compared.map(|compared| json!({
+                    "compared": self.paths[&path].compared.map(|compared| json!({
                         "equal": compared.equal,
                         "unclear": compared.unclear,
                         "now": now,

@@ -72,7 +72,7 @@ impl Node {
     pub(super) fn take_row(&mut self, plan: &PathPlan) {
         let taken = self.counter_rows.take();
         debug_assert_eq!(taken, Some(plan.row));
-        let instance = Arc::downgrade(&self.handlers[plan.instance].shared);
+        let instance = Arc::downgrade(&self.handlers[&plan.handler].shared);
         for former in self.counter_rows.left() {
             former.local = former
                 .local
@@ -83,7 +83,7 @@ impl Node {
     /// A path that had these numbers has gone.
     pub(super) fn leave_row(&mut self, plan: &PathPlan) {
         let former = Former {
-            instance: Arc::downgrade(&self.handlers[plan.instance].shared),
+            instance: Arc::downgrade(&self.handlers[&plan.handler].shared),
             local: Some(plan.local),
         };
         self.counter_rows.leave(plan.row, former);

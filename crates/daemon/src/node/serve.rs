@@ -6,7 +6,6 @@ use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path as FsPath;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ashway_abi::share::Mode;
@@ -14,6 +13,7 @@ use ashway_api::request::Log;
 use ashway_codegen::entry::Reply;
 use ashway_handler::Param;
 use ashway_memory::clock::monotonic_ns;
+use ashway_path::places::PathId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde_json::{Map, Value, json};
@@ -25,9 +25,8 @@ use super::{Node, Promotion, RunError, RunOptions, State, owners, say};
 use crate::config::Tier;
 use crate::control::{Answer, Caller, Control};
 use crate::counters::Row;
-use crate::instance::Instance;
 use crate::log::Line;
-use crate::plan::PathPlan;
+use crate::plan::HandlerId;
 use crate::request::{self, Refusal, Request, unknown};
 use crate::rows::CounterRow;
 use crate::status;
@@ -263,38 +262,26 @@ fn answer(
 
 /// The faults of a handler, or of all; those of one that is unloaded are gone with it.
 fn list_faults(node: &Node, handler: Option<&str>) -> Answer {
-    match handler.map(|handler| find_handler(node, handler)) {
+    match handler.map(|handler| node.find_handler(handler)) {
         Some(Err(refusal)) => refusal.into(),
         _ => Answer::Ok(node.faults.list(handler)),
     }
 }
 
-/// The handler of this name.
-fn find_handler<'n>(node: &'n Node, name: &str) -> Result<&'n Arc<Instance>, Refusal> {
-    let mut handlers = node.instances();
-    handlers.find(|known| known.name == name).ok_or_else(|| {
-        let names: Vec<_> = node.instances().map(|i| i.name.as_str()).collect();
-        unknown("handler", name, &names)
-    })
-}
-
 /// What a handler has logged behind the line of number `after`.
 fn log(node: &Node, request: &Log) -> Answer {
-    let instance = match find_handler(node, &request.handler) {
-        Ok(instance) => instance,
+    let (id, instance) = match node.find_handler(&request.handler) {
+        Ok((id, handler)) => (id, &handler.shared),
         Err(refusal) => return refusal.into(),
     };
     let look = instance.log().look(request.after.unwrap_or_default());
-    let number = node
-        .instances()
-        .position(|known| Arc::ptr_eq(known, instance));
     let path_of = |line: &Line| {
-        let mut plans = node.plan.paths.iter();
-        let is_its = |plan: &PathPlan| Some(plan.instance) == number && plan.row.0 == line.row;
-        let path = plans.position(is_its)?;
+        let mut plans = node.plan.paths.values();
+        let its = plans.find(|plan| plan.handler == id && plan.row.0 == line.row)?;
+        let path = &node.paths[&its.id()];
         // It may be of one that had the row before.
-        let is_its = line.is_behind(node.paths[path].lines_before);
-        is_its.then(|| node.config.paths[path].name.as_str())
+        let is_its = line.is_behind(path.lines_before);
+        is_its.then_some(path.config.name.as_str())
     };
     let lines = look.lines.iter().map(|line| {
         json!({
@@ -314,8 +301,8 @@ fn log(node: &Node, request: &Log) -> Answer {
 }
 
 fn share_memory(node: &Node, handler: &str) -> Answer {
-    let instance = match find_handler(node, handler) {
-        Ok(instance) => instance,
+    let instance = match node.find_handler(handler) {
+        Ok((_, handler)) => &handler.shared,
         Err(refusal) => return refusal.into(),
     };
     let version = instance.version();
@@ -366,11 +353,9 @@ fn enable(node: &Node, name: &str) -> Answer {
     }
 }
 
-pub(super) fn find(node: &Node, name: &str) -> Result<usize, Refusal> {
-    let paths = &node.config.paths;
-    let position = paths.iter().position(|path| path.name == name);
-    position.ok_or_else(|| {
-        let names = paths.iter().map(|path| path.name.as_str());
+pub(super) fn find(node: &Node, name: &str) -> Result<PathId, Refusal> {
+    node.path(name).ok_or_else(|| {
+        let names = node.paths.values().map(|path| path.config.name.as_str());
         let names: Vec<_> = names.chain(node.live.names()).take(20).collect();
         unknown("path", name, &names)
     })
@@ -387,8 +372,8 @@ fn describe(node: &mut Node) -> Value {
     json!({
         "node": node.config.node.name,
         "interfaces": (0..node.ifaces.len()).map(|i| interface(node, i)).collect::<Vec<_>>(),
-        "handlers": (0..node.handlers.len()).map(|i| handler(node, i, &run)).collect::<Vec<_>>(),
-        "paths": (0..node.paths.len()).map(|i| path(node, i)).chain(live).collect::<Vec<_>>(),
+        "handlers": node.handlers.keys().map(|id| handler(node, *id, &run)).collect::<Vec<_>>(),
+        "paths": node.paths.keys().map(|id| path(node, *id)).chain(live).collect::<Vec<_>>(),
         "paths_not_listed": not_listed,
         "live": node.sum_of_live(),
         "operations": node.operations.describe(),
@@ -441,21 +426,20 @@ fn interface(node: &Node, number: usize) -> Value {
 }
 
 /// A handler; `run` are the instances that paths of modules run, in the user tier.
-fn handler(node: &Node, number: usize, run: &HashSet<u32>) -> Value {
-    let instance = &node.handlers[number].shared;
-    let plan = &node.plan.instances[number];
-    let paths = &plan.paths;
-    let tiers = paths.iter().map(|path| node.paths[*path].tier.word());
-    let live = run.contains(&plan.id).then_some(Tier::User.word());
+fn handler(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> Value {
+    let instance = &node.handlers[&id].shared;
+    let paths = node.plan.instances[&id].paths.iter();
+    let paths = paths.map(|path| &node.paths[path]);
+    let tiers = paths.clone().map(|path| path.tier.word());
+    let live = run.contains(&id).then_some(Tier::User.word());
     let mut tiers: Vec<&str> = tiers.chain(live).collect();
     tiers.sort_unstable();
     tiers.dedup();
     if tiers.is_empty() {
         tiers.push("unbound");
     }
+    let mut paths = paths;
     let promotion = paths
-        .iter()
-        .map(|path| &node.paths[*path])
         .find_map(|path| match &path.promotion {
             Promotion::NotAsked => None,
             Promotion::Done(promoted) => Some(json!({
@@ -506,7 +490,7 @@ fn handler(node: &Node, number: usize, run: &HashSet<u32>) -> Value {
         .rev()
         .map(|former| json!({ "digest": former.digest, "file": former.file }))
         .collect();
-    let allow = &node.config.handlers[number].allow;
+    let allow = &node.config_of(instance).allow;
     let allow: Vec<_> = allow.iter().map(|grant| grant.word()).collect();
     let param = |(name, value): (&String, &Param)| {
         let value = match value {
@@ -537,20 +521,20 @@ fn handler(node: &Node, number: usize, run: &HashSet<u32>) -> Value {
     })
 }
 
-pub(super) fn path(node: &Node, number: usize) -> Value {
-    let config = &node.config.paths[number];
-    let plan = &node.plan.paths[number];
-    let end = node.end(number);
+pub(super) fn path(node: &Node, id: PathId) -> Value {
+    let path = &node.paths[&id];
+    let (config, plan) = (&path.config, &node.plan.paths[&id]);
+    let end = node.end(id);
     let purse = end.as_ref().and_then(|end| end.share.as_deref());
-    let waiting = node.handlers[plan.instance].shared.in_user(plan.local);
+    let waiting = node.handlers[&plan.handler].shared.in_user(plan.local);
     let mut document = status::counts(&row(node, plan.row), waiting.into());
     document.insert("name".to_owned(), json!(config.name));
     document.insert("iface".to_owned(), json!(config.ifaces));
     document.insert("handler".to_owned(), json!(config.handler));
     document.insert("function".to_owned(), json!(config.function));
-    document.insert("tier".to_owned(), json!(node.paths[number].tier.word()));
+    document.insert("tier".to_owned(), json!(path.tier.word()));
     document.insert("match".to_owned(), json!(config.filter.text));
-    let stays = match &node.paths[number].promotion {
+    let stays = match &path.promotion {
         Promotion::Refused(refused) => json!({
             "asked": config.tier.word(),
             "because": refused.because,
@@ -560,12 +544,9 @@ pub(super) fn path(node: &Node, number: usize) -> Value {
         _ => Value::Null,
     };
     document.insert("stays".to_owned(), stays);
-    document.insert(
-        "owner".to_owned(),
-        owners::shown(node.paths[number].owner.as_ref()),
-    );
+    document.insert("owner".to_owned(), owners::shown(path.owner.as_ref()));
     document.insert("on_fault".to_owned(), json!(config.on_fault.word()));
-    let (faults, bypass) = node.describe_faults(number);
+    let (faults, bypass) = node.describe_faults(id);
     document.insert("faults".to_owned(), faults);
     document.insert("bypass".to_owned(), bypass);
     document.insert(
@@ -573,8 +554,8 @@ pub(super) fn path(node: &Node, number: usize) -> Value {
         json!(config.budget.as_nanos() as u64),
     );
     if let Some(share) = config.share {
-        let mode = match node.paths[number].tier {
-            Tier::Kernel => node.handlers[plan.instance].shared.mode(plan.local),
+        let mode = match path.tier {
+            Tier::Kernel => node.handlers[&plan.handler].shared.mode(plan.local),
             _ => purse.map(|purse| purse.mode(monotonic_ns())),
         };
         document.insert("share".to_owned(), json!(share.to_string()));

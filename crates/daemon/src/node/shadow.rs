@@ -5,6 +5,8 @@ use std::fmt;
 use std::sync::{Arc, PoisonError};
 use std::time::Instant;
 
+use ashway_path::places::PathId;
+
 use super::Node;
 use super::operations::{Job, Operation, Step};
 use super::promote::{Promoting, Promotion, swapped};
@@ -57,8 +59,8 @@ impl Shadow {
 impl Node {
     /// Whether nothing is left to compare: it was done before, or the path runs in the
     /// kernel tier and has no messages of the user tier.
-    pub(super) fn is_compared(&self, path: usize) -> bool {
-        let known = &self.paths[path];
+    pub(super) fn is_compared(&self, path: PathId) -> bool {
+        let known = &self.paths[&path];
         known.tier == Tier::Kernel
             || matches!(known.promotion, Promotion::Done(_))
                 && known.compared.is_some_and(|compared| compared.equal > 0)
@@ -84,7 +86,7 @@ impl Node {
         promoted: Promoted,
     ) -> Result<Shadow, NotPromoted> {
         let path = self.still(promoting.path)?;
-        let handler = self.handlers[self.plan.paths[path].instance].clone();
+        let handler = self.handlers[&self.plan.paths[&path].handler].clone();
         {
             let running = handler.running.lock();
             let mut running = running.unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +116,7 @@ impl Node {
             Some(other) if other == path => "it is being promoted already".to_owned(),
             Some(other) => format!(
                 "path `{}` of the same handler is being promoted",
-                self.config.paths[other].name
+                self.paths[&other].config.name
             ),
             // It was unbound or demoted a moment ago.
             None => "another path of the same handler is being promoted".to_owned(),
@@ -155,7 +157,7 @@ impl Node {
             .and_then(|path| Ok((path, recording?)))
         {
             Ok((path, recording)) => {
-                let config = &self.config.paths[path];
+                let config = &self.paths[&path].config;
                 let job = Job::Compare {
                     function: config.function.clone(),
                     budget: config.budget,
@@ -177,7 +179,7 @@ impl Node {
     ) {
         let moved = self.still(promoting.path).and_then(|path| {
             let made = compared.map(|compared| {
-                self.paths[path].compared = Some(compared);
+                self.paths[&path].compared = Some(compared);
                 promoted
             });
             self.install(path, made).map(|()| path)

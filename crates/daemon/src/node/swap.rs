@@ -27,9 +27,11 @@ use super::binding::{no_worker, refusal};
 use super::operations::{Job, Operation, Report, Step};
 use super::promote::Promotion;
 use super::{Node, RunError};
+use crate::activation::Bindable;
 use crate::config::{HandlerConfig, Tier};
 use crate::control::Caller;
 use crate::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
+use crate::plan::HandlerId;
 use crate::programs::NodeMaps;
 use crate::request::{self, Code, Refusal};
 use crate::swap::{Legacy, TakeOver, legacy};
@@ -132,15 +134,15 @@ impl Node {
     pub(super) fn swap(&mut self, request: &Swap, engine: &Engine, caller: Caller) {
         let asked = request::file(&request.file).and_then(|file| {
             let source = Source::File(file, request::params(&request.params));
-            Ok((self.handler_number(&request.handler)?, source))
+            Ok((self.to_change(&request.handler)?, source))
         });
         self.change_version("swap", asked, engine, caller);
     }
 
     /// Puts the version before in the place of the one that runs, and answers `caller`.
     pub(super) fn rollback(&mut self, handler: &str, engine: &Engine, caller: Caller) {
-        let asked = self.handler_number(handler).and_then(|number| {
-            let instance = &self.handlers[number].shared;
+        let asked = self.to_change(handler).and_then(|id| {
+            let instance = &self.handlers[&id].shared;
             let former = instance.versions.former().pop().ok_or_else(|| {
                 Refusal::failed(
                     format!(
@@ -150,13 +152,13 @@ impl Node {
                     "`ashway handler swap` gives it one",
                 )
             })?;
-            Ok((number, Source::Former(former)))
+            Ok((id, Source::Former(former)))
         });
         self.change_version("rollback", asked, engine, caller);
     }
 
-    /// The number of the handler that a request names.
-    fn handler_number(&self, name: &str) -> Result<usize, Refusal> {
+    /// The handler whose version a request would change.
+    fn to_change(&self, name: &str) -> Result<HandlerId, Refusal> {
         if self.observation.is_some() {
             return Err(Refusal::failed(
                 "somebody observes this node, and what observes would show the old version"
@@ -164,34 +166,33 @@ impl Node {
                 "end `ashway trace` or `ashway capture` first",
             ));
         }
-        let mut handlers = self.config.handlers.iter();
-        handlers
-            .position(|known| known.name == name)
-            .ok_or_else(|| {
-                let handlers = self.config.handlers.iter();
-                let known: Vec<_> = handlers.map(|known| known.name.as_str()).collect();
-                request::unknown("handler", name, &known)
-            })
+        self.find_handler(name).map(|(id, _)| id)
+    }
+
+    /// What the configuration says of a handler that is there.
+    pub(super) fn config_of(&self, handler: &Instance) -> &HandlerConfig {
+        let config = self.config.handler(&handler.name);
+        config.expect("each handler has a configuration")
     }
 
     /// Compiles what is needed, then changes.
     fn change_version(
         &mut self,
         verb: &'static str,
-        asked: Result<(usize, Source), Refusal>,
+        asked: Result<(HandlerId, Source), Refusal>,
         engine: &Engine,
         caller: Caller,
     ) {
-        let (number, source) = match asked {
+        let (id, source) = match asked {
             Ok(asked) => asked,
             Err(refusal) => return caller.answer(Err(refusal)),
         };
-        let handler = Arc::clone(&self.handlers[number].shared);
+        let handler = Arc::clone(&self.handlers[&id].shared);
         let next = Next {
             handler: Arc::clone(&handler),
-            config: self.config.handlers[number].clone(),
+            config: self.config_of(&handler).clone(),
             source,
-            in_kernel: self.in_kernel(number),
+            in_kernel: self.in_kernel(id),
             maps: self.maps.clone(),
             engine: engine.clone(),
         };
@@ -216,15 +217,18 @@ impl Node {
     }
 
     /// What the paths of a handler run in the kernel tier.
-    pub(super) fn in_kernel(&self, number: usize) -> Vec<InKernel> {
-        let paths = self.plan.instances[number].paths.iter();
-        let paths = paths.filter(|path| self.paths[**path].tier == Tier::Kernel);
-        let run = paths.map(|&path| {
-            let config = &self.config.paths[path];
-            let id = self.plan.paths[path].id();
-            (id, config.function.clone(), Allowance::of(config))
+    pub(super) fn in_kernel(&self, handler: HandlerId) -> Vec<InKernel> {
+        let paths = self.paths_in_kernel(handler);
+        let run = paths.map(|path| {
+            let config = &self.paths[&path].config;
+            (path, config.function.clone(), Allowance::of(config))
         });
         run.collect()
+    }
+
+    fn paths_in_kernel(&self, handler: HandlerId) -> impl Iterator<Item = PathId> {
+        let paths = self.plan.instances[&handler].paths.iter().copied();
+        paths.filter(|path| self.paths[path].tier == Tier::Kernel)
     }
 
     /// Replaces the version that runs; says what was kept and how long messages
@@ -241,8 +245,8 @@ impl Node {
         begin: Instant,
     ) -> Result<Value, Refusal> {
         // The node may have changed while this was compiled.
-        let number = self.handler_number(&instance.name)?;
-        if !Arc::ptr_eq(&self.handlers[number].shared, instance) {
+        let id = self.to_change(&instance.name)?;
+        if !Arc::ptr_eq(&self.handlers[&id].shared, instance) {
             return Err(Refusal::failed(
                 format!("handler `{}` was unloaded meanwhile", instance.name),
                 "another has its name now: ask once more if that is meant",
@@ -259,7 +263,7 @@ impl Node {
         let stale = if back {
             former.is_none_or(|former| former.id != version.id)
         } else {
-            self.config.handlers[number].params != inherited
+            self.config_of(instance).params != inherited
         };
         if stale {
             return Err(Refusal::failed(
@@ -267,13 +271,8 @@ impl Node {
                 "ask once more",
             ));
         }
-        let legacy = self.check(number, &last, &version)?;
-        let kernel: Vec<usize> = self.plan.instances[number]
-            .paths
-            .iter()
-            .copied()
-            .filter(|path| self.paths[*path].tier == Tier::Kernel)
-            .collect();
+        let legacy = check(&self.handlers[&id], &last, &version)?;
+        let kernel: Vec<PathId> = self.paths_in_kernel(id).collect();
         let mut programs = self.programs(&kernel, promoted)?;
 
         let away = Instant::now();
@@ -294,9 +293,9 @@ impl Node {
             }
         }
         let next = TakeOver {
-            handler: self.handlers[number].clone(),
+            handler: self.handlers[&id].clone(),
             next: Arc::clone(&version),
-            config: self.config.handlers[number].clone(),
+            config: self.config_of(instance).clone(),
             legacy,
             engine: engine.clone(),
         };
@@ -315,10 +314,12 @@ impl Node {
         } else {
             instance.versions.advance(Arc::clone(&version));
         }
-        let config = &mut self.config.handlers[number];
-        config.file.clone_from(&version.file);
-        config.params.clone_from(&version.params);
-        let stays = self.follow_version(number, &mut programs);
+        let mut configs = self.config.handlers.iter_mut();
+        if let Some(config) = configs.find(|known| known.name == instance.name) {
+            config.file.clone_from(&version.file);
+            config.params.clone_from(&version.params);
+        }
+        let stays = self.follow_version(id, &mut programs);
         let away = if kernel.is_empty() {
             Duration::ZERO
         } else {
@@ -341,50 +342,24 @@ impl Node {
         }))
     }
 
-    /// Whether `next` could be in the place of `last`, and what is handed on to it.
-    pub(super) fn check(
-        &self,
-        number: usize,
-        last: &Version,
-        next: &Version,
-    ) -> Result<Option<Legacy>, Refusal> {
-        let instance = &self.handlers[number].shared;
-        fits(instance, next)?;
-        for function in self.handlers[number].bound() {
-            if next.compiled.function(&function).is_none() {
-                return Err(refused(
-                    format!(
-                        "a path ends in `{}:{function}`, and the file exports no function \
-                         `{function}` of type (i32, i32) -> i32",
-                        instance.name
-                    ),
-                    "export it, or unbind the path first",
-                ));
-            }
-        }
-        legacy(last.kept, next.kept, next.compiled.migrates())
-            .map_err(|why| refused(why.to_string(), why.hint()))
-    }
-
     /// What each of these paths, which run in the kernel tier, gets there; refuses if
     /// one that must stay there cannot.
     fn programs(
         &self,
-        kernel: &[usize],
+        kernel: &[PathId],
         mut promoted: Vec<(PathId, Made)>,
-    ) -> Result<Vec<(usize, Made)>, Refusal> {
+    ) -> Result<Vec<(PathId, Made)>, Refusal> {
         let mut programs = Vec::new();
         for &path in kernel {
-            let id = self.plan.paths[path].id();
-            let name = &self.config.paths[path].name;
-            let Some(made) = promoted.iter().position(|(known, _)| *known == id) else {
+            let name = &self.paths[&path].config.name;
+            let Some(made) = promoted.iter().position(|(known, _)| *known == path) else {
                 return Err(Refusal::failed(
                     format!("path `{name}` was promoted meanwhile"),
                     "ask once more",
                 ));
             };
             let (_, made) = promoted.swap_remove(made);
-            if let (Err(why), Tier::Kernel) = (&made, self.config.paths[path].tier) {
+            if let (Err(why), Tier::Kernel) = (&made, self.paths[&path].config.tier) {
                 let Refusal { message, hint, .. } = why.clone().into();
                 return Err(refused(
                     format!("path `{name}` has `tier = \"kernel\"`: {message}"),
@@ -397,12 +372,12 @@ impl Node {
     }
 
     /// Has a path's messages go to the worker, though its tier stays what it is.
-    fn lead_to_worker(&self, path: usize) -> Result<(), NotPromoted> {
+    fn lead_to_worker(&self, path: PathId) -> Result<(), NotPromoted> {
         self.put(path, Tier::User).map(drop)
     }
 
     /// Undoes that.
-    fn lead_to_kernel(&self, paths: &[usize]) {
+    fn lead_to_kernel(&self, paths: &[PathId]) {
         for &path in paths {
             // What took a program a moment ago takes this one.
             let _ = self.put(path, Tier::Kernel);
@@ -411,24 +386,28 @@ impl Node {
 
     /// Has the paths of a handler follow its new version: those in the kernel tier by
     /// their `programs`. Which ones had to leave it, and why.
-    fn follow_version(&mut self, number: usize, programs: &mut Vec<(usize, Made)>) -> Vec<Value> {
+    fn follow_version(
+        &mut self,
+        handler: HandlerId,
+        programs: &mut Vec<(PathId, Made)>,
+    ) -> Vec<Value> {
         let mut left = Vec::new();
-        self.handlers[number].shared.ends.open_all();
-        for path in self.plan.instances[number].paths.clone() {
+        self.handlers[&handler].shared.ends.open_all();
+        for path in self.plan.instances[&handler].paths.clone() {
             // An old program could only run the old version.
-            self.paths[path].promotion = Promotion::NotAsked;
-            self.paths[path].compared = None;
+            self.paths[&path].promotion = Promotion::NotAsked;
+            self.paths[&path].compared = None;
             let Some(at) = programs.iter().position(|(known, _)| *known == path) else {
                 continue;
             };
             let (_, made) = programs.swap_remove(at);
-            self.paths[path].tier = Tier::User;
+            self.paths[&path].tier = Tier::User;
             if let Err(why) = self.install(path, made) {
                 if let Some(end) = self.end(path) {
                     end.moved(false);
                 }
                 left.push(json!({
-                    "path": self.config.paths[path].name,
+                    "path": self.paths[&path].config.name,
                     "because": why.because,
                     "line": why.line,
                     "hint": why.hint,
@@ -437,6 +416,30 @@ impl Node {
         }
         left
     }
+}
+
+/// Whether `next` could be in the place of `last`, and what is handed on to it.
+pub(super) fn check(
+    handler: &Bindable,
+    last: &Version,
+    next: &Version,
+) -> Result<Option<Legacy>, Refusal> {
+    let instance = &handler.shared;
+    fits(instance, next)?;
+    for function in handler.bound() {
+        if next.compiled.function(&function).is_none() {
+            return Err(refused(
+                format!(
+                    "a path ends in `{}:{function}`, and the file exports no function \
+                     `{function}` of type (i32, i32) -> i32",
+                    instance.name
+                ),
+                "export it, or unbind the path first",
+            ));
+        }
+    }
+    legacy(last.kept, next.kept, next.compiled.migrates())
+        .map_err(|why| refused(why.to_string(), why.hint()))
 }
 
 /// Whether a version fits the memory that the instance has: programs and rings are

@@ -14,7 +14,8 @@ use serde_json::{Value, json};
 use super::Node;
 use super::binding::refusal;
 use super::world::{self, Changed};
-use crate::request::{self, Refusal};
+use crate::plan::HandlerId;
+use crate::request::Refusal;
 use crate::worker::command::Command;
 
 /// How many of its users a refusal names.
@@ -38,26 +39,22 @@ impl Node {
     /// That there is none, or what uses it; nothing has changed.
     pub(super) fn unload(&mut self, name: &str) -> Result<Value, Refusal> {
         let begin = Instant::now();
-        let mut handlers = self.config.handlers.iter();
-        let Some(number) = handlers.position(|known| known.name == name) else {
-            let known: Vec<_> = self.instances().map(|i| i.name.as_str()).collect();
-            return Err(request::unknown("handler", name, &known));
-        };
-        let users = self.users_of(number);
+        let (id, _) = self.find_handler(name)?;
+        let users = self.users_of(id);
         if !users.is_empty() {
             return Err(in_use(name, &users));
         }
-        self.take_handlers(&[number])?;
+        self.take_handlers(&[id])?;
         let took = begin.elapsed();
         Ok(json!({ "handler": name, "took_us": took.as_micros() as u64 }))
     }
 
     /// Everything that uses a handler. Linear in all paths.
-    fn users_of(&self, number: usize) -> Vec<User> {
-        let name = &self.config.handlers[number].name;
+    fn users_of(&self, handler: HandlerId) -> Vec<User> {
+        let name = &self.handlers[&handler].shared.name;
         let bound = self.config.paths_of(name);
         let mut users: Vec<User> = bound.map(|path| User::Bound(path.name.clone())).collect();
-        let live = self.live.running(self.plan.instances[number].id);
+        let live = self.live.running(handler);
         let live = live.filter_map(|id| self.live.at(id));
         users.extend(live.map(|live| User::Path(live.name.to_string())));
         let modules = self.graph.modules_of(name);
@@ -71,50 +68,41 @@ impl Node {
     /// # Errors
     ///
     /// Why not; nothing has changed.
-    pub(super) fn take_handlers(&mut self, numbers: &[usize]) -> Result<(), Refusal> {
-        let gone = |number: usize| numbers.contains(&number);
-        let name = |number: usize| self.config.handlers[number].name.as_str();
-        let names: HashSet<&str> = numbers.iter().map(|number| name(*number)).collect();
+    pub(super) fn take_handlers(&mut self, ids: &[HandlerId]) -> Result<(), Refusal> {
+        let names = ids.iter().map(|id| self.handlers[id].shared.name.as_str());
+        let names: HashSet<&str> = names.collect();
         let mut config = self.config.clone();
         config.layered.retain(|of| !names.contains(&*of.handler));
         config.stands.retain(|of| !names.contains(&*of.handler));
         config
             .handlers
             .retain(|known| !names.contains(&*known.name));
-        let kept = (0..)
-            .zip(&self.handlers)
-            .filter(|(number, _)| !gone(*number));
+        let kept = self.handlers.iter().filter(|(id, _)| !ids.contains(id));
         let kept: Vec<_> = kept.map(|(_, handler)| handler.clone()).collect();
         let (links, served) = (&self.links, &self.served);
         let none = Changed::default();
         let graph = world::graph_behind(&self.graph, &config, links, &kept, served, &none)
             .map_err(|error| refusal(&error))?;
-        self.drop_instances(numbers)?;
+        self.drop_instances(ids)?;
         self.config = config;
         self.graph = graph;
         Ok(())
     }
 
-    /// Has the worker let instances go that nothing uses, all of them or none, and takes
-    /// them out of the lists; their configuration is still to follow.
+    /// Has the worker let instances go that nothing uses, all of them or none; their configuration is still to follow.
     ///
     /// # Errors
     ///
     /// The worker does not answer; nothing has changed.
-    pub(super) fn drop_instances(&mut self, numbers: &[usize]) -> Result<(), Refusal> {
-        let ids: HashSet<u32> = numbers
-            .iter()
-            .map(|at| self.plan.instances[*at].id)
-            .collect();
-        self.tell(Command::RemoveInstances(ids))?;
-        let mut numbers = numbers.to_vec();
-        numbers.sort_unstable();
-        for number in numbers.into_iter().rev() {
-            self.plan.remove_instance(number);
-            let handler = self.handlers.remove(number);
-            self.faults.forget(&handler.shared);
-            // Dropped here, not by the worker: to unmap a memory takes time.
-            self.leaving.push(handler);
+    pub(super) fn drop_instances(&mut self, ids: &[HandlerId]) -> Result<(), Refusal> {
+        self.tell(Command::RemoveInstances(ids.iter().copied().collect()))?;
+        for id in ids {
+            self.plan.remove_instance(*id);
+            if let Some(handler) = self.handlers.remove(id) {
+                self.faults.forget(&handler.shared);
+                // Dropped here, not by the worker: to unmap a memory takes time.
+                self.leaving.push(handler);
+            }
         }
         self.forget_observed();
         Ok(())

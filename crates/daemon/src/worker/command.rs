@@ -16,6 +16,7 @@ use crate::feeds::{HandlerPath, RunInstance};
 use crate::instance::{Instance, InstanceError};
 use crate::live::Turn;
 use crate::observe::tap::{self, Tap};
+use crate::plan::HandlerId;
 use crate::relays::Relays;
 use crate::rows::CounterRow;
 use crate::snapshot::PathSnapshot;
@@ -63,7 +64,7 @@ pub(crate) enum Command {
     /// Takes an instance in.
     AddInstance(RunInstance),
     /// Lets these instances go, by their ids, when they have worked on what they received.
-    RemoveInstances(HashSet<u32>),
+    RemoveInstances(HashSet<HandlerId>),
     /// Takes paths in that end in handlers.
     Bind(Vec<HandlerPath>),
     /// Lets paths of a handler go as soon as what has come to them is done.

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::Path as FsPath;
+use std::sync::Arc;
 
 use super::*;
 use crate::config::parse;
@@ -172,9 +173,9 @@ fn by_hand() -> Config {
     made.domain = Some("d".to_owned());
     now.handlers.push(made);
     for (name, handler) in [("bound", "made"), ("more", "h")] {
-        let mut path = now.paths[0].clone();
+        let mut path = (*now.paths[0]).clone();
         (path.name, path.handler, path.line) = (name.to_owned(), handler.to_owned(), 0);
-        now.paths.push(path);
+        now.paths.push(Arc::new(path));
     }
     now
 }

@@ -31,7 +31,7 @@ pub(in crate::node) struct Order {
     /// Versions that are to take over, with the values of the parameters before.
     swaps: Vec<(HandlerConfig, Arc<Instance>, Vec<InKernel>)>,
     /// Paths that may run in the kernel tier, with their handler if it stays.
-    programs: Vec<(PathConfig, Option<Arc<Instance>>)>,
+    programs: Vec<(Arc<PathConfig>, Option<Arc<Instance>>)>,
     /// The parameters of handlers that stay.
     inherited: BTreeMap<String, BTreeMap<String, Param>>,
 }
@@ -56,24 +56,21 @@ impl Node {
             let handlers = next.handlers.iter();
             handlers.filter(move |handler| names.contains(&handler.name))
         };
-        let kept = |name: &str| {
-            let mut instances = self.instances();
-            instances.find(|instance| instance.name == name).cloned()
-        };
+        let kept = |name: &str| Some(Arc::clone(&self.handler(name)?.1.shared));
         let fresh = of(&[Act::Create, Act::Change]);
         let fresh = fresh.map(|handler| (handler.clone(), InstancePlan::unbound(&facts)));
-        let number = |name: &str| {
-            let mut handlers = self.config.handlers.iter();
-            handlers.position(|handler| handler.name == name)
-        };
         let swaps = of(&[Act::Swap]).filter_map(|handler| {
-            let in_kernel = self.in_kernel(number(&handler.name)?);
-            Some((handler.clone(), kept(&handler.name)?, in_kernel))
+            let (id, kept) = self.handler(&handler.name)?;
+            Some((
+                handler.clone(),
+                Arc::clone(&kept.shared),
+                self.in_kernel(id),
+            ))
         });
         let anew = asked.names(What::Handler, &[Act::Change]);
         let moved = [Act::Create, Act::Change, Act::Move];
         let come = asked.names(What::Path, &moved);
-        let wants = |path: &&PathConfig| {
+        let wants = |path: &&Arc<PathConfig>| {
             let comes = come.contains(&path.name) || anew.contains(&path.handler);
             comes && path.tier != Tier::User && self.maps.is_some() && self.has_xdp(path)
         };
@@ -83,7 +80,7 @@ impl Node {
             fresh: fresh.collect(),
             swaps: swaps.collect(),
             programs: programs
-                .map(|path| (path.clone(), kept(&path.handler)))
+                .map(|path| (Arc::clone(path), kept(&path.handler)))
                 .collect(),
             inherited: handlers
                 .map(|handler| (handler.name.clone(), handler.params.clone()))
@@ -132,7 +129,7 @@ impl Order {
                 continue;
             }
             let program = instance.promote(maps, &version, &path.function, Allowance::of(&path));
-            compiled.programs.insert(path.name, program);
+            compiled.programs.insert(path.name.clone(), program);
         }
         compiled
     }

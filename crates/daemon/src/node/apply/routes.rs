@@ -71,7 +71,7 @@ impl Node {
             return None;
         }
         let gone = difference.names(What::Handler, &[Act::Remove, Act::Change]);
-        let kept = self.handlers.iter();
+        let kept = self.handlers.values();
         let kept = kept.filter(|handler| !gone.contains(&handler.shared.name));
         let fresh = made.iter().map(|(.., handler)| handler);
         let handlers: Vec<Bindable> = kept.chain(fresh).cloned().collect();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::super::Node;
-use super::super::swap::Candidate;
+use super::super::swap::{self, Candidate};
 use super::super::world::Changed;
 use super::order::Compiled;
 use super::words::{of_handler, refused};
@@ -107,12 +107,10 @@ impl Node {
         let mut fit = Vec::new();
         for (name, candidate) in swaps {
             let line = next.handler(&name).map_or(0, |handler| handler.line);
-            let mut instances = self.instances();
-            let number = instances.position(|known| known.name == name);
-            let (Some(number), candidate) = (number, candidate) else {
+            let Some((_, handler)) = self.handler(&name) else {
                 continue;
             };
-            let instance = &self.handlers[number].shared;
+            let instance = &handler.shared;
             let candidate = match candidate {
                 Ok(candidate) => candidate,
                 Err(error) => {
@@ -120,10 +118,9 @@ impl Node {
                     continue;
                 }
             };
-            let checked = self.check(number, &instance.version(), &candidate.version);
+            let checked = swap::check(handler, &instance.version(), &candidate.version);
             let stays = candidate.promoted.iter().filter_map(|(id, made)| {
-                let mut plans = self.plan.paths.iter();
-                let path = &self.config.paths[plans.position(|plan| plan.id() == *id)?];
+                let path = &self.paths.get(id)?.config;
                 let why = made.as_ref().err().filter(|_| path.tier == Tier::Kernel)?;
                 let message = format!("path `{}` has `tier = \"kernel\"`", path.name);
                 let message = format!("{message}: {}", why.because);
@@ -153,42 +150,39 @@ impl Node {
         // Whoever is tried here gets no id of the node's.
         let mut ids = Ids::default();
         let gone = difference.names(What::Path, &[Act::Remove, Act::Change]);
-        for (number, path) in self.config.paths.iter().enumerate().rev() {
-            if gone.contains(&path.name) {
-                plan.remove_path(number);
-            }
+        for path in gone.iter().filter_map(|name| self.path(name)) {
+            plan.remove_path(path);
         }
         let gone = difference.names(What::Handler, &[Act::Remove, Act::Change]);
-        let mut handlers = Vec::new();
-        for (number, handler) in self.config.handlers.iter().enumerate().rev() {
-            let stays = !gone.contains(&handler.name);
-            if stays {
-                handlers.insert(0, handler.name.as_str());
-            } else if plan.instances[number].paths.is_empty() {
-                plan.remove_instance(number);
+        let mut handlers = BTreeMap::new();
+        for (&id, handler) in &self.handlers {
+            let name = &handler.shared.name;
+            if !gone.contains(name) {
+                handlers.insert(name.as_str(), id);
+            } else if plan.instances[&id].paths.is_empty() {
+                plan.remove_instance(id);
             } else {
                 // Who is still bound to it is said.
                 return;
             }
         }
         for (handler, numbers, _) in made {
-            plan.add_instance(numbers.clone());
-            handlers.push(&handler.name);
+            handlers.insert(&handler.name, plan.add_instance(numbers.clone()));
         }
         let come = difference.names(What::Path, &[Act::Create, Act::Change]);
         for path in next.paths.iter().filter(|path| come.contains(&path.name)) {
             let ifaces = path.ifaces.iter();
             let number = |name: &String| self.config.ifaces.iter().position(|it| it.name == *name);
             let ifaces: Option<Vec<usize>> = ifaces.map(number).collect();
-            let instance = handlers.iter().position(|name| *name == path.handler);
-            let (Some(ifaces), Some(instance)) = (ifaces, instance) else {
+            let handler = handlers.get(path.handler.as_str());
+            let (Some(ifaces), Some(handler)) = (ifaces, handler) else {
                 continue;
             };
             let with_rings = |iface: usize| self.ifaces[iface].xdp.is_some();
             let placed = plan.place(
                 &mut ids,
                 CounterRow(0),
-                instance,
+                *handler,
                 &ifaces,
                 with_rings,
                 |_| true,
