@@ -5,7 +5,7 @@ use std::path::Path;
 
 use ashway_api::client::{ControlError, NotReachable};
 use ashway_api::{Code, Misread, Refusal};
-use ashway_daemon::diagnostics::Diagnostics;
+use ashway_config::diagnostics::Diagnostics;
 use ashway_path::problem::suggest;
 use serde_json::{Value, json};
 

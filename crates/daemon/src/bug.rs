@@ -27,12 +27,6 @@ ashway_abi::seeded_bugs! {
     OwnerHoldsUpAll,
     /// What waits as a whole frame does not keep its path's number.
     FramesForgotten,
-    /// The graph of a node is built anew when a handler comes or goes.
-    GraphRebuilt,
-    /// What was loaded and bound by hand goes with an `apply`.
-    ByHandGoes,
-    /// An `apply` takes a handler away that a path by hand is bound to.
-    UsedGoes,
     /// An instance is left alone though a message came just before.
     SleepsOnMessage,
     /// Nobody looks whether an owner has ended.

@@ -16,9 +16,6 @@ use ashway_ring::receive_nothing;
 use rustix::net::sockopt::set_ipv6_v6only;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 
-/// Most channels of a handler.
-pub(crate) const MOST: usize = 256;
-
 /// The peers, and the sockets to reach them.
 #[derive(Debug)]
 pub(crate) struct Channels {

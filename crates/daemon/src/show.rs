@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use ashway_abi::log::acts_on_terminal;
 use ashway_modules::rules::{INJECT_BACKWARD, INJECT_FORWARD, PROMOTE_BACKWARD, PROMOTE_FORWARD};
 use ashway_modules::tap;
 use serde_json::Value;
@@ -21,14 +20,7 @@ const OWN: [&str; 7] = [
 ];
 
 pub use crate::log::harmless;
-
-/// Without what [acts on a terminal](acts_on_terminal), where the place counts and not
-/// what it was; [`harmless`] says what it was.
-#[must_use]
-pub fn clean(text: &str) -> String {
-    let shown = |c| if acts_on_terminal(c) { '\u{fffd}' } else { c };
-    text.chars().map(shown).collect()
-}
+pub use ashway_config::diagnostics::clean;
 
 /// Why a path is in the user tier, if it is, and what to do about it.
 #[must_use]
@@ -127,6 +119,8 @@ pub fn path(path: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
+
+    use ashway_abi::log::acts_on_terminal;
 
     use super::*;
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ashway_api::{Request, request};
-use ashway_daemon::config;
+use ashway_config as config;
 use clap::Args;
 use serde_json::Value;
 

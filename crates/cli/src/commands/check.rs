@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::path::PathBuf;
 
 use ashway_codegen::normalise::{Module, Profile};
-use ashway_daemon::config::{
-    self, Config, HandlerConfig, LongPath, NodeGraph, NotGranted, Offline, PathConfig, Tier,
+use ashway_config::diagnostics::{Diagnostic, Diagnostics};
+use ashway_config::{
+    self as config, self, Config, HandlerConfig, LongPath, NodeGraph, NotGranted, Offline,
+    PathConfig, Tier,
 };
-use ashway_daemon::diagnostics::{Diagnostic, Diagnostics};
 use ashway_handler::{ParamError, param};
 use clap::Args;
 use serde_json::{Value, json};

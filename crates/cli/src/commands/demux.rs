@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use ashway_api::request;
-use ashway_daemon::config::{self, Config};
+use ashway_config::{self as config, Config};
 use ashway_demux::print;
 use ashway_wire::Headers;
 use clap::{Args, Subcommand};

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ashway_daemon::config::{self, Offline};
+use ashway_config::{self as config, Offline};
 use ashway_modules::Message;
 use ashway_path::graph;
 use clap::{Args, Subcommand};

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use ashway_api::client::{self, Client};
 use ashway_api::{WordError, short};
-use ashway_daemon::config::{NAME_HINT, is_name};
+use ashway_config::{NAME_HINT, is_name};
 use ashway_path::problem::suggest;
 use clap::{Args, Parser, Subcommand};
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ashway_api::client;
-use ashway_daemon::config;
+use ashway_config as config;
 use ashway_daemon::node::{self, RunError, RunOptions};
 use clap::Args;
 

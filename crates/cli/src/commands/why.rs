@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use ashway_api::request;
-use ashway_daemon::{config, why};
+use ashway_config as config;
+use ashway_daemon::why;
 use clap::Args;
 use serde_json::Value;
 

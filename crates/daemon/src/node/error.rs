@@ -6,8 +6,8 @@ use ashway_codegen::normalise::NormaliseError;
 use ashway_kernel::{AttachError, LoadError};
 use ashway_ring::BindError;
 
-use crate::diagnostics::Diagnostics;
 use crate::instance::InstanceError;
+use ashway_config::diagnostics::Diagnostics;
 
 /// Why a node did not start. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]

@@ -20,7 +20,7 @@ use crate::config::{FaultLimit, OnFault, Tier};
 use crate::counters::Row;
 use crate::ends::PathEnd;
 use crate::request::Refusal;
-use crate::units;
+use ashway_config::units;
 
 /// Most bypasses that are told one by one, of those that last at a time.
 const TOLD: usize = 100;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use ashway_abi::Cause;
 use ashway_codegen::normalise::Limits;
-use ashway_daemon::config::Config;
-use ashway_daemon::units;
+use ashway_config::Config;
+use ashway_config::units;
 use ashway_handler::MESSAGE_BYTES;
 use ashway_path::problem::suggest;
 use serde_json::Value;

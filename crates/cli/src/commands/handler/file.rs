@@ -9,7 +9,7 @@ use ashway_codegen::normalise::ir::FileOffset;
 use ashway_codegen::normalise::{
     INVOKE_PREFIX, Limits, Module, NormaliseError, Profile, normalise_as,
 };
-use ashway_daemon::config;
+use ashway_config as config;
 use ashway_handler::Stopped;
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use std::path::Path as FsPath;
 use std::time::Duration;
 
 use ashway_abi::Verdict;
-use ashway_daemon::config;
+use ashway_config as config;
 use ashway_trial::Activation;
 use ashway_wire::{Datagram, Malformed, Message, make_reply};
 use pcap_file::pcap::{PcapHeader, PcapPacket, PcapReader, PcapWriter};

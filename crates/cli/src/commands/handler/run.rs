@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ashway_abi::Budget;
 use ashway_codegen::normalise::{Module, Profile};
-use ashway_daemon::config::Config;
+use ashway_config::Config;
 use ashway_daemon::show::harmless;
 use ashway_handler::{Param, ParamError, param};
 use ashway_trial::{Activation, Engine, Setup, Trial};
@@ -100,12 +100,12 @@ pub(crate) struct Run {
 
 /// A budget that a path could have.
 fn budget(text: &str) -> Result<Duration, String> {
-    let time = ashway_daemon::units::read(text)?;
+    let time = ashway_config::units::read(text)?;
     let (least, most) = (Config::MIN_BUDGET, Config::MAX_BUDGET);
     if (least..=most).contains(&time) {
         return Ok(time);
     }
-    let [least, most] = [least, most].map(ashway_daemon::units::show);
+    let [least, most] = [least, most].map(ashway_config::units::show);
     Err(format!("a budget is between {least} and {most}"))
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ashway_daemon::config::{self, Config, Entrance, NodeGraph, Offline};
+use ashway_config::{self as config, Config, Entrance, NodeGraph, Offline};
 use ashway_demux as demux;
 use ashway_modules::Message;
 use ashway_path::attrs::{Attrs, Value as Attribute};

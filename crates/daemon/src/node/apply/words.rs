@@ -9,9 +9,9 @@ use super::super::serve::plural;
 use super::super::{RunError, binding, say};
 use super::trial::Tried;
 use crate::config::{Act, Mistake, Step};
-use crate::diagnostics::Diagnostics;
 use crate::instance::InstanceError;
 use crate::request::{Code, Refusal};
+use ashway_config::diagnostics::Diagnostics;
 
 /// Most things made by hand that a plan names.
 const NAMED: usize = 100;

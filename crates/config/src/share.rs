@@ -20,7 +20,7 @@ pub(super) const MOST_RUNS: u32 = 100_000_000;
 impl Share {
     /// Of what was given, if anything was: a rate alone is of a whole CPU.
     #[must_use]
-    pub(crate) fn of(per_mille: Option<u32>, rate: Option<u32>) -> Option<Self> {
+    pub fn of(per_mille: Option<u32>, rate: Option<u32>) -> Option<Self> {
         (per_mille.is_some() || rate.is_some()).then_some(Self {
             per_mille: per_mille.unwrap_or(1_000),
             rate,
@@ -51,7 +51,11 @@ impl fmt::Display for Share {
 }
 
 /// Thousandths of a CPU from `20 %`, or what is wrong with it and what to write instead.
-pub(crate) fn read_share(text: &str) -> Result<u32, (String, String)> {
+///
+/// # Errors
+///
+/// What is wrong with it, and what to write.
+pub fn read_share(text: &str) -> Result<u32, (String, String)> {
     let per_mille = text.trim().strip_suffix('%').and_then(|number| {
         let number = number.trim_end();
         let (whole, tenth) = number.split_once('.').unwrap_or((number, "0"));
@@ -68,7 +72,11 @@ pub(crate) fn read_share(text: &str) -> Result<u32, (String, String)> {
 }
 
 /// Runs a second from `5000/s`, or what is wrong with it and what to write instead.
-pub(crate) fn read_rate(text: &str) -> Result<u32, (String, String)> {
+///
+/// # Errors
+///
+/// What is wrong with it, and what to write.
+pub fn read_rate(text: &str) -> Result<u32, (String, String)> {
     let number = text.trim().strip_suffix("/s").map(str::trim_end);
     let number = number.filter(|number| number.bytes().all(|byte| byte.is_ascii_digit()));
     let rate = number.and_then(|number| number.parse().ok());

@@ -12,18 +12,18 @@ use ashway_path::problem::suggest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::offline::Offline;
-use super::read::{Reader, Section};
-use super::share::{Share, read_rate, read_share};
-use super::types::{
+use crate::offline::Offline;
+use crate::read::{Reader, Section};
+use crate::share::{Share, read_rate, read_share};
+use crate::types::{
     Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, Layered, LongPath,
     MemoryMode, NodeConfig, OnFault, PathConfig, Tier, XdpMode,
 };
-use super::values::{
+use crate::values::{
     NAME_HINT, fault_limit, fault_time, is_name, read_budget, read_channel, read_endpoint,
     read_match,
 };
-use super::{attributes, implied, modules, rules};
+use crate::{attributes, implied, modules, rules};
 
 /// Longest path of a unix socket (`sockaddr_un`, without the final 0).
 const MAX_SOCKET_BYTES: usize = 107;

@@ -15,8 +15,8 @@ use ashway_modules::tap::{Seen, Target, Watch};
 use ashway_path::attrs::Attrs;
 use ashway_path::module::Refused;
 
-use super::modules::World;
-use super::types::{Config, XdpMode};
+use crate::modules::World;
+use crate::types::{Config, XdpMode};
 
 /// The world of a configuration that nothing runs: names alone. Interfaces have
 /// Ethernet's usual MTU, 1500 bytes, and no address.
@@ -54,7 +54,8 @@ impl World for Offline<'_> {
 
 impl Offline<'_> {
     /// A handler that runs nothing.
-    pub(crate) fn stub() -> Arc<dyn handler::Instance> {
+    #[must_use]
+    pub fn stub() -> Arc<dyn handler::Instance> {
         Arc::new(Nothing)
     }
 }

@@ -7,37 +7,38 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::types::{Config, HandlerConfig, LongPath, PathConfig, Tier};
 use crate::bug::{self, Bug};
+use crate::types::{Config, HandlerConfig, LongPath, PathConfig, Tier};
 
 mod step;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use step::{Act, Mistake, Step, What};
+pub use step::{Act, Mistake, Step, What};
 
 /// What a node knows beside its configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub struct Facts {
     /// Handlers that run another file than the next configuration names: another content.
-    pub(crate) other_files: BTreeSet<String>,
+    pub other_files: BTreeSet<String>,
     /// Paths of modules that no file names, each with its domain.
-    pub(crate) live_by_hand: BTreeMap<String, Option<String>>,
+    pub live_by_hand: BTreeMap<String, Option<String>>,
 }
 
 /// Everything that has to change, and everything that cannot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Difference {
+pub struct Difference {
     /// What is done.
-    pub(crate) steps: Vec<Step>,
+    pub steps: Vec<Step>,
     /// How many handlers and paths are as they were.
-    pub(crate) unchanged: usize,
+    pub unchanged: usize,
     /// What cannot be done.
-    pub(crate) mistakes: Vec<Mistake>,
+    pub mistakes: Vec<Mistake>,
 }
 
 /// Compares what a node does with what it is to do.
-pub(crate) fn difference(now: &Config, next: &Config, facts: &Facts) -> Difference {
+#[must_use]
+pub fn difference(now: &Config, next: &Config, facts: &Facts) -> Difference {
     let mut found = Difference::default();
     found.node(now, next);
     found.domains(now, next, facts);
@@ -53,7 +54,8 @@ const ANEW: &str = "start the node anew with this file; a running node keeps its
 
 impl Difference {
     /// The names of all with which one of these is done.
-    pub(crate) fn names(&self, what: What, acts: &[Act]) -> BTreeSet<String> {
+    #[must_use]
+    pub fn names(&self, what: What, acts: &[Act]) -> BTreeSet<String> {
         let steps = self.steps.iter();
         let steps = steps.filter(|step| step.what == what && acts.contains(&step.act));
         steps.map(|step| step.name.clone()).collect()
@@ -75,7 +77,7 @@ impl Difference {
     }
 
     /// Adds what is done with modules.
-    pub(crate) fn modules(&mut self, go: &[String], come: &[String]) {
+    pub fn modules(&mut self, go: &[String], come: &[String]) {
         for name in go {
             let act = if come.contains(name) {
                 Act::Change
@@ -91,7 +93,7 @@ impl Difference {
     }
 
     /// Has a path of both configurations follow what it leads through.
-    pub(crate) fn reroute(&mut self, name: &str, line: usize, because: String) {
+    pub fn reroute(&mut self, name: &str, line: usize, because: String) {
         let mut steps = self.steps.iter_mut();
         let known = steps.find(|step| step.what == What::Path && step.name == name);
         if let Some(step) = known {

@@ -2,7 +2,7 @@
 
 use ashway_codegen::normalise::Module;
 
-use super::types::{Grant, HandlerConfig};
+use crate::types::{Grant, HandlerConfig};
 
 /// Every host call that was not granted, so that all are granted in one round.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

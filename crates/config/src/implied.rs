@@ -31,7 +31,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::types::{Config, Layered};
+use crate::types::{Config, Layered};
 
 /// Which modules stand for what the other sections name.
 #[derive(Debug, Default)]

@@ -12,7 +12,7 @@ use ashway_demux::Filter;
 use ashway_handler::Param;
 use ashway_path::attrs::Attrs;
 
-use super::share::Share;
+use crate::share::Share;
 
 /// A whole, consistent configuration. Lists are in the order of the file.
 #[derive(Clone, Debug)]
@@ -163,11 +163,10 @@ pub struct HandlerConfig {
     pub line: usize,
 }
 
-#[cfg(test)]
 impl HandlerConfig {
     /// A handler that says nothing but its file.
     #[must_use]
-    pub(crate) fn of_file(name: &str, file: PathBuf) -> Self {
+    pub fn of_file(name: &str, file: PathBuf) -> Self {
         Self {
             name: name.to_owned(),
             file,

@@ -5,7 +5,7 @@ use std::fmt;
 
 /// What is done with something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Act {
+pub enum Act {
     /// It goes.
     Remove,
     /// It goes, and comes as the file says it.
@@ -22,7 +22,7 @@ pub(crate) enum Act {
 
 /// What something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum What {
+pub enum What {
     /// `[domain.*]`.
     Domain,
     /// `[handler.*]`.
@@ -35,35 +35,36 @@ pub(crate) enum What {
 
 /// One thing that is done.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Step {
+pub struct Step {
     /// To what.
-    pub(crate) what: What,
+    pub what: What,
     /// What.
-    pub(crate) act: Act,
+    pub act: Act,
     /// Its name.
-    pub(crate) name: String,
+    pub name: String,
     /// Its line in the next configuration; 0 if it has none.
-    pub(crate) line: usize,
+    pub line: usize,
     /// The keys of its section that say something else.
-    pub(crate) keys: Vec<&'static str>,
+    pub keys: Vec<&'static str>,
     /// Why else.
-    pub(crate) because: Option<String>,
+    pub because: Option<String>,
 }
 
 /// Why it cannot be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Mistake {
+pub struct Mistake {
     /// The line at fault in the next configuration; 0 if none is.
-    pub(crate) line: usize,
+    pub line: usize,
     /// What is wrong.
-    pub(crate) message: String,
+    pub message: String,
     /// The next step.
-    pub(crate) hint: String,
+    pub hint: String,
 }
 
 impl Act {
     /// The word of the control socket.
-    pub(crate) const fn word(self) -> &'static str {
+    #[must_use]
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Remove => "remove",
             Self::Change => "change",
@@ -77,7 +78,8 @@ impl Act {
 
 impl What {
     /// The word of the configuration.
-    pub(crate) const fn word(self) -> &'static str {
+    #[must_use]
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Domain => "domain",
             Self::Handler => "handler",
@@ -88,7 +90,9 @@ impl What {
 }
 
 impl Mistake {
-    pub(crate) fn new(line: usize, message: impl Into<String>, hint: impl Into<String>) -> Self {
+    /// One in this line; 0 for what is of no line.
+    #[must_use]
+    pub fn new(line: usize, message: impl Into<String>, hint: impl Into<String>) -> Self {
         Self {
             line,
             message: message.into(),

@@ -122,7 +122,7 @@ impl Run for Slow {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use super::*;
-    use crate::config::Offline;
+    use crate::Offline;
     use ashway_path::attrs::Attrs;
 
     /// All texts whose code differs: modifying or not, in one loop or in order.
@@ -166,7 +166,7 @@ mod tests {
                  [path.p]\niface = 'b0'\nmatch = 'udp and dst port 7'\nhandler = 'h'\n"
             );
             let file = std::path::Path::new("test.toml");
-            let config = crate::config::parse(file, text.as_bytes()).unwrap();
+            let config = crate::parse(file, text.as_bytes()).unwrap();
             let graph = config.graph(&Offline(&config)).unwrap();
             let path = &config.paths[0];
             let created = graph.create(path, "b0", Attrs::new()).unwrap();

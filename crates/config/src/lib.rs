@@ -42,18 +42,24 @@
 //! [`Config`] says is consistent: names resolve, filters do not compete. Only
 //! the world (interfaces, privileges, the handlers' code) can still object.
 
+#![forbid(unsafe_code)]
+
 mod attributes;
+mod bug;
+pub mod diagnostics;
 mod difference;
 mod files;
 mod grants;
 mod implied;
 mod modules;
 mod offline;
+mod pipes;
 mod read;
 mod rules;
 mod sections;
 mod share;
 mod types;
+pub mod units;
 mod values;
 
 #[cfg(test)]
@@ -61,24 +67,20 @@ mod edits;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use ashway_path::problem::suggest;
-pub(crate) use attributes::{faults, share};
-pub(crate) use difference::{Act, Difference, Facts, Mistake, Step, What, difference};
-pub(crate) use modules::GRANT_BYTES;
-
-pub use attributes::{attr, attribute};
-pub(crate) use files::can_create;
-pub use files::{create, open, open_or_pipe};
+pub use ashway_path::problem::suggest;
+pub use attributes::{attr, attribute, faults, share};
+pub use difference::{Act, Difference, Facts, Mistake, Step, What, difference};
+pub use files::{can_create, create, open, open_or_pipe};
 pub use grants::NotGranted;
-pub use modules::{Entrance, NodeGraph, World};
+pub use modules::{Entrance, GRANT_BYTES, NodeGraph, World};
 pub use offline::Offline;
-pub(crate) use read::reload;
-pub use read::{load, parse};
-pub use share::Share;
-pub(crate) use share::{read_rate, read_share};
+pub use read::{load, parse, reload};
+pub use share::{Share, read_rate, read_share};
 pub use types::{
     Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, Layered, LongPath,
     MemoryMode, NodeConfig, OnFault, PathConfig, Stand, Tier, XdpMode,
 };
-pub use values::{NAME_HINT, is_name};
-pub(crate) use values::{read_budget, read_channel, read_endpoint, read_faults, read_match};
+pub use values::{
+    MOST_CHANNELS, NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_faults,
+    read_match,
+};

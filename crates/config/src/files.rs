@@ -63,7 +63,7 @@ pub fn create(file: &FsPath) -> io::Result<File> {
 /// # Errors
 ///
 /// As [`create`].
-pub(crate) fn can_create(file: &FsPath) -> io::Result<()> {
+pub fn can_create(file: &FsPath) -> io::Result<()> {
     match file.metadata() {
         Ok(found) => {
             takes_messages(found.file_type())?;

@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use ashway_demux as demux;
 
-use super::types::{Config, FaultLimit};
-use crate::channels;
+use crate::types::{Config, FaultLimit};
 use crate::units;
+
+/// Most channels of a handler.
+pub const MOST_CHANNELS: usize = 256;
 
 /// What [`is_name`] wants.
 pub const NAME_HINT: &str =
@@ -31,7 +33,7 @@ pub fn is_name(name: &str) -> bool {
 /// # Errors
 ///
 /// The first thing that is wrong with it, and where.
-pub(crate) fn read_match(text: &str) -> Result<demux::Filter, demux::FilterError> {
+pub fn read_match(text: &str) -> Result<demux::Filter, demux::FilterError> {
     const UDP: &str = "udp or (vlan and udp) or (vlan and udp)";
     let filter = demux::parse(text)?;
     if filter.implies(&demux::parse(UDP)?) {
@@ -58,7 +60,11 @@ pub(crate) fn read_match(text: &str) -> Result<demux::Filter, demux::FilterError
 
 /// A limit in the form of a request: `off`, `LIMIT/WITHIN` or `LIMIT/WITHIN/REST`; or
 /// what is wrong with it and what to write instead.
-pub(crate) fn read_faults(text: &str) -> Result<Option<FaultLimit>, (String, String)> {
+///
+/// # Errors
+///
+/// What is wrong with it, and what to write.
+pub fn read_faults(text: &str) -> Result<Option<FaultLimit>, (String, String)> {
     if text == "off" {
         return Ok(None);
     }
@@ -111,7 +117,11 @@ pub(super) fn fault_time(text: &str) -> Result<Duration, (String, String)> {
 }
 
 /// Slots of an endpoint, or what is wrong with the number and what to write instead.
-pub(crate) fn read_endpoint(slots: i64) -> Result<usize, (String, String)> {
+///
+/// # Errors
+///
+/// What is wrong with it, and what to write.
+pub fn read_endpoint(slots: i64) -> Result<usize, (String, String)> {
     use ashway_abi::endpoint::{MAX_SLOTS, MIN_SLOTS};
     let given = usize::try_from(slots).ok();
     let fits = |slots: &usize| slots.is_power_of_two() && (MIN_SLOTS..=MAX_SLOTS).contains(slots);
@@ -124,9 +134,13 @@ pub(crate) fn read_endpoint(slots: i64) -> Result<usize, (String, String)> {
 
 /// The peer of a channel behind so many others, or what is wrong with it and what to
 /// write instead.
-pub(crate) fn read_channel(text: &str, before: usize) -> Result<SocketAddr, (String, String)> {
-    if before >= channels::MOST {
-        let most = channels::MOST;
+///
+/// # Errors
+///
+/// What is wrong with it, and what to write.
+pub fn read_channel(text: &str, before: usize) -> Result<SocketAddr, (String, String)> {
+    if before >= MOST_CHANNELS {
+        let most = MOST_CHANNELS;
         let message = format!("a handler has at most {most} channels");
         return Err((message, "make a second handler section".to_owned()));
     }
@@ -141,7 +155,11 @@ pub(crate) fn read_channel(text: &str, before: usize) -> Result<SocketAddr, (Str
 }
 
 /// A budget, or what is wrong with it and what to write instead.
-pub(crate) fn read_budget(text: &str) -> Result<Duration, (String, String)> {
+///
+/// # Errors
+///
+/// What is wrong with it, and what to write.
+pub fn read_budget(text: &str) -> Result<Duration, (String, String)> {
     let trouble = match units::read(text) {
         Ok(time) if (Config::MIN_BUDGET..=Config::MAX_BUDGET).contains(&time) => return Ok(time),
         Ok(_) => format!("a budget of {} is out of range", text.trim()),

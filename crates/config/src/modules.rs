@@ -29,16 +29,16 @@ use ashway_path::stage::Stage;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::attributes::{attr, set_faults, set_share};
-use super::implied::{Names, imply};
-use super::types::{Config, LongPath, PathConfig};
+use crate::attributes::{attr, set_faults, set_share};
 use crate::bug::{self, Bug};
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::implied::{Names, imply};
 use crate::pipes::Compiler;
+use crate::types::{Config, LongPath, PathConfig};
 
 /// A path's memory grant: enough for what `fragment` puts together by default, and
 /// the path itself.
-pub(crate) const GRANT_BYTES: usize = 512 << 10;
+pub const GRANT_BYTES: usize = 512 << 10;
 
 /// Messages that wait for a path in each direction: as many as a ring holds, so that a
 /// burst that fits the ring fits the path.

@@ -9,8 +9,15 @@ use std::path::{Path as FsPath, PathBuf};
 
 use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
+use ashway_abi::log::acts_on_terminal;
 
-use crate::show::clean;
+/// Without what [acts on a terminal](acts_on_terminal), where the place counts and not
+/// what it was.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    let shown = |c| if acts_on_terminal(c) { '\u{fffd}' } else { c };
+    text.chars().map(shown).collect()
+}
 
 /// One error.
 #[derive(Clone, Debug, Default)]
@@ -157,7 +164,7 @@ impl Diagnostics {
     }
 
     /// The errors, each with its line, from 1; 0 where there is none.
-    pub(crate) fn by_line(&self) -> impl Iterator<Item = (usize, &Diagnostic)> {
+    pub fn by_line(&self) -> impl Iterator<Item = (usize, &Diagnostic)> {
         self.list.iter().map(|error| {
             // What nobody wrote stands nowhere.
             let span = error.span.as_ref().filter(|span| **span != (0..0));
@@ -180,7 +187,7 @@ impl Diagnostics {
 
 /// Line and column of a byte of `text`, both from 1; columns count characters.
 #[must_use]
-pub(crate) fn place(text: &str, byte: usize) -> (usize, usize) {
+pub fn place(text: &str, byte: usize) -> (usize, usize) {
     let before = &text[..text.floor_char_boundary(byte)];
     let line = before.matches('\n').count() + 1;
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -218,7 +225,7 @@ mod tests {
         };
         let file = FsPath::new("\u{1b}[31m.toml");
         let all = Diagnostics::new(file, text, vec![first, second]).to_string();
-        let raw = |c: char| ashway_abi::log::acts_on_terminal(c) && c != '\n';
+        let raw = |c: char| acts_on_terminal(c) && c != '\n';
         assert!(!all.contains(raw), "{all:?}");
     }
 }

@@ -12,11 +12,11 @@ use ashway_path::create::NotCreated;
 use ashway_path::problem::suggest;
 use toml::de::DeTable;
 
-use super::modules::{Entrance, NodeGraph};
-use super::read::Reader;
-use super::sections::PathPlaces;
-use super::types::{Config, DomainConfig, PathConfig, Tier, XdpMode};
 use crate::diagnostics::Diagnostic;
+use crate::modules::{Entrance, NodeGraph};
+use crate::read::Reader;
+use crate::sections::PathPlaces;
+use crate::types::{Config, DomainConfig, PathConfig, Tier, XdpMode};
 
 /// Notes every contradiction between sections; `places[i]` belongs to
 /// `config.paths[i]`.
@@ -199,7 +199,7 @@ impl Config {
     /// # Errors
     ///
     /// Says whose they are not, and what to do about it.
-    pub(crate) fn own(&self, path: &PathConfig) -> Result<(), (String, String)> {
+    pub fn own(&self, path: &PathConfig) -> Result<(), (String, String)> {
         let handler = self.handler(&path.handler);
         let domains = [
             &path.domain,
@@ -224,7 +224,7 @@ impl Config {
     /// # Errors
     ///
     /// That there is none, and which there are.
-    pub(crate) fn domain(&self, name: &str) -> Result<&DomainConfig, (String, String)> {
+    pub fn domain(&self, name: &str) -> Result<&DomainConfig, (String, String)> {
         let mut domains = self.domains.iter();
         domains.find(|known| known.name == name).ok_or_else(|| {
             let known: Vec<_> = self.domains.iter().map(|known| &known.name).collect();
@@ -238,7 +238,7 @@ impl Config {
     /// # Errors
     ///
     /// That it does not, and what to do about it.
-    pub(crate) fn owns(&self, domain: &str, filter: &Filter) -> Result<(), (String, String)> {
+    pub fn owns(&self, domain: &str, filter: &Filter) -> Result<(), (String, String)> {
         let owner = self.domain(domain)?;
         demux::owned_by(&owner.owns, filter).map_err(|error| {
             let message = format!("domain `{domain}` does not own all that `{filter}` matches");
@@ -251,7 +251,7 @@ impl Config {
     /// # Errors
     ///
     /// Says with which, and what to do about it.
-    pub(crate) fn compete(&self, path: &PathConfig) -> Result<(), (String, String)> {
+    pub fn compete(&self, path: &PathConfig) -> Result<(), (String, String)> {
         for iface in &path.ifaces {
             if let Err(conflict) = self.demux(iface).insert(&path.filter, usize::MAX) {
                 let rival = self.path_name(conflict.with);

@@ -4,7 +4,7 @@ use std::path::Path as FsPath;
 use std::sync::Arc;
 
 use super::*;
-use crate::config::parse;
+use crate::parse;
 
 /// A configuration of this text, with a file that exists for its handlers.
 fn read(text: &str) -> Config {

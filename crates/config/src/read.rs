@@ -12,11 +12,11 @@ use ashway_path::problem::suggest;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::attributes::attribute;
-use super::files::{open, open_or_pipe};
-use super::sections;
-use super::types::Config;
+use crate::attributes::attribute;
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::files::{open, open_or_pipe};
+use crate::sections;
+use crate::types::Config;
 
 /// Largest configuration that is read. A thousand paths need 150 kB.
 const MAX_BYTES: u64 = 4 << 20;
@@ -36,7 +36,7 @@ pub fn load(file: &FsPath) -> Result<Config, Diagnostics> {
 /// # Errors
 ///
 /// As [`load`]; also if it is no regular file.
-pub(crate) fn reload(file: &FsPath) -> Result<Config, Diagnostics> {
+pub fn reload(file: &FsPath) -> Result<Config, Diagnostics> {
     load_from(file, open(file))
 }
 

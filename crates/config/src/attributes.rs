@@ -5,8 +5,8 @@ use std::time::Duration;
 use ashway_modules::attributes::{self, Form, Known, Wrong};
 use ashway_path::attrs::{Attrs, Value};
 
-use super::share::{MOST_RUNS, Share};
-use super::types::{Config, FaultLimit, OnFault};
+use crate::share::{MOST_RUNS, Share};
+use crate::types::{Config, FaultLimit, OnFault};
 
 /// Attributes of a path in the short form, beside those that modules know.
 pub mod attr {
@@ -86,7 +86,8 @@ pub(super) fn set_faults(attrs: &mut Attrs, limit: Option<FaultLimit>) {
 }
 
 /// How often a path's handler may be stopped, by the path's attributes.
-pub(crate) fn faults(attrs: &Attrs) -> Option<FaultLimit> {
+#[must_use]
+pub fn faults(attrs: &Attrs) -> Option<FaultLimit> {
     let usual = FaultLimit::default();
     let time = |name| attrs.number(name).map(Duration::from_nanos);
     let most = attrs.number(attr::FAULT_LIMIT);
@@ -109,7 +110,8 @@ pub(super) fn set_share(attrs: &mut Attrs, share: Option<Share>) {
 }
 
 /// What a path may have of the tier that it runs in, by its attributes.
-pub(crate) fn share(attrs: &Attrs) -> Option<Share> {
+#[must_use]
+pub fn share(attrs: &Attrs) -> Option<Share> {
     let number = |name, most: u32| {
         let number = attrs.number(name)?;
         Some(u32::try_from(number).unwrap_or(most).clamp(1, most))
