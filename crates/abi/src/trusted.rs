@@ -18,6 +18,10 @@ pub const LOCK: usize = 0;
 /// [`fault_at`] and nobody may run the handler until the worker has taken it, with the
 /// memory as it is.
 pub const KEPT: u32 = 2;
+/// `u32`: 1 while the worker wants the lock and an activation in the kernel tier had it when
+/// the worker tried. Programs leave the lock alone until the worker has had it. Written by the
+/// worker.
+pub const WANTED: usize = 4;
 /// `u32`: 1 while the worker does not look at the instance, because it sleeps or because the
 /// instance has had nothing for a while, and wants the wake ring to be rung.
 pub const NEED_WAKE: usize = 64;

@@ -118,6 +118,8 @@ ashway_abi::named_bugs! {
     DrainQueues,
     /// While a path drains, the kernel tier runs its messages.
     DrainOvertakes,
+    /// A program takes the lock that the worker wants.
+    WantedIgnored,
 
     // A path's share.
     /// What was used is never paid for.

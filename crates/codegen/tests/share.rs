@@ -378,6 +378,23 @@ fn who_waits_for_order_behind_a_flood_has_no_more_room() {
     }
 }
 
+/// The worker has met an activation, and takes the lock when that has ended: no other begins
+/// before.
+#[test]
+fn a_lock_that_the_worker_wants_is_left_alone() {
+    for memory in [MemoryKind::Arena, MemoryKind::Array] {
+        let mut path = Path::new(memory, None);
+        assert!(ran(path.message(SECOND, 1, false)));
+        path.set(trusted::WANTED, 1);
+        assert_eq!(path.message(SECOND, 1, false), Count::QueuedBusy);
+        assert_eq!(path.machine.trusted_u32(trusted::LOCK), 0);
+        assert_eq!(path.machine.trusted_u32(trusted::WANTED), 1);
+        path.work_off(1);
+        path.set(trusted::WANTED, 0);
+        assert!(ran(path.message(SECOND, 1, false)));
+    }
+}
+
 /// In the user tier the worker says how a path stands.
 #[test]
 fn the_user_tier_drops_what_the_worker_has_no_room_for() {

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ashway_abi::{Count, trusted};
+use ashway_abi::Count;
 use ashway_handler::{Budget, Function};
 use ashway_memory::clock::monotonic_ns;
 use ashway_modules::Message;
@@ -24,6 +23,7 @@ use crate::decide::{Rules, decide};
 use crate::ends::PathEnd;
 use crate::faults::{Faults, Stop};
 use crate::instance::{Instance, fuel};
+use crate::instance_lock::Holds;
 use crate::observe::tap;
 use crate::rows::CounterRow;
 use crate::shadow::Recording;
@@ -44,6 +44,8 @@ pub(crate) struct Bindable {
     /// Its Wasm side. Only the worker runs and swaps it, so nobody waits for the
     /// lock; it is there because the paths of an instance share it.
     pub(crate) running: Arc<Mutex<Running>>,
+    /// What the worker has of the instance's lock.
+    pub(crate) holds: Arc<Holds>,
     /// How many paths end in each of its functions.
     bound: Arc<Mutex<BTreeMap<String, u32>>>,
     /// Where faults are noted.
@@ -80,6 +82,7 @@ impl Bindable {
                 wasm,
                 recording: None,
             })),
+            holds: Arc::default(),
             bound: Arc::default(),
             rows: Arc::clone(rows),
             faults: Arc::clone(faults),
@@ -174,6 +177,7 @@ impl handler::Instance for Bindable {
             },
             on_timer: None,
             due: None,
+            is_held: false,
         }))
     }
 }
@@ -185,6 +189,8 @@ struct Bound {
     on_timer: Option<Box<Activation>>,
     /// When the first timer is due that was set here.
     due: Option<Time>,
+    /// Whether it has the instance's lock.
+    is_held: bool,
 }
 
 /// How a function is run, and for whom.
@@ -209,6 +215,17 @@ struct Activation {
 }
 
 impl Activate for Bound {
+    fn acquire(&mut self) -> bool {
+        self.is_held = self.on_message.instance.try_acquire();
+        self.is_held
+    }
+
+    fn release(&mut self) {
+        if std::mem::take(&mut self.is_held) {
+            self.on_message.instance.release();
+        }
+    }
+
     fn activate(&mut self, message: &mut Message) -> Act {
         let activation = &mut self.on_message;
         if activation.end.gate.is_closed() {
@@ -335,8 +352,8 @@ impl Activation {
             let function = wasm.function(&self.name);
             self.function = function.expect("no version comes without a bound function");
         }
+        debug_assert!(self.instance.is_held(), "the engine has not asked for it");
         let decision = {
-            let _turn = Turn::take(&self.instance, version);
             let recorded = recording
                 .as_mut()
                 .filter(|_| !self.is_timer)
@@ -436,32 +453,6 @@ impl Drop for Bound {
     }
 }
 
-/// The instance's lock, held while its handler runs in the user tier.
-pub(crate) struct Turn<'a>(Option<&'a AtomicU32>);
-
-impl<'a> Turn<'a> {
-    /// Waits for an activation in the kernel tier to end: at most its budget,
-    /// because it cannot be interrupted by us. If a fault is [kept](trusted::KEPT) there,
-    /// takes that first; `version` is what runs.
-    pub(crate) fn take(handler: &'a Bindable, version: &Arc<Version>) -> Self {
-        let Some(kernel) = &handler.shared.kernel else {
-            return Self(None);
-        };
-        let lock = kernel.trusted.u32_at(trusted::LOCK);
-        let mut free = 0;
-        while let Err(found) =
-            lock.compare_exchange_weak(free, 1, Ordering::Acquire, Ordering::Relaxed)
-        {
-            free = if found == trusted::KEPT { found } else { 0 };
-            std::hint::spin_loop();
-        }
-        if free == trusted::KEPT {
-            handler.take_kept(version);
-        }
-        Self(Some(lock))
-    }
-}
-
 impl Bindable {
     /// Tells the node of a fault in the kernel tier, takes what a program has kept of it, and
     /// has the instance free again. For the worker, as soon as it can: until then the kernel
@@ -471,16 +462,14 @@ impl Bindable {
             return;
         }
         self.faults.bell.ring();
-        if self.shared.keeps_fault() {
-            // A panic in between would have ended the worker.
-            let running = self.running.lock();
-            let running = running.unwrap_or_else(PoisonError::into_inner);
-            drop(Turn::take(self, &running.version));
+        if self.shared.keeps_fault() && self.try_acquire() {
+            self.release();
         }
     }
 
+    /// Takes what a program has kept of a fault: for whoever has taken the lock from there.
     #[cold]
-    fn take_kept(&self, version: &Arc<Version>) {
+    pub(crate) fn take_kept(&self) {
         let Some(kept) = self.shared.kept_fault() else {
             return;
         };
@@ -489,7 +478,7 @@ impl Bindable {
             return;
         };
         let stop = Stop {
-            version,
+            version: &self.shared.version(),
             function: &end.function,
             budget_ns: end.budget_ns,
             tier: Tier::Kernel,
@@ -501,13 +490,5 @@ impl Bindable {
             message: &kept.message,
         };
         self.faults.capture(&self.shared, stop);
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        if let Some(lock) = self.0 {
-            lock.store(0, Ordering::Release);
-        }
     }
 }

@@ -29,6 +29,10 @@ ashway_abi::seeded_bugs! {
     FramesForgotten,
     /// An instance is left alone though a message came just before.
     SleepsOnMessage,
+    /// Programs are not told that the worker wants an instance's lock.
+    LockNotWanted,
+    /// The worker has the lock, and programs are still told that it wants it.
+    LockWantedForEver,
     /// Nobody looks whether an owner has ended.
     OwnerForgotten,
 }

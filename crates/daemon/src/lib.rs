@@ -22,6 +22,7 @@ mod faults;
 mod feeds;
 mod hex;
 mod instance;
+mod instance_lock;
 mod live;
 mod log;
 pub mod node;

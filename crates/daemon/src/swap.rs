@@ -14,7 +14,7 @@ use ashway_codegen::normalise::Kept;
 use ashway_handler::{Engine, Region};
 use ashway_memory::{AllegedOffset, Memory};
 
-use crate::activation::{Bindable, Running, Turn};
+use crate::activation::{Bindable, Running};
 use crate::bug::{self, Bug};
 use crate::config::HandlerConfig;
 use crate::instance::{InstanceError, set_params};
@@ -152,7 +152,11 @@ impl TakeOver {
             .running
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        let turn = Turn::take(&self.handler, &running.version);
+        // Its paths have left the kernel tier, so at most a kept fault is in the way.
+        let Some(held) = self.handler.hold() else {
+            let handler = shared.name.clone();
+            return Err(InstanceError::Busy { handler });
+        };
         let memory = &shared.memory;
         let whole = AllegedOffset(0);
         let inside = "the layout lies in the memory that was made for it";
@@ -169,7 +173,7 @@ impl TakeOver {
                     recording: None,
                 };
                 let old = std::mem::replace(&mut *running, new);
-                drop((turn, running));
+                drop((held, running));
                 let hold = begin.elapsed();
                 // Wasmtime unmaps what it had.
                 drop(old);

@@ -352,7 +352,7 @@ impl Work {
         self.take();
         self.packet_ports.clear();
         // No path is woken any more: one that is always due would never let it end.
-        while self.take() {}
+        while self.take() || self.live.engine.sets_aside() {}
     }
 
     /// Takes a batch from each source, and wakes the paths whose time has come.

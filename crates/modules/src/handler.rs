@@ -64,6 +64,15 @@ pub trait Instance: Send + Sync {
 
 /// A handler's function, bound to a path.
 pub trait Activate: Send {
+    /// Takes what it has in common with the kernel tier, for the next messages and timers,
+    /// until it is [released](Self::release); whether it could. Does not wait.
+    fn acquire(&mut self) -> bool {
+        true
+    }
+
+    /// Gives it back.
+    fn release(&mut self) {}
+
     /// Runs it on one message. Bounded by its budget; what is to be noted of the
     /// run (faults, causes) is noted inside.
     fn activate(&mut self, message: &mut Message) -> Act;
@@ -144,8 +153,17 @@ impl Stage<Message> for HandlerStage {
     fn traits(&self) -> Traits {
         Traits {
             promotable: true,
+            acquires: true,
             ..Traits::default()
         }
+    }
+
+    fn acquire(&mut self) -> bool {
+        self.bound.acquire()
+    }
+
+    fn release(&mut self) {
+        self.bound.release();
     }
 
     fn take(

@@ -55,6 +55,14 @@ ashway_abi::seeded_bugs! {
     RoomForEach,
     /// A share that was opened is not looked at before it would be anyway.
     OpenShareForgotten,
+    /// A path that was set aside is not tried again.
+    AsideForgotten,
+    /// While a path is set aside no other has a turn.
+    AsideHoldsUp,
+    /// Timers of a path run that could not be acquired.
+    AsideTimersRun,
+    /// What a stage has in common with others is not given back behind a run.
+    StageNotReleased,
     /// An edit of the graph makes every module anew.
     EditRebuilds,
     /// A module that came with an edit is not initialised.

@@ -60,6 +60,8 @@ impl Default for Limits {
 pub struct Path<M> {
     name: Arc<str>,
     slots: Vec<Slot<M>>,
+    /// The positions of the stages that have to be acquired.
+    acquires: Vec<usize>,
     attrs: Attrs,
     inputs: [Queue<Queued<M>>; 2],
     /// The input queue that was served last.
@@ -150,10 +152,11 @@ impl<M> Path<M> {
         attrs: Attrs,
         limits: Limits,
     ) -> Result<Self, TooMuch> {
-        let slots = stages.into_iter().map(Slot::new).collect();
+        let slots: Vec<_> = stages.into_iter().map(Slot::new).collect();
         let [forward, backward, out_forward, out_backward] = limits.queue;
         let mut path = Self {
             name: name.into(),
+            acquires: acquiring(&slots),
             slots,
             attrs,
             inputs: [Queue::new(forward), Queue::new(backward)],
@@ -218,6 +221,7 @@ impl<M> Path<M> {
                 self.attrs = attrs;
             }
         }
+        self.acquires = acquiring(&self.slots);
         if self.established && !bug::is(Bug::ReplaceForgetsOld) {
             destroy(&mut other);
         }
@@ -338,6 +342,32 @@ impl<M> Path<M> {
             .find(|direction| !self.inputs[*direction as usize].is_empty())
     }
 
+    /// Has the stages take what they have in common with others, all or none; whether they
+    /// could.
+    pub(crate) fn acquire(&mut self) -> bool {
+        for at in 0..self.acquires.len() {
+            if !self.slots[self.acquires[at]].stage.acquire() {
+                self.release_first(at);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Has them give it back.
+    pub(crate) fn release(&mut self) {
+        if bug::is(Bug::StageNotReleased) {
+            return;
+        }
+        self.release_first(self.acquires.len());
+    }
+
+    fn release_first(&mut self, count: usize) {
+        for at in &self.acquires[..count] {
+            self.slots[*at].stage.release();
+        }
+    }
+
     /// Receives a message and ends it before any stage has run.
     pub(crate) fn refuse(&mut self, fate: Count) {
         self.account.receive();
@@ -427,6 +457,7 @@ impl<M> Path<M> {
     /// Gives back the room that its creation needed and its life does not.
     pub(crate) fn shrink(&mut self) {
         self.slots.shrink_to_fit();
+        self.acquires.shrink_to_fit();
         self.attrs.shrink();
     }
 
@@ -499,6 +530,12 @@ impl<M> Slot<M> {
     fn memory_bytes(&self) -> usize {
         size_of::<Self>() + size_of_val(&*self.stage) + self.stage.memory_bytes()
     }
+}
+
+/// The positions of the stages that have to be acquired.
+fn acquiring<M>(slots: &[Slot<M>]) -> Vec<usize> {
+    let acquires = |at: &usize| slots[*at].stage.traits().acquires;
+    (0..slots.len()).filter(acquires).collect()
 }
 
 /// Establishes in order; on failure destroys what was, last first.

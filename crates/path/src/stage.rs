@@ -138,6 +138,8 @@ pub struct Traits {
     pub starts: bool,
     /// Looks at the time. Who runs the path need not ask for it otherwise.
     pub reads_clock: bool,
+    /// Has to be [acquired](Stage::acquire) before the path runs.
+    pub acquires: bool,
 }
 
 /// One module's part in one path. `M` is what messages are made of.
@@ -182,6 +184,17 @@ pub trait Stage<M>: Send {
     /// Takes down what `establish` set up. Called exactly once for each
     /// successful `establish`.
     fn destroy(&mut self) {}
+
+    /// Takes what it has in common with somebody else, for the next run of the path: one
+    /// message and all that is made of it, or its timers. False if the other has it now: then
+    /// the path waits for a moment, and nobody else does. Never waits itself. Asked where
+    /// [`Traits::acquires`] says so.
+    fn acquire(&mut self) -> bool {
+        true
+    }
+
+    /// The run for which it was [acquired](Self::acquire) has ended.
+    fn release(&mut self) {}
 
     /// Takes a message from the neighbour before it in `direction`.
     fn take(&mut self, message: M, direction: Direction, cx: &mut Cx<'_, M>) -> Step<M>;

@@ -261,12 +261,16 @@ pub fn until_unmatched(node: &Node, count: u64) {
 /// If none of 64 flows does, or there is no answer.
 #[must_use]
 pub fn client_of_queue(rig: &Rig, queue: u32, port: u16) -> (UdpClient, u64) {
-    for (tries, source) in (1..=64).zip(20_000 + 100 * queue as u16..) {
-        let client = rig
-            .in_a(|| UdpClient::connect_from(source, SocketAddr::new(IpAddr::V4(B4), port)))
-            .expect("the port is free");
+    let mut tries = 0;
+    for source in (20_000 + 100 * queue as u16..).take(64) {
+        let server = SocketAddr::new(IpAddr::V4(B4), port);
+        // Another client may have the port.
+        let Ok(client) = rig.in_a(|| UdpClient::connect_from(source, server)) else {
+            continue;
+        };
         let before = by_queue(rig);
         client.ask(&request(0, 0)).expect("an answer comes");
+        tries += 1;
         // Counted at the end of a poll, which may be after the answer.
         let now = until("the driver counts it", || {
             Some(by_queue(rig)).filter(|now| *now != before)

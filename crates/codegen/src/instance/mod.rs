@@ -36,6 +36,7 @@ use ashway_abi::memory::Layout;
 use ashway_abi::share::Terms;
 use ashway_abi::{Cause, Count, Verdict, context, context::flag, trusted};
 
+use crate::bug::{self, Bug};
 use crate::normalise::Module;
 use crate::observe::{self, Note, Word};
 use crate::promote::{self, PromoteError, Shape};
@@ -253,6 +254,10 @@ fn turn(
     }
     resize::take_room(asm, handler.module, queue);
     asm.mov_imm(R8, Count::QueuedBusy as i32);
+    if !bug::is(Bug::WantedIgnored) {
+        asm.load(Size::W, R1, R7, trusted::WANTED as i16);
+        asm.jump_if_imm(op::JNE, R1, 0, queue);
+    }
     asm.mov_imm(R0, 0);
     asm.mov_imm(R1, 1);
     asm.atomic(

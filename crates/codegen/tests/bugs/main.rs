@@ -98,6 +98,7 @@ const fn guard(bug: Bug) -> &'static str {
         B::DrainQueues | B::DrainOvertakes => {
             "forward::interpreter::a_flood_does_not_keep_a_path_in_the_user_tier"
         }
+        B::WantedIgnored => "share::a_lock_that_the_worker_wants_is_left_alone",
         B::ShareNeverRefills | B::ShareNeverEmpties => {
             "share::goodput_does_not_fall_as_the_load_rises"
         }

@@ -61,6 +61,12 @@ pub enum InstanceError {
         #[source]
         source: InstantiateError,
     },
+    /// The kernel tier has the instance.
+    #[error("handler `{handler}` runs in the kernel tier at this moment")]
+    Busy {
+        /// The handler.
+        handler: String,
+    },
     /// A version could not take the state of another over.
     #[error("`migrate` of handler `{handler}` from version {from} was stopped{line}: {}", cause.name())]
     Migrate {

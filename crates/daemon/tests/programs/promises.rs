@@ -7,7 +7,7 @@ use super::*;
 type Question = fn(&Bench) -> bool;
 
 /// What the kernel tier promises, each as a question to one program.
-const PROMISES: [(&str, Question); 5] = [
+const PROMISES: [(&str, Question); 6] = [
     ("the lock is free after an activation", |bench| {
         let frame = Frame::to_b(7777, b"lock").bytes();
         bench.run(&frame);
@@ -21,6 +21,15 @@ const PROMISES: [(&str, Question); 5] = [
         word(bench, trusted::LOCK).store(0, Relaxed);
         word(bench, trusted::PATHS).store(0, Relaxed);
         code == DROP && queued
+    }),
+    ("an instance that the worker wants is left alone", |bench| {
+        let frame = Frame::to_b(7777, b"wanted").bytes();
+        word(bench, trusted::WANTED).store(1, Relaxed);
+        let code = bench.run(&frame);
+        let queued = bench.count(1, Count::QueuedBusy) == 1;
+        word(bench, trusted::WANTED).store(0, Relaxed);
+        word(bench, trusted::PATHS).store(0, Relaxed);
+        code == DROP && queued && bench.run(&frame) == TX
     }),
     ("no message overtakes those in the user tier", |bench| {
         let frame = Frame::to_b(7777, b"order").bytes();
@@ -112,7 +121,7 @@ fn each_seeded_bug_breaks_its_promise() {
         let _program = promote(&bench, MemoryKind::Arena, ECHO);
         assert!(keeps(&bench), "{promise}");
     }
-    let bugs: [fn(&mut Vec<u64>); 5] = [
+    let bugs: [fn(&mut Vec<u64>); 6] = [
         // `*(u32 *)(r7 + LOCK) = 0`, the release.
         |insns| seed(insns, insn(0x62, Reg::R7, trusted::LOCK as i16, 0), 1),
         // `r0 = 0` before the exchange: it now takes the lock from a holder.
@@ -130,6 +139,21 @@ fn each_seeded_bug_breaks_its_promise() {
             // The holder's 1 is then "free", and 0 is "busy".
             let taken = Insn::decode(insns[exchange + 1]);
             insns[exchange + 1] = Insn { imm: 1, ..taken }.encode();
+        },
+        // `r1 = *(u32 *)(r7 + WANTED)`: of another word, that is always 0.
+        |insns| {
+            let wanted = trusted::WANTED as i16;
+            let load = |raw: &u64| {
+                let insn = Insn::decode(*raw);
+                (insn.opcode, insn.dst, insn.off) == (0x61, Reg::R1 as u8, wanted)
+            };
+            let at = insns.iter().position(load).unwrap();
+            let off = wanted + 4;
+            insns[at] = Insn {
+                off,
+                ..Insn::decode(insns[at])
+            }
+            .encode();
         },
         // `if r2 == 0 goto mine`, where r2 is `in_user`: `r2 >= 0`, always taken.
         |insns| {

@@ -39,7 +39,7 @@ use crate::time::Time;
 use crate::watch::Watch;
 use alarms::Alarms;
 use meter::Meter;
-pub use run::{LOOK, MAX_CROSSINGS, MAX_WOKEN, WAKING};
+pub use run::{ASIDE, LOOK, MAX_CROSSINGS, MAX_WOKEN, WAKING};
 
 /// Turns in a round at most, so that whoever drives the engine looks at other things, too.
 pub const ROUND: usize = 64;
@@ -56,6 +56,12 @@ pub trait Shell<M, D> {
 
     /// The CPU time of the thread that runs the engine.
     fn cpu_time(&mut self) -> Duration;
+
+    /// Whether the path may run now, as far as the shell knows; if not, it is asked again
+    /// after [`ASIDE`].
+    fn may_run(&mut self, _path: PathId, _data: &mut D) -> bool {
+        true
+    }
 
     /// Begins to watch a message that goes along `path` next, or a path that is woken. The
     /// watch is told of the fate of each received message.
@@ -113,6 +119,8 @@ pub struct Engine<M, D, P> {
     alarms: Alarms,
     /// Paths whose share is used up, and until when.
     parked: Alarms,
+    /// Paths that could not run, and when they are tried again.
+    aside: Alarms,
     meter: Meter,
     /// The path that uses time, and since when.
     current: Option<PathId>,
@@ -127,6 +135,10 @@ pub struct Engine<M, D, P> {
 }
 
 /// A path, and what is kept of it.
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "facts that do not depend on each other"
+)]
 struct Entry<M, D> {
     path: Path<M>,
     data: D,
@@ -137,6 +149,8 @@ struct Entry<M, D> {
     host_copy: bool,
     /// It waits for its share.
     parked: bool,
+    /// It waits for what a stage of it has in common with others, or for the shell.
+    aside: bool,
     /// A stage of it has panicked.
     failed: bool,
 }
@@ -177,6 +191,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             policy,
             alarms: Alarms::default(),
             parked: Alarms::default(),
+            aside: Alarms::default(),
             meter: Meter::default(),
             current: None,
             mark: Time::default(),
@@ -198,6 +213,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             reported: 0,
             host_copy: false,
             parked: false,
+            aside: false,
             failed: false,
         };
         self.entries.put(id, Box::new(entry));
@@ -228,6 +244,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         self.policy.removed(id);
         self.alarms.remove(id);
         self.parked.remove(id);
+        self.aside.remove(id);
         let Entry { path, data, .. } = *entry;
         Some((path, data))
     }
@@ -268,7 +285,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         self.waiting += 1;
         if entry.parked {
             entry.report(entry.path.waiting());
-        } else {
+        } else if !entry.aside {
             self.policy.arrived(id, direction, now);
         }
         Ok(())
@@ -300,11 +317,18 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         }
     }
 
-    /// How many messages of a path wait for nothing but their turn.
+    /// How many messages of a path wait for nothing but their turn, or for a moment.
     #[must_use]
     pub fn backlog(&self, id: PathId) -> u64 {
-        let entry = self.entries.at(id).filter(|entry| entry.has_work());
+        let entry = self.entries.at(id);
+        let entry = entry.filter(|entry| entry.has_work() || entry.aside);
         entry.map_or(0, |entry| entry.path.waiting())
+    }
+
+    /// Whether a path could not run and is tried again soon.
+    #[must_use]
+    pub fn sets_aside(&self) -> bool {
+        self.aside.next().is_some()
     }
 
     /// Ends what waits in a path's queues with this fate.

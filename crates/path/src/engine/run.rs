@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use ashway_abi::Count;
 
+use super::alarms::Alarms;
 use super::{Engine, Entry, From, Full, Onward, Shell, ended, show};
 use crate::bug::{self, Bug};
 use crate::path::{Exit, Trail};
@@ -35,6 +36,9 @@ pub const MAX_WOKEN: usize = 64;
 
 /// The same in time: no path is woken after it.
 pub const WAKING: Duration = Duration::from_micros(50);
+
+/// After what time a path is tried again that could not run.
+pub const ASIDE: Duration = Duration::from_micros(20);
 
 /// What runs, so that a panic has a name.
 #[derive(Clone, Copy)]
@@ -59,7 +63,9 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     pub fn turn<S: Shell<M, D>>(&mut self, shell: &mut S) -> bool {
         let begin = shell.now();
         self.release(begin);
-        while let Some(turn) = self.policy.pick(begin) {
+        while !(bug::is(Bug::AsideHoldsUp) && self.sets_aside())
+            && let Some(turn) = self.policy.pick(begin)
+        {
             self.begin(turn.path, begin);
             let ran = self.guard(shell, |engine, shell| engine.run(turn, begin, shell));
             let end = shell.now();
@@ -69,7 +75,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
                 .at(turn.path)
                 .is_some_and(|entry| entry.has_work());
             self.policy.ended(turn, end.since(begin), more);
-            // With none the path is gone, or its share is used up: another's turn.
+            // With none the path is gone, or cannot run now: another's turn.
             if ran != Some(0) {
                 return true;
             }
@@ -103,8 +109,8 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     /// brings about.
     #[must_use]
     pub fn due_at(&self) -> Option<Time> {
-        let times = self.alarms.next().into_iter().chain(self.parked.next());
-        times.min()
+        let all = [&self.alarms, &self.parked, &self.aside];
+        all.into_iter().filter_map(Alarms::next).min()
     }
 
     /// Charges the paths with their CPU time, if the last time was long enough ago. To be
@@ -166,7 +172,12 @@ impl<M, D, P: Policy> Engine<M, D, P> {
                     break;
                 }
             }
+            if !entry.acquire(turn.path, shell) {
+                self.set_aside(turn.path, shell);
+                break;
+            }
             let Some((message, trail)) = entry.path.dequeue(direction) else {
+                entry.path.release();
                 break;
             };
             self.waiting -= 1;
@@ -191,7 +202,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         ran
     }
 
-    /// Sends a message along a path that has received it.
+    /// Sends a message along a path that has received it, and was [acquired](Entry::acquire).
     fn pass<S: Shell<M, D>>(
         &mut self,
         id: PathId,
@@ -214,6 +225,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         let crossing = &mut self.crossing;
         let mut out = |exit| route(id, data, trail, exit, crossing, shell);
         path.carry(trail.stage, direction, message, now, &mut watch, &mut out);
+        path.release();
         shell.ran(id, path, data);
         if let Some(ticket) = trail.ticket {
             shell.done(ticket);
@@ -226,6 +238,9 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         let Some(entry) = self.entries.at_mut(id) else {
             return;
         };
+        if !entry.acquire(id, shell) && !bug::is(Bug::AsideTimersRun) {
+            return self.set_aside(id, shell);
+        }
         self.running = Some(Running {
             path: id,
             ticket: None,
@@ -236,6 +251,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         let crossing = &mut self.crossing;
         let mut out = |exit| route(id, data, trail, exit, crossing, shell);
         path.wake_watched(now, &mut watch, &mut out);
+        path.release();
         shell.ran(id, path, data);
         self.running = None;
         self.cross(now, shell);
@@ -270,7 +286,8 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             }
             // Never overtake: what waits there goes first.
             let first = entry.path.waiting() == 0 || bug::is(Bug::CrossingOvertakes);
-            if first && entry.may_run(now) {
+            let may_run = first && entry.may_run(now);
+            if may_run && entry.acquire(to, shell) {
                 entry.path.receive();
                 let share = entry.share.clone();
                 let before = self.current;
@@ -286,6 +303,9 @@ impl<M, D, P: Policy> Engine<M, D, P> {
                     self.show_charged(to, shell);
                 }
                 continue;
+            }
+            if may_run {
+                self.set_aside(to, shell);
             }
             let offered = self.offer(to, direction, message, trail, now);
             if let Err((message, Full::Dropped(fate))) = offered {
@@ -323,12 +343,22 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         }
     }
 
-    /// Sees to it that the path is woken when one of its stages wants to be. A failed path
-    /// is not run, so what its stages wanted would be due forever. And what was due before
+    /// No message of the path runs, and no timer, before it is tried again.
+    fn set_aside<S: Shell<M, D>>(&mut self, id: PathId, shell: &mut S) {
+        if let Some(entry) = self.entries.at_mut(id).filter(|entry| !entry.aside) {
+            entry.aside = true;
+            self.aside.set(id, shell.now() + ASIDE);
+        }
+    }
+
+    /// Sees to it that the path is woken when one of its stages wants to be. A path that
+    /// is set aside is woken when it may run. A failed path is not run, so what its stages
+    /// wanted would be due forever. And what was due before
     /// `now` is due now, behind what others have waited for: the oldest goes first, so a path
     /// that never catches up would hold up the timers of all others.
     pub(super) fn arm(&mut self, id: PathId, now: Time) {
-        let entry = self.entries.at(id).filter(|entry| !entry.failed);
+        let entry = self.entries.at(id);
+        let entry = entry.filter(|entry| !entry.failed && !entry.aside);
         if let Some(time) = entry.and_then(|entry| entry.path.wake_at()) {
             let now = if bug::is(Bug::OldestTimerFirst) {
                 time
@@ -349,18 +379,33 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         self.show_charged(id, shell);
     }
 
-    /// Lets the paths run whose shares allow it by now.
+    /// Lets the paths run whose shares allow it by now, and tries those again that could not.
     fn release(&mut self, now: Time) {
         while let Some(id) = self.parked.take(now) {
-            let Some(entry) = self.entries.at_mut(id) else {
-                continue;
-            };
-            entry.parked = false;
-            entry.report(0);
-            for direction in [Direction::Forward, Direction::Backward] {
-                for _ in 0..entry.path.input(direction).len() {
-                    self.policy.arrived(id, direction, now);
-                }
+            if let Some(entry) = self.entries.at_mut(id) {
+                entry.parked = false;
+                entry.report(0);
+                self.announce(id, now);
+            }
+        }
+        while let Some(id) = self.aside.take(now) {
+            if let Some(entry) = self.entries.at_mut(id) {
+                entry.aside = bug::is(Bug::AsideForgotten);
+                self.announce(id, now);
+                self.arm(id, now);
+            }
+        }
+    }
+
+    /// Tells the policy of all messages of a path that wait, if they may be picked.
+    fn announce(&mut self, id: PathId, now: Time) {
+        let entry = self.entries.at(id).filter(|entry| entry.has_work());
+        let Some(Entry { path, .. }) = entry.map(|entry| &**entry) else {
+            return;
+        };
+        for direction in [Direction::Forward, Direction::Backward] {
+            for _ in 0..path.input(direction).len() {
+                self.policy.arrived(id, direction, now);
             }
         }
     }
@@ -402,6 +447,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             return;
         };
         entry.failed = !bug::is(Bug::PanicForgotten);
+        entry.path.release();
         let lost = entry.path.fail();
         let mut watch = shell.watch(&entry.path, &entry.data, None);
         (0..lost).for_each(|_| watch.end(Count::DroppedFault));
@@ -426,6 +472,11 @@ impl<M, D> Entry<M, D> {
         }
     }
 
+    /// Takes what it needs to run; if that cannot be had now, it is to be set aside.
+    fn acquire<S: Shell<M, D>>(&mut self, id: PathId, shell: &mut S) -> bool {
+        !self.aside && shell.may_run(id, &mut self.data) && self.path.acquire()
+    }
+
     /// Whether a message that is here may run.
     fn may_run(&self, now: Time) -> bool {
         let share = self.share.as_ref();
@@ -434,7 +485,7 @@ impl<M, D> Entry<M, D> {
 
     /// Whether it has messages that may be picked.
     pub(super) fn has_work(&self) -> bool {
-        !self.parked && !self.failed && self.path.waiting() > 0
+        !self.parked && !self.aside && !self.failed && self.path.waiting() > 0
     }
 }
 

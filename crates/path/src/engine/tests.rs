@@ -22,6 +22,7 @@ use crate::time::Time;
 use crate::watch::Nobody;
 
 mod admission;
+mod aside;
 mod timers;
 mod turns;
 
@@ -86,6 +87,8 @@ struct Around {
     trails: Vec<Trail>,
     tickets: u32,
     failed: u32,
+    /// A path that may not run.
+    kept_back: Option<PathId>,
     /// How often each clock was read.
     looks: u32,
     cpu_looks: u32,
@@ -102,6 +105,10 @@ impl Shell<u32, ()> for Around {
     fn cpu_time(&mut self) -> Duration {
         self.cpu_looks += 1;
         Duration::from_nanos(self.now.0 / 2)
+    }
+
+    fn may_run(&mut self, path: PathId, (): &mut ()) -> bool {
+        self.kept_back != Some(path)
     }
 
     fn watch(&mut self, _: &Path<u32>, (): &(), _: Option<&u32>) -> Nobody {
