@@ -33,6 +33,10 @@ ashway_abi::seeded_bugs! {
     LockNotWanted,
     /// The worker has the lock, and programs are still told that it wants it.
     LockWantedForEver,
+    /// A path that waits for two CPUs waits for the last only.
+    LastSightOnly,
+    /// Of messages of a ring that have to wait for a CPU only the first does.
+    FirstWaitsOnly,
     /// Nobody looks whether an owner has ended.
     OwnerForgotten,
 }

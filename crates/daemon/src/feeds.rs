@@ -14,6 +14,7 @@ use crate::instance::Instance;
 use crate::plan::HandlerId;
 use crate::rings;
 use crate::rows::CounterRow;
+use crate::witness::Sights;
 
 /// An instance in the worker's hands.
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) struct RunInstance {
     paths: Vec<Vec<(usize, PathId)>>,
     /// The ring that is looked at first.
     pub(crate) ring: usize,
+    /// By ring: what messages of it wait for.
+    after: Vec<Sights>,
 }
 
 /// A path that ends in a handler, at one interface, on its way to the worker.
@@ -58,7 +61,16 @@ impl RunInstance {
             handler,
             paths: Vec::new(),
             ring: 0,
+            after: Vec::new(),
         }
+    }
+
+    /// What messages of a ring wait for. Allocates when it is asked for a further ring.
+    pub(crate) fn after(&mut self, ring: usize) -> &mut Sights {
+        if ring >= self.after.len() {
+            self.after.resize_with(ring + 1, Sights::default);
+        }
+        &mut self.after[ring]
     }
 
     /// Its id.

@@ -46,8 +46,8 @@ mod taps;
 mod ticket;
 mod timers;
 mod version;
-mod visit;
 pub mod why;
+mod witness;
 mod worker;
 
 pub(crate) use ashway_config as config;

@@ -42,6 +42,7 @@ use crate::rings::{self, XdpPort, spare_message};
 use crate::rows::CounterRow;
 use crate::snapshot::PathSnapshot;
 use crate::ticket::Ticket;
+use crate::witness::{Sights, Witnesses};
 use crate::worker::command::{ModulePath, Order};
 use shell::{Around, Counting};
 
@@ -96,12 +97,14 @@ pub(crate) struct Live {
     /// Paths of handlers that are gone for the node, and what has come to them is not done.
     closing: Vec<PathId>,
     around: Around,
+    /// Who says that what the kernel tier sent has left; there if there can be any.
+    witnesses: Option<Witnesses>,
     /// What is to be done first.
     orders: Receiver<Order>,
 }
 
 /// What the worker keeps of a path.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct Seat {
     /// Its number among the paths of modules.
     number: Option<u32>,
@@ -111,6 +114,8 @@ pub(crate) struct Seat {
     inner: Option<u8>,
     /// Whether messages that leave it forward, and backward, leave it by a link.
     links: [bool; 2],
+    /// What has to have left before it runs.
+    after: Sights,
 }
 
 impl fmt::Debug for Live {
@@ -136,7 +141,30 @@ impl Live {
             routes: Vec::new(),
             closing: Vec::new(),
             around: Around::new(tables, row, held),
+            witnesses: None,
             orders,
+        }
+    }
+
+    /// Who is asked whether what the kernel tier sent has left.
+    pub(crate) fn set_witnesses(&mut self, witnesses: Witnesses) {
+        self.witnesses = Some(witnesses);
+    }
+
+    /// Asks whether what the kernel tier sent on a CPU has left.
+    pub(crate) fn ask(&self, cpu: usize, sights: &mut Sights) {
+        let sight = self.witnesses.as_ref().and_then(|all| all.ask(cpu));
+        if let Some(sight) = sight {
+            sights.add(&sight);
+        }
+    }
+
+    /// Has a path wait for these.
+    pub(crate) fn wait_for(&mut self, path: PathId, sights: &mut Sights) {
+        if !sights.are_over()
+            && let Some((_, seat)) = self.engine.path_mut(path)
+        {
+            seat.after.add_all(sights);
         }
     }
 
@@ -180,6 +208,7 @@ impl Live {
             row,
             inner: None,
             links,
+            after: Sights::default(),
         };
         self.engine.insert(id, *path, seat, share);
     }
@@ -200,6 +229,7 @@ impl Live {
             row,
             inner: inner.and_then(|stage| u8::try_from(stage).ok()),
             links: eth::links(&path),
+            after: Sights::default(),
         };
         self.around.feeds.insert(row, instance, local);
         self.engine.insert(id, *path, seat, share);
@@ -245,10 +275,10 @@ impl Live {
         let (done, left) = self.closing.iter().partition(|id| is_done(id));
         self.closing = left;
         for id in &done {
-            let seat = self.engine.data(*id).copied();
+            let row = self.engine.data(*id).map(|seat| seat.row);
             self.remove(*id, rows);
-            if let Some(seat) = seat {
-                self.around.feeds.remove(seat.row);
+            if let Some(row) = row {
+                self.around.feeds.remove(row);
             }
         }
         done
@@ -332,8 +362,16 @@ impl Live {
     }
 
     /// Queues a frame from a ring, which has been counted as received in the common row.
-    /// A program counts it under this key, until it has left the user tier.
-    pub(crate) fn receive(&mut self, message: Message, key: usize, now: Time, rows: &UserRows) {
+    /// A program counts it under this key, until it has left the user tier. Its path waits for
+    /// `after`.
+    pub(crate) fn receive(
+        &mut self,
+        message: Message,
+        key: usize,
+        after: &mut Sights,
+        now: Time,
+        rows: &UserRows,
+    ) {
         // It was classified when it arrived. If its path has gone since, it is another's.
         let route = of_key(key).and_then(|(number, direction)| {
             let path = self.routes.get(number).copied().flatten()?;
@@ -347,6 +385,9 @@ impl Live {
             let table = &self.around.tables[message.meta.iface as usize];
             table.find(&Headers::parse(message.bytes()), message.bytes())
         });
+        if let Some(target) = target {
+            self.wait_for(target.path, after);
+        }
         let ticket = Ticket::Frame(key as u32);
         let trail = trail(ticket, None);
         self.offer(target, message, trail, now, rows);
@@ -362,16 +403,17 @@ impl Live {
         now: Time,
         rows: &UserRows,
     ) {
-        let Some(seat) = self.engine.data(path).copied() else {
+        let Some(Seat { row, inner, .. }) = self.engine.data(path) else {
             return;
         };
-        let inner = seat.inner.filter(|_| enter(&mut message, payload));
+        let (row, inner) = (*row, *inner);
+        let inner = inner.filter(|_| enter(&mut message, payload));
         let target = Target {
             path,
             direction: Direction::Backward,
-            row: seat.row,
+            row,
         };
-        let trail = trail(Ticket::Handler(seat.row), inner);
+        let trail = trail(Ticket::Handler(row), inner);
         self.offer(Some(target), message, trail, now, rows);
     }
 

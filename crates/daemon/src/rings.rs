@@ -16,7 +16,7 @@ use crate::instance::Instance;
 use crate::live::Live;
 use crate::observe::{What, tap};
 use crate::port::{Port, is_down};
-use crate::visit::visit;
+use crate::witness::Sights;
 
 /// Messages taken from one ring before the next gets its turn.
 const BATCH: u32 = 32;
@@ -183,13 +183,21 @@ fn holds(instance: &Instance, ring: usize) -> bool {
     word(trusted::RING_PRODUCED) != word(trusted::RING_CONSUMED)
 }
 
-fn drain_ring(instance: &RunInstance, ring: usize, live: &mut Live, rows: &UserRows, now: Time) {
+fn drain_ring(
+    instance: &mut RunInstance,
+    ring: usize,
+    live: &mut Live,
+    rows: &UserRows,
+    now: Time,
+) {
+    // Whatever its path, what comes behind a message that waits has to wait, too.
+    let mut after = std::mem::take(instance.after(ring));
     let shared = instance.shared();
     let iface = shared.plan.iface_of(ring);
     take_batch(shared, ring, |slot| {
         if let Some(cpu) = behind(shared, ring, slot) {
             // What the kernel tier answered before this message leaves first.
-            visit(cpu);
+            live.ask(cpu, &mut after);
         }
         let Some(taken) = copy_out(shared, ring, slot, || live.buffer()) else {
             return;
@@ -200,8 +208,10 @@ fn drain_ring(instance: &RunInstance, ring: usize, live: &mut Live, rows: &UserR
         let mut message = taken.message;
         message.meta.iface = iface as u32;
         observe(shared, ring, slot, &mut message);
+        live.wait_for(path, &mut after);
         live.receive_from_handler(path, message, taken.payload, now, rows);
     });
+    *instance.after(ring) = after;
 }
 
 /// Takes up to a batch of whole frames from each ring of `carrier` and queues them for
@@ -222,8 +232,9 @@ pub(crate) fn drain_frames(
         live.obey(rows);
         let (iface, now) = (carrier.plan.iface_of(ring), now());
         take_batch(carrier, ring, |slot| {
+            let mut after = Sights::default();
             if let Some(cpu) = behind(carrier, ring, slot) {
-                visit(cpu);
+                live.ask(cpu, &mut after);
             }
             let Some(taken) = copy_out(carrier, ring, slot, || live.buffer()) else {
                 return;
@@ -231,7 +242,7 @@ pub(crate) fn drain_frames(
             let mut message = taken.message;
             message.meta.iface = iface as u32;
             observe(carrier, ring, slot, &mut message);
-            live.receive(message, taken.key, now, rows);
+            live.receive(message, taken.key, &mut after, now, rows);
         });
     }
     any

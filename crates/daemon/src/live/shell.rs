@@ -228,6 +228,10 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
         Duration::from_nanos(thread_ns())
     }
 
+    fn may_run(&mut self, _: PathId, seat: &mut Seat) -> bool {
+        seat.after.are_over()
+    }
+
     fn watch(
         &mut self,
         path: &Path<Message>,

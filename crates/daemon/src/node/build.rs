@@ -42,6 +42,7 @@ use crate::plan::{self, HandlerId, IfaceFacts, Plan};
 use crate::programs::{self, NodeMaps};
 use crate::rings::{Pace, PassBy, XdpPort};
 use crate::rung::{Rung, cost_notice, no_xdp};
+use crate::witness::Witnesses;
 use crate::worker::{Awake, Work, Worker};
 
 /// Frames of a transmit socket.
@@ -142,13 +143,18 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let held = Arc::new(AtomicU32::new(0));
     let runs = handlers.iter();
     let runs = runs.map(|(id, handler)| RunInstance::new(*id, handler.clone()));
+    let mut live_paths = Live::new(tables.collect(), plan.live_row, ordered, Arc::clone(&held));
+    if maps.is_some() {
+        let witnesses = Witnesses::start().map_err(system("start a thread on each CPU"))?;
+        live_paths.set_witnesses(witnesses);
+    }
     let mut work = Work {
         node: maps.clone(),
         instances: runs.collect(),
         awake: Awake::default(),
         leaving: false,
         carrier: None,
-        live: Live::new(tables.collect(), plan.live_row, ordered, Arc::clone(&held)),
+        live: live_paths,
         xdp_ports,
         packet_ports,
         rows: Arc::clone(&rows),
