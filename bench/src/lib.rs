@@ -16,6 +16,7 @@
 //! [`neighbour`] is `ashway bench neighbour`: what a handler costs the paths beside it;
 //! [`flood`] is `ashway bench flood`: a path that is flooded, and the one beside it;
 //! [`crowd`] is `ashway bench crowd`: a busy path beside many that have no messages;
+//! [`drain`] is `ashway bench drain`: how fast the user tier takes what comes;
 //! [`sandbox`] is `ashway bench sandbox`: what its own safety costs it. [`swap`] is
 //! `ashway bench swap`: versions of a handler that take over from each other.
 //!
@@ -32,6 +33,7 @@ pub mod counter;
 pub mod crowd;
 pub mod demo;
 pub mod demux;
+pub mod drain;
 pub mod flood;
 pub mod forward;
 pub mod hosts;

@@ -11,7 +11,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use ashway_bench::{
-    Report, counter, crowd, demux, flood, forward, neighbour, path, pipes, promote, sandbox, swap,
+    Report, counter, crowd, demux, drain, flood, forward, neighbour, path, pipes, promote, sandbox,
+    swap,
 };
 use clap::{Args, Parser, Subcommand};
 use serde_json::{Value, json};
@@ -59,6 +60,18 @@ Examples:
   ashway bench demux
   ashway bench demux -j > demux.json")]
     Demux(Rounds),
+    /// How fast the user tier takes messages, beside a busy socket
+    ///
+    /// Live frames, each written anew, from one CPU; on the other a program that calls
+    /// recvmmsg(2), a handler that consumes, one that answers, and a path whose first
+    /// stage ends them, which is what the worker's loop costs. With `ASHWAY_BEFORE` also
+    /// those of another `ashway`. Takes a minute, with another two, and two CPUs. Needs
+    /// root, gcc, ethtool and the built handlers (`cargo xtask handlers`).
+    #[command(after_help = "\
+Examples:
+  ashway bench drain
+  ASHWAY_BEFORE=/tmp/ashway ashway bench drain -j > drain.json")]
+    Drain(Rounds),
     /// A path flooded at ten times its share, beside a neighbour
     ///
     /// A neighbour asked 20,000 times a second on the same receive queue: alone, beside
@@ -233,6 +246,12 @@ impl Bench {
                 binary,
             }),
             Self::Demux(Rounds { rounds, quick }) => demux::run(&demux::Options { rounds, quick }),
+            Self::Drain(Rounds { rounds, quick }) => drain::run(&drain::Options {
+                rounds,
+                quick,
+                binary,
+                before: std::env::var_os("ASHWAY_BEFORE").map(PathBuf::from),
+            }),
             Self::Forward(Rounds { rounds, quick }) => forward::run(&forward::Options {
                 rounds,
                 quick,

@@ -48,6 +48,7 @@ pub fn build() -> Result<PathBuf> {
     for (name, more) in [
         ("xdp_peer", &["-O2", "-lbpf"][..]),
         ("udp_forward", &["-O3"]),
+        ("udp_drain", &["-O3"]),
     ] {
         let source = sources.join(name).with_extension("c");
         let program = out.join(name);

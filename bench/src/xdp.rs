@@ -1,6 +1,7 @@
 //! Small XDP programs around a measurement, and the way to a node's own.
 
 use anyhow::{Context, Result, bail};
+use ashway_check::bpf::{Assembler, Reg, Size, md, op};
 use ashway_kernel::{Iface, Mode, Program, ProgramKind, ProgramSpec, XdpLink, owner};
 use ashway_rig::Rig;
 
@@ -16,12 +17,47 @@ pub const TX: u32 = 3;
 /// Without the right to load programs.
 pub fn constant(name: &str, code: u32) -> Result<Program> {
     // r0 = code; exit
-    let insns = [0xb7 | u64::from(code) << 32, 0x95];
+    load(name, &[0xb7 | u64::from(code) << 32, 0x95])
+}
+
+/// A program that writes `frame` over whatever it gets, and sends that (`XDP_TX`). For
+/// live runs: they take a page that comes back as whoever had it last has left it, so a
+/// frame whose headers were turned around would be sent so the next time.
+///
+/// # Errors
+///
+/// Without the right to load programs.
+pub fn rewriting(name: &str, frame: &[u8]) -> Result<Program> {
+    let mut asm = Assembler::new();
+    let short = asm.label();
+    asm.load(Size::W, Reg::R2, Reg::R1, md::DATA);
+    asm.load(Size::W, Reg::R3, Reg::R1, md::DATA_END);
+    asm.mov(Reg::R4, Reg::R2);
+    asm.alu_imm(op::ADD, Reg::R4, frame.len() as i32);
+    asm.mov_imm(Reg::R0, DROP as i32);
+    asm.jump_if(op::JGT, Reg::R4, Reg::R3, short);
+    let (words, rest) = frame.as_chunks::<4>();
+    let mut at = 0;
+    for word in words {
+        asm.store_imm(Size::W, Reg::R2, at, i32::from_ne_bytes(*word));
+        at += 4;
+    }
+    for byte in rest {
+        asm.store_imm(Size::B, Reg::R2, at, (*byte).into());
+        at += 1;
+    }
+    asm.mov_imm(Reg::R0, TX as i32);
+    asm.bind(short);
+    asm.exit();
+    load(name, &asm.finish().insns)
+}
+
+fn load(name: &str, insns: &[u64]) -> Result<Program> {
     Ok(Program::load(&ProgramSpec {
         name,
         kind: ProgramKind::Xdp,
         attach_type: 0,
-        insns: &insns,
+        insns,
         maps: &[],
         btf: None,
     })?)

@@ -141,3 +141,18 @@ fn by_hand_and_ashway_answer_byte_for_byte_alike() {
     }
     node.stop().unwrap();
 }
+
+/// A flood is of one frame, whatever was done to the page that carries it.
+#[test]
+fn a_live_frame_is_written_anew() {
+    if skip_unless_root() {
+        return;
+    }
+    let frame = to_counter(b"hello").bytes();
+    assert_ne!(frame.len() % 4, 0, "there is a rest");
+    let program = xdp::rewriting("ashway_test", &frame).expect("root can load programs");
+    let turned_around = vec![7; frame.len()];
+    assert_eq!(run(&program, &turned_around), (xdp::TX, frame.clone()));
+    let short = &turned_around[1..];
+    assert_eq!(run(&program, short), (xdp::DROP, short.to_vec()));
+}
