@@ -120,27 +120,29 @@ pub const SLOT_LOCAL_PATH: usize = 0;
 pub const SLOT_PAYLOAD_OFF: usize = 4;
 /// `u32` in a slot: length of the payload in the [pool](crate::memory::Layout::pool_slot).
 pub const SLOT_PAYLOAD_LEN: usize = 8;
-/// `u32` in a slot: bits of [`context::flag`](crate::context::flag).
-pub const SLOT_FLAGS: usize = 12;
+/// `u32` in a slot: 1 + the CPU that put the message here right behind one of the
+/// kernel tier, else 0. What that one sent leaves when the driver's poll on that
+/// CPU ends, so this message must not be run before.
+pub const SLOT_BEHIND: usize = 12;
+/// `u32` in a slot: the slot's place in the ring's sequence, plus 1, once the
+/// message is here.
+pub const SLOT_READY: usize = 16;
 /// The frame's bytes before the payload.
-pub const SLOT_HEADERS: usize = 16;
+pub const SLOT_HEADERS: usize = 20;
 /// Room for headers: Ethernet 14, two VLAN tags 8, IPv4 with options 60 or IPv6
 /// 40, UDP 8, and for extension headers what is left. A datagram with longer
 /// headers has a bad length.
 pub const SLOT_HEADERS_BYTES: usize = 224;
 
-/// `u32` in a slot: 1 + the CPU that put the message here right behind one of the
-/// kernel tier, else 0. What that one sent leaves when the driver's poll on that
-/// CPU ends, so this message must not be run before.
-pub const SLOT_BEHIND: usize = SLOT_HEADERS + SLOT_HEADERS_BYTES;
-/// `u32` in a slot: the slot's place in the ring's sequence, plus 1, once the
-/// message is here.
-pub const SLOT_READY: usize = SLOT_BEHIND + 4;
-
 /// `u64` in a slot: the message's number while somebody
 /// [observes](crate::observe); else whatever was there.
-pub const SLOT_SEQUENCE: usize = SLOT_READY + 4;
+pub const SLOT_SEQUENCE: usize = 248;
 
+/// What Ethernet, IPv4 and UDP take. With them a descriptor is one cache line, which the
+/// program's CPU writes and the worker's reads: each line more is another miss for both.
+const PLAIN_HEADERS: usize = 14 + 20 + 8;
+const _: () = assert!(SLOT_HEADERS + PLAIN_HEADERS <= 64 && SLOTS.is_multiple_of(64));
+const _: () = assert!(SLOT_HEADERS + SLOT_HEADERS_BYTES <= SLOT_SEQUENCE);
 const _: () = assert!(RING_BEHIND_KERNEL + 4 * RING_MARKS <= RING_CONSUMED);
 const _: () = assert!(SLOT_SEQUENCE + 8 <= SLOT_BYTES && SLOT_SEQUENCE.is_multiple_of(8));
 

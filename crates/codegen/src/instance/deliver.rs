@@ -179,8 +179,6 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, ob
     asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_LEN as i16, R5);
     asm.load(Size::W, R2, R9, context::LOCAL_PATH);
     asm.store(Size::W, R1, trusted::SLOT_LOCAL_PATH as i16, R2);
-    asm.load(Size::W, R2, R9, context::FLAGS);
-    asm.store(Size::W, R1, trusted::SLOT_FLAGS as i16, R2);
     asm.mov(R3, R1);
     asm.alu_imm(op::ADD, R3, trusted::SLOT_HEADERS as i32);
     asm.mov(R1, R6);
