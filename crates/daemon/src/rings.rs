@@ -12,7 +12,7 @@ use ashway_ring::{Passer, SendError, TxSocket};
 use crate::bug::{self, Bug};
 use crate::counters::UserRows;
 use crate::feeds::RunInstance;
-use crate::instance::Instance;
+use crate::instance::{Instance, KernelSide};
 use crate::live::Live;
 use crate::observe::{What, tap};
 use crate::port::{Port, is_down};
@@ -139,7 +139,7 @@ pub(crate) fn drain(
     rows: &UserRows,
     now: impl Fn() -> Time,
 ) -> bool {
-    if !waiting(instance.shared()) {
+    if !has_work(instance.shared()) {
         return false;
     }
     let rings = instance.shared().layout.rings;
@@ -156,31 +156,42 @@ pub(crate) fn drain(
     true
 }
 
-/// Whether any ring of `instance` holds a message, a program has kept a fault, or the
-/// reader of its endpoint is to be woken.
+/// Whether any ring of `instance` holds a message, be it half filled, a program has kept a
+/// fault, or the reader of its endpoint is to be woken.
 #[must_use]
 pub(crate) fn waiting(instance: &Instance) -> bool {
-    let Some(kernel) = &instance.kernel else {
-        return false;
-    };
-    let wake = kernel.trusted.u32_at(trusted::ENDPOINT_WAKE);
-    if wake.load(Ordering::Acquire) != 0 || instance.keeps_fault() {
-        return true;
-    }
-    (0..instance.layout.rings).any(|ring| holds(instance, ring))
+    instance.kernel.as_ref().is_some_and(|kernel| {
+        let holds = |ring| {
+            let control = trusted::RINGS + ring * trusted::RING_STRIDE;
+            let produced = kernel.trusted.u32_at(control + trusted::RING_PRODUCED);
+            let consumed = consumed(kernel, ring);
+            produced.load(Ordering::Acquire) != consumed.load(Ordering::Acquire)
+        };
+        calls(instance, kernel) || (0..instance.layout.rings).any(holds)
+    })
 }
 
-/// Whether a ring holds a message.
-fn holds(instance: &Instance, ring: usize) -> bool {
-    let Some(kernel) = &instance.kernel else {
-        return false;
-    };
-    let control = trusted::RINGS + ring * trusted::RING_STRIDE;
-    let word = |offset| {
-        let word = kernel.trusted.u32_at(control + offset);
-        word.load(Ordering::Acquire)
-    };
-    word(trusted::RING_PRODUCED) != word(trusted::RING_CONSUMED)
+/// Whether there is a message to be taken, or what else [`waiting`] is about. For the look
+/// that is made again and again: while nothing comes it reads words that no program writes
+/// before there is a message, so that the receiving CPU keeps its line of the ring's
+/// control block.
+fn has_work(instance: &Instance) -> bool {
+    instance.kernel.as_ref().is_some_and(|kernel| {
+        let filled = |ring| has_message(kernel, ring);
+        calls(instance, kernel) || (0..instance.layout.rings).any(filled)
+    })
+}
+
+/// Whether a program has kept a fault, or the reader of the endpoint is to be woken.
+fn calls(instance: &Instance, kernel: &KernelSide) -> bool {
+    let wake = kernel.trusted.u32_at(trusted::ENDPOINT_WAKE);
+    wake.load(Ordering::Acquire) != 0 || instance.keeps_fault()
+}
+
+/// Whether the next message of a ring is there.
+fn has_message(kernel: &KernelSide, ring: usize) -> bool {
+    let next = consumed(kernel, ring).load(Ordering::Relaxed);
+    is_filled(kernel, ring, next)
 }
 
 fn drain_ring(
@@ -222,9 +233,12 @@ pub(crate) fn drain_frames(
     rows: &UserRows,
     now: impl Fn() -> Time,
 ) -> bool {
+    let Some(kernel) = &carrier.kernel else {
+        return false;
+    };
     let mut any = false;
     for ring in 0..carrier.layout.rings {
-        if !holds(carrier, ring) {
+        if !has_message(kernel, ring) {
             continue;
         }
         any = true;
@@ -288,31 +302,35 @@ fn subtract(word: &AtomicU32, messages: u32) {
 /// Takes up to a batch from a ring by way of `take`, which gets a slot.
 fn take_batch(shared: &Instance, ring: usize, mut take: impl FnMut(usize)) {
     let Some(kernel) = &shared.kernel else { return };
-    let control = trusted::RINGS + ring * trusted::RING_STRIDE;
-    let produced = kernel
-        .trusted
-        .u32_at(control + trusted::RING_PRODUCED)
-        .load(Ordering::Acquire);
-    let consumed_word = kernel.trusted.u32_at(control + trusted::RING_CONSUMED);
+    let consumed_word = consumed(kernel, ring);
     let consumed = consumed_word.load(Ordering::Relaxed);
-    let waiting = produced.wrapping_sub(consumed).min(BATCH);
     let mut taken = 0;
-    while taken < waiting {
+    while taken < BATCH {
         let ticket = consumed.wrapping_add(taken);
-        let slot = ticket as usize % trusted::RING_SLOTS;
-        let ready = kernel
-            .trusted
-            .u32_at(descriptor(ring, slot) + trusted::SLOT_READY);
-        if ready.load(Ordering::Acquire) != ticket.wrapping_add(1) {
-            // Taken, but still being filled.
+        if !is_filled(kernel, ring, ticket) {
             break;
         }
-        take(slot);
+        take(ticket as usize % trusted::RING_SLOTS);
         taken += 1;
     }
-    // Once for all: programs look at the word for each message, and each store takes its
-    // line away from their CPU.
-    consumed_word.store(consumed.wrapping_add(taken), Ordering::Release);
+    if taken > 0 {
+        // Once for all: programs look at the word for each message, and each store takes
+        // its line away from their CPU.
+        consumed_word.store(consumed.wrapping_add(taken), Ordering::Release);
+    }
+}
+
+/// How many slots of a ring the daemon has given back.
+fn consumed(kernel: &KernelSide, ring: usize) -> &AtomicU32 {
+    let control = trusted::RINGS + ring * trusted::RING_STRIDE;
+    kernel.trusted.u32_at(control + trusted::RING_CONSUMED)
+}
+
+/// Whether a program has filled the slot with this place in the ring's sequence.
+fn is_filled(kernel: &KernelSide, ring: usize, ticket: u32) -> bool {
+    let slot = ticket as usize % trusted::RING_SLOTS;
+    let ready = descriptor(ring, slot) + trusted::SLOT_READY;
+    kernel.trusted.u32_at(ready).load(Ordering::Acquire) == ticket.wrapping_add(1)
 }
 
 const fn descriptor(ring: usize, slot: usize) -> usize {

@@ -352,7 +352,7 @@ impl Work {
         self.take();
         self.packet_ports.clear();
         // No path is woken any more: one that is always due would never let it end.
-        while self.take() || self.live.engine.sets_aside() {}
+        while self.take() || self.is_awaited() || self.live.engine.sets_aside() {}
     }
 
     /// Takes a batch from each source, and wakes the paths whose time has come.
@@ -405,6 +405,13 @@ impl Work {
         self.flush();
         self.let_go();
         any
+    }
+
+    /// Whether a ring holds a message, be it half filled.
+    fn is_awaited(&self) -> bool {
+        let carrier = self.carrier.as_deref();
+        let mut instances = self.instances.iter().map(RunInstance::shared);
+        carrier.is_some_and(rings::waiting) || instances.any(|shared| rings::waiting(shared))
     }
 
     /// Takes a path in that ends in a handler.

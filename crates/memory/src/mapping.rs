@@ -235,6 +235,7 @@ impl Mapping {
     }
 
     /// The address of `len` bytes at `offset`, if all of them are ours.
+    #[inline]
     fn bytes_at(&self, offset: usize, len: usize) -> Result<*mut u8, OutsideMemory> {
         if len > self.len.saturating_sub(offset) {
             return Err(OutsideMemory {
@@ -252,6 +253,7 @@ impl Mapping {
     /// # Errors
     ///
     /// [`OutsideMemory`]; `into` is then left alone.
+    #[inline]
     pub fn copy_out(&self, offset: usize, into: &mut [u8]) -> Result<(), OutsideMemory> {
         let mut from = self.bytes_at(offset, into.len())?;
         let (head, rest) = into.split_at_mut(head_len(from, into.len()));
@@ -313,6 +315,7 @@ impl Mapping {
     ///
     /// If the word is outside the mapping or not aligned.
     #[must_use]
+    #[inline]
     pub fn u32_at(&self, offset: usize) -> &AtomicU32 {
         let word = self.checked(offset, size_of::<u32>());
         // SAFETY: `checked` saw that the word is mapped and aligned; it stays
@@ -326,6 +329,7 @@ impl Mapping {
     ///
     /// If the double word is outside the mapping or not aligned.
     #[must_use]
+    #[inline]
     pub fn u64_at(&self, offset: usize) -> &AtomicU64 {
         let word = self.checked(offset, size_of::<u64>());
         // SAFETY: `checked` saw that the word is mapped and aligned; it stays
@@ -333,6 +337,7 @@ impl Mapping {
         unsafe { AtomicU64::from_ptr(word.cast()) }
     }
 
+    #[inline]
     fn checked(&self, offset: usize, size: usize) -> *mut u8 {
         match self.bytes_at(offset, size) {
             Ok(word) if word.addr().is_multiple_of(size) => word,
@@ -357,6 +362,7 @@ impl fmt::Debug for Mapping {
 }
 
 /// Bytes before the first aligned word of a copy of `len` bytes.
+#[inline]
 fn head_len(from: *const u8, len: usize) -> usize {
     from.align_offset(WORD).min(len)
 }

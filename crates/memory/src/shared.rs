@@ -54,6 +54,7 @@ impl SharedArray {
     ///
     /// If the word is outside the map or not aligned.
     #[must_use]
+    #[inline]
     pub fn u32_at(&self, offset: usize) -> &AtomicU32 {
         self.mapping.u32_at(offset)
     }
@@ -64,6 +65,7 @@ impl SharedArray {
     ///
     /// If the double word is outside the map or not aligned.
     #[must_use]
+    #[inline]
     pub fn u64_at(&self, offset: usize) -> &AtomicU64 {
         self.mapping.u64_at(offset)
     }
@@ -74,6 +76,7 @@ impl SharedArray {
     /// # Errors
     ///
     /// [`OutsideMemory`]; `into` is then left alone.
+    #[inline]
     pub fn copy_out(&self, offset: usize, into: &mut [u8]) -> Result<(), OutsideMemory> {
         self.mapping.copy_out(offset, into)
     }

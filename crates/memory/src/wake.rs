@@ -46,6 +46,7 @@ impl WakeBell {
 
     /// Whether it has rung since it was last drained. Two loads.
     #[must_use]
+    #[inline]
     pub fn has_rung(&self) -> bool {
         let produced = self.ring.producer().load(Ordering::Acquire);
         self.ring.consumer().load(Ordering::Relaxed) != produced
