@@ -175,9 +175,7 @@ impl Feeds {
     /// Says that messages have left the user tier which programs count, by the rows of
     /// their paths.
     pub(crate) fn leave(&self, rows: impl Iterator<Item = CounterRow>) {
-        let words = rows.filter(|row| self.at(*row).is_some_and(|feed| feed.word().is_some()));
-        let word = |row: CounterRow| self.at(row).and_then(Feed::word);
-        rings::leave(words, |row| word(row).expect("others were left out"));
+        rings::leave(rows, |row| self.at(row).and_then(Feed::word));
     }
 }
 

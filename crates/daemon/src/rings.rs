@@ -265,16 +265,16 @@ pub(crate) fn drain_frames(
 /// Says that whole frames have left the user tier, by their keys.
 pub(crate) fn leave_frames(carrier: &Instance, keys: impl Iterator<Item = u32>) {
     if let Some(kernel) = &carrier.kernel {
-        let word = |key| kernel.trusted.u32_at(carrier.path_word(key));
+        let word = |key| Some(kernel.trusted.u32_at(carrier.path_word(key)));
         leave(keys.map(|key| key as usize), word);
     }
 }
 
 /// Subtracts messages that have left the user tier from the words that count them, by
-/// their paths' keys.
+/// their paths' keys; where no program counts, there is none.
 pub(crate) fn leave<'w, K: PartialEq + Copy>(
     ended: impl Iterator<Item = K>,
-    word: impl Fn(K) -> &'w AtomicU32,
+    word: impl Fn(K) -> Option<&'w AtomicU32>,
 ) {
     let mut ended = ended.peekable();
     while let Some(key) = ended.next() {
@@ -286,7 +286,9 @@ pub(crate) fn leave<'w, K: PartialEq + Copy>(
         if bug::is(Bug::RunCountedOnce) {
             messages = 1;
         }
-        subtract(word(key), messages);
+        if let Some(word) = word(key) {
+            subtract(word, messages);
+        }
     }
 }
 
@@ -437,7 +439,7 @@ mod tests {
             .all(|ended: &[usize]| {
                 let of = |path| ended.iter().filter(|known| **known == path).count() as u32;
                 let words = [of(0), of(1) | draining, of(2) + 1].map(AtomicU32::new);
-                leave(ended.iter().copied(), |path| &words[path]);
+                leave(ended.iter().copied(), |path| Some(&words[path]));
                 let left = words.map(AtomicU32::into_inner);
                 // Of a path that drains and had none, nobody has left.
                 let drained = if of(1) == 0 { draining } else { 0 };
