@@ -37,6 +37,10 @@ ashway_abi::seeded_bugs! {
     LastSightOnly,
     /// Of messages of a ring that have to wait for a CPU only the first does.
     FirstWaitsOnly,
+    /// A message is taken that a program has not written yet.
+    HalfFilledTaken,
+    /// A ring is empty whose message a program has not written yet.
+    HalfFilledForgotten,
     /// Nobody looks whether an owner has ended.
     OwnerForgotten,
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use ashway_abi::{Count, trusted};
 use ashway_kernel::Program;
+use ashway_memory::SharedArray;
 use ashway_modules::Message;
 use ashway_path::time::Time;
 use ashway_ring::{Passer, SendError, TxSocket};
@@ -161,12 +162,7 @@ pub(crate) fn drain(
 #[must_use]
 pub(crate) fn waiting(instance: &Instance) -> bool {
     instance.kernel.as_ref().is_some_and(|kernel| {
-        let holds = |ring| {
-            let control = trusted::RINGS + ring * trusted::RING_STRIDE;
-            let produced = kernel.trusted.u32_at(control + trusted::RING_PRODUCED);
-            let consumed = consumed(kernel, ring);
-            produced.load(Ordering::Acquire) != consumed.load(Ordering::Acquire)
-        };
+        let holds = |ring| holds(&kernel.trusted, ring);
         calls(instance, kernel) || (0..instance.layout.rings).any(holds)
     })
 }
@@ -177,7 +173,7 @@ pub(crate) fn waiting(instance: &Instance) -> bool {
 /// control block.
 fn has_work(instance: &Instance) -> bool {
     instance.kernel.as_ref().is_some_and(|kernel| {
-        let filled = |ring| has_message(kernel, ring);
+        let filled = |ring| has_message(&kernel.trusted, ring);
         calls(instance, kernel) || (0..instance.layout.rings).any(filled)
     })
 }
@@ -188,10 +184,20 @@ fn calls(instance: &Instance, kernel: &KernelSide) -> bool {
     wake.load(Ordering::Acquire) != 0 || instance.keeps_fault()
 }
 
+/// Whether a ring holds a message, be it half filled.
+fn holds(words: &SharedArray, ring: usize) -> bool {
+    if bug::is(Bug::HalfFilledForgotten) {
+        return has_message(words, ring);
+    }
+    let control = trusted::RINGS + ring * trusted::RING_STRIDE;
+    let produced = words.u32_at(control + trusted::RING_PRODUCED);
+    produced.load(Ordering::Acquire) != consumed(words, ring).load(Ordering::Acquire)
+}
+
 /// Whether the next message of a ring is there.
-fn has_message(kernel: &KernelSide, ring: usize) -> bool {
-    let next = consumed(kernel, ring).load(Ordering::Relaxed);
-    is_filled(kernel, ring, next)
+fn has_message(words: &SharedArray, ring: usize) -> bool {
+    let next = consumed(words, ring).load(Ordering::Relaxed);
+    is_filled(words, ring, next)
 }
 
 fn drain_ring(
@@ -204,8 +210,11 @@ fn drain_ring(
     // Whatever its path, what comes behind a message that waits has to wait, too.
     let mut after = std::mem::take(instance.after(ring));
     let shared = instance.shared();
+    let Some(kernel) = &shared.kernel else {
+        return;
+    };
     let iface = shared.plan.iface_of(ring);
-    take_batch(shared, ring, |slot| {
+    take_batch(&kernel.trusted, ring, |slot| {
         if let Some(cpu) = behind(shared, ring, slot) {
             // What the kernel tier answered before this message leaves first.
             live.ask(cpu, &mut after);
@@ -238,14 +247,14 @@ pub(crate) fn drain_frames(
     };
     let mut any = false;
     for ring in 0..carrier.layout.rings {
-        if !has_message(kernel, ring) {
+        if !has_message(&kernel.trusted, ring) {
             continue;
         }
         any = true;
         // A path whose frames are there was ordered before.
         live.obey(rows);
         let (iface, now) = (carrier.plan.iface_of(ring), now());
-        take_batch(carrier, ring, |slot| {
+        take_batch(&kernel.trusted, ring, |slot| {
             let mut after = Sights::default();
             if let Some(cpu) = behind(carrier, ring, slot) {
                 live.ask(cpu, &mut after);
@@ -302,14 +311,13 @@ fn subtract(word: &AtomicU32, messages: u32) {
 }
 
 /// Takes up to a batch from a ring by way of `take`, which gets a slot.
-fn take_batch(shared: &Instance, ring: usize, mut take: impl FnMut(usize)) {
-    let Some(kernel) = &shared.kernel else { return };
-    let consumed_word = consumed(kernel, ring);
+fn take_batch(words: &SharedArray, ring: usize, mut take: impl FnMut(usize)) {
+    let consumed_word = consumed(words, ring);
     let consumed = consumed_word.load(Ordering::Relaxed);
     let mut taken = 0;
     while taken < BATCH {
         let ticket = consumed.wrapping_add(taken);
-        if !is_filled(kernel, ring, ticket) {
+        if !is_filled(words, ring, ticket) {
             break;
         }
         take(ticket as usize % trusted::RING_SLOTS);
@@ -323,16 +331,16 @@ fn take_batch(shared: &Instance, ring: usize, mut take: impl FnMut(usize)) {
 }
 
 /// How many slots of a ring the daemon has given back.
-fn consumed(kernel: &KernelSide, ring: usize) -> &AtomicU32 {
+fn consumed(words: &SharedArray, ring: usize) -> &AtomicU32 {
     let control = trusted::RINGS + ring * trusted::RING_STRIDE;
-    kernel.trusted.u32_at(control + trusted::RING_CONSUMED)
+    words.u32_at(control + trusted::RING_CONSUMED)
 }
 
 /// Whether a program has filled the slot with this place in the ring's sequence.
-fn is_filled(kernel: &KernelSide, ring: usize, ticket: u32) -> bool {
+fn is_filled(words: &SharedArray, ring: usize, ticket: u32) -> bool {
     let slot = ticket as usize % trusted::RING_SLOTS;
-    let ready = descriptor(ring, slot) + trusted::SLOT_READY;
-    kernel.trusted.u32_at(ready).load(Ordering::Acquire) == ticket.wrapping_add(1)
+    let ready = words.u32_at(descriptor(ring, slot) + trusted::SLOT_READY);
+    ready.load(Ordering::Acquire) == ticket.wrapping_add(1) || bug::is(Bug::HalfFilledTaken)
 }
 
 const fn descriptor(ring: usize, slot: usize) -> usize {
@@ -418,6 +426,9 @@ pub(crate) fn spare_message() -> Message {
 
 #[cfg(test)]
 mod tests {
+    use ashway_memory::page_multiple;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
     use super::*;
 
     #[test]
@@ -445,6 +456,41 @@ mod tests {
                 let drained = if of(1) == 0 { draining } else { 0 };
                 left == [0, drained, 1]
             })
+    }
+
+    /// A program has taken two slots, and the second is written first: neither is the
+    /// worker's before the first is, and the ring is not empty before both were.
+    fn a_slot_is_taken_when_it_is_written() -> bool {
+        let bytes = descriptor(0, trusted::RING_SLOTS);
+        let memory = memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&memory, page_multiple(bytes) as u64).unwrap();
+        let words = &SharedArray::map(memory, bytes).unwrap();
+        let produced = words.u32_at(trusted::RINGS + trusted::RING_PRODUCED);
+        let write = |ticket: u32| {
+            let ready = words.u32_at(descriptor(0, ticket as usize) + trusted::SLOT_READY);
+            ready.store(ticket + 1, Ordering::Release);
+        };
+        let taken = || {
+            let mut taken = Vec::new();
+            take_batch(words, 0, |slot| taken.push(slot));
+            taken
+        };
+        produced.store(2, Ordering::Release);
+        write(1);
+        let none = !has_message(words, 0) && taken().is_empty() && holds(words, 0);
+        write(0);
+        none && has_message(words, 0) && taken() == [0, 1] && !holds(words, 0)
+    }
+
+    #[test]
+    fn what_is_half_written_is_neither_taken_nor_forgotten() {
+        assert!(a_slot_is_taken_when_it_is_written());
+        for bug in [Bug::HalfFilledTaken, Bug::HalfFilledForgotten] {
+            assert!(
+                !bug::with(bug, a_slot_is_taken_when_it_is_written),
+                "{bug:?}"
+            );
+        }
     }
 
     #[test]
