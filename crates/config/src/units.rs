@@ -20,7 +20,7 @@ const UNITS: [(&str, u64); 4] = [
 ///
 /// ```
 /// # use std::time::Duration;
-/// # use ashway_daemon::units;
+/// # use ashway_config::units;
 /// assert_eq!(units::read("50 us"), Ok(Duration::from_micros(50)));
 /// assert_eq!(units::read("2ms"), Ok(Duration::from_millis(2)));
 /// assert!(units::read("50").is_err());
