@@ -277,6 +277,8 @@ impl Captured {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 pub(crate) mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use ashway_handler::Engine;
 
     use super::*;
@@ -306,7 +308,10 @@ pub(crate) mod tests {
 
     /// An instance of a handler that is no more than stopped.
     pub(crate) fn instance(handler: &str) -> Instance {
-        let name = format!("ashway-faults-{}-{handler}.wasm", std::process::id());
+        // Another test may make one of the same name at the same time.
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let name = format!("ashway-faults-{}-{number}.wasm", std::process::id());
         let file = std::env::temp_dir().join(name);
         let text = r#"(module (memory (export "memory") 1 1)
             (func (export "on_rx") (param i32 i32) (result i32) unreachable))"#;
