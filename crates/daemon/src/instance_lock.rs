@@ -93,6 +93,9 @@ impl Bindable {
 
 /// Takes the lock, looking for so long; if it cannot be had, says that it is wanted.
 fn take(lock: &AtomicU32, wanted: &AtomicU32, look: Duration) -> Option<Taken> {
+    // Who looked before looked for all: a path of the same handler, or this one.
+    let is_known = wanted.load(Ordering::Relaxed) != 0;
+    let look = if is_known { Duration::ZERO } else { look };
     let mut until = None;
     let taken = loop {
         let try_from = |from| lock.compare_exchange(from, 1, Ordering::Acquire, Ordering::Relaxed);

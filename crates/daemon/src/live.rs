@@ -99,6 +99,8 @@ pub(crate) struct Live {
     around: Around,
     /// Who says that what the kernel tier sent has left; there if there can be any.
     witnesses: Option<Witnesses>,
+    /// For what a frame waits for, until its path is known.
+    pub(crate) after: Sights,
     /// What is to be done first.
     orders: Receiver<Order>,
 }
@@ -142,6 +144,7 @@ impl Live {
             closing: Vec::new(),
             around: Around::new(tables, row, held),
             witnesses: None,
+            after: Sights::default(),
             orders,
         }
     }

@@ -17,7 +17,6 @@ use crate::instance::{Instance, KernelSide};
 use crate::live::Live;
 use crate::observe::{What, tap};
 use crate::port::{Port, is_down};
-use crate::witness::Sights;
 
 /// Messages taken from one ring before the next gets its turn.
 const BATCH: u32 = 32;
@@ -254,8 +253,9 @@ pub(crate) fn drain_frames(
         // A path whose frames are there was ordered before.
         live.obey(rows);
         let (iface, now) = (carrier.plan.iface_of(ring), now());
+        let mut after = std::mem::take(&mut live.after);
         take_batch(&kernel.trusted, ring, |slot| {
-            let mut after = Sights::default();
+            after.clear();
             if let Some(cpu) = behind(carrier, ring, slot) {
                 live.ask(cpu, &mut after);
             }
@@ -267,6 +267,7 @@ pub(crate) fn drain_frames(
             observe(carrier, ring, slot, &mut message);
             live.receive(message, taken.key, &mut after, now, rows);
         });
+        live.after = after;
     }
     any
 }

@@ -16,7 +16,7 @@ use ashway_memory::{AllegedOffset, Memory};
 
 use crate::activation::{Bindable, Running};
 use crate::bug::{self, Bug};
-use crate::config::HandlerConfig;
+use crate::config::{Config, HandlerConfig};
 use crate::instance::{InstanceError, set_params};
 use crate::version::Version;
 
@@ -152,10 +152,17 @@ impl TakeOver {
             .running
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // Its paths have left the kernel tier, so at most a kept fault is in the way.
-        let Some(held) = self.handler.hold() else {
-            let handler = shared.name.clone();
-            return Err(InstanceError::Busy { handler });
+        // Its paths have left the kernel tier. What is in the way is a kept fault, or the
+        // activation that one was in when it was demoted a moment ago.
+        let held = loop {
+            match self.handler.hold() {
+                Some(held) => break held,
+                None if begin.elapsed() <= Config::MAX_BUDGET => std::hint::spin_loop(),
+                None => {
+                    let handler = shared.name.clone();
+                    return Err(InstanceError::Busy { handler });
+                }
+            }
         };
         let memory = &shared.memory;
         let whole = AllegedOffset(0);

@@ -13,22 +13,25 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::{self, Thread};
+use std::time::Duration;
 
-use rustix::thread::{
-    CpuSet, MembarrierCommand, membarrier, sched_getaffinity, sched_getcpu, sched_setaffinity,
-};
+use rustix::thread::{CpuSet, MembarrierCommand, membarrier, sched_getcpu, sched_setaffinity};
 
 use crate::bug::{self, Bug};
 
 /// Bytes of a witness's stack: it calls next to nothing.
 const STACK_BYTES: usize = 64 * 1024;
 
-/// A witness for each CPU that this process may use, and one for all others.
+/// How long the kernel polls at most before it lets others run, and much more: 8 ms
+/// (`netdev_budget_usecs`) if nobody has changed it.
+const LONGEST_POLL: Duration = Duration::from_millis(100);
+
+/// A witness for each CPU, and one for those that have none.
 #[derive(Debug)]
 pub(crate) struct Witnesses {
     /// By CPU.
     here: Vec<Option<Witness>>,
-    /// For CPUs without one it waits for a grace period, which takes up to some 100 ms.
+    /// It waits for a grace period, which takes 50 to 200 ms.
     elsewhere: Witness,
 }
 
@@ -54,6 +57,8 @@ struct Words {
 pub(crate) struct Sight {
     words: Arc<Words>,
     number: u32,
+    /// The witness's CPU: whoever looks and runs there has seen it, too.
+    cpu: Option<usize>,
 }
 
 /// What a path waits for, or what comes by a ring.
@@ -61,20 +66,16 @@ pub(crate) struct Sight {
 pub(crate) struct Sights(Vec<Sight>);
 
 impl Witnesses {
-    /// Starts the threads.
+    /// Starts the threads, for so many CPUs: also for those that this process does not run
+    /// on. One that cannot be had leaves its CPU to the one for all.
     ///
     /// # Errors
     ///
-    /// When one cannot be had.
-    pub(crate) fn start() -> std::io::Result<Self> {
-        let allowed = sched_getaffinity(None)?;
-        let last = (0..CpuSet::MAX_CPU).rfind(|cpu| allowed.is_set(*cpu));
-        let here = (0..=last.unwrap_or(0)).map(|cpu| {
-            let cpu = Some(cpu).filter(|cpu| allowed.is_set(*cpu));
-            cpu.map(|cpu| Witness::start(Some(cpu))).transpose()
-        });
+    /// When not even that can be had.
+    pub(crate) fn start(cpus: usize) -> std::io::Result<Self> {
+        let here = (0..cpus.min(CpuSet::MAX_CPU)).map(|cpu| Witness::start(Some(cpu)).ok());
         Ok(Self {
-            here: here.collect::<Result<_, _>>()?,
+            here: here.collect(),
             elsewhere: Witness::start(None)?,
         })
     }
@@ -86,21 +87,19 @@ impl Witnesses {
             return None;
         }
         let witness = self.here.get(cpu).and_then(Option::as_ref);
+        let its = witness.map(|_| cpu);
         let Witness { words, thread } = witness.unwrap_or(&self.elsewhere);
-        let sight = Sight::ask(words);
+        let sight = Sight::ask(words, its);
         thread.unpark();
         Some(sight)
     }
 }
 
-impl Drop for Witnesses {
+impl Drop for Witness {
     fn drop(&mut self) {
-        let here = self.here.iter().flatten();
-        for Witness { words, thread } in here.chain([&self.elsewhere]) {
-            words.over.store(true, Ordering::Release);
-            // Not waited for: others may want its CPU.
-            thread.unpark();
-        }
+        self.words.over.store(true, Ordering::Release);
+        // Not waited for: others may want its CPU.
+        self.thread.unpark();
     }
 }
 
@@ -135,8 +134,11 @@ impl Words {
                 continue;
             }
             // A CPU that went away, or is not ours any more, has it run elsewhere.
-            if cpu.is_none_or(|cpu| sched_getcpu() != cpu) {
-                let _ = membarrier(MembarrierCommand::Global);
+            if cpu.is_none_or(|cpu| sched_getcpu() != cpu)
+                && membarrier(MembarrierCommand::Global).is_err()
+            {
+                // With `nohz_full` there is none.
+                thread::sleep(LONGEST_POLL);
             }
             self.seen.store(asked, Ordering::Release);
         }
@@ -144,18 +146,19 @@ impl Words {
 }
 
 impl Sight {
-    fn ask(words: &Arc<Words>) -> Self {
+    fn ask(words: &Arc<Words>, cpu: Option<usize>) -> Self {
         let number = words.asked.load(Ordering::Relaxed).wrapping_add(1);
         words.asked.store(number, Ordering::Release);
         Self {
             words: Arc::clone(words),
             number,
+            cpu,
         }
     }
 
     fn is_over(&self) -> bool {
         let seen = self.words.seen.load(Ordering::Acquire);
-        seen.wrapping_sub(self.number).cast_signed() >= 0
+        seen.wrapping_sub(self.number).cast_signed() >= 0 || self.cpu == Some(sched_getcpu())
     }
 }
 
@@ -171,6 +174,11 @@ impl Sights {
             Some(known) => known.number = sight.number,
             None => self.0.push(sight.clone()),
         }
+    }
+
+    /// Waits for nothing.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
     }
 
     /// The same for all of those, as far as they are not over.
@@ -193,6 +201,8 @@ impl Sights {
 
 #[cfg(test)]
 mod tests {
+    use rustix::thread::sched_getaffinity;
+
     use super::*;
 
     impl Words {
@@ -212,8 +222,8 @@ mod tests {
         one.seen.store(last, Ordering::Relaxed);
         let mut sights = Sights::default();
         let before = sights.are_over();
-        (0..3).for_each(|_| sights.add(&Sight::ask(&one)));
-        sights.add(&Sight::ask(&two));
+        (0..3).for_each(|_| sights.add(&Sight::ask(&one, None)));
+        sights.add(&Sight::ask(&two, None));
         let some = [
             sights.are_over(),
             (two.answer(), sights.are_over()).1,
@@ -231,7 +241,7 @@ mod tests {
     fn what_comes_behind_waits_too() -> bool {
         let cpu = Arc::new(Words::default());
         let mut ring = Sights::default();
-        ring.add(&Sight::ask(&cpu));
+        ring.add(&Sight::ask(&cpu, None));
         let mut path = || {
             let mut sights = Sights::default();
             sights.add_all(&mut ring);
@@ -263,7 +273,7 @@ mod tests {
     #[test]
     fn every_cpu_is_seen() {
         let before = sched_getaffinity(None).unwrap();
-        let witnesses = Witnesses::start().unwrap();
+        let witnesses = Witnesses::start(2).unwrap();
         for cpu in [0, 1, 1023, 5000].repeat(3) {
             if let Some(sight) = witnesses.ask(cpu) {
                 while !sight.is_over() {

@@ -144,8 +144,8 @@ pub(super) fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let runs = handlers.iter();
     let runs = runs.map(|(id, handler)| RunInstance::new(*id, handler.clone()));
     let mut live_paths = Live::new(tables.collect(), plan.live_row, ordered, Arc::clone(&held));
-    if maps.is_some() {
-        let witnesses = Witnesses::start().map_err(system("start a thread on each CPU"))?;
+    if let Some(maps) = &maps {
+        let witnesses = Witnesses::start(maps.cpus as usize).map_err(system("start a thread"))?;
         live_paths.set_witnesses(witnesses);
     }
     let mut work = Work {

@@ -89,7 +89,8 @@ impl Node {
         Ok(())
     }
 
-    /// Has the worker let instances go that nothing uses, all of them or none; their configuration is still to follow.
+    /// Has the worker let instances go that nothing uses, all of them or none; their
+    /// configuration is still to follow.
     ///
     /// # Errors
     ///
