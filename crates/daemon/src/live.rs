@@ -117,7 +117,7 @@ pub(crate) struct Seat {
     /// Whether messages that leave it forward, and backward, leave it by a link.
     links: [bool; 2],
     /// What has to have left before it runs.
-    after: Sights,
+    after: Option<Box<Sights>>,
 }
 
 impl fmt::Debug for Live {
@@ -167,7 +167,7 @@ impl Live {
         if !sights.are_over()
             && let Some((_, seat)) = self.engine.path_mut(path)
         {
-            seat.after.add_all(sights);
+            seat.after.get_or_insert_default().add_all(sights);
         }
     }
 
@@ -211,7 +211,7 @@ impl Live {
             row,
             inner: None,
             links,
-            after: Sights::default(),
+            after: None,
         };
         self.engine.insert(id, *path, seat, share);
     }
@@ -232,7 +232,7 @@ impl Live {
             row,
             inner: inner.and_then(|stage| u8::try_from(stage).ok()),
             links: eth::links(&path),
-            after: Sights::default(),
+            after: None,
         };
         self.around.feeds.insert(row, instance, local);
         self.engine.insert(id, *path, seat, share);

@@ -16,6 +16,7 @@ use ashway_abi::Count;
 use crate::account::Account;
 use crate::attrs::{Attrs, Name, Value};
 use crate::bug::{self, Bug};
+use crate::create::MAX_STAGES;
 use crate::queue::{Queue, Refused};
 use crate::stage::{Direction, Stage};
 use crate::time::Time;
@@ -60,8 +61,8 @@ impl Default for Limits {
 pub struct Path<M> {
     name: Arc<str>,
     slots: Vec<Slot<M>>,
-    /// The positions of the stages that have to be acquired.
-    acquires: Vec<usize>,
+    /// The stages that have to be acquired: a bit for each position.
+    acquires: u64,
     attrs: Attrs,
     inputs: [Queue<Queued<M>>; 2],
     /// The input queue that was served last.
@@ -345,11 +346,14 @@ impl<M> Path<M> {
     /// Has the stages take what they have in common with others, all or none; whether they
     /// could.
     pub(crate) fn acquire(&mut self) -> bool {
-        for at in 0..self.acquires.len() {
-            if !self.slots[self.acquires[at]].stage.acquire() {
-                self.release_first(at);
+        let mut left = self.acquires;
+        while left != 0 {
+            let at = left.trailing_zeros();
+            if !self.slots[at as usize].stage.acquire() {
+                self.release_all(self.acquires ^ left);
                 return false;
             }
+            left &= left - 1;
         }
         true
     }
@@ -359,12 +363,13 @@ impl<M> Path<M> {
         if bug::is(Bug::StageNotReleased) {
             return;
         }
-        self.release_first(self.acquires.len());
+        self.release_all(self.acquires);
     }
 
-    fn release_first(&mut self, count: usize) {
-        for at in &self.acquires[..count] {
-            self.slots[*at].stage.release();
+    fn release_all(&mut self, mut left: u64) {
+        while left != 0 {
+            self.slots[left.trailing_zeros() as usize].stage.release();
+            left &= left - 1;
         }
     }
 
@@ -457,7 +462,6 @@ impl<M> Path<M> {
     /// Gives back the room that its creation needed and its life does not.
     pub(crate) fn shrink(&mut self) {
         self.slots.shrink_to_fit();
-        self.acquires.shrink_to_fit();
         self.attrs.shrink();
     }
 
@@ -532,10 +536,12 @@ impl<M> Slot<M> {
     }
 }
 
-/// The positions of the stages that have to be acquired.
-fn acquiring<M>(slots: &[Slot<M>]) -> Vec<usize> {
-    let acquires = |at: &usize| slots[*at].stage.traits().acquires;
-    (0..slots.len()).filter(acquires).collect()
+/// The stages that have to be acquired: a bit for each position.
+fn acquiring<M>(slots: &[Slot<M>]) -> u64 {
+    const { assert!(MAX_STAGES <= u64::BITS as usize) };
+    let bit = |slot: &Slot<M>| u64::from(slot.stage.traits().acquires);
+    let bits = (0..).zip(slots).map(|(at, slot)| bit(slot) << at);
+    bits.fold(0_u64, |all, bit| all | bit)
 }
 
 /// Establishes in order; on failure destroys what was, last first.

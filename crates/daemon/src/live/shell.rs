@@ -229,7 +229,7 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
     }
 
     fn may_run(&mut self, _: PathId, seat: &mut Seat) -> bool {
-        seat.after.are_over()
+        seat.after.as_mut().is_none_or(|after| after.are_over())
     }
 
     fn watch(
