@@ -19,8 +19,8 @@ pub const LOCK: usize = 0;
 /// memory as it is.
 pub const KEPT: u32 = 2;
 /// `u32`: 1 while the worker wants the lock and an activation in the kernel tier had it when
-/// the worker tried. Programs leave the lock alone until the worker has had it. Written by the
-/// worker.
+/// the worker tried. Programs leave the lock alone until the worker has had it: they take it by
+/// an exchange of both words at once, from 0 to 1. Written by the worker.
 pub const WANTED: usize = 4;
 /// `u32`: 1 while the worker does not look at the instance, because it sleeps or because the
 /// instance has had nothing for a while, and wants the wake ring to be rung.

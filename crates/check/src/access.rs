@@ -192,7 +192,7 @@ impl Step<'_> {
         // and Linux 6.18 does not clear that for an arena.
         let upper = what == COMPARE_EXCHANGE && self.number(0)?.max > u32::MAX.into();
         let mut old = Num::any(wide || upper);
-        if pointer == Value::begin(Region::Trusted) && what == COMPARE_EXCHANGE && !wide {
+        if pointer == Value::begin(Region::Trusted) && what == COMPARE_EXCHANGE && wide {
             self.take_lock(value)?;
             old.tag = Tag::Lock;
         } else {
@@ -205,7 +205,7 @@ impl Step<'_> {
         }
     }
 
-    /// 0 becomes 1, or somebody else has it.
+    /// 0 becomes 1, or somebody else has it, or [wants](trusted::WANTED) it.
     fn take_lock(&mut self, value: Num) -> Checked {
         let values = (self.number(0)?.constant(), value.constant());
         if values != (Some(0), Some(1)) || self.state.has(fact::MAY_BE_LOCKED) {

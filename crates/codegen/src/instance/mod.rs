@@ -254,20 +254,16 @@ fn turn(
     }
     resize::take_room(asm, handler.module, queue);
     asm.mov_imm(R8, Count::QueuedBusy as i32);
-    if !bug::is(Bug::WantedIgnored) {
-        asm.load(Size::W, R1, R7, trusted::WANTED as i16);
-        asm.jump_if_imm(op::JNE, R1, 0, queue);
-    }
+    // The lock is free and nobody wants it: one exchange asks both words.
+    let words = if bug::is(Bug::WantedIgnored) {
+        Size::W
+    } else {
+        Size::D
+    };
     asm.mov_imm(R0, 0);
     asm.mov_imm(R1, 1);
-    asm.atomic(
-        Atomic::CompareExchange,
-        Size::W,
-        R7,
-        trusted::LOCK as i16,
-        R1,
-    );
-    asm.jump32_if_imm(op::JNE, R0, 0, queue);
+    asm.atomic(Atomic::CompareExchange, words, R7, trusted::LOCK as i16, R1);
+    asm.jump_if_imm(op::JNE, R0, 0, queue);
     if handler.share.is_some() {
         let within = asm.label();
         share::ask(asm, within);

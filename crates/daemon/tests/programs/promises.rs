@@ -109,6 +109,12 @@ const fn insn(opcode: u8, dst: Reg, off: i16, imm: i32) -> Insn {
     }
 }
 
+/// Where a program takes the lock.
+fn position_of_exchange(insns: &[u64]) -> usize {
+    let is_exchange = |raw: &u64| Insn::decode(*raw).imm == Atomic::CompareExchange as i32;
+    insns.iter().position(is_exchange).unwrap()
+}
+
 /// The twins of the promises: programs with one bug each, which just that
 /// promise's question must notice.
 #[test]
@@ -126,10 +132,7 @@ fn each_seeded_bug_breaks_its_promise() {
         |insns| seed(insns, insn(0x62, Reg::R7, trusted::LOCK as i16, 0), 1),
         // `r0 = 0` before the exchange: it now takes the lock from a holder.
         |insns| {
-            let exchange = insns
-                .iter()
-                .position(|raw| Insn::decode(*raw).imm == Atomic::CompareExchange as i32)
-                .unwrap();
+            let exchange = position_of_exchange(insns);
             assert_eq!(
                 Insn::decode(insns[exchange - 2]),
                 insn(0xb7, Reg::R0, 0, 0),
@@ -140,18 +143,14 @@ fn each_seeded_bug_breaks_its_promise() {
             let taken = Insn::decode(insns[exchange + 1]);
             insns[exchange + 1] = Insn { imm: 1, ..taken }.encode();
         },
-        // `r1 = *(u32 *)(r7 + WANTED)`: of another word, that is always 0.
+        // The exchange of both words is of the lock alone.
         |insns| {
-            let wanted = trusted::WANTED as i16;
-            let load = |raw: &u64| {
-                let insn = Insn::decode(*raw);
-                (insn.opcode, insn.dst, insn.off) == (0x61, Reg::R1 as u8, wanted)
-            };
-            let at = insns.iter().position(load).unwrap();
-            let off = wanted + 4;
-            insns[at] = Insn {
-                off,
-                ..Insn::decode(insns[at])
+            let exchange = position_of_exchange(insns);
+            let both = Insn::decode(insns[exchange]);
+            assert_eq!((both.opcode, both.off), (0xdb, trusted::LOCK as i16));
+            insns[exchange] = Insn {
+                opcode: 0xc3,
+                ..both
             }
             .encode();
         },

@@ -28,11 +28,21 @@ fn a_lock_that_is_not_kept() {
         }
         let takes = |insn: Insn| {
             let lock = insn.dst == 7 && insn.off == trusted::LOCK as i16;
-            insn.opcode == 0xc3 && insn.imm == 0xf1 && lock
+            insn.opcode == 0xdb && insn.imm == 0xf1 && lock
         };
         let results = edits(&made, takes, |_| NOP);
         assert!(results.iter().all(Option::is_some), "{results:?}");
-        let busy = |insn: Insn| insn.opcode == 0x56 && insn.dst == 0 && insn.imm == 0;
+        // Of the lock alone, with no look at who wants it.
+        refused(
+            &made,
+            takes,
+            |insn| Insn {
+                opcode: 0xc3,
+                ..insn
+            },
+            Rule::Access,
+        );
+        let busy = |insn: Insn| insn.opcode == 0x55 && insn.dst == 0 && insn.imm == 0;
         noticed(&made, busy, |_| NOP, Rule::Lock);
     }
 }
@@ -92,8 +102,8 @@ fn a_lock_that_is_kept_at_the_end() {
         asm.mov_imm(Reg::R0, 0);
         asm.mov_imm(Reg::R1, 1);
         let lock = trusted::LOCK as i16;
-        asm.atomic(Atomic::CompareExchange, Size::W, Reg::R7, lock, Reg::R1);
-        asm.jump32_if_imm(op::JNE, Reg::R0, 0, out);
+        asm.atomic(Atomic::CompareExchange, Size::D, Reg::R7, lock, Reg::R1);
+        asm.jump_if_imm(op::JNE, Reg::R0, 0, out);
         if released {
             asm.store_imm(Size::W, Reg::R7, lock, 0);
         }
@@ -146,8 +156,8 @@ fn words_of_one_of_several_paths() {
         asm.mov_imm(Reg::R3, 1);
         let lock = trusted::LOCK as i16;
         if locked {
-            asm.atomic(Atomic::CompareExchange, Size::W, Reg::R7, lock, Reg::R3);
-            asm.jump32_if_imm(op::JNE, Reg::R0, 0, out);
+            asm.atomic(Atomic::CompareExchange, Size::D, Reg::R7, lock, Reg::R3);
+            asm.jump_if_imm(op::JNE, Reg::R0, 0, out);
         }
         asm.store_imm(size, Reg::R1, off, 1);
         if locked {
