@@ -17,6 +17,7 @@
 //! [`flood`] is `ashway bench flood`: a path that is flooded, and the one beside it;
 //! [`crowd`] is `ashway bench crowd`: a busy path beside many that have no messages;
 //! [`drain`] is `ashway bench drain`: how fast the user tier takes what comes;
+//! [`copy`] is `ashway bench copy`: how often a payload is copied on its way;
 //! [`sandbox`] is `ashway bench sandbox`: what its own safety costs it. [`swap`] is
 //! `ashway bench swap`: versions of a handler that take over from each other.
 //!
@@ -29,6 +30,7 @@
 #![forbid(unsafe_code)]
 
 pub mod contest;
+pub mod copy;
 pub mod counter;
 pub mod crowd;
 pub mod demo;

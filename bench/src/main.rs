@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use ashway_bench::{
-    Report, counter, crowd, demux, drain, flood, forward, neighbour, path, pipes, promote, sandbox,
-    swap,
+    Report, copy, counter, crowd, demux, drain, flood, forward, neighbour, path, pipes, promote,
+    sandbox, swap,
 };
 use clap::{Args, Parser, Subcommand};
 use serde_json::{Value, json};
@@ -39,6 +39,16 @@ struct Cli {
 enum Bench {
     /// Remote increment: socket servers, the user tier and the kernel tier
     Counter(Counter),
+    /// How often a payload is copied on its way to a handler and back
+    ///
+    /// By whom is said by `ashway trace`; here it is counted on each rung and in each tier,
+    /// of a request that fits a frame and of one in two fragments. Some seconds. Needs root
+    /// and the built handlers (`cargo xtask handlers`).
+    #[command(after_help = "\
+Examples:
+  ashway bench copy
+  ashway bench copy --judge")]
+    Copy,
     /// One busy path beside 300 handlers and 10,000 paths that have no messages
     ///
     /// The worker's CPU time for each message of a flooded handler of the user tier: alone,
@@ -240,6 +250,7 @@ impl Bench {
                 only,
                 binary,
             }),
+            Self::Copy => copy::run(&copy::Options { binary }),
             Self::Crowd(Rounds { rounds, quick }) => crowd::run(&crowd::Options {
                 rounds,
                 quick,

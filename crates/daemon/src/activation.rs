@@ -174,6 +174,7 @@ impl handler::Instance for Bindable {
                 is_timer: false,
                 resized: None,
                 sets_timers: false,
+                copies: 0,
             },
             on_timer: None,
             due: None,
@@ -212,6 +213,8 @@ struct Activation {
     resized: Option<usize>,
     /// Whether it has set timers, or set some off, when it ran last.
     sets_timers: bool,
+    /// How often the payload of the message has been copied.
+    copies: u8,
 }
 
 impl Activate for Bound {
@@ -231,14 +234,17 @@ impl Activate for Bound {
         if activation.end.gate.is_closed() {
             return activation.go_by();
         }
+        activation.copies = message.meta.copies;
         let (front, bytes) = message.split();
         let act = activation.run(front, bytes, 0);
+        message.meta.copies = activation.copies;
         if activation.sets_timers {
             self.due = activation.next_timer();
         }
         if let Some(len) = activation.resized.take() {
             message.resize(len);
             activation.instance.copy_message(message.bytes_mut());
+            message.copied();
         }
         let bytes = message.bytes();
         let shared = &activation.instance.shared;
@@ -297,6 +303,7 @@ impl Activation {
             is_timer: true,
             resized: None,
             sets_timers: false,
+            copies: 0,
         })
     }
 
@@ -380,11 +387,15 @@ impl Activation {
             let verdict = outcome.verdict.map_err(|stopped| stopped.cause);
             let decision = decide(verdict, outcome.dirty, self.rules);
             let left = u64::try_from(outcome.fuel_left).unwrap_or(0);
+            // Where it works, and back.
+            self.copies = self.copies.saturating_add(1);
             tap::ran(
                 &shared.name,
                 self.budget.fuel.saturating_sub(left),
                 decision.stopped,
+                self.copies,
             );
+            self.copies = self.copies.saturating_add(outcome.copied_back.into());
             if let Some(cause) = decision.stopped {
                 let place = wasm.place(self.function);
                 // Of a stop, the message is as it came.

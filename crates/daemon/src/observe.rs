@@ -44,7 +44,10 @@ pub(crate) enum What {
         frame: Kept,
     },
     /// The worker took it out of a ring.
-    Taken,
+    Taken {
+        /// How often its payload had been copied by then.
+        copies: u8,
+    },
     /// It goes along this path, if along any.
     Path(Option<Box<str>>),
     /// A stage takes it.
@@ -54,6 +57,8 @@ pub(crate) enum What {
         handler: Box<str>,
         fuel: u64,
         stopped: Option<Cause>,
+        /// How often its payload had been copied where the handler worked.
+        copies: u8,
     },
     /// It ended so.
     Fate(Count),
@@ -63,6 +68,8 @@ pub(crate) enum What {
         iface: u32,
         frame: Kept,
         handed_over: bool,
+        /// How often its payload had been copied by then.
+        copies: u8,
     },
 }
 

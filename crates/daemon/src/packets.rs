@@ -193,6 +193,8 @@ pub(crate) fn drain(
         if let Some(target) = target {
             let copy = |mut message: Message| {
                 message.fill(frame.len(), |into| into.copy_from_slice(frame));
+                // By Linux, into the socket's ring.
+                message.copied();
                 message.meta.iface = *iface as u32;
                 message.meta.observed = observed;
                 message

@@ -399,6 +399,8 @@ fn copy_out(
     if copied.is_err() {
         message.fill(0, |_| ());
     }
+    // By the program, from the driver's frame.
+    message.copied();
     Some(Taken {
         key: word(trusted::SLOT_LOCAL_PATH),
         payload,
@@ -416,7 +418,8 @@ fn observe(shared: &Instance, ring: usize, slot: usize, message: &mut Message) {
         // A program without observation leaves there what it finds.
         let sequence = kernel.trusted.u64_at(at).swap(0, Ordering::Relaxed);
         message.meta.observed = tap::numbered(sequence);
-        tap::note(message.meta.observed, || What::Taken);
+        let copies = message.meta.copies;
+        tap::note(message.meta.observed, || What::Taken { copies });
     }
 }
 

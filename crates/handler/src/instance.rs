@@ -345,6 +345,7 @@ impl Instance {
                 dirty,
                 fuel_left: self.store.data().meter.left(fuel),
                 len: now,
+                copied_back: true,
             };
         }
         Outcome {
@@ -352,6 +353,7 @@ impl Instance {
             dirty,
             fuel_left: self.store.data().meter.left(fuel),
             len,
+            copied_back: false,
         }
     }
 
@@ -382,6 +384,7 @@ impl Instance {
             dirty: dirty != Some(0),
             fuel_left: self.store.data().meter.left(fuel.unwrap_or(0)),
             len,
+            copied_back: false,
         }
     }
 

@@ -19,6 +19,8 @@ pub struct Outcome {
     /// with, the message has to be fetched
     /// ([`Instance::copy_message`](crate::Instance::copy_message)).
     pub len: usize,
+    /// Whether the message was copied back, because it goes on as changed.
+    pub copied_back: bool,
 }
 
 /// An involuntary abort.

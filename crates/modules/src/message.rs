@@ -81,6 +81,8 @@ pub struct Meta {
     pub observed: u64,
     /// The fragments that it was put together from, if it was.
     pub parts: Option<Parts>,
+    /// How often its payload has been copied since the driver wrote the frame.
+    pub copies: u8,
 }
 
 /// What is still known of fragments that have become one packet: enough to make
@@ -136,13 +138,16 @@ impl Message {
 }
 
 impl Body {
-    /// Starts anew with a frame of `len` bytes that `write` writes. Allocates
+    /// Starts anew with a frame of `len` bytes that `write` copies. Allocates
     /// only if the message never held so long a frame.
     pub fn fill(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
         if self.buffer.len() < HEADROOM_BYTES + len {
             self.buffer.resize(HEADROOM_BYTES + len, 0);
         }
-        self.meta = Meta::default();
+        self.meta = Meta {
+            copies: 1,
+            ..Meta::default()
+        };
         self.front = HEADROOM_BYTES;
         self.end = HEADROOM_BYTES + len;
         self.received = self.end;
@@ -160,6 +165,7 @@ impl Body {
             arrived: self.meta.arrived,
             observed: self.meta.observed,
             parts: self.meta.parts,
+            copies: self.meta.copies,
             ..Meta::default()
         };
     }
@@ -283,8 +289,14 @@ impl Body {
             spare[..start].copy_from_slice(&self.buffer[..start]);
             spare[end..last].copy_from_slice(&self.buffer[end..last]);
             mem::swap(&mut self.buffer, spare);
+            self.copied();
         }
         written
+    }
+
+    /// Notes that somebody has copied the payload.
+    pub const fn copied(&mut self) {
+        self.meta.copies = self.meta.copies.saturating_add(1);
     }
 
     /// Forgets the headers it came with: the layers below will write new ones.
@@ -321,6 +333,7 @@ impl Body {
             eth: message.pop(link.len()).filter(|_| self.meta.eth.is_some()),
             ip: None,
             transport: None,
+            copies: self.meta.copies.saturating_add(1),
             ..self.meta
         };
         message
@@ -408,7 +421,7 @@ mod tests {
         message.fill(60, |into| into.fill(9));
         assert_eq!(message.bytes(), [9; 60]);
         assert_eq!(message.bytes().as_ptr(), address);
-        assert_eq!(message.meta, Meta::default());
+        assert_eq!((message.meta.eth, message.meta.copies), (None, 1));
     }
 
     #[test]

@@ -81,6 +81,13 @@ fn wrong(packet: &Value, place: Place, bytes: usize) -> Option<String> {
         complaints.push(format!("times {times:?}"));
     }
     let find = |name: &str| told.iter().find(|step| step["step"] == name);
+    // Into the ring, out of it, to where Wasm reads; back, since the counter changes its
+    // message, and into the interface's frame.
+    let copies = if place.tier == "kernel" {
+        [0, 0]
+    } else {
+        [3, 5]
+    };
     for (what, found, expected) in [
         ("path", &packet["path"], json!("inc")),
         ("tier", &packet["tier"], json!(place.tier)),
@@ -90,6 +97,8 @@ fn wrong(packet: &Value, place: Place, bytes: usize) -> Option<String> {
         ("left by", &packet["sent"][0]["iface"], json!("b0")),
         ("step", &find("fate")?["fate"], json!("answered")),
         ("handler", &find("handler")?["handler"], json!("counter")),
+        ("copies", &find("handler")?["copies"], json!(copies[0])),
+        ("copies out", &find("sent")?["copies"], json!(copies[1])),
     ] {
         if *found != expected {
             complaints.push(format!("{what} is {found} and not {expected}"));
@@ -124,12 +133,16 @@ fn each_step_is_told_in_every_place() {
             assert_eq!(wrong(packet, place, bytes), None, "{place}");
         }
         // The check notices what would be wrong.
-        let spoiled: [fn(&mut Value); 5] = [
+        let spoiled: [fn(&mut Value); 6] = [
             |packet| packet["steps"].as_array_mut().unwrap().swap(0, 1),
             |packet| drop(packet["steps"].as_array_mut().unwrap().remove(1)),
             |packet| packet["steps"][1]["at_ns"] = json!(u64::MAX),
             |packet| packet["fate"] = json!("consumed"),
             |packet| packet["sent"] = json!([]),
+            |packet| {
+                let steps = packet["steps"].as_array_mut().unwrap();
+                steps.last_mut().unwrap()["copies"] = json!(6);
+            },
         ];
         for spoil in spoiled {
             let mut packet = said[0].clone();

@@ -146,7 +146,7 @@ fn words(step: &Value) -> String {
             None => format!("to the {}", text("to")),
         },
         Some("queued") => format!("for the user tier ({})", text("because")),
-        Some("taken") => "by the worker".to_owned(),
+        Some("taken") => format!("by the worker{}", copies(step)),
         Some("stage") => format!("{}, {}", text("stage"), text("direction")),
         Some("handler") => {
             let mut words = match step["handler"].as_str() {
@@ -161,11 +161,23 @@ fn words(step: &Value) -> String {
             if let Some(stopped) = step["stopped"].as_str() {
                 let _ = write!(words, ", stopped: {}", clean(stopped));
             }
-            words
+            words + &copies(step)
         }
         Some("fate") => text("fate"),
-        Some("sent" | "not_sent") => format!("{}, {} bytes", text("iface"), step["bytes"]),
+        Some("sent" | "not_sent") => {
+            let (iface, bytes) = (text("iface"), &step["bytes"]);
+            format!("{iface}, {bytes} bytes{}", copies(step))
+        }
         _ => String::new(),
+    }
+}
+
+/// How often the payload had been copied by then, if it was.
+fn copies(step: &Value) -> String {
+    match step["copies"].as_u64() {
+        None | Some(0) => String::new(),
+        Some(1) => ", copied once".to_owned(),
+        Some(times) => format!(", copied {times} times"),
     }
 }
 
@@ -194,7 +206,9 @@ mod tests {
                     { "step": "received", "at_ns": 0, "iface": "b0", "bytes": 60,
                       "by": "entry program" },
                     { "step": "handler", "at_ns": 12_340, "handler": "counter", "ns": 40,
-                      "fuel": 7, "stopped": null },
+                      "fuel": 7, "stopped": null, "copies": 0 },
+                    { "step": "sent", "at_ns": 12_400, "iface": "b0", "bytes": 60,
+                      "copies": 4 },
                 ],
             }),
         );
@@ -209,5 +223,6 @@ mod tests {
         );
         assert!(lines[2].contains("12.3 us"), "{out}");
         assert!(lines[2].ends_with("counter: 40 ns, 7 fuel"), "{out}");
+        assert!(lines[3].ends_with("b0, 60 bytes, copied 4 times"), "{out}");
     }
 }

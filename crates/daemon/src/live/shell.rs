@@ -162,6 +162,7 @@ impl Way {
         match self {
             Self::Send => {
                 let sent = port.send(message.bytes());
+                message.copied();
                 tap::sent(&message, sent == Count::OutHandedOver);
                 rows.add(row, sent);
             }

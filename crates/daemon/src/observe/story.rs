@@ -244,6 +244,8 @@ impl Stories {
                     "stopped": self::count(note.beside)
                         .filter(|beside| *beside != Count::AbortVoluntary)
                         .and_then(|beside| beside.name().strip_prefix("abort_")),
+                    // It worked on the driver's frame.
+                    "copies": 0,
                 });
                 story.step(note.ran, "handler", about);
             }
@@ -256,7 +258,7 @@ impl Stories {
                 story.end(note.time, fate);
                 story.done = true;
                 if let Some(frame) = frame {
-                    let about = json!({ "iface": frame.iface, "bytes": frame.len });
+                    let about = json!({ "iface": frame.iface, "bytes": frame.len, "copies": 0 });
                     story.step(note.time, "sent", about);
                     story.sent.push(frame);
                 }
@@ -293,9 +295,10 @@ impl Stories {
                     bytes: frame.bytes.into(),
                 });
             }
-            What::Taken => {
+            What::Taken { copies } => {
                 story.tier = Some("user");
-                story.step(at, "taken", json!({ "by": "worker" }));
+                let about = json!({ "by": "worker", "copies": copies });
+                story.step(at, "taken", about);
             }
             What::Path(path) => {
                 if story.path.is_none() || path.as_deref() != story.path.as_deref() {
@@ -318,6 +321,7 @@ impl Stories {
                 handler,
                 fuel,
                 stopped,
+                copies,
             } => {
                 let began = story.steps.last().map_or(at, |step| step.at);
                 let about = json!({
@@ -325,15 +329,19 @@ impl Stories {
                     "ns": at.saturating_sub(began),
                     "fuel": fuel,
                     "stopped": stopped.map(ashway_abi::Cause::name),
+                    "copies": copies,
                 });
                 story.step(at, "handler", about);
             }
             What::Fate(fate) => story.end(at, fate),
             What::Sent {
-                frame, handed_over, ..
+                frame,
+                handed_over,
+                copies,
+                ..
             } => {
                 let name = if handed_over { "sent" } else { "not_sent" };
-                let about = json!({ "iface": iface, "bytes": frame.len });
+                let about = json!({ "iface": iface, "bytes": frame.len, "copies": copies });
                 story.step(at, name, about);
                 if handed_over {
                     story.sent.push(Frame {
@@ -485,7 +493,7 @@ mod tests {
                 stories.note(&kernel[1], 0);
             }
             for (at, what) in [
-                (300, What::Taken),
+                (300, What::Taken { copies: 2 }),
                 (310, What::Path(Some("inc".into()))),
                 (
                     320,
@@ -501,6 +509,7 @@ mod tests {
                         iface: 0,
                         frame: Kept::of(b"reply"),
                         handed_over: true,
+                        copies: 4,
                     },
                 ),
             ] {
@@ -529,6 +538,8 @@ mod tests {
             let line = line(&told[0], 1, true);
             assert_eq!(line["steps"][7]["at_ns"], 350, "{line:#}");
             assert_eq!(line["received"]["frame"], "6672616d65", "{line:#}");
+            let copies = [4, 7].map(|step: usize| line["steps"][step]["copies"].clone());
+            assert_eq!(copies, [json!(2), json!(4)], "{line:#}");
         }
     }
 
@@ -555,7 +566,7 @@ mod tests {
         let mut stories = stories();
         stories.note(&note(step::ENDED, 1, 2, Count::Consumed), 0);
         let sequence = SEQUENCE;
-        let what = What::Taken;
+        let what = What::Taken { copies: 2 };
         stories.event(
             Event {
                 sequence,

@@ -116,17 +116,19 @@ pub(crate) fn sent(message: &Message, handed_over: bool) {
             iface: message.meta.iface,
             frame: Kept::of(message.bytes()),
             handed_over,
+            copies: message.meta.copies,
         });
     }
 }
 
 /// Says that a handler ran, by way of the stage that ran it.
-pub(crate) fn ran(handler: &str, fuel: u64, stopped: Option<Cause>) {
+pub(crate) fn ran(handler: &str, fuel: u64, stopped: Option<Cause>, copies: u8) {
     if on() {
         RAN.set(Some(What::Ran {
             handler: handler.into(),
             fuel,
             stopped,
+            copies,
         }));
     }
 }
@@ -188,7 +190,7 @@ mod tests {
         assert_eq!(numbered(number + (1 << 32)), 0, "of another observation");
         note(0, || unreachable!("nobody observes this message"));
         for _ in 0..3 {
-            note(number, || What::Taken);
+            note(number, || What::Taken { copies: 2 });
         }
         assert_eq!(lost.load(Ordering::Relaxed), 2);
         assert_eq!(from.try_recv().unwrap().sequence, number);

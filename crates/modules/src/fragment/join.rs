@@ -188,6 +188,8 @@ impl Reassembly {
         let data = datagram.pieces.iter().map(|piece| &*piece.data);
         let parts: Vec<_> = std::iter::once(&*datagram.header).chain(data).collect();
         let mut packet = message.with_packet(&parts);
+        // Into its parts, and into one.
+        packet.copied();
         packet.meta.parts = Some(Parts {
             longest: datagram.longest as u32,
             identification: datagram.key.identification,
