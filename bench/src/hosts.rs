@@ -1,14 +1,15 @@
 //! Client A and host B, as a measurement needs them.
 
+use std::fs;
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use ashway_rig::{B4, Rig, RigOptions};
+use ashway_rig::{B4, Node, Rig, RigOptions};
 use serde_json::{Value, json};
 
 /// UDP port of the counter.
@@ -18,7 +19,7 @@ pub const RUNAWAY_PORT: u16 = 7779;
 /// Path of the counter.
 pub const COUNTER_PATH: &str = "inc";
 
-/// How long a node may take to answer.
+/// How long a node may take to answer, or its worker to begin.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Two hosts with a wire between them.
@@ -109,6 +110,37 @@ on_fault = "drop"
 faults   = "off"
 "#
     ))
+}
+
+/// The thread in which a node's user tier runs. It names itself, once it has begun.
+///
+/// # Errors
+///
+/// If there is none within ten seconds.
+pub(crate) fn worker(node: &Node) -> Result<u32> {
+    let begin = Instant::now();
+    while begin.elapsed() < PATIENCE {
+        for task in fs::read_dir(format!("/proc/{}/task", node.id()))? {
+            let task = task?;
+            if fs::read_to_string(task.path().join("comm"))?.trim() == "ashway-worker" {
+                let id = task.file_name();
+                return Ok(id.to_string_lossy().parse()?);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    bail!("the node has no worker")
+}
+
+/// CPU time that a thread has had (`/proc/TID/schedstat`, first field).
+///
+/// # Errors
+///
+/// If it is gone.
+pub(crate) fn cpu_ns(thread: u32) -> Result<u64> {
+    let stat = fs::read_to_string(format!("/proc/{thread}/schedstat"))?;
+    let ns = stat.split(' ').next().context("an empty schedstat")?;
+    Ok(ns.parse()?)
 }
 
 /// Asks a node by its control socket: one line of JSON each way, by hand, so that

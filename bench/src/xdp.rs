@@ -1,9 +1,13 @@
 //! Small XDP programs around a measurement, and the way to a node's own.
 
+use std::time::{Duration, Instant};
+
 use anyhow::{Context, Result, bail};
 use ashway_check::bpf::{Assembler, Reg, Size, md, op};
 use ashway_kernel::{Iface, Mode, Program, ProgramKind, ProgramSpec, XdpLink, owner};
-use ashway_rig::Rig;
+use ashway_rig::{Rig, realtime};
+
+use crate::neighbour::pin;
 
 /// `XDP_DROP`.
 pub const DROP: u32 = 1;
@@ -61,6 +65,28 @@ fn load(name: &str, insns: &[u64]) -> Result<Program> {
         maps: &[],
         btf: None,
     })?)
+}
+
+/// Floods B from A for that long: so many live frames a call, by a program that sends
+/// them, from CPU 0. What it sends is received in softirq there, too; who takes it has the
+/// other.
+///
+/// # Errors
+///
+/// Without a real-time priority, and what the kernel said.
+pub fn flood(rig: &Rig, sender: &Program, frame: &[u8], call: u32, lasts: Duration) -> Result<()> {
+    rig.in_a(|| {
+        let ifindex = Iface::by_name("a0")?.ifindex;
+        pin(0)?;
+        // Nor may others slow it down: the taker would wait, and to wait takes time, too.
+        realtime(|| {
+            let begin = Instant::now();
+            while begin.elapsed() < lasts {
+                sender.run_live(frame, call, ifindex)?;
+            }
+            Ok(())
+        })?
+    })
 }
 
 /// A program on an interface; taken off on drop.

@@ -13,13 +13,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use ashway_kernel::Iface;
-use ashway_rig::{Frame, Node, Rig, realtime};
+use ashway_rig::{Frame, Node, Rig};
 use serde_json::{Value, json};
 
 use crate::Report;
 use crate::hosts::{self, named, status};
-use crate::neighbour::pin;
 use crate::ratio::{self, Ratio, Target};
 use crate::stats::Spread;
 use crate::table;
@@ -176,13 +174,14 @@ fn measure(options: &Options, case: Case, file: &Path, lasts: Duration) -> Resul
             &json!({ "request": "create", "paths": some }),
         )?;
     }
+    let worker = hosts::worker(&node)?;
     // The first frames find caches and buffers cold.
     flood(&rig, lasts / 5)?;
-    let before = (worker_ns(&node)?, consumed(&node)?, Instant::now());
+    let before = (hosts::cpu_ns(worker)?, consumed(&node)?, Instant::now());
     flood(&rig, lasts)?;
     let took = before.2.elapsed();
     let messages = consumed(&node)? - before.1;
-    let ns = worker_ns(&node)? - before.0;
+    let ns = hosts::cpu_ns(worker)? - before.0;
     drop(attached);
     node.stop()?;
     Ok(Turn {
@@ -196,32 +195,7 @@ fn flood(rig: &Rig, lasts: Duration) -> Result<()> {
     let payload = [0; FRAME_BYTES - 14 - 20 - 8];
     let frame = Frame::to_b(PORTS[0], &payload).bytes();
     let sender = xdp::constant("ashway_crowd", xdp::TX)?;
-    rig.in_a(|| {
-        let ifindex = Iface::by_name("a0")?.ifindex;
-        // What it sends is received in softirq on its own CPU; the worker has the other.
-        pin(0)?;
-        // Nor may others slow it down: the worker would wait, and to wait takes time, too.
-        realtime(|| {
-            let begin = Instant::now();
-            while begin.elapsed() < lasts {
-                sender.run_live(&frame, CALL, ifindex)?;
-            }
-            Ok(())
-        })?
-    })
-}
-
-/// CPU time that the worker has had (`/proc/PID/task/TID/schedstat`, first field).
-fn worker_ns(node: &Node) -> Result<u64> {
-    for task in fs::read_dir(format!("/proc/{}/task", node.id()))? {
-        let task = task?.path();
-        if fs::read_to_string(task.join("comm"))?.trim() == "ashway-worker" {
-            let stat = fs::read_to_string(task.join("schedstat"))?;
-            let ns = stat.split(' ').next().context("an empty schedstat")?;
-            return Ok(ns.parse()?);
-        }
-    }
-    anyhow::bail!("the node has no worker")
+    xdp::flood(rig, &sender, &frame, CALL, lasts)
 }
 
 fn consumed(node: &Node) -> Result<u64> {

@@ -27,15 +27,14 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail, ensure};
-use ashway_kernel::{Iface, iface};
-use ashway_rig::{Frame, Node, Process, Rig, Spoil, realtime};
+use anyhow::{Context, Result, ensure};
+use ashway_kernel::iface;
+use ashway_rig::{Frame, Node, Process, Rig, Spoil};
 use rustix::thread::{CpuSet, Pid, sched_setaffinity};
 use serde_json::{Value, json};
 
 use crate::Report;
 use crate::hosts::{self, named, status};
-use crate::neighbour::pin;
 use crate::peers;
 use crate::ratio::{self, Ratio, Target};
 use crate::stats::Spread;
@@ -71,11 +70,8 @@ const FRAME_BYTES: usize = 64;
 /// Where all of them are sent to.
 const PORT: u16 = 7777;
 
-/// The sender's CPU, and that of whoever takes.
-const CPUS: [usize; 2] = [0, 1];
-
-/// How long a node's worker may take to begin.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// The CPU of whoever takes; the sender has 0.
+const CPU: usize = 1;
 
 /// Takes each message and does nothing.
 const CONSUMES: &str = r#"(module (memory (export "memory") 1 1)
@@ -291,7 +287,7 @@ impl Taker {
     /// Floods it for a while.
     fn turn(&self, lasts: Duration) -> Result<Turn> {
         if let Some(node) = &self.node {
-            return self.measure(worker(node)?, lasts);
+            return self.measure(hosts::worker(node)?, lasts);
         }
         let process = socket(&self.rig)?;
         self.measure(process.id(), lasts)
@@ -300,7 +296,7 @@ impl Taker {
     /// Says what this thread has done in a flood.
     fn measure(&self, thread: u32, lasts: Duration) -> Result<Turn> {
         let mut cpu = CpuSet::new();
-        cpu.set(CPUS[1]);
+        cpu.set(CPU);
         let id = i32::try_from(thread).ok().and_then(Pid::from_raw);
         sched_setaffinity(id, &cpu).context("cannot keep a thread on its CPU")?;
         // The first frames find caches and buffers cold.
@@ -309,7 +305,7 @@ impl Taker {
             Ok(Turn {
                 lasted: Duration::ZERO,
                 messages: self.taken()?,
-                thread_ns: cpu_ns(thread)?,
+                thread_ns: hosts::cpu_ns(thread)?,
                 accepted: accepted(&self.rig)?,
             })
         };
@@ -352,22 +348,6 @@ fn datagrams() -> Result<u64> {
     Ok(value.context("UDP does not count datagrams")?.parse()?)
 }
 
-/// The thread in which the user tier runs. It names itself, once it has begun.
-fn worker(node: &Node) -> Result<u32> {
-    let begin = Instant::now();
-    while begin.elapsed() < PATIENCE {
-        for task in fs::read_dir(format!("/proc/{}/task", node.id()))? {
-            let task = task?;
-            if fs::read_to_string(task.path().join("comm"))?.trim() == "ashway-worker" {
-                let id = task.file_name();
-                return Ok(id.to_string_lossy().parse()?);
-            }
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    bail!("the node has no worker")
-}
-
 /// Starts the program with a socket.
 fn socket(rig: &Rig) -> Result<Process> {
     let mut command = rig.command_b(&peers::build()?.join("udp_drain").to_string_lossy());
@@ -391,26 +371,7 @@ fn flood(rig: &Rig, work: Work, lasts: Duration) -> Result<()> {
     }
     let frame = frame.bytes();
     let sender = xdp::rewriting("ashway_drain", &frame)?;
-    rig.in_a(|| {
-        let ifindex = Iface::by_name("a0")?.ifindex;
-        // What it sends is received in softirq on its own CPU; the taker has the other.
-        pin(CPUS[0])?;
-        // Nor may others slow it down: the taker would wait, and to wait takes time, too.
-        realtime(|| {
-            let begin = Instant::now();
-            while begin.elapsed() < lasts {
-                sender.run_live(&frame, CALL, ifindex)?;
-            }
-            Ok(())
-        })?
-    })
-}
-
-/// CPU time that a thread has had (`/proc/TID/schedstat`, first field).
-fn cpu_ns(thread: u32) -> Result<u64> {
-    let stat = fs::read_to_string(format!("/proc/{thread}/schedstat"))?;
-    let ns = stat.split(' ').next().context("an empty schedstat")?;
-    Ok(ns.parse()?)
+    xdp::flood(rig, &sender, &frame, CALL, lasts)
 }
 
 /// Frames that B's veth accepted so far.
