@@ -117,6 +117,16 @@ fn names_of(path: &Path<Message>) -> Vec<&str> {
     path.stages().map(Stage::name).collect()
 }
 
+/// Exits without how often their messages were copied: a fused pass writes some anew that
+/// are then found bad.
+fn not_counted(mut exits: Vec<Exit<Message>>) -> Vec<Exit<Message>> {
+    for exit in &mut exits {
+        let (Exit::Left { message, .. } | Exit::Ended { message, .. }) = exit;
+        message.meta.copies = 0;
+    }
+    exits
+}
+
 /// Whether both paths do the same with all frames, good and bad: what comes out, byte by
 /// byte, what is known of it, fates, and what the pipe publishes.
 fn same(counted: &Counted, from_top: bool, top: Top, step: usize) -> Result<(), String> {
@@ -134,8 +144,8 @@ fn same(counted: &Counted, from_top: bool, top: Top, step: usize) -> Result<(), 
     frames.extend(bad());
     for frame in frames.into_iter().step_by(step) {
         let message = Message::of_frame(&frame);
-        let expected = send(&mut apart, inbound, message.clone());
-        let found = send(&mut fused, inbound, message);
+        let expected = not_counted(send(&mut apart, inbound, message.clone()));
+        let found = not_counted(send(&mut fused, inbound, message));
         if found != expected {
             return Err(format!("{frame:02x?}: {found:02x?} for {expected:02x?}"));
         }
