@@ -55,6 +55,7 @@ pub(super) fn run(rounds: usize, quick: bool) -> Result<Part> {
     let cpus = possible_cpus()? as u32;
     let image = emit::program(&Spec {
         shapes: &shapes,
+        spares: None,
         cpus,
         packet: Packet::Pointers,
     });

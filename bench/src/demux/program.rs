@@ -7,8 +7,9 @@ use anyhow::{Result, anyhow, ensure};
 use ashway_abi::{Leaf, context, leaf};
 use ashway_check::bpf::{Assembler, Image, MapRef, Reg, Size, helper, op};
 use ashway_codegen::demux::emit::{self, Entries, FEW, Spec};
+use ashway_codegen::demux::spare::MAP as SPARES;
 use ashway_codegen::entry::Packet;
-use ashway_demux::{self as demux, Table};
+use ashway_demux::{self as demux, Table, spare};
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun};
 
@@ -80,6 +81,8 @@ impl Programs {
         }
         let entries = (0..paths).map(|path| (key(path), path)).collect();
         maps.shapes.insert(BARE, filled(KEY_BYTES, paths, entries)?);
+        let spares = filled(spare::KEY_BYTES as u32, 1, Vec::new())?;
+        maps.shapes.insert(MapRef::Shape(SPARES), spares);
 
         let mut drawing = Assembler::new();
         draw(&mut drawing, drawn);
@@ -87,6 +90,7 @@ impl Programs {
             drawing,
             &Spec {
                 shapes: &shapes,
+                spares: Some(emit::spares_at(&shapes)),
                 cpus,
                 packet: Packet::Pointers,
             },

@@ -264,6 +264,7 @@ impl Kernel {
         });
         let image = entry::generate(&entry::Spec {
             shapes: &shapes,
+            spares: None,
             cpus,
             unmatched_row: 1,
             mac: MACS[1],

@@ -60,6 +60,9 @@ pub const GIVEN: i16 = 232;
 /// `u32`: how long the handler may make the message; set where it may
 /// ([`resize`](crate::resize)).
 pub const MOST_LEN: i16 = 224;
+/// `u32`: how specific the entry is that was found among the shapes that are data; 0 if
+/// none was.
+pub const SPARE: i16 = 240;
 /// What the message's headers say, found once by the entry program: the words of
 /// `ashway_wire::Headers`. Numbers of more than one byte are in network order,
 /// offsets are not. Written by the walk for frames that are not plain (see
@@ -90,6 +93,17 @@ pub mod fact {
     pub const FRAGMENT: i16 = 204;
     /// `u8`: 1 if there is a VXLAN network identifier.
     pub const VNI_THERE: i16 = 205;
+    /// `u8`: how far the headers reach, as bits. Written, like [`RAWS`], for shapes that
+    /// are data.
+    pub const REACH: i16 = 206;
+    /// Bit of [`REACH`]: there is a network header.
+    pub const REACHES_NETWORK: u8 = 1;
+    /// Bit of [`REACH`]: there is a transport header.
+    pub const REACHES_TRANSPORT: u8 = 2;
+    /// Bit of [`REACH`]: there is a tag; the next is for a second one.
+    pub const REACHES_VLAN: u8 = 4;
+    /// `u8`: a bit for each place of the frame that is asked for and is there.
+    pub const RAWS: i16 = 207;
     /// `u32`: the VXLAN network identifier.
     pub const VNI: i16 = 208;
     /// The first byte behind the facts.

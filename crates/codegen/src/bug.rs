@@ -112,6 +112,10 @@ ashway_abi::named_bugs! {
     DemuxEmitGoneStays,
     /// In a program, the least specific shape is tried first.
     DemuxEmitOrderInverted,
+    /// In a program, a frame is looked up among the shapes that are data with all its bits.
+    DemuxSpareMaskDropped,
+    /// In a program, what the program has wins over any shape that is data.
+    DemuxSpareOrderIgnored,
 
     // Order of the tiers.
     /// While a path drains, its messages are queued all the same.

@@ -32,6 +32,8 @@ use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 pub struct Spec<'t> {
     /// The interface's demux: shapes in the order they are tried.
     pub shapes: &'t [Compiled<'t>],
+    /// Where shapes that come later lie as data ([`emit::spares_at`]), if they may come.
+    pub spares: Option<u32>,
     /// Contexts there are: one for each possible CPU.
     pub cpus: u32,
     /// Row of counters for frames that match no path.
@@ -68,9 +70,11 @@ impl Spec<'_> {
     /// Whether a path may take frames as they are.
     fn may_be_raw(&self) -> bool {
         let is_raw = |one: &Constant| one.leaf.flags & flag::RAW != 0;
-        self.shapes
-            .iter()
-            .any(|one| one.entries.map().is_some() || one.entries.constants().iter().any(is_raw))
+        let mut shapes = self.shapes.iter();
+        self.spares.is_some()
+            || shapes.any(|one| {
+                one.entries.map().is_some() || one.entries.constants().iter().any(is_raw)
+            })
     }
 
     /// The slots of paths that are known now, if they are few: a tail call into one
@@ -85,7 +89,8 @@ impl Spec<'_> {
         if slots.len() > FEW || maps.clone().any(large) {
             return (Vec::new(), true);
         }
-        (slots, maps.any(|entries| entries.map().is_some()))
+        let may_come = self.spares.is_some() || maps.any(|entries| entries.map().is_some());
+        (slots, may_come)
     }
 }
 
@@ -162,6 +167,7 @@ impl<'t> Spec<'t> {
     const fn demux(&self) -> emit::Spec<'t> {
         emit::Spec {
             shapes: self.shapes,
+            spares: self.spares,
             cpus: self.cpus,
             packet: self.packet,
         }

@@ -39,6 +39,7 @@ fn programs(packet: Packet) -> [[Image; 2]; 2] {
     });
     let spec = entry::Spec {
         shapes: &shapes,
+        spares: None,
         cpus: 1,
         unmatched_row: UNMATCHED,
         mac: MAC,

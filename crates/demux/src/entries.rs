@@ -305,6 +305,16 @@ impl<T: Copy> Entries<T> {
         self.meetings[place].meets(&meeting::translated(&self.shape, other, key))
     }
 
+    /// The same entries, which lead to what `to` says.
+    #[must_use]
+    pub fn map<U: Copy>(&self, to: impl Fn(T) -> U) -> Entries<U> {
+        let mut entries = Entries::new(self.id, self.shape.clone());
+        for (key, value) in self.iter() {
+            entries.values.insert(&key.into(), to(value));
+        }
+        entries
+    }
+
     /// The shape's name.
     #[must_use]
     pub fn id(&self) -> ShapeId {

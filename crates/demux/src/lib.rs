@@ -9,6 +9,7 @@
 //!   model for the kernel tier's. `entries`, by `hash`: those of one shape;
 //!   `meeting`: which of them another shape's meet.
 //! * [`replica`]: a copy of the table that looks up elsewhere.
+//! * [`spare`]: shapes as data, for a program that does not have them yet.
 //! * [`print`](mod@print): the table for people and as JSON.
 //!
 //! Pure. The kernel tier's demux, the table as a program, is made from it by `codegen`.
@@ -30,6 +31,7 @@ mod primitive;
 pub mod print;
 pub mod replica;
 pub mod shape;
+pub mod spare;
 pub mod table;
 
 pub use filter::{Base, Conjunction, Field, Filter, Layer, Specificity, Test, left};

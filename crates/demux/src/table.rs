@@ -295,6 +295,12 @@ impl<T: Copy + Eq + Hash> Table<T> {
     }
 }
 
+impl<T> AsRef<[Entries<T>]> for Table<T> {
+    fn as_ref(&self) -> &[Entries<T>] {
+        &self.shapes
+    }
+}
+
 /// The shapes that are as specific as this one.
 fn equals<'s, T: Copy>(
     shapes: &'s mut [Entries<T>],

@@ -10,18 +10,20 @@
 //! A shape of few entries is compared with constants, which costs less than a
 //! hash; a larger one is one look-up, whatever the number of its entries. A program
 //! that is to be [open](compile_open) for entries that come later has a hash beside
-//! the constants, which costs two instructions as long as it is empty.
+//! the constants, which costs two instructions as long as it is empty. For shapes that
+//! come later it has [spares](super::spare).
 
 use std::cmp::Reverse;
 use std::collections::HashSet;
-use std::hash::Hash;
 
 use ashway_abi::context::{self, fact};
 use ashway_abi::{Leaf, leaf};
 use ashway_check::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
-use ashway_demux::{Field, KeyField, Layer, MAX_KEY_BYTES, Shape, ShapeId, Table, Test};
+use ashway_demux::spare::layout;
+use ashway_demux::{Field, KeyField, Layer, MAX_KEY_BYTES, Shape, ShapeId, Test};
 use ashway_wire::{eth, ipv4, vxlan};
 
+use super::spare;
 use super::tree::{self, Guard, Node};
 use super::view::{Place, Version, View};
 use super::walk;
@@ -101,14 +103,22 @@ pub const CELL_BYTES: usize = 16;
 pub const GONE: i16 = 8;
 
 /// Bytes of [`MapRef::Hits`] for these shapes: a cell for each constant, and for what
-/// may come later of each shape.
+/// may come later of each shape; then the [spares](ashway_demux::spare).
 #[must_use]
 pub fn hits_bytes(shapes: &[Compiled]) -> usize {
+    spares_at(shapes) as usize + layout::BYTES
+}
+
+/// Where the spares of a program of these shapes lie in [`MapRef::Hits`]: in cache lines
+/// that no hit is counted in.
+#[must_use]
+pub fn spares_at(shapes: &[Compiled]) -> u32 {
     let cells = |one: &Compiled| {
         let later = matches!(one.entries, Entries::Open(..));
         one.entries.constants().len() + usize::from(later)
     };
-    CELL_BYTES * shapes.iter().map(cells).sum::<usize>().max(1)
+    let cells = shapes.iter().map(cells).sum::<usize>();
+    (CELL_BYTES * cells).next_multiple_of(64) as u32
 }
 
 /// An entry that is part of the program.
@@ -126,33 +136,33 @@ pub struct Constant<'t> {
 /// as hashes named by their [`ShapeId`], the others as constants whose cells of
 /// hits are numbered in this order, each shape's by key. If that were more than
 /// [`MOST_HASHES`], the largest are.
-pub fn compile<T: Copy + Eq + Hash>(
-    table: &Table<T>,
+pub fn compile<'t, T: Copy + 't>(
+    table: &'t (impl AsRef<[ashway_demux::Entries<T>]> + ?Sized),
     few: usize,
     leaf: impl Fn(T) -> Leaf,
-) -> Vec<Compiled<'_>> {
-    compile_as(table, few, false, leaf)
+) -> Vec<Compiled<'t>> {
+    compile_as(table.as_ref(), few, false, leaf)
 }
 
 /// The same for a program that takes entries without being made anew: constants have a
 /// map beside them for those that come later, in [`MOST_OPEN`] shapes: the largest, and
 /// among equals the latest.
-pub fn compile_open<T: Copy + Eq + Hash>(
-    table: &Table<T>,
+pub fn compile_open<'t, T: Copy + 't>(
+    table: &'t (impl AsRef<[ashway_demux::Entries<T>]> + ?Sized),
     few: usize,
     leaf: impl Fn(T) -> Leaf,
-) -> Vec<Compiled<'_>> {
-    compile_as(table, few, true, leaf)
+) -> Vec<Compiled<'t>> {
+    compile_as(table.as_ref(), few, true, leaf)
 }
 
-fn compile_as<T: Copy + Eq + Hash>(
-    table: &Table<T>,
+fn compile_as<T: Copy>(
+    shapes: &[ashway_demux::Entries<T>],
     few: usize,
     open: bool,
     leaf: impl Fn(T) -> Leaf,
 ) -> Vec<Compiled<'_>> {
     // A shape without a key has one entry, which needs no look-up.
-    let keyed = table.shapes().iter();
+    let keyed = shapes.iter();
     let keyed = keyed.filter(|entries| !entries.shape().key.is_empty());
     let mut maps: Vec<_> = keyed.collect();
     maps.sort_by_key(|entries| Reverse((entries.len(), entries.id())));
@@ -164,7 +174,7 @@ fn compile_as<T: Copy + Eq + Hash>(
     maps.truncate((large + open).min(MOST_HASHES));
     let maps: HashSet<ShapeId> = maps.into_iter().map(ashway_demux::Entries::id).collect();
     let mut cells = 0..;
-    let compiled = table.shapes().iter().map(|entries| {
+    let compiled = shapes.iter().map(|entries| {
         let map = maps.contains(&entries.id()).then_some(entries.id().0);
         if let (Some(map), true) = (map, entries.len() > few) {
             return Compiled {
@@ -201,6 +211,8 @@ fn compile_as<T: Copy + Eq + Hash>(
 pub struct Spec<'t> {
     /// Shapes in the order they are tried.
     pub shapes: &'t [Compiled<'t>],
+    /// Where the [spares](ashway_demux::spare) lie ([`spares_at`]), if the program has any.
+    pub spares: Option<u32>,
     /// Contexts there are: one for each possible CPU.
     pub cpus: u32,
     /// How packets are read.
@@ -229,7 +241,7 @@ pub(crate) struct Exits {
 
 impl Exits {
     /// Where a path leads that was found in this view.
-    fn found(self, view: View) -> Label {
+    pub(super) fn found(self, view: View) -> Label {
         match view {
             View::Plain(Version::V4, ipv4::PROTOCOL_UDP) => self.ipv4,
             View::Plain(Version::V6, ipv4::PROTOCOL_UDP) => self.ipv6,
@@ -296,8 +308,13 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, first: impl Fn(&mut Assembl
     let ipv6 = asm.label();
     let other = asm.label();
     let short = asm.label();
+    let spares = asm.label();
+    let walk = asm.label();
     xdp::need(asm, PLAIN_IPV4, short);
     first(asm);
+    if let Some(at) = spec.spares {
+        spare::ask(asm, at, spares);
+    }
     asm.load(Size::H, R1, R7, 12);
     asm.jump_if_imm(op::JEQ, R1, be16(eth::TYPE_IPV6), ipv6);
     asm.jump_if_imm(op::JNE, R1, be16(eth::TYPE_IPV4), other);
@@ -320,9 +337,27 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, first: impl Fn(&mut Assembl
     xdp::need(asm, ETHERNET, exits.miss);
     first(asm);
     asm.bind(other);
+    let Some(at) = spec.spares else {
+        xdp::find_context(asm, spec.cpus, exits.fail);
+        walk::emit(asm, spec.packet);
+        return shapes(asm, spec, View::Facts, exits);
+    };
+    spare::note(asm, false);
+    asm.jump(walk);
+    asm.bind(spares);
+    spare::note(asm, true);
+    asm.bind(walk);
     xdp::find_context(asm, spec.cpus, exits.fail);
     walk::emit(asm, spec.packet);
-    shapes(asm, spec, View::Facts, exits);
+    spare::emit(asm, at);
+    let found = asm.label();
+    let facts = Exits {
+        other: found,
+        ..exits
+    };
+    shapes(asm, spec, View::Facts, facts);
+    asm.bind(found);
+    spare::found(asm, exits);
 }
 
 /// The shapes for a packet whose ports are at their usual place: once for each
@@ -362,6 +397,8 @@ fn shapes(asm: &mut Assembler, spec: &Spec, view: View, exits: Exits) {
     });
     let labels: Vec<Label> = nodes.iter().map(|_| asm.label()).collect();
     let value = asm.label();
+    // Of frames that are not walked, nothing was looked up there.
+    let spares = (view == View::Facts && spec.spares.is_some()).then(|| asm.label());
     let mut emitter = Emitter {
         asm,
         spec,
@@ -375,7 +412,10 @@ fn shapes(asm: &mut Assembler, spec: &Spec, view: View, exits: Exits) {
         emitter.asm.bind(labels[number]);
         let next = match *node {
             Node::Miss => {
-                emitter.asm.jump(exits.miss);
+                match spares {
+                    Some(won) => spare::behind(emitter.asm, won, exits.miss),
+                    None => emitter.asm.jump(exits.miss),
+                }
                 continue;
             }
             Node::Ask(guard, yes, no) => {
@@ -383,6 +423,10 @@ fn shapes(asm: &mut Assembler, spec: &Spec, view: View, exits: Exits) {
                 yes
             }
             Node::Try(shape, next) => {
+                if let Some(won) = spares {
+                    let shape = spec.shapes[shape].shape;
+                    spare::before(emitter.asm, shape.specificity(), won);
+                }
                 emitter.entry(&spec.shapes[shape], labels[next]);
                 next
             }
@@ -390,6 +434,10 @@ fn shapes(asm: &mut Assembler, spec: &Spec, view: View, exits: Exits) {
         if next != number + 1 {
             emitter.asm.jump(labels[next]);
         }
+    }
+    if let Some(won) = spares {
+        emitter.asm.bind(won);
+        spare::won(emitter.asm, value, exits.miss);
     }
     emitter.value();
 }
@@ -518,7 +566,7 @@ impl Emitter<'_, '_> {
             self.asm.jump(no);
             self.asm.bind(may);
         }
-        let may_go = matches!(one.entries, Entries::Open(..));
+        let may_go = self.spec.spares.is_some() || matches!(one.entries, Entries::Open(..));
         for entry in one.entries.constants() {
             let next = self.asm.label();
             self.constant(one.shape, entry, may_go, next);

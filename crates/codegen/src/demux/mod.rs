@@ -1,9 +1,11 @@
 //! Demux in the kernel: an interface's table ([`ashway_demux`]) as a program.
 //!
 //! * [`emit`]: the program. `walk`: how it finds the headers; `tree`: which guards it
-//!   tests in which order; `view`: what is known of a frame before.
+//!   tests in which order; `view`: what is known of a frame before; [`spare`]: shapes that
+//!   came after the program.
 
 pub mod emit;
+pub mod spare;
 mod tree;
 mod view;
 mod walk;

@@ -95,6 +95,9 @@ const fn guard(bug: Bug) -> &'static str {
             "demux_program::interpreter::the_program_decides_as_the_table_does"
         }
         B::DemuxEmitGoneStays => "demux_program::interpreter::entries_go_without_a_program",
+        B::DemuxSpareMaskDropped | B::DemuxSpareOrderIgnored => {
+            "demux_program::interpreter::shapes_come_as_data"
+        }
         B::DrainQueues | B::DrainOvertakes => {
             "forward::interpreter::a_flood_does_not_keep_a_path_in_the_user_tier"
         }

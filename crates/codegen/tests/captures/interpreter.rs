@@ -50,6 +50,7 @@ impl One {
         }
         let spec = emit::Spec {
             shapes: &compiled,
+            spares: None,
             cpus: 1,
             packet,
         };

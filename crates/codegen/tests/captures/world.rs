@@ -141,6 +141,7 @@ pub(crate) const fn row(path: usize) -> usize {
 pub(crate) fn entry(shapes: &[Compiled<'_>], packet: Packet, cpus: u32) -> Image {
     entry::generate(&entry::Spec {
         shapes,
+        spares: None,
         cpus,
         unmatched_row: UNMATCHED as u32,
         mac: OUR_MAC,

@@ -2,6 +2,7 @@
 
 use ashway_abi::Leaf;
 use ashway_codegen::demux::emit::NO_PATH;
+use ashway_demux::spare::{self, Spares};
 use ashway_demux::{Base, Conjunction, Field, Filter, Table, Test};
 use ashway_wire::Headers;
 
@@ -138,6 +139,58 @@ pub(crate) fn table(random: &mut Random, filters: usize) -> Table<u32> {
         let _ = table.insert(&filter, number);
     }
     table
+}
+
+/// The key of an entry of a shape that is data, and what it leads to.
+pub(crate) type Spare = ([u8; spare::KEY_BYTES], u32);
+
+/// A table that has grown since a program was made of it.
+pub(crate) struct Grown {
+    /// As it was then.
+    pub(crate) program: Table<u32>,
+    /// As it is.
+    pub(crate) table: Table<u32>,
+    /// What has come, all of other shapes, as data.
+    pub(crate) spares: Spares,
+    /// Its entries.
+    pub(crate) entries: Vec<Spare>,
+}
+
+/// A table of up to `filters` filters, and as many of other shapes as there is room for.
+pub(crate) fn grown(random: &mut Random, filters: usize) -> Grown {
+    let program = table(random, filters);
+    let mut grown = Grown {
+        table: program.clone(),
+        program,
+        spares: Spares::default(),
+        entries: Vec::new(),
+    };
+    for number in 1_000..1_060 {
+        let filter = Filter {
+            text: format!("number {number}"),
+            any: vec![conjunction(random)],
+        };
+        let mut next = grown.table.clone();
+        let Ok(change) = next.insert(&filter, number) else {
+            continue;
+        };
+        let [(id, key)] = &change.added[..] else {
+            continue;
+        };
+        let known = |table: &Table<u32>| table.shapes().iter().any(|one| one.id() == *id);
+        if known(&grown.program) {
+            continue;
+        }
+        let entries = next.shapes().iter().find(|one| one.id() == *id);
+        let shape = entries.unwrap().shape();
+        let Some(slot) = grown.spares.place(shape) else {
+            continue;
+        };
+        let key = grown.spares.key(slot, shape, key);
+        grown.entries.push((key, number));
+        grown.table = next;
+    }
+    grown
 }
 
 /// A frame of some protocol, with tags, options and extension headers, which may

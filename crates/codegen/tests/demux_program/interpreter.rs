@@ -6,15 +6,22 @@ use ashway_abi::context::{self, flag};
 use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::Machine;
 use ashway_codegen::demux::emit::{self, Entries, FEW, Later, NO_PATH, Spec};
+use ashway_codegen::demux::spare;
 use ashway_codegen::entry::Packet;
+use ashway_demux::spare::KEY_BYTES;
 use ashway_demux::{self as demux, Key, ShapeId, Table};
 use ashway_wire::headers::{Fragment, Headers};
 use ashway_wire::{eth, ipv4, vxlan};
 
-use super::cases::{Random, expected, frame, leaf, table};
+use super::cases::{Random, Spare, expected, frame, grown, leaf, table};
 
 /// A machine with the table's entries, and its program.
 fn machine(table: &Table<u32>, few: usize, packet: Packet) -> (Machine, Image) {
+    machine_as(table, few, packet, false)
+}
+
+/// The same, with or without room for shapes that come later.
+fn machine_as(table: &Table<u32>, few: usize, packet: Packet, spares: bool) -> (Machine, Image) {
     let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), 0);
     let compiled = emit::compile(table, few, leaf);
     for (one, entries) in compiled.iter().zip(table.shapes()) {
@@ -26,8 +33,10 @@ fn machine(table: &Table<u32>, few: usize, packet: Packet) -> (Machine, Image) {
         }
     }
     machine.set_hits(emit::hits_bytes(&compiled));
+    machine.add_shape(spare::MAP, KEY_BYTES);
     let image = emit::program(&Spec {
         shapes: &compiled,
+        spares: spares.then(|| emit::spares_at(&compiled)),
         cpus: 1,
         packet,
     });
@@ -104,6 +113,7 @@ fn open_machine(table: &Table<u32>, packet: Packet) -> (Machine, Image, Cells, V
     }
     let image = emit::program(&Spec {
         shapes: &compiled,
+        spares: None,
         cpus: 1,
         packet,
     });
@@ -194,6 +204,54 @@ fn entries_come_without_a_program() {
         }
         check(&mut machine, 7, LATER);
     }
+}
+
+/// A shape that comes after the program is found as data: by its masks, without what it
+/// excludes, and behind what is more specific.
+#[test]
+fn shapes_come_as_data() {
+    let (mut found, mut outdone, mut hits) = (0, 0, 0);
+    for seed in 300..360 {
+        let mut random = Random::new(seed);
+        let grown = grown(&mut random, [0, 1, 3, 10, 40][seed as usize % 5]);
+        let frames: Vec<Vec<u8>> = (0..30).map(|_| frame(&mut random)).collect();
+        for packet in [Packet::Pointers, Packet::Helpers] {
+            let (mut machine, image) = machine_as(&grown.program, FEW, packet, true);
+            let shapes = emit::compile(&grown.program, FEW, leaf);
+            let at = emit::spares_at(&shapes) as usize;
+            for (i, word) in grown.spares.to_bytes().chunks_exact(8).enumerate() {
+                let word = u64::from_ne_bytes(word.try_into().unwrap());
+                machine.set_hits_at(at + 8 * i, word);
+            }
+            for (key, path) in &grown.entries {
+                machine.insert(spare::MAP, key, leaf(*path));
+            }
+            for frame in &frames {
+                for cut in 14..=frame.len() {
+                    let frame = &frame[..cut];
+                    let wanted = expected(&grown.table, frame);
+                    let got = machine.run(&image, frame);
+                    assert_eq!(got, Ok(wanted), "seed {seed}, {packet:?}, {frame:02x?}");
+                    if wanted != NO_PATH {
+                        let own = flag::PLAIN | flag::IPV6;
+                        let flags = machine.context_u32(context::FLAGS);
+                        assert_eq!(flags & !own, leaf(wanted).flags);
+                        check_place(flags & own, frame);
+                    }
+                    let headers = Headers::parse(frame);
+                    let late = |path: &u32| *path >= 1_000;
+                    let all: Vec<u32> = grown.table.matches(&headers, frame).map(|m| m.1).collect();
+                    found += u32::from(late(&wanted) && wanted != NO_PATH);
+                    outdone += u32::from(!late(&wanted) && all.iter().any(late));
+                }
+            }
+            let sum =
+                |sum: u64, (key, _): &Spare| sum + machine.shape_hits(spare::MAP, key).unwrap_or(0);
+            hits += grown.entries.iter().fold(0, sum);
+        }
+    }
+    assert!(found > 3_000 && outdone > 1_000, "{found} {outdone}");
+    assert_eq!(u64::from(found), hits, "each is counted where it was found");
 }
 
 /// Asserts where both tiers lead each frame.

@@ -5,13 +5,15 @@ use std::collections::HashMap;
 use ashway_abi::{context, leaf};
 use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{self, Compiled, Entries, FEW, NO_PATH, Spec};
+use ashway_codegen::demux::spare;
 use ashway_codegen::entry::Packet;
+use ashway_demux::spare::{KEY_BYTES, Spares};
 use ashway_demux::{Conjunction, Field, Filter, Table, Test};
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun};
 use ashway_rig::skip_unless_root;
 
-use super::cases::{Random, expected, frame, leaf, table};
+use super::cases::{Random, Spare, expected, frame, grown, leaf, table};
 
 struct Loaded {
     program: Program,
@@ -24,9 +26,20 @@ fn load(table: &Table<u32>, few: usize, packet: Packet) -> Loaded {
 }
 
 fn load_as(table: &Table<u32>, compiled: &[Compiled<'_>], packet: Packet) -> Loaded {
+    load_with(table, compiled, packet, None)
+}
+
+/// The same; with what lies in its spares, if it has any, and their entries.
+fn load_with(
+    table: &Table<u32>,
+    compiled: &[Compiled<'_>],
+    packet: Packet,
+    spares: Option<(&Spares, &[Spare])>,
+) -> Loaded {
     let cpus = possible_cpus().unwrap() as u32;
     let image = emit::program(&Spec {
         shapes: compiled,
+        spares: spares.map(|_| emit::spares_at(compiled)),
         cpus,
         packet,
     });
@@ -57,6 +70,17 @@ fn load_as(table: &Table<u32>, compiled: &[Compiled<'_>], packet: Packet) -> Loa
         1,
     ))
     .unwrap();
+    if let Some((spares, entries)) = spares {
+        let spec = MapSpec::hash("spares", KEY_BYTES as u32, leaf::BYTES as u32, 64);
+        let map = Map::create(&spec).unwrap();
+        for (key, path) in entries {
+            map.update(key, &leaf(*path).to_bytes()).unwrap();
+        }
+        shapes.insert(spare::MAP, map);
+        let mut value = vec![0; emit::spares_at(compiled) as usize];
+        value.extend(spares.to_bytes());
+        hits.update(&0_u32.to_ne_bytes(), &value).unwrap();
+    }
     let fixups = image.maps.iter().map(|used| MapFixup {
         insn: used.insn,
         fd: match used.map {
@@ -133,6 +157,33 @@ fn the_kernel_runs_it_as_the_table_decides() {
 }
 
 #[test]
+fn the_kernel_finds_shapes_that_are_data() {
+    if skip_unless_root() {
+        return;
+    }
+    let mut found = 0;
+    for seed in 400..412 {
+        let mut random = Random::new(seed);
+        let grown = grown(&mut random, [0, 3, 40][seed as usize % 3]);
+        let frames: Vec<Vec<u8>> = (0..20).map(|_| frame(&mut random)).collect();
+        let compiled = emit::compile_open(&grown.program, FEW, leaf);
+        for packet in [Packet::Pointers, Packet::Helpers] {
+            let spares = Some((&grown.spares, &grown.entries[..]));
+            let loaded = load_with(&grown.program, &compiled, packet, spares);
+            for frame in &frames {
+                for cut in 14..=frame.len() {
+                    let frame = &frame[..cut];
+                    let wanted = expected(&grown.table, frame);
+                    assert_eq!(loaded.run(frame), wanted, "seed {seed}, {frame:02x?}");
+                    found += u32::from((1_000..NO_PATH).contains(&wanted));
+                }
+            }
+        }
+    }
+    assert!(found > 500, "{found}");
+}
+
+#[test]
 fn the_verifier_takes_a_thousand_filters_of_thirty_shapes() {
     if skip_unless_root() {
         return;
@@ -150,10 +201,15 @@ fn the_verifier_takes_a_thousand_filters_of_thirty_shapes() {
         for packet in [Packet::Pointers, Packet::Helpers] {
             let open = load_as(&table, &emit::compile_open(&table, FEW, leaf), packet);
             let loaded = load(&table, FEW, packet);
+            let open_shapes = emit::compile_open(&table, FEW, leaf);
+            let none = Some((&Spares::default(), &[][..]));
+            let spares = load_with(&table, &open_shapes, packet, none);
             println!(
-                "{filters} filters, {packet:?}: {} instructions verified, {} if it is open",
+                "{filters} filters, {packet:?}: {} instructions verified, {} if it is open, {} \
+                 with spares",
                 loaded.program.verified_insns(),
-                open.program.verified_insns()
+                open.program.verified_insns(),
+                spares.program.verified_insns()
             );
         }
     }

@@ -54,6 +54,7 @@ pub(crate) fn entry(packet: Packet, cpus: u32) -> Image {
     });
     entry::generate(&entry::Spec {
         shapes: &shapes,
+        spares: None,
         cpus,
         unmatched_row: UNMATCHED,
         mac: [2, 0, 0, 0, 0, 0xb],

@@ -120,6 +120,7 @@ impl Entry<'_> {
         })?;
         let spec = entry::Spec {
             shapes: &shapes,
+            spares: None,
             cpus: self.maps.cpus,
             unmatched_row: leaves.plan.ifaces[leaves.iface].unmatched_row.0,
             mac: self.mac,

@@ -23,6 +23,7 @@ fn paths_come_and_go_without_another_program() {
     let node = node_maps();
     let image = emit::program(&emit::Spec {
         shapes: &shapes,
+        spares: None,
         cpus: node.cpus,
         packet: entry::Packet::Pointers,
     });

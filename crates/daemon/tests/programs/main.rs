@@ -87,6 +87,7 @@ fn bench(kind: MemoryKind) -> Bench {
     let demux = DemuxMaps::create(&table, &shapes, leaf).unwrap();
     let spec = entry::Spec {
         shapes: &shapes,
+        spares: None,
         cpus,
         unmatched_row: 0,
         mac: ashway_rig::MAC_B,
