@@ -145,7 +145,9 @@ impl XdpLink {
     }
 
     /// Puts another XDP program in the place of the attached one. Each packet
-    /// meets one of the two, and the driver does not reset its queues.
+    /// meets one of the two, and the driver does not reset its queues. Packets meet the new
+    /// one at once; the call returns some 10 ms later, behind an RCU grace period
+    /// (`bpf_dispatcher_update`, Linux 6.18).
     ///
     /// # Errors
     ///
@@ -162,6 +164,20 @@ impl XdpLink {
         Ok(())
     }
 
+    /// The same exchange for another thread to make, unless `old` is not the attached one
+    /// any more by then.
+    ///
+    /// # Errors
+    ///
+    /// When no descriptor can be had.
+    pub fn exchange(&self, old: &Program, new: &Program) -> io::Result<Exchange> {
+        Ok(Exchange {
+            link: self.link.fd.try_clone()?,
+            old: old.fd().try_clone_to_owned()?,
+            new: new.fd().try_clone_to_owned()?,
+        })
+    }
+
     /// Whether the program is still on its interface: not after somebody has
     /// detached the link or deleted the interface.
     #[must_use]
@@ -176,6 +192,34 @@ impl XdpLink {
     /// What `BPF_LINK_DETACH` returned.
     pub fn detach(self) -> io::Result<()> {
         detach(&self.link.fd)
+    }
+}
+
+/// An exchange of XDP programs that is to be made.
+#[derive(Debug)]
+pub struct Exchange {
+    link: OwnedFd,
+    old: OwnedFd,
+    new: OwnedFd,
+}
+
+impl Exchange {
+    /// Makes it, as [`XdpLink::update`] does.
+    ///
+    /// # Errors
+    ///
+    /// The same; `EPERM` if there is another program than the old one.
+    pub fn make(&self) -> io::Result<()> {
+        const BPF_F_REPLACE: u32 = 1 << 2;
+        let mut attr = sys::LinkUpdate {
+            link_fd: self.link.as_raw_fd() as u32,
+            new_prog_fd: self.new.as_raw_fd() as u32,
+            flags: BPF_F_REPLACE,
+            old_prog_fd: self.old.as_raw_fd() as u32,
+        };
+        // SAFETY: the block holds no pointers.
+        unsafe { sys::bpf(Command::LinkUpdate, &mut attr) }?;
+        Ok(())
     }
 }
 
