@@ -198,8 +198,8 @@ struct Rounds {
 
 /// Creating and removing paths on a running node, one to 100,000
 ///
-/// Times of one path, of a shape that is there (a map entry) and of a new one (a
-/// new entry program); memory of 100,000 live paths; growth over 1,000,000 that come
+/// Times of one path, of a shape that is there (a map entry) and of a new one (data, and
+/// a new entry program behind it); memory of 100,000 live paths; growth over 1,000,000 that come
 /// and go. Takes some minutes.
 #[derive(Debug, Args)]
 #[command(after_help = "\

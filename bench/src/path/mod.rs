@@ -4,8 +4,8 @@
 //! They have six stages: four of `fault`, a sink, and what the rules make of `eth`, `ip`
 //! and `udp`. Times are the node's own, from the request to the last map entry, and beside
 //! them the whole round trip of the client; the memory is the node's resident set. The
-//! first paths of a shape have a row each: the first makes a program, the others are map
-//! entries.
+//! first paths of a shape have a row each: the first is data, until a program that has the
+//! shape follows, the others are map entries.
 //!
 //! Scout's figures (Mosberger & Peterson 1996, §4.1 and §3.2) are shown beside for
 //! scale, not as a comparison: they are of a 300 MHz Alpha.

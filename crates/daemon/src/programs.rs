@@ -1,6 +1,5 @@
 //! The maps of a node, and programs loaded over them.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 use std::io;
@@ -11,8 +10,9 @@ use ashway_abi::{Leaf, leaf};
 use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{self, CELL_BYTES, Compiled, Entries, GONE};
 use ashway_codegen::instance::Spec;
-use ashway_codegen::{exit, forward};
-use ashway_demux::{Key, Shape, ShapeId, Table, Update};
+use ashway_codegen::{demux, exit, forward};
+use ashway_demux::spare::{self, Spares, layout};
+use ashway_demux::{Key, Shape, ShapeId, Update};
 use ashway_kernel::{LoadError, Map, MapSpec, Program, ProgramKind, shared};
 use ashway_memory::{Memory, SharedArray, WakeBell};
 
@@ -97,16 +97,19 @@ pub(crate) fn load_noting(
 
 /// The maps of an interface's demux, filled. They follow the table while the program
 /// stays: a shape of the program is known by its number there, whatever id it has in the
-/// table by now.
+/// table by now, and one that came later is [data](ashway_demux::spare).
 #[derive(Debug)]
 pub struct DemuxMaps {
     /// Those of the program's shapes that have a map, by their numbers.
     shapes: HashMap<u32, ShapeMap>,
+    /// The others of the program: all their entries are constants.
+    closed: HashMap<u32, Shape>,
     /// The numbers of the table's shapes.
     numbers: HashMap<ShapeId, u32>,
     hits: SharedArray,
     /// The entries that are part of the program, each with its cell in `hits`.
     constants: HashMap<(u32, Key), usize>,
+    spares: SpareMap,
 }
 
 /// The map of a shape.
@@ -118,6 +121,49 @@ struct ShapeMap {
     count: Option<usize>,
 }
 
+/// What has no place in the program.
+#[derive(Debug)]
+struct SpareMap {
+    /// What lies in `hits` of it, and where.
+    spares: Spares,
+    at: usize,
+    entries: Map,
+    /// The slots of the table's shapes that have one.
+    slots: HashMap<ShapeId, (usize, Shape)>,
+    /// Whose each entry is.
+    whose: HashMap<SpareKey, (ShapeId, Key)>,
+}
+
+/// The key of an entry of [`SpareMap`].
+type SpareKey = [u8; spare::KEY_BYTES];
+
+/// How a program has followed a change of its table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Followed {
+    /// It cannot: it has to be made again, with maps of its own.
+    No,
+    /// By entries of its shapes.
+    Yes,
+    /// By a shape that is data, which costs every message: a program that has the shape
+    /// is to follow.
+    AsData,
+}
+
+/// What follows a change, not done yet.
+#[derive(Default)]
+struct Steps<'a> {
+    numbers: Option<HashMap<ShapeId, u32>>,
+    spares: Option<Spares>,
+    slots: Option<HashMap<ShapeId, (usize, Shape)>>,
+    /// Keys and values for the map of each shape.
+    added: BTreeMap<u32, (Vec<u8>, Vec<u8>)>,
+    removed: BTreeMap<u32, Vec<u8>>,
+    /// Cells of constants.
+    gone: Vec<usize>,
+    added_as_data: HashMap<SpareKey, (ShapeId, &'a Key, Leaf)>,
+    removed_as_data: Vec<SpareKey>,
+}
+
 impl DemuxMaps {
     /// Makes the maps that a program of `compiled`, which is `table`'s, names, with
     /// all entries. About 0.1 us for each.
@@ -125,25 +171,39 @@ impl DemuxMaps {
     /// # Errors
     ///
     /// What the kernel said.
-    pub fn create<T: Copy + Eq + Hash>(
-        table: &Table<T>,
+    pub fn create<T: Copy>(
+        table: &(impl AsRef<[ashway_demux::Entries<T>]> + ?Sized),
         compiled: &[Compiled],
         leaf: impl Fn(T) -> Leaf,
     ) -> io::Result<Self> {
         let mut all = Self {
             shapes: HashMap::new(),
+            closed: HashMap::new(),
             numbers: HashMap::new(),
             hits: shared::words("ashway_hits", emit::hits_bytes(compiled))?,
             constants: HashMap::new(),
+            spares: SpareMap {
+                spares: Spares::default(),
+                at: emit::spares_at(compiled) as usize,
+                entries: Map::create(&MapSpec::hash(
+                    "ashway_spares",
+                    spare::KEY_BYTES as u32,
+                    leaf::BYTES as u32,
+                    room(0),
+                ))?,
+                slots: HashMap::new(),
+                whose: HashMap::new(),
+            },
         };
         let cell = |number: u32| number as usize * CELL_BYTES;
-        for (one, entries) in compiled.iter().zip(table.shapes()) {
+        for (one, entries) in compiled.iter().zip(table.as_ref()) {
             let number = entries.id().0;
             all.numbers.insert(entries.id(), number);
             let constants = one.entries.constants().iter();
             let constants = constants.map(|one| ((number, one.key.into()), cell(one.hits)));
             all.constants.extend(constants);
             if one.entries.map().is_none() {
+                all.closed.insert(number, one.shape.clone());
                 continue;
             }
             let (len, count) = match &one.entries {
@@ -172,10 +232,10 @@ impl DemuxMaps {
 
     /// Follows changes of the table by map updates, one call for all entries of a
     /// shape; what was added leads to the leaf beside it. 0.1 us for each entry, and
-    /// a microsecond for each call. False if that is not enough: the program has to
-    /// be made again, with maps of its own.
+    /// a microsecond for each call.
     ///
-    /// A shape that the program has is known to it also when its last entry has gone.
+    /// A shape that the program has is known to it also when its last entry has gone. One
+    /// that it has not is written into its spares, as long as there is room.
     ///
     /// # Errors
     ///
@@ -183,54 +243,128 @@ impl DemuxMaps {
     pub fn follow<T: Copy + Eq + Hash>(
         &mut self,
         updates: &[(&Update<T>, Leaf)],
-    ) -> io::Result<bool> {
-        let mut numbers = Cow::Borrowed(&self.numbers);
-        let mut added: BTreeMap<u32, (Vec<u8>, Vec<u8>)> = BTreeMap::new();
-        let mut removed: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
-        let mut gone = Vec::new();
+    ) -> io::Result<Followed> {
+        let mut steps = Steps::default();
         for (update, leaf) in updates {
-            let change = update.change();
-            // Who has a turned entry now, the leaf need not say.
-            if !change.turned.is_empty() {
-                return Ok(false);
-            }
-            for (id, shape) in update.made() {
-                let mut known = self.shapes.iter();
-                let Some((number, _)) = known.find(|(_, one)| one.shape == *shape) else {
-                    return Ok(false);
-                };
-                numbers.to_mut().insert(id, *number);
-            }
-            let number = |id: &ShapeId| {
-                let number = numbers.get(id)?;
-                self.shapes.contains_key(number).then_some(*number)
-            };
-            for (id, key) in &change.added {
-                let Some(number) = number(id) else {
-                    return Ok(false);
-                };
-                let (keys, values) = added.entry(number).or_default();
-                keys.extend_from_slice(key);
-                values.extend_from_slice(&leaf.to_bytes());
-            }
-            for (id, key) in &change.removed {
-                let Some(number) = number(id) else {
-                    return Ok(false);
-                };
-                match self.constants.get(&(number, key.clone())) {
-                    Some(cell) if !self.is_gone(*cell) => gone.push(*cell),
-                    _ => removed.entry(number).or_default().extend_from_slice(key),
-                }
-            }
-            for id in &change.unmade {
-                numbers.to_mut().remove(id);
+            if self.step(update, *leaf, &mut steps).is_none() {
+                return Ok(Followed::No);
             }
         }
-        let numbers = match numbers {
-            Cow::Borrowed(_) => None,
-            Cow::Owned(numbers) => Some(numbers),
-        };
-        for (number, (keys, values)) in &added {
+        let as_data = !steps.added_as_data.is_empty();
+        self.go(steps)?;
+        Ok(if as_data {
+            Followed::AsData
+        } else {
+            Followed::Yes
+        })
+    }
+
+    /// Finds out what follows one change; `None` if maps are not enough.
+    fn step<'a, T: Copy + Eq + Hash>(
+        &self,
+        update: &'a Update<T>,
+        leaf: Leaf,
+        steps: &mut Steps<'a>,
+    ) -> Option<()> {
+        let change = update.change();
+        // Who has a turned entry now, the leaf need not say.
+        if !change.turned.is_empty() {
+            return None;
+        }
+        for (id, shape) in update.made() {
+            let mut known = self.shapes.iter();
+            if let Some((number, _)) = known.find(|(_, one)| one.shape == *shape) {
+                let numbers = &mut steps.numbers;
+                let numbers = numbers.get_or_insert_with(|| self.numbers.clone());
+                numbers.insert(id, *number);
+            } else {
+                self.as_data(id, shape, steps)?;
+            }
+        }
+        for (id, key) in &change.added {
+            if let Some(number) = self.map_of(*id, steps) {
+                let (keys, values) = steps.added.entry(number).or_default();
+                keys.extend_from_slice(key);
+                values.extend_from_slice(&leaf.to_bytes());
+                continue;
+            }
+            if let Some(number) = self.number(*id, steps) {
+                // Its constants stay as they are.
+                self.as_data(*id, &self.closed[&number], steps)?;
+            }
+            let at = self.spare_key(*id, key, steps)?;
+            steps.added_as_data.insert(at, (*id, key, leaf));
+        }
+        for (id, key) in &change.removed {
+            let number = self.number(*id, steps);
+            let cell = number.and_then(|number| self.constants.get(&(number, key.clone())));
+            if let Some(cell) = cell
+                && !self.is_gone(*cell)
+            {
+                steps.gone.push(*cell);
+            } else if let Some(number) = self.map_of(*id, steps) {
+                let removed = steps.removed.entry(number).or_default();
+                removed.extend_from_slice(key);
+            } else {
+                let key = self.spare_key(*id, key, steps)?;
+                steps.removed_as_data.push(key);
+            }
+        }
+        for id in &change.unmade {
+            if self.number(*id, steps).is_some() {
+                let numbers = &mut steps.numbers;
+                let numbers = numbers.get_or_insert_with(|| self.numbers.clone());
+                numbers.remove(id);
+            }
+            if self.slot(*id, steps).is_some() {
+                let slots = &mut steps.slots;
+                let slots = slots.get_or_insert_with(|| self.spares.slots.clone());
+                slots.remove(id);
+            }
+        }
+        Some(())
+    }
+
+    /// Gives a shape a slot among the spares; `None` if there is no room.
+    fn as_data(&self, id: ShapeId, shape: &Shape, steps: &mut Steps<'_>) -> Option<()> {
+        if self.slot(id, steps).is_none() {
+            let spares = &mut steps.spares;
+            let spares = spares.get_or_insert_with(|| self.spares.spares.clone());
+            let slot = spares.place(shape)?;
+            let slots = &mut steps.slots;
+            let slots = slots.get_or_insert_with(|| self.spares.slots.clone());
+            slots.insert(id, (slot, shape.clone()));
+        }
+        Some(())
+    }
+
+    /// The number of a shape of the program.
+    fn number(&self, id: ShapeId, steps: &Steps<'_>) -> Option<u32> {
+        let numbers = steps.numbers.as_ref().unwrap_or(&self.numbers);
+        numbers.get(&id).copied()
+    }
+
+    /// The same of one that has a map.
+    fn map_of(&self, id: ShapeId, steps: &Steps<'_>) -> Option<u32> {
+        let number = self.number(id, steps);
+        number.filter(|number| self.shapes.contains_key(number))
+    }
+
+    fn slot<'s>(&'s self, id: ShapeId, steps: &'s Steps<'_>) -> Option<&'s (usize, Shape)> {
+        let slots = steps.slots.as_ref().unwrap_or(&self.spares.slots);
+        slots.get(&id)
+    }
+
+    /// By what an entry of a shape that is data is found.
+    fn spare_key(&self, id: ShapeId, key: &Key, steps: &Steps<'_>) -> Option<SpareKey> {
+        let (slot, shape) = self.slot(id, steps)?;
+        let spares = steps.spares.as_ref().unwrap_or(&self.spares.spares);
+        Some(spares.key(*slot, shape, key))
+    }
+
+    /// What comes first, then what goes.
+    fn go(&mut self, steps: Steps<'_>) -> io::Result<()> {
+        for (number, (keys, values)) in &steps.added {
             let one = &self.shapes[number];
             one.map.update_batch(keys, values)?;
             if let Some(count) = one.count {
@@ -239,11 +373,26 @@ impl DemuxMaps {
                 count.fetch_add(more as u64, Ordering::Release);
             }
         }
-        for cell in gone {
+        let added = steps.added_as_data.iter();
+        let (keys, values): (Vec<_>, Vec<_>) = added
+            .map(|(key, (_, _, leaf))| (*key, leaf.to_bytes()))
+            .unzip();
+        let entries = &self.spares.entries;
+        entries.update_batch(keys.as_flattened(), values.as_flattened())?;
+        if let Some(spares) = steps.spares {
+            self.publish(spares);
+        }
+        let added = steps.added_as_data.into_iter();
+        let whose = added.map(|(at, (id, key, _))| (at, (id, key.clone())));
+        self.spares.whose.extend(whose);
+        if let Some(slots) = steps.slots {
+            self.spares.slots = slots;
+        }
+        for cell in steps.gone {
             let word = self.hits.u64_at(cell + GONE as usize);
             word.store(1, Ordering::Release);
         }
-        for (number, keys) in &removed {
+        for (number, keys) in &steps.removed {
             let one = &self.shapes[number];
             one.map.delete_batch(keys)?;
             if let Some(count) = one.count {
@@ -252,10 +401,29 @@ impl DemuxMaps {
                 count.fetch_sub(fewer as u64, Ordering::Release);
             }
         }
-        if let Some(numbers) = numbers {
+        let removed = &steps.removed_as_data;
+        self.spares.entries.delete_batch(removed.as_flattened())?;
+        for key in removed {
+            self.spares.whose.remove(key);
+        }
+        if let Some(numbers) = steps.numbers {
             self.numbers = numbers;
         }
-        Ok(true)
+        Ok(())
+    }
+
+    /// Has the program look among these spares, whose entries are there.
+    fn publish(&mut self, spares: Spares) {
+        const { assert!(layout::ORDER == 0) };
+        let bytes = spares.to_bytes();
+        // The order last: then all that it names is written.
+        for (word, bytes) in bytes.chunks_exact(8).enumerate().rev() {
+            let word = self.hits.u64_at(self.spares.at + 8 * word);
+            let mut value = [0; 8];
+            value.copy_from_slice(bytes);
+            word.store(u64::from_ne_bytes(value), Ordering::Release);
+        }
+        self.spares.spares = spares;
     }
 
     /// Whether the constant of this cell is no entry any more.
@@ -289,15 +457,28 @@ impl DemuxMaps {
                 continue;
             };
             for (key, value) in one.map.entries()? {
-                let value: [u8; leaf::BYTES] = value.try_into().map_err(|_| {
-                    io::Error::new(io::ErrorKind::InvalidData, "a leaf of another length")
-                })?;
-                let (_, caught) = Leaf::from_bytes(&value);
-                hits.insert((*id, key.into()), caught);
+                hits.insert((*id, key.into()), caught(value)?);
+            }
+        }
+        for (key, value) in self.spares.entries.entries()? {
+            let key = SpareKey::try_from(key).map_err(|_| wrong("a key"))?;
+            if let Some(whose) = self.spares.whose.get(&key) {
+                hits.insert(whose.clone(), caught(value)?);
             }
         }
         Ok(hits)
     }
+}
+
+/// The hits of an entry's value.
+fn caught(value: Vec<u8>) -> io::Result<u64> {
+    let value: [u8; leaf::BYTES] = value.try_into().map_err(|_| wrong("a leaf"))?;
+    Ok(Leaf::from_bytes(&value).1)
+}
+
+fn wrong(what: &str) -> io::Error {
+    let message = format!("{what} of another length");
+    io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
 /// Entries that a map for so many has room for: paths come while a node runs, and
@@ -340,6 +521,7 @@ pub(crate) fn load_entry_with(
     ashway_trial::program::load("ashway_entry", ProgramKind::Xdp, image, |map| match map {
         MapRef::Slots => slots.fd(),
         MapRef::Hits => demux.hits.fd(),
+        MapRef::Shape(demux::spare::MAP) => demux.spares.entries.fd(),
         MapRef::Shape(number) => demux.shapes[&number].map.fd(),
         MapRef::Notes => notes.expect("a program that observes has a ring"),
         other => maps.fd(other),

@@ -422,7 +422,12 @@ struct Census {
 }
 
 impl Census {
+    /// Once nothing is under way.
     fn of(node: &Node) -> Self {
+        until("the programs have all shapes", || {
+            let operations = node.status().unwrap()["operations"].clone();
+            operations.as_array().unwrap().is_empty().then_some(())
+        });
         let proc = Path::new("/proc").join(node.id().to_string());
         let mut fds: BTreeMap<String, usize> = BTreeMap::new();
         let mut bpf = Vec::new();
@@ -534,7 +539,8 @@ fn a_creation_that_fails_in_any_phase_leaves_nothing() {
         assert_eq!(after, before, "{phase}");
     }
 
-    // A new shape needs maps, and there is one more descriptor: for who asks.
+    // More new shapes than there is room for as data need maps, and there is one more
+    // descriptor: for who asks.
     let proc = Path::new("/proc").join(node.id().to_string());
     let used: Vec<String> = fs::read_dir(proc.join("fd"))
         .unwrap()
@@ -562,9 +568,12 @@ fn a_creation_that_fails_in_any_phase_leaves_nothing() {
         assert!(set.status.success(), "{}", text(&set));
     };
     limit(free.unwrap() + 1);
-    let shape = json!({ "module": "end", "name": "shape", "attrs": local(json!({})),
-        "match": "src net 10.7.0.0/19" });
-    let refused = ask(&node, &json!({ "request": "create", "paths": [shape] }));
+    let shape = |bits: u32| {
+        json!({ "module": "end", "name": format!("shape-{bits}"), "attrs": local(json!({})),
+            "match": format!("src net 10.7.0.0/{bits}") })
+    };
+    let shapes: Vec<_> = (16..25).map(shape).collect();
+    let refused = ask(&node, &json!({ "request": "create", "paths": shapes }));
     limit(soft);
     assert!(
         refused

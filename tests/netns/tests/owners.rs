@@ -34,6 +34,10 @@ fn kernel_objects(node: &Node) -> BTreeSet<String> {
 fn know_shape(node: &Node, handler: &str, filter: &str) -> usize {
     let before = kernel_objects(node).len();
     bind(node, handler, "shape", filter, &json!({ "tier": "user" }));
+    until("the program has the shape", || {
+        let operations = node.status().unwrap()["operations"].clone();
+        operations.as_array().unwrap().is_empty().then_some(())
+    });
     control(node, &json!({ "request": "unbind", "path": "shape" })).unwrap();
     kernel_objects(node).len() - before
 }

@@ -144,6 +144,92 @@ fn a_path_under_traffic_does_not_notice_a_thousand_others_by_packet_sockets() {
     come_and_go("packet");
 }
 
+/// The first path of another shape has its messages from the answer on, and another path
+/// loses none, while the programs that have the shapes are made and put in place.
+#[test]
+fn the_first_path_of_a_shape_is_served_at_once() {
+    const SHAPES: u16 = 12;
+    const MESSAGES: u16 = 40;
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("paths-shapes", RigOptions::default()).unwrap();
+    let node = rig.node(config("native")).start().unwrap();
+    let steady = rig.client_a(5000).unwrap();
+    let of_shape = |shape: u16| {
+        let name = format!("shape-{shape}");
+        (name, rig.client_a(6000 + shape).unwrap())
+    };
+    let shapes: Vec<_> = (0..SHAPES).map(of_shape).collect();
+    let pause = || std::thread::sleep(Duration::from_micros(500));
+    let send_all = || {
+        for _ in 0..MESSAGES {
+            for (_, client) in &shapes {
+                client.send(b"again").unwrap();
+            }
+            pause();
+        }
+    };
+    let stop = AtomicBool::new(false);
+    let sent = std::thread::scope(|scope| {
+        let _stop = Over(&stop);
+        let traffic = scope.spawn(|| {
+            let mut sent = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                steady.send(b"steady").unwrap();
+                sent += 1;
+                pause();
+            }
+            sent
+        });
+        // Each tests another number of bits, and comes while the programs for those
+        // before it are made.
+        for (shape, (name, client)) in (0..).zip(&shapes) {
+            let request = json!({
+                "request": "create",
+                "module": "end",
+                "name": name,
+                "match": format!("src net 10.7.0.0/{}", 16 + shape),
+                "attrs": { "local": format!("10.7.0.2:{}", 6000 + shape), "pathname": "eth:b0" },
+            });
+            ask(&node, &request);
+            for _ in 0..MESSAGES {
+                client.send(b"first").unwrap();
+                pause();
+            }
+        }
+        send_all();
+        until("the programs have all shapes", || {
+            let operations = node.status().unwrap()["operations"].clone();
+            operations.as_array().unwrap().is_empty().then_some(())
+        });
+        send_all();
+        stop.store(true, Ordering::Relaxed);
+        traffic.join().unwrap()
+    });
+    let of_shape = 3 * u64::from(MESSAGES);
+    let all = sent + u64::from(SHAPES) * of_shape;
+    // A worker without a CPU for a tenth of a second finds its ring full: that is counted.
+    until("all messages come", || {
+        let live = &node.status().unwrap()["live"];
+        let full = live["ring"]["dropped_ring_full"].as_u64().unwrap();
+        let came: u64 = shapes.iter().map(|(name, _)| received(&node, name)).sum();
+        assert!(received(&node, "steady") + came + full <= all, "{live:#}");
+        (received(&node, "steady") + came + full == all).then_some(())
+    });
+    for (name, _) in &shapes {
+        assert!(received(&node, name) <= of_shape, "{name}");
+    }
+    // They go at once too, and their messages are the host's again.
+    let names: Vec<_> = shapes.iter().map(|(name, _)| name).collect();
+    ask(&node, &json!({ "request": "remove", "paths": names }));
+    let host = rig.in_b(|| UdpSocket::bind("10.7.0.2:6000")).unwrap();
+    host.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    shapes[0].1.send(b"hello").unwrap();
+    assert_eq!(host.recv(&mut [0; 9]).unwrap(), 5);
+    node.stop().unwrap();
+}
+
 /// The words of the command line, and what is refused.
 #[test]
 fn paths_are_made_shown_and_removed_by_command() {

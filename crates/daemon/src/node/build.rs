@@ -22,6 +22,7 @@ use ashway_path::places::PathId;
 use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
 use indexmap::IndexMap;
 
+use super::entry::Coming;
 use super::known::Known;
 use super::looks::Deaths;
 use super::neighbours::Neighbours;
@@ -409,12 +410,13 @@ fn take_with_xdp(
         name: &found.name,
         maps: common.maps,
         slots: &slots,
+        unmatched_row: leaves.unmatched_row(),
         mac: found.mac,
         reply,
         arena: common.arena,
         observe: None,
     }
-    .load(&table, &leaves)?;
+    .load(&table, |target| leaves.leaf(target))?;
     let exit_link = if reply == Reply::Exit {
         let exit = programs::load_exit(common.maps).map_err(|source| RunError::Load {
             what: "exit",
@@ -438,9 +440,10 @@ fn take_with_xdp(
         xdp: Some(XdpSide {
             link,
             exit_link,
-            slots,
+            slots: Arc::new(slots),
             entry,
             demux,
+            coming: Coming::No,
             reply,
         }),
         ifindex: found.ifindex,

@@ -3,17 +3,19 @@
 //!
 //! The [`Table`] is the truth. The worker has a [replica](ashway_demux::Replica),
 //! an interface with XDP has it as an entry program with maps. A change within shapes that
-//! the program has is one map update for each entry; a new shape makes a new program, and
-//! one exchange (`BPF_LINK_UPDATE`) puts it in place of the old one.
+//! the program has is one map update for each entry; a new shape is data, until a
+//! [program that has it](super::entry) has been made, and one exchange (`BPF_LINK_UPDATE`)
+//! puts that in place of the old one.
 
-use std::os::fd::BorrowedFd;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use ashway_abi::Leaf;
 use ashway_abi::context::flag;
 use ashway_abi::leaf::MAX_SLOTS;
 use ashway_codegen::demux::emit;
 use ashway_codegen::entry::{self, Packet, Reply};
-use ashway_demux::{Conflict, Conjunction, Field, Filter, Layer, Table, Test, Update};
+use ashway_demux::{Conflict, Conjunction, Entries, Field, Filter, Layer, Table, Test, Update};
 use ashway_kernel::{Map, Program};
 use ashway_modules::tap;
 use ashway_path::attrs::Attrs;
@@ -31,7 +33,7 @@ use crate::ends::Ends;
 use crate::feeds::HandlerPath;
 use crate::live::{self, Target, Turn};
 use crate::plan::{InstancePlan, PathPlan, Plan};
-use crate::programs::{self, DemuxMaps, NodeMaps};
+use crate::programs::{self, DemuxMaps, Followed, NodeMaps};
 use crate::relays;
 use crate::request::Refusal;
 use crate::worker::command::Order;
@@ -55,8 +57,13 @@ pub(super) struct Leaves<'a> {
 }
 
 impl Leaves<'_> {
+    /// Where frames are counted that match no path.
+    pub(super) fn unmatched_row(&self) -> u32 {
+        self.plan.ifaces[self.iface].unmatched_row.0
+    }
+
     /// What stands at the end of demux.
-    fn leaf(&self, target: Target) -> Leaf {
+    pub(super) fn leaf(&self, target: Target) -> Leaf {
         let Target {
             path: id,
             direction,
@@ -97,6 +104,7 @@ pub(super) struct Entry<'a> {
     pub(super) name: &'a str,
     pub(super) maps: &'a NodeMaps,
     pub(super) slots: &'a Map,
+    pub(super) unmatched_row: u32,
     pub(super) mac: [u8; 6],
     pub(super) reply: Reply,
     pub(super) arena: bool,
@@ -107,22 +115,22 @@ pub(super) struct Entry<'a> {
 impl Entry<'_> {
     /// Loads the entry program for what `table` has. Nothing runs it yet. Takes
     /// milliseconds: the verifier reads it.
-    pub(super) fn load(
+    pub(super) fn load<T: Copy>(
         &self,
-        table: &Table<Target>,
-        leaves: &Leaves<'_>,
+        table: &(impl AsRef<[Entries<T>]> + ?Sized),
+        leaf: impl Fn(T) -> Leaf,
     ) -> Result<(Program, DemuxMaps), RunError> {
-        let leaf = |target| leaves.leaf(target);
-        let shapes = emit::compile_open(table, emit::FEW, leaf);
-        let demux = DemuxMaps::create(table, &shapes, leaf).map_err(|source| RunError::System {
-            doing: "create the maps of an interface's demux",
-            source,
-        })?;
+        let shapes = emit::compile_open(table, emit::FEW, &leaf);
+        let demux =
+            DemuxMaps::create(table, &shapes, &leaf).map_err(|source| RunError::System {
+                doing: "create the maps of an interface's demux",
+                source,
+            })?;
         let spec = entry::Spec {
             shapes: &shapes,
-            spares: None,
+            spares: Some(emit::spares_at(&shapes)),
             cpus: self.maps.cpus,
-            unmatched_row: leaves.plan.ifaces[leaves.iface].unmatched_row.0,
+            unmatched_row: self.unmatched_row,
             mac: self.mac,
             reply: self.reply,
             packet: if self.arena {
@@ -246,7 +254,7 @@ impl Node {
     }
 
     /// What the entry program of an interface needs.
-    fn leaves(&self, iface: usize) -> Leaves<'_> {
+    pub(super) fn leaves(&self, iface: usize) -> Leaves<'_> {
         Leaves {
             plan: &self.plan,
             paths: &self.paths,
@@ -266,43 +274,62 @@ impl Node {
         let (Some(xdp), Some(maps)) = (&self.ifaces[iface].xdp, &self.maps) else {
             return Ok(None);
         };
+        let leaves = self.leaves(iface);
+        let observe = self.entries_observe();
         let entry = Entry {
             name: &self.config.ifaces[iface].name,
             maps,
             slots: &xdp.slots,
+            unmatched_row: leaves.unmatched_row(),
             mac: self.links[iface].mac().get(),
             reply: xdp.reply,
             arena: self.arena,
-            observe: self.entries_observe(),
+            observe: observe
+                .as_ref()
+                .map(|(session, notes)| (*session, notes.as_fd())),
         };
         let table = &self.ifaces[iface].table;
-        entry.load(table, &self.leaves(iface)).map(Some)
+        entry.load(table, |target| leaves.leaf(target)).map(Some)
     }
 
-    /// Puts an interface's present table into its program: by a new one.
+    /// Puts an interface's present table into its program: by a new one, in place also of
+    /// one that is being made.
     pub(super) fn exchange(&mut self, iface: usize) -> Result<(), Refusal> {
-        let loaded = self.load_entry(iface);
-        let Some((program, demux)) = loaded.map_err(|error| super::binding::refusal(&error))?
-        else {
+        let loaded = match self.load_entry(iface) {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                self.stop_entry(iface);
+                return Err(super::binding::refusal(&error));
+            }
+        };
+        let Some((program, demux)) = loaded else {
             return Ok(());
         };
+        // It puts nothing in this one's place any more.
+        self.forget_entry(iface);
         let Some(xdp) = &mut self.ifaces[iface].xdp else {
             return Ok(());
         };
         if let Err(error) = xdp.link.update(&program) {
-            let name = &self.config.ifaces[iface].name;
-            return Err(Refusal::failed(
-                format!("`{name}` does not take another entry program: {error}"),
-                "was Ashway detached from it? `ashway doctor` shows who has it",
-            ));
+            return Err(self.not_exchanged(iface, &error));
         }
         xdp.entry = program;
         xdp.demux = demux;
         Ok(())
     }
 
+    /// Says that an interface does not take an entry program.
+    pub(super) fn not_exchanged(&self, iface: usize, error: &io::Error) -> Refusal {
+        let name = &self.config.ifaces[iface].name;
+        Refusal::failed(
+            format!("`{name}` does not take another entry program: {error}"),
+            "was Ashway detached from it? `ashway doctor` shows who has it",
+        )
+    }
+
     /// Has the programs follow these changes: by map updates where that is
-    /// enough, else by one new program for each interface.
+    /// enough, else by one new program for each interface. What is data to a program
+    /// [is to be had](Node::begin_entries) by one of its own.
     ///
     /// # Errors
     ///
@@ -325,12 +352,9 @@ impl Node {
                     Turn::Anew(_) => None,
                 })
                 .collect();
-            // Whatever the reason, a new program with maps of its own is the way.
             let xdp = self.ifaces[iface].xdp.as_mut();
-            let follows = changes
-                .zip(xdp)
-                .is_some_and(|(all, xdp)| xdp.demux.follow(&all).unwrap_or(false));
-            if !follows {
+            let followed = changes.zip(xdp).map(|(all, xdp)| xdp.follow(&all));
+            if followed.is_none_or(|followed| followed == Followed::No) {
                 self.exchange(iface)?;
             }
         }

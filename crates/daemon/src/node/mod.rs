@@ -10,6 +10,7 @@ mod build;
 mod demux;
 mod dispatch;
 mod endpoint;
+mod entry;
 mod error;
 mod faulty;
 mod ifaces;
@@ -62,6 +63,7 @@ use crate::rung::Rung;
 use crate::shadow::Compared;
 use crate::worker::Worker;
 use crate::worker::command::Command;
+use entry::Coming;
 use known::Known;
 use looks::Deaths;
 use neighbours::Neighbours;
@@ -267,10 +269,12 @@ impl State {
 struct XdpSide {
     link: XdpLink,
     exit_link: Option<TcxLink>,
-    slots: Map,
+    slots: Arc<Map>,
     entry: Program,
     /// The maps of the entry program.
     demux: DemuxMaps,
+    /// The next one.
+    coming: Coming,
     reply: Reply,
 }
 

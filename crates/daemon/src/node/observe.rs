@@ -7,7 +7,7 @@
 //! Paths that come, or move to another tier, meanwhile follow at the next look.
 
 use std::collections::HashMap;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -335,9 +335,9 @@ impl Node {
     }
 
     /// Which observation the entry programs are part of, and where they say it.
-    pub(super) fn entries_observe(&self) -> Option<(u16, BorrowedFd<'_>)> {
+    pub(super) fn entries_observe(&self) -> Option<(u16, Arc<OwnedFd>)> {
         let on = self.observation.as_ref().filter(|on| on.entries)?;
-        Some((on.session, on.notes.as_ref()?.as_fd()))
+        Some((on.session, Arc::clone(on.notes.as_ref()?)))
     }
 
     /// Puts the programs in their places: those that observe if there is an

@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -17,22 +18,24 @@ use std::time::{Duration, Instant};
 
 use ashway_api::request::Bind;
 use ashway_handler::Engine;
+use ashway_kernel::{Exchange, Program};
 use serde_json::{Value, json};
 
 use super::apply::order::{self, Compiled, Next};
 use super::apply::{Applying, words};
 use super::binding::Loading;
+use super::entry::Making;
 use super::observe::{self, Observing};
 use super::promote::Promoting;
 use super::shadow::Shadow;
 use super::swap::{self, Candidate};
-use super::{Node, Owner, say, serve};
+use super::{Node, Owner, RunError, say, serve};
 use crate::compile::{self, Ended};
 use crate::config::HandlerConfig;
 use crate::control::{Answer, Caller};
 use crate::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
 use crate::plan::InstancePlan;
-use crate::programs::NodeMaps;
+use crate::programs::{DemuxMaps, NodeMaps};
 use crate::request::Refusal;
 use crate::shadow::{self, Compared, Recording};
 
@@ -104,6 +107,10 @@ pub(super) enum Step {
     Read { only_plan: bool },
     /// For what comes with it.
     Apply(Box<Applying>),
+    /// For an interface's entry program.
+    Entry { iface: usize },
+    /// For that program to be in its place.
+    Exchange { iface: usize },
 }
 
 /// What the compile thread does.
@@ -148,6 +155,10 @@ pub(super) enum Job {
         maps: Option<Arc<NodeMaps>>,
         arena: bool,
     },
+    /// Makes an entry program.
+    Entry(Box<Making>),
+    /// Puts it in its place.
+    Exchange(Exchange),
 }
 
 /// What came of a [`Job`].
@@ -160,6 +171,8 @@ pub(super) enum Outcome {
     Observe(Vec<observe::Made>),
     Read(Result<Next, Refusal>),
     Apply(Compiled),
+    Entry(Box<Result<(Program, DemuxMaps), RunError>>),
+    Exchange(io::Result<()>),
 }
 
 impl compile::Job for Job {
@@ -212,6 +225,8 @@ impl compile::Job for Job {
                 maps,
                 arena,
             } => Outcome::Apply(order.compile(&engine, maps.as_deref(), arena)),
+            Self::Entry(making) => Outcome::Entry(Box::new(making.make())),
+            Self::Exchange(exchange) => Outcome::Exchange(exchange.make()),
         }
     }
 }
@@ -275,6 +290,11 @@ impl Operations {
 }
 
 impl Operation {
+    /// Its number.
+    pub(super) const fn number(&self) -> u64 {
+        self.number
+    }
+
     /// When it began.
     pub(super) const fn begun(&self) -> Instant {
         self.begun
@@ -347,6 +367,8 @@ impl fmt::Debug for Step {
             Self::Observe(_) => "Observe",
             Self::Read { .. } => "Read",
             Self::Apply(_) => "Apply",
+            Self::Entry { .. } => "Entry",
+            Self::Exchange { .. } => "Exchange",
         })
     }
 }
@@ -367,8 +389,11 @@ impl Node {
         };
         let Some(outcome) = outcome else {
             let message = "the node's compile thread has failed at it";
-            if let Step::Observe(observing) = &step {
-                self.fail_missing(observing, message);
+            match &step {
+                Step::Observe(observing) => self.fail_missing(observing, message),
+                Step::Entry { iface } => self.forget_entry(*iface),
+                Step::Exchange { iface } => self.leave_entry(*iface),
+                _ => {}
             }
             let hint = "this is a bug of Ashway; please report it, with what was compiled";
             return operation.end(Refusal::failed(message, hint));
@@ -398,6 +423,12 @@ impl Node {
             (Step::Apply(applying), Outcome::Apply(compiled)) => {
                 self.finish(operation, *applying, compiled, engine);
             }
+            (Step::Entry { iface }, Outcome::Entry(made)) => {
+                self.entry_made(operation, iface, *made);
+            }
+            (Step::Exchange { iface }, Outcome::Exchange(exchanged)) => {
+                self.entry_placed(operation, iface, exchanged);
+            }
             (step, _) => unreachable!("{operation:?} did not wait for this: {step:?}"),
         }
     }
@@ -424,6 +455,8 @@ impl Node {
                 // Nobody may be left who observes.
                 self.look_who_observes();
             }
+            Step::Entry { iface } => self.forget_entry(iface),
+            Step::Exchange { iface } => self.leave_entry(iface),
             _ => {}
         }
         let document = operation.describe();

@@ -95,7 +95,8 @@ pub(super) fn serve(
             "on trial: detaches in {seconds} s unless `ashway confirm` comes first"
         ));
     }
-    // Behind the promotions of the start.
+    // Behind the promotions of the start, and the programs of its paths.
+    node.begin_entries();
     let socket = options.socket.clone();
     let start = node.operations.next("start", "", Report::Nobody);
     node.submit(start, Step::Start { socket }, Job::Nothing);
@@ -166,6 +167,8 @@ pub(super) fn serve(
             asked = true;
         }
         if asked {
+            // Whoever asked has the answer.
+            node.begin_entries();
             // It may have brought what is looked after from now on.
             looks.tick.want();
             looks.ifaces.want();

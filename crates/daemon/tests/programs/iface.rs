@@ -10,67 +10,145 @@ fn paths_come_and_go_without_another_program() {
     if ashway_rig::skip_unless_root() {
         return;
     }
-    let leaf = |path| Leaf {
-        path,
-        ..Leaf::default()
-    };
-    let filter = |text: &str| demux::parse(text).unwrap();
-    let port = |port: u16| filter(&format!("udp dst port {port}"));
-    let mut table = Table::default();
-    table.insert(&port(7000), 0).unwrap();
-    let shapes = emit::compile_open(&table, emit::FEW, leaf);
-    let mut maps = DemuxMaps::create(&table, &shapes, leaf).unwrap();
-    let node = node_maps();
-    let image = emit::program(&emit::Spec {
-        shapes: &shapes,
-        spares: None,
-        cpus: node.cpus,
-        packet: entry::Packet::Pointers,
-    });
-    drop(shapes);
-    let slots = Map::create(&MapSpec::prog_array("slots", 1)).unwrap();
-    let program = programs::load_entry(&image, &node, &slots, &maps).unwrap();
-    let leads = |port| {
-        let run = TestRun {
-            packet: &Frame::to_b(port, b"x").bytes(),
-            context: None,
-            repeat: 1,
-        };
-        program.test_run(&run).unwrap().retval
-    };
-    let come = |table: &mut Table<u32>, maps: &mut DemuxMaps, filter: &Filter, path| {
-        let change = table.insert(filter, path).unwrap();
-        maps.follow(&[(&Update::of(table, change, path), leaf(path))])
-    };
-    let go = |table: &mut Table<u32>, maps: &mut DemuxMaps, path| {
-        let change = table.remove(path);
-        maps.follow(&[(&Update::of(table, change, path), Leaf::default())])
-    };
+    let port = |port: u16| format!("udp dst port {port}");
+    let mut iface = Interface::new(&[&port(7000)]);
+    let leads = |iface: &Interface, port| iface.leads(&Frame::to_b(port, b"x"));
     for path in 1..10 {
-        assert_eq!(leads(7000 + path), emit::NO_PATH);
-        let came = come(&mut table, &mut maps, &port(7000 + path), path.into());
-        assert!(came.unwrap(), "path {path}");
-        assert_eq!([leads(7000), leads(7000 + path)], [0, path.into()]);
+        assert_eq!(leads(&iface, 7000 + path), emit::NO_PATH);
+        let came = iface.come(&port(7000 + path), path.into());
+        assert_eq!(came, Followed::Yes, "path {path}");
+        let both = [leads(&iface, 7000), leads(&iface, 7000 + path)];
+        assert_eq!(both, [0, path.into()]);
     }
     // The one of the program goes, and its place is another's.
-    assert!(go(&mut table, &mut maps, 0).unwrap());
-    assert_eq!([leads(7000), leads(7009)], [emit::NO_PATH, 9]);
-    assert!(come(&mut table, &mut maps, &port(7000), 10).unwrap());
-    assert_eq!(leads(7000), 10);
-    let hits = maps.hits().unwrap();
+    assert_eq!(iface.go(0), Followed::Yes);
+    let both = [leads(&iface, 7000), leads(&iface, 7009)];
+    assert_eq!(both, [emit::NO_PATH, 9]);
+    assert_eq!(iface.come(&port(7000), 10), Followed::Yes);
+    assert_eq!(leads(&iface, 7000), 10);
+    let hits = iface.maps.hits().unwrap();
     // Over IPv4 and over IPv6.
     assert_eq!((hits.len(), hits.values().sum::<u64>()), (20, 11));
     // The last goes; the shape is one that the program has had.
     for path in 1..11 {
-        assert!(go(&mut table, &mut maps, path).unwrap());
-        assert_eq!(leads(7000 + path as u16 % 10), emit::NO_PATH);
+        assert_eq!(iface.go(path), Followed::Yes);
+        assert_eq!(leads(&iface, 7000 + path as u16 % 10), emit::NO_PATH);
     }
-    assert!(table.is_empty() && maps.hits().unwrap().is_empty());
-    assert!(come(&mut table, &mut maps, &port(7001), 11).unwrap());
-    assert_eq!([leads(7000), leads(7001)], [emit::NO_PATH, 11]);
-    // Another shape is another program.
-    let other = filter("udp dst port 7001 and src port 9");
-    assert!(!come(&mut table, &mut maps, &other, 12).unwrap());
+    assert!(iface.table.is_empty() && iface.maps.hits().unwrap().is_empty());
+    assert_eq!(iface.come(&port(7001), 11), Followed::Yes);
+    let both = [leads(&iface, 7000), leads(&iface, 7001)];
+    assert_eq!(both, [emit::NO_PATH, 11]);
+}
+
+/// Paths of shapes that the program does not have are data to it: more and less specific
+/// ones, and one with exclusions. They come, are counted and go, as what has no map in the
+/// program does; what has no room is told.
+#[test]
+fn shapes_that_come_later_are_data() {
+    if ashway_rig::skip_unless_root() {
+        return;
+    }
+    let mut iface = Interface::new(&["udp dst port 7000", "ip proto 99"]);
+    let other_version = |port| Frame::to_b_v6(port, b"x");
+    // Plain, and walked.
+    let both = |iface: &Interface, port| {
+        let plain = Frame::to_b(port, b"x");
+        let walked = plain.clone().spoil(Spoil::Options(2));
+        [iface.leads(&plain), iface.leads(&walked)]
+    };
+    assert_eq!(iface.come("udp", 2), Followed::AsData);
+    assert_eq!([both(&iface, 7000), both(&iface, 7001)], [[0, 0], [2, 2]]);
+    assert_eq!(iface.leads(&other_version(7001)), 2);
+    let narrow = "udp dst port 7000 and ip[8] = 64";
+    assert_eq!(iface.come(narrow, 3), Followed::AsData);
+    assert_eq!([both(&iface, 7000), both(&iface, 7001)], [[3, 3], [2, 2]]);
+    assert_eq!(iface.leads(&other_version(7000)), 0);
+    let not = "udp dst port 7002 and not ip[8] = 64";
+    assert_eq!(iface.come(not, 4), Followed::AsData);
+    assert_eq!(both(&iface, 7002), [2, 2], "it is excluded");
+    assert_eq!(iface.leads(&other_version(7002)), 4);
+    assert_eq!(iface.come("ip proto 98", 5), Followed::AsData);
+
+    let hits: u64 = iface.maps.hits().unwrap().values().sum();
+    assert_eq!(hits, 2 + 2 + 1 + 2 + 2 + 1 + 2 + 1, "each frame once");
+    for path in [3, 2, 1, 5, 4] {
+        assert_eq!(iface.go(path), Followed::Yes, "{path}");
+    }
+    let gone = [emit::NO_PATH; 2];
+    assert_eq!([both(&iface, 7000), both(&iface, 7001)], [[0, 0], gone]);
+    assert_eq!(iface.maps.hits().unwrap().len(), 2);
+    // Those that went are known still; of others there is no end.
+    assert_eq!(iface.come(narrow, 6), Followed::AsData);
+    assert_eq!(both(&iface, 7000), [6, 6]);
+    let mut others = (1..33).map(|bits| format!("udp and src net 128.0.0.0/{bits}"));
+    let full = others
+        .position(|text| iface.come(&text, 100) == Followed::No || iface.go(100) == Followed::No);
+    assert_eq!(full, Some(5), "three of eight slots are those of before");
+}
+
+/// A table, a program of what it had in the beginning, and its maps.
+struct Interface {
+    table: Table<u32>,
+    program: Program,
+    maps: DemuxMaps,
+    /// Its context is the program's.
+    _node: NodeMaps,
+}
+
+impl Interface {
+    /// For these filters, which lead to paths 0, 1 and so on.
+    fn new(filters: &[&str]) -> Self {
+        let mut table = Table::default();
+        for (path, text) in (0..).zip(filters) {
+            table.insert(&demux::parse(text).unwrap(), path).unwrap();
+        }
+        let shapes = emit::compile_open(&table, emit::FEW, leaf);
+        let maps = DemuxMaps::create(&table, &shapes, leaf).unwrap();
+        let node = node_maps();
+        let image = emit::program(&emit::Spec {
+            shapes: &shapes,
+            spares: Some(emit::spares_at(&shapes)),
+            cpus: node.cpus,
+            packet: entry::Packet::Pointers,
+        });
+        drop(shapes);
+        let slots = Map::create(&MapSpec::prog_array("slots", 1)).unwrap();
+        Self {
+            program: programs::load_entry(&image, &node, &slots, &maps).unwrap(),
+            table,
+            maps,
+            _node: node,
+        }
+    }
+
+    fn come(&mut self, text: &str, path: u32) -> Followed {
+        let change = self.table.insert(&demux::parse(text).unwrap(), path);
+        let update = Update::of(&self.table, change.unwrap(), path);
+        self.maps.follow(&[(&update, leaf(path))]).unwrap()
+    }
+
+    fn go(&mut self, path: u32) -> Followed {
+        let change = self.table.remove(path);
+        let update = Update::of(&self.table, change, path);
+        self.maps.follow(&[(&update, Leaf::default())]).unwrap()
+    }
+
+    /// Where the program leads a frame.
+    fn leads(&self, frame: &Frame) -> u32 {
+        let run = TestRun {
+            packet: &frame.bytes(),
+            context: None,
+            repeat: 1,
+        };
+        self.program.test_run(&run).unwrap().retval
+    }
+}
+
+fn leaf(path: u32) -> Leaf {
+    Leaf {
+        path,
+        ..Leaf::default()
+    }
 }
 
 #[test]

@@ -12,8 +12,8 @@ use ashway_abi::{Count, Leaf, context, count, trusted};
 use ashway_check::bpf::{Atomic, Insn, Reg};
 use ashway_codegen::demux::emit;
 use ashway_codegen::{entry, exit, instance};
-use ashway_daemon::programs::{self, DemuxMaps, Maps, NodeMaps};
-use ashway_demux::{self as demux, Filter, Table, Update};
+use ashway_daemon::programs::{self, DemuxMaps, Followed, Maps, NodeMaps};
+use ashway_demux::{self as demux, Table, Update};
 use ashway_kernel::{Map, MapSpec, Program, ProgramKind, TestRun, shared};
 use ashway_memory::{Memory, SharedArray};
 use ashway_rig::{Frame, frames::Spoil};
@@ -87,7 +87,7 @@ fn bench(kind: MemoryKind) -> Bench {
     let demux = DemuxMaps::create(&table, &shapes, leaf).unwrap();
     let spec = entry::Spec {
         shapes: &shapes,
-        spares: None,
+        spares: Some(emit::spares_at(&shapes)),
         cpus,
         unmatched_row: 0,
         mac: ashway_rig::MAC_B,
