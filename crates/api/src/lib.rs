@@ -1,14 +1,16 @@
 //! The control socket's words: what a running node can be asked, and how it answers.
 //!
 //! One JSON line there, one back (`docs/guide/control.md`). A node reads a [`Request`],
-//! the `ashway` command and other programs make one and send it by a [`Client`]. Both
-//! have the same types, so neither can know a key that the other does not.
+//! the `ashway` command and other programs make one and send it by a [`Client`]. What comes
+//! back is an [`Answer`] or a [`Refusal`]; of an observed node, [events](answer::Event). All
+//! sides have the same types, so none can know a key that the others do not.
 //!
 //! The feature `schema` derives JSON Schemas; without it the crate needs nothing but
 //! serde, so that a privileged process can have it.
 
 #![forbid(unsafe_code)]
 
+pub mod answer;
 pub mod client;
 mod read;
 mod refusal;
@@ -16,6 +18,7 @@ pub mod request;
 mod values;
 mod words;
 
+pub use answer::{Answer, Ask, Word};
 pub use client::Client;
 pub use read::{Misread, short};
 pub use refusal::{Code, Refusal};

@@ -9,13 +9,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::answer::{self, Ask, Inexact};
 use crate::read::{self, Misread};
 use crate::values::{Owner, Scalar};
 use crate::words::{Allow, MemoryMode, OnFault, Tier};
 
-/// The requests: the enum, their names, and how each is read.
+/// The requests: the enum, their names, how each is read, and the type of its answer.
 macro_rules! requests {
-    ($($(#[$doc:meta])* $variant:ident = $name:literal),* $(,)?) => {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal -> $answer:ident),* $(,)?) => {
         /// A request.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
         #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -37,6 +38,32 @@ macro_rules! requests {
                 }
             }
 
+            /// Whether a document is the answer to the request of this name, and its type
+            /// says everything of it; `None` if there is no such request. For tests.
+            #[must_use]
+            pub fn exact_answer(name: &str, document: &Value) -> Option<Result<(), Inexact>> {
+                match name {
+                    $($name => {
+                        let read = answer::exact::<answer::$answer>(document);
+                        Some(read.map(|_| ()))
+                    })*
+                    _ => None,
+                }
+            }
+
+            /// The JSON Schemas of the request of this name and of its answer.
+            #[cfg(feature = "schema")]
+            #[must_use]
+            pub fn schemas(name: &str) -> Option<[schemars::Schema; 2]> {
+                match name {
+                    $($name => Some([
+                        schemars::schema_for!($variant),
+                        schemars::schema_for!(answer::$answer),
+                    ]),)*
+                    _ => None,
+                }
+            }
+
             fn of_name(
                 name: &str,
                 keys: serde_json::Map<String, Value>,
@@ -52,61 +79,65 @@ macro_rules! requests {
             fn from(request: $variant) -> Self {
                 Self::$variant(request)
             }
+        }
+
+        impl Ask for $variant {
+            type Answer = answer::$answer;
         })*
     };
 }
 
 requests! {
     /// The whole node.
-    Status = "status",
+    Status = "status" -> Status,
     /// Why a counter counts, a path is as it is, or a flow takes its path.
-    Why = "why",
+    Why = "why" -> Why,
     /// The demux of the interfaces.
-    Demux = "demux",
+    Demux = "demux" -> Demux,
     /// Ends the trial of `run --try`.
-    Confirm = "confirm",
+    Confirm = "confirm" -> Confirmed,
     /// Ends an operation that is under way.
-    Cancel = "cancel",
+    Cancel = "cancel" -> Operation,
     /// What [`Apply`] would change.
-    Plan = "plan",
+    Plan = "plan" -> Plan,
     /// Brings the node to a configuration.
-    Apply = "apply",
+    Apply = "apply" -> Plan,
     /// Loads a handler.
-    Load = "load",
+    Load = "load" -> Loaded,
     /// Puts another version in a handler's place.
-    Swap = "swap",
+    Swap = "swap" -> Swapped,
     /// Puts the version before in a handler's place.
-    Rollback = "rollback",
+    Rollback = "rollback" -> Swapped,
     /// Unloads a handler.
-    Unload = "unload",
+    Unload = "unload" -> Unloaded,
     /// Leads messages to a handler.
-    Bind = "bind",
+    Bind = "bind" -> Bound,
     /// Leads them back to the host.
-    Unbind = "unbind",
+    Unbind = "unbind" -> Unbound,
     /// Moves a path to the kernel tier.
-    Promote = "promote",
+    Promote = "promote" -> Moved,
     /// Moves a path to the user tier.
-    Demote = "demote",
+    Demote = "demote" -> Moved,
     /// Ends a path's bypass.
-    Enable = "enable",
+    Enable = "enable" -> Enabled,
     /// Creates paths from modules.
-    Create = "create",
+    Create = "create" -> Created,
     /// A path without a handler.
-    Show = "show",
+    Show = "show" -> Path,
     /// Removes paths without a handler.
-    Remove = "remove",
+    Remove = "remove" -> Removed,
     /// The messages that stopped handlers.
-    Faults = "faults",
+    Faults = "faults" -> Faults,
     /// One of these, to be replayed.
-    Fault = "fault",
+    Fault = "fault" -> Replayable,
     /// The lines of a handler.
-    Log = "log",
+    Log = "log" -> Lines,
     /// A handler's memory.
-    Memory = "memory",
+    Memory = "memory" -> HandlerMemory,
     /// A handler's endpoint.
-    Endpoint = "endpoint",
+    Endpoint = "endpoint" -> EndpointPlace,
     /// A socket that tells what becomes of messages.
-    Observe = "observe",
+    Observe = "observe" -> Observing,
 }
 
 /// Why a value is no request.

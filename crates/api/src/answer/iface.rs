@@ -1,0 +1,52 @@
+//! An interface, as `status` has it.
+
+use serde::{Deserialize, Serialize};
+
+use super::Word;
+
+/// An interface of the node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Interface {
+    /// Its name.
+    pub name: String,
+    /// The kernel's number of it.
+    pub ifindex: u32,
+    /// How frames come: `native`, `generic` or `packet`; `down` or `gone` if they do not.
+    pub mode: Word,
+    /// What to do about a mode that receives nothing.
+    pub hint: Option<String>,
+    /// Its link address.
+    pub mac: String,
+    /// How often that has changed since the node started.
+    pub mac_changes: u64,
+    /// Receive queues.
+    pub rx_queues: u64,
+    /// How replies of the kernel tier leave: `xdp_tx`, `redirect` or `tcx`; `packet` where
+    /// there is no XDP.
+    pub reply: Word,
+    /// How UDP checksums of what comes are treated, in words.
+    pub udp_checksum: Word,
+    /// Whether matched messages are kept from the host's stack.
+    pub consumes: bool,
+    /// Frames that no path takes.
+    pub unmatched: Unmatched,
+    /// Frames that were lost behind the node.
+    pub lost_after_hand_over: LostAfterHandOver,
+}
+
+/// Frames that no path takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Unmatched {
+    /// Frames that went on to the host's stack.
+    pub passed: u64,
+}
+
+/// Frames that were counted as sent, and did not leave.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct LostAfterHandOver {
+    /// Frames that the driver says it lost.
+    pub driver: u64,
+}

@@ -1,0 +1,323 @@
+//! A path, as `status` lists it and `path show` shows it.
+//!
+//! A path that ends in a handler and a path of modules have the first keys in common
+//! ([`PathBase`]) and each some of its own; the first of the two has the key `handler`.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Deserializer, Serialize, de};
+use serde_json::{Map, Value};
+
+use super::counts::{Counts, Tally};
+use super::handler::{Because, Refused};
+use super::{Word, nullable};
+
+/// A path of the node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(untagged)]
+pub enum Path {
+    /// One that ends in a handler (`[path.NAME] handler = ...`, `bind`).
+    Handler(Box<HandlerPath>),
+    /// One of modules (`module = ...`, `path create`).
+    Modules(Box<ModulePath>),
+}
+
+impl Path {
+    /// What all paths have.
+    #[must_use]
+    pub fn base(&self) -> &PathBase {
+        match self {
+            Self::Handler(path) => &path.base,
+            Self::Modules(path) => &path.base,
+        }
+    }
+
+    /// The one that ends in a handler.
+    #[must_use]
+    pub fn handler(&self) -> Option<&HandlerPath> {
+        match self {
+            Self::Handler(path) => Some(path),
+            Self::Modules(_) => None,
+        }
+    }
+
+    /// What the worker has of it, if that is in the document.
+    #[must_use]
+    pub fn run(&self) -> Option<&PathRun> {
+        match self {
+            Self::Handler(path) => path.run.as_ref(),
+            Self::Modules(path) => path.run.as_ref(),
+        }
+    }
+}
+
+/// By hand: an untagged enum says of a wrong document only that it is none of these.
+impl<'de> Deserialize<'de> for Path {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let keys: Map<String, Value> = Map::deserialize(deserializer)?;
+        let path = if keys.contains_key("handler") {
+            HandlerPath::deserialize(Value::Object(keys)).map(|path| Self::Handler(path.into()))
+        } else {
+            ModulePath::deserialize(Value::Object(keys)).map(|path| Self::Modules(path.into()))
+        };
+        path.map_err(de::Error::custom)
+    }
+}
+
+/// What all paths have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PathBase {
+    /// Its name.
+    pub name: String,
+    /// The interfaces that its messages come by.
+    pub iface: Vec<String>,
+    /// The filter that leads messages to it; of a path with several ends that of the first.
+    #[serde(rename = "match")]
+    pub filter: Option<String>,
+    /// Where it runs: `kernel` or `user`.
+    pub tier: Word,
+    /// The process that takes it along when it ends; none if it is the node's.
+    pub owner: Option<u32>,
+    /// How often its handlers may be stopped; none if there is no limit.
+    pub faults: Option<FaultLimit>,
+    /// That its messages go by its handler now, if they do.
+    pub bypass: Option<Bypass>,
+    /// What it received, and what became of it.
+    #[serde(flatten)]
+    pub counts: Counts,
+    /// If it has a share.
+    #[serde(flatten)]
+    pub share: Option<PathShare>,
+}
+
+/// How often a handler may be stopped on a path before its messages go by it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct FaultLimit {
+    /// So many stops
+    pub limit: u32,
+    /// within this time.
+    pub within_ms: u64,
+    /// How long its messages then go by it; none if they do not.
+    pub rest_ms: Option<u64>,
+}
+
+/// That messages go by a handler.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Bypass {
+    /// The handler.
+    pub handler: String,
+    /// Why, in a sentence.
+    pub because: String,
+    /// How long still.
+    pub left_ms: u64,
+    /// The next step.
+    pub hint: String,
+}
+
+/// The part of its tier that a path may use.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PathShare {
+    /// The share, in the configuration's words (`12.5 %, 7000/s`).
+    pub share: String,
+    /// `eager`: below its share; `lazy`: its messages wait for it. None while nothing is
+    /// known.
+    #[serde(deserialize_with = "nullable")]
+    pub mode: Option<Word>,
+}
+
+/// A path that ends in a handler.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct HandlerPath {
+    /// What all paths have.
+    #[serde(flatten)]
+    pub base: PathBase,
+    /// The handler.
+    pub handler: String,
+    /// Its function.
+    pub function: String,
+    /// Why it is not in the kernel tier, if it was refused there.
+    pub stays: Option<Stays>,
+    /// What happens to a message whose handler was stopped: `pass`, `drop` or `demote`.
+    pub on_fault: Word,
+    /// Time that the handler may take for one message.
+    pub budget_ns: u64,
+    /// In the answer to `show` alone.
+    #[serde(flatten)]
+    pub shown: Option<ShownHandlerPath>,
+    /// What the worker has of it; in the answer to `show` alone.
+    #[serde(flatten)]
+    pub run: Option<PathRun>,
+}
+
+/// What `show` says besides of a path that ends in a handler.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ShownHandlerPath {
+    /// Where its messages come in.
+    pub ends: Vec<Entrance>,
+    /// What it was made for: the handler.
+    pub from: String,
+    /// The same as `stays`.
+    #[serde(deserialize_with = "nullable")]
+    pub promotion: Option<Stays>,
+}
+
+/// Why a path that ends in a handler is not in the kernel tier.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Stays {
+    /// The tier that was asked for: `auto`, `kernel` or `user`.
+    pub asked: Word,
+    /// Why it is in the user tier.
+    #[serde(flatten)]
+    pub refused: Refused,
+}
+
+/// A path of modules.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct ModulePath {
+    /// What all paths have.
+    #[serde(flatten)]
+    pub base: PathBase,
+    /// Where its messages come in.
+    pub ends: Vec<Entrance>,
+    /// The module that it was created from.
+    pub from: String,
+    /// How it stands with the kernel tier.
+    pub promotion: PathPromotion,
+    /// Where it sends to, if that had to be looked up.
+    pub next_hop: Option<NextHop>,
+    /// What the kernel tier has done of it, if it has a place there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelPart>,
+    /// What the worker has of it; absent if the worker does not know it any more.
+    #[serde(flatten)]
+    pub run: Option<PathRun>,
+}
+
+/// Where messages come in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Entrance {
+    /// The interface.
+    pub iface: String,
+    /// The filter that leads messages to the path there.
+    #[serde(rename = "match")]
+    pub filter: Option<String>,
+    /// Which way they go through the stages: `forward` (first to last) or `backward`.
+    pub direction: Word,
+}
+
+/// How a path of modules stands with the kernel tier.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PathPromotion {
+    /// `promoted` or `user`.
+    pub state: Word,
+    /// Why it is in the user tier; absent if it is not.
+    #[serde(flatten)]
+    pub why: Option<Because>,
+    /// Time the last change of tier took; absent of a path that has no place in the kernel
+    /// tier.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switch_ns: Option<u64>,
+}
+
+/// Where a path sends to.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct NextHop {
+    /// The address that it sends to.
+    pub address: String,
+    /// The neighbour on the way there: the address itself, or a gateway. None if there is
+    /// no route.
+    pub neighbour: Option<String>,
+    /// The interface.
+    pub iface: String,
+    /// The neighbour's link address, if it is known.
+    pub mac: Option<String>,
+}
+
+/// What the kernel tier has done of a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct KernelPart {
+    /// Messages that it has seen.
+    pub received: u64,
+    /// Those that it left to the user tier and what else happened, by the counter's name.
+    pub notes: Tally,
+}
+
+/// What the worker has of a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct PathRun {
+    /// First to last.
+    pub stages: Vec<Stage>,
+    /// Its attributes and invariants, by name.
+    pub attrs: BTreeMap<String, String>,
+    /// Its four queues.
+    pub queues: Queues,
+    /// Messages that its stages made.
+    pub originated: u64,
+    /// How often the worker has run it.
+    pub runs: u64,
+    /// CPU time it took in the user tier.
+    pub time_ns: u64,
+    /// The memory it holds.
+    pub memory: Memory,
+    /// The last error of a stage, in words, if there was one.
+    #[serde(deserialize_with = "nullable")]
+    pub fault: Option<String>,
+}
+
+/// A stage of a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Stage {
+    /// The module's name in the graph.
+    pub module: String,
+    /// The kind of that module; none if a rule made the stage.
+    pub kind: Option<Word>,
+}
+
+/// The queues of a path: two at each end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Queues {
+    /// Messages that come in at the first stage.
+    pub in_forward: Queue,
+    /// Messages that come in at the last stage.
+    pub in_backward: Queue,
+    /// Messages that have left the last stage.
+    pub out_forward: Queue,
+    /// Messages that have left the first stage.
+    pub out_backward: Queue,
+}
+
+/// A queue of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Queue {
+    /// Messages that it holds.
+    pub length: u64,
+    /// Messages that it may hold.
+    pub maximum: u64,
+}
+
+/// The memory of a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Memory {
+    /// What it holds now.
+    pub bytes: u64,
+    /// What it may hold.
+    pub granted_bytes: u64,
+}
