@@ -18,8 +18,10 @@ use std::path::{Path as FsPath, PathBuf};
 use std::time::Duration;
 
 use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::answer::{Ask, EndpointPlace, HandlerMemory, Observing};
 use crate::refusal::Refusal;
 use crate::request::{Endpoint, Memory, Observe, Request};
 
@@ -72,6 +74,15 @@ pub enum ControlError {
     Malformed(String),
 }
 
+/// An answer, as it came and as it was read.
+#[derive(Clone, Debug)]
+pub struct Said<A> {
+    /// All of it, with keys that only a newer node knows: to be passed on.
+    pub document: Value,
+    /// What this client knows of it.
+    pub answer: A,
+}
+
 /// A connection to a node.
 #[derive(Debug)]
 pub struct Client {
@@ -107,49 +118,51 @@ impl Client {
     /// # Errors
     ///
     /// [`ControlError`].
-    pub fn request(&mut self, request: impl Into<Request>) -> Result<Value, ControlError> {
-        Ok(self.exchange(&request.into())?.0)
+    pub fn request<R: Ask>(&mut self, request: R) -> Result<Said<R::Answer>, ControlError> {
+        let document = self.exchange(&request.into())?.0;
+        let answer = read(&document)?;
+        Ok(Said { document, answer })
     }
 
-    /// Asks for a handler's memory: its description
-    /// (`{"kind","address","bytes","symbols"}`) and the descriptor to map.
+    /// Asks for a handler's memory: what it is, and the descriptor to map.
     ///
     /// # Errors
     ///
     /// [`ControlError`].
-    pub fn memory(&mut self, handler: &str) -> Result<(Value, OwnedFd), ControlError> {
+    pub fn memory(&mut self, handler: &str) -> Result<(HandlerMemory, OwnedFd), ControlError> {
         let handler = handler.to_owned();
-        let (value, fd) = self.exchange(&Memory { handler }.into())?;
-        let fd = fd.ok_or_else(|| ControlError::Malformed("no descriptor came with it".into()))?;
-        Ok((value, fd))
+        self.request_with_fd(Memory { handler })
     }
 
     /// Asks for a handler's endpoint, which from then on is this process's until it
-    /// ends: where its ring lies in the handler's memory
-    /// (`{"slots","slot_bytes","payloads_at","control_at"}`), and the descriptor to
-    /// sleep on.
+    /// ends: where its ring lies in the handler's memory, and the descriptor to sleep on.
     ///
     /// # Errors
     ///
     /// [`ControlError`].
-    pub fn endpoint(&mut self, handler: &str) -> Result<(Value, OwnedFd), ControlError> {
+    pub fn endpoint(&mut self, handler: &str) -> Result<(EndpointPlace, OwnedFd), ControlError> {
         let handler = handler.to_owned();
-        let (value, fd) = self.exchange(&Endpoint { handler }.into())?;
-        let fd = fd.ok_or_else(|| ControlError::Malformed("no descriptor came with it".into()))?;
-        Ok((value, fd))
+        self.request_with_fd(Endpoint { handler })
     }
 
-    /// Asks to observe: what the node says of itself
-    /// (`{"epoch_ns","silent"}`), and the socket that it writes to, a JSON line for each
-    /// message. Closing it ends the observation.
+    /// Asks to observe: what the node says of itself, and the socket that it writes to, a
+    /// line for each [`Event`](crate::answer::Event). Closing it ends the observation.
     ///
     /// # Errors
     ///
     /// [`ControlError`].
-    pub fn observe(&mut self, request: Observe) -> Result<(Value, UnixStream), ControlError> {
-        let (value, fd) = self.exchange(&request.into())?;
+    pub fn observe(&mut self, request: Observe) -> Result<(Observing, UnixStream), ControlError> {
+        let (answer, fd) = self.request_with_fd(request)?;
+        Ok((answer, UnixStream::from(fd)))
+    }
+
+    fn request_with_fd<R: Ask>(
+        &mut self,
+        request: R,
+    ) -> Result<(R::Answer, OwnedFd), ControlError> {
+        let (document, fd) = self.exchange(&request.into())?;
         let fd = fd.ok_or_else(|| ControlError::Malformed("no descriptor came with it".into()))?;
-        Ok((value, UnixStream::from(fd)))
+        Ok((read(&document)?, fd))
     }
 
     fn exchange(&mut self, request: &Request) -> Result<(Value, Option<OwnedFd>), ControlError> {
@@ -216,10 +229,15 @@ impl Client {
     }
 }
 
+/// Reads an answer; passes over keys that are not known.
+fn read<A: DeserializeOwned>(document: &Value) -> Result<A, ControlError> {
+    A::deserialize(document).map_err(|error| ControlError::Malformed(error.to_string()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::{Confirm, Status};
+    use crate::request::{Confirm, Log};
     use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags};
     use std::fs::File;
     use std::io::{BufRead, BufReader, IoSlice, Read};
@@ -255,19 +273,31 @@ mod tests {
         socket
     }
 
+    fn lines(text: &str) -> Value {
+        json!({
+            "handler": "h", "last": 1, "overwritten": 0, "too_many": 0,
+            "lines": [{ "number": 1, "at_ns": 5, "path": null, "text": text, "newer": true }],
+        })
+    }
+
     #[test]
     fn requests_are_answered_in_turn_and_a_descriptor_arrives() {
-        let long = "x".repeat(100_000);
+        let long = lines(&"x".repeat(100_000));
         let socket = node("good", move |line| match line {
-            r#"{"request":"status"}"# => json!({ "ok": { "long": long } }).to_string(),
-            line if line.contains("memory") => r#"{"ok":{"kind":"arena"}}"#.to_owned(),
+            r#"{"request":"log","handler":"h"}"# => json!({ "ok": long }).to_string(),
+            line if line.contains("memory") => {
+                r#"{"ok":{"kind":"arena","address":"0x0","bytes":1,"symbols":{}}}"#.to_owned()
+            }
             _ => r#"{"error":{"code":"failed","message":"no such path","hint":"ls"}}"#.to_owned(),
         });
         let mut client = Client::connect(&socket).unwrap();
-        let status = client.request(Status {}).unwrap();
-        assert_eq!(status["long"].as_str().unwrap().len(), 100_000);
+        let (handler, after) = ("h".to_owned(), None);
+        let said = client.request(Log { handler, after }).unwrap();
+        assert_eq!(said.answer.lines[0].text.len(), 100_000);
+        // What only a newer node knows is passed on.
+        assert_eq!(said.document["lines"][0]["newer"], true);
         let (memory, fd) = client.memory("counter").unwrap();
-        assert_eq!(memory["kind"], "arena");
+        assert_eq!(memory.kind, "arena");
         let mut text = String::new();
         File::from(fd).read_to_string(&mut text).unwrap();
         assert!(!text.is_empty());
@@ -282,7 +312,7 @@ mod tests {
     fn nonsense_and_silence_are_errors() {
         let socket = node("bad", |_| "{}".to_owned());
         let mut client = Client::connect(&socket).unwrap();
-        let error = client.request(Status {}).unwrap_err();
+        let error = client.request(Confirm {}).unwrap_err();
         assert!(matches!(error, ControlError::Malformed(_)));
         std::fs::remove_file(&socket).unwrap();
         assert!(Client::connect(&socket).is_err());

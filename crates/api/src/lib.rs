@@ -19,7 +19,7 @@ mod values;
 mod words;
 
 pub use answer::{Answer, Ask, Word};
-pub use client::Client;
+pub use client::{Client, Said};
 pub use read::{Misread, short};
 pub use refusal::{Code, Refusal};
 pub use request::Request;

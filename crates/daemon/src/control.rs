@@ -24,7 +24,8 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, listen, socket_with,
 };
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 use crate::request::{Code, Refusal};
 use answers::{Answering, Answers};
@@ -51,9 +52,9 @@ const BACKLOG: i32 = 128;
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// Done, with this to say.
-    Ok(Value),
+    Ok(ashway_api::Answer),
     /// Done, with a file descriptor beside it.
-    WithFd(Value, OwnedFd),
+    WithFd(ashway_api::Answer, OwnedFd),
     /// Turned down.
     Refused(Refusal),
 }
@@ -64,10 +65,18 @@ impl From<Refusal> for Answer {
     }
 }
 
-impl From<Result<Value, Refusal>> for Answer {
-    fn from(result: Result<Value, Refusal>) -> Self {
-        result.map_or_else(Self::from, Self::Ok)
+impl<A: Into<ashway_api::Answer>> From<Result<A, Refusal>> for Answer {
+    fn from(result: Result<A, Refusal>) -> Self {
+        result.map_or_else(Self::from, |answer| Self::Ok(answer.into()))
     }
+}
+
+/// What stands in the line of an answer.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Line<'a> {
+    Ok(&'a ashway_api::Answer),
+    Error(&'a Refusal),
 }
 
 /// The process at the other end of a connection.
@@ -376,12 +385,17 @@ impl Caller {
         let Some(stream) = self.stream.take() else {
             return;
         };
-        let (document, fd) = match answer {
-            Answer::Ok(value) => (json!({ "ok": value }), None),
-            Answer::WithFd(value, fd) => (json!({ "ok": value }), Some(fd)),
-            Answer::Refused(refusal) => (json!({ "error": refusal }), None),
+        let line = match &answer {
+            Answer::Ok(answer) | Answer::WithFd(answer, _) => Line::Ok(answer),
+            Answer::Refused(refusal) => Line::Error(refusal),
         };
-        let mut answering = Answering::new(stream, &document, fd, Instant::now());
+        let mut line = serde_json::to_vec(&line).expect("its keys are texts");
+        line.push(b'\n');
+        let fd = match answer {
+            Answer::WithFd(_, fd) => Some(fd),
+            Answer::Ok(_) | Answer::Refused(_) => None,
+        };
+        let mut answering = Answering::new(stream, line, fd, Instant::now());
         // A client that went away has lost its answer; nobody else minds.
         if let Ok(false) = answering.push() {
             // A node that ends writes no further.
@@ -405,6 +419,8 @@ mod tests {
     use std::io::{BufRead as _, BufReader, Write as _};
     use std::os::unix::fs::PermissionsExt as _;
 
+    use ashway_api::answer::Unloaded;
+
     use super::*;
 
     const STATUS: &[u8] = b"{\"request\":\"status\"}\n";
@@ -426,6 +442,20 @@ mod tests {
         line
     }
 
+    /// An answer that says this.
+    fn said(text: &str) -> Answer {
+        let unloaded = Unloaded {
+            handler: text.to_owned(),
+            took_us: 1,
+        };
+        Answer::Ok(unloaded.into())
+    }
+
+    /// The line of that answer.
+    fn line(text: &str) -> String {
+        format!("{{\"ok\":{{\"handler\":\"{text}\",\"took_us\":1}}}}\n")
+    }
+
     /// A client that begins and does not go on holds up nobody, may go on later, and is
     /// told when it is too late.
     #[test]
@@ -438,14 +468,14 @@ mod tests {
         let quick = ask(&control, STATUS);
         let (caller, request) = control.next(now).unwrap();
         assert_eq!(request["request"], "status");
-        caller.answer(Answer::Ok(json!("quick")));
-        assert_eq!(answer(quick), "{\"ok\":\"quick\"}\n");
+        caller.answer(said("quick"));
+        assert_eq!(answer(quick), line("quick"));
         slow.write_all(&STATUS[7..]).unwrap();
         let late = now + PATIENCE;
         let (caller, request) = control.next(late).unwrap();
         assert_eq!(request["request"], "status");
-        caller.answer(Answer::Ok(json!("slow")));
-        assert_eq!(answer(slow), "{\"ok\":\"slow\"}\n");
+        caller.answer(said("slow"));
+        assert_eq!(answer(slow), line("slow"));
         assert!(control.next(late).is_none());
         assert!(answer(never).contains("did not come to its end"));
         assert_eq!(control.fds().count(), 1);
@@ -460,8 +490,8 @@ mod tests {
         drop(gone);
         let last = ask(&control, STATUS);
         let (caller, _) = control.next(Instant::now()).unwrap();
-        caller.answer(Answer::Ok(json!(1)));
-        assert_eq!(answer(last), "{\"ok\":1}\n");
+        caller.answer(said("last"));
+        assert_eq!(answer(last), line("last"));
         let answers = clients.map(answer);
         assert!(answers[0].contains("not one line of JSON"), "{answers:?}");
         assert!(answers[1].contains("not one line of JSON"), "{answers:?}");
@@ -491,7 +521,7 @@ mod tests {
     fn told(control: &mut Control, bytes: usize) -> UnixStream {
         let client = ask(control, STATUS);
         let (caller, _) = control.next(Instant::now()).unwrap();
-        caller.answer(Answer::Ok(json!("x".repeat(bytes))));
+        caller.answer(said(&"x".repeat(bytes)));
         client
     }
 
@@ -501,8 +531,8 @@ mod tests {
         let mut control = control("lazy");
         let lazy = told(&mut control, LONG);
         let quick = told(&mut control, 5);
-        assert_eq!(answer(quick), "{\"ok\":\"xxxxx\"}\n");
-        assert_eq!(serve(&mut control, lazy).len(), LONG + 10);
+        assert_eq!(answer(quick), line("xxxxx"));
+        assert_eq!(serve(&mut control, lazy).len(), line("").len() + LONG);
     }
 
     #[test]
@@ -525,7 +555,7 @@ mod tests {
         assert_eq!(control.fds().count(), 16);
         assert!(answer(first).len() < LONG);
         for client in others.into_iter().skip(1) {
-            assert_eq!(serve(&mut control, client).len(), LONG + 10);
+            assert_eq!(serve(&mut control, client).len(), line("").len() + LONG);
         }
         assert_eq!(control.fds().count(), 1);
     }

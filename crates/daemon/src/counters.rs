@@ -34,12 +34,6 @@ impl UserRows {
         word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Adds so many.
-    #[cfg(test)]
-    pub(crate) fn add_many(&self, row: CounterRow, which: Count, times: u64) {
-        (0..times).for_each(|_| self.add(row, which));
-    }
-
     /// Zeroes a row, for whoever has it next. Nobody counts in it meanwhile.
     pub(crate) fn clear(&self, row: CounterRow) {
         for word in &self.0[row.0 as usize] {

@@ -18,7 +18,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ashway_abi::Cause;
-use serde_json::{Value, json};
 
 use crate::bell::Bell;
 use crate::config::Tier;
@@ -27,6 +26,7 @@ use crate::instance::Instance;
 use crate::request::Refusal;
 use crate::shadow::snapshot;
 use crate::version::Version;
+use ashway_api::answer::{self, Fault, Replayable};
 
 /// How many are kept, of one handler and of all, and how many bytes of memory. Where one of
 /// all has to go it is the oldest of the handler that has most: no handler, however often it
@@ -162,11 +162,11 @@ impl Faults {
     }
 
     /// Those that are kept, of one handler if it is named; the latest last.
-    pub(crate) fn list(&self, handler: Option<&str>) -> Value {
+    pub(crate) fn list(&self, handler: Option<&str>) -> answer::Faults {
         let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         let faults = list.faults.iter();
         let of = faults.filter(|fault| handler.is_none_or(|name| fault.handler == name));
-        of.map(|fault| fault.describe()).collect()
+        answer::Faults(of.map(|fault| fault.describe()).collect())
     }
 
     /// Forgets those of a handler that is unloaded; none that is kept later is its.
@@ -181,7 +181,7 @@ impl Faults {
     /// # Errors
     ///
     /// If there is none of this number.
-    pub(crate) fn export(&self, number: u64) -> Result<Value, Refusal> {
+    pub(crate) fn export(&self, number: u64) -> Result<Replayable, Refusal> {
         // The worker waits for this lock: what takes long is done without it.
         let (found, kept) = {
             let list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,15 +197,16 @@ impl Faults {
             };
             Refusal::failed(format!("there is no fault `{number}`"), hint)
         })?;
-        let mut document = fault.describe();
-        document["budget_ns"] = json!(fault.budget_ns);
-        document["wasm"] = json!(hex(&fault.version.wasm));
-        document["may_reply"] = json!(fault.may_reply);
-        document["front"] = json!(hex(&fault.front));
-        document["message"] = json!(hex(&fault.message));
-        document["memory"] = json!(hex(&fault.memory));
-        document["guest_bytes"] = json!(fault.version.compiled.guest_bytes());
-        Ok(document)
+        Ok(Replayable {
+            fault: fault.describe(),
+            budget_ns: fault.budget_ns,
+            wasm: hex(&fault.version.wasm),
+            may_reply: fault.may_reply,
+            front: hex(&fault.front),
+            message: hex(&fault.message),
+            memory: hex(&fault.memory),
+            guest_bytes: fault.version.compiled.guest_bytes() as u64,
+        })
     }
 }
 
@@ -254,23 +255,23 @@ impl List {
 }
 
 impl Captured {
-    fn describe(&self) -> Value {
+    fn describe(&self) -> Fault {
         let line = self.version.lines.at(self.at);
-        json!({
-            "fault": self.number,
-            "handler": self.handler,
-            "digest": self.version.digest,
-            "function": self.function,
-            "tier": self.tier.word(),
-            "cause": self.cause.name(),
-            "at": self.at,
-            "file": line.map(|(file, _)| file),
-            "line": line.map(|(_, line)| line),
-            "channel": self.channel,
-            "message_bytes": self.message.len(),
-            "changed": self.changed,
-            "times": self.times.load(Ordering::Relaxed),
-        })
+        Fault {
+            fault: self.number,
+            handler: self.handler.clone(),
+            digest: self.version.digest.clone(),
+            function: self.function.clone(),
+            tier: self.tier.word().into(),
+            cause: self.cause.name().into(),
+            at: self.at,
+            file: line.map(|(file, _)| file.to_owned()),
+            line: line.map(|(_, line)| line),
+            channel: self.channel,
+            message_bytes: self.message.len() as u64,
+            changed: self.changed,
+            times: self.times.load(Ordering::Relaxed),
+        }
     }
 }
 
@@ -342,17 +343,13 @@ pub(crate) mod tests {
             now += EVERY;
         }
         let list = faults.list(Some("h"));
-        let list = list.as_array().unwrap();
-        assert_eq!(list.len(), MOST_OF_ONE);
-        assert_eq!(
-            (&list[0]["fault"], &list[0]["times"]),
-            (&json!(5), &json!(2))
-        );
-        assert_eq!(faults.list(Some("other")), json!([]));
+        assert_eq!(list.0.len(), MOST_OF_ONE);
+        assert_eq!((list.0[0].fault, list.0[0].times), (5, 2));
+        assert!(faults.list(Some("other")).0.is_empty());
         // The first message of a place, and the whole memory.
         let export = faults.export(20).unwrap();
-        assert_eq!(export["message"], "13");
-        assert_eq!(export["memory"].as_str().unwrap().len(), 2 * 2 * 65_536);
+        assert_eq!(export.message, "13");
+        assert_eq!(export.memory.len(), 2 * 2 * 65_536);
         assert!(faults.export(4).is_err());
     }
 
@@ -364,7 +361,7 @@ pub(crate) mod tests {
             faults.capture_at(now, instance, stop(&instance.version(), at, b""));
             now += EVERY;
         };
-        let kept = |name: &str| faults.list(Some(name)).as_array().unwrap().len();
+        let kept = |name: &str| faults.list(Some(name)).0.len();
         let quiet = instance("quiet");
         stop_at(&quiet, 1);
         let noisy = ["a", "b", "c", "d", "e", "f"].map(instance);
@@ -432,7 +429,7 @@ pub(crate) mod tests {
         let next = instance("h");
         faults.capture_at(now + EVERY, &gone, stop(&gone.version(), 2, b""));
         faults.capture_at(now + EVERY, &next, stop(&next.version(), 3, b""));
-        let list = faults.list(None);
-        assert_eq!((&list[0]["at"], &list[1]), (&json!(3), &Value::Null));
+        let list = faults.list(None).0.into_iter().map(|fault| fault.at);
+        assert_eq!(list.collect::<Vec<_>>(), [3]);
     }
 }

@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
+use ashway_api::answer::{Path, PathPromotion, PathShare, Queue};
 use ashway_modules::rules::{INJECT_BACKWARD, INJECT_FORWARD, PROMOTE_BACKWARD, PROMOTE_FORWARD};
 use ashway_modules::tap;
-use serde_json::Value;
 
 use crate::activation::{LOCAL, ROW};
 
@@ -24,10 +24,18 @@ pub use ashway_config::diagnostics::clean;
 
 /// Why a path is in the user tier, if it is, and what to do about it.
 #[must_use]
-pub fn why_not(path: &Value) -> String {
+pub fn why_not(promotion: &PathPromotion) -> String {
+    let why = promotion.why.as_ref();
+    reasons(
+        why.and_then(|why| why.because.as_deref()),
+        why.and_then(|why| why.hint.as_deref()),
+    )
+}
+
+fn reasons(because: Option<&str>, hint: Option<&str>) -> String {
     let mut out = String::new();
-    for word in ["because", "hint"] {
-        if let Some(text) = path["promotion"][word].as_str() {
+    for (word, text) in [("because", because), ("hint", hint)] {
+        if let Some(text) = text {
             let _ = writeln!(out, "  {word}: {}", clean(text));
         }
     }
@@ -36,91 +44,96 @@ pub fn why_not(path: &Value) -> String {
 
 /// A path, a fact in each line.
 #[must_use]
-pub fn path(path: &Value) -> String {
-    let word = |value: &Value| match value {
-        Value::String(text) => clean(text),
-        Value::Null => "-".to_owned(),
-        other => other.to_string(),
+pub fn path(path: &Path) -> String {
+    let base = path.base();
+    let (from, ends) = match path {
+        Path::Handler(path) => match &path.shown {
+            Some(shown) => (&*shown.from, &*shown.ends),
+            None => ("-", &[][..]),
+        },
+        Path::Modules(path) => (&*path.from, &*path.ends),
     };
-    let each = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let stages = path.run().map_or(&[][..], |run| &run.stages);
+    let modules: Vec<_> = stages.iter().map(|stage| clean(&stage.module)).collect();
     let mut out = String::new();
-    let modules: Vec<_> = each(&path["stages"])
-        .iter()
-        .map(|stage| word(&stage["module"]))
-        .collect();
-    let _ = writeln!(out, "path      {}", word(&path["name"]));
-    let _ = writeln!(out, "created   from {}", word(&path["from"]));
+    let _ = writeln!(out, "path      {}", clean(&base.name));
+    let _ = writeln!(out, "created   from {}", clean(from));
     let _ = writeln!(out, "stages    {}", modules.join(" / "));
-    let _ = writeln!(out, "tier      {}", word(&path["tier"]));
-    out += &why_not(path);
-    if let Some(because) = path["bypass"]["because"].as_str() {
-        let handler = word(&path["bypass"]["handler"]);
-        let _ = writeln!(out, "bypassed  its handler `{handler}`: {}", clean(because));
-        let _ = writeln!(out, "  hint: {}", word(&path["bypass"]["hint"]));
+    let _ = writeln!(out, "tier      {}", clean(&base.tier));
+    out += &match path {
+        Path::Handler(path) => path.stays.as_ref().map_or_else(String::new, |stays| {
+            reasons(Some(&stays.refused.because), Some(&stays.refused.hint))
+        }),
+        Path::Modules(path) => why_not(&path.promotion),
+    };
+    if let Some(bypass) = &base.bypass {
+        let (handler, because) = (clean(&bypass.handler), clean(&bypass.because));
+        let _ = writeln!(out, "bypassed  its handler `{handler}`: {because}");
+        let _ = writeln!(out, "  hint: {}", clean(&bypass.hint));
     }
-    let next = &path["next_hop"];
-    if next.is_object() {
-        let mac = match &next["mac"] {
-            Value::Null => "not known; does it answer `ping`?".to_owned(),
-            mac => word(mac),
+    if let Path::Modules(path) = path
+        && let Some(next) = &path.next_hop
+    {
+        let mac = match &next.mac {
+            None => "not known; does it answer `ping`?".to_owned(),
+            Some(mac) => clean(mac),
         };
-        let (to, iface) = (word(&next["neighbour"]), word(&next["iface"]));
-        let _ = writeln!(out, "next hop  {to} on {iface}: {mac}");
+        let to = next
+            .neighbour
+            .as_deref()
+            .map_or_else(|| "-".to_owned(), clean);
+        let _ = writeln!(out, "next hop  {to} on {}: {mac}", clean(&next.iface));
     }
-    for end in each(&path["ends"]) {
-        let (iface, filter) = (word(&end["iface"]), word(&end["match"]));
-        let _ = writeln!(out, "takes     on {iface}: {filter}");
+    for end in ends {
+        let filter = end.filter.as_deref().map_or_else(|| "-".to_owned(), clean);
+        let _ = writeln!(out, "takes     on {}: {filter}", clean(&end.iface));
     }
-    if path["share"].is_string() {
-        let (share, mode) = (word(&path["share"]), word(&path["mode"]));
-        let _ = writeln!(out, "share     {share}: {mode}");
+    if let Some(PathShare { share, mode }) = &base.share {
+        let mode = mode.as_deref().map_or_else(|| "-".to_owned(), clean);
+        let _ = writeln!(out, "share     {}: {mode}", clean(share));
     }
-    let attrs = path["attrs"].as_object().into_iter().flatten();
-    for (name, value) in attrs.filter(|(name, _)| !OWN.contains(&name.as_str())) {
-        let _ = writeln!(out, "attribute {} = {}", clean(name), word(value));
-    }
-    for (name, queue) in path["queues"].as_object().into_iter().flatten() {
-        let name = name.replace('_', " ");
-        let _ = writeln!(
-            out,
-            "queue     {name}: {} of {}",
-            queue["length"], queue["maximum"]
-        );
-    }
-    let _ = writeln!(
-        out,
-        "received  {}, waiting {}",
-        path["received"], path["waiting"]
-    );
-    let fates = |list: &Value, before: &str, out: &mut String| {
-        for (name, times) in list.as_object().into_iter().flatten() {
-            if times.as_u64() > Some(0) {
-                let _ = writeln!(out, "  {:<24} {times}", clean(&format!("{before}{name}")));
+    if let Some(run) = path.run() {
+        for (name, value) in &run.attrs {
+            if !OWN.contains(&name.as_str()) {
+                let _ = writeln!(out, "attribute {} = {}", clean(name), clean(value));
             }
         }
-    };
-    fates(&path["fates"], "", &mut out);
-    fates(&path["fates"]["dropped"], "dropped_", &mut out);
-    let _ = writeln!(out, "made      {}", path["originated"]);
-    let _ = writeln!(
-        out,
-        "time      {} ns in {} runs",
-        path["time_ns"], path["runs"]
-    );
-    let memory = &path["memory"];
-    let (bytes, granted) = (&memory["bytes"], &memory["granted_bytes"]);
-    let _ = writeln!(out, "memory    {bytes} bytes of {granted}");
-    if let Some(fault) = path["fault"].as_str() {
-        let _ = writeln!(out, "fault     {}", clean(fault));
+        for (name, Queue { length, maximum }) in [
+            ("in backward", run.queues.in_backward),
+            ("in forward", run.queues.in_forward),
+            ("out backward", run.queues.out_backward),
+            ("out forward", run.queues.out_forward),
+        ] {
+            let _ = writeln!(out, "queue     {name}: {length} of {maximum}");
+        }
+    }
+    let counts = &base.counts;
+    let (received, waiting) = (counts.received, counts.waiting);
+    let _ = writeln!(out, "received  {received}, waiting {waiting}");
+    for (before, list) in [
+        ("", &counts.fates.others),
+        ("dropped_", &counts.fates.dropped),
+    ] {
+        for (name, times) in list.iter().filter(|(_, times)| *times > 0) {
+            let _ = writeln!(out, "  {:<24} {times}", clean(&format!("{before}{name}")));
+        }
+    }
+    if let Some(run) = path.run() {
+        let _ = writeln!(out, "made      {}", run.originated);
+        let _ = writeln!(out, "time      {} ns in {} runs", run.time_ns, run.runs);
+        let (bytes, granted) = (run.memory.bytes, run.memory.granted_bytes);
+        let _ = writeln!(out, "memory    {bytes} bytes of {granted}");
+        if let Some(fault) = &run.fault {
+            let _ = writeln!(out, "fault     {}", clean(fault));
+        }
     }
     out
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use ashway_abi::log::acts_on_terminal;
+    use ashway_api::answer::{ModulePath, PathRun};
 
     use super::*;
 
@@ -135,10 +148,21 @@ mod tests {
 
     #[test]
     fn what_the_node_notes_for_itself_is_not_shown() {
-        let shown = path(&json!({
-            "name": "relay",
-            "attrs": { "row": "2", "path": "relay", "promote_forward": "3", "mtu": "1500" },
-        }));
+        let attrs = [
+            ("row", "2"),
+            ("path", "relay"),
+            ("promote_forward", "3"),
+            ("mtu", "1500"),
+        ];
+        let attrs = attrs.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let relay = ModulePath {
+            run: Some(PathRun {
+                attrs: attrs.into(),
+                ..PathRun::default()
+            }),
+            ..ModulePath::default()
+        };
+        let shown = path(&Path::Modules(relay.into()));
         assert!(shown.contains("attribute mtu = 1500"), "{shown}");
         assert_eq!(shown.matches("attribute").count(), 1, "{shown}");
     }

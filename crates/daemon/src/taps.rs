@@ -17,11 +17,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use ashway_api::answer;
 use ashway_memory::clock;
 use ashway_modules::tap::pcapng::{Record, Writer};
 use ashway_modules::tap::{Bound, Layer, Seen, Target, Watch};
 use ashway_path::time::Time;
-use serde_json::{Value, json};
 
 use crate::config;
 
@@ -176,19 +176,19 @@ impl Taps {
     }
 
     /// As `status` has them.
-    pub(crate) fn describe(&self) -> Vec<Value> {
+    pub(crate) fn describe(&self) -> Vec<answer::Tap> {
         let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let one = |(path, open): (&PathBuf, &Open)| {
             let books = &open.file.books;
             let because = books.because.lock();
-            json!({
-                "tap": open.file.tap,
-                "file": path,
-                "written": books.written.load(Relaxed),
-                "lost": books.lost.load(Relaxed),
-                "failed": books.failed.load(Relaxed),
-                "because": *because.unwrap_or_else(PoisonError::into_inner),
-            })
+            answer::Tap {
+                tap: open.file.tap.clone(),
+                file: path.display().to_string(),
+                written: books.written.load(Relaxed),
+                lost: books.lost.load(Relaxed),
+                failed: books.failed.load(Relaxed),
+                because: because.unwrap_or_else(PoisonError::into_inner).clone(),
+            }
         };
         open.iter()
             .filter(|(_, open)| open.waits.is_none())

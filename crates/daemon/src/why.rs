@@ -7,16 +7,21 @@
 mod flow;
 mod reasons;
 
+use std::cmp::Reverse;
 use std::hash::Hash;
 
 use ashway_abi::Count;
 use ashway_abi::count::Ledger;
-use ashway_api::request::Why;
+use ashway_api::Word;
+use ashway_api::answer::{
+    self, Counted, Matched, Missed, Path, Status, Together, UnmatchedOf, Why, WhyCounter, WhyFlow,
+    WhyPath,
+};
+use ashway_api::request;
 use ashway_demux::{self as demux, Conjunction, Filter, Specificity, Table};
 use ashway_modules::{datagram, eth};
 use ashway_path::attrs::Attrs;
 use ashway_wire::Headers;
-use serde_json::{Value, json};
 use toml::de::DeTable;
 
 pub use flow::Flow;
@@ -37,105 +42,123 @@ const LISTED: usize = 20;
 /// What is wrong with the request.
 pub(crate) fn answer(
     config: &Config,
-    status: &Value,
+    status: &Status,
     look: &Look<'_>,
-    request: &Why,
-) -> Result<Value, Refusal> {
+    request: &request::Why,
+) -> Result<Why, Refusal> {
     let about = request.about.trim();
     if about.contains('>') {
         return flow_answer(config, about, request.iface.as_deref(), look, Some(status));
     }
-    let names: Vec<_> = rows_of(status, "paths")
-        .filter_map(|path| path["name"].as_str())
-        .collect();
+    let names: Vec<_> = status.paths.iter().map(name).collect();
     let only = match request.path.as_deref() {
         Some(path) if !names.contains(&path) => return Err(unknown("path", path, &names)),
         only => only,
     };
     let places = Places::of(config);
     if let Some(count) = counter(about) {
-        let reason = reason(count);
-        let mut counting: Vec<_> = rows_of(status, "paths")
-            .filter(|path| only.is_none_or(|only| path["name"] == only))
-            .filter(|path| counted(path, count) != 0 || only.is_some())
-            .collect();
-        counting.sort_by_key(|path| std::cmp::Reverse(counted(path, count)));
-        let not_listed = counting.len().saturating_sub(LISTED);
-        counting.truncate(LISTED);
-        let rows: Vec<_> = counting
-            .into_iter()
-            .map(|path| places.row(path, count, status))
-            .collect();
-        let passed = matches!(count, Count::Passed | Count::Received);
-        let unmatched = rows_of(status, "interfaces")
-            .filter(|iface| passed && only.is_none() && iface["unmatched"]["passed"] != 0)
-            .map(|iface| json!({ "name": iface["name"], "passed": iface["unmatched"]["passed"] }));
-        return Ok(json!({
-            "about": "counter",
-            "counter": count.name(),
-            "reason": reason.sentence,
-            "stage": reason.stage,
-            "hint": reason.hint,
-            "rows": rows,
-            "rows_not_listed": not_listed,
-            "unmatched": unmatched.collect::<Vec<_>>(),
-            "together": together(only, status, count),
-        }));
+        return Ok(Why::Counter(why_counter(&places, status, count, only)));
     }
-    let Some(path) = rows_of(status, "paths").find(|path| path["name"] == about) else {
+    let Some(path) = status.paths.iter().find(|path| name(path) == about) else {
         let mut words: Vec<_> = Count::ALL.iter().map(|count| count.name()).collect();
         words.splice(0..0, names);
         let message = format!("`{about}` is no flow, no counter and no path");
         let hint = format!("{}; or for a flow: {}", suggest(about, &words), flow::FORM);
         return Err(Refusal::usage(message, hint));
     };
+    Ok(Why::Path(why_path(&places, status, path)))
+}
+
+fn name(path: &Path) -> &str {
+    &path.base().name
+}
+
+/// Why a counter counts, of one path or of all.
+fn why_counter(
+    places: &Places<'_>,
+    status: &Status,
+    count: Count,
+    only: Option<&str>,
+) -> WhyCounter {
+    let reason = reason(count);
+    let counted = |path: &Path| path.base().counts.get(count);
+    let paths = status.paths.iter();
+    let mut counting: Vec<_> = paths
+        .filter(|path| only.is_none_or(|only| name(path) == only))
+        .filter(|path| counted(path) != 0 || only.is_some())
+        .collect();
+    counting.sort_by_key(|path| Reverse(counted(path)));
+    let not_listed = counting.len().saturating_sub(LISTED);
+    counting.truncate(LISTED);
+    let rows = counting.into_iter();
+    let passed = matches!(count, Count::Passed | Count::Received);
+    let unmatched = status.interfaces.iter();
+    let unmatched = unmatched
+        .filter(|iface| passed && only.is_none() && iface.unmatched.passed != 0)
+        .map(|iface| UnmatchedOf {
+            name: iface.name.clone(),
+            passed: iface.unmatched.passed,
+        });
+    WhyCounter {
+        counter: count.name().into(),
+        reason: reason.sentence.into(),
+        stage: reason.stage.into(),
+        hint: reason.hint.into(),
+        rows: rows.map(|path| places.row(path, count, status)).collect(),
+        rows_not_listed: not_listed as u64,
+        unmatched: unmatched.collect(),
+        together: together(only, status, count),
+    }
+}
+
+/// What a path has counted, and why.
+fn why_path(places: &Places<'_>, status: &Status, path: &Path) -> WhyPath {
+    let about = name(path);
     // What was received is the sum of the rest.
-    let rows: Vec<_> = Count::ALL[1..]
+    let rows = Count::ALL[1..]
         .iter()
         .map(|count| places.row(path, *count, status))
-        .filter(|row| row["count"] != 0)
-        .collect();
+        .filter(|row| row.count != 0);
     let (tier, tier_reason) = tier(path, status);
-    Ok(json!({
-        "about": "path",
-        "path": about,
-        "received": path["received"],
-        "waiting": path["waiting"],
-        "tier": tier,
-        "tier_reason": tier_reason,
-        "stages": places.stage_names(about),
-        "file": config.file,
-        "line": places.line(about, "match"),
-        "rows": rows,
-        "together": Count::ALL
-            .iter()
-            .map(|count| (count, together(Some(about), status, *count)))
-            .filter(|(_, times)| *times > 0)
-            .map(|(count, times)| json!({
-                "counter": count.name(),
-                "count": times,
-                "reason": reason(*count).sentence,
-                "hint": reason(*count).hint,
-            }))
-            .collect::<Vec<_>>(),
-    }))
+    let together = Count::ALL
+        .iter()
+        .map(|count| (count, together(Some(about), status, *count)))
+        .filter(|(_, times)| *times > 0)
+        .map(|(count, times)| Together {
+            counter: count.name().into(),
+            count: times,
+            reason: reason(*count).sentence.into(),
+            hint: reason(*count).hint.into(),
+        });
+    WhyPath {
+        path: about.to_owned(),
+        received: path.base().counts.received,
+        waiting: path.base().counts.waiting,
+        tier,
+        tier_reason,
+        stages: places.stage_names(about),
+        file: places.file(),
+        line: places.line(about, "match"),
+        rows: rows.collect(),
+        together: together.collect(),
+    }
 }
 
 /// What all paths of modules have counted that none of them counts by itself: all but
 /// what they received and what became of it, and of that what was lost on the way to
 /// them, in the ring that is all paths' or because no place in it is so long. 0 if `only`
 /// is none of them.
-fn together(only: Option<&str>, status: &Value, count: Count) -> u64 {
-    let mut paths = rows_of(status, "paths").filter(|path| path["stages"].is_array());
-    if only.is_some_and(|only| !paths.any(|path| path["name"] == only)) {
+fn together(only: Option<&str>, status: &Status, count: Count) -> u64 {
+    let mut paths = status.paths.iter();
+    let mut is_of_modules =
+        |of: &str| paths.any(|path| matches!(path, Path::Modules(_)) && name(path) == of);
+    if only.is_some_and(|only| !is_of_modules(only)) {
         return 0;
     }
     match (count, count.ledger()) {
-        (Count::DroppedRingFull | Count::DroppedTooLong, _) => status["live"]["ring"][count.name()]
-            .as_u64()
-            .unwrap_or_default(),
+        (Count::DroppedRingFull | Count::DroppedTooLong, _) => status.live.ring.get(count.name()),
         (_, Ledger::Received | Ledger::Fate) => 0,
-        _ => counted(&status["live"], count),
+        _ => status.live.counts.get(count),
     }
 }
 
@@ -144,7 +167,7 @@ fn together(only: Option<&str>, status: &Value, count: Count) -> u64 {
 /// # Errors
 ///
 /// As of a request.
-pub fn offline(config: &Config, about: &str, iface: Option<&str>) -> Result<Value, Refusal> {
+pub fn offline(config: &Config, about: &str, iface: Option<&str>) -> Result<Why, Refusal> {
     flow_answer(config, about, iface, &looks(config), None)
 }
 
@@ -169,8 +192,8 @@ fn flow_answer(
     about: &str,
     iface: Option<&str>,
     look: &Look<'_>,
-    status: Option<&Value>,
-) -> Result<Value, Refusal> {
+    status: Option<&Status>,
+) -> Result<Why, Refusal> {
     let flow = Flow::parse(about).map_err(|error| Refusal::usage(error, flow::FORM))?;
     let names: Vec<_> = config.ifaces.iter().map(|i| i.name.as_str()).collect();
     let number = match (iface, names.as_slice()) {
@@ -193,34 +216,30 @@ fn flow_answer(
         not_listed,
     } = look(number, &headers, &frame);
     let places = Places::of(config);
-    let entry = |name: &str, text: &str| {
-        json!({
-            "path": name,
-            "match": text,
-            "file": config.file,
-            "line": places.line(name, "match"),
-        })
+    let filter_of = |name: &str, text: &str| answer::Filter {
+        path: name.to_owned(),
+        filter: text.to_owned(),
+        file: places.file(),
+        line: places.line(name, "match"),
     };
     let missed = others.iter().map(|(name, text)| {
-        let mut entry = entry(name, text);
         let filter = demux::parse(text).ok();
-        entry["missing"] = json!(filter.and_then(|filter| missing(&filter, &headers, &frame)));
-        entry
+        Missed {
+            filter: filter_of(name, text),
+            missing: filter.and_then(|filter| missing(&filter, &headers, &frame)),
+        }
     });
     let missed: Vec<_> = missed.collect();
     let taker = matched.first().map(|(name, ..)| &**name);
-    let matched = matched.iter().map(|(name, text, specificity)| {
-        let mut entry = entry(name, text);
-        entry["bits"] = json!(specificity.bits);
-        entry["exclusions"] = json!(specificity.exclusions);
-        entry
+    let matched = matched.iter().map(|(name, text, specificity)| Matched {
+        filter: filter_of(name, text),
+        bits: specificity.bits.into(),
+        exclusions: specificity.exclusions.into(),
     });
     let matched: Vec<_> = matched.collect();
 
-    let gone = status
-        .into_iter()
-        .flat_map(|status| rows_of(status, "interfaces"))
-        .any(|known| known["name"] == iface && known["mode"] == "gone");
+    let mut ifaces = status.into_iter().flat_map(|status| &status.interfaces);
+    let gone = ifaces.any(|known| known.name == iface && known.mode == "gone");
     // A handler of the short form takes nothing but UDP, whatever the filter says.
     let short = taker.is_some_and(|name| config.paths.iter().any(|path| path.name == name));
     let hosts = short && !flow.is_udp();
@@ -243,50 +262,48 @@ fn flow_answer(
         ),
     };
     let now = status.and_then(|status| {
-        let mut all = rows_of(status, "paths");
-        let row = all.find(|row| path.is_some_and(|path| row["name"] == path))?;
+        let mut all = status.paths.iter();
+        let row = all.find(|row| path == Some(name(row)))?;
         Some(tier(row, status))
     });
-    let (tier, tier_reason) = now.unwrap_or_else(|| {
+    let (tier, tier_reason) = if let Some((tier, reason)) = now {
+        (Some(tier), reason)
+    } else {
         let found = config.paths.iter().find(|known| Some(&*known.name) == path);
-        (json!(found.map(|path| path.tier.word())), Value::Null)
-    });
-    Ok(json!({
-        "about": "flow",
-        "flow": flow.to_string(),
-        "iface": iface,
-        "path": path,
-        "reason": reason,
-        "hint": hint,
-        "tier": tier,
-        "tier_reason": tier_reason,
-        "stages": path.map(|name| match places.stage_names(name) {
+        (found.map(|path| path.tier.word().into()), None)
+    };
+    Ok(Why::Flow(WhyFlow {
+        flow: flow.to_string(),
+        iface: iface.to_owned(),
+        path: path.map(str::to_owned),
+        reason,
+        hint,
+        tier,
+        tier_reason,
+        stages: path.map(|name| match places.stage_names(name) {
             none if none.is_empty() => stages_now(name, status),
             names => names,
         }),
-        "file": path.map(|_| &config.file),
-        "line": path.and_then(|name| places.line(name, "match")),
-        "matched": matched,
-        "missed": missed,
-        "missed_not_listed": not_listed,
+        file: path.map(|_| places.file()),
+        line: path.and_then(|name| places.line(name, "match")),
+        matched,
+        missed,
+        missed_not_listed: not_listed as u64,
     }))
 }
 
 /// The stages of a path that came while the node ran, first the one next to the
 /// interface.
-fn stages_now(path: &str, status: Option<&Value>) -> Vec<String> {
-    let mut rows = status
-        .into_iter()
-        .flat_map(|status| rows_of(status, "paths"));
-    let row = rows.find(|row| row["name"] == path);
-    let stages = row.and_then(|row| row["stages"].as_array());
-    let stages: Vec<&Value> = stages.into_iter().flatten().collect();
-    let is_link = |stage: Option<&&Value>| {
-        stage.is_some_and(|stage| eth::is_link_kind(stage["kind"].as_str().unwrap_or("")))
+fn stages_now(path: &str, status: Option<&Status>) -> Vec<String> {
+    let mut rows = status.into_iter().flat_map(|status| &status.paths);
+    let run = rows.find(|row| name(row) == path).and_then(Path::run);
+    let stages = run.map_or(&[][..], |run| &run.stages);
+    let is_link = |stage: Option<&answer::Stage>| {
+        stage.is_some_and(|stage| eth::is_link_kind(stage.kind.as_deref().unwrap_or("")))
     };
     let from_above = is_link(stages.last()) && !is_link(stages.first());
-    let names = stages.iter().filter_map(|stage| stage["module"].as_str());
-    let mut names: Vec<String> = names.map(str::to_owned).collect();
+    let names = stages.iter().map(|stage| stage.module.clone());
+    let mut names: Vec<String> = names.collect();
     if from_above {
         names.reverse();
     }
@@ -294,12 +311,11 @@ fn stages_now(path: &str, status: Option<&Value>) -> Vec<String> {
 }
 
 /// Why the first of these got it.
-fn won(matched: &[Value]) -> String {
+fn won(matched: &[Matched]) -> String {
     match matched {
         [first, second, ..] => {
-            let bits = |entry: &Value| entry["bits"].as_u64().unwrap_or(0);
-            let (most, other) = (bits(first), name(second));
-            let than = match bits(second) {
+            let (most, other) = (first.bits, &second.filter.path);
+            let than = match second.bits {
                 same if same == most => format!("and more that must not hold than `{other}`"),
                 fewer => format!("and `{other}` {fewer}"),
             };
@@ -309,10 +325,6 @@ fn won(matched: &[Value]) -> String {
         }
         _ => "its filter is the only one that matches".to_owned(),
     }
-}
-
-fn name(entry: &Value) -> &str {
-    entry["path"].as_str().unwrap_or("?")
 }
 
 /// What keeps a frame out of a filter: of the alternative that it comes nearest
@@ -386,18 +398,21 @@ impl Looked {
 }
 
 /// The tier a path runs in now, and why, if it is not the one asked for.
-fn tier(path: &Value, status: &Value) -> (Value, Value) {
-    let handler = rows_of(status, "handlers").find(|handler| handler["name"] == path["handler"]);
-    if let Some(because) = path["bypass"]["because"].as_str() {
-        let because = format!("{because}: its messages go by the handler");
-        return (json!("bypassed"), json!(because));
+fn tier(path: &Path, status: &Status) -> (Word, Option<String>) {
+    let base = path.base();
+    if let Some(bypass) = &base.bypass {
+        let because = format!("{}: its messages go by the handler", bypass.because);
+        return ("bypassed".into(), Some(because));
     }
-    let because = handler
-        .filter(|_| path["tier"] == "user")
-        .map_or(Value::Null, |handler| {
-            handler["promotion"]["because"].clone()
-        });
-    (path["tier"].clone(), because)
+    let handler = handler_of(path, status).filter(|_| base.tier == "user");
+    let because = handler.and_then(|handler| handler.promotion.because());
+    (base.tier.clone(), because.map(str::to_owned))
+}
+
+/// The handler that a path ends in.
+fn handler_of<'s>(path: &Path, status: &'s Status) -> Option<&'s answer::Handler> {
+    let name = &path.handler()?.handler;
+    status.handlers.iter().find(|handler| handler.name == *name)
 }
 
 /// Where things stand in the configuration's file.
@@ -420,16 +435,21 @@ impl<'c> Places<'c> {
         }
     }
 
+    /// The file, for people.
+    fn file(&self) -> String {
+        self.config.file.display().to_string()
+    }
+
     /// The line of a path's key, or else where its section starts; `None` for one
     /// that came while the node ran.
-    fn line(&self, path: &str, key: &str) -> Option<usize> {
+    fn line(&self, path: &str, key: &str) -> Option<u64> {
         let sections = self.root.get_ref().get("path")?.get_ref().as_table()?;
         let (name, section) = sections.get_key_value(path)?;
         let keys = section.get_ref().as_table();
         let key = keys.and_then(|keys| keys.get_key_value(key));
         let start = key.map_or_else(|| name.span().start, |(key, _)| key.span().start);
         let before = self.config.text.get(..start)?;
-        Some(before.matches('\n').count() + 1)
+        Some(before.matches('\n').count() as u64 + 1)
     }
 
     /// The names of a path's stages, first the one next to the interface.
@@ -470,10 +490,10 @@ impl<'c> Places<'c> {
     }
 
     /// What a path counted under a counter, and why.
-    fn row(&self, path: &Value, count: Count, status: &Value) -> Value {
+    fn row(&self, path: &Path, count: Count, status: &Status) -> Counted {
         let reason = reason(count);
-        let name = path["name"].as_str().unwrap_or_default();
-        let counted = counted(path, count);
+        let (name, base) = (name(path), path.base());
+        let counted = base.counts.get(count);
         // Its name in this path, where a stage may do the work of several.
         let stages = match counted {
             0 => Vec::new(),
@@ -496,30 +516,26 @@ impl<'c> Places<'c> {
             && self.config.long_paths.iter().any(|path| path.name == name);
         // The last stop may have had another cause than those of this counter.
         let cause = count.name().strip_prefix("abort_");
-        let fault = rows_of(status, "handlers")
-            .find(|handler| stopped && handler["name"] == path["handler"])
-            .map(|handler| &handler["last_fault"])
-            .filter(|fault| cause.is_none_or(|cause| fault["cause"] == cause));
-        json!({
-            "path": name,
-            "counter": count.name(),
-            "count": counted,
-            "reason": reason.sentence,
-            "stage": stage.or_else(|| (!nowhere).then_some(reason.stage)),
-            "merged_into": merged,
-            "tier": path["tier"],
-            "key": (!nowhere).then_some(reason.key),
-            "file": self.config.file,
-            "line": self.line(name, reason.key),
-            "hint": reason.hint,
-            "last_fault": fault,
-        })
+        let fault = handler_of(path, status)
+            .filter(|_| stopped)
+            .and_then(|handler| handler.last_fault.as_ref())
+            .filter(|fault| cause.is_none_or(|cause| fault.cause.as_deref() == Some(cause)));
+        let stage = stage.or_else(|| (!nowhere).then_some(reason.stage));
+        Counted {
+            path: name.to_owned(),
+            counter: count.name().into(),
+            count: counted,
+            reason: reason.sentence.into(),
+            stage: stage.map(str::to_owned),
+            merged_into: merged.map(str::to_owned),
+            tier: base.tier.clone(),
+            key: (!nowhere).then_some(reason.key.into()),
+            file: self.file(),
+            line: self.line(name, reason.key),
+            hint: reason.hint.into(),
+            last_fault: fault.cloned(),
+        }
     }
-}
-
-/// The objects of a list of the status document.
-fn rows_of<'s>(status: &'s Value, list: &str) -> impl Iterator<Item = &'s Value> {
-    status[list].as_array().into_iter().flatten()
 }
 
 /// The counter that is meant: by its name, or as `status` shows it.
@@ -537,30 +553,6 @@ fn counter(word: &str) -> Option<Count> {
             })
         })
         .copied()
-}
-
-/// A counter in a path's part of the status document, which leaves out rare ones
-/// that are 0.
-fn counted(path: &Value, count: Count) -> u64 {
-    let name = count.name();
-    let value = if let Some(reason) = name.strip_prefix("out_dropped_") {
-        &path["out"]["dropped"][reason]
-    } else if let Some(name) = name.strip_prefix("out_") {
-        &path["out"][name]
-    } else if let Some(reason) = name.strip_prefix("dropped_") {
-        &path["fates"]["dropped"][reason]
-    } else if let Some(cause) = name.strip_prefix("abort_") {
-        &path["aborts"][cause]
-    } else if count == Count::Received {
-        &path["received"]
-    } else if count == Count::Committed {
-        &path["activations"][name]
-    } else if count.ledger() == Ledger::Note {
-        &path["notes"][name]
-    } else {
-        &path["fates"][name]
-    };
-    value.as_u64().unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use std::net::IpAddr;
 use ashway_wire::{Fragment, eth, ipv4, ipv6};
 
 use super::filter::{Base, Conjunction, Field, Test, left, number};
-use super::shape::{KeyField, ShapeId};
+use super::shape::{KeyField, Shape, ShapeId};
 use super::table::{Entries, Table};
 
 /// The table as a tree. `hits` says how many frames a shape's entries caught,
@@ -80,42 +80,27 @@ fn line(text: &mut String, depth: usize, words: &str) {
     text.push('\n');
 }
 
-/// The table as one JSON object: `filters`, and `shapes` in the order they are
-/// tried.
+/// A shape's words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ShapeText {
+    /// Its guards: tests that all its filters make.
+    pub guards: Vec<String>,
+    /// What must not hold.
+    pub not: Vec<String>,
+    /// The fields whose values are looked up.
+    pub key: Vec<String>,
+}
+
+/// Says what the filters of a shape test.
 #[must_use]
-pub fn json<T: Copy + Eq + std::hash::Hash>(
-    table: &Table<T>,
-    hits: impl Fn(ShapeId) -> Option<u64>,
-) -> String {
-    let list = |items: Vec<String>| format!("[{}]", items.join(","));
-    // Nothing below can hold a quote or a backslash.
-    let quoted = |item: &dyn fmt::Display| format!("\"{item}\"");
-    let shapes = table.shapes().iter().map(|entries| {
-        let shape = entries.shape();
-        let specificity = entries.specificity();
-        let six = shape.guards.iter().any(Test::is_ipv6);
-        let hits = hits(entries.id()).map_or_else(|| "null".to_owned(), |hits| hits.to_string());
-        format!(
-            "{{\"id\":{},\"guards\":{},\"not\":{},\"key\":{},\"key_bytes\":{},\"bits\":{},\
-             \"exclusions\":{},\"entries\":{},\"hits\":{hits}}}",
-            entries.id().0,
-            list(shape.guards.iter().map(|test| quoted(test)).collect()),
-            list(
-                shape
-                    .not
-                    .iter()
-                    .map(|tests| quoted(&Tests(tests, six)))
-                    .collect()
-            ),
-            list(shape.key.iter().map(|part| quoted(part)).collect()),
-            shape.key_bytes(),
-            specificity.bits,
-            specificity.exclusions,
-            entries.len(),
-        )
-    });
-    let shapes = list(shapes.collect());
-    format!("{{\"filters\":{},\"shapes\":{shapes}}}", table.len())
+pub fn shape(shape: &Shape) -> ShapeText {
+    let six = shape.guards.iter().any(Test::is_ipv6);
+    let not = shape.not.iter();
+    ShapeText {
+        guards: shape.guards.iter().map(ToString::to_string).collect(),
+        not: not.map(|tests| Tests(tests, six).to_string()).collect(),
+        key: shape.key.iter().map(ToString::to_string).collect(),
+    }
 }
 
 /// Tests joined by `and`, and whether addresses are IPv6's.

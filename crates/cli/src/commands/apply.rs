@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use ashway_api::{Request, request};
+use ashway_api::{Ask, answer, request};
 use ashway_config as config;
 use clap::Args;
-use serde_json::Value;
 
 use super::{Node, check, load};
 use crate::face::Face;
@@ -72,27 +71,20 @@ fn checked(file: &Path) -> Result<String, Failure> {
     load::absolute(file)
 }
 
-fn ask(node: Node, request: impl Into<Request>, face: Face) -> Result<(), Failure> {
-    let answer = node.connect()?.request(request)?;
-    face.show(&answer, || words(&answer))
+fn ask(node: Node, request: impl Ask<Answer = answer::Plan>, face: Face) -> Result<(), Failure> {
+    let said = node.connect()?.request(request)?;
+    face.show(&said.document, || words(&said.answer))
 }
 
-fn words(answer: &Value) -> String {
-    let steps = answer["steps"].as_array();
-    let steps: Vec<&Value> = steps.into_iter().flatten().collect();
-    let changes = steps.iter().filter(|step| step["do"] != "stay").count();
+fn words(plan: &answer::Plan) -> String {
+    let steps = plan.steps.iter();
+    let changes = steps.clone().filter(|step| step.act != "stay").count();
     let plural = if changes == 1 { "" } else { "s" };
-    let done = if answer["applied"] == true {
-        "applied"
-    } else {
-        "planned"
-    };
-    let unchanged = &answer["unchanged"];
+    let done = if plan.applied { "applied" } else { "planned" };
+    let unchanged = plan.unchanged;
     let mut text = format!("{changes} change{plural} {done}, {unchanged} unchanged\n");
-    let lines = steps
-        .iter()
-        .map(|step| step["text"].as_str().unwrap_or_default());
-    let more = answer["not_listed"].as_u64().filter(|more| *more > 0);
+    let lines = steps.map(|step| &*step.text);
+    let more = Some(plan.not_listed).filter(|more| *more > 0);
     let more = more.map(|more| format!("and {more} more that are in no file, and stay"));
     for line in lines.chain(more.as_deref()) {
         text.push_str("  ");
@@ -104,22 +96,28 @@ fn words(answer: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    use ashway_api::answer::PlanStep;
+
     use super::*;
-    use serde_json::json;
 
     #[test]
     fn a_plan_is_a_line_for_each_step() {
-        let answer = json!({
-            "applied": false,
-            "steps": [
-                { "do": "swap", "text": "swap   handler h: `file`" },
-                { "do": "stay", "text": "stay   path p: it is in no file" },
+        let step = |act: &'static str, text: &str| PlanStep {
+            act: act.into(),
+            text: text.to_owned(),
+            ..PlanStep::default()
+        };
+        let plan = answer::Plan {
+            steps: vec![
+                step("swap", "swap   handler h: `file`"),
+                step("stay", "stay   path p: it is in no file"),
             ],
-            "unchanged": 3,
-            "not_listed": 2,
-        });
+            unchanged: 3,
+            not_listed: 2,
+            ..answer::Plan::default()
+        };
         assert_eq!(
-            words(&answer),
+            words(&plan),
             "1 change planned, 3 unchanged\n  swap   handler h: `file`\n  \
              stay   path p: it is in no file\n  and 2 more that are in no file, and stay\n"
         );

@@ -74,7 +74,7 @@ impl Bind {
             Some((handler, function)) => (handler.to_owned(), Some(function.to_owned())),
             None => (self.handler, None),
         };
-        let answer = self.node.connect()?.request(request::Bind {
+        let said = self.node.connect()?.request(request::Bind {
             handler,
             path: self.name,
             iface: self.iface,
@@ -89,12 +89,17 @@ impl Bind {
             domain: self.domain,
             owner: self.owner.map(Owner::Process),
         })?;
-        face.show(&answer, || {
-            let text = |key: &str| clean(answer[key].as_str().unwrap_or_default());
-            let mut out = format!("path `{}` runs in the {} tier", text("path"), text("tier"));
-            for (key, label) in [("because", "because"), ("line", "at"), ("hint", "hint")] {
-                if answer[key].is_string() {
-                    out.extend(["\n  ", label, ": ", &text(key)]);
+        face.show(&said.document, || {
+            let bound = &said.answer;
+            let (path, tier) = (clean(&bound.path), clean(&bound.tier));
+            let mut out = format!("path `{path}` runs in the {tier} tier");
+            for (label, text) in [
+                ("because", bound.why.because.as_deref()),
+                ("at", bound.line.as_deref()),
+                ("hint", bound.why.hint.as_deref()),
+            ] {
+                if let Some(text) = text {
+                    out.extend(["\n  ", label, ": ", &clean(text)]);
                 }
             }
             out
@@ -122,8 +127,8 @@ pub(crate) struct Unbind {
 impl Unbind {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let path = self.path.clone();
-        let answer = self.node.connect()?.request(request::Unbind { path })?;
-        face.show(&answer, || {
+        let said = self.node.connect()?.request(request::Unbind { path })?;
+        face.show(&said.document, || {
             format!(
                 "path `{}` is unbound; its messages are the host's",
                 self.path

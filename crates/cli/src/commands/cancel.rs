@@ -1,5 +1,6 @@
 //! `ashway cancel`: end an operation that waits.
 
+use ashway_api::answer::Operation;
 use ashway_api::request;
 use clap::Args;
 
@@ -27,13 +28,13 @@ pub(crate) struct Cancel {
 impl Cancel {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let operation = self.operation;
-        let answer = self
+        let said = self
             .node
             .connect()?
             .request(request::Cancel { operation })?;
-        face.show(&answer, || {
-            let word = |key: &str| clean(answer[key].as_str().unwrap_or_default());
-            format!("cancelled: {} {}", word("does"), word("about"))
+        face.show(&said.document, || {
+            let Operation { does, about, .. } = &said.answer;
+            format!("cancelled: {} {}", clean(does), clean(about))
         })?;
         Ok(())
     }

@@ -5,12 +5,13 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use ashway_abi::Count;
+use ashway_api::answer::Packet;
 use ashway_api::request;
 use ashway_modules::tap::pcapng::{Record, Writer};
 use ashway_modules::tap::{Bound, Layer};
 use ashway_path::time::Time;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Node;
 use super::handler::file;
@@ -73,7 +74,7 @@ impl Capture {
         let (mut packets, mut frames) = (0_u64, 0_u64);
         while let Some(packet) = heard.next()? {
             packets += 1;
-            frames += write(&mut writer, &packet).map_err(failed)?;
+            frames += write(&mut writer, &packet.answer).map_err(failed)?;
         }
         let document = json!({
             "file": name, "packets": packets, "frames": frames, "lost": heard.lost,
@@ -89,30 +90,28 @@ impl Capture {
 }
 
 /// Writes what there is of a message; says how many frames.
-fn write(writer: &mut Writer<File>, packet: &Value) -> std::io::Result<u64> {
+fn write(writer: &mut Writer<File>, packet: &Packet) -> std::io::Result<u64> {
     let mut count = 0;
-    let fate = packet["fate"].as_str();
+    let fate = packet.fate.as_deref();
     let fate = Count::ALL.iter().find(|count| Some(count.name()) == fate);
-    let mut comment = match packet["path"].as_str() {
+    let mut comment = match &packet.path {
         Some(path) => format!("path {path}"),
         None => "no path".to_owned(),
     };
-    if let Some(tier) = packet["tier"].as_str() {
+    if let Some(tier) = &packet.tier {
         // Writing to a string does not fail.
         let _ = write!(comment, ", {tier} tier");
     }
-    let received = packet["received"].as_object().map(|_| &packet["received"]);
-    let sent = packet["sent"].as_array().into_iter().flatten();
+    let received = packet.received.iter();
     let frames = received
         .map(|frame| (Bound::Inbound, frame))
-        .into_iter()
-        .chain(sent.map(|frame| (Bound::Outbound, frame)));
+        .chain(packet.sent.iter().map(|frame| (Bound::Outbound, frame)));
     for (bound, frame) in frames {
-        let bytes = bytes(frame["frame"].as_str().unwrap_or_default());
+        let bytes = bytes(frame.frame.as_deref().unwrap_or_default());
         writer.write(&Record {
-            at: Time(frame["monotonic_ns"].as_u64().unwrap_or_default()),
+            at: Time(frame.monotonic_ns),
             bound,
-            interface: frame["iface"].as_str().unwrap_or("?"),
+            interface: &frame.iface,
             layer: Layer::Link,
             bytes: &bytes,
             fate: match bound {

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::PathBuf;
 
+use ashway_api::answer::{Refused, Stays};
 use ashway_codegen::normalise::{Module, Profile};
 use ashway_config::diagnostics::{Diagnostic, Diagnostics};
 use ashway_config::{
@@ -92,7 +93,11 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
         .collect();
     let short = config.paths.iter().map(|path| {
         json!({
-            "stays": stays(path, handlers),
+            "stays": stays(path, handlers).map(|Stays { asked, refused }| json!({
+                "asked": asked,
+                "because": refused.because,
+                "hint": refused.hint,
+            })),
             "name": path.name,
             "domain": path.domain,
             "iface": path.ifaces,
@@ -152,7 +157,9 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
                 let _ = write!(text, ", at most {share}");
             }
             text.push('\n');
-            for line in status::stays(&path.name, &stays(path, handlers)).lines() {
+            let stays = stays(path, handlers);
+            let words = stays.map(|stays| status::stays(&path.name, &stays));
+            for line in words.iter().flat_map(|words| words.lines()) {
                 let _ = writeln!(text, "    {line}");
             }
         }
@@ -165,25 +172,24 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
 
 /// Why a path is not going to run in the kernel tier, if that is known from its handler
 /// alone: what its interfaces can do is known when a node is on them.
-fn stays(path: &PathConfig, handlers: &[Value]) -> Value {
+fn stays(path: &PathConfig, handlers: &[Value]) -> Option<Stays> {
     let mut found = handlers.iter();
     let handler = found.find(|handler| handler["name"] == *path.handler);
-    let Some(kernel) = handler.map(|handler| &handler["tiers"]["kernel"]) else {
-        return Value::Null;
-    };
+    let kernel = &handler?["tiers"]["kernel"];
     let mut functions = kernel["handlers"].as_array().into_iter().flatten();
     let refused = match functions.find(|one| one["name"] == *path.function) {
-        _ if path.tier == Tier::User => return Value::Null,
+        _ if path.tier == Tier::User => return None,
         Some(function) => &function["refused"],
         None => kernel,
     };
-    if refused["because"].is_null() {
-        return Value::Null;
-    }
-    json!({
-        "asked": path.tier.word(),
-        "because": refused["because"],
-        "hint": refused["hint"],
+    let because = refused["because"].as_str()?.to_owned();
+    Some(Stays {
+        asked: path.tier.word().into(),
+        refused: Refused {
+            because,
+            line: None,
+            hint: refused["hint"].as_str().unwrap_or_default().to_owned(),
+        },
     })
 }
 

@@ -16,11 +16,12 @@ pub(crate) struct Confirm {
 
 impl Confirm {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let answer = self.node.connect()?.request(request::Confirm {})?;
-        face.show(&answer, || {
-            let words = match answer["was_on_trial"].as_bool() {
-                Some(false) => "the node is not on trial, or not any more: it stays",
-                _ => "confirmed: the node stays",
+        let said = self.node.connect()?.request(request::Confirm {})?;
+        face.show(&said.document, || {
+            let words = if said.answer.was_on_trial {
+                "confirmed: the node stays"
+            } else {
+                "the node is not on trial, or not any more: it stays"
             };
             words.to_owned()
         })?;

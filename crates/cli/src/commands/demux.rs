@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ashway_api::request;
+use ashway_api::answer::{self, DemuxOfInterface};
+use ashway_api::{Said, request};
 use ashway_config::{self as config, Config};
-use ashway_demux::print;
 use ashway_wire::Headers;
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
@@ -64,81 +64,75 @@ const LISTED: usize = 20;
 
 impl Show {
     fn run(self, face: Face) -> Result<(), Failure> {
-        let mut document = if let Some(config) = &self.config {
-            self.of_config(&config::load(config)?)?
+        let Said {
+            mut document,
+            answer,
+        } = if let Some(config) = &self.config {
+            let answer = self.of_config(&config::load(config)?)?;
+            Said {
+                document: json!(answer),
+                answer,
+            }
         } else {
             let iface = self.iface.clone();
             self.node.connect()?.request(request::Demux { iface })?
         };
-        let interfaces = document["interfaces"].as_array_mut();
-        let texts = interfaces.into_iter().flatten().map(text);
-        let texts: Vec<_> = texts.collect();
-        face.show(&document, || texts.join("\n"))
+        // It is drawn for people.
+        let ifaces = document["interfaces"].as_array_mut().into_iter().flatten();
+        for iface in ifaces.filter_map(Value::as_object_mut) {
+            iface.remove("tree");
+        }
+        let texts = answer.interfaces.iter().map(text);
+        face.show(&document, || texts.collect::<Vec<_>>().join("\n"))
     }
 
-    fn of_config(&self, config: &Config) -> Result<Value, Failure> {
+    fn of_config(&self, config: &Config) -> Result<answer::Demux, Failure> {
         let ifaces = match &self.iface {
             Some(name) => vec![known(config, name)?],
             None => names(config),
         };
         let interfaces = ifaces.into_iter().map(|name| of_iface(config, name));
-        Ok(json!({ "interfaces": interfaces.collect::<Vec<_>>() }))
+        Ok(answer::Demux {
+            interfaces: interfaces.collect(),
+        })
     }
 }
 
-fn of_iface(config: &Config, iface: &str) -> Value {
+fn of_iface(config: &Config, iface: &str) -> DemuxOfInterface {
     let table = config.demux(iface);
-    let printed = print::json(&table, |_| None);
-    let mut document: Value = serde_json::from_str(&printed).unwrap_or_default();
-    document["name"] = json!(iface);
-    document["tree"] = json!(print::tree(&table, |_| None));
-    let shapes = document["shapes"].as_array_mut().into_iter().flatten();
-    for (shape, entries) in shapes.zip(table.shapes()) {
-        let mut list: Vec<_> = entries.iter().collect();
-        list.sort_unstable();
-        let shown = list.into_iter().map(|(key, path)| {
-            let tests = entries.shape().conjunction(key).to_string();
-            json!({ "tests": tests, "path": config.path_name(path), "hits": null })
-        });
-        shape["paths"] = shown.collect();
-    }
-    document
+    let name = |path| config.path_name(path);
+    ashway_daemon::demux::describe(iface, &table, |_, _| None, name, usize::MAX)
 }
 
-/// An interface for people; takes the tree out of its document.
-fn text(iface: &mut Value) -> String {
-    let tree = iface.as_object_mut().and_then(|iface| iface.remove("tree"));
-    let number = |value: &Value| value.as_u64().unwrap_or(0) as usize;
-    let shapes = iface["shapes"].as_array().map_or(&[][..], Vec::as_slice);
+/// An interface for people.
+fn text(iface: &DemuxOfInterface) -> String {
+    let shapes = &iface.shapes;
     let mut text = format!(
         "{}: {}, {}",
-        clean(iface["name"].as_str().unwrap_or_default()),
-        count(number(&iface["filters"]), "filter"),
+        clean(&iface.name),
+        count(iface.filters as usize, "filter"),
         count(shapes.len(), "shape")
     );
-    if let Some(host) = iface["unmatched"].as_u64() {
+    if let Some(host) = iface.unmatched {
         let _ = write!(text, "; {host} frames that no path takes");
     }
     text.push('\n');
-    let tree = tree.unwrap_or_default();
-    for line in tree.as_str().unwrap_or_default().lines() {
+    for line in iface.tree.lines() {
         let _ = writeln!(text, "  {}", clean(line));
     }
-    let counted = shapes.iter().any(|shape| shape["hits"].is_u64());
+    let counted = shapes.iter().any(|shape| shape.hits.is_some());
     let mut rows = Vec::new();
     for (rank, shape) in shapes.iter().enumerate() {
-        let entries = shape["paths"].as_array().map_or(&[][..], Vec::as_slice);
-        let word = |entry: &Value, key: &str| clean(entry[key].as_str().unwrap_or_default());
-        for entry in entries.iter().take(LISTED) {
+        for entry in shape.paths.iter().take(LISTED) {
             let mut row = vec![(rank + 1).to_string()];
-            row.push(word(entry, "path"));
+            row.push(clean(&entry.path));
             if counted {
-                row.push(number(&entry["hits"]).to_string());
+                row.push(entry.hits.unwrap_or(0).to_string());
             }
-            row.push(word(entry, "tests"));
+            row.push(clean(&entry.tests));
             rows.push(row);
         }
-        let more = number(&shape["entries"]).saturating_sub(LISTED);
+        let more = shape.entries.saturating_sub(LISTED as u64);
         if more > 0 {
             let mut row = vec![String::new(); if counted { 3 } else { 2 }];
             row.push(format!("and {more} more"));

@@ -76,7 +76,7 @@ impl Load {
         let params = params(self.param)?;
         let allow = self.allow.iter().map(|grant| one_of("allow", grant));
         let allow = allow.collect::<Result<_, _>>()?;
-        let answer = self.node.connect()?.request(request::Load {
+        let said = self.node.connect()?.request(request::Load {
             file,
             name: self.name,
             allow,
@@ -90,9 +90,7 @@ impl Load {
             up: self.up,
             owner: self.owner.map(Owner::Process),
         })?;
-        face.show(&answer, || {
-            clean(answer["handler"].as_str().unwrap_or_default())
-        })?;
+        face.show(&said.document, || clean(&said.answer.handler))?;
         Ok(())
     }
 }

@@ -1,5 +1,6 @@
 //! `ashway handler map`: a program that shares a handler's memory.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -7,7 +8,6 @@ use std::process::Command;
 
 use clap::Args;
 use rustix::io::{FdFlags, fcntl_setfd};
-use serde_json::Value;
 
 use super::Node;
 use crate::failure::{Exit, Failure};
@@ -58,27 +58,18 @@ impl Map {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let asks = self.endpoint.then(|| self.node.clone());
         let (memory, fd) = self.node.connect()?.memory(&self.name)?;
-        let malformed = || Failure::new(Exit::Failed, "the node's answer makes no sense");
         pass_on(&fd)?;
-        let mut words = self.command.iter();
-        let program = words.next().ok_or_else(malformed)?;
+        let [program, words @ ..] = &*self.command else {
+            return Err(Failure::new(Exit::Usage, "which program is to map it?"));
+        };
         let mut command = Command::new(program);
         command
             .args(words)
             .env("ASHWAY_MEMORY_FD", fd.as_raw_fd().to_string())
-            .env(
-                "ASHWAY_MEMORY_KIND",
-                memory["kind"].as_str().ok_or_else(malformed)?,
-            )
-            .env(
-                "ASHWAY_MEMORY_ADDRESS",
-                memory["address"].as_str().unwrap_or("0"),
-            )
-            .env(
-                "ASHWAY_MEMORY_BYTES",
-                memory["bytes"].as_u64().ok_or_else(malformed)?.to_string(),
-            )
-            .env("ASHWAY_SYMBOLS", symbols(&memory["symbols"]));
+            .env("ASHWAY_MEMORY_KIND", &*memory.kind)
+            .env("ASHWAY_MEMORY_ADDRESS", &memory.address)
+            .env("ASHWAY_MEMORY_BYTES", memory.bytes.to_string())
+            .env("ASHWAY_SYMBOLS", symbols(&memory.symbols));
         // The program keeps this process, and with it the endpoint.
         let endpoint = match asks {
             Some(node) => Some(node.connect()?.endpoint(&self.name)?),
@@ -87,13 +78,12 @@ impl Map {
         if let Some((place, event)) = &endpoint {
             pass_on(event)?;
             command.env("ASHWAY_ENDPOINT_FD", event.as_raw_fd().to_string());
-            for (name, key) in [
-                ("ASHWAY_ENDPOINT_SLOTS", "slots"),
-                ("ASHWAY_ENDPOINT_SLOT_BYTES", "slot_bytes"),
-                ("ASHWAY_ENDPOINT_PAYLOADS", "payloads_at"),
-                ("ASHWAY_ENDPOINT_CONTROL", "control_at"),
+            for (name, number) in [
+                ("ASHWAY_ENDPOINT_SLOTS", place.slots),
+                ("ASHWAY_ENDPOINT_SLOT_BYTES", place.slot_bytes),
+                ("ASHWAY_ENDPOINT_PAYLOADS", place.payloads_at),
+                ("ASHWAY_ENDPOINT_CONTROL", place.control_at),
             ] {
-                let number = place[key].as_u64().ok_or_else(malformed)?;
                 command.env(name, number.to_string());
             }
         }
@@ -129,10 +119,9 @@ fn pass_on(fd: &OwnedFd) -> Result<(), Failure> {
 }
 
 /// `counter=1024,ashway_param_step=1032`.
-fn symbols(symbols: &Value) -> String {
-    let entries = symbols.as_object().into_iter().flatten();
-    let entry = |(name, address): (&String, &Value)| format!("{name}={address}");
-    entries.map(entry).collect::<Vec<_>>().join(",")
+fn symbols(symbols: &BTreeMap<String, u64>) -> String {
+    let entry = |(name, address): (&String, &u64)| format!("{name}={address}");
+    symbols.iter().map(entry).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -141,8 +130,8 @@ mod tests {
 
     #[test]
     fn symbols_are_one_word() {
-        let value = serde_json::json!({ "counter": 1024, "step": 1032 });
-        assert_eq!(symbols(&value), "counter=1024,step=1032");
-        assert_eq!(symbols(&Value::Null), "");
+        let two = [("counter".to_owned(), 1024), ("step".to_owned(), 1032)];
+        assert_eq!(symbols(&two.into()), "counter=1024,step=1032");
+        assert_eq!(symbols(&BTreeMap::new()), "");
     }
 }

@@ -8,10 +8,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use ashway_api::Said;
+use ashway_api::answer::{Event, Lost, Packet, Silent};
 use ashway_api::request::Observe;
 use ashway_daemon::why::Flow;
 use ashway_demux::parse;
 use clap::Args;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::Node;
@@ -70,6 +73,13 @@ fn say(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", tame(line.to_owned()));
 }
 
+/// A line, as it came and as it was read.
+fn read(line: &[u8]) -> Result<(Value, Event), serde_json::Error> {
+    let document: Value = serde_json::from_slice(line)?;
+    let event = Event::deserialize(&document)?;
+    Ok((document, event))
+}
+
 /// What a node says, line by line.
 pub(super) struct Heard {
     stream: UnixStream,
@@ -97,21 +107,17 @@ impl Heard {
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
             signal_hook::flag::register(signal, Arc::clone(&stopped)).map_err(system)?;
         }
-        let (document, stream) = node.connect()?.observe(request)?;
+        let (observing, stream) = node.connect()?.observe(request)?;
         stream.set_read_timeout(Some(LOOK)).map_err(system)?;
-        for one in document["silent"].as_array().into_iter().flatten() {
-            let text = |key: &str| clean(one[key].as_str().unwrap_or("?"));
-            say(&format!(
-                "{} cannot be observed: {}",
-                text("what"),
-                text("because")
-            ));
+        for Silent { what, because } in &observing.silent {
+            let (what, because) = (clean(what), clean(because));
+            say(&format!("{what} cannot be observed: {because}"));
         }
         say("observing; Ctrl-C ends it");
         Ok(Self {
             stream,
             waiting: Vec::new(),
-            epoch: Duration::from_nanos(document["epoch_ns"].as_u64().unwrap_or_default()),
+            epoch: Duration::from_nanos(observing.epoch_ns),
             stopped,
             until: enough
                 .seconds
@@ -127,7 +133,7 @@ impl Heard {
     /// # Errors
     ///
     /// If the node has ended, or says what makes no sense.
-    pub(super) fn next(&mut self) -> Result<Option<Value>, Failure> {
+    pub(super) fn next(&mut self) -> Result<Option<Said<Packet>>, Failure> {
         let mut piece = [0; 16384];
         loop {
             let over = self.until.is_some_and(|until| Instant::now() >= until);
@@ -137,20 +143,21 @@ impl Heard {
             }
             if let Some(end) = self.waiting.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.waiting.drain(..=end).collect();
-                let line: Value = serde_json::from_slice(&line).map_err(|error| {
+                let (document, event) = read(&line).map_err(|error| {
                     Failure::new(Exit::Failed, "what the node says makes no sense")
                         .because(&error)
                         .hint("are the node and this command of the same version?")
                 })?;
-                if let Some(lost) = line["lost"].as_u64() {
-                    self.lost = lost;
-                    continue;
+                match event {
+                    Event::Lost(Lost { lost }) => self.lost = lost,
+                    Event::Packet(_) if self.left == 0 => {}
+                    Event::Packet(packet) => {
+                        self.left -= 1;
+                        let answer = *packet;
+                        return Ok(Some(Said { document, answer }));
+                    }
                 }
-                if self.left == 0 {
-                    continue;
-                }
-                self.left -= 1;
-                return Ok(Some(line));
+                continue;
             }
             match self.stream.read(&mut piece) {
                 Ok(0) if self.ending.is_some() => return Ok(None),

@@ -2,9 +2,10 @@
 
 use std::fmt::Write as _;
 
-use ashway_api::{Request, request};
+use ashway_api::answer::{Compared, Moved};
+use ashway_api::request;
 use clap::Subcommand;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Node, status};
 use crate::face::{Face, clean};
@@ -71,34 +72,31 @@ pub(crate) enum Path {
 
 impl Path {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let (request, name, node, tier, asked) = match self {
+        match self {
             Self::Ls { node } => {
-                let document = node.connect()?.request(request::Status {})?;
+                let said = node.connect()?.request(request::Status {})?;
                 let list = json!({
-                    "paths": document["paths"],
-                    "paths_not_listed": document["paths_not_listed"],
+                    "paths": said.document["paths"],
+                    "paths_not_listed": said.document["paths_not_listed"],
                 });
-                face.show(&list, || status::paths(&document))?;
-                return Ok(());
+                face.show(&list, || status::paths(&said.answer))
             }
             Self::Enable { name, node } => {
                 let path = name.clone();
-                let answer = node.connect()?.request(request::Enable { path })?;
-                face.show(&answer, || {
-                    let tier = clean(answer["tier"].as_str().unwrap_or("user"));
-                    match answer["was_bypassed"].as_bool() {
-                        Some(true) => {
-                            format!("path `{name}` has its handler again, in the {tier} tier")
-                        }
-                        _ => format!("path `{name}` was not bypassed; it runs in the {tier} tier"),
+                let said = node.connect()?.request(request::Enable { path })?;
+                face.show(&said.document, || {
+                    let tier = clean(&said.answer.tier);
+                    if said.answer.was_bypassed {
+                        format!("path `{name}` has its handler again, in the {tier} tier")
+                    } else {
+                        format!("path `{name}` was not bypassed; it runs in the {tier} tier")
                     }
-                })?;
-                return Ok(());
+                })
             }
-            Self::Plan(command) => return command.run(face),
-            Self::Create(command) => return command.run(face),
-            Self::Show(command) => return command.run(face),
-            Self::Rm(command) => return command.run(face),
+            Self::Plan(command) => command.run(face),
+            Self::Create(command) => command.run(face),
+            Self::Show(command) => command.run(face),
+            Self::Rm(command) => command.run(face),
             Self::Promote {
                 name,
                 shadow,
@@ -110,35 +108,36 @@ impl Path {
                     path: name.clone(),
                     shadow: Some(messages.into()),
                 };
-                (Request::from(request), name, node, "kernel", messages > 0)
+                let said = node.connect()?.request(request)?;
+                face.show(&said.document, || moved(&name, &said.answer, messages > 0))
             }
             Self::Demote { name, node } => {
                 let path = name.clone();
-                (request::Demote { path }.into(), name, node, "user", false)
+                let said = node.connect()?.request(request::Demote { path })?;
+                face.show(&said.document, || moved(&name, &said.answer, false))
             }
-        };
-        let answer = node.connect()?.request(request)?;
-        face.show(&answer, || {
-            let tier = answer["tier"].as_str().unwrap_or(tier);
-            // It is of the promotion, whatever happened since.
-            let compared = match tier {
-                // A path without a handler has nothing to compare.
-                "kernel" if answer.get("compared").is_some() => {
-                    compared(&answer["compared"], asked)
-                }
-                _ => String::new(),
-            };
-            let bypass = status::bypass(&name, &answer["bypass"]);
-            format!("path `{name}` runs in the {tier} tier{compared}\n{bypass}")
-        })?;
-        Ok(())
+        }
     }
 }
 
+/// Where a path runs now; `asked` if something was to be compared.
+fn moved(name: &str, moved: &Moved, asked: bool) -> String {
+    let tier = clean(&moved.tier);
+    // It is of the promotion, whatever happened since; a path without a handler has
+    // nothing to compare.
+    let shadow = moved.shadow.filter(|_| moved.tier == "kernel");
+    let compared = shadow.map_or_else(String::new, |shadow| compared(shadow.compared, asked));
+    let bypass = status::bypass(name, moved.bypass.as_ref());
+    format!("path `{name}` runs in the {tier} tier{compared}\n{bypass}")
+}
+
 /// What was compared before a promotion; `asked` if something was to be.
-fn compared(compared: &Value, asked: bool) -> String {
-    let now = compared["now"] == true;
-    let [equal, unclear] = ["equal", "unclear"].map(|key| compared[key].as_u64().unwrap_or(0));
+fn compared(compared: Option<Compared>, asked: bool) -> String {
+    let Compared {
+        equal,
+        unclear,
+        now,
+    } = compared.unwrap_or_default();
     if !now && equal == 0 {
         let why = if asked {
             "it ran there already: nothing was compared"
@@ -187,8 +186,12 @@ mod tests {
     #[test]
     fn what_was_compared_is_said_and_when() {
         let says = |equal, unclear, now, asked| {
-            let answer = json!({ "equal": equal, "unclear": unclear, "now": now });
-            compared(&answer, asked)
+            let answer = Compared {
+                equal,
+                unclear,
+                now,
+            };
+            compared(Some(answer), asked)
         };
         let same = "\n  64 recorded messages have the same end there";
         assert_eq!(says(64, 0, true, true), same);
@@ -198,8 +201,8 @@ mod tests {
         assert!(says(0, 0, true, true).contains("no message came"));
         // Nobody waited for one.
         assert!(says(0, 0, false, false).contains("as asked"));
-        assert!(compared(&Value::Null, false).contains("as asked"));
-        assert!(compared(&Value::Null, true).contains("ran there already"));
+        assert!(compared(None, false).contains("as asked"));
+        assert!(compared(None, true).contains("ran there already"));
     }
 
     #[test]

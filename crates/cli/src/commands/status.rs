@@ -1,10 +1,13 @@
 //! `ashway status`: where every message went.
 
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 
-use ashway_api::request;
+use ashway_api::answer::{
+    self, AllModulePaths, Bypass, Counts, Fates, HandlerPromotion, Path, Refused, Stays, Tally,
+};
+use ashway_api::{Scalar, request};
 use clap::Args;
-use serde_json::{Map, Value};
+use serde_json::json;
 
 use super::Node;
 use crate::face::{Face, clean};
@@ -27,40 +30,42 @@ pub(crate) struct Status {
 
 impl Status {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let document = self.node.connect()?.request(request::Status {})?;
-        face.show(&document, || render(&document))?;
+        let said = self.node.connect()?.request(request::Status {})?;
+        face.show(&said.document, || render(&said.answer))?;
         Ok(())
     }
 }
 
 /// All tables.
-fn render(document: &Value) -> String {
+fn render(status: &answer::Status) -> String {
     let mut parts = vec![
-        interfaces(document),
-        handlers(document),
-        paths(document),
-        shares(document),
-        without_handler(document),
-        losses(document),
-        taps(document),
-        operations(document),
+        interfaces(status),
+        handlers(status),
+        paths(status),
+        shares(status),
+        without_handler(status),
+        losses(status),
+        taps(status),
+        operations(status),
     ];
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
 }
 
-fn interfaces(document: &Value) -> String {
-    let rows: Vec<_> = each(document, "interfaces")
+fn interfaces(status: &answer::Status) -> String {
+    let rows: Vec<_> = status
+        .interfaces
+        .iter()
         .map(|iface| {
             vec![
-                text(&iface["name"]),
-                text(&iface["mode"]),
-                text(&iface["reply"]),
-                text(&iface["udp_checksum"]),
-                text(&iface["unmatched"]["passed"]),
-                match text(&iface["lost_after_hand_over"]) {
-                    none if none.is_empty() => "0".to_owned(),
-                    lost => lost,
+                iface.name.clone(),
+                iface.mode.to_string(),
+                iface.reply.to_string(),
+                iface.udp_checksum.to_string(),
+                iface.unmatched.passed.to_string(),
+                match iface.lost_after_hand_over.driver {
+                    0 => "0".to_owned(),
+                    lost => format!("driver {lost}"),
                 },
             ]
         })
@@ -74,97 +79,106 @@ fn interfaces(document: &Value) -> String {
         "LOST AFTER HAND-OVER",
     ];
     let mut out = table::render(&header, &rows);
-    for iface in each(document, "interfaces") {
-        let hint = text(&iface["hint"]);
-        if !hint.is_empty() {
-            // Writing to a string cannot fail.
-            let _ = writeln!(out, "hint: {}: {}", text(&iface["name"]), clean(&hint));
-        }
+    for iface in &status.interfaces {
+        out += &hint(&iface.name, iface.hint.as_deref());
     }
     out
 }
 
+fn hint(of: &str, hint: Option<&str>) -> String {
+    hint.map_or_else(String::new, |hint| format!("hint: {of}: {}\n", clean(hint)))
+}
+
 /// What is under way: `ashway cancel` ends it.
-fn operations(document: &Value) -> String {
-    let keys = ["operation", "does", "about", "by", "waits_for", "age_ms"];
-    let rows: Vec<_> = each(document, "operations")
-        .map(|operation| keys.map(|key| text(&operation[key])).to_vec())
+fn operations(status: &answer::Status) -> String {
+    let rows: Vec<_> = status
+        .operations
+        .iter()
+        .map(|under_way| {
+            let operation = &under_way.operation;
+            vec![
+                operation.operation.to_string(),
+                operation.does.to_string(),
+                operation.about.clone(),
+                operation.by.clone(),
+                under_way.waits_for.to_string(),
+                under_way.age_ms.to_string(),
+            ]
+        })
         .collect();
     let header = ["OPERATION", "DOES", "ABOUT", "BY", "WAITS FOR", "SINCE MS"];
-    if rows.is_empty() {
-        String::new()
-    } else {
-        table::render(&header, &rows)
-    }
+    some_rows(&header, &rows)
 }
 
 /// What taps write, and what keeps them from it.
-fn taps(document: &Value) -> String {
-    let rows: Vec<_> = each(document, "taps")
+fn taps(status: &answer::Status) -> String {
+    let rows: Vec<_> = status
+        .taps
+        .iter()
         .map(|tap| {
-            ["tap", "file", "written", "lost", "failed", "because"]
-                .map(|key| text(&tap[key]))
-                .to_vec()
+            vec![
+                tap.tap.clone(),
+                tap.file.clone(),
+                tap.written.to_string(),
+                tap.lost.to_string(),
+                tap.failed.to_string(),
+                tap.because.clone().unwrap_or_default(),
+            ]
         })
         .collect();
     let header = ["TAP", "FILE", "WRITTEN", "LOST", "FAILED", "BECAUSE"];
+    some_rows(&header, &rows)
+}
+
+/// A table, if there is something in it.
+fn some_rows(header: &[&str], rows: &[Vec<String>]) -> String {
     if rows.is_empty() {
         String::new()
     } else {
-        table::render(&header, &rows)
+        table::render(header, rows)
     }
 }
 
-/// Why a path is not in the kernel tier, and what to do; nothing if it is.
-pub(crate) fn stays(name: &str, stays: &Value) -> String {
-    let word = |key: &str| clean(stays[key].as_str().unwrap_or_default());
-    if !stays.is_object() {
-        return String::new();
-    }
-    let asked = match stays["asked"].as_str() {
-        Some("kernel") => " has `tier = \"kernel\"` and",
+/// Why a path is not in the kernel tier, and what to do.
+pub(crate) fn stays(name: &str, stays: &Stays) -> String {
+    let asked = match &*stays.asked {
+        "kernel" => " has `tier = \"kernel\"` and",
         _ => "",
     };
-    let place = match word("line") {
-        line if line.is_empty() => line,
-        line => format!("{line}: "),
-    };
+    let Refused {
+        because,
+        line,
+        hint,
+    } = &stays.refused;
+    let place = line.as_deref();
+    let place = place.map_or_else(String::new, |line| format!("{}: ", clean(line)));
     let mut text = format!(
         "path `{}`{asked} stays in the user tier: {place}{}\n",
         clean(name),
-        word("because")
+        clean(because)
     );
-    if !word("hint").is_empty() {
-        let _ = writeln!(text, "  hint: {}", word("hint"));
+    if !hint.is_empty() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "  hint: {}", clean(hint));
     }
     text
 }
 
 /// The handlers and why each runs where it runs.
-pub(crate) fn handlers(document: &Value) -> String {
-    let rows: Vec<_> = each(document, "handlers")
+pub(crate) fn handlers(status: &answer::Status) -> String {
+    let all = &status.handlers;
+    let rows: Vec<_> = all
+        .iter()
         .map(|handler| {
-            let promotion = &handler["promotion"];
-            let mut why = text(&promotion["because"]);
-            let line = text(&promotion["line"]);
-            if !line.is_empty() {
-                why = format!("{why} ({line})");
-            }
-            if why.is_empty() && promotion["insns"].is_u64() {
-                why = format!(
-                    "{} instructions, {} verified, loaded in {} us",
-                    promotion["insns"], promotion["verified_insns"], promotion["load_us"]
-                );
-            }
             vec![
-                text(&handler["name"]),
-                text(&handler["tier"]),
-                text(&handler["memory"]),
-                text(&handler["bytes"]),
-                text(&handler["digest"]).chars().take(12).collect(),
-                owner(handler),
-                text(&promotion["state"]),
-                why,
+                handler.name.clone(),
+                handler.tier.clone(),
+                handler.memory.to_string(),
+                handler.bytes.to_string(),
+                short(&handler.digest),
+                owner(handler.owner),
+                handler.promotion.state.to_string(),
+                why(&handler.promotion),
             ]
         })
         .collect();
@@ -178,100 +192,108 @@ pub(crate) fn handlers(document: &Value) -> String {
         "PROMOTION",
         "WHY",
     ];
-    let mut out = table::render(&header, &rows);
-    let granted: Vec<_> = each(document, "handlers")
+    let mut parts = vec![table::render(&header, &rows)];
+    let granted: Vec<_> = all
+        .iter()
         .map(|handler| {
-            let params = entries(&handler["params"]);
-            let params: Vec<_> = params
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
+            let params: Vec<_> = handler.params.iter().map(param).collect();
             vec![
-                text(&handler["name"]),
-                text(&handler["allow"]),
+                handler.name.clone(),
+                handler.allow.join(","),
                 params.join(" "),
             ]
         })
         .filter(|row| row[1..].iter().any(|cell| !cell.is_empty()))
         .collect();
-    if !granted.is_empty() {
-        out.push('\n');
-        out += &table::render(&["HANDLER", "MAY", "PARAMETERS"], &granted);
-    }
-    let faults: Vec<_> = each(document, "handlers")
-        .filter(|handler| handler["last_fault"].is_object())
-        .map(|handler| {
-            let fault = &handler["last_fault"];
-            let place = match (text(&fault["file"]), text(&fault["line"])) {
-                (file, line) if !file.is_empty() => format!("{file}:{line}"),
-                _ => format!("offset {}", text(&fault["at"])),
+    parts.push(some_rows(&["HANDLER", "MAY", "PARAMETERS"], &granted));
+    let faults: Vec<_> = all
+        .iter()
+        .filter_map(|handler| Some((&handler.name, handler.last_fault.as_ref()?)))
+        .map(|(name, fault)| {
+            let place = match (&fault.file, fault.line) {
+                (Some(file), Some(line)) => format!("{file}:{line}"),
+                _ => format!("offset {}", fault.at),
             };
+            let cause = fault.cause.as_deref().unwrap_or_default();
             vec![
-                text(&handler["name"]),
-                text(&fault["cause"]),
+                name.clone(),
+                cause.to_owned(),
                 place,
-                text(&fault["count"]),
+                fault.count.to_string(),
             ]
         })
         .collect();
-    if !faults.is_empty() {
-        out.push('\n');
-        out += &table::render(&["STOPPED HANDLER", "LAST CAUSE", "AT", "TIMES"], &faults);
-    }
-    let former: Vec<_> = each(document, "handlers")
-        .flat_map(|handler| each(handler, "former").map(move |former| (handler, former)))
-        .map(|(handler, former)| {
-            vec![
-                text(&handler["name"]),
-                text(&former["digest"]).chars().take(12).collect(),
-                text(&former["file"]),
-            ]
-        })
+    let header = ["STOPPED HANDLER", "LAST CAUSE", "AT", "TIMES"];
+    parts.push(some_rows(&header, &faults));
+    let former: Vec<_> = all
+        .iter()
+        .flat_map(|handler| handler.former.iter().map(|former| (&handler.name, former)))
+        .map(|(name, former)| vec![name.clone(), short(&former.digest), former.file.clone()])
         .collect();
-    if !former.is_empty() {
-        out.push('\n');
-        out += &table::render(&["HANDLER", "BEFORE", "FROM"], &former);
-    }
-    for handler in each(document, "handlers") {
-        let hint = text(&handler["last_fault"]["hint"]);
-        if !hint.is_empty() {
-            // Writing to a string cannot fail.
-            let _ = writeln!(out, "hint: {}: {}", text(&handler["name"]), clean(&hint));
-        }
+    parts.push(some_rows(&["HANDLER", "BEFORE", "FROM"], &former));
+    parts.retain(|part| !part.is_empty());
+    let mut out = parts.join("\n");
+    for handler in all {
+        let fault = handler.last_fault.as_ref();
+        out += &hint(&handler.name, fault.and_then(|fault| fault.hint.as_deref()));
     }
     out
 }
 
-/// Who takes something along when it ends.
-fn owner(object: &Value) -> String {
-    match text(&object["owner"]) {
-        none if none.is_empty() => "node".to_owned(),
-        pid => format!("process {pid}"),
+/// Why a handler is where it is, or what its program took.
+fn why(promotion: &HandlerPromotion) -> String {
+    match (promotion.because(), promotion.line(), &promotion.program) {
+        (Some(because), Some(line), _) => format!("{because} ({line})"),
+        (Some(because), None, _) => because.to_owned(),
+        (None, _, Some(program)) => format!(
+            "{} instructions, {} verified, loaded in {} us",
+            program.insns, program.verified_insns, program.load_us
+        ),
+        (None, ..) => String::new(),
     }
 }
 
+/// A parameter: a text stands in quotation marks.
+fn param((name, value): (&String, &Scalar<i64>)) -> String {
+    match value {
+        Scalar::Number(number) => format!("{name}={number}"),
+        Scalar::Text(text) => format!("{name}={}", json!(text)),
+    }
+}
+
+/// The beginning of a digest.
+fn short(digest: &str) -> String {
+    digest.chars().take(12).collect()
+}
+
+/// Who takes something along when it ends.
+fn owner(owner: Option<u32>) -> String {
+    owner.map_or_else(|| "node".to_owned(), |pid| format!("process {pid}"))
+}
+
 /// The paths and both their ledgers.
-pub(crate) fn paths(document: &Value) -> String {
-    let rows: Vec<_> = each(document, "paths")
+pub(crate) fn paths(status: &answer::Status) -> String {
+    let rows: Vec<_> = status
+        .paths
+        .iter()
         .map(|path| {
-            let fates: Map<_, _> = entries(&path["fates"])
-                .map(|(name, count)| (name.clone(), Value::from(total(count))))
-                .collect();
-            let unbalanced = path["balanced"] == Value::Bool(false);
+            let (base, handler) = (path.base(), path.handler());
+            let counts = &base.counts;
             vec![
-                text(&path["name"]),
-                if path["bypass"].is_object() {
+                base.name.clone(),
+                if base.bypass.is_some() {
                     "bypassed".to_owned()
                 } else {
-                    text(&path["tier"])
+                    base.tier.to_string()
                 },
-                text(&path["handler"]),
-                text(&path["iface"]),
-                text(&path["match"]),
-                text(&path["received"]),
-                text(&path["waiting"]),
-                counts(&Value::Object(fates)),
-                counts(&path["notes"]),
-                if unbalanced { "sums do not close" } else { "" }.to_owned(),
+                handler.map_or_else(String::new, |path| path.handler.clone()),
+                base.iface.join(","),
+                base.filter.clone().unwrap_or_default(),
+                counts.received.to_string(),
+                counts.waiting.to_string(),
+                fates(&counts.fates),
+                tally(&counts.notes),
+                unbalanced(counts),
             ]
         })
         .collect();
@@ -288,12 +310,14 @@ pub(crate) fn paths(document: &Value) -> String {
         "",
     ];
     let mut out = table::render(&header, &rows);
-    for path in each(document, "paths") {
-        let name = path["name"].as_str().unwrap_or("?");
-        out += &bypass(name, &path["bypass"]);
-        out += &stays(name, &path["stays"]);
+    for path in &status.paths {
+        let base = path.base();
+        out += &bypass(&base.name, base.bypass.as_ref());
+        if let Some(because) = path.handler().and_then(|path| path.stays.as_ref()) {
+            out += &stays(&base.name, because);
+        }
     }
-    let more = total(&document["paths_not_listed"]);
+    let more = status.paths_not_listed;
     if more > 0 {
         // Writing to a string cannot fail.
         let _ = writeln!(
@@ -301,15 +325,17 @@ pub(crate) fn paths(document: &Value) -> String {
             "and {more} more, by name behind these; `ashway path show NAME` shows any"
         );
     }
-    let sent: Vec<_> = each(document, "paths")
-        .filter(|path| total(&path["out"]["originated"]) > 0)
-        .map(|path| {
-            let out = &path["out"];
+    let sent: Vec<_> = status
+        .paths
+        .iter()
+        .filter_map(|path| Some((path.base(), path.base().counts.out.as_ref()?)))
+        .filter(|(_, out)| out.others.get("originated") > 0)
+        .map(|(base, out)| {
             vec![
-                text(&path["name"]),
-                text(&out["originated"]),
-                text(&out["handed_over"]),
-                counts(&out["dropped"]),
+                base.name.clone(),
+                out.others.get("originated").to_string(),
+                out.others.get("handed_over").to_string(),
+                tally(&out.dropped),
             ]
         })
         .collect();
@@ -321,53 +347,50 @@ pub(crate) fn paths(document: &Value) -> String {
 }
 
 /// That a path's messages go by its handler, and for how long, if they do.
-pub(super) fn bypass(path: &str, bypass: &Value) -> String {
-    if !bypass.is_object() {
+pub(super) fn bypass(path: &str, bypass: Option<&Bypass>) -> String {
+    let Some(bypass) = bypass else {
         return String::new();
-    }
+    };
     format!(
         "path `{}` is bypassed for another {} s: {}\n  hint: {}\n",
         clean(path),
-        bypass["left_ms"].as_u64().unwrap_or(0).div_ceil(1000),
-        text(&bypass["because"]),
-        text(&bypass["hint"]),
+        bypass.left_ms.div_ceil(1000),
+        bypass.because,
+        bypass.hint,
     )
 }
 
 /// The paths that have no more than a share of their tier.
-fn shares(document: &Value) -> String {
-    let rows: Vec<_> = each(document, "paths")
-        .filter(|path| path["share"].is_string())
-        .map(|path| {
-            ["name", "share", "mode"]
-                .map(|key| text(&path[key]))
-                .to_vec()
+fn shares(status: &answer::Status) -> String {
+    let rows: Vec<_> = status
+        .paths
+        .iter()
+        .filter_map(|path| Some((path.base(), path.base().share.as_ref()?)))
+        .map(|(base, share)| {
+            let mode = share.mode.as_deref().unwrap_or_default();
+            vec![base.name.clone(), share.share.clone(), mode.to_owned()]
         })
         .collect();
-    if rows.is_empty() {
-        return String::new();
-    }
-    table::render(&["PATH", "SHARE", "MODE"], &rows)
+    some_rows(&["PATH", "SHARE", "MODE"], &rows)
 }
 
 /// The paths without a handler as a whole: what was lost in the ring that they share
 /// is no path's.
-fn without_handler(document: &Value) -> String {
-    let live = &document["live"];
-    if total(&live["paths"]) == 0 && total(&live["received"]) == 0 {
+fn without_handler(status: &answer::Status) -> String {
+    let AllModulePaths { paths, counts, .. } = &status.live;
+    if (*paths, counts.received) == (0, 0) {
         return String::new();
     }
-    let fates = entries(&live["fates"]).filter(|(name, _)| *name != "dropped");
-    let fates = fates.map(|(name, times)| (name.clone(), times.clone()));
-    let dropped = entries(&live["fates"]["dropped"]);
-    let dropped = dropped.map(|(name, times)| (format!("dropped_{name}"), times.clone()));
-    let unbalanced = live["balanced"] == Value::Bool(false);
+    let dropped = counts.fates.dropped.iter();
+    let dropped = dropped.map(|(name, times)| (format!("dropped_{name}"), times));
+    let others = counts.fates.others.iter();
+    let fates = others.map(|(name, times)| (name.to_owned(), times));
     let row = vec![
-        text(&live["paths"]),
-        text(&live["received"]),
-        text(&live["waiting"]),
-        counts(&Value::Object(fates.chain(dropped).collect())),
-        if unbalanced { "sums do not close" } else { "" }.to_owned(),
+        paths.to_string(),
+        counts.received.to_string(),
+        counts.waiting.to_string(),
+        some(fates.chain(dropped)),
+        unbalanced(counts),
     ];
     let header = [
         "PATHS WITHOUT A HANDLER",
@@ -380,96 +403,152 @@ fn without_handler(document: &Value) -> String {
 }
 
 /// Drops by reason and aborts by cause, one line each.
-fn losses(document: &Value) -> String {
+fn losses(status: &answer::Status) -> String {
     let mut rows = Vec::new();
-    for path in each(document, "paths") {
+    for base in status.paths.iter().map(Path::base) {
         for (kind, list) in [
-            ("dropped", &path["fates"]["dropped"]),
-            ("aborted", &path["aborts"]),
+            ("dropped", &base.counts.fates.dropped),
+            ("aborted", &base.counts.aborts),
         ] {
-            for (reason, count) in entries(list) {
-                if total(count) > 0 {
-                    let name = text(&path["name"]);
-                    rows.push(vec![name, kind.to_owned(), reason.clone(), text(count)]);
-                }
+            for (reason, count) in list.iter().filter(|(_, count)| *count > 0) {
+                let row = [&*base.name, kind, reason, &count.to_string()];
+                rows.push(row.map(str::to_owned).to_vec());
             }
         }
     }
     table::render(&["PATH", "WHAT", "WHY", "MESSAGES"], &rows)
 }
 
-fn each<'d>(document: &'d Value, key: &str) -> impl Iterator<Item = &'d Value> {
-    document[key].as_array().into_iter().flatten()
+fn unbalanced(counts: &Counts) -> String {
+    let words = if counts.balanced {
+        ""
+    } else {
+        "sums do not close"
+    };
+    words.to_owned()
 }
 
-fn entries(value: &Value) -> impl Iterator<Item = (&String, &Value)> {
-    value.as_object().into_iter().flatten()
+/// The ends, with all drops as one.
+fn fates(ends: &Fates) -> String {
+    let dropped = ("dropped", ends.dropped.sum());
+    let mut all: Vec<_> = ends.others.iter().chain([dropped]).collect();
+    all.sort_unstable();
+    some(all.into_iter())
 }
 
-/// The sum of all numbers in a value.
-fn total(value: &Value) -> u64 {
-    match value {
-        Value::Number(number) => number.as_u64().unwrap_or(0),
-        Value::Object(map) => map.values().map(total).sum(),
-        _ => 0,
-    }
+fn tally(tally: &Tally) -> String {
+    some(tally.iter())
 }
 
 /// `answered 20000, passed 3`: what is not 0.
-fn counts(value: &Value) -> String {
-    entries(value)
-        .filter(|(_, count)| total(count) > 0)
+fn some<N: Display>(counts: impl Iterator<Item = (N, u64)>) -> String {
+    counts
+        .filter(|(_, count)| *count > 0)
         .map(|(name, count)| format!("{name} {count}"))
         .collect::<Vec<_>>()
         .join(", ")
 }
 
-/// A value as a cell.
-fn text(value: &Value) -> String {
-    match value {
-        Value::Null => String::new(),
-        Value::String(text) => text.clone(),
-        Value::Array(list) => list.iter().map(text).collect::<Vec<_>>().join(","),
-        Value::Object(_) => counts(value),
-        other => other.to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use ashway_api::answer::{
+        Because, Handler, HandlerPath, HandlerProgram, Interface, LastFault, LostAfterHandOver,
+        PathBase, PathShare, SourceLine, Unmatched,
+    };
 
     use super::*;
 
-    fn document() -> Value {
-        json!({
-            "node": { "name": "default" },
-            "interfaces": [{ "name": "veth0", "ifindex": 7, "mode": "native", "reply": "af_xdp",
-                "udp_checksum": "whole", "unmatched": { "passed": 12 },
-                "lost_after_hand_over": { "driver": 0 } }],
-            "handlers": [
-                { "name": "counter", "tier": "kernel", "memory": "arena", "bytes": 4096,
-                  "digest": "0123456789abcdef", "promotion": { "state": "promoted", "insns": 101,
-                  "verified_insns": 102, "load_us": 180 } },
-                { "name": "loop", "tier": "user", "memory": "arena", "bytes": 4096,
-                  "digest": "fedcba9876543210", "promotion": { "state": "user",
-                  "because": "floating point", "line": "loop.c:9" },
-                  "last_fault": { "cause": "fuel", "file": "loop.c", "line": 7, "count": 2,
-                  "hint": "mend it" } },
-            ],
-            "paths": [{ "name": "inc", "iface": ["veth0"], "handler": "counter", "tier": "kernel",
-                "match": "udp and dst port 7777", "received": 20005, "waiting": 0,
-                "fates": { "consumed": 0, "answered": 20000,
-                    "dropped": { "bad_length": 3, "fault": 2 } },
-                "notes": { "queued_busy": 4 }, "aborts": { "voluntary": 0, "fuel": 2 },
-                "out": { "originated": 5, "handed_over": 5, "dropped": { "tx_full": 0 } },
-                "balanced": true }],
-        })
+    fn tallied<const N: usize>(counts: [(&'static str, u64); N]) -> Tally {
+        Tally(counts.map(|(name, times)| (name.into(), times)).into())
+    }
+
+    fn status() -> answer::Status {
+        let iface = Interface {
+            name: "veth0".to_owned(),
+            mode: "native".into(),
+            reply: "af_xdp".into(),
+            udp_checksum: "whole".into(),
+            unmatched: Unmatched { passed: 12 },
+            ..Interface::default()
+        };
+        let counter = Handler {
+            name: "counter".to_owned(),
+            promotion: HandlerPromotion {
+                state: "promoted".into(),
+                program: Some(HandlerProgram {
+                    insns: 101,
+                    verified_insns: 102,
+                    load_us: 180,
+                    ..HandlerProgram::default()
+                }),
+                ..HandlerPromotion::default()
+            },
+            ..Handler::default()
+        };
+        let turning = Handler {
+            name: "loop".to_owned(),
+            promotion: HandlerPromotion {
+                state: "user".into(),
+                why: Some(Because {
+                    because: Some("floating point".into()),
+                    hint: None,
+                }),
+                place: Some(SourceLine {
+                    line: Some("loop.c:9".to_owned()),
+                }),
+                program: None,
+            },
+            last_fault: Some(LastFault {
+                cause: Some("fuel".into()),
+                file: Some("loop.c".to_owned()),
+                line: Some(7),
+                count: 2,
+                hint: Some("mend it".to_owned()),
+                ..LastFault::default()
+            }),
+            ..Handler::default()
+        };
+        let counts = Counts {
+            received: 20_005,
+            fates: Fates {
+                others: tallied([("consumed", 0), ("answered", 20_000)]),
+                dropped: tallied([("bad_length", 3), ("fault", 2)]),
+            },
+            notes: tallied([("queued_busy", 4)]),
+            aborts: tallied([("voluntary", 0), ("fuel", 2)]),
+            out: Some(Fates {
+                others: tallied([("originated", 5), ("handed_over", 5)]),
+                dropped: tallied([("tx_full", 0)]),
+            }),
+            balanced: true,
+            ..Counts::default()
+        };
+        let inc = HandlerPath {
+            base: PathBase {
+                name: "inc".to_owned(),
+                counts,
+                ..PathBase::default()
+            },
+            ..HandlerPath::default()
+        };
+        answer::Status {
+            interfaces: vec![iface],
+            handlers: vec![counter, turning],
+            paths: vec![Path::Handler(inc.into())],
+            ..answer::Status::default()
+        }
+    }
+
+    fn base(status: &mut answer::Status) -> &mut PathBase {
+        match &mut status.paths[0] {
+            Path::Handler(path) => &mut path.base,
+            Path::Modules(path) => &mut path.base,
+        }
     }
 
     #[test]
     fn every_number_that_is_not_zero_is_shown() {
-        let shown = render(&document());
+        let shown = render(&status());
         for part in [
             "veth0      native  af_xdp",
             "101 instructions, 102 verified, loaded in 180 us",
@@ -490,22 +569,34 @@ mod tests {
 
     #[test]
     fn a_share_is_shown_with_its_mode() {
-        let mut document = document();
-        assert!(!render(&document).contains("SHARE"));
-        document["paths"][0]["share"] = json!("12.5 %, 7000/s");
-        document["paths"][0]["mode"] = json!("lazy");
-        let shown = render(&document);
+        let mut status = status();
+        assert!(!render(&status).contains("SHARE"));
+        base(&mut status).share = Some(PathShare {
+            share: "12.5 %, 7000/s".to_owned(),
+            mode: Some("lazy".into()),
+        });
+        let shown = render(&status);
         assert!(shown.contains("inc   12.5 %, 7000/s  lazy"), "{shown}");
     }
 
     #[test]
     fn what_the_shared_ring_lost_is_shown() {
-        let mut document = document();
-        assert!(!render(&document).contains("WITHOUT A HANDLER"));
-        document["live"] = json!({ "paths": 3, "received": 7058, "waiting": 0,
-            "fates": { "consumed": 2909, "passed": 0, "dropped": { "ring_full": 4149 } },
-            "balanced": true });
-        let shown = render(&document);
+        let mut status = status();
+        assert!(!render(&status).contains("WITHOUT A HANDLER"));
+        status.live = AllModulePaths {
+            paths: 3,
+            counts: Counts {
+                received: 7058,
+                fates: Fates {
+                    others: tallied([("consumed", 2909), ("passed", 0)]),
+                    dropped: tallied([("ring_full", 4149)]),
+                },
+                balanced: true,
+                ..Counts::default()
+            },
+            ..AllModulePaths::default()
+        };
+        let shown = render(&status);
         for part in ["consumed 2909, dropped_ring_full 4149", "7058"] {
             assert!(shown.contains(part), "{part}\n{shown}");
         }
@@ -514,21 +605,29 @@ mod tests {
 
     #[test]
     fn a_number_stands_in_each_column_of_an_interface() {
-        let shown = interfaces(&document());
+        let mut status = status();
+        let shown = interfaces(&status);
         assert!(shown.trim_end().ends_with(" 0"), "{shown}");
-        let mut document = document();
-        document["interfaces"][0]["lost_after_hand_over"]["driver"] = json!(1);
-        assert!(interfaces(&document).trim_end().ends_with("driver 1"));
+        status.interfaces[0].lost_after_hand_over = LostAfterHandOver { driver: 1 };
+        assert!(interfaces(&status).trim_end().ends_with("driver 1"));
     }
 
     #[test]
-    fn a_document_without_anything_in_it_is_empty() {
-        assert_eq!(render(&Value::Null), "");
-        let mut unbalanced = document();
-        unbalanced["paths"][0]["balanced"] = Value::Bool(false);
+    fn a_status_without_anything_in_it_is_empty() {
+        assert_eq!(render(&answer::Status::default()), "");
+        let mut unbalanced = status();
+        base(&mut unbalanced).counts.balanced = false;
         assert!(paths(&unbalanced).contains("sums do not close"));
-        let mut many = document();
-        many["paths_not_listed"] = Value::from(3);
+        let mut many = status();
+        many.paths_not_listed = 3;
         assert!(paths(&many).contains("and 3 more"));
+    }
+
+    #[test]
+    fn a_parameter_that_is_a_text_is_told_from_a_number() {
+        let name = "step".to_owned();
+        assert_eq!(param((&name, &Scalar::Number(5))), "step=5");
+        let text = Scalar::Text("5".to_owned());
+        assert_eq!(param((&name, &text)), "step=\"5\"");
     }
 }

@@ -3,9 +3,10 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
+use ashway_api::answer::{Packet, Step, What};
 use ashway_api::request;
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::Node;
 use super::observe::{Enough, Heard, filter};
@@ -63,12 +64,12 @@ impl Trace {
                 if heard.lost != lost {
                     line!(text, "{}", json!({ "lost": heard.lost }));
                 }
-                line!(text, "{}", ascii(packet.to_string()));
+                line!(text, "{}", ascii(packet.document.to_string()));
             } else {
                 if heard.lost != lost {
                     line!(text, "({} records lost)", heard.lost);
                 }
-                block(&mut text, &packet);
+                block(&mut text, &packet.answer);
             }
             lost = heard.lost;
             // Who reads has read enough.
@@ -95,89 +96,110 @@ macro_rules! line {
 use line;
 
 /// A message and its steps.
-fn block(out: &mut String, packet: &Value) {
-    let number = &packet["packet"];
-    let flow = packet["flow"].as_str().map_or_else(String::new, clean);
-    let path = match packet["path"].as_str() {
+fn block(out: &mut String, packet: &Packet) {
+    let number = packet.packet;
+    let flow = packet.flow.as_deref().map_or_else(String::new, clean);
+    let path = match &packet.path {
         Some(path) => format!("path `{}`", clean(path)),
         None => "no path".to_owned(),
     };
-    let tier = match packet["tier"].as_str() {
+    let tier = match &packet.tier {
         Some(tier) => format!(", {tier} tier"),
         None => String::new(),
     };
-    let fate = match packet["fate"].as_str() {
+    let fate = match &packet.fate {
         Some(fate) => fate,
-        None if packet["received"].is_null() => "originated",
+        None if packet.received.is_none() => "originated",
         None => "no fate yet",
     };
     line!(out, "#{number} {flow}: {path}{tier}: {fate}");
     let mut before = 0;
-    for (number, step) in packet["steps"].as_array().into_iter().flatten().enumerate() {
-        let at = step["at_ns"].as_u64().unwrap_or_default();
+    for (number, Step { at_ns, what }) in packet.steps.iter().enumerate() {
+        let (name, words) = words(what);
         line!(
             out,
-            "  {:>2}  {:>11}  {:>13}  {:<12} {}",
+            "  {:>2}  {:>11}  {:>13}  {name:<12} {words}",
             number + 1,
-            time(at),
-            format!("(+{})", time(at - before)),
-            step["step"].as_str().unwrap_or("?").replace('_', " "),
-            words(step)
+            time(*at_ns),
+            format!("(+{})", time(at_ns - before)),
         );
-        before = at;
+        before = *at_ns;
     }
     line!(out, "");
 }
 
-/// What there is to say of a step.
-fn words(step: &Value) -> String {
-    let text = |key: &str| step[key].as_str().map_or_else(|| "?".to_owned(), clean);
-    match step["step"].as_str() {
-        Some("received") => {
-            let (iface, by) = (text("iface"), text("by"));
-            format!("{iface}, {} bytes, by the {by}", step["bytes"])
+/// The name of a step, and what there is to say of it.
+fn words(step: &What) -> (&str, String) {
+    match step {
+        What::Received { iface, bytes, by } => {
+            let (iface, by) = (clean(iface), clean(by));
+            ("received", format!("{iface}, {bytes} bytes, by the {by}"))
         }
-        Some("classified") => match step["path"].as_str() {
-            Some(path) => format!("path {}", clean(path)),
-            None => "no path: the host's".to_owned(),
-        },
-        Some("turned_over") => match step["handler"].as_str() {
-            Some(handler) => format!("to the {} of {}", text("to"), clean(handler)),
-            None => format!("to the {}", text("to")),
-        },
-        Some("queued") => format!("for the user tier ({})", text("because")),
-        Some("taken") => format!("by the worker{}", copies(step)),
-        Some("stage") => format!("{}, {}", text("stage"), text("direction")),
-        Some("handler") => {
-            let mut words = match step["handler"].as_str() {
-                Some(handler) => clean(handler),
-                None => "?".to_owned(),
+        What::Classified { path } => {
+            let words = match path {
+                Some(path) => format!("path {}", clean(path)),
+                None => "no path: the host's".to_owned(),
             };
-            let ns = step["ns"].as_u64().unwrap_or_default();
-            let _ = write!(words, ": {}", time(ns));
-            if let Some(fuel) = step["fuel"].as_u64() {
+            ("classified", words)
+        }
+        What::TurnedOver { to, handler } => {
+            let mut words = format!("to the {}", clean(to));
+            if let Some(handler) = handler {
+                let _ = write!(words, " of {}", clean(handler));
+            }
+            ("turned over", words)
+        }
+        What::Queued { because } => ("queued", format!("for the user tier ({})", clean(because))),
+        What::Taken { by, copies } => {
+            let words = format!("by the {}{}", clean(by), copied(*copies));
+            ("taken", words)
+        }
+        What::Stage { stage, direction } => {
+            ("stage", format!("{}, {}", clean(stage), clean(direction)))
+        }
+        What::Handler {
+            handler,
+            ns,
+            fuel,
+            stopped,
+            copies,
+        } => {
+            let mut words = handler.as_deref().map_or_else(|| "?".to_owned(), clean);
+            let _ = write!(words, ": {}", time(*ns));
+            if let Some(fuel) = fuel {
                 let _ = write!(words, ", {fuel} fuel");
             }
-            if let Some(stopped) = step["stopped"].as_str() {
+            if let Some(stopped) = stopped {
                 let _ = write!(words, ", stopped: {}", clean(stopped));
             }
-            words + &copies(step)
+            ("handler", words + &copied(*copies))
         }
-        Some("fate") => text("fate"),
-        Some("sent" | "not_sent") => {
-            let (iface, bytes) = (text("iface"), &step["bytes"]);
-            format!("{iface}, {bytes} bytes{}", copies(step))
-        }
-        _ => String::new(),
+        What::Fate { fate } => ("fate", clean(fate)),
+        What::Sent {
+            iface,
+            bytes,
+            copies,
+        } => ("sent", frame(iface, *bytes, *copies)),
+        What::NotSent {
+            iface,
+            bytes,
+            copies,
+        } => ("not sent", frame(iface, *bytes, *copies)),
+        What::Unknown { step } => (step, String::new()),
     }
 }
 
+/// A frame that goes out.
+fn frame(iface: &str, bytes: u64, copies: u64) -> String {
+    format!("{}, {bytes} bytes{}", clean(iface), copied(copies))
+}
+
 /// How often the payload had been copied by then, if it was.
-fn copies(step: &Value) -> String {
-    match step["copies"].as_u64() {
-        None | Some(0) => String::new(),
-        Some(1) => ", copied once".to_owned(),
-        Some(times) => format!(", copied {times} times"),
+fn copied(times: u64) -> String {
+    match times {
+        0 => String::new(),
+        1 => ", copied once".to_owned(),
+        times => format!(", copied {times} times"),
     }
 }
 
@@ -197,21 +219,34 @@ mod tests {
     #[test]
     fn a_block_has_a_line_for_each_step() {
         let mut out = String::new();
-        block(
-            &mut out,
-            &json!({
-                "packet": 3, "path": "inc", "tier": "kernel", "fate": "answered",
-                "flow": "udp 10.0.0.1:5 > 10.0.0.2:7", "received": {},
-                "steps": [
-                    { "step": "received", "at_ns": 0, "iface": "b0", "bytes": 60,
-                      "by": "entry program" },
-                    { "step": "handler", "at_ns": 12_340, "handler": "counter", "ns": 40,
-                      "fuel": 7, "stopped": null, "copies": 0 },
-                    { "step": "sent", "at_ns": 12_400, "iface": "b0", "bytes": 60,
-                      "copies": 4 },
-                ],
-            }),
-        );
+        let received = What::Received {
+            iface: "b0".to_owned(),
+            bytes: 60,
+            by: "entry program".into(),
+        };
+        let ran = What::Handler {
+            handler: Some("counter".to_owned()),
+            ns: 40,
+            fuel: Some(7),
+            stopped: None,
+            copies: 0,
+        };
+        let sent = What::Sent {
+            iface: "b0".to_owned(),
+            bytes: 60,
+            copies: 4,
+        };
+        let steps = [(0, received), (12_340, ran), (12_400, sent)];
+        let packet = Packet {
+            packet: 3,
+            path: Some("inc".to_owned()),
+            tier: Some("kernel".into()),
+            fate: Some("answered".into()),
+            flow: Some("udp 10.0.0.1:5 > 10.0.0.2:7".to_owned()),
+            steps: steps.map(|(at_ns, what)| Step { at_ns, what }).into(),
+            ..Packet::default()
+        };
+        block(&mut out, &packet);
         let lines: Vec<&str> = out.lines().collect();
         assert_eq!(
             lines[0],

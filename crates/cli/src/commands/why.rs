@@ -3,11 +3,14 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ashway_api::request;
+use ashway_api::answer::{
+    self, Counted, Matched, Missed, UnmatchedOf, WhyCounter, WhyFlow, WhyPath,
+};
+use ashway_api::{Said, request};
 use ashway_config as config;
 use ashway_daemon::why;
 use clap::Args;
-use serde_json::Value;
+use serde_json::json;
 
 use super::Node;
 use crate::face::{Face, clean};
@@ -49,7 +52,7 @@ pub(crate) struct Why {
 
 impl Why {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
-        let answer = match &self.config {
+        let Said { document, answer } = match &self.config {
             Some(file) => {
                 let config = config::load(file)?;
                 if !self.about.contains('>') {
@@ -58,7 +61,11 @@ impl Why {
                                 a node";
                     return Err(Failure::new(Exit::Usage, what).hint(hint));
                 }
-                why::offline(&config, &self.about, self.iface.as_deref())?
+                let answer = why::offline(&config, &self.about, self.iface.as_deref())?;
+                Said {
+                    document: json!(answer),
+                    answer,
+                }
             }
             None => self.node.connect()?.request(request::Why {
                 about: self.about,
@@ -66,28 +73,24 @@ impl Why {
                 iface: self.iface,
             })?,
         };
-        face.show(&answer, || match answer["about"].as_str() {
-            Some("flow") => flow(&answer),
-            Some("counter") => counter(&answer),
-            _ => path(&answer),
+        face.show(&document, || match &answer {
+            answer::Why::Flow(answer) => flow(answer),
+            answer::Why::Counter(answer) => counter(answer),
+            answer::Why::Path(answer) => path(answer),
         })
     }
 }
 
-/// A text of the answer, fit for a terminal; `?` if it is none.
-fn text(value: &Value) -> String {
-    clean(value.as_str().unwrap_or("?"))
-}
-
-fn texts(value: &Value) -> String {
-    let all: Vec<_> = value.as_array().into_iter().flatten().map(text).collect();
+/// The stages of a path.
+fn stages(stages: &[String]) -> String {
+    let all: Vec<_> = stages.iter().map(|stage| clean(stage)).collect();
     all.join(" > ")
 }
 
 /// `node.toml:12`, where there is such a place.
-fn place(entry: &Value) -> String {
-    match entry["line"].as_u64() {
-        Some(line) => format!("{}:{line}", text(&entry["file"])),
+fn place(file: &str, line: Option<u64>) -> String {
+    match line {
+        Some(line) => format!("{}:{line}", clean(file)),
         None => "bound while the node ran".to_owned(),
     }
 }
@@ -97,175 +100,141 @@ macro_rules! line {
     ($text:expr, $($arg:tt)*) => { let _ = writeln!($text, $($arg)*); };
 }
 
-fn flow(answer: &Value) -> String {
+fn flow(answer: &WhyFlow) -> String {
     let mut out = String::new();
-    let to = match &answer["path"] {
-        Value::String(path) => format!("path `{}`", clean(path)),
-        _ => "the host".to_owned(),
+    let to = match &answer.path {
+        Some(path) => format!("path `{}`", clean(path)),
+        None => "the host".to_owned(),
     };
-    line!(
-        out,
-        "{} on {} goes to {to}",
-        text(&answer["flow"]),
-        text(&answer["iface"])
-    );
-    line!(out, "  because: {}", text(&answer["reason"]));
-    if answer["path"].is_string() {
-        line!(out, "  {}", configured(answer));
-        line!(out, "  stages: {}", texts(&answer["stages"]));
+    let (flow, iface) = (clean(&answer.flow), clean(&answer.iface));
+    line!(out, "{flow} on {iface} goes to {to}");
+    line!(out, "  because: {}", clean(&answer.reason));
+    if let (Some(file), Some(names)) = (&answer.file, &answer.stages) {
+        line!(out, "  {}", configured(file, answer.line, None));
+        line!(out, "  stages: {}", stages(names));
     }
-    out += &tier(answer);
-    let list = |key: &str| answer[key].as_array().into_iter().flatten();
-    for entry in list("matched") {
-        let (path, filter) = (text(&entry["path"]), text(&entry["match"]));
+    if let Some(word) = &answer.tier {
+        out += &tier(word, answer.tier_reason.as_deref());
+    }
+    for Matched { filter, bits, .. } in &answer.matched {
+        let (path, text) = (clean(&filter.path), clean(&filter.filter));
+        let place = place(&filter.file, filter.line);
+        line!(out, "  matches `{path}` ({bits} bits): {text}    {place}");
+    }
+    for Missed { filter, missing } in &answer.missed {
+        let missing = missing.as_deref().map_or_else(|| "?".to_owned(), clean);
+        let (path, place) = (clean(&filter.path), place(&filter.file, filter.line));
         line!(
             out,
-            "  matches `{path}` ({} bits): {filter}    {}",
-            entry["bits"],
-            place(entry)
+            "  does not match `{path}`, which wants `{missing}`    {place}"
         );
     }
-    for entry in list("missed") {
-        let (path, missing) = (text(&entry["path"]), text(&entry["missing"]));
-        line!(
-            out,
-            "  does not match `{path}`, which wants `{missing}`    {}",
-            place(entry)
-        );
+    if answer.missed_not_listed > 0 {
+        line!(out, "  and {} more do not match", answer.missed_not_listed);
     }
-    if let Some(more @ 1..) = answer["missed_not_listed"].as_u64() {
-        line!(out, "  and {more} more do not match");
-    }
-    out + &hint(answer)
+    out + &hint(&answer.hint)
 }
 
-fn tier(answer: &Value) -> String {
-    match (&answer["tier"], &answer["tier_reason"]) {
-        (Value::String(tier), Value::String(because)) => {
-            format!("  tier: {}, because {}\n", clean(tier), clean(because))
-        }
-        (Value::String(tier), _) => format!("  tier: {}\n", clean(tier)),
-        _ => String::new(),
+fn tier(tier: &str, because: Option<&str>) -> String {
+    match because {
+        Some(because) => format!("  tier: {}, because {}\n", clean(tier), clean(because)),
+        None => format!("  tier: {}\n", clean(tier)),
     }
 }
 
-fn hint(answer: &Value) -> String {
-    match answer["hint"].as_str() {
-        None | Some("") => String::new(),
-        Some(hint) => format!("  hint: {}\n", clean(hint)),
+fn hint(hint: &str) -> String {
+    match hint {
+        "" => String::new(),
+        hint => format!("  hint: {}\n", clean(hint)),
     }
 }
 
-fn counter(answer: &Value) -> String {
+fn counter(answer: &WhyCounter) -> String {
     let mut out = String::new();
-    line!(
-        out,
-        "{}: a message {}",
-        text(&answer["counter"]),
-        text(&answer["reason"])
-    );
-    let list = |key: &str| answer[key].as_array().into_iter().flatten();
-    for row in list("rows") {
+    let (name, reason) = (clean(&answer.counter), clean(&answer.reason));
+    line!(out, "{name}: a message {reason}");
+    for row in &answer.rows {
         let at = stage(row).map(|stage| format!(", at {stage}"));
-        line!(
-            out,
-            "  path `{}`: {}{}",
-            text(&row["path"]),
-            row["count"],
-            at.unwrap_or_default()
-        );
-        line!(out, "    {}", configured(row));
+        let (path, at) = (clean(&row.path), at.unwrap_or_default());
+        line!(out, "  path `{path}`: {}{at}", row.count);
+        line!(out, "    {}", configured_row(row));
         out += &last_fault(row);
     }
-    if let Some(more @ 1..) = answer["rows_not_listed"].as_u64() {
-        line!(out, "  and {more} more paths");
+    if answer.rows_not_listed > 0 {
+        line!(out, "  and {} more paths", answer.rows_not_listed);
     }
-    for iface in list("unmatched") {
-        line!(
-            out,
-            "  interface `{}`: {} that matched no path",
-            text(&iface["name"]),
-            iface["passed"]
-        );
+    for UnmatchedOf { name, passed } in &answer.unmatched {
+        let name = clean(name);
+        line!(out, "  interface `{name}`: {passed} that matched no path");
     }
-    let together = answer["together"].as_u64().unwrap_or(0);
+    let together = answer.together;
     if together > 0 {
         line!(
             out,
             "  paths of modules, which have one counter for it: {together}"
         );
-    } else if list("rows").chain(list("unmatched")).next().is_none() {
+    } else if answer.rows.is_empty() && answer.unmatched.is_empty() {
         line!(out, "  nothing has been counted so far");
     }
-    out + &hint(answer)
+    out + &hint(&answer.hint)
 }
 
-fn path(answer: &Value) -> String {
+fn path(answer: &WhyPath) -> String {
     let mut out = String::new();
-    let (received, waiting) = (&answer["received"], &answer["waiting"]);
-    line!(
-        out,
-        "path `{}`: {received} received, {waiting} waiting",
-        text(&answer["path"])
-    );
-    line!(out, "  {}", configured(answer));
-    line!(out, "  stages: {}", texts(&answer["stages"]));
-    out += &tier(answer);
-    for row in answer["rows"].as_array().into_iter().flatten() {
-        line!(
-            out,
-            "  {} {}: a message {}",
-            text(&row["counter"]),
-            row["count"],
-            text(&row["reason"])
-        );
+    let (received, waiting) = (answer.received, answer.waiting);
+    let name = clean(&answer.path);
+    line!(out, "path `{name}`: {received} received, {waiting} waiting");
+    line!(out, "  {}", configured(&answer.file, answer.line, None));
+    line!(out, "  stages: {}", stages(&answer.stages));
+    out += &tier(&answer.tier, answer.tier_reason.as_deref());
+    for row in &answer.rows {
+        let (counter, reason) = (clean(&row.counter), clean(&row.reason));
+        line!(out, "  {counter} {}: a message {reason}", row.count);
         let at = stage(row).map(|stage| format!("at {stage}, "));
-        line!(out, "    {}{}", at.unwrap_or_default(), configured(row));
+        line!(out, "    {}{}", at.unwrap_or_default(), configured_row(row));
         out += &last_fault(row);
-        line!(out, "    hint: {}", text(&row["hint"]));
+        line!(out, "    hint: {}", clean(&row.hint));
     }
-    let together = answer["together"].as_array().into_iter().flatten();
-    for (row, at) in together.zip(0..) {
+    for (row, at) in answer.together.iter().zip(0..) {
         if at == 0 {
             line!(out, "  together with all other paths of modules:");
         }
-        let (counter, reason) = (text(&row["counter"]), text(&row["reason"]));
-        line!(out, "    {counter} {}: a message {reason}", row["count"]);
+        let (counter, reason) = (clean(&row.counter), clean(&row.reason));
+        line!(out, "    {counter} {}: a message {reason}", row.count);
         // Notes alone are nothing to act on.
         if counter.contains("dropped_") {
-            line!(out, "      hint: {}", text(&row["hint"]));
+            line!(out, "      hint: {}", clean(&row.hint));
         }
     }
     out
 }
 
 /// The stage of a row, and the one that does its work; some paths have none for it.
-fn stage(row: &Value) -> Option<String> {
-    let stage = clean(row["stage"].as_str()?);
-    Some(match row["merged_into"].as_str() {
+fn stage(row: &Counted) -> Option<String> {
+    let stage = clean(row.stage.as_deref()?);
+    Some(match &row.merged_into {
         Some(merged) => format!("stage `{stage}` (done by `{}`)", clean(merged)),
         None => format!("stage `{stage}`"),
     })
 }
 
 /// Where something comes from, with the key of the configuration if there is one.
-fn configured(entry: &Value) -> String {
-    let key = entry["key"].as_str();
+fn configured(file: &str, line: Option<u64>, key: Option<&str>) -> String {
     let key = key.map_or_else(String::new, |key| format!(" (`{}`)", clean(key)));
-    let word = if entry["line"].is_u64() {
-        "configured at "
-    } else {
-        ""
-    };
-    format!("{word}{}{key}", place(entry))
+    let word = if line.is_some() { "configured at " } else { "" };
+    format!("{word}{}{key}", place(file, line))
+}
+
+fn configured_row(row: &Counted) -> String {
+    configured(&row.file, row.line, row.key.as_deref())
 }
 
 /// Where the handler was stopped last.
-fn last_fault(row: &Value) -> String {
-    let fault = &row["last_fault"];
-    match (fault["file"].as_str(), fault["line"].as_u64()) {
-        (Some(file), Some(line)) => {
-            let cause = text(&fault["cause"]);
+fn last_fault(row: &Counted) -> String {
+    let fault = row.last_fault.as_ref();
+    match fault.map(|fault| (&fault.file, fault.line, &fault.cause)) {
+        Some((Some(file), Some(line), cause)) => {
+            let cause = cause.as_deref().map_or_else(|| "?".to_owned(), clean);
             format!("    last stopped at {}:{line} ({cause})\n", clean(file))
         }
         _ => String::new(),

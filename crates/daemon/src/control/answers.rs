@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-use serde_json::Value;
 
 /// How long a client may take over its answer.
 pub(super) const PATIENCE: Duration = Duration::from_secs(5);
@@ -42,16 +41,16 @@ pub(super) struct Answering {
 }
 
 impl Answering {
-    /// Begins. The stream does not block.
+    /// Begins with a line. The stream does not block.
     pub(super) fn new(
         stream: UnixStream,
-        document: &Value,
+        line: Vec<u8>,
         fd: Option<OwnedFd>,
         now: Instant,
     ) -> Self {
         Self {
             stream,
-            line: format!("{document}\n").into_bytes(),
+            line,
             sent: 0,
             fd,
             until: now + PATIENCE,

@@ -1,6 +1,7 @@
 //! Why a handler cannot run, or runs in the user tier only.
 
 use ashway_abi::Cause;
+use ashway_api::answer::Refused;
 use ashway_check::Violation;
 use ashway_codegen::normalise::NormaliseError;
 use ashway_codegen::promote::PromoteError;
@@ -130,6 +131,15 @@ impl NotPromoted {
             because: because.into(),
             line: None,
             hint: hint.into(),
+        }
+    }
+
+    /// As it is answered.
+    pub(crate) fn describe(&self) -> Refused {
+        Refused {
+            because: self.because.clone(),
+            line: self.line.clone(),
+            hint: self.hint.clone(),
         }
     }
 }

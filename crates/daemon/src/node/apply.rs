@@ -17,9 +17,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ashway_api::answer;
 use ashway_handler::Engine;
 use ashway_path::places::PathId;
-use serde_json::{Value, json};
 
 use super::live::Wanted;
 use super::operations::{Job, Operation, Report, Step};
@@ -114,9 +114,9 @@ impl Node {
     ) {
         let begin = operation.begun();
         let outcome = self.try_and_do(applying, compiled, engine);
-        operation.end(outcome.map(|mut answer| {
-            answer["took_us"] = json!(begin.elapsed().as_micros() as u64);
-            answer
+        operation.end(outcome.map(|plan| answer::Plan {
+            took_us: Some(begin.elapsed().as_micros() as u64),
+            ..plan
         }));
     }
 
@@ -126,7 +126,7 @@ impl Node {
         applying: Applying,
         compiled: Compiled,
         engine: &Engine,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<answer::Plan, Refusal> {
         let Applying {
             next,
             asked,
@@ -340,7 +340,7 @@ impl Node {
         &mut self,
         path: &Arc<PathConfig>,
         program: Option<Result<Promoted, NotPromoted>>,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<answer::Bound, Refusal> {
         let begin = Instant::now();
         let (id, handler) = self.find_handler(&path.handler)?;
         let shared = Arc::clone(&handler.shared);

@@ -15,13 +15,13 @@ use std::time::Instant;
 
 use ashway_abi::leaf::MAX_SLOTS;
 use ashway_abi::trusted::MAX_RINGS;
+use ashway_api::answer::{Because, Bound, Loaded, Unbound};
 use ashway_api::request::{Bind, Load};
 use ashway_demux::{self as demux, Conflict, Filter};
 use ashway_handler::{Engine, Function};
 use ashway_path::places::PathId;
 use ashway_ring::IngressDropError;
 use rustix::thread::{MembarrierCommand, membarrier};
-use serde_json::{Value, json};
 
 use super::dispatch;
 use super::operations::{Job, Operation, Report, Step};
@@ -61,7 +61,7 @@ impl Node {
         });
         let (handler, stand, owner) = match asked {
             Ok(asked) => asked,
-            Err(refusal) => return caller.answer(Err(refusal)),
+            Err(refusal) => return caller.answer(refusal),
         };
         let facts: Vec<IfaceFacts> = self.ifaces.iter().map(|iface| iface.facts).collect();
         let loading = Loading {
@@ -111,7 +111,7 @@ impl Node {
         plan: InstancePlan,
         (instance, wasm): (Instance, ashway_handler::Instance),
         begin: Instant,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Loaded, Refusal> {
         // Another file may have got the name while this one was compiled.
         request::check_free(&handler.name, &self.config)?;
         let made = Bindable::new(instance, wasm, &self.rows, &self.faults);
@@ -128,13 +128,13 @@ impl Node {
         self.put_instance(plan, made)?;
         (self.config, self.graph) = (config, graph);
         let version = shared.version();
-        let answer = json!({
-            "handler": shared.name,
-            "digest": version.digest,
-            "functions": version.compiled.functions().collect::<Vec<_>>(),
-            "took_us": begin.elapsed().as_micros() as u64,
-        });
-        Ok(answer)
+        let functions = version.compiled.functions();
+        Ok(Loaded {
+            handler: shared.name.clone(),
+            digest: version.digest.clone(),
+            functions: functions.map(str::to_owned).collect(),
+            took_us: begin.elapsed().as_micros() as u64,
+        })
     }
 
     /// Gives an instance to the worker and to the node; its configuration is still to
@@ -188,7 +188,7 @@ impl Node {
         compiled: Option<Result<Promoted, NotPromoted>>,
         owner: Option<Owner>,
         begin: Instant,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Bound, Refusal> {
         let path = request::path(request, &self.config)?;
         self.put_path(&Arc::new(path), compiled, owner, begin)
     }
@@ -200,7 +200,7 @@ impl Node {
         compiled: Option<Result<Promoted, NotPromoted>>,
         owner: Option<Owner>,
         begin: Instant,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Bound, Refusal> {
         self.name_is_free(&path.name)?;
         self.function(path)?;
         let (handler, made) = self.find_handler(&path.handler)?;
@@ -233,18 +233,20 @@ impl Node {
         let known = NodePath::new(Arc::clone(path), Some(&shared), owner);
         self.paths.insert(id, known);
         match self.connect(id, compiled) {
-            Ok((stays, exchange_us)) => Ok(json!({
-                "path": path.name,
-                "handler": path.handler,
-                "match": path.filter.text,
-                "iface": path.ifaces,
-                "tier": self.paths[&id].tier.word(),
-                "because": stays.as_ref().map(|stays| &stays.because),
-                "line": stays.as_ref().and_then(|stays| stays.line.as_ref()),
-                "hint": stays.as_ref().map(|stays| &stays.hint),
-                "took_us": begin.elapsed().as_micros() as u64,
-                "exchange_us": exchange_us,
-            })),
+            Ok((stays, exchange_us)) => Ok(Bound {
+                path: path.name.clone(),
+                handler: path.handler.clone(),
+                filter: path.filter.text.clone(),
+                iface: path.ifaces.clone(),
+                tier: self.paths[&id].tier.word().into(),
+                why: Because {
+                    because: stays.as_ref().map(|stays| stays.because.clone().into()),
+                    hint: stays.as_ref().map(|stays| stays.hint.clone().into()),
+                },
+                line: stays.and_then(|stays| stays.line),
+                took_us: begin.elapsed().as_micros() as u64,
+                exchange_us,
+            }),
             Err(refusal) => {
                 self.forget_path(id);
                 Err(refusal)
@@ -258,7 +260,7 @@ impl Node {
     /// # Errors
     ///
     /// Why not; nothing has changed.
-    pub(super) fn unbind(&mut self, name: &str) -> Result<Value, Refusal> {
+    pub(super) fn unbind(&mut self, name: &str) -> Result<Unbound, Refusal> {
         let begin = Instant::now();
         let Some(id) = self.path(name) else {
             if self.live.find(name).is_some() {
@@ -271,7 +273,10 @@ impl Node {
             return Err(request::unknown("path", name, &names.collect::<Vec<_>>()));
         };
         self.take_paths(&[id])?;
-        Ok(json!({ "path": name, "took_us": begin.elapsed().as_micros() as u64 }))
+        Ok(Unbound {
+            path: name.to_owned(),
+            took_us: begin.elapsed().as_micros() as u64,
+        })
     }
 
     /// Takes paths away, all of them or none. What has been received is still worked

@@ -1,14 +1,12 @@
 //! The demux of a running node, for people: its structure, and how many frames each
 //! entry caught.
 
-use std::cmp::Reverse;
-use std::collections::HashMap;
-
-use ashway_demux::print;
+use ashway_abi::Count;
+use ashway_api::answer::{Demux, DemuxOfInterface};
 use ashway_wire::Headers;
-use serde_json::{Value, json};
 
-use super::{Node, NodeIface, serve};
+use super::{Node, NodeIface, status};
+use crate::demux;
 use crate::live::Target;
 use crate::request::{Refusal, unknown};
 use crate::why::Looked;
@@ -22,7 +20,7 @@ impl Node {
     /// # Errors
     ///
     /// If there is no such interface, or if the kernel does not say what was caught.
-    pub(super) fn show_demux(&self, iface: Option<&str>) -> Result<Value, Refusal> {
+    pub(super) fn show_demux(&self, iface: Option<&str>) -> Result<Demux, Refusal> {
         let names: Vec<&str> = self.config.ifaces.iter().map(|i| &*i.name).collect();
         let shown = match iface {
             None => (0..names.len()).collect(),
@@ -31,11 +29,10 @@ impl Node {
                 vec![at.ok_or_else(|| unknown("interface", name, &names))?]
             }
         };
-        let interfaces: Result<Vec<Value>, Refusal> = shown
-            .into_iter()
-            .map(|iface| self.demux_of(iface))
-            .collect();
-        Ok(json!({ "interfaces": interfaces? }))
+        let interfaces = shown.into_iter().map(|iface| self.demux_of(iface));
+        Ok(Demux {
+            interfaces: interfaces.collect::<Result<_, _>>()?,
+        })
     }
 
     /// Looks a frame up in the node's own tables.
@@ -47,8 +44,7 @@ impl Node {
         }
     }
 
-    fn demux_of(&self, iface: usize) -> Result<Value, Refusal> {
-        use ashway_abi::Count;
+    fn demux_of(&self, iface: usize) -> Result<DemuxOfInterface, Refusal> {
         let NodeIface { table, xdp, .. } = &self.ifaces[iface];
         let name = &self.config.ifaces[iface].name;
         // Nobody counts by entry where frames come by a socket.
@@ -57,41 +53,16 @@ impl Node {
             let message = format!("the maps of `{name}` cannot be read: {error}");
             Refusal::failed(message, "this is a bug of Ashway; please report it")
         })?;
-        let mut lists = Vec::new();
-        let mut sums = HashMap::new();
-        for entries in table.shapes() {
-            let of = |key: &[u8]| {
-                let hits = hits.as_ref()?;
-                Some(hits.get(&(entries.id(), key.into())).copied().unwrap_or(0))
-            };
-            let mut list: Vec<_> = entries
-                .iter()
-                .map(|(key, lead)| (of(key), key, lead))
-                .collect();
-            list.sort_unstable_by_key(|(hits, key, _)| (Reverse(*hits), *key));
-            let sum = list
-                .iter()
-                .try_fold(0, |sum, (hits, ..)| Some(sum + (*hits)?));
-            sums.insert(entries.id(), sum);
-            list.truncate(SHOWN);
-            let shown = list.into_iter().map(|(hits, key, lead)| {
-                let tests = entries.shape().conjunction(key).to_string();
-                json!({ "tests": tests, "path": self.lead_name(lead), "hits": hits })
-            });
-            lists.push(shown.collect::<Vec<_>>());
-        }
-        let hits = |id| sums.get(&id).copied().flatten();
-        let mut document: Value =
-            serde_json::from_str(&print::json(table, hits)).unwrap_or_default();
-        document["name"] = json!(name);
-        document["tree"] = json!(print::tree(table, hits));
-        let unmatched = serve::row(self, self.plan.ifaces[iface].unmatched_row);
-        document["unmatched"] = json!(unmatched.get(Count::Passed));
-        let shapes = document["shapes"].as_array_mut().into_iter().flatten();
-        for (shape, list) in shapes.zip(lists) {
-            shape["paths"] = json!(list);
-        }
-        Ok(document)
+        let of = |id, key: &[u8]| {
+            let hits = hits.as_ref()?;
+            Some(hits.get(&(id, key.into())).copied().unwrap_or(0))
+        };
+        let lead = |target| self.lead_name(target);
+        let unmatched = status::row(self, self.plan.ifaces[iface].unmatched_row);
+        Ok(DemuxOfInterface {
+            unmatched: Some(unmatched.get(Count::Passed)),
+            ..demux::describe(name, table, of, lead, SHOWN)
+        })
     }
 
     /// The name of the path that something leads to, for people.

@@ -1,11 +1,10 @@
 //! Who reads the endpoints of the node's handlers.
 
-use serde_json::json;
-
 use super::Node;
 use crate::control::{Answer, Caller};
 use crate::endpoint::OpenError;
 use crate::request::Refusal;
+use ashway_api::answer::EndpointPlace;
 
 impl Node {
     /// Gives a handler's endpoint to the process that asks: where its ring lies in
@@ -13,7 +12,7 @@ impl Node {
     pub(super) fn open_endpoint(&self, handler: &str, caller: &Caller) -> Answer {
         match self.endpoint_for(handler, caller) {
             Ok(answer) => answer,
-            Err(refusal) => Err(refusal).into(),
+            Err(refusal) => refusal.into(),
         }
     }
 
@@ -48,13 +47,13 @@ impl Node {
             ),
         })?;
         let layout = place.layout;
-        let document = json!({
-            "slots": layout.endpoint_slots,
-            "slot_bytes": layout.slot_bytes,
-            "payloads_at": layout.endpoint_payload(0),
-            "control_at": layout.endpoint_control(),
-        });
-        Ok(Answer::WithFd(document, event))
+        let place = EndpointPlace {
+            slots: layout.endpoint_slots as u64,
+            slot_bytes: layout.slot_bytes as u64,
+            payloads_at: layout.endpoint_payload(0) as u64,
+            control_at: layout.endpoint_control() as u64,
+        };
+        Ok(Answer::WithFd(place.into(), event))
     }
 
     /// Closes the endpoints whose readers have died. A system call for each that has

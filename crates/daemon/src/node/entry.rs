@@ -17,7 +17,6 @@ use ashway_abi::Leaf;
 use ashway_codegen::entry::Reply;
 use ashway_demux::{Entries, Update};
 use ashway_kernel::{Map, Program};
-use serde_json::json;
 
 use super::dispatch::Entry;
 use super::operations::{Job, Operation, Report, Step};
@@ -163,32 +162,31 @@ impl Node {
     ) {
         let NodeIface { xdp, state, .. } = &mut self.ifaces[iface];
         let Some(xdp) = xdp.as_mut().filter(|_| !state.is_lost()) else {
-            self.forget_entry(iface);
-            return operation.end(Ok(json!({})));
+            return self.forget_entry(iface);
         };
         let Coming::Made { since, .. } = mem::take(&mut xdp.coming) else {
-            return operation.end(Ok(json!({})));
+            return;
         };
         let (program, mut demux) = match made {
             Ok(made) => made,
-            Err(error) => return self.entry_kept(operation, iface, binding::refusal(&error)),
+            Err(error) => return self.entry_kept(iface, &binding::refusal(&error)),
         };
         let since: Vec<_> = since.iter().map(|(update, leaf)| (update, *leaf)).collect();
         let again = match demux.follow(&since) {
             Ok(Followed::Yes) => false,
             Ok(Followed::AsData) => true,
             Ok(Followed::No) | Err(_) => {
-                return match self.exchange(iface) {
-                    Ok(()) => operation.end(Ok(json!({}))),
-                    Err(refusal) => self.entry_kept(operation, iface, refusal),
-                };
+                if let Err(refusal) = self.exchange(iface) {
+                    self.entry_kept(iface, &refusal);
+                }
+                return;
             }
         };
         let exchange = match xdp.link.exchange(&xdp.entry, &program) {
             Ok(exchange) => exchange,
             Err(error) => {
                 let refusal = self.not_exchanged(iface, &error);
-                return self.entry_kept(operation, iface, refusal);
+                return self.entry_kept(iface, &refusal);
             }
         };
         xdp.coming = Coming::Placed(Box::new(Placed {
@@ -201,16 +199,11 @@ impl Node {
     }
 
     /// Goes on when it is in its place.
-    pub(super) fn entry_placed(
-        &mut self,
-        operation: Operation,
-        iface: usize,
-        exchanged: io::Result<()>,
-    ) {
+    pub(super) fn entry_placed(&mut self, iface: usize, exchanged: io::Result<()>) {
         if let Err(error) = exchanged {
             self.forget_entry(iface);
             let refusal = self.not_exchanged(iface, &error);
-            return self.entry_kept(operation, iface, refusal);
+            return self.entry_kept(iface, &refusal);
         }
         if let Some(xdp) = &mut self.ifaces[iface].xdp
             && let Coming::Placed(placed) = mem::take(&mut xdp.coming)
@@ -220,11 +213,10 @@ impl Node {
                 xdp.coming = Coming::Wanted;
             }
         }
-        operation.end(Ok(json!({})));
     }
 
     /// An interface keeps its entry program, and what it has as data.
-    fn entry_kept(&self, operation: Operation, iface: usize, refusal: Refusal) {
+    fn entry_kept(&self, iface: usize, refusal: &Refusal) {
         // Of one that has gone, that is said.
         if !self.ifaces[iface].state.is_lost() {
             let name = &self.config.ifaces[iface].name;
@@ -232,7 +224,6 @@ impl Node {
             say(&format!("`{name}` keeps its entry program: {because}"));
             say("  hint: its paths get their messages, each at a higher cost");
         }
-        operation.end(Err(refusal));
     }
 
     /// Has no program made any more: of one that is about to be in its place it is not known

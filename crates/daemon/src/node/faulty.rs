@@ -11,8 +11,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ashway_api::answer::{Bypass, Enabled, FaultLimit as Limit};
 use ashway_path::places::PathId;
-use serde_json::{Value, json};
 
 use super::known::NodeLive;
 use super::{Node, say};
@@ -136,16 +136,16 @@ impl Node {
     }
 
     /// Gives a path's handler its messages again.
-    pub(super) fn enable(&self, path: PathId) -> Result<Value, Refusal> {
+    pub(super) fn enable(&self, path: PathId) -> Result<Enabled, Refusal> {
         let name = &self.paths[&path].config.name;
         let end = self.end(path).ok_or_else(|| {
             Refusal::failed(format!("path `{name}` is not there yet"), "ask once more")
         })?;
-        Ok(json!({
-            "path": name,
-            "tier": self.paths[&path].tier.word(),
-            "was_bypassed": end.gate.open(),
-        }))
+        Ok(Enabled {
+            path: name.clone(),
+            tier: self.paths[&path].tier.word().into(),
+            was_bypassed: end.gate.open(),
+        })
     }
 
     /// Gives the handlers of a path of modules their messages again.
@@ -153,7 +153,7 @@ impl Node {
     /// # Errors
     ///
     /// If none of its modules runs a handler.
-    pub(super) fn enable_live(&self, live: &NodeLive) -> Result<Value, Refusal> {
+    pub(super) fn enable_live(&self, live: &NodeLive) -> Result<Enabled, Refusal> {
         let name = &*live.name;
         let ends = self.ends_of(live);
         if ends.is_empty() {
@@ -161,50 +161,50 @@ impl Node {
             let hint = format!("`ashway path show {name}` shows its modules");
             return Err(Refusal::failed(message, hint));
         }
-        let mut answer = live.tier();
-        answer.remove("promotion");
-        answer.insert("path".to_owned(), json!(name));
         // All of them, not the first alone.
         let opened = ends.iter().filter(|end| end.gate.open()).count();
-        answer.insert("was_bypassed".to_owned(), json!(opened > 0));
-        Ok(Value::Object(answer))
+        Ok(Enabled {
+            path: name.to_owned(),
+            tier: live.tier().0.word().into(),
+            was_bypassed: opened > 0,
+        })
     }
 
     /// A path's limit and what has come of it, for its document.
-    pub(super) fn describe_faults(&self, path: PathId) -> (Value, Value) {
-        let limit = limit(self.paths[&path].config.faults);
+    pub(super) fn describe_faults(&self, path: PathId) -> (Option<Limit>, Option<Bypass>) {
+        let limit = self.paths[&path].config.faults.map(limit);
         (limit, bypass(self.end(path)))
     }
 
-    /// The same of a path of modules; both are null if none of these runs a handler.
-    pub(super) fn describe_live_faults(&self, live: &NodeLive) -> (Value, Value) {
+    /// The same of a path of modules; both are none if none of these runs a handler.
+    pub(super) fn describe_live_faults(&self, live: &NodeLive) -> (Option<Limit>, Option<Bypass>) {
         let ends = self.ends_of(live);
         // It follows from the path's attributes: one for all.
-        let limit = ends.first().map_or(Value::Null, |end| limit(end.limit));
+        let limit = ends.first().and_then(|end| end.limit).map(limit);
         (limit, bypass(ends))
     }
 }
 
-fn limit(limit: Option<FaultLimit>) -> Value {
+fn limit(FaultLimit { most, within, rest }: FaultLimit) -> Limit {
     let ms = |time: Duration| time.as_millis() as u64;
-    limit.map_or(Value::Null, |FaultLimit { most, within, rest }| {
-        json!({ "limit": most, "within_ms": ms(within), "rest_ms": rest.map(ms) })
-    })
+    Limit {
+        limit: most,
+        within_ms: ms(within),
+        rest_ms: rest.map(ms),
+    }
 }
 
 /// The bypass of a path that lasts longest, if there is one at any of its stages.
-fn bypass(ends: impl IntoIterator<Item = Arc<PathEnd>>) -> Value {
+fn bypass(ends: impl IntoIterator<Item = Arc<PathEnd>>) -> Option<Bypass> {
     let now = Instant::now();
     let closed = ends.into_iter();
     let closed = closed.filter_map(|end| Some((end.gate.left(now)?, end)));
-    let Some((left, end)) = closed.max_by_key(|(left, _)| *left) else {
-        return Value::Null;
-    };
-    json!({
-        "handler": end.handler,
-        "because": often(end.limit),
-        "left_ms": left.as_millis() as u64,
-        "hint": format!("`ashway path enable {}` ends it now", end.path),
+    let (left, end) = closed.max_by_key(|(left, _)| *left)?;
+    Some(Bypass {
+        handler: end.handler.clone(),
+        because: often(end.limit),
+        left_ms: left.as_millis() as u64,
+        hint: format!("`ashway path enable {}` ends it now", end.path),
     })
 }
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ashway_abi::trusted::MAX_RINGS;
+use ashway_api::answer::{Created, CreatedPath, Removed};
 use ashway_api::request::{Create, NewPath};
 use ashway_demux::{self as demux, Filter, Replica};
 use ashway_modules::relay::Stays;
@@ -19,7 +20,6 @@ use ashway_path::create::Log;
 use ashway_path::path::Path;
 use ashway_path::places::PathId;
 use ashway_path::stage::{Direction, Stage};
-use serde_json::{Value, json};
 
 use super::binding::refusal;
 use super::dispatch::{self, LIVE_SLOT};
@@ -116,7 +116,7 @@ impl Node {
     /// # Errors
     ///
     /// Why not; nothing has changed.
-    pub(super) fn create(&mut self, request: Create, caller: &Caller) -> Result<Value, Refusal> {
+    pub(super) fn create(&mut self, request: Create, caller: &Caller) -> Result<Created, Refusal> {
         let begin = Instant::now();
         let Create { paths, log: logs } = request;
         let wanted = paths
@@ -125,19 +125,20 @@ impl Node {
         let wanted: Vec<Wanted> = wanted.collect::<Result<_, _>>()?;
         let made = self.create_live(wanted)?;
         let took = begin.elapsed();
-        let paths: Vec<Value> = made
-            .into_iter()
-            .map(|(name, log)| {
-                let live = self.live.find(&name).and_then(|id| self.live.at(id));
-                let mut path = live.map(NodeLive::tier).unwrap_or_default();
-                path.insert("path".to_owned(), json!(*name));
-                if logs {
-                    path.insert("log".to_owned(), json!(log.to_string()));
-                }
-                Value::Object(path)
+        let created = made.into_iter().filter_map(|(name, log)| {
+            let live = self.live.find(&name).and_then(|id| self.live.at(id));
+            let (tier, promotion) = live?.tier();
+            Some(CreatedPath {
+                path: name.to_string(),
+                tier: tier.word().into(),
+                promotion,
+                log: logs.then(|| log.to_string()),
             })
-            .collect();
-        Ok(json!({ "created": paths, "took_ns": took.as_nanos() as u64 }))
+        });
+        Ok(Created {
+            created: created.collect(),
+            took_ns: took.as_nanos() as u64,
+        })
     }
 
     /// Reads what a path is to be.
@@ -615,14 +616,17 @@ impl Node {
     /// # Errors
     ///
     /// Why not. If the name is wrong nothing has changed.
-    pub(super) fn remove(&mut self, asked: &[String]) -> Result<Value, Refusal> {
+    pub(super) fn remove(&mut self, asked: &[String]) -> Result<Removed, Refusal> {
         let begin = Instant::now();
         let ids = asked.iter().map(|name| self.find_live(name));
         self.remove_live(&ids.collect::<Result<Vec<PathId>, _>>()?)?;
         // One of the file is not to be had again until the node is started anew.
         let long = &mut self.config.long_paths;
         long.retain(|path| !asked.contains(&path.name));
-        Ok(json!({ "removed": asked, "took_ns": begin.elapsed().as_nanos() as u64 }))
+        Ok(Removed {
+            removed: asked.to_vec(),
+            took_ns: begin.elapsed().as_nanos() as u64,
+        })
     }
 
     /// Removes these.

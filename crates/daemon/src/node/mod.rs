@@ -28,6 +28,7 @@ mod relay;
 mod rows;
 mod serve;
 mod shadow;
+mod status;
 mod swap;
 mod unload;
 mod world;

@@ -18,11 +18,11 @@ use std::io;
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
+use ashway_api::answer;
 use ashway_kernel::News;
 use ashway_kernel::neighbour::{Neighbour, Tables};
 use ashway_modules::mac::Mac;
 use ashway_path::places::PathId;
-use serde_json::{Value, json};
 
 use super::Node;
 use crate::worker::command::Command;
@@ -335,16 +335,19 @@ impl Node {
     }
 
     /// Where a path sends to, if it had to be looked up.
-    pub(super) fn show_neighbour(&self, id: PathId) -> Option<Value> {
+    pub(super) fn show_neighbour(&self, id: PathId) -> Option<answer::NextHop> {
         let key = self.neighbours.wanted.get(&id)?;
         let hop = self.neighbours.hops.get(key)?;
         let (iface, to) = key;
-        Some(json!({
-            "address": to,
-            "neighbour": hop.neighbour,
-            "iface": self.config.ifaces[usize::from(*iface)].name,
-            "mac": self.neighbours.mac(key).map(|mac| Mac::from(mac).to_string()),
-        }))
+        Some(answer::NextHop {
+            address: to.to_string(),
+            neighbour: hop.neighbour.map(|neighbour| neighbour.to_string()),
+            iface: self.config.ifaces[usize::from(*iface)].name.clone(),
+            mac: self
+                .neighbours
+                .mac(key)
+                .map(|mac| Mac::from(mac).to_string()),
+        })
     }
 }
 

@@ -11,11 +11,11 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
+use ashway_api::answer::{self, Silent};
 use ashway_api::request::Observe;
 use ashway_demux::parse;
 use ashway_kernel::{Program, shared};
 use ashway_memory::{SharedArray, clock};
-use serde_json::{Value, json};
 
 use super::Node;
 use super::dispatch::{LIVE_SLOT, RELAY_SLOT};
@@ -110,10 +110,10 @@ impl Node {
     pub(super) fn observe(&mut self, request: &Observe, caller: Caller) {
         let wanted = match self.observed(request) {
             Ok(wanted) => wanted,
-            Err(refusal) => return caller.answer(Err(refusal)),
+            Err(refusal) => return caller.answer(refusal),
         };
         if let Err(refusal) = self.begin_to_observe() {
-            return caller.answer(Err(refusal));
+            return caller.answer(refusal);
         }
         let on = request
             .on
@@ -435,26 +435,32 @@ impl Node {
     fn admit(&self, wanted: Wanted) -> Answer {
         let Some(on) = &self.observation else {
             let message = "the observation has ended".to_owned();
-            return Answer::from(Err(Refusal::failed(message, "")));
+            return Refusal::failed(message, "").into();
         };
         match UnixStream::pair() {
             Ok((ours, theirs)) => {
                 on.observer.add(ours, wanted);
                 let epoch = clock::epoch().as_nanos() as u64;
-                let blind = on.blind.iter().map(|(iface, because)| {
-                    json!({ "what": format!("interface `{iface}`"), "because": because })
+                let blind = on.blind.iter().map(|(iface, because)| Silent {
+                    what: format!("interface `{iface}`"),
+                    because: because.clone(),
                 });
                 let silent = self.silent().map(|(path, because)| {
                     let name = &self.paths[path].config.name;
-                    json!({ "what": format!("the program of path `{name}`"), "because": because })
+                    Silent {
+                        what: format!("the program of path `{name}`"),
+                        because: because.to_owned(),
+                    }
                 });
-                let silent: Vec<Value> = blind.chain(silent).collect();
-                let document = json!({ "epoch_ns": epoch, "silent": silent });
-                Answer::WithFd(document, OwnedFd::from(theirs))
+                let observing = answer::Observing {
+                    epoch_ns: epoch,
+                    silent: blind.chain(silent).collect(),
+                };
+                Answer::WithFd(observing.into(), OwnedFd::from(theirs))
             }
             Err(error) => {
                 let message = format!("no socket can be had: {error}");
-                Answer::from(Err(Refusal::failed(message, "")))
+                Refusal::failed(message, "").into()
             }
         }
     }

@@ -16,10 +16,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ashway_api::Answer as Done;
+use ashway_api::answer::{self, UnderWay};
 use ashway_api::request::Bind;
 use ashway_handler::Engine;
 use ashway_kernel::{Exchange, Program};
-use serde_json::{Value, json};
 
 use super::apply::order::{self, Compiled, Next};
 use super::apply::{Applying, words};
@@ -276,16 +277,15 @@ impl Operations {
     }
 
     /// As `status` has them.
-    pub(super) fn describe(&self) -> Vec<Value> {
+    pub(super) fn describe(&self) -> Vec<UnderWay> {
         // The start is nobody's request.
         let asked = self.all.values().filter(|(_, step)| step.is_asked());
-        let documents = asked.map(|(operation, step)| {
-            let mut document = operation.describe();
-            document["waits_for"] = json!(step.waits_for());
-            document["age_ms"] = json!(operation.begun.elapsed().as_millis() as u64);
-            document
+        let under_way = asked.map(|(operation, step)| UnderWay {
+            operation: operation.describe(),
+            waits_for: step.waits_for().into(),
+            age_ms: operation.begun.elapsed().as_millis() as u64,
         });
-        documents.collect()
+        under_way.collect()
     }
 }
 
@@ -304,23 +304,23 @@ impl Operation {
     pub(super) fn end(self, answer: impl Into<Answer>) {
         match (self.report, answer.into()) {
             (Report::Caller(caller), answer) => caller.answer(answer),
-            (Report::Applied, Answer::Refused(refusal)) => words::tell(&Err(refusal)),
-            (Report::Applied, Answer::Ok(done) | Answer::WithFd(done, _)) => words::tell(&Ok(done)),
+            (Report::Applied, Answer::Ok(Done::Plan(done))) => words::tell(&done),
+            (Report::Applied, Answer::Refused(refusal)) => words::tell_refused(&refusal),
             (Report::StartPromotion(path), Answer::Refused(Refusal { message, hint, .. })) => {
                 say(&format!("path {path} stays in the user tier: {message}"));
                 say(&format!("  hint: {hint}"));
             }
-            (Report::StartPromotion(_) | Report::Nobody, _) => {}
+            (Report::Applied | Report::StartPromotion(_) | Report::Nobody, _) => {}
         }
     }
 
-    fn describe(&self) -> Value {
-        json!({
-            "operation": self.number,
-            "does": self.verb,
-            "about": self.about,
-            "by": self.authority.to_string(),
-        })
+    fn describe(&self) -> answer::Operation {
+        answer::Operation {
+            operation: self.number,
+            does: self.verb.into(),
+            about: self.about.clone(),
+            by: self.authority.to_string(),
+        }
     }
 }
 
@@ -427,7 +427,7 @@ impl Node {
                 self.entry_made(operation, iface, *made);
             }
             (Step::Exchange { iface }, Outcome::Exchange(exchanged)) => {
-                self.entry_placed(operation, iface, exchanged);
+                self.entry_placed(iface, exchanged);
             }
             (step, _) => unreachable!("{operation:?} did not wait for this: {step:?}"),
         }
@@ -438,7 +438,7 @@ impl Node {
     /// # Errors
     ///
     /// If it does not wait: it has ended.
-    pub(super) fn cancel(&mut self, number: u64) -> Result<Value, Refusal> {
+    pub(super) fn cancel(&mut self, number: u64) -> Result<answer::Operation, Refusal> {
         let known = self.operations.all.get(&number);
         let waits = known.is_some_and(|(_, step)| step.is_asked());
         let waiting = waits.then(|| self.operations.take(number)).flatten();
@@ -459,9 +459,9 @@ impl Node {
             Step::Exchange { iface } => self.leave_entry(iface),
             _ => {}
         }
-        let document = operation.describe();
+        let cancelled = operation.describe();
         let hint = "ask once more if it is still wanted";
         operation.end(Refusal::failed("it was cancelled", hint));
-        Ok(document)
+        Ok(cancelled)
     }
 }

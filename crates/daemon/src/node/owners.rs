@@ -16,7 +16,6 @@ use std::time::{Duration, Instant};
 
 use ashway_path::places::PathId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use serde_json::{Value, json};
 
 use super::looks::Deaths;
 use super::{Node, say};
@@ -164,11 +163,6 @@ impl Owners {
 /// Whether something belongs to this process.
 fn is_of(owner: Option<&Owner>, process: &Owner) -> bool {
     owner.is_some_and(|owner| Arc::ptr_eq(owner, process))
-}
-
-/// An owner, as it is shown.
-pub(super) fn shown(owner: Option<&Owner>) -> Value {
-    owner.map_or(Value::Null, |owner| json!(owner.pid))
 }
 
 impl Node {

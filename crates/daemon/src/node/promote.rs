@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
+use ashway_api::answer::{self, Moved};
 use ashway_api::request::Promote;
 use ashway_path::places::PathId;
-use serde_json::json;
 
 use super::operations::{Job, Operation, Report, Step};
 use super::{Node, serve};
@@ -205,17 +205,19 @@ impl Node {
     pub(super) fn moved_to(&self, moved: Result<PathId, NotPromoted>, now: bool) -> Answer {
         moved
             .map(|path| {
-                json!({
-                    "path": self.paths[&path].config.name,
-                    "tier": self.paths[&path].tier.word(),
-                    "switch_ns": self.paths[&path].switch_ns,
-                    "bypass": self.describe_faults(path).1,
-                    "compared": self.paths[&path].compared.map(|compared| json!({
-                        "equal": compared.equal,
-                        "unclear": compared.unclear,
-                        "now": now,
-                    })),
-                })
+                let known = &self.paths[&path];
+                let compared = known.compared.map(|compared| answer::Compared {
+                    equal: compared.equal as u64,
+                    unclear: compared.unclear as u64,
+                    now,
+                });
+                Moved {
+                    path: known.config.name.clone(),
+                    tier: known.tier.word().into(),
+                    switch_ns: known.switch_ns,
+                    bypass: self.describe_faults(path).1,
+                    shadow: Some(answer::Shadow { compared }),
+                }
             })
             .map_err(Refusal::from)
             .into()

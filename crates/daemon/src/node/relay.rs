@@ -16,6 +16,7 @@ use std::time::Instant;
 
 use ashway_abi::count::Ledger;
 use ashway_abi::{Count, hop};
+use ashway_api::answer::{Because, Counts, KernelPart, Moved, PathPromotion, Tally};
 use ashway_codegen::entry::Reply;
 use ashway_demux::Filter;
 use ashway_kernel::{Program, TcxLink, shared};
@@ -26,11 +27,10 @@ use ashway_path::path::Path;
 use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 use rustix::thread::{MembarrierCommand, membarrier};
-use serde_json::{Map, Value, json};
 
 use super::dispatch::RELAY_SLOT;
 use super::known::{NodeEnd, NodeLive};
-use super::{Node, serve};
+use super::{Node, status};
 use crate::config::Tier;
 use crate::counters::Row;
 use crate::programs;
@@ -105,7 +105,7 @@ impl Node {
         };
         relays.numbers.insert(id, number);
         relays.used = relays.used.max(number + 1);
-        let row = serve::row(self, self.plan.relay_row(number));
+        let row = status::row(self, self.plan.relay_row(number));
         self.relays.as_mut().expect("made above").base[number] = row;
         if self.tell(Command::AddRelay(id, number)).is_err() {
             self.release(&[id]);
@@ -241,7 +241,7 @@ impl Node {
     /// # Errors
     ///
     /// Why it stays in the user tier.
-    pub(super) fn move_live(&mut self, name: &str, tier: Tier) -> Result<Value, Refusal> {
+    pub(super) fn move_live(&mut self, name: &str, tier: Tier) -> Result<Moved, Refusal> {
         let begin = Instant::now();
         let id = self.find_live(name)?;
         if let Some(stays) = self.live.at(id).and_then(|live| live.stays.as_ref())
@@ -261,20 +261,20 @@ impl Node {
             switch_ns = place.switch_ns;
         }
         let live = self.live.at(id);
-        let bypass = live.map_or(Value::Null, |live| self.describe_live_faults(live).1);
-        Ok(json!({
-            "path": name,
-            "tier": tier.word(),
-            "switch_ns": switch_ns,
-            "bypass": bypass,
-        }))
+        Ok(Moved {
+            path: name.to_owned(),
+            tier: tier.word().into(),
+            switch_ns,
+            bypass: live.and_then(|live| self.describe_live_faults(live).1),
+            shadow: None,
+        })
     }
 
     /// What the kernel tier has counted of all relays there ever were.
     pub(super) fn rows_of_relays(&self) -> Row {
         let mut sum = Row::empty();
         for number in 0..self.relays.as_ref().map_or(0, |relays| relays.used) {
-            sum.add(&serve::row(self, self.plan.relay_row(number)));
+            sum.add(&status::row(self, self.plan.relay_row(number)));
         }
         sum
     }
@@ -292,73 +292,66 @@ impl Node {
             .sum()
     }
 
-    /// Adds the kernel tier's part to what the worker says of a path.
-    pub(super) fn add_tier(&self, live: &NodeLive, shown: &mut Map<String, Value>) {
-        shown.append(&mut live.tier());
-        let Some(place) = &live.place else {
-            return;
-        };
+    /// Adds the kernel tier's part to what a path has counted in the user tier, and says
+    /// what that part is.
+    pub(super) fn add_kernel(&self, live: &NodeLive, counts: &mut Counts) -> Option<KernelPart> {
+        let place = live.place.as_ref()?;
         let base = self.relays.as_ref().map(|relays| relays.base[place.number]);
-        let row = serve::row(self, self.plan.relay_row(place.number));
+        let row = status::row(self, self.plan.relay_row(place.number));
         let row = row.since(&base.unwrap_or_else(Row::empty));
         // What went on to the user tier is counted by the path.
         let received = row.get(Count::Received) - row.sum(Ledger::Note);
-        let number = |shown: &Map<String, Value>, key: &str| shown[key].as_u64().unwrap_or(0);
-        let sum = number(shown, "received") + received;
-        shown.insert("received".to_owned(), json!(sum));
-        let mut fates = 0;
-        for &fate in Count::ALL {
-            let times = row.get(fate);
-            if fate.ledger() == Ledger::Fate && times > 0 {
-                fates += times;
-                let all = match fate.name().strip_prefix("dropped_") {
-                    Some(reason) => &mut shown["fates"]["dropped"][reason],
-                    None => &mut shown["fates"][fate.name()],
-                };
-                *all = json!(all.as_u64().unwrap_or(0) + times);
-            }
+        counts.received += received;
+        counts.balanced &= received == row.sum(Ledger::Fate);
+        let of = |ledger: Ledger| {
+            let all = Count::ALL
+                .iter()
+                .filter(move |count| count.ledger() == ledger);
+            let all = all.map(|count| (*count, row.get(*count)));
+            all.filter(|(_, times)| *times > 0)
+        };
+        for (fate, times) in of(Ledger::Fate) {
+            counts.add_fate(fate, times);
         }
-        let balanced = shown["balanced"] == true && received == fates;
-        shown.insert("balanced".to_owned(), json!(balanced));
-        let notes = Count::ALL
-            .iter()
-            .filter(|note| note.ledger() == Ledger::Note);
-        let notes: Map<String, Value> = notes
-            .filter(|note| row.get(**note) > 0)
-            .map(|note| (note.name().to_owned(), json!(row.get(*note))))
-            .collect();
-        let kernel = json!({ "received": row.get(Count::Received), "notes": notes });
-        shown.insert("kernel".to_owned(), kernel);
+        let notes = of(Ledger::Note).map(|(note, times)| (note.name().into(), times));
+        Some(KernelPart {
+            received: row.get(Count::Received),
+            notes: Tally(notes.collect()),
+        })
     }
 }
 
 impl NodeLive {
-    /// The tier of the path, and why it is in the user tier if it is.
-    pub(super) fn tier(&self) -> Map<String, Value> {
-        let (tier, promotion) = match &self.place {
-            Some(place) if place.tier == Tier::Kernel => (
-                place.tier,
-                json!({ "state": "promoted", "switch_ns": place.switch_ns }),
-            ),
-            Some(place) => {
-                let promotion = json!({
-                    "state": "user",
-                    "because": "it was asked for",
-                    "hint": "`ashway path promote` moves it to the kernel tier",
-                    "switch_ns": place.switch_ns,
-                });
-                (Tier::User, promotion)
+    /// The tier of the path, and how it stands with the kernel tier.
+    pub(super) fn tier(&self) -> (Tier, PathPromotion) {
+        match &self.place {
+            Some(place) if place.tier == Tier::Kernel => {
+                let promotion = PathPromotion {
+                    state: "promoted".into(),
+                    why: None,
+                    switch_ns: Some(place.switch_ns),
+                };
+                (place.tier, promotion)
             }
-            None => {
+            place => {
                 let stays = self.stays.as_deref();
-                let (because, hint) = (stays.map(|s| &s.because), stays.map(|s| s.hint));
-                let promotion = json!({ "state": "user", "because": because, "hint": hint });
+                let why = match place {
+                    Some(_) => Because {
+                        because: Some("it was asked for".into()),
+                        hint: Some("`ashway path promote` moves it to the kernel tier".into()),
+                    },
+                    None => Because {
+                        because: stays.map(|stays| stays.because.clone().into()),
+                        hint: stays.map(|stays| stays.hint.into()),
+                    },
+                };
+                let promotion = PathPromotion {
+                    state: "user".into(),
+                    why: Some(why),
+                    switch_ns: place.as_ref().map(|place| place.switch_ns),
+                };
                 (Tier::User, promotion)
             }
-        };
-        let mut shown = Map::new();
-        shown.insert("tier".to_owned(), json!(tier.word()));
-        shown.insert("promotion".to_owned(), promotion);
-        shown
+        }
     }
 }

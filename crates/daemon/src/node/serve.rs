@@ -1,35 +1,27 @@
 //! A running node's main loop: signals, the control socket, what has been
 //! compiled, the clock.
 
-use std::collections::HashSet;
 use std::io::{IsTerminal, Read};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path as FsPath;
 use std::time::{Duration, Instant};
 
-use ashway_abi::share::Mode;
+use ashway_api::answer::{Confirmed, HandlerMemory, Lines, LogLine};
 use ashway_api::request::Log;
-use ashway_codegen::entry::Reply;
-use ashway_handler::Param;
-use ashway_memory::clock::monotonic_ns;
 use ashway_path::places::PathId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use serde_json::{Map, Value, json};
+use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use super::looks::{Look, Looks};
 use super::operations::{Job, Report, Step};
-use super::{Node, Promotion, RunError, RunOptions, State, owners, say};
+use super::{Node, RunError, RunOptions, say, status};
 use crate::config::Tier;
 use crate::control::{Answer, Caller, Control};
-use crate::counters::Row;
 use crate::log::Line;
-use crate::plan::HandlerId;
 use crate::request::{self, Refusal, Request, unknown};
-use crate::rows::CounterRow;
-use crate::status;
 
 /// Where the signals that end a node, or bring it to its file, are told from now on.
 pub(super) fn watch_signals() -> Result<Told, RunError> {
@@ -246,17 +238,17 @@ fn answer(
         Request::Rollback(rollback) => return node.rollback(&rollback.handler, engine, caller),
         Request::Unbind(unbind) => node.unbind(&unbind.path).into(),
         Request::Unload(unload) => node.unload(&unload.handler).into(),
-        Request::Status(_) => Answer::Ok(describe(node)),
+        Request::Status(_) => Answer::Ok(status::describe(node).into()),
         Request::Demux(demux) => node.show_demux(demux.iface.as_deref()).into(),
         Request::Why(why) => {
-            let status = describe(node);
+            let status = status::describe(node);
             let look = node.looks();
             crate::why::answer(&node.config, &status, &look, &why).into()
         }
         Request::Cancel(cancel) => node.cancel(cancel.operation).into(),
         Request::Confirm(_) => {
             let was_on_trial = trial.take().is_some();
-            Answer::Ok(json!({ "was_on_trial": was_on_trial }))
+            Answer::Ok(Confirmed { was_on_trial }.into())
         }
         Request::Memory(memory) => share_memory(node, &memory.handler),
     };
@@ -267,7 +259,7 @@ fn answer(
 fn list_faults(node: &Node, handler: Option<&str>) -> Answer {
     match handler.map(|handler| node.find_handler(handler)) {
         Some(Err(refusal)) => refusal.into(),
-        _ => Answer::Ok(node.faults.list(handler)),
+        _ => Answer::Ok(node.faults.list(handler).into()),
     }
 }
 
@@ -286,21 +278,20 @@ fn log(node: &Node, request: &Log) -> Answer {
         let is_its = line.is_behind(path.lines_before);
         is_its.then_some(path.config.name.as_str())
     };
-    let lines = look.lines.iter().map(|line| {
-        json!({
-            "number": line.number,
-            "at_ns": line.at_ns,
-            "path": path_of(line),
-            "text": crate::log::harmless(&line.bytes),
-        })
+    let lines = look.lines.iter().map(|line| LogLine {
+        number: line.number,
+        at_ns: line.at_ns,
+        path: path_of(line).map(str::to_owned),
+        text: crate::log::harmless(&line.bytes),
     });
-    Answer::Ok(json!({
-        "handler": instance.name,
-        "lines": lines.collect::<Vec<_>>(),
-        "last": look.last,
-        "overwritten": look.overwritten,
-        "too_many": look.too_many,
-    }))
+    let lines = Lines {
+        handler: instance.name.clone(),
+        lines: lines.collect(),
+        last: look.last,
+        overwritten: look.overwritten,
+        too_many: look.too_many,
+    };
+    Answer::Ok(lines.into())
 }
 
 fn share_memory(node: &Node, handler: &str) -> Answer {
@@ -309,20 +300,17 @@ fn share_memory(node: &Node, handler: &str) -> Answer {
         Err(refusal) => return refusal.into(),
     };
     let version = instance.version();
-    let symbols: Map<String, Value> = version
-        .compiled
-        .symbols()
-        .iter()
-        .map(|(name, at)| (name.clone(), json!(at)))
-        .collect();
-    let document = json!({
-        "kind": instance.memory.kind().name(),
-        "address": format!("{:#x}", instance.memory.address()),
-        "bytes": instance.memory.len(),
-        "symbols": symbols,
-    });
+    let symbols = version.compiled.symbols().iter();
+    let memory = HandlerMemory {
+        kind: instance.memory.kind().name().into(),
+        address: format!("{:#x}", instance.memory.address()),
+        bytes: instance.memory.len() as u64,
+        symbols: symbols
+            .map(|(name, at)| (name.clone(), u64::from(*at)))
+            .collect(),
+    };
     match instance.memory.fd().try_clone_to_owned() {
-        Ok(fd) => Answer::WithFd(document, fd),
+        Ok(fd) => Answer::WithFd(memory.into(), fd),
         Err(error) => Refusal::failed(format!("the memory cannot be shared: {error}"), "").into(),
     }
 }
@@ -362,207 +350,4 @@ pub(super) fn find(node: &Node, name: &str) -> Result<PathId, Refusal> {
         let names: Vec<_> = names.chain(node.live.names()).take(20).collect();
         unknown("path", name, &names)
     })
-}
-
-/// The document behind `ashway status -j`.
-fn describe(node: &mut Node) -> Value {
-    for (iface, config) in node.ifaces.iter_mut().zip(&node.config.ifaces) {
-        iface.ask_driver(&config.name);
-    }
-    let live = node.list();
-    let not_listed = node.live.len() - live.len();
-    let run = node.live.run();
-    json!({
-        "node": node.config.node.name,
-        "interfaces": (0..node.ifaces.len()).map(|i| interface(node, i)).collect::<Vec<_>>(),
-        "handlers": node.handlers.keys().map(|id| handler(node, *id, &run)).collect::<Vec<_>>(),
-        "paths": node.paths.keys().map(|id| path(node, *id)).chain(live).collect::<Vec<_>>(),
-        "paths_not_listed": not_listed,
-        "live": node.sum_of_live(),
-        "operations": node.operations.describe(),
-        "taps": node.served.taps.describe(),
-    })
-}
-
-pub(super) fn row(node: &Node, of: CounterRow) -> Row {
-    let mut row = node.rows.row(of);
-    if let Some(maps) = &node.maps {
-        // The map is ours and the row exists: this does not fail.
-        let _ = row.add_kernel(&maps.counters, of);
-    }
-    row
-}
-
-fn interface(node: &Node, number: usize) -> Value {
-    use ashway_abi::Count;
-    let iface = &node.ifaces[number];
-    let name = &node.config.ifaces[number].name;
-    let unmatched = row(node, node.plan.ifaces[number].unmatched_row);
-    let reply = match &iface.xdp {
-        None => "packet",
-        Some(xdp) => match xdp.reply {
-            Reply::Transmit => "xdp_tx",
-            Reply::Redirect => "redirect",
-            Reply::Exit => "tcx",
-        },
-    };
-    json!({
-        "name": name,
-        "ifindex": iface.ifindex,
-        "mode": match iface.state {
-            State::Up => iface.rung.name(),
-            State::Down => "down",
-            State::Detached | State::Gone | State::Anew => "gone",
-        },
-        "hint": iface.state.hint(name),
-        "mac": node.links[number].mac().to_string(),
-        "mac_changes": iface.mac_changes,
-        "rx_queues": iface.facts.queues,
-        "reply": reply,
-        "udp_checksum": "checked; none or partial accepted",
-        "consumes": iface.consumes,
-        "unmatched": { "passed": unmatched.get(Count::Passed) },
-        "lost_after_hand_over": {
-            "driver": iface.lost_by_driver(),
-        },
-    })
-}
-
-/// A handler; `run` are the instances that paths of modules run, in the user tier.
-fn handler(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> Value {
-    let instance = &node.handlers[&id].shared;
-    let paths = node.plan.instances[&id].paths.iter();
-    let paths = paths.map(|path| &node.paths[path]);
-    let tiers = paths.clone().map(|path| path.tier.word());
-    let live = run.contains(&id).then_some(Tier::User.word());
-    let mut tiers: Vec<&str> = tiers.chain(live).collect();
-    tiers.sort_unstable();
-    tiers.dedup();
-    if tiers.is_empty() {
-        tiers.push("unbound");
-    }
-    let mut paths = paths;
-    let promotion = paths
-        .find_map(|path| match &path.promotion {
-            Promotion::NotAsked => None,
-            Promotion::Done(promoted) => Some(json!({
-                "state": if path.tier == Tier::Kernel { "promoted" } else { "user" },
-                "because": (path.tier == Tier::User).then(|| match &path.demoted {
-                    Some(because) => format!("demoted: {because}"),
-                    None => "demoted by hand".to_owned(),
-                }),
-                "hint": (path.tier == Tier::User).then_some("`ashway path promote` moves it back"),
-                "insns": promoted.insns,
-                "verified_insns": promoted.program.verified_insns(),
-                "translate_us": promoted.translate.as_micros() as u64,
-                "load_us": promoted.load.as_micros() as u64,
-                "switch_ns": path.switch_ns,
-                "second_try": promoted.second_try,
-            })),
-            Promotion::Refused(refused) => Some(json!({
-                "state": "user",
-                "because": refused.because,
-                "line": refused.line,
-                "hint": refused.hint,
-            })),
-        })
-        .unwrap_or_else(|| json!({ "state": "user" }));
-    let fault = instance.last_fault().map(|fault| {
-        json!({
-            "count": fault.count,
-            "cause": fault.cause.map(ashway_abi::Cause::name),
-            "file": fault.line.as_ref().map(|(file, _)| file),
-            "line": fault.line.as_ref().map(|(_, line)| line),
-            "at": fault.at,
-            // What a verdict was is not recorded; this is the likeliest.
-            "hint": (fault.cause == Some(ashway_abi::Cause::BadVerdict) && !instance.may_reply())
-                .then(|| {
-                    format!(
-                        "was it `reply`? that takes `allow = [\"reply\"]` in `[handler.{}]`, or \
-                         `handler load --allow reply`",
-                        instance.name
-                    )
-                }),
-        })
-    });
-    let version = instance.version();
-    let former: Vec<_> = instance
-        .versions
-        .former()
-        .iter()
-        .rev()
-        .map(|former| json!({ "digest": former.digest, "file": former.file }))
-        .collect();
-    let allow = &node.config_of(instance).allow;
-    let allow: Vec<_> = allow.iter().map(|grant| grant.word()).collect();
-    let param = |(name, value): (&String, &Param)| {
-        let value = match value {
-            Param::Number(number) => json!(number),
-            Param::Text(text) => json!(text),
-        };
-        (name.clone(), value)
-    };
-    let params: Map<_, _> = version.params.iter().map(param).collect();
-    json!({
-        "name": instance.name,
-        "tier": tiers.join(","),
-        "memory": instance.memory.kind().name(),
-        "bytes": instance.memory.len(),
-        "endpoint": instance.endpoint().map(|(endpoint, place)| json!({
-            "slots": place.layout.endpoint_slots,
-            "reader": endpoint.reader(),
-        })),
-        "owner": owners::shown(instance.owner.as_ref()),
-        "digest": version.digest,
-        "file": version.file,
-        "allow": allow,
-        "params": params,
-        "state": version.kept.map(|kept| json!({ "bytes": kept.bytes, "version": kept.version })),
-        "former": former,
-        "promotion": promotion,
-        "last_fault": fault,
-    })
-}
-
-pub(super) fn path(node: &Node, id: PathId) -> Value {
-    let path = &node.paths[&id];
-    let (config, plan) = (&path.config, &node.plan.paths[&id]);
-    let end = node.end(id);
-    let purse = end.as_ref().and_then(|end| end.share.as_deref());
-    let waiting = node.handlers[&plan.handler].shared.in_user(plan.local);
-    let mut document = status::counts(&row(node, plan.row), waiting.into());
-    document.insert("name".to_owned(), json!(config.name));
-    document.insert("iface".to_owned(), json!(config.ifaces));
-    document.insert("handler".to_owned(), json!(config.handler));
-    document.insert("function".to_owned(), json!(config.function));
-    document.insert("tier".to_owned(), json!(path.tier.word()));
-    document.insert("match".to_owned(), json!(config.filter.text));
-    let stays = match &path.promotion {
-        Promotion::Refused(refused) => json!({
-            "asked": config.tier.word(),
-            "because": refused.because,
-            "line": refused.line,
-            "hint": refused.hint,
-        }),
-        _ => Value::Null,
-    };
-    document.insert("stays".to_owned(), stays);
-    document.insert("owner".to_owned(), owners::shown(path.owner.as_ref()));
-    document.insert("on_fault".to_owned(), json!(config.on_fault.word()));
-    let (faults, bypass) = node.describe_faults(id);
-    document.insert("faults".to_owned(), faults);
-    document.insert("bypass".to_owned(), bypass);
-    document.insert(
-        "budget_ns".to_owned(),
-        json!(config.budget.as_nanos() as u64),
-    );
-    if let Some(share) = config.share {
-        let mode = match path.tier {
-            Tier::Kernel => node.handlers[&plan.handler].shared.mode(plan.local),
-            _ => purse.map(|purse| purse.mode(monotonic_ns())),
-        };
-        document.insert("share".to_owned(), json!(share.to_string()));
-        document.insert("mode".to_owned(), json!(mode.map(Mode::name)));
-    }
-    Value::Object(document)
 }

@@ -18,10 +18,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use ashway_api::answer::{HandedOn, LeftKernel, Swapped};
 use ashway_api::request::Swap;
 use ashway_handler::{Engine, Param};
 use rustix::thread::{MembarrierCommand, membarrier};
-use serde_json::{Value, json};
 
 use super::binding::{no_worker, refusal};
 use super::operations::{Job, Operation, Report, Step};
@@ -185,7 +185,7 @@ impl Node {
     ) {
         let (id, source) = match asked {
             Ok(asked) => asked,
-            Err(refusal) => return caller.answer(Err(refusal)),
+            Err(refusal) => return caller.answer(refusal),
         };
         let handler = Arc::clone(&self.handlers[&id].shared);
         let next = Next {
@@ -243,7 +243,7 @@ impl Node {
         candidate: Candidate,
         engine: &Engine,
         begin: Instant,
-    ) -> Result<Value, Refusal> {
+    ) -> Result<Swapped, Refusal> {
         // The node may have changed while this was compiled.
         let id = self.to_change(&instance.name)?;
         if !Arc::ptr_eq(&self.handlers[&id].shared, instance) {
@@ -325,21 +325,21 @@ impl Node {
         } else {
             away.elapsed()
         };
-        Ok(json!({
-            "handler": instance.name,
-            "digest": version.digest,
-            "before": last.digest,
-            "file": version.file,
-            "state": version.kept.map(|kept| json!({
-                "version": kept.version,
-                "kept_bytes": legacy.map_or(0, |legacy| legacy.bytes),
-                "migrated_from": legacy.and_then(|legacy| legacy.migrate),
-            })),
-            "hold_ns": hold.as_nanos() as u64,
-            "away_us": away.as_micros() as u64,
-            "took_us": begin.elapsed().as_micros() as u64,
-            "left_kernel": stays,
-        }))
+        Ok(Swapped {
+            handler: instance.name.clone(),
+            digest: version.digest.clone(),
+            before: last.digest.clone(),
+            file: version.file.display().to_string(),
+            state: version.kept.map(|kept| HandedOn {
+                version: kept.version,
+                kept_bytes: legacy.map_or(0, |legacy| legacy.bytes),
+                migrated_from: legacy.and_then(|legacy| legacy.migrate),
+            }),
+            hold_ns: hold.as_nanos() as u64,
+            away_us: away.as_micros() as u64,
+            took_us: begin.elapsed().as_micros() as u64,
+            left_kernel: stays,
+        })
     }
 
     /// What each of these paths, which run in the kernel tier, gets there; refuses if
@@ -390,7 +390,7 @@ impl Node {
         &mut self,
         handler: HandlerId,
         programs: &mut Vec<(PathId, Made)>,
-    ) -> Vec<Value> {
+    ) -> Vec<LeftKernel> {
         let mut left = Vec::new();
         self.handlers[&handler].shared.ends.open_all();
         for path in self.plan.instances[&handler].paths.clone() {
@@ -406,12 +406,10 @@ impl Node {
                 if let Some(end) = self.end(path) {
                     end.moved(false);
                 }
-                left.push(json!({
-                    "path": self.paths[&path].config.name,
-                    "because": why.because,
-                    "line": why.line,
-                    "hint": why.hint,
-                }));
+                left.push(LeftKernel {
+                    path: self.paths[&path].config.name.clone(),
+                    refused: why.describe(),
+                });
             }
         }
         left

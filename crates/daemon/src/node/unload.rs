@@ -9,14 +9,13 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use serde_json::{Value, json};
-
 use super::Node;
 use super::binding::refusal;
 use super::world::{self, Changed};
 use crate::plan::HandlerId;
 use crate::request::Refusal;
 use crate::worker::command::Command;
+use ashway_api::answer::Unloaded;
 
 /// How many of its users a refusal names.
 const NAMED: usize = 5;
@@ -37,7 +36,7 @@ impl Node {
     /// # Errors
     ///
     /// That there is none, or what uses it; nothing has changed.
-    pub(super) fn unload(&mut self, name: &str) -> Result<Value, Refusal> {
+    pub(super) fn unload(&mut self, name: &str) -> Result<Unloaded, Refusal> {
         let begin = Instant::now();
         let (id, _) = self.find_handler(name)?;
         let users = self.users_of(id);
@@ -46,7 +45,10 @@ impl Node {
         }
         self.take_handlers(&[id])?;
         let took = begin.elapsed();
-        Ok(json!({ "handler": name, "took_us": took.as_micros() as u64 }))
+        Ok(Unloaded {
+            handler: name.to_owned(),
+            took_us: took.as_micros() as u64,
+        })
     }
 
     /// Everything that uses a handler. Linear in all paths.

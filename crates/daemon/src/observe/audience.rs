@@ -9,9 +9,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use ashway_api::answer::Lost;
 use ashway_demux::{Filter, Table};
 use ashway_wire::Headers;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::story::{Story, line};
 use crate::why::Flow;
@@ -125,9 +126,10 @@ impl Client {
         self.wanted.count.is_some_and(|count| self.told >= count)
     }
 
-    fn put(&mut self, line: &Value) {
-        // Writing to a vector does not fail.
-        let _ = writeln!(self.waiting, "{line}");
+    fn put(&mut self, line: &impl Serialize) {
+        // Writing to a vector does not fail, and keys are texts.
+        let _ = serde_json::to_writer(&mut self.waiting, line);
+        self.waiting.push(b'\n');
     }
 
     /// Sends what waits, and how many are lost by now; `lost` is everybody's.
@@ -138,7 +140,7 @@ impl Client {
         let lost = lost.saturating_sub(self.lost_before) + self.lost;
         if lost != self.lost_said && self.waiting.len() <= MOST_WAITING {
             self.lost_said = lost;
-            self.put(&json!({ "lost": lost }));
+            self.put(&Lost { lost });
         }
         while !self.waiting.is_empty() && !self.gone {
             match self.stream.write(&self.waiting) {
@@ -171,7 +173,7 @@ impl Client {
             .filter(|line| !line.is_empty() && !line.starts_with(b"{\"lost\""))
             .count() as u64;
         let lost = lost.saturating_sub(self.lost_before) + self.lost + untold;
-        self.put(&json!({ "lost": lost }));
+        self.put(&Lost { lost });
         let stream = &mut self.stream;
         let _ = stream
             .set_nonblocking(false)

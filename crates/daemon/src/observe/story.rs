@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use ashway_abi::Count;
 use ashway_abi::count::Ledger;
 use ashway_abi::observe::{NO_FUEL, Note, step};
-use serde_json::{Map, Value, json};
+use ashway_api::answer::{self, Packet, What as Step};
 
 use super::{Event, What};
 use crate::hex::hex;
@@ -68,14 +68,11 @@ pub(crate) struct Frame {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// A step of a message's way.
+/// A step of a message's way, and when it was.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Step {
+pub(crate) struct TimedStep {
     pub(crate) at: u64,
-    /// What it is called.
-    pub(crate) name: &'static str,
-    /// What there is to say of it.
-    pub(crate) about: Value,
+    pub(crate) what: Step,
 }
 
 /// What happened to a message.
@@ -90,7 +87,7 @@ pub(crate) struct Story {
     pub(crate) tier: Option<&'static str>,
     /// The last, where it went along several paths.
     pub(crate) fate: Option<Count>,
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<TimedStep>,
     /// When the entry program began with it.
     began: u64,
     opened: u64,
@@ -103,22 +100,24 @@ impl Story {
     /// Puts the steps in the order in which they happened. A program says that it has queued
     /// a message when it has done so, and the worker on another CPU may be faster with it.
     fn put_in_order(&mut self) {
-        let taken = self.steps.iter().find(|step| step.name == "taken");
+        let is_taken = |step: &TimedStep| matches!(step.what, Step::Taken { .. });
+        let taken = self.steps.iter().find(|step| is_taken(step));
         if let Some(taken) = taken.map(|step| step.at) {
-            for step in self.steps.iter_mut().filter(|step| step.name == "queued") {
+            let steps = self.steps.iter_mut();
+            for step in steps.filter(|step| matches!(step.what, Step::Queued { .. })) {
                 step.at = step.at.min(taken);
             }
         }
-        self.steps
-            .sort_by_key(|step| (step.at, step.name == "taken"));
+        self.steps.sort_by_key(|step| (step.at, is_taken(step)));
     }
 
-    fn step(&mut self, at: u64, name: &'static str, about: Value) {
-        self.steps.push(Step { at, name, about });
+    fn step(&mut self, at: u64, what: Step) {
+        self.steps.push(TimedStep { at, what });
     }
 
     fn end(&mut self, at: u64, fate: Count) {
-        self.step(at, "fate", json!({ "fate": fate.name() }));
+        let name = fate.name().into();
+        self.step(at, Step::Fate { fate: name });
         self.fate = Some(fate);
     }
 
@@ -192,31 +191,26 @@ impl Stories {
             };
             story.began = note.began;
             story.done = silent;
-            let about = json!({ "iface": iface, "bytes": note.frame_len, "by": "entry program" });
-            story.step(note.began, "received", about);
+            let received = Step::Received {
+                iface,
+                bytes: note.frame_len.into(),
+                by: "entry program".into(),
+            };
+            story.step(note.began, received);
             story.received = frame.map(|frame| Frame {
                 at: note.began,
                 ..frame
             });
             story.path = path;
             if note.step == step::UNMATCHED {
-                story.step(note.time, "classified", json!({ "path": null }));
+                story.step(note.time, Step::Classified { path: None });
                 story.end(note.time, Count::Passed);
                 story.done = true;
-            } else if let Some(path) = &story.path {
-                let about = json!({ "path": path });
-                story.steps.push(Step {
-                    at: note.time,
-                    name: "classified",
-                    about,
-                });
             } else {
                 // One of those that share a row: the worker knows which.
-                story.step(
-                    note.time,
-                    "classified",
-                    json!({ "path": "of the user tier" }),
-                );
+                let path = story.path.clone();
+                let path = path.or_else(|| Some("of the user tier".to_owned()));
+                story.step(note.time, Step::Classified { path });
             }
             return;
         }
@@ -229,37 +223,49 @@ impl Stories {
         // The entry program's own ends began when it did.
         if note.began != story.began {
             let program = if waits { "ring program" } else { "kernel tier" };
-            let about = json!({ "to": program, "handler": handler });
-            story.step(note.began, "turned_over", about);
+            let turned_over = Step::TurnedOver {
+                to: program.into(),
+                handler: handler.clone(),
+            };
+            story.step(note.began, turned_over);
             if is_relay && !waits {
                 story.tier = Some("kernel");
             }
             if note.ran != 0 {
                 story.tier = Some("kernel");
                 let fuel = (note.fuel != NO_FUEL).then_some(note.fuel);
-                let about = json!({
-                    "handler": handler,
-                    "ns": note.ran.saturating_sub(note.began),
-                    "fuel": fuel,
-                    "stopped": self::count(note.beside)
-                        .filter(|beside| *beside != Count::AbortVoluntary)
-                        .and_then(|beside| beside.name().strip_prefix("abort_")),
+                let stopped = self::count(note.beside)
+                    .filter(|beside| *beside != Count::AbortVoluntary)
+                    .and_then(|beside| beside.name().strip_prefix("abort_"));
+                let ran = Step::Handler {
+                    handler,
+                    ns: note.ran.saturating_sub(note.began),
+                    fuel,
+                    stopped: stopped.map(Into::into),
                     // It worked on the driver's frame.
-                    "copies": 0,
-                });
-                story.step(note.ran, "handler", about);
+                    copies: 0,
+                };
+                story.step(note.ran, ran);
             }
         }
         match count {
             Some(why) if waits => {
-                story.step(note.time, "queued", json!({ "because": why.name() }));
+                let because = why.name().into();
+                story.step(note.time, Step::Queued { because });
             }
             Some(fate) => {
                 story.end(note.time, fate);
                 story.done = true;
                 if let Some(frame) = frame {
-                    let about = json!({ "iface": frame.iface, "bytes": frame.len, "copies": 0 });
-                    story.step(note.time, "sent", about);
+                    let iface = frame.iface.clone();
+                    let bytes = frame.len as u64;
+                    let copies = 0;
+                    let sent = Step::Sent {
+                        iface,
+                        bytes,
+                        copies,
+                    };
+                    story.step(note.time, sent);
                     story.sent.push(frame);
                 }
             }
@@ -286,8 +292,12 @@ impl Stories {
         story.touched = now;
         match what {
             What::Received { frame, .. } => {
-                let about = json!({ "iface": iface, "bytes": frame.len, "by": "packet socket" });
-                story.step(at, "received", about);
+                let received = Step::Received {
+                    iface: iface.clone(),
+                    bytes: frame.len as u64,
+                    by: "packet socket".into(),
+                };
+                story.step(at, received);
                 story.received = Some(Frame {
                     at,
                     iface,
@@ -297,12 +307,16 @@ impl Stories {
             }
             What::Taken { copies } => {
                 story.tier = Some("user");
-                let about = json!({ "by": "worker", "copies": copies });
-                story.step(at, "taken", about);
+                let taken = Step::Taken {
+                    by: "worker".into(),
+                    copies: copies.into(),
+                };
+                story.step(at, taken);
             }
             What::Path(path) => {
                 if story.path.is_none() || path.as_deref() != story.path.as_deref() {
-                    story.step(at, "classified", json!({ "path": path }));
+                    let path = path.as_deref().map(str::to_owned);
+                    story.step(at, Step::Classified { path });
                 }
                 if path.is_some() {
                     story.tier = Some("user");
@@ -311,11 +325,11 @@ impl Stories {
             }
             What::Stage { name, forward } => {
                 let direction = if forward { "forward" } else { "backward" };
-                story.step(
-                    at,
-                    "stage",
-                    json!({ "stage": name, "direction": direction }),
-                );
+                let stage = Step::Stage {
+                    stage: name.into(),
+                    direction: direction.into(),
+                };
+                story.step(at, stage);
             }
             What::Ran {
                 handler,
@@ -324,14 +338,14 @@ impl Stories {
                 copies,
             } => {
                 let began = story.steps.last().map_or(at, |step| step.at);
-                let about = json!({
-                    "handler": handler,
-                    "ns": at.saturating_sub(began),
-                    "fuel": fuel,
-                    "stopped": stopped.map(ashway_abi::Cause::name),
-                    "copies": copies,
-                });
-                story.step(at, "handler", about);
+                let ran = Step::Handler {
+                    handler: Some(handler.into()),
+                    ns: at.saturating_sub(began),
+                    fuel: Some(fuel),
+                    stopped: stopped.map(|cause| cause.name().into()),
+                    copies: copies.into(),
+                };
+                story.step(at, ran);
             }
             What::Fate(fate) => story.end(at, fate),
             What::Sent {
@@ -340,9 +354,22 @@ impl Stories {
                 copies,
                 ..
             } => {
-                let name = if handed_over { "sent" } else { "not_sent" };
-                let about = json!({ "iface": iface, "bytes": frame.len, "copies": copies });
-                story.step(at, name, about);
+                let (iface_out, bytes) = (iface.clone(), frame.len as u64);
+                let copies = copies.into();
+                let step = if handed_over {
+                    Step::Sent {
+                        iface: iface_out,
+                        bytes,
+                        copies,
+                    }
+                } else {
+                    Step::NotSent {
+                        iface: iface_out,
+                        bytes,
+                        copies,
+                    }
+                };
+                story.step(at, step);
                 if handed_over {
                     story.sent.push(Frame {
                         at,
@@ -390,42 +417,37 @@ fn count(number: u32) -> Option<Count> {
 }
 
 /// The story as a line for a client. Times are from the first step on.
-pub(crate) fn line(story: &Story, number: u64, frames: bool) -> Value {
+pub(crate) fn line(story: &Story, number: u64, frames: bool) -> Packet {
     let first = story.steps.first().map_or(0, |step| step.at);
-    let steps = story.steps.iter().map(|step| {
-        let mut line = Map::new();
-        line.insert("step".to_owned(), json!(step.name));
-        line.insert("at_ns".to_owned(), json!(step.at - first));
-        if let Value::Object(about) = &step.about {
-            line.extend(about.clone());
-        }
-        Value::Object(line)
+    let steps = story.steps.iter().map(|step| answer::Step {
+        at_ns: step.at - first,
+        what: step.what.clone(),
     });
-    let frame = |frame: &Frame| {
-        let mut line = json!({
-            "iface": frame.iface,
-            "monotonic_ns": frame.at,
-            "bytes": frame.len,
-        });
-        if frames {
-            line["frame"] = json!(hex(&frame.bytes));
-        }
-        line
+    let frame = |frame: &Frame| answer::Frame {
+        iface: frame.iface.clone(),
+        monotonic_ns: frame.at,
+        bytes: frame.len as u64,
+        frame: frames.then(|| hex(&frame.bytes)),
     };
-    json!({
-        "packet": number,
-        "path": story.path,
-        "tier": story.tier,
-        "fate": story.fate.map(Count::name),
-        "flow": story.frame().and_then(|frame| super::audience::flow(&frame.bytes)),
-        "received": story.received.as_ref().map(frame),
-        "sent": story.sent.iter().map(frame).collect::<Vec<_>>(),
-        "steps": steps.collect::<Vec<_>>(),
-    })
+    Packet {
+        packet: number,
+        path: story.path.clone(),
+        tier: story.tier.map(Into::into),
+        fate: story.fate.map(|fate| fate.name().into()),
+        flow: story
+            .frame()
+            .and_then(|frame| super::audience::flow(&frame.bytes)),
+        received: story.received.as_ref().map(frame),
+        sent: story.sent.iter().map(frame).collect(),
+        steps: steps.collect(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use ashway_api::answer::exact;
+    use serde_json::Value;
+
     use super::*;
     use crate::observe::Kept;
 
@@ -470,8 +492,18 @@ mod tests {
         told
     }
 
-    fn names(story: &Story) -> Vec<&str> {
-        story.steps.iter().map(|step| step.name).collect()
+    /// The line as a client reads it, with everything in it.
+    fn line(story: &Story, number: u64, frames: bool) -> Value {
+        let line = serde_json::to_value(super::line(story, number, frames)).unwrap();
+        exact::<answer::Event>(&line).unwrap();
+        line
+    }
+
+    fn names(story: &Story) -> Vec<String> {
+        let line = line(story, 1, false);
+        let steps = line["steps"].as_array().unwrap().iter();
+        let names = steps.map(|step| step["step"].as_str().unwrap().to_owned());
+        names.collect()
     }
 
     #[test]
@@ -538,8 +570,8 @@ mod tests {
             let line = line(&told[0], 1, true);
             assert_eq!(line["steps"][7]["at_ns"], 350, "{line:#}");
             assert_eq!(line["received"]["frame"], "6672616d65", "{line:#}");
-            let copies = [4, 7].map(|step: usize| line["steps"][step]["copies"].clone());
-            assert_eq!(copies, [json!(2), json!(4)], "{line:#}");
+            let copies = [4, 7].map(|step: usize| line["steps"][step]["copies"].as_u64());
+            assert_eq!(copies, [Some(2), Some(4)], "{line:#}");
         }
     }
 

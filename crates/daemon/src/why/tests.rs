@@ -1,14 +1,23 @@
 use super::*;
-use crate::counters::UserRows;
 use crate::request::Code;
-use crate::rows::CounterRow;
+use ashway_api::answer::{
+    Because, Counts, Handler, HandlerPath, HandlerPromotion, Interface, LastFault, ModulePath,
+    PathBase, Unmatched, exact,
+};
 use std::fmt::Write as _;
 use std::path::Path as FsPath;
 
-const ROW: CounterRow = CounterRow(0);
+use serde_json::{Value, json};
 
-fn why(keys: Value) -> Why {
+fn why(keys: Value) -> request::Why {
     serde_json::from_value(keys).unwrap()
+}
+
+/// An answer as a client gets it, with everything in it.
+fn document(answer: &Why) -> Value {
+    let document = serde_json::to_value(answer).unwrap();
+    exact::<Why>(&document).unwrap();
+    document
 }
 
 /// Line 1 is `[iface.a]`.
@@ -36,7 +45,7 @@ fn config() -> Config {
 }
 
 fn ask(about: &str, iface: &str) -> Value {
-    offline(&config(), about, Some(iface)).unwrap()
+    document(&offline(&config(), about, Some(iface)).unwrap())
 }
 
 #[test]
@@ -56,7 +65,7 @@ fn the_most_specific_filter_wins_and_the_others_are_explained() {
         .as_array()
         .unwrap()
         .iter()
-        .map(name)
+        .map(|entry| &entry["path"])
         .collect();
     assert_eq!(matched, ["narrow", "wide"]);
     assert_eq!(
@@ -99,7 +108,10 @@ fn what_keeps_a_flow_out_is_named() {
         let answer = ask(flow, "a");
         assert_eq!(answer["path"], path, "{answer:#}");
         let missed = answer["missed"].as_array().unwrap();
-        let narrow = missed.iter().find(|entry| name(entry) == "narrow").unwrap();
+        let narrow = missed
+            .iter()
+            .find(|entry| entry["path"] == "narrow")
+            .unwrap();
         let says = narrow["missing"].as_str().unwrap();
         assert!(says.contains(missing), "{flow}: {says}");
         let host = answer["reason"]
@@ -111,12 +123,8 @@ fn what_keeps_a_flow_out_is_named() {
 }
 
 #[test]
-fn every_counter_is_found_in_the_status_document() {
+fn every_counter_is_found_by_its_name() {
     for &count in Count::ALL {
-        let rows = UserRows::new(1);
-        rows.add_many(ROW, count, 7);
-        let row = Value::Object(crate::status::counts(&rows.row(ROW), 0));
-        assert_eq!(counted(&row, count), 7, "{}", count.name());
         assert_eq!(counter(count.name()), Some(count));
     }
     assert_eq!(
@@ -127,24 +135,56 @@ fn every_counter_is_found_in_the_status_document() {
     assert_eq!(counter("wide"), None);
 }
 
-/// A status document in which path `narrow` has counted this three times.
-fn status(count: Count) -> Value {
-    let rows = UserRows::new(1);
-    rows.add_many(ROW, Count::Received, 3);
-    rows.add_many(ROW, count, 3);
-    let mut path = Value::Object(crate::status::counts(&rows.row(ROW), 0));
-    path["name"] = json!("narrow");
-    path["tier"] = json!("user");
-    path["handler"] = json!("h");
-    json!({
-        "interfaces": [{ "name": "a", "unmatched": { "passed": 5 } }],
-        "handlers": [{
-            "name": "h",
-            "promotion": { "because": "it does floating-point arithmetic" },
-            "last_fault": { "cause": "time", "file": "h.rs", "line": 12 },
+/// What a path says that has counted this so often.
+fn base(name: &str, counted: &[(Count, u64)]) -> PathBase {
+    let of = |count| {
+        let mut all = counted.iter();
+        let found = all.find(|(known, _)| *known == count);
+        found.map_or(0, |(_, times)| *times)
+    };
+    PathBase {
+        name: name.to_owned(),
+        tier: "user".into(),
+        counts: Counts::of(of, 0),
+        ..PathBase::default()
+    }
+}
+
+/// A status in which path `narrow` has counted this three times.
+fn status(count: Count) -> Status {
+    let narrow = HandlerPath {
+        base: base("narrow", &[(count, 3), (Count::Received, 3)]),
+        handler: "h".to_owned(),
+        ..HandlerPath::default()
+    };
+    let promotion = HandlerPromotion {
+        why: Some(Because {
+            because: Some("it does floating-point arithmetic".into()),
+            hint: None,
+        }),
+        ..HandlerPromotion::default()
+    };
+    let last_fault = LastFault {
+        cause: Some("time".into()),
+        file: Some("h.rs".to_owned()),
+        line: Some(12),
+        ..LastFault::default()
+    };
+    Status {
+        interfaces: vec![Interface {
+            name: "a".to_owned(),
+            unmatched: Unmatched { passed: 5 },
+            ..Interface::default()
         }],
-        "paths": [path],
-    })
+        handlers: vec![Handler {
+            name: "h".to_owned(),
+            promotion,
+            last_fault: Some(last_fault),
+            ..Handler::default()
+        }],
+        paths: vec![Path::Handler(narrow.into())],
+        ..Status::default()
+    }
 }
 
 #[test]
@@ -160,6 +200,7 @@ fn a_counter_has_its_reason_path_stage_and_line() {
         let status = status(count);
         let about = why(json!({ "about": count.name() }));
         let answer = answer(&config(), &status, &looks(&config()), &about).unwrap();
+        let answer = document(&answer);
         let rows = answer["rows"].as_array().unwrap();
         assert_eq!(rows.len(), 1, "{answer:#}");
         assert_eq!(rows[0]["path"], "narrow", "{answer:#}");
@@ -180,6 +221,7 @@ fn a_counter_has_its_reason_path_stage_and_line() {
             &why(json!({ "about": "narrow" })),
         )
         .unwrap();
+        let path = document(&path);
         assert_eq!(path["rows"], answer["rows"]);
         assert_eq!(path["tier_reason"], "it does floating-point arithmetic");
     }
@@ -189,27 +231,26 @@ fn a_counter_has_its_reason_path_stage_and_line() {
         &looks(&config()),
         &why(json!({ "about": "passed" })),
     );
-    assert_eq!(passed.unwrap()["unmatched"][0]["passed"], 5);
+    assert_eq!(document(&passed.unwrap())["unmatched"][0]["passed"], 5);
 }
 
 /// What was lost in the ring of all paths of modules is nobody's own, and is told all the
 /// same, but for what a relay has counted itself.
 #[test]
 fn what_paths_of_modules_lost_in_their_ring_is_said() {
-    let row = |ring_full: u64| {
-        let rows = UserRows::new(1);
-        rows.add_many(ROW, Count::Received, 9);
-        rows.add_many(ROW, Count::DroppedRingFull, ring_full);
-        Value::Object(crate::status::counts(&rows.row(ROW), 0))
+    let row = |ring_full| [(Count::Received, 9), (Count::DroppedRingFull, ring_full)];
+    let relay = ModulePath {
+        base: base("relay", &row(2)),
+        ..ModulePath::default()
     };
-    let mut relay = row(2);
-    relay["name"] = json!("relay");
-    relay["stages"] = json!([]);
     let mut status = status(Count::Answered);
-    status["live"] = row(7);
-    status["live"]["ring"] = json!({ "dropped_ring_full": 5 });
-    status["paths"].as_array_mut().unwrap().push(relay);
-    let ask = |about: Value| answer(&config(), &status, &looks(&config()), &why(about)).unwrap();
+    status.live.counts = base("", &row(7)).counts;
+    status.live.ring.add("dropped_ring_full", 5);
+    status.paths.push(Path::Modules(relay.into()));
+    let ask = |about: Value| {
+        let answer = answer(&config(), &status, &looks(&config()), &why(about));
+        document(&answer.unwrap())
+    };
 
     let counter = ask(json!({ "about": "dropped_ring_full" }));
     assert_eq!(counter["together"], 5, "{counter:#}");
@@ -274,12 +315,21 @@ fn a_question_about_many_paths_is_answered_briefly() {
     }
     let config = crate::config::parse(FsPath::new("node.toml"), text.as_bytes()).unwrap();
     let flow = "udp 10.0.0.1:5000 > 10.0.0.2:9000";
-    let answer = offline(&config, flow, None).unwrap();
+    let answer = document(&offline(&config, flow, None).unwrap());
     assert_eq!(answer["missed"].as_array().unwrap().len(), LISTED);
     assert_eq!(answer["missed_not_listed"], 60 - LISTED);
 
-    let paths = (1..=60).map(|port| json!({ "name": format!("p{port}"), "received": port }));
-    let status = json!({ "paths": paths.collect::<Vec<_>>() });
+    let paths = (1..=60).map(|port| {
+        let path = HandlerPath {
+            base: base(&format!("p{port}"), &[(Count::Received, port)]),
+            ..HandlerPath::default()
+        };
+        Path::Handler(path.into())
+    });
+    let status = Status {
+        paths: paths.collect(),
+        ..Status::default()
+    };
     let answer = super::answer(
         &config,
         &status,
@@ -287,6 +337,7 @@ fn a_question_about_many_paths_is_answered_briefly() {
         &why(json!({ "about": "received" })),
     )
     .unwrap();
+    let answer = document(&answer);
     let rows = answer["rows"].as_array().unwrap();
     assert_eq!((rows.len(), &rows[0]["path"]), (LISTED, &json!("p60")));
     assert_eq!(answer["rows_not_listed"], 60 - LISTED);

@@ -5,11 +5,13 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use ashway_abi::{Cause, Verdict};
+use ashway_api::answer::Fault as Exported;
 use ashway_api::request;
 use ashway_codegen::normalise::{Limits, Module, normalise};
 use ashway_handler::Stopped;
 use ashway_trial::{Engine, Setup, Trial};
 use clap::Args;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Node;
@@ -72,25 +74,19 @@ impl Faults {
             });
         }
         let handler = self.name;
-        let answer = self.node.connect()?.request(request::Faults { handler })?;
-        face.show(&json!({ "faults": answer }), || {
-            let text = |value: &Value| match value {
-                Value::String(text) => clean(text),
-                other => other.to_string(),
-            };
-            let rows: Vec<_> = answer
-                .as_array()
-                .into_iter()
-                .flatten()
+        let said = self.node.connect()?.request(request::Faults { handler })?;
+        face.show(&json!({ "faults": said.document }), || {
+            let faults = said.answer.0.iter();
+            let rows: Vec<_> = faults
                 .map(|fault| {
                     vec![
-                        text(&fault["fault"]),
-                        text(&fault["handler"]),
-                        text(&fault["tier"]),
-                        text(&fault["cause"]),
+                        fault.fault.to_string(),
+                        clean(&fault.handler),
+                        clean(&fault.tier),
+                        clean(&fault.cause),
                         place(fault),
-                        text(&fault["message_bytes"]),
-                        text(&fault["times"]),
+                        fault.message_bytes.to_string(),
+                        fault.times.to_string(),
                     ]
                 })
                 .collect();
@@ -109,10 +105,10 @@ fn write(file: &Path, text: &str) -> io::Result<()> {
 }
 
 /// Where a fault happened, for people.
-fn place(fault: &Value) -> String {
-    match (fault["file"].as_str(), fault["line"].as_u64()) {
+fn place(fault: &Exported) -> String {
+    match (&fault.file, fault.line) {
         (Some(file), Some(line)) => clean(&format!("{file}:{line}")),
-        _ => format!("offset {}", fault["at"]),
+        _ => format!("offset {}", fault.at),
     }
 }
 
@@ -122,7 +118,7 @@ fn fetch(node: Node, fault: &str) -> Result<Value, Failure> {
         let error = format!("`{}` is neither a number nor a file", clean(fault));
         Failure::new(Exit::Usage, error).hint("`ashway handler faults` lists the numbers")
     })?;
-    Ok(node.connect()?.request(request::Fault { fault })?)
+    Ok(node.connect()?.request(request::Fault { fault })?.document)
 }
 
 impl Replay {
@@ -141,7 +137,10 @@ impl Replay {
         };
         let fault = Fault::read(&document)?;
         let (cause, at) = again(&fault, &self.tier)?;
-        let (cause_was, at_was) = (fault.cause.name(), place(&document));
+        let was = Exported::deserialize(&document).map_err(|error| {
+            Failure::new(Exit::Usage, "the fault cannot be read").because(&error)
+        })?;
+        let (cause_was, at_was) = (fault.cause.name(), place(&was));
         let same = cause_was == cause && at == at_was;
         let document = json!({
             "fault": fault.number,

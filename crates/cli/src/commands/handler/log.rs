@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::time::Duration;
 
+use ashway_api::answer::Lines;
 use ashway_api::request;
 use clap::Args;
-use serde_json::Value;
 
 use super::Node;
 use crate::face::{Face, ascii, clean};
@@ -46,17 +46,17 @@ impl Log {
                 after: Some(after),
             };
             // A node answers one request of each connection.
-            let answer = self.node.clone().connect()?.request(request)?;
+            let said = self.node.clone().connect()?.request(request)?;
             if !self.follow {
-                return face.show(&answer, || shown(&answer, 0));
+                return face.show(&said.document, || shown(&said.answer, 0));
             }
-            let said = shown(&answer, too_many);
-            let news = !said.is_empty();
+            let text = shown(&said.answer, too_many);
+            let news = !text.is_empty();
             let mut out = io::stdout();
             let put = if news && face.json {
-                writeln!(out, "{}", ascii(answer.to_string()))
+                writeln!(out, "{}", ascii(said.document.to_string()))
             } else if news {
-                write!(out, "{said}")
+                write!(out, "{text}")
             } else {
                 Ok(())
             };
@@ -64,34 +64,30 @@ impl Log {
             if put.and_then(|()| out.flush()).is_err() {
                 return Ok(());
             }
-            after = answer["last"].as_u64().unwrap_or_default() as u32;
-            too_many = answer["too_many"].as_u64().unwrap_or_default();
+            (after, too_many) = (said.answer.last, said.answer.too_many);
             std::thread::sleep(PACE);
         }
     }
 }
 
 /// For people; `before` lines were too many before.
-fn shown(answer: &Value, before: u64) -> String {
+fn shown(lines: &Lines, before: u32) -> String {
     let mut out = String::new();
-    let number = |name: &str| answer[name].as_u64().unwrap_or_default();
     // Writing to a string cannot fail.
-    if number("overwritten") > 0 {
-        let _ = writeln!(out, "({} earlier lines are gone)", number("overwritten"));
+    if lines.overwritten > 0 {
+        let _ = writeln!(out, "({} earlier lines are gone)", lines.overwritten);
     }
-    for line in answer["lines"].as_array().into_iter().flatten() {
-        let at = line["at_ns"].as_u64().unwrap_or_default();
-        let path = line["path"].as_str().unwrap_or("-");
-        let text = line["text"].as_str().unwrap_or_default();
-        let (seconds, micros) = (at / 1_000_000_000, at / 1_000 % 1_000_000);
+    for line in &lines.lines {
+        let path = line.path.as_deref().unwrap_or("-");
+        let (seconds, micros) = (line.at_ns / 1_000_000_000, line.at_ns / 1_000 % 1_000_000);
         let _ = writeln!(
             out,
             "[{seconds}.{micros:06}] {}: {}",
             clean(path),
-            clean(text)
+            clean(&line.text)
         );
     }
-    let lost = number("too_many").saturating_sub(before);
+    let lost = lines.too_many.saturating_sub(before);
     if lost > 0 {
         let _ = writeln!(out, "({lost} lines were too many for their activations)");
     }

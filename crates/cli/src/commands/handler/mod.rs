@@ -54,9 +54,9 @@ impl Handler {
     pub(crate) fn run(self, face: Face) -> Result<u8, Failure> {
         match self {
             Self::Ls { node } => {
-                let document = node.connect()?.request(request::Status {})?;
-                let list = json!({ "handlers": document["handlers"] });
-                face.show(&list, || status::handlers(&document))?;
+                let said = node.connect()?.request(request::Status {})?;
+                let list = json!({ "handlers": said.document["handlers"] });
+                face.show(&list, || status::handlers(&said.answer))?;
                 Ok(0)
             }
             Self::Load(command) => command.run(face).map(|()| 0),

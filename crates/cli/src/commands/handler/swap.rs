@@ -4,10 +4,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
+use ashway_api::answer::{HandedOn, LeftKernel, Swapped};
 use ashway_api::request;
 use ashway_handler::Param;
 use clap::Args;
-use serde_json::Value;
 
 use super::Node;
 use crate::commands::load::{self, absolute};
@@ -70,8 +70,8 @@ impl Swap {
             file: absolute(&self.file)?,
             params: load::params(self.param)?,
         };
-        let answer = self.node.connect()?.request(request)?;
-        face.show(&answer, || words(&answer))?;
+        let said = self.node.connect()?.request(request)?;
+        face.show(&said.document, || words(&said.answer))?;
         Ok(())
     }
 }
@@ -79,53 +79,49 @@ impl Swap {
 impl Rollback {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let handler = self.name;
-        let answer = self
+        let said = self
             .node
             .connect()?
             .request(request::Rollback { handler })?;
-        face.show(&answer, || words(&answer))?;
+        face.show(&said.document, || words(&said.answer))?;
         Ok(())
     }
 }
 
 /// What was done, for people.
-fn words(answer: &Value) -> String {
-    let text = |key: &str| clean(answer[key].as_str().unwrap_or_default());
-    let short = |key: &str| text(key).chars().take(12).collect::<String>();
-    let micros = |ns: &Value| ns.as_f64().unwrap_or_default() / 1000.0;
+fn words(swapped: &Swapped) -> String {
+    let short = |digest: &str| clean(digest).chars().take(12).collect::<String>();
     let mut words = format!(
         "handler `{}`: {} -> {}\n  messages waited {:.1} us",
-        text("handler"),
-        short("before"),
-        short("digest"),
-        micros(&answer["hold_ns"]),
+        clean(&swapped.handler),
+        short(&swapped.before),
+        short(&swapped.digest),
+        swapped.hold_ns as f64 / 1000.0,
     );
-    let state = &answer["state"];
-    let _ = match (&state["kept_bytes"], &state["migrated_from"]) {
-        (Value::Null, _) => write!(words, "\n  no state is declared: its memory began anew"),
-        (bytes, Value::Null) => write!(
-            words,
-            "\n  {bytes} bytes of state kept, version {}",
-            state["version"]
-        ),
-        (bytes, from) => write!(
-            words,
-            "\n  {bytes} bytes of state kept, migrated from version {from} to {}",
-            state["version"]
-        ),
+    // Writing to a string cannot fail.
+    let _ = match &swapped.state {
+        None => write!(words, "\n  no state is declared: its memory began anew"),
+        Some(HandedOn {
+            version,
+            kept_bytes: bytes,
+            migrated_from,
+        }) => match migrated_from {
+            None => write!(words, "\n  {bytes} bytes of state kept, version {version}"),
+            Some(from) => write!(
+                words,
+                "\n  {bytes} bytes of state kept, migrated from version {from} to {version}"
+            ),
+        },
     };
-    for left in answer["left_kernel"].as_array().into_iter().flatten() {
-        let text = |key: &str| clean(left[key].as_str().unwrap_or_default());
-        let place = match text("line") {
-            line if line.is_empty() => line,
-            line => format!("{line}: "),
-        };
+    for LeftKernel { path, refused } in &swapped.left_kernel {
+        let place = refused.line.as_deref();
+        let place = place.map_or_else(String::new, |line| format!("{}: ", clean(line)));
         let _ = write!(
             words,
             "\n  path `{}` left the kernel tier: {place}{}\n    hint: {}",
-            text("path"),
-            text("because"),
-            text("hint")
+            clean(path),
+            clean(&refused.because),
+            clean(&refused.hint)
         );
     }
     words
@@ -133,20 +129,35 @@ fn words(answer: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use ashway_api::answer::Refused;
 
     use super::*;
 
     #[test]
     fn what_was_kept_and_how_long_it_took_is_said() {
-        let answer = json!({
-            "handler": "h", "before": "aaaaaaaaaaaaaaaa", "digest": "bbbbbbbbbbbbbbbb",
-            "hold_ns": 61_500,
-            "state": { "version": 2, "kept_bytes": 64, "migrated_from": 1 },
-            "left_kernel": [{ "path": "p", "because": "no", "line": "h.c:3", "hint": "do" }],
-        });
+        let left = LeftKernel {
+            path: "p".to_owned(),
+            refused: Refused {
+                because: "no".to_owned(),
+                line: Some("h.c:3".to_owned()),
+                hint: "do".to_owned(),
+            },
+        };
+        let swapped = Swapped {
+            handler: "h".to_owned(),
+            before: "aaaaaaaaaaaaaaaa".to_owned(),
+            digest: "bbbbbbbbbbbbbbbb".to_owned(),
+            hold_ns: 61_500,
+            state: Some(HandedOn {
+                version: 2,
+                kept_bytes: 64,
+                migrated_from: Some(1),
+            }),
+            left_kernel: vec![left],
+            ..Swapped::default()
+        };
         assert_eq!(
-            words(&answer),
+            words(&swapped),
             "handler `h`: aaaaaaaaaaaa -> bbbbbbbbbbbb\n  messages waited 61.5 us\n  64 bytes \
              of state kept, migrated from version 1 to 2\n  path `p` left the kernel tier: \
              h.c:3: no\n    hint: do"

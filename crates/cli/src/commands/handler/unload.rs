@@ -27,8 +27,10 @@ pub(crate) struct Unload {
 impl Unload {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let handler = self.name.clone();
-        let answer = self.node.connect()?.request(request::Unload { handler })?;
-        face.show(&answer, || format!("handler `{}` is unloaded", self.name))?;
+        let said = self.node.connect()?.request(request::Unload { handler })?;
+        face.show(&said.document, || {
+            format!("handler `{}` is unloaded", self.name)
+        })?;
         Ok(())
     }
 }

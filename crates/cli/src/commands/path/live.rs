@@ -91,16 +91,17 @@ impl Create {
             Some(file) => lines(file)?,
             None => vec![(0, self.one()?)],
         };
-        let (mut created, mut took_ns) = (Vec::new(), 0);
+        let (mut created, mut documents, mut took_ns) = (Vec::new(), Vec::new(), 0);
         let mut send = |lot: &[(usize, NewPath)]| -> Result<(), Failure> {
             let request = request::Create {
                 paths: lot.iter().map(|(_, path)| path.clone()).collect(),
                 log: self.verbose,
             };
-            let mut answer = self.node.clone().connect()?.request(request)?;
-            took_ns += answer["took_ns"].as_u64().unwrap_or(0);
-            if let Value::Array(list) = answer["created"].take() {
-                created.extend(list);
+            let mut said = self.node.clone().connect()?.request(request)?;
+            took_ns += said.answer.took_ns;
+            created.extend(said.answer.created);
+            if let Value::Array(list) = said.document["created"].take() {
+                documents.extend(list);
             }
             Ok(())
         };
@@ -112,17 +113,16 @@ impl Create {
                 send(lot)?;
             }
         }
-        let document = json!({ "created": created, "took_ns": took_ns });
+        let document = json!({ "created": documents, "took_ns": took_ns });
         face.show(&document, || {
             let mut text = String::new();
-            let name = |path: &Value| clean(path["path"].as_str().unwrap_or_default());
             for path in &created {
                 if self.verbose {
-                    text += &clean_lines(path["log"].as_str().unwrap_or_default());
+                    text += &clean_lines(path.log.as_deref().unwrap_or_default());
                 }
                 if created.len() <= 20 {
-                    let tier = clean(path["tier"].as_str().unwrap_or("user"));
-                    let _ = writeln!(text, "path `{}` is there, in the {tier} tier", name(path));
+                    let (name, tier) = (clean(&path.path), clean(&path.tier));
+                    let _ = writeln!(text, "path `{name}` is there, in the {tier} tier");
                 }
                 let why = match self.tier.as_deref() {
                     Some("user") => false,
@@ -130,7 +130,7 @@ impl Create {
                     _ => created.len() <= 20,
                 };
                 if why {
-                    text += &show::why_not(path);
+                    text += &show::why_not(&path.promotion);
                 }
             }
             let us = took_ns as f64 / 1000.0;
@@ -259,8 +259,8 @@ fn lots<T>(items: Vec<T>, bytes: impl Fn(&T) -> usize) -> Vec<Vec<T>> {
 impl Show {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let path = self.name;
-        let path = self.node.connect()?.request(request::Show { path })?;
-        face.show(&path, || show::path(&path))
+        let said = self.node.connect()?.request(request::Show { path })?;
+        face.show(&said.document, || show::path(&said.answer))
     }
 }
 
@@ -269,12 +269,12 @@ impl Rm {
         let (mut removed, mut took_ns) = (Vec::new(), 0);
         for lot in lots(self.names, String::len) {
             let paths = lot.clone();
-            let answer = self
+            let said = self
                 .node
                 .clone()
                 .connect()?
                 .request(request::Remove { paths })?;
-            took_ns += answer["took_ns"].as_u64().unwrap_or(0);
+            took_ns += said.answer.took_ns;
             removed.extend(lot);
         }
         let document = json!({ "removed": removed, "took_ns": took_ns });

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path as FsPath;
 
-use serde_json::{Value, json};
+use ashway_api::answer::{Plan, PlanStep};
 
 use super::super::serve::plural;
 use super::super::{RunError, binding, say};
@@ -17,32 +17,29 @@ use ashway_config::diagnostics::Diagnostics;
 const NAMED: usize = 100;
 
 /// The answer: each step, and what is as it was.
-pub(super) fn describe(tried: &Tried, applied: bool) -> Value {
+pub(super) fn describe(tried: &Tried, applied: bool) -> Plan {
     let steps = &tried.difference.steps;
     let stays = |step: &&Step| step.act == Act::Stay;
     let by_hand: Vec<&Step> = steps.iter().filter(stays).collect();
     let steps = steps.iter().filter(|step| !stays(step));
     let steps = steps.chain(by_hand.iter().take(NAMED).copied());
-    let steps: Vec<Value> = steps
-        .map(|step| {
-            json!({
-                "do": step.act.word(),
-                "what": step.what.word(),
-                "name": step.name,
-                "line": (step.line > 0).then_some(step.line),
-                "keys": step.keys,
-                "because": step.because,
-                "text": step.to_string(),
-            })
-        })
-        .collect();
-    json!({
-        "file": tried.next.file,
-        "applied": applied,
-        "steps": steps,
-        "unchanged": tried.difference.unchanged,
-        "not_listed": by_hand.len().saturating_sub(NAMED),
-    })
+    let steps = steps.map(|step| PlanStep {
+        act: step.act.word().into(),
+        what: step.what.word().into(),
+        name: step.name.clone(),
+        line: (step.line > 0).then_some(step.line as u64),
+        keys: step.keys.iter().map(|key| (*key).into()).collect(),
+        because: step.because.clone(),
+        text: step.to_string(),
+    });
+    Plan {
+        file: tried.next.file.display().to_string(),
+        applied,
+        steps: steps.collect(),
+        unchanged: tried.difference.unchanged as u64,
+        not_listed: by_hand.len().saturating_sub(NAMED) as u64,
+        took_us: None,
+    }
 }
 
 /// Says what the system refused when everything had been tried.
@@ -64,36 +61,31 @@ pub(super) fn half_done(failed: Vec<(String, Refusal)>) -> Result<(), Refusal> {
     })
 }
 
-/// Says on the node's own output what became of it, which nobody waits for.
-pub(in crate::node) fn tell(outcome: &Result<Value, Refusal>) {
-    match outcome {
-        Ok(answer) => {
-            let text = |step: &Value| step["text"].as_str().map(str::to_owned);
-            let steps = answer["steps"].as_array().into_iter().flatten();
-            let changes = steps.filter(|step| step["do"] != Act::Stay.word());
-            let changes: Vec<String> = changes.filter_map(text).collect();
-            say(&format!(
-                "applied `{}`: {}, {} unchanged",
-                answer["file"].as_str().unwrap_or_default(),
-                plural(changes.len(), "step"),
-                answer["unchanged"]
-            ));
-            for change in changes {
-                say(&format!("  {change}"));
-            }
-        }
-        Err(refusal) => {
-            say(&format!("not applied: {}", refusal.message));
-            for error in &refusal.errors {
-                let line = error
-                    .line
-                    .map_or(String::new(), |line| format!("line {line}: "));
-                say(&format!("  {line}{}", error.message));
-            }
-            if !refusal.hint.is_empty() {
-                say(&format!("  hint: {}", refusal.hint));
-            }
-        }
+/// Says on the node's own output what was done, which nobody waits for.
+pub(in crate::node) fn tell(done: &Plan) {
+    let steps = done.steps.iter();
+    let changes: Vec<_> = steps.filter(|step| step.act != Act::Stay.word()).collect();
+    let (count, unchanged) = (plural(changes.len(), "step"), done.unchanged);
+    say(&format!(
+        "applied `{}`: {count}, {unchanged} unchanged",
+        done.file
+    ));
+    for change in changes {
+        say(&format!("  {}", change.text));
+    }
+}
+
+/// The same of what was not done.
+pub(in crate::node) fn tell_refused(refusal: &Refusal) {
+    say(&format!("not applied: {}", refusal.message));
+    for error in &refusal.errors {
+        let line = error
+            .line
+            .map_or(String::new(), |line| format!("line {line}: "));
+        say(&format!("  {line}{}", error.message));
+    }
+    if !refusal.hint.is_empty() {
+        say(&format!("  hint: {}", refusal.hint));
     }
 }
 
