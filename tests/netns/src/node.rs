@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use ashway_api::Request;
 use ashway_kernel::{Iface, Owner, Program, ProgramKind, ProgramSpec, detach_ashway, owner};
 use ashway_rig::{Node, Process, Rig, RigOptions, Signal, UdpClient};
 use serde_json::Value;
@@ -202,7 +203,8 @@ pub fn ask(rig: &Rig, node: &Node, client: &UdpClient, number: u32) -> u32 {
     })
 }
 
-/// Sends a request to the node's control socket; the answer's document, or its error.
+/// Sends a request to the node's control socket; the answer's document, of which its type
+/// says everything, or its error.
 ///
 /// # Errors
 ///
@@ -210,7 +212,7 @@ pub fn ask(rig: &Rig, node: &Node, client: &UdpClient, number: u32) -> u32 {
 ///
 /// # Panics
 ///
-/// If the node does not answer.
+/// If the node does not answer, or if its answer has a key that its type has not.
 pub fn control(node: &Node, request: &Value) -> Result<Value, Value> {
     let mut stream = UnixStream::connect(node.socket()).expect("the node listens");
     writeln!(stream, "{request}").expect("the node reads");
@@ -220,7 +222,14 @@ pub fn control(node: &Node, request: &Value) -> Result<Value, Value> {
         .expect("the node answers");
     let mut answer: Value = serde_json::from_str(&line).expect("a document");
     match answer.get("error") {
-        None => Ok(answer["ok"].take()),
+        None => {
+            let document = answer["ok"].take();
+            let name = request["request"].as_str().unwrap_or_default();
+            match Request::exact_answer(name, &document) {
+                Some(Ok(())) => Ok(document),
+                wrong => panic!("`{name}`: {wrong:?}"),
+            }
+        }
         Some(_) => Err(answer["error"].take()),
     }
 }

@@ -5,6 +5,7 @@ use std::process::{ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use ashway_api::answer;
 use ashway_rig::{Node, Process};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -78,16 +79,21 @@ impl Observing {
     }
 }
 
-/// The documents of a stream, one a line.
+/// The events of a stream, one a line, as documents.
 ///
 /// # Panics
 ///
-/// If a line is none.
+/// If a line is none of which its type says everything.
 #[must_use]
 pub fn documents(stream: &str) -> Vec<Value> {
+    let read = |line: &str| {
+        let document = serde_json::from_str(line)?;
+        answer::exact::<answer::Event>(&document)?;
+        Ok::<_, anyhow::Error>(document)
+    };
     let lines = stream.lines();
     lines
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|why| panic!("{why}: {line}")))
+        .map(|line| read(line).unwrap_or_else(|why| panic!("{why}: {line}")))
         .collect()
 }
 

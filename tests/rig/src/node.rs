@@ -10,6 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use ashway_api::answer;
 
 use crate::{Process, Rig, Signal, ashway};
 
@@ -181,14 +182,18 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// If the command fails or its output is not JSON.
+    /// If the command fails, or if its output is not a status of which the type says
+    /// everything.
     pub fn status(&self) -> Result<serde_json::Value> {
         let output = self.command(["status", "-j"]).output()?;
         if !output.status.success() {
             let why = String::from_utf8_lossy(&output.stderr);
             bail!("`ashway status -j` failed: {}", why.trim());
         }
-        serde_json::from_slice(&output.stdout).context("`ashway status -j` printed no JSON")
+        let status = serde_json::from_slice(&output.stdout);
+        let status = status.context("`ashway status -j` printed no JSON")?;
+        answer::exact::<answer::Status>(&status)?;
+        Ok(status)
     }
 
     /// Sends it a signal.
