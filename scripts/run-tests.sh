@@ -16,6 +16,8 @@ cargo clippy --workspace --all-targets --release --quiet -- -D warnings || faile
 rm -f "$skips"
 { ASHWAY_SKIPS=$skips cargo test --workspace --release --no-fail-fast 2>&1; echo "cargo: $?"; } | tee "$log"
 grep -q '^cargo: 0$' "$log" || failed=1
+# Nothing above is built with this feature.
+cargo test --package ashway-api --features schema --release --lib schema || failed=1
 
 # Deliberate mistakes, each of which has to turn a test red.
 { cargo xtask bugs 2>&1; echo "bugs: $?"; } | tee -a "$log"

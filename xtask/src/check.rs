@@ -22,7 +22,16 @@ pub(crate) fn run() -> Result<()> {
         "-D",
         "warnings",
     ])?;
-    cargo(&["test", "--workspace", "--lib", "--bins", "--release"])
+    cargo(&["test", "--workspace", "--lib", "--bins", "--release"])?;
+    // Nothing else is built with this feature.
+    cargo(&[
+        "test",
+        "-p",
+        "ashway-api",
+        "--features",
+        "schema",
+        "--release",
+    ])
 }
 
 fn cargo(args: &[&str]) -> Result<()> {

@@ -56,6 +56,7 @@ usage: cargo xtask COMMAND
                         of `ashway-path` have to kill at least 90 % (half an hour)
   graph [--check]       print which crate depends on which; or compare that with
                         what ARCHITECTURE.md shows
+  schema [WORDS]        a JSON Schema of the control socket; without words, their names
   kernels [6.12 6.1]    boot other kernels under QEMU and print what they say to
                         each built handler
   avx512 [--cases N] [--seed S] [--bug NAME]
@@ -81,6 +82,7 @@ fn main() -> ExitCode {
         ["bugs"] => bugs::run(),
         ["mutants"] => mutants::run(),
         ["graph"] => graph::print(),
+        ["schema", words @ ..] => schema(words),
         ["graph", "--check"] => graph::check(),
         ["kernels", versions @ ..] => kernels::check(versions),
         ["avx512", args @ ..] => avx512::check(args),
@@ -99,6 +101,15 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// A JSON Schema of the control socket.
+fn schema(words: &[&str]) -> Result<()> {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    run(Command::new(cargo)
+        .args(["run", "--quiet", "--release", "--package", "ashway-api"])
+        .args(["--features", "schema", "--example", "schema", "--"])
+        .args(words))
 }
 
 /// The corpus on a node, all of it.
