@@ -457,11 +457,17 @@ fn no_node_and_no_interface() {
     );
 }
 
+/// What a node said once.
+const STATUS: &str = include_str!("../../api/testdata/status.json");
+
 /// A node that answers each connection's first line, `memory` with a file.
 fn node(directory: &Directory) -> PathBuf {
     let socket = directory.0.join("node.sock");
     let listener = UnixListener::bind(&socket).unwrap();
     let file = fs::File::open(directory.file("memory", "shared")).unwrap();
+    let mut status: Value = serde_json::from_str(STATUS).unwrap();
+    status["of_a_newer_node"] = 7.into();
+    let status = format!(r#"{{"ok":{status}}}"#);
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -469,14 +475,14 @@ fn node(directory: &Directory) -> PathBuf {
             BufReader::new(&stream).read_line(&mut line).unwrap();
             let request: Value = serde_json::from_str(&line).unwrap();
             let answer = match request["request"].as_str().unwrap() {
-                "status" => r#"{"ok":{"paths":[{"name":"inc","tier":"user","received":7}]}}"#,
+                "status" => &status,
                 "memory" => {
                     r#"{"ok":{"kind":"arena","address":"0x100000000","bytes":6,"symbols":{"a":8}}}"#
                 }
                 "promote" => {
                     r#"{"error":{"code":"handler_refused","message":"floats","hint":"use integers"}}"#
                 }
-                _ => r#"{"ok":{}}"#,
+                _ => r#"{"ok":{"was_on_trial":true}}"#,
             };
             let answer = format!("{answer}\n");
             if request["request"] != "memory" {
@@ -500,8 +506,10 @@ fn a_node_is_asked() {
     let socket = node(&directory);
     let socket = text(&socket);
     let output = ashway(&["status", "--socket", socket, "-j"]);
-    assert_eq!(json(&output)["paths"][0]["received"], 7);
-    assert!(stdout(&ashway(&["path", "ls", "--socket", socket])).contains("inc"));
+    let status = json(&output);
+    assert_eq!(status["paths"][0]["received"], 1);
+    assert_eq!(status["of_a_newer_node"], 7, "it is passed on as it came");
+    assert!(stdout(&ashway(&["path", "ls", "--socket", socket])).contains("counter"));
     assert_eq!(code(&ashway(&["confirm", "--socket", socket])), 0);
     let output = ashway(&["path", "promote", "inc", "--socket", socket]);
     assert_eq!(code(&output), 3);
