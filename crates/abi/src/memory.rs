@@ -36,6 +36,9 @@ pub const STATE_GLOBALS: usize = 64;
 /// the kernel tier looks for a message behind.
 pub const FRONT_BYTES: usize = trusted::SLOT_HEADERS_BYTES;
 
+/// Size of the memory in which Wasm reaches messages: all that the process has.
+pub const MESSAGES_BYTES: usize = 1 << 30;
+
 /// What an instance's memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {

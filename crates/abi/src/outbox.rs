@@ -1,18 +1,15 @@
 //! What a handler asks for while it runs, and the host does when it has ended.
 //!
-//! `send` and its like are no calls out of the handler: they write into a part of the
-//! message memory that only they can name, and the host reads it after the
-//! activation. So they are the same instructions wherever they run, an activation
+//! `send` and its like are no calls out of the handler: they write into a memory that
+//! only they can name, and the host reads it after the activation. So they are the same instructions wherever they run, an activation
 //! that is stopped has asked for nothing, and nothing of the host runs inside of it.
 //! User tier only.
 //!
 //! ```text
-//! AT          +RECORDS             +PAYLOADS
+//! 0           RECORDS              PAYLOADS
 //! | count, .. | channel, len x 16 | 16 x 4096 bytes |
 //! ```
 
-/// Where it begins in the message memory: behind whatever a message can take.
-pub const AT: usize = 128 * 1024;
 /// Bytes of it; whole Wasm pages.
 pub const BYTES: usize = 128 * 1024;
 

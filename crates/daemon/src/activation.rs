@@ -97,12 +97,6 @@ impl Bindable {
         bound.keys().cloned().collect()
     }
 
-    /// The message as the last activation left it.
-    fn copy_message(&self, into: &mut [u8]) {
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.wasm.copy_message(into);
-    }
-
     /// Counts a path that ends in a function, or no longer does.
     fn count(&self, function: &str, more: bool) {
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
@@ -172,9 +166,7 @@ impl handler::Instance for Bindable {
                 local: local.unwrap_or(u32::MAX),
                 end,
                 is_timer: false,
-                resized: None,
                 sets_timers: false,
-                copies: 0,
             },
             on_timer: None,
             due: None,
@@ -186,8 +178,8 @@ impl handler::Instance for Bindable {
 /// One function, bound to one path, and what runs when its timers are due.
 struct Bound {
     on_message: Activation,
-    /// Made for the first timer.
-    on_timer: Option<Box<Activation>>,
+    /// Made for the first timer, with a message for it, which is empty.
+    on_timer: Option<Box<(Activation, Message)>>,
     /// When the first timer is due that was set here.
     due: Option<Time>,
     /// Whether it has the instance's lock.
@@ -209,12 +201,8 @@ struct Activation {
     end: Arc<PathEnd>,
     /// Whether there is no message.
     is_timer: bool,
-    /// The length of the message that it ran for last, if it changed that.
-    resized: Option<usize>,
     /// Whether it has set timers, or set some off, when it ran last.
     sets_timers: bool,
-    /// How often the payload of the message has been copied.
-    copies: u8,
 }
 
 impl Activate for Bound {
@@ -234,17 +222,9 @@ impl Activate for Bound {
         if activation.end.gate.is_closed() {
             return activation.go_by();
         }
-        activation.copies = message.meta.copies;
-        let (front, bytes) = message.split();
-        let act = activation.run(front, bytes, 0);
-        message.meta.copies = activation.copies;
+        let act = activation.run(message, 0);
         if activation.sets_timers {
             self.due = activation.next_timer();
-        }
-        if let Some(len) = activation.resized.take() {
-            message.resize(len);
-            activation.instance.copy_message(message.bytes_mut());
-            message.copied();
         }
         let bytes = message.bytes();
         let shared = &activation.instance.shared;
@@ -272,8 +252,10 @@ impl Activate for Bound {
             if of.end.gate.is_closed() {
                 timers.put_off(now, id, &of.end);
             } else {
-                let on_timer = self.on_timer.get_or_insert_with(|| of.of_timers());
-                on_timer.run_timer(id);
+                let made = || Box::new((of.of_timers(), Message::with_room(0)));
+                let (on_timer, empty) = &mut **self.on_timer.get_or_insert_with(made);
+                empty.fill(0, |_| ());
+                on_timer.run_timer(id, empty);
             }
         }
         self.due = of.next_timer();
@@ -282,8 +264,8 @@ impl Activate for Bound {
 
 impl Activation {
     /// What runs when timers are due that this has set.
-    fn of_timers(&self) -> Box<Self> {
-        Box::new(Self {
+    fn of_timers(&self) -> Self {
+        Self {
             instance: self.instance.clone(),
             name: "on_timer".to_owned(),
             // Looked up for each run: a version may have none.
@@ -301,14 +283,12 @@ impl Activation {
             local: self.local,
             end: Arc::clone(&self.end),
             is_timer: true,
-            resized: None,
             sets_timers: false,
-            copies: 0,
-        })
+        }
     }
 
     /// Runs for a timer, if the present version has the function.
-    fn run_timer(&mut self, id: u32) {
+    fn run_timer(&mut self, id: u32, empty: &mut Message) {
         let found = {
             let running = self.instance.running.lock();
             // A panic in between would have ended the path.
@@ -319,7 +299,7 @@ impl Activation {
         if let Some((version, function)) = found {
             (self.version, self.function) = (version, function);
             // There is no message that a verdict could be about.
-            let _ = self.run(&[], &mut [], id);
+            let _ = self.run(empty, id);
             tap::ran_by_itself();
         }
     }
@@ -339,7 +319,7 @@ impl Activation {
         }
     }
 
-    fn run(&mut self, front: &[u8], message: &mut [u8], channel: u32) -> Act {
+    fn run(&mut self, message: &mut Message, channel: u32) -> Act {
         let Bindable {
             shared,
             running,
@@ -360,46 +340,44 @@ impl Activation {
             self.function = function.expect("no version comes without a bound function");
         }
         debug_assert!(self.instance.is_held(), "the engine has not asked for it");
+        message.make_room(wasm.grows());
         let decision = {
             let recorded = recording
                 .as_mut()
                 .filter(|_| !self.is_timer)
-                .and_then(|on| Some((on.before(self.row.0, shared, message)?, on)));
-            let outcome = wasm.activate_behind(self.function, front, message, channel, self.budget);
+                .and_then(|on| Some((on.before(self.row.0, shared, message.bytes())?, on)));
+            let len = message.len();
+            let (bytes, start) = message.whole();
+            let (function, place) = (self.function, start..start + len);
+            let outcome = wasm.activate_in_place(function, bytes, place, channel, self.budget);
+            message.set_len(outcome.len);
+            if outcome.copied {
+                message.copied();
+            }
             let (mut now, row) = (None, self.row);
             let too_many = wasm.take_log(|line| {
                 let now = *now.get_or_insert_with(monotonic_ns);
                 shared.log().push(row.0, now, line);
             });
             shared.log().lose(too_many);
-            self.resized = (outcome.len != message.len()).then_some(outcome.len);
-            let as_left = |wasm: &mut ashway_handler::Instance| {
-                self.resized.map(|len| {
-                    let mut bytes = vec![0; len];
-                    wasm.copy_message(&mut bytes);
-                    bytes
-                })
-            };
             if let Some((half, on)) = recorded {
-                let left = as_left(wasm);
-                on.after(half, shared, left.as_deref().unwrap_or(message), &outcome);
+                on.after(half, shared, message.bytes(), &outcome);
             }
             let verdict = outcome.verdict.map_err(|stopped| stopped.cause);
             let decision = decide(verdict, outcome.dirty, self.rules);
-            let left = u64::try_from(outcome.fuel_left).unwrap_or(0);
-            // Where it works, and back.
-            self.copies = self.copies.saturating_add(1);
+            let fuel_left = u64::try_from(outcome.fuel_left).unwrap_or(0);
             tap::ran(
                 &shared.name,
-                self.budget.fuel.saturating_sub(left),
+                self.budget.fuel.saturating_sub(fuel_left),
                 decision.stopped,
-                self.copies,
+                message.meta.copies,
             );
-            self.copies = self.copies.saturating_add(outcome.copied_back.into());
+            if outcome.copied && outcome.dirty {
+                message.copied();
+            }
             if let Some(cause) = decision.stopped {
                 let place = wasm.place(self.function);
-                // Of a stop, the message is as it came.
-                let left = outcome.verdict.is_ok().then(|| as_left(wasm)).flatten();
+                let (front, left) = message.split();
                 // While nobody else runs the handler.
                 self.stopped(Stop {
                     version,
@@ -409,10 +387,9 @@ impl Activation {
                     cause,
                     at: outcome.verdict.map_or_else(|stopped| stopped.at, |_| place),
                     channel,
-                    // A verdict that was not granted has sent it back as changed.
-                    changed: outcome.verdict.is_ok() && outcome.dirty,
+                    changed: outcome.dirty,
                     front,
-                    message: left.as_deref().unwrap_or(message),
+                    message: left,
                 });
             }
             decision

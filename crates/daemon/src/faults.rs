@@ -3,11 +3,10 @@
 //! Kept is the message, and the memory as the handler left it: what it was when the
 //! handler began is gone, and to keep that would be a copy for every message. A stop that
 //! the message causes comes again over that memory; one that a past message has prepared
-//! does too, unless the handler has overwritten on its way what led there. In the user
-//! tier the message is as it came. In the kernel tier the handler works on the packet
-//! itself, so one that it had changed is as it left it, and says so; the instance stays
-//! locked until both are taken ([`ashway_abi::trusted::KEPT`]), so no later message is in
-//! that memory.
+//! does too, unless the handler has overwritten on its way what led there. The handler
+//! works on the message where it lies, so one that it had changed is as it left it, and says
+//! so. In the kernel tier the instance stays locked until both are taken
+//! ([`ashway_abi::trusted::KEPT`]), so no later message is in that memory.
 //!
 //! A place that stops again and again is kept once, and counted: in the user tier each
 //! time, in the kernel tier as often as a message was kept.

@@ -86,7 +86,7 @@ impl Recording {
         })
     }
 
-    /// Records what came of it.
+    /// Records what came of it: how it left the message.
     pub(crate) fn after(
         &mut self,
         half: Half,
@@ -94,15 +94,18 @@ impl Recording {
         message: &[u8],
         outcome: &Outcome,
     ) {
+        // Of one that does not go on, only how it came is compared.
+        let goes_on = outcome.goes_on_changed();
+        let left = if goes_on { message } else { &half.message };
         let moment = Moment {
-            before: half.before,
-            message: half.message,
             answer: Activation {
                 result: outcome.verdict.map(|verdict| verdict as u32),
-                message: message.to_vec(),
+                message: left.to_vec(),
                 dirty: outcome.dirty,
                 fuel_left: outcome.fuel_left,
             },
+            before: half.before,
+            message: half.message,
             after: snapshot(instance),
         };
         self.bytes += 2 * (moment.before.len() + moment.message.len());

@@ -29,6 +29,7 @@ struct Parts {
     starts: bool,
     pipes: Arc<[Code]>,
     resizes: bool,
+    grows: usize,
     /// Where the function begins that takes an older state over.
     migrate: Option<FileOffset>,
 }
@@ -80,6 +81,11 @@ impl Compiled {
             starts: module.start.is_some(),
             pipes: pipes::compile(module),
             resizes: module.resizes(),
+            grows: if module.resizes() {
+                module.grows as usize
+            } else {
+                0
+            },
             migrate: module.migrate().map(at),
         })))
     }
@@ -146,6 +152,11 @@ impl Compiled {
 
     pub(crate) fn resizes(&self) -> bool {
         self.0.resizes
+    }
+
+    /// By how many bytes it makes a message longer at most.
+    pub(crate) fn grows(&self) -> usize {
+        self.0.grows
     }
 
     pub(crate) fn migrate_at(&self) -> Option<FileOffset> {

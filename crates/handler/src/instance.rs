@@ -2,7 +2,7 @@
 
 use crate::compiled::{Compiled, MIGRATE_EXPORT};
 use crate::engine::{Activation, Engine};
-use crate::memory::{MESSAGE_BYTES, Message, Region, Window, with_memories};
+use crate::memory::{MESSAGE_BYTES, Outbox, Region, Window, with_memories};
 use crate::meter::{Budget, Meter};
 use crate::outcome::{Outcome, Stopped};
 use crate::param::{self, Param, ParamError};
@@ -11,6 +11,9 @@ use ashway_abi::Verdict;
 use ashway_abi::memory::{FRONT_BYTES, Layout, STATE_GUEST_PAGES};
 use ashway_codegen::normalise::ir::FileOffset;
 use ashway_codegen::normalise::{ENTER_PREFIX, Encoded, Module, START_EXPORT, Unbounded};
+use ashway_memory::messages::{self, Buffer, Space};
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use wasmtime::{Memory, Store, TypedFunc, Val};
 
@@ -33,6 +36,9 @@ pub enum InstantiateError {
         /// Size of the handler's memory and state.
         needed: usize,
     },
+    /// The process has no room for its messages: a limit on its address space (`RLIMIT_AS`).
+    #[error("no address space for messages: {0}")]
+    Space(#[source] io::Error),
     /// Wasmtime refused the encoded module: a bug of `codegen`, not of the
     /// handler.
     #[error("Wasmtime refused the normalised module: {0:#}")]
@@ -46,7 +52,7 @@ pub enum InstantiateError {
     Start(#[source] Stopped),
 }
 
-type Enter = TypedFunc<(i32, i32, i64, i32), (i32, i32, i64)>;
+type Enter = TypedFunc<(i32, i32, i64, i32, i32), (i32, i32, i64)>;
 
 /// A module that can be activated. One activation at a time, by `&mut self`;
 /// the lock against the kernel tier is the caller's.
@@ -54,7 +60,8 @@ pub struct Instance {
     store: Store<Activation>,
     exports: wasmtime::Instance,
     functions: Vec<Entry>,
-    pub(crate) message: Message,
+    pub(crate) outbox: Outbox,
+    space: &'static Space,
     globals: Globals,
     guest: Window,
     state: Window,
@@ -147,7 +154,8 @@ impl Instance {
             pipes: None,
         };
         let mut store = Store::new(&engine.wasmtime, activation);
-        let (instance, message) = with_memories(region, &layout, || {
+        let space = messages::space().map_err(InstantiateError::Space)?;
+        let (instance, outbox) = with_memories(region, &layout, space, || {
             engine.linker.instantiate(&mut store, compiled.module())
         })
         .ok_or_else(misfit)?;
@@ -171,7 +179,7 @@ impl Instance {
         store.data_mut().fuel = Some(globals.fuel);
         if !compiled.pipes().is_empty() {
             let code = Arc::clone(compiled.pipes());
-            let pipes = Pipes::new(code, guest.clone(), message.bytes(), state.clone());
+            let pipes = Pipes::new(code, guest.clone(), space, state.clone());
             store.data_mut().pipes = Some(pipes);
         }
         let memory = instance
@@ -186,7 +194,8 @@ impl Instance {
             store,
             exports: instance,
             functions,
-            message,
+            outbox,
+            space,
             globals,
             guest,
             state,
@@ -276,11 +285,19 @@ impl Instance {
         self.functions[function.0].at
     }
 
-    /// As [`Self::activate_behind`], of a message with nothing in front of it.
+    /// By how many bytes a handler of this module makes its message longer at most.
+    #[must_use]
+    pub fn grows(&self) -> usize {
+        self.compiled.grows()
+    }
+
+    /// Runs a handler for a copy of one message, as [`Self::activate_in_place`]. What it
+    /// changed is copied back only when its verdict sends the message on as changed: reply,
+    /// deliver and forward; of one that it made longer, as much as there was.
     ///
     /// # Panics
     ///
-    /// As there.
+    /// As there; and as [`Buffer::desk`].
     pub fn activate(
         &mut self,
         function: Function,
@@ -288,72 +305,145 @@ impl Instance {
         channel: u32,
         budget: impl Into<Budget>,
     ) -> Outcome {
-        self.activate_behind(function, &[], message, channel, budget)
+        let (outcome, desk) = self.activate_on_desk(function, &[], message, channel, budget.into());
+        if outcome.goes_on_changed() {
+            let len = message.len().min(outcome.len);
+            message[..len].copy_from_slice(&desk[FRONT_BYTES..][..len]);
+        }
+        outcome
     }
 
-    /// Runs a handler for one message. Does not allocate unless the handler
-    /// is stopped. Bounded by `budget`, and what runs between two looks at the clock.
-    ///
-    /// The handler works on a copy, of the first [`MESSAGE_BYTES`] if there
-    /// should be more. What it changed is copied back only when its verdict
-    /// sends the message on as changed: reply, deliver and forward; of one that it
-    /// made longer, as much as there was ([`Outcome::len`]).
-    ///
-    /// `front` is what was before the message in its frame, for the handler to
-    /// read: of more than [`FRONT_BYTES`] the last ones.
+    /// The same of a message that may become longer or shorter, with what was before it in
+    /// its frame. Allocates if it becomes longer.
     ///
     /// # Panics
     ///
-    /// If `function` is another instance's and this one has none such.
+    /// As there.
     pub fn activate_behind(
         &mut self,
         function: Function,
         front: &[u8],
-        message: &mut [u8],
+        message: &mut Vec<u8>,
         channel: u32,
         budget: impl Into<Budget>,
     ) -> Outcome {
-        let len = message.len().min(MESSAGE_BYTES);
-        let message = &mut message[..len];
+        let budget = budget.into();
+        let (outcome, desk) = self.activate_on_desk(function, front, message, channel, budget);
+        if outcome.goes_on_changed() {
+            message.clear();
+            message.extend_from_slice(&desk[FRONT_BYTES..][..outcome.len]);
+        }
+        outcome
+    }
+
+    /// Copies a message to where Wasm reaches it, and runs a handler for it.
+    fn activate_on_desk(
+        &mut self,
+        function: Function,
+        front: &[u8],
+        message: &[u8],
+        channel: u32,
+        budget: Budget,
+    ) -> (Outcome, Buffer) {
+        let message = &message[..message.len().min(MESSAGE_BYTES)];
         let front = &front[front.len().saturating_sub(FRONT_BYTES)..];
-        self.message.copy_in(front, message);
+        let end = FRONT_BYTES + message.len();
+        let mut desk = Buffer::desk(end + self.grows());
+        desk[FRONT_BYTES - front.len()..FRONT_BYTES].copy_from_slice(front);
+        desk[FRONT_BYTES..end].copy_from_slice(message);
+        let place = (FRONT_BYTES - front.len(), FRONT_BYTES..end);
+        let outcome = self.work(function, &mut desk, place, channel, budget);
+        (outcome, desk)
+    }
+
+    /// Runs a handler for the message at `bytes[message]`, where it lies, and says what came
+    /// of it. Does not allocate unless the handler is stopped. Bounded by `budget`, and what
+    /// runs between two looks at the clock.
+    ///
+    /// Of a message that is longer than [`MESSAGE_BYTES`] it gets the first so many. What is
+    /// before it in `bytes` is for the handler to read: of more than [`FRONT_BYTES`] the last
+    /// ones. Behind it there has to be room for what the handler [adds](Self::grows). Whatever
+    /// its verdict, and if it was stopped, the message is as the handler left it, and
+    /// [`Outcome::dirty`] says whether that is how it came.
+    ///
+    /// What does not lie among the process's [messages](ashway_memory::messages) is copied
+    /// there and back, which [`Outcome::copied`] says.
+    ///
+    /// # Panics
+    ///
+    /// If `function` is another instance's and this one has none such; if `message` is not in
+    /// `bytes`, or there is no room behind it.
+    pub fn activate_in_place(
+        &mut self,
+        function: Function,
+        bytes: &mut [u8],
+        message: Range<usize>,
+        channel: u32,
+        budget: impl Into<Budget>,
+    ) -> Outcome {
+        let budget = budget.into();
+        let len = message.len().min(MESSAGE_BYTES);
+        let message = message.start..message.start + len;
+        let first = message.start.saturating_sub(FRONT_BYTES);
+        let room = &mut bytes[..message.end + self.grows()];
+        if self.space.place_of(room).is_some() {
+            return self.work(function, room, (first, message), channel, budget);
+        }
+        let (front, here) = (&room[first..message.start], &room[message.clone()]);
+        let (outcome, desk) = self.activate_on_desk(function, front, here, channel, budget);
+        if outcome.dirty {
+            let now = outcome.len;
+            room[message.start..][..now].copy_from_slice(&desk[FRONT_BYTES..][..now]);
+        }
+        Outcome {
+            copied: true,
+            ..outcome
+        }
+    }
+
+    /// Runs a handler for the message that lies in `bytes`, at the second of these places;
+    /// what is before it begins at the first.
+    ///
+    /// # Panics
+    ///
+    /// If `bytes` do not lie in the space, or as [`Self::activate_in_place`].
+    fn work(
+        &mut self,
+        function: Function,
+        bytes: &mut [u8],
+        (first, message): (usize, Range<usize>),
+        channel: u32,
+        budget: Budget,
+    ) -> Outcome {
+        assert!(bytes.len() - message.end >= self.grows(), "there is room");
+        let begin = self.space.place_of(bytes).expect("they lie in the space");
+        let (len, front) = (message.len(), message.start - first);
         self.forget_asked();
         self.follow_growth();
-        let slice = self.store.data_mut().meter.begin(budget.into());
+        let slice = self.store.data_mut().meter.begin(budget);
         let entry = &self.functions[function.0];
         let at = entry.at;
-        let arguments = (len as i32, channel as i32, slice, front.len() as i32);
-        let result = entry.enter.call(&mut self.store, arguments);
-        let (number, dirty, fuel) = match result {
+        let place = begin + message.start;
+        let arguments = (
+            len as i32,
+            channel as i32,
+            slice,
+            front as i32,
+            place as i32,
+        );
+        let (number, dirty, fuel) = match entry.enter.call(&mut self.store, arguments) {
             Ok((number, dirty, fuel)) => (number, dirty != 0, fuel),
             Err(error) => return self.stopped(&error, at, len),
         };
-        let verdict = Verdict::from_number(number as u32).ok_or(Stopped {
-            cause: ashway_abi::Cause::BadVerdict,
-            at,
-        });
-        if dirty
-            && matches!(
-                verdict,
-                Ok(Verdict::Reply | Verdict::Deliver | Verdict::Forward)
-            )
-        {
-            let now = self.len_now(len);
-            self.message.copy_out(&mut message[..len.min(now)]);
-            return Outcome {
-                verdict,
-                dirty,
-                fuel_left: self.store.data().meter.left(fuel),
-                len: now,
-                copied_back: true,
-            };
-        }
         Outcome {
-            verdict,
+            verdict: Verdict::from_number(number as u32).ok_or(Stopped {
+                cause: ashway_abi::Cause::BadVerdict,
+                at,
+            }),
             dirty,
             fuel_left: self.store.data().meter.left(fuel),
-            len,
-            copied_back: false,
+            len: self.len_now(len),
+            copied: false,
         }
     }
 
@@ -362,16 +452,6 @@ impl Instance {
         let now = self.globals.len.map(|len| len.get(&mut self.store));
         now.and_then(|now| now.i32())
             .map_or(len, |now| now as u32 as usize)
-    }
-
-    /// Copies the message as the last activation left it, of which `into` has the
-    /// length ([`Outcome::len`]).
-    ///
-    /// # Panics
-    ///
-    /// If that is more than a message can have.
-    pub fn copy_message(&mut self, into: &mut [u8]) {
-        self.message.copy_out(into);
     }
 
     #[cold]
@@ -383,8 +463,8 @@ impl Instance {
             verdict: Err(Stopped::from_error(error, self.compiled.offsets(), at)),
             dirty: dirty != Some(0),
             fuel_left: self.store.data().meter.left(fuel.unwrap_or(0)),
-            len,
-            copied_back: false,
+            len: self.len_now(len),
+            copied: false,
         }
     }
 

@@ -10,16 +10,16 @@ impl Instance {
     /// order, and forgets them. Gives the number of those that were too many. Does not
     /// allocate.
     pub fn take_log(&mut self, mut each: impl FnMut(&[u8])) -> u32 {
-        let count = self.message.outbox_word(LOG + stage::COUNT);
+        let count = self.outbox.word(LOG + stage::COUNT);
         if count == 0 {
             return 0;
         }
         for line in 0..MOST.min(count as usize) {
             let at = LOG + stage::LINES + line * stage::STRIDE;
-            let len = self.message.outbox_word(at) as usize;
-            each(self.message.outbox(at + stage::TEXT, len.min(LINE_BYTES)));
+            let len = self.outbox.word(at) as usize;
+            each(self.outbox.bytes(at + stage::TEXT, len.min(LINE_BYTES)));
         }
-        self.message.set_outbox_word(LOG + stage::COUNT, 0);
+        self.outbox.set_word(LOG + stage::COUNT, 0);
         count.saturating_sub(MOST as u32)
     }
 }

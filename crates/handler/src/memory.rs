@@ -1,19 +1,23 @@
-//! The three memories of an instance, and the fence around them.
+//! The memories of an instance, and the fence around them.
 //!
 //! Memory 0 (the handler's) and memory 2 (its mutable globals) lie in a
-//! [`Region`] that the kernel tier and the application write at any time;
-//! memory 1 (the message) is the daemon's own. Wasm code may race with the
-//! application there: compiled code makes no assumption about a linear memory
-//! that a foreign write could break, since it checks addresses, not contents.
+//! [`Region`] that the kernel tier and the application write at any time. Wasm code may
+//! race with the application there: compiled code makes no assumption about a linear
+//! memory that a foreign write could break, since it checks addresses, not contents.
 //! Host code goes through [`Window`], which moves single bytes atomically and
 //! never forms a reference into the region.
+//!
+//! Memory 1 is the [space](ashway_memory::messages) that all messages of the process lie
+//! in, the same for all instances: what keeps a handler to its message is the check that
+//! its module makes before each access. Memory 3 is the instance's outbox.
 //!
 //! Wasmtime asks for memories one by one and knows only their types, so they
 //! are handed over through a thread-local queue around instantiation.
 
 use crate::native::Passes;
-use ashway_abi::memory::{FRONT_BYTES, Layout, WASM_PAGE};
-use ashway_abi::{outbox, resize};
+use ashway_abi::memory::{Layout, MESSAGES_BYTES, WASM_PAGE};
+use ashway_abi::outbox;
+use ashway_memory::messages::{SPACE_BYTES, Space};
 use std::alloc;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -23,16 +27,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType};
 
-/// Room for a message; no UDP payload is longer.
+/// Longest message of a handler; no UDP payload is longer.
 pub const MESSAGE_BYTES: usize = WASM_PAGE;
 
-/// Its memory: what is before it, a message, and the outbox behind both.
-const PAGES_BYTES: usize = outbox::AT + outbox::BYTES;
-
-/// Room for one that its handler has made longer.
-const GROWN_BYTES: usize = MESSAGE_BYTES + resize::MOST as usize;
-
-const _: () = assert!(FRONT_BYTES + GROWN_BYTES <= outbox::AT);
+const _: () = assert!(SPACE_BYTES == MESSAGES_BYTES);
 
 /// An instance's memory, mapped.
 ///
@@ -211,13 +209,13 @@ impl Span<'_> {
 /// Page-aligned memory of the daemon's own.
 struct Pages(NonNull<u8>);
 
-// SAFETY: it owns its allocation, and `Message` orders the accesses.
+// SAFETY: it owns its allocation, and `Outbox` orders the accesses.
 unsafe impl Send for Pages {}
 // SAFETY: as above; `&Pages` alone gives no access.
 unsafe impl Sync for Pages {}
 
 impl Pages {
-    const LAYOUT: alloc::Layout = match alloc::Layout::from_size_align(PAGES_BYTES, 4096) {
+    const LAYOUT: alloc::Layout = match alloc::Layout::from_size_align(outbox::BYTES, 4096) {
         Ok(layout) => layout,
         Err(_) => panic!("a power of two"),
     };
@@ -239,101 +237,52 @@ impl Drop for Pages {
     }
 }
 
-/// The host's handle on memory 1. There is one per instance, and Wasm code
-/// runs only inside `&mut Instance` methods, so `&mut Message` means that
+/// The host's handle on memory 3. There is one per instance, and Wasm code
+/// runs only inside `&mut Instance` methods, so `&mut Outbox` means that
 /// nobody else is at these bytes.
-pub(crate) struct Message(Arc<Pages>);
+pub(crate) struct Outbox(Arc<Pages>);
 
-impl Message {
-    #[cfg(test)]
-    pub(crate) fn new() -> Self {
-        Self(Arc::new(Pages::new()))
-    }
-
-    /// Puts a message of at most [`MESSAGE_BYTES`] into the memory, and at most
-    /// [`FRONT_BYTES`] in front of it.
-    pub(crate) fn copy_in(&mut self, front: &[u8], message: &[u8]) {
-        assert!(front.len() <= FRONT_BYTES && message.len() <= MESSAGE_BYTES);
-        self.write(FRONT_BYTES - front.len(), front);
-        self.write(FRONT_BYTES, message);
-    }
-
-    /// A handle on the message's bytes for what compiled code asks of the host.
-    pub(crate) fn bytes(&self) -> MessageBytes {
-        MessageBytes(Arc::clone(&self.0))
-    }
-
-    /// The caller has checked that `at + bytes.len()` is at most [`PAGES_BYTES`].
-    fn write(&mut self, at: usize, bytes: &[u8]) {
-        // SAFETY: the allocation is that long by the callers' assertion.
-        let to = unsafe { self.0.0.as_ptr().add(at) };
-        // SAFETY: as above; nobody else accesses the memory during `&mut self`,
-        // and `bytes` cannot overlap it, as no reference to it exists.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-    }
-
-    /// Fills `message`, at most [`GROWN_BYTES`], from the memory.
-    pub(crate) fn copy_out(&mut self, message: &mut [u8]) {
-        assert!(message.len() <= GROWN_BYTES);
-        // SAFETY: within the allocation, which has room for both parts.
-        let from = unsafe { self.0.0.as_ptr().add(FRONT_BYTES) };
-        // SAFETY: as in `write`, with the direction turned around.
-        unsafe { std::ptr::copy_nonoverlapping(from, message.as_mut_ptr(), message.len()) };
-    }
-}
-
-impl Message {
-    /// So many bytes of the outbox.
+impl Outbox {
+    /// So many of its bytes.
     ///
     /// # Panics
     ///
     /// If they are not in it.
-    pub(crate) fn outbox(&mut self, at: usize, len: usize) -> &mut [u8] {
+    pub(crate) fn bytes(&mut self, at: usize, len: usize) -> &mut [u8] {
         assert!(at <= outbox::BYTES && len <= outbox::BYTES - at);
         let base = self.0.0.as_ptr();
-        // SAFETY: the allocation has the outbox at `AT`, and the bytes are in it by the
-        // assertion.
-        let start = unsafe { base.add(outbox::AT + at) };
+        // SAFETY: the bytes are in the allocation by the assertion.
+        let start = unsafe { base.add(at) };
         // SAFETY: as above; the allocation was zeroed, and nobody else accesses it
         // during the borrow of `self`.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
     }
 
-    /// A word of the outbox.
-    pub(crate) fn outbox_word(&mut self, at: usize) -> u32 {
+    /// A word of it.
+    pub(crate) fn word(&mut self, at: usize) -> u32 {
         let mut word = [0; 4];
-        word.copy_from_slice(self.outbox(at, 4));
+        word.copy_from_slice(self.bytes(at, 4));
         u32::from_le_bytes(word)
     }
 
-    /// A double word of the outbox.
-    pub(crate) fn outbox_double(&mut self, at: usize) -> u64 {
+    /// A double word of it.
+    pub(crate) fn double(&mut self, at: usize) -> u64 {
         let mut word = [0; 8];
-        word.copy_from_slice(self.outbox(at, 8));
+        word.copy_from_slice(self.bytes(at, 8));
         u64::from_le_bytes(word)
     }
 
-    /// Sets a word of the outbox.
-    pub(crate) fn set_outbox_word(&mut self, at: usize, value: u32) {
-        self.outbox(at, 4).copy_from_slice(&value.to_le_bytes());
+    /// Sets a word.
+    pub(crate) fn set_word(&mut self, at: usize, value: u32) {
+        self.bytes(at, 4).copy_from_slice(&value.to_le_bytes());
     }
 }
 
-/// The bytes of a message, while Wasm code that runs in a `&mut Instance` method has
-/// called the host: nobody else is at them then.
-pub(crate) struct MessageBytes(Arc<Pages>);
-
-impl MessageBytes {
-    /// So many bytes from byte `at` of the message on, if there is room for them.
-    pub(crate) fn span(&self, at: usize, len: usize) -> Option<Span<'_>> {
-        if at.checked_add(len)? > GROWN_BYTES {
-            return None;
-        }
-        // SAFETY: the allocation has room for what is before a message and for the
-        // longest message, of which the bytes are a part by the check above.
-        let start = unsafe { self.0.0.add(FRONT_BYTES + at) };
-        Some(Span::new(start, len))
-    }
+/// So many bytes of messages, which begin at this number: the message of the activation
+/// that has called the host, since its module has checked that they are. `None` where no
+/// message lies.
+pub(crate) fn message_span(space: &'static Space, at: usize, len: usize) -> Option<Span<'static>> {
+    space.at(at, len).map(|start| Span::new(start, len))
 }
 
 /// One linear memory as Wasmtime sees it: it never moves, and growing it only
@@ -350,7 +299,9 @@ struct Linear {
 #[allow(dead_code, reason = "held for its destructor")]
 enum Owner {
     Region(Arc<dyn Region>),
-    Message(Arc<Pages>),
+    Outbox(Arc<Pages>),
+    /// It is never unmapped.
+    Space,
 }
 
 // SAFETY: the pointer stays valid with its owner, which is `Send + Sync`;
@@ -391,13 +342,14 @@ thread_local! {
 }
 
 /// Runs `instantiate` so that the memories it asks for, in the order of the
-/// encoded module, are the region's guest memory, a new message memory and the
-/// region's state. `None` if the region is too small or not aligned.
+/// encoded module, are the region's guest memory, the space of messages, the
+/// region's state and a new outbox. `None` if the region is too small or not aligned.
 pub(crate) fn with_memories<T>(
     region: &Arc<dyn Region>,
     layout: &Layout,
+    space: &'static Space,
     instantiate: impl FnOnce() -> T,
-) -> Option<(T, Message)> {
+) -> Option<(T, Outbox)> {
     let end = layout.state_offset().checked_add(layout.state_bytes)?;
     let base = region.base();
     if end > region.len() || !base.addr().get().is_multiple_of(4096) {
@@ -412,21 +364,28 @@ pub(crate) fn with_memories<T>(
         capacity,
         _owner: Owner::Region(Arc::clone(region)),
     };
-    let message = Linear {
+    let messages = Linear {
+        base: space.base(),
+        size: 0,
+        capacity: SPACE_BYTES,
+        _owner: Owner::Space,
+    };
+    let outbox = Linear {
         base: pages.0,
         size: 0,
-        capacity: PAGES_BYTES,
-        _owner: Owner::Message(Arc::clone(&pages)),
+        capacity: outbox::BYTES,
+        _owner: Owner::Outbox(Arc::clone(&pages)),
     };
     let prepared = [
         shared(base, layout.guest_bytes),
-        message,
+        messages,
         shared(state, layout.state_bytes),
+        outbox,
     ];
     PREPARED.set(prepared.into());
     let result = instantiate();
     PREPARED.take();
-    Some((result, Message(pages)))
+    Some((result, Outbox(pages)))
 }
 
 /// Hands out what [`with_memories`] prepared.

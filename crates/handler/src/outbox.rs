@@ -9,19 +9,19 @@ use crate::instance::Instance;
 impl Instance {
     /// How many channels the handler may send to; 0 until it is said.
     pub fn set_channels(&mut self, channels: u32) {
-        self.message.set_outbox_word(CHANNELS, channels);
+        self.outbox.set_word(CHANNELS, channels);
     }
 
     /// Calls `each` with the channel and the bytes of every message that the last
     /// activation has sent, in its order, and forgets them. None if it was stopped.
     /// Bounded by [`MOST`]; does not allocate.
     pub fn take_sent(&mut self, mut each: impl FnMut(u32, &[u8])) {
-        let count = self.message.outbox_word(COUNT) as usize;
+        let count = self.outbox.word(COUNT) as usize;
         for number in 0..count.min(MOST) {
-            let channel = self.message.outbox_word(RECORDS + 8 * number);
-            let len = self.message.outbox_word(RECORDS + 8 * number + 4) as usize;
+            let channel = self.outbox.word(RECORDS + 8 * number);
+            let len = self.outbox.word(RECORDS + 8 * number + 4) as usize;
             let at = PAYLOADS + number * PAYLOAD_BYTES;
-            each(channel, self.message.outbox(at, len.min(PAYLOAD_BYTES)));
+            each(channel, self.outbox.bytes(at, len.min(PAYLOAD_BYTES)));
         }
         self.forget_sent();
     }
@@ -30,11 +30,11 @@ impl Instance {
     /// [`NEVER`](ashway_abi::outbox::NEVER), of each timer that the last activation
     /// has set, and forgets them. None if it was stopped. Does not allocate.
     pub fn take_timers(&mut self, mut each: impl FnMut(u32, u64)) {
-        let mut set = self.message.outbox_double(TIMERS_SET);
+        let mut set = self.outbox.double(TIMERS_SET);
         while set != 0 {
             let id = set.trailing_zeros();
             debug_assert!(id < MOST_TIMERS as u32);
-            each(id, self.message.outbox_double(TIMERS + 8 * id as usize));
+            each(id, self.outbox.double(TIMERS + 8 * id as usize));
             set &= set - 1;
         }
         self.forget_timers();
@@ -47,10 +47,10 @@ impl Instance {
     }
 
     fn forget_sent(&mut self) {
-        self.message.set_outbox_word(COUNT, 0);
+        self.outbox.set_word(COUNT, 0);
     }
 
     fn forget_timers(&mut self) {
-        self.message.outbox(TIMERS_SET, 8).fill(0);
+        self.outbox.bytes(TIMERS_SET, 8).fill(0);
     }
 }

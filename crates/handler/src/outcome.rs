@@ -15,12 +15,22 @@ pub struct Outcome {
     pub dirty: bool,
     /// Fuel that was not used; negative when it ran out.
     pub fuel_left: i64,
-    /// The message's length as it goes on, in bytes: where that is not what it came
-    /// with, the message has to be fetched
-    /// ([`Instance::copy_message`](crate::Instance::copy_message)).
+    /// The message's length as the handler left it, in bytes.
     pub len: usize,
-    /// Whether the message was copied back, because it goes on as changed.
-    pub copied_back: bool,
+    /// Whether the message was copied to where Wasm reaches it, and back if it was changed.
+    pub copied: bool,
+}
+
+impl Outcome {
+    /// Whether the handler's verdict sends the message on, and it has changed it.
+    #[must_use]
+    pub const fn goes_on_changed(&self) -> bool {
+        let goes_on = matches!(
+            self.verdict,
+            Ok(Verdict::Reply | Verdict::Deliver | Verdict::Forward)
+        );
+        goes_on && self.dirty
+    }
 }
 
 /// An involuntary abort.

@@ -13,8 +13,9 @@ use ashway_codegen::normalise::Module;
 use ashway_codegen::pipe::{Cpu, List, Portable, plan};
 
 use crate::bug::{self, Bug};
-use crate::memory::{MessageBytes, Window};
+use crate::memory::{Window, message_span};
 use crate::native::{self, Passes};
+use ashway_memory::messages::Space;
 
 /// Bytes of a message that a list is cut into loops for: what a frame has.
 const BYTES: usize = 1472;
@@ -57,7 +58,7 @@ pub(crate) struct Pipes {
     code: Arc<[Code]>,
     portable: Vec<Option<Portable>>,
     guest: Window,
-    message: MessageBytes,
+    messages: &'static Space,
     state: Window,
     /// The registers of a run.
     registers: Vec<u64>,
@@ -75,6 +76,7 @@ pub(crate) struct NoRun(pub(crate) Run);
 pub(crate) struct Run {
     pub(crate) call: u32,
     pub(crate) list: u32,
+    /// Where the message's bytes are among all messages.
     pub(crate) at: u32,
     pub(crate) pointer: u32,
     pub(crate) len: u32,
@@ -86,7 +88,7 @@ impl Pipes {
     pub(crate) fn new(
         code: Arc<[Code]>,
         guest: Window,
-        message: MessageBytes,
+        messages: &'static Space,
         state: Window,
     ) -> Self {
         let portable = code.iter().map(|one| match one.native {
@@ -97,7 +99,7 @@ impl Pipes {
             portable: portable.collect(),
             code,
             guest,
-            message,
+            messages,
             state,
             registers: Vec::new(),
             data: Vec::new(),
@@ -128,7 +130,7 @@ impl Pipes {
         let (from, to) = if in_place {
             (memory, memory)
         } else {
-            let message = self.message.span(run.at as usize, len)?;
+            let message = message_span(self.messages, run.at as usize, len)?;
             if run.call == HostCall::PipeWrite as u32 {
                 (memory, message)
             } else {
@@ -163,17 +165,18 @@ impl Pipes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Message, Region};
+    use crate::memory::Region;
     use ashway_codegen::normalise::{Limits, normalise};
     use ashway_codegen::pipe::interpret;
     use ashway_memory::Memory;
+    use ashway_memory::messages::{self, Buffer};
 
     const GUEST: usize = 2 * WASM_PAGE;
     const TO: usize = 4096;
 
-    /// A run over 1000 bytes in each form that there is here, behind a memory that
-    /// has one page of two.
-    fn each(text: &str, holds: impl Fn(&mut Pipes, &Window, &List) -> bool) -> bool {
+    /// A run over 1000 bytes, which lie at this number, in each form that there is here,
+    /// behind a memory that has one page of two.
+    fn each(text: &str, holds: impl Fn(&mut Pipes, usize, &Window, &List) -> bool) -> bool {
         let wasm = format!(
             r#"(module (memory (export "memory") 1 2)
                 (func (export "on_rx") (param i32 i32) (result i32) (i32.const 0))
@@ -186,19 +189,21 @@ mod tests {
             let region: Arc<dyn Region> = Arc::new(memory);
             let guest = Window::new(&region, 0, GUEST).unwrap();
             let state = Window::new(&region, GUEST, WASM_PAGE).unwrap();
-            let mut message = Message::new();
-            message.copy_in(&[], &[7; 1000]);
+            let mut message = Buffer::new(1000);
+            message[..1000].fill(7);
+            let space = messages::space().unwrap();
+            let at = space.place_of(&mut message).unwrap();
             let code = compile_for(&module, cpu);
-            let mut pipes = Pipes::new(code, guest.clone(), message.bytes(), state);
-            holds(&mut pipes, &guest, &module.pipes.lists[0].list)
+            let mut pipes = Pipes::new(code, guest.clone(), space, state);
+            holds(&mut pipes, at, &guest, &module.pipes.lists[0].list)
         })
     }
 
-    fn run(call: HostCall, pointer: usize, len: u32) -> Run {
+    fn run(call: HostCall, at: usize, pointer: usize, len: u32) -> Run {
         Run {
             call: call as u32,
             list: 0,
-            at: 0,
+            at: at as u32,
             pointer: pointer as u32,
             len,
             pages: 1,
@@ -207,7 +212,7 @@ mod tests {
 
     /// What the list means, twice, with what the first run left.
     fn continues(text: &str) -> bool {
-        each(text, |pipes, guest, list| {
+        each(text, |pipes, at, guest, list| {
             let mut registers = list.initial();
             let first = pipes.code[0].registers;
             let bytes = registers.iter().flat_map(|word| word.to_le_bytes());
@@ -220,7 +225,11 @@ mod tests {
             for len in [64, 1000] {
                 let mut data = vec![7; len];
                 interpret(list, &mut registers, &mut data);
-                assert!(pipes.run(run(HostCall::PipeRead, TO, len as u32)).unwrap());
+                assert!(
+                    pipes
+                        .run(run(HostCall::PipeRead, at, TO, len as u32))
+                        .unwrap()
+                );
                 let mut there = vec![0; len];
                 guest.span(TO, len).unwrap().copy_to(&mut there);
                 let span = pipes.state.span(first, 8 * kept.len()).unwrap();
@@ -233,14 +242,14 @@ mod tests {
 
     /// Nothing of what is behind the page that there is.
     fn stays_inside(text: &str) -> bool {
-        each(text, |pipes, guest, _| {
+        each(text, |pipes, at, guest, _| {
             let calls = [
                 HostCall::PipeRead,
                 HostCall::PipeWrite,
                 HostCall::PipeInPlace,
             ];
             calls.into_iter().all(|call| {
-                let refused = !pipes.run(run(call, WASM_PAGE - 10, 11)).unwrap();
+                let refused = !pipes.run(run(call, at, WASM_PAGE - 10, 11)).unwrap();
                 let mut there = [0; 32];
                 guest.span(WASM_PAGE - 10, 32).unwrap().copy_to(&mut there);
                 refused && there == [0; 32]

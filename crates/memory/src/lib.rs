@@ -8,13 +8,15 @@
 //! * [`Memory`]: what a handler and its application share.
 //! * [`SharedArray`]: words that kernel programs and the daemon both write.
 //! * [`WakeBell`], [`NoteRing`]: ring buffers that programs fill.
+//! * [`messages`]: where messages lie that are nobody's but ours.
 //! * [`clock`]: the clocks that programs and the daemon share.
 //!
-//! Unsafe code is in `mapping` and `clock`.
+//! Unsafe code is in `mapping`, `messages` and `clock`.
 
 pub mod clock;
 mod mapping;
 mod memory;
+pub mod messages;
 mod notes;
 mod ring_buffer;
 mod shared;

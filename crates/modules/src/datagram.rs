@@ -24,6 +24,7 @@ use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 
 use ashway_abi::context::flag;
+use ashway_memory::messages::Buffer;
 use ashway_path::attrs::Attrs;
 use ashway_path::module::Kind;
 use ashway_path::path::Path;
@@ -73,7 +74,7 @@ const BUFFER_BYTES: usize = HEADROOM_BYTES + 0x1_0000;
 pub(crate) struct Fused {
     pub(crate) stage: PipeStage,
     /// Where a pass writes to.
-    pub(crate) spare: Vec<u8>,
+    pub(crate) spare: Buffer,
 }
 
 /// By which interface a path sends, and to whom, if its attributes did not say the

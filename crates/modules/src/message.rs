@@ -9,6 +9,7 @@ use std::mem;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut, Range};
 
+use ashway_memory::messages::Buffer;
 use ashway_path::time::Time;
 use ashway_wire::ipv4::PROTOCOL_UDP;
 use ashway_wire::reply::is_host;
@@ -24,9 +25,9 @@ pub struct Message(Box<Body>);
 
 /// What a message is made of. What the present layer sees is
 /// [`bytes`](Self::bytes); the rest of the frame stays where it is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Body {
-    buffer: Vec<u8>,
+    buffer: Buffer,
     /// Invariant: `front <= end <= buffer.len()`.
     front: usize,
     end: usize,
@@ -128,7 +129,7 @@ impl Message {
     #[must_use]
     pub fn with_room(frame_bytes: usize) -> Self {
         Self(Box::new(Body {
-            buffer: vec![0; HEADROOM_BYTES + frame_bytes],
+            buffer: Buffer::new(HEADROOM_BYTES + frame_bytes),
             front: HEADROOM_BYTES,
             end: HEADROOM_BYTES,
             received: HEADROOM_BYTES,
@@ -142,7 +143,7 @@ impl Body {
     /// only if the message never held so long a frame.
     pub fn fill(&mut self, len: usize, write: impl FnOnce(&mut [u8])) {
         if self.buffer.len() < HEADROOM_BYTES + len {
-            self.buffer.resize(HEADROOM_BYTES + len, 0);
+            self.buffer = Buffer::new(HEADROOM_BYTES + len);
         }
         self.meta = Meta {
             copies: 1,
@@ -212,6 +213,32 @@ impl Body {
         (before.get(HEADROOM_BYTES..).unwrap_or_default(), here)
     }
 
+    /// The frame's bytes and the room behind it, and where in them lies what the present
+    /// layer sees: for whoever works on that in its place, and may make it
+    /// [longer](Self::set_len).
+    pub fn whole(&mut self) -> (&mut [u8], usize) {
+        let first = HEADROOM_BYTES.min(self.front);
+        (&mut self.buffer[first..], self.front - first)
+    }
+
+    /// Makes sure that there is room for so many bytes behind what the present layer sees.
+    /// Copies and allocates if there is not.
+    pub fn make_room(&mut self, bytes: usize) {
+        if self.buffer.grow(self.end + bytes) {
+            self.copied();
+        }
+    }
+
+    /// Says how long the message is that somebody has worked on in its place.
+    ///
+    /// # Panics
+    ///
+    /// If there is no room for so many bytes.
+    pub fn set_len(&mut self, len: usize) {
+        assert!(len <= self.buffer.len() - self.front, "there is room");
+        self.end = self.front + len;
+    }
+
     /// Length of what the present layer sees, in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -257,9 +284,7 @@ impl Body {
     /// never was so long.
     pub fn resize(&mut self, len: usize) {
         let end = self.front + len;
-        if end > self.buffer.len() {
-            self.buffer.resize(end, 0);
-        }
+        self.buffer.grow(end);
         if end > self.end {
             self.buffer[self.end..end].fill(0);
         }
@@ -277,12 +302,12 @@ impl Body {
     pub fn rewrite(
         &mut self,
         part: Range<usize>,
-        spare: &mut Vec<u8>,
+        spare: &mut Buffer,
         write: impl FnOnce(&[u8], &mut [u8]) -> bool,
     ) -> bool {
         assert!(part.end <= self.len(), "part of the message");
         let (start, end) = (self.front + part.start, self.front + part.end);
-        spare.resize(self.buffer.len(), 0);
+        spare.grow(self.buffer.len());
         let written = write(&self.buffer[start..end], &mut spare[start..end]);
         if written {
             let last = self.received.max(self.end);
@@ -361,8 +386,8 @@ impl Body {
 
     /// Bytes of memory that the message holds.
     #[must_use]
-    pub const fn memory_bytes(&self) -> usize {
-        size_of::<Message>() + size_of::<Self>() + self.buffer.capacity()
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<Message>() + size_of::<Self>() + self.buffer.len()
     }
 
     /// Whether an answer can be sent to where the message came from: RFC 1122
@@ -386,6 +411,18 @@ impl Body {
         has_sender && !from_group
     }
 }
+
+/// What has been in the buffer before is no part of a message.
+impl PartialEq for Body {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |body: &Self| (body.front, body.end, body.received, body.meta);
+        let first = HEADROOM_BYTES.min(self.front);
+        let all = first..self.end.max(self.received);
+        of(self) == of(other) && self.buffer[all.clone()] == other.buffer[all]
+    }
+}
+
+impl Eq for Body {}
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -429,7 +466,7 @@ mod tests {
         let mut message = Message::of_frame(b"ethpayload..");
         message.meta.eth = message.pop(3);
         message.truncate(7);
-        let mut spare = vec![9; 3];
+        let mut spare = Buffer::new(3);
         let mut written = message.clone();
         assert!(!written.rewrite(1..5, &mut spare, |_, into| {
             into.fill(b'!');

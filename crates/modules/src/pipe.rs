@@ -30,6 +30,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use ashway_memory::messages::Buffer;
 use ashway_path::attrs::Attrs;
 use ashway_path::module::{Kind, Made, Module, Param, Refused};
 use ashway_path::read::Params;
@@ -255,7 +256,7 @@ impl PipeStage {
         message: &mut Message,
         payload: Range<usize>,
         before: Sum,
-        spare: &mut Vec<u8>,
+        spare: &mut Buffer,
         attrs: &mut Attrs,
     ) -> bool {
         let Some(list) = &self.lists.summed else {

@@ -13,6 +13,7 @@
 
 use std::ops::Range;
 
+use ashway_memory::messages::Buffer;
 use ashway_path::attrs::names;
 use ashway_path::module::Kind;
 use ashway_path::path::Path;
@@ -151,7 +152,7 @@ fn fuse(path: &mut Path<Message>, stages: Range<usize>) -> Option<DatagramStage>
         above = above.or_else(|| path.stage_as::<pipe::PipeStage>(at).cloned());
     }
     let ((eth, ip, udp), stage) = below.zip(above)?;
-    let spare = Vec::new();
+    let spare = Buffer::new(0);
     Some(DatagramStage {
         eth,
         ip,

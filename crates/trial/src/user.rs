@@ -65,10 +65,6 @@ impl User {
         let outcome = self
             .instance
             .activate_behind(function, front, &mut message, channel, budget);
-        if outcome.len != message.len() {
-            message.resize(outcome.len, 0);
-            self.instance.copy_message(&mut message);
-        }
         Activation {
             result: outcome.verdict.map(|verdict| verdict as u32),
             message,

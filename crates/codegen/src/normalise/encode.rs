@@ -3,19 +3,22 @@
 //! ```text
 //! import  ashway.trap (cause: i32, at: i32), returns only with fuel
 //!         ashway.now () -> i64 (`host.rs`)
-//! memory  0 "_ashway_memory": the handler's · 1 "_ashway_message" · 2 "_ashway_state"
+//! memory  0 "_ashway_memory": the handler's · 1 "_ashway_messages" · 2 "_ashway_state"
+//!         · 3, if it uses it, the outbox
 //! global  "_ashway_fuel" i64 · "_ashway_message_len" i32 · "_ashway_dirty" i32
 //!         · slots of the call stack in use, i32 · bytes before the message, i32
+//!         · where the message is in its memory, i32
 //!         · if it resizes messages, how long they can be, i32
 //! func    the author's, under their own names; the start function, if any,
 //!         as "_ashway_start", called by the host once fuel is set
 //!         for each handler `name` also
-//!         "_ashway_enter_name" (len: i32, channel: i32, fuel: i64, front: i32)
+//!         "_ashway_enter_name" (len: i32, channel: i32, fuel: i64, front: i32, at: i32)
 //!                              -> (verdict: i32, dirty: i32, fuel: i64)
 //! ```
 //!
-//! The message starts at `FRONT_BYTES` of its memory; before it are as many bytes
-//! of headers as there are.
+//! A message lies where the host says, in a memory that has all messages of the process;
+//! before it are as many bytes of headers as there are. What keeps a handler to its own is
+//! the check before each access (`message.rs`), not the end of that memory.
 //!
 //! The last kind exists for speed: one call sets the globals, runs the handler
 //! and reads the globals, where the host would need six.
@@ -33,7 +36,7 @@ use super::host::HOST;
 use super::identity::{CallTables, indirect};
 use super::ir::{FileOffset, Global, Module, OpKind};
 use ashway_abi::host_call::MODULE;
-use ashway_abi::memory::WASM_PAGE;
+use ashway_abi::memory::{MESSAGES_BYTES, WASM_PAGE};
 use ashway_abi::outbox;
 use std::borrow::Cow;
 use wasm_encoder::reencode::Reencode;
@@ -50,10 +53,6 @@ pub const START_EXPORT: &str = "_ashway_start";
 
 /// What stands before a handler's name in the export that sets its globals.
 pub const ENTER_PREFIX: &str = "_ashway_enter_";
-
-/// Pages of the message memory: one for the longest message, and room for what
-/// is before it. An outbox lies behind them.
-const MESSAGE_PAGES: u32 = 2;
 
 /// A module for Wasmtime, and the way back to the author's file.
 #[derive(Clone, Debug)]
@@ -230,7 +229,9 @@ fn types(module: &Module<'_>) -> TypeSection {
         let (params, results) = (params.iter().copied(), results.iter().copied());
         section.ty().function(params, results);
     }
-    section.ty().function([i32, i32, i64, i32], [i32, i32, i64]);
+    section
+        .ty()
+        .function([i32, i32, i64, i32, i32], [i32, i32, i64]);
     section
 }
 
@@ -260,13 +261,10 @@ fn tables(contents: &[Vec<Option<u32>>]) -> TableSection {
 fn memories(module: &Module<'_>) -> MemorySection {
     let mut section = MemorySection::new();
     let author = (module.initial_pages, module.maximum_pages);
-    let state = (module.state_bytes / WASM_PAGE) as u32;
-    let message = if module.uses_outbox() {
-        ((outbox::AT + outbox::BYTES) / WASM_PAGE) as u32
-    } else {
-        MESSAGE_PAGES
-    };
-    for (minimum, maximum) in [author, (message, message), (state, state)] {
+    let fixed = |bytes: usize| ((bytes / WASM_PAGE) as u32, (bytes / WASM_PAGE) as u32);
+    let outbox = module.uses_outbox().then(|| fixed(outbox::BYTES));
+    let memories = [author, fixed(MESSAGES_BYTES), fixed(module.state_bytes)];
+    for (minimum, maximum) in memories.into_iter().chain(outbox) {
         section.memory(MemoryType {
             minimum: u64::from(minimum),
             maximum: Some(u64::from(maximum)),
@@ -291,6 +289,7 @@ fn globals(module: &Module<'_>) -> GlobalSection {
         super::expand::DIRTY,
         super::expand::STACK,
         super::expand::MESSAGE_FRONT,
+        super::expand::MESSAGE_AT,
     ] {
         section.global(mutable(ValType::I32), &ConstExpr::i32_const(0));
     }
@@ -303,7 +302,7 @@ fn globals(module: &Module<'_>) -> GlobalSection {
 fn exports(module: &Module<'_>) -> ExportSection {
     let mut section = ExportSection::new();
     section.export("_ashway_memory", ExportKind::Memory, 0);
-    section.export("_ashway_message", ExportKind::Memory, 1);
+    section.export("_ashway_messages", ExportKind::Memory, 1);
     section.export("_ashway_state", ExportKind::Memory, 2);
     section.export("_ashway_fuel", ExportKind::Global, super::expand::FUEL);
     section.export(

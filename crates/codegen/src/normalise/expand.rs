@@ -19,13 +19,16 @@ use wasmparser::Operator;
 pub(super) const MEMORY: u32 = 0;
 pub(super) const MESSAGE: u32 = 1;
 const STATE: u32 = 2;
+pub(super) const OUTBOX: u32 = 3;
 pub(super) const FUEL: u32 = 0;
 pub(super) const MESSAGE_LEN: u32 = 1;
 pub(super) const DIRTY: u32 = 2;
 pub(super) const STACK: u32 = 3;
 pub(super) const MESSAGE_FRONT: u32 = 4;
+/// Where the message is in its memory.
+pub(super) const MESSAGE_AT: u32 = 5;
 /// Only where the handler may change the message's length.
-pub(super) const MESSAGE_MOST: u32 = 5;
+pub(super) const MESSAGE_MOST: u32 = 6;
 
 /// Writes operations into one function.
 pub(super) struct Expander<'f> {
@@ -268,7 +271,7 @@ impl<'f> Expander<'f> {
 /// handler may make a message longer by `grows` bytes, if it may change its length.
 pub(super) fn enter(handler: u32, grows: Option<u32>) -> Function {
     let mut function = Function::new([]);
-    let (len, channel, fuel, front) = (0, 1, 2, 3);
+    let (len, channel, fuel, front, at) = (0, 1, 2, 3, 4);
     if let Some(grows) = grows {
         function
             .instructions()
@@ -283,6 +286,8 @@ pub(super) fn enter(handler: u32, grows: Option<u32>) -> Function {
         .global_set(MESSAGE_LEN)
         .local_get(front)
         .global_set(MESSAGE_FRONT)
+        .local_get(at)
+        .global_set(MESSAGE_AT)
         .i32_const(0)
         .global_set(DIRTY)
         .i32_const(0)

@@ -4,9 +4,10 @@
 //! What reads has a signed offset and may reach in front of the message, where
 //! the frame's headers are.
 
-use super::expand::{DIRTY, Expander, MEMORY, MESSAGE, MESSAGE_FRONT, MESSAGE_LEN, MESSAGE_MOST};
+use super::expand::{
+    DIRTY, Expander, MEMORY, MESSAGE, MESSAGE_AT, MESSAGE_FRONT, MESSAGE_LEN, MESSAGE_MOST,
+};
 use super::ir::FileOffset;
-use ashway_abi::memory::FRONT_BYTES;
 use ashway_abi::{Cause, HostCall, resize};
 use wasm_encoder::{BlockType, MemArg, MemArgTarget, ValType};
 
@@ -32,7 +33,8 @@ impl Expander<'_> {
     }
 
     /// Traps unless `at + len <= message_len`, in 64 bits so that nothing
-    /// wraps; the i64 `len` is on the stack, `at` in its temporary.
+    /// wraps; the i64 `len` is on the stack, `at` in its temporary, where it becomes the
+    /// address.
     pub(super) fn check_message(&mut self, place: FileOffset) {
         let at = self.at;
         self.ins()
@@ -43,6 +45,7 @@ impl Expander<'_> {
             .i64_extend_i32_u()
             .i64_gt_u();
         self.trap_if(Cause::MessageBounds, place);
+        self.address();
     }
 
     /// Traps unless the signed `at + len` is within message and headers; the i64
@@ -63,9 +66,15 @@ impl Expander<'_> {
             .i32_lt_s()
             .i32_or();
         self.trap_if(Cause::MessageBounds, place);
+        self.address();
+    }
+
+    /// Makes `at`, which was checked, the address in the memory of messages.
+    fn address(&mut self) {
+        let at = self.at;
         self.ins()
             .local_get(at)
-            .i32_const(FRONT_BYTES as i32)
+            .global_get(MESSAGE_AT)
             .i32_add()
             .local_set(at);
     }
@@ -79,7 +88,7 @@ impl Expander<'_> {
         self.ins().local_set(at).i64_const(i64::from(bytes));
         self.check_frame(place);
         self.ins().local_get(at);
-        let memarg = frame();
+        let memarg = anywhere();
         match bytes {
             1 => self.ins().i32_load8_u(memarg),
             2 => self.ins().i32_load16_u(memarg),
@@ -103,7 +112,7 @@ impl Expander<'_> {
         if swap {
             self.swap(bytes);
         }
-        let memarg = message();
+        let memarg = anywhere();
         match bytes {
             1 => self.ins().i32_store8(memarg),
             2 => self.ins().i32_store16(memarg),
@@ -200,8 +209,6 @@ impl Expander<'_> {
         let (at, pointer, value) = (self.at, self.pointer, self.value);
         self.ins()
             .local_get(at)
-            .i32_const(FRONT_BYTES as i32)
-            .i32_add()
             .local_get(pointer)
             .local_get(value)
             .memory_copy(MESSAGE, MEMORY);
@@ -222,7 +229,7 @@ impl Expander<'_> {
         self.ins().local_get(value).global_get(MESSAGE_LEN);
         self.ins().i32_gt_u().if_(BlockType::Empty);
         self.ins().global_get(MESSAGE_LEN);
-        self.ins().i32_const(FRONT_BYTES as i32).i32_add();
+        self.ins().global_get(MESSAGE_AT).i32_add();
         self.ins().i32_const(0);
         self.ins().local_get(value).global_get(MESSAGE_LEN);
         self.ins().i32_sub().memory_fill(MESSAGE).end();
@@ -265,16 +272,8 @@ impl Access {
     }
 }
 
-/// Anywhere in the message; no alignment is promised.
-const fn message() -> MemArg {
-    MemArg {
-        offset: FRONT_BYTES as u64,
-        ..frame()
-    }
-}
-
-/// An address in its memory.
-const fn frame() -> MemArg {
+/// An address in the memory of messages; no alignment is promised.
+const fn anywhere() -> MemArg {
     MemArg {
         offset: 0,
         align: 0,

@@ -1,12 +1,11 @@
 //! `send`, `msg_clone`, `timer_set` and `log` in Wasm: a record and a copy in the
 //! [outbox](ashway_abi::outbox), which the host reads when the activation has ended.
 
-use super::expand::{Expander, MEMORY, MESSAGE, MESSAGE_LEN};
+use super::expand::{Expander, MEMORY, MESSAGE, MESSAGE_AT, MESSAGE_LEN, OUTBOX};
 use ashway_abi::log::{LINE_BYTES, MOST as MOST_LINES, stage};
-use ashway_abi::memory::FRONT_BYTES;
 use ashway_abi::outbox::{
-    AT, CHANNELS, COUNT, LOG, MOST, MOST_TIMERS, NO_TIMER, PAYLOAD_BYTES, PAYLOADS, RECORDS,
-    TIMERS, TIMERS_SET, answer,
+    CHANNELS, COUNT, LOG, MOST, MOST_TIMERS, NO_TIMER, PAYLOAD_BYTES, PAYLOADS, RECORDS, TIMERS,
+    TIMERS_SET, answer,
 };
 use wasm_encoder::{BlockType, MemArg, MemArgTarget, ValType};
 
@@ -23,7 +22,7 @@ impl Expander<'_> {
         let (at, pointer, value) = (self.at, self.pointer, self.value);
         self.ins()
             .local_set(at)
-            .i32_const(FRONT_BYTES as i32)
+            .global_get(MESSAGE_AT)
             .local_set(pointer)
             .global_get(MESSAGE_LEN)
             .local_set(value);
@@ -70,10 +69,10 @@ impl Expander<'_> {
             .i32_store(word(LOG + stage::LINES));
         self.ins().local_get(at);
         self.ins()
-            .i32_const((AT + LOG + stage::LINES + stage::TEXT) as i32)
+            .i32_const((LOG + stage::LINES + stage::TEXT) as i32)
             .i32_add();
         self.ins().local_get(pointer).local_get(value);
-        self.ins().memory_copy(MESSAGE, MEMORY);
+        self.ins().memory_copy(OUTBOX, MEMORY);
     }
 
     /// Makes a local at most so large, as a number without a sign.
@@ -109,9 +108,9 @@ impl Expander<'_> {
         let shift = PAYLOAD_BYTES.trailing_zeros() as i32;
         self.ins().i32_const(0).i32_load(count());
         self.ins().i32_const(shift).i32_shl();
-        self.ins().i32_const((AT + PAYLOADS) as i32).i32_add();
+        self.ins().i32_const(PAYLOADS as i32).i32_add();
         self.ins().local_get(pointer).local_get(value);
-        self.ins().memory_copy(MESSAGE, memory);
+        self.ins().memory_copy(OUTBOX, memory);
 
         for (place, local) in [(RECORDS, at), (RECORDS + 4, value)] {
             self.ins().i32_const(0).i32_load(count());
@@ -129,9 +128,9 @@ impl Expander<'_> {
 /// A word of the outbox.
 pub(super) const fn word(offset: usize) -> MemArg {
     MemArg {
-        offset: (AT + offset) as u64,
+        offset: offset as u64,
         align: 2,
-        target: MemArgTarget::Memory(MESSAGE),
+        target: MemArgTarget::Memory(OUTBOX),
         ordering: None,
     }
 }

@@ -1,0 +1,440 @@
+//! Room for messages.
+//!
+//! All messages of a process lie in one stretch of address space, so that Wasm code, whose
+//! memory this is, works on each where it lies: a message is a number of bytes from its
+//! beginning. What lies here is ours alone: no program and no application maps it.
+//!
+//! A buffer is a block of a power of two of bytes. Blocks that were given back are taken
+//! again first; of each size so many keep their pages, and the rest goes to the kernel.
+
+use std::alloc::{self, Layout};
+use std::fmt;
+use std::io;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use rustix::io::Errno;
+use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
+
+/// The address space: reserved, and made of pages as it is needed.
+pub const SPACE_BYTES: usize = 1 << 30;
+
+/// What of it is for [desks](Buffer::desk).
+const DESKS_BYTES: usize = SPACE_BYTES / 4;
+
+/// The smallest block, for a frame of 4,096 bytes with room around it.
+const BLOCK_BYTES: usize = 8192;
+
+/// The largest block: the longest message with room around it, and some more.
+const MOST_BYTES: usize = 256 * 1024;
+
+/// Sizes of blocks.
+const SIZES: usize = (MOST_BYTES / BLOCK_BYTES).trailing_zeros() as usize + 1;
+
+/// Free blocks of one size that keep their pages.
+const KEPT: usize = 256;
+
+/// Made accessible at once.
+const STEP_BYTES: usize = 4 << 20;
+
+static SPACE: OnceLock<Result<Space, i32>> = OnceLock::new();
+
+/// The stretch of address space that all messages of the process lie in.
+pub struct Space {
+    base: NonNull<u8>,
+    blocks: Mutex<Blocks>,
+}
+
+/// Which blocks there are.
+#[derive(Debug)]
+struct Blocks {
+    /// Where the next new one begins, of messages and of desks.
+    next: [usize; 2],
+    /// What may be touched begins and ends here: from the front for messages, from
+    /// [`DESKS`] for desks.
+    open: [usize; 2],
+    free: [Vec<usize>; SIZES],
+    desks: Vec<usize>,
+}
+
+/// Whether a block is a message's or a desk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Use {
+    Message = 0,
+    Desk = 1,
+}
+
+impl Use {
+    /// Where its blocks begin and end.
+    const fn range(self) -> (usize, usize) {
+        match self {
+            Self::Message => (0, SPACE_BYTES - DESKS_BYTES),
+            Self::Desk => (SPACE_BYTES - DESKS_BYTES, SPACE_BYTES),
+        }
+    }
+}
+
+// SAFETY: the space is never unmapped, and `base` alone gives no access: bytes are reached
+// through buffers, of which no two have one in common, and by Wasm code that runs while
+// the buffer of its message is borrowed.
+unsafe impl Send for Space {}
+// SAFETY: as above.
+unsafe impl Sync for Space {}
+
+/// The process's space for messages.
+///
+/// # Errors
+///
+/// What `mmap(2)` returned when it was to be reserved: `ENOMEM` if a limit
+/// (`RLIMIT_AS`) leaves no room for [`SPACE_BYTES`] of addresses.
+pub fn space() -> io::Result<&'static Space> {
+    let space = SPACE.get_or_init(|| Space::reserve().map_err(Errno::raw_os_error));
+    space
+        .as_ref()
+        .map_err(|errno| io::Error::from_raw_os_error(*errno))
+}
+
+impl Space {
+    fn reserve() -> Result<Self, Errno> {
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: without MAP_FIXED the kernel picks unused address space.
+        let base = unsafe {
+            mm::mmap_anonymous(std::ptr::null_mut(), SPACE_BYTES, ProtFlags::empty(), flags)
+        }?;
+        let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
+        let begin = [Use::Message, Use::Desk].map(|of| of.range().0);
+        Ok(Self {
+            base,
+            blocks: Mutex::new(Blocks {
+                next: begin,
+                open: begin,
+                free: Default::default(),
+                desks: Vec::new(),
+            }),
+        })
+    }
+
+    /// Where it begins.
+    #[must_use]
+    pub const fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    /// How far from the beginning these bytes lie, if they do, whole. Whoever is told
+    /// the number may write them as long as `bytes` is borrowed.
+    #[must_use]
+    pub fn place_of(&self, bytes: &mut [u8]) -> Option<usize> {
+        // Exposed: code that knows only the number writes there.
+        let at = bytes.as_mut_ptr().expose_provenance();
+        let at = at.checked_sub(self.base.as_ptr().expose_provenance())?;
+        (at < SPACE_BYTES && bytes.len() <= SPACE_BYTES - at).then_some(at)
+    }
+
+    /// `len` bytes from `at` on, for whoever has them as [`Self::place_of`] says; `None`
+    /// where no message can lie.
+    #[must_use]
+    pub fn at(&self, at: usize, len: usize) -> Option<NonNull<u8>> {
+        let blocks = self.blocks();
+        let of = if at < Use::Desk.range().0 {
+            Use::Message
+        } else {
+            Use::Desk
+        };
+        let end = at.checked_add(len)?;
+        // SAFETY: within the reservation, since what is open is.
+        (end <= blocks.open[of as usize]).then(|| unsafe { self.base.add(at) })
+    }
+
+    fn blocks(&self) -> std::sync::MutexGuard<'_, Blocks> {
+        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a block of this size; `None` if there is no room for more.
+    fn take(&self, size: usize, of: Use) -> Option<NonNull<u8>> {
+        let mut blocks = self.blocks();
+        let free = match of {
+            Use::Message => &mut blocks.free[size],
+            Use::Desk => &mut blocks.desks,
+        };
+        let at = match free.pop() {
+            Some(at) => at,
+            None => self.new_block(&mut blocks, BLOCK_BYTES << size, of)?,
+        };
+        // SAFETY: blocks lie within the reservation.
+        Some(unsafe { self.base.add(at) })
+    }
+
+    #[cold]
+    fn new_block(&self, blocks: &mut Blocks, bytes: usize, of: Use) -> Option<usize> {
+        let number = of as usize;
+        let at = blocks.next[number];
+        let end = at + bytes;
+        if end > of.range().1 {
+            return None;
+        }
+        while blocks.open[number] < end {
+            let open = blocks.open[number];
+            // SAFETY: `open` is within the reservation, since `end` is.
+            let from = unsafe { self.base.as_ptr().add(open) };
+            let both = MprotectFlags::READ | MprotectFlags::WRITE;
+            // SAFETY: these pages are of the reservation, and nobody uses them yet.
+            unsafe { mm::mprotect(from.cast(), STEP_BYTES, both) }.ok()?;
+            blocks.open[number] = open + STEP_BYTES;
+        }
+        blocks.next[number] = end;
+        Some(at)
+    }
+
+    /// Takes a block back, which nobody uses any more.
+    fn give_back(&self, block: NonNull<u8>, size: usize, of: Use) {
+        let at = block.addr().get() - self.base.addr().get();
+        let mut blocks = self.blocks();
+        let free = match of {
+            Use::Message => &mut blocks.free[size],
+            Use::Desk => &mut blocks.desks,
+        };
+        if free.len() >= KEPT {
+            // SAFETY: the block's pages are nobody's now; they read as zeros afterwards.
+            // Where that fails they are merely kept.
+            let _ = unsafe {
+                mm::madvise(
+                    block.as_ptr().cast(),
+                    BLOCK_BYTES << size,
+                    Advice::LinuxDontNeed,
+                )
+            };
+        }
+        free.push(at);
+    }
+}
+
+impl fmt::Debug for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Space").finish_non_exhaustive()
+    }
+}
+
+/// Bytes that a message lies in. Where the space has no room for one more, they are of the
+/// heap: then Wasm code works on a copy.
+pub struct Buffer {
+    base: NonNull<u8>,
+    len: usize,
+    of: Owner,
+}
+
+/// Whose they are.
+#[derive(Clone, Copy, Debug)]
+enum Owner {
+    Space { size: u8, of: Use },
+    Heap,
+}
+
+// SAFETY: it owns its bytes, which are not tied to a thread.
+unsafe impl Send for Buffer {}
+// SAFETY: `&Buffer` only reads them.
+unsafe impl Sync for Buffer {}
+
+impl Buffer {
+    /// Of at least so many bytes; what they are, nobody says. Takes a lock for a moment;
+    /// seldom a system call.
+    ///
+    /// # Panics
+    ///
+    /// If there is neither room in the space nor memory.
+    #[must_use]
+    pub fn new(len: usize) -> Self {
+        let size = size_of_block(len);
+        let block = size.and_then(|size| space().ok()?.take(size, Use::Message));
+        match (size, block) {
+            (Some(size), Some(base)) => Self::of_block(base, size, Use::Message),
+            _ => Self::of_heap(len),
+        }
+    }
+
+    /// A block for what does not lie in the space and is to be worked on there: of at least
+    /// so many bytes, at most 256 KiB.
+    ///
+    /// # Panics
+    ///
+    /// If it is longer, there is no [`space`], or a thousand others are in use: as many
+    /// threads would have to run a handler at once.
+    #[must_use]
+    pub fn desk(len: usize) -> Self {
+        assert!(len <= MOST_BYTES, "{len} bytes are more than a desk has");
+        let size = SIZES - 1;
+        let space = space().expect("an instance was made in it");
+        let block = space.take(size, Use::Desk);
+        let block = block.expect("no thousand threads run handlers at once");
+        Self::of_block(block, size, Use::Desk)
+    }
+
+    const fn of_block(base: NonNull<u8>, size: usize, of: Use) -> Self {
+        Self {
+            base,
+            len: BLOCK_BYTES << size,
+            of: Owner::Space {
+                size: size as u8,
+                of,
+            },
+        }
+    }
+
+    #[cold]
+    fn of_heap(len: usize) -> Self {
+        let len = len.max(1);
+        let layout = layout(len);
+        // SAFETY: the layout's size is not zero.
+        let base = unsafe { alloc::alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(base) else {
+            alloc::handle_alloc_error(layout);
+        };
+        Self {
+            base,
+            len,
+            of: Owner::Heap,
+        }
+    }
+
+    /// Makes it at least so long: if it is not, it becomes another, with the same bytes in
+    /// front. Says whether they were copied for it.
+    pub fn grow(&mut self, len: usize) -> bool {
+        let grows = len > self.len;
+        if grows {
+            let mut longer = Self::new(len);
+            longer[..self.len].copy_from_slice(self);
+            *self = longer;
+        }
+        grows
+    }
+}
+
+/// Which block has so many bytes, if one has.
+const fn size_of_block(len: usize) -> Option<usize> {
+    if len > MOST_BYTES {
+        return None;
+    }
+    let blocks = len.div_ceil(BLOCK_BYTES).next_power_of_two();
+    Some(blocks.trailing_zeros() as usize)
+}
+
+fn layout(len: usize) -> Layout {
+    Layout::array::<u8>(len).expect("no message is that long")
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the bytes are mapped, were written (by the kernel, as zeros) and are this
+        // buffer's alone; whoever else writes them has borrowed it.
+        unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Buffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above.
+        unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.len) }
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        match self.of {
+            Owner::Space { size, of } => {
+                if let Ok(space) = space() {
+                    space.give_back(self.base, size.into(), of);
+                }
+            }
+            // SAFETY: allocated in `of_heap` with this very layout, given back once.
+            Owner::Heap => unsafe { alloc::dealloc(self.base.as_ptr(), layout(self.len)) },
+        }
+    }
+}
+
+impl Clone for Buffer {
+    fn clone(&self) -> Self {
+        let mut same = Self::new(self.len);
+        same[..self.len].copy_from_slice(self);
+        same
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Buffer");
+        shown.field("len", &self.len).field("of", &self.of);
+        shown.finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    fn place(buffer: &mut Buffer) -> Option<usize> {
+        space().unwrap().place_of(buffer)
+    }
+
+    #[test]
+    fn buffers_lie_in_the_space_and_have_no_byte_in_common() {
+        let lens = [0, 1, 4448, BLOCK_BYTES, BLOCK_BYTES + 1, 70_000, MOST_BYTES];
+        let mut buffers = lens.map(Buffer::new);
+        let mut places: Vec<_> = buffers
+            .iter_mut()
+            .map(|buffer| (place(buffer).unwrap(), buffer.len()))
+            .collect();
+        for ((at, len), wanted) in places.iter().zip(lens) {
+            assert!(*len >= wanted && at % BLOCK_BYTES == 0);
+        }
+        places.sort_unstable();
+        assert!(places.windows(2).all(|two| two[0].0 + two[0].1 <= two[1].0));
+        for (number, buffer) in (0..).zip(&mut buffers) {
+            buffer.fill(number);
+        }
+        for (number, buffer) in (0..).zip(&buffers) {
+            assert!(buffer.iter().all(|byte| *byte == number));
+        }
+    }
+
+    #[test]
+    fn what_was_given_back_is_taken_again() {
+        let size = size_of_block(MOST_BYTES).unwrap();
+        // Other tests take blocks, too, but none as many of this size.
+        let mut many: Vec<_> = (0..=KEPT + 8).map(|_| Buffer::new(MOST_BYTES)).collect();
+        let mut places: Vec<_> = many.iter_mut().map(|one| place(one).unwrap()).collect();
+        many[0].fill(7);
+        drop(many);
+        let mut again: Vec<_> = (0..places.len()).map(|_| Buffer::new(MOST_BYTES)).collect();
+        let mut found: Vec<_> = again.iter_mut().map(|one| place(one).unwrap()).collect();
+        places.sort_unstable();
+        found.sort_unstable();
+        let common = found.iter().filter(|at| places.binary_search(at).is_ok());
+        assert!(common.count() >= KEPT, "{size}");
+    }
+
+    #[test]
+    fn a_buffer_that_grows_keeps_its_bytes() {
+        let mut buffer = Buffer::new(100);
+        buffer.fill(3);
+        let len = buffer.len();
+        assert!(!buffer.grow(len));
+        assert!(buffer.grow(len + 1));
+        assert!(buffer.len() > len && buffer[..len].iter().all(|byte| *byte == 3));
+        assert_eq!(buffer.clone()[..len], buffer[..len]);
+    }
+
+    #[test]
+    fn what_is_too_long_is_of_the_heap() {
+        let mut buffer = Buffer::new(MOST_BYTES + 1);
+        assert_eq!(place(&mut buffer), None);
+        assert_eq!(buffer[MOST_BYTES], 0);
+        let mut desk = Buffer::desk(MOST_BYTES);
+        assert!(place(&mut desk) >= Some(SPACE_BYTES - DESKS_BYTES));
+        assert_eq!(space().unwrap().at(SPACE_BYTES - 1, 2), None);
+        let mut own = [0; 8];
+        assert_eq!(space().unwrap().place_of(&mut own), None);
+    }
+}
