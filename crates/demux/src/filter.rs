@@ -224,10 +224,15 @@ impl Test {
             .is_some_and(|value| value & number(self.mask) == number(self.value))
     }
 
+    /// Whether both, of one field, can hold.
+    pub(super) fn agrees(&self, other: &Self) -> bool {
+        let both = number(self.mask) & number(other.mask);
+        number(self.value) & both == number(other.value) & both
+    }
+
     /// The test that both hold, of one field; `None` if they cannot.
     pub(super) fn merge(&self, other: &Self) -> Option<Self> {
-        let both = number(self.mask) & number(other.mask);
-        (number(self.value) & both == number(other.value) & both).then(|| Self {
+        self.agrees(other).then(|| Self {
             field: self.field,
             mask: u128_bytes(number(self.mask) | number(other.mask)),
             value: u128_bytes(number(self.value) | number(other.value)),

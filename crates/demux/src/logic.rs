@@ -53,8 +53,13 @@ fn only(tests: &[Test]) -> Conjunction {
     }
 }
 
-/// The tests of both lists, by field; `None` if they cannot all hold.
+/// The tests of both lists, by field; `None` if they cannot all hold, and then nothing
+/// is allocated: of the pairs of alternatives that a parser joins, most contradict each
+/// other.
 pub(super) fn both(one: &[Test], other: &[Test]) -> Option<Vec<Test>> {
+    if contradict(one, other) {
+        return None;
+    }
     let mut merged = Vec::with_capacity(one.len() + other.len());
     let (mut i, mut j) = (0, 0);
     while let (Some(a), Some(b)) = (one.get(i), other.get(j)) {
@@ -69,6 +74,20 @@ pub(super) fn both(one: &[Test], other: &[Test]) -> Option<Vec<Test>> {
     merged.extend_from_slice(&one[i..]);
     merged.extend_from_slice(&other[j..]);
     Some(merged)
+}
+
+/// Whether a field of both lists cannot have the values that each asks for.
+fn contradict(one: &[Test], other: &[Test]) -> bool {
+    let (mut i, mut j) = (0, 0);
+    while let (Some(a), Some(b)) = (one.get(i), other.get(j)) {
+        let order = a.field.cmp(&b.field);
+        if order == Ordering::Equal && !a.agrees(b) {
+            return true;
+        }
+        i += usize::from(order != Ordering::Greater);
+        j += usize::from(order != Ordering::Less);
+    }
+    false
 }
 
 /// What is known of the frame that is looked for.

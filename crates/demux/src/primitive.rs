@@ -71,9 +71,9 @@ pub(super) struct Maker {
 
 impl Maker {
     /// The frame has this type behind exactly the tags asked for.
-    fn link(self, ethertype: u16) -> Vec<Test> {
+    fn link(self, ethertype: u16) -> [Test; 2] {
         let tags = [(1 << self.tags) - 1];
-        vec![
+        [
             Test::new(Field::Vlans, left([3]), left(tags)),
             Test::whole(Field::EtherType, ethertype.to_be_bytes()),
         ]
@@ -82,7 +82,7 @@ impl Maker {
     /// `ether proto N`. A tag's type is a type like others to libpcap.
     pub(super) fn ether_proto(self, ethertype: u16) -> Any {
         if !eth::is_tag(ethertype) || self.tags == 2 {
-            return one(self.link(ethertype));
+            return one(self.link(ethertype).into());
         }
         let offset = 12 + 4 * u16::from(self.tags);
         let mut tests = self.tagged();
@@ -139,10 +139,10 @@ impl Maker {
     pub(super) fn all_of(self, proto: Proto) -> Any {
         match proto {
             Proto::Ether => one(Vec::new()),
-            Proto::Arp => one(self.link(eth::TYPE_ARP)),
-            Proto::Rarp => one(self.link(eth::TYPE_RARP)),
-            Proto::Ip => one(self.link(eth::TYPE_IPV4)),
-            Proto::Ip6 => one(self.link(eth::TYPE_IPV6)),
+            Proto::Arp => one(self.link(eth::TYPE_ARP).into()),
+            Proto::Rarp => one(self.link(eth::TYPE_RARP).into()),
+            Proto::Ip => one(self.link(eth::TYPE_IPV4).into()),
+            Proto::Ip6 => one(self.link(eth::TYPE_IPV6).into()),
             Proto::Over(family, number) => self.ip_proto(family, number),
         }
     }
@@ -151,7 +151,7 @@ impl Maker {
     pub(super) fn ip_proto(self, family: Family, number: u8) -> Any {
         let mut any = Vec::new();
         if family != Family::V6 {
-            any.extend(one(self.transport(eth::TYPE_IPV4, number)));
+            any.push(all(self.transport(eth::TYPE_IPV4, number).into()));
         }
         if family != Family::V4 {
             if ipv6::is_walked(number) {
@@ -163,27 +163,26 @@ impl Maker {
                 let behind = Test::whole(raw(Base::L3, 40, 1), [number]);
                 any.extend(one([&ip6[..], &[next(ipv6::FRAGMENT), behind]].concat()));
             } else {
-                any.extend(one(self.transport(eth::TYPE_IPV6, number)));
+                any.push(all(self.transport(eth::TYPE_IPV6, number).into()));
             }
         }
         any
     }
 
-    fn transport(self, ethertype: u16, number: u8) -> Vec<Test> {
-        let mut tests = self.link(ethertype);
-        tests.push(Test::whole(Field::Protocol, [number]));
-        tests
+    fn transport(self, ethertype: u16, number: u8) -> [Test; 3] {
+        let [tags, ethertype] = self.link(ethertype);
+        [tags, ethertype, Test::whole(Field::Protocol, [number])]
     }
 
     /// `port` of these protocols, over both versions of IP.
     pub(super) fn port(self, protocols: &[u8], side: Side, mask: [u8; 16], value: [u8; 16]) -> Any {
-        let mut any = Vec::new();
+        let mut any = Vec::with_capacity(2 * protocols.len());
         for ethertype in [eth::TYPE_IPV4, eth::TYPE_IPV6] {
             for &number in protocols {
-                let mut tests = self.transport(ethertype, number);
-                tests.push(not_later());
+                let [tags, ethertype, protocol] = self.transport(ethertype, number);
+                let tests = [tags, ethertype, protocol, not_later()];
                 let fields = [Field::SourcePort, Field::DestinationPort];
-                any.extend(sided(&tests, side, fields, mask, value));
+                sided(&mut any, &tests, side, fields, mask, value);
             }
         }
         any
@@ -204,7 +203,7 @@ impl Maker {
                     Proto::Ip => [Field::Source, Field::Destination],
                     _ => [raw(Base::L3, 14, 4), raw(Base::L3, 24, 4)],
                 };
-                any.extend(sided(&self.link(ethertype), side, fields, mask, value));
+                sided(&mut any, &self.link(ethertype), side, fields, mask, value);
             }
         }
         any
@@ -213,13 +212,11 @@ impl Maker {
     /// An IPv6 address, of which this many bits count.
     pub(super) fn ipv6(self, side: Side, bits: u8, address: Ipv6Addr) -> Any {
         let mask = u128::MAX.checked_shl(128 - u32::from(bits)).unwrap_or(0);
-        sided(
-            &self.link(eth::TYPE_IPV6),
-            side,
-            [Field::Source, Field::Destination],
-            u128_bytes(mask),
-            address.octets(),
-        )
+        let (tests, mask) = (self.link(eth::TYPE_IPV6), u128_bytes(mask));
+        let fields = [Field::Source, Field::Destination];
+        let mut any = Vec::new();
+        sided(&mut any, &tests, side, fields, mask, address.octets());
+        any
     }
 
     /// A hardware address. Always at the front, whatever tags there are.
@@ -244,8 +241,8 @@ impl Maker {
     pub(super) fn multicast(self, proto: Proto) -> Option<Any> {
         let (mut tests, field, bits) = match proto {
             Proto::Ether => (Vec::new(), raw(Base::Eth, 0, 1), 0x01),
-            Proto::Ip => (self.link(eth::TYPE_IPV4), Field::Destination, 0xe0),
-            Proto::Ip6 => (self.link(eth::TYPE_IPV6), Field::Destination, 0xff),
+            Proto::Ip => (self.link(eth::TYPE_IPV4).into(), Field::Destination, 0xe0),
+            Proto::Ip6 => (self.link(eth::TYPE_IPV6).into(), Field::Destination, 0xff),
             _ => return None,
         };
         tests.push(Test::new(field, left([bits]), left([bits])));
@@ -256,18 +253,17 @@ impl Maker {
     pub(super) fn bytes_of(self, proto: Proto) -> (Vec<Test>, Base) {
         let (ethertype, number) = match proto {
             Proto::Ether => return (Vec::new(), Base::Eth),
-            Proto::Arp => return (self.link(eth::TYPE_ARP), Base::L3),
-            Proto::Rarp => return (self.link(eth::TYPE_RARP), Base::L3),
-            Proto::Ip => return (self.link(eth::TYPE_IPV4), Base::L3),
-            Proto::Ip6 => return (self.link(eth::TYPE_IPV6), Base::L3),
+            Proto::Arp => return (self.link(eth::TYPE_ARP).into(), Base::L3),
+            Proto::Rarp => return (self.link(eth::TYPE_RARP).into(), Base::L3),
+            Proto::Ip => return (self.link(eth::TYPE_IPV4).into(), Base::L3),
+            Proto::Ip6 => return (self.link(eth::TYPE_IPV6).into(), Base::L3),
             Proto::Over(Family::V6, number) => (eth::TYPE_IPV6, number),
             // The manual: "tcp, udp and other upper-layer protocol types only
             // apply to IPv4".
             Proto::Over(_, number) => (eth::TYPE_IPV4, number),
         };
-        let mut tests = self.transport(ethertype, number);
-        tests.push(not_later());
-        (tests, Base::L4)
+        let [tags, ethertype, protocol] = self.transport(ethertype, number);
+        (vec![tags, ethertype, protocol, not_later()], Base::L4)
     }
 }
 
@@ -293,30 +289,31 @@ pub(super) fn all(mut tests: Vec<Test>) -> Conjunction {
     }
 }
 
-/// These tests and one of the source, the destination, either or both.
+/// Adds these tests and one of the source, the destination, either or both.
 fn sided(
+    any: &mut Any,
     tests: &[Test],
     side: Side,
     [source, destination]: [Field; 2],
     mask: [u8; 16],
     value: [u8; 16],
-) -> Any {
-    // `net 0.0.0.0/0` asks for the protocol alone.
-    if mask == [0; 16] {
-        return one(tests.to_vec());
-    }
-    let with = |fields: &[Field]| {
-        let more: Vec<Test> = fields
-            .iter()
-            .map(|&field| Test::new(field, mask, value))
-            .collect();
-        all([tests, &more].concat())
+) {
+    let mut add = |fields: &[Field]| {
+        let mut with = Vec::with_capacity(tests.len() + fields.len());
+        with.extend_from_slice(tests);
+        with.extend(fields.iter().map(|&field| Test::new(field, mask, value)));
+        any.push(all(with));
     };
     match side {
-        Side::Source => vec![with(&[source])],
-        Side::Destination => vec![with(&[destination])],
-        Side::Either => vec![with(&[source]), with(&[destination])],
-        Side::Both => vec![with(&[source, destination])],
+        // `net 0.0.0.0/0` asks for the protocol alone.
+        _ if mask == [0; 16] => add(&[]),
+        Side::Source => add(&[source]),
+        Side::Destination => add(&[destination]),
+        Side::Either => {
+            add(&[source]);
+            add(&[destination]);
+        }
+        Side::Both => add(&[source, destination]),
     }
 }
 

@@ -17,22 +17,25 @@ const PAIRS: [&str; 8] = ["&&", "||", "!=", "==", "<=", ">=", "<<", ">>"];
 
 /// Divides the text. Linear in its length.
 pub(super) fn words(text: &str) -> Vec<Word<'_>> {
-    let mut found = Vec::new();
+    let mut found = Vec::with_capacity(text.len() / 4 + 1);
     let mut at = 0;
     let mut in_brackets = false;
     while let Some(start) = text[at..].find(|c: char| !c.is_whitespace()) {
         let start = at + start;
         let tail = &text[start..];
         // A colon belongs to an address, except in `ip[6:2]`.
-        let ends =
-            |c: char| !(c.is_alphanumeric() || "._-".contains(c) || c == ':' && !in_brackets);
+        let ends = |c: char| match c {
+            '.' | '_' | '-' => false,
+            ':' => in_brackets,
+            c => !c.is_alphanumeric(),
+        };
         let first = tail.chars().next().map_or(1, char::len_utf8);
-        let len = if PAIRS.iter().any(|pair| tail.starts_with(pair)) {
-            2
-        } else if tail.starts_with('\\') || !tail.starts_with(ends) {
+        let len = if tail.starts_with('\\') || !tail.starts_with(ends) {
             tail[first..]
                 .find(ends)
                 .map_or(tail.len(), |end| first + end)
+        } else if PAIRS.iter().any(|pair| tail.starts_with(pair)) {
+            2
         } else {
             first
         };
