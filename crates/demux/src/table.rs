@@ -87,20 +87,21 @@ impl<T: Copy + Eq + Hash> Table<T> {
         if self.filters.contains_key(&value) {
             return Err(self.conflict(filter, value));
         }
-        let mut rivals = filter.any.iter().map(|one| self.rival(filter, one));
-        if let Some(with) = rivals.find_map(|rival| rival) {
+        let places: Vec<(Shape, Key)> = filter.any.iter().map(Shape::of).collect();
+        let rival = places.iter().find_map(|place| self.rival(filter, place));
+        if let Some(with) = rival {
             return Err(self.conflict(filter, with));
         }
-        if let Some(with) = filter.any.iter().find_map(|one| self.equal(one)) {
-            for conjunction in &filter.any {
-                self.part(&Shape::of(conjunction).0);
+        let mut all = filter.any.iter().zip(&places);
+        if let Some(with) = all.find_map(|(one, place)| self.equal(one, place)) {
+            for (shape, _) in &places {
+                self.part(shape);
             }
             return Err(self.conflict(filter, with));
         }
         let mut change = Change::default();
         let mut at = Vec::with_capacity(filter.any.len());
-        for conjunction in &filter.any {
-            let (shape, key) = Shape::of(conjunction);
+        for (shape, key) in places {
             let index = self.place(shape, &mut change);
             let id = self.shapes[index].id();
             at.push((id, key.clone()));
@@ -212,12 +213,12 @@ impl<T: Copy + Eq + Hash> Table<T> {
         }
     }
 
-    /// What has this alternative of `filter` too, and is neither narrower nor wider.
-    fn rival(&self, filter: &Filter, conjunction: &Conjunction) -> Option<T> {
-        let (shape, key) = Shape::of(conjunction);
-        let entries = self.shapes.iter().find(|entries| entries.shape == shape)?;
-        let top = entries.get(&key)?;
-        let others = self.beneath.get(&(entries.id(), key));
+    /// What has the alternative of `filter` too that has its place here, and is neither
+    /// narrower nor wider.
+    fn rival(&self, filter: &Filter, (shape, key): &(Shape, Key)) -> Option<T> {
+        let entries = self.shapes.iter().find(|entries| entries.shape == *shape)?;
+        let top = entries.get(key)?;
+        let others = self.beneath.get(&(entries.id(), key.clone()));
         let mut all = [top]
             .into_iter()
             .chain(others.into_iter().flatten().copied());
@@ -227,13 +228,12 @@ impl<T: Copy + Eq + Hash> Table<T> {
         })
     }
 
-    /// What else matches a frame of this conjunction, tests other bits and is
-    /// equally specific.
-    fn equal(&mut self, conjunction: &Conjunction) -> Option<T> {
-        let (shape, key) = Shape::of(conjunction);
-        for entries in equals(&mut self.shapes, &shape) {
+    /// What else matches a frame of this conjunction, which has its place there, tests
+    /// other bits and is equally specific.
+    fn equal(&mut self, conjunction: &Conjunction, (shape, key): &(Shape, Key)) -> Option<T> {
+        for entries in equals(&mut self.shapes, shape) {
             // In one shape only the same key meets.
-            if entries.shape != shape && entries.meets(&shape, &key) {
+            if entries.shape != *shape && entries.meets(shape, key) {
                 let overlaps = |(key, with)| {
                     let other = entries.shape.conjunction(key);
                     other.overlaps(conjunction).then_some(with)
