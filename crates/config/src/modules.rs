@@ -222,13 +222,13 @@ impl NodeGraph {
         let mut stages: Vec<_> = created.path.stages().collect();
         let mut entrances: Vec<Entrance> = Vec::new();
         for end in created.ends {
-            // Behind a relay, the stages are those of its other side.
-            let parts = stages.iter().take_while(|stage| {
-                let kind = stage.kind();
-                kind.is_none_or(|kind| kind.name != forward::KIND.name)
-            });
-            let parts: Vec<_> = parts.filter_map(|stage| stage.filter()).collect();
             if let Some(iface) = self.names.ifaces.get(&*self.graph.nodes()[end].name) {
+                // Behind a relay, the stages are those of its other side.
+                let parts = stages.iter().take_while(|stage| {
+                    let kind = stage.kind();
+                    kind.is_none_or(|kind| kind.name != forward::KIND.name)
+                });
+                let parts: Vec<_> = parts.filter_map(|stage| stage.filter()).collect();
                 entrances.push(Entrance {
                     iface: iface.clone(),
                     filter: (!parts.is_empty()).then(|| parts.join(" and ")),

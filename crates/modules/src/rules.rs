@@ -228,13 +228,12 @@ fn promotable(path: &Path<Message>) -> [(&'static str, Option<u64>); 2] {
 
 /// What both attributes ought to be.
 fn marks(path: &Path<Message>) -> [(&'static str, Option<u64>); 2] {
-    let stages: Vec<_> = path.stages().collect();
-    let last = stages.len().wrapping_sub(1);
+    let last = path.len().wrapping_sub(1);
     [
-        (INJECT_FORWARD, entered(stages.iter().copied())),
+        (INJECT_FORWARD, entered(path.stages())),
         (
             INJECT_BACKWARD,
-            entered(stages.iter().rev().copied()).map(|entered| last - entered),
+            entered(path.stages().rev()).map(|entered| last - entered),
         ),
     ]
     .map(|(name, at)| (name, at.map(|at| at as u64)))

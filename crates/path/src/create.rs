@@ -340,19 +340,22 @@ impl<M> Creation<'_, M> {
             return Err(self.failed(Phase::Stages, &node.name, because, hint));
         };
         let called = |port: &&Port, name: &str| *self.graph.nodes()[port.module].name == *name;
-        let connected: Vec<_> = node.peers(service).iter().collect();
-        let mut possible = connected.clone();
+        let connected = node.peers(service);
+        if let ([next], None) = (connected, named) {
+            return Ok(Onward::To(*next));
+        }
+        let mut possible: Vec<_> = connected.iter().collect();
         if let Some(name) = named {
             possible.retain(|port| called(port, name));
             if possible.is_empty() {
                 let because =
                     format!("it goes on by `{by}` to `{name}`, which is not connected there");
-                let hint = match connected.as_slice() {
+                let hint = match connected {
                     [] => format!("connect `{}.{by}`", node.name),
                     _ => format!(
                         "connected at `{}.{by}`: {}",
                         node.name,
-                        self.ports(&connected)
+                        self.ports(&connected.iter().collect::<Vec<_>>())
                     ),
                 };
                 return Err(self.failed(Phase::Stages, &node.name, because, hint));

@@ -248,7 +248,8 @@ impl<M> Path<M> {
     }
 
     /// Its stages, first to last.
-    pub fn stages(&self) -> impl Iterator<Item = &dyn Stage<M>> {
+    #[must_use]
+    pub fn stages(&self) -> impl DoubleEndedIterator<Item = &dyn Stage<M>> {
         self.slots.iter().map(|slot| &*slot.stage)
     }
 
