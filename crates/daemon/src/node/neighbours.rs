@@ -62,6 +62,8 @@ pub(super) struct Neighbours {
     given: u64,
     /// How many were asked about since the last look.
     asked: u32,
+    /// Those among them that the kernel is still to be asked about, by the interface's number.
+    to_ask: Vec<(u32, IpAddr)>,
     /// Says that something may have changed; there while there are next hops.
     news: Option<News>,
     /// When it last has: a route that was looked up before may be another.
@@ -140,8 +142,8 @@ impl Neighbours {
     }
 
     /// Notes what a path sends to; says its hardware address, if it is known. Constant
-    /// time. Of next hops that are new the kernel is asked about [`MOST_ASKED`] at once; for
-    /// others there is the next look.
+    /// time. Of next hops that are new the kernel [is to be asked](Self::ask) about
+    /// [`MOST_ASKED`]; for others there is the next look.
     fn want(
         &mut self,
         id: PathId,
@@ -168,7 +170,7 @@ impl Neighbours {
             was_asked = is_sure || self.asked < MOST_ASKED;
             if was_asked && !is_sure {
                 self.asked += 1;
-                kernel.ask(ifindex, at);
+                self.to_ask.push((ifindex, at));
             }
         }
         let turn = self.queue(to, Instant::now(), was_asked);
@@ -179,6 +181,14 @@ impl Neighbours {
         };
         self.hops.insert(to, hop);
         self.mac(&to)
+    }
+
+    /// Asks the kernel about next hops that were new. It sends a packet for each, which no
+    /// path has to wait for: an answer comes later anyway, and is found by a look.
+    fn ask(&mut self, kernel: &mut impl Kernel) {
+        for (ifindex, at) in self.to_ask.drain(..) {
+            kernel.ask(ifindex, at);
+        }
     }
 
     /// Paths that are gone want no neighbours. Constant time for each.
@@ -311,6 +321,12 @@ impl Node {
         self.neighbours.want(id, to, ifindex, &mut self.tables)
     }
 
+    /// Asks the kernel about the next hops of paths that were created. For when whoever
+    /// wanted these has the answer.
+    pub(super) fn ask_about_neighbours(&mut self) {
+        self.neighbours.ask(&mut self.tables);
+    }
+
     /// Looks at the kernel's table, and tells paths what has changed. Says when to look
     /// again though nothing has changed.
     pub(super) fn look_for_neighbours(&mut self) -> Option<Duration> {
@@ -428,6 +444,8 @@ mod tests {
             all.want(alike, (0, address(1)), 7, &mut kernel),
             Some(sure(1).mac)
         );
+        assert!(kernel.asked.is_empty(), "no path waits for that");
+        all.ask(&mut kernel);
         // The kernel is asked about what it does not know, and one route is one question.
         assert_eq!((&kernel.asked[..], kernel.routes), (&[address(2)][..], 2));
         let now = Instant::now();
@@ -467,6 +485,7 @@ mod tests {
         for number in 0..HOPS {
             let _ = all.want(ids.take(), (0, address(number)), 7, &mut kernel);
         }
+        all.ask(&mut kernel);
         assert_eq!(kernel.asked.len(), MOST_ASKED as usize);
         let begin = Instant::now();
         for look in 1..=HOPS / MOST_ASKED {

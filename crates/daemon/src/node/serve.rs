@@ -94,6 +94,8 @@ pub(super) fn serve(
     node.submit(start, Step::Start { socket }, Job::Nothing);
     let mut looks = Looks::new(Instant::now());
     loop {
+        // Whoever created paths has the answer.
+        node.ask_about_neighbours();
         let due = [looks.due(), trial, control.due()].into_iter().flatten();
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
         let left = left.min().and_then(|left| Timespec::try_from(left).ok());
