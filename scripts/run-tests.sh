@@ -18,6 +18,7 @@ rm -f "$skips"
 grep -q '^cargo: 0$' "$log" || failed=1
 # Nothing above is built with this feature.
 cargo test --package ashway-api --features schema --release --lib schema || failed=1
+cargo xtask schema answer status > /dev/null || failed=1
 
 # Deliberate mistakes, each of which has to turn a test red.
 { cargo xtask bugs 2>&1; echo "bugs: $?"; } | tee -a "$log"

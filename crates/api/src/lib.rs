@@ -3,7 +3,7 @@
 //! One JSON line there, one back (`docs/guide/control.md`). A node reads a [`Request`],
 //! the `ashway` command and other programs make one and send it by a [`Client`]. What comes
 //! back is an [`Answer`] or a [`Refusal`]; of an observed node, [events](answer::Event). All
-//! sides have the same types, so none can know a key that the others do not.
+//! sides that are built together have the same types.
 //!
 //! The feature `schema` derives JSON Schemas; without it the crate needs nothing but
 //! serde, so that a privileged process can have it.

@@ -61,3 +61,31 @@ pub fn describe<'n, T: Copy + Eq + Hash>(
         unmatched: None,
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use ashway_demux::parse;
+
+    use super::*;
+
+    #[test]
+    fn a_shape_is_described_by_its_numbers() {
+        let mut table = Table::default();
+        let of_net = "ip and udp and src net 10.0.0.0/8 and not dst port 9";
+        for (name, text) in ["ip and udp dst port 53", of_net].into_iter().enumerate() {
+            table.insert(&parse(text).unwrap(), name).unwrap();
+        }
+        let caught = |id: ShapeId, _: &[u8]| (id == ShapeId(1)).then_some(12);
+        let all = describe("b0", &table, caught, |name| ["dns", "net"][name], 8);
+        assert_eq!((&*all.name, all.filters, all.shapes.len()), ("b0", 2, 2));
+        let shape = all.shapes.iter().find(|shape| shape.id == 1).unwrap();
+        let numbers = (shape.key_bytes, shape.bits, shape.exclusions, shape.entries);
+        assert_eq!((numbers, shape.hits), ((4, 34, 1, 1), Some(12)));
+        assert_eq!(
+            (&*shape.paths[0].path, shape.paths[0].hits),
+            ("net", Some(12))
+        );
+        assert!(all.tree.contains("12 hits"), "{}", all.tree);
+    }
+}

@@ -52,16 +52,32 @@ impl Path {
     }
 }
 
+impl Path {
+    fn read(keys: Value) -> serde_json::Result<Self> {
+        let ends_in_handler = keys.get("handler").is_some();
+        // Of a group that is written flat serde keeps an error to itself.
+        if keys.get("stages").is_some() {
+            PathRun::deserialize(&keys)?;
+        }
+        if keys.get("share").is_some() {
+            PathShare::deserialize(&keys)?;
+        }
+        if ends_in_handler && keys.get("ends").is_some() {
+            ShownHandlerPath::deserialize(&keys)?;
+        }
+        Ok(if ends_in_handler {
+            Self::Handler(Box::new(HandlerPath::deserialize(keys)?))
+        } else {
+            Self::Modules(Box::new(ModulePath::deserialize(keys)?))
+        })
+    }
+}
+
 /// By hand: an untagged enum says of a wrong document only that it is none of these.
 impl<'de> Deserialize<'de> for Path {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let keys: Map<String, Value> = Map::deserialize(deserializer)?;
-        let path = if keys.contains_key("handler") {
-            HandlerPath::deserialize(Value::Object(keys)).map(|path| Self::Handler(path.into()))
-        } else {
-            ModulePath::deserialize(Value::Object(keys)).map(|path| Self::Modules(path.into()))
-        };
-        path.map_err(de::Error::custom)
+        let keys = Value::Object(Map::deserialize(deserializer)?);
+        Self::read(keys).map_err(de::Error::custom)
     }
 }
 
@@ -96,9 +112,9 @@ pub struct PathBase {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FaultLimit {
-    /// So many stops
+    /// How many stops within the time are too many.
     pub limit: u32,
-    /// within this time.
+    /// The time in which they are counted.
     pub within_ms: u64,
     /// How long its messages then go by it; none if they do not.
     pub rest_ms: Option<u64>,

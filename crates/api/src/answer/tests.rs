@@ -42,6 +42,20 @@ fn a_path_that_cannot_be_read_says_which_key_is_wrong() {
         let error = serde_json::from_value::<Status>(wrong).unwrap_err();
         assert!(error.to_string().contains("invalid type"), "{key}: {error}");
     }
+    // A group that is written flat is told from one that is not there.
+    for (key, value) in [
+        ("stages", json!([])),
+        ("share", json!("5 %")),
+        ("ends", json!([])),
+    ] {
+        let mut wrong = status();
+        wrong["paths"][0][key] = value;
+        let error = serde_json::from_value::<Status>(wrong).unwrap_err();
+        assert!(
+            error.to_string().contains("missing field"),
+            "{key}: {error}"
+        );
+    }
     let error = serde_json::from_value::<Path>(json!({ "name": "p" })).unwrap_err();
     assert!(error.to_string().contains("missing field"), "{error}");
 }

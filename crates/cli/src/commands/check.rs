@@ -96,7 +96,7 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
             "stays": stays(path, handlers).map(|Stays { asked, refused }| json!({
                 "asked": asked,
                 "because": refused.because,
-                "hint": refused.hint,
+                "hint": (!refused.hint.is_empty()).then_some(refused.hint),
             })),
             "name": path.name,
             "domain": path.domain,

@@ -1,5 +1,6 @@
 //! `ashway status`: where every message went.
 
+use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
 use ashway_api::answer::{
@@ -384,12 +385,13 @@ fn without_handler(status: &answer::Status) -> String {
     let dropped = counts.fates.dropped.iter();
     let dropped = dropped.map(|(name, times)| (format!("dropped_{name}"), times));
     let others = counts.fates.others.iter();
-    let fates = others.map(|(name, times)| (name.to_owned(), times));
+    let others = others.map(|(name, times)| (name.to_owned(), times));
+    let fates: BTreeMap<_, _> = others.chain(dropped).collect();
     let row = vec![
         paths.to_string(),
         counts.received.to_string(),
         counts.waiting.to_string(),
-        some(fates.chain(dropped)),
+        some(fates.into_iter()),
         unbalanced(counts),
     ];
     let header = [

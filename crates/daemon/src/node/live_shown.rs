@@ -96,7 +96,7 @@ impl Node {
             filter: text(end),
             direction: word(end.direction).into(),
         });
-        let mut counts = snapshot.map(counts).unwrap_or_default();
+        let mut counts = snapshot.map_or_else(nothing_counted, counts);
         self.add_dropped(live, &mut counts);
         let kernel = self.add_kernel(live, &mut counts);
         let (tier, promotion) = live.tier();
@@ -167,6 +167,14 @@ fn word(direction: Direction) -> &'static str {
     match direction {
         Direction::Forward => "forward",
         Direction::Backward => "backward",
+    }
+}
+
+/// Of a path that the worker does not know: nothing, and that is balanced.
+fn nothing_counted() -> Counts {
+    Counts {
+        balanced: true,
+        ..Counts::default()
     }
 }
 

@@ -18,7 +18,8 @@ use super::hex::sha256;
 use crate::face::clean;
 use crate::failure::{Exit, Failure};
 
-/// Every key, as `ashway-daemon` writes them (`faults.rs`).
+/// Every key of [`Replayable`](ashway_api::answer::Replayable), and no other: what is
+/// replayed is run.
 const KEYS: [&str; 20] = [
     "fault",
     "handler",
@@ -230,6 +231,8 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::hex::lower_hex;
+    use ashway_api::answer::Replayable;
+
     use super::*;
     use serde_json::json;
 
@@ -259,6 +262,10 @@ pub(super) mod tests {
         let good = exported();
         Fault::read(&good).unwrap();
         assert_eq!(good.as_object().unwrap().len(), KEYS.len());
+        let answer = serde_json::to_value(Replayable::default()).unwrap();
+        let mut keys = KEYS;
+        keys.sort_unstable();
+        assert!(answer.as_object().unwrap().keys().eq(keys), "{answer}");
         for key in KEYS {
             let mut without = good.clone();
             without.as_object_mut().unwrap().remove(key);
