@@ -149,19 +149,47 @@ pub enum Followed {
     AsData,
 }
 
-/// What follows a change, not done yet.
+/// What follows changes, not done yet.
 #[derive(Default)]
-struct Steps<'a> {
+pub(crate) struct Steps<'a> {
     numbers: Option<HashMap<ShapeId, u32>>,
     spares: Option<Spares>,
     slots: Option<HashMap<ShapeId, (usize, Shape)>>,
-    /// Keys and values for the map of each shape.
-    added: BTreeMap<u32, (Vec<u8>, Vec<u8>)>,
-    removed: BTreeMap<u32, Vec<u8>>,
+    /// For the map of each shape.
+    entries: BTreeMap<u32, EntryChanges<&'a Key, Leaf>>,
     /// Cells of constants.
     gone: Vec<usize>,
-    added_as_data: HashMap<SpareKey, (ShapeId, &'a Key, Leaf)>,
-    removed_as_data: Vec<SpareKey>,
+    as_data: EntryChanges<SpareKey, (ShapeId, &'a Key, Leaf)>,
+}
+
+/// What becomes of entries of a map by changes one after the other, of which the last
+/// counts: whether an entry was there before them, and what it is after them.
+struct EntryChanges<K, V>(HashMap<K, (bool, Option<V>)>);
+
+impl<K, V> Default for EntryChanges<K, V> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+impl<K: Eq + Hash, V> EntryChanges<K, V> {
+    fn add(&mut self, key: K, value: V) {
+        self.0.entry(key).or_insert((false, None)).1 = Some(value);
+    }
+
+    fn remove(&mut self, key: K) {
+        self.0.entry(key).or_insert((true, None)).1 = None;
+    }
+
+    fn added(&self) -> impl Iterator<Item = (&K, &V)> {
+        let entries = self.0.iter();
+        entries.filter_map(|(key, (_, is))| is.as_ref().map(|value| (key, value)))
+    }
+
+    fn removed(&self) -> impl Iterator<Item = &K> {
+        let entries = self.0.iter();
+        entries.filter_map(|(key, (was, is))| (*was && is.is_none()).then_some(key))
+    }
 }
 
 impl DemuxMaps {
@@ -244,19 +272,23 @@ impl DemuxMaps {
         &mut self,
         updates: &[(&Update<T>, Leaf)],
     ) -> io::Result<Followed> {
+        match self.plan(updates) {
+            Some(steps) => self.go(steps),
+            None => Ok(Followed::No),
+        }
+    }
+
+    /// Finds out what follows these changes, and changes nothing; `None` if map updates
+    /// are not enough.
+    pub(crate) fn plan<'a, T: Copy + Eq + Hash>(
+        &self,
+        updates: &[(&'a Update<T>, Leaf)],
+    ) -> Option<Steps<'a>> {
         let mut steps = Steps::default();
         for (update, leaf) in updates {
-            if self.step(update, *leaf, &mut steps).is_none() {
-                return Ok(Followed::No);
-            }
+            self.step(update, *leaf, &mut steps)?;
         }
-        let as_data = !steps.added_as_data.is_empty();
-        self.go(steps)?;
-        Ok(if as_data {
-            Followed::AsData
-        } else {
-            Followed::Yes
-        })
+        Some(steps)
     }
 
     /// Finds out what follows one change; `None` if maps are not enough.
@@ -283,9 +315,7 @@ impl DemuxMaps {
         }
         for (id, key) in &change.added {
             if let Some(number) = self.map_of(*id, steps) {
-                let (keys, values) = steps.added.entry(number).or_default();
-                keys.extend_from_slice(key);
-                values.extend_from_slice(&leaf.to_bytes());
+                steps.entries.entry(number).or_default().add(key, leaf);
                 continue;
             }
             if let Some(number) = self.number(*id, steps) {
@@ -293,21 +323,21 @@ impl DemuxMaps {
                 self.as_data(*id, &self.closed[&number], steps)?;
             }
             let at = self.spare_key(*id, key, steps)?;
-            steps.added_as_data.insert(at, (*id, key, leaf));
+            steps.as_data.add(at, (*id, key, leaf));
         }
         for (id, key) in &change.removed {
             let number = self.number(*id, steps);
             let cell = number.and_then(|number| self.constants.get(&(number, key.clone())));
             if let Some(cell) = cell
                 && !self.is_gone(*cell)
+                && !steps.gone.contains(cell)
             {
                 steps.gone.push(*cell);
             } else if let Some(number) = self.map_of(*id, steps) {
-                let removed = steps.removed.entry(number).or_default();
-                removed.extend_from_slice(key);
+                steps.entries.entry(number).or_default().remove(key);
             } else {
                 let key = self.spare_key(*id, key, steps)?;
-                steps.removed_as_data.push(key);
+                steps.as_data.remove(key);
             }
         }
         for id in &change.unmade {
@@ -362,19 +392,30 @@ impl DemuxMaps {
         Some(spares.key(*slot, shape, key))
     }
 
-    /// What comes first, then what goes.
-    fn go(&mut self, steps: Steps<'_>) -> io::Result<()> {
-        for (number, (keys, values)) in &steps.added {
+    /// Does what was planned for these maps as they are: what comes first, then what goes.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::follow`] has them.
+    pub(crate) fn go(&mut self, steps: Steps<'_>) -> io::Result<Followed> {
+        let as_data = steps.as_data.added().next().is_some();
+        for (number, changes) in &steps.entries {
             let one = &self.shapes[number];
-            one.map.update_batch(keys, values)?;
+            let (mut keys, mut values) = (Vec::new(), Vec::new());
+            for (key, leaf) in changes.added() {
+                keys.extend_from_slice(key);
+                values.extend_from_slice(&leaf.to_bytes());
+            }
+            one.map.update_batch(&keys, &values)?;
             if let Some(count) = one.count {
-                let more = keys.len() / one.shape.key_bytes();
+                let more = changes.0.values().filter(|(was, is)| !was && is.is_some());
                 let count = self.hits.u64_at(count);
-                count.fetch_add(more as u64, Ordering::Release);
+                count.fetch_add(more.count() as u64, Ordering::Release);
             }
         }
-        let added = steps.added_as_data.iter();
-        let (keys, values): (Vec<_>, Vec<_>) = added
+        let (keys, values): (Vec<_>, Vec<_>) = steps
+            .as_data
+            .added()
             .map(|(key, (_, _, leaf))| (*key, leaf.to_bytes()))
             .unzip();
         let entries = &self.spares.entries;
@@ -382,8 +423,8 @@ impl DemuxMaps {
         if let Some(spares) = steps.spares {
             self.publish(spares);
         }
-        let added = steps.added_as_data.into_iter();
-        let whose = added.map(|(at, (id, key, _))| (at, (id, key.clone())));
+        let added = steps.as_data.added();
+        let whose = added.map(|(at, (id, key, _))| (*at, (*id, (*key).clone())));
         self.spares.whose.extend(whose);
         if let Some(slots) = steps.slots {
             self.spares.slots = slots;
@@ -392,24 +433,32 @@ impl DemuxMaps {
             let word = self.hits.u64_at(cell + GONE as usize);
             word.store(1, Ordering::Release);
         }
-        for (number, keys) in &steps.removed {
+        for (number, changes) in &steps.entries {
             let one = &self.shapes[number];
-            one.map.delete_batch(keys)?;
+            let keys: Vec<u8> = changes
+                .removed()
+                .flat_map(|key| key.iter().copied())
+                .collect();
+            one.map.delete_batch(&keys)?;
             if let Some(count) = one.count {
                 let fewer = keys.len() / one.shape.key_bytes();
                 let count = self.hits.u64_at(count);
                 count.fetch_sub(fewer as u64, Ordering::Release);
             }
         }
-        let removed = &steps.removed_as_data;
+        let removed: Vec<_> = steps.as_data.removed().copied().collect();
         self.spares.entries.delete_batch(removed.as_flattened())?;
-        for key in removed {
+        for key in &removed {
             self.spares.whose.remove(key);
         }
         if let Some(numbers) = steps.numbers {
             self.numbers = numbers;
         }
-        Ok(())
+        Ok(if as_data {
+            Followed::AsData
+        } else {
+            Followed::Yes
+        })
     }
 
     /// Has the program look among these spares, whose entries are there.

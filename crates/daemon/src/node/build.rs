@@ -22,7 +22,7 @@ use ashway_path::places::PathId;
 use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
 use indexmap::IndexMap;
 
-use super::entry::Coming;
+use super::entry::NextProgram;
 use super::known::Known;
 use super::looks::Deaths;
 use super::neighbours::Neighbours;
@@ -443,7 +443,7 @@ fn take_with_xdp(
             slots: Arc::new(slots),
             entry,
             demux,
-            coming: Coming::No,
+            next: NextProgram::None,
             reply,
         }),
         ifindex: found.ifindex,

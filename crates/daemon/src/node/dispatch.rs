@@ -293,28 +293,22 @@ impl Node {
     }
 
     /// Puts an interface's present table into its program: by a new one, in place also of
-    /// one that is being made.
+    /// one that is being made. Refused, it has changed nothing.
     pub(super) fn exchange(&mut self, iface: usize) -> Result<(), Refusal> {
-        let loaded = match self.load_entry(iface) {
-            Ok(loaded) => loaded,
-            Err(error) => {
-                self.stop_entry(iface);
-                return Err(super::binding::refusal(&error));
-            }
-        };
-        let Some((program, demux)) = loaded else {
+        let loaded = self.load_entry(iface);
+        let Some((program, demux)) = loaded.map_err(|error| super::binding::refusal(&error))?
+        else {
             return Ok(());
         };
-        // It puts nothing in this one's place any more.
-        self.forget_entry(iface);
         let Some(xdp) = &mut self.ifaces[iface].xdp else {
             return Ok(());
         };
         if let Err(error) = xdp.link.update(&program) {
             return Err(self.not_exchanged(iface, &error));
         }
-        xdp.entry = program;
-        xdp.demux = demux;
+        (xdp.entry, xdp.demux) = (program, demux);
+        // That one puts nothing in this one's place any more.
+        self.drop_next(iface);
         Ok(())
     }
 

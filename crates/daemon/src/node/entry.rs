@@ -27,26 +27,28 @@ use crate::request::Refusal;
 
 /// An interface's next entry program.
 #[derive(Debug, Default)]
-pub(super) enum Coming {
+pub(super) enum NextProgram {
     /// None: this one has all shapes.
     #[default]
-    No,
+    None,
     /// This one has some as data.
     Wanted,
     /// The compile thread makes it.
-    Made {
+    Compiling {
         /// For this operation.
         operation: u64,
-        /// How the table has changed since it was begun.
-        since: Vec<(Update<Target>, Leaf)>,
+        /// How the table has changed since it was begun, request by request: what one has
+        /// taken away the next may have given back.
+        since: Vec<Vec<(Update<Target>, Leaf)>>,
     },
-    /// It is made, and takes the place of this one.
-    Placed(Box<Placed>),
+    /// It is made, and is about to take the place of this one: which of the two a message
+    /// meets is not known.
+    Replacing(Box<Replacing>),
 }
 
 /// A program that is about to be the interface's, or is already.
 #[derive(Debug)]
-pub(super) struct Placed {
+pub(super) struct Replacing {
     operation: u64,
     program: Program,
     demux: DemuxMaps,
@@ -85,22 +87,38 @@ impl Making {
 }
 
 impl XdpSide {
-    /// Has the maps follow changes, and those of the program to come.
+    /// Has the maps follow changes, and those of the next program. Where one's cannot,
+    /// neither's do.
     pub(super) fn follow(&mut self, changes: &[(&Update<Target>, Leaf)]) -> Followed {
-        // Whatever the reason, a new program with maps of its own is the way.
-        let followed = self.demux.follow(changes).unwrap_or(Followed::No);
-        match &mut self.coming {
-            Coming::Made { since, .. } => {
-                let changes = changes.iter();
-                since.extend(changes.map(|(update, leaf)| ((*update).clone(), *leaf)));
-            }
-            Coming::Placed(placed) => match placed.demux.follow(changes) {
-                Ok(Followed::Yes) => {}
-                Ok(Followed::AsData) => placed.again = true,
-                Ok(Followed::No) | Err(_) => return Followed::No,
+        let Some(steps) = self.demux.plan(changes) else {
+            return Followed::No;
+        };
+        let next_steps = match &self.next {
+            NextProgram::Replacing(replacing) => match replacing.demux.plan(changes) {
+                None => return Followed::No,
+                steps => steps,
             },
-            coming @ Coming::No if followed == Followed::AsData => *coming = Coming::Wanted,
-            Coming::No | Coming::Wanted => {}
+            _ => None,
+        };
+        // Whatever the reason, a new program with maps of its own is the way.
+        let Ok(followed) = self.demux.go(steps) else {
+            return Followed::No;
+        };
+        match (&mut self.next, next_steps) {
+            (NextProgram::Compiling { since, .. }, _) => {
+                let changes = changes.iter();
+                let changes = changes.map(|(update, leaf)| ((*update).clone(), *leaf));
+                since.push(changes.collect());
+            }
+            (NextProgram::Replacing(replacing), Some(steps)) => match replacing.demux.go(steps) {
+                Ok(Followed::AsData) => replacing.again = true,
+                Ok(_) => {}
+                Err(_) => return Followed::No,
+            },
+            (next @ NextProgram::None, _) if followed == Followed::AsData => {
+                *next = NextProgram::Wanted;
+            }
+            _ => {}
         }
         followed
     }
@@ -112,7 +130,7 @@ impl Node {
     pub(super) fn begin_entries(&mut self) {
         for iface in 0..self.ifaces.len() {
             let xdp = self.ifaces[iface].xdp.as_ref();
-            if xdp.is_some_and(|xdp| matches!(xdp.coming, Coming::Wanted)) {
+            if xdp.is_some_and(|xdp| matches!(xdp.next, NextProgram::Wanted)) {
                 self.begin_entry(iface);
             }
         }
@@ -140,7 +158,7 @@ impl Node {
         };
         let operation = self.operations.next("entry", name, Report::Nobody);
         if let Some(xdp) = &mut self.ifaces[iface].xdp {
-            xdp.coming = Coming::Made {
+            xdp.next = NextProgram::Compiling {
                 operation: operation.number(),
                 since: Vec::new(),
             };
@@ -162,26 +180,32 @@ impl Node {
     ) {
         let NodeIface { xdp, state, .. } = &mut self.ifaces[iface];
         let Some(xdp) = xdp.as_mut().filter(|_| !state.is_lost()) else {
-            return self.forget_entry(iface);
+            return self.drop_next(iface);
         };
-        let Coming::Made { since, .. } = mem::take(&mut xdp.coming) else {
+        let NextProgram::Compiling { since, .. } = mem::take(&mut xdp.next) else {
             return;
         };
         let (program, mut demux) = match made {
             Ok(made) => made,
             Err(error) => return self.entry_kept(iface, &binding::refusal(&error)),
         };
-        let since: Vec<_> = since.iter().map(|(update, leaf)| (update, *leaf)).collect();
-        let again = match demux.follow(&since) {
-            Ok(Followed::Yes) => false,
-            Ok(Followed::AsData) => true,
-            Ok(Followed::No) | Err(_) => {
-                if let Err(refusal) = self.exchange(iface) {
-                    self.entry_kept(iface, &refusal);
+        let mut again = false;
+        for changes in &since {
+            let changes: Vec<_> = changes
+                .iter()
+                .map(|(update, leaf)| (update, *leaf))
+                .collect();
+            match demux.follow(&changes) {
+                Ok(Followed::Yes) => {}
+                Ok(Followed::AsData) => again = true,
+                Ok(Followed::No) | Err(_) => {
+                    if let Err(refusal) = self.exchange(iface) {
+                        self.entry_kept(iface, &refusal);
+                    }
+                    return;
                 }
-                return;
             }
-        };
+        }
         let exchange = match xdp.link.exchange(&xdp.entry, &program) {
             Ok(exchange) => exchange,
             Err(error) => {
@@ -189,7 +213,7 @@ impl Node {
                 return self.entry_kept(iface, &refusal);
             }
         };
-        xdp.coming = Coming::Placed(Box::new(Placed {
+        xdp.next = NextProgram::Replacing(Box::new(Replacing {
             operation: operation.number(),
             program,
             demux,
@@ -201,16 +225,16 @@ impl Node {
     /// Goes on when it is in its place.
     pub(super) fn entry_placed(&mut self, iface: usize, exchanged: io::Result<()>) {
         if let Err(error) = exchanged {
-            self.forget_entry(iface);
+            self.drop_next(iface);
             let refusal = self.not_exchanged(iface, &error);
             return self.entry_kept(iface, &refusal);
         }
         if let Some(xdp) = &mut self.ifaces[iface].xdp
-            && let Coming::Placed(placed) = mem::take(&mut xdp.coming)
+            && let NextProgram::Replacing(replacing) = mem::take(&mut xdp.next)
         {
-            (xdp.entry, xdp.demux) = (placed.program, placed.demux);
-            if placed.again {
-                xdp.coming = Coming::Wanted;
+            (xdp.entry, xdp.demux) = (replacing.program, replacing.demux);
+            if replacing.again {
+                xdp.next = NextProgram::Wanted;
             }
         }
     }
@@ -222,35 +246,31 @@ impl Node {
             let name = &self.config.ifaces[iface].name;
             let because = &refusal.message;
             say(&format!("`{name}` keeps its entry program: {because}"));
-            say("  hint: its paths get their messages, each at a higher cost");
+            say(
+                "  hint: its paths get their messages, each at a higher cost; the next path of a new \
+                 shape asks for a program again",
+            );
         }
     }
 
-    /// Has no program made any more: of one that is about to be in its place it is not known
-    /// whether it is.
-    pub(super) fn stop_entry(&mut self, iface: usize) {
-        let xdp = self.ifaces[iface].xdp.as_ref();
-        if !xdp.is_some_and(|xdp| matches!(xdp.coming, Coming::Placed(_))) {
-            self.forget_entry(iface);
-        }
-    }
-
-    /// Ends the wait for a program, wherever it is by now, for the good of another.
-    pub(super) fn leave_entry(&mut self, iface: usize) {
+    /// Puts a program of the present table in the place of whichever is there, for the one
+    /// that was to be there by now.
+    pub(super) fn replace_entry(&mut self, iface: usize) {
         if let Err(refusal) = self.exchange(iface) {
             say(&refusal.message);
         }
     }
 
-    /// Nobody waits for a program that is being made any more.
-    pub(super) fn forget_entry(&mut self, iface: usize) {
+    /// Nobody waits for an interface's next program any more; what it has as data asks for
+    /// one again when the next shape comes.
+    pub(super) fn drop_next(&mut self, iface: usize) {
         let Some(xdp) = &mut self.ifaces[iface].xdp else {
             return;
         };
-        let operation = match mem::take(&mut xdp.coming) {
-            Coming::No | Coming::Wanted => return,
-            Coming::Made { operation, .. } => operation,
-            Coming::Placed(placed) => placed.operation,
+        let operation = match mem::take(&mut xdp.next) {
+            NextProgram::None | NextProgram::Wanted => return,
+            NextProgram::Compiling { operation, .. } => operation,
+            NextProgram::Replacing(replacing) => replacing.operation,
         };
         self.operations.take(operation);
     }

@@ -64,7 +64,7 @@ use crate::rung::Rung;
 use crate::shadow::Compared;
 use crate::worker::Worker;
 use crate::worker::command::Command;
-use entry::Coming;
+use entry::NextProgram;
 use known::Known;
 use looks::Deaths;
 use neighbours::Neighbours;
@@ -275,7 +275,7 @@ struct XdpSide {
     /// The maps of the entry program.
     demux: DemuxMaps,
     /// The next one.
-    coming: Coming,
+    next: NextProgram,
     reply: Reply,
 }
 

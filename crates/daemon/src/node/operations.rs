@@ -345,6 +345,12 @@ impl Step {
         !matches!(self, Self::Start { .. })
     }
 
+    /// Whether it can be left as if nobody had asked: a program that is about to be in its
+    /// place may be there already.
+    const fn can_be_cancelled(&self) -> bool {
+        self.is_asked() && !matches!(self, Self::Exchange { .. })
+    }
+
     const fn waits_for(&self) -> &'static str {
         if self.waits_for_messages() {
             "messages"
@@ -391,8 +397,8 @@ impl Node {
             let message = "the node's compile thread has failed at it";
             match &step {
                 Step::Observe(observing) => self.fail_missing(observing, message),
-                Step::Entry { iface } => self.forget_entry(*iface),
-                Step::Exchange { iface } => self.leave_entry(*iface),
+                Step::Entry { iface } => self.drop_next(*iface),
+                Step::Exchange { iface } => self.replace_entry(*iface),
                 _ => {}
             }
             let hint = "this is a bug of Ashway; please report it, with what was compiled";
@@ -440,7 +446,7 @@ impl Node {
     /// If it does not wait: it has ended.
     pub(super) fn cancel(&mut self, number: u64) -> Result<answer::Operation, Refusal> {
         let known = self.operations.all.get(&number);
-        let waits = known.is_some_and(|(_, step)| step.is_asked());
+        let waits = known.is_some_and(|(_, step)| step.can_be_cancelled());
         let waiting = waits.then(|| self.operations.take(number)).flatten();
         let Some((operation, step)) = waiting else {
             return Err(Refusal::failed(
@@ -455,8 +461,7 @@ impl Node {
                 // Nobody may be left who observes.
                 self.look_who_observes();
             }
-            Step::Entry { iface } => self.forget_entry(iface),
-            Step::Exchange { iface } => self.leave_entry(iface),
+            Step::Entry { iface } => self.drop_next(iface),
             _ => {}
         }
         let cancelled = operation.describe();

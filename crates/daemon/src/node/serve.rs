@@ -87,7 +87,8 @@ pub(super) fn serve(
             "on trial: detaches in {seconds} s unless `ashway confirm` comes first"
         ));
     }
-    // Behind the promotions of the start, and the programs of its paths.
+    // Behind the promotions of the start; its programs are made, and may not be in their
+    // place yet, when the node says that it is ready.
     node.begin_entries();
     let socket = options.socket.clone();
     let start = node.operations.next("start", "", Report::Nobody);

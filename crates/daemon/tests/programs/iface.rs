@@ -86,6 +86,52 @@ fn shapes_that_come_later_are_data() {
     assert_eq!(full, Some(5), "three of eight slots are those of before");
 }
 
+/// Of several changes of one entry in one call the last counts, whether it is a constant of
+/// the program, in a map of it, or data to it.
+#[test]
+fn the_last_change_of_an_entry_counts() {
+    if ashway_rig::skip_unless_root() {
+        return;
+    }
+    let (port, frame) = ("udp dst port 7000", Frame::to_b(7000, b"x"));
+    for others in [port, "udp dst port 7001", "ip proto 99"] {
+        for (begins, changes) in [
+            (true, "-+"),
+            (true, "-+-"),
+            (true, "-+-+"),
+            (false, "+"),
+            (false, "+-"),
+            (false, "+-+"),
+        ] {
+            let mut iface = Interface::new(&[others]);
+            let entries = |iface: &Interface| iface.maps.hits().unwrap().len();
+            let others_entries = if others == port { 0 } else { entries(&iface) };
+            let path = u32::from(others != port);
+            match (begins, others == port) {
+                (true, false) => assert_ne!(iface.come(port, path), Followed::No),
+                (false, true) => assert_eq!(iface.go(path), Followed::Yes),
+                _ => {}
+            }
+            iface.turn(port, path, changes);
+            let of = format!("{others}: {begins} {changes}");
+            let there = changes.ends_with('+');
+            let leads = if there { path } else { emit::NO_PATH };
+            assert_eq!(iface.leads(&frame), leads, "{of}");
+            // Over IPv4 and over IPv6.
+            let own = entries(&iface) - others_entries;
+            assert_eq!(own, if there { 2 } else { 0 }, "{of}");
+            // And it goes on as if that had been all.
+            let (more, leads) = if there {
+                ("-", emit::NO_PATH)
+            } else {
+                ("+", path)
+            };
+            iface.turn(port, path, more);
+            assert_eq!(iface.leads(&frame), leads, "{of}, then {more}");
+        }
+    }
+}
+
 /// A table, a program of what it had in the beginning, and its maps.
 struct Interface {
     table: Table<u32>,
@@ -131,6 +177,24 @@ impl Interface {
         let change = self.table.remove(path);
         let update = Update::of(&self.table, change, path);
         self.maps.follow(&[(&update, Leaf::default())]).unwrap()
+    }
+
+    /// Several changes in one call: `+` has a path come, `-` has it go.
+    fn turn(&mut self, text: &str, path: u32, changes: &str) {
+        let mut updates = Vec::new();
+        for change in changes.chars() {
+            let change = match change {
+                '+' => self
+                    .table
+                    .insert(&demux::parse(text).unwrap(), path)
+                    .unwrap(),
+                _ => self.table.remove(path),
+            };
+            updates.push(Update::of(&self.table, change, path));
+        }
+        let updates: Vec<_> = updates.iter().map(|update| (update, leaf(path))).collect();
+        let followed = self.maps.follow(&updates).unwrap();
+        assert_ne!(followed, Followed::No, "{text}: {changes}");
     }
 
     /// Where the program leads a frame.
