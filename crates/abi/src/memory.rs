@@ -18,6 +18,9 @@
 
 use crate::{endpoint, trusted};
 
+/// Bytes of a page.
+const PAGE_BYTES: usize = 4096;
+
 /// Bytes of a Wasm page.
 pub const WASM_PAGE: usize = 65536;
 
@@ -34,10 +37,14 @@ pub const STATE_GLOBALS: usize = 64;
 
 /// Bytes of headers that a handler can reach in front of its message: as many as
 /// the kernel tier looks for a message behind.
-pub const FRONT_BYTES: usize = trusted::SLOT_HEADERS_BYTES;
+pub const FRONT_BYTES: usize = trusted::HEADERS_BYTES;
+
+/// Room in front of a received frame: VLAN tag, a larger IP header or a tunnel's headers fit
+/// without moving the payload.
+pub const HEADROOM_BYTES: usize = 128;
 
 /// Size of the memory in which Wasm reaches messages: all that the process has.
-pub const MESSAGES_BYTES: usize = 1 << 30;
+pub const MESSAGES_BYTES: usize = 1 << 31;
 
 /// What an instance's memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,21 +105,41 @@ impl Layout {
         }
     }
 
-    /// Offset of the pool in the trusted words of an instance with so many paths.
+    /// Offset of the pool in the trusted words of an instance with so many paths: the blocks
+    /// that frames lie in, [`block_bytes`](Self::block_bytes) apart, each with
+    /// [`HEADROOM_BYTES`] in front of its frame.
     #[must_use]
     pub const fn pool_offset(&self, paths: usize) -> usize {
-        trusted::bytes_with(paths, self.rings).next_multiple_of(trusted::PATH_STRIDE)
+        // It is mapped once more, by itself.
+        trusted::bytes_with(paths, self.rings).next_multiple_of(PAGE_BYTES)
     }
 
-    /// Offset there of the payload of one message that waits for the user tier.
+    /// Size of a block: room for any frame that has room in a ring, whole.
     #[must_use]
-    pub const fn pool_slot(&self, paths: usize, ring: usize, slot: usize) -> usize {
-        self.pool_offset(paths) + (ring * trusted::RING_SLOTS + slot) * self.slot_bytes
+    pub const fn block_bytes(&self) -> usize {
+        (HEADROOM_BYTES + trusted::HEADERS_BYTES + self.slot_bytes).next_multiple_of(64)
+    }
+
+    /// How many there are: at least one, so that there is a pool to be mapped.
+    #[must_use]
+    pub const fn blocks(&self) -> usize {
+        let blocks = self.rings * (trusted::RING_SLOTS + trusted::SPARE_BLOCKS);
+        if blocks == 0 { 1 } else { blocks }
+    }
+
+    /// The words of the slots that say [which block](trusted::SLOT_BLOCK) each has, and what
+    /// they are at first.
+    pub fn first_blocks(&self) -> impl Iterator<Item = (usize, u32)> {
+        let bytes = self.block_bytes();
+        (0..self.rings * trusted::RING_SLOTS).map(move |slot| {
+            let descriptor = trusted::SLOTS + slot * trusted::SLOT_BYTES;
+            (descriptor + trusted::SLOT_BLOCK, (slot * bytes) as u32)
+        })
     }
 
     /// Size of the trusted words and the pool behind them.
     #[must_use]
     pub const fn trusted_bytes(&self, paths: usize) -> usize {
-        self.pool_slot(paths, self.rings, 0)
+        self.pool_offset(paths) + self.blocks() * self.block_bytes()
     }
 }

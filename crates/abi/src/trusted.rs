@@ -9,8 +9,8 @@
 //!
 //! All fields are offsets in bytes from the start of the map's one value, and
 //! are read and written with atomics on both sides. A field that one side writes
-//! shares no cache line with a field that the other writes; the line of faults is
-//! written by both, and seldom.
+//! shares no cache line with a field that the other writes, with two exceptions: the line of
+//! faults is written by both, and seldom; a slot's belongs to one side at a time.
 
 /// `u32`: 1 while an activation of the instance runs, in whichever tier; [`KEPT`].
 pub const LOCK: usize = 0;
@@ -110,15 +110,20 @@ pub const RING_CONSUMED: usize = 64;
 pub const RING_SLOTS: usize = 256;
 /// First slot descriptor; ring `r`, slot `s` is number `r * RING_SLOTS + s`.
 pub const SLOTS: usize = RINGS + MAX_RINGS * RING_STRIDE;
-/// Size of a slot descriptor.
-pub const SLOT_BYTES: usize = 256;
+/// Size of a slot descriptor: a cache line, which the program's CPU writes and the worker's
+/// reads, and which belongs to one of them at a time.
+pub const SLOT_BYTES: usize = 64;
+/// Blocks of the [pool](crate::memory::Layout::pool_offset) for each ring beyond those in its
+/// slots: so many messages of it can be in the user tier without a copy. More than the worker
+/// takes at once.
+pub const SPARE_BLOCKS: usize = 64;
 
 /// `u32` in a slot: the path's position within the instance.
 pub const SLOT_LOCAL_PATH: usize = 0;
-/// `u32` in a slot: bytes of headers in [`SLOT_HEADERS`]; 0 if there is no
-/// message after all.
+/// `u32` in a slot: bytes of headers in front of the payload; 0 if there is no message after
+/// all.
 pub const SLOT_PAYLOAD_OFF: usize = 4;
-/// `u32` in a slot: length of the payload in the [pool](crate::memory::Layout::pool_slot).
+/// `u32` in a slot: length of the payload.
 pub const SLOT_PAYLOAD_LEN: usize = 8;
 /// `u32` in a slot: 1 + the CPU that put the message here right behind one of the
 /// kernel tier, else 0. What that one sent leaves when the driver's poll on that
@@ -127,22 +132,20 @@ pub const SLOT_BEHIND: usize = 12;
 /// `u32` in a slot: the slot's place in the ring's sequence, plus 1, once the
 /// message is here.
 pub const SLOT_READY: usize = 16;
-/// The frame's bytes before the payload.
-pub const SLOT_HEADERS: usize = 20;
-/// Room for headers: Ethernet 14, two VLAN tags 8, IPv4 with options 60 or IPv6
+/// `u32` in a slot: where in the pool the block begins that the message is put into, in bytes.
+/// Written by the daemon before it gives the slot back: it keeps the block that the message
+/// lies in as long as it likes, and leaves another.
+pub const SLOT_BLOCK: usize = 20;
+/// Most bytes of headers in front of a payload: Ethernet 14, two VLAN tags 8, IPv4 with options 60 or IPv6
 /// 40, UDP 8, and for extension headers what is left. A datagram with longer
 /// headers has a bad length.
-pub const SLOT_HEADERS_BYTES: usize = 224;
+pub const HEADERS_BYTES: usize = 224;
 
 /// `u64` in a slot: the message's number while somebody
 /// [observes](crate::observe); else whatever was there.
-pub const SLOT_SEQUENCE: usize = 248;
+pub const SLOT_SEQUENCE: usize = 24;
 
-/// What Ethernet, IPv4 and UDP take. With them a descriptor is one cache line, which the
-/// program's CPU writes and the worker's reads: each line more is another miss for both.
-const PLAIN_HEADERS: usize = 14 + 20 + 8;
-const _: () = assert!(SLOT_HEADERS + PLAIN_HEADERS <= 64 && SLOTS.is_multiple_of(64));
-const _: () = assert!(SLOT_HEADERS + SLOT_HEADERS_BYTES <= SLOT_SEQUENCE);
+const _: () = assert!(SLOT_BYTES == 64 && SLOTS.is_multiple_of(64));
 const _: () = assert!(RING_BEHIND_KERNEL + 4 * RING_MARKS <= RING_CONSUMED);
 const _: () = assert!(SLOT_SEQUENCE + 8 <= SLOT_BYTES && SLOT_SEQUENCE.is_multiple_of(8));
 

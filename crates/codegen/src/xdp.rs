@@ -1,7 +1,7 @@
 //! What every generated kernel program does: the words of XDP, and the few
 //! sequences that entry and instance programs share.
 
-use ashway_abi::trusted::SLOT_HEADERS_BYTES;
+use ashway_abi::trusted::HEADERS_BYTES;
 use ashway_abi::{Count, context};
 use ashway_check::bpf::{Assembler, Label, MapRef, Reg, Size, helper, md, op};
 
@@ -221,7 +221,7 @@ pub(crate) fn finish(asm: &mut Assembler, code: i32) {
 /// `r1`; to `bad` if the header is not there.
 pub(crate) fn udp_header(asm: &mut Assembler, bad: Label) {
     asm.load(Size::W, R1, R9, context::PAYLOAD_OFF);
-    asm.jump_if_imm(op::JGT, R1, SLOT_HEADERS_BYTES as i32, bad);
+    asm.jump_if_imm(op::JGT, R1, HEADERS_BYTES as i32, bad);
     asm.jump_if_imm(op::JLT, R1, UDP_BYTES, bad);
     asm.alu_imm(op::SUB, R1, UDP_BYTES);
     asm.load(Size::W, R2, R6, md::DATA);

@@ -37,6 +37,8 @@ ashway_abi::seeded_bugs! {
     LastSightOnly,
     /// Of messages of a ring that have to wait for a CPU only the first does.
     FirstWaitsOnly,
+    /// A slot keeps the block that its message lies in.
+    BlockNotExchanged,
     /// A message is taken that a program has not written yet.
     HalfFilledTaken,
     /// A ring is empty whose message a program has not written yet.

@@ -18,6 +18,7 @@ use ashway_codegen::instance::{self, Handler, Spec};
 use ashway_codegen::normalise::{self, normalise};
 use ashway_handler::{Engine, Region};
 use ashway_kernel::{LoadError, Program, ProgramKind, shared};
+use ashway_memory::messages::Pool;
 use ashway_memory::{Memory, MemoryKind, SharedArray};
 use ashway_path::stage::Direction;
 
@@ -98,6 +99,8 @@ fn without_perfmon() -> io::Error {
 pub(crate) struct KernelSide {
     /// Words that only trusted code touches.
     pub(crate) trusted: SharedArray,
+    /// The blocks behind them, where messages lie.
+    pub(crate) pool: Arc<Pool>,
     /// Fills the rings.
     pub(crate) user_program: Program,
 }
@@ -600,12 +603,13 @@ impl KernelSide {
         // Beyond that, a ring's control block would lie in another's slots.
         assert!(layout.rings <= trusted::MAX_RINGS, "the plan gives no more");
         let bytes = layout.trusted_bytes(plan.most_paths);
-        let trusted =
-            shared::words("ashway_trusted", bytes).map_err(|source| InstanceError::Memory {
-                handler: handler.to_owned(),
-                bytes,
-                source,
-            })?;
+        let no_memory = |source| InstanceError::Memory {
+            handler: handler.to_owned(),
+            bytes,
+            source,
+        };
+        let trusted = shared::words("ashway_trusted", bytes).map_err(no_memory)?;
+        let pool = shared::pool(&trusted, &layout, plan.most_paths).map_err(no_memory)?;
         let image = instance::user(&spec(node, memory.kind(), layout, plan));
         let maps = Maps {
             node,
@@ -622,6 +626,7 @@ impl KernelSide {
             })?;
         Ok(Self {
             trusted,
+            pool,
             user_program,
         })
     }

@@ -38,7 +38,7 @@ use crate::instance::Instance;
 use crate::observe::tap;
 use crate::packets::PacketPort;
 use crate::relays::{self, Relays};
-use crate::rings::{self, XdpPort, spare_message};
+use crate::rings::{self, XdpPort};
 use crate::rows::CounterRow;
 use crate::snapshot::PathSnapshot;
 use crate::ticket::Ticket;
@@ -348,9 +348,9 @@ impl Live {
         }
     }
 
-    /// A buffer for the next message.
-    pub(crate) fn buffer(&mut self) -> Message {
-        self.around.spare.pop().unwrap_or_else(spare_message)
+    /// For the next message: one that holds nothing that is still needed.
+    pub(crate) fn message(&mut self) -> Message {
+        self.around.spare.pop().unwrap_or_default()
     }
 
     /// The path that a frame which came by this interface belongs to.
@@ -421,21 +421,21 @@ impl Live {
     }
 
     /// Queues a frame from a packet socket for the path that it was found to belong to;
-    /// `copy` makes the message, if there is room for it.
+    /// `put` makes the message, if there is room for it.
     pub(crate) fn receive_for(
         &mut self,
         target: Target,
         observed: bool,
         now: Time,
         rows: &UserRows,
-        copy: impl FnOnce(Message) -> Message,
+        put: impl FnOnce(Message) -> Message,
     ) {
         rows.add(target.row, Count::Received);
         if !observed && let Err(fate) = self.engine.admits(target.path, target.direction, now) {
             self.engine.refuse(target.path, fate);
             return rows.add(target.row, fate);
         }
-        let message = copy(self.buffer());
+        let message = put(self.message());
         let ticket = self.around.count(target.row);
         self.offer(Some(target), message, trail(ticket, None), now, rows);
     }

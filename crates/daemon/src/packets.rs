@@ -3,15 +3,18 @@
 //! The kernel still sees every frame; a drop rule at the interface's ingress
 //! keeps matched messages from the host's stack, so that `consume` is true.
 
+use std::mem;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 use ashway_abi::Count;
+use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_demux::{Conjunction, Field, Filter};
+use ashway_memory::messages::Buffer;
 use ashway_modules::Message;
 use ashway_modules::mac::Mac;
 use ashway_path::time::Time;
-use ashway_ring::{PacketSocket, Passer};
+use ashway_ring::{BATCH, PacketSocket, Passer};
 use ashway_wire::{Datagram, Fragment, eth, ipv4};
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
@@ -29,6 +32,8 @@ pub(crate) struct PacketPort {
     pub(crate) socket: PacketSocket,
     /// The same socket again, to send on while the other lends out a frame.
     pub(crate) out: OwnedFd,
+    /// Where the next frames are received: buffers of messages.
+    pub(crate) rooms: Rooms,
     /// Its number.
     pub(crate) iface: usize,
     /// The interface's address: frames for any other are not ours.
@@ -51,6 +56,32 @@ impl PacketPort {
             dropped_from_host: self.dropped_from_host,
         }
     }
+}
+
+/// Buffers of messages, for the frames of one batch.
+#[derive(Debug)]
+pub(crate) struct Rooms {
+    all: Vec<Buffer>,
+    /// How long they are.
+    long: usize,
+}
+
+impl Rooms {
+    /// For the frames of an interface with this MTU. What comes longer, of a sender's batch
+    /// in one frame, is copied once more.
+    pub(crate) fn new(mtu: usize) -> Self {
+        let long = HEADROOM_BYTES + eth::HEADER_BYTES + mtu;
+        let all = (0..BATCH).map(|_| Buffer::new(long)).collect();
+        Self { all, long }
+    }
+}
+
+/// A buffer for a frame of `len` bytes, of which a room had no room for the rest.
+fn joined(room: &Buffer, len: usize, rest: &[u8]) -> Buffer {
+    let mut whole = Buffer::new(HEADROOM_BYTES + len);
+    whole[..room.len()].copy_from_slice(room);
+    whole[room.len()..][..rest.len()].copy_from_slice(rest);
+    whole
 }
 
 /// The outgoing half.
@@ -173,13 +204,19 @@ pub(crate) fn drain(
 ) -> std::io::Result<bool> {
     let PacketPort {
         socket,
+        rooms,
         iface,
         mac,
         unmatched_row,
         ..
     } = port;
     let mac = mac.get();
-    let taken = socket.recv_batch(|frame| {
+    let long = rooms.long;
+    let taken = socket.recv_batch(&mut rooms.all, HEADROOM_BYTES, |room, len, rest| {
+        if !rest.is_empty() {
+            *room = joined(room, len, rest);
+        }
+        let frame = &room[HEADROOM_BYTES..][..len];
         let observed = if tap::on() { tap::number() } else { 0 };
         tap::note(observed, || What::Received {
             iface: *iface as u32,
@@ -191,15 +228,17 @@ pub(crate) fn drain(
         // not get, even if its filter matches.
         let target = target.filter(|to| !live.is_fed(*to) || Datagram::parse(frame).is_ok());
         if let Some(target) = target {
-            let copy = |mut message: Message| {
-                message.fill(frame.len(), |into| into.copy_from_slice(frame));
-                // By Linux, into the socket's ring.
-                message.copied();
+            let put = |mut message: Message| {
+                // Copied by Linux, out of the driver's frame.
+                message.put(mem::replace(room, Buffer::new(long)), len);
+                if !rest.is_empty() {
+                    message.copied();
+                }
                 message.meta.iface = *iface as u32;
                 message.meta.observed = observed;
                 message
             };
-            return live.receive_for(target, observed != 0, now(), rows, copy);
+            return live.receive_for(target, observed != 0, now(), rows, put);
         }
         rows.add(*unmatched_row, Count::Received);
         rows.add(*unmatched_row, Count::Passed);

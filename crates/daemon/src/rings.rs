@@ -1,11 +1,14 @@
 //! Messages out of the instances' rings (rungs with XDP).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_abi::{Count, trusted};
 use ashway_kernel::Program;
 use ashway_memory::SharedArray;
+use ashway_memory::messages::Pool;
 use ashway_modules::Message;
 use ashway_path::time::Time;
 use ashway_ring::{Passer, SendError, TxSocket};
@@ -20,9 +23,6 @@ use crate::port::{Port, is_down};
 
 /// Messages taken from one ring before the next gets its turn.
 const BATCH: u32 = 32;
-
-/// Longest frame that can wait in a ring.
-const FRAME_BYTES: usize = trusted::SLOT_HEADERS_BYTES + 4096;
 
 /// The way out of an interface with XDP: its transmit socket, and the way back
 /// into the host.
@@ -218,7 +218,7 @@ fn drain_ring(
             // What the kernel tier answered before this message leaves first.
             live.ask(cpu, &mut after);
         }
-        let Some(taken) = copy_out(shared, ring, slot, || live.buffer()) else {
+        let Some(taken) = take(shared, ring, slot, || live.message()) else {
             return;
         };
         let Some(path) = instance.path(taken.key, iface) else {
@@ -259,7 +259,7 @@ pub(crate) fn drain_frames(
             if let Some(cpu) = behind(carrier, ring, slot) {
                 live.ask(cpu, &mut after);
             }
-            let Some(taken) = copy_out(carrier, ring, slot, || live.buffer()) else {
+            let Some(taken) = take(carrier, ring, slot, || live.message()) else {
                 return;
             };
             let mut message = taken.message;
@@ -366,13 +366,13 @@ struct Taken {
     message: Message,
 }
 
-/// Copies a message out of its slot. `None` if the slot holds none; one that lies outside
-/// of the memory is empty: only a layout that disagrees with it gets there.
-fn copy_out(
+/// Takes a message out of its slot. `None` if that holds none; one that lies outside of the
+/// memory is empty: only a layout that disagrees with it gets there.
+fn take(
     shared: &Instance,
     ring: usize,
     slot: usize,
-    buffer: impl FnOnce() -> Message,
+    empty: impl FnOnce() -> Message,
 ) -> Option<Taken> {
     let kernel = shared.kernel.as_ref()?;
     let descriptor = descriptor(ring, slot);
@@ -382,30 +382,58 @@ fn copy_out(
             .u32_at(descriptor + offset)
             .load(Ordering::Relaxed) as usize
     };
-    let payload = word(trusted::SLOT_PAYLOAD_OFF).min(trusted::SLOT_HEADERS_BYTES);
+    let payload = word(trusted::SLOT_PAYLOAD_OFF).min(trusted::HEADERS_BYTES);
     if payload == 0 {
         return None;
     }
-    let len = word(trusted::SLOT_PAYLOAD_LEN).min(shared.layout.slot_bytes);
-    let at = shared.layout.pool_slot(shared.plan.most_paths, ring, slot);
-    let mut message = buffer();
-    let mut copied = Ok(());
-    message.fill(payload + len, |frame| {
-        copied = kernel
-            .trusted
-            .copy_out(descriptor + trusted::SLOT_HEADERS, &mut frame[..payload])
-            .and_then(|()| kernel.trusted.copy_out(at, &mut frame[payload..]));
-    });
-    if copied.is_err() {
-        message.fill(0, |_| ());
-    }
-    // By the program, from the driver's frame.
-    message.copied();
+    let len = payload + word(trusted::SLOT_PAYLOAD_LEN).min(shared.layout.slot_bytes);
+    let mut message = empty();
+    let pool_at = shared.layout.pool_offset(shared.plan.most_paths);
+    take_frame(
+        &kernel.trusted,
+        &kernel.pool,
+        pool_at,
+        descriptor,
+        len,
+        &mut message,
+    );
     Some(Taken {
         key: word(trusted::SLOT_LOCAL_PATH),
         payload,
         message,
     })
+}
+
+/// Makes a message of the `len` bytes of a frame in the block that this slot has, and leaves
+/// the slot another block. If there is no other, the frame is copied. The pool begins at
+/// `pool_at` in the words.
+fn take_frame(
+    words: &SharedArray,
+    pool: &Arc<Pool>,
+    pool_at: usize,
+    descriptor: usize,
+    len: usize,
+    message: &mut Message,
+) {
+    let block = words.u32_at(descriptor + trusted::SLOT_BLOCK);
+    let at = block.load(Ordering::Relaxed) as usize;
+    if let Some((buffer, other)) = pool.exchange(at) {
+        if !bug::is(Bug::BlockNotExchanged) {
+            // Programs see it when the slot is given back.
+            block.store(other as u32, Ordering::Relaxed);
+        }
+        // Copied by the program, from the driver's frame.
+        message.put(buffer, len);
+        return;
+    }
+    let mut copied = Ok(());
+    message.fill(len, |into| {
+        copied = words.copy_out(pool_at + at + HEADROOM_BYTES, into);
+    });
+    if copied.is_err() {
+        message.fill(0, |_| ());
+    }
+    message.copied();
 }
 
 /// Gives the message the number that its program has given it, if somebody observes
@@ -423,13 +451,9 @@ fn observe(shared: &Instance, ring: usize, slot: usize, message: &mut Message) {
     }
 }
 
-/// Room for the longest frame that can wait in a ring.
-pub(crate) fn spare_message() -> Message {
-    Message::with_room(FRAME_BYTES)
-}
-
 #[cfg(test)]
 mod tests {
+    use ashway_abi::memory::Layout;
     use ashway_memory::page_multiple;
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
@@ -484,6 +508,64 @@ mod tests {
         let none = !has_message(words, 0) && taken().is_empty() && holds(words, 0);
         write(0);
         none && has_message(words, 0) && taken() == [0, 1] && !holds(words, 0)
+    }
+
+    /// Of more messages than there are blocks, each stays as it came however long it is kept,
+    /// while programs fill the ring again and again; those beyond are copied.
+    fn a_message_stays_as_it_came() -> bool {
+        let layout = Layout {
+            guest_bytes: 0,
+            state_bytes: 0,
+            rings: 1,
+            slot_bytes: 2048,
+            endpoint_slots: 0,
+        };
+        let pool_at = layout.pool_offset(1);
+        let memory = memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&memory, page_multiple(layout.trusted_bytes(1)) as u64).unwrap();
+        let words = SharedArray::map(memory, layout.trusted_bytes(1)).unwrap();
+        let pool = ashway_kernel::shared::pool(&words, &layout, 1).unwrap();
+        let frame = |number: usize| [number as u8, (number >> 8) as u8].repeat(30 + number % 100);
+        let mut kept: Vec<(usize, Message)> = Vec::new();
+        let mut copies = [0; 3];
+        let mut good = true;
+        for number in 0..3 * trusted::RING_SLOTS {
+            let descriptor = descriptor(0, number % trusted::RING_SLOTS);
+            let block = words.u32_at(descriptor + trusted::SLOT_BLOCK);
+            let at = pool_at + block.load(Ordering::Relaxed) as usize + HEADROOM_BYTES;
+            let bytes = frame(number);
+            words.copy_in(at, &bytes).unwrap();
+            let mut message = Message::default();
+            take_frame(
+                &words,
+                &pool,
+                pool_at,
+                descriptor,
+                bytes.len(),
+                &mut message,
+            );
+            copies[usize::from(message.meta.copies)] += 1;
+            kept.push((number, message));
+            if kept.len() > trusted::SPARE_BLOCKS + 20 {
+                // Some to the end.
+                let (number, message) = kept.swap_remove(20 + number * 7 % (kept.len() - 20));
+                good &= message.bytes() == frame(number);
+            }
+        }
+        let all = kept.iter();
+        good &= all
+            .clone()
+            .all(|(number, message)| message.bytes() == frame(*number));
+        good && copies[1] > trusted::SPARE_BLOCKS && copies[2] > 20
+    }
+
+    #[test]
+    fn what_is_kept_is_not_written_over() {
+        assert!(a_message_stays_as_it_came());
+        assert!(!bug::with(
+            Bug::BlockNotExchanged,
+            a_message_stays_as_it_came
+        ));
     }
 
     #[test]

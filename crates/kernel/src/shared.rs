@@ -4,7 +4,12 @@
 //! kind is for. All of them need `CAP_BPF`.
 
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use ashway_abi::memory::Layout;
+use ashway_abi::trusted::RING_SLOTS;
+use ashway_memory::messages::Pool;
 use ashway_memory::{Memory, MemoryKind, NoteRing, Reservation, SharedArray, WakeBell};
 
 use crate::maps::{MMAPABLE, Map, MapKind, MapSpec};
@@ -52,6 +57,23 @@ pub fn array(bytes: usize) -> io::Result<Memory> {
 pub fn words(name: &str, bytes: usize) -> io::Result<SharedArray> {
     let map = Map::create(&one_value(name, bytes)?)?;
     SharedArray::map(map.into_fd(), bytes)
+}
+
+/// The blocks of an instance of this layout and so many paths, in its `words`, mapped as
+/// messages; and each slot of its rings told which of them it has.
+///
+/// # Errors
+///
+/// What `mmap(2)` returned.
+pub fn pool(words: &SharedArray, layout: &Layout, paths: usize) -> io::Result<Arc<Pool>> {
+    for (at, block) in layout.first_blocks() {
+        words.u32_at(at).store(block, Ordering::Relaxed);
+    }
+    let counts = (layout.blocks(), layout.rings * RING_SLOTS);
+    let offset = layout.pool_offset(paths);
+    // SAFETY: programs that are given the words write to blocks of slots alone
+    // (`codegen/src/instance/deliver.rs`), and we only by way of the pool.
+    unsafe { Pool::map(words.fd(), offset, counts, layout.block_bytes()) }
 }
 
 /// A bell that remembers up to `bytes` bytes of records (16 for the smallest); a power

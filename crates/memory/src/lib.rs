@@ -11,13 +11,14 @@
 //! * [`messages`]: where messages lie that are nobody's but ours.
 //! * [`clock`]: the clocks that programs and the daemon share.
 //!
-//! Unsafe code is in `mapping`, `messages` and `clock`.
+//! Unsafe code is in `mapping`, `messages`, `pool` and `clock`.
 
 pub mod clock;
 mod mapping;
 mod memory;
 pub mod messages;
 mod notes;
+mod pool;
 mod ring_buffer;
 mod shared;
 mod wake;

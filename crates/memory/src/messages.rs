@@ -2,29 +2,41 @@
 //!
 //! All messages of a process lie in one stretch of address space, so that Wasm code, whose
 //! memory this is, works on each where it lies: a message is a number of bytes from its
-//! beginning. What lies here is ours alone: no program and no application maps it.
+//! beginning. No application maps it, and no program
+//! writes to what is a message.
 //!
-//! A buffer is a block of a power of two of bytes. Blocks that were given back are taken
+//! The blocks of rings, which programs fill, are mapped there as well ([`Pool`]), so that what
+//! they have written is a message without a copy.
+//!
+//! A buffer of any other is a block of a power of two of bytes. Blocks that were given back are taken
 //! again first; of each size so many keep their pages, and the rest goes to the kernel.
 
 use std::alloc::{self, Layout};
 use std::fmt;
 use std::io;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::ptr::NonNull;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::io::Errno;
 use rustix::mm::{self, Advice, MapFlags, MprotectFlags, ProtFlags};
 
+pub use crate::pool::Pool;
+
 /// The address space: reserved, and made of pages as it is needed.
-pub const SPACE_BYTES: usize = 1 << 30;
+pub const SPACE_BYTES: usize = 1 << 31;
+
+/// What of it is for [pools](Pool), at its end.
+const POOLS_BYTES: usize = SPACE_BYTES / 2;
 
 /// What of it is for [desks](Buffer::desk).
-const DESKS_BYTES: usize = SPACE_BYTES / 4;
+const DESKS_BYTES: usize = SPACE_BYTES / 8;
 
-/// The smallest block, for a frame of 4,096 bytes with room around it.
-const BLOCK_BYTES: usize = 8192;
+/// Where they begin.
+const POOLS: usize = SPACE_BYTES - POOLS_BYTES;
+
+/// The smallest block, for a frame of 1,514 bytes with room around it.
+const BLOCK_BYTES: usize = 2048;
 
 /// The largest block: the longest message with room around it, and some more.
 const MOST_BYTES: usize = 256 * 1024;
@@ -56,6 +68,8 @@ struct Blocks {
     open: [usize; 2],
     free: [Vec<usize>; SIZES],
     desks: Vec<usize>,
+    /// Where pools are mapped, in order.
+    pools: Vec<Range<usize>>,
 }
 
 /// Whether a block is a message's or a desk.
@@ -69,8 +83,8 @@ impl Use {
     /// Where its blocks begin and end.
     const fn range(self) -> (usize, usize) {
         match self {
-            Self::Message => (0, SPACE_BYTES - DESKS_BYTES),
-            Self::Desk => (SPACE_BYTES - DESKS_BYTES, SPACE_BYTES),
+            Self::Message => (0, POOLS - DESKS_BYTES),
+            Self::Desk => (POOLS - DESKS_BYTES, POOLS),
         }
     }
 }
@@ -111,6 +125,7 @@ impl Space {
                 open: begin,
                 free: Default::default(),
                 desks: Vec::new(),
+                pools: Vec::new(),
             }),
         })
     }
@@ -136,14 +151,17 @@ impl Space {
     #[must_use]
     pub fn at(&self, at: usize, len: usize) -> Option<NonNull<u8>> {
         let blocks = self.blocks();
-        let of = if at < Use::Desk.range().0 {
-            Use::Message
-        } else {
-            Use::Desk
-        };
         let end = at.checked_add(len)?;
-        // SAFETY: within the reservation, since what is open is.
-        (end <= blocks.open[of as usize]).then(|| unsafe { self.base.add(at) })
+        let there = if at < Use::Desk.range().0 {
+            end <= blocks.open[Use::Message as usize]
+        } else if at < POOLS {
+            end <= blocks.open[Use::Desk as usize]
+        } else {
+            let mut pools = blocks.pools.iter();
+            pools.any(|pool| pool.start <= at && end <= pool.end)
+        };
+        // SAFETY: within the reservation, since what is open is, and every pool.
+        there.then(|| unsafe { self.base.add(at) })
     }
 
     fn blocks(&self) -> std::sync::MutexGuard<'_, Blocks> {
@@ -194,7 +212,7 @@ impl Space {
             Use::Message => &mut blocks.free[size],
             Use::Desk => &mut blocks.desks,
         };
-        if free.len() >= KEPT {
+        if free.len() >= KEPT && BLOCK_BYTES << size >= rustix::param::page_size() {
             // SAFETY: the block's pages are nobody's now; they read as zeros afterwards.
             // Where that fails they are merely kept.
             let _ = unsafe {
@@ -206,6 +224,29 @@ impl Space {
             };
         }
         free.push(at);
+    }
+}
+
+/// Pools.
+impl Space {
+    /// Takes room for a pool of so many bytes, whole pages; `None` if there is none.
+    pub(crate) fn take_pool(&self, bytes: usize) -> Option<NonNull<u8>> {
+        let mut blocks = self.blocks();
+        let pools = &mut blocks.pools;
+        let ends = std::iter::once(POOLS).chain(pools.iter().map(|pool| pool.end));
+        let starts = pools.iter().map(|pool| pool.start);
+        let starts = starts.chain(std::iter::once(SPACE_BYTES));
+        let mut gaps = ends.zip(starts).enumerate();
+        let (number, (at, _)) = gaps.find(|(_, (from, to))| to - from >= bytes)?;
+        pools.insert(number, at..at + bytes);
+        // SAFETY: within the reservation.
+        Some(unsafe { self.base.add(at) })
+    }
+
+    /// Takes the room of a pool back, where nothing is mapped any more.
+    pub(crate) fn give_pool_back(&self, pool: NonNull<u8>) {
+        let at = pool.addr().get() - self.base.addr().get();
+        self.blocks().pools.retain(|known| known.start != at);
     }
 }
 
@@ -224,10 +265,17 @@ pub struct Buffer {
 }
 
 /// Whose they are.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Owner {
-    Space { size: u8, of: Use },
+    Space {
+        size: u8,
+        of: Use,
+    },
+    /// A ring's, which gets the block back.
+    Pool(Arc<Pool>),
     Heap,
+    /// There are none.
+    Nobody,
 }
 
 // SAFETY: it owns its bytes, which are not tied to a thread.
@@ -267,6 +315,18 @@ impl Buffer {
         let block = space.take(size, Use::Desk);
         let block = block.expect("no thousand threads run handlers at once");
         Self::of_block(block, size, Use::Desk)
+    }
+
+    /// A block of a pool, which nobody else has.
+    pub(crate) const fn of_pool(base: NonNull<u8>, len: usize, pool: Arc<Pool>) -> Self {
+        let of = Owner::Pool(pool);
+        Self { base, len, of }
+    }
+
+    /// Whether it is a block of a ring's, which may run out of them.
+    #[must_use]
+    pub const fn is_lent(&self) -> bool {
+        matches!(self.of, Owner::Pool(_))
     }
 
     const fn of_block(base: NonNull<u8>, size: usize, of: Use) -> Self {
@@ -341,14 +401,27 @@ impl DerefMut for Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        match self.of {
+        match &self.of {
             Owner::Space { size, of } => {
                 if let Ok(space) = space() {
-                    space.give_back(self.base, size.into(), of);
+                    space.give_back(self.base, (*size).into(), *of);
                 }
             }
+            Owner::Pool(pool) => pool.give_back(self.base),
+            Owner::Nobody => {}
             // SAFETY: allocated in `of_heap` with this very layout, given back once.
             Owner::Heap => unsafe { alloc::dealloc(self.base.as_ptr(), layout(self.len)) },
+        }
+    }
+}
+
+/// Of no bytes.
+impl Default for Buffer {
+    fn default() -> Self {
+        Self {
+            base: NonNull::dangling(),
+            len: 0,
+            of: Owner::Nobody,
         }
     }
 }
@@ -380,7 +453,16 @@ mod tests {
 
     #[test]
     fn buffers_lie_in_the_space_and_have_no_byte_in_common() {
-        let lens = [0, 1, 4448, BLOCK_BYTES, BLOCK_BYTES + 1, 70_000, MOST_BYTES];
+        let lens = [
+            0,
+            1,
+            1642,
+            4448,
+            BLOCK_BYTES,
+            BLOCK_BYTES + 1,
+            70_000,
+            MOST_BYTES,
+        ];
         let mut buffers = lens.map(Buffer::new);
         let mut places: Vec<_> = buffers
             .iter_mut()
@@ -427,12 +509,29 @@ mod tests {
     }
 
     #[test]
+    fn the_room_of_a_pool_is_taken_again() {
+        let space = Space::reserve().unwrap();
+        let bytes = POOLS_BYTES / 4;
+        let all: Vec<_> = std::iter::from_fn(|| space.take_pool(bytes)).collect();
+        assert_eq!(all.len(), 4);
+        let second = POOLS + bytes;
+        assert!(space.at(second, bytes).is_some());
+        assert_eq!(space.at(second + 1, bytes), None);
+        space.give_pool_back(all[1]);
+        assert_eq!(space.at(second, 1), None);
+        assert_eq!(space.take_pool(bytes + 1), None);
+        assert_eq!(space.take_pool(bytes / 2), Some(all[1]));
+        space.give_pool_back(all[0]);
+        assert_eq!(space.take_pool(bytes / 2 + 1), Some(all[0]));
+    }
+
+    #[test]
     fn what_is_too_long_is_of_the_heap() {
         let mut buffer = Buffer::new(MOST_BYTES + 1);
         assert_eq!(place(&mut buffer), None);
         assert_eq!(buffer[MOST_BYTES], 0);
         let mut desk = Buffer::desk(MOST_BYTES);
-        assert!(place(&mut desk) >= Some(SPACE_BYTES - DESKS_BYTES));
+        assert!(place(&mut desk) >= Some(POOLS - DESKS_BYTES));
         assert_eq!(space().unwrap().at(SPACE_BYTES - 1, 2), None);
         let mut own = [0; 8];
         assert_eq!(space().unwrap().place_of(&mut own), None);

@@ -24,7 +24,6 @@ use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 
 use ashway_abi::context::flag;
-use ashway_memory::messages::Buffer;
 use ashway_path::attrs::Attrs;
 use ashway_path::module::Kind;
 use ashway_path::path::Path;
@@ -37,7 +36,6 @@ use ashway_wire::{eth, ipv4, ipv6, udp};
 use crate::bug::{self, Bug};
 use crate::eth::EthStage;
 use crate::ip::IpStage;
-use crate::message::HEADROOM_BYTES;
 use crate::pipe::PipeStage;
 use crate::relay::Own;
 use crate::udp::{UdpStage, pseudo_header};
@@ -64,17 +62,8 @@ pub(crate) struct DatagramStage {
     pub(crate) eth: EthStage,
     pub(crate) ip: IpStage,
     pub(crate) udp: UdpStage,
-    pub(crate) pipe: Option<Fused>,
-}
-
-/// Bytes of a buffer for any frame: those of a shell are not longer.
-const BUFFER_BYTES: usize = HEADROOM_BYTES + 0x1_0000;
-
-/// A pipe that stood directly above.
-pub(crate) struct Fused {
-    pub(crate) stage: PipeStage,
-    /// Where a pass writes to.
-    pub(crate) spare: Buffer,
+    /// A pipe that stood directly above.
+    pub(crate) pipe: Option<PipeStage>,
 }
 
 /// By which interface a path sends, and to whom, if its attributes did not say the
@@ -118,11 +107,6 @@ impl Stage<Message> for DatagramStage {
         (!parts.is_empty()).then(|| parts.join(" and "))
     }
 
-    fn memory_bytes(&self) -> usize {
-        // A buffer, as long as the messages'.
-        self.pipe.as_ref().map_or(0, |_| BUFFER_BYTES)
-    }
-
     fn take(
         &mut self,
         mut message: Message,
@@ -136,7 +120,7 @@ impl Stage<Message> for DatagramStage {
             Entered::No
         };
         let (eth, ip, udp) = (&mut self.eth, &mut self.ip, &mut self.udp);
-        let pipe = self.pipe.as_mut().map(|pipe| &mut pipe.stage);
+        let pipe = self.pipe.as_mut();
         match entered {
             Entered::Through => Step::On(message),
             Entered::ToPipe => then_pipe(Step::On(message), pipe, direction, cx),
@@ -239,10 +223,10 @@ impl DatagramStage {
         let mut flags = if v6 { flag::IPV6 } else { 0 };
         let judged = match &mut self.pipe {
             // As `judge_checksum` has it, with the pass instead of the sum.
-            Some(Fused { stage, spare }) if field != 0 && field != pseudo.fold() => {
+            Some(stage) if field != 0 && field != pseudo.fold() => {
                 entered = Entered::Through;
                 let before = pseudo.bytes(header);
-                if stage.verify(message, payload..plain.end, before, spare, attrs) {
+                if stage.verify(message, payload..plain.end, before, attrs) {
                     Checksum::Right
                 } else {
                     Checksum::Wrong

@@ -5,27 +5,23 @@
 //! on, they never copy it (Scout's fbufs: accessible to all modules of the path
 //! already).
 
-use std::mem;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut, Range};
 
+pub use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_memory::messages::Buffer;
 use ashway_path::time::Time;
 use ashway_wire::ipv4::PROTOCOL_UDP;
 use ashway_wire::reply::is_host;
 
-/// Room kept in front of a received frame: VLAN tag, a larger IP header or a
-/// tunnel's headers fit without moving the payload.
-pub const HEADROOM_BYTES: usize = 128;
-
 /// A message: a handle of one word, so that handing it from stage to stage
-/// costs next to nothing.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// costs next to nothing. By default it is empty and holds no buffer.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message(Box<Body>);
 
 /// What a message is made of. What the present layer sees is
 /// [`bytes`](Self::bytes); the rest of the frame stays where it is.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Body {
     buffer: Buffer,
     /// Invariant: `front <= end <= buffer.len()`.
@@ -153,6 +149,27 @@ impl Body {
         self.end = HEADROOM_BYTES + len;
         self.received = self.end;
         write(&mut self.buffer[self.front..self.end]);
+    }
+
+    /// Starts anew with a frame of `len` bytes that was written into this buffer, behind
+    /// [`HEADROOM_BYTES`]; copies nothing.
+    ///
+    /// # Panics
+    ///
+    /// If the buffer is too short for that.
+    pub fn put(&mut self, buffer: Buffer, len: usize) {
+        assert!(buffer.len() >= HEADROOM_BYTES + len, "the frame lies in it");
+        self.buffer = buffer;
+        self.fill(len, |_| ());
+    }
+
+    /// Gives its buffer back if that is [lent](Buffer::is_lent): the message holds none until
+    /// it starts anew.
+    pub fn give_back(&mut self) {
+        if self.buffer.is_lent() {
+            self.buffer = Buffer::default();
+            (self.front, self.end, self.received) = (0, 0, 0);
+        }
     }
 
     /// Back to the frame as it came, padding included: for the host, or for
@@ -292,9 +309,9 @@ impl Body {
     }
 
     /// Writes part of what the present layer sees anew: `write` makes what comes into
-    /// its place, in `spare`, of what is there. If it says so, `spare` becomes the
+    /// its place, in another buffer, of what is there. If it says so, that becomes the
     /// message's buffer, with the rest of the frame copied to it; else nothing has
-    /// changed. Says which. Allocates if `spare` never was so long.
+    /// changed. Says which. Takes a buffer.
     ///
     /// # Panics
     ///
@@ -302,18 +319,17 @@ impl Body {
     pub fn rewrite(
         &mut self,
         part: Range<usize>,
-        spare: &mut Buffer,
         write: impl FnOnce(&[u8], &mut [u8]) -> bool,
     ) -> bool {
         assert!(part.end <= self.len(), "part of the message");
         let (start, end) = (self.front + part.start, self.front + part.end);
-        spare.grow(self.buffer.len());
-        let written = write(&self.buffer[start..end], &mut spare[start..end]);
+        let mut other = Buffer::new(self.buffer.len());
+        let written = write(&self.buffer[start..end], &mut other[start..end]);
         if written {
             let last = self.received.max(self.end);
-            spare[..start].copy_from_slice(&self.buffer[..start]);
-            spare[end..last].copy_from_slice(&self.buffer[end..last]);
-            mem::swap(&mut self.buffer, spare);
+            other[..start].copy_from_slice(&self.buffer[..start]);
+            other[end..last].copy_from_slice(&self.buffer[end..last]);
+            self.buffer = other;
             self.copied();
         }
         written
@@ -466,14 +482,13 @@ mod tests {
         let mut message = Message::of_frame(b"ethpayload..");
         message.meta.eth = message.pop(3);
         message.truncate(7);
-        let mut spare = Buffer::new(3);
         let mut written = message.clone();
-        assert!(!written.rewrite(1..5, &mut spare, |_, into| {
+        assert!(!written.rewrite(1..5, |_, into| {
             into.fill(b'!');
             false
         }));
         assert_eq!(written, message);
-        assert!(written.rewrite(1..5, &mut spare, |from, into| {
+        assert!(written.rewrite(1..5, |from, into| {
             assert_eq!(from, b"aylo");
             into.copy_from_slice(b"AYLO");
             true

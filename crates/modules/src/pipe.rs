@@ -30,7 +30,6 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use ashway_memory::messages::Buffer;
 use ashway_path::attrs::Attrs;
 use ashway_path::module::{Kind, Made, Module, Param, Refused};
 use ashway_path::read::Params;
@@ -249,14 +248,12 @@ impl PipeStage {
 
     /// Passes the part of a message that UDP carries through the list, and verifies
     /// UDP's checksum in the same pass; `before` is the sum of all else that it is over.
-    /// False if it is wrong: nothing has changed then, and nobody sees what came out,
-    /// which is in `spare`.
+    /// False if it is wrong: nothing has changed then, and nobody sees what came out.
     pub(crate) fn verify(
         &mut self,
         message: &mut Message,
         payload: Range<usize>,
         before: Sum,
-        spare: &mut Buffer,
         attrs: &mut Attrs,
     ) -> bool {
         let Some(list) = &self.lists.summed else {
@@ -268,7 +265,7 @@ impl PipeStage {
         registers[0] = before.fold().swap_bytes().into();
         let is_right = |sum: u64| sum == 0xffff || bug::is(Bug::SumIgnored);
         let right = if list.modifies {
-            message.rewrite(payload, spare, |source, destination| {
+            message.rewrite(payload, |source, destination| {
                 list.code.across(registers, source, destination);
                 is_right(registers[0]) || bug::is(Bug::SeenBeforeSum)
             }) && is_right(registers[0])

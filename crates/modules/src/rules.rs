@@ -13,14 +13,13 @@
 
 use std::ops::Range;
 
-use ashway_memory::messages::Buffer;
 use ashway_path::attrs::names;
 use ashway_path::module::Kind;
 use ashway_path::path::Path;
 use ashway_path::rules::Rule;
 use ashway_path::stage::Stage;
 
-use crate::datagram::{DatagramStage, Fused};
+use crate::datagram::DatagramStage;
 use crate::{Message, datagram, eth, fragment, handler, ip, ipv4, ipv6, pipe, relay, udp};
 
 /// Attribute: the position of the stage at which messages of the forward
@@ -152,12 +151,11 @@ fn fuse(path: &mut Path<Message>, stages: Range<usize>) -> Option<DatagramStage>
         above = above.or_else(|| path.stage_as::<pipe::PipeStage>(at).cloned());
     }
     let ((eth, ip, udp), stage) = below.zip(above)?;
-    let spare = Buffer::new(0);
     Some(DatagramStage {
         eth,
         ip,
         udp,
-        pipe: Some(Fused { stage, spare }),
+        pipe: Some(stage),
     })
 }
 

@@ -29,6 +29,6 @@ mod umem;
 pub use endpoint::Endpoint;
 pub use filter::receive_nothing;
 pub use ingress_drop::{Family, IngressDrop, IngressDropError, Match, Net, Ports};
-pub use packet::PacketSocket;
+pub use packet::{BATCH, PacketSocket};
 pub use pass::{PassError, Passer};
 pub use socket::{BindError, SendError, TxSocket};

@@ -1,8 +1,7 @@
 //! An `AF_PACKET` socket: frames of one interface, where XDP may not be attached.
 //!
-//! Frames come by `recvmmsg`, 32 to a system call. A `TPACKET_V3` ring would save
-//! the copy but hands frames over in blocks, late; with one system call for each
-//! batch the copy is the smaller cost.
+//! Frames come by `recvmmsg`, 32 to a system call, to where the caller wants them: copied
+//! once. So are those of a `TPACKET_V3` ring, which hands frames over in blocks, late.
 //!
 //! What differs from a frame seen by XDP: frames with a VLAN tag are not seen, and
 //! a sender's `UDP_SEGMENT` batch on a veth comes as one long frame.
@@ -11,6 +10,7 @@
 //! Source: packet(7). Minimum kernel: 4.20, for `PACKET_IGNORE_OUTGOING`.
 
 use std::io;
+use std::ops::DerefMut;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libc::{c_int, c_void, socklen_t};
@@ -20,8 +20,8 @@ use crate::{SendError, filter};
 /// Frames received by one system call.
 pub const BATCH: usize = 32;
 
-/// Room for one frame: the largest IP packet and its Ethernet header. Memory
-/// that no frame has reached yet is not backed by pages.
+/// Room for what the caller has no room for of one frame: the largest IP packet and its
+/// Ethernet header. Memory that no frame has reached yet is not backed by pages.
 const FRAME_BYTES: usize = 65536 + 64;
 
 /// Room asked for frames that wait; the kernel may grant less
@@ -32,7 +32,7 @@ const WAITING_BYTES: c_int = 8 << 20;
 #[derive(Debug)]
 pub struct PacketSocket {
     fd: OwnedFd,
-    buffers: Vec<u8>,
+    rests: Vec<u8>,
     drops: u64,
 }
 
@@ -86,38 +86,49 @@ impl PacketSocket {
         }
         Ok(Self {
             fd,
-            buffers: vec![0; BATCH * FRAME_BYTES],
+            rests: vec![0; BATCH * FRAME_BYTES],
             drops: 0,
         })
     }
 
-    /// Gives `each` the frames that wait, at most [`BATCH`], in order of arrival;
-    /// says how many there were, 0 if none. One system call, no allocation.
+    /// Puts the frames that wait into `rooms`, one into each, behind its first `front` bytes,
+    /// and gives `each` its room, the frame's length, and the bytes that had no room there, in
+    /// order of arrival. Says how many there were, at most [`BATCH`], 0 if none. One system
+    /// call, no allocation.
     ///
     /// # Errors
     ///
     /// `ENETDOWN` once when the interface goes down; the socket stays usable.
-    pub fn recv_batch(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<usize> {
-        let mut parts = [libc::iovec {
-            iov_base: std::ptr::null_mut(),
-            iov_len: FRAME_BYTES,
-        }; BATCH];
-        for (part, buffer) in parts
-            .iter_mut()
-            .zip(self.buffers.chunks_exact_mut(FRAME_BYTES))
-        {
-            part.iov_base = buffer.as_mut_ptr().cast();
-        }
-        let mut messages = parts.each_mut().map(|part| libc::mmsghdr {
+    ///
+    /// # Panics
+    ///
+    /// If there are not [`BATCH`] rooms, or one is shorter than `front`.
+    pub fn recv_batch<R: DerefMut<Target = [u8]>>(
+        &mut self,
+        rooms: &mut [R],
+        front: usize,
+        mut each: impl FnMut(&mut R, usize, &[u8]),
+    ) -> io::Result<usize> {
+        let part = |bytes: &mut [u8]| libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        };
+        assert_eq!(rooms.len(), BATCH, "a room for each frame");
+        let mut rests = self.rests.chunks_exact_mut(FRAME_BYTES);
+        let mut parts: [_; BATCH] = std::array::from_fn(|at| {
+            let rest = rests.next().expect("there are as many");
+            [part(&mut rooms[at][front..]), part(rest)]
+        });
+        let mut messages = parts.each_mut().map(|parts| libc::mmsghdr {
             msg_hdr: libc::msghdr {
-                msg_iov: part,
-                msg_iovlen: 1,
+                msg_iov: parts.as_mut_ptr(),
+                msg_iovlen: parts.len(),
                 ..EMPTY_MESSAGE
             },
             msg_len: 0,
         });
-        // SAFETY: `BATCH` messages, each with one part that is a whole buffer of
-        // ours; all of it outlives the call and nothing else refers to it.
+        // SAFETY: `BATCH` messages, each with two parts, which are the caller's and ours; all
+        // of it outlives the call and nothing else refers to it.
         let received = unsafe {
             libc::recvmmsg(
                 self.fd.as_raw_fd(),
@@ -135,11 +146,11 @@ impl PacketSocket {
             };
         }
         let received = received as usize;
-        for (message, buffer) in messages[..received]
-            .iter()
-            .zip(self.buffers.chunks_exact(FRAME_BYTES))
-        {
-            each(&buffer[..(message.msg_len as usize).min(FRAME_BYTES)]);
+        let rests = self.rests.chunks_exact(FRAME_BYTES);
+        for ((message, room), rest) in messages[..received].iter().zip(rooms).zip(rests) {
+            let len = message.msg_len as usize;
+            let rest = &rest[..len.saturating_sub(room.len() - front).min(FRAME_BYTES)];
+            each(room, len, rest);
         }
         Ok(received)
     }

@@ -14,7 +14,7 @@ use ashway_ring::ingress_drop::Family;
 use ashway_ring::{IngressDrop, IngressDropError, Match, Net, PacketSocket, PassError, Passer};
 use ashway_wire::emit::Headers;
 use ashway_wire::{Datagram, Message, make_reply};
-use namespace::{ifindex, inside, run, veth};
+use namespace::{ifindex, inside, received, run, veth};
 
 const V4: &str = "10.77.0.1:7777";
 const V6: &str = "[fd77::1]:7777";
@@ -59,14 +59,12 @@ fn datagrams(socket: &mut PacketSocket, wanted: usize) -> Vec<(Vec<u8>, Datagram
     let mut all = Vec::new();
     let deadline = Instant::now() + Duration::from_secs(10);
     while all.len() < wanted && Instant::now() < deadline {
-        socket
-            .recv_batch(|frame| {
-                if let Ok(datagram) = Datagram::parse(frame) {
-                    let message = datagram.validate(frame).unwrap();
-                    all.push((frame.to_vec(), datagram, message));
-                }
-            })
-            .unwrap();
+        received(socket, |frame| {
+            if let Ok(datagram) = Datagram::parse(frame) {
+                let message = datagram.validate(frame).unwrap();
+                all.push((frame.to_vec(), datagram, message));
+            }
+        });
     }
     all
 }
@@ -243,8 +241,9 @@ fn a_passed_message_reaches_the_host_with_its_senders_address() {
                 );
                 // It came by `lo`: no second copy at the tap.
                 let mut again = 0;
-                near.recv_batch(|frame| again += usize::from(Datagram::parse(frame).is_ok()))
-                    .unwrap();
+                received(&mut near, |frame| {
+                    again += usize::from(Datagram::parse(frame).is_ok());
+                });
                 assert_eq!(again, 0);
             }
         },
@@ -369,16 +368,15 @@ fn frames_the_kernel_could_not_keep_are_counted() {
         for _ in 0..sent {
             far.send(&frame).unwrap();
         }
-        let mut received = 0;
-        while near
-            .recv_batch(|frame| received += u64::from(Datagram::parse(frame).is_ok()))
-            .unwrap()
-            > 0
+        let mut count = 0;
+        while received(&mut near, |frame| {
+            count += u64::from(Datagram::parse(frame).is_ok());
+        }) > 0
         {}
         let dropped = near.kernel_drops().unwrap();
-        assert!(dropped > 0, "{received} of {sent} received");
+        assert!(dropped > 0, "{count} of {sent} received");
         // Neighbour discovery of the kernel's own may be among the dropped.
-        assert!(received + dropped >= sent && received < sent);
+        assert!(count + dropped >= sent && count < sent);
         assert_eq!(near.kernel_drops().unwrap(), dropped);
     });
 }

@@ -5,7 +5,7 @@
 mod namespace;
 
 use ashway_ring::{BindError, PacketSocket, SendError, TxSocket};
-use namespace::{ifindex, inside, veth};
+use namespace::{ifindex, inside, received, veth};
 
 /// A frame of a type nobody handles, with a number in it.
 fn frame(number: u32) -> [u8; 60] {
@@ -36,19 +36,11 @@ fn every_accepted_frame_arrives_in_order() {
                 assert!(matches!(error, SendError::TxFull));
                 fulls += 1;
                 near.kick().unwrap();
-                while far
-                    .recv_batch(|frame| arrived.extend(number(frame)))
-                    .unwrap()
-                    > 0
-                {}
+                while received(&mut far, |frame| arrived.extend(number(frame))) > 0 {}
             }
         }
         near.kick().unwrap();
-        while far
-            .recv_batch(|frame| arrived.extend(number(frame)))
-            .unwrap()
-            > 0
-        {}
+        while received(&mut far, |frame| arrived.extend(number(frame))) > 0 {}
         assert_eq!(far.kernel_drops().unwrap(), 0);
         assert_eq!(arrived, (0..10_000).collect::<Vec<_>>());
         // 64 chunks: without a kick the 65th frame is refused, each time.

@@ -15,7 +15,7 @@
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ashway_abi::context::flag;
-use ashway_abi::trusted::SLOT_HEADERS_BYTES;
+use ashway_abi::trusted::HEADERS_BYTES;
 
 use crate::checksum::{self, Sum};
 use crate::headers::{Fragment, Headers};
@@ -160,7 +160,7 @@ impl Datagram {
         // of RFC 9868) and the surplus is nobody's payload.
         if udp_len < udp::HEADER_BYTES
             || header_len + udp_len > ip_len
-            || self.udp_off + udp::HEADER_BYTES > SLOT_HEADERS_BYTES
+            || self.udp_off + udp::HEADER_BYTES > HEADERS_BYTES
         {
             return Err(Malformed::BadLength);
         }

@@ -5,7 +5,7 @@
 //! there: by the same rules in the same order as the plain halves.
 
 use ashway_abi::context::{self, fact, flag};
-use ashway_abi::trusted::SLOT_HEADERS_BYTES;
+use ashway_abi::trusted::HEADERS_BYTES;
 use ashway_check::bpf::{Assembler, Label, Reg, Size, helper, op};
 use ashway_wire::{eth, ipv4};
 
@@ -137,7 +137,7 @@ fn udp_length(asm: &mut Assembler, labels: &Labels) {
     asm.store(Size::W, R9, context::PAYLOAD_LEN, R3);
     asm.load(Size::W, R2, R9, fact::TRANSPORT);
     asm.alu_imm(op::ADD, R2, i32::from(UDP));
-    asm.jump_if_imm(op::JGT, R2, SLOT_HEADERS_BYTES as i32, labels.bad_length);
+    asm.jump_if_imm(op::JGT, R2, HEADERS_BYTES as i32, labels.bad_length);
     asm.store(Size::W, R9, context::PAYLOAD_OFF, R2);
 }
 

@@ -4,9 +4,10 @@
 //! the instance has rings for it. A driver serves a queue on one CPU at a time, but
 //! generic XDP behind a veth runs on whichever CPU sends, so a slot is taken by
 //! compare-and-exchange and published when it is filled. All of it goes to where no
-//! application can write: descriptor and headers to the trusted words, the payload to the
-//! pool behind them.
+//! application can write: the descriptor to the trusted words, the frame to the pool behind
+//! them, into the block that the slot has.
 
+use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_abi::{Count, context, trusted};
 
 use super::{Behind, Spec, share};
@@ -17,7 +18,7 @@ use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use ashway_abi::MemoryKind;
 use ashway_check::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, helper, md, op};
 
-/// Stack: the slot's number in the pool, or in the endpoint.
+/// Stack: the slot's number in the endpoint.
 pub(super) const SLOT: i16 = -48;
 /// Stack: the ring's control block.
 const RING: i16 = -56;
@@ -158,7 +159,7 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, ob
     asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
     asm.jump_if_imm(op::JGT, R5, spec.layout.slot_bytes as i32, too_long);
     asm.jump_if_imm(op::JEQ, R4, 0, too_long);
-    asm.jump_if_imm(op::JGT, R4, trusted::SLOT_HEADERS_BYTES as i32, too_long);
+    asm.jump_if_imm(op::JGT, R4, trusted::HEADERS_BYTES as i32, too_long);
     path_word(asm, spec, host);
     asm.store(Size::D, R10, PATH_WORD, R1);
     if has_share {
@@ -170,23 +171,7 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, ob
     }
     take_slot(asm, spec, full);
 
-    // The descriptor and the headers.
-    asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
-    asm.jump_if_imm(op::JEQ, R4, 0, void);
-    asm.jump_if_imm(op::JGT, R4, trusted::SLOT_HEADERS_BYTES as i32, void);
-    asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
-    asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_OFF as i16, R4);
-    asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_LEN as i16, R5);
-    asm.load(Size::W, R2, R9, context::LOCAL_PATH);
-    asm.store(Size::W, R1, trusted::SLOT_LOCAL_PATH as i16, R2);
-    asm.mov(R3, R1);
-    asm.alu_imm(op::ADD, R3, trusted::SLOT_HEADERS as i32);
-    asm.mov(R1, R6);
-    asm.mov_imm(R2, 0);
-    asm.call(helper::XDP_LOAD_BYTES);
-    asm.jump_if_imm(op::JNE, R0, 0, void);
-
-    copy_to_pool(asm, spec, void);
+    fill(asm, spec, void);
 
     // The message counts as in the user tier before it can be seen there.
     asm.load(Size::D, R1, R10, PATH_WORD);
@@ -324,7 +309,6 @@ fn take_slot(asm: &mut Assembler, spec: &Spec, full: Label) {
     asm.alu_imm(op::AND, R3, trusted::RING_SLOTS as i32 - 1);
     asm.alu_imm(op::LSH, R1, trusted::RING_SLOTS.trailing_zeros() as i32);
     asm.alu(op::ADD, R1, R3);
-    asm.store(Size::D, R10, SLOT, R1);
     asm.alu_imm(op::LSH, R1, trusted::SLOT_BYTES.trailing_zeros() as i32);
     asm.alu(op::ADD, R1, R7);
     asm.alu_imm(op::ADD, R1, trusted::SLOTS as i32);
@@ -373,23 +357,30 @@ fn publish(asm: &mut Assembler) {
     );
 }
 
-/// Packet to the slot in the pool. `r7` = trusted words. Clobbers `r0`-`r5`.
-fn copy_to_pool(asm: &mut Assembler, spec: &Spec, bad: Label) {
-    let empty = asm.label();
-    let slot_bytes = spec.layout.slot_bytes as i32;
-    asm.load(Size::W, R4, R9, context::PAYLOAD_LEN);
-    asm.jump_if_imm(op::JEQ, R4, 0, empty);
-    asm.jump_if_imm(op::JGT, R4, slot_bytes, bad);
-    // As few as the rings have, which the verifier remembers.
-    asm.load(Size::D, R3, R10, SLOT);
-    asm.alu_imm(op::LSH, R3, slot_bytes.trailing_zeros() as i32);
-    asm.alu_imm(op::ADD, R3, spec.layout.pool_offset(spec.paths) as i32);
+/// Writes the descriptor, `r1`, and the frame as far as its payload goes, padding left out,
+/// into the block that the slot has. `r7` = trusted words. Clobbers `r0`-`r5`.
+fn fill(asm: &mut Assembler, spec: &Spec, bad: Label) {
+    let layout = &spec.layout;
+    asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
+    asm.jump_if_imm(op::JEQ, R4, 0, bad);
+    asm.jump_if_imm(op::JGT, R4, trusted::HEADERS_BYTES as i32, bad);
+    asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
+    asm.jump_if_imm(op::JGT, R5, layout.slot_bytes as i32, bad);
+    asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_OFF as i16, R4);
+    asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_LEN as i16, R5);
+    asm.load(Size::W, R2, R9, context::LOCAL_PATH);
+    asm.store(Size::W, R1, trusted::SLOT_LOCAL_PATH as i16, R2);
+    asm.load(Size::W, R3, R1, trusted::SLOT_BLOCK as i16);
+    let last = (layout.blocks() - 1) * layout.block_bytes();
+    asm.jump_if_imm(op::JGT, R3, last as i32, bad);
+    let frame = layout.pool_offset(spec.paths) + HEADROOM_BYTES;
+    asm.alu_imm(op::ADD, R3, frame as i32);
     asm.alu(op::ADD, R3, R7);
-    asm.load(Size::W, R2, R9, context::PAYLOAD_OFF);
+    asm.alu(op::ADD, R4, R5);
     asm.mov(R1, R6);
+    asm.mov_imm(R2, 0);
     asm.call(helper::XDP_LOAD_BYTES);
     asm.jump_if_imm(op::JNE, R0, 0, bad);
-    asm.bind(empty);
 }
 
 /// Packet to the endpoint's slot in the instance's memory. Clobbers `r0`-`r5` and `r7`,
@@ -432,7 +423,7 @@ fn copy_to_arena(asm: &mut Assembler, slot_bytes: i32, bad: Label) {
     asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
     asm.load(Size::D, R4, R9, context::ZERO);
     asm.load(Size::W, R1, R9, context::PAYLOAD_OFF);
-    asm.jump_if_imm(op::JGT, R1, trusted::SLOT_HEADERS_BYTES as i32, bad);
+    asm.jump_if_imm(op::JGT, R1, trusted::HEADERS_BYTES as i32, bad);
     asm.load(Size::W, R2, R6, md::DATA);
     asm.alu(op::ADD, R2, R1);
     for step in [32, 8] {

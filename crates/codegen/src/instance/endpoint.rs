@@ -33,7 +33,7 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, finish: Label) {
     asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
     asm.jump_if_imm(op::JGT, R5, spec.layout.slot_bytes as i32, too_long);
     asm.load(Size::W, R5, R9, context::PAYLOAD_OFF);
-    asm.jump_if_imm(op::JGT, R5, trusted::SLOT_HEADERS_BYTES as i32, too_long);
+    asm.jump_if_imm(op::JGT, R5, trusted::HEADERS_BYTES as i32, too_long);
 
     asm.bind(again);
     asm.load(Size::W, R3, R7, trusted::ENDPOINT_PRODUCED as i16);

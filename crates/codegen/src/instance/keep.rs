@@ -22,7 +22,7 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec) {
     let out = asm.label();
     asm.load(Size::W, R1, R7, trusted::FAULT_WANTED as i16);
     asm.jump_if_imm(op::JEQ, R1, 0, free);
-    let most = trusted::SLOT_HEADERS_BYTES as i32;
+    let most = trusted::HEADERS_BYTES as i32;
     asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
     asm.jump_if_imm(op::JEQ, R4, 0, lost);
     asm.jump_if_imm(op::JGT, R4, most, lost);

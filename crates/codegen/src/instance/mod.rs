@@ -291,7 +291,7 @@ fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
     match spec.packet() {
         Packet::Pointers => {
             let bounded = asm.label();
-            let most = trusted::SLOT_HEADERS_BYTES as i32;
+            let most = trusted::HEADERS_BYTES as i32;
             asm.jump_if_imm(op::JLE, R3, most, bounded);
             // Only entry programs write it, so this never happens; the
             // verifier wants a bound on a packet pointer's offset.

@@ -184,7 +184,7 @@ fn ethernet(asm: &mut Assembler, headers: Headers, ip_bytes: i32, labels: Labels
         Headers::Found => {
             // Behind any VLAN tags.
             asm.load(Size::W, R1, R9, fact::NETWORK);
-            let most = trusted::SLOT_HEADERS_BYTES as i32;
+            let most = trusted::HEADERS_BYTES as i32;
             asm.jump_if_imm(op::JGT, R1, most, labels.short);
             asm.alu(op::ADD, R7, R1);
             xdp::need(asm, ip_bytes + UDP_BYTES, labels.short);

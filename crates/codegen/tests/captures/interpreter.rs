@@ -1,6 +1,7 @@
 //! All programs in our own interpreter, without root.
 
 use ashway_abi::count::{Ledger, ROW_WORDS};
+use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_abi::{Count, trusted};
 use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::{Fault, Machine};
@@ -122,7 +123,10 @@ fn message(machine: &mut Machine) -> Vec<u8> {
     assert_eq!(machine.trusted_u32(at + trusted::SLOT_READY), produced);
     let len = machine.trusted_u32(at + trusted::SLOT_PAYLOAD_LEN) as usize;
     let path = machine.trusted_u32(at + trusted::SLOT_LOCAL_PATH) as usize;
-    let message = machine.trusted()[LAYOUT.pool_slot(1, 0, slot)..][..len].to_vec();
+    let place = [trusted::SLOT_BLOCK, trusted::SLOT_PAYLOAD_OFF];
+    let place = place.map(|field| machine.trusted_u32(at + field) as usize);
+    let at = LAYOUT.pool_offset(1) + HEADROOM_BYTES + place[0] + place[1];
+    let message = machine.trusted()[at..][..len].to_vec();
     let words = machine.trusted_mut();
     words[ring + trusted::RING_CONSUMED..][..4].copy_from_slice(&produced.to_le_bytes());
     let in_user = trusted::PATHS + path * trusted::PATH_STRIDE;

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use ashway_abi::count::ROW_BYTES;
+use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_abi::{Count, context, hop, leaf as leaf_map, trusted};
 use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{self, Entries};
@@ -168,7 +169,9 @@ impl Loaded {
         assert_eq!(in_user.load(Acquire), 1);
         in_user.store(0, Release);
         let mut message = vec![0; len as usize];
-        let at = LAYOUT.pool_slot(1, 0, slot);
+        let place = [trusted::SLOT_BLOCK, trusted::SLOT_PAYLOAD_OFF];
+        let place = place.map(|field| word(at + field).load(Acquire) as usize);
+        let at = LAYOUT.pool_offset(1) + HEADROOM_BYTES + place[0] + place[1];
         self.trusted.copy_out(at, &mut message).unwrap();
         message
     }

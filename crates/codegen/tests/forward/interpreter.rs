@@ -1,7 +1,7 @@
 //! In our own interpreter, without root.
 
 use ashway_abi::MemoryKind;
-use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
+use ashway_abi::memory::{HEADROOM_BYTES, Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::{Count, Hop, Leaf, hop, trusted};
 use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::{Fault, Machine};
@@ -203,13 +203,9 @@ fn waiting(machine: &Machine, packet: Packet) -> Option<(u32, Vec<u8>)> {
         word(trusted::SLOT_PAYLOAD_OFF) as usize,
         word(trusted::SLOT_PAYLOAD_LEN) as usize,
     );
-    let at = trusted::SLOTS + trusted::SLOT_HEADERS;
-    let slot = spec(packet, 1, 8).layout.pool_slot(8, 0, 0);
-    let frame = [
-        &machine.trusted()[at..at + headers],
-        &machine.trusted()[slot..slot + len],
-    ];
-    Some((word(trusted::SLOT_LOCAL_PATH), frame.concat()))
+    let at = spec(packet, 1, 8).layout.pool_offset(8) + HEADROOM_BYTES;
+    let frame = &machine.trusted()[at + word(trusted::SLOT_BLOCK) as usize..][..headers + len];
+    Some((word(trusted::SLOT_LOCAL_PATH), frame.to_vec()))
 }
 
 /// Runs a frame of a case; says whether it was sent on. If not it waits for the

@@ -86,7 +86,8 @@ impl Around {
         }
     }
 
-    pub(super) fn keep(&mut self, message: Message) {
+    pub(super) fn keep(&mut self, mut message: Message) {
+        message.give_back();
         if self.spare.len() < KEPT {
             self.spare.push(message);
         }

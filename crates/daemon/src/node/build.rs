@@ -38,7 +38,7 @@ use crate::faults::Faults;
 use crate::feeds::{HandlerPath, RunInstance};
 use crate::instance::Instance;
 use crate::live::Live;
-use crate::packets::{self, PacketPort};
+use crate::packets::{self, PacketPort, Rooms};
 use crate::plan::{self, HandlerId, IfaceFacts, Plan};
 use crate::programs::{self, NodeMaps};
 use crate::rings::{Pace, PassBy, XdpPort};
@@ -327,6 +327,7 @@ fn take_with_sockets(
     let port = PacketPort {
         socket,
         out,
+        rooms: Rooms::new(iface.facts.mtu),
         iface: number,
         mac: link.mac().clone(),
         unmatched_row: numbers.unmatched_row,

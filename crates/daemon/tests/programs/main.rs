@@ -4,9 +4,10 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use ashway_abi::memory::{Layout, STATE_BYTES};
+use ashway_abi::memory::{HEADROOM_BYTES, Layout, STATE_BYTES};
 use ashway_abi::{Budget, MemoryKind};
 use ashway_abi::{Count, Leaf, context, count, trusted};
 use ashway_check::bpf::{Atomic, Insn, Reg};
@@ -15,6 +16,7 @@ use ashway_codegen::{entry, exit, instance};
 use ashway_daemon::programs::{self, DemuxMaps, Followed, Maps, NodeMaps};
 use ashway_demux::{self as demux, Table, Update};
 use ashway_kernel::{Map, MapSpec, Program, ProgramKind, TestRun, shared};
+use ashway_memory::messages::Pool;
 use ashway_memory::{Memory, SharedArray};
 use ashway_rig::{Frame, frames::Spoil};
 use ashway_wire::{Datagram, Headers};
@@ -45,6 +47,7 @@ struct Bench {
     node: NodeMaps,
     slots: Map,
     trusted: SharedArray,
+    pool: Arc<Pool>,
     memory: Memory,
     entry: Program,
     layout: Layout,
@@ -73,6 +76,7 @@ fn bench(kind: MemoryKind) -> Bench {
     let cpus = node.cpus;
     let slots = Map::create(&MapSpec::prog_array("slots", 4)).unwrap();
     let trusted = shared::words("trusted", layout.trusted_bytes(1)).unwrap();
+    let pool = shared::pool(&trusted, &layout, 1).unwrap();
     let memory = match kind {
         MemoryKind::Arena => shared::arena(layout.total_bytes()).unwrap(),
         MemoryKind::Array => shared::array(layout.total_bytes()).unwrap(),
@@ -123,6 +127,7 @@ fn bench(kind: MemoryKind) -> Bench {
         node,
         slots,
         trusted,
+        pool,
         memory,
         entry,
         layout,
@@ -163,7 +168,7 @@ impl Bench {
 }
 
 #[test]
-fn a_message_lands_in_the_ring_with_its_headers_apart() {
+fn a_message_lands_in_its_block_as_it_came() {
     if ashway_rig::skip_unless_root() {
         return;
     }
@@ -185,16 +190,10 @@ fn a_message_lands_in_the_ring_with_its_headers_apart() {
             let slot = trusted::SLOTS + n * trusted::SLOT_BYTES;
             let word = |offset| bench.trusted.u32_at(slot + offset).load(Relaxed) as usize;
             assert_eq!(word(trusted::SLOT_PAYLOAD_LEN), len);
-            let mut headers = vec![0; word(trusted::SLOT_PAYLOAD_OFF)];
-            bench
-                .trusted
-                .copy_out(slot + trusted::SLOT_HEADERS, &mut headers)
-                .unwrap();
-            assert_eq!(headers, frame[..headers.len()]);
-            let mut landed = vec![0; len];
-            let at = bench.layout.pool_slot(1, 0, n);
-            bench.trusted.copy_out(at, &mut landed).unwrap();
-            assert_eq!(landed, payload, "{len} bytes");
+            let headers = word(trusted::SLOT_PAYLOAD_OFF);
+            let (block, _) = bench.pool.exchange(word(trusted::SLOT_BLOCK)).unwrap();
+            let landed = &block[HEADROOM_BYTES..][..headers + len];
+            assert_eq!(landed, &frame[..headers + len], "{len} bytes");
         }
         assert_eq!(bench.count(1, Count::Received), 10);
         assert_eq!(bench.count(1, Count::QueuedTier), 10);

@@ -282,12 +282,12 @@ fn begins_anew(edit: impl FnOnce(&mut Vec<u64>)) -> bool {
     let _first = promote(&bench, MemoryKind::Arena, LEAVES_TRACES);
     assert_eq!((bench.run(&frame), lines()), (TX, 1));
     let _second = promote_edited(&bench, MemoryKind::Arena, QUIET, |insns| {
-        // `if r3 <= SLOT_HEADERS_BYTES`, where r3 is the payload's place, in each message.
+        // `if r3 <= HEADERS_BYTES`, where r3 is the payload's place, in each message.
         let bound = insns.iter().position(|raw| {
             let Insn {
                 opcode, dst, imm, ..
             } = Insn::decode(*raw);
-            let most = trusted::SLOT_HEADERS_BYTES as i32;
+            let most = trusted::HEADERS_BYTES as i32;
             (opcode, dst, imm) == (0xb5, Reg::R3 as u8, most)
         });
         let bound = bound.unwrap();

@@ -5,6 +5,7 @@
 //! would say.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::time::Duration;
 
 use ashway_abi::Count;
@@ -55,12 +56,28 @@ struct Datagram {
 
 struct Piece {
     start: usize,
-    data: Box<[u8]>,
+    data: Data,
+    /// How often they have been copied.
+    copies: u8,
+}
+
+/// Where the bytes of a part lie.
+enum Data {
+    /// Still in their message.
+    Lent(Message, Range<usize>),
+    Copied(Box<[u8]>),
 }
 
 impl Piece {
+    fn data(&self) -> &[u8] {
+        match &self.data {
+            Data::Lent(message, data) => &message.bytes()[data.clone()],
+            Data::Copied(data) => data,
+        }
+    }
+
     fn end(&self) -> usize {
-        self.start + self.data.len()
+        self.start + self.data().len()
     }
 }
 
@@ -100,8 +117,9 @@ impl Reassembly {
         }
     }
 
-    /// Takes a packet in. Linear in the incomplete datagrams and in the parts of
-    /// its own; copies its data once, and again when it is complete.
+    /// Takes a packet in. Linear in the incomplete datagrams and in the parts of its own;
+    /// copies their data when they are complete, and before that what would keep much more
+    /// memory than it needs.
     pub(super) fn take(&mut self, message: Message, now: Time) -> Step<Message> {
         self.expire(now);
         let part = match packet::find(message.bytes()) {
@@ -165,7 +183,16 @@ impl Reassembly {
                 return Step::End(message, Count::DroppedFragment);
             }
         };
-        let cost = PART_BYTES + data.len() + part.header.len();
+        if self.datagrams[at].completes(&part) {
+            return match self.remove(at) {
+                Some(datagram) => whole(datagram.join(place, &message, &part)),
+                None => Step::Absorbed,
+            };
+        }
+        let copied = PART_BYTES + data.len() + part.header.len();
+        let lent = PART_BYTES + message.memory_bytes() + part.header.len();
+        let is_lent = lent <= 2 * copied && self.held_bytes + lent <= self.limits.bytes / 2;
+        let cost = if is_lent { lent } else { copied };
         while self.held_bytes + cost > self.limits.bytes {
             if at == 0 {
                 // It is the oldest itself.
@@ -178,23 +205,8 @@ impl Reassembly {
         self.held_bytes += cost;
         let datagram = &mut self.datagrams[at];
         datagram.held_bytes += cost;
-        datagram.keep(place, part, data.into());
-        if datagram.end != Some(datagram.data_bytes) {
-            return Step::Absorbed;
-        }
-        let Some(datagram) = self.remove(at) else {
-            return Step::Absorbed;
-        };
-        let data = datagram.pieces.iter().map(|piece| &*piece.data);
-        let parts: Vec<_> = std::iter::once(&*datagram.header).chain(data).collect();
-        let mut packet = message.with_packet(&parts);
-        // Into its parts, and into one.
-        packet.copied();
-        packet.meta.parts = Some(Parts {
-            longest: datagram.longest as u32,
-            identification: datagram.key.identification,
-        });
-        whole(packet)
+        datagram.keep(place, part, message, is_lent);
+        Step::Absorbed
     }
 
     /// Forgets a datagram's parts, and remembers that it is not to be had.
@@ -243,7 +255,7 @@ impl Datagram {
             .pieces
             .partition_point(|piece| piece.start < part.start);
         let next = self.pieces.get(at);
-        if next.is_some_and(|next| next.start == part.start && *next.data == *data) {
+        if next.is_some_and(|next| next.start == part.start && next.data() == data) {
             // RFC 8200 §4.5: an exact duplicate is no overlap.
             return Place::Known;
         }
@@ -260,17 +272,63 @@ impl Datagram {
         }
     }
 
-    fn keep(&mut self, place: usize, part: Part, data: Box<[u8]>) {
-        self.data_bytes += data.len();
+    /// Whether this part is the last that was missing.
+    fn completes(&self, part: &Part) -> bool {
+        let len = part.data.len();
+        let end = self
+            .end
+            .or_else(|| (!part.more).then_some(part.start + len));
+        end == Some(self.data_bytes + len)
+    }
+
+    fn keep(&mut self, place: usize, part: Part, message: Message, is_lent: bool) {
+        self.data_bytes += part.data.len();
         self.longest = self.longest.max(part.data.end);
         if !part.more {
-            self.end = Some(part.start + data.len());
+            self.end = Some(part.start + part.data.len());
         }
         if part.start == 0 {
             self.header = part.header;
         }
+        let copies = message.meta.copies.saturating_add((!is_lent).into());
+        let data = if is_lent {
+            Data::Lent(message, part.data)
+        } else {
+            Data::Copied(message.bytes()[part.data].into())
+        };
         let start = part.start;
-        self.pieces.insert(place, Piece { start, data });
+        let piece = Piece {
+            start,
+            data,
+            copies,
+        };
+        self.pieces.insert(place, piece);
+    }
+
+    /// The whole packet, with its last part, which belongs at this place, in `message`.
+    fn join(&self, place: usize, message: &Message, part: &Part) -> Message {
+        let first = if part.start == 0 {
+            &part.header
+        } else {
+            &self.header
+        };
+        let (before, behind) = self.pieces.split_at(place);
+        let mut parts = vec![&first[..]];
+        parts.extend(before.iter().map(Piece::data));
+        parts.push(&message.bytes()[part.data.clone()]);
+        parts.extend(behind.iter().map(Piece::data));
+        let mut packet = message.with_packet(&parts);
+        let copies = self
+            .pieces
+            .iter()
+            .map(|piece| piece.copies.saturating_add(1))
+            .max();
+        packet.meta.copies = packet.meta.copies.max(copies.unwrap_or(0));
+        packet.meta.parts = Some(Parts {
+            longest: self.longest.max(part.data.end) as u32,
+            identification: self.key.identification,
+        });
+        packet
     }
 }
 
@@ -307,7 +365,10 @@ mod tests {
         size_of::<Datagram>()
             + datagram.header.capacity()
             + pieces
-                .map(|piece| size_of::<Piece>() + piece.data.len())
+                .map(|piece| match &piece.data {
+                    Data::Lent(message, _) => size_of::<Piece>() + message.memory_bytes(),
+                    Data::Copied(data) => size_of::<Piece>() + data.len(),
+                })
                 .sum::<usize>()
     }
 
@@ -351,7 +412,7 @@ mod tests {
             assert!(held <= limits.bytes);
             for datagram in datagrams {
                 assert!(bytes(datagram) <= datagram.held_bytes);
-                let data: usize = datagram.pieces.iter().map(|piece| piece.data.len()).sum();
+                let data: usize = datagram.pieces.iter().map(|piece| piece.data().len()).sum();
                 assert_eq!(data, datagram.data_bytes * usize::from(!datagram.dead));
                 assert!(datagram.pieces.is_sorted_by(|a, b| a.end() <= b.start));
             }

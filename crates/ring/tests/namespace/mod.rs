@@ -9,6 +9,7 @@ use std::net::UdpSocket;
 use std::process::Command;
 
 use ashway_rig::skip::skip;
+use ashway_ring::{BATCH, PacketSocket};
 
 /// Set in the process inside.
 const INSIDE: &str = "ASHWAY_RING_TEST_INSIDE";
@@ -63,4 +64,18 @@ pub(crate) fn ifindex(name: &str) -> u32 {
     // Not from `/sys`, which still shows the namespace outside.
     let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
     rustix::net::netdevice::name_to_index(&socket, name).unwrap()
+}
+
+/// Gives `each` the frames that wait, as many as one call takes; says how many there were.
+/// There is little room for them, so that long ones come in two pieces.
+pub(crate) fn received(socket: &mut PacketSocket, mut each: impl FnMut(&[u8])) -> usize {
+    const FRONT: usize = 8;
+    let mut rooms = vec![vec![0xaa; FRONT + 300]; BATCH];
+    let taken = socket.recv_batch(&mut rooms, FRONT, |room, len, rest| {
+        assert_eq!(room[..FRONT], [0xaa; FRONT]);
+        let here = &room[FRONT..][..len.min(300)];
+        assert_eq!(here.len() + rest.len(), len);
+        each(&[here, rest].concat());
+    });
+    taken.unwrap()
 }

@@ -156,13 +156,15 @@ fn a_loop_without_a_charge() {
 #[test]
 fn a_payload_beyond_its_slot_or_the_pool() {
     let made = user_program(Arena, 2, 1);
-    let too_long = |insn: Insn| insn.opcode == 0x25 && insn.dst == 4 && insn.imm == 2048;
+    let too_long = |insn: Insn| insn.opcode == 0x25 && insn.dst == 5 && insn.imm == 2048;
     noticed(&made, too_long, |_| NOP, Rule::Helper);
-    let pool = made.shape.layout.pool_offset(1) as i32;
-    let at = |insn: Insn| insn.opcode == 0x07 && insn.dst == 3 && insn.imm == pool;
-    let behind = |insn: Insn| Insn {
-        imm: pool + 1,
+    let layout = &made.shape.layout;
+    let last = ((layout.blocks() - 1) * layout.block_bytes()) as i32;
+    let bound = |insn: Insn| insn.opcode == 0x25 && insn.dst == 3 && insn.imm == last;
+    noticed(&made, bound, |_| NOP, Rule::Access);
+    let beyond = |insn: Insn| Insn {
+        imm: last + 64,
         ..insn
     };
-    noticed(&made, at, behind, Rule::Access);
+    noticed(&made, bound, beyond, Rule::Access);
 }
