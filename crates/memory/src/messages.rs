@@ -2,14 +2,12 @@
 //!
 //! All messages of a process lie in one stretch of address space, so that Wasm code, whose
 //! memory this is, works on each where it lies: a message is a number of bytes from its
-//! beginning. No application maps it, and no program
-//! writes to what is a message.
+//! beginning. No application maps it, and no program writes to what is a message.
 //!
 //! The blocks of rings, which programs fill, are mapped there as well ([`Pool`]), so that what
-//! they have written is a message without a copy.
-//!
-//! A buffer of any other is a block of a power of two of bytes. Blocks that were given back are taken
-//! again first; of each size so many keep their pages, and the rest goes to the kernel.
+//! they have written is a message without a copy. Any other buffer is a block of a power of
+//! two of bytes. Blocks that were given back are taken again first; of each size so many keep
+//! their pages, and the rest goes to the kernel.
 
 use std::alloc::{self, Layout};
 use std::fmt;
