@@ -127,14 +127,18 @@ impl Layout {
         if blocks == 0 { 1 } else { blocks }
     }
 
-    /// The words of the slots that say [which block](trusted::SLOT_BLOCK) each has, and what
-    /// they are at first.
+    /// The words that say [which block](trusted::blocks_at) each slot has, and what they are
+    /// at first.
     pub fn first_blocks(&self) -> impl Iterator<Item = (usize, u32)> {
         let bytes = self.block_bytes();
-        (0..self.rings * trusted::RING_SLOTS).map(move |slot| {
-            let descriptor = trusted::SLOTS + slot * trusted::SLOT_BYTES;
-            (descriptor + trusted::SLOT_BLOCK, (slot * bytes) as u32)
-        })
+        (0..self.rings * trusted::RING_SLOTS)
+            .map(move |slot| (self.block_word(slot), (slot * bytes) as u32))
+    }
+
+    /// That word of a slot, which is counted over all rings.
+    #[must_use]
+    pub const fn block_word(&self, slot: usize) -> usize {
+        trusted::blocks_at(self.rings) + slot * size_of::<u32>()
     }
 
     /// Size of the trusted words and the pool behind them.

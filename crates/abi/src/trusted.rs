@@ -9,8 +9,8 @@
 //!
 //! All fields are offsets in bytes from the start of the map's one value, and
 //! are read and written with atomics on both sides. A field that one side writes
-//! shares no cache line with a field that the other writes, with two exceptions: the line of
-//! faults is written by both, and seldom; a slot's belongs to one side at a time.
+//! shares no cache line with a field that the other writes; the line of faults is
+//! written by both, and seldom.
 
 /// `u32`: 1 while an activation of the instance runs, in whichever tier; [`KEPT`].
 pub const LOCK: usize = 0;
@@ -111,7 +111,7 @@ pub const RING_SLOTS: usize = 256;
 /// First slot descriptor; ring `r`, slot `s` is number `r * RING_SLOTS + s`.
 pub const SLOTS: usize = RINGS + MAX_RINGS * RING_STRIDE;
 /// Size of a slot descriptor: a cache line, which the program's CPU writes and the worker's
-/// reads, and which belongs to one of them at a time.
+/// reads.
 pub const SLOT_BYTES: usize = 64;
 /// Blocks of the [pool](crate::memory::Layout::pool_offset) for each ring beyond those in its
 /// slots: so many messages of it can be in the user tier without a copy. More than the worker
@@ -132,10 +132,6 @@ pub const SLOT_BEHIND: usize = 12;
 /// `u32` in a slot: the slot's place in the ring's sequence, plus 1, once the
 /// message is here.
 pub const SLOT_READY: usize = 16;
-/// `u32` in a slot: where in the pool the block begins that the message is put into, in bytes.
-/// Written by the daemon before it gives the slot back: it keeps the block that the message
-/// lies in as long as it likes, and leaves another.
-pub const SLOT_BLOCK: usize = 20;
 /// Most bytes of headers in front of a payload: Ethernet 14, two VLAN tags 8, IPv4 with options 60 or IPv6
 /// 40, UDP 8, and for extension headers what is left. A datagram with longer
 /// headers has a bad length.
@@ -181,11 +177,19 @@ pub const fn less(word: u32, messages: u32) -> u32 {
     }
 }
 
-/// Where the [ring of lines](crate::log::ring) starts, behind the slots of so many
-/// rings.
+/// Where the `u32` begin, behind the slots of so many rings, that say of each slot where in
+/// the pool its block lies, in bytes: where the next message is put. Written by the daemon
+/// before it gives a slot back: it keeps the block that the message lies in as long as it
+/// likes, and leaves another.
+#[must_use]
+pub const fn blocks_at(rings: usize) -> usize {
+    SLOTS + rings * RING_SLOTS * SLOT_BYTES
+}
+
+/// Where the [ring of lines](crate::log::ring) starts, behind them.
 #[must_use]
 pub const fn log_at(rings: usize) -> usize {
-    SLOTS + rings * RING_SLOTS * SLOT_BYTES
+    blocks_at(rings) + rings * RING_SLOTS * size_of::<u32>()
 }
 
 /// Size of the map's value for this many rings.

@@ -353,6 +353,12 @@ impl Live {
         self.around.spare.pop().unwrap_or_default()
     }
 
+    /// Gives back the memory of messages that are kept for the next: it may be of an instance
+    /// that has gone.
+    pub(crate) fn forget_spares(&mut self) {
+        self.around.spare.clear();
+    }
+
     /// The path that a frame which came by this interface belongs to.
     pub(crate) fn find(&mut self, iface: usize, frame: &[u8], rows: &UserRows) -> Option<Target> {
         self.obey(rows);

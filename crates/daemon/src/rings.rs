@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ashway_abi::memory::HEADROOM_BYTES;
+use ashway_abi::memory::{HEADROOM_BYTES, Layout};
 use ashway_abi::{Count, trusted};
 use ashway_kernel::Program;
 use ashway_memory::SharedArray;
@@ -388,12 +388,13 @@ fn take(
     }
     let len = payload + word(trusted::SLOT_PAYLOAD_LEN).min(shared.layout.slot_bytes);
     let mut message = empty();
-    let pool_at = shared.layout.pool_offset(shared.plan.most_paths);
+    let number = ring * trusted::RING_SLOTS + slot;
+    let shape = (&shared.layout, shared.plan.most_paths);
     take_frame(
         &kernel.trusted,
         &kernel.pool,
-        pool_at,
-        descriptor,
+        shape,
+        number,
         len,
         &mut message,
     );
@@ -405,31 +406,27 @@ fn take(
 }
 
 /// Makes a message of the `len` bytes of a frame in the block that this slot has, and leaves
-/// the slot another block. If there is no other, the frame is copied. The pool begins at
-/// `pool_at` in the words.
+/// the slot another block. If there is no other, the frame is copied.
 fn take_frame(
     words: &SharedArray,
     pool: &Arc<Pool>,
-    pool_at: usize,
-    descriptor: usize,
+    (layout, paths): (&Layout, usize),
+    slot: usize,
     len: usize,
     message: &mut Message,
 ) {
-    let block = words.u32_at(descriptor + trusted::SLOT_BLOCK);
-    let at = block.load(Ordering::Relaxed) as usize;
-    if let Some((buffer, other)) = pool.exchange(at) {
+    if let Some(other) = message.exchange(len, |buffer| pool.exchange(slot, buffer)) {
         if !bug::is(Bug::BlockNotExchanged) {
             // Programs see it when the slot is given back.
+            let block = words.u32_at(layout.block_word(slot));
             block.store(other as u32, Ordering::Relaxed);
         }
         // Copied by the program, from the driver's frame.
-        message.put(buffer, len);
         return;
     }
+    let frame = layout.pool_offset(paths) + pool.place(slot) + HEADROOM_BYTES;
     let mut copied = Ok(());
-    message.fill(len, |into| {
-        copied = words.copy_out(pool_at + at + HEADROOM_BYTES, into);
-    });
+    message.fill(len, |into| copied = words.copy_out(frame, into));
     if copied.is_err() {
         message.fill(0, |_| ());
     }
@@ -453,7 +450,6 @@ fn observe(shared: &Instance, ring: usize, slot: usize, message: &mut Message) {
 
 #[cfg(test)]
 mod tests {
-    use ashway_abi::memory::Layout;
     use ashway_memory::page_multiple;
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
@@ -530,20 +526,13 @@ mod tests {
         let mut copies = [0; 3];
         let mut good = true;
         for number in 0..3 * trusted::RING_SLOTS {
-            let descriptor = descriptor(0, number % trusted::RING_SLOTS);
-            let block = words.u32_at(descriptor + trusted::SLOT_BLOCK);
+            let slot = number % trusted::RING_SLOTS;
+            let block = words.u32_at(layout.block_word(slot));
             let at = pool_at + block.load(Ordering::Relaxed) as usize + HEADROOM_BYTES;
             let bytes = frame(number);
             words.copy_in(at, &bytes).unwrap();
             let mut message = Message::default();
-            take_frame(
-                &words,
-                &pool,
-                pool_at,
-                descriptor,
-                bytes.len(),
-                &mut message,
-            );
+            take_frame(&words, &pool, (&layout, 1), slot, bytes.len(), &mut message);
             copies[usize::from(message.meta.copies)] += 1;
             kept.push((number, message));
             if kept.len() > trusted::SPARE_BLOCKS + 20 {

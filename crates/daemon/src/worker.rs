@@ -441,6 +441,7 @@ impl Work {
                 !instance.leaves || left()
             });
             if self.instances.len() < before {
+                self.live.forget_spares();
                 self.list();
             }
         }

@@ -7,7 +7,7 @@
 //! The blocks of rings, which programs fill, are mapped there as well ([`Pool`]), so that what
 //! they have written is a message without a copy. Any other buffer is a block of a power of
 //! two of bytes. Blocks that were given back are taken again first; of each size so many keep
-//! their pages, and the rest goes to the kernel.
+//! their pages, and what others have, if it is whole pages, goes to the kernel.
 
 use std::alloc::{self, Layout};
 use std::fmt;
@@ -65,6 +65,8 @@ struct Blocks {
     /// [`DESKS`] for desks.
     open: [usize; 2],
     free: [Vec<usize>; SIZES],
+    /// Those of them whose pages are gone.
+    bare: [Vec<usize>; SIZES],
     desks: Vec<usize>,
     /// Where pools are mapped, in order.
     pools: Vec<Range<usize>>,
@@ -122,6 +124,7 @@ impl Space {
                 next: begin,
                 open: begin,
                 free: Default::default(),
+                bare: Default::default(),
                 desks: Vec::new(),
                 pools: Vec::new(),
             }),
@@ -158,33 +161,39 @@ impl Space {
             let mut pools = blocks.pools.iter();
             pools.any(|pool| pool.start <= at && end <= pool.end)
         };
-        // SAFETY: within the reservation, since what is open is, and every pool.
-        there.then(|| unsafe { self.base.add(at) })
+        // What is there may be borrowed by whoever was told the place of it.
+        let address = self.base.addr().get() + at;
+        there
+            .then(|| NonNull::new(std::ptr::with_exposed_provenance_mut(address)))
+            .flatten()
     }
 
     fn blocks(&self) -> std::sync::MutexGuard<'_, Blocks> {
         self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a block of this size; `None` if there is no room for more.
-    fn take(&self, size: usize, of: Use) -> Option<NonNull<u8>> {
+    /// Takes a block of this size, or a larger one if there is no room for more; says of
+    /// which size it is.
+    fn take(&self, size: usize, of: Use) -> Option<(NonNull<u8>, usize)> {
         let mut blocks = self.blocks();
-        let free = match of {
-            Use::Message => &mut blocks.free[size],
-            Use::Desk => &mut blocks.desks,
-        };
-        let at = match free.pop() {
-            Some(at) => at,
-            None => self.new_block(&mut blocks, BLOCK_BYTES << size, of)?,
+        let blocks = &mut *blocks;
+        let (at, size) = match blocks.pop(size, of) {
+            Some(at) => (at, size),
+            None => match self.new_block(blocks, BLOCK_BYTES << size, of) {
+                Some(at) => (at, size),
+                None => (size + 1..SIZES).find_map(|size| Some((blocks.pop(size, of)?, size)))?,
+            },
         };
         // SAFETY: blocks lie within the reservation.
-        Some(unsafe { self.base.add(at) })
+        Some((unsafe { self.base.add(at) }, size))
     }
 
     #[cold]
     fn new_block(&self, blocks: &mut Blocks, bytes: usize, of: Use) -> Option<usize> {
         let number = of as usize;
-        let at = blocks.next[number];
+        // Whole pages, where it has any.
+        let page = rustix::param::page_size();
+        let at = blocks.next[number].next_multiple_of(bytes.min(page));
         let end = at + bytes;
         if end > of.range().1 {
             return None;
@@ -210,18 +219,25 @@ impl Space {
             Use::Message => &mut blocks.free[size],
             Use::Desk => &mut blocks.desks,
         };
-        if free.len() >= KEPT && BLOCK_BYTES << size >= rustix::param::page_size() {
-            // SAFETY: the block's pages are nobody's now; they read as zeros afterwards.
-            // Where that fails they are merely kept.
-            let _ = unsafe {
-                mm::madvise(
-                    block.as_ptr().cast(),
-                    BLOCK_BYTES << size,
-                    Advice::LinuxDontNeed,
-                )
-            };
+        let bytes = BLOCK_BYTES << size;
+        if of == Use::Desk || free.len() < KEPT || bytes < rustix::param::page_size() {
+            // Of less than a page, pages would be others', too.
+            return free.push(at);
         }
-        free.push(at);
+        // SAFETY: the block's pages, which it has to itself, are nobody's now; they read as
+        // zeros afterwards. Where that fails they are merely kept.
+        let _ = unsafe { mm::madvise(block.as_ptr().cast(), bytes, Advice::LinuxDontNeed) };
+        blocks.bare[size].push(at);
+    }
+}
+
+impl Blocks {
+    /// A block that was given back: rather one that has its pages.
+    fn pop(&mut self, size: usize, of: Use) -> Option<usize> {
+        match of {
+            Use::Message => self.free[size].pop().or_else(|| self.bare[size].pop()),
+            Use::Desk => self.desks.pop(),
+        }
     }
 }
 
@@ -292,9 +308,9 @@ impl Buffer {
     pub fn new(len: usize) -> Self {
         let size = size_of_block(len);
         let block = size.and_then(|size| space().ok()?.take(size, Use::Message));
-        match (size, block) {
-            (Some(size), Some(base)) => Self::of_block(base, size, Use::Message),
-            _ => Self::of_heap(len),
+        match block {
+            Some((base, size)) => Self::of_block(base, size, Use::Message),
+            None => Self::of_heap(len),
         }
     }
 
@@ -311,7 +327,7 @@ impl Buffer {
         let size = SIZES - 1;
         let space = space().expect("an instance was made in it");
         let block = space.take(size, Use::Desk);
-        let block = block.expect("no thousand threads run handlers at once");
+        let (block, _) = block.expect("no thousand threads run handlers at once");
         Self::of_block(block, size, Use::Desk)
     }
 
@@ -321,10 +337,10 @@ impl Buffer {
         Self { base, len, of }
     }
 
-    /// Whether it is a block of a ring's, which may run out of them.
-    #[must_use]
-    pub const fn is_lent(&self) -> bool {
-        matches!(self.of, Owner::Pool(_))
+    /// Where it begins, if it is a block of this pool.
+    pub(crate) fn base_in(&mut self, pool: &Arc<Pool>) -> Option<&mut NonNull<u8>> {
+        let same = matches!(&self.of, Owner::Pool(of) if Arc::ptr_eq(of, pool));
+        same.then_some(&mut self.base)
     }
 
     const fn of_block(base: NonNull<u8>, size: usize, of: Use) -> Self {

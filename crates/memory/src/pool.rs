@@ -2,8 +2,9 @@
 //!
 //! Each slot of a ring has a block, and there are some more. What a program has put into a
 //! block becomes a message as it lies there: whoever takes it out of its slot leaves another
-//! block in the slot, so that the ring goes on, and the block comes back when the message is
-//! dropped, in whatever order. If all others are in messages, this one has to be copied.
+//! block in the slot, so that the ring goes on: that of a message which is done, or one that
+//! nobody has. So blocks come back in whatever order. If all others are in messages, this one
+//! has to be copied.
 //!
 //! Source: the fill ring of `AF_XDP` (`Documentation/networking/af_xdp.rst` of Linux), where
 //! blocks are exchanged likewise.
@@ -12,6 +13,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
@@ -26,14 +28,10 @@ pub struct Pool {
     block_bytes: usize,
     /// Where it is mapped there.
     space: Option<&'static Space>,
-    blocks: Mutex<Blocks>,
-}
-
-struct Blocks {
-    /// Whether a slot has it.
-    in_ring: Vec<bool>,
+    /// Which block each slot has.
+    slots: Box<[AtomicU32]>,
     /// Nobody has these.
-    free: Vec<u32>,
+    free: Mutex<Vec<usize>>,
 }
 
 // SAFETY: the mapping belongs to the process, and `base` alone gives no access: bytes are
@@ -44,7 +42,7 @@ unsafe impl Sync for Pool {}
 
 impl Pool {
     /// Maps `count` blocks of `block_bytes` bytes, which begin at `offset` in this map, a
-    /// multiple of a page. Slots have the first `in_ring` of them. Where the
+    /// multiple of a page. The `slots` have the first of them. Where the
     /// [space](crate::messages) has no room for them, they lie somewhere else, and Wasm code
     /// works on copies.
     ///
@@ -59,7 +57,7 @@ impl Pool {
     pub unsafe fn map(
         fd: BorrowedFd<'_>,
         offset: usize,
-        (count, in_ring): (usize, usize),
+        (count, slots): (usize, usize),
         block_bytes: usize,
     ) -> io::Result<Arc<Self>> {
         let bytes = crate::page_multiple(count * block_bytes);
@@ -85,43 +83,59 @@ impl Pool {
             bytes,
             block_bytes,
             space: room.map(|(space, _)| space),
-            blocks: Mutex::new(Blocks {
-                in_ring: (0..count).map(|block| block < in_ring).collect(),
-                free: (in_ring as u32..count as u32).rev().collect(),
-            }),
+            slots: (0..slots as u32).map(AtomicU32::new).collect(),
+            free: Mutex::new((slots..count).rev().collect()),
         }))
     }
 
-    /// Takes the block that begins at `at` out of its slot: a buffer, and where the block
-    /// begins that the slot is to have instead. `None`, and nothing has changed, if there is
-    /// no other, or no slot has this one. Takes a lock for a moment; does not allocate.
+    /// Where the block begins that a slot has.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such slot.
     #[must_use]
-    pub fn exchange(self: &Arc<Self>, at: usize) -> Option<(Buffer, usize)> {
-        let block = at / self.block_bytes;
-        let whole = at.is_multiple_of(self.block_bytes);
-        let mut blocks = self.blocks();
-        if !whole || !blocks.in_ring.get(block).is_some_and(|in_ring| *in_ring) {
-            return None;
-        }
-        let other = blocks.free.pop()? as usize;
-        blocks.in_ring[block] = false;
-        blocks.in_ring[other] = true;
-        drop(blocks);
+    pub fn place(&self, slot: usize) -> usize {
+        self.slots[slot].load(Ordering::Relaxed) as usize * self.block_bytes
+    }
+
+    /// Takes the block of a slot out of it and makes it `buffer`; says where the block begins
+    /// that the slot is to have instead. That is what the buffer was, if it was of this pool.
+    /// `None`, and nothing has changed, if there is no other. Does not allocate; takes a lock
+    /// for a moment if the buffer was not of this pool.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such slot.
+    #[must_use]
+    pub fn exchange(self: &Arc<Self>, slot: usize, buffer: &mut Buffer) -> Option<usize> {
+        let own = buffer.base_in(self);
+        let other = match &own {
+            Some(base) => self.number(**base),
+            None => self.free().pop()?,
+        };
+        // Whoever takes a number out of it has the block to himself.
+        let block = self.slots[slot].swap(other as u32, Ordering::AcqRel) as usize;
         // SAFETY: blocks lie within the mapping.
-        let base = unsafe { self.base.add(at) };
-        let buffer = Buffer::of_pool(base, self.block_bytes, Arc::clone(self));
-        Some((buffer, other * self.block_bytes))
+        let base = unsafe { self.base.add(block * self.block_bytes) };
+        match own {
+            Some(own) => *own = base,
+            None => *buffer = Buffer::of_pool(base, self.block_bytes, Arc::clone(self)),
+        }
+        Some(other * self.block_bytes)
     }
 
     /// Takes a block back from its buffer.
     pub(crate) fn give_back(&self, block: NonNull<u8>) {
-        let at = block.addr().get() - self.base.addr().get();
-        // It has room: the block was in it, or in a slot.
-        self.blocks().free.push((at / self.block_bytes) as u32);
+        // It has room: at first it held all that no slot had.
+        self.free().push(self.number(block));
     }
 
-    fn blocks(&self) -> std::sync::MutexGuard<'_, Blocks> {
-        self.blocks.lock().unwrap_or_else(PoisonError::into_inner)
+    fn number(&self, block: NonNull<u8>) -> usize {
+        (block.addr().get() - self.base.addr().get()) / self.block_bytes
+    }
+
+    fn free(&self) -> std::sync::MutexGuard<'_, Vec<usize>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -176,33 +190,46 @@ mod tests {
     #[test]
     fn blocks_are_exchanged_as_long_as_there_are_others() {
         let pool = pool(6, 4);
-        let (mut first, in_slot) = pool.exchange(BLOCK).unwrap();
-        assert_eq!(in_slot, 4 * BLOCK);
-        first.fill(7);
-        // The block is not its slot's any more, and these are no blocks.
-        for at in [BLOCK, 5 * BLOCK, 6 * BLOCK, 1, usize::MAX] {
-            assert!(pool.exchange(at).is_none(), "{at}");
-        }
-        let (second, in_slot) = pool.exchange(4 * BLOCK).unwrap();
-        assert_eq!(in_slot, 5 * BLOCK);
-        assert!(pool.exchange(0).is_none(), "there is no other");
+        let [mut first, mut second, mut third] = [(); 3].map(|()| Buffer::default());
+        assert_eq!(pool.exchange(1, &mut first), Some(4 * BLOCK));
+        assert_eq!(pool.exchange(1, &mut second), Some(5 * BLOCK));
+        assert_eq!(pool.exchange(0, &mut third), None, "there is no other");
+        assert!(third.is_empty() && second.len() == BLOCK);
+        assert_eq!([pool.place(0), pool.place(1)], [0, 5 * BLOCK]);
         drop(first);
-        let (third, in_slot) = pool.exchange(0).unwrap();
-        assert_eq!(in_slot, BLOCK);
-        assert!(third.is_lent() && second.len() == BLOCK);
+        assert_eq!(pool.exchange(0, &mut third), Some(BLOCK));
+    }
+
+    #[test]
+    fn a_buffer_of_the_pool_is_exchanged_for_another() {
+        let [pool, stranger] = [pool(5, 4), pool(5, 4)];
+        let mut buffer = Buffer::default();
+        for round in 0..20u8 {
+            let other = pool.exchange(usize::from(round) % 4, &mut buffer).unwrap();
+            assert_eq!(other, pool.place(usize::from(round) % 4));
+            buffer.fill(round);
+        }
+        let mut all = [0, 1, 2, 3].map(|slot| pool.place(slot));
+        all.sort_unstable();
+        assert!(all.windows(2).all(|two| two[0] < two[1]));
+        // Of another pool it goes back there.
+        assert!(pool.exchange(0, &mut Buffer::default()).is_none());
+        assert!(stranger.exchange(0, &mut buffer).is_some());
+        assert!(pool.exchange(0, &mut Buffer::default()).is_some());
     }
 
     #[test]
     fn messages_lie_in_the_space_and_outlive_their_ring() {
         let space = space().unwrap();
         let pool = pool(3, 2);
-        let (mut buffer, _) = pool.exchange(BLOCK).unwrap();
+        let mut buffer = Buffer::default();
+        let _ = pool.exchange(1, &mut buffer).unwrap();
         drop(pool);
         buffer.fill(3);
         let at = space.place_of(&mut buffer).unwrap();
         assert!(space.at(at, BLOCK).is_some());
         assert_eq!(buffer.clone()[..BLOCK], buffer[..]);
-        assert!(!buffer.clone().is_lent());
+        assert_ne!(buffer.clone().len(), BLOCK);
     }
 
     #[test]

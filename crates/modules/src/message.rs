@@ -163,13 +163,21 @@ impl Body {
         self.fill(len, |_| ());
     }
 
-    /// Gives its buffer back if that is [lent](Buffer::is_lent): the message holds none until
-    /// it starts anew.
-    pub fn give_back(&mut self) {
-        if self.buffer.is_lent() {
-            self.buffer = Buffer::default();
-            (self.front, self.end, self.received) = (0, 0, 0);
-        }
+    /// The same of a buffer that `turn` makes of the present one, if it says so; else nothing
+    /// has changed.
+    ///
+    /// # Panics
+    ///
+    /// As there.
+    pub fn exchange<T>(
+        &mut self,
+        len: usize,
+        turn: impl FnOnce(&mut Buffer) -> Option<T>,
+    ) -> Option<T> {
+        let turned = turn(&mut self.buffer)?;
+        let buffer = std::mem::take(&mut self.buffer);
+        self.put(buffer, len);
+        Some(turned)
     }
 
     /// Back to the frame as it came, padding included: for the host, or for

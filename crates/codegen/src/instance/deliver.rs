@@ -18,7 +18,7 @@ use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use ashway_abi::MemoryKind;
 use ashway_check::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, helper, md, op};
 
-/// Stack: the slot's number in the endpoint.
+/// Stack: the slot's number among those of all rings, or in the endpoint.
 pub(super) const SLOT: i16 = -48;
 /// Stack: the ring's control block.
 const RING: i16 = -56;
@@ -309,6 +309,7 @@ fn take_slot(asm: &mut Assembler, spec: &Spec, full: Label) {
     asm.alu_imm(op::AND, R3, trusted::RING_SLOTS as i32 - 1);
     asm.alu_imm(op::LSH, R1, trusted::RING_SLOTS.trailing_zeros() as i32);
     asm.alu(op::ADD, R1, R3);
+    asm.store(Size::D, R10, SLOT, R1);
     asm.alu_imm(op::LSH, R1, trusted::SLOT_BYTES.trailing_zeros() as i32);
     asm.alu(op::ADD, R1, R7);
     asm.alu_imm(op::ADD, R1, trusted::SLOTS as i32);
@@ -370,7 +371,11 @@ fn fill(asm: &mut Assembler, spec: &Spec, bad: Label) {
     asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_LEN as i16, R5);
     asm.load(Size::W, R2, R9, context::LOCAL_PATH);
     asm.store(Size::W, R1, trusted::SLOT_LOCAL_PATH as i16, R2);
-    asm.load(Size::W, R3, R1, trusted::SLOT_BLOCK as i16);
+    asm.load(Size::D, R1, R10, SLOT);
+    asm.alu_imm(op::LSH, R1, 2);
+    asm.alu_imm(op::ADD, R1, trusted::blocks_at(layout.rings) as i32);
+    asm.alu(op::ADD, R1, R7);
+    asm.load(Size::W, R3, R1, 0);
     let last = (layout.blocks() - 1) * layout.block_bytes();
     asm.jump_if_imm(op::JGT, R3, last as i32, bad);
     let frame = layout.pool_offset(spec.paths) + HEADROOM_BYTES;

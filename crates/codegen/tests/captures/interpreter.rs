@@ -123,8 +123,8 @@ fn message(machine: &mut Machine) -> Vec<u8> {
     assert_eq!(machine.trusted_u32(at + trusted::SLOT_READY), produced);
     let len = machine.trusted_u32(at + trusted::SLOT_PAYLOAD_LEN) as usize;
     let path = machine.trusted_u32(at + trusted::SLOT_LOCAL_PATH) as usize;
-    let place = [trusted::SLOT_BLOCK, trusted::SLOT_PAYLOAD_OFF];
-    let place = place.map(|field| machine.trusted_u32(at + field) as usize);
+    let place = [LAYOUT.block_word(slot), at + trusted::SLOT_PAYLOAD_OFF];
+    let place = place.map(|at| machine.trusted_u32(at) as usize);
     let at = LAYOUT.pool_offset(1) + HEADROOM_BYTES + place[0] + place[1];
     let message = machine.trusted()[at..][..len].to_vec();
     let words = machine.trusted_mut();

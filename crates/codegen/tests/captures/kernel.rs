@@ -169,8 +169,8 @@ impl Loaded {
         assert_eq!(in_user.load(Acquire), 1);
         in_user.store(0, Release);
         let mut message = vec![0; len as usize];
-        let place = [trusted::SLOT_BLOCK, trusted::SLOT_PAYLOAD_OFF];
-        let place = place.map(|field| word(at + field).load(Acquire) as usize);
+        let place = [LAYOUT.block_word(slot), at + trusted::SLOT_PAYLOAD_OFF];
+        let place = place.map(|at| word(at).load(Acquire) as usize);
         let at = LAYOUT.pool_offset(1) + HEADROOM_BYTES + place[0] + place[1];
         self.trusted.copy_out(at, &mut message).unwrap();
         message

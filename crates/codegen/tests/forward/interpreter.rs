@@ -203,8 +203,10 @@ fn waiting(machine: &Machine, packet: Packet) -> Option<(u32, Vec<u8>)> {
         word(trusted::SLOT_PAYLOAD_OFF) as usize,
         word(trusted::SLOT_PAYLOAD_LEN) as usize,
     );
-    let at = spec(packet, 1, 8).layout.pool_offset(8) + HEADROOM_BYTES;
-    let frame = &machine.trusted()[at + word(trusted::SLOT_BLOCK) as usize..][..headers + len];
+    let layout = spec(packet, 1, 8).layout;
+    let block = machine.trusted_u32(layout.block_word(0)) as usize;
+    let at = layout.pool_offset(8) + block + HEADROOM_BYTES;
+    let frame = &machine.trusted()[at..][..headers + len];
     Some((word(trusted::SLOT_LOCAL_PATH), frame.to_vec()))
 }
 

@@ -31,8 +31,9 @@ use crate::rows::CounterRow;
 use crate::ticket::Ticket;
 use crate::worker;
 
-/// Buffers that are kept for the next messages.
-const KEPT: usize = 64;
+/// Messages that are kept for the next: as many as are taken at once, so that of a ring's
+/// spare blocks others are left.
+const KEPT: usize = 32;
 
 /// What is around the paths.
 pub(super) struct Around {
@@ -86,8 +87,7 @@ impl Around {
         }
     }
 
-    pub(super) fn keep(&mut self, mut message: Message) {
-        message.give_back();
+    pub(super) fn keep(&mut self, message: Message) {
         if self.spare.len() < KEPT {
             self.spare.push(message);
         }

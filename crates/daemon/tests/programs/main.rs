@@ -16,7 +16,7 @@ use ashway_codegen::{entry, exit, instance};
 use ashway_daemon::programs::{self, DemuxMaps, Followed, Maps, NodeMaps};
 use ashway_demux::{self as demux, Table, Update};
 use ashway_kernel::{Map, MapSpec, Program, ProgramKind, TestRun, shared};
-use ashway_memory::messages::Pool;
+use ashway_memory::messages::{Buffer, Pool};
 use ashway_memory::{Memory, SharedArray};
 use ashway_rig::{Frame, frames::Spoil};
 use ashway_wire::{Datagram, Headers};
@@ -191,7 +191,8 @@ fn a_message_lands_in_its_block_as_it_came() {
             let word = |offset| bench.trusted.u32_at(slot + offset).load(Relaxed) as usize;
             assert_eq!(word(trusted::SLOT_PAYLOAD_LEN), len);
             let headers = word(trusted::SLOT_PAYLOAD_OFF);
-            let (block, _) = bench.pool.exchange(word(trusted::SLOT_BLOCK)).unwrap();
+            let mut block = Buffer::default();
+            assert!(bench.pool.exchange(n, &mut block).is_some());
             let landed = &block[HEADROOM_BYTES..][..headers + len];
             assert_eq!(landed, &frame[..headers + len], "{len} bytes");
         }
