@@ -56,6 +56,8 @@ ashway_abi::named_bugs! {
     ResizeKeepsBytes,
     /// A big-endian access is a little-endian one.
     ByteOrder,
+    /// What a processor may do before it knows the message's bounds is not bounded.
+    Speculated,
     /// A store into the message leaves no mark.
     DirtyNotMarked,
     /// An atomic access need not be aligned.

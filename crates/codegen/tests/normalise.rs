@@ -8,9 +8,9 @@ use ashway_abi::memory::STATE_GLOBALS;
 use ashway_codegen::normalise::ir::{Op, OpKind};
 use ashway_codegen::normalise::{Limits, Module, NormaliseError, encode, normalise, static_bound};
 use ashway_rig::skip::skip_part;
-use common::{IMPORTS, check_encoded, function, module, on_rx, parse, show};
+use common::{IMPORTS, check_encoded, for_each_operator, function, module, on_rx, parse, show};
 use std::fmt::Write;
-use wasmparser::Operator as O;
+use wasmparser::{MemArgTarget, Operator as O};
 
 fn code(text: &str) -> Vec<String> {
     let wasm = parse(text);
@@ -48,6 +48,53 @@ fn message_access_stays_in_place_as_one_operation() {
             "End",
         ]
     );
+}
+
+#[test]
+fn no_processor_guesses_an_address_beyond_the_message() {
+    let calls = [
+        ("(drop (call $load8 (local.get 0)))", 1),
+        ("(drop (call $load32be (local.get 0)))", 1),
+        ("(call $store32be (local.get 0) (i32.const 1))", 1),
+        ("(call $read (local.get 0) (i32.const 8) (local.get 1))", 2),
+        ("(call $write (local.get 0) (i32.const 8) (local.get 1))", 2),
+        (
+            "(call $read (local.get 0) (i32.const 8) (i32.const 512))",
+            1,
+        ),
+        (
+            "(call $write (local.get 0) (i32.const 8) (i32.const 513))",
+            2,
+        ),
+    ];
+    for (call, chosen) in calls {
+        let wasm = parse(&on_rx(&format!("{call} (i32.const 1)")));
+        let encoded = encode(&module(&wasm)).wasm;
+        let (mut selects, mut accesses) = (0, 0);
+        for_each_operator(&encoded, |_, operator| {
+            accesses += usize::from(match operator {
+                // What begins behind a branch, nothing has chosen.
+                O::If { .. } => {
+                    selects = 0;
+                    false
+                }
+                O::Select => {
+                    selects += 1;
+                    false
+                }
+                O::I32Load8U { memarg } | O::I32Load { memarg } | O::I32Store { memarg } => {
+                    memarg.target == MemArgTarget::Memory(1)
+                }
+                O::MemoryCopy { dst_mem, src_mem } => [dst_mem, src_mem].contains(&&1),
+                _ => false,
+            });
+            if accesses == 1 {
+                assert_eq!(selects, chosen, "{call}");
+                accesses += 1;
+            }
+        });
+        assert_eq!(accesses, 2, "{call}");
+    }
 }
 
 #[test]

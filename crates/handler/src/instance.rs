@@ -2,7 +2,7 @@
 
 use crate::compiled::{Compiled, MIGRATE_EXPORT};
 use crate::engine::{Activation, Engine};
-use crate::memory::{MESSAGE_BYTES, Outbox, Region, Window, with_memories};
+use crate::memory::{Lent, MESSAGE_BYTES, Outbox, Region, Window, with_memories};
 use crate::meter::{Budget, Meter};
 use crate::outcome::{Outcome, Stopped};
 use crate::param::{self, Param, ParamError};
@@ -36,7 +36,7 @@ pub enum InstantiateError {
         /// Size of the handler's memory and state.
         needed: usize,
     },
-    /// The process has no room for its messages: a limit on its address space (`RLIMIT_AS`).
+    /// The process has no room for its messages: a limit (`RLIMIT_AS`, `RLIMIT_DATA`).
     #[error("no address space for messages: {0}")]
     Space(#[source] io::Error),
     /// Wasmtime refused the encoded module: a bug of `codegen`, not of the
@@ -179,7 +179,7 @@ impl Instance {
         store.data_mut().fuel = Some(globals.fuel);
         if !compiled.pipes().is_empty() {
             let code = Arc::clone(compiled.pipes());
-            let pipes = Pipes::new(code, guest.clone(), space, state.clone());
+            let pipes = Pipes::new(code, guest.clone(), state.clone());
             store.data_mut().pipes = Some(pipes);
         }
         let memory = instance
@@ -210,7 +210,7 @@ impl Instance {
     }
 
     /// Has the handler make its form of the state from that of another version, which
-    /// is in its memory. Bounded by [`START_FUEL`]. Does nothing if there is no such
+    /// is in its memory, before its first message. Bounded by [`START_FUEL`]. Does nothing if there is no such
     /// function ([`Compiled::migrates`]).
     ///
     /// # Errors
@@ -223,7 +223,8 @@ impl Instance {
         }
     }
 
-    /// Calls what runs once and at no message's expense. `at` is its place.
+    /// Calls what runs once, before any message and at no message's expense. `at` is its
+    /// place.
     fn once<P: wasmtime::WasmParams>(
         &mut self,
         name: &str,
@@ -420,7 +421,12 @@ impl Instance {
         let (len, front) = (message.len(), message.start - first);
         self.forget_asked();
         self.follow_growth();
-        let slice = self.store.data_mut().meter.begin(budget);
+        let activation = self.store.data_mut();
+        let slice = activation.meter.begin(budget);
+        if let Some(pipes) = &mut activation.pipes {
+            let room = message.start..message.end + self.compiled.grows();
+            pipes.message = Lent::new(&mut bytes[room], begin + message.start);
+        }
         let entry = &self.functions[function.0];
         let at = entry.at;
         let place = begin + message.start;

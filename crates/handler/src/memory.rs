@@ -278,11 +278,46 @@ impl Outbox {
     }
 }
 
-/// So many bytes of messages, which begin at this number: the message of the activation
-/// that has called the host, since its module has checked that they are. `None` where no
-/// message lies.
-pub(crate) fn message_span(space: &'static Space, at: usize, len: usize) -> Option<Span<'static>> {
-    space.at(at, len).map(|start| Span::new(start, len))
+/// The message of an activation, for the host functions that it calls.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    start: NonNull<u8>,
+    len: usize,
+    /// Where it is among all messages.
+    at: usize,
+}
+
+// SAFETY: what it names is there while an activation runs, on whatever thread that is, and
+// is named anew for the next.
+unsafe impl Send for Lent {}
+// SAFETY: `&Lent` reaches the bytes by functions of the activation alone.
+unsafe impl Sync for Lent {}
+
+impl Lent {
+    /// None: there is no activation.
+    pub(crate) const NONE: Self = Self {
+        start: NonNull::dangling(),
+        len: 0,
+        at: 0,
+    };
+
+    /// The message at `at`, and the room behind it.
+    pub(crate) const fn new(bytes: &mut [u8], at: usize) -> Self {
+        let len = bytes.len();
+        let start = NonNull::from_mut(bytes).cast();
+        Self { start, len, at }
+    }
+
+    /// So many bytes from `at` among all messages on, if they are this one's.
+    pub(crate) fn span(&self, at: usize, len: usize) -> Option<Span<'_>> {
+        let first = at.checked_sub(self.at)?;
+        if first.checked_add(len)? > self.len {
+            return None;
+        }
+        // SAFETY: within the message by the check above.
+        let start = unsafe { self.start.add(first) };
+        Some(Span::new(start, len))
+    }
 }
 
 /// One linear memory as Wasmtime sees it: it never moves, and growing it only

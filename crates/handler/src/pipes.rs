@@ -13,9 +13,8 @@ use ashway_codegen::normalise::Module;
 use ashway_codegen::pipe::{Cpu, List, Portable, plan};
 
 use crate::bug::{self, Bug};
-use crate::memory::{Window, message_span};
+use crate::memory::{Lent, Window};
 use crate::native::{self, Passes};
-use ashway_memory::messages::Space;
 
 /// Bytes of a message that a list is cut into loops for: what a frame has.
 const BYTES: usize = 1472;
@@ -58,7 +57,8 @@ pub(crate) struct Pipes {
     code: Arc<[Code]>,
     portable: Vec<Option<Portable>>,
     guest: Window,
-    messages: &'static Space,
+    /// The message of the activation that runs.
+    pub(crate) message: Lent,
     state: Window,
     /// The registers of a run.
     registers: Vec<u64>,
@@ -85,12 +85,7 @@ pub(crate) struct Run {
 }
 
 impl Pipes {
-    pub(crate) fn new(
-        code: Arc<[Code]>,
-        guest: Window,
-        messages: &'static Space,
-        state: Window,
-    ) -> Self {
+    pub(crate) fn new(code: Arc<[Code]>, guest: Window, state: Window) -> Self {
         let portable = code.iter().map(|one| match one.native {
             Some(_) => None,
             None => Some(Portable::new(&one.list)),
@@ -99,7 +94,7 @@ impl Pipes {
             portable: portable.collect(),
             code,
             guest,
-            messages,
+            message: Lent::NONE,
             state,
             registers: Vec::new(),
             data: Vec::new(),
@@ -130,7 +125,7 @@ impl Pipes {
         let (from, to) = if in_place {
             (memory, memory)
         } else {
-            let message = message_span(self.messages, run.at as usize, len)?;
+            let message = self.message.span(run.at as usize, len)?;
             if run.call == HostCall::PipeWrite as u32 {
                 (memory, message)
             } else {
@@ -194,7 +189,8 @@ mod tests {
             let space = messages::space().unwrap();
             let at = space.place_of(&mut message).unwrap();
             let code = compile_for(&module, cpu);
-            let mut pipes = Pipes::new(code, guest.clone(), space, state);
+            let mut pipes = Pipes::new(code, guest.clone(), state);
+            pipes.message = Lent::new(&mut message[..1000], at);
             holds(&mut pipes, at, &guest, &module.pipes.lists[0].list)
         })
     }
@@ -255,6 +251,17 @@ mod tests {
                 refused && there == [0; 32]
             })
         })
+    }
+
+    #[test]
+    fn of_messages_only_the_one_of_the_activation_is_there() {
+        assert!(each("xor8(9)", |pipes, at, _, _| {
+            let mut of = |at, len| pipes.run(run(HostCall::PipeRead, at, TO, len)).is_ok();
+            let here = of(at, 1000) && of(at + 999, 1);
+            let others = of(at - 1, 1) || of(at, 1001) || of(at + 1000, 1);
+            pipes.message = Lent::NONE;
+            here && !others && pipes.run(run(HostCall::PipeRead, at, TO, 1)).is_err()
+        }));
     }
 
     #[test]

@@ -100,8 +100,9 @@ unsafe impl Sync for Space {}
 ///
 /// # Errors
 ///
-/// What `mmap(2)` returned when it was to be reserved: `ENOMEM` if a limit
-/// (`RLIMIT_AS`) leaves no room for [`SPACE_BYTES`] of addresses.
+/// What the kernel returned when it was to be reserved: `ENOMEM` if a limit leaves no room
+/// for [`SPACE_BYTES`] of addresses (`RLIMIT_AS`) or for the first desks (`RLIMIT_DATA`, or
+/// `vm.overcommit_memory` of 2).
 pub fn space() -> io::Result<&'static Space> {
     let space = SPACE.get_or_init(|| Space::reserve().map_err(Errno::raw_os_error));
     space
@@ -118,17 +119,31 @@ impl Space {
         }?;
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
         let begin = [Use::Message, Use::Desk].map(|of| of.range().0);
-        Ok(Self {
-            base,
-            blocks: Mutex::new(Blocks {
-                next: begin,
-                open: begin,
-                free: Default::default(),
-                bare: Default::default(),
-                desks: Vec::new(),
-                pools: Vec::new(),
-            }),
-        })
+        let mut blocks = Blocks {
+            next: begin,
+            open: begin,
+            free: Default::default(),
+            bare: Default::default(),
+            desks: Vec::new(),
+            pools: Vec::new(),
+        };
+        // So many desks there are, whatever limits leave for messages.
+        Self::open(base, &mut blocks, Use::Desk)?;
+        let blocks = Mutex::new(blocks);
+        Ok(Self { base, blocks })
+    }
+
+    /// Lets some more of it be touched.
+    fn open(base: NonNull<u8>, blocks: &mut Blocks, of: Use) -> Result<(), Errno> {
+        let open = &mut blocks.open[of as usize];
+        // SAFETY: the caller goes on from one step to the next as long as the use has a range,
+        // which is whole steps and within the reservation.
+        let from = unsafe { base.add(*open) };
+        let both = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: these pages are of the reservation, and nobody uses them yet.
+        unsafe { mm::mprotect(from.as_ptr().cast(), STEP_BYTES, both) }?;
+        *open += STEP_BYTES;
+        Ok(())
     }
 
     /// Where it begins.
@@ -145,27 +160,6 @@ impl Space {
         let at = bytes.as_mut_ptr().expose_provenance();
         let at = at.checked_sub(self.base.as_ptr().expose_provenance())?;
         (at < SPACE_BYTES && bytes.len() <= SPACE_BYTES - at).then_some(at)
-    }
-
-    /// `len` bytes from `at` on, for whoever has them as [`Self::place_of`] says; `None`
-    /// where no message can lie.
-    #[must_use]
-    pub fn at(&self, at: usize, len: usize) -> Option<NonNull<u8>> {
-        let blocks = self.blocks();
-        let end = at.checked_add(len)?;
-        let there = if at < Use::Desk.range().0 {
-            end <= blocks.open[Use::Message as usize]
-        } else if at < POOLS {
-            end <= blocks.open[Use::Desk as usize]
-        } else {
-            let mut pools = blocks.pools.iter();
-            pools.any(|pool| pool.start <= at && end <= pool.end)
-        };
-        // What is there may be borrowed by whoever was told the place of it.
-        let address = self.base.addr().get() + at;
-        there
-            .then(|| NonNull::new(std::ptr::with_exposed_provenance_mut(address)))
-            .flatten()
     }
 
     fn blocks(&self) -> std::sync::MutexGuard<'_, Blocks> {
@@ -199,13 +193,7 @@ impl Space {
             return None;
         }
         while blocks.open[number] < end {
-            let open = blocks.open[number];
-            // SAFETY: `open` is within the reservation, since `end` is.
-            let from = unsafe { self.base.as_ptr().add(open) };
-            let both = MprotectFlags::READ | MprotectFlags::WRITE;
-            // SAFETY: these pages are of the reservation, and nobody uses them yet.
-            unsafe { mm::mprotect(from.cast(), STEP_BYTES, both) }.ok()?;
-            blocks.open[number] = open + STEP_BYTES;
+            Self::open(self.base, blocks, of).ok()?;
         }
         blocks.next[number] = end;
         Some(at)
@@ -319,15 +307,15 @@ impl Buffer {
     ///
     /// # Panics
     ///
-    /// If it is longer, there is no [`space`], or a thousand others are in use: as many
-    /// threads would have to run a handler at once.
+    /// If it is longer, there is no [`space`], or all others are in use: sixteen threads, or a
+    /// thousand where no limit is in the way, would have to run a handler at once.
     #[must_use]
     pub fn desk(len: usize) -> Self {
         assert!(len <= MOST_BYTES, "{len} bytes are more than a desk has");
         let size = SIZES - 1;
         let space = space().expect("an instance was made in it");
         let block = space.take(size, Use::Desk);
-        let (block, _) = block.expect("no thousand threads run handlers at once");
+        let (block, _) = block.expect("as many threads do not run handlers at once");
         Self::of_block(block, size, Use::Desk)
     }
 
@@ -528,11 +516,7 @@ mod tests {
         let bytes = POOLS_BYTES / 4;
         let all: Vec<_> = std::iter::from_fn(|| space.take_pool(bytes)).collect();
         assert_eq!(all.len(), 4);
-        let second = POOLS + bytes;
-        assert!(space.at(second, bytes).is_some());
-        assert_eq!(space.at(second + 1, bytes), None);
         space.give_pool_back(all[1]);
-        assert_eq!(space.at(second, 1), None);
         assert_eq!(space.take_pool(bytes + 1), None);
         assert_eq!(space.take_pool(bytes / 2), Some(all[1]));
         space.give_pool_back(all[0]);
@@ -546,7 +530,6 @@ mod tests {
         assert_eq!(buffer[MOST_BYTES], 0);
         let mut desk = Buffer::desk(MOST_BYTES);
         assert!(place(&mut desk) >= Some(POOLS - DESKS_BYTES));
-        assert_eq!(space().unwrap().at(SPACE_BYTES - 1, 2), None);
         let mut own = [0; 8];
         assert_eq!(space().unwrap().place_of(&mut own), None);
     }

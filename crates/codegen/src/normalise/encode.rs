@@ -192,6 +192,7 @@ fn bodies(
                 }
                 kind => expander.op(kind, op.at),
             }
+            expander.done(&op.kind);
         }
         let unlikely = expander.unlikely.iter().map(|at| BranchHint {
             branch_func_offset: *at,
@@ -302,7 +303,6 @@ fn globals(module: &Module<'_>) -> GlobalSection {
 fn exports(module: &Module<'_>) -> ExportSection {
     let mut section = ExportSection::new();
     section.export("_ashway_memory", ExportKind::Memory, 0);
-    section.export("_ashway_messages", ExportKind::Memory, 1);
     section.export("_ashway_state", ExportKind::Memory, 2);
     section.export("_ashway_fuel", ExportKind::Global, super::expand::FUEL);
     section.export(

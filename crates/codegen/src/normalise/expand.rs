@@ -30,22 +30,35 @@ pub(super) const MESSAGE_AT: u32 = 5;
 /// Only where the handler may change the message's length.
 pub(super) const MESSAGE_MOST: u32 = 6;
 
+/// Bytes that, from where a message begins on, no other message lies in: each has a block, of
+/// at least 2,048 bytes, and some 200 of headers before it.
+const SHORT: i32 = 512;
+
 /// Writes operations into one function.
 pub(super) struct Expander<'f> {
     function: &'f mut Function,
-    /// Temporaries: message offset, 32-bit value, memory address, 64-bit value.
+    /// Temporaries: message offset, 32-bit value, memory address, 64-bit value, and
+    /// whether an access goes beyond the message.
     pub(super) at: u32,
     pub(super) value: u32,
     pub(super) pointer: u32,
     pub(super) wide: u32,
+    pub(super) beyond: u32,
+    /// Whether a constant of at most [`SHORT`] is on top of the stack.
+    pub(super) short: bool,
     /// Where in the body each `if` is whose way is hardly ever taken.
     pub(super) unlikely: Vec<u32>,
 }
 
 impl<'f> Expander<'f> {
     /// Types of the temporaries, which follow the author's locals.
-    pub(super) const TEMPORARIES: [ValType; 4] =
-        [ValType::I32, ValType::I32, ValType::I32, ValType::I64];
+    pub(super) const TEMPORARIES: [ValType; 5] = [
+        ValType::I32,
+        ValType::I32,
+        ValType::I32,
+        ValType::I64,
+        ValType::I32,
+    ];
 
     pub(super) fn new(function: &'f mut Function, first: u32) -> Self {
         Self {
@@ -54,6 +67,8 @@ impl<'f> Expander<'f> {
             value: first + 1,
             pointer: first + 2,
             wide: first + 3,
+            beyond: first + 4,
+            short: false,
             unlikely: Vec::new(),
         }
     }
@@ -104,6 +119,15 @@ impl<'f> Expander<'f> {
                     .global_set(STACK);
             }
         }
+    }
+
+    /// Behind each operation: what it has left on top of the stack.
+    pub(super) fn done(&mut self, kind: &OpKind<'_>) {
+        self.short = match kind {
+            OpKind::Wasm(Operator::I32Const { value }) => (0..=SHORT).contains(value),
+            OpKind::ChargeBulk => self.short,
+            _ => false,
+        };
     }
 
     fn word_get(&mut self, words: &Words, place: FileOffset) {

@@ -3,11 +3,16 @@
 //!
 //! What reads has a signed offset and may reach in front of the message, where
 //! the frame's headers are.
+//!
+//! The check is a branch, which a processor may pass before it knows (Spectre, variant 1),
+//! and other messages lie in the same memory. So the offset is chosen by the check, too: an
+//! access beyond the message is one of its beginning until the trap.
 
 use super::expand::{
     DIRTY, Expander, MEMORY, MESSAGE, MESSAGE_AT, MESSAGE_FRONT, MESSAGE_LEN, MESSAGE_MOST,
 };
 use super::ir::FileOffset;
+use crate::bug::{self, Bug};
 use ashway_abi::{Cause, HostCall, resize};
 use wasm_encoder::{BlockType, MemArg, MemArgTarget, ValType};
 
@@ -35,7 +40,7 @@ impl Expander<'_> {
     /// Traps unless `at + len <= message_len`, in 64 bits so that nothing
     /// wraps; the i64 `len` is on the stack, `at` in its temporary, where it becomes the
     /// address.
-    pub(super) fn check_message(&mut self, place: FileOffset) {
+    fn check_message(&mut self, place: FileOffset) {
         let at = self.at;
         self.ins()
             .local_get(at)
@@ -44,8 +49,7 @@ impl Expander<'_> {
             .global_get(MESSAGE_LEN)
             .i64_extend_i32_u()
             .i64_gt_u();
-        self.trap_if(Cause::MessageBounds, place);
-        self.address();
+        self.address(place);
     }
 
     /// Traps unless the signed `at + len` is within message and headers; the i64
@@ -65,18 +69,35 @@ impl Expander<'_> {
             .i32_sub()
             .i32_lt_s()
             .i32_or();
-        self.trap_if(Cause::MessageBounds, place);
-        self.address();
+        self.address(place);
     }
 
-    /// Makes `at`, which was checked, the address in the memory of messages.
-    fn address(&mut self) {
-        let at = self.at;
+    /// Traps if the i32 on the stack, which says whether an access goes beyond the message, is
+    /// not 0; makes `at` the address in the memory of messages.
+    fn address(&mut self, place: FileOffset) {
+        let (at, beyond) = (self.at, self.beyond);
+        self.ins().local_tee(beyond);
+        self.trap_if(Cause::MessageBounds, place);
+        self.nothing_beyond(at);
         self.ins()
             .local_get(at)
             .global_get(MESSAGE_AT)
             .i32_add()
             .local_set(at);
+    }
+
+    /// Makes a local 0 if the last check failed, for a processor that has passed it.
+    fn nothing_beyond(&mut self, local: u32) {
+        let beyond = self.beyond;
+        if bug::is(Bug::Speculated) {
+            return;
+        }
+        self.ins()
+            .i32_const(0)
+            .local_get(local)
+            .local_get(beyond)
+            .select()
+            .local_set(local);
     }
 
     pub(super) fn dirty(&mut self) {
@@ -180,22 +201,35 @@ impl Expander<'_> {
             .i64_or();
     }
 
-    /// Takes offset, address and length into their temporaries; the length stays,
-    /// for the check of the message's side. The copy itself checks the memory's.
+    /// Takes offset, address and length into their temporaries. The copy itself checks the
+    /// memory's side.
     fn bulk_operands(&mut self) {
         let (at, pointer, value) = (self.at, self.pointer, self.value);
-        self.ins()
-            .local_set(value)
-            .local_set(pointer)
-            .local_set(at)
-            .local_get(value)
-            .i64_extend_i32_u();
+        self.ins().local_set(value).local_set(pointer).local_set(at);
+    }
+
+    /// Traps unless the message has `value` bytes at `at`, which becomes the address.
+    pub(super) fn check_bulk(&mut self, place: FileOffset) {
+        let value = self.value;
+        self.ins().local_get(value).i64_extend_i32_u();
+        self.check_message(place);
+        self.length();
+    }
+
+    /// No processor copies more than the message has, either. A short constant stays one: such
+    /// a copy is a few instructions, not a call.
+    fn length(&mut self) {
+        if !self.short {
+            self.nothing_beyond(self.value);
+        }
     }
 
     fn read(&mut self, place: FileOffset) {
         self.bulk_operands();
-        self.check_frame(place);
         let (at, pointer, value) = (self.at, self.pointer, self.value);
+        self.ins().local_get(value).i64_extend_i32_u();
+        self.check_frame(place);
+        self.length();
         self.ins()
             .local_get(pointer)
             .local_get(at)
@@ -205,7 +239,7 @@ impl Expander<'_> {
 
     fn write(&mut self, place: FileOffset) {
         self.bulk_operands();
-        self.check_message(place);
+        self.check_bulk(place);
         let (at, pointer, value) = (self.at, self.pointer, self.value);
         self.ins()
             .local_get(at)
@@ -225,6 +259,10 @@ impl Expander<'_> {
         self.ins().i32_const(resize::NO_ROOM as i32);
         self.ins().local_get(value).global_get(MESSAGE_MOST);
         self.ins().i32_gt_u().br_if(0).drop();
+        // A processor that has passed the check has no longer a message for it.
+        self.ins().local_get(value).global_get(MESSAGE_MOST);
+        self.ins().local_get(value).global_get(MESSAGE_MOST);
+        self.ins().i32_lt_u().select().local_set(value);
 
         self.ins().local_get(value).global_get(MESSAGE_LEN);
         self.ins().i32_gt_u().if_(BlockType::Empty);

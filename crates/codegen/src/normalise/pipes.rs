@@ -315,8 +315,8 @@ impl Expander<'_> {
         if call == HostCall::PipeInPlace {
             self.ins().i32_const(0).local_set(at);
         } else {
-            self.ins().local_set(at).local_get(value).i64_extend_i32_u();
-            self.check_message(place);
+            self.ins().local_set(at);
+            self.check_bulk(place);
         }
         self.ins().i32_const(call as i32).i32_const(list as i32);
         self.ins().local_get(at).local_get(pointer).local_get(value);

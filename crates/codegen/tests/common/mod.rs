@@ -107,7 +107,7 @@ pub(crate) fn calls_in_loops(wasm: &[u8]) -> Vec<(u32, String)> {
     found
 }
 
-fn for_each_operator(wasm: &[u8], mut each: impl FnMut(u32, &Operator<'_>)) {
+pub(crate) fn for_each_operator(wasm: &[u8], mut each: impl FnMut(u32, &Operator<'_>)) {
     for payload in Parser::new(0).parse_all(wasm) {
         if let Payload::CodeSectionEntry(body) = payload.unwrap() {
             for operator in body
