@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use anyhow::{Context, Result, anyhow, bail};
 use ashway_abi::MemoryKind;
-use ashway_abi::count::ROW_BYTES;
+use ashway_abi::count::KERNEL_BYTES;
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::{Hop, Leaf, context, hop};
 use ashway_check::bpf::{Image, MapRef};
@@ -196,7 +196,7 @@ impl Kernel {
     fn load(by_tcx: bool) -> Result<Self> {
         let cpus = possible_cpus()? as u32;
         let contexts = Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1))?;
-        let counters = Map::create(&MapSpec::percpu_array("rows", ROW_BYTES as u32, 2))?;
+        let counters = Map::create(&MapSpec::percpu_array("rows", KERNEL_BYTES as u32, 2))?;
         let spec = Spec {
             cpus,
             layout: Layout {

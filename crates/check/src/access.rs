@@ -69,7 +69,7 @@ impl Step<'_> {
             // The lock is not in it.
             (Region::Trusted, Access::Atomic) => (trusted::NEED_WAKE, trusted_bytes),
             (Region::Trusted, Access::Read) => (0, trusted_bytes),
-            (Region::Row, _) => (0, count::ROW_BYTES),
+            (Region::Row, _) => (0, count::KERNEL_BYTES),
             // Without the lock a program has no business there but with the endpoint.
             (Region::Memory | Region::Arena, _) if !self.state.has(fact::LOCKED) => {
                 (layout.endpoint_payload(0), layout.total_bytes())

@@ -10,33 +10,33 @@ use crate::rows::CounterRow;
 
 /// The user tier's rows, parallel to the kernel's.
 #[derive(Debug)]
-pub(crate) struct UserRows(Vec<[AtomicU64; count::ROW_WORDS]>);
+pub(crate) struct UserRows(Box<[AtomicU64]>);
 
 /// A row as it was at one moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Row([u64; count::ROW_WORDS]);
 
 impl UserRows {
-    /// Rows of zeros.
+    /// Rows of zeros, which take memory from when they are counted in.
     #[must_use]
     pub(crate) fn new(rows: usize) -> Self {
-        Self(
-            (0..rows)
-                .map(|_| std::array::from_fn(|_| AtomicU64::new(0)))
-                .collect(),
-        )
+        Self(ashway_memory::counters(rows * count::ROW_WORDS))
+    }
+
+    fn words(&self, row: CounterRow) -> &[AtomicU64] {
+        &self.0[row.0 as usize * count::ROW_WORDS..][..count::ROW_WORDS]
     }
 
     /// Adds 1. Constant time, never blocks. For the worker alone: with one writer no locked
     /// instruction is needed, and a reader sees the old number or the new.
     pub(crate) fn add(&self, row: CounterRow, which: Count) {
-        let word = &self.0[row.0 as usize][which as usize];
+        let word = &self.0[row.0 as usize * count::ROW_WORDS + which as usize];
         word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
     /// Zeroes a row, for whoever has it next. Nobody counts in it meanwhile.
     pub(crate) fn clear(&self, row: CounterRow) {
-        for word in &self.0[row.0 as usize] {
+        for word in self.words(row) {
             word.store(0, Ordering::Relaxed);
         }
     }
@@ -44,9 +44,8 @@ impl UserRows {
     /// The row alone, as the user tier counted it.
     #[must_use]
     pub(crate) fn row(&self, row: CounterRow) -> Row {
-        Row(std::array::from_fn(|i| {
-            self.0[row.0 as usize][i].load(Ordering::Relaxed)
-        }))
+        let words = self.words(row);
+        Row(std::array::from_fn(|i| words[i].load(Ordering::Relaxed)))
     }
 }
 

@@ -9,11 +9,13 @@
 //! * [`SharedArray`]: words that kernel programs and the daemon both write.
 //! * [`WakeBell`], [`NoteRing`]: ring buffers that programs fill.
 //! * [`messages`]: where messages lie that are nobody's but ours.
+//! * [`counters()`]: zeros to count in.
 //! * [`clock`]: the clocks that programs and the daemon share.
 //!
-//! Unsafe code is in `mapping`, `messages`, `pool` and `clock`.
+//! Unsafe code is in `mapping`, `messages`, `pool`, `counters` and `clock`.
 
 pub mod clock;
+mod counters;
 mod mapping;
 mod memory;
 pub mod messages;
@@ -23,6 +25,7 @@ mod ring_buffer;
 mod shared;
 mod wake;
 
+pub use counters::counters;
 pub use mapping::{Mapping, OutsideMemory};
 pub use memory::{
     ALIGNMENT, AllegedOffset, GUARD_BYTES, Memory, MemoryKind, RESERVED_BYTES, Reservation,

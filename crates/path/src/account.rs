@@ -9,29 +9,39 @@ use std::fmt;
 use std::time::Duration;
 
 use ashway_abi::Count;
-use ashway_abi::count::Ledger;
+use ashway_abi::count::{Ledger, ROW_WORDS};
 
-/// Positions of [`Count::Received`] and of the fates.
-const COUNTS: usize = 32;
-
-/// The counts that are fates, as bits: what a stage may end a message with.
-const FATES: u32 = {
-    let mut bits = 0;
+/// Received messages, and each fate: what a path counts.
+const COUNTS: usize = {
+    let mut counts = 1;
     let mut at = 0;
     while at < Count::ALL.len() {
+        counts += matches!(Count::ALL[at].ledger(), Ledger::Fate) as usize;
+        at += 1;
+    }
+    counts
+};
+
+/// Where each counter of a row is among them; 0, where the received ones are, if it is no
+/// fate.
+const PLACES: [u8; ROW_WORDS] = {
+    let mut places = [0; ROW_WORDS];
+    let (mut at, mut next) = (0, 1);
+    while at < Count::ALL.len() {
         if matches!(Count::ALL[at].ledger(), Ledger::Fate) {
-            assert!((Count::ALL[at] as usize) < COUNTS);
-            bits |= 1 << Count::ALL[at] as usize;
+            places[Count::ALL[at] as usize] = next;
+            next += 1;
         }
         at += 1;
     }
-    bits
+    assert!(next as usize == COUNTS);
+    places
 };
 
 /// Whether a received message can end in this.
 #[must_use]
 pub const fn is_fate(count: Count) -> bool {
-    (count as usize) < COUNTS && FATES & (1 << count as usize) != 0
+    PLACES[count as usize] != 0
 }
 
 /// The books of one path.
@@ -60,14 +70,16 @@ pub struct Account {
 }
 
 impl Account {
+    /// Of the received ones, or of a fate.
     fn count(&self, of: Count) -> u64 {
         let counts = self.counts.as_ref();
-        counts.map_or(0, |counts| counts[of as usize])
+        counts.map_or(0, |counts| counts[usize::from(PLACES[of as usize])])
     }
 
-    /// Allocates the first time.
-    fn add(&mut self, to: usize, times: u64) {
-        self.counts.get_or_insert_default()[to] += times;
+    /// As there. Allocates the first time.
+    fn add(&mut self, to: Count, times: u64) {
+        let counts = self.counts.get_or_insert_default();
+        counts[usize::from(PLACES[to as usize])] += times;
     }
 
     /// Messages received.
@@ -106,17 +118,17 @@ impl Account {
 
     /// Counts a received message.
     pub(crate) fn receive(&mut self) {
-        self.add(Count::Received as usize, 1);
+        self.add(Count::Received, 1);
     }
 
     /// Counts a received message's fate.
     pub(crate) fn end(&mut self, fate: Count) {
-        self.add(fate as usize % COUNTS, 1);
+        self.add(fate, 1);
     }
 
     /// Counts so many received messages' fate.
     pub(crate) fn end_many(&mut self, fate: Count, messages: u64) {
-        self.add(fate as usize % COUNTS, messages);
+        self.add(fate, messages);
     }
 
     /// Notes a misbehaviour.

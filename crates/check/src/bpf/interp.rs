@@ -21,7 +21,7 @@ mod tests;
 use std::collections::HashMap;
 
 use super::Image;
-use ashway_abi::count::{ROW_BYTES, ROW_WORDS};
+use ashway_abi::count::{KERNEL_BYTES, KERNEL_WORDS};
 use ashway_abi::{Count, Hop, Leaf, context, hop};
 use space::{HEADROOM, STACK_BYTES, Space};
 use step::End;
@@ -173,7 +173,7 @@ impl Machine {
                 tail: HEADROOM,
                 stack: [0; STACK_BYTES],
                 context: vec![0; context::BYTES],
-                counters: vec![0; rows * ROW_BYTES],
+                counters: vec![0; rows * KERNEL_BYTES],
                 trusted: vec![0; trusted_bytes],
                 memory: vec![0; memory_bytes],
                 hits: Vec::new(),
@@ -265,7 +265,7 @@ impl Machine {
     /// If there is no such row.
     #[must_use]
     pub fn count(&self, row: usize, count: Count) -> u64 {
-        let at = (row * ROW_WORDS + count as usize) * 8;
+        let at = (row * KERNEL_WORDS + count as usize) * 8;
         let word = self.space.counters[at..at + 8].try_into();
         u64::from_le_bytes(word.expect("eight bytes"))
     }

@@ -473,7 +473,7 @@ fn finish_here(asm: &mut Assembler, module: &Module<'_>, finish: Label, observe:
 
 /// Adds 1 to counter number `r3` of the row in `r0`. Clobbers `r1`-`r3`.
 fn add_one(asm: &mut Assembler, out: Label) {
-    asm.jump_if_imm(op::JGE, R3, ashway_abi::count::ROW_WORDS as i32, out);
+    asm.jump_if_imm(op::JGE, R3, ashway_abi::count::KERNEL_WORDS as i32, out);
     asm.alu_imm(op::LSH, R3, 3);
     asm.mov(R2, R0);
     asm.alu(op::ADD, R2, R3);

@@ -1,6 +1,6 @@
 //! All programs in our own interpreter, without root.
 
-use ashway_abi::count::{Ledger, ROW_WORDS};
+use ashway_abi::count::{KERNEL_WORDS, Ledger};
 use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_abi::{Count, trusted};
 use ashway_check::bpf::Image;
@@ -61,7 +61,7 @@ impl One {
             entry: entry(&compiled, packet, 1),
             demux: emit::program(&spec),
             machine,
-            counts: vec![0; ROWS * ROW_WORDS],
+            counts: vec![0; ROWS * KERNEL_WORDS],
         }
     }
 
@@ -101,7 +101,7 @@ impl One {
         for row in 0..ROWS {
             for count in Count::ALL {
                 let now = machine.count(row, *count);
-                let before = &mut self.counts[row * ROW_WORDS + *count as usize];
+                let before = &mut self.counts[row * KERNEL_WORDS + *count as usize];
                 if now != *before {
                     risen.push((row, *count, now - *before));
                     *before = now;

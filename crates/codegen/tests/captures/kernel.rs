@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
-use ashway_abi::count::ROW_BYTES;
+use ashway_abi::count::KERNEL_BYTES;
 use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_abi::{Count, context, hop, leaf as leaf_map, trusted};
 use ashway_check::bpf::{Image, MapRef};
@@ -53,7 +53,7 @@ impl Loaded {
         let contexts = create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1));
         let counters = create(&MapSpec::percpu_array(
             "rows",
-            ROW_BYTES as u32,
+            KERNEL_BYTES as u32,
             ROWS as u32,
         ));
         let hops = shared::words("hops", ROWS * hop::BYTES).unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use ashway_abi::count::ROW_BYTES;
+use ashway_abi::count::KERNEL_BYTES;
 use ashway_abi::{Count, context, hop, trusted};
 use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::CELL_BYTES;
@@ -33,7 +33,7 @@ impl Loaded {
         let cpus = possible_cpus().unwrap() as u32;
         let contexts =
             Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1)).unwrap();
-        let counters = Map::create(&MapSpec::percpu_array("rows", ROW_BYTES as u32, 2)).unwrap();
+        let counters = Map::create(&MapSpec::percpu_array("rows", KERNEL_BYTES as u32, 2)).unwrap();
         let hops = shared::words("hops", PATHS * hop::BYTES).unwrap();
         let spec = spec(packet, cpus, PATHS);
         let words = spec.layout.trusted_bytes(PATHS);

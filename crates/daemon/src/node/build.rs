@@ -233,7 +233,7 @@ fn node_maps(plan: &Plan) -> Result<NodeMaps, RunError> {
         cpus,
         counters: Map::create(&MapSpec::percpu_array(
             "ashway_counters",
-            count::ROW_BYTES as u32,
+            count::KERNEL_BYTES as u32,
             plan.all_rows() as u32,
         ))
         .map_err(system)?,

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Weak};
 
-use ashway_abi::count::ROW_BYTES;
+use ashway_abi::count::KERNEL_BYTES;
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::Node;
@@ -98,7 +98,7 @@ impl Node {
         self.tell(Command::ClearRows(zeroed.clone()))?;
         for row in zeroed {
             if let Some(maps) = &self.maps {
-                let zeros = vec![0; ROW_BYTES * maps.cpus as usize];
+                let zeros = vec![0; KERNEL_BYTES * maps.cpus as usize];
                 // The map is ours and the row exists: this does not fail.
                 let _ = maps.counters.update(&row.0.to_ne_bytes(), &zeros);
             }

@@ -7,8 +7,7 @@ use ashway_abi::Count;
 pub struct Reason {
     /// What happened, as the end of a sentence that begins with the message.
     pub sentence: &'static str,
-    /// Who counts it: a kind of module, whose stage is meant; or `demux`, `queue`,
-    /// `ring` (to the user tier), `host` (the way to it) or `port` (the way out).
+    /// Who counts it: the count's [layer](Count::layer).
     pub stage: &'static str,
     /// The key of the path's section that has a part in it.
     pub key: &'static str,
@@ -27,28 +26,24 @@ const IFACE_DOWN: &str = "`ashway status` says which; `ip link set IFACE up`, or
     reason = "a table of as many rows as there are counters"
 )]
 pub const fn reason(count: Count) -> Reason {
-    let (sentence, stage, key, hint) = match count {
+    let (sentence, key, hint) = match count {
         Count::Received => (
             "matched the path's filter",
-            "demux",
             "match",
             "`ashway why PATH` says what became of each",
         ),
         Count::Consumed => (
             "was used up by the handler, or at the end of a path without one",
             "handler",
-            "handler",
             "nothing to do: the path wanted it so",
         ),
         Count::Answered => (
             "was sent back to its sender, as a reply of the handler or of a shell",
             "handler",
-            "handler",
             "nothing to do: the path wanted it so",
         ),
         Count::Delivered => (
             "was handed to the application's ring",
-            "handler",
             "handler",
             "nothing to do: the handler wanted it so",
         ),
@@ -56,20 +51,17 @@ pub const fn reason(count: Count) -> Reason {
             "was given to the host's own stack: the handler said pass, or was stopped before it \
              had changed the message, or a stage is not for such messages, or the path was being \
              set up",
-            "handler",
             "on_fault",
             "if the handler was stopped, the counters `abort_…` say why",
         ),
         Count::Forwarded => (
             "went on to another path or the next hop",
-            "forward",
             "match",
             "nothing to do: the path wanted it so",
         ),
         Count::Absorbed => (
             "was kept for later: as a part of a larger message, or as a shell's command, or because \
              a module of kind `fault` delays it",
-            "fragment",
             "match",
             "nothing to do: what becomes of it follows",
         ),
@@ -77,19 +69,16 @@ pub const fn reason(count: Count) -> Reason {
             "was dropped: the handler was stopped after it had changed the message, so nobody \
              else may see it",
             "handler",
-            "handler",
             "`ashway status` shows the cause and the line of the handler's source",
         ),
         Count::DroppedHandler => (
             "was dropped because the handler said so",
-            "handler",
             "handler",
             "nothing to do: the handler wanted it so",
         ),
         Count::DroppedFault => (
             "was dropped: the handler was stopped, or is bypassed, and `on_fault` says drop; or a \
              module of kind `fault` lost it; or a stage did what stages may not",
-            "handler",
             "on_fault",
             "`on_fault = \"pass\"` gives such messages to the host; the counters `abort_…` say \
              why the handler was stopped",
@@ -97,13 +86,11 @@ pub const fn reason(count: Count) -> Reason {
         Count::DroppedBadLength => (
             "was dropped: the lengths in its headers contradict each other or the frame \
              (RFC 791 section 3.1, RFC 8200 section 3, RFC 768)",
-            "udp",
             "match",
             "the sender is broken, or something cut the frame; `ashway capture` shows its bytes",
         ),
         Count::DroppedBadIpChecksum => (
             "was dropped: its IPv4 header checksum is wrong (RFC 791 section 3.1)",
-            "ip",
             "match",
             "the header was damaged on the way, or the sender left its checksum to a device \
              that did not compute it",
@@ -111,7 +98,6 @@ pub const fn reason(count: Count) -> Reason {
         Count::DroppedBadUdpChecksum => (
             "was dropped: its UDP checksum is wrong (RFC 768; RFC 8200 section 8.1: over IPv6 \
              none is wrong, too)",
-            "udp",
             "match",
             "the message was damaged on the way, or the sender left its checksum to a device \
              that did not compute it",
@@ -119,14 +105,12 @@ pub const fn reason(count: Count) -> Reason {
         Count::DroppedFragment => (
             "was dropped: it is a fragment, and nothing puts it together on this path, or it came \
              twice, contradicts other parts, or found no room among those that wait",
-            "ip",
             "match",
             "let the sender send smaller datagrams, or add a module of kind `fragment`",
         ),
         Count::DroppedTooLong => (
             "was dropped: it is longer than a place in the ring to the user tier, or than a stage \
              or the link behind it takes",
-            "ring",
             "tier",
             "let the sender send smaller datagrams; a handler in the kernel tier needs no place in \
              the ring, and a module of kind `fragment` cuts what is longer than a link's MTU",
@@ -134,7 +118,6 @@ pub const fn reason(count: Count) -> Reason {
         Count::DroppedRingFull => (
             "was dropped: the ring to the user tier was full, or had been, and what the path has \
              in it is not done yet",
-            "ring",
             "tier",
             "messages come faster than the user tier takes them: promote the path, or give the \
              node more CPU",
@@ -143,14 +126,12 @@ pub const fn reason(count: Count) -> Reason {
             "was dropped: the handler said deliver, and no process reads the handler's endpoint; \
              or the path was removed while it waited there",
             "handler",
-            "handler",
             "give the handler an `endpoint` and start its application by `ashway handler map \
              --endpoint`, or let the handler consume or pass",
         ),
         Count::DroppedEndpointFull => (
             "was dropped: the handler said deliver, and the application has not taken out what \
              is in its ring",
-            "handler",
             "handler",
             "messages come faster than the application reads them: give the handler more slots \
              (`endpoint`), or the application more CPU",
@@ -159,7 +140,6 @@ pub const fn reason(count: Count) -> Reason {
             "was dropped: the path has no next hop: a handler said forward, a relay was \
              answered before anybody had sent, a path that makes messages itself has nothing that \
              says where they go, or the next hop's hardware address is not known",
-            "forward",
             "attrs",
             "`ashway path show` names the next hop; see that it answers `ping` from here, or give \
              its attributes (`local`, `remote`, `next_mac`; of a relay `next_hop_mac`)",
@@ -167,72 +147,61 @@ pub const fn reason(count: Count) -> Reason {
         Count::DroppedChanged => (
             "was dropped: the handler changed it and then said pass or abort",
             "handler",
-            "handler",
             "a handler that passes a message on must leave it as it came",
         ),
         Count::DroppedNoSender => (
             "was dropped: the handler said reply, but its sender is an address that nobody has \
              (a group, the host itself, none)",
-            "handler",
             "match",
             "the sender forged or lost its address; narrow the filter with `src net` if they are \
              many",
         ),
         Count::DroppedPassFailed => (
             "was dropped: the user tier could not give it back to the host",
-            "host",
             "tier",
             "the host's queues were full or the interface is down; the kernel tier passes without \
              a copy",
         ),
         Count::DroppedNoHeadroom => (
             "was dropped: there is no room in front of it for a header, or to mark it as a reply",
-            "handler",
             "iface",
             "the driver gives no headroom: run the path with `tier = \"user\"`",
         ),
         Count::DroppedQueueFull => (
             "was dropped: a queue of the path was full, or a module that keeps messages was",
-            "queue",
             "match",
             "messages come faster than the path takes them",
         ),
         Count::DroppedOverShare => (
             "was dropped: its path had more than its share, and as many of its messages as such a \
              path may have wait in the user tier",
-            "ring",
             "share",
             "raise the path's `share` or `rate`, unless this is the flood that they are meant for",
         ),
         Count::DroppedIfaceDown => (
             "was dropped: the interface that it was to leave by is down or gone",
-            "eth",
             "iface",
             IFACE_DOWN,
         ),
         Count::QueuedTier => (
             "went to the user tier, where the path runs",
-            "ring",
             "tier",
             "`ashway path promote PATH` moves it to the kernel tier, or says why it cannot",
         ),
         Count::QueuedBusy => (
             "went to the user tier because the handler was busy on another CPU",
-            "ring",
             "handler",
             "nothing to do: an instance runs one message at a time; more sections with the same \
              file are more instances",
         ),
         Count::QueuedOrder => (
             "went to the user tier because earlier messages of the path were there",
-            "ring",
             "tier",
             "nothing to do: messages of a path do not overtake each other",
         ),
         Count::QueuedRoom => (
             "went to the user tier because its frame has less room behind it than its handler may \
              make it longer, or the link would not take it then",
-            "ring",
             "handler",
             "nothing to do; `ASHWAY_GROWS` with a smaller number asks for less room \
              (docs/abi/resize.md)",
@@ -240,149 +209,122 @@ pub const fn reason(count: Count) -> Reason {
         Count::QueuedOptions => (
             "went to the user tier because its headers are not where they mostly are, which the \
              kernel tier cannot step over without CAP_PERFMON",
-            "ring",
             "tier",
             "give the node CAP_PERFMON; `ashway doctor` says how",
         ),
         Count::QueuedShare => (
             "went to the user tier because its path has had its share of the kernel tier",
-            "ring",
             "share",
             "nothing to do if that is meant; else raise the path's `share` or `rate`",
         ),
         Count::Bypassed => (
             "went by the handler, which had been stopped as often as the path's `faults` allow",
-            "handler",
             "faults",
             "`ashway handler faults` has what stopped it; the handler gets its messages again \
              after a rest, or by `ashway path enable PATH`",
         ),
-        Count::Committed => (
-            "ran a handler to its verdict",
-            "handler",
-            "handler",
-            "nothing to do",
-        ),
+        Count::Committed => ("ran a handler to its verdict", "handler", "nothing to do"),
         Count::AbortVoluntary => (
             "was handed back by the handler (`abort`)",
-            "handler",
             "handler",
             "nothing to do: the handler wanted it so",
         ),
         Count::AbortUnreachable => (
             "stopped the handler: it reached code that it says cannot be reached",
             "handler",
-            "handler",
             "a panic or a failed assertion in the handler: `ashway status` shows the line",
         ),
         Count::AbortMemoryBounds => (
             "stopped the handler: it went outside its memory",
-            "handler",
             "handler",
             "a bug of the handler: `ashway status` shows the line",
         ),
         Count::AbortMessageBounds => (
             "stopped the handler: it went outside the message",
             "handler",
-            "handler",
             "let the handler look at the message's length first: `ashway status` shows the line",
         ),
         Count::AbortDivideByZero => (
             "stopped the handler: it divided by zero",
-            "handler",
             "handler",
             "a bug of the handler: `ashway status` shows the line",
         ),
         Count::AbortOverflow => (
             "stopped the handler: a quotient or a converted number does not fit",
             "handler",
-            "handler",
             "a bug of the handler: `ashway status` shows the line",
         ),
         Count::AbortIndirectCall => (
             "stopped the handler: it called a function that is not there, or of another type",
-            "handler",
             "handler",
             "a bug of the handler: `ashway status` shows the line",
         ),
         Count::AbortStack => (
             "stopped the handler: its calls are nested too deeply",
             "handler",
-            "handler",
             "bound the handler's recursion: `ashway status` shows the line",
         ),
         Count::AbortFuel => (
             "stopped the handler: its fuel was used up",
-            "handler",
             "budget",
             "raise the path's `budget` (at most 10 ms), or let the handler do less",
         ),
         Count::AbortTime => (
             "stopped the handler: its time was used up",
-            "handler",
             "budget",
             "raise the path's `budget` (at most 10 ms), or let the handler do less",
         ),
         Count::AbortBadVerdict => (
             "stopped the handler: what it returned is no verdict that it may give",
             "handler",
-            "handler",
             "was it `reply`? that takes `allow = [\"reply\"]` in the handler's section",
         ),
         Count::AbortUnaligned => (
             "stopped the handler: it accessed memory atomically at an unaligned address",
-            "handler",
             "handler",
             "a bug of the handler: `ashway status` shows the line",
         ),
         Count::AbortTableBounds => (
             "stopped the handler: it went outside a table",
             "handler",
-            "handler",
             "a bug of the handler: `ashway status` shows the line",
         ),
         Count::OutOriginated => (
             "was made by the path, to be sent",
-            "port",
             "handler",
             "nothing to do",
         ),
         Count::OutHandedOver => (
             "was taken by the driver",
-            "port",
             "iface",
             "nothing to do: what the driver lost after that is in `lost_after_hand_over`",
         ),
         Count::OutDroppedNoRoute => (
             "was not sent: the handler sent it to a channel, and the host's stack has no way \
              there, or it is too long; or its path knows no next hop for it",
-            "port",
             "handler",
             "`ip route get ADDRESS` says how the host would reach the peer; the peers are the \
              handler's `channels`",
         ),
         Count::OutDroppedIfaceDown => (
             "was not sent: the interface that it was to leave by is down or gone",
-            "port",
             "iface",
             IFACE_DOWN,
         ),
         Count::OutDroppedTxFull => (
             "was not sent: the driver's transmit ring, or the channel's socket, stayed full",
-            "port",
             "iface",
             "the link is slower than the replies: slow the senders down",
         ),
         Count::OutDroppedTooLong => (
             "was not sent: its frame is longer than the user tier sends, 4,096 bytes",
-            "port",
             "iface",
             "lower the interface's MTU, or let a module of kind `fragment` cut it (`mtu`)",
         ),
     };
     Reason {
         sentence,
-        stage,
+        stage: count.layer().name(),
         key,
         hint,
     }
@@ -394,11 +336,6 @@ mod tests {
     use ashway_abi::count::Ledger;
     use std::collections::BTreeSet;
 
-    /// Kinds of modules, and what is no module.
-    const STAGES: [&str; 11] = [
-        "demux", "queue", "ring", "host", "port", "eth", "ip", "udp", "fragment", "handler",
-        "forward",
-    ];
     const KEYS: [&str; 9] = [
         "match", "handler", "on_fault", "faults", "budget", "share", "tier", "iface", "attrs",
     ];
@@ -411,7 +348,6 @@ mod tests {
             let reason = reason(count);
             let name = count.name();
             assert!(sentences.insert(reason.sentence), "{name}");
-            assert!(STAGES.contains(&reason.stage), "{name}");
             assert!(KEYS.contains(&reason.key), "{name}");
             assert!(!reason.hint.is_empty(), "{name}");
             let dropped = name.contains("dropped_") || name == "aborted_dirty";

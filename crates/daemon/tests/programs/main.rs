@@ -59,7 +59,12 @@ fn node_maps() -> NodeMaps {
     NodeMaps {
         context: Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1)).unwrap(),
         cpus,
-        counters: Map::create(&MapSpec::percpu_array("rows", count::ROW_BYTES as u32, 4)).unwrap(),
+        counters: Map::create(&MapSpec::percpu_array(
+            "rows",
+            count::KERNEL_BYTES as u32,
+            4,
+        ))
+        .unwrap(),
         wake: shared::bell("wake", 4096).unwrap(),
     }
 }

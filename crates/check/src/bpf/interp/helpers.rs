@@ -6,7 +6,7 @@ use super::space::{
 use super::step::Registers;
 use super::{Machine, Reason};
 use crate::bpf::{MapRef, helper};
-use ashway_abi::count::ROW_BYTES;
+use ashway_abi::count::KERNEL_BYTES;
 
 /// Tail calls in one activation (`MAX_TAIL_CALL_CNT`).
 const MAX_TAIL_CALLS: u32 = 33;
@@ -190,7 +190,7 @@ impl Machine {
         } else if map == handle(MapRef::Memory) && self.array_mode {
             one(MEMORY)
         } else if map == handle(MapRef::Counters) {
-            let rows = (self.space.counters.len() / ROW_BYTES) as u64;
+            let rows = (self.space.counters.len() / KERNEL_BYTES) as u64;
             if key < rows {
                 COUNTERS + key * ROW_STRIDE as u64
             } else {

@@ -5,7 +5,7 @@
 //! its region's present bounds.
 
 use super::Reason;
-use ashway_abi::count::ROW_BYTES;
+use ashway_abi::count::KERNEL_BYTES;
 use ashway_abi::leaf;
 
 const SHIFT: u32 = 40;
@@ -83,8 +83,8 @@ impl Space {
             CONTEXT => &mut self.context,
             COUNTERS => {
                 let (row, at) = (at / ROW_STRIDE, at % ROW_STRIDE);
-                let start = row * ROW_BYTES;
-                return match self.counters.get_mut(start..start + ROW_BYTES) {
+                let start = row * KERNEL_BYTES;
+                return match self.counters.get_mut(start..start + KERNEL_BYTES) {
                     Some(row) => row.get_mut(at..at + len).ok_or(outside),
                     None => Err(outside),
                 };

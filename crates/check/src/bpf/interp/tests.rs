@@ -409,7 +409,7 @@ fn every_region_ends_where_it_ends() {
     assert_eq!(arena, outside(MEMORY + 0x1_ffff, 2));
     let row = reason(|asm| {
         lookup(asm, MapRef::Counters, 0);
-        asm.load(Size::D, R0, R0, ROW_BYTES as i16);
+        asm.load(Size::D, R0, R0, KERNEL_BYTES as i16);
     });
     assert!(matches!(row, Reason::Outside { len: 8, .. }));
     // Atomics: aligned, and not in the frame.
