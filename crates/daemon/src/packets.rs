@@ -67,8 +67,9 @@ pub(crate) struct Rooms {
 }
 
 impl Rooms {
-    /// For the frames of an interface with this MTU. What comes longer, of a sender's batch
-    /// in one frame, is copied once more.
+    /// For the frames of an interface with this MTU. What comes longer (a sender's batch in
+    /// one frame, several that Linux has joined, or the MTU was raised since) and is a path's
+    /// is copied once more.
     pub(crate) fn new(mtu: usize) -> Self {
         let long = HEADROOM_BYTES + eth::HEADER_BYTES + mtu;
         let all = (0..BATCH).map(|_| Buffer::new(long)).collect();
@@ -213,26 +214,40 @@ pub(crate) fn drain(
     let mac = mac.get();
     let long = rooms.long;
     let taken = socket.recv_batch(&mut rooms.all, HEADROOM_BYTES, |room, len, rest| {
-        if !rest.is_empty() {
-            *room = joined(room, len, rest);
-        }
-        let frame = &room[HEADROOM_BYTES..][..len];
+        // Whose it is, its headers say.
+        let frame = &room[HEADROOM_BYTES..][..len - rest.len()];
         let observed = if tap::on() { tap::number() } else { 0 };
         tap::note(observed, || What::Received {
             iface: *iface as u32,
-            frame: Kept::of(frame),
+            frame: Kept {
+                len,
+                ..Kept::of(frame)
+            },
         });
         let ours = frame.get(..6) == Some(&mac[..]);
         let target = ours.then(|| live.find(*iface, frame, rows)).flatten();
+        let long_frame = (target.is_some() && !rest.is_empty()).then(|| joined(room, len, rest));
+        let frame = match &long_frame {
+            Some(whole) => &whole[HEADROOM_BYTES..][..len],
+            None => frame,
+        };
         // As in the kernel tier: what is no UDP datagram a handler of the short form does
         // not get, even if its filter matches.
         let target = target.filter(|to| !live.is_fed(*to) || Datagram::parse(frame).is_ok());
         if let Some(target) = target {
             let put = |mut message: Message| {
                 // Copied by Linux, out of the driver's frame.
-                message.put(mem::replace(room, Buffer::new(long)), len);
-                if !rest.is_empty() {
+                if let Some(whole) = long_frame {
+                    message.put(whole, len);
                     message.copied();
+                } else {
+                    message.exchange(len, |own| {
+                        if own.len() < long || own.is_of_pool() {
+                            *own = Buffer::new(long);
+                        }
+                        mem::swap(own, room);
+                        Some(())
+                    });
                 }
                 message.meta.iface = *iface as u32;
                 message.meta.observed = observed;

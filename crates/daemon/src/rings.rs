@@ -131,7 +131,7 @@ impl Pace {
 /// Takes up to a batch from each ring of `instance` and queues the messages for their
 /// paths, unless as many wait there for their turn: what has no room here waits in the
 /// ring, and what has none there the program drops before anything is done for it. Says
-/// whether there was anything. Bounded by the batches; does not allocate but for queues
+/// whether there was anything. Bounded by the batches; does not allocate but for queues, and messages where none is spare
 /// that hold more than ever before.
 pub(crate) fn drain(
     instance: &mut RunInstance,
@@ -425,11 +425,10 @@ fn take_frame(
         return;
     }
     let frame = layout.pool_offset(paths) + pool.place(slot) + HEADROOM_BYTES;
-    let mut copied = Ok(());
-    message.fill(len, |into| copied = words.copy_out(frame, into));
-    if copied.is_err() {
-        message.fill(0, |_| ());
-    }
+    message.fill(len, |into| {
+        let copied = words.copy_out(frame, into);
+        copied.expect("a block is there, and no frame is longer");
+    });
     message.copied();
 }
 

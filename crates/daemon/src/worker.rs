@@ -438,7 +438,11 @@ impl Work {
             self.instances.retain(|instance| {
                 let left =
                     || rings::waiting(instance.shared()) || instance.paths().next().is_some();
-                !instance.leaves || left()
+                let stays = !instance.leaves || left();
+                if !stays && let Some(kernel) = &instance.shared().kernel {
+                    kernel.pool.close();
+                }
+                stays
             });
             if self.instances.len() < before {
                 self.live.forget_spares();

@@ -358,6 +358,25 @@ impl Buffer {
         }
     }
 
+    /// Whether it is a block of a pool of whose spare ones more than half are in messages: who
+    /// keeps it for long takes it from others.
+    #[must_use]
+    pub fn is_scarce(&self) -> bool {
+        matches!(&self.of, Owner::Pool(pool) if pool.is_scarce())
+    }
+
+    /// Whether it is a block of a pool, which a ring is to have back.
+    #[must_use]
+    pub const fn is_of_pool(&self) -> bool {
+        matches!(&self.of, Owner::Pool(_))
+    }
+
+    /// Whether it is a block of a pool whose ring is [gone](Pool::close).
+    #[must_use]
+    pub fn is_of_closed(&self) -> bool {
+        matches!(&self.of, Owner::Pool(pool) if pool.is_closed())
+    }
+
     /// Makes it at least so long: if it is not, it becomes another, with the same bytes in
     /// front. Says whether they were copied for it.
     pub fn grow(&mut self, len: usize) -> bool {

@@ -13,7 +13,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::io::Errno;
@@ -32,6 +32,9 @@ pub struct Pool {
     slots: Box<[AtomicU32]>,
     /// Nobody has these.
     free: Mutex<Vec<usize>>,
+    /// How many these were at first.
+    spare: usize,
+    closed: AtomicBool,
 }
 
 // SAFETY: the mapping belongs to the process, and `base` alone gives no access: bytes are
@@ -75,7 +78,9 @@ impl Pool {
         let mapped = mapped.and_then(|base| NonNull::new(base.cast()).ok_or(Errno::NOMEM));
         let base = mapped.inspect_err(|_| {
             if let Some((space, at)) = room {
-                space.give_pool_back(at);
+                // What was there may be gone.
+                // SAFETY: the room was taken above, and nothing is mapped there.
+                unsafe { reserve_again(space, at, bytes) };
             }
         })?;
         Ok(Arc::new(Self {
@@ -85,7 +90,24 @@ impl Pool {
             space: room.map(|(space, _)| space),
             slots: (0..slots as u32).map(AtomicU32::new).collect(),
             free: Mutex::new((slots..count).rev().collect()),
+            spare: count - slots,
+            closed: AtomicBool::new(false),
         }))
+    }
+
+    /// There is no ring any more: whoever keeps a block for the next message keeps it for
+    /// nothing, and all others with it.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Whether of the blocks that no slot has more than half are in messages.
+    pub(crate) fn is_scarce(&self) -> bool {
+        self.free().len() < self.spare.div_ceil(2)
     }
 
     /// Where the block begins that a slot has.
@@ -154,13 +176,24 @@ impl Drop for Pool {
             let _ = unsafe { mm::munmap(base, self.bytes) };
             return;
         };
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
-        // SAFETY: as above; the address space stays reserved.
-        let given = unsafe { mm::mmap_anonymous(base, self.bytes, ProtFlags::empty(), flags) };
-        // Where that fails the room is not used again.
-        if given.is_ok() {
-            space.give_pool_back(self.base);
-        }
+        // SAFETY: as above.
+        unsafe { reserve_again(space, self.base, self.bytes) };
+    }
+}
+
+/// Gives the room of a pool back to the space, as it was before.
+///
+/// # Safety
+///
+/// It is a pool's that nobody uses any more.
+unsafe fn reserve_again(space: &Space, base: NonNull<u8>, bytes: usize) {
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
+    // SAFETY: what is replaced is nobody's; the address space stays reserved.
+    let given =
+        unsafe { mm::mmap_anonymous(base.as_ptr().cast(), bytes, ProtFlags::empty(), flags) };
+    // Where that fails the room is not used again.
+    if given.is_ok() {
+        space.give_pool_back(base);
     }
 }
 
@@ -216,6 +249,20 @@ mod tests {
         assert!(pool.exchange(0, &mut Buffer::default()).is_none());
         assert!(stranger.exchange(0, &mut buffer).is_some());
         assert!(pool.exchange(0, &mut Buffer::default()).is_some());
+    }
+
+    #[test]
+    fn it_is_scarce_when_half_are_gone() {
+        let pool = pool(8, 4);
+        let mut kept = [(); 3].map(|()| Buffer::default());
+        let scarce = kept.iter_mut().map(|buffer| {
+            let _ = pool.exchange(0, buffer).unwrap();
+            buffer.is_scarce()
+        });
+        assert_eq!(scarce.collect::<Vec<_>>(), [false, false, true]);
+        assert!(!Buffer::new(1).is_scarce() && !kept[0].is_of_closed());
+        pool.close();
+        assert!(kept[0].is_of_closed());
     }
 
     #[test]

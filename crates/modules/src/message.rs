@@ -158,9 +158,10 @@ impl Body {
     ///
     /// If the buffer is too short for that.
     pub fn put(&mut self, buffer: Buffer, len: usize) {
-        assert!(buffer.len() >= HEADROOM_BYTES + len, "the frame lies in it");
-        self.buffer = buffer;
-        self.fill(len, |_| ());
+        self.exchange(len, |own| {
+            *own = buffer;
+            Some(())
+        });
     }
 
     /// The same of a buffer that `turn` makes of the present one, if it says so; else nothing
@@ -175,9 +176,18 @@ impl Body {
         turn: impl FnOnce(&mut Buffer) -> Option<T>,
     ) -> Option<T> {
         let turned = turn(&mut self.buffer)?;
-        let buffer = std::mem::take(&mut self.buffer);
-        self.put(buffer, len);
+        assert!(
+            self.buffer.len() >= HEADROOM_BYTES + len,
+            "the frame lies in it"
+        );
+        self.fill(len, |_| ());
         Some(turned)
+    }
+
+    /// The buffer: for whoever has to know where it is from.
+    #[must_use]
+    pub const fn buffer(&self) -> &Buffer {
+        &self.buffer
     }
 
     /// Back to the frame as it came, padding included: for the host, or for
@@ -309,7 +319,9 @@ impl Body {
     /// never was so long.
     pub fn resize(&mut self, len: usize) {
         let end = self.front + len;
-        self.buffer.grow(end);
+        if self.buffer.grow(end) {
+            self.copied();
+        }
         if end > self.end {
             self.buffer[self.end..end].fill(0);
         }

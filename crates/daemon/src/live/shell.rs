@@ -31,7 +31,7 @@ use crate::rows::CounterRow;
 use crate::ticket::Ticket;
 use crate::worker;
 
-/// Messages that are kept for the next: as many as are taken at once, so that of a ring's
+/// Messages that are kept for the next: as many as are taken of a ring at once, so that of its
 /// spare blocks others are left.
 const KEPT: usize = 32;
 
@@ -88,7 +88,7 @@ impl Around {
     }
 
     pub(super) fn keep(&mut self, message: Message) {
-        if self.spare.len() < KEPT {
+        if self.spare.len() < KEPT && !message.buffer().is_of_closed() {
             self.spare.push(message);
         }
     }

@@ -191,7 +191,9 @@ impl Reassembly {
         }
         let copied = PART_BYTES + data.len() + part.header.len();
         let lent = PART_BYTES + message.memory_bytes() + part.header.len();
-        let is_lent = lent <= 2 * copied && self.held_bytes + lent <= self.limits.bytes / 2;
+        let is_lent = lent <= 2 * copied
+            && self.held_bytes + lent <= self.limits.bytes / 2
+            && !message.buffer().is_scarce();
         let cost = if is_lent { lent } else { copied };
         while self.held_bytes + cost > self.limits.bytes {
             if at == 0 {
@@ -382,10 +384,12 @@ mod tests {
         };
         let mut reassembly = Reassembly::new(limits);
         let (mut random, mut whole, mut dead) = (Random(11), 0, 0);
+        let (mut lent, mut copied) = (0, 0);
         for round in 0..40_000u64 {
-            let (start, len, more) = match random.below(9) {
+            let (start, len, more) = match random.below(12) {
                 0..4 => (0, 64, true),
                 4..8 => (8, 64, false),
+                8..11 => (random.below(4) as u16 * 185, 1480, true),
                 _ => (
                     random.below(40) as u16,
                     random.below(60) as usize * 8 + 8,
@@ -407,11 +411,22 @@ mod tests {
             let datagrams = &reassembly.datagrams;
             dead += datagrams.iter().filter(|datagram| datagram.dead).count();
             assert!(datagrams.len() <= limits.datagrams);
+            let keeps = |piece: &&Piece| matches!(piece.data, Data::Lent(..));
+            let blocks = datagrams.iter().flat_map(|datagram| &datagram.pieces);
+            let blocks = blocks.filter(keeps).map(|piece| match &piece.data {
+                Data::Lent(message, _) => message.memory_bytes(),
+                Data::Copied(_) => 0,
+            });
+            assert!(blocks.sum::<usize>() <= limits.bytes / 2);
             let held: usize = datagrams.iter().map(|datagram| datagram.held_bytes).sum();
             assert_eq!(reassembly.held_bytes, held);
             assert!(held <= limits.bytes);
             for datagram in datagrams {
                 assert!(bytes(datagram) <= datagram.held_bytes);
+                let lends = |piece: &&Piece| matches!(piece.data, Data::Lent(..));
+                lent += datagram.pieces.iter().filter(lends).count();
+                let long = |piece: &&Piece| !lends(piece) && piece.data().len() == 1480;
+                copied += datagram.pieces.iter().filter(long).count();
                 let data: usize = datagram.pieces.iter().map(|piece| piece.data().len()).sum();
                 assert_eq!(data, datagram.data_bytes * usize::from(!datagram.dead));
                 assert!(datagram.pieces.is_sorted_by(|a, b| a.end() <= b.start));
@@ -423,5 +438,6 @@ mod tests {
             );
         }
         assert!(whole > 100 && dead > 1000 && reassembly.failed() > 1000);
+        assert!(lent > 1000 && copied > 1000, "{lent} {copied}");
     }
 }
