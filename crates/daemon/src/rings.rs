@@ -131,8 +131,8 @@ impl Pace {
 /// Takes up to a batch from each ring of `instance` and queues the messages for their
 /// paths, unless as many wait there for their turn: what has no room here waits in the
 /// ring, and what has none there the program drops before anything is done for it. Says
-/// whether there was anything. Bounded by the batches; does not allocate but for queues, and messages where none is spare
-/// that hold more than ever before.
+/// whether there was anything. Bounded by the batches; does not allocate but for
+/// queues that hold more than ever before, and a message where none is spare.
 pub(crate) fn drain(
     instance: &mut RunInstance,
     live: &mut Live,
