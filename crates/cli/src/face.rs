@@ -6,7 +6,7 @@ use std::iter;
 use std::process::ExitCode;
 
 use ashway_abi::log::acts_on_terminal;
-pub(crate) use ashway_daemon::show::clean;
+pub(crate) use ashway_config::diagnostics::clean;
 use clap::error::ErrorKind;
 use serde_json::{Value, json};
 

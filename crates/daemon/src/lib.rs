@@ -1,54 +1,31 @@
-//! `ashway run`: the one place that knows every crate.
-//!
-//! Reads the configuration, makes memories, programs and rings out of it,
-//! attaches, serves the user tier, answers the control socket, and takes
-//! everything down again.
+//! `ashway run` and `ashway doctor`: what puts a node's parts together, and what looks at the
+//! host it is to run on.
 
 #![forbid(unsafe_code)]
 
-mod activation;
-mod bell;
-mod breaker;
-mod bug;
-mod channels;
-mod compile;
-mod control;
-mod counters;
-mod decide;
-pub mod demux;
 pub mod doctor;
-mod endpoint;
-mod ends;
-mod faults;
-mod feeds;
-mod hex;
-mod instance;
-mod instance_lock;
-mod live;
-mod log;
-pub mod node;
-mod observe;
-mod packets;
-mod plan;
-mod port;
-pub mod programs;
-mod relays;
-mod request;
-mod rings;
-mod rows;
-mod rung;
-mod shadow;
-mod shells;
-pub mod show;
-mod snapshot;
-mod swap;
-mod taps;
-mod ticket;
-mod timers;
-mod version;
-pub mod why;
-mod witness;
-mod worker;
+mod signals;
 
-pub(crate) use ashway_config as config;
-pub use instance::{InstanceError, budget};
+use ashway_config::Config;
+use ashway_node::Control;
+pub use ashway_node::{RunError, RunOptions};
+
+/// Runs a node until SIGTERM, SIGINT, or the end of a trial.
+///
+/// Says what attaching costs before it attaches, and a line that starts with
+/// `ready` once messages are answered.
+///
+/// # Errors
+///
+/// [`RunError`]; nothing is left behind.
+pub fn run(config: &Config, options: &RunOptions) -> Result<(), RunError> {
+    // First of all, so that a signal during the start leaves no trace either.
+    let told = signals::watch()?;
+    ashway_worker::say::to_stderr(options.lines_to_stderr);
+    let mut control = Control::listen(&options.socket).map_err(|source| {
+        let socket = options.socket.clone();
+        RunError::Control { socket, source }
+    })?;
+    let (mut node, engine) = ashway_node::build(config)?;
+    ashway_node::serve(&mut node, &engine, &mut control, &told, options)
+}

@@ -101,7 +101,7 @@ impl Show {
 fn of_iface(config: &Config, iface: &str) -> DemuxOfInterface {
     let table = config.demux(iface);
     let name = |path| config.path_name(path);
-    ashway_daemon::demux::describe(iface, &table, |_, _| None, name, usize::MAX)
+    ashway_node::demux::describe(iface, &table, |_, _| None, name, usize::MAX)
 }
 
 /// An interface for people.

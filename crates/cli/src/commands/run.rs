@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use ashway_api::client;
 use ashway_config as config;
-use ashway_daemon::node::{self, RunError, RunOptions};
+use ashway_daemon::{RunError, RunOptions};
 use clap::Args;
 
 use super::check;
@@ -66,7 +66,7 @@ impl Run {
             socket,
             lines_to_stderr: face.json,
         };
-        node::run(&config, &options).map_err(|error| {
+        ashway_daemon::run(&config, &options).map_err(|error| {
             if let RunError::Mistakes(mistakes) = error {
                 return mistakes.into();
             }

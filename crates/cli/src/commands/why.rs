@@ -8,7 +8,7 @@ use ashway_api::answer::{
 };
 use ashway_api::{Said, request};
 use ashway_config as config;
-use ashway_daemon::why;
+use ashway_node::why;
 use clap::Args;
 use serde_json::json;
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::rungs::{AS_ROOT, capabilities_for, without};
 use super::{Found, Seen};
-use crate::rung::{Rung, cost_notice};
+use ashway_node::rung::{Rung, cost_notice};
 
 /// Above about this MTU a frame and XDP's headroom no longer fit one page, and
 /// drivers refuse native XDP.

@@ -1,9 +1,9 @@
 //! Which rung of the ladder a process can stand on, and what each feature is
 //! worth.
 
-use crate::rung::XDP_NEEDS;
 use ashway_kernel::probe::State;
 use ashway_kernel::{Feature, Probe};
+use ashway_node::rung::XDP_NEEDS;
 
 use super::checks::Mark;
 

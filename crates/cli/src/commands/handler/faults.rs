@@ -172,7 +172,7 @@ fn again(fault: &Fault<'_>, tier: &str) -> Result<(String, String), Failure> {
         .because(&error)
     })?;
     let setup = Setup {
-        budget: ashway_daemon::budget(fault.budget),
+        budget: ashway_worker::budget(fault.budget),
         ..Setup::default()
     };
     let engine = if tier == "kernel" {

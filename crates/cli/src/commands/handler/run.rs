@@ -10,9 +10,9 @@ use std::time::Duration;
 use ashway_abi::Budget;
 use ashway_codegen::normalise::{Module, Profile};
 use ashway_config::Config;
-use ashway_daemon::show::harmless;
 use ashway_handler::{Param, ParamError, param};
 use ashway_trial::{Activation, Engine, Setup, Trial};
+use ashway_worker::log::harmless;
 use clap::Args;
 use serde_json::json;
 
@@ -180,7 +180,7 @@ impl Run {
     }
 
     fn budget(&self) -> Budget {
-        let budget = ashway_daemon::budget(self.budget);
+        let budget = ashway_worker::budget(self.budget);
         self.fuel.map_or(budget, |fuel| Budget {
             fuel: fuel.into(),
             ns: 1_000_000_000,

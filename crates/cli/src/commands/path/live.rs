@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use ashway_api::request::{self, NewPath};
 use ashway_api::{Owner, Scalar};
-use ashway_daemon::show;
+use ashway_node::show;
 use clap::Args;
 use serde_json::{Value, json};
 

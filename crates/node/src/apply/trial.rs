@@ -1,0 +1,287 @@
+//! Everything that can fail when a node is brought to another configuration, tried
+//! before anything changes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::super::Node;
+use super::super::swap::{self, Candidate};
+use super::super::world::Changed;
+use super::order::Compiled;
+use super::words::{of_handler, refused};
+use crate::request::Refusal;
+use ashway_config::{
+    Act, Config, Difference, HandlerConfig, Mistake, NodeGraph, PathConfig, Tier, What,
+};
+use ashway_path::places::Ids;
+use ashway_worker::activation::Bindable;
+use ashway_worker::instance::{Instance, InstanceError, NotPromoted, Promoted};
+use ashway_worker::plan::{InstancePlan, NoRoom};
+use ashway_worker::rows::CounterRow;
+
+/// What was tried, and can be done.
+pub(super) struct Tried {
+    pub(super) next: Config,
+    /// The graph that follows.
+    pub(super) graph: NodeGraph,
+    pub(super) difference: Difference,
+    /// Handlers that come.
+    pub(super) fresh: Vec<(HandlerConfig, InstancePlan, Bindable)>,
+    /// Versions that take over.
+    pub(super) swaps: Vec<(Arc<Instance>, Candidate)>,
+    /// What paths run in the kernel tier, or why they do not.
+    pub(super) programs: BTreeMap<String, Result<Promoted, NotPromoted>>,
+}
+
+impl Node {
+    /// Tries everything that has to change.
+    ///
+    /// # Errors
+    ///
+    /// Every mistake; nothing has changed.
+    pub(super) fn attempt(
+        &mut self,
+        next: Config,
+        mut difference: Difference,
+        compiled: Compiled,
+    ) -> Result<Tried, Refusal> {
+        let mut mistakes = std::mem::take(&mut difference.mistakes);
+        let Compiled {
+            fresh,
+            swaps,
+            mut programs,
+        } = compiled;
+        let swaps = self.try_swaps(&next, swaps, &mut mistakes);
+        let mut changed = Changed {
+            anew: difference.names(What::Handler, &[Act::Change]),
+            ..Changed::default()
+        };
+        let mut made = Vec::new();
+        for (name, fresh) in fresh {
+            let handler = next
+                .handler(&name)
+                .expect("it was compiled for its section");
+            match fresh {
+                Ok((plan, instance, wasm)) => {
+                    let bindable = Bindable::new(instance, wasm, &self.rows, &self.faults);
+                    made.push((handler.clone(), plan, bindable));
+                }
+                Err(error) => {
+                    mistakes.push(of_handler(handler.line, error));
+                    changed.stubs.insert(name);
+                }
+            }
+        }
+        let graph = self.try_graph(&next, &mut difference, &made, &changed, &mut mistakes);
+        self.try_filters(&next, &difference, &mut mistakes);
+        self.try_room(&next, &difference, &made, &mut mistakes);
+        if let Some(graph) = &graph {
+            let programs = &mut programs;
+            self.try_programs(graph, &next, &difference, programs, &mut mistakes);
+        }
+        match graph {
+            Some(graph) if mistakes.is_empty() => Ok(Tried {
+                next,
+                graph,
+                difference,
+                fresh: made,
+                swaps,
+                programs,
+            }),
+            _ => Err(refused(&next.file, mistakes)),
+        }
+    }
+
+    /// Whether the versions could take over.
+    fn try_swaps(
+        &self,
+        next: &Config,
+        swaps: BTreeMap<String, Result<Candidate, InstanceError>>,
+        mistakes: &mut Vec<Mistake>,
+    ) -> Vec<(Arc<Instance>, Candidate)> {
+        if self.observation.is_some() && !swaps.is_empty() {
+            let message = "somebody observes this node, and a handler is to be swapped";
+            let hint = "end `ashway trace` or `ashway capture` first";
+            mistakes.push(Mistake::new(0, message, hint));
+        }
+        let mut fit = Vec::new();
+        for (name, candidate) in swaps {
+            let line = next.handler(&name).map_or(0, |handler| handler.line);
+            let Some((_, handler)) = self.handler(&name) else {
+                continue;
+            };
+            let instance = &handler.shared;
+            let candidate = match candidate {
+                Ok(candidate) => candidate,
+                Err(error) => {
+                    mistakes.push(of_handler(line, error));
+                    continue;
+                }
+            };
+            let checked = swap::check(handler, &instance.version(), &candidate.version);
+            let stays = candidate.promoted.iter().filter_map(|(id, made)| {
+                let path = &self.paths.get(id)?.config;
+                let why = made.as_ref().err().filter(|_| path.tier == Tier::Kernel)?;
+                let message = format!("path `{}` has `tier = \"kernel\"`", path.name);
+                let message = format!("{message}: {}", why.because);
+                Some(Mistake::new(line, message, why.hint.clone()))
+            });
+            mistakes.extend(stays);
+            match checked {
+                Ok(_) => fit.push((Arc::clone(instance), candidate)),
+                Err(Refusal { message, hint, .. }) => {
+                    let message = format!("handler `{name}` cannot be swapped: {message}");
+                    mistakes.push(Mistake::new(line, message, hint));
+                }
+            }
+        }
+        fit
+    }
+
+    /// Whether there is room for the paths that come.
+    fn try_room(
+        &self,
+        next: &Config,
+        difference: &Difference,
+        made: &[(HandlerConfig, InstancePlan, Bindable)],
+        mistakes: &mut Vec<Mistake>,
+    ) {
+        let mut plan = self.plan.clone();
+        // Whoever is tried here gets no id of the node's.
+        let mut ids = Ids::default();
+        let gone = difference.names(What::Path, &[Act::Remove, Act::Change]);
+        for path in gone.iter().filter_map(|name| self.path(name)) {
+            plan.remove_path(path);
+        }
+        let gone = difference.names(What::Handler, &[Act::Remove, Act::Change]);
+        let mut handlers = BTreeMap::new();
+        for (&id, handler) in &self.handlers {
+            let name = &handler.shared.name;
+            if !gone.contains(name) {
+                handlers.insert(name.as_str(), id);
+            } else if plan.instances[&id].paths.is_empty() {
+                plan.remove_instance(id);
+            } else {
+                // Who is still bound to it is said.
+                return;
+            }
+        }
+        for (handler, numbers, _) in made {
+            handlers.insert(&handler.name, plan.add_instance(numbers.clone()));
+        }
+        let come = difference.names(What::Path, &[Act::Create, Act::Change]);
+        for path in next.paths.iter().filter(|path| come.contains(&path.name)) {
+            let ifaces = path.ifaces.iter();
+            let number = |name: &String| self.config.ifaces.iter().position(|it| it.name == *name);
+            let ifaces: Option<Vec<usize>> = ifaces.map(number).collect();
+            let handler = handlers.get(path.handler.as_str());
+            let (Some(ifaces), Some(handler)) = (ifaces, handler) else {
+                continue;
+            };
+            let with_rings = |iface: usize| self.ifaces[iface].xdp.is_some();
+            let placed = plan.place(
+                &mut ids,
+                CounterRow(0),
+                *handler,
+                &ifaces,
+                with_rings,
+                |_| true,
+            );
+            match placed {
+                Ok(numbers) => plan.add_path(numbers),
+                Err(what) => mistakes.push(self.crowded(path, &what)),
+            }
+        }
+        let most = self.counter_rows.all();
+        if plan.paths.len() > most {
+            let message = format!("this node has rows of counters for {most} paths with handlers");
+            let hint = "start the node anew with this file";
+            mistakes.push(Mistake::new(0, message, hint));
+        }
+    }
+
+    fn crowded(&self, path: &PathConfig, what: &NoRoom) -> Mistake {
+        let (name, handler) = (&path.name, &path.handler);
+        let else_called = "call the handler's section else: then it is loaded anew, and has room";
+        let (message, hint) = match *what {
+            NoRoom::Iface(iface) => (
+                format!(
+                    "`{}` has no room for path `{name}`",
+                    self.config.ifaces[iface].name
+                ),
+                "lead more messages to one path, by `or` in its `match`",
+            ),
+            NoRoom::Ring(iface, _) => (
+                format!(
+                    "path `{name}`: handler `{handler}` was made for other interfaces than `{}`",
+                    self.config.ifaces[iface].name
+                ),
+                else_called,
+            ),
+            NoRoom::Handler(1) => (
+                format!("path `{name}`: handler `{handler}` was made for one path"),
+                else_called,
+            ),
+            NoRoom::Handler(most) => (
+                format!("path `{name}`: handler `{handler}` has {most} paths, and no room"),
+                else_called,
+            ),
+            NoRoom::Busy => (
+                format!("path `{name}`: handler `{handler}` is busy with one that is gone"),
+                "ask once more in a moment",
+            ),
+        };
+        Mistake::new(path.line, message, hint)
+    }
+
+    /// Whether the paths that must run in the kernel tier can.
+    fn try_programs(
+        &self,
+        graph: &NodeGraph,
+        next: &Config,
+        difference: &Difference,
+        programs: &mut BTreeMap<String, Result<Promoted, NotPromoted>>,
+        mistakes: &mut Vec<Mistake>,
+    ) {
+        let moved = difference.names(What::Path, &[Act::Move]);
+        let long = next.long_paths.iter();
+        let long = long.filter(|path| path.tier == Tier::Kernel && moved.contains(&path.name));
+        for path in long {
+            let live = self.live.find(&path.name);
+            let live = live.and_then(|id| self.live.at(id));
+            if let Some(stays) = live.and_then(|live| live.stays.as_ref()) {
+                let message = format!("path `{}` stays in the user tier", path.name);
+                let message = format!("{message}: {}", stays.because);
+                mistakes.push(Mistake::new(path.line, message, stays.hint));
+            }
+        }
+        let come = difference.names(What::Path, &[Act::Create, Act::Change, Act::Move]);
+        for path in next.paths.iter().filter(|path| come.contains(&path.name)) {
+            if path.tier == Tier::User {
+                continue;
+            }
+            let mut ifaces = path.ifaces.iter();
+            let alone = ifaces.find_map(|iface| graph.user_tier_alone(path, iface));
+            let without = self.maps.is_none() || !self.has_xdp(path);
+            let without = without.then(|| {
+                let hint = "`ashway doctor` says what XDP needs here".to_owned();
+                ("it is on an interface without XDP".to_owned(), hint)
+            });
+            if let Some((because, hint)) = alone.or(without) {
+                let refused = NotPromoted {
+                    because,
+                    line: None,
+                    hint,
+                };
+                programs.insert(path.name.clone(), Err(refused));
+            }
+            if let (Tier::Kernel, Some(Err(why))) = (path.tier, programs.get(&path.name)) {
+                let message = format!(
+                    "path `{}` has `tier = \"kernel\"`: {}",
+                    path.name, why.because
+                );
+                mistakes.push(Mistake::new(path.line, message, why.hint.clone()));
+            }
+        }
+    }
+}

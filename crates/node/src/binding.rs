@@ -1,0 +1,629 @@
+//! Changing a running node: `load` makes an instance that nothing reaches,
+//! `bind` leads messages to it, `unbind` leads them back to the host (ASH-2).
+//!
+//! What has to be compiled is, on its own thread, before anything else is
+//! touched; a caller waits for that, the node does not. By then the node may
+//! have changed: the request is checked against it again.
+//!
+//! Everything that can fail is made first; then one exchange for each interface
+//! puts the new entry program in place of the old one (`BPF_LINK_UPDATE`). Each
+//! message meets one of the two, so other paths notice nothing.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Instant;
+
+use ashway_abi::leaf::MAX_SLOTS;
+use ashway_abi::trusted::MAX_RINGS;
+use ashway_api::answer::{Because, Bound, Loaded, Unbound};
+use ashway_api::request::{Bind, Load};
+use ashway_demux::{self as demux, Conflict, Filter};
+use ashway_handler::{Engine, Function};
+use ashway_path::places::PathId;
+use ashway_ring::IngressDropError;
+use rustix::thread::{MembarrierCommand, membarrier};
+
+use super::dispatch;
+use super::operations::{Job, Operation, Report, Step};
+use super::world::{self, Changed};
+use super::{Node, NodePath, Owner, RunError};
+use crate::control::Caller;
+use crate::request::{self, Code, Refusal};
+use ashway_config::{HandlerConfig, PathConfig, Stand, Tier, suggest};
+use ashway_worker::activation::Bindable;
+use ashway_worker::feeds::RunInstance;
+use ashway_worker::instance::{Instance, InstanceError, NotPromoted, Promoted};
+use ashway_worker::live::{Target, Turn};
+use ashway_worker::packets;
+use ashway_worker::plan::{IfaceFacts, InstancePlan, NoRoom, PathPlan};
+use ashway_worker::worker::WorkerGone;
+use ashway_worker::worker::command::{Command, Order};
+
+/// A handler that is being made.
+pub(super) struct Loading {
+    handler: HandlerConfig,
+    stand: Option<Stand>,
+    plan: InstancePlan,
+    owner: Option<Owner>,
+}
+
+impl Node {
+    /// Makes an instance of a handler and answers `caller`. No message reaches
+    /// it before [`bind`](Self::bind).
+    pub(super) fn load(&mut self, request: &Load, engine: &Engine, caller: Caller) {
+        let asked = request::handler(request, &self.config).and_then(|handler| {
+            let stand = request::stand(request, &handler.name)?;
+            Ok((
+                handler,
+                stand,
+                self.owners.of(request.owner, &caller, &self.deaths)?,
+            ))
+        });
+        let (handler, stand, owner) = match asked {
+            Ok(asked) => asked,
+            Err(refusal) => return caller.answer(refusal),
+        };
+        let facts: Vec<IfaceFacts> = self.ifaces.iter().map(|iface| iface.facts).collect();
+        let loading = Loading {
+            handler,
+            stand,
+            plan: InstancePlan::unbound(&facts),
+            owner,
+        };
+        let job = Job::Load {
+            handler: loading.handler.clone(),
+            plan: loading.plan.clone(),
+            engine: engine.clone(),
+            maps: self.maps.clone(),
+            arena: self.arena,
+        };
+        let name = loading.handler.name.clone();
+        let operation = self.operations.next("load", name, Report::Caller(caller));
+        self.submit(operation, Step::Load(Box::new(loading)), job);
+    }
+
+    /// Goes on when it is made.
+    pub(super) fn loaded(
+        &mut self,
+        operation: Operation,
+        loading: Loading,
+        made: Result<(Instance, ashway_handler::Instance), InstanceError>,
+    ) {
+        let Loading {
+            handler,
+            stand,
+            plan,
+            owner,
+        } = loading;
+        let begin = operation.begun();
+        let added = made
+            .map_err(|error| refusal(&RunError::Instance(error)))
+            .and_then(|(mut instance, wasm)| {
+                instance.owner = owner;
+                self.add_instance((handler, stand), plan, (instance, wasm), begin)
+            });
+        operation.end(added);
+    }
+
+    fn add_instance(
+        &mut self,
+        (handler, stand): (HandlerConfig, Option<Stand>),
+        plan: InstancePlan,
+        (instance, wasm): (Instance, ashway_handler::Instance),
+        begin: Instant,
+    ) -> Result<Loaded, Refusal> {
+        // Another file may have got the name while this one was compiled.
+        request::check_free(&handler.name, &self.config)?;
+        let made = Bindable::new(instance, wasm, &self.rows, &self.faults);
+        let shared = Arc::clone(&made.shared);
+        let mut config = self.config.clone();
+        config.stands.extend(stand);
+        config.handlers.push(handler);
+        let handlers = self.handlers.values().chain([&made]);
+        let handlers: Vec<Bindable> = handlers.cloned().collect();
+        let (links, served) = (&self.links, &self.served);
+        let none = Changed::default();
+        let graph = world::graph_behind(&self.graph, &config, links, &handlers, served, &none)
+            .map_err(|error| misplaced(&error))?;
+        self.put_instance(plan, made)?;
+        (self.config, self.graph) = (config, graph);
+        let version = shared.version();
+        let functions = version.compiled.functions();
+        Ok(Loaded {
+            handler: shared.name.clone(),
+            digest: version.digest.clone(),
+            functions: functions.map(str::to_owned).collect(),
+            took_us: begin.elapsed().as_micros() as u64,
+        })
+    }
+
+    /// Gives an instance to the worker and to the node; its configuration is still to
+    /// follow.
+    pub(super) fn put_instance(
+        &mut self,
+        plan: InstancePlan,
+        made: Bindable,
+    ) -> Result<(), Refusal> {
+        let id = self.plan.add_instance(plan);
+        let run = RunInstance::new(id, made.clone());
+        if let Err(refusal) = self.tell(Command::AddInstance(run)) {
+            self.plan.remove_instance(id);
+            return Err(refusal);
+        }
+        self.handlers.insert(id, made);
+        Ok(())
+    }
+
+    /// Makes a path that ends in a handler that is there, and answers `caller`.
+    /// A handler for the kernel tier is compiled first; the path is made, and
+    /// `request` read once more, when that is done.
+    pub(super) fn bind(&mut self, request: Bind, caller: Caller) {
+        let begin = Instant::now();
+        let wanted = request::path(&request, &self.config).and_then(|path| {
+            self.function(&path)?;
+            Ok((path, self.owners.of(request.owner, &caller, &self.deaths)?))
+        });
+        let (path, owner) = match wanted {
+            Ok(wanted) => wanted,
+            Err(refusal) => return caller.answer(refusal),
+        };
+        let compiled = match path.tier {
+            Tier::User => None,
+            _ => match self.program(&path) {
+                Ok(job) => {
+                    let report = Report::Caller(caller);
+                    let operation = self.operations.next("bind", path.name, report);
+                    return self.submit(operation, Step::Bind(Box::new(request), owner), job);
+                }
+                Err(refused) => Some(Err(refused)),
+            },
+        };
+        caller.answer(self.add_path(&request, compiled, owner, begin));
+    }
+
+    /// Adds a path; `compiled` is for the kernel tier, if that is wanted.
+    pub(super) fn add_path(
+        &mut self,
+        request: &Bind,
+        compiled: Option<Result<Promoted, NotPromoted>>,
+        owner: Option<Owner>,
+        begin: Instant,
+    ) -> Result<Bound, Refusal> {
+        let path = request::path(request, &self.config)?;
+        self.put_path(&Arc::new(path), compiled, owner, begin)
+    }
+
+    /// The same, of a path that was checked.
+    pub(super) fn put_path(
+        &mut self,
+        path: &Arc<PathConfig>,
+        compiled: Option<Result<Promoted, NotPromoted>>,
+        owner: Option<Owner>,
+        begin: Instant,
+    ) -> Result<Bound, Refusal> {
+        self.name_is_free(&path.name)?;
+        self.function(path)?;
+        let (handler, made) = self.find_handler(&path.handler)?;
+        let shared = Arc::clone(&made.shared);
+        let all = self.config.ifaces.iter();
+        let ifaces: Vec<usize> = path
+            .ifaces
+            .iter()
+            .map(|name| all.clone().position(|iface| iface.name == *name))
+            .collect::<Option<_>>()
+            .expect("a checked request names what the node has");
+        let row = self.next_row()?;
+        let numbers = self
+            .plan
+            .place(
+                self.live.ids(),
+                row,
+                handler,
+                &ifaces,
+                |iface| self.ifaces[iface].xdp.is_some(),
+                |local| shared.in_user(local) == 0,
+            )
+            .map_err(|what| self.no_room(&what))?;
+
+        shared.forget_share(numbers.local);
+        self.take_row(&numbers);
+        let id = numbers.id();
+        self.plan.add_path(numbers);
+        self.config.paths.push(Arc::clone(path));
+        let known = NodePath::new(Arc::clone(path), Some(&shared), owner);
+        self.paths.insert(id, known);
+        match self.connect(id, compiled) {
+            Ok((stays, exchange_us)) => Ok(Bound {
+                path: path.name.clone(),
+                handler: path.handler.clone(),
+                filter: path.filter.text.clone(),
+                iface: path.ifaces.clone(),
+                tier: self.paths[&id].tier.word().into(),
+                why: Because {
+                    because: stays.as_ref().map(|stays| stays.because.clone().into()),
+                    hint: stays.as_ref().map(|stays| stays.hint.clone().into()),
+                },
+                line: stays.and_then(|stays| stays.line),
+                took_us: begin.elapsed().as_micros() as u64,
+                exchange_us,
+            }),
+            Err(refusal) => {
+                self.forget_path(id);
+                Err(refusal)
+            }
+        }
+    }
+
+    /// Takes a path away: its messages are the host's again. What has been
+    /// received is still worked on; its counters end with it.
+    ///
+    /// # Errors
+    ///
+    /// Why not; nothing has changed.
+    pub(super) fn unbind(&mut self, name: &str) -> Result<Unbound, Refusal> {
+        let begin = Instant::now();
+        let Some(id) = self.path(name) else {
+            if self.live.find(name).is_some() {
+                return Err(Refusal::failed(
+                    format!("path `{name}` is not bound to a handler"),
+                    format!("`ashway path rm {name}` takes a path of modules away"),
+                ));
+            }
+            let names = self.paths.values().map(|path| path.config.name.as_str());
+            return Err(request::unknown("path", name, &names.collect::<Vec<_>>()));
+        };
+        self.take_paths(&[id])?;
+        Ok(Unbound {
+            path: name.to_owned(),
+            took_us: begin.elapsed().as_micros() as u64,
+        })
+    }
+
+    /// Takes paths away, all of them or none. What has been received is still worked
+    /// on. One exchange for each interface and one grace period, however many they are.
+    ///
+    /// # Errors
+    ///
+    /// Why not; nothing has changed.
+    pub(super) fn take_paths(&mut self, paths: &[PathId]) -> Result<(), Refusal> {
+        let turns: Vec<_> = paths
+            .iter()
+            .flat_map(|path| self.lead_away(*path))
+            .collect();
+        // The host first: a message it gets twice is better than one that
+        // nobody gets.
+        let away = self.show_host().and_then(|()| self.follow(&turns));
+        if let Err(refusal) = away {
+            self.lead_back(paths, &turns);
+            return Err(refusal);
+        }
+        // A worker that does not answer works for nobody any more.
+        let _ = self.turn(turns);
+        // A poll that began before the exchange may be in the old entry
+        // program; an RCU grace period ends behind every such poll. Then the
+        // numbers are free for the next path.
+        let _ = membarrier(MembarrierCommand::Global);
+        for path in paths {
+            self.forget_path(*path);
+        }
+        self.forget_observed();
+        Ok(())
+    }
+
+    /// Forgets a path that nothing leads to any more.
+    fn forget_path(&mut self, id: PathId) {
+        let gone = self.plan.remove_path(id);
+        self.close(&gone);
+        self.clear_slots(&gone.slots);
+        self.leave_row(&gone);
+        if let Some(path) = self.paths.shift_remove(&id) {
+            let configs = &mut self.config.paths;
+            configs.retain(|known| known.name != path.config.name);
+        }
+    }
+
+    /// Has the worker let a path go as soon as it has worked on all that has come to it.
+    fn close(&mut self, gone: &PathPlan) {
+        if let Some(end) = self.handlers[&gone.handler].shared.ends.leave(gone.row.0) {
+            // Nobody waits any more.
+            end.moved(true);
+        }
+        // A worker that does not answer works for nobody any more.
+        let _ = self.tell(Command::Close(gone.runs.clone()));
+        for id in &gone.runs {
+            self.live.ids().give_back(*id);
+        }
+    }
+
+    /// Takes a path that ends in a handler out of the tables.
+    fn lead_away(&mut self, path: PathId) -> Vec<(usize, Turn)> {
+        let mut turns = Vec::new();
+        for (iface, target) in self.targets_of(path) {
+            self.lead_out(iface, target, &mut turns);
+        }
+        turns
+    }
+
+    /// Where demux leads for a path that ends in a handler, at each of its interfaces.
+    fn targets_of(&self, path: PathId) -> Vec<(usize, Target)> {
+        let slots = self.plan.paths[&path].slots.iter();
+        let targets = slots.filter_map(|&(iface, _)| {
+            let target = self.plan.target(path, iface)?;
+            Some((iface, target))
+        });
+        targets.collect()
+    }
+
+    /// Puts paths that could not be taken away back.
+    fn lead_back(&mut self, paths: &[PathId], turns: &[(usize, Turn)]) {
+        for &path in paths {
+            for (iface, target, filter) in self.filters_of(path) {
+                // It was there until a moment ago, and the worker has it still.
+                let _ = self.ifaces[iface].table.insert(&filter, target);
+            }
+        }
+        self.put_back(turns);
+        let _ = self.show_host();
+    }
+
+    /// Brings a path to life. Says why it stays in the user
+    /// tier, if it was to run in the kernel tier and cannot, and how long the
+    /// exchange took.
+    fn connect(
+        &mut self,
+        path: PathId,
+        compiled: Option<Result<Promoted, NotPromoted>>,
+    ) -> Result<(Option<NotPromoted>, u64), Refusal> {
+        let mut turns = Vec::new();
+        for (iface, target, filter) in self.filters_of(path) {
+            if let Err(conflict) = self.lead_in(iface, &filter, target, &mut turns) {
+                self.lead_away(path);
+                return Err(self.competition(&self.paths[&path].config.name, &conflict));
+            }
+        }
+        let connected = self.connect_behind(path, compiled, &turns);
+        if connected.is_err() {
+            let away = self.lead_away(path);
+            self.put_back(&turns);
+            let _ = self.show_host();
+            let _ = self.turn(away);
+        }
+        connected
+    }
+
+    /// What the demux of its interfaces has of a path that ends in a handler.
+    fn filters_of(&self, path: PathId) -> Vec<(usize, Target, Filter)> {
+        let filter = &self.paths[&path].config.filter;
+        let targets = self.targets_of(path).into_iter();
+        targets
+            .map(|(iface, target)| (iface, target, self.filter_at(iface, filter.clone())))
+            .collect()
+    }
+
+    /// Connects a path that the tables have: the first message can come when this
+    /// is done.
+    fn connect_behind(
+        &mut self,
+        path: PathId,
+        compiled: Option<Result<Promoted, NotPromoted>>,
+        turns: &[(usize, Turn)],
+    ) -> Result<(Option<NotPromoted>, u64), Refusal> {
+        let stays = compiled.and_then(|compiled| self.install(path, compiled).err());
+        if self.paths[&path].tier == Tier::User {
+            self.demote(path).map_err(Refusal::from)?;
+        }
+        if let (Tier::Kernel, Some(why)) = (self.paths[&path].config.tier, &stays) {
+            return Err(why.clone().into());
+        }
+        let plan = &self.plan.paths[&path];
+        let ends = &self.handlers[&plan.handler].shared.ends;
+        let config = &self.paths[&path].config;
+        let paths = dispatch::handler_paths(&self.graph, config, plan, ends)
+            .map_err(|error| refusal(&error.into()))?;
+        if let Some(end) = self.end(path) {
+            end.moved(self.paths[&path].tier == Tier::Kernel);
+        }
+        self.tell(Command::Bind(paths))?;
+        self.turn(turns.to_vec())?;
+        self.show_host()?;
+        let begin = Instant::now();
+        self.follow(turns)?;
+        Ok((stays, begin.elapsed().as_micros() as u64))
+    }
+
+    /// Says that a path wants what another has.
+    pub(super) fn competition(&self, name: &str, conflict: &Conflict<Target>) -> Refusal {
+        let rival = self.lead_name(conflict.with);
+        let message = format!("paths `{rival}` and `{name}` cannot be told apart: {conflict}");
+        Refusal::usage(message, conflict.hint())
+    }
+
+    /// Has the worker change its live paths ([`Worker::order`]).
+    ///
+    /// [`Worker::order`]: ashway_worker::worker::Worker::order
+    pub(super) fn order(&mut self, order: Order) -> Result<(), Refusal> {
+        let ordered = self.worker.order(order);
+        ordered.map_err(|gone| no_worker(&gone))
+    }
+
+    /// Has the worker do something, and waits for it.
+    pub(super) fn tell(&mut self, command: Command) -> Result<(), Refusal> {
+        let told = self.worker.tell(command);
+        told.map_err(|gone| no_worker(&gone))
+    }
+
+    /// Keeps what the tables have, and nothing else, from the host's stack, where
+    /// XDP does not do so. What cannot be kept from it, and leads to a path of the
+    /// user tier, the host hears too.
+    pub(super) fn show_host(&mut self) -> Result<(), Refusal> {
+        let mut heard = HashSet::new();
+        for iface in 0..self.ifaces.len() {
+            if self.drop_rules[iface].is_none() || self.ifaces[iface].state.is_lost() {
+                continue;
+            }
+            let name = &self.config.ifaces[iface].name;
+            let mut matches = Vec::new();
+            for (lead, filter) in self.filters(iface) {
+                match (packets::drop_matches(&filter), lead) {
+                    (Some(more), _) => matches.extend(more),
+                    (None, lead) if self.live.at(lead.path).is_some() => {
+                        heard.insert(lead.path);
+                    }
+                    (None, _) => {
+                        let message =
+                            format!("on `{name}` the host would see what the path consumes");
+                        return Err(Refusal::failed(message, packets::NO_DROP_HINT));
+                    }
+                }
+            }
+            let failed = |error: IngressDropError| {
+                Refusal::failed(
+                    format!("cannot change the drop rule of `{name}`: {error}"),
+                    error.hint(),
+                )
+            };
+            if let Some(rule) = &mut self.drop_rules[iface] {
+                rule.replace(&matches).map_err(failed)?;
+            }
+        }
+        if self.drop_rules.iter().any(Option::is_some) {
+            self.tell(Command::SetHostCopies(heard))?;
+        }
+        Ok(())
+    }
+
+    /// Everything that leads somewhere on an interface, as it was written. Reads
+    /// each again: for what is rare.
+    pub(super) fn filters(&self, iface: usize) -> Vec<(Target, Filter)> {
+        let filters = self.leads(iface).filter_map(|lead| {
+            let text = self.ifaces[iface].table.text(lead)?;
+            Some((lead, self.filter_of(iface, lead, text)?))
+        });
+        filters.collect()
+    }
+
+    /// All that may lead somewhere on an interface.
+    pub(super) fn leads(&self, iface: usize) -> impl Iterator<Item = Target> {
+        let bound = self.plan.ifaces[iface].paths.iter();
+        let bound = bound.filter_map(move |&path| self.plan.target(path, iface));
+        let live = self.live.leads(iface);
+        bound.chain(live.map(|(id, direction)| self.live_target(id, direction)))
+    }
+
+    fn filter_of(&self, iface: usize, target: Target, text: &str) -> Option<Filter> {
+        if self.catches(target.path, iface) {
+            return Some(dispatch::fragments());
+        }
+        // What is in the table could be read once.
+        demux::parse(text).ok()
+    }
+
+    fn clear_slots(&self, slots: &[(usize, usize)]) {
+        for &(iface, slot) in slots {
+            if let Some(xdp) = &self.ifaces[iface].xdp {
+                // Nobody goes there: what stays is only not freed.
+                let _ = xdp.slots.clear_slot(slot as u32);
+            }
+        }
+    }
+
+    fn function(&self, path: &PathConfig) -> Result<Function, Refusal> {
+        let (_, handler) = self.find_handler(&path.handler)?;
+        let version = handler.shared.version();
+        version.compiled.function(&path.function).ok_or_else(|| {
+            let known: Vec<_> = version.compiled.functions().collect();
+            Refusal::new(
+                Code::HandlerRefused,
+                format!(
+                    "handler `{}` exports no function `{}` of type (i32, i32) -> i32",
+                    path.handler, path.function
+                ),
+                suggest(&path.function, &known),
+            )
+        })
+    }
+
+    fn no_room(&self, what: &NoRoom) -> Refusal {
+        let iface = |iface: usize| &self.config.ifaces[iface].name;
+        match *what {
+            NoRoom::Iface(number) => Refusal::failed(
+                format!(
+                    "`{}` has {MAX_SLOTS} paths, and there is no room for more",
+                    iface(number)
+                ),
+                "unbind one that is not needed",
+            ),
+            NoRoom::Ring(number, instance)
+                if self.plan.instances[&instance].rings_of.len() == MAX_RINGS =>
+            {
+                Refusal::failed(
+                    format!(
+                        "handler `{}` has rings for {MAX_RINGS} interfaces, which is as many as \
+                         it can, and `{}` is not among them",
+                        self.handlers[&instance].shared.name,
+                        iface(number)
+                    ),
+                    "give the file a handler section of its own, with a path on that interface, \
+                     and start the node again",
+                )
+            }
+            NoRoom::Ring(number, instance) => Refusal::failed(
+                format!(
+                    "handler `{}` was made for other interfaces than `{}`",
+                    self.handlers[&instance].shared.name,
+                    iface(number)
+                ),
+                "load its file once more, under another name, and bind that",
+            ),
+            NoRoom::Busy => Refusal::failed(
+                "this handler still works on messages of a path that was unbound".to_owned(),
+                "bind it once more in a moment",
+            ),
+            NoRoom::Handler(1) => Refusal::failed(
+                "this handler was made for the one path of the configuration".to_owned(),
+                "load its file once more, under another name, and bind that",
+            ),
+            NoRoom::Handler(most) => Refusal::failed(
+                format!("this handler has {most} paths, and there is no room for more"),
+                "load its file once more, under another name, and bind that",
+            ),
+        }
+    }
+}
+
+pub(super) fn no_worker(gone: &WorkerGone) -> Refusal {
+    Refusal::failed(
+        gone.to_string(),
+        "start the node afresh; if no handler has a long budget and the machine is not \
+         overloaded, please report it",
+    )
+}
+
+/// Why a module of no file cannot be where it was to stand: without a place in one.
+fn misplaced(error: &RunError) -> Refusal {
+    let mistakes = match error {
+        RunError::Mistakes(mistakes) => mistakes.list(),
+        _ => &[],
+    };
+    match mistakes.first() {
+        Some(first) => Refusal::usage(
+            first.message.clone(),
+            first.hint.clone().unwrap_or_default(),
+        ),
+        None => refusal(error),
+    }
+}
+
+pub(super) fn refusal(error: &RunError) -> Refusal {
+    let (message, causes, hint) = error.report();
+    // The exit codes of the command.
+    let code = match error.exit_code() {
+        2 => Code::Usage,
+        3 => Code::HandlerRefused,
+        4 => Code::PrivilegeMissing,
+        6 => Code::NotSupported,
+        _ => Code::Failed,
+    };
+    let message: Vec<_> = std::iter::once(message).chain(causes).collect();
+    Refusal::new(code, message.join(": "), hint.unwrap_or_default())
+}

@@ -1,0 +1,8 @@
+//! The seeded bugs of this crate ([`ashway_abi::bug`]).
+
+ashway_abi::seeded_bugs! {
+    /// What cannot be taken from one owner keeps all others waiting.
+    OwnerHoldsUpAll,
+    /// Nobody looks whether an owner has ended.
+    OwnerForgotten,
+}

@@ -1,0 +1,576 @@
+//! Bringing a node up, in the order in which things need each other.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use ashway_abi::{context, count};
+use ashway_codegen::entry::Reply;
+use ashway_demux::Replica;
+use ashway_handler::Engine;
+use ashway_kernel::maps::possible_cpus;
+use ashway_kernel::neighbour::Tables;
+use ashway_kernel::probe::{Feature, Probe};
+use ashway_kernel::{
+    AttachError, Iface, Map, MapSpec, Mode, News, Program, ProgramKind, TcxLink, XdpLink, iface,
+    shared,
+};
+use ashway_path::places::PathId;
+use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
+use indexmap::IndexMap;
+
+use super::entry::NextProgram;
+use super::known::Known;
+use super::looks::Deaths;
+use super::neighbours::Neighbours;
+use super::operations::{Operations, Report};
+use super::world::{self, Link, Served};
+use super::{Node, NodeIface, NodePath, Owners, RunError, State, XdpSide, dispatch, say};
+use crate::compile::CompileThread;
+use crate::rung::{Rung, cost_notice, no_xdp};
+use ashway_config::{Config, NodeGraph, Tier, XdpMode};
+use ashway_worker::activation::Bindable;
+use ashway_worker::bell::Bell;
+use ashway_worker::counters::UserRows;
+use ashway_worker::faults::Faults;
+use ashway_worker::feeds::{HandlerPath, RunInstance};
+use ashway_worker::instance::Instance;
+use ashway_worker::live::Live;
+use ashway_worker::packets::{self, PacketPort, Rooms};
+use ashway_worker::plan::{self, HandlerId, IfaceFacts, Plan};
+use ashway_worker::programs::{self, NodeMaps};
+use ashway_worker::rings::{Pace, PassBy, XdpPort};
+use ashway_worker::witness::Witnesses;
+use ashway_worker::worker::{Awake, Work, Worker};
+
+/// Frames of a transmit socket.
+const TX_FRAMES: u32 = 1024;
+
+/// Brings everything up, up to promotions, which have begun; on any error what
+/// was made is dropped again.
+///
+/// # Errors
+///
+/// [`RunError`]: what stands in the way.
+///
+/// # Panics
+///
+/// If the configuration was not checked.
+pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
+    let probe = Probe::run();
+    let no_xdp = no_xdp(&probe);
+    let mut facts = Vec::new();
+    for iface in &config.ifaces {
+        let found = Iface::by_name(&iface.name).map_err(|source| RunError::NoInterface {
+            iface: iface.name.clone(),
+            source,
+        })?;
+        let rung = Rung::first(iface.mode, no_xdp.is_none());
+        if rung != Rung::Packet
+            && let Some(because) = &no_xdp
+        {
+            return Err(RunError::NoBpf {
+                iface: iface.name.clone(),
+                because: because.clone(),
+            });
+        }
+        facts.push((found, rung));
+    }
+    let mut live = Known::default();
+    let of_ifaces = facts.iter().map(|(iface, _)| iface_facts(iface));
+    let plan = plan::draw(config, &of_ifaces.collect::<Vec<_>>(), live.ids());
+    let uses_xdp = facts.iter().any(|(_, rung)| *rung != Rung::Packet);
+    let maps = if uses_xdp {
+        Some(Arc::new(node_maps(&plan)?))
+    } else {
+        None
+    };
+    let engine = Engine::new().map_err(RunError::Engine)?;
+    let rows = Arc::new(UserRows::new(plan.all_rows()));
+    let arena = probe.has(Feature::ArenaProgram);
+    let system = |doing| move |source| RunError::System { doing, source };
+    let bell = Arc::new(Bell::new().map_err(system("make an event descriptor"))?);
+    let faults = Arc::new(Faults::new(Arc::clone(&bell)));
+    let handlers = make_instances(
+        config,
+        &plan,
+        &engine,
+        maps.as_deref(),
+        arena,
+        &rows,
+        &faults,
+    )?;
+    let links: Vec<Link> = facts
+        .iter()
+        .enumerate()
+        .map(|(number, (found, rung))| Link::new(number, found, *rung))
+        .collect();
+    let bindable: Vec<Bindable> = handlers.values().cloned().collect();
+    let served = Served::new().map_err(system("make an event descriptor"))?;
+    let graph = world::graph(config, &links, &bindable, &served)?;
+    let by_id = plan.paths.keys().zip(&config.paths);
+    let paths: IndexMap<PathId, NodePath> = by_id
+        .map(|(id, config)| (*id, NodePath::new(Arc::clone(config), None, None)))
+        .collect();
+    let to_bind = make_paths(&plan, &graph, &paths, &handlers)?;
+
+    for (found, rung) in &facts {
+        say(&cost_notice(found, *rung));
+    }
+    let mut ifaces = Vec::new();
+    let mut xdp_ports = Vec::new();
+    let mut packet_ports = Vec::new();
+    let mut drop_rules = Vec::new();
+    for (number, (found, rung)) in facts.iter().enumerate() {
+        if *rung == Rung::Packet {
+            let (iface, port, rule) = take_with_sockets(&plan, &paths, &links[number], found)?;
+            ifaces.push(iface);
+            packet_ports.push(port);
+            drop_rules.push(rule);
+            xdp_ports.push(None);
+        } else {
+            let maps = maps.as_deref().expect("an interface with XDP has maps");
+            let common = Common {
+                config,
+                plan: &plan,
+                paths: &paths,
+                maps,
+                handlers: &handlers,
+                arena,
+            };
+            let (iface, port) = take_with_xdp(&common, number, found, *rung)?;
+            ifaces.push(iface);
+            xdp_ports.push(Some(port));
+            drop_rules.push(None);
+        }
+    }
+    let tables = ifaces.iter().map(|iface| Replica::of(&iface.table));
+    let (orders, ordered) = channel();
+    let held = Arc::new(AtomicU32::new(0));
+    let runs = handlers.iter();
+    let runs = runs.map(|(id, handler)| RunInstance::new(*id, handler.clone()));
+    let mut live_paths = Live::new(tables.collect(), plan.live_row, ordered, Arc::clone(&held));
+    if let Some(maps) = &maps {
+        let witnesses = Witnesses::start(maps.cpus as usize).map_err(system("start a thread"))?;
+        live_paths.set_witnesses(witnesses);
+    }
+    let mut work = Work {
+        node: maps.clone(),
+        instances: runs.collect(),
+        awake: Awake::default(),
+        leaving: false,
+        carrier: None,
+        live: live_paths,
+        xdp_ports,
+        packet_ports,
+        rows: Arc::clone(&rows),
+    };
+    for path in to_bind {
+        work.bind(path);
+    }
+    let worker = Worker::start(work, orders, Arc::clone(&bell));
+    let worker = worker.map_err(system("start the worker"))?;
+    let compile_thread = CompileThread::start().map_err(system("start the compile thread"))?;
+    let mut node = Node {
+        ifaces,
+        worker,
+        drop_rules,
+        arena,
+        paths,
+        handlers,
+        carrier: None,
+        relays: None,
+        tables: Tables::open().map_err(system("open rtnetlink"))?,
+        neighbours: Neighbours::default(),
+        live,
+        named: 0,
+        owners: Owners::default(),
+        deaths: Deaths::new().map_err(system("watch processes"))?,
+        bell,
+        link_news: News::of_links().map_err(system("listen to rtnetlink"))?,
+        leaving: Vec::new(),
+        resting: Vec::new(),
+        links,
+        graph,
+        served,
+        maps,
+        compile_thread,
+        rows,
+        held,
+        counter_rows: plan.spare_rows(),
+        plan,
+        config: config.clone(),
+        operations: Operations::default(),
+        faults,
+        observation: None,
+        observations: 0,
+    };
+    node.create_configured()?;
+    let begun = node.served.taps.begin();
+    begun.map_err(|source| RunError::System {
+        doing: "begin the file of a tap",
+        source,
+    })?;
+    promote_wanted(&mut node);
+    Ok((node, engine))
+}
+
+fn iface_facts(found: &Iface) -> IfaceFacts {
+    IfaceFacts {
+        queues: found.rx_queues.max(1) as usize,
+        mtu: found.mtu as usize,
+    }
+}
+
+fn node_maps(plan: &Plan) -> Result<NodeMaps, RunError> {
+    let system = |source| RunError::System {
+        doing: "create the node's maps",
+        source,
+    };
+    let cpus = possible_cpus().map_err(system)? as u32;
+    Ok(NodeMaps {
+        context: Map::create(&MapSpec::array(
+            "ashway_context",
+            context::BYTES as u32 * cpus,
+            1,
+        ))
+        .map_err(system)?,
+        cpus,
+        counters: Map::create(&MapSpec::percpu_array(
+            "ashway_counters",
+            count::KERNEL_BYTES as u32,
+            plan.all_rows() as u32,
+        ))
+        .map_err(system)?,
+        wake: shared::bell("ashway_wake", 4096).map_err(system)?,
+    })
+}
+
+fn make_instances(
+    config: &Config,
+    plan: &Plan,
+    engine: &Engine,
+    maps: Option<&NodeMaps>,
+    arena: bool,
+    rows: &Arc<UserRows>,
+    faults: &Arc<Faults>,
+) -> Result<BTreeMap<HandlerId, Bindable>, RunError> {
+    let mut made = BTreeMap::new();
+    for (handler, (id, numbers)) in config.handlers.iter().zip(&plan.instances) {
+        let paths = config.paths_of(&handler.name);
+        let functions: Vec<&str> = paths.map(|path| path.function.as_str()).collect();
+        let (instance, wasm) = Instance::create(handler, &functions, numbers, engine, maps, arena)?;
+        made.insert(*id, Bindable::new(instance, wasm, rows, faults));
+    }
+    Ok(made)
+}
+
+/// The paths that end in handlers, for the worker.
+fn make_paths(
+    plan: &Plan,
+    graph: &NodeGraph,
+    paths: &IndexMap<PathId, NodePath>,
+    handlers: &BTreeMap<HandlerId, Bindable>,
+) -> Result<Vec<HandlerPath>, RunError> {
+    let mut made = Vec::new();
+    for (id, path) in paths {
+        let numbers = &plan.paths[id];
+        let ends = &handlers[&numbers.handler].shared.ends;
+        made.extend(dispatch::handler_paths(graph, &path.config, numbers, ends)?);
+    }
+    Ok(made)
+}
+
+fn take_with_sockets(
+    plan: &Plan,
+    paths: &IndexMap<PathId, NodePath>,
+    link: &Link,
+    found: &Iface,
+) -> Result<(NodeIface, PacketPort, Option<IngressDrop>), RunError> {
+    let system = |source| RunError::System {
+        doing: "open a packet socket (CAP_NET_RAW; `unshare -Urn` gives it in a namespace)",
+        source,
+    };
+    let number = link.number();
+    let numbers = &plan.ifaces[number];
+    let socket = PacketSocket::open(found.ifindex).map_err(system)?;
+    let out = socket.as_fd().try_clone_to_owned().map_err(system)?;
+    let table = dispatch::table(&found.name, plan, paths, number)?;
+    let mut matches = Some(Vec::new());
+    for path in &numbers.paths {
+        let more = packets::drop_matches(&paths[path].config.filter);
+        matches = matches.zip(more).map(|(all, more)| [all, more].concat());
+    }
+    let installed = match matches {
+        Some(matches) => IngressDrop::install(&found.name, &matches)
+            .map_err(|error| format!("{error} ({})", error.hint())),
+        None => Err(packets::NO_DROP_HINT.to_owned()),
+    };
+    let drop_rule = match installed {
+        Ok(rule) => Some(rule),
+        Err(because) => {
+            say(&format!(
+                "{}: the host's stack also sees what the paths consume: {because}",
+                found.name
+            ));
+            None
+        }
+    };
+    let passer = Passer::open(found.ifindex).ok();
+    let iface = NodeIface {
+        table,
+        catch_all: false,
+        xdp: None,
+        ifindex: found.ifindex,
+        facts: iface_facts(found),
+        rung: Rung::Packet,
+        tx_errors: [tx_errors(&found.name); 2],
+        consumes: drop_rule.is_some(),
+        state: State::Up,
+        mac_changes: 0,
+    };
+    let port = PacketPort {
+        socket,
+        out,
+        rooms: Rooms::new(iface.facts.mtu),
+        iface: number,
+        mac: link.mac().clone(),
+        unmatched_row: numbers.unmatched_row,
+        passer,
+        dropped_from_host: drop_rule.is_some(),
+    };
+    Ok((iface, port, drop_rule))
+}
+
+/// What taking an interface with XDP needs to know of the node.
+struct Common<'a> {
+    config: &'a Config,
+    plan: &'a Plan,
+    paths: &'a IndexMap<PathId, NodePath>,
+    maps: &'a NodeMaps,
+    handlers: &'a BTreeMap<HandlerId, Bindable>,
+    arena: bool,
+}
+
+fn take_with_xdp(
+    common: &Common,
+    number: usize,
+    found: &Iface,
+    rung: Rung,
+) -> Result<(NodeIface, XdpPort), RunError> {
+    let Common {
+        config,
+        plan,
+        paths,
+        ..
+    } = common;
+    // Refuse before anything is changed, even before the veth probe.
+    if let Ok(Some(owner)) = ashway_kernel::owner(found.ifindex) {
+        return Err(RunError::Attach {
+            iface: found.name.clone(),
+            source: AttachError::Taken {
+                ifindex: found.ifindex,
+                owner: Some(owner),
+                errno: std::io::ErrorKind::ResourceBusy.into(),
+            },
+        });
+    }
+    let numbers = &plan.ifaces[number];
+    let slots = Map::create(&MapSpec::prog_array(
+        "ashway_slots",
+        dispatch::RELAY_SLOT + 1,
+    ))
+    .map_err(|source| RunError::System {
+        doing: "create a program array",
+        source,
+    })?;
+    for &path in &numbers.paths {
+        let instance = &common.handlers[&plan.paths[&path].handler].shared;
+        let slot = plan.slot(path, number).expect("a path of this interface");
+        let kernel = instance.kernel.as_ref().expect("the node has maps");
+        slots
+            .set_slot(slot as u32, kernel.user_program.fd())
+            .map_err(|source| RunError::System {
+                doing: "fill the program array",
+                source,
+            })?;
+    }
+    let reply = if !found.is_veth {
+        Reply::Transmit
+    } else if iface::veth_peer_takes_xdp_tx(found.ifindex).unwrap_or(false) {
+        Reply::Redirect
+    } else {
+        Reply::Exit
+    };
+    let table = dispatch::table(&found.name, plan, paths, number)?;
+    let leaves = dispatch::Leaves {
+        plan,
+        paths,
+        carrier: None,
+        relays: None,
+        // They come later.
+        live: &Known::default(),
+        iface: number,
+    };
+    let (entry, demux) = dispatch::Entry {
+        name: &found.name,
+        maps: common.maps,
+        slots: &slots,
+        unmatched_row: leaves.unmatched_row(),
+        mac: found.mac,
+        reply,
+        arena: common.arena,
+        observe: None,
+    }
+    .load(&table, |target| leaves.leaf(target))?;
+    let exit_link = if reply == Reply::Exit {
+        let exit = programs::load_exit(common.maps).map_err(|source| RunError::Load {
+            what: "exit",
+            iface: found.name.clone(),
+            source,
+        })?;
+        let link = TcxLink::attach(&exit, found.ifindex).map_err(|source| RunError::Attach {
+            iface: found.name.clone(),
+            source,
+        })?;
+        Some(link)
+    } else {
+        None
+    };
+    let tx = transmit_socket(found)?;
+    let (link, rung) = attach(&entry, found, rung, config.ifaces[number].mode)?;
+    let pass_by = pass_by(found, rung)?;
+    let iface = NodeIface {
+        table,
+        catch_all: false,
+        xdp: Some(XdpSide {
+            link,
+            exit_link,
+            slots: Arc::new(slots),
+            entry,
+            demux,
+            next: NextProgram::None,
+            reply,
+        }),
+        ifindex: found.ifindex,
+        facts: iface_facts(found),
+        rung,
+        tx_errors: [tx_errors(&found.name); 2],
+        consumes: true,
+        state: State::Up,
+        mac_changes: 0,
+    };
+    Ok((iface, XdpPort { tx, pass_by }))
+}
+
+fn attach(
+    entry: &Program,
+    found: &Iface,
+    rung: Rung,
+    mode: XdpMode,
+) -> Result<(XdpLink, Rung), RunError> {
+    let failed = |source| RunError::Attach {
+        iface: found.name.clone(),
+        source,
+    };
+    if rung == Rung::Native {
+        match XdpLink::attach(entry, found.ifindex, Mode::Native) {
+            Ok(link) => return Ok((link, Rung::Native)),
+            Err(AttachError::Driver { .. }) if mode == XdpMode::Auto => {
+                say(&cost_notice(found, Rung::Generic));
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    XdpLink::attach(entry, found.ifindex, Mode::Generic)
+        .map(|link| (link, Rung::Generic))
+        .map_err(failed)
+}
+
+/// How long to wait for a queue that a node before this one had.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(1);
+
+/// Binds the transmit socket. The kernel frees the queue of a socket that was
+/// closed by a work item, `xp_release_deferred`, which waits for the RTNL lock;
+/// so a queue that is taken is asked for again for [`QUEUE_PATIENCE`].
+fn transmit_socket(found: &Iface) -> Result<TxSocket, RunError> {
+    let begin = Instant::now();
+    loop {
+        match TxSocket::bind(found.ifindex, 0, TX_FRAMES) {
+            Err(BindError::QueueTaken { .. }) if begin.elapsed() < QUEUE_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            bound => {
+                return bound.map_err(|source| RunError::Transmit {
+                    iface: found.name.clone(),
+                    source,
+                });
+            }
+        }
+    }
+}
+
+/// How the user tier gives messages back on this rung.
+fn pass_by(found: &Iface, rung: Rung) -> Result<PassBy, RunError> {
+    use ashway_check::bpf::{Assembler, Reg};
+    if rung == Rung::Generic {
+        return Passer::open(found.ifindex)
+            .map(PassBy::Socket)
+            .map_err(|source| RunError::System {
+                doing: "open a raw socket (CAP_NET_RAW) to pass messages on",
+                source,
+            });
+    }
+    let mut asm = Assembler::new();
+    asm.mov_imm(Reg::R0, 2);
+    asm.exit();
+    let image = asm.finish();
+    let program = Program::load(&ashway_kernel::ProgramSpec {
+        name: "ashway_pass",
+        kind: ProgramKind::Xdp,
+        attach_type: 0,
+        insns: &image.insns,
+        maps: &[],
+        btf: None,
+    })
+    .map_err(|source| RunError::Load {
+        what: "pass",
+        iface: found.name.clone(),
+        source,
+    })?;
+    Ok(PassBy::Frame {
+        program,
+        ifindex: found.ifindex,
+        pace: Pace::default(),
+        passer: Passer::open(found.ifindex).ok(),
+    })
+}
+
+/// Frames the driver lost after it had taken them, as far as it says.
+pub(super) fn tx_errors(name: &str) -> u64 {
+    iface::stats(name).map_or(0, |stats| {
+        stats.xdp_sum("_xdp_tx_errors").unwrap_or(0) + stats.tx_dropped
+    })
+}
+
+/// Begins to promote what the configuration wants in the kernel tier; where that
+/// is not possible, the node says why: without a kernel tier at all, of paths that ask
+/// for it by name.
+fn promote_wanted(node: &mut Node) {
+    let paths: Vec<PathId> = node.paths.keys().copied().collect();
+    for path in paths {
+        let config = &node.paths[&path].config;
+        let asks = config.tier == Tier::Kernel;
+        if config.tier == Tier::User || node.maps.is_none() && !asks {
+            continue;
+        }
+        let mut name = format!("`{}`", config.name);
+        if asks {
+            name += " has `tier = \"kernel\"` and";
+        }
+        node.promote(path, 0, Report::StartPromotion(name));
+    }
+}

@@ -1,0 +1,219 @@
+//! What stops of a handler lead to: its paths are demoted, and bypassed
+//! ([`ashway_worker::breaker`]).
+//!
+//! The worker counts what is stopped in the user tier, where it happens, and rings. What is
+//! stopped in the kernel tier the node finds here: there is a number for each instance, and
+//! only if that has changed the counters are read. The program rings for the first by way of
+//! the worker; for a while after it the node looks once in a
+//! [`TICK`](super::looks::TICK).
+//! A path of modules is never in the kernel tier with a handler: it is bypassed alone.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ashway_api::answer::{Bypass, Enabled, FaultLimit as Limit};
+use ashway_path::places::PathId;
+
+use super::known::NodeLive;
+use super::{Node, say};
+use crate::request::Refusal;
+use ashway_config::units;
+use ashway_config::{FaultLimit, OnFault, Tier};
+use ashway_worker::counters::Row;
+use ashway_worker::ends::PathEnd;
+
+/// Most bypasses that are told one by one, of those that last at a time.
+const TOLD: usize = 100;
+
+/// How often a path's handler was stopped.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Stops {
+    /// In either tier.
+    all: u64,
+    /// In the kernel tier.
+    kernel: u64,
+}
+
+impl Node {
+    /// What the worker has of a path that ends in a handler.
+    pub(super) fn end(&self, path: PathId) -> Option<Arc<PathEnd>> {
+        let plan = &self.plan.paths[&path];
+        self.handlers[&plan.handler].shared.ends.find(plan.row.0)
+    }
+
+    /// What it has of a path of modules: each stage of it that runs a handler.
+    fn ends_of(&self, live: &NodeLive) -> Vec<Arc<PathEnd>> {
+        let run = self
+            .handlers
+            .iter()
+            .filter(|(id, _)| live.runs.contains(id));
+        run.flat_map(|(_, handler)| handler.shared.ends.find_named(&live.name))
+            .collect()
+    }
+
+    /// Has paths whose handlers were stopped too often leave the kernel tier, and says
+    /// where messages go by one.
+    pub(super) fn look_at_faults(&mut self) {
+        let now = Instant::now();
+        let mut stopped = Vec::new();
+        for (id, path) in &mut self.paths {
+            let instance = &self.handlers[&self.plan.paths[id].handler].shared;
+            let faults = instance.faults();
+            if std::mem::replace(&mut path.faults_seen, faults) != faults {
+                stopped.push(*id);
+            }
+        }
+        for path in stopped {
+            if let Some(end) = self.end(path) {
+                self.look_at_path(path, &end, now);
+            }
+        }
+        self.say_bypasses(now);
+    }
+
+    fn look_at_path(&mut self, path: PathId, end: &Arc<PathEnd>, now: Instant) {
+        let number = self.plan.paths[&path].row;
+        let mut row = Row::empty();
+        if let Some(maps) = &self.maps {
+            // The map is ours and the row exists: this does not fail.
+            let _ = row.add_kernel(&maps.counters, number);
+        }
+        let kernel = row.stops();
+        let all = kernel + self.rows.row(number).stops();
+        let seen = std::mem::replace(&mut self.paths[&path].stops_seen, Stops { all, kernel });
+        let more = u32::try_from(kernel - seen.kernel).unwrap_or(u32::MAX);
+        let instance = &self.handlers[&self.plan.paths[&path].handler].shared;
+        instance.ends.stopped(end, more, now);
+        let at_once = self.paths[&path].config.on_fault == OnFault::Demote && all != seen.all;
+        let too_often = end.gate.take_demote();
+        let because = if too_often {
+            often(end.limit)
+        } else {
+            "its handler was stopped".to_owned()
+        };
+        if (at_once || too_often)
+            && self.paths[&path].tier == Tier::Kernel
+            && self.demote(path).is_ok()
+        {
+            let name = &self.paths[&path].config.name;
+            say(&format!("path `{name}` demoted: {because}"));
+            self.paths[&path].demoted = Some(because);
+        }
+    }
+
+    /// Says where messages go by a handler since the last look, and where they do not any
+    /// more.
+    fn say_bypasses(&mut self, now: Instant) {
+        let instances = self.instances();
+        let closed = instances.flat_map(|instance| instance.ends.take_closed());
+        let mut more = 0;
+        for (end, rest) in closed.collect::<Vec<_>>() {
+            // Its path may be gone.
+            let Some(path) = end.upgrade() else { continue };
+            if self.resting.len() == TOLD {
+                more += 1;
+                continue;
+            }
+            let (name, rest, often) = (&path.path, units::show(rest), often(path.limit));
+            say(&format!("path `{name}` bypassed for {rest}: {often}"));
+            if !self.resting.iter().any(|known| known.ptr_eq(&end)) {
+                self.resting.push(end);
+            }
+        }
+        if more > 0 {
+            say(&format!("{more} more bypassed; `ashway status` shows them"));
+        }
+        self.resting.retain(|end| {
+            let Some(end) = end.upgrade() else {
+                return false;
+            };
+            let rests = end.gate.left(now).is_some();
+            if !rests {
+                say(&format!("path `{}` has its handler again", end.path));
+            }
+            rests
+        });
+    }
+
+    /// Gives a path's handler its messages again.
+    pub(super) fn enable(&self, path: PathId) -> Result<Enabled, Refusal> {
+        let name = &self.paths[&path].config.name;
+        let end = self.end(path).ok_or_else(|| {
+            Refusal::failed(format!("path `{name}` is not there yet"), "ask once more")
+        })?;
+        Ok(Enabled {
+            path: name.clone(),
+            tier: self.paths[&path].tier.word().into(),
+            was_bypassed: end.gate.open(),
+        })
+    }
+
+    /// Gives the handlers of a path of modules their messages again.
+    ///
+    /// # Errors
+    ///
+    /// If none of its modules runs a handler.
+    pub(super) fn enable_live(&self, live: &NodeLive) -> Result<Enabled, Refusal> {
+        let name = &*live.name;
+        let ends = self.ends_of(live);
+        if ends.is_empty() {
+            let message = format!("no module of path `{name}` runs a handler");
+            let hint = format!("`ashway path show {name}` shows its modules");
+            return Err(Refusal::failed(message, hint));
+        }
+        // All of them, not the first alone.
+        let opened = ends.iter().filter(|end| end.gate.open()).count();
+        Ok(Enabled {
+            path: name.to_owned(),
+            tier: live.tier().0.word().into(),
+            was_bypassed: opened > 0,
+        })
+    }
+
+    /// A path's limit and what has come of it, for its document.
+    pub(super) fn describe_faults(&self, path: PathId) -> (Option<Limit>, Option<Bypass>) {
+        let limit = self.paths[&path].config.faults.map(limit);
+        (limit, bypass(self.end(path)))
+    }
+
+    /// The same of a path of modules; both are none if none of these runs a handler.
+    pub(super) fn describe_live_faults(&self, live: &NodeLive) -> (Option<Limit>, Option<Bypass>) {
+        let ends = self.ends_of(live);
+        // It follows from the path's attributes: one for all.
+        let limit = ends.first().and_then(|end| end.limit).map(limit);
+        (limit, bypass(ends))
+    }
+}
+
+fn limit(FaultLimit { most, within, rest }: FaultLimit) -> Limit {
+    let ms = |time: Duration| time.as_millis() as u64;
+    Limit {
+        limit: most,
+        within_ms: ms(within),
+        rest_ms: rest.map(ms),
+    }
+}
+
+/// The bypass of a path that lasts longest, if there is one at any of its stages.
+fn bypass(ends: impl IntoIterator<Item = Arc<PathEnd>>) -> Option<Bypass> {
+    let now = Instant::now();
+    let closed = ends.into_iter();
+    let closed = closed.filter_map(|end| Some((end.gate.left(now)?, end)));
+    let (left, end) = closed.max_by_key(|(left, _)| *left)?;
+    Some(Bypass {
+        handler: end.handler.clone(),
+        because: often(end.limit),
+        left_ms: left.as_millis() as u64,
+        hint: format!("`ashway path enable {}` ends it now", end.path),
+    })
+}
+
+/// Why a path was demoted or is bypassed.
+fn often(limit: Option<FaultLimit>) -> String {
+    let FaultLimit { most, within, .. } = limit.unwrap_or_default();
+    let times = if most == 1 { "time" } else { "times" };
+    format!(
+        "its handler was stopped {most} {times} within {}",
+        units::show(within)
+    )
+}

@@ -1,0 +1,447 @@
+//! A node: brought up ([`build()`]), [served](serve()), and taken down when dropped.
+//!
+//! Everything it makes is owned by values that take it down when dropped, links first, so
+//! every way out leaves no trace; after SIGKILL the kernel closes the file descriptors, which
+//! does the same.
+
+#![forbid(unsafe_code)]
+
+mod apply;
+mod binding;
+mod bug;
+mod build;
+mod compile;
+mod control;
+pub mod demux;
+mod dispatch;
+mod endpoint;
+mod entry;
+mod error;
+mod faulty;
+mod ifaces;
+mod known;
+mod live;
+mod live_shown;
+mod looks;
+mod neighbours;
+mod obey;
+mod observe;
+mod operations;
+mod owners;
+mod promote;
+mod relay;
+mod request;
+mod rows;
+pub mod rung;
+mod serve;
+mod shadow;
+mod shells;
+pub mod show;
+mod status;
+mod swap;
+mod taps;
+mod unload;
+pub mod why;
+mod world;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Weak};
+
+use ashway_codegen::entry::Reply;
+use ashway_demux::Table;
+use ashway_kernel::iface::Now;
+use ashway_kernel::neighbour::Tables;
+use ashway_kernel::{Map, News, Program, TcxLink, XdpLink};
+use ashway_path::places::PathId;
+use ashway_ring::IngressDrop;
+use indexmap::IndexMap;
+
+use crate::compile::CompileThread;
+use crate::request::{Refusal, unknown};
+use crate::rung::Rung;
+use ashway_config::{Config, NodeGraph, PathConfig, Tier};
+use ashway_worker::activation::Bindable;
+use ashway_worker::bell::Bell;
+use ashway_worker::counters::UserRows;
+use ashway_worker::ends::PathEnd;
+use ashway_worker::faults::Faults;
+use ashway_worker::instance::{Instance, NotPromoted};
+use ashway_worker::live::Target;
+use ashway_worker::plan::{HandlerId, IfaceFacts, Plan};
+use ashway_worker::programs::{DemuxMaps, NodeMaps};
+use ashway_worker::rows::Rows;
+use ashway_worker::say::say;
+use ashway_worker::shadow::Compared;
+use ashway_worker::worker::Worker;
+use ashway_worker::worker::command::Command;
+use entry::NextProgram;
+use known::Known;
+use looks::Deaths;
+use neighbours::Neighbours;
+use operations::Operations;
+use owners::{Owner, Owners};
+use promote::Promotion;
+use relay::NodeRelays;
+use world::{Link, Served};
+
+pub use build::build;
+pub use control::Control;
+pub use error::RunError;
+pub use serve::{Told, serve};
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct RunOptions {
+    /// Detach after this time unless confirmed.
+    pub try_seconds: Option<u64>,
+    /// The control socket.
+    pub socket: PathBuf,
+    /// Whether the node's lines go to standard error, because standard output
+    /// is for a document.
+    pub lines_to_stderr: bool,
+}
+
+/// Everything a running node holds. Fields are dropped in order: first the
+/// interfaces go back to the host, then the worker finishes what it has.
+#[derive(Debug)]
+pub struct Node {
+    ifaces: Vec<NodeIface>,
+    worker: Worker,
+    /// By interface; they end behind the worker, so that no message is taken
+    /// from the host and from the worker too.
+    drop_rules: Vec<Option<IngressDrop>>,
+    /// Paths that end in handlers, in the order in which they came.
+    paths: IndexMap<PathId, NodePath>,
+    /// The instances of handlers.
+    handlers: BTreeMap<HandlerId, Bindable>,
+    /// Processes that handlers and paths belong to.
+    owners: Owners,
+    /// When they end, and who reads endpoints.
+    deaths: Deaths,
+    /// Rung when there is something to look at.
+    bell: Arc<Bell>,
+    /// Changes of interfaces.
+    link_news: News,
+    /// Those that were unloaded and that the worker is not done with.
+    leaving: Vec<Bindable>,
+    /// Whose messages went by the handler at the last look.
+    resting: Vec<Weak<PathEnd>>,
+    /// Whose rings hold whole frames; made when the first path wants them.
+    carrier: Option<Arc<Instance>>,
+    /// Those of them that the kernel tier can do; made when the first comes.
+    relays: Option<NodeRelays>,
+    /// The kernel's tables of routes and neighbours.
+    tables: Tables,
+    /// Next hops whose hardware address is looked up.
+    neighbours: Neighbours,
+    /// Paths that run in the user tier as a whole.
+    live: Known,
+    /// How many of them the node has named itself.
+    named: u64,
+    links: Vec<Link>,
+    graph: NodeGraph,
+    served: Served,
+    maps: Option<Arc<NodeMaps>>,
+    compile_thread: CompileThread<operations::Job>,
+    operations: Operations,
+    rows: Arc<UserRows>,
+    /// Messages of paths of modules that wait for their paths' shares.
+    held: Arc<AtomicU32>,
+    plan: Plan,
+    /// The rows of paths that are bound while it runs.
+    counter_rows: Rows<rows::Former>,
+    /// What runs now: the file's, and what was loaded and bound since.
+    config: Config,
+    /// Whether programs may use arenas.
+    arena: bool,
+    /// Messages that stopped handlers.
+    faults: Arc<Faults>,
+    /// While somebody observes.
+    observation: Option<observe::Observation>,
+    /// How many there were.
+    observations: u16,
+}
+
+/// An interface the node has taken.
+#[derive(Debug)]
+struct NodeIface {
+    /// Its demux.
+    table: Table<Target>,
+    /// Whether one path takes all fragments.
+    catch_all: bool,
+    /// Absent on the packet rung.
+    xdp: Option<XdpSide>,
+    ifindex: u32,
+    facts: IfaceFacts,
+    rung: Rung,
+    /// Transmit errors of the driver when the node took the interface, and when it was
+    /// last asked: one that is gone has taken its own count along.
+    tx_errors: [u64; 2],
+    /// Whether matched messages are kept from the host's stack.
+    consumes: bool,
+    /// Whether it is there.
+    state: State,
+    /// How often its hardware address was changed since the node took it.
+    mac_changes: u64,
+}
+
+impl NodeIface {
+    /// Asks the driver how many frames it has lost, while it is the driver of the
+    /// interface that the node took.
+    fn ask_driver(&mut self, name: &str) {
+        if !matches!(self.state, State::Gone | State::Anew) {
+            let [_, last] = &mut self.tx_errors;
+            // A driver that is just leaving says nothing.
+            *last = build::tx_errors(name).max(*last);
+        }
+    }
+
+    /// Frames that the driver has lost since the node took the interface.
+    const fn lost_by_driver(&self) -> u64 {
+        let [before, last] = self.tx_errors;
+        last.saturating_sub(before)
+    }
+}
+
+/// Whether an interface is there, and can be sent by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// It is.
+    Up,
+    /// Somebody has set it down.
+    Down,
+    /// XDP was taken off it. Frames can still leave by it.
+    Detached,
+    /// It was deleted.
+    Gone,
+    /// It was deleted, and there is another of its name.
+    Anew,
+}
+
+impl State {
+    /// What can be done about it; nothing where nothing is wrong.
+    fn hint(self, name: &str) -> Option<String> {
+        let drops = "until then what paths send by it is `dropped_iface_down`";
+        match self {
+            Self::Up => None,
+            Self::Down => Some(format!("`ip link set {name} up`: {drops}")),
+            Self::Detached => Some("start the node again to have it back".to_owned()),
+            Self::Gone => Some(format!(
+                "start the node again when the interface is back: {drops}"
+            )),
+            Self::Anew => Some(format!(
+                "there is an interface `{name}` again, and to the kernel it is another one: \
+                 start the node again to take it; {drops}"
+            )),
+        }
+    }
+
+    /// Whether the node has nothing of it any more, in or out.
+    const fn is_lost(self) -> bool {
+        matches!(self, Self::Detached | Self::Gone | Self::Anew)
+    }
+}
+
+/// What XDP needs on an interface; the links go first.
+#[derive(Debug)]
+struct XdpSide {
+    link: XdpLink,
+    exit_link: Option<TcxLink>,
+    slots: Arc<Map>,
+    entry: Program,
+    /// The maps of the entry program.
+    demux: DemuxMaps,
+    /// The next one.
+    next: NextProgram,
+    reply: Reply,
+}
+
+/// A path that ends in a handler.
+#[derive(Debug)]
+struct NodePath {
+    config: Arc<PathConfig>,
+    /// The tier its messages take now.
+    tier: Tier,
+    promotion: Promotion,
+    /// What was compared before the last promotion, if anything was to be.
+    compared: Option<Compared>,
+    /// Time the last change of slots took, in ns.
+    switch_ns: u64,
+    /// Faults of its instance that have been looked at.
+    faults_seen: u32,
+    /// Of those, its own.
+    stops_seen: faulty::Stops,
+    /// The last line that its instance had logged when it came: its row may have been
+    /// another's.
+    lines_before: u32,
+    /// Why it had to leave the kernel tier, if the last change of tier was that.
+    demoted: Option<String>,
+    /// How often it was demoted, so that a promotion under way ends by it.
+    demotions: u32,
+    /// Whose it is, if not the node's.
+    owner: Option<Owner>,
+}
+
+impl NodePath {
+    /// One that has just come; to an instance that others were bound to, if it is given.
+    fn new(config: Arc<PathConfig>, instance: Option<&Instance>, owner: Option<Owner>) -> Self {
+        Self {
+            config,
+            tier: Tier::User,
+            promotion: Promotion::NotAsked,
+            compared: None,
+            switch_ns: 0,
+            faults_seen: instance.map_or(0, Instance::faults),
+            stops_seen: faulty::Stops::default(),
+            lines_before: instance.map_or(0, |instance| instance.log().last()),
+            demoted: None,
+            demotions: 0,
+            owner,
+        }
+    }
+}
+
+impl Node {
+    /// The instances of all handlers.
+    fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> + Clone {
+        self.handlers.values().map(|handler| &handler.shared)
+    }
+
+    /// The handler of this name.
+    fn handler(&self, name: &str) -> Option<(HandlerId, &Bindable)> {
+        let mut handlers = self.handlers.iter();
+        let (id, handler) = handlers.find(|(_, handler)| handler.shared.name == name)?;
+        Some((*id, handler))
+    }
+
+    /// The same, for a request.
+    ///
+    /// # Errors
+    ///
+    /// That there is none.
+    fn find_handler(&self, name: &str) -> Result<(HandlerId, &Bindable), Refusal> {
+        self.handler(name).ok_or_else(|| {
+            let names: Vec<_> = self.instances().map(|i| i.name.as_str()).collect();
+            unknown("handler", name, &names)
+        })
+    }
+
+    /// The path of this name that ends in a handler.
+    fn path(&self, name: &str) -> Option<PathId> {
+        let mut paths = self.paths.iter();
+        let (id, _) = paths.find(|(_, path)| path.config.name == name)?;
+        Some(*id)
+    }
+
+    /// Moves a path to the user tier, and ends a promotion that is under way. What is in
+    /// the kernel tier at this moment ends there; later messages queue behind each other.
+    fn demote(&mut self, path: PathId) -> Result<(), NotPromoted> {
+        self.paths[&path].demotions += 1;
+        self.switch(path, Tier::User)
+    }
+
+    fn switch(&mut self, path: PathId, tier: Tier) -> Result<(), NotPromoted> {
+        let begin = std::time::Instant::now();
+        if !self.put(path, tier)? {
+            return Ok(());
+        }
+        self.paths[&path].tier = tier;
+        self.paths[&path].demoted = None;
+        if let Some(end) = self.end(path) {
+            end.moved(tier == Tier::Kernel);
+            if end.share.is_some() {
+                // What waits is worked off now and not behind the worker's nap; one that is
+                // gone works for nobody.
+                let runs = self.plan.paths[&path].runs.clone();
+                let _ = self.tell(Command::LookAtShares(runs));
+            }
+        }
+        self.paths[&path].switch_ns = begin.elapsed().as_nanos() as u64;
+        Ok(())
+    }
+
+    /// Puts the program of this tier into a path's slots; false if there is none.
+    fn put(&self, path: PathId, tier: Tier) -> Result<bool, NotPromoted> {
+        let plan = &self.plan.paths[&path];
+        let instance = &self.handlers[&plan.handler].shared;
+        let own = match (&self.paths[&path].promotion, tier) {
+            (Promotion::Done(promoted), Tier::Kernel) => &promoted.program,
+            _ => match &instance.kernel {
+                Some(kernel) => &kernel.user_program,
+                None => return Ok(false),
+            },
+        };
+        let program = self.observed_program(path, tier).unwrap_or(own);
+        for &(iface, slot) in &plan.slots {
+            if let Some(xdp) = &self.ifaces[iface].xdp {
+                xdp.slots
+                    .set_slot(slot as u32, program.fd())
+                    .map_err(|error| {
+                        NotPromoted::new(
+                            format!("the program array did not take the program: {error}"),
+                            "this is a bug of Ashway; please report it",
+                        )
+                    })?;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Notices interfaces that are down, have been deleted, were taken from the node by
+    /// `iface detach`, or have [changed](Self::follow_iface); says whether any is left. One
+    /// made anew under the same name is another interface. What is to leave by one that
+    /// cannot is dropped from now on, in both tiers.
+    fn look_for_ifaces(&mut self) -> bool {
+        let mut changed = false;
+        let mut seen = Vec::new();
+        for (number, iface) in self.ifaces.iter_mut().enumerate() {
+            let name = &self.config.ifaces[number].name;
+            let attached = iface.xdp.as_ref().is_none_or(|xdp| xdp.link.is_attached());
+            let found = ashway_kernel::iface::now(iface.ifindex);
+            seen.extend(found.as_ref().ok().map(|now| (number, *now)));
+            let now = match found {
+                Ok(_) if !attached => State::Detached,
+                Ok(Now { up: true, .. }) => State::Up,
+                Ok(Now { up: false, .. }) => State::Down,
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => {
+                    match ashway_kernel::iface::index(name) {
+                        Ok(_) => State::Anew,
+                        Err(_) => State::Gone,
+                    }
+                }
+                // The kernel did not answer: that says nothing of the interface.
+                Err(_) => iface.state,
+            };
+            let was = std::mem::replace(&mut iface.state, now);
+            iface.ask_driver(name);
+            if was == now {
+                continue;
+            }
+            changed = true;
+            let link = self.links.iter().find(|link| link.name() == name);
+            if let Some(link) = link {
+                link.set_down(!matches!(now, State::Up | State::Detached));
+            }
+            say(&match now {
+                State::Up => format!("interface `{name}` is up again"),
+                State::Down => format!("interface `{name}` is down"),
+                State::Detached => format!("interface `{name}` was detached from this node"),
+                State::Gone => format!("interface `{name}` is gone"),
+                State::Anew => format!("interface `{name}` was made anew"),
+            });
+            if let Some(hint) = now.hint(name) {
+                say(&format!("  hint: {hint}"));
+            }
+        }
+        for (number, now) in seen {
+            changed |= self.follow_iface(number, now);
+        }
+        if changed {
+            // A worker that does not answer works for nobody any more.
+            let _ = self.tell(Command::RefreshRelays);
+        }
+        self.ifaces.is_empty() || self.ifaces.iter().any(|iface| !iface.state.is_lost())
+    }
+}

@@ -1,0 +1,509 @@
+//! Hardware addresses of next hops that no attribute says: from the kernel's table of
+//! neighbours, for as long as a path wants them.
+//!
+//! The kernel finds them and makes sure of them, as for its own packets; it is asked
+//! to, because nothing else of it may send there. When it says that something has changed
+//! its table is read, ten times a second at most, a call for each interface, and what has
+//! changed is told to the paths, in both tiers. Until an address is known, and again when
+//! it is not any more, a path's messages are `dropped_no_next_hop`.
+//!
+//! The kernel lets a neighbour rest that it has found, or not found, until it is asked
+//! again. So while there is one that it does not know or is not sure of, next hops have
+//! turns, once a second and [`MOST_ASKED`] from one look to the next, so that of 100,000
+//! each has one every 100 seconds; nothing else would make the kernel look. The same holds
+//! for the routes there, behind each change.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::io;
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use ashway_api::answer;
+use ashway_kernel::News;
+use ashway_kernel::neighbour::{Neighbour, Tables};
+use ashway_modules::mac::Mac;
+use ashway_path::places::PathId;
+
+use super::Node;
+use ashway_worker::worker::command::Command;
+
+/// How often the table is looked at.
+pub(super) const LOOK: Duration = Duration::from_millis(100);
+
+/// How often the kernel is asked about one that it is not sure of, and the route
+/// there is looked up, at most.
+pub(super) const ASK: Duration = Duration::from_secs(1);
+
+/// Most next hops that the kernel is asked about from one look to the next, which
+/// takes some microseconds for each.
+const MOST_ASKED: u32 = 100;
+
+/// An address, by an interface.
+type Key = (u16, IpAddr);
+
+/// A place in the order in which next hops are asked about: those that were asked about
+/// before come behind all others.
+type Place = u64;
+
+/// Of the turns of those that were asked about.
+const ASKED: Place = 1 << 63;
+
+/// Next hops by interface and address.
+#[derive(Debug, Default)]
+pub(super) struct Neighbours {
+    hops: HashMap<Key, NextHop>,
+    /// What each path sends to.
+    wanted: HashMap<PathId, Key>,
+    /// Neighbours whose hardware address is known.
+    known: HashMap<Key, Neighbour>,
+    /// Who is asked about next, and since when it has waited.
+    turns: BTreeMap<Place, (Instant, Key)>,
+    /// How many turns were given.
+    given: u64,
+    /// How many were asked about since the last look.
+    asked: u32,
+    /// Those among them that the kernel is still to be asked about, by the interface's number.
+    to_ask: Vec<(u32, IpAddr)>,
+    /// Says that something may have changed; there while there are next hops.
+    news: Option<News>,
+    /// When it last has: a route that was looked up before may be another.
+    told: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct NextHop {
+    /// On the link: a gateway, or the next hop itself.
+    neighbour: Option<IpAddr>,
+    /// How many paths send there.
+    paths: u32,
+    turn: Place,
+}
+
+/// What the kernel is asked.
+trait Kernel {
+    fn next_hop(&mut self, ifindex: u32, to: IpAddr) -> Option<IpAddr>;
+    fn find(&mut self, ifindex: u32, of: IpAddr) -> Option<Neighbour>;
+    fn all(&mut self, ifindex: u32) -> io::Result<Vec<(IpAddr, Neighbour)>>;
+    fn ask(&mut self, ifindex: u32, of: IpAddr);
+}
+
+/// An error means as much: not known.
+impl Kernel for Tables {
+    fn next_hop(&mut self, ifindex: u32, to: IpAddr) -> Option<IpAddr> {
+        self.next_hop(ifindex, to).ok()
+    }
+
+    fn find(&mut self, ifindex: u32, of: IpAddr) -> Option<Neighbour> {
+        self.find(ifindex, of).ok().flatten()
+    }
+
+    fn all(&mut self, ifindex: u32) -> io::Result<Vec<(IpAddr, Neighbour)>> {
+        self.all(ifindex)
+    }
+
+    fn ask(&mut self, ifindex: u32, of: IpAddr) {
+        let _ = self.ask(ifindex, of);
+    }
+}
+
+impl Neighbours {
+    /// What says that something may have changed.
+    pub(super) const fn news(&self) -> Option<&News> {
+        self.news.as_ref()
+    }
+
+    /// When to look again though nothing has changed; never if that is all.
+    fn next_look(&self, now: Instant) -> Option<Duration> {
+        let (turn, (since, _)) = self.turns.first_key_value()?;
+        if *turn < ASKED || self.news.is_none() {
+            return Some(LOOK);
+        }
+        let is_sure = |(to, hop): (&Key, &NextHop)| {
+            let known = hop.neighbour.and_then(|at| self.known.get(&(to.0, at)));
+            known.is_some_and(|known| known.is_sure)
+        };
+        let is_old = self.told.is_some_and(|told| *since < told);
+        let again = is_old || !self.hops.iter().all(is_sure);
+        again.then(|| (*since + ASK).saturating_duration_since(now).max(LOOK))
+    }
+
+    /// The address that is known of a next hop.
+    fn mac(&self, to: &Key) -> Option<[u8; 6]> {
+        let neighbour = self.hops.get(to)?.neighbour?;
+        self.known.get(&(to.0, neighbour)).map(|known| known.mac)
+    }
+
+    /// Gives a next hop its turn.
+    fn queue(&mut self, to: Key, now: Instant, was_asked: bool) -> Place {
+        self.given += 1;
+        let turn = self.given | if was_asked { ASKED } else { 0 };
+        self.turns.insert(turn, (now, to));
+        turn
+    }
+
+    /// Notes what a path sends to; says its hardware address, if it is known. Constant
+    /// time. Of next hops that are new the kernel [is to be asked](Self::ask) about
+    /// [`MOST_ASKED`]; for others there is the next look.
+    fn want(
+        &mut self,
+        id: PathId,
+        to: Key,
+        ifindex: u32,
+        kernel: &mut impl Kernel,
+    ) -> Option<[u8; 6]> {
+        self.wanted.insert(id, to);
+        if let Some(hop) = self.hops.get_mut(&to) {
+            hop.paths += 1;
+            return self.mac(&to);
+        }
+        let neighbour = kernel.next_hop(ifindex, to.1);
+        let mut was_asked = false;
+        if let Some(at) = neighbour {
+            let key = (to.0, at);
+            if !self.known.contains_key(&key)
+                && self.asked < MOST_ASKED
+                && let Some(found) = kernel.find(ifindex, at)
+            {
+                self.known.insert(key, found);
+            }
+            let is_sure = self.known.get(&key).is_some_and(|known| known.is_sure);
+            was_asked = is_sure || self.asked < MOST_ASKED;
+            if was_asked && !is_sure {
+                self.asked += 1;
+                self.to_ask.push((ifindex, at));
+            }
+        }
+        let turn = self.queue(to, Instant::now(), was_asked);
+        let hop = NextHop {
+            neighbour,
+            paths: 1,
+            turn,
+        };
+        self.hops.insert(to, hop);
+        self.mac(&to)
+    }
+
+    /// Asks the kernel about next hops that were new. It sends a packet for each, which no
+    /// path has to wait for: an answer comes later anyway, and is found by a look.
+    fn ask(&mut self, kernel: &mut impl Kernel) {
+        for (ifindex, at) in self.to_ask.drain(..) {
+            kernel.ask(ifindex, at);
+        }
+    }
+
+    /// Paths that are gone want no neighbours. Constant time for each.
+    fn forget(&mut self, ids: &[PathId]) {
+        for id in ids {
+            let Some(to) = self.wanted.remove(id) else {
+                continue;
+            };
+            let Some(hop) = self.hops.get_mut(&to) else {
+                continue;
+            };
+            hop.paths -= 1;
+            if hop.paths == 0 {
+                let turn = hop.turn;
+                self.turns.remove(&turn);
+                self.hops.remove(&to);
+            }
+        }
+        if self.hops.is_empty() {
+            // From now on nobody tells of changes.
+            self.news = None;
+            self.known.clear();
+        }
+    }
+
+    /// Asks at once about those of these that are known no more and that a path sends to:
+    /// their messages are dropped meanwhile.
+    fn ask_again(&mut self, changed: &HashSet<Key>, ifindices: &[u32], kernel: &mut impl Kernel) {
+        let mut gone = changed.iter().filter(|key| !self.known.contains_key(key));
+        if gone.clone().next().is_none() {
+            return;
+        }
+        let hops = self.hops.iter();
+        let used = hops.filter_map(|(to, hop)| Some((to.0, hop.neighbour?)));
+        let used: HashSet<Key> = used.collect();
+        while self.asked < MOST_ASKED
+            && let Some(key) = gone.find(|key| used.contains(key))
+        {
+            self.asked += 1;
+            kernel.ask(ifindices[usize::from(key.0)], key.1);
+        }
+    }
+
+    /// Looks at the kernel's table, on the interfaces with these numbers, and asks about
+    /// those whose turn it is; says the paths whose next hop has another hardware address
+    /// than before. Linear in the kernel's table, and in the paths if an address has
+    /// changed.
+    fn look(
+        &mut self,
+        now: Instant,
+        ifindices: &[u32],
+        kernel: &mut impl Kernel,
+    ) -> Vec<(PathId, Option<[u8; 6]>)> {
+        self.asked = 0;
+        let mut known = HashMap::new();
+        for (iface, ifindex) in ifindices.iter().enumerate() {
+            // One that is gone has no neighbours.
+            let all = kernel.all(*ifindex).unwrap_or_default();
+            known.extend(
+                all.into_iter()
+                    .map(|(at, found)| ((iface as u16, at), found)),
+            );
+        }
+        for key in self.known.keys() {
+            if !known.contains_key(key)
+                && let Some(found) = kernel.find(ifindices[usize::from(key.0)], key.1)
+            {
+                known.insert(*key, found);
+            }
+        }
+        let mac = |of: &HashMap<Key, Neighbour>, key| of.get(key).map(|one: &Neighbour| one.mac);
+        let of_either = self.known.keys().chain(known.keys());
+        let changed = of_either.filter(|key| mac(&self.known, key) != mac(&known, key));
+        let changed: HashSet<Key> = changed.copied().collect();
+        self.known = known;
+        self.ask_again(&changed, ifindices, kernel);
+
+        let mut moved = HashSet::new();
+        while self.asked < MOST_ASKED
+            && let Some((&turn, &(since, to))) = self.turns.first_key_value()
+            && (turn < ASKED || now.duration_since(since) >= ASK)
+        {
+            self.asked += 1;
+            self.turns.remove(&turn);
+            let ifindex = ifindices[usize::from(to.0)];
+            let neighbour = kernel.next_hop(ifindex, to.1);
+            if let Some(at) = neighbour
+                && self
+                    .known
+                    .get(&(to.0, at))
+                    .is_none_or(|known| !known.is_sure)
+            {
+                kernel.ask(ifindex, at);
+            }
+            let turn = self.queue(to, now, true);
+            let hop = self.hops.get_mut(&to).expect("it has a turn");
+            hop.turn = turn;
+            if hop.neighbour != neighbour {
+                hop.neighbour = neighbour;
+                moved.insert(to);
+            }
+        }
+        if changed.is_empty() && moved.is_empty() {
+            return Vec::new();
+        }
+        let is_other = |to: &Key| {
+            let neighbour = self.hops.get(to).and_then(|hop| hop.neighbour);
+            moved.contains(to) || neighbour.is_some_and(|at| changed.contains(&(to.0, at)))
+        };
+        let others = self.wanted.iter().filter(|(_, to)| is_other(to));
+        others.map(|(id, to)| (*id, self.mac(to))).collect()
+    }
+}
+
+impl Node {
+    /// The hardware address of where a path sends to, which is told of each change from
+    /// now on.
+    pub(super) fn want_neighbour(
+        &mut self,
+        id: PathId,
+        (iface, to): (u32, IpAddr),
+    ) -> Option<[u8; 6]> {
+        // Before the kernel is asked, so that nothing comes between. Where there is none,
+        // its table is looked at by time.
+        if self.neighbours.news.is_none() {
+            self.neighbours.news = News::of_neighbours().ok();
+        }
+        let ifindex = self.ifaces[iface as usize].ifindex;
+        let to = (iface as u16, to);
+        self.neighbours.want(id, to, ifindex, &mut self.tables)
+    }
+
+    /// Asks the kernel about the next hops of paths that were created. For when whoever
+    /// wanted these has the answer.
+    pub(super) fn ask_about_neighbours(&mut self) {
+        self.neighbours.ask(&mut self.tables);
+    }
+
+    /// Looks at the kernel's table, and tells paths what has changed. Says when to look
+    /// again though nothing has changed.
+    pub(super) fn look_for_neighbours(&mut self) -> Option<Duration> {
+        if self.neighbours.hops.is_empty() {
+            return None;
+        }
+        let now = Instant::now();
+        if self.neighbours.news.as_ref().is_some_and(News::take) {
+            self.neighbours.told = Some(now);
+        }
+        let ifindices: Vec<u32> = self.ifaces.iter().map(|iface| iface.ifindex).collect();
+        let changed = self.neighbours.look(now, &ifindices, &mut self.tables);
+        if !changed.is_empty() {
+            let _ = self.tell(Command::SetNextMacs(changed));
+        }
+        self.neighbours.next_look(now)
+    }
+
+    /// Paths that are gone want no neighbours.
+    pub(super) fn forget_neighbours(&mut self, ids: &[PathId]) {
+        self.neighbours.forget(ids);
+    }
+
+    /// Where a path sends to, if it had to be looked up.
+    pub(super) fn show_neighbour(&self, id: PathId) -> Option<answer::NextHop> {
+        let key = self.neighbours.wanted.get(&id)?;
+        let hop = self.neighbours.hops.get(key)?;
+        let (iface, to) = key;
+        Some(answer::NextHop {
+            address: to.to_string(),
+            neighbour: hop.neighbour.map(|neighbour| neighbour.to_string()),
+            iface: self.config.ifaces[usize::from(*iface)].name.clone(),
+            mac: self
+                .neighbours
+                .mac(key)
+                .map(|mac| Mac::from(mac).to_string()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ashway_path::places::Ids;
+
+    use super::*;
+
+    /// A kernel that has a gateway to everything beyond its link, and counts.
+    #[derive(Default)]
+    struct Fake {
+        neighbours: HashMap<IpAddr, Neighbour>,
+        gateway: Option<IpAddr>,
+        /// Entries that a dump misses.
+        hidden: HashSet<IpAddr>,
+        routes: u32,
+        asked: Vec<IpAddr>,
+    }
+
+    impl Kernel for Fake {
+        fn next_hop(&mut self, _: u32, to: IpAddr) -> Option<IpAddr> {
+            self.routes += 1;
+            Some(self.gateway.unwrap_or(to))
+        }
+
+        fn find(&mut self, _: u32, of: IpAddr) -> Option<Neighbour> {
+            self.neighbours.get(&of).copied()
+        }
+
+        fn all(&mut self, _: u32) -> io::Result<Vec<(IpAddr, Neighbour)>> {
+            let all = self.neighbours.iter();
+            let seen = all.filter(|(at, _)| !self.hidden.contains(*at));
+            Ok(seen.map(|(at, found)| (*at, *found)).collect())
+        }
+
+        fn ask(&mut self, _: u32, of: IpAddr) {
+            self.asked.push(of);
+        }
+    }
+
+    fn address(number: u32) -> IpAddr {
+        IpAddr::from((0x0a00_0000 + number).to_be_bytes())
+    }
+
+    const fn sure(last: u8) -> Neighbour {
+        Neighbour {
+            mac: [2, 0, 0, 0, 0, last],
+            is_sure: true,
+        }
+    }
+
+    #[test]
+    fn what_nobody_watched_is_not_believed() {
+        let (mut all, mut kernel, mut ids) =
+            (Neighbours::default(), Fake::default(), Ids::default());
+        let path = ids.take();
+        kernel.neighbours.insert(address(1), sure(1));
+        let to = (0, address(1));
+        assert_eq!(all.want(path, to, 7, &mut kernel), Some(sure(1).mac));
+        all.forget(&[path]);
+        kernel.neighbours.insert(address(1), sure(2));
+        assert_eq!(all.want(path, to, 7, &mut kernel), Some(sure(2).mac));
+    }
+
+    #[test]
+    fn paths_are_told_what_changes_and_nothing_else() {
+        let (mut all, mut kernel, mut ids) =
+            (Neighbours::default(), Fake::default(), Ids::default());
+        let [here, there, alike] = [ids.take(), ids.take(), ids.take()];
+        kernel.neighbours.insert(address(1), sure(1));
+        assert_eq!(
+            all.want(here, (0, address(1)), 7, &mut kernel),
+            Some(sure(1).mac)
+        );
+        assert_eq!(all.want(there, (0, address(2)), 7, &mut kernel), None);
+        assert_eq!(
+            all.want(alike, (0, address(1)), 7, &mut kernel),
+            Some(sure(1).mac)
+        );
+        assert!(kernel.asked.is_empty(), "no path waits for that");
+        all.ask(&mut kernel);
+        // The kernel is asked about what it does not know, and one route is one question.
+        assert_eq!((&kernel.asked[..], kernel.routes), (&[address(2)][..], 2));
+        let now = Instant::now();
+        assert_eq!(all.look(now, &[7], &mut kernel), []);
+        // A dump that missed one is not believed.
+        kernel.hidden.insert(address(1));
+        assert_eq!(all.look(now, &[7], &mut kernel), []);
+        kernel.neighbours.insert(address(2), sure(2));
+        assert_eq!(
+            all.look(now, &[7], &mut kernel),
+            [(there, Some(sure(2).mac))]
+        );
+        kernel.neighbours.remove(&address(1));
+        kernel.asked.clear();
+        let mut told = all.look(now, &[7], &mut kernel);
+        told.sort();
+        assert_eq!(told, [(here, None), (alike, None)]);
+        // It is asked about at once, before its turn.
+        assert_eq!(kernel.asked, [address(1)]);
+        // What the route says counts.
+        (kernel.gateway, kernel.asked) = (Some(address(2)), Vec::new());
+        let mut told = all.look(now + 2 * ASK, &[7], &mut kernel);
+        told.sort();
+        // One has that hop already.
+        assert_eq!(told, [here, alike].map(|id| (id, Some(sure(2).mac))));
+        assert!(kernel.asked.is_empty(), "it is sure of that one");
+        all.forget(&[here, there, alike, here]);
+        assert!(all.hops.is_empty() && all.turns.is_empty() && all.wanted.is_empty());
+    }
+
+    /// However many next hops there are, a look asks about a few, each in its turn.
+    #[test]
+    fn a_look_asks_about_so_many_and_forgets_none() {
+        const HOPS: u32 = 1000;
+        let (mut all, mut kernel, mut ids) =
+            (Neighbours::default(), Fake::default(), Ids::default());
+        for number in 0..HOPS {
+            let _ = all.want(ids.take(), (0, address(number)), 7, &mut kernel);
+        }
+        all.ask(&mut kernel);
+        assert_eq!(kernel.asked.len(), MOST_ASKED as usize);
+        let begin = Instant::now();
+        for look in 1..=HOPS / MOST_ASKED {
+            let before = kernel.asked.len();
+            all.look(begin, &[7], &mut kernel);
+            let asked = (kernel.asked.len() - before) as u32;
+            let left = HOPS - look * MOST_ASKED;
+            assert_eq!(asked, left.min(MOST_ASKED), "look {look}");
+        }
+        let ever: HashSet<IpAddr> = kernel.asked.drain(..).collect();
+        assert_eq!(ever.len(), HOPS as usize);
+        for _ in 0..HOPS / MOST_ASKED {
+            all.look(begin + 2 * ASK, &[7], &mut kernel);
+        }
+        let again: HashSet<IpAddr> = kernel.asked.iter().copied().collect();
+        assert_eq!(
+            (again.len(), kernel.asked.len()),
+            (HOPS as usize, HOPS as usize)
+        );
+    }
+}

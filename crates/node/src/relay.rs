@@ -1,0 +1,357 @@
+//! Relays in the kernel tier, as the node has them: which path has a number, and
+//! whether its messages may run there.
+//!
+//! A path that the kernel tier can do ([`ashway_modules::relay`]) gets a number when
+//! it is created, whatever its tier: its messages are led to the program of relays,
+//! and a hop says what that does with them. So promoting and demoting is a write of
+//! two hops, and nothing is led anywhere else meanwhile. What the program leaves to
+//! the user tier comes by the ring that all whole frames come by.
+//!
+//! A relay's row counts what its programs saw; what of that went on to the user tier
+//! is among the notes there, and its fate with the other paths'.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+use std::time::Instant;
+
+use ashway_abi::count::Ledger;
+use ashway_abi::{Count, hop};
+use ashway_api::answer::{Because, Counts, KernelPart, Moved, PathPromotion, Tally};
+use ashway_codegen::entry::Reply;
+use ashway_demux::Filter;
+use ashway_kernel::{Program, TcxLink, shared};
+use ashway_memory::SharedArray;
+use ashway_modules::relay::{self, Stays};
+use ashway_modules::{Message, rules};
+use ashway_path::path::Path;
+use ashway_path::places::PathId;
+use ashway_path::stage::Direction;
+use rustix::thread::{MembarrierCommand, membarrier};
+
+use super::dispatch::RELAY_SLOT;
+use super::known::{NodeEnd, NodeLive};
+use super::{Node, status};
+use crate::request::{Code, Refusal};
+use ashway_config::Tier;
+use ashway_worker::counters::Row;
+use ashway_worker::programs;
+use ashway_worker::relays::{self, KEYS, MOST, Out, Relays};
+use ashway_worker::worker::command::Command;
+
+/// What all relays of a node share.
+#[derive(Debug)]
+pub(super) struct NodeRelays {
+    pub(super) program: Program,
+    pub(super) hops: Arc<SharedArray>,
+    numbers: HashMap<PathId, usize>,
+    /// Longest unused first.
+    free: VecDeque<usize>,
+    /// By number: its counters when its present path got it.
+    base: Vec<Row>,
+    /// Numbers that were ever used.
+    used: usize,
+}
+
+impl NodeRelays {
+    /// The number of a path, if it has one.
+    pub(super) fn number(&self, id: PathId) -> Option<usize> {
+        self.numbers.get(&id).copied()
+    }
+
+    /// All paths with a number.
+    pub(super) fn numbers(&self) -> impl Iterator<Item = (PathId, usize)> {
+        self.numbers.iter().map(|(id, number)| (*id, *number))
+    }
+}
+
+/// A path's place in the kernel tier.
+#[derive(Debug)]
+pub(super) struct Place {
+    number: usize,
+    tier: Tier,
+    /// Time the last change took, in ns.
+    switch_ns: u64,
+}
+
+fn stays(because: String, hint: &'static str) -> Stays {
+    Stays { because, hint }
+}
+
+impl Node {
+    /// Gives a new path a number, if the kernel tier can do it; says whether it has.
+    pub(super) fn place(&mut self, id: PathId, fits: Result<(), Stays>) -> bool {
+        let placed = fits.and_then(|()| self.find_place(id));
+        self.live.place(id, placed)
+    }
+
+    fn find_place(&mut self, id: PathId) -> Result<Place, Stays> {
+        self.need_relays()?;
+        let ends = self.live.at(id).into_iter().flat_map(NodeLive::ends);
+        let ends: Vec<usize> = ends.map(|end| end.iface()).collect();
+        self.need_exits(&ends)?;
+        let relays = self.relays.as_mut().expect("made above");
+        let carrier = self.carrier.as_ref().expect("relays have one");
+        let is_idle = |number: &usize| {
+            [Direction::Forward, Direction::Backward]
+                .into_iter()
+                .all(|direction| carrier.in_user(relays::key(*number, direction)) == 0)
+        };
+        let at = relays.free.iter().position(is_idle);
+        let Some(number) = at.and_then(|at| relays.free.remove(at)) else {
+            return Err(stays(
+                format!("{MOST} relays of this node are in the kernel tier already"),
+                "remove one of them, and create this one again",
+            ));
+        };
+        relays.numbers.insert(id, number);
+        relays.used = relays.used.max(number + 1);
+        let row = status::row(self, self.plan.relay_row(number));
+        self.relays.as_mut().expect("made above").base[number] = row;
+        if self.tell(Command::AddRelay(id, number)).is_err() {
+            self.release(&[id]);
+            return Err(stays("the worker does not answer".to_owned(), ""));
+        }
+        Ok(Place {
+            number,
+            tier: Tier::User,
+            switch_ns: 0,
+        })
+    }
+
+    /// Whether the kernel tier can do a path, as the rule `promote` has marked it.
+    pub(super) fn fits(
+        &self,
+        path: &Path<Message>,
+        ends: &[(NodeEnd, Filter)],
+    ) -> Result<(), Stays> {
+        relay::fits(path)?;
+        if ashway_config::share(path.attrs()).is_some() {
+            return Err(stays(
+                "it has a share, and of a relay the worker keeps that".to_owned(),
+                "leave out `share_per_mille` and `rate_per_second`",
+            ));
+        }
+        let has_xdp = |(end, _): &(NodeEnd, Filter)| self.ifaces[end.iface()].xdp.is_some();
+        if self.maps.is_none() || !ends.iter().all(has_xdp) {
+            return Err(stays(
+                "it is on an interface without XDP".to_owned(),
+                "`ashway doctor` says what XDP needs here",
+            ));
+        }
+        let marks = [rules::PROMOTE_FORWARD, rules::PROMOTE_BACKWARD];
+        if marks.iter().any(|mark| path.attrs().number(mark).is_none()) {
+            return Err(stays(
+                "no rule has left its stages to the kernel tier".to_owned(),
+                "this is a bug of Ashway; please report it",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Makes what all relays share, unless it is there.
+    fn need_relays(&mut self) -> Result<(), Stays> {
+        let (None, Some(maps), Some(carrier)) = (&self.relays, &self.maps, &self.carrier) else {
+            return Ok(());
+        };
+        let failed = |error: &dyn std::fmt::Display| {
+            let because = format!("the program of relays was not accepted: {error}");
+            stays(because, "`ashway doctor` says what the kernel lacks")
+        };
+        let hops = shared::words("ashway_hops", KEYS * hop::BYTES);
+        let hops = hops.map_err(|error| failed(&error))?;
+        let program = carrier.load_forward(maps, &hops, None);
+        let program = program.map_err(|error| failed(&error))?;
+        for iface in &self.ifaces {
+            if let Some(xdp) = &iface.xdp {
+                let set = xdp.slots.set_slot(RELAY_SLOT, program.fd());
+                set.map_err(|error| failed(&error))?;
+            }
+        }
+        let out = self.ifaces.iter().map(|iface| Out {
+            ifindex: iface.ifindex,
+            by_tcx: iface
+                .xdp
+                .as_ref()
+                .is_none_or(|xdp| xdp.reply == Reply::Exit),
+        });
+        let hops = Arc::new(hops);
+        let worker = Relays::new(Arc::clone(&hops), out.collect());
+        self.tell(Command::SetRelays(worker))
+            .map_err(|refusal| stays(refusal.message, ""))?;
+        self.relays = Some(NodeRelays {
+            program,
+            hops,
+            numbers: HashMap::new(),
+            free: (0..MOST).collect(),
+            base: vec![Row::empty(); MOST],
+            used: 0,
+        });
+        Ok(())
+    }
+
+    /// Attaches the exit program where messages come in whose way out takes no
+    /// redirect.
+    fn need_exits(&mut self, ends: &[usize]) -> Result<(), Stays> {
+        let is_exit = |iface: usize| {
+            let xdp = self.ifaces[iface].xdp.as_ref();
+            xdp.is_none_or(|xdp| xdp.reply == Reply::Exit)
+        };
+        let comes_in = |iface: &&usize| ends.iter().any(|end| end != *iface && is_exit(*end));
+        let ifaces: Vec<usize> = ends.iter().filter(comes_in).copied().collect();
+        for iface in ifaces {
+            let (Some(maps), Some(xdp)) = (&self.maps, &mut self.ifaces[iface].xdp) else {
+                continue;
+            };
+            if xdp.exit_link.is_some() {
+                continue;
+            }
+            let name = &self.config.ifaces[iface].name;
+            let failed = |error: &dyn std::fmt::Display| {
+                let because = format!("`{name}` does not take the exit program: {error}");
+                stays(because, "`ashway doctor` says what TCX needs")
+            };
+            let exit = programs::load_exit(maps).map_err(|error| failed(&error))?;
+            let link = TcxLink::attach(&exit, self.ifaces[iface].ifindex);
+            let link = link.map_err(|error| failed(&error))?;
+            if let Some(xdp) = &mut self.ifaces[iface].xdp {
+                xdp.exit_link = Some(link);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes their numbers from paths that nothing is led to any more. Waits for an
+    /// RCU grace period, behind which no program counts for them.
+    pub(super) fn release(&mut self, ids: &[PathId]) {
+        let Some(relays) = &mut self.relays else {
+            return;
+        };
+        let freed: Vec<usize> = ids
+            .iter()
+            .filter_map(|id| relays.numbers.remove(id))
+            .collect();
+        if !freed.is_empty() {
+            let _ = membarrier(MembarrierCommand::Global);
+            relays.free.extend(freed);
+        }
+    }
+
+    /// Moves a path to a tier.
+    ///
+    /// # Errors
+    ///
+    /// Why it stays in the user tier.
+    pub(super) fn move_live(&mut self, name: &str, tier: Tier) -> Result<Moved, Refusal> {
+        let begin = Instant::now();
+        let id = self.find_live(name)?;
+        if let Some(stays) = self.live.at(id).and_then(|live| live.stays.as_ref())
+            && tier == Tier::Kernel
+        {
+            return Err(Refusal::new(
+                Code::HandlerRefused,
+                format!("path `{name}` stays in the user tier: {}", stays.because),
+                stays.hint,
+            ));
+        }
+        self.tell(Command::Promote(id, tier == Tier::Kernel))?;
+        let mut switch_ns = 0;
+        if let Some(place) = self.live.at_mut(id).and_then(|live| live.place.as_mut()) {
+            place.tier = tier;
+            place.switch_ns = begin.elapsed().as_nanos() as u64;
+            switch_ns = place.switch_ns;
+        }
+        let live = self.live.at(id);
+        Ok(Moved {
+            path: name.to_owned(),
+            tier: tier.word().into(),
+            switch_ns,
+            bypass: live.and_then(|live| self.describe_live_faults(live).1),
+            shadow: None,
+        })
+    }
+
+    /// What the kernel tier has counted of all relays there ever were.
+    pub(super) fn rows_of_relays(&self) -> Row {
+        let mut sum = Row::empty();
+        for number in 0..self.relays.as_ref().map_or(0, |relays| relays.used) {
+            sum.add(&status::row(self, self.plan.relay_row(number)));
+        }
+        sum
+    }
+
+    /// Messages of all paths of the user tier that wait in a ring.
+    pub(super) fn waiting_in_rings(&self) -> u64 {
+        let relays = self.relays.as_ref().map_or(0, |relays| relays.used);
+        let others = KEYS..KEYS + 2 * self.live.numbers() as usize;
+        let carrier = self.carrier.iter();
+        carrier
+            .flat_map(|carrier| {
+                let keys = (0..=2 * relays).chain(others.clone());
+                keys.map(|key| u64::from(carrier.in_user(key)))
+            })
+            .sum()
+    }
+
+    /// Adds the kernel tier's part to what a path has counted in the user tier, and says
+    /// what that part is.
+    pub(super) fn add_kernel(&self, live: &NodeLive, counts: &mut Counts) -> Option<KernelPart> {
+        let place = live.place.as_ref()?;
+        let base = self.relays.as_ref().map(|relays| relays.base[place.number]);
+        let row = status::row(self, self.plan.relay_row(place.number));
+        let row = row.since(&base.unwrap_or_else(Row::empty));
+        // What went on to the user tier is counted by the path.
+        let received = row.get(Count::Received) - row.sum(Ledger::Note);
+        counts.received += received;
+        counts.balanced &= received == row.sum(Ledger::Fate);
+        let of = |ledger: Ledger| {
+            let all = Count::ALL
+                .iter()
+                .filter(move |count| count.ledger() == ledger);
+            let all = all.map(|count| (*count, row.get(*count)));
+            all.filter(|(_, times)| *times > 0)
+        };
+        for (fate, times) in of(Ledger::Fate) {
+            counts.add_fate(fate, times);
+        }
+        let notes = of(Ledger::Note).map(|(note, times)| (note.name().into(), times));
+        Some(KernelPart {
+            received: row.get(Count::Received),
+            notes: Tally(notes.collect()),
+        })
+    }
+}
+
+impl NodeLive {
+    /// The tier of the path, and how it stands with the kernel tier.
+    pub(super) fn tier(&self) -> (Tier, PathPromotion) {
+        match &self.place {
+            Some(place) if place.tier == Tier::Kernel => {
+                let promotion = PathPromotion {
+                    state: "promoted".into(),
+                    why: None,
+                    switch_ns: Some(place.switch_ns),
+                };
+                (place.tier, promotion)
+            }
+            place => {
+                let stays = self.stays.as_deref();
+                let why = match place {
+                    Some(_) => Because {
+                        because: Some("it was asked for".into()),
+                        hint: Some("`ashway path promote` moves it to the kernel tier".into()),
+                    },
+                    None => Because {
+                        because: stays.map(|stays| stays.because.clone().into()),
+                        hint: stays.map(|stays| stays.hint.into()),
+                    },
+                };
+                let promotion = PathPromotion {
+                    state: "user".into(),
+                    why: Some(why),
+                    switch_ns: place.as_ref().map(|place| place.switch_ns),
+                };
+                (Tier::User, promotion)
+            }
+        }
+    }
+}

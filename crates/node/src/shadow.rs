@@ -1,0 +1,189 @@
+//! Promotions that first have some messages compared: record and replay
+//! (`ashway_worker::shadow`).
+
+use std::fmt;
+use std::sync::{Arc, PoisonError};
+use std::time::Instant;
+
+use ashway_path::places::PathId;
+
+use super::Node;
+use super::operations::{Job, Operation, Step};
+use super::promote::{Promoting, Promotion, swapped};
+use ashway_config::Tier;
+use ashway_worker::activation::Bindable;
+use ashway_worker::instance::{NotPromoted, Promoted};
+use ashway_worker::shadow::{Compared, PATIENCE, Recording};
+
+/// A promotion that waits for messages.
+pub(super) struct Shadow {
+    promoting: Promoting,
+    handler: Bindable,
+    promoted: Promoted,
+    /// When it waits no longer.
+    end: Instant,
+}
+
+impl fmt::Debug for Shadow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shadow")
+            .field("promoting", &self.promoting)
+            .field("handler", &self.handler)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shadow {
+    /// Ends the recording, if it is still there: a swap ends it too, and then there may be
+    /// another promotion's.
+    pub(super) fn recording(&self) -> Option<Recording> {
+        let running = self.handler.running.lock();
+        let mut running = running.unwrap_or_else(PoisonError::into_inner);
+        running.recording.take_if(|recording| self.owns(recording))
+    }
+
+    fn owns(&self, recording: &Recording) -> bool {
+        recording.is_of(self.promoting.path.row.0, self.promoted.version)
+    }
+
+    /// Whether it waits no longer.
+    fn is_due(&self, now: Instant) -> bool {
+        let running = self.handler.running.lock();
+        let running = running.unwrap_or_else(PoisonError::into_inner);
+        let recording = running.recording.as_ref();
+        let recording = recording.filter(|recording| self.owns(recording));
+        now >= self.end || recording.is_none_or(Recording::is_full)
+    }
+}
+
+impl Node {
+    /// Whether nothing is left to compare: it was done before, or the path runs in the
+    /// kernel tier and has no messages of the user tier.
+    pub(super) fn is_compared(&self, path: PathId) -> bool {
+        let known = &self.paths[&path];
+        known.tier == Tier::Kernel
+            || matches!(known.promotion, Promotion::Done(_))
+                && known.compared.is_some_and(|compared| compared.equal > 0)
+    }
+
+    /// Has the worker record what comes of messages of the path, while the operation waits.
+    pub(super) fn record(
+        &mut self,
+        operation: Operation,
+        promoting: Promoting,
+        promoted: Promoted,
+    ) {
+        let recorded = self.begin_to_record(promoting, promoted);
+        match recorded {
+            Ok(shadow) => self.operations.wait(operation, Step::Record(shadow)),
+            Err(refused) => operation.end(self.moved_to(Err(refused), true)),
+        }
+    }
+
+    fn begin_to_record(
+        &self,
+        promoting: Promoting,
+        promoted: Promoted,
+    ) -> Result<Shadow, NotPromoted> {
+        let path = self.still(promoting.path)?;
+        let handler = self.handlers[&self.plan.paths[&path].handler].clone();
+        {
+            let running = handler.running.lock();
+            let mut running = running.unwrap_or_else(PoisonError::into_inner);
+            if running.version.id != promoted.version {
+                return Err(swapped(&handler.shared.name));
+            }
+            if running.recording.is_none() {
+                let version = Arc::clone(&running.version);
+                let row = promoting.path.row.0;
+                running.recording = Some(Recording::new(row, version, promoting.messages));
+                drop(running);
+                return Ok(Shadow {
+                    promoting,
+                    handler,
+                    promoted,
+                    end: Instant::now() + PATIENCE,
+                });
+            }
+        }
+        let is_other = |step: &Step| match step {
+            Step::Record(other) if Arc::ptr_eq(&other.handler.shared, &handler.shared) => {
+                self.still(other.promoting.path).ok()
+            }
+            _ => None,
+        };
+        let because = match self.operations.steps().find_map(is_other) {
+            Some(other) if other == path => "it is being promoted already".to_owned(),
+            Some(other) => format!(
+                "path `{}` of the same handler is being promoted",
+                self.paths[&other].config.name
+            ),
+            // It was unbound or demoted a moment ago.
+            None => "another path of the same handler is being promoted".to_owned(),
+        };
+        let hint = "ask once more when that has ended, within a second";
+        Err(NotPromoted::new(because, hint))
+    }
+
+    /// Compares what has been recorded, where that is enough or has to do.
+    pub(super) fn look_at_shadows(&mut self) {
+        let now = Instant::now();
+        let is_due = |step: &Step| match step {
+            Step::Record(shadow) => {
+                shadow.is_due(now) || self.still(shadow.promoting.path).is_err()
+            }
+            _ => false,
+        };
+        let due: Vec<u64> = self.operations.numbers_of(is_due).collect();
+        for number in due {
+            if let Some((operation, Step::Record(shadow))) = self.operations.take(number) {
+                self.compare(operation, shadow);
+            }
+        }
+    }
+
+    fn compare(&mut self, operation: Operation, due: Shadow) {
+        let recording = due.recording();
+        let Shadow {
+            promoting,
+            handler,
+            promoted,
+            ..
+        } = due;
+        // After a swap, what was recorded is gone; the version may be back by now.
+        let recording = recording.ok_or_else(|| swapped(&handler.shared.name));
+        match self
+            .still(promoting.path)
+            .and_then(|path| Ok((path, recording?)))
+        {
+            Ok((path, recording)) => {
+                let config = &self.paths[&path].config;
+                let job = Job::Compare {
+                    function: config.function.clone(),
+                    budget: config.budget,
+                    recording,
+                };
+                self.submit(operation, Step::Compare(promoting, promoted), job);
+            }
+            Err(why) => operation.end(self.moved_to(Err(why), true)),
+        }
+    }
+
+    /// Goes on when it is compared.
+    pub(super) fn compared(
+        &mut self,
+        operation: Operation,
+        promoting: Promoting,
+        promoted: Promoted,
+        compared: Result<Compared, NotPromoted>,
+    ) {
+        let moved = self.still(promoting.path).and_then(|path| {
+            let made = compared.map(|compared| {
+                self.paths[&path].compared = Some(compared);
+                promoted
+            });
+            self.install(path, made).map(|()| path)
+        });
+        operation.end(self.moved_to(moved, true));
+    }
+}

@@ -1,0 +1,275 @@
+//! What a node says of itself: the answer to `status`.
+
+use std::collections::HashSet;
+
+use ashway_abi::share::Mode;
+use ashway_abi::{Cause, Count};
+use ashway_api::Scalar;
+use ashway_api::answer::{
+    Because, Counts, FormerVersion, Handler, HandlerEndpoint, HandlerPath, HandlerProgram,
+    HandlerPromotion, Interface, LastFault, LostAfterHandOver, Path, PathBase, PathShare,
+    SourceLine, State as Declared, Status, Stays, Unmatched,
+};
+use ashway_codegen::entry::Reply;
+use ashway_handler::Param;
+use ashway_memory::clock::monotonic_ns;
+use ashway_path::places::PathId;
+
+use super::{Node, NodePath, Promotion, State};
+use ashway_config::Tier;
+use ashway_worker::counters::Row;
+use ashway_worker::instance::{Instance, Promoted};
+use ashway_worker::plan::HandlerId;
+use ashway_worker::rows::CounterRow;
+
+/// The node, with what it has.
+pub(super) fn describe(node: &mut Node) -> Status {
+    for (iface, config) in node.ifaces.iter_mut().zip(&node.config.ifaces) {
+        iface.ask_driver(&config.name);
+    }
+    let live = node.list();
+    let not_listed = node.live.len() - live.len();
+    let run = node.live.run();
+    let paths = node.paths.keys().map(|id| path(node, *id));
+    let paths = paths.map(|path| Path::Handler(path.into()));
+    let live = live.into_iter().map(|path| Path::Modules(path.into()));
+    Status {
+        node: node.config.node.name.clone(),
+        interfaces: (0..node.ifaces.len()).map(|i| interface(node, i)).collect(),
+        handlers: node
+            .handlers
+            .keys()
+            .map(|id| handler(node, *id, &run))
+            .collect(),
+        paths: paths.chain(live).collect(),
+        paths_not_listed: not_listed as u64,
+        live: node.sum_of_live(),
+        operations: node.operations.describe(),
+        taps: node.served.taps.describe(),
+    }
+}
+
+/// A row of counters, of both tiers together.
+pub(super) fn row(node: &Node, of: CounterRow) -> Row {
+    let mut row = node.rows.row(of);
+    if let Some(maps) = &node.maps {
+        // The map is ours and the row exists: this does not fail.
+        let _ = row.add_kernel(&maps.counters, of);
+    }
+    row
+}
+
+fn interface(node: &Node, number: usize) -> Interface {
+    let iface = &node.ifaces[number];
+    let name = &node.config.ifaces[number].name;
+    let unmatched = row(node, node.plan.ifaces[number].unmatched_row);
+    let reply = match &iface.xdp {
+        None => "packet",
+        Some(xdp) => match xdp.reply {
+            Reply::Transmit => "xdp_tx",
+            Reply::Redirect => "redirect",
+            Reply::Exit => "tcx",
+        },
+    };
+    let mode = match iface.state {
+        State::Up => iface.rung.name(),
+        State::Down => "down",
+        State::Detached | State::Gone | State::Anew => "gone",
+    };
+    Interface {
+        name: name.clone(),
+        ifindex: iface.ifindex,
+        mode: mode.into(),
+        hint: iface.state.hint(name),
+        mac: node.links[number].mac().to_string(),
+        mac_changes: iface.mac_changes,
+        rx_queues: iface.facts.queues as u64,
+        reply: reply.into(),
+        udp_checksum: "checked; none or partial accepted".into(),
+        consumes: iface.consumes,
+        unmatched: Unmatched {
+            passed: unmatched.get(Count::Passed),
+        },
+        lost_after_hand_over: LostAfterHandOver {
+            driver: iface.lost_by_driver(),
+        },
+    }
+}
+
+/// A handler; `run` are the instances that paths of modules run, in the user tier.
+fn handler(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> Handler {
+    let instance = &node.handlers[&id].shared;
+    let version = instance.version();
+    let former = instance.versions.former();
+    let former = former.iter().rev().map(|former| FormerVersion {
+        digest: former.digest.clone(),
+        file: former.file.display().to_string(),
+    });
+    let allow = &node.config_of(instance).allow;
+    let param = |(name, value): (&String, &Param)| {
+        let value = match value {
+            Param::Number(number) => Scalar::Number(*number),
+            Param::Text(text) => Scalar::Text(text.clone()),
+        };
+        (name.clone(), value)
+    };
+    Handler {
+        name: instance.name.clone(),
+        tier: tiers(node, id, run),
+        memory: instance.memory.kind().name().into(),
+        bytes: instance.memory.len() as u64,
+        endpoint: instance
+            .endpoint()
+            .map(|(endpoint, place)| HandlerEndpoint {
+                slots: place.layout.endpoint_slots as u64,
+                reader: endpoint.reader(),
+            }),
+        owner: instance.owner.as_ref().map(|owner| owner.pid),
+        digest: version.digest.clone(),
+        file: version.file.display().to_string(),
+        allow: allow.iter().map(|grant| grant.word().into()).collect(),
+        params: version.params.iter().map(param).collect(),
+        state: version.kept.map(|kept| Declared {
+            bytes: kept.bytes,
+            version: kept.version,
+        }),
+        former: former.collect(),
+        promotion: promotion(node, id),
+        last_fault: last_fault(instance),
+    }
+}
+
+/// The tiers that a handler's paths run in.
+fn tiers(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> String {
+    let paths = node.plan.instances[&id].paths.iter();
+    let tiers = paths.map(|path| node.paths[path].tier.word());
+    let live = run.contains(&id).then_some(Tier::User.word());
+    let mut tiers: Vec<&str> = tiers.chain(live).collect();
+    tiers.sort_unstable();
+    tiers.dedup();
+    if tiers.is_empty() {
+        tiers.push("unbound");
+    }
+    tiers.join(",")
+}
+
+/// How the first of a handler's paths for which that was tried stands with the kernel tier.
+fn promotion(node: &Node, id: HandlerId) -> HandlerPromotion {
+    let paths = node.plan.instances[&id].paths.iter();
+    let mut paths = paths.map(|path| &node.paths[path]);
+    let found = paths.find_map(|path| match &path.promotion {
+        Promotion::NotAsked => None,
+        Promotion::Done(promoted) => Some(promoted_to(path, promoted)),
+        Promotion::Refused(refused) => Some(HandlerPromotion {
+            state: "user".into(),
+            why: Some(Because {
+                because: Some(refused.because.clone().into()),
+                hint: Some(refused.hint.clone().into()),
+            }),
+            place: Some(SourceLine {
+                line: refused.line.clone(),
+            }),
+            program: None,
+        }),
+    });
+    found.unwrap_or_else(|| HandlerPromotion {
+        state: "user".into(),
+        ..HandlerPromotion::default()
+    })
+}
+
+/// What a program took, and why it is not used where it is not.
+fn promoted_to(path: &NodePath, promoted: &Promoted) -> HandlerPromotion {
+    let is_demoted = path.tier == Tier::User;
+    let because = is_demoted.then(|| match &path.demoted {
+        Some(because) => format!("demoted: {because}").into(),
+        None => "demoted by hand".into(),
+    });
+    HandlerPromotion {
+        state: if is_demoted { "user" } else { "promoted" }.into(),
+        why: Some(Because {
+            because,
+            hint: is_demoted.then_some("`ashway path promote` moves it back".into()),
+        }),
+        place: None,
+        program: Some(HandlerProgram {
+            insns: promoted.insns as u64,
+            verified_insns: promoted.program.verified_insns().into(),
+            translate_us: promoted.translate.as_micros() as u64,
+            load_us: promoted.load.as_micros() as u64,
+            switch_ns: path.switch_ns,
+            second_try: promoted.second_try,
+        }),
+    }
+}
+
+fn last_fault(instance: &Instance) -> Option<LastFault> {
+    let fault = instance.last_fault()?;
+    // What a verdict was is not recorded; this is the likeliest.
+    let may_be_reply = fault.cause == Some(Cause::BadVerdict) && !instance.may_reply();
+    let (file, line) = fault.line.unzip();
+    Some(LastFault {
+        count: fault.count,
+        cause: fault.cause.map(|cause| cause.name().into()),
+        file,
+        line,
+        at: fault.at,
+        hint: may_be_reply.then(|| {
+            format!(
+                "was it `reply`? that takes `allow = [\"reply\"]` in `[handler.{}]`, or \
+                 `handler load --allow reply`",
+                instance.name
+            )
+        }),
+    })
+}
+
+/// A path that ends in a handler, without what `show` says besides.
+pub(super) fn path(node: &Node, id: PathId) -> HandlerPath {
+    let path = &node.paths[&id];
+    let (config, plan) = (&path.config, &node.plan.paths[&id]);
+    let shared = &node.handlers[&plan.handler].shared;
+    let row = row(node, plan.row);
+    let stays = match &path.promotion {
+        Promotion::Refused(refused) => Some(Stays {
+            asked: config.tier.word().into(),
+            refused: refused.describe(),
+        }),
+        Promotion::NotAsked | Promotion::Done(_) => None,
+    };
+    let (faults, bypass) = node.describe_faults(id);
+    let share = config.share.map(|share| {
+        let mode = match path.tier {
+            Tier::Kernel => shared.mode(plan.local),
+            Tier::User | Tier::Auto => {
+                let end = node.end(id);
+                let purse = end.as_ref().and_then(|end| end.share.as_deref());
+                purse.map(|purse| purse.mode(monotonic_ns()))
+            }
+        };
+        PathShare {
+            share: share.to_string(),
+            mode: mode.map(|mode| Mode::name(mode).into()),
+        }
+    });
+    HandlerPath {
+        base: PathBase {
+            name: config.name.clone(),
+            iface: config.ifaces.clone(),
+            filter: Some(config.filter.text.clone()),
+            tier: path.tier.word().into(),
+            owner: path.owner.as_ref().map(|owner| owner.pid),
+            faults,
+            bypass,
+            counts: Counts::of(|count| row.get(count), shared.in_user(plan.local).into()),
+            share,
+        },
+        handler: config.handler.clone(),
+        function: config.function.clone(),
+        stays,
+        on_fault: config.on_fault.word().into(),
+        budget_ns: config.budget.as_nanos() as u64,
+        shown: None,
+        run: None,
+    }
+}

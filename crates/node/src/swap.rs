@@ -1,0 +1,468 @@
+//! Swapping a running handler for another version of it, and back.
+//!
+//! What can be known before is known before any message waits: the file is read and
+//! compiled on the compile thread, for the kernel tier too if a path of the handler
+//! runs there. Then:
+//!
+//! 1. its paths leave the kernel tier, and an RCU grace period ends behind the last
+//!    activation there; the old version answers in the user tier meanwhile,
+//! 2. the worker puts the new version in its place (`ashway_worker::swap`): messages wait in
+//!    the ring for so long, and that is the time that is reported,
+//! 3. the paths go to the kernel tier again, with the new version's programs.
+//!
+//! So no message meets two versions, and none overtakes another: step 3 is a
+//! promotion, and that waits for what is in the user tier.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ashway_api::answer::{HandedOn, LeftKernel, Swapped};
+use ashway_api::request::Swap;
+use ashway_handler::{Engine, Param};
+use rustix::thread::{MembarrierCommand, membarrier};
+
+use super::binding::{no_worker, refusal};
+use super::operations::{Job, Operation, Report, Step};
+use super::promote::Promotion;
+use super::{Node, RunError};
+use crate::control::Caller;
+use crate::request::{self, Code, Refusal};
+use ashway_config::{HandlerConfig, Tier};
+use ashway_path::places::PathId;
+use ashway_worker::activation::Bindable;
+use ashway_worker::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
+use ashway_worker::plan::HandlerId;
+use ashway_worker::programs::NodeMaps;
+use ashway_worker::swap::{Legacy, TakeOver, legacy};
+use ashway_worker::version::Version;
+
+/// What became of compiling a version for the kernel tier.
+pub(super) type Made = Result<Promoted, NotPromoted>;
+
+/// Where the next version comes from.
+enum Source {
+    /// A file, and values for its parameters.
+    File(PathBuf, BTreeMap<String, Param>),
+    /// The version before the one that runs.
+    Former(Arc<Version>),
+}
+
+/// A version that is to be compiled.
+pub(super) struct Next {
+    handler: Arc<Instance>,
+    config: HandlerConfig,
+    source: Source,
+    in_kernel: Vec<InKernel>,
+    maps: Option<Arc<NodeMaps>>,
+    engine: Engine,
+}
+
+impl Next {
+    /// Compiles it. On the compile thread.
+    pub(super) fn compile(self) -> Result<Candidate, InstanceError> {
+        let (version, back) = match self.source {
+            Source::File(file, given) => {
+                let mut version = Version::read(&self.config, &file, &self.engine)?;
+                version.inherit_params(given);
+                (Arc::new(version), false)
+            }
+            Source::Former(version) => (version, true),
+        };
+        let inherited = self.config.params;
+        let maps = self.maps.as_deref();
+        Ok(Candidate::compile(
+            &self.handler,
+            version,
+            back,
+            inherited,
+            self.in_kernel,
+            maps,
+        ))
+    }
+}
+
+/// A version that could take over.
+pub(super) struct Candidate {
+    pub(super) version: Arc<Version>,
+    /// It is the one before.
+    back: bool,
+    /// The parameters' values when it was asked for, which it has in part.
+    inherited: BTreeMap<String, Param>,
+    /// For the paths that ran in the kernel tier when it was asked for.
+    pub(super) promoted: Vec<(PathId, Made)>,
+}
+
+/// What a path in the kernel tier runs there: it is compiled of the next version, too.
+pub(super) type InKernel = (PathId, String, Allowance);
+
+impl Candidate {
+    /// Compiles a version for the paths that run in the kernel tier. On the compile
+    /// thread.
+    pub(super) fn compile(
+        handler: &Instance,
+        version: Arc<Version>,
+        back: bool,
+        inherited: BTreeMap<String, Param>,
+        in_kernel: Vec<InKernel>,
+        maps: Option<&NodeMaps>,
+    ) -> Self {
+        let mut promoted = Vec::new();
+        if let Some(maps) = maps.filter(|_| fits(handler, &version).is_ok()) {
+            // What lacks a function is refused by the node.
+            let in_kernel = in_kernel.into_iter();
+            let has =
+                in_kernel.filter(|(_, function, _)| version.compiled.function(function).is_some());
+            promoted = has
+                .map(|(id, function, allowed)| {
+                    (id, handler.promote(maps, &version, &function, allowed))
+                })
+                .collect();
+        }
+        Self {
+            version,
+            back,
+            inherited,
+            promoted,
+        }
+    }
+}
+
+impl Node {
+    /// Puts a file in the place of a handler's version that runs, and answers `caller`.
+    pub(super) fn swap(&mut self, request: &Swap, engine: &Engine, caller: Caller) {
+        let asked = request::file(&request.file).and_then(|file| {
+            let source = Source::File(file, request::params(&request.params));
+            Ok((self.to_change(&request.handler)?, source))
+        });
+        self.change_version("swap", asked, engine, caller);
+    }
+
+    /// Puts the version before in the place of the one that runs, and answers `caller`.
+    pub(super) fn rollback(&mut self, handler: &str, engine: &Engine, caller: Caller) {
+        let asked = self.to_change(handler).and_then(|id| {
+            let instance = &self.handlers[&id].shared;
+            let former = instance.versions.former().pop().ok_or_else(|| {
+                Refusal::failed(
+                    format!(
+                        "of handler `{}` no version before this one is kept",
+                        instance.name
+                    ),
+                    "`ashway handler swap` gives it one",
+                )
+            })?;
+            Ok((id, Source::Former(former)))
+        });
+        self.change_version("rollback", asked, engine, caller);
+    }
+
+    /// The handler whose version a request would change.
+    fn to_change(&self, name: &str) -> Result<HandlerId, Refusal> {
+        if self.observation.is_some() {
+            return Err(Refusal::failed(
+                "somebody observes this node, and what observes would show the old version"
+                    .to_owned(),
+                "end `ashway trace` or `ashway capture` first",
+            ));
+        }
+        self.find_handler(name).map(|(id, _)| id)
+    }
+
+    /// What the configuration says of a handler that is there.
+    pub(super) fn config_of(&self, handler: &Instance) -> &HandlerConfig {
+        let config = self.config.handler(&handler.name);
+        config.expect("each handler has a configuration")
+    }
+
+    /// Compiles what is needed, then changes.
+    fn change_version(
+        &mut self,
+        verb: &'static str,
+        asked: Result<(HandlerId, Source), Refusal>,
+        engine: &Engine,
+        caller: Caller,
+    ) {
+        let (id, source) = match asked {
+            Ok(asked) => asked,
+            Err(refusal) => return caller.answer(refusal),
+        };
+        let handler = Arc::clone(&self.handlers[&id].shared);
+        let next = Next {
+            handler: Arc::clone(&handler),
+            config: self.config_of(&handler).clone(),
+            source,
+            in_kernel: self.in_kernel(id),
+            maps: self.maps.clone(),
+            engine: engine.clone(),
+        };
+        let report = Report::Caller(caller);
+        let operation = self.operations.next(verb, &*handler.name, report);
+        self.submit(operation, Step::Swap(handler), Job::Version(Box::new(next)));
+    }
+
+    /// Goes on when it is compiled.
+    pub(super) fn take_version(
+        &mut self,
+        operation: Operation,
+        instance: &Arc<Instance>,
+        candidate: Result<Candidate, InstanceError>,
+        engine: &Engine,
+    ) {
+        let begin = operation.begun();
+        let answer = candidate
+            .map_err(|error| refusal(&RunError::Instance(error)))
+            .and_then(|candidate| self.replace(instance, candidate, engine, begin));
+        operation.end(answer);
+    }
+
+    /// What the paths of a handler run in the kernel tier.
+    pub(super) fn in_kernel(&self, handler: HandlerId) -> Vec<InKernel> {
+        let paths = self.paths_in_kernel(handler);
+        let run = paths.map(|path| {
+            let config = &self.paths[&path].config;
+            (path, config.function.clone(), Allowance::of(config))
+        });
+        run.collect()
+    }
+
+    fn paths_in_kernel(&self, handler: HandlerId) -> impl Iterator<Item = PathId> {
+        let paths = self.plan.instances[&handler].paths.iter().copied();
+        paths.filter(|path| self.paths[path].tier == Tier::Kernel)
+    }
+
+    /// Replaces the version that runs; says what was kept and how long messages
+    /// waited.
+    ///
+    /// # Errors
+    ///
+    /// Why not: nothing has changed.
+    pub(super) fn replace(
+        &mut self,
+        instance: &Arc<Instance>,
+        candidate: Candidate,
+        engine: &Engine,
+        begin: Instant,
+    ) -> Result<Swapped, Refusal> {
+        // The node may have changed while this was compiled.
+        let id = self.to_change(&instance.name)?;
+        if !Arc::ptr_eq(&self.handlers[&id].shared, instance) {
+            return Err(Refusal::failed(
+                format!("handler `{}` was unloaded meanwhile", instance.name),
+                "another has its name now: ask once more if that is meant",
+            ));
+        }
+        let Candidate {
+            version,
+            back,
+            inherited,
+            promoted,
+        } = candidate;
+        let last = instance.version();
+        let former = instance.versions.former().pop();
+        let stale = if back {
+            former.is_none_or(|former| former.id != version.id)
+        } else {
+            self.config_of(instance).params != inherited
+        };
+        if stale {
+            return Err(Refusal::failed(
+                format!("handler `{}` was swapped meanwhile", instance.name),
+                "ask once more",
+            ));
+        }
+        let legacy = check(&self.handlers[&id], &last, &version)?;
+        let kernel: Vec<PathId> = self.paths_in_kernel(id).collect();
+        let mut programs = self.programs(&kernel, promoted)?;
+
+        let away = Instant::now();
+        if let Err(why) = kernel
+            .iter()
+            .try_for_each(|path| self.lead_to_worker(*path))
+        {
+            self.lead_to_kernel(&kernel);
+            return Err(why.into());
+        }
+        if !kernel.is_empty() {
+            // A poll that began before may be in a program of the old version; a
+            // grace period ends behind every such poll.
+            if let Err(errno) = membarrier(MembarrierCommand::Global) {
+                self.lead_to_kernel(&kernel);
+                let message = format!("nobody knows when the old version has ended: {errno}");
+                return Err(Refusal::failed(message, "demote its paths, then swap"));
+            }
+        }
+        let next = TakeOver {
+            handler: self.handlers[&id].clone(),
+            next: Arc::clone(&version),
+            config: self.config_of(instance).clone(),
+            legacy,
+            engine: engine.clone(),
+        };
+        // Without an answer it is unknown which version the memory is: the paths stay with
+        // the worker.
+        let taken = self.worker.take_over(next);
+        let hold = match taken.map_err(|gone| no_worker(&gone))? {
+            Ok(hold) => hold,
+            Err(error) => {
+                self.lead_to_kernel(&kernel);
+                return Err(refusal(&RunError::Instance(error)));
+            }
+        };
+        if back {
+            instance.versions.back();
+        } else {
+            instance.versions.advance(Arc::clone(&version));
+        }
+        let mut configs = self.config.handlers.iter_mut();
+        if let Some(config) = configs.find(|known| known.name == instance.name) {
+            config.file.clone_from(&version.file);
+            config.params.clone_from(&version.params);
+        }
+        let stays = self.follow_version(id, &mut programs);
+        let away = if kernel.is_empty() {
+            Duration::ZERO
+        } else {
+            away.elapsed()
+        };
+        Ok(Swapped {
+            handler: instance.name.clone(),
+            digest: version.digest.clone(),
+            before: last.digest.clone(),
+            file: version.file.display().to_string(),
+            state: version.kept.map(|kept| HandedOn {
+                version: kept.version,
+                kept_bytes: legacy.map_or(0, |legacy| legacy.bytes),
+                migrated_from: legacy.and_then(|legacy| legacy.migrate),
+            }),
+            hold_ns: hold.as_nanos() as u64,
+            away_us: away.as_micros() as u64,
+            took_us: begin.elapsed().as_micros() as u64,
+            left_kernel: stays,
+        })
+    }
+
+    /// What each of these paths, which run in the kernel tier, gets there; refuses if
+    /// one that must stay there cannot.
+    fn programs(
+        &self,
+        kernel: &[PathId],
+        mut promoted: Vec<(PathId, Made)>,
+    ) -> Result<Vec<(PathId, Made)>, Refusal> {
+        let mut programs = Vec::new();
+        for &path in kernel {
+            let name = &self.paths[&path].config.name;
+            let Some(made) = promoted.iter().position(|(known, _)| *known == path) else {
+                return Err(Refusal::failed(
+                    format!("path `{name}` was promoted meanwhile"),
+                    "ask once more",
+                ));
+            };
+            let (_, made) = promoted.swap_remove(made);
+            if let (Err(why), Tier::Kernel) = (&made, self.paths[&path].config.tier) {
+                let Refusal { message, hint, .. } = why.clone().into();
+                return Err(refused(
+                    format!("path `{name}` has `tier = \"kernel\"`: {message}"),
+                    hint,
+                ));
+            }
+            programs.push((path, made));
+        }
+        Ok(programs)
+    }
+
+    /// Has a path's messages go to the worker, though its tier stays what it is.
+    fn lead_to_worker(&self, path: PathId) -> Result<(), NotPromoted> {
+        self.put(path, Tier::User).map(drop)
+    }
+
+    /// Undoes that.
+    fn lead_to_kernel(&self, paths: &[PathId]) {
+        for &path in paths {
+            // What took a program a moment ago takes this one.
+            let _ = self.put(path, Tier::Kernel);
+        }
+    }
+
+    /// Has the paths of a handler follow its new version: those in the kernel tier by
+    /// their `programs`. Which ones had to leave it, and why.
+    fn follow_version(
+        &mut self,
+        handler: HandlerId,
+        programs: &mut Vec<(PathId, Made)>,
+    ) -> Vec<LeftKernel> {
+        let mut left = Vec::new();
+        self.handlers[&handler].shared.ends.open_all();
+        for path in self.plan.instances[&handler].paths.clone() {
+            // An old program could only run the old version.
+            self.paths[&path].promotion = Promotion::NotAsked;
+            self.paths[&path].compared = None;
+            let Some(at) = programs.iter().position(|(known, _)| *known == path) else {
+                continue;
+            };
+            let (_, made) = programs.swap_remove(at);
+            self.paths[&path].tier = Tier::User;
+            if let Err(why) = self.install(path, made) {
+                if let Some(end) = self.end(path) {
+                    end.moved(false);
+                }
+                left.push(LeftKernel {
+                    path: self.paths[&path].config.name.clone(),
+                    refused: why.describe(),
+                });
+            }
+        }
+        left
+    }
+}
+
+/// Whether `next` could be in the place of `last`, and what is handed on to it.
+pub(super) fn check(
+    handler: &Bindable,
+    last: &Version,
+    next: &Version,
+) -> Result<Option<Legacy>, Refusal> {
+    let instance = &handler.shared;
+    fits(instance, next)?;
+    for function in handler.bound() {
+        if next.compiled.function(&function).is_none() {
+            return Err(refused(
+                format!(
+                    "a path ends in `{}:{function}`, and the file exports no function \
+                     `{function}` of type (i32, i32) -> i32",
+                    instance.name
+                ),
+                "export it, or unbind the path first",
+            ));
+        }
+    }
+    legacy(last.kept, next.kept, next.compiled.migrates())
+        .map_err(|why| refused(why.to_string(), why.hint()))
+}
+
+/// Whether a version fits the memory that the instance has: programs and rings are
+/// made for it.
+fn fits(instance: &Instance, next: &Version) -> Result<(), Refusal> {
+    let (has, wants) = (instance.layout.guest_bytes, next.compiled.guest_bytes());
+    if has != wants {
+        return Err(refused(
+            format!("the file's memory has {wants} bytes at most, and the handler's {has}"),
+            format!("link it with `-Wl,--max-memory={has}`"),
+        ));
+    }
+    let (has, wants) = (instance.layout.state_bytes, next.compiled.state_bytes());
+    if has < wants {
+        return Err(refused(
+            format!(
+                "the file's tables and passive segments take {wants} bytes, and there is room for \
+                 {has}"
+            ),
+            "load it under another name and bind that",
+        ));
+    }
+    Ok(())
+}
+
+fn refused(message: String, hint: impl Into<String>) -> Refusal {
+    Refusal::new(Code::HandlerRefused, message, hint)
+}

@@ -1,0 +1,232 @@
+//! What the modules of a running node have to do with: its interfaces and its
+//! handlers.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::path::Path as FsPath;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ashway_kernel::Iface;
+use ashway_modules::handler;
+use ashway_modules::kinds::Interface;
+use ashway_modules::mac::Mac;
+use ashway_modules::shell::Commands;
+use ashway_modules::tap::{Target, Watch};
+
+use super::RunError;
+use crate::rung::Rung;
+use crate::shells::Shells;
+use crate::taps::Taps;
+use ashway_config::{Config, NodeGraph, Offline, World};
+use ashway_worker::activation::Bindable;
+
+/// An interface of the node, as its module knows it.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    name: String,
+    interface: Interface,
+}
+
+impl Link {
+    pub(super) fn new(number: usize, found: &Iface, rung: Rung) -> Self {
+        Self {
+            name: found.name.clone(),
+            interface: Interface {
+                number: number as u32,
+                mac: found.mac.into(),
+                mtu: found.mtu,
+                xdp: rung != Rung::Packet,
+                down: Arc::default(),
+            },
+        }
+    }
+
+    /// The interface's number.
+    pub(super) const fn number(&self) -> usize {
+        self.interface.number as usize
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its hardware address: all who have it follow when it is set.
+    pub(super) fn mac(&self) -> &Mac {
+        &self.interface.mac
+    }
+
+    /// Tells all paths, those to come too, whether anything can leave by it.
+    pub(super) fn set_down(&self, down: bool) {
+        self.interface.down.store(down, Ordering::Relaxed);
+    }
+}
+
+/// What modules have the node do beside the path.
+#[derive(Debug)]
+pub(super) struct Served {
+    /// Writes what taps see.
+    pub(super) taps: Taps,
+    /// Asks for what shells are told.
+    pub(super) shells: Shells,
+    /// The last identification of fragments. Every module of the node has this one: two
+    /// that count for themselves would use a number twice for the same receiver.
+    identification: Arc<AtomicU32>,
+}
+
+impl Served {
+    /// Nothing is served yet.
+    ///
+    /// # Errors
+    ///
+    /// When the shells cannot be called.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self {
+            taps: Taps::default(),
+            shells: Shells::new()?,
+            // Its keys are the system's random numbers: nobody can guess where the
+            // identifications begin (RFC 7739).
+            identification: Arc::new(AtomicU32::new(RandomState::new().hash_one(0) as u32)),
+        })
+    }
+}
+
+/// The graph of the configuration, initialised.
+///
+/// # Errors
+///
+/// [`RunError::Graph`].
+pub(super) fn graph(
+    config: &Config,
+    links: &[Link],
+    handlers: &[Bindable],
+    served: &Served,
+) -> Result<NodeGraph, RunError> {
+    let world = Live {
+        links,
+        handlers,
+        served,
+        changed: &Changed::default(),
+    };
+    let mut graph = config.graph(&world).map_err(RunError::Mistakes)?;
+    graph
+        .graph
+        .init()
+        .map_err(|not_ready| RunError::Graph(not_ready.to_string()))?;
+    Ok(graph)
+}
+
+/// The graph that follows `before`, which is as it was: modules of which the
+/// configuration says the same stay, with what they know.
+///
+/// # Errors
+///
+/// [`RunError::Mistakes`].
+pub(super) fn graph_behind(
+    before: &NodeGraph,
+    config: &Config,
+    links: &[Link],
+    handlers: &[Bindable],
+    served: &Served,
+    changed: &Changed,
+) -> Result<NodeGraph, RunError> {
+    let world = Live {
+        links,
+        handlers,
+        served,
+        changed,
+    };
+    let next = config.graph_behind(before, &world);
+    next.map_err(RunError::Mistakes)
+}
+
+/// Handlers of which a graph that follows must know something.
+#[derive(Debug, Default)]
+pub(super) struct Changed {
+    /// Those that were loaded anew: no module of theirs is kept.
+    pub(super) anew: BTreeSet<String>,
+    /// Those that could not be made: what else is wrong is said nevertheless.
+    pub(super) stubs: BTreeSet<String>,
+}
+
+/// The world of a running node.
+struct Live<'n> {
+    links: &'n [Link],
+    handlers: &'n [Bindable],
+    served: &'n Served,
+    changed: &'n Changed,
+}
+
+impl World for Live<'_> {
+    fn interface(&self, name: &str) -> Result<Interface, String> {
+        let mut links = self.links.iter();
+        let link = links.find(|link| link.name == name);
+        link.map(|link| link.interface.clone())
+            .ok_or_else(|| format!("this node has no interface `{name}`"))
+    }
+
+    fn handler(&self, name: &str) -> Option<Arc<dyn handler::Instance>> {
+        if self.changed.stubs.contains(name) {
+            return Some(Offline::stub());
+        }
+        let mut handlers = self.handlers.iter();
+        let handler = handlers.find(|handler| handler.shared.name == name)?;
+        Some(Arc::new(handler.clone()))
+    }
+
+    fn keeps_handler(&self, name: &str) -> bool {
+        !self.changed.anew.contains(name)
+    }
+
+    fn watch(&self, tap: &str, file: &FsPath, target: &Target) -> Result<Arc<dyn Watch>, String> {
+        match self.served.taps.open(tap, file, target) {
+            Ok(file) => Ok(file),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn commands(&self, domain: &str) -> Arc<dyn Commands> {
+        self.served.shells.of(domain)
+    }
+
+    fn identification(&self) -> Arc<AtomicU32> {
+        Arc::clone(&self.served.identification)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_modules_of_a_node_count_one_identification() {
+        let text = "[iface.veth0]\n[module.wire]\nkind = 'eth'\niface = 'veth0'\n\
+                    [module.cut]\nkind = 'fragment'\ndown = 'wire.up'\n\
+                    [module.too]\nkind = 'fragment'\ndown = 'wire.up'\n";
+        let config = ashway_config::parse(FsPath::new("test.toml"), text.as_bytes()).unwrap();
+        let links = [Link {
+            name: "veth0".to_owned(),
+            interface: Interface {
+                number: 0,
+                mac: [2, 0, 0, 0, 0, 1].into(),
+                mtu: 1500,
+                xdp: false,
+                down: Arc::default(),
+            },
+        }];
+        let served = Served::new().unwrap();
+        let first = graph(&config, &links, &[], &served).unwrap();
+        let next =
+            graph_behind(&first, &config, &links, &[], &served, &Changed::default()).unwrap();
+        // Theirs, and the node's own: the graph that follows has the same modules.
+        assert_eq!(Arc::strong_count(&served.identification), 3);
+        drop((first, next));
+        assert_eq!(Arc::strong_count(&served.identification), 1);
+        // Two nodes do not begin at the same number.
+        let other = Served::new().unwrap();
+        let first = |served: &Served| served.identification.load(Ordering::Relaxed);
+        assert_ne!(first(&served), first(&other));
+    }
+}

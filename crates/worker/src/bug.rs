@@ -1,0 +1,44 @@
+//! The seeded bugs of this crate ([`ashway_abi::bug`]).
+
+ashway_abi::seeded_bugs! {
+    /// A version begins without the state of the one before.
+    StateForgotten,
+    /// The state is written before the version's own first values.
+    StateOverwritten,
+    /// What is no state stays too.
+    RestKept,
+    /// The state is not migrated.
+    NotMigrated,
+    /// After a version that could not begin, the memory stays as that left it.
+    NotPutBack,
+    /// A version that could not begin runs nevertheless.
+    RunsNevertheless,
+    /// While the words of a fault are written, nothing says so.
+    FaultInPieces,
+    /// That a handler was stopped does not count towards its path's limit.
+    FaultsNotCounted,
+    /// A bypass that has come to nothing is followed by one as long.
+    RestNotDoubled,
+    /// Messages that have left the user tier are still counted there.
+    CountNotSubtracted,
+    /// Of messages of a path that leave together, one is subtracted.
+    RunCountedOnce,
+    /// What waits as a whole frame does not keep its path's number.
+    FramesForgotten,
+    /// An instance is left alone though a message came just before.
+    SleepsOnMessage,
+    /// Programs are not told that the worker wants an instance's lock.
+    LockNotWanted,
+    /// The worker has the lock, and programs are still told that it wants it.
+    LockWantedForEver,
+    /// A path that waits for two CPUs waits for the last only.
+    LastSightOnly,
+    /// Of messages of a ring that have to wait for a CPU only the first does.
+    FirstWaitsOnly,
+    /// A slot keeps the block that its message lies in.
+    BlockNotExchanged,
+    /// A message is taken that a program has not written yet.
+    HalfFilledTaken,
+    /// A ring is empty whose message a program has not written yet.
+    HalfFilledForgotten,
+}

@@ -1,0 +1,275 @@
+//! Handlers as the worker has them: their rings feed paths of the engine.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use ashway_abi::trusted;
+use ashway_modules::Message;
+use ashway_path::path::Path;
+use ashway_path::places::PathId;
+use ashway_path::sched::share::ShareAccount;
+
+use crate::activation::Bindable;
+use crate::instance::Instance;
+use crate::plan::HandlerId;
+use crate::rings;
+use crate::rows::CounterRow;
+use crate::witness::Sights;
+
+/// An instance in the worker's hands.
+#[derive(Debug)]
+pub struct RunInstance {
+    /// Its id. A list of them is in its order.
+    id: HandlerId,
+    /// Whether it is gone for the node: it ends when no ring of it holds a message, and no
+    /// path is left of it.
+    pub(crate) leaves: bool,
+    /// Whether its programs ring for the next message, and nobody looks at it until then.
+    pub(crate) asleep: bool,
+    /// What it runs.
+    pub(crate) handler: Bindable,
+    /// Its paths, by their number within the instance; each at its interfaces.
+    paths: Vec<Vec<(usize, PathId)>>,
+    /// The ring that is looked at first.
+    pub(crate) ring: usize,
+    /// By ring: what messages of it wait for.
+    after: Vec<Sights>,
+}
+
+/// A path that ends in a handler, at one interface, on its way to the worker.
+pub struct HandlerPath {
+    /// The path.
+    pub id: PathId,
+    /// Its handler.
+    pub handler: HandlerId,
+    /// Its number within the instance.
+    pub local: usize,
+    /// The interface's number.
+    pub iface: usize,
+    /// Its counters.
+    pub row: CounterRow,
+    /// Its stages.
+    pub path: Box<Path<Message>>,
+    /// What it may have of the worker, at all interfaces together.
+    pub share: Option<Arc<ShareAccount>>,
+}
+
+impl RunInstance {
+    /// An instance without paths.
+    #[must_use]
+    pub fn new(id: HandlerId, handler: Bindable) -> Self {
+        Self {
+            id,
+            leaves: false,
+            asleep: false,
+            handler,
+            paths: Vec::new(),
+            ring: 0,
+            after: Vec::new(),
+        }
+    }
+
+    /// What messages of a ring wait for. Allocates when it is asked for a further ring.
+    pub(crate) fn after(&mut self, ring: usize) -> &mut Sights {
+        if ring >= self.after.len() {
+            self.after.resize_with(ring + 1, Sights::default);
+        }
+        &mut self.after[ring]
+    }
+
+    /// Its id.
+    #[must_use]
+    pub(crate) const fn id(&self) -> HandlerId {
+        self.id
+    }
+
+    /// What it shares with the rest of the node.
+    #[must_use]
+    pub(crate) fn shared(&self) -> &Arc<Instance> {
+        &self.handler.shared
+    }
+
+    /// The path of this number at this interface.
+    #[must_use]
+    pub(crate) fn path(&self, local: usize, iface: usize) -> Option<PathId> {
+        let mut at = self.paths.get(local)?.iter();
+        at.find(|(known, _)| *known == iface).map(|(_, path)| *path)
+    }
+
+    /// Leads the messages of this number at this interface to a path.
+    pub(crate) fn lead(&mut self, local: usize, iface: usize, path: PathId) {
+        if local >= self.paths.len() {
+            self.paths.resize_with(local + 1, Vec::new);
+        }
+        let at = &mut self.paths[local];
+        at.retain(|(known, _)| *known != iface);
+        at.push((iface, path));
+    }
+
+    /// Leads no more messages to a path.
+    pub(crate) fn forget(&mut self, path: PathId) {
+        for at in &mut self.paths {
+            at.retain(|(_, known)| *known != path);
+        }
+    }
+
+    /// All its paths.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = PathId> {
+        self.paths.iter().flatten().map(|(_, path)| *path)
+    }
+}
+
+/// The instance with this id. O(log n).
+pub(crate) fn by_id(instances: &mut [RunInstance], id: HandlerId) -> Option<&mut RunInstance> {
+    let at = instances.binary_search_by_key(&id, |instance| instance.id);
+    Some(&mut instances[at.ok()?])
+}
+
+/// Which instances feed which paths, by the rows of these.
+#[derive(Debug, Default)]
+pub(crate) struct Feeds(Vec<Option<Feed>>);
+
+/// Where the messages of a handler's path are counted while they are in the user tier.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    instance: Arc<Instance>,
+    /// The path's number within the instance.
+    local: usize,
+    /// How many interfaces the path is at.
+    ifaces: u32,
+}
+
+impl Feeds {
+    /// A path of this row begins at one more interface.
+    pub(crate) fn insert(&mut self, row: CounterRow, instance: &Arc<Instance>, local: usize) {
+        let at = row.0 as usize;
+        if at >= self.0.len() {
+            self.0.resize_with(at + 1, || None);
+        }
+        let feed = &mut self.0[at];
+        match feed {
+            Some(feed) if feed.is(instance, local) => feed.ifaces += 1,
+            // Nothing of a path that had the row before is underway: the node has seen to it.
+            _ => {
+                *feed = Some(Feed {
+                    instance: Arc::clone(instance),
+                    local,
+                    ifaces: 1,
+                });
+            }
+        }
+    }
+
+    /// A path of this row is gone from one of its interfaces.
+    pub(crate) fn remove(&mut self, row: CounterRow) {
+        if let Some(feed) = self.0.get_mut(row.0 as usize) {
+            feed.take_if(|feed| {
+                feed.ifaces -= 1;
+                feed.ifaces == 0
+            });
+        }
+    }
+
+    /// What feeds the path with this row, if a handler's rings do.
+    #[must_use]
+    pub(crate) fn at(&self, row: CounterRow) -> Option<&Feed> {
+        self.0.get(row.0 as usize)?.as_ref()
+    }
+
+    /// Says that messages have left the user tier which programs count, by the rows of
+    /// their paths.
+    pub(crate) fn leave(&self, rows: impl Iterator<Item = CounterRow>) {
+        rings::leave(rows, |row| self.at(row).and_then(Feed::word));
+    }
+}
+
+impl Feed {
+    fn is(&self, instance: &Arc<Instance>, local: usize) -> bool {
+        Arc::ptr_eq(&self.instance, instance) && self.local == local
+    }
+
+    /// The instance.
+    pub(crate) const fn instance(&self) -> &Arc<Instance> {
+        &self.instance
+    }
+
+    /// The path's number within it.
+    pub(crate) const fn local(&self) -> usize {
+        self.local
+    }
+
+    /// Counts a message that no program counts.
+    pub(crate) fn count(&self) {
+        self.instance
+            .frames(self.local)
+            .fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Such a message has left the user tier.
+    pub(crate) fn uncount(&self) {
+        self.instance
+            .frames(self.local)
+            .fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Where programs count the path's messages in the user tier.
+    fn word(&self) -> Option<&AtomicU32> {
+        let kernel = self.instance.kernel.as_ref()?;
+        Some(kernel.trusted.u32_at(self.instance.path_word(self.local)))
+    }
+
+    /// Tells the programs how the path stands with its share, so that they drop what the
+    /// worker would have no room for.
+    pub(crate) fn tell(&self, share: &ShareAccount) {
+        let Some(kernel) = self.instance.kernel.as_ref().filter(|_| !share.is_open()) else {
+            return;
+        };
+        let stands = share.stands();
+        let word = self.instance.path_word(self.local);
+        let lazy_at = kernel.trusted.u64_at(word + trusted::PATH_LAZY_AT);
+        lazy_at.store(stands.lazy_at, Ordering::Relaxed);
+        let lazy = kernel.trusted.u32_at(word + trusted::PATH_LAZY);
+        lazy.store(u32::from(stands.lazy), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bug::{self, Bug};
+
+    const ROW: CounterRow = CounterRow(9);
+
+    /// What waits as a whole frame is in the user tier, like what a program counts there.
+    fn frames_keep_the_number() -> bool {
+        let instance = Arc::new(crate::faults::tests::instance("frames"));
+        let mut feeds = Feeds::default();
+        feeds.insert(ROW, &instance, 3);
+        let feed = feeds.at(ROW).expect("it was put there");
+        (0..2).for_each(|_| feed.count());
+        let kept = instance.in_user(3) == 2 && instance.in_user(2) == 0;
+        (0..2).for_each(|_| feed.uncount());
+        kept && instance.in_user(3) == 0
+    }
+
+    #[test]
+    fn what_waits_keeps_its_paths_number() {
+        assert!(frames_keep_the_number());
+        assert!(!bug::with(Bug::FramesForgotten, frames_keep_the_number));
+    }
+
+    #[test]
+    fn a_path_feeds_until_it_has_left_its_last_interface() {
+        let instance = Arc::new(crate::faults::tests::instance("feeds"));
+        let mut feeds = Feeds::default();
+        feeds.insert(ROW, &instance, 0);
+        feeds.insert(ROW, &instance, 0);
+        assert!(feeds.at(CounterRow(8)).is_none());
+        feeds.remove(ROW);
+        assert_eq!(feeds.at(ROW).map(Feed::local), Some(0));
+        feeds.remove(ROW);
+        assert!(feeds.at(ROW).is_none());
+        // Without a kernel tier no program counts.
+        feeds.leave([ROW].into_iter());
+    }
+}

@@ -1,0 +1,45 @@
+//! The worker: one thread that takes messages from rings and sockets, runs the paths that are
+//! in the user tier, and sends what they send.
+//!
+//! Here is all that it touches: instances of handlers and what they share with the kernel's
+//! programs, the live paths on `ashway_path`'s engine, ports and feeds. Who makes, names and
+//! removes these is the node (`ashway_node`), by [commands](worker::command).
+
+#![forbid(unsafe_code)]
+
+pub mod activation;
+pub mod bell;
+pub mod breaker;
+pub mod bug;
+pub mod channels;
+pub mod counters;
+pub mod decide;
+pub mod endpoint;
+pub mod ends;
+pub mod faults;
+pub mod feeds;
+pub mod hex;
+pub mod instance;
+pub mod instance_lock;
+pub mod live;
+pub mod log;
+pub mod observe;
+pub mod packets;
+pub mod peer;
+pub mod plan;
+pub mod port;
+pub mod programs;
+pub mod relays;
+pub mod rings;
+pub mod rows;
+pub mod say;
+pub mod shadow;
+pub mod snapshot;
+pub mod swap;
+pub mod ticket;
+pub mod timers;
+pub mod version;
+pub mod witness;
+pub mod worker;
+
+pub use instance::{InstanceError, budget};

@@ -1,0 +1,574 @@
+//! Paths as the worker has them: those of modules, and those that end in a handler.
+//!
+//! Messages come from the rings of handlers' instances ([`crate::feeds`]), from those of
+//! whole frames ([carrier](crate::instance::Instance::carrier)), and from packet sockets.
+//! Each waits in its path's own input queue until the [engine](ashway_path::engine) picks
+//! the path. What comes as a whole frame is looked up here if its path has gone meanwhile,
+//! so it is right even if paths came and went while it waited.
+//! What leaves a path at a link's end goes out by the interface its link wrote
+//! into it, whichever it came by; what leaves at any other end is a frame again,
+//! and is looked up once more (Scout §3.4: "execute a path, enter a router, and
+//! then continue execution in another path").
+
+mod shell;
+
+use std::collections::HashSet;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::mpsc::Receiver;
+
+use ashway_abi::Count;
+use ashway_demux::{Replica, Update};
+use ashway_memory::clock::monotonic_ns;
+use ashway_modules::rules::INJECT_BACKWARD;
+use ashway_modules::{Flow, Message, datagram, eth};
+use ashway_path::engine::{Engine, Full};
+use ashway_path::path::Trail;
+use ashway_path::places::PathId;
+use ashway_path::sched::drr::Drr;
+use ashway_path::sched::share::ShareAccount;
+use ashway_path::stage::Direction;
+use ashway_path::time::Time;
+use ashway_wire::{Datagram, Headers, udp};
+
+use crate::counters::UserRows;
+use crate::feeds::HandlerPath;
+use crate::instance::Instance;
+use crate::observe::tap;
+use crate::packets::PacketPort;
+use crate::relays::{self, Relays};
+use crate::rings::{self, XdpPort};
+use crate::rows::CounterRow;
+use crate::snapshot::PathSnapshot;
+use crate::ticket::Ticket;
+use crate::witness::{Sights, Witnesses};
+use crate::worker::command::{ModulePath, Order};
+use shell::{Around, Counting};
+
+/// Where demux leads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The path.
+    pub path: PathId,
+    /// Which way messages go there.
+    pub direction: Direction,
+    /// Where they are counted.
+    pub row: CounterRow,
+}
+
+/// A change of an interface's demux.
+#[derive(Clone, Debug)]
+pub enum Turn {
+    /// A filter came or went.
+    Update(Update<Target>),
+    /// All of it is new.
+    Anew(Replica<Target>),
+}
+
+/// Most paths that have a number, and with it a part of each ring of whole frames. What
+/// comes for a further one is looked up again by the worker, and may fill the ring.
+pub const MOST: usize = 1 << 16;
+
+/// Keys of those paths, behind those of relays.
+pub(crate) const KEYS: usize = 2 * MOST;
+
+/// The key of a path's messages in a direction, by the path's number: where programs count
+/// how many of them are in the user tier.
+#[must_use]
+pub const fn key(number: u32, direction: Direction) -> usize {
+    relays::KEYS + 2 * number as usize + direction as usize
+}
+
+/// The number and the direction of a key; `None` if it is a relay's.
+fn of_key(key: usize) -> Option<(usize, Direction)> {
+    let key = key.checked_sub(relays::KEYS)?;
+    let direction = match key % 2 {
+        0 => Direction::Forward,
+        _ => Direction::Backward,
+    };
+    Some((key / 2, direction))
+}
+
+/// The paths, and what is around them.
+pub struct Live {
+    pub(crate) engine: Engine<Message, Seat, Drr>,
+    /// Paths of modules by their numbers.
+    routes: Vec<Option<PathId>>,
+    /// Paths of handlers that are gone for the node, and what has come to them is not done.
+    closing: Vec<PathId>,
+    around: Around,
+    /// Who says that what the kernel tier sent has left; there if there can be any.
+    witnesses: Option<Witnesses>,
+    /// For what a frame waits for, until its path is known.
+    pub(crate) after: Sights,
+    /// What is to be done first.
+    orders: Receiver<Order>,
+}
+
+/// What the worker keeps of a path.
+#[derive(Debug)]
+pub(crate) struct Seat {
+    /// Its number among the paths of modules.
+    number: Option<u32>,
+    /// Where its messages are counted.
+    row: CounterRow,
+    /// The stage at which messages enter that the entry program has validated.
+    inner: Option<u8>,
+    /// Whether messages that leave it forward, and backward, leave it by a link.
+    links: [bool; 2],
+    /// What has to have left before it runs.
+    after: Option<Box<Sights>>,
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live")
+            .field("paths", &self.engine.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Live {
+    /// No paths, on interfaces with these tables; does what comes by `orders`. `row` is that
+    /// of all paths of modules. Their messages that wait and that no program counts are
+    /// counted in `held`.
+    pub fn new(
+        tables: Vec<Replica<Target>>,
+        row: CounterRow,
+        orders: Receiver<Order>,
+        held: Arc<AtomicU32>,
+    ) -> Self {
+        Self {
+            engine: Engine::default(),
+            routes: Vec::new(),
+            closing: Vec::new(),
+            around: Around::new(tables, row, held),
+            witnesses: None,
+            after: Sights::default(),
+            orders,
+        }
+    }
+
+    /// Who is asked whether what the kernel tier sent has left.
+    pub fn set_witnesses(&mut self, witnesses: Witnesses) {
+        self.witnesses = Some(witnesses);
+    }
+
+    /// Asks whether what the kernel tier sent on a CPU has left.
+    pub(crate) fn ask(&self, cpu: usize, sights: &mut Sights) {
+        let sight = self.witnesses.as_ref().and_then(|all| all.ask(cpu));
+        if let Some(sight) = sight {
+            sights.add(&sight);
+        }
+    }
+
+    /// Has a path wait for these.
+    pub(crate) fn wait_for(&mut self, path: PathId, sights: &mut Sights) {
+        if !sights.are_over()
+            && let Some((_, seat)) = self.engine.path_mut(path)
+        {
+            seat.after.get_or_insert_default().add_all(sights);
+        }
+    }
+
+    /// Does what was ordered. So whoever was answered that a path is there, or is
+    /// gone, and then sends a message, finds it so.
+    pub(crate) fn obey(&mut self, rows: &UserRows) {
+        while let Ok(Order {
+            insert,
+            turns,
+            remove,
+        }) = self.orders.try_recv()
+        {
+            for new in insert {
+                self.insert(new);
+            }
+            for (iface, turn) in turns {
+                self.turn(iface, turn);
+            }
+            for id in remove {
+                self.remove(id, rows);
+            }
+        }
+    }
+
+    /// Takes a path of modules in.
+    pub(crate) fn insert(&mut self, new: ModulePath) {
+        let ModulePath { id, number, path } = new;
+        let share = ashway_config::share(path.attrs());
+        let share = share.map(|share| Arc::new(ShareAccount::of_modules(share.terms())));
+        let row = self.around.row;
+        if let Some(number) = number {
+            let at = number as usize;
+            if at >= self.routes.len() {
+                self.routes.resize(at + 1, None);
+            }
+            self.routes[at] = Some(id);
+        }
+        let links = eth::links(&path);
+        let seat = Seat {
+            number,
+            row,
+            inner: None,
+            links,
+            after: None,
+        };
+        self.engine.insert(id, *path, seat, share);
+    }
+
+    /// Takes a path in that the rings of this instance feed.
+    pub(crate) fn insert_fed(&mut self, instance: &Arc<Instance>, path: HandlerPath) {
+        let HandlerPath {
+            id,
+            local,
+            row,
+            path,
+            share,
+            ..
+        } = path;
+        let inner = path.attrs().number(INJECT_BACKWARD);
+        let seat = Seat {
+            number: None,
+            row,
+            inner: inner.and_then(|stage| u8::try_from(stage).ok()),
+            links: eth::links(&path),
+            after: None,
+        };
+        self.around.feeds.insert(row, instance, local);
+        self.engine.insert(id, *path, seat, share);
+    }
+
+    /// Leads messages as an interface's table now does.
+    fn turn(&mut self, iface: usize, turn: Turn) {
+        let tables = &mut self.around.tables;
+        match turn {
+            Turn::Update(update) => tables[iface].follow(&update),
+            Turn::Anew(table) => tables[iface] = table,
+        }
+    }
+
+    /// Takes a path away, to which nothing leads any more; what waits in it is
+    /// dropped.
+    fn remove(&mut self, id: PathId, rows: &UserRows) {
+        if let Some(relays) = &mut self.around.relays {
+            relays.remove(id);
+        }
+        let (engine, mut around) = self.split(rows);
+        let removed = engine.remove(id, Count::DroppedNoEndpoint, &mut around);
+        if let Some(number) = removed.and_then(|(_, seat)| seat.number) {
+            self.routes[number as usize] = None;
+        }
+    }
+
+    /// Takes paths of a handler away, to which nothing leads any more, as soon as what has
+    /// come to them is done. Nothing of it waits for a share any more.
+    pub(crate) fn close(&mut self, paths: &[PathId], now: Time) {
+        self.look_at_shares(paths, now);
+        self.closing.extend(paths);
+    }
+
+    /// Lets those of them go that are done; says which.
+    pub(crate) fn closed(&mut self, rows: &UserRows) -> Vec<PathId> {
+        let (engine, feeds) = (&self.engine, &self.around.feeds);
+        let is_done = |id: &PathId| {
+            let feed = engine.data(*id).and_then(|seat| feeds.at(seat.row));
+            let idle = feed.is_none_or(|feed| feed.instance().in_user(feed.local()) == 0);
+            idle && engine.path(*id).is_none_or(|path| path.waiting() == 0)
+        };
+        let (done, left) = self.closing.iter().partition(|id| is_done(id));
+        self.closing = left;
+        for id in &done {
+            let row = self.engine.data(*id).map(|seat| seat.row);
+            self.remove(*id, rows);
+            if let Some(row) = row {
+                self.around.feeds.remove(row);
+            }
+        }
+        done
+    }
+
+    /// Whether paths wait to be [closed](Self::closed).
+    pub(crate) const fn is_closing(&self) -> bool {
+        !self.closing.is_empty()
+    }
+
+    /// Says the hardware address of a path's next hop, in both tiers.
+    pub(crate) fn set_next_mac(&mut self, id: PathId, mac: Option<[u8; 6]>) {
+        let Some((path, _)) = self.engine.path_mut(id) else {
+            return;
+        };
+        datagram::set_next_mac(path, mac);
+        if let Some(relays) = &mut self.around.relays {
+            relays.refresh(id, path);
+        }
+    }
+
+    /// The relays of the kernel tier, from now on.
+    pub(crate) fn set_relays(&mut self, relays: Relays) {
+        self.around.relays = Some(relays);
+    }
+
+    /// The relays of the kernel tier, if there can be any.
+    pub(crate) fn relays(&mut self) -> Option<&mut Relays> {
+        self.around.relays.as_mut()
+    }
+
+    /// Lets the kernel tier run a relay's messages, or no longer.
+    pub(crate) fn promote(&mut self, id: PathId, promoted: bool) {
+        if let Some(relays) = &mut self.around.relays
+            && let Some((path, _)) = self.engine.path_mut(id)
+        {
+            relays.promote(id, path, promoted);
+        }
+    }
+
+    /// Writes all hops anew: an interface is another than it was.
+    pub(crate) fn refresh_relays(&mut self) {
+        if let Some(relays) = &mut self.around.relays {
+            for id in relays.promoted() {
+                if let Some((path, _)) = self.engine.path_mut(id) {
+                    relays.promote(id, path, true);
+                }
+            }
+        }
+    }
+
+    /// Says of which paths the host's stack has a copy of what comes to them.
+    pub(crate) fn set_host_copies(&mut self, paths: &HashSet<PathId>) {
+        let all: Vec<PathId> = self.engine.iter().map(|(id, _)| id).collect();
+        for id in all {
+            self.engine.set_host_copy(id, paths.contains(&id));
+        }
+    }
+
+    /// Somebody has opened the shares of these paths: what waits for them may run.
+    pub(crate) fn look_at_shares(&mut self, paths: &[PathId], now: Time) {
+        for id in paths {
+            self.engine.look_at_share(*id, now);
+        }
+    }
+
+    /// For the next message: one that holds nothing that is still needed.
+    pub(crate) fn message(&mut self) -> Message {
+        self.around.spare.pop().unwrap_or_default()
+    }
+
+    /// Gives back the memory of messages that are kept for the next: it may be of an instance
+    /// that has gone.
+    pub(crate) fn forget_spares(&mut self) {
+        self.around.spare.clear();
+    }
+
+    /// The path that a frame which came by this interface belongs to.
+    pub(crate) fn find(&mut self, iface: usize, frame: &[u8], rows: &UserRows) -> Option<Target> {
+        self.obey(rows);
+        self.around.tables[iface].find(&Headers::parse(frame), frame)
+    }
+
+    /// Whether a handler's rings feed what demux leads to.
+    pub(crate) fn is_fed(&self, target: Target) -> bool {
+        self.around.feeds.at(target.row).is_some()
+    }
+
+    /// Queues a frame from a ring, which has been counted as received in the common row.
+    /// A program counts it under this key, until it has left the user tier. Its path waits for
+    /// `after`.
+    pub(crate) fn receive(
+        &mut self,
+        message: Message,
+        key: usize,
+        after: &mut Sights,
+        now: Time,
+        rows: &UserRows,
+    ) {
+        // It was classified when it arrived. If its path has gone since, it is another's.
+        let route = of_key(key).and_then(|(number, direction)| {
+            let path = self.routes.get(number).copied().flatten()?;
+            Some(Target {
+                path,
+                direction,
+                row: self.around.row,
+            })
+        });
+        let target = route.or_else(|| {
+            let table = &self.around.tables[message.meta.iface as usize];
+            table.find(&Headers::parse(message.bytes()), message.bytes())
+        });
+        if let Some(target) = target {
+            self.wait_for(target.path, after);
+        }
+        let ticket = Ticket::Frame(key as u32);
+        let trail = trail(ticket, None);
+        self.offer(target, message, trail, now, rows);
+    }
+
+    /// Queues a message that the entry program has validated and a handler's program has
+    /// counted; `payload` bytes stand in front of what it carries.
+    pub(crate) fn receive_from_handler(
+        &mut self,
+        path: PathId,
+        mut message: Message,
+        payload: usize,
+        now: Time,
+        rows: &UserRows,
+    ) {
+        let Some(Seat { row, inner, .. }) = self.engine.data(path) else {
+            return;
+        };
+        let (row, inner) = (*row, *inner);
+        let inner = inner.filter(|_| enter(&mut message, payload));
+        let target = Target {
+            path,
+            direction: Direction::Backward,
+            row,
+        };
+        let trail = trail(Ticket::Handler(row), inner);
+        self.offer(Some(target), message, trail, now, rows);
+    }
+
+    /// Queues a frame from a packet socket for the path that it was found to belong to;
+    /// `put` makes the message, if there is room for it.
+    pub(crate) fn receive_for(
+        &mut self,
+        target: Target,
+        observed: bool,
+        now: Time,
+        rows: &UserRows,
+        put: impl FnOnce(Message) -> Message,
+    ) {
+        rows.add(target.row, Count::Received);
+        if !observed && let Err(fate) = self.engine.admits(target.path, target.direction, now) {
+            self.engine.refuse(target.path, fate);
+            return rows.add(target.row, fate);
+        }
+        let message = put(self.message());
+        let ticket = self.around.count(target.row);
+        self.offer(Some(target), message, trail(ticket, None), now, rows);
+    }
+
+    /// Queues a message for its path, or posts it to where it ends.
+    fn offer(
+        &mut self,
+        target: Option<Target>,
+        mut message: Message,
+        trail: Trail,
+        now: Time,
+        rows: &UserRows,
+    ) {
+        message.meta.arrived = now;
+        let (engine, mut around) = self.split(rows);
+        let row = target.map_or(around.row, |target| target.row);
+        let offered = match target {
+            Some(target) => engine.offer(target.path, target.direction, message, trail, now),
+            None => Err((message, Full::NoPath)),
+        };
+        let Err((message, full)) = offered else {
+            return;
+        };
+        match (full, target) {
+            (Full::Dropped(fate), Some(target)) => {
+                if let Some(path) = engine.path(target.path) {
+                    tap::path(&message, path.name());
+                }
+                tap::fate(&message, fate);
+                rows.add(row, fate);
+                around.keep(message);
+            }
+            _ => around.give_back(row, trail, message),
+        }
+        if let Some(ticket) = trail.ticket {
+            around.end(ticket);
+        }
+    }
+
+    /// Gives each path that has messages its turn. Says whether there was one.
+    pub(crate) fn run(&mut self, rows: &UserRows) -> bool {
+        let (engine, mut around) = self.split(rows);
+        engine.round(&mut around)
+    }
+
+    /// When [`wake`](Self::wake) or [`run`](Self::run) has something to do that no message
+    /// brings about.
+    pub(crate) fn due_at(&self) -> Option<Time> {
+        self.engine.due_at()
+    }
+
+    /// Wakes paths whose time has come. Says whether there were any.
+    pub(crate) fn wake(&mut self, rows: &UserRows) -> bool {
+        self.obey(rows);
+        let (engine, mut around) = self.split(rows);
+        engine.wake(&mut around)
+    }
+
+    /// Charges the paths with the CPU time that they had, before the thread sleeps.
+    pub(crate) fn pause(&mut self, rows: &UserRows) {
+        let (engine, mut around) = self.split(rows);
+        engine.pause(&mut around);
+    }
+
+    /// A path as it is now, if it is there.
+    pub(crate) fn snapshot(&self, id: PathId) -> Option<PathSnapshot> {
+        let path = self.engine.path(id)?;
+        let share = self.engine.share(id);
+        Some(PathSnapshot::of(
+            path,
+            share.map(|share| share.mode(monotonic_ns())),
+        ))
+    }
+
+    /// The paths, and what is around them.
+    fn split<'a>(
+        &'a mut self,
+        rows: &'a UserRows,
+    ) -> (&'a mut Engine<Message, Seat, Drr>, Counting<'a>) {
+        let around = &mut self.around;
+        (&mut self.engine, Counting { around, rows })
+    }
+
+    /// Sends what the paths have sent, and gives the host what is its own.
+    pub(crate) fn flush(
+        &mut self,
+        xdp: &mut [Option<XdpPort>],
+        packet: &mut [PacketPort],
+        carrier: Option<&Instance>,
+        rows: &UserRows,
+    ) {
+        self.around.send(xdp, packet, rows);
+        // Only now that the replies have left: the kernel tier must not overtake.
+        self.around
+            .feeds
+            .leave(self.around.ended_handlers.drain(..));
+        if let Some(carrier) = carrier {
+            rings::leave_frames(carrier, self.around.ended_frames.drain(..));
+        }
+        let (engine, mut around) = self.split(rows);
+        engine.settle(&mut around);
+    }
+}
+
+/// The trail of a message that has just come.
+fn trail(ticket: Ticket, stage: Option<u8>) -> Trail {
+    Trail {
+        stage,
+        ticket: Some(ticket.pack()),
+        ..Trail::default()
+    }
+}
+
+/// Tells the message what the entry program has found out about it.
+fn enter(message: &mut Message, payload: usize) -> bool {
+    Datagram::parse(message.bytes()).is_ok_and(|datagram| {
+        let flow = Flow {
+            source: datagram.source,
+            destination: datagram.destination,
+        };
+        let starts = [
+            datagram.ip_off,
+            datagram.udp_off,
+            datagram.udp_off + udp::HEADER_BYTES,
+        ];
+        let end = message.len();
+        starts[2] == payload && message.enter(starts, end, flow, 0)
+    })
+}

@@ -1,0 +1,369 @@
+//! What is around the paths: where messages that leave them go, and where all is counted.
+
+use std::num::NonZeroU32;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use ashway_abi::Count;
+use ashway_demux::Replica;
+use ashway_memory::clock::thread_ns;
+use ashway_modules::Message;
+use ashway_path::engine::{From, MAX_CROSSINGS, Onward, Shell};
+use ashway_path::path::{Exit, Path, Trail};
+use ashway_path::places::PathId;
+use ashway_path::sched::share::ShareAccount;
+use ashway_path::stage::Direction;
+use ashway_path::time::Time;
+use ashway_path::watch::Watch;
+use ashway_wire::Headers;
+
+use super::{Seat, Target};
+use crate::counters::UserRows;
+use crate::feeds::Feeds;
+use crate::observe::tap;
+use crate::packets::PacketPort;
+use crate::port::{Port, give_to_host, unsent};
+use crate::relays::Relays;
+use crate::rings::XdpPort;
+use crate::rows::CounterRow;
+use crate::ticket::Ticket;
+use crate::worker;
+
+/// Messages that are kept for the next: as many as are taken of a ring at once, so that of its
+/// spare blocks others are left.
+const KEPT: usize = 32;
+
+/// What is around the paths.
+pub(super) struct Around {
+    /// By interface: everything that demux knows there. The node's thread has the
+    /// tables themselves.
+    pub(super) tables: Vec<Replica<Target>>,
+    /// The row of all paths of modules.
+    pub(super) row: CounterRow,
+    /// Those that the kernel tier can do; there once the node has made the first.
+    pub(super) relays: Option<Relays>,
+    /// What feeds the paths of handlers.
+    pub(super) feeds: Feeds,
+    /// Messages in input queues of paths of modules that no program counts.
+    held: Arc<AtomicU32>,
+    outbox: Vec<Outgoing>,
+    /// Keys of whole frames that have left the user tier, once the outbox is empty.
+    pub(super) ended_frames: Vec<u32>,
+    /// The same of handlers' messages: rows of their paths.
+    pub(super) ended_handlers: Vec<CounterRow>,
+    pub(super) spare: Vec<Message>,
+}
+
+/// What waits for the end of a batch.
+struct Outgoing {
+    way: Way,
+    row: CounterRow,
+    message: Message,
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    /// Out of the interface that is written in the message.
+    Send,
+    /// To the host's stack, as if it came from there; a message that was received, and not
+    /// one that a path has originated.
+    Host { received: bool },
+}
+
+impl Around {
+    pub(super) fn new(tables: Vec<Replica<Target>>, row: CounterRow, held: Arc<AtomicU32>) -> Self {
+        Self {
+            tables,
+            row,
+            relays: None,
+            feeds: Feeds::default(),
+            held,
+            outbox: Vec::new(),
+            ended_frames: Vec::new(),
+            ended_handlers: Vec::new(),
+            spare: Vec::new(),
+        }
+    }
+
+    pub(super) fn keep(&mut self, message: Message) {
+        if self.spare.len() < KEPT && !message.buffer().is_of_closed() {
+            self.spare.push(message);
+        }
+    }
+
+    /// Counts a message that no program counts, for a path with this row.
+    pub(super) fn count(&self, row: CounterRow) -> Ticket {
+        if let Some(feed) = self.feeds.at(row) {
+            feed.count();
+            return Ticket::WorkerFor(row);
+        }
+        self.held.fetch_add(1, Ordering::AcqRel);
+        Ticket::Worker
+    }
+
+    /// The message of this ticket has left the user tier, or does so at the next flush.
+    pub(super) fn end(&mut self, ticket: NonZeroU32) {
+        match Ticket::unpack(ticket) {
+            Ticket::Worker => drop(self.held.fetch_sub(1, Ordering::AcqRel)),
+            Ticket::WorkerFor(row) => {
+                if let Some(feed) = self.feeds.at(row) {
+                    feed.uncount();
+                }
+            }
+            Ticket::Frame(key) => self.ended_frames.push(key),
+            Ticket::Handler(row) => self.ended_handlers.push(row),
+        }
+    }
+
+    fn post(&mut self, way: Way, row: CounterRow, message: Message) {
+        self.outbox.push(Outgoing { way, row, message });
+    }
+
+    /// Sends what was posted.
+    pub(super) fn send(
+        &mut self,
+        xdp: &mut [Option<XdpPort>],
+        packet: &mut [PacketPort],
+        rows: &UserRows,
+    ) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        let mut outbox = std::mem::take(&mut self.outbox);
+        for Outgoing { way, row, message } in outbox.drain(..) {
+            let iface = message.meta.iface as usize;
+            let message = if let Some(port) = xdp.get_mut(iface).and_then(Option::as_mut) {
+                way.out(row, message, port, rows)
+            } else if let Some(port) = packet.iter_mut().find(|port| port.iface == iface) {
+                way.out(row, message, &mut port.way_out(), rows)
+            } else {
+                unreachable!("modules know the node's interfaces only")
+            };
+            self.keep(message);
+        }
+        self.outbox = outbox;
+        for port in xdp.iter_mut().flatten() {
+            // A failed kick leaves the frames in the ring for the next one.
+            let _ = port.tx.kick();
+        }
+    }
+}
+
+impl Way {
+    /// Has a message leave this way; gives the buffer back.
+    fn out(
+        self,
+        row: CounterRow,
+        mut message: Message,
+        port: &mut impl Port,
+        rows: &UserRows,
+    ) -> Message {
+        match self {
+            Self::Send => {
+                let sent = port.send(message.bytes());
+                message.copied();
+                tap::sent(&message, sent == Count::OutHandedOver);
+                rows.add(row, sent);
+            }
+            Self::Host { received } => {
+                let counts = match (received, give_to_host(&mut message, port)) {
+                    (true, true) => [Count::Passed].as_slice(),
+                    (true, false) => &[Count::DroppedPassFailed],
+                    (false, true) => &[Count::OutOriginated, Count::OutHandedOver],
+                    (false, false) => &[Count::OutOriginated, Count::OutDroppedTxFull],
+                };
+                for count in counts {
+                    rows.add(row, *count);
+                }
+                if received {
+                    tap::fate(&message, counts[0]);
+                }
+            }
+        }
+        message
+    }
+}
+
+/// What is around the paths, and where they are counted: the shell of their engine.
+pub(super) struct Counting<'a> {
+    pub(super) around: &'a mut Around,
+    pub(super) rows: &'a UserRows,
+}
+
+impl Deref for Counting<'_> {
+    type Target = Around;
+
+    fn deref(&self) -> &Around {
+        self.around
+    }
+}
+
+impl DerefMut for Counting<'_> {
+    fn deref_mut(&mut self) -> &mut Around {
+        self.around
+    }
+}
+
+impl Counting<'_> {
+    /// Posts a message to the host, unless that has a copy.
+    pub(super) fn give_back(&mut self, row: CounterRow, trail: Trail, message: Message) {
+        if trail.host_copy {
+            self.rows.add(row, Count::Passed);
+            tap::fate(&message, Count::Passed);
+            self.keep(message);
+        } else {
+            self.post(Way::Host { received: true }, row, message);
+        }
+    }
+}
+
+impl<'a> Shell<Message, Seat> for Counting<'a> {
+    type Watch = Watcher<'a>;
+
+    fn now(&mut self) -> Time {
+        worker::now()
+    }
+
+    fn cpu_time(&mut self) -> Duration {
+        Duration::from_nanos(thread_ns())
+    }
+
+    fn may_run(&mut self, _: PathId, seat: &mut Seat) -> bool {
+        seat.after.as_mut().is_none_or(|after| after.are_over())
+    }
+
+    fn watch(
+        &mut self,
+        path: &Path<Message>,
+        seat: &Seat,
+        message: Option<&Message>,
+    ) -> Watcher<'a> {
+        let on = tap::on();
+        if on && let Some(message) = message {
+            tap::path(message, path.name());
+        }
+        Watcher {
+            rows: self.rows,
+            row: seat.row,
+            tap: on.then(tap::Watcher::default),
+        }
+    }
+
+    fn exit(&mut self, from: From<'_, Seat>, exit: Exit<Message>) -> Option<Onward<Message>> {
+        let row = from.data.row;
+        let (mut message, turned) = match exit {
+            Exit::Left {
+                direction, message, ..
+            } if from.data.links[direction as usize] => {
+                self.rows.add(row, Count::OutOriginated);
+                self.post(Way::Send, row, message);
+                return None;
+            }
+            Exit::Left {
+                message, turned, ..
+            } => (message, turned),
+            Exit::Ended {
+                message,
+                fate,
+                turned,
+            } => {
+                if turned && let Some(unsent) = unsent(fate) {
+                    self.rows.add(row, Count::OutOriginated);
+                    self.rows.add(row, unsent);
+                }
+                if fate == Count::Passed && turned {
+                    self.post(Way::Host { received: false }, row, message);
+                } else if fate == Count::Passed {
+                    self.give_back(row, from.trail, message);
+                } else {
+                    self.keep(message);
+                }
+                return None;
+            }
+        };
+        if turned {
+            self.rows.add(row, Count::OutOriginated);
+            self.rows.add(row, Count::OutHandedOver);
+        }
+        // It is a frame again.
+        message.rewind();
+        let table = &self.around.tables[message.meta.iface as usize];
+        let found = table.find(&Headers::parse(message.bytes()), message.bytes());
+        let onward =
+            found.filter(|target| target.path != from.path && from.trail.paths < MAX_CROSSINGS);
+        self.rows
+            .add(onward.map_or(row, |target| target.row), Count::Received);
+        let Some(target) = onward else {
+            self.give_back(row, from.trail, message);
+            return None;
+        };
+        Some(Onward {
+            path: target.path,
+            direction: target.direction,
+            message,
+            ticket: Some(self.count(target.row).pack()),
+        })
+    }
+
+    fn done(&mut self, ticket: NonZeroU32) {
+        self.end(ticket);
+    }
+
+    fn ran(&mut self, id: PathId, path: &mut Path<Message>, _: &mut Seat) {
+        if let Some(relays) = &mut self.around.relays {
+            relays.follow(id, path);
+        }
+    }
+
+    fn charged(&mut self, seat: &Seat, share: &ShareAccount) {
+        if let Some(feed) = self.feeds.at(seat.row) {
+            feed.tell(share);
+        }
+    }
+
+    fn stray(&mut self, message: Message, trail: Trail) {
+        let row = self.around.row;
+        self.give_back(row, trail, message);
+    }
+
+    fn failed(&mut self, _: PathId, path: &Path<Message>) {
+        if let Some(fault) = &path.account().fault {
+            let name = path.name();
+            crate::say::say(&format!("path `{name}` runs no more: {fault}"));
+            crate::say::say("  hint: this is a bug of the stage's module; please report it");
+        }
+    }
+}
+
+/// Counts how received messages end, and tells whoever observes.
+pub(super) struct Watcher<'a> {
+    rows: &'a UserRows,
+    row: CounterRow,
+    tap: Option<tap::Watcher>,
+}
+
+impl Watch<Message> for Watcher<'_> {
+    fn stage(&mut self, name: &str, direction: Direction, message: &Message) {
+        if let Some(tap) = &mut self.tap {
+            tap.stage(name, direction, message);
+        }
+    }
+
+    fn answered(&mut self, message: Option<&Message>) {
+        if let Some(tap) = &mut self.tap {
+            tap.answered(message);
+        }
+    }
+
+    fn end(&mut self, fate: Count) {
+        // What is given to the host is counted when that has worked or not.
+        if fate != Count::Passed {
+            self.rows.add(self.row, fate);
+        }
+        if let Some(tap) = &mut self.tap {
+            tap.end(fate);
+        }
+    }
+}

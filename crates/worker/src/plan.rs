@@ -1,0 +1,642 @@
+//! Who gets which row, ring and slot: arithmetic over the configuration.
+//!
+//! Rows of paths that are bound later come from [`Rows`](crate::rows::Rows).
+//! Pure, so that both the programs and the worker can be made from one plan
+//! and cannot disagree. [`draw`] makes it; [`Plan::add_path`] and
+//! [`Plan::remove_path`] change it while the node runs, without moving what is
+//! there: handlers and paths are known by ids that are never another's.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use ashway_abi::Leaf;
+use ashway_abi::context::flag;
+use ashway_abi::leaf::MAX_SLOTS;
+use ashway_abi::memory::Layout;
+use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
+use ashway_codegen::instance::Behind;
+use ashway_path::places::{Ids, PathId};
+use ashway_path::stage::Direction;
+use indexmap::IndexMap;
+
+use crate::live::Target;
+use crate::rows::{CounterRow, Rows};
+use crate::{live, relays};
+use ashway_config::{Config, PathConfig};
+
+/// Rows for paths that are bound while the node runs, beside those of the configuration's.
+pub(crate) const SPARE_ROWS: usize = 1024;
+
+/// What the plan needs to know of an interface.
+#[derive(Clone, Copy, Debug)]
+pub struct IfaceFacts {
+    /// Receive queues.
+    pub queues: usize,
+    /// Largest payload of a frame, in bytes.
+    pub mtu: usize,
+}
+
+/// A handler's id, which no other of the node ever has. A later one is greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HandlerId(u32);
+
+/// Numbers for everything that a node has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Interfaces, in the order of the configuration: they do not come or go.
+    pub ifaces: Vec<IfacePlan>,
+    /// The instances of handlers, whether a path uses them or not.
+    pub instances: BTreeMap<HandlerId, InstancePlan>,
+    /// Paths, in the order in which they came.
+    pub paths: IndexMap<PathId, PathPlan>,
+    /// The row of all paths that run in the user tier as a whole.
+    pub live_row: CounterRow,
+    /// Rows of counters, those of relays in the kernel tier behind them.
+    pub(crate) rows: usize,
+    next_handler: HandlerId,
+}
+
+/// Why there is no room for a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoRoom {
+    /// The interface has all the paths it can have.
+    Iface(usize),
+    /// The interface (first) has no ring in the handler's memory (second).
+    Ring(usize, HandlerId),
+    /// The handler has all the paths it can have: this many.
+    Handler(usize),
+    /// The handler has work left of paths that are gone, and no other number.
+    Busy,
+}
+
+/// An interface's numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IfacePlan {
+    /// Its row, for frames that match no path.
+    pub unmatched_row: CounterRow,
+    /// Its paths.
+    pub paths: Vec<PathId>,
+}
+
+/// An instance's numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstancePlan {
+    /// Its paths.
+    pub paths: Vec<PathId>,
+    /// Most paths it can have; its programs are made for so many.
+    pub most_paths: usize,
+    /// Whose messages wait for those of the kernel tier.
+    pub(crate) behind: Behind,
+    /// For each of its interfaces, the ring of receive queue 0, and how many there
+    /// are: the further queues follow, and those beyond begin with the first again.
+    pub rings_of: Vec<(usize, Range<usize>)>,
+    /// Rings in all.
+    pub(crate) rings: usize,
+    /// Room for one payload.
+    pub(crate) slot_bytes: usize,
+}
+
+impl InstancePlan {
+    const fn without_rings() -> Self {
+        Self {
+            paths: Vec::new(),
+            most_paths: MAX_PATHS,
+            behind: Behind::Ring,
+            rings_of: Vec::new(),
+            rings: 0,
+            slot_bytes: 2048,
+        }
+    }
+
+    /// The plan of a handler that may be bound to any interface: rings for each, but
+    /// for those beyond the [`MAX_RINGS`]th.
+    #[must_use]
+    pub fn unbound(facts: &[IfaceFacts]) -> Self {
+        let mut plan = Self::without_rings();
+        let all: Vec<usize> = (0..facts.len().min(MAX_RINGS)).collect();
+        plan.give_rings(&all, facts);
+        plan
+    }
+
+    /// The plan of the instance whose rings hold whole frames. Its paths are the
+    /// keys of [relays](relays::key) and, behind them, of [other paths](live::key).
+    #[must_use]
+    pub fn carrier(facts: &[IfaceFacts]) -> Self {
+        Self {
+            most_paths: relays::KEYS + live::KEYS,
+            behind: Behind::Path {
+                parted: relays::KEYS,
+            },
+            ..Self::unbound(facts)
+        }
+    }
+
+    /// Gives each of these interfaces a ring for each of its queues; where that is more
+    /// than there can be, as many to each as leaves the others theirs.
+    ///
+    /// # Panics
+    ///
+    /// If these are more than [`MAX_RINGS`] interfaces, which a checked configuration does
+    /// not ask for.
+    fn give_rings(&mut self, ifaces: &[usize], facts: &[IfaceFacts]) {
+        let rings = |most: usize| {
+            ifaces
+                .iter()
+                .map(move |iface| facts[*iface].queues.min(most))
+        };
+        let mut most = (1..=MAX_RINGS).rev();
+        let most = most.find(|most| rings(*most).sum::<usize>() <= MAX_RINGS);
+        let most = most.expect("no handler has more interfaces than rings");
+        for (iface, count) in ifaces.iter().zip(rings(most)) {
+            self.rings_of.push((*iface, self.rings..self.rings + count));
+            self.rings += count;
+            let longest = facts[*iface].mtu.next_power_of_two();
+            self.slot_bytes = self.slot_bytes.max(longest).min(4096);
+        }
+    }
+
+    /// The rings of an interface; the first is receive queue 0's.
+    #[must_use]
+    pub fn rings_at(&self, iface: usize) -> Option<Range<usize>> {
+        let mut of = self.rings_of.iter();
+        of.find(|(known, _)| *known == iface)
+            .map(|(_, rings)| rings.clone())
+    }
+
+    /// The interface a ring belongs to.
+    #[must_use]
+    pub(crate) fn iface_of(&self, ring: usize) -> usize {
+        let mut of = self.rings_of.iter();
+        of.find(|(_, rings)| rings.contains(&ring))
+            .map_or(0, |(iface, _)| *iface)
+    }
+
+    /// Where the regions of its memory lie.
+    #[must_use]
+    pub(crate) fn layout(&self, guest_bytes: usize, state_bytes: usize) -> Layout {
+        Layout {
+            guest_bytes,
+            state_bytes,
+            rings: self.rings,
+            slot_bytes: self.slot_bytes,
+            endpoint_slots: 0,
+        }
+    }
+}
+
+/// A path's numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PathPlan {
+    /// What the worker has of it: a path for each of its interfaces.
+    pub runs: Vec<PathId>,
+    /// Its row.
+    pub row: CounterRow,
+    /// Its handler.
+    pub handler: HandlerId,
+    /// Its number within the instance.
+    pub local: usize,
+    /// Its interfaces, with its slot at each.
+    pub slots: Vec<(usize, usize)>,
+}
+
+impl PathPlan {
+    /// Its id, which no other path of the node ever has: its row is another's when it has
+    /// gone.
+    ///
+    /// # Panics
+    ///
+    /// If it is at no interface, which a checked configuration does not ask for.
+    #[must_use]
+    pub fn id(&self) -> PathId {
+        self.runs[0]
+    }
+}
+
+/// Draws the plan. `facts` is parallel to `config.ifaces`.
+///
+/// # Panics
+///
+/// If a path names what the configuration does not have, which a checked one does not.
+#[must_use]
+pub fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan {
+    let iface_number = |name: &str| {
+        config
+            .ifaces
+            .iter()
+            .position(|iface| iface.name == name)
+            .expect("a checked configuration names interfaces that it has")
+    };
+    let mut ifaces: Vec<IfacePlan> = (0..config.ifaces.len())
+        .map(|i| IfacePlan {
+            unmatched_row: CounterRow(i as u32),
+            paths: Vec::new(),
+        })
+        .collect();
+    let mut next_handler = HandlerId(0);
+    let mut instances = BTreeMap::new();
+    let mut by_name = BTreeMap::new();
+    for handler in &config.handlers {
+        by_name.insert(handler.name.as_str(), next_handler);
+        instances.insert(next_handler, InstancePlan::without_rings());
+        next_handler.0 += 1;
+    }
+    let mut paths: IndexMap<PathId, PathPlan> = IndexMap::new();
+    for (row, path) in (config.ifaces.len() as u32 + 1..).zip(&config.paths) {
+        let handler = by_name.get(path.handler.as_str());
+        let handler = *handler.expect("a checked configuration names handlers that it has");
+        let runs: Vec<PathId> = path.ifaces.iter().map(|_| ids.take()).collect();
+        let plan = instances.get_mut(&handler).expect("all have one");
+        plan.paths.push(runs[0]);
+        let local = plan.paths.len() - 1;
+        let mut slots = Vec::new();
+        for name in &path.ifaces {
+            let iface = iface_number(name);
+            ifaces[iface].paths.push(runs[0]);
+            slots.push((iface, ifaces[iface].paths.len() - 1));
+        }
+        let plan = PathPlan {
+            runs,
+            row: CounterRow(row),
+            handler,
+            local,
+            slots,
+        };
+        paths.insert(plan.id(), plan);
+    }
+    for plan in instances.values_mut() {
+        // Nobody has said yet where it is to be bound.
+        if plan.paths.is_empty() {
+            *plan = InstancePlan::unbound(facts);
+            continue;
+        }
+        let mut used = Vec::new();
+        for (iface, _) in plan.paths.iter().flat_map(|path| &paths[path].slots) {
+            if !used.contains(iface) {
+                used.push(*iface);
+            }
+        }
+        plan.give_rings(&used, facts);
+        // The programs of a handler of one path need not ask which it is.
+        if plan.paths.len() == 1 {
+            plan.most_paths = 1;
+        }
+    }
+    Plan {
+        live_row: CounterRow(config.ifaces.len() as u32),
+        rows: config.ifaces.len() + 1 + paths.len() + SPARE_ROWS,
+        next_handler,
+        ifaces,
+        instances,
+        paths,
+    }
+}
+
+impl Plan {
+    /// The row of what the kernel tier counts of the relay with this number.
+    #[must_use]
+    pub const fn relay_row(&self, number: usize) -> CounterRow {
+        CounterRow((self.rows + number) as u32)
+    }
+
+    /// Rows of counters in all.
+    #[must_use]
+    pub const fn all_rows(&self) -> usize {
+        self.rows + relays::MOST
+    }
+
+    /// The rows for paths that are bound while the node runs.
+    #[must_use]
+    pub fn spare_rows<U>(&self) -> Rows<U> {
+        let spare = self.rows - SPARE_ROWS..self.rows;
+        Rows::new(spare.map(|row| row as u32), self.paths.len())
+    }
+
+    /// Adds an instance with no path yet; its id.
+    pub fn add_instance(&mut self, plan: InstancePlan) -> HandlerId {
+        let id = self.next_handler;
+        self.next_handler.0 += 1;
+        self.instances.insert(id, plan);
+        id
+    }
+
+    /// Removes an instance without paths.
+    pub fn remove_instance(&mut self, id: HandlerId) {
+        let removed = self.instances.remove(&id);
+        debug_assert!(removed.is_some_and(|plan| plan.paths.is_empty()));
+    }
+
+    /// Numbers for one more path of `handler` at `ifaces`, which gets this row, without
+    /// changing the plan. `with_rings` says of an interface whether it needs a ring, `is_idle`
+    /// of a number within the instance whether its former path has nothing
+    /// underway.
+    ///
+    /// # Errors
+    ///
+    /// What there is no room for.
+    pub fn place(
+        &self,
+        ids: &mut Ids,
+        row: CounterRow,
+        handler: HandlerId,
+        ifaces: &[usize],
+        with_rings: impl Fn(usize) -> bool,
+        is_idle: impl Fn(usize) -> bool,
+    ) -> Result<PathPlan, NoRoom> {
+        let numbers = &self.instances[&handler];
+        let local = (0..numbers.most_paths)
+            .find(|local| {
+                let taken = |path: &PathId| self.paths[path].local == *local;
+                !numbers.paths.iter().any(taken) && is_idle(*local)
+            })
+            .ok_or(if numbers.paths.len() < numbers.most_paths {
+                NoRoom::Busy
+            } else {
+                NoRoom::Handler(numbers.most_paths)
+            })?;
+        let mut slots = Vec::new();
+        for &iface in ifaces {
+            if with_rings(iface) && numbers.rings_at(iface).is_none() {
+                return Err(NoRoom::Ring(iface, handler));
+            }
+            let slot = (0..MAX_SLOTS)
+                .find(|slot| {
+                    let taken = |path: &PathId| self.slot(*path, iface) == Some(*slot);
+                    !self.ifaces[iface].paths.iter().any(taken)
+                })
+                .ok_or(NoRoom::Iface(iface))?;
+            slots.push((iface, slot));
+        }
+        Ok(PathPlan {
+            runs: slots.iter().map(|_| ids.take()).collect(),
+            row,
+            handler,
+            local,
+            slots,
+        })
+    }
+
+    /// Adds a path, with numbers from [`place`](Self::place).
+    pub fn add_path(&mut self, numbers: PathPlan) {
+        let id = numbers.id();
+        if let Some(plan) = self.instances.get_mut(&numbers.handler) {
+            plan.paths.push(id);
+        }
+        for &(iface, _) in &numbers.slots {
+            self.ifaces[iface].paths.push(id);
+        }
+        self.paths.insert(id, numbers);
+    }
+
+    /// Removes a path that is there.
+    ///
+    /// # Panics
+    ///
+    /// If it is not.
+    pub fn remove_path(&mut self, id: PathId) -> PathPlan {
+        let removed = self.paths.shift_remove(&id).expect("it is there");
+        if let Some(plan) = self.instances.get_mut(&removed.handler) {
+            plan.paths.retain(|known| *known != id);
+        }
+        for (iface, _) in &removed.slots {
+            self.ifaces[*iface].paths.retain(|known| *known != id);
+        }
+        removed
+    }
+
+    /// Where demux leads for a path at an interface, if it is there.
+    #[must_use]
+    pub fn target(&self, path: PathId, iface: usize) -> Option<Target> {
+        let path = &self.paths[&path];
+        let mut at = path.slots.iter().zip(&path.runs);
+        let (_, run) = at.find(|((known, _), _)| *known == iface)?;
+        Some(Target {
+            path: *run,
+            direction: Direction::Backward,
+            row: path.row,
+        })
+    }
+
+    /// The path that has this one of the worker's. Linear in all paths.
+    #[must_use]
+    pub fn path_of(&self, run: PathId) -> Option<PathId> {
+        let mut paths = self.paths.iter();
+        let (id, _) = paths.find(|(_, path)| path.runs.contains(&run))?;
+        Some(*id)
+    }
+
+    /// A path's slot at an interface, if it has one there.
+    #[must_use]
+    pub fn slot(&self, path: PathId, iface: usize) -> Option<usize> {
+        let mut slots = self.paths[&path].slots.iter();
+        let (_, slot) = slots.find(|(known, _)| *known == iface)?;
+        Some(*slot)
+    }
+
+    /// What the entry program of an interface has to know of a path, whose configuration
+    /// this is.
+    ///
+    /// # Panics
+    ///
+    /// If it is none of the plan's.
+    #[must_use]
+    pub fn leaf(&self, iface: usize, path: PathId, config: &PathConfig) -> Leaf {
+        use ashway_config::OnFault;
+        let numbers = &self.paths[&path];
+        let slot = self.slot(path, iface);
+        let rings = self.instances[&numbers.handler].rings_at(iface);
+        let rings = rings.expect("its instance has rings for each interface");
+        Leaf {
+            row: numbers.row.0,
+            local: numbers.local as u32,
+            ring_base: rings.start as u16,
+            ring_count: rings.len() as u16,
+            flags: match config.on_fault {
+                OnFault::Drop => flag::ON_FAULT_DROP,
+                _ => 0,
+            },
+            slot: slot.expect("a path has a slot at each of its interfaces") as u32,
+            path: numbers.row.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path as FsPath;
+
+    #[test]
+    fn one_handler_on_two_interfaces_has_a_ring_for_each_queue() {
+        let directory = std::env::temp_dir().join(format!("ashway-plan-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        std::fs::write(directory.join("h.wasm"), b"").unwrap();
+        let text = r#"
+            [iface.a]
+            [iface.b]
+            [handler.h]
+            file = "h.wasm"
+            [path.one]
+            iface = ["a", "b"]
+            match = "udp and dst port 1"
+            handler = "h"
+            [path.two]
+            iface = "b"
+            match = "udp and dst port 2"
+            handler = "h"
+        "#;
+        let file = directory.join("node.toml");
+        let config = ashway_config::parse(FsPath::new(&file), text.as_bytes()).unwrap();
+        std::fs::remove_dir_all(&directory).unwrap();
+        let facts = [
+            IfaceFacts {
+                queues: 2,
+                mtu: 1500,
+            },
+            IfaceFacts {
+                queues: 3,
+                mtu: 3000,
+            },
+        ];
+        let mut ids = Ids::default();
+        let plan = draw(&config, &facts, &mut ids);
+        let first = HandlerId(0);
+        let instance = &plan.instances[&first];
+        assert_eq!(instance.rings_of, [(0, 0..2), (1, 2..5)]);
+        assert_eq!((instance.rings, instance.slot_bytes), (5, 4096));
+        assert_eq!((instance.iface_of(1), instance.iface_of(4)), (0, 1));
+        assert_eq!(plan.paths[0].slots, [(0, 0), (1, 0)]);
+        assert_eq!(plan.paths[1].slots, [(1, 1)]);
+        assert_eq!(
+            (plan.live_row.0, plan.paths[0].row.0, plan.paths[1].row.0),
+            (2, 3, 4)
+        );
+        assert_eq!(plan.rows, 5 + SPARE_ROWS);
+
+        // Paths come and go; nobody else's numbers change, and no id returns.
+        let mut plan = plan;
+        let mut rows = plan.spare_rows::<()>();
+        let mut row = || rows.take().unwrap();
+        let anywhere = |_| true;
+        let mut place =
+            |plan: &Plan, handler, ifaces: &[usize], is_idle: &dyn Fn(usize) -> bool| {
+                let placed = plan.place(&mut ids, row(), handler, ifaces, anywhere, is_idle);
+                placed.unwrap()
+            };
+        let third = place(&plan, first, &[0, 1], &anywhere);
+        assert_eq!((third.runs.len(), third.row.0, third.local), (2, 5, 2));
+        assert_eq!(third.slots, [(0, 1), (1, 2)]);
+        plan.add_path(third.clone());
+        let second = plan.paths[1].clone();
+        let ids = [&plan.paths[0], &second, &third].map(PathPlan::id);
+        assert_eq!(plan.path_of(third.runs[1]), Some(ids[2]));
+        assert_eq!(plan.remove_path(ids[0]).id(), ids[0]);
+        assert_eq!(plan.path_of(ids[0]), None);
+        assert!(plan.paths.values().eq([&second, &third]));
+        assert_eq!(plan.ifaces[0].paths, [ids[2]]);
+        assert_eq!(plan.ifaces[1].paths, [ids[1], ids[2]]);
+        let not_first = |local| local != 0;
+        let fourth = place(&plan, first, &[1], &not_first);
+        assert!(!ids.contains(&fourth.id()));
+        assert_eq!((fourth.row.0, fourth.local), (6, 3));
+        assert_eq!(fourth.slots, [(1, 0)]);
+
+        // Instances too: an id does not return.
+        let other = plan.add_instance(InstancePlan::unbound(&facts));
+        let third = plan.add_instance(InstancePlan::unbound(&facts));
+        let path = place(&plan, third, &[0], &anywhere);
+        let id = path.id();
+        plan.add_path(path);
+        plan.remove_instance(other);
+        assert_eq!(plan.paths[&id].handler, third);
+        assert_eq!(plan.instances[&third].paths, [id]);
+        let next = plan.add_instance(InstancePlan::unbound(&facts));
+        assert!(![first, other, third].contains(&next));
+    }
+
+    #[test]
+    fn interfaces_of_many_queues_leave_each_other_rings() {
+        let rings = |queues: &[usize]| {
+            let facts = queues
+                .iter()
+                .map(|&queues| IfaceFacts { queues, mtu: 1500 });
+            let plan = InstancePlan::unbound(&facts.collect::<Vec<_>>());
+            let each = plan.rings_of.iter().map(|(_, rings)| rings.len());
+            let each: Vec<usize> = each.collect();
+            assert_eq!(each.iter().sum::<usize>(), plan.rings);
+            assert!(plan.rings <= MAX_RINGS);
+            let of = (0..plan.rings).map(|ring| plan.iface_of(ring));
+            assert!(
+                of.eq(each
+                    .iter()
+                    .enumerate()
+                    .flat_map(|(iface, n)| vec![iface; *n]))
+            );
+            each
+        };
+        assert_eq!(rings(&[64]), [64]);
+        assert_eq!(rings(&[4096]), [64]);
+        assert_eq!(rings(&[40, 40]), [32, 32]);
+        assert_eq!(rings(&[1, 128, 4]), [1, 59, 4]);
+        // Where there are more interfaces than rings, the first have one each.
+        assert_eq!(rings(&[3; 70]), [1; 64]);
+    }
+
+    #[test]
+    fn what_is_full_is_named() {
+        const ROW: CounterRow = CounterRow(7);
+        let facts = [IfaceFacts {
+            queues: MAX_RINGS,
+            mtu: 1500,
+        }; 2];
+        let mut plan = Plan {
+            ifaces: vec![
+                IfacePlan {
+                    unmatched_row: CounterRow(0),
+                    paths: Vec::new(),
+                };
+                2
+            ],
+            instances: BTreeMap::new(),
+            paths: IndexMap::new(),
+            live_row: CounterRow(2),
+            rows: 0,
+            next_handler: HandlerId(0),
+        };
+        let instances = 0..2 + MAX_SLOTS / MAX_PATHS;
+        let handlers: Vec<HandlerId> = instances
+            .map(|_| plan.add_instance(InstancePlan::unbound(&facts)))
+            .collect();
+        let first = handlers[0];
+        let numbers = plan.instances.get_mut(&first).unwrap();
+        numbers.rings_of.truncate(1);
+        let mut ids = Ids::default();
+        let mut place = |plan: &Plan, handler, iface| {
+            plan.place(&mut ids, ROW, handler, &[iface], |_| true, |_| true)
+        };
+        assert_eq!(place(&plan, first, 1), Err(NoRoom::Ring(1, first)));
+        for _ in 0..MAX_PATHS {
+            let numbers = place(&plan, first, 0).unwrap();
+            plan.add_path(numbers);
+        }
+        assert_eq!(place(&plan, first, 0), Err(NoRoom::Handler(MAX_PATHS)));
+        let busy = plan.place(
+            &mut Ids::default(),
+            ROW,
+            handlers[1],
+            &[0],
+            |_| true,
+            |_| false,
+        );
+        assert_eq!(busy, Err(NoRoom::Busy));
+        for number in MAX_PATHS..MAX_SLOTS {
+            let numbers = place(&plan, handlers[number / MAX_PATHS], 0).unwrap();
+            plan.add_path(numbers);
+        }
+        let last = handlers[MAX_SLOTS / MAX_PATHS];
+        assert_eq!(place(&plan, last, 0), Err(NoRoom::Iface(0)));
+        let numbers = place(&plan, last, 1).unwrap();
+        plan.add_path(numbers);
+        plan.remove_path(plan.paths[0].id());
+        place(&plan, last, 0).unwrap();
+    }
+}

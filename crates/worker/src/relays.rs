@@ -1,0 +1,184 @@
+//! Relays in the kernel tier, as the worker has them.
+//!
+//! A [relay](ashway_modules::relay) is a path of the user tier that a program behind
+//! its slot can do as well. Its stages stay with the worker: they take what the
+//! program leaves to them, and only they change. So the worker writes the hops, and
+//! on a wide path writes them anew when they have noted another sender.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use ashway_abi::{Hop, hop};
+use ashway_memory::SharedArray;
+use ashway_modules::Message;
+use ashway_modules::relay::{self, Way};
+use ashway_path::path::Path;
+use ashway_path::places::PathId;
+use ashway_path::stage::Direction;
+
+/// Most relays that have a number, and with it a place in the kernel tier.
+pub const MOST: usize = 256;
+
+/// Keys there are. 0 is that of all messages that only the user tier runs.
+pub const KEYS: usize = 1 + 2 * MOST;
+
+/// The key of a relay's messages in a direction: the number of their hop and of the
+/// word that says how many of them are in the user tier.
+#[must_use]
+pub const fn key(number: usize, direction: Direction) -> usize {
+    1 + 2 * number + direction as usize
+}
+
+/// How an interface is reached from a program.
+#[derive(Clone, Copy, Debug)]
+pub struct Out {
+    /// Its number in the kernel.
+    pub ifindex: u32,
+    /// Whether a redirect would be lost there.
+    pub by_tcx: bool,
+}
+
+/// The worker's relays.
+#[derive(Debug)]
+pub struct Relays {
+    hops: Arc<SharedArray>,
+    /// By interface.
+    out: Vec<Out>,
+    by_path: HashMap<PathId, Relay>,
+}
+
+#[derive(Debug)]
+struct Relay {
+    number: usize,
+    /// Whether the kernel tier may run its messages.
+    promoted: bool,
+    /// Of the sender that the hops are for.
+    changes: u32,
+}
+
+impl Relays {
+    /// None yet, on interfaces that are reached like this.
+    #[must_use]
+    pub fn new(hops: Arc<SharedArray>, out: Vec<Out>) -> Self {
+        Self {
+            hops,
+            out,
+            by_path: HashMap::new(),
+        }
+    }
+
+    /// Gives a path a number; the user tier runs it for now.
+    pub(crate) fn add(&mut self, id: PathId, number: usize) {
+        let relay = Relay {
+            number,
+            promoted: false,
+            changes: 0,
+        };
+        self.by_path.insert(id, relay);
+    }
+
+    /// Takes its number from a path: no message of it is run in the kernel tier any
+    /// more.
+    pub(crate) fn remove(&mut self, id: PathId) {
+        if let Some(relay) = self.by_path.remove(&id) {
+            self.write(relay.number, [None; 2]);
+        }
+    }
+
+    /// Lets the kernel tier run a path's messages, or no longer.
+    pub(crate) fn promote(&mut self, id: PathId, path: &mut Path<Message>, promoted: bool) {
+        if let Some(relay) = self.by_path.get_mut(&id) {
+            relay.promoted = promoted;
+            relay.changes = relay::changes(path);
+            let number = relay.number;
+            self.write(
+                number,
+                if promoted {
+                    relay::hops(path)
+                } else {
+                    [None; 2]
+                },
+            );
+        }
+    }
+
+    /// Writes the hops anew if the path has another sender since.
+    pub(crate) fn follow(&mut self, id: PathId, path: &mut Path<Message>) {
+        if let Some(relay) = self.by_path.get(&id)
+            && relay.promoted
+            && relay.changes != relay::changes(path)
+        {
+            self.promote(id, path, true);
+        }
+    }
+
+    /// Writes the hops of a path anew, of which something else has changed.
+    pub(crate) fn refresh(&mut self, id: PathId, path: &mut Path<Message>) {
+        if self.by_path.get(&id).is_some_and(|relay| relay.promoted) {
+            self.promote(id, path, true);
+        }
+    }
+
+    /// The paths whose messages the kernel tier may run. Allocates.
+    pub(crate) fn promoted(&self) -> Vec<PathId> {
+        let promoted = self.by_path.iter().filter(|(_, relay)| relay.promoted);
+        promoted.map(|(id, _)| *id).collect()
+    }
+
+    fn write(&self, number: usize, hops: [Option<Way>; 2]) {
+        for (direction, way) in [Direction::Forward, Direction::Backward]
+            .into_iter()
+            .zip(hops)
+        {
+            let hop = way.map_or_else(Hop::default, |way| self.filled(way));
+            self.write_one(key(number, direction), hop);
+        }
+    }
+
+    /// A hop with what only a node knows of it.
+    fn filled(&self, way: Way) -> Hop {
+        let out = self.out[way.iface as usize];
+        let by_tcx = if out.by_tcx { hop::flag::BY_TCX } else { 0 };
+        Hop {
+            ifindex: out.ifindex,
+            flags: way.hop.flags | by_tcx,
+            ..way.hop
+        }
+    }
+
+    /// Programs on other CPUs may read it meanwhile: they see all of it, or that it
+    /// is being written ([`ashway_abi::hop`]).
+    fn write_one(&self, key: usize, hop: Hop) {
+        let at = key * hop::BYTES;
+        let generation = self.hops.u32_at(at + hop::GENERATION as usize);
+        let before = generation.load(Ordering::Relaxed);
+        generation.store(before.wrapping_add(1), Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let bytes = hop.to_bytes();
+        for (word, bytes) in bytes.chunks_exact(4).enumerate().skip(1) {
+            let value = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+            self.hops
+                .u32_at(at + 4 * word)
+                .store(value, Ordering::Relaxed);
+        }
+        generation.store(before.wrapping_add(2), Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_relay_has_two_keys_of_its_own() {
+        let mut seen = vec![false; KEYS];
+        seen[0] = true;
+        for number in 0..MOST {
+            for direction in [Direction::Forward, Direction::Backward] {
+                assert!(!std::mem::replace(&mut seen[key(number, direction)], true));
+            }
+        }
+        assert!(seen.into_iter().all(|seen| seen));
+    }
+}

@@ -1,0 +1,577 @@
+//! Messages out of the instances' rings (rungs with XDP).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use ashway_abi::memory::{HEADROOM_BYTES, Layout};
+use ashway_abi::{Count, trusted};
+use ashway_kernel::Program;
+use ashway_memory::SharedArray;
+use ashway_memory::messages::Pool;
+use ashway_modules::Message;
+use ashway_path::time::Time;
+use ashway_ring::{Passer, SendError, TxSocket};
+
+use crate::bug::{self, Bug};
+use crate::counters::UserRows;
+use crate::feeds::RunInstance;
+use crate::instance::{Instance, KernelSide};
+use crate::live::Live;
+use crate::observe::{What, tap};
+use crate::port::{Port, is_down};
+
+/// Messages taken from one ring before the next gets its turn.
+const BATCH: u32 = 32;
+
+/// The way out of an interface with XDP: its transmit socket, and the way back
+/// into the host.
+#[derive(Debug)]
+pub struct XdpPort {
+    /// Transmit only.
+    pub tx: TxSocket,
+    /// How messages are passed on.
+    pub pass_by: PassBy,
+}
+
+/// How a message is given to the host's stack.
+#[derive(Debug)]
+pub enum PassBy {
+    /// As a live frame of a program that returns `XDP_PASS`: it goes on behind
+    /// the driver, where native XDP has already been.
+    Frame {
+        /// The program.
+        program: Program,
+        /// The interface it arrives by once more.
+        ifindex: u32,
+        /// How many of them a second may see.
+        pace: Pace,
+        /// Takes the rest, if there is one.
+        passer: Option<Passer>,
+    },
+    /// By a raw socket. Generic XDP sits behind the driver and would meet a
+    /// live frame again, and again.
+    Socket(Passer),
+}
+
+impl Port for XdpPort {
+    fn send(&mut self, frame: &[u8]) -> Count {
+        // A full ring is emptied by a kick (copy mode sends at once), so one
+        // more try is fair; beyond that the message is lost and counted.
+        for _ in 0..2 {
+            match self.tx.send(frame) {
+                Ok(()) => return Count::OutHandedOver,
+                Err(SendError::TxFull) => {
+                    if self.tx.kick().is_err_and(|error| is_down(&error)) {
+                        return Count::OutDroppedIfaceDown;
+                    }
+                }
+                Err(SendError::TooLong { .. }) => return Count::OutDroppedTooLong,
+                Err(SendError::Os(_)) => break,
+            }
+        }
+        Count::OutDroppedTxFull
+    }
+
+    fn pass(&mut self, frame: &[u8]) -> bool {
+        // Earlier replies leave first.
+        let _ = self.tx.kick();
+        match &mut self.pass_by {
+            PassBy::Frame {
+                program,
+                ifindex,
+                pace,
+                passer,
+            } => {
+                // One that does not fit a page is refused as a live frame.
+                (pace.allows(Instant::now()) && program.run_live(frame, 1, *ifindex).is_ok())
+                    || passer
+                        .as_ref()
+                        .is_some_and(|passer| by_socket(passer, frame))
+            }
+            PassBy::Socket(passer) => by_socket(passer, frame),
+        }
+    }
+}
+
+fn by_socket(passer: &Passer, frame: &[u8]) -> bool {
+    frame
+        .get(ashway_wire::eth::HEADER_BYTES..)
+        .is_some_and(|packet| passer.pass(packet).is_ok())
+}
+
+/// Limits live frames to [`Pace::PER_SECOND`].
+///
+/// For each the kernel makes a page pool, which lives for at least a second if
+/// the frame waits in a socket meanwhile. With some ten thousand of them it
+/// takes hundreds of milliseconds to make the next
+/// (`mem_id_lock` in net/core/xdp.c; seen on Linux 6.18).
+#[derive(Debug, Default)]
+pub struct Pace {
+    second: Option<Instant>,
+    count: u32,
+}
+
+impl Pace {
+    const PER_SECOND: u32 = 1000;
+
+    fn allows(&mut self, now: Instant) -> bool {
+        if self
+            .second
+            .is_none_or(|begin| now.duration_since(begin) >= Duration::from_secs(1))
+        {
+            self.second = Some(now);
+            self.count = 0;
+        }
+        self.count += 1;
+        self.count <= Self::PER_SECOND
+    }
+}
+
+/// Takes up to a batch from each ring of `instance` and queues the messages for their
+/// paths, unless as many wait there for their turn: what has no room here waits in the
+/// ring, and what has none there the program drops before anything is done for it. Says
+/// whether there was anything. Bounded by the batches; does not allocate but for
+/// queues that hold more than ever before, and a message where none is spare.
+pub(crate) fn drain(
+    instance: &mut RunInstance,
+    live: &mut Live,
+    rows: &UserRows,
+    now: impl Fn() -> Time,
+) -> bool {
+    if !has_work(instance.shared()) {
+        return false;
+    }
+    let rings = instance.shared().layout.rings;
+    for _ in 0..rings {
+        let backlog = instance.paths().map(|path| live.engine.backlog(path));
+        if backlog.sum::<u64>() >= u64::from(BATCH) {
+            break;
+        }
+        // Behind the ring where the last look ended, so that none is always the last.
+        let ring = instance.ring % rings;
+        instance.ring = ring + 1;
+        drain_ring(instance, ring, live, rows, now());
+    }
+    true
+}
+
+/// Whether any ring of `instance` holds a message, be it half filled, a program has kept a
+/// fault, or the reader of its endpoint is to be woken.
+#[must_use]
+pub(crate) fn waiting(instance: &Instance) -> bool {
+    instance.kernel.as_ref().is_some_and(|kernel| {
+        let holds = |ring| holds(&kernel.trusted, ring);
+        calls(instance, kernel) || (0..instance.layout.rings).any(holds)
+    })
+}
+
+/// Whether there is a message to be taken, or what else [`waiting`] is about. For the look
+/// that is made again and again: while nothing comes it reads words that no program writes
+/// before there is a message, so that the receiving CPU keeps its line of the ring's
+/// control block.
+fn has_work(instance: &Instance) -> bool {
+    instance.kernel.as_ref().is_some_and(|kernel| {
+        let filled = |ring| has_message(&kernel.trusted, ring);
+        calls(instance, kernel) || (0..instance.layout.rings).any(filled)
+    })
+}
+
+/// Whether a program has kept a fault, or the reader of the endpoint is to be woken.
+fn calls(instance: &Instance, kernel: &KernelSide) -> bool {
+    let wake = kernel.trusted.u32_at(trusted::ENDPOINT_WAKE);
+    wake.load(Ordering::Acquire) != 0 || instance.keeps_fault()
+}
+
+/// Whether a ring holds a message, be it half filled.
+fn holds(words: &SharedArray, ring: usize) -> bool {
+    if bug::is(Bug::HalfFilledForgotten) {
+        return has_message(words, ring);
+    }
+    let control = trusted::RINGS + ring * trusted::RING_STRIDE;
+    let produced = words.u32_at(control + trusted::RING_PRODUCED);
+    produced.load(Ordering::Acquire) != consumed(words, ring).load(Ordering::Acquire)
+}
+
+/// Whether the next message of a ring is there.
+fn has_message(words: &SharedArray, ring: usize) -> bool {
+    let next = consumed(words, ring).load(Ordering::Relaxed);
+    is_filled(words, ring, next)
+}
+
+fn drain_ring(
+    instance: &mut RunInstance,
+    ring: usize,
+    live: &mut Live,
+    rows: &UserRows,
+    now: Time,
+) {
+    // Whatever its path, what comes behind a message that waits has to wait, too.
+    let mut after = std::mem::take(instance.after(ring));
+    let shared = instance.shared();
+    let Some(kernel) = &shared.kernel else {
+        return;
+    };
+    let iface = shared.plan.iface_of(ring);
+    take_batch(&kernel.trusted, ring, |slot| {
+        if let Some(cpu) = behind(shared, ring, slot) {
+            // What the kernel tier answered before this message leaves first.
+            live.ask(cpu, &mut after);
+        }
+        let Some(taken) = take(shared, ring, slot, || live.message()) else {
+            return;
+        };
+        let Some(path) = instance.path(taken.key, iface) else {
+            return;
+        };
+        let mut message = taken.message;
+        message.meta.iface = iface as u32;
+        observe(shared, ring, slot, &mut message);
+        live.wait_for(path, &mut after);
+        live.receive_from_handler(path, message, taken.payload, now, rows);
+    });
+    *instance.after(ring) = after;
+}
+
+/// Takes up to a batch of whole frames from each ring of `carrier` and queues them for
+/// their paths. Says whether there was anything.
+pub(crate) fn drain_frames(
+    carrier: &Instance,
+    live: &mut Live,
+    rows: &UserRows,
+    now: impl Fn() -> Time,
+) -> bool {
+    let Some(kernel) = &carrier.kernel else {
+        return false;
+    };
+    let mut any = false;
+    for ring in 0..carrier.layout.rings {
+        if !has_message(&kernel.trusted, ring) {
+            continue;
+        }
+        any = true;
+        // A path whose frames are there was ordered before.
+        live.obey(rows);
+        let (iface, now) = (carrier.plan.iface_of(ring), now());
+        let mut after = std::mem::take(&mut live.after);
+        take_batch(&kernel.trusted, ring, |slot| {
+            after.clear();
+            if let Some(cpu) = behind(carrier, ring, slot) {
+                live.ask(cpu, &mut after);
+            }
+            let Some(taken) = take(carrier, ring, slot, || live.message()) else {
+                return;
+            };
+            let mut message = taken.message;
+            message.meta.iface = iface as u32;
+            observe(carrier, ring, slot, &mut message);
+            live.receive(message, taken.key, &mut after, now, rows);
+        });
+        live.after = after;
+    }
+    any
+}
+
+/// Says that whole frames have left the user tier, by their keys.
+pub(crate) fn leave_frames(carrier: &Instance, keys: impl Iterator<Item = u32>) {
+    if let Some(kernel) = &carrier.kernel {
+        let word = |key| Some(kernel.trusted.u32_at(carrier.path_word(key)));
+        leave(keys.map(|key| key as usize), word);
+    }
+}
+
+/// Subtracts messages that have left the user tier from the words that count them, by
+/// their paths' keys; where no program counts, there is none.
+pub(crate) fn leave<'w, K: PartialEq + Copy>(
+    ended: impl Iterator<Item = K>,
+    word: impl Fn(K) -> Option<&'w AtomicU32>,
+) {
+    let mut ended = ended.peekable();
+    while let Some(key) = ended.next() {
+        let mut messages = 1;
+        while ended.next_if_eq(&key).is_some() {
+            // Programs write that word, too: it changes hands once.
+            messages += 1;
+        }
+        if bug::is(Bug::RunCountedOnce) {
+            messages = 1;
+        }
+        if let Some(word) = word(key) {
+            subtract(word, messages);
+        }
+    }
+}
+
+/// Says that so many messages of a path are in the user tier no more: until that is all,
+/// the kernel tier runs none of the path.
+fn subtract(word: &AtomicU32, messages: u32) {
+    if !bug::is(Bug::CountNotSubtracted) {
+        let less = |word| Some(trusted::less(word, messages));
+        let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+    }
+}
+
+/// Takes up to a batch from a ring by way of `take`, which gets a slot.
+fn take_batch(words: &SharedArray, ring: usize, mut take: impl FnMut(usize)) {
+    let consumed_word = consumed(words, ring);
+    let consumed = consumed_word.load(Ordering::Relaxed);
+    let mut taken = 0;
+    while taken < BATCH {
+        let ticket = consumed.wrapping_add(taken);
+        if !is_filled(words, ring, ticket) {
+            break;
+        }
+        take(ticket as usize % trusted::RING_SLOTS);
+        taken += 1;
+    }
+    if taken > 0 {
+        // Once for all: programs look at the word for each message, and each store takes
+        // its line away from their CPU.
+        consumed_word.store(consumed.wrapping_add(taken), Ordering::Release);
+    }
+}
+
+/// How many slots of a ring the daemon has given back.
+fn consumed(words: &SharedArray, ring: usize) -> &AtomicU32 {
+    let control = trusted::RINGS + ring * trusted::RING_STRIDE;
+    words.u32_at(control + trusted::RING_CONSUMED)
+}
+
+/// Whether a program has filled the slot with this place in the ring's sequence.
+fn is_filled(words: &SharedArray, ring: usize, ticket: u32) -> bool {
+    let slot = ticket as usize % trusted::RING_SLOTS;
+    let ready = words.u32_at(descriptor(ring, slot) + trusted::SLOT_READY);
+    ready.load(Ordering::Acquire) == ticket.wrapping_add(1) || bug::is(Bug::HalfFilledTaken)
+}
+
+const fn descriptor(ring: usize, slot: usize) -> usize {
+    trusted::SLOTS + (ring * trusted::RING_SLOTS + slot) * trusted::SLOT_BYTES
+}
+
+/// The CPU that the message before this one leaves on, if that ran in the kernel
+/// tier.
+fn behind(shared: &Instance, ring: usize, slot: usize) -> Option<usize> {
+    let kernel = shared.kernel.as_ref()?;
+    let word = descriptor(ring, slot) + trusted::SLOT_BEHIND;
+    let behind = kernel.trusted.u32_at(word).load(Ordering::Relaxed);
+    behind.checked_sub(1).map(|cpu| cpu as usize)
+}
+
+/// A message that was taken out of its slot.
+struct Taken {
+    /// Whose it is: the number of its path within the instance, or its key.
+    key: usize,
+    /// Bytes in front of its payload.
+    payload: usize,
+    message: Message,
+}
+
+/// Takes a message out of its slot. `None` if that holds none; one that lies outside of the
+/// memory is empty: only a layout that disagrees with it gets there.
+fn take(
+    shared: &Instance,
+    ring: usize,
+    slot: usize,
+    empty: impl FnOnce() -> Message,
+) -> Option<Taken> {
+    let kernel = shared.kernel.as_ref()?;
+    let descriptor = descriptor(ring, slot);
+    let word = |offset| {
+        kernel
+            .trusted
+            .u32_at(descriptor + offset)
+            .load(Ordering::Relaxed) as usize
+    };
+    let payload = word(trusted::SLOT_PAYLOAD_OFF).min(trusted::HEADERS_BYTES);
+    if payload == 0 {
+        return None;
+    }
+    let len = payload + word(trusted::SLOT_PAYLOAD_LEN).min(shared.layout.slot_bytes);
+    let mut message = empty();
+    let number = ring * trusted::RING_SLOTS + slot;
+    let shape = (&shared.layout, shared.plan.most_paths);
+    take_frame(
+        &kernel.trusted,
+        &kernel.pool,
+        shape,
+        number,
+        len,
+        &mut message,
+    );
+    Some(Taken {
+        key: word(trusted::SLOT_LOCAL_PATH),
+        payload,
+        message,
+    })
+}
+
+/// Makes a message of the `len` bytes of a frame in the block that this slot has, and leaves
+/// the slot another block. If there is no other, the frame is copied.
+fn take_frame(
+    words: &SharedArray,
+    pool: &Arc<Pool>,
+    (layout, paths): (&Layout, usize),
+    slot: usize,
+    len: usize,
+    message: &mut Message,
+) {
+    if let Some(other) = message.exchange(len, |buffer| pool.exchange(slot, buffer)) {
+        if !bug::is(Bug::BlockNotExchanged) {
+            // Programs see it when the slot is given back.
+            let block = words.u32_at(layout.block_word(slot));
+            block.store(other as u32, Ordering::Relaxed);
+        }
+        // Copied by the program, from the driver's frame.
+        return;
+    }
+    let frame = layout.pool_offset(paths) + pool.place(slot) + HEADROOM_BYTES;
+    message.fill(len, |into| {
+        let copied = words.copy_out(frame, into);
+        copied.expect("a block is there, and no frame is longer");
+    });
+    message.copied();
+}
+
+/// Gives the message the number that its program has given it, if somebody observes
+/// and one has.
+fn observe(shared: &Instance, ring: usize, slot: usize, message: &mut Message) {
+    if tap::on()
+        && let Some(kernel) = &shared.kernel
+    {
+        let at = descriptor(ring, slot) + trusted::SLOT_SEQUENCE;
+        // A program without observation leaves there what it finds.
+        let sequence = kernel.trusted.u64_at(at).swap(0, Ordering::Relaxed);
+        message.meta.observed = tap::numbered(sequence);
+        let copies = message.meta.copies;
+        tap::note(message.meta.observed, || What::Taken { copies });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ashway_memory::page_multiple;
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+    use super::*;
+
+    #[test]
+    fn a_second_sees_so_many_live_frames_and_the_next_as_many() {
+        let mut pace = Pace::default();
+        let begin = Instant::now();
+        for second in 0..3 {
+            let now = begin + Duration::from_secs(second);
+            let allowed = (0..5000).filter(|_| pace.allows(now)).count();
+            assert_eq!(allowed, Pace::PER_SECOND as usize);
+        }
+    }
+
+    /// Once all have left, nobody is counted; a path that drains may be run again.
+    fn all_that_left_is_subtracted() -> bool {
+        let draining = trusted::DRAINING;
+        [&[0, 0, 1, 1, 1, 0, 2][..], &[2; 32], &[1, 2, 1, 2], &[]]
+            .into_iter()
+            .all(|ended: &[usize]| {
+                let of = |path| ended.iter().filter(|known| **known == path).count() as u32;
+                let words = [of(0), of(1) | draining, of(2) + 1].map(AtomicU32::new);
+                leave(ended.iter().copied(), |path| Some(&words[path]));
+                let left = words.map(AtomicU32::into_inner);
+                // Of a path that drains and had none, nobody has left.
+                let drained = if of(1) == 0 { draining } else { 0 };
+                left == [0, drained, 1]
+            })
+    }
+
+    /// A program has taken two slots, and the second is written first: neither is the
+    /// worker's before the first is, and the ring is not empty before both were.
+    fn a_slot_is_taken_when_it_is_written() -> bool {
+        let bytes = descriptor(0, trusted::RING_SLOTS);
+        let memory = memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&memory, page_multiple(bytes) as u64).unwrap();
+        let words = &SharedArray::map(memory, bytes).unwrap();
+        let produced = words.u32_at(trusted::RINGS + trusted::RING_PRODUCED);
+        let write = |ticket: u32| {
+            let ready = words.u32_at(descriptor(0, ticket as usize) + trusted::SLOT_READY);
+            ready.store(ticket + 1, Ordering::Release);
+        };
+        let taken = || {
+            let mut taken = Vec::new();
+            take_batch(words, 0, |slot| taken.push(slot));
+            taken
+        };
+        produced.store(2, Ordering::Release);
+        write(1);
+        let none = !has_message(words, 0) && taken().is_empty() && holds(words, 0);
+        write(0);
+        none && has_message(words, 0) && taken() == [0, 1] && !holds(words, 0)
+    }
+
+    /// Of more messages than there are blocks, each stays as it came however long it is kept,
+    /// while programs fill the ring again and again; those beyond are copied.
+    fn a_message_stays_as_it_came() -> bool {
+        let layout = Layout {
+            guest_bytes: 0,
+            state_bytes: 0,
+            rings: 1,
+            slot_bytes: 2048,
+            endpoint_slots: 0,
+        };
+        let pool_at = layout.pool_offset(1);
+        let memory = memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&memory, page_multiple(layout.trusted_bytes(1)) as u64).unwrap();
+        let words = SharedArray::map(memory, layout.trusted_bytes(1)).unwrap();
+        let pool = ashway_kernel::shared::pool(&words, &layout, 1).unwrap();
+        let frame = |number: usize| [number as u8, (number >> 8) as u8].repeat(30 + number % 100);
+        let mut kept: Vec<(usize, Message)> = Vec::new();
+        let mut copies = [0; 3];
+        let mut good = true;
+        for number in 0..3 * trusted::RING_SLOTS {
+            let slot = number % trusted::RING_SLOTS;
+            let block = words.u32_at(layout.block_word(slot));
+            let at = pool_at + block.load(Ordering::Relaxed) as usize + HEADROOM_BYTES;
+            let bytes = frame(number);
+            words.copy_in(at, &bytes).unwrap();
+            let mut message = Message::default();
+            take_frame(&words, &pool, (&layout, 1), slot, bytes.len(), &mut message);
+            copies[usize::from(message.meta.copies)] += 1;
+            kept.push((number, message));
+            if kept.len() > trusted::SPARE_BLOCKS + 20 {
+                // Some to the end.
+                let (number, message) = kept.swap_remove(20 + number * 7 % (kept.len() - 20));
+                good &= message.bytes() == frame(number);
+            }
+        }
+        let all = kept.iter();
+        good &= all
+            .clone()
+            .all(|(number, message)| message.bytes() == frame(*number));
+        good && copies[1] > trusted::SPARE_BLOCKS && copies[2] > 20
+    }
+
+    #[test]
+    fn what_is_kept_is_not_written_over() {
+        assert!(a_message_stays_as_it_came());
+        assert!(!bug::with(
+            Bug::BlockNotExchanged,
+            a_message_stays_as_it_came
+        ));
+    }
+
+    #[test]
+    fn what_is_half_written_is_neither_taken_nor_forgotten() {
+        assert!(a_slot_is_taken_when_it_is_written());
+        for bug in [Bug::HalfFilledTaken, Bug::HalfFilledForgotten] {
+            assert!(
+                !bug::with(bug, a_slot_is_taken_when_it_is_written),
+                "{bug:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_has_left_the_user_tier_is_not_counted_there() {
+        assert!(all_that_left_is_subtracted());
+        for bug in [Bug::CountNotSubtracted, Bug::RunCountedOnce] {
+            assert!(!bug::with(bug, all_that_left_is_subtracted), "{bug:?}");
+        }
+    }
+}

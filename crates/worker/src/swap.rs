@@ -1,0 +1,468 @@
+//! The moment in which one version of a handler takes over from another.
+//!
+//! Both have one memory, so the application's mapping, the rings and the paths stay
+//! as they are. While the worker is in here it takes no message, and nobody runs the
+//! handler in the kernel tier (`node/swap.rs` has led its paths away), so messages
+//! wait in the ring. Then everything of the old version's memory is as a new one's,
+//! but for the state that both declare. If the new one cannot begin, every byte is put
+//! back, and the old one goes on.
+
+use std::sync::{Arc, PoisonError};
+use std::time::{Duration, Instant};
+
+use ashway_codegen::normalise::Kept;
+use ashway_handler::{Engine, Region};
+use ashway_memory::{AllegedOffset, Memory};
+
+use crate::activation::{Bindable, Running};
+use crate::bug::{self, Bug};
+use crate::instance::{InstanceError, set_params};
+use crate::version::Version;
+use ashway_config::{Config, HandlerConfig};
+
+/// The state that one version hands on to the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Legacy {
+    /// Where it lies.
+    from: u32,
+    /// Where it comes to lie.
+    to: u32,
+    /// Its length.
+    pub bytes: u32,
+    /// Its version, if the next one has another.
+    pub migrate: Option<u32>,
+}
+
+/// Why the state of one version cannot be the next one's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoLegacy {
+    /// The next one has none.
+    #[error(
+        "the handler has a state of {bytes} bytes (version {version}), and the file declares none"
+    )]
+    Missing {
+        /// Its size.
+        bytes: u32,
+        /// Its version.
+        version: u32,
+    },
+    /// The next one's is too small.
+    #[error("the handler has a state of {bytes} bytes, and the file's has {room}")]
+    Larger {
+        /// Size of the state.
+        bytes: u32,
+        /// That of the next one's.
+        room: u32,
+    },
+    /// The same version of another length.
+    #[error(
+        "the state is of version {version} in both, but of {bytes} bytes in the handler and {found} in the file"
+    )]
+    Changed {
+        /// Of both.
+        version: u32,
+        /// Size of the state.
+        bytes: u32,
+        /// That of the next one's.
+        found: u32,
+    },
+    /// There is nobody to take another form over.
+    #[error(
+        "the handler has a state of version {from}, and the file, which has version {to}, exports no `migrate` of type (i32) -> ()"
+    )]
+    NoMigrate {
+        /// Version of the state.
+        from: u32,
+        /// That of the next one's.
+        to: u32,
+    },
+}
+
+impl NoLegacy {
+    /// The next step.
+    #[must_use]
+    pub fn hint(self) -> &'static str {
+        match self {
+            Self::Missing { .. } => {
+                "mark what is to stay with `ASHWAY_STATE`, as the handler that runs does"
+            }
+            Self::Larger { .. } => {
+                "a state may grow; to begin anew, load the file under another name and bind that"
+            }
+            Self::Changed { .. } => {
+                "give the new form another `ASHWAY_STATE_VERSION`, and write `migrate`"
+            }
+            Self::NoMigrate { .. } => {
+                "write `ASHWAY_EXPORT void migrate(int old_version)`, see ashway.h"
+            }
+        }
+    }
+}
+
+/// What `before` hands on to the version after it. `None` if it has no state.
+///
+/// # Errors
+///
+/// Why that is not possible.
+pub fn legacy(
+    before: Option<Kept>,
+    next: Option<Kept>,
+    migrates: bool,
+) -> Result<Option<Legacy>, NoLegacy> {
+    let Some(before) = before else {
+        return Ok(None);
+    };
+    let (bytes, version) = (before.bytes, before.version);
+    let next = next.ok_or(NoLegacy::Missing { bytes, version })?;
+    let migrate = (version != next.version).then_some(version);
+    if migrate.is_none() && bytes != next.bytes {
+        let found = next.bytes;
+        return Err(NoLegacy::Changed {
+            version,
+            bytes,
+            found,
+        });
+    }
+    if bytes > next.bytes {
+        let room = next.bytes;
+        return Err(NoLegacy::Larger { bytes, room });
+    }
+    if migrate.is_some() && !migrates {
+        let (from, to) = (version, next.version);
+        return Err(NoLegacy::NoMigrate { from, to });
+    }
+    Ok(Some(Legacy {
+        from: before.offset,
+        to: next.offset,
+        bytes,
+        migrate,
+    }))
+}
+
+/// A version that is to run in the place of the one that runs.
+#[derive(Debug)]
+pub struct TakeOver {
+    /// Whose version.
+    pub handler: Bindable,
+    /// The version that is to run.
+    pub next: Arc<Version>,
+    /// Its configuration: parameters.
+    pub config: HandlerConfig,
+    /// What is handed on to it.
+    pub legacy: Option<Legacy>,
+    /// What runs it.
+    pub engine: Engine,
+}
+
+impl TakeOver {
+    /// Does it; how long no message was taken. For the worker, between two messages.
+    ///
+    /// # Errors
+    ///
+    /// [`InstanceError`]: the version that ran runs on, over the memory that it had.
+    pub(crate) fn run(&self) -> Result<Duration, InstanceError> {
+        let shared = &self.handler.shared;
+        let own = shared.layout.guest_bytes + shared.layout.state_bytes;
+        // Touched: a page that comes late is time that messages wait.
+        let mut before = vec![1; own];
+        let begin = Instant::now();
+        let mut running = self
+            .handler
+            .running
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        // Its paths have left the kernel tier. What is in the way is a kept fault, or the
+        // activation that one was in when it was demoted a moment ago.
+        let held = loop {
+            match self.handler.hold() {
+                Some(held) => break held,
+                None if begin.elapsed() <= Config::MAX_BUDGET => std::hint::spin_loop(),
+                None => {
+                    let handler = shared.name.clone();
+                    return Err(InstanceError::Busy { handler });
+                }
+            }
+        };
+        let memory = &shared.memory;
+        let whole = AllegedOffset(0);
+        let inside = "the layout lies in the memory that was made for it";
+        memory.copy_out(whole, &mut before).expect(inside);
+        if !bug::is(Bug::RestKept) {
+            clear(memory, own);
+        }
+        match self.begin_anew(&before) {
+            Ok(wasm) => {
+                shared.note_version(&self.next);
+                let new = Running {
+                    version: Arc::clone(&self.next),
+                    wasm,
+                    recording: None,
+                };
+                let old = std::mem::replace(&mut *running, new);
+                drop((held, running));
+                let hold = begin.elapsed();
+                // Wasmtime unmaps what it had.
+                drop(old);
+                Ok(hold)
+            }
+            Err(error) => {
+                if !bug::is(Bug::NotPutBack) {
+                    memory.copy_in(whole, &before).expect(inside);
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Begins the version over the memory of the one before, which had this in it.
+    fn begin_anew(&self, before: &[u8]) -> Result<ashway_handler::Instance, InstanceError> {
+        let Self { config, next, .. } = self;
+        let shared = &self.handler.shared;
+        let inherit = || {
+            let legacy = self.legacy.filter(|_| !bug::is(Bug::StateForgotten));
+            if let Some(legacy) = legacy {
+                let state = &before[legacy.from as usize..][..legacy.bytes as usize];
+                shared
+                    .memory
+                    .copy_in(AllegedOffset(legacy.to), state)
+                    .expect("both states lie in the memory");
+            }
+        };
+        if bug::is(Bug::StateOverwritten) {
+            inherit();
+        }
+        let region: Arc<dyn Region> = Arc::<Memory>::clone(&shared.memory);
+        let wasm =
+            ashway_handler::Instance::begin(&self.engine, &next.compiled, &region, shared.layout);
+        let mut wasm = wasm.map_err(|source| InstanceError::Start {
+            handler: config.name.clone(),
+            source,
+        })?;
+        set_params(config, next, &mut wasm)?;
+        // Behind the version's own first values, which lie there too.
+        if !bug::is(Bug::StateOverwritten) {
+            inherit();
+        }
+        let from = self.legacy.and_then(|legacy| legacy.migrate);
+        if let Some(from) = from.filter(|_| !bug::is(Bug::NotMigrated)) {
+            let migrated = wasm.migrate(from).map_err(|stopped| {
+                let place = next.lines.at(stopped.at);
+                InstanceError::Migrate {
+                    handler: config.name.clone(),
+                    from,
+                    cause: stopped.cause,
+                    line: place
+                        .map_or_else(String::new, |(file, line)| format!(" at {file}:{line}")),
+                }
+            });
+            if !bug::is(Bug::RunsNevertheless) {
+                migrated?;
+            }
+        }
+        Ok(wasm)
+    }
+}
+
+/// Makes the first `bytes` of a memory as those of a new one.
+fn clear(memory: &Memory, bytes: usize) {
+    let zeros = [0; 4096];
+    for at in (0..bytes).step_by(zeros.len()) {
+        let len = zeros.len().min(bytes - at);
+        memory
+            .copy_in(AllegedOffset(at as u32), &zeros[..len])
+            .expect("the layout lies in the memory that was made for it");
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use ashway_handler::Budget;
+
+    use super::*;
+    use crate::counters::UserRows;
+    use crate::instance::Instance;
+    use crate::plan::InstancePlan;
+
+    /// Counts messages at 1024, its state, which begins at 7, and at 2048.
+    fn source(version: u32, more: &str) -> String {
+        let words = [1024_u32, 1032, version].map(u32::to_le_bytes).concat();
+        let words: Vec<_> = words.iter().map(|byte| format!("\\{byte:02x}")).collect();
+        format!(
+            r#"(module (memory (export "memory") 1 1)
+              (data (i32.const 1024) "\07")
+              (func $count (param i32) local.get 0 local.get 0 i32.load i32.const 1 i32.add i32.store)
+              (func (export "on_rx") (param i32 i32) (result i32)
+                i32.const 1024 call $count i32.const 2048 call $count i32.const 0)
+              {more} (@custom "ashway.state" "{}"))"#,
+            words.concat()
+        )
+    }
+
+    /// Adds 100 to the count.
+    const MIGRATE: &str = r#"(func (export "migrate") (param i32)
+        i32.const 1024 i32.const 1024 i32.load i32.const 100 i32.add i32.store)"#;
+
+    /// Is stopped half-way.
+    const TRAP: &str = r#"(func (export "migrate") (param i32)
+        i32.const 1024 i32.const 0 i32.store unreachable)"#;
+
+    /// A handler, three messages later, and what its versions need.
+    struct Setting {
+        engine: Engine,
+        config: HandlerConfig,
+        handler: Bindable,
+    }
+
+    impl Setting {
+        fn new(name: &str) -> Self {
+            let file = std::env::temp_dir().join(format!(
+                "{name}-{}-{:?}.wasm",
+                std::process::id(),
+                std::thread::current().id()
+            ));
+            std::fs::write(&file, wat::parse_str(source(1, "")).unwrap()).unwrap();
+            let config = HandlerConfig::of_file(name, file);
+            let engine = Engine::new().unwrap();
+            let plan = InstancePlan::unbound(&[]);
+            let made = Instance::create(&config, &[], &plan, &engine, None, false);
+            let (instance, wasm) = made.unwrap();
+            let this = Self {
+                engine,
+                config,
+                handler: Bindable::new(
+                    instance,
+                    wasm,
+                    &Arc::new(UserRows::new(1)),
+                    &Arc::default(),
+                ),
+            };
+            (0..3).for_each(|_| this.message());
+            this
+        }
+
+        fn message(&self) {
+            let budget = Budget {
+                fuel: 10_000,
+                ns: 1_000_000_000,
+            };
+            let function = ashway_handler::Function::ON_RX;
+            let mut running = self.handler.running.lock().unwrap();
+            running.wasm.activate(function, &mut [], 0, budget);
+        }
+
+        /// Has this version take over; whether it could.
+        fn swap(&self, version: u32, more: &str) -> bool {
+            let text = source(version, more);
+            std::fs::write(&self.config.file, wat::parse_str(text).unwrap()).unwrap();
+            let next = Version::read(&self.config, &self.config.file, &self.engine);
+            let next = Arc::new(next.unwrap());
+            let kept = self.handler.shared.version().kept;
+            let legacy = legacy(kept, next.kept, next.compiled.migrates()).unwrap();
+            let next = TakeOver {
+                handler: self.handler.clone(),
+                next,
+                config: self.config.clone(),
+                legacy,
+                engine: self.engine.clone(),
+            };
+            next.run().is_ok()
+        }
+
+        /// The two counts.
+        fn counts(&self) -> [u32; 2] {
+            let word = |at| {
+                let memory = &self.handler.shared.memory;
+                memory.u32_at(at).load(std::sync::atomic::Ordering::Relaxed)
+            };
+            [word(1024), word(2048)]
+        }
+    }
+
+    impl Drop for Setting {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_file(&self.config.file);
+        }
+    }
+
+    /// The state goes on, the rest begins anew.
+    fn takes_over() -> bool {
+        let setting = Setting::new("takes-over");
+        assert_eq!(setting.counts(), [10, 3]);
+        let taken = setting.swap(1, "") && setting.counts() == [10, 0];
+        setting.message();
+        taken && setting.counts() == [11, 1]
+    }
+
+    fn migrates() -> bool {
+        let setting = Setting::new("migrates");
+        setting.swap(2, MIGRATE) && setting.counts() == [110, 0]
+    }
+
+    /// What cannot begin leaves every byte, and the version that runs.
+    fn puts_back() -> bool {
+        let setting = Setting::new("puts-back");
+        let refused = !setting.swap(2, TRAP) && setting.counts() == [10, 3];
+        setting.message();
+        refused && setting.counts() == [11, 4]
+    }
+
+    #[test]
+    fn a_version_takes_over_or_leaves_everything() {
+        assert!(takes_over());
+        assert!(migrates());
+        assert!(puts_back());
+    }
+
+    #[test]
+    fn each_mistake_is_noticed() {
+        let bugs: [(Bug, fn() -> bool); 6] = [
+            (Bug::StateForgotten, takes_over),
+            (Bug::StateOverwritten, takes_over),
+            (Bug::RestKept, takes_over),
+            (Bug::NotMigrated, migrates),
+            (Bug::NotPutBack, puts_back),
+            (Bug::RunsNevertheless, puts_back),
+        ];
+        for (bug, property) in bugs {
+            assert!(!bug::with(bug, property), "{bug:?} is not noticed");
+        }
+    }
+
+    #[test]
+    fn a_state_is_handed_on_whole_or_not_at_all() {
+        let kept = |offset, bytes, version| {
+            Some(Kept {
+                offset,
+                bytes,
+                version,
+            })
+        };
+        let one = kept(64, 8, 1);
+        assert_eq!(legacy(None, None, false), Ok(None));
+        assert_eq!(legacy(None, one, true), Ok(None));
+        let same = Legacy {
+            from: 64,
+            to: 128,
+            bytes: 8,
+            migrate: None,
+        };
+        assert_eq!(legacy(one, kept(128, 8, 1), false), Ok(Some(same)));
+        let older = Legacy {
+            to: 0,
+            migrate: Some(1),
+            ..same
+        };
+        assert_eq!(legacy(one, kept(0, 16, 2), true), Ok(Some(older)));
+        for (next, migrates, says) in [
+            (None, true, "declares none"),
+            (kept(0, 16, 1), true, "16 in the file"),
+            (kept(0, 4, 1), true, "4 in the file"),
+            (kept(0, 4, 2), true, "file's has 4"),
+            (kept(0, 8, 2), false, "exports no `migrate`"),
+        ] {
+            let why = legacy(one, next, migrates).unwrap_err();
+            assert!(why.to_string().contains(says), "{why}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! The versions of a handler: what changes when it is swapped, while its memory, its
+//! rings and its paths stay.
+
+use std::collections::BTreeMap;
+use std::path::{Path as FsPath, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ashway_codegen::normalise::{self, Kept, Lines, NormaliseError, normalise};
+use ashway_handler::{Compiled, Engine, Param, param};
+use sha2::{Digest, Sha256};
+
+use crate::hex::hex;
+use crate::instance::InstanceError;
+use ashway_config::{HandlerConfig, NotGranted};
+
+/// How many versions a node keeps of a handler, beside the one that runs.
+pub(crate) const FORMER: usize = 8;
+
+/// The next [`Version::id`].
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+/// A file, read and compiled for the user tier.
+#[derive(Debug)]
+pub struct Version {
+    /// Nobody else has this number as long as the process lives.
+    pub id: u64,
+    /// SHA-256 of the file.
+    pub digest: String,
+    /// Where it was read from.
+    pub file: PathBuf,
+    /// What was read.
+    pub(crate) wasm: Vec<u8>,
+    /// The values of its parameters.
+    pub params: BTreeMap<String, Param>,
+    /// Its source lines.
+    pub(crate) lines: Lines,
+    /// Which of its memory the next version begins with.
+    pub kept: Option<Kept>,
+    /// Its code.
+    pub compiled: Compiled,
+}
+
+impl Version {
+    /// Reads a file and compiles it: milliseconds for an ordinary handler.
+    ///
+    /// # Errors
+    ///
+    /// [`InstanceError`]; also if it calls what `config` does not grant.
+    pub fn read(
+        config: &HandlerConfig,
+        file: &FsPath,
+        engine: &Engine,
+    ) -> Result<Self, InstanceError> {
+        let limits = normalise::Limits::default();
+        let name = || file.display().to_string();
+        let wasm = read(file, limits.file_bytes).map_err(|source| InstanceError::Read {
+            file: name(),
+            source,
+        })?;
+        let refused = |source: NormaliseError| InstanceError::Refused {
+            hint: not_binary(file, &wasm).unwrap_or_else(|| source.hint()),
+            file: name(),
+            source,
+        };
+        let module = normalise(&wasm, &limits).map_err(refused)?;
+        NotGranted::of(&module, config).map_or(Ok(()), Err)?;
+        let encoded = normalise::encode(&module);
+        let compiled = Compiled::new(engine, &module, &encoded);
+        let compiled = compiled.map_err(|source| InstanceError::Start {
+            handler: config.name.clone(),
+            source,
+        })?;
+        Ok(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            digest: hex(&Sha256::digest(&wasm)),
+            file: file.to_owned(),
+            params: config.params.clone(),
+            lines: module.lines.clone(),
+            kept: module.kept,
+            compiled,
+            wasm,
+        })
+    }
+
+    /// Gives it the values that it was read with, as far as it has these parameters, and
+    /// `given` in the place of them.
+    pub fn inherit_params(&mut self, given: BTreeMap<String, Param>) {
+        let known: Vec<_> = param::names(self.compiled.symbols()).collect();
+        self.params.retain(|name, _| known.contains(&name.as_str()));
+        self.params.extend(given);
+    }
+}
+
+/// What [`Version::digest`] is of a file that is not read yet.
+///
+/// # Errors
+///
+/// Why it cannot be read.
+pub fn digest(file: &FsPath) -> std::io::Result<String> {
+    let wasm = read(file, normalise::Limits::default().file_bytes)?;
+    Ok(hex(&Sha256::digest(&wasm)))
+}
+
+/// What to do with a file that is not in the binary form, which is the only one that a node
+/// reads: a parser of texts has no business in a process with its privileges.
+fn not_binary(file: &FsPath, bytes: &[u8]) -> Option<String> {
+    if bytes.starts_with(b"\0asm") {
+        return None;
+    }
+    let shown = file.display();
+    let is_text = file.extension().is_some_and(|ending| ending == "wat");
+    Some(if is_text {
+        format!(
+            "a node loads the binary form: `wat2wasm {shown}` (of WABT) makes it; \
+             `ashway handler check` and `run` take the text, too"
+        )
+    } else {
+        "name the `.wasm` file that the compiler made of the handler's source".to_owned()
+    })
+}
+
+fn read(file: &FsPath, most: usize) -> std::io::Result<Vec<u8>> {
+    use std::io::Read;
+    // One byte more than allowed is enough to be refused by size.
+    let mut wasm = Vec::new();
+    ashway_config::open(file)?
+        .take(most as u64 + 1)
+        .read_to_end(&mut wasm)?;
+    Ok(wasm)
+}
+
+/// The version of an instance that runs, and those before it.
+#[derive(Debug)]
+pub struct Versions(Mutex<Line>);
+
+#[derive(Debug)]
+struct Line {
+    /// Absent in an instance that runs nothing.
+    current: Option<Arc<Version>>,
+    /// The latest last.
+    former: Vec<Arc<Version>>,
+    /// The last one that was taken back.
+    back: Option<Arc<Version>>,
+}
+
+impl Versions {
+    /// Of an instance that begins.
+    #[must_use]
+    pub(crate) fn begin(current: Option<Arc<Version>>) -> Self {
+        Self(Mutex::new(Line {
+            current,
+            former: Vec::new(),
+            back: None,
+        }))
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        // It is consistent between any two statements.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The one that runs; `None` in an instance that runs nothing.
+    #[must_use]
+    pub(crate) fn current(&self) -> Option<Arc<Version>> {
+        self.line().current.clone()
+    }
+
+    /// Those before it, the latest last; at most [`FORMER`].
+    #[must_use]
+    pub fn former(&self) -> Vec<Arc<Version>> {
+        self.line().former.clone()
+    }
+
+    /// Puts the next one in its place.
+    pub fn advance(&self, next: Arc<Version>) {
+        let mut line = self.line();
+        if let Some(last) = line.current.replace(next) {
+            line.former.push(last);
+        }
+        let surplus = line.former.len().saturating_sub(FORMER);
+        line.former.drain(..surplus);
+    }
+
+    /// Puts the one before it in its place. No rollback leads to it again.
+    pub fn back(&self) {
+        let mut line = self.line();
+        if let Some(last) = line.former.pop() {
+            line.back = line.current.replace(last);
+        }
+    }
+
+    /// The place in the source of what happened to this version, if it is still known
+    /// and its file has DWARF.
+    #[must_use]
+    pub(crate) fn place(&self, id: u32, at: u32) -> Option<(String, u32)> {
+        let line = self.line();
+        let mut all = line.current.iter().chain(&line.former).chain(&line.back);
+        // The latest, should a number have come round.
+        let version = all.rfind(|known| known.id as u32 == id)?;
+        let (file, number) = version.lines.at(at)?;
+        Some((file.to_owned(), number))
+    }
+}

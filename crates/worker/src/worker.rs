@@ -1,0 +1,521 @@
+//! The worker: the thread in which the user tier runs.
+//!
+//! It looks at every source in turn, but for instances that have had nothing for a while
+//! ([`awake`]), spins for [`SPIN`] when all are empty, and then sleeps until a program rings
+//! the bell or a socket has something.
+
+use std::convert::Infallible;
+use std::io::Write as _;
+use std::num::NonZeroU64;
+use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
+use std::sync::mpsc::{
+    Receiver, RecvTimeoutError, Sender, SyncSender, TryRecvError, channel, sync_channel,
+};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use ashway_abi::trusted;
+use ashway_memory::clock::monotonic_ns;
+use ashway_path::places::PathId;
+use ashway_path::time::Time;
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::thread::set_current_timer_slack;
+
+use crate::bell::Bell;
+use crate::counters::UserRows;
+use crate::feeds::{self, HandlerPath, RunInstance};
+use crate::instance::{Instance, InstanceError};
+use crate::live::Live;
+use crate::packets::{self, PacketPort};
+use crate::programs::NodeMaps;
+use crate::rings::{self, XdpPort};
+use crate::snapshot::PathSnapshot;
+use crate::swap::TakeOver;
+pub use awake::Awake;
+use command::{Answer, Command, Order};
+
+mod awake;
+pub mod command;
+
+/// How long to look before sleeping. Waking a sleeper costs 25 us and more
+/// (docs/facts.md, "Waking a sleeper"), so a message that comes within about that
+/// time is better waited for.
+const SPIN: Duration = Duration::from_micros(20);
+
+/// Polls between two looks at the clock.
+const LOOKS: u32 = 16;
+
+/// What the worker works on.
+#[derive(Debug)]
+pub struct Work {
+    /// Absent on rungs without XDP.
+    pub node: Option<Arc<NodeMaps>>,
+    /// All instances.
+    pub instances: Vec<RunInstance>,
+    /// Those that are looked at.
+    pub awake: Awake,
+    /// Whether there are some that leave.
+    pub leaving: bool,
+    /// Whose rings hold whole frames; made when the first path wants them.
+    pub carrier: Option<Arc<Instance>>,
+    /// The paths that take those.
+    pub live: Live,
+    /// Ways out of interfaces with XDP, by interface.
+    pub xdp_ports: Vec<Option<XdpPort>>,
+    /// Interfaces on packet sockets.
+    pub packet_ports: Vec<PacketPort>,
+    /// Where to count.
+    pub rows: Arc<UserRows>,
+}
+
+/// How long the worker may take to look at a change: handlers that are in turn
+/// before it end within their budgets.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long the node waits for the worker's end: it first works on what was received.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How many paths the node may be ahead of the worker.
+const AHEAD: usize = 1000;
+
+/// How many paths the worker copies for [`Worker::snapshots`] between two looks at what
+/// there is to do.
+const SNAPSHOTS: usize = 32;
+
+/// A command, and who waits for the answer.
+type Asked = (Command, SyncSender<Answer>);
+
+/// The worker has ended, or hangs.
+#[derive(Debug, thiserror::Error)]
+#[error("the worker does not answer")]
+pub struct WorkerGone;
+
+/// What the worker's end of [`Worker::ask`] holds.
+#[derive(Debug)]
+struct Desk {
+    commands: Receiver<Asked>,
+    /// Wakes the worker.
+    call: Arc<OwnedFd>,
+}
+
+/// A running worker. When dropped it is told to stop, and waited for, but not for ever.
+#[derive(Debug)]
+pub struct Worker {
+    stop: Arc<AtomicBool>,
+    /// Absent once the worker has not answered.
+    commands: Option<Sender<Asked>>,
+    orders: Sender<Order>,
+    /// Paths that the worker may not have seen come or go.
+    ahead: usize,
+    /// Whether there are orders that a sleeping worker does not know of.
+    behind: bool,
+    call: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+    /// Its sender is dropped when the thread ends.
+    ended: Receiver<Infallible>,
+}
+
+/// What the thread holds until it ends, by a panic, too.
+struct Running {
+    /// Dropped before it rings.
+    thread: Option<Sender<Infallible>>,
+    bell: Arc<Bell>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.thread = None;
+        self.bell.ring();
+    }
+}
+
+impl Worker {
+    /// Starts it. What is sent by `orders` reaches `work.live`; when it ends it rings `bell`.
+    ///
+    /// # Errors
+    ///
+    /// When no thread can be had.
+    pub fn start(work: Work, orders: Sender<Order>, bell: Arc<Bell>) -> std::io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
+        let call = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
+        let (commands, receiver) = channel();
+        let desk = Desk {
+            commands: receiver,
+            call: Arc::clone(&call),
+        };
+        let (thread, ended) = channel();
+        let running = Running {
+            thread: Some(thread),
+            bell,
+        };
+        let thread = std::thread::Builder::new()
+            .name("ashway-worker".to_owned())
+            .spawn(move || {
+                // A sleep that ends by the clock may end 50 us late by the kernel's default
+                // (`timerslack_ns`), and a timer would, too. If this is refused, they do.
+                let _ = set_current_timer_slack(NonZeroU64::new(1));
+                work.run(&seen, &desk);
+                drop(running);
+            })?;
+        Ok(Self {
+            stop,
+            commands: Some(commands),
+            orders,
+            ahead: 0,
+            behind: false,
+            call,
+            thread: Some(thread),
+            ended,
+        })
+    }
+
+    /// Has the worker do something, and waits until it has. Some ten microseconds if it
+    /// sleeps.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkerGone`].
+    pub fn tell(&mut self, command: Command) -> Result<(), WorkerGone> {
+        self.ask(command).map(drop)
+    }
+
+    fn ask(&mut self, command: Command) -> Result<Answer, WorkerGone> {
+        let (done, seen) = sync_channel(1);
+        let commands = self.commands.as_ref().ok_or(WorkerGone)?;
+        commands.send((command, done)).map_err(|_| WorkerGone)?;
+        self.call();
+        let answer = seen.recv_timeout(PATIENCE).map_err(|_| {
+            // Whether the change is still made is unknown: no further one may
+            // build on it.
+            self.commands = None;
+            WorkerGone
+        })?;
+        self.ahead = 0;
+        Ok(answer)
+    }
+
+    /// What the worker has of these paths, in this order: [`SNAPSHOTS`] at a time, with
+    /// messages in between.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkerGone`].
+    pub fn snapshots(&mut self, paths: &[PathId]) -> Result<Vec<Option<PathSnapshot>>, WorkerGone> {
+        let mut all = Vec::with_capacity(paths.len());
+        for some in paths.chunks(SNAPSHOTS) {
+            match self.ask(Command::Snapshots(some.to_vec()))? {
+                Answer::Snapshots(some) => all.extend(some),
+                other => unreachable!("{other:?} is no answer to this"),
+            }
+        }
+        Ok(all)
+    }
+
+    /// Has another version of a handler take over; how long no message was taken.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkerGone`]: nobody knows which version the memory is. Within: the version that
+    /// ran runs on.
+    pub fn take_over(
+        &mut self,
+        next: TakeOver,
+    ) -> Result<Result<Duration, InstanceError>, WorkerGone> {
+        match self.ask(Command::TakeOver(Box::new(next)))? {
+            Answer::TookOver(taken) => Ok(taken),
+            other => unreachable!("{other:?} is no answer to this"),
+        }
+    }
+
+    /// Has the worker change its live paths before it looks up the next frame, and
+    /// does not wait, but for every thousandth path: a sleeping worker is not woken
+    /// for what no message needs yet, until the node [has time](Self::catch_up).
+    ///
+    /// # Errors
+    ///
+    /// [`WorkerGone`].
+    pub fn order(&mut self, order: Order) -> Result<(), WorkerGone> {
+        if self.commands.is_none() {
+            return Err(WorkerGone);
+        }
+        let (paths, starts) = (order.paths(), order.starts());
+        self.orders.send(order).map_err(|_| WorkerGone)?;
+        self.ahead += paths;
+        self.behind = true;
+        if self.ahead >= AHEAD {
+            return self.tell(Command::Finish);
+        }
+        if starts {
+            self.call();
+        }
+        Ok(())
+    }
+}
+
+impl Worker {
+    /// Wakes it if it sleeps. It fails only if it was called 2^64 times and never looked.
+    fn call(&mut self) {
+        self.behind = false;
+        let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
+    }
+
+    /// Has a sleeping worker do what it was ordered, so that nothing that is gone is kept
+    /// until the next message. For when nobody waits for the node.
+    pub fn catch_up(&mut self) {
+        if self.behind {
+            self.call();
+        }
+    }
+
+    /// Whether it still runs; it ends by itself only by a bug.
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        !matches!(self.ended.try_recv(), Err(TryRecvError::Disconnected))
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.call();
+        if let Some(thread) = self.thread.take()
+            && !join_within(END_PATIENCE, thread, &self.ended)
+        {
+            // The process takes the thread along.
+            let _ = writeln!(
+                std::io::stderr(),
+                "the worker does not end within {} s: the node ends without it, and messages \
+                 that it had are lost; please report this",
+                END_PATIENCE.as_secs()
+            );
+        }
+    }
+}
+
+/// Whether the thread, whose end drops the sender of `ended`, has ended in this time.
+fn join_within(time: Duration, thread: JoinHandle<()>, ended: &Receiver<Infallible>) -> bool {
+    if let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(time) {
+        return false;
+    }
+    // A panic has been printed by then; there is nothing to add.
+    let _ = thread.join();
+    true
+}
+
+impl Work {
+    fn run(mut self, stop: &AtomicBool, desk: &Desk) {
+        let mut idle_since = Instant::now();
+        self.list();
+        while !stop.load(Ordering::Acquire) {
+            let mut any = false;
+            // One command a turn: who asks for much asks piece by piece, and messages come
+            // in between. Another may be there, so the worker does not sleep after one.
+            if let Ok((command, done)) = desk.commands.try_recv() {
+                any = true;
+                // What was ordered before has been done when this begins.
+                self.live.obey(&self.rows);
+                // Who asked may have stopped waiting.
+                let _ = done.try_send(self.obey(command));
+                self.list();
+            }
+            self.live.obey(&self.rows);
+            for _ in 0..LOOKS {
+                if stop.load(Ordering::Acquire) {
+                    break;
+                }
+                any |= self.look();
+                std::hint::spin_loop();
+            }
+            if any {
+                idle_since = Instant::now();
+            } else if idle_since.elapsed() > SPIN {
+                self.live.pause(&self.rows);
+                self.sleep(&desk.call);
+                idle_since = Instant::now();
+            }
+        }
+        // What was taken from the driver before the end still has a fate, and what waits
+        // for a share has it now. The links are gone by now, so the rings run dry; a
+        // socket would not.
+        self.live.engine.open_shares(now());
+        self.awake.rouse_all(&mut self.instances);
+        self.take();
+        self.packet_ports.clear();
+        // No path is woken any more: one that is always due would never let it end.
+        while self.take() || self.is_awaited() || self.live.engine.sets_aside() {}
+    }
+
+    /// Takes a batch from each source, and wakes the paths whose time has come.
+    fn look(&mut self) -> bool {
+        let mut any = self.take();
+        if self.live.due_at().is_some_and(|time| time <= now()) {
+            any |= self.live.wake(&self.rows);
+            self.flush();
+        }
+        any
+    }
+
+    /// Takes a batch from each source, and runs what has come.
+    fn take(&mut self) -> bool {
+        if self.node.as_ref().is_some_and(|node| node.wake.has_rung()) {
+            self.rouse();
+        }
+        let Self {
+            instances,
+            awake,
+            carrier,
+            live,
+            packet_ports,
+            rows,
+            ..
+        } = self;
+        let mut any = awake.look(instances, |instance| {
+            instance.handler.look_at_fault();
+            let any = rings::drain(instance, live, rows, now);
+            if let Some((endpoint, place)) = instance.shared().endpoint() {
+                endpoint.wake(place);
+            }
+            any
+        });
+        if let Some(carrier) = carrier {
+            any |= rings::drain_frames(carrier, live, rows, now);
+        }
+        // Those of a path draw on one account: another comes first each time.
+        if packet_ports.len() > 1 {
+            packet_ports.rotate_left(1);
+        }
+        for port in packet_ports.iter_mut() {
+            // An interface that went away has nothing more to say.
+            any |= packets::drain(port, live, rows, now).unwrap_or(false);
+        }
+        any |= live.run(rows);
+        if any {
+            awake.was_busy();
+        }
+        self.flush();
+        self.let_go();
+        any
+    }
+
+    /// Whether a ring holds a message, be it half filled.
+    fn is_awaited(&self) -> bool {
+        let carrier = self.carrier.as_deref();
+        let mut instances = self.instances.iter().map(RunInstance::shared);
+        carrier.is_some_and(rings::waiting) || instances.any(|shared| rings::waiting(shared))
+    }
+
+    /// Takes a path in that ends in a handler.
+    ///
+    /// # Panics
+    ///
+    /// If the handler is none of the worker's.
+    pub fn bind(&mut self, path: HandlerPath) {
+        // The list still has those that were unloaded and have messages left.
+        let instance = feeds::by_id(&mut self.instances, path.handler);
+        let instance = instance.expect("the node has it");
+        instance.lead(path.local, path.iface, path.id);
+        self.live.insert_fed(instance.shared(), path);
+    }
+
+    /// Lets paths and instances go that the node has done with, and that have worked on all
+    /// that they had received.
+    fn let_go(&mut self) {
+        if self.live.is_closing() {
+            for id in self.live.closed(&self.rows) {
+                for instance in &mut self.instances {
+                    instance.forget(id);
+                }
+            }
+        }
+        if self.leaving {
+            let before = self.instances.len();
+            self.instances.retain(|instance| {
+                let left =
+                    || rings::waiting(instance.shared()) || instance.paths().next().is_some();
+                let stays = !instance.leaves || left();
+                if !stays && let Some(kernel) = &instance.shared().kernel {
+                    kernel.pool.close();
+                }
+                stays
+            });
+            if self.instances.len() < before {
+                self.live.forget_spares();
+                self.list();
+            }
+        }
+    }
+
+    /// The list of instances, or what is to become of one, may have changed.
+    fn list(&mut self) {
+        self.leaving = self.instances.iter().any(|instance| instance.leaves);
+        self.awake.list(&mut self.instances);
+    }
+
+    /// Drains the bell, and looks at those again that have rung. Whether there were any.
+    fn rouse(&mut self) -> bool {
+        let rang = self.node.as_ref().is_some_and(|node| node.wake.drain());
+        rang && self.awake.rouse(&mut self.instances)
+    }
+
+    /// Sends what live paths have sent.
+    fn flush(&mut self) {
+        let (xdp, packet) = (&mut self.xdp_ports, &mut self.packet_ports);
+        let carrier = self.carrier.as_deref();
+        self.live.flush(xdp, packet, carrier, &self.rows);
+    }
+
+    /// Asks to be woken, looks once more, and sleeps.
+    fn sleep(&mut self, call: &OwnedFd) {
+        let none = self.awake.all_lie_down(&mut self.instances);
+        self.want_frames(1);
+        // Pairs with the exchange in the ring program: either it sees the flag
+        // or we see its message.
+        fence(Ordering::SeqCst);
+        let roused = self.rouse();
+        if none && !roused && !self.carrier.as_deref().is_some_and(rings::waiting) {
+            let mut fds: Vec<PollFd> = Vec::with_capacity(2 + self.packet_ports.len());
+            fds.push(PollFd::new(call, PollFlags::IN));
+            let bell = self.node.as_ref().map(|node| node.wake.fd());
+            if let Some(bell) = &bell {
+                fds.push(PollFd::new(bell, PollFlags::IN));
+            }
+            let sockets: Vec<_> = self.packet_ports.iter().map(|p| p.socket.as_fd()).collect();
+            for socket in &sockets {
+                fds.push(PollFd::new(socket, PollFlags::IN));
+            }
+            // Interrupted or timed out: the loop looks at everything anyway.
+            let _ = poll(&mut fds, self.nap().as_ref());
+            // Not called: there is nothing to read.
+            let _ = rustix::io::read(call, &mut [0_u8; 8]);
+        }
+        self.want_frames(0);
+    }
+
+    /// How long no path has to be woken; without end if none wants to be.
+    fn nap(&self) -> Option<Timespec> {
+        let next = self.live.due_at()?.since(now());
+        Timespec::try_from(next).ok()
+    }
+
+    /// Has the programs of whole frames ring, or not.
+    fn want_frames(&self, wanted: u32) {
+        let kernel = self.carrier.as_ref().and_then(|one| one.kernel.as_ref());
+        if let Some(kernel) = kernel {
+            let word = kernel.trusted.u32_at(trusted::NEED_WAKE);
+            word.store(wanted, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The time that paths see: `CLOCK_MONOTONIC`, as the kernel tier's programs do.
+#[must_use]
+pub fn now() -> Time {
+    Time(monotonic_ns())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! What the node asks of the worker, as data: this list is all that can be.
+//!
+//! A [`Command`] is obeyed between two looks at the sources, and answered. An [`Order`] is
+//! a change of paths that no one waits for.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ashway_modules::Message;
+use ashway_path::path::Path;
+use ashway_path::places::PathId;
+
+use super::{Work, now};
+use crate::feeds::{HandlerPath, RunInstance};
+use crate::instance::{Instance, InstanceError};
+use crate::live::Turn;
+use crate::observe::tap::{self, Tap};
+use crate::plan::HandlerId;
+use crate::relays::Relays;
+use crate::rows::CounterRow;
+use crate::snapshot::PathSnapshot;
+use crate::swap::TakeOver;
+
+/// Paths of modules that come, then changes of what leads where, then paths that go: a
+/// path is there before anything leads to it, and until nothing does any more.
+#[derive(Default)]
+pub struct Order {
+    /// Paths that come.
+    pub insert: Vec<ModulePath>,
+    /// Changes of the interfaces' tables, by interface.
+    pub turns: Vec<(usize, Turn)>,
+    /// Paths that go; what waits in them is dropped.
+    pub remove: Vec<PathId>,
+}
+
+/// A path of modules that the worker is to have.
+pub struct ModulePath {
+    /// Its id.
+    pub id: PathId,
+    /// Its number among the node's paths of modules, if it has one.
+    pub number: Option<u32>,
+    /// The path.
+    pub path: Box<Path<Message>>,
+}
+
+impl Order {
+    /// How many paths come or go.
+    pub(super) fn paths(&self) -> usize {
+        self.insert.len() + self.remove.len()
+    }
+
+    /// Whether a path that comes has something to do by itself.
+    pub(super) fn starts(&self) -> bool {
+        let mut inserted = self.insert.iter();
+        inserted.any(|new| new.path.wake_at().is_some())
+    }
+}
+
+/// A change of what the worker works on, or a question.
+pub enum Command {
+    /// Nothing: what was ordered before has been done when this is answered.
+    Finish,
+    /// Takes an instance in.
+    AddInstance(RunInstance),
+    /// Lets these instances go, by their ids, when they have worked on what they received.
+    RemoveInstances(HashSet<HandlerId>),
+    /// Takes paths in that end in handlers.
+    Bind(Vec<HandlerPath>),
+    /// Lets paths of a handler go as soon as what has come to them is done.
+    Close(Vec<PathId>),
+    /// Whose rings hold whole frames from now on.
+    SetCarrier(Arc<Instance>),
+    /// The relays of the kernel tier.
+    SetRelays(Relays),
+    /// A path that is one of them, and its number there.
+    AddRelay(PathId, usize),
+    /// Lets the kernel tier run a relay's messages, or no longer.
+    Promote(PathId, bool),
+    /// Writes all hops anew: an interface is another than it was.
+    RefreshRelays,
+    /// The hardware addresses of paths' next hops; `None` while unknown.
+    SetNextMacs(Vec<(PathId, Option<[u8; 6]>)>),
+    /// Paths whose messages the host's stack has a copy of: these and no others.
+    SetHostCopies(HashSet<PathId>),
+    /// Somebody has opened the shares of these paths.
+    LookAtShares(Vec<PathId>),
+    /// Begins these rows of counters anew.
+    ClearRows(Vec<CounterRow>),
+    /// Tells an observer what happens, or nobody any more.
+    Observe(Option<Tap>),
+    /// Has another version of a handler take over.
+    TakeOver(Box<TakeOver>),
+    /// Copies what there is of these paths.
+    Snapshots(Vec<PathId>),
+}
+
+/// What the worker says when it has obeyed a [`Command`].
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// It is done.
+    Done,
+    /// Of [`Command::TakeOver`]: how long no message was taken.
+    TookOver(Result<Duration, InstanceError>),
+    /// Of [`Command::Snapshots`], in their order; `None` where there is no such path.
+    Snapshots(Vec<Option<PathSnapshot>>),
+}
+
+impl Work {
+    /// Does what is asked, all of it before the next message.
+    pub(super) fn obey(&mut self, command: Command) -> Answer {
+        let live = &mut self.live;
+        match command {
+            Command::Finish => {}
+            Command::AddInstance(instance) => self.instances.push(instance),
+            Command::RemoveInstances(ids) => {
+                for instance in &mut self.instances {
+                    instance.leaves |= ids.contains(&instance.id());
+                }
+            }
+            Command::Bind(paths) => {
+                for path in paths {
+                    self.bind(path);
+                }
+            }
+            Command::Close(paths) => live.close(&paths, now()),
+            Command::SetCarrier(carrier) => self.carrier = Some(carrier),
+            Command::SetRelays(relays) => live.set_relays(relays),
+            Command::AddRelay(path, number) => {
+                if let Some(relays) = live.relays() {
+                    relays.add(path, number);
+                }
+            }
+            Command::Promote(path, promoted) => live.promote(path, promoted),
+            Command::RefreshRelays => live.refresh_relays(),
+            Command::SetNextMacs(all) => {
+                for (path, mac) in all {
+                    live.set_next_mac(path, mac);
+                }
+            }
+            Command::SetHostCopies(paths) => live.set_host_copies(&paths),
+            Command::LookAtShares(paths) => live.look_at_shares(&paths, now()),
+            Command::ClearRows(rows) => {
+                for row in rows {
+                    self.rows.clear(row);
+                }
+            }
+            Command::Observe(tap) => tap::set(tap),
+            Command::TakeOver(next) => return Answer::TookOver(next.run()),
+            Command::Snapshots(paths) => {
+                let all = paths.iter().map(|path| live.snapshot(*path));
+                return Answer::Snapshots(all.collect());
+            }
+        }
+        Answer::Done
+    }
+}
