@@ -12,7 +12,7 @@ use ashway_abi::{Hop, Leaf, context, hop};
 use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{self, FEW};
 use ashway_codegen::entry::{self, Packet, Reply};
-use ashway_codegen::instance::{Behind, Spec};
+use ashway_codegen::instance::{OrderScope, Spec};
 use ashway_codegen::{exit, forward};
 use ashway_demux::{self as demux, Table};
 use ashway_kernel::maps::possible_cpus;
@@ -208,7 +208,7 @@ impl Kernel {
             },
             memory: MemoryKind::Arena,
             paths: KEY + 1,
-            behind: Behind::Path { parted: KEY + 1 },
+            order_scope: OrderScope::Path { parted: KEY + 1 },
         };
         let hops = shared::words("hops", spec.paths * hop::BYTES)?;
         let words = spec.layout.trusted_bytes(spec.paths);

@@ -128,7 +128,7 @@ pub const SLOT_PAYLOAD_LEN: usize = 8;
 /// `u32` in a slot: 1 + the CPU that put the message here right behind one of the
 /// kernel tier, else 0. What that one sent leaves when the driver's poll on that
 /// CPU ends, so this message must not be run before.
-pub const SLOT_BEHIND: usize = 12;
+pub const SLOT_AFTER_CPU: usize = 12;
 /// `u32` in a slot: the slot's place in the ring's sequence, plus 1, once the
 /// message is here.
 pub const SLOT_READY: usize = 16;

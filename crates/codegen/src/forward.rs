@@ -33,7 +33,7 @@ use ashway_check::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use ashway_wire::eth::{HEADER_BYTES, TAG_BYTES, TYPE_IPV4, TYPE_IPV6, TYPE_VLAN};
 use ashway_wire::ipv4::{DONT_FRAGMENT, PROTOCOL_UDP};
 
-use crate::instance::{Behind, Lead, Spec, deliver, mark_for_exit, whole_checksum};
+use crate::instance::{OrderScope, Origin, Spec, enqueue, mark_for_exit, whole_checksum};
 use crate::observe::{self, Note, Word};
 use crate::xdp::{self, Packet, action, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
@@ -97,11 +97,11 @@ fn generate_with(spec: &Spec, observe: bool) -> Image {
     asm.bind(queue);
     whole_frame(&mut asm);
     let share = false;
-    deliver::emit(
+    enqueue::emit(
         &mut asm,
         spec,
         host,
-        Lead::Kernel { drained, share },
+        Origin::Kernel { drained, share },
         observe,
     );
     asm.bind(host);
@@ -113,8 +113,8 @@ fn generate_with(spec: &Spec, observe: bool) -> Image {
 /// `r8`, or to `drained`.
 fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label, drained: Label) {
     let mine = asm.label();
-    deliver::path_word(asm, spec, host);
-    deliver::others(asm, mine, drained);
+    enqueue::path_word(asm, spec, host);
+    enqueue::others(asm, mine, drained);
     // Where there is no hop, the user tier is where the path runs, and it does not
     // drain.
     asm.mov_imm(R8, Count::QueuedTier as i32);
@@ -128,9 +128,9 @@ fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label, drained: La
 /// `r4` = where the path's hop is; to `none` if it has no place.
 fn entry(asm: &mut Assembler, spec: &Spec, none: Label) {
     // Other paths that take whole frames have numbers behind the relays'.
-    let relays = match spec.behind {
-        Behind::Path { parted } => parted,
-        Behind::Ring => spec.paths,
+    let relays = match spec.order_scope {
+        OrderScope::Path { parted } => parted,
+        OrderScope::Ring => spec.paths,
     };
     asm.load(Size::W, R1, R9, context::LOCAL_PATH);
     asm.jump_if_imm(op::JGE, R1, relays as i32, none);
@@ -232,7 +232,7 @@ fn note_kernel(asm: &mut Assembler, spec: &Spec, host: Label) {
     asm.call(helper::GET_SMP_PROCESSOR_ID);
     asm.alu_imm(op::ADD, R0, 1);
     asm.map(R7, MapRef::Trusted, Some(0));
-    deliver::path_word(asm, spec, host);
+    enqueue::path_word(asm, spec, host);
     asm.store(Size::W, R1, trusted::PATH_BEHIND_KERNEL as i16, R0);
 }
 

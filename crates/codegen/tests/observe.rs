@@ -54,7 +54,7 @@ fn programs(packet: Packet) -> [[Image; 2]; 2] {
             Packet::Helpers => MemoryKind::Array,
         },
         paths: 1,
-        behind: instance::Behind::Ring,
+        order_scope: instance::OrderScope::Ring,
     };
     [
         [entry::generate(&spec), instance::user(&user)],
@@ -220,7 +220,7 @@ fn forward() -> [Image; 2] {
         layout: LAYOUT,
         memory: MemoryKind::Arena,
         paths: 3,
-        behind: instance::Behind::Path { parted: 3 },
+        order_scope: instance::OrderScope::Path { parted: 3 },
     };
     [forward::generate(&spec), forward::generate_observed(&spec)]
 }

@@ -7,7 +7,7 @@ use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::{Budget, Count, MemoryKind, context, trusted};
 use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::Machine;
-use ashway_codegen::instance::{self, Behind};
+use ashway_codegen::instance::{self, OrderScope};
 use ashway_codegen::normalise::{Limits, normalise};
 
 /// Rings of an interface that has its own before it, and another's behind.
@@ -34,7 +34,7 @@ const fn spec(memory: MemoryKind, rings: usize) -> instance::Spec {
         layout: Layout { rings, ..LAYOUT },
         memory,
         paths: 1,
-        behind: Behind::Ring,
+        order_scope: OrderScope::Ring,
     }
 }
 
@@ -95,7 +95,7 @@ impl Path {
         let after = self.produced();
         let ring = (0..after.len()).find(|ring| after[*ring] > before[*ring])?;
         let slot = ring * trusted::RING_SLOTS + before[ring] as usize;
-        let at = trusted::SLOTS + slot * trusted::SLOT_BYTES + trusted::SLOT_BEHIND;
+        let at = trusted::SLOTS + slot * trusted::SLOT_BYTES + trusted::SLOT_AFTER_CPU;
         Some((ring, self.machine.trusted_u32(at) != 0))
     }
 

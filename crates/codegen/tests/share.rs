@@ -9,7 +9,7 @@ use ashway_abi::{Budget, MemoryKind};
 use ashway_abi::{Count, context, trusted};
 use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::Machine;
-use ashway_codegen::instance::{self, Behind};
+use ashway_codegen::instance::{self, OrderScope};
 use ashway_codegen::normalise::{Limits, normalise};
 
 const LAYOUT: Layout = Layout {
@@ -37,7 +37,7 @@ const fn spec(memory: MemoryKind) -> instance::Spec {
         layout: LAYOUT,
         memory,
         paths: 4,
-        behind: Behind::Ring,
+        order_scope: OrderScope::Ring,
     }
 }
 
@@ -427,7 +427,7 @@ fn without_a_share_there_is_no_look_at_the_clock() {
 /// has in the ring.
 fn fill(order: &[usize]) -> Vec<u32> {
     let spec = instance::Spec {
-        behind: Behind::Path { parted: 1 },
+        order_scope: OrderScope::Path { parted: 1 },
         ..spec(MemoryKind::Arena)
     };
     let mut path = Path::of(instance::user(&spec), MemoryKind::Arena);

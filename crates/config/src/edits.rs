@@ -114,7 +114,7 @@ fn a_handler_that_cannot_stand_there_changes_nothing() {
     let mut next = config.clone();
     next.handlers
         .push(HandlerConfig::of_file("h", PathBuf::new()));
-    next.stands.push(Stand {
+    next.placements.push(Placement {
         handler: "h".to_owned(),
         down: "nowhere.up".to_owned(),
         up: None,

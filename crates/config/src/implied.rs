@@ -31,7 +31,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::types::{Config, Layered};
+use crate::types::{Config, LayeredHandler};
 
 /// Which modules stand for what the other sections name.
 #[derive(Debug, Default)]
@@ -83,10 +83,13 @@ pub(super) fn imply<'v>(modules: &mut DeTable<'v>, root: &DeTable<'v>, config: &
             let name = format!("handler:{handler}");
             let span = place("handler", handler);
             first.get_or_insert_with(|| span.clone());
-            let stand = config.stands.iter().find(|stand| stand.handler == *handler);
-            let down = stand.map_or("udp.up", |stand| &*stand.down);
+            let placement = config
+                .placements
+                .iter()
+                .find(|placement| placement.handler == *handler);
+            let down = placement.map_or("udp.up", |placement| &*placement.down);
             let mut keys = vec![("kind", "handler"), ("handler", handler), ("down", down)];
-            keys.extend(stand.and_then(|stand| Some(("up", stand.up.as_deref()?))));
+            keys.extend(placement.and_then(|placement| Some(("up", placement.up.as_deref()?))));
             add(modules, &name, span, &keys);
             names.handled.insert(name.clone(), handler.clone());
             names.handlers.insert(handler.clone(), name);
@@ -103,7 +106,7 @@ pub(super) fn imply<'v>(modules: &mut DeTable<'v>, root: &DeTable<'v>, config: &
             names.links.insert(iface.clone(), name);
         }
     }
-    for Layered {
+    for LayeredHandler {
         module,
         handler,
         iface,

@@ -77,8 +77,8 @@ pub use offline::Offline;
 pub use read::{load, parse, reload};
 pub use share::{Share, read_rate, read_share};
 pub use types::{
-    Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, Layered, LongPath,
-    MemoryMode, NodeConfig, OnFault, PathConfig, Stand, Tier, XdpMode,
+    Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, LayeredHandler, LongPath,
+    MemoryMode, NodeConfig, OnFault, PathConfig, Placement, Tier, XdpMode,
 };
 pub use values::{
     MOST_CHANNELS, NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_faults,

@@ -16,7 +16,7 @@ use crate::offline::Offline;
 use crate::read::{Reader, Section};
 use crate::share::{Share, read_rate, read_share};
 use crate::types::{
-    Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, Layered, LongPath,
+    Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, LayeredHandler, LongPath,
     MemoryMode, NodeConfig, OnFault, PathConfig, Tier, XdpMode,
 };
 use crate::values::{
@@ -63,7 +63,7 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
         paths: Vec::new(),
         long_paths: Vec::new(),
         layered: Vec::new(),
-        stands: Vec::new(),
+        placements: Vec::new(),
         text: reader.text().to_owned(),
     };
     let (mut places, mut long_places) = (Vec::new(), Vec::new());
@@ -128,7 +128,8 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
 fn join_domains(reader: &mut Reader<'_>, config: &mut Config, long_places: &[Range<usize>]) {
     for (path, span) in config.long_paths.iter_mut().zip(long_places) {
         let mut layered = config.layered.iter();
-        let Some(Layered { handler, .. }) = layered.find(|one| one.module == path.from) else {
+        let Some(LayeredHandler { handler, .. }) = layered.find(|one| one.module == path.from)
+        else {
             continue;
         };
         let mut handlers = config.handlers.iter();
@@ -440,7 +441,7 @@ fn at_layer(
     root: &DeTable<'_>,
     path: PathConfig,
     places: PathPlaces,
-) -> Option<(LongPath, Layered)> {
+) -> Option<(LongPath, LayeredHandler)> {
     let layer = places.layer?;
     if path.tier == Tier::Kernel {
         reader.error(
@@ -491,7 +492,7 @@ fn at_layer(
     attrs.set(attributes::attr::BUDGET_NS, path.budget.as_nanos() as u64);
     attributes::set_faults(&mut attrs, path.faults);
     attributes::set_share(&mut attrs, path.share);
-    let layered = Layered {
+    let layered = LayeredHandler {
         module: module.clone(),
         handler: path.handler,
         iface,

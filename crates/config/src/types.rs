@@ -33,10 +33,10 @@ pub struct Config {
     pub long_paths: Vec<LongPath>,
     /// Modules that paths of the short form ask for, to have their handler at another
     /// layer than above UDP; the paths themselves are among `long_paths`.
-    pub layered: Vec<Layered>,
+    pub layered: Vec<LayeredHandler>,
     /// Where the modules of handlers stand that came while the node ran, if elsewhere
     /// than above UDP.
-    pub stands: Vec<Stand>,
+    pub placements: Vec<Placement>,
     /// The text. Modules read their own sections of it
     /// ([`Config::graph`]).
     pub text: String,
@@ -66,7 +66,7 @@ impl Config {
 
 /// A handler that stands at a layer of its own (`layer`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Layered {
+pub struct LayeredHandler {
     /// The module that runs it there.
     pub module: String,
     /// The handler.
@@ -77,7 +77,7 @@ pub struct Layered {
 
 /// Where in the graph the module of a handler stands: a stage for paths to come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stand {
+pub struct Placement {
     /// The handler.
     pub handler: String,
     /// The service it lives on.

@@ -298,7 +298,7 @@ impl Instance {
     ///
     /// # Panics
     ///
-    /// As there; and as [`Buffer::desk`].
+    /// As there; and as [`Buffer::scratch`].
     pub fn activate(
         &mut self,
         function: Function,
@@ -306,10 +306,11 @@ impl Instance {
         channel: u32,
         budget: impl Into<Budget>,
     ) -> Outcome {
-        let (outcome, desk) = self.activate_on_desk(function, &[], message, channel, budget.into());
+        let (outcome, scratch) =
+            self.activate_on_scratch(function, &[], message, channel, budget.into());
         if outcome.goes_on_changed() {
             let len = message.len().min(outcome.len);
-            message[..len].copy_from_slice(&desk[FRONT_BYTES..][..len]);
+            message[..len].copy_from_slice(&scratch[FRONT_BYTES..][..len]);
         }
         outcome
     }
@@ -329,16 +330,17 @@ impl Instance {
         budget: impl Into<Budget>,
     ) -> Outcome {
         let budget = budget.into();
-        let (outcome, desk) = self.activate_on_desk(function, front, message, channel, budget);
+        let (outcome, scratch) =
+            self.activate_on_scratch(function, front, message, channel, budget);
         if outcome.goes_on_changed() {
             message.clear();
-            message.extend_from_slice(&desk[FRONT_BYTES..][..outcome.len]);
+            message.extend_from_slice(&scratch[FRONT_BYTES..][..outcome.len]);
         }
         outcome
     }
 
     /// Copies a message to where Wasm reaches it, and runs a handler for it.
-    fn activate_on_desk(
+    fn activate_on_scratch(
         &mut self,
         function: Function,
         front: &[u8],
@@ -349,12 +351,12 @@ impl Instance {
         let message = &message[..message.len().min(MESSAGE_BYTES)];
         let front = &front[front.len().saturating_sub(FRONT_BYTES)..];
         let end = FRONT_BYTES + message.len();
-        let mut desk = Buffer::desk(end + self.grows());
-        desk[FRONT_BYTES - front.len()..FRONT_BYTES].copy_from_slice(front);
-        desk[FRONT_BYTES..end].copy_from_slice(message);
+        let mut scratch = Buffer::scratch(end + self.grows());
+        scratch[FRONT_BYTES - front.len()..FRONT_BYTES].copy_from_slice(front);
+        scratch[FRONT_BYTES..end].copy_from_slice(message);
         let place = (FRONT_BYTES - front.len(), FRONT_BYTES..end);
-        let outcome = self.work(function, &mut desk, place, channel, budget);
-        (outcome, desk)
+        let outcome = self.work(function, &mut scratch, place, channel, budget);
+        (outcome, scratch)
     }
 
     /// Runs a handler for the message at `bytes[message]`, where it lies, and says what came
@@ -391,10 +393,10 @@ impl Instance {
             return self.work(function, room, (first, message), channel, budget);
         }
         let (front, here) = (&room[first..message.start], &room[message.clone()]);
-        let (outcome, desk) = self.activate_on_desk(function, front, here, channel, budget);
+        let (outcome, scratch) = self.activate_on_scratch(function, front, here, channel, budget);
         if outcome.dirty {
             let now = outcome.len;
-            room[message.start..][..now].copy_from_slice(&desk[FRONT_BYTES..][..now]);
+            room[message.start..][..now].copy_from_slice(&scratch[FRONT_BYTES..][..now]);
         }
         Outcome {
             copied: true,

@@ -72,7 +72,7 @@ pub fn pool(words: &SharedArray, layout: &Layout, paths: usize) -> io::Result<Ar
     let counts = (layout.blocks(), layout.rings * RING_SLOTS);
     let offset = layout.pool_offset(paths);
     // SAFETY: programs that are given the words write to blocks of slots alone
-    // (`codegen/src/instance/deliver.rs`), and we only by way of the pool.
+    // (`codegen/src/instance/enqueue.rs`), and we only by way of the pool.
     unsafe { Pool::map(words.fd(), offset, counts, layout.block_bytes()) }
 }
 

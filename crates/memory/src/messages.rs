@@ -27,8 +27,8 @@ pub const SPACE_BYTES: usize = 1 << 31;
 /// What of it is for [pools](Pool), at its end.
 const POOLS_BYTES: usize = SPACE_BYTES / 2;
 
-/// What of it is for [desks](Buffer::desk).
-const DESKS_BYTES: usize = SPACE_BYTES / 8;
+/// What of it is for [scratch blocks](Buffer::scratch).
+const SCRATCH_BYTES: usize = SPACE_BYTES / 8;
 
 /// Where they begin.
 const POOLS: usize = SPACE_BYTES - POOLS_BYTES;
@@ -59,32 +59,32 @@ pub struct Space {
 /// Which blocks there are.
 #[derive(Debug)]
 struct Blocks {
-    /// Where the next new one begins, of messages and of desks.
+    /// Where the next new one begins, of messages and of scratch.
     next: [usize; 2],
     /// What may be touched begins and ends here: from the front for messages, from
-    /// [`DESKS`] for desks.
+    /// [`SCRATCH`] for scratch.
     open: [usize; 2],
     free: [Vec<usize>; SIZES],
     /// Those of them whose pages are gone.
     bare: [Vec<usize>; SIZES],
-    desks: Vec<usize>,
+    scratch: Vec<usize>,
     /// Where pools are mapped, in order.
     pools: Vec<Range<usize>>,
 }
 
-/// Whether a block is a message's or a desk.
+/// Whether a block is a message's or scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Use {
     Message = 0,
-    Desk = 1,
+    Scratch = 1,
 }
 
 impl Use {
     /// Where its blocks begin and end.
     const fn range(self) -> (usize, usize) {
         match self {
-            Self::Message => (0, POOLS - DESKS_BYTES),
-            Self::Desk => (POOLS - DESKS_BYTES, POOLS),
+            Self::Message => (0, POOLS - SCRATCH_BYTES),
+            Self::Scratch => (POOLS - SCRATCH_BYTES, POOLS),
         }
     }
 }
@@ -101,7 +101,7 @@ unsafe impl Sync for Space {}
 /// # Errors
 ///
 /// What the kernel returned when it was to be reserved: `ENOMEM` if a limit leaves no room
-/// for [`SPACE_BYTES`] of addresses (`RLIMIT_AS`) or for the first desks (`RLIMIT_DATA`, or
+/// for [`SPACE_BYTES`] of addresses (`RLIMIT_AS`) or for the first scratch blocks (`RLIMIT_DATA`, or
 /// `vm.overcommit_memory` of 2).
 pub fn space() -> io::Result<&'static Space> {
     let space = SPACE.get_or_init(|| Space::reserve().map_err(Errno::raw_os_error));
@@ -118,17 +118,17 @@ impl Space {
             mm::mmap_anonymous(std::ptr::null_mut(), SPACE_BYTES, ProtFlags::empty(), flags)
         }?;
         let base = NonNull::new(base.cast()).ok_or(Errno::NOMEM)?;
-        let begin = [Use::Message, Use::Desk].map(|of| of.range().0);
+        let begin = [Use::Message, Use::Scratch].map(|of| of.range().0);
         let mut blocks = Blocks {
             next: begin,
             open: begin,
             free: Default::default(),
             bare: Default::default(),
-            desks: Vec::new(),
+            scratch: Vec::new(),
             pools: Vec::new(),
         };
-        // So many desks there are, whatever limits leave for messages.
-        Self::open(base, &mut blocks, Use::Desk)?;
+        // So many scratch blocks there are, whatever limits leave for messages.
+        Self::open(base, &mut blocks, Use::Scratch)?;
         let blocks = Mutex::new(blocks);
         Ok(Self { base, blocks })
     }
@@ -205,10 +205,10 @@ impl Space {
         let mut blocks = self.blocks();
         let free = match of {
             Use::Message => &mut blocks.free[size],
-            Use::Desk => &mut blocks.desks,
+            Use::Scratch => &mut blocks.scratch,
         };
         let bytes = BLOCK_BYTES << size;
-        if of == Use::Desk || free.len() < KEPT || bytes < rustix::param::page_size() {
+        if of == Use::Scratch || free.len() < KEPT || bytes < rustix::param::page_size() {
             // Of less than a page, pages would be others', too.
             return free.push(at);
         }
@@ -224,7 +224,7 @@ impl Blocks {
     fn pop(&mut self, size: usize, of: Use) -> Option<usize> {
         match of {
             Use::Message => self.free[size].pop().or_else(|| self.bare[size].pop()),
-            Use::Desk => self.desks.pop(),
+            Use::Scratch => self.scratch.pop(),
         }
     }
 }
@@ -310,13 +310,16 @@ impl Buffer {
     /// If it is longer, there is no [`space`], or all others are in use: sixteen threads, or a
     /// thousand where no limit is in the way, would have to run a handler at once.
     #[must_use]
-    pub fn desk(len: usize) -> Self {
-        assert!(len <= MOST_BYTES, "{len} bytes are more than a desk has");
+    pub fn scratch(len: usize) -> Self {
+        assert!(
+            len <= MOST_BYTES,
+            "{len} bytes are more than a scratch block has"
+        );
         let size = SIZES - 1;
         let space = space().expect("an instance was made in it");
-        let block = space.take(size, Use::Desk);
+        let block = space.take(size, Use::Scratch);
         let (block, _) = block.expect("as many threads do not run handlers at once");
-        Self::of_block(block, size, Use::Desk)
+        Self::of_block(block, size, Use::Scratch)
     }
 
     /// A block of a pool, which nobody else has.
@@ -547,8 +550,8 @@ mod tests {
         let mut buffer = Buffer::new(MOST_BYTES + 1);
         assert_eq!(place(&mut buffer), None);
         assert_eq!(buffer[MOST_BYTES], 0);
-        let mut desk = Buffer::desk(MOST_BYTES);
-        assert!(place(&mut desk) >= Some(POOLS - DESKS_BYTES));
+        let mut scratch = Buffer::scratch(MOST_BYTES);
+        assert!(place(&mut scratch) >= Some(POOLS - SCRATCH_BYTES));
         let mut own = [0; 8];
         assert_eq!(space().unwrap().place_of(&mut own), None);
     }

@@ -26,10 +26,10 @@ fn where_the_space_does_not_grow_a_message_is_of_the_heap_and_a_handler_has_a_de
     };
     setrlimit(Resource::Data, limit).unwrap();
     let mut message = Buffer::new(100);
-    let mut desk = Buffer::desk(100);
+    let mut scratch = Buffer::scratch(100);
     setrlimit(Resource::Data, before).unwrap();
     assert_eq!(space.place_of(&mut message), None);
-    assert!(space.place_of(&mut desk).is_some());
+    assert!(space.place_of(&mut scratch).is_some());
     let mut later = Buffer::new(100);
     assert!(space.place_of(&mut later).is_some());
 }

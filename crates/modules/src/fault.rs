@@ -237,13 +237,13 @@ struct FaultStage {
 /// Messages that go on later.
 #[derive(Default)]
 struct Delayed {
-    kept: BinaryHeap<Reverse<Kept>>,
+    kept: BinaryHeap<Reverse<DelayedMessage>>,
     /// Number of the next message that is kept.
     order: u64,
 }
 
 /// A message that goes on later; first due, first gone; among equals, first come.
-struct Kept {
+struct DelayedMessage {
     due: Time,
     order: u64,
     direction: Direction,
@@ -268,7 +268,7 @@ impl Stage<Message> for FaultStage {
 
     fn memory_bytes(&self) -> usize {
         if self.settings.keeps() {
-            self.settings.hold as usize * size_of::<Kept>()
+            self.settings.hold as usize * size_of::<DelayedMessage>()
         } else {
             0
         }
@@ -357,7 +357,7 @@ impl FaultStage {
         if kept.len() as u64 >= self.settings.hold {
             return Err(message);
         }
-        kept.push(Reverse(Kept {
+        kept.push(Reverse(DelayedMessage {
             due,
             order: *order,
             direction,
@@ -374,22 +374,22 @@ impl FaultStage {
     }
 }
 
-impl Ord for Kept {
+impl Ord for DelayedMessage {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         (self.due, self.order).cmp(&(other.due, other.order))
     }
 }
 
-impl PartialOrd for Kept {
+impl PartialOrd for DelayedMessage {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl PartialEq for Kept {
+impl PartialEq for DelayedMessage {
     fn eq(&self, other: &Self) -> bool {
         self.cmp(other).is_eq()
     }
 }
 
-impl Eq for Kept {}
+impl Eq for DelayedMessage {}

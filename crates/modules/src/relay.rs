@@ -34,7 +34,7 @@ pub struct Way {
 
 /// Why a path stays in the user tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stays {
+pub struct NotPromotable {
     /// A sentence.
     pub because: String,
     /// The next step.
@@ -46,20 +46,20 @@ pub struct Stays {
 /// # Errors
 ///
 /// Which stage it cannot do.
-pub fn fits(path: &Path<Message>) -> Result<(), Stays> {
+pub fn fits(path: &Path<Message>) -> Result<(), NotPromotable> {
     let is = |stage: &dyn Stage<Message>, wanted: &'static Kind| {
         stage.kind().is_some_and(|kind| ptr::eq(kind, wanted))
     };
     let stages: Vec<_> = path.stages().collect();
     if stages.iter().any(|stage| is(*stage, &handler::KIND)) {
-        return Err(Stays {
+        return Err(NotPromotable {
             because: "the kernel tier runs a handler on the paths that are bound to it, above UDP"
                 .to_owned(),
             hint: "`ashway bind` binds a path to a handler; the user tier runs this one as it is",
         });
     }
     if !stages.iter().any(|stage| is(*stage, &forward::KIND)) {
-        return Err(Stays {
+        return Err(NotPromotable {
             because: "it is neither a handler nor a relay (`forward`)".to_owned(),
             hint: "the user tier runs it as it is",
         });
@@ -77,7 +77,7 @@ pub fn fits(path: &Path<Message>) -> Result<(), Stays> {
         let parts = [&datagram::KIND, &forward::KIND, &eth::KIND];
         !parts.into_iter().any(|part| is(**stage, part))
     });
-    Err(Stays {
+    Err(NotPromotable {
         because: match other {
             Some(stage) => format!("stage `{}` runs in the user tier only", stage.name()),
             None => "it does not lead from one link through UDP to another".to_owned(),

@@ -21,7 +21,7 @@ use ashway_api::answer;
 use ashway_handler::Engine;
 use ashway_path::places::PathId;
 
-use super::live::Wanted;
+use super::module_paths::Wanted;
 use super::operations::{Job, Operation, Report, Step};
 use super::swap::Candidate;
 use super::{Node, say};
@@ -155,9 +155,12 @@ impl Node {
         let others = self.instances().filter(other);
         let in_file = self.config.long_paths.iter();
         let in_file: HashSet<&str> = in_file.map(|path| path.name.as_str()).collect();
-        let by_hand = self.live.names().filter(|name| !in_file.contains(name));
+        let by_hand = self
+            .module_paths
+            .names()
+            .filter(|name| !in_file.contains(name));
         let domain = |name: &str| {
-            let live = self.live.at(self.live.find(name)?)?;
+            let live = self.module_paths.at(self.module_paths.find(name)?)?;
             live.domain.as_deref().map(str::to_owned)
         };
         let facts = Facts {
@@ -209,7 +212,9 @@ impl Node {
         }
         let live = self.config.long_paths.iter().map(|path| &path.name);
         let live = live.filter(|name| gone.contains(*name));
-        let ids: Vec<_> = live.filter_map(|name| self.live.find(name)).collect();
+        let ids: Vec<_> = live
+            .filter_map(|name| self.module_paths.find(name))
+            .collect();
         let is_gone = |path: &LongPath| gone.contains(&path.name);
         self.config.long_paths.retain(|path| !is_gone(path));
         if !ids.is_empty() {

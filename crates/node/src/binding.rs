@@ -29,12 +29,12 @@ use super::world::{self, Changed};
 use super::{Node, NodePath, Owner, RunError};
 use crate::control::Caller;
 use crate::request::{self, Code, Refusal};
-use ashway_config::{HandlerConfig, PathConfig, Stand, Tier, suggest};
-use ashway_worker::activation::Bindable;
+use ashway_config::{HandlerConfig, PathConfig, Placement, Tier, suggest};
+use ashway_worker::activation::HandlerHandle;
 use ashway_worker::feeds::RunInstance;
 use ashway_worker::instance::{Instance, InstanceError, NotPromoted, Promoted};
-use ashway_worker::live::{Target, Turn};
 use ashway_worker::packets;
+use ashway_worker::paths::{DemuxChange, Target};
 use ashway_worker::plan::{IfaceFacts, InstancePlan, NoRoom, PathPlan};
 use ashway_worker::worker::WorkerGone;
 use ashway_worker::worker::command::{Command, Order};
@@ -42,7 +42,7 @@ use ashway_worker::worker::command::{Command, Order};
 /// A handler that is being made.
 pub(super) struct Loading {
     handler: HandlerConfig,
-    stand: Option<Stand>,
+    placement: Option<Placement>,
     plan: InstancePlan,
     owner: Option<Owner>,
 }
@@ -52,21 +52,21 @@ impl Node {
     /// it before [`bind`](Self::bind).
     pub(super) fn load(&mut self, request: &Load, engine: &Engine, caller: Caller) {
         let asked = request::handler(request, &self.config).and_then(|handler| {
-            let stand = request::stand(request, &handler.name)?;
+            let placement = request::placement(request, &handler.name)?;
             Ok((
                 handler,
-                stand,
+                placement,
                 self.owners.of(request.owner, &caller, &self.deaths)?,
             ))
         });
-        let (handler, stand, owner) = match asked {
+        let (handler, placement, owner) = match asked {
             Ok(asked) => asked,
             Err(refusal) => return caller.answer(refusal),
         };
         let facts: Vec<IfaceFacts> = self.ifaces.iter().map(|iface| iface.facts).collect();
         let loading = Loading {
             handler,
-            stand,
+            placement,
             plan: InstancePlan::unbound(&facts),
             owner,
         };
@@ -91,7 +91,7 @@ impl Node {
     ) {
         let Loading {
             handler,
-            stand,
+            placement,
             plan,
             owner,
         } = loading;
@@ -100,27 +100,27 @@ impl Node {
             .map_err(|error| refusal(&RunError::Instance(error)))
             .and_then(|(mut instance, wasm)| {
                 instance.owner = owner;
-                self.add_instance((handler, stand), plan, (instance, wasm), begin)
+                self.add_instance((handler, placement), plan, (instance, wasm), begin)
             });
         operation.end(added);
     }
 
     fn add_instance(
         &mut self,
-        (handler, stand): (HandlerConfig, Option<Stand>),
+        (handler, placement): (HandlerConfig, Option<Placement>),
         plan: InstancePlan,
         (instance, wasm): (Instance, ashway_handler::Instance),
         begin: Instant,
     ) -> Result<Loaded, Refusal> {
         // Another file may have got the name while this one was compiled.
         request::check_free(&handler.name, &self.config)?;
-        let made = Bindable::new(instance, wasm, &self.rows, &self.faults);
+        let made = HandlerHandle::new(instance, wasm, &self.rows, &self.faults);
         let shared = Arc::clone(&made.shared);
         let mut config = self.config.clone();
-        config.stands.extend(stand);
+        config.placements.extend(placement);
         config.handlers.push(handler);
         let handlers = self.handlers.values().chain([&made]);
-        let handlers: Vec<Bindable> = handlers.cloned().collect();
+        let handlers: Vec<HandlerHandle> = handlers.cloned().collect();
         let (links, served) = (&self.links, &self.served);
         let none = Changed::default();
         let graph = world::graph_behind(&self.graph, &config, links, &handlers, served, &none)
@@ -142,11 +142,11 @@ impl Node {
     pub(super) fn put_instance(
         &mut self,
         plan: InstancePlan,
-        made: Bindable,
+        made: HandlerHandle,
     ) -> Result<(), Refusal> {
         let id = self.plan.add_instance(plan);
         let run = RunInstance::new(id, made.clone());
-        if let Err(refusal) = self.tell(Command::AddInstance(run)) {
+        if let Err(refusal) = self.call_worker(Command::AddInstance(run)) {
             self.plan.remove_instance(id);
             return Err(refusal);
         }
@@ -216,7 +216,7 @@ impl Node {
         let numbers = self
             .plan
             .place(
-                self.live.ids(),
+                self.module_paths.ids(),
                 row,
                 handler,
                 &ifaces,
@@ -263,7 +263,7 @@ impl Node {
     pub(super) fn unbind(&mut self, name: &str) -> Result<Unbound, Refusal> {
         let begin = Instant::now();
         let Some(id) = self.path(name) else {
-            if self.live.find(name).is_some() {
+            if self.module_paths.find(name).is_some() {
                 return Err(Refusal::failed(
                     format!("path `{name}` is not bound to a handler"),
                     format!("`ashway path rm {name}` takes a path of modules away"),
@@ -286,19 +286,19 @@ impl Node {
     ///
     /// Why not; nothing has changed.
     pub(super) fn take_paths(&mut self, paths: &[PathId]) -> Result<(), Refusal> {
-        let turns: Vec<_> = paths
+        let demux_changes: Vec<_> = paths
             .iter()
-            .flat_map(|path| self.lead_away(*path))
+            .flat_map(|path| self.remove_filters(*path))
             .collect();
         // The host first: a message it gets twice is better than one that
         // nobody gets.
-        let away = self.show_host().and_then(|()| self.follow(&turns));
+        let away = self.show_host().and_then(|()| self.follow(&demux_changes));
         if let Err(refusal) = away {
-            self.lead_back(paths, &turns);
+            self.add_filters(paths, &demux_changes);
             return Err(refusal);
         }
         // A worker that does not answer works for nobody any more.
-        let _ = self.turn(turns);
+        let _ = self.change_demux(demux_changes);
         // A poll that began before the exchange may be in the old entry
         // program; an RCU grace period ends behind every such poll. Then the
         // numbers are free for the next path.
@@ -324,24 +324,28 @@ impl Node {
 
     /// Has the worker let a path go as soon as it has worked on all that has come to it.
     fn close(&mut self, gone: &PathPlan) {
-        if let Some(end) = self.handlers[&gone.handler].shared.ends.leave(gone.row.0) {
+        if let Some(end) = self.handlers[&gone.handler]
+            .shared
+            .bindings
+            .leave(gone.row.0)
+        {
             // Nobody waits any more.
             end.moved(true);
         }
         // A worker that does not answer works for nobody any more.
-        let _ = self.tell(Command::Close(gone.runs.clone()));
+        let _ = self.call_worker(Command::Close(gone.runs.clone()));
         for id in &gone.runs {
-            self.live.ids().give_back(*id);
+            self.module_paths.ids().give_back(*id);
         }
     }
 
     /// Takes a path that ends in a handler out of the tables.
-    fn lead_away(&mut self, path: PathId) -> Vec<(usize, Turn)> {
-        let mut turns = Vec::new();
+    fn remove_filters(&mut self, path: PathId) -> Vec<(usize, DemuxChange)> {
+        let mut demux_changes = Vec::new();
         for (iface, target) in self.targets_of(path) {
-            self.lead_out(iface, target, &mut turns);
+            self.remove_filter(iface, target, &mut demux_changes);
         }
-        turns
+        demux_changes
     }
 
     /// Where demux leads for a path that ends in a handler, at each of its interfaces.
@@ -355,14 +359,14 @@ impl Node {
     }
 
     /// Puts paths that could not be taken away back.
-    fn lead_back(&mut self, paths: &[PathId], turns: &[(usize, Turn)]) {
+    fn add_filters(&mut self, paths: &[PathId], demux_changes: &[(usize, DemuxChange)]) {
         for &path in paths {
             for (iface, target, filter) in self.filters_of(path) {
                 // It was there until a moment ago, and the worker has it still.
                 let _ = self.ifaces[iface].table.insert(&filter, target);
             }
         }
-        self.put_back(turns);
+        self.put_back(demux_changes);
         let _ = self.show_host();
     }
 
@@ -374,19 +378,19 @@ impl Node {
         path: PathId,
         compiled: Option<Result<Promoted, NotPromoted>>,
     ) -> Result<(Option<NotPromoted>, u64), Refusal> {
-        let mut turns = Vec::new();
+        let mut demux_changes = Vec::new();
         for (iface, target, filter) in self.filters_of(path) {
-            if let Err(conflict) = self.lead_in(iface, &filter, target, &mut turns) {
-                self.lead_away(path);
+            if let Err(conflict) = self.add_filter(iface, &filter, target, &mut demux_changes) {
+                self.remove_filters(path);
                 return Err(self.competition(&self.paths[&path].config.name, &conflict));
             }
         }
-        let connected = self.connect_behind(path, compiled, &turns);
+        let connected = self.connect_behind(path, compiled, &demux_changes);
         if connected.is_err() {
-            let away = self.lead_away(path);
-            self.put_back(&turns);
+            let away = self.remove_filters(path);
+            self.put_back(&demux_changes);
             let _ = self.show_host();
-            let _ = self.turn(away);
+            let _ = self.change_demux(away);
         }
         connected
     }
@@ -406,7 +410,7 @@ impl Node {
         &mut self,
         path: PathId,
         compiled: Option<Result<Promoted, NotPromoted>>,
-        turns: &[(usize, Turn)],
+        demux_changes: &[(usize, DemuxChange)],
     ) -> Result<(Option<NotPromoted>, u64), Refusal> {
         let stays = compiled.and_then(|compiled| self.install(path, compiled).err());
         if self.paths[&path].tier == Tier::User {
@@ -416,24 +420,24 @@ impl Node {
             return Err(why.clone().into());
         }
         let plan = &self.plan.paths[&path];
-        let ends = &self.handlers[&plan.handler].shared.ends;
+        let ends = &self.handlers[&plan.handler].shared.bindings;
         let config = &self.paths[&path].config;
         let paths = dispatch::handler_paths(&self.graph, config, plan, ends)
             .map_err(|error| refusal(&error.into()))?;
         if let Some(end) = self.end(path) {
             end.moved(self.paths[&path].tier == Tier::Kernel);
         }
-        self.tell(Command::Bind(paths))?;
-        self.turn(turns.to_vec())?;
+        self.call_worker(Command::Bind(paths))?;
+        self.change_demux(demux_changes.to_vec())?;
         self.show_host()?;
         let begin = Instant::now();
-        self.follow(turns)?;
+        self.follow(demux_changes)?;
         Ok((stays, begin.elapsed().as_micros() as u64))
     }
 
     /// Says that a path wants what another has.
     pub(super) fn competition(&self, name: &str, conflict: &Conflict<Target>) -> Refusal {
-        let rival = self.lead_name(conflict.with);
+        let rival = self.target_name(conflict.with);
         let message = format!("paths `{rival}` and `{name}` cannot be told apart: {conflict}");
         Refusal::usage(message, conflict.hint())
     }
@@ -441,14 +445,14 @@ impl Node {
     /// Has the worker change its live paths ([`Worker::order`]).
     ///
     /// [`Worker::order`]: ashway_worker::worker::Worker::order
-    pub(super) fn order(&mut self, order: Order) -> Result<(), Refusal> {
-        let ordered = self.worker.order(order);
+    pub(super) fn post_to_worker(&mut self, order: Order) -> Result<(), Refusal> {
+        let ordered = self.worker.post(order);
         ordered.map_err(|gone| no_worker(&gone))
     }
 
     /// Has the worker do something, and waits for it.
-    pub(super) fn tell(&mut self, command: Command) -> Result<(), Refusal> {
-        let told = self.worker.tell(command);
+    pub(super) fn call_worker(&mut self, command: Command) -> Result<(), Refusal> {
+        let told = self.worker.call(command);
         told.map_err(|gone| no_worker(&gone))
     }
 
@@ -466,7 +470,7 @@ impl Node {
             for (lead, filter) in self.filters(iface) {
                 match (packets::drop_matches(&filter), lead) {
                     (Some(more), _) => matches.extend(more),
-                    (None, lead) if self.live.at(lead.path).is_some() => {
+                    (None, lead) if self.module_paths.at(lead.path).is_some() => {
                         heard.insert(lead.path);
                     }
                     (None, _) => {
@@ -487,7 +491,7 @@ impl Node {
             }
         }
         if self.drop_rules.iter().any(Option::is_some) {
-            self.tell(Command::SetHostCopies(heard))?;
+            self.call_worker(Command::SetHostCopies(heard))?;
         }
         Ok(())
     }
@@ -495,7 +499,7 @@ impl Node {
     /// Everything that leads somewhere on an interface, as it was written. Reads
     /// each again: for what is rare.
     pub(super) fn filters(&self, iface: usize) -> Vec<(Target, Filter)> {
-        let filters = self.leads(iface).filter_map(|lead| {
+        let filters = self.targets(iface).filter_map(|lead| {
             let text = self.ifaces[iface].table.text(lead)?;
             Some((lead, self.filter_of(iface, lead, text)?))
         });
@@ -503,10 +507,10 @@ impl Node {
     }
 
     /// All that may lead somewhere on an interface.
-    pub(super) fn leads(&self, iface: usize) -> impl Iterator<Item = Target> {
+    pub(super) fn targets(&self, iface: usize) -> impl Iterator<Item = Target> {
         let bound = self.plan.ifaces[iface].paths.iter();
         let bound = bound.filter_map(move |&path| self.plan.target(path, iface));
-        let live = self.live.leads(iface);
+        let live = self.module_paths.targets(iface);
         bound.chain(live.map(|(id, direction)| self.live_target(id, direction)))
     }
 

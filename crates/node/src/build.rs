@@ -23,23 +23,23 @@ use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
 use indexmap::IndexMap;
 
 use super::entry::NextProgram;
-use super::known::Known;
 use super::looks::Deaths;
 use super::neighbours::Neighbours;
 use super::operations::{Operations, Report};
-use super::world::{self, Link, Served};
+use super::path_registry::PathRegistry;
+use super::world::{self, Link, NodeServices};
 use super::{Node, NodeIface, NodePath, Owners, RunError, State, XdpSide, dispatch, say};
 use crate::compile::CompileThread;
 use crate::rung::{Rung, cost_notice, no_xdp};
 use ashway_config::{Config, NodeGraph, Tier, XdpMode};
-use ashway_worker::activation::Bindable;
+use ashway_worker::activation::HandlerHandle;
 use ashway_worker::bell::Bell;
 use ashway_worker::counters::UserRows;
 use ashway_worker::faults::Faults;
 use ashway_worker::feeds::{HandlerPath, RunInstance};
 use ashway_worker::instance::Instance;
-use ashway_worker::live::Live;
 use ashway_worker::packets::{self, PacketPort, Rooms};
+use ashway_worker::paths::Paths;
 use ashway_worker::plan::{self, HandlerId, IfaceFacts, Plan};
 use ashway_worker::programs::{self, NodeMaps};
 use ashway_worker::rings::{Pace, PassBy, XdpPort};
@@ -79,7 +79,7 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         }
         facts.push((found, rung));
     }
-    let mut live = Known::default();
+    let mut live = PathRegistry::default();
     let of_ifaces = facts.iter().map(|(iface, _)| iface_facts(iface));
     let plan = plan::draw(config, &of_ifaces.collect::<Vec<_>>(), live.ids());
     let uses_xdp = facts.iter().any(|(_, rung)| *rung != Rung::Packet);
@@ -108,8 +108,8 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         .enumerate()
         .map(|(number, (found, rung))| Link::new(number, found, *rung))
         .collect();
-    let bindable: Vec<Bindable> = handlers.values().cloned().collect();
-    let served = Served::new().map_err(system("make an event descriptor"))?;
+    let bindable: Vec<HandlerHandle> = handlers.values().cloned().collect();
+    let served = NodeServices::new().map_err(system("make an event descriptor"))?;
     let graph = world::graph(config, &links, &bindable, &served)?;
     let by_id = plan.paths.keys().zip(&config.paths);
     let paths: IndexMap<PathId, NodePath> = by_id
@@ -152,7 +152,7 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let held = Arc::new(AtomicU32::new(0));
     let runs = handlers.iter();
     let runs = runs.map(|(id, handler)| RunInstance::new(*id, handler.clone()));
-    let mut live_paths = Live::new(tables.collect(), plan.live_row, ordered, Arc::clone(&held));
+    let mut live_paths = Paths::new(tables.collect(), plan.live_row, ordered, Arc::clone(&held));
     if let Some(maps) = &maps {
         let witnesses = Witnesses::start(maps.cpus as usize).map_err(system("start a thread"))?;
         live_paths.set_witnesses(witnesses);
@@ -162,8 +162,8 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         instances: runs.collect(),
         awake: Awake::default(),
         leaving: false,
-        carrier: None,
-        live: live_paths,
+        frame_queue: None,
+        paths: live_paths,
         xdp_ports,
         packet_ports,
         rows: Arc::clone(&rows),
@@ -181,11 +181,11 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         arena,
         paths,
         handlers,
-        carrier: None,
+        frame_queue: None,
         relays: None,
         tables: Tables::open().map_err(system("open rtnetlink"))?,
         neighbours: Neighbours::default(),
-        live,
+        module_paths: live,
         named: 0,
         owners: Owners::default(),
         deaths: Deaths::new().map_err(system("watch processes"))?,
@@ -257,13 +257,13 @@ fn make_instances(
     arena: bool,
     rows: &Arc<UserRows>,
     faults: &Arc<Faults>,
-) -> Result<BTreeMap<HandlerId, Bindable>, RunError> {
+) -> Result<BTreeMap<HandlerId, HandlerHandle>, RunError> {
     let mut made = BTreeMap::new();
     for (handler, (id, numbers)) in config.handlers.iter().zip(&plan.instances) {
         let paths = config.paths_of(&handler.name);
         let functions: Vec<&str> = paths.map(|path| path.function.as_str()).collect();
         let (instance, wasm) = Instance::create(handler, &functions, numbers, engine, maps, arena)?;
-        made.insert(*id, Bindable::new(instance, wasm, rows, faults));
+        made.insert(*id, HandlerHandle::new(instance, wasm, rows, faults));
     }
     Ok(made)
 }
@@ -273,12 +273,12 @@ fn make_paths(
     plan: &Plan,
     graph: &NodeGraph,
     paths: &IndexMap<PathId, NodePath>,
-    handlers: &BTreeMap<HandlerId, Bindable>,
+    handlers: &BTreeMap<HandlerId, HandlerHandle>,
 ) -> Result<Vec<HandlerPath>, RunError> {
     let mut made = Vec::new();
     for (id, path) in paths {
         let numbers = &plan.paths[id];
-        let ends = &handlers[&numbers.handler].shared.ends;
+        let ends = &handlers[&numbers.handler].shared.bindings;
         made.extend(dispatch::handler_paths(graph, &path.config, numbers, ends)?);
     }
     Ok(made)
@@ -351,7 +351,7 @@ struct Common<'a> {
     plan: &'a Plan,
     paths: &'a IndexMap<PathId, NodePath>,
     maps: &'a NodeMaps,
-    handlers: &'a BTreeMap<HandlerId, Bindable>,
+    handlers: &'a BTreeMap<HandlerId, HandlerHandle>,
     arena: bool,
 }
 
@@ -409,10 +409,10 @@ fn take_with_xdp(
     let leaves = dispatch::Leaves {
         plan,
         paths,
-        carrier: None,
+        frame_queue: None,
         relays: None,
         // They come later.
-        live: &Known::default(),
+        module_paths: &PathRegistry::default(),
         iface: number,
     };
     let (entry, demux) = dispatch::Entry {

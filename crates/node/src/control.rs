@@ -250,7 +250,7 @@ impl Control {
     fn caller(&self, stream: UnixStream) -> Caller {
         Caller {
             stream: Some(stream),
-            desk: self.answers.desk(),
+            queue: self.answers.queue(),
         }
     }
 
@@ -322,7 +322,7 @@ pub(crate) struct Caller {
     /// Absent once it was answered.
     stream: Option<UnixStream>,
     /// Where what it does not take at once goes.
-    desk: Sender<Answering>,
+    queue: Sender<Answering>,
 }
 
 impl Caller {
@@ -377,7 +377,7 @@ impl Caller {
         // A client that went away has lost its answer; nobody else minds.
         if let Ok(false) = answering.push() {
             // A node that ends writes no further.
-            let _ = self.desk.send(answering);
+            let _ = self.queue.send(answering);
         }
     }
 }

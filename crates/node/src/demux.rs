@@ -12,7 +12,7 @@ use ashway_wire::Headers;
 use super::{Node, NodeIface, status};
 use crate::request::{Refusal, unknown};
 use crate::why::Looked;
-use ashway_worker::live::Target;
+use ashway_worker::paths::Target;
 
 /// What a table has, but for the frames that it does not find. `hits` says how many frames
 /// an entry caught, if somebody counts; of each shape at most `most` entries are listed,
@@ -97,8 +97,8 @@ impl Node {
     pub(super) fn looks(&self) -> impl Fn(usize, &Headers, &[u8]) -> Looked {
         |iface, headers, frame| {
             let table = &self.ifaces[iface].table;
-            let name = |target| self.lead_name(target);
-            Looked::of(table, self.leads(iface), name, headers, frame)
+            let name = |target| self.target_name(target);
+            Looked::of(table, self.targets(iface), name, headers, frame)
         }
     }
 
@@ -115,7 +115,7 @@ impl Node {
             let hits = hits.as_ref()?;
             Some(hits.get(&(id, key.into())).copied().unwrap_or(0))
         };
-        let lead = |target| self.lead_name(target);
+        let lead = |target| self.target_name(target);
         let unmatched = status::row(self, self.plan.ifaces[iface].unmatched_row);
         Ok(DemuxOfInterface {
             unmatched: Some(unmatched.get(Count::Passed)),
@@ -124,10 +124,13 @@ impl Node {
     }
 
     /// The name of the path that something leads to, for people.
-    pub(super) fn lead_name(&self, target: Target) -> &str {
+    pub(super) fn target_name(&self, target: Target) -> &str {
         match self.plan.path_of(target.path) {
             Some(path) => &self.paths[&path].config.name,
-            None => self.live.at(target.path).map_or("?", |live| &live.name),
+            None => self
+                .module_paths
+                .at(target.path)
+                .map_or("?", |live| &live.name),
         }
     }
 }

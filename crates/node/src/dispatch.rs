@@ -24,15 +24,15 @@ use ashway_path::places::PathId;
 use ashway_wire::Fragment;
 use indexmap::IndexMap;
 
-use super::known::Known;
+use super::path_registry::PathRegistry;
 use super::relay::NodeRelays;
 use super::{Node, NodePath, RunError};
 use crate::request::Refusal;
 use ashway_config::{NodeGraph, PathConfig};
 use ashway_worker::activation::{LOCAL, ROW};
-use ashway_worker::ends::Ends;
+use ashway_worker::bindings::HandlerBindings;
 use ashway_worker::feeds::HandlerPath;
-use ashway_worker::live::{self, Target, Turn};
+use ashway_worker::paths::{self, DemuxChange, Target};
 use ashway_worker::plan::{InstancePlan, PathPlan, Plan};
 use ashway_worker::programs::{self, DemuxMaps, Followed, NodeMaps};
 use ashway_worker::relays;
@@ -49,10 +49,10 @@ pub(super) struct Leaves<'a> {
     pub(super) plan: &'a Plan,
     pub(super) paths: &'a IndexMap<PathId, NodePath>,
     /// The instance whose rings hold whole frames.
-    pub(super) carrier: Option<&'a InstancePlan>,
+    pub(super) frame_queue: Option<&'a InstancePlan>,
     pub(super) relays: Option<&'a NodeRelays>,
     /// The paths that take whole frames.
-    pub(super) live: &'a Known,
+    pub(super) module_paths: &'a PathRegistry,
     pub(super) iface: usize,
 }
 
@@ -72,15 +72,15 @@ impl Leaves<'_> {
         if let Some(path) = self.plan.path_of(id) {
             return self.plan.leaf(self.iface, path, &self.paths[&path].config);
         }
-        let number = self.live.at(id).and_then(|path| path.number);
+        let number = self.module_paths.at(id).and_then(|path| path.number);
         let rings = self
-            .carrier
+            .frame_queue
             .and_then(|plan| plan.rings_at(self.iface))
-            .expect("the carrier has rings for every interface that live paths are on");
+            .expect("the frame queue has rings for every interface that live paths are on");
         let row = self.plan.live_row.0;
         let whole = Leaf {
             row,
-            local: number.map_or(0, |number| live::key(number, direction) as u32),
+            local: number.map_or(0, |number| paths::key(number, direction) as u32),
             ring_base: rings.start as u16,
             ring_count: rings.len() as u16,
             flags: flag::RAW,
@@ -220,35 +220,44 @@ pub(super) fn whole(filter: &Filter) -> Option<Filter> {
 impl Node {
     /// Adds a filter to an interface's table. The worker and the program are still
     /// to follow.
-    pub(super) fn lead_in(
+    pub(super) fn add_filter(
         &mut self,
         iface: usize,
         filter: &Filter,
         target: Target,
-        turns: &mut Vec<(usize, Turn)>,
+        demux_changes: &mut Vec<(usize, DemuxChange)>,
     ) -> Result<(), Conflict<Target>> {
         let table = &mut self.ifaces[iface].table;
         let change = table.insert(filter, target)?;
-        turns.push((iface, Turn::Update(Update::of(table, change, target))));
+        demux_changes.push((
+            iface,
+            DemuxChange::Update(Update::of(table, change, target)),
+        ));
         Ok(())
     }
 
     /// Takes a filter out of an interface's table.
-    pub(super) fn lead_out(
+    pub(super) fn remove_filter(
         &mut self,
         iface: usize,
         target: Target,
-        turns: &mut Vec<(usize, Turn)>,
+        demux_changes: &mut Vec<(usize, DemuxChange)>,
     ) {
         let table = &mut self.ifaces[iface].table;
         let change = table.remove(target);
-        turns.push((iface, Turn::Update(Update::of(table, change, target))));
+        demux_changes.push((
+            iface,
+            DemuxChange::Update(Update::of(table, change, target)),
+        ));
     }
 
     /// Has the worker follow these changes.
-    pub(super) fn turn(&mut self, turns: Vec<(usize, Turn)>) -> Result<(), Refusal> {
-        self.order(Order {
-            turns,
+    pub(super) fn change_demux(
+        &mut self,
+        demux_changes: Vec<(usize, DemuxChange)>,
+    ) -> Result<(), Refusal> {
+        self.post_to_worker(Order {
+            demux_changes,
             ..Order::default()
         })
     }
@@ -258,9 +267,12 @@ impl Node {
         Leaves {
             plan: &self.plan,
             paths: &self.paths,
-            carrier: self.carrier.as_ref().map(|carrier| &carrier.plan),
+            frame_queue: self
+                .frame_queue
+                .as_ref()
+                .map(|frame_queue| &frame_queue.plan),
             relays: self.relays.as_ref(),
-            live: &self.live,
+            module_paths: &self.module_paths,
             iface,
         }
     }
@@ -329,21 +341,21 @@ impl Node {
     ///
     /// Why not. Some interfaces may follow already: put the tables back, then call
     /// [`put_back`](Self::put_back).
-    pub(super) fn follow(&mut self, turns: &[(usize, Turn)]) -> Result<(), Refusal> {
-        for iface in touched(turns) {
+    pub(super) fn follow(&mut self, demux_changes: &[(usize, DemuxChange)]) -> Result<(), Refusal> {
+        for iface in touched(demux_changes) {
             // To one that is gone nothing leads any more.
             if self.ifaces[iface].xdp.is_none() || self.ifaces[iface].state.is_lost() {
                 continue;
             }
             let leaves = self.leaves(iface);
-            let here = turns.iter().filter(|(at, _)| *at == iface);
+            let here = demux_changes.iter().filter(|(at, _)| *at == iface);
             let changes: Option<Vec<_>> = here
                 .map(|(_, turn)| match turn {
-                    Turn::Update(update) if update.change().added.is_empty() => {
+                    DemuxChange::Update(update) if update.change().added.is_empty() => {
                         Some((update, Leaf::default()))
                     }
-                    Turn::Update(update) => Some((update, leaves.leaf(update.value()))),
-                    Turn::Anew(_) => None,
+                    DemuxChange::Update(update) => Some((update, leaves.leaf(update.value()))),
+                    DemuxChange::Anew(_) => None,
                 })
                 .collect();
             let xdp = self.ifaces[iface].xdp.as_mut();
@@ -356,8 +368,8 @@ impl Node {
     }
 
     /// Has the programs of these interfaces follow tables that were put back.
-    pub(super) fn put_back(&mut self, turns: &[(usize, Turn)]) {
-        for iface in touched(turns) {
+    pub(super) fn put_back(&mut self, demux_changes: &[(usize, DemuxChange)]) {
+        for iface in touched(demux_changes) {
             // One that cannot be changed has not been changed either.
             let _ = self.exchange(iface);
         }
@@ -365,8 +377,8 @@ impl Node {
 }
 
 /// The interfaces that these change.
-fn touched(turns: &[(usize, Turn)]) -> Vec<usize> {
-    let mut ifaces: Vec<usize> = turns.iter().map(|(iface, _)| *iface).collect();
+fn touched(demux_changes: &[(usize, DemuxChange)]) -> Vec<usize> {
+    let mut ifaces: Vec<usize> = demux_changes.iter().map(|(iface, _)| *iface).collect();
     ifaces.sort_unstable();
     ifaces.dedup();
     ifaces
@@ -381,7 +393,7 @@ pub(super) fn handler_paths(
     graph: &NodeGraph,
     config: &PathConfig,
     plan: &PathPlan,
-    ends: &Ends,
+    ends: &HandlerBindings,
 ) -> Result<Vec<HandlerPath>, NotCreated> {
     let at = plan.slots.iter().zip(&plan.runs);
     config

@@ -22,7 +22,7 @@ use super::dispatch::Entry;
 use super::operations::{Job, Operation, Report, Step};
 use super::{Node, NodeIface, RunError, XdpSide, binding, say};
 use crate::request::Refusal;
-use ashway_worker::live::Target;
+use ashway_worker::paths::Target;
 use ashway_worker::programs::{DemuxMaps, Followed, NodeMaps};
 
 /// An interface's next entry program.

@@ -81,7 +81,7 @@ pub enum RunError {
 
     /// A path of the long form cannot be.
     #[error("path `{path}` cannot be created: {because}")]
-    Live {
+    Paths {
         /// The path.
         path: String,
         /// Why.
@@ -212,7 +212,7 @@ impl RunError {
 
     fn hint(&self) -> Option<String> {
         Some(match self {
-            Self::Instance(InstanceError::Refused { hint, .. }) | Self::Live { hint, .. } => {
+            Self::Instance(InstanceError::Refused { hint, .. }) | Self::Paths { hint, .. } => {
                 hint.clone()
             }
             Self::Instance(InstanceError::NotGranted(missing)) => missing.hint(),

@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use ashway_api::answer::{Bypass, Enabled, FaultLimit as Limit};
 use ashway_path::places::PathId;
 
-use super::known::NodeLive;
+use super::path_registry::NodeModulePath;
 use super::{Node, say};
 use crate::request::Refusal;
 use ashway_config::units;
 use ashway_config::{FaultLimit, OnFault, Tier};
+use ashway_worker::bindings::HandlerBinding;
 use ashway_worker::counters::Row;
-use ashway_worker::ends::PathEnd;
 
 /// Most bypasses that are told one by one, of those that last at a time.
 const TOLD: usize = 100;
@@ -36,18 +36,21 @@ pub(super) struct Stops {
 
 impl Node {
     /// What the worker has of a path that ends in a handler.
-    pub(super) fn end(&self, path: PathId) -> Option<Arc<PathEnd>> {
+    pub(super) fn end(&self, path: PathId) -> Option<Arc<HandlerBinding>> {
         let plan = &self.plan.paths[&path];
-        self.handlers[&plan.handler].shared.ends.find(plan.row.0)
+        self.handlers[&plan.handler]
+            .shared
+            .bindings
+            .find(plan.row.0)
     }
 
     /// What it has of a path of modules: each stage of it that runs a handler.
-    fn ends_of(&self, live: &NodeLive) -> Vec<Arc<PathEnd>> {
+    fn ends_of(&self, live: &NodeModulePath) -> Vec<Arc<HandlerBinding>> {
         let run = self
             .handlers
             .iter()
             .filter(|(id, _)| live.runs.contains(id));
-        run.flat_map(|(_, handler)| handler.shared.ends.find_named(&live.name))
+        run.flat_map(|(_, handler)| handler.shared.bindings.find_named(&live.name))
             .collect()
     }
 
@@ -71,7 +74,7 @@ impl Node {
         self.say_bypasses(now);
     }
 
-    fn look_at_path(&mut self, path: PathId, end: &Arc<PathEnd>, now: Instant) {
+    fn look_at_path(&mut self, path: PathId, end: &Arc<HandlerBinding>, now: Instant) {
         let number = self.plan.paths[&path].row;
         let mut row = Row::empty();
         if let Some(maps) = &self.maps {
@@ -83,7 +86,7 @@ impl Node {
         let seen = std::mem::replace(&mut self.paths[&path].stops_seen, Stops { all, kernel });
         let more = u32::try_from(kernel - seen.kernel).unwrap_or(u32::MAX);
         let instance = &self.handlers[&self.plan.paths[&path].handler].shared;
-        instance.ends.stopped(end, more, now);
+        instance.bindings.stopped(end, more, now);
         let at_once = self.paths[&path].config.on_fault == OnFault::Demote && all != seen.all;
         let too_often = end.gate.take_demote();
         let because = if too_often {
@@ -105,7 +108,7 @@ impl Node {
     /// more.
     fn say_bypasses(&mut self, now: Instant) {
         let instances = self.instances();
-        let closed = instances.flat_map(|instance| instance.ends.take_closed());
+        let closed = instances.flat_map(|instance| instance.bindings.take_closed());
         let mut more = 0;
         for (end, rest) in closed.collect::<Vec<_>>() {
             // Its path may be gone.
@@ -153,16 +156,16 @@ impl Node {
     /// # Errors
     ///
     /// If none of its modules runs a handler.
-    pub(super) fn enable_live(&self, live: &NodeLive) -> Result<Enabled, Refusal> {
+    pub(super) fn enable_live(&self, live: &NodeModulePath) -> Result<Enabled, Refusal> {
         let name = &*live.name;
-        let ends = self.ends_of(live);
-        if ends.is_empty() {
+        let bindings = self.ends_of(live);
+        if bindings.is_empty() {
             let message = format!("no module of path `{name}` runs a handler");
             let hint = format!("`ashway path show {name}` shows its modules");
             return Err(Refusal::failed(message, hint));
         }
         // All of them, not the first alone.
-        let opened = ends.iter().filter(|end| end.gate.open()).count();
+        let opened = bindings.iter().filter(|end| end.gate.open()).count();
         Ok(Enabled {
             path: name.to_owned(),
             tier: live.tier().0.word().into(),
@@ -177,11 +180,14 @@ impl Node {
     }
 
     /// The same of a path of modules; both are none if none of these runs a handler.
-    pub(super) fn describe_live_faults(&self, live: &NodeLive) -> (Option<Limit>, Option<Bypass>) {
-        let ends = self.ends_of(live);
+    pub(super) fn describe_live_faults(
+        &self,
+        live: &NodeModulePath,
+    ) -> (Option<Limit>, Option<Bypass>) {
+        let bindings = self.ends_of(live);
         // It follows from the path's attributes: one for all.
-        let limit = ends.first().and_then(|end| end.limit).map(limit);
-        (limit, bypass(ends))
+        let limit = bindings.first().and_then(|end| end.limit).map(limit);
+        (limit, bypass(bindings))
     }
 }
 
@@ -195,9 +201,9 @@ fn limit(FaultLimit { most, within, rest }: FaultLimit) -> Limit {
 }
 
 /// The bypass of a path that lasts longest, if there is one at any of its stages.
-fn bypass(ends: impl IntoIterator<Item = Arc<PathEnd>>) -> Option<Bypass> {
+fn bypass(bindings: impl IntoIterator<Item = Arc<HandlerBinding>>) -> Option<Bypass> {
     let now = Instant::now();
-    let closed = ends.into_iter();
+    let closed = bindings.into_iter();
     let closed = closed.filter_map(|end| Some((end.gate.left(now)?, end)));
     let (left, end) = closed.max_by_key(|(left, _)| *left)?;
     Some(Bypass {

@@ -19,15 +19,14 @@ mod entry;
 mod error;
 mod faulty;
 mod ifaces;
-mod known;
-mod live;
-mod live_shown;
 mod looks;
+mod module_paths;
+mod module_paths_shown;
 mod neighbours;
-mod obey;
 mod observe;
 mod operations;
 mod owners;
+mod path_registry;
 mod promote;
 mod relay;
 mod request;
@@ -35,6 +34,7 @@ mod rows;
 pub mod rung;
 mod serve;
 mod shadow;
+mod shell_commands;
 mod shells;
 pub mod show;
 mod status;
@@ -62,13 +62,13 @@ use crate::compile::CompileThread;
 use crate::request::{Refusal, unknown};
 use crate::rung::Rung;
 use ashway_config::{Config, NodeGraph, PathConfig, Tier};
-use ashway_worker::activation::Bindable;
+use ashway_worker::activation::HandlerHandle;
 use ashway_worker::bell::Bell;
+use ashway_worker::bindings::HandlerBinding;
 use ashway_worker::counters::UserRows;
-use ashway_worker::ends::PathEnd;
 use ashway_worker::faults::Faults;
 use ashway_worker::instance::{Instance, NotPromoted};
-use ashway_worker::live::Target;
+use ashway_worker::paths::Target;
 use ashway_worker::plan::{HandlerId, IfaceFacts, Plan};
 use ashway_worker::programs::{DemuxMaps, NodeMaps};
 use ashway_worker::rows::Rows;
@@ -77,14 +77,14 @@ use ashway_worker::shadow::Compared;
 use ashway_worker::worker::Worker;
 use ashway_worker::worker::command::Command;
 use entry::NextProgram;
-use known::Known;
 use looks::Deaths;
 use neighbours::Neighbours;
 use operations::Operations;
 use owners::{Owner, Owners};
+use path_registry::PathRegistry;
 use promote::Promotion;
 use relay::NodeRelays;
-use world::{Link, Served};
+use world::{Link, NodeServices};
 
 pub use build::build;
 pub use control::Control;
@@ -115,7 +115,7 @@ pub struct Node {
     /// Paths that end in handlers, in the order in which they came.
     paths: IndexMap<PathId, NodePath>,
     /// The instances of handlers.
-    handlers: BTreeMap<HandlerId, Bindable>,
+    handlers: BTreeMap<HandlerId, HandlerHandle>,
     /// Processes that handlers and paths belong to.
     owners: Owners,
     /// When they end, and who reads endpoints.
@@ -125,11 +125,11 @@ pub struct Node {
     /// Changes of interfaces.
     link_news: News,
     /// Those that were unloaded and that the worker is not done with.
-    leaving: Vec<Bindable>,
+    leaving: Vec<HandlerHandle>,
     /// Whose messages went by the handler at the last look.
-    resting: Vec<Weak<PathEnd>>,
+    resting: Vec<Weak<HandlerBinding>>,
     /// Whose rings hold whole frames; made when the first path wants them.
-    carrier: Option<Arc<Instance>>,
+    frame_queue: Option<Arc<Instance>>,
     /// Those of them that the kernel tier can do; made when the first comes.
     relays: Option<NodeRelays>,
     /// The kernel's tables of routes and neighbours.
@@ -137,12 +137,12 @@ pub struct Node {
     /// Next hops whose hardware address is looked up.
     neighbours: Neighbours,
     /// Paths that run in the user tier as a whole.
-    live: Known,
+    module_paths: PathRegistry,
     /// How many of them the node has named itself.
     named: u64,
     links: Vec<Link>,
     graph: NodeGraph,
-    served: Served,
+    served: NodeServices,
     maps: Option<Arc<NodeMaps>>,
     compile_thread: CompileThread<operations::Job>,
     operations: Operations,
@@ -310,7 +310,7 @@ impl Node {
     }
 
     /// The handler of this name.
-    fn handler(&self, name: &str) -> Option<(HandlerId, &Bindable)> {
+    fn handler(&self, name: &str) -> Option<(HandlerId, &HandlerHandle)> {
         let mut handlers = self.handlers.iter();
         let (id, handler) = handlers.find(|(_, handler)| handler.shared.name == name)?;
         Some((*id, handler))
@@ -321,7 +321,7 @@ impl Node {
     /// # Errors
     ///
     /// That there is none.
-    fn find_handler(&self, name: &str) -> Result<(HandlerId, &Bindable), Refusal> {
+    fn find_handler(&self, name: &str) -> Result<(HandlerId, &HandlerHandle), Refusal> {
         self.handler(name).ok_or_else(|| {
             let names: Vec<_> = self.instances().map(|i| i.name.as_str()).collect();
             unknown("handler", name, &names)
@@ -355,7 +355,7 @@ impl Node {
                 // What waits is worked off now and not behind the worker's nap; one that is
                 // gone works for nobody.
                 let runs = self.plan.paths[&path].runs.clone();
-                let _ = self.tell(Command::LookAtShares(runs));
+                let _ = self.call_worker(Command::LookAtShares(runs));
             }
         }
         self.paths[&path].switch_ns = begin.elapsed().as_nanos() as u64;
@@ -440,7 +440,7 @@ impl Node {
         }
         if changed {
             // A worker that does not answer works for nobody any more.
-            let _ = self.tell(Command::RefreshRelays);
+            let _ = self.call_worker(Command::RefreshRelays);
         }
         self.ifaces.is_empty() || self.ifaces.iter().any(|iface| !iface.state.is_lost())
     }

@@ -57,7 +57,7 @@ pub(super) struct Neighbours {
     /// Neighbours whose hardware address is known.
     known: HashMap<Key, Neighbour>,
     /// Who is asked about next, and since when it has waited.
-    turns: BTreeMap<Place, (Instant, Key)>,
+    demux_changes: BTreeMap<Place, (Instant, Key)>,
     /// How many turns were given.
     given: u64,
     /// How many were asked about since the last look.
@@ -114,7 +114,7 @@ impl Neighbours {
 
     /// When to look again though nothing has changed; never if that is all.
     fn next_look(&self, now: Instant) -> Option<Duration> {
-        let (turn, (since, _)) = self.turns.first_key_value()?;
+        let (turn, (since, _)) = self.demux_changes.first_key_value()?;
         if *turn < ASKED || self.news.is_none() {
             return Some(LOOK);
         }
@@ -137,7 +137,7 @@ impl Neighbours {
     fn queue(&mut self, to: Key, now: Instant, was_asked: bool) -> Place {
         self.given += 1;
         let turn = self.given | if was_asked { ASKED } else { 0 };
-        self.turns.insert(turn, (now, to));
+        self.demux_changes.insert(turn, (now, to));
         turn
     }
 
@@ -203,7 +203,7 @@ impl Neighbours {
             hop.paths -= 1;
             if hop.paths == 0 {
                 let turn = hop.turn;
-                self.turns.remove(&turn);
+                self.demux_changes.remove(&turn);
                 self.hops.remove(&to);
             }
         }
@@ -268,11 +268,11 @@ impl Neighbours {
 
         let mut moved = HashSet::new();
         while self.asked < MOST_ASKED
-            && let Some((&turn, &(since, to))) = self.turns.first_key_value()
+            && let Some((&turn, &(since, to))) = self.demux_changes.first_key_value()
             && (turn < ASKED || now.duration_since(since) >= ASK)
         {
             self.asked += 1;
-            self.turns.remove(&turn);
+            self.demux_changes.remove(&turn);
             let ifindex = ifindices[usize::from(to.0)];
             let neighbour = kernel.next_hop(ifindex, to.1);
             if let Some(at) = neighbour
@@ -340,7 +340,7 @@ impl Node {
         let ifindices: Vec<u32> = self.ifaces.iter().map(|iface| iface.ifindex).collect();
         let changed = self.neighbours.look(now, &ifindices, &mut self.tables);
         if !changed.is_empty() {
-            let _ = self.tell(Command::SetNextMacs(changed));
+            let _ = self.call_worker(Command::SetNextMacs(changed));
         }
         self.neighbours.next_look(now)
     }
@@ -473,7 +473,7 @@ mod tests {
         assert_eq!(told, [here, alike].map(|id| (id, Some(sure(2).mac))));
         assert!(kernel.asked.is_empty(), "it is sure of that one");
         all.forget(&[here, there, alike, here]);
-        assert!(all.hops.is_empty() && all.turns.is_empty() && all.wanted.is_empty());
+        assert!(all.hops.is_empty() && all.demux_changes.is_empty() && all.wanted.is_empty());
     }
 
     /// However many next hops there are, a look asks about a few, each in its turn.

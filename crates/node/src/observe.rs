@@ -7,8 +7,8 @@
 //! Paths that come, or move to another tier, meanwhile follow at the next look.
 
 pub(crate) mod audience;
+mod message_trace;
 mod observer;
-mod story;
 
 use std::collections::HashMap;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -35,8 +35,8 @@ use ashway_worker::plan::HandlerId;
 use ashway_worker::programs::NodeMaps;
 use ashway_worker::worker::command::Command;
 use audience::Wanted;
+use message_trace::{Names, Relay};
 use observer::{Kernel, Observer};
-use story::{Names, Relay};
 
 /// Bytes of the ring of notes: some 50,000 of small frames.
 const RING_BYTES: u32 = 8 << 20;
@@ -143,7 +143,7 @@ impl Node {
         };
         let ifaces: Vec<&str> = self.config.ifaces.iter().map(|i| i.name.as_str()).collect();
         let bound = self.config.paths.iter().map(|path| path.name.as_str());
-        let live = self.live.names();
+        let live = self.module_paths.names();
         let paths: Vec<&str> = bound.chain(live).collect();
         // A name alone is an interface's or a path's.
         if let Some(on) = &request.on {
@@ -192,9 +192,9 @@ impl Node {
         let observer = Observer::start(kernel, self.names()).map_err(|e| system(&e))?;
         self.observations = self.observations.wrapping_add(1).max(1);
         let session = self.observations;
-        let tap = observer.tap(session);
+        let trace = observer.trace(session);
         self.worker
-            .tell(Command::Observe(Some(tap)))
+            .call(Command::Observe(Some(trace)))
             .map_err(|e| system(&e))?;
         self.observation = Some(Observation {
             observer,
@@ -312,16 +312,16 @@ impl Node {
                 promoted: Some((path.config.function.clone(), Allowance::of(&path.config))),
                 hops: None,
             });
-        let frames = self.carrier.iter().map(|carrier| Missing {
+        let frames = self.frame_queue.iter().map(|frame_queue| Missing {
             key: Key::Frames,
-            instance: Arc::clone(carrier),
+            instance: Arc::clone(frame_queue),
             promoted: None,
             hops: None,
         });
-        let relays = self.relays.iter().zip(&self.carrier);
-        let relays = relays.map(|(relays, carrier)| Missing {
+        let relays = self.relays.iter().zip(&self.frame_queue);
+        let relays = relays.map(|(relays, frame_queue)| Missing {
             key: Key::Relays,
-            instance: Arc::clone(carrier),
+            instance: Arc::clone(frame_queue),
             promoted: None,
             hops: Some(Arc::clone(&relays.hops)),
         });
@@ -352,12 +352,16 @@ impl Node {
             // What cannot be changed stays, and works.
             let _ = self.put(*id, path.tier);
         }
-        let Some(carrier) = self.carrier.as_ref().and_then(|one| one.kernel.as_ref()) else {
+        let Some(frame_queue) = self
+            .frame_queue
+            .as_ref()
+            .and_then(|one| one.kernel.as_ref())
+        else {
             return;
         };
         let observed = self.observation.as_ref();
         let program = observed.and_then(|on| on.program(Key::Frames));
-        let program = program.unwrap_or(&carrier.user_program);
+        let program = program.unwrap_or(&frame_queue.user_program);
         for xdp in self.ifaces.iter().filter_map(|iface| iface.xdp.as_ref()) {
             let _ = xdp.slots.set_slot(LIVE_SLOT, program.fd());
         }
@@ -432,7 +436,7 @@ impl Node {
         let observation = self.observation.take();
         self.put_all();
         // A worker that does not answer is found out by the loop.
-        let _ = self.worker.tell(Command::Observe(None));
+        let _ = self.worker.call(Command::Observe(None));
         drop(observation);
     }
 
@@ -493,7 +497,7 @@ impl Node {
         let ifaces = self.config.ifaces.iter();
         let relays = self.relays.iter().flat_map(NodeRelays::numbers);
         let relays = relays.filter_map(|(id, number)| {
-            let live = self.live.at(id)?;
+            let live = self.module_paths.at(id)?;
             let mut ends = live.ends().map(|end| self.ifaces[end.iface()].ifindex);
             let relay = Relay {
                 name: live.name.to_string(),

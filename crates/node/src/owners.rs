@@ -35,19 +35,19 @@ pub(crate) type Owner = Arc<Peer>;
 /// The processes that something belongs to.
 #[derive(Debug, Default)]
 pub(super) struct Owners {
-    all: Vec<Known>,
+    all: Vec<Owned>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct Owned {
     owner: Owner,
     /// What came of the last try, if that could not take all.
-    stays: Option<Stays>,
+    stays: Option<PendingRemoval>,
 }
 
 /// That something stays which belongs to nobody any more.
 #[derive(Debug)]
-struct Stays {
+struct PendingRemoval {
     because: String,
     /// When it is tried again.
     again: Instant,
@@ -89,12 +89,12 @@ impl Owners {
 
     /// The one owner that is this process.
     fn one(&mut self, peer: Peer) -> Owner {
-        let same = |known: &&Known| known.owner.pid == peer.pid && !known.owner.is_gone();
+        let same = |known: &&Owned| known.owner.pid == peer.pid && !known.owner.is_gone();
         if let Some(known) = self.all.iter().find(same) {
             return Arc::clone(&known.owner);
         }
         let owner = Arc::new(peer);
-        self.all.push(Known {
+        self.all.push(Owned {
             owner: Arc::clone(&owner),
             stays: None,
         });
@@ -105,7 +105,7 @@ impl Owners {
     /// again yet. One system call if there are any owners.
     fn gone(&mut self, now: Instant) -> Vec<Owner> {
         self.all.retain(|known| Arc::strong_count(&known.owner) > 1);
-        let waits = |known: &Known| known.stays.as_ref().is_some_and(|it| now < it.again);
+        let waits = |known: &Owned| known.stays.as_ref().is_some_and(|it| now < it.again);
         let one_waits = self.all.iter().any(waits);
         let all_wait = one_waits && bug::is(Bug::OwnerHoldsUpAll);
         let due: Vec<&Owner> = self
@@ -152,7 +152,7 @@ impl Owners {
         let last = known.stays.as_ref();
         let wait = last.map_or(first, |last| (last.wait * 2).min(longest));
         let is_new = last.is_none_or(|last| last.because != because);
-        known.stays = Some(Stays {
+        known.stays = Some(PendingRemoval {
             because: because.to_owned(),
             again: now + wait,
             wait,
@@ -202,9 +202,9 @@ impl Node {
             .filter(|(id, path)| is_of(path.owner.as_ref(), owner) || its(id))
             .map(|(id, _)| *id)
             .collect();
-        let mut live: HashSet<PathId> = self.live.of_owner(owner).collect();
+        let mut live: HashSet<PathId> = self.module_paths.of_owner(owner).collect();
         for &handler in &handlers {
-            live.extend(self.live.running(handler));
+            live.extend(self.module_paths.running(handler));
         }
         if handlers.is_empty() && paths.is_empty() && live.is_empty() {
             return Ok(None);

@@ -59,7 +59,7 @@ impl Node {
                 return caller.answer(Refusal::usage(message, hint));
             }
         };
-        if self.live.find(name).is_some() {
+        if self.module_paths.find(name).is_some() {
             return caller.answer(self.move_live(name, Tier::Kernel));
         }
         match serve::find(self, name) {

@@ -21,7 +21,7 @@ use ashway_codegen::entry::Reply;
 use ashway_demux::Filter;
 use ashway_kernel::{Program, TcxLink, shared};
 use ashway_memory::SharedArray;
-use ashway_modules::relay::{self, Stays};
+use ashway_modules::relay::{self, NotPromotable};
 use ashway_modules::{Message, rules};
 use ashway_path::path::Path;
 use ashway_path::places::PathId;
@@ -29,7 +29,7 @@ use ashway_path::stage::Direction;
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::dispatch::RELAY_SLOT;
-use super::known::{NodeEnd, NodeLive};
+use super::path_registry::{Attachment, NodeModulePath};
 use super::{Node, status};
 use crate::request::{Code, Refusal};
 use ashway_config::Tier;
@@ -66,35 +66,39 @@ impl NodeRelays {
 
 /// A path's place in the kernel tier.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct RelaySlot {
     number: usize,
     tier: Tier,
     /// Time the last change took, in ns.
     switch_ns: u64,
 }
 
-fn stays(because: String, hint: &'static str) -> Stays {
-    Stays { because, hint }
+fn stays(because: String, hint: &'static str) -> NotPromotable {
+    NotPromotable { because, hint }
 }
 
 impl Node {
     /// Gives a new path a number, if the kernel tier can do it; says whether it has.
-    pub(super) fn place(&mut self, id: PathId, fits: Result<(), Stays>) -> bool {
+    pub(super) fn place(&mut self, id: PathId, fits: Result<(), NotPromotable>) -> bool {
         let placed = fits.and_then(|()| self.find_place(id));
-        self.live.place(id, placed)
+        self.module_paths.place(id, placed)
     }
 
-    fn find_place(&mut self, id: PathId) -> Result<Place, Stays> {
+    fn find_place(&mut self, id: PathId) -> Result<RelaySlot, NotPromotable> {
         self.need_relays()?;
-        let ends = self.live.at(id).into_iter().flat_map(NodeLive::ends);
+        let ends = self
+            .module_paths
+            .at(id)
+            .into_iter()
+            .flat_map(NodeModulePath::ends);
         let ends: Vec<usize> = ends.map(|end| end.iface()).collect();
         self.need_exits(&ends)?;
         let relays = self.relays.as_mut().expect("made above");
-        let carrier = self.carrier.as_ref().expect("relays have one");
+        let frame_queue = self.frame_queue.as_ref().expect("relays have one");
         let is_idle = |number: &usize| {
             [Direction::Forward, Direction::Backward]
                 .into_iter()
-                .all(|direction| carrier.in_user(relays::key(*number, direction)) == 0)
+                .all(|direction| frame_queue.in_user(relays::key(*number, direction)) == 0)
         };
         let at = relays.free.iter().position(is_idle);
         let Some(number) = at.and_then(|at| relays.free.remove(at)) else {
@@ -107,11 +111,11 @@ impl Node {
         relays.used = relays.used.max(number + 1);
         let row = status::row(self, self.plan.relay_row(number));
         self.relays.as_mut().expect("made above").base[number] = row;
-        if self.tell(Command::AddRelay(id, number)).is_err() {
+        if self.call_worker(Command::AddRelay(id, number)).is_err() {
             self.release(&[id]);
             return Err(stays("the worker does not answer".to_owned(), ""));
         }
-        Ok(Place {
+        Ok(RelaySlot {
             number,
             tier: Tier::User,
             switch_ns: 0,
@@ -122,8 +126,8 @@ impl Node {
     pub(super) fn fits(
         &self,
         path: &Path<Message>,
-        ends: &[(NodeEnd, Filter)],
-    ) -> Result<(), Stays> {
+        ends: &[(Attachment, Filter)],
+    ) -> Result<(), NotPromotable> {
         relay::fits(path)?;
         if ashway_config::share(path.attrs()).is_some() {
             return Err(stays(
@@ -131,7 +135,7 @@ impl Node {
                 "leave out `share_per_mille` and `rate_per_second`",
             ));
         }
-        let has_xdp = |(end, _): &(NodeEnd, Filter)| self.ifaces[end.iface()].xdp.is_some();
+        let has_xdp = |(end, _): &(Attachment, Filter)| self.ifaces[end.iface()].xdp.is_some();
         if self.maps.is_none() || !ends.iter().all(has_xdp) {
             return Err(stays(
                 "it is on an interface without XDP".to_owned(),
@@ -149,8 +153,9 @@ impl Node {
     }
 
     /// Makes what all relays share, unless it is there.
-    fn need_relays(&mut self) -> Result<(), Stays> {
-        let (None, Some(maps), Some(carrier)) = (&self.relays, &self.maps, &self.carrier) else {
+    fn need_relays(&mut self) -> Result<(), NotPromotable> {
+        let (None, Some(maps), Some(frame_queue)) = (&self.relays, &self.maps, &self.frame_queue)
+        else {
             return Ok(());
         };
         let failed = |error: &dyn std::fmt::Display| {
@@ -159,7 +164,7 @@ impl Node {
         };
         let hops = shared::words("ashway_hops", KEYS * hop::BYTES);
         let hops = hops.map_err(|error| failed(&error))?;
-        let program = carrier.load_forward(maps, &hops, None);
+        let program = frame_queue.load_forward(maps, &hops, None);
         let program = program.map_err(|error| failed(&error))?;
         for iface in &self.ifaces {
             if let Some(xdp) = &iface.xdp {
@@ -176,7 +181,7 @@ impl Node {
         });
         let hops = Arc::new(hops);
         let worker = Relays::new(Arc::clone(&hops), out.collect());
-        self.tell(Command::SetRelays(worker))
+        self.call_worker(Command::SetRelays(worker))
             .map_err(|refusal| stays(refusal.message, ""))?;
         self.relays = Some(NodeRelays {
             program,
@@ -191,7 +196,7 @@ impl Node {
 
     /// Attaches the exit program where messages come in whose way out takes no
     /// redirect.
-    fn need_exits(&mut self, ends: &[usize]) -> Result<(), Stays> {
+    fn need_exits(&mut self, ends: &[usize]) -> Result<(), NotPromotable> {
         let is_exit = |iface: usize| {
             let xdp = self.ifaces[iface].xdp.as_ref();
             xdp.is_none_or(|xdp| xdp.reply == Reply::Exit)
@@ -244,7 +249,10 @@ impl Node {
     pub(super) fn move_live(&mut self, name: &str, tier: Tier) -> Result<Moved, Refusal> {
         let begin = Instant::now();
         let id = self.find_live(name)?;
-        if let Some(stays) = self.live.at(id).and_then(|live| live.stays.as_ref())
+        if let Some(stays) = self
+            .module_paths
+            .at(id)
+            .and_then(|live| live.stays.as_ref())
             && tier == Tier::Kernel
         {
             return Err(Refusal::new(
@@ -253,14 +261,18 @@ impl Node {
                 stays.hint,
             ));
         }
-        self.tell(Command::Promote(id, tier == Tier::Kernel))?;
+        self.call_worker(Command::Promote(id, tier == Tier::Kernel))?;
         let mut switch_ns = 0;
-        if let Some(place) = self.live.at_mut(id).and_then(|live| live.place.as_mut()) {
+        if let Some(place) = self
+            .module_paths
+            .at_mut(id)
+            .and_then(|live| live.place.as_mut())
+        {
             place.tier = tier;
             place.switch_ns = begin.elapsed().as_nanos() as u64;
             switch_ns = place.switch_ns;
         }
-        let live = self.live.at(id);
+        let live = self.module_paths.at(id);
         Ok(Moved {
             path: name.to_owned(),
             tier: tier.word().into(),
@@ -282,19 +294,23 @@ impl Node {
     /// Messages of all paths of the user tier that wait in a ring.
     pub(super) fn waiting_in_rings(&self) -> u64 {
         let relays = self.relays.as_ref().map_or(0, |relays| relays.used);
-        let others = KEYS..KEYS + 2 * self.live.numbers() as usize;
-        let carrier = self.carrier.iter();
-        carrier
-            .flat_map(|carrier| {
+        let others = KEYS..KEYS + 2 * self.module_paths.numbers() as usize;
+        let frame_queue = self.frame_queue.iter();
+        frame_queue
+            .flat_map(|frame_queue| {
                 let keys = (0..=2 * relays).chain(others.clone());
-                keys.map(|key| u64::from(carrier.in_user(key)))
+                keys.map(|key| u64::from(frame_queue.in_user(key)))
             })
             .sum()
     }
 
     /// Adds the kernel tier's part to what a path has counted in the user tier, and says
     /// what that part is.
-    pub(super) fn add_kernel(&self, live: &NodeLive, counts: &mut Counts) -> Option<KernelPart> {
+    pub(super) fn add_kernel(
+        &self,
+        live: &NodeModulePath,
+        counts: &mut Counts,
+    ) -> Option<KernelPart> {
         let place = live.place.as_ref()?;
         let base = self.relays.as_ref().map(|relays| relays.base[place.number]);
         let row = status::row(self, self.plan.relay_row(place.number));
@@ -321,7 +337,7 @@ impl Node {
     }
 }
 
-impl NodeLive {
+impl NodeModulePath {
     /// The tier of the path, and how it stands with the kernel tier.
     pub(super) fn tier(&self) -> (Tier, PathPromotion) {
         match &self.place {

@@ -15,8 +15,9 @@ use ashway_path::attrs::Value as Attr;
 use serde_json::Value;
 
 use ashway_config::{
-    Config, FaultLimit, HandlerConfig, NAME_HINT, PathConfig, Share, Stand, is_name, read_budget,
-    read_channel, read_endpoint, read_faults, read_match, read_rate, read_share, suggest,
+    Config, FaultLimit, HandlerConfig, NAME_HINT, PathConfig, Placement, Share, is_name,
+    read_budget, read_channel, read_endpoint, read_faults, read_match, read_rate, read_share,
+    suggest,
 };
 
 /// Reads a request.
@@ -89,13 +90,13 @@ pub(crate) fn handler(request: &Load, config: &Config) -> Result<HandlerConfig, 
 /// # Errors
 ///
 /// `up` without `down`. Whether there are such services, the graph says.
-pub(crate) fn stand(request: &Load, handler: &str) -> Result<Option<Stand>, Refusal> {
+pub(crate) fn placement(request: &Load, handler: &str) -> Result<Option<Placement>, Refusal> {
     match (&request.down, &request.up) {
         (None, Some(up)) => Err(Refusal::usage(
             format!("`up` is `{up}`, and there is no `down`"),
             "say what the handler lives on, too, such as `udp.up`",
         )),
-        (down, up) => Ok(down.as_ref().map(|down| Stand {
+        (down, up) => Ok(down.as_ref().map(|down| Placement {
             handler: handler.to_owned(),
             down: down.clone(),
             up: up.clone(),

@@ -95,7 +95,7 @@ impl Node {
         let _ = membarrier(MembarrierCommand::Global);
         let idle = self.counter_rows.idle(Former::is_idle);
         let zeroed: Vec<CounterRow> = idle.into_iter().map(|(row, _)| row).collect();
-        self.tell(Command::ClearRows(zeroed.clone()))?;
+        self.call_worker(Command::ClearRows(zeroed.clone()))?;
         for row in zeroed {
             if let Some(maps) = &self.maps {
                 let zeros = vec![0; KERNEL_BYTES * maps.cpus as usize];

@@ -133,7 +133,7 @@ pub fn serve(
             }
         }
         if commanded {
-            node.obey();
+            node.run_shell_commands();
         }
         if again {
             node.apply_again();
@@ -176,7 +176,7 @@ pub fn serve(
 pub(super) fn say_ready(node: &Node, socket: &FsPath) {
     say(&format!(
         "ready: {} on {}; control socket {}",
-        plural(node.paths.len() + node.live.len(), "path"),
+        plural(node.paths.len() + node.module_paths.len(), "path"),
         plural(node.ifaces.len(), "interface"),
         socket.display()
     ));
@@ -301,7 +301,7 @@ fn share_memory(node: &Node, handler: &str) -> Answer {
 
 /// Moves a path without a handler, if there is one of this name.
 fn move_live(node: &mut Node, name: &str, tier: Tier) -> Option<Answer> {
-    node.live.find(name)?;
+    node.module_paths.find(name)?;
     Some(node.move_live(name, tier).into())
 }
 
@@ -319,7 +319,11 @@ fn demote(node: &mut Node, name: &str) -> Answer {
 }
 
 fn enable(node: &Node, name: &str) -> Answer {
-    if let Some(live) = node.live.find(name).and_then(|id| node.live.at(id)) {
+    if let Some(live) = node
+        .module_paths
+        .find(name)
+        .and_then(|id| node.module_paths.at(id))
+    {
         return node.enable_live(live).into();
     }
     match find(node, name) {
@@ -331,7 +335,7 @@ fn enable(node: &Node, name: &str) -> Answer {
 pub(super) fn find(node: &Node, name: &str) -> Result<PathId, Refusal> {
     node.path(name).ok_or_else(|| {
         let names = node.paths.values().map(|path| path.config.name.as_str());
-        let names: Vec<_> = names.chain(node.live.names()).take(20).collect();
+        let names: Vec<_> = names.chain(node.module_paths.names()).take(20).collect();
         unknown("path", name, &names)
     })
 }

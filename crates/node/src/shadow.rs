@@ -11,14 +11,14 @@ use super::Node;
 use super::operations::{Job, Operation, Step};
 use super::promote::{Promoting, Promotion, swapped};
 use ashway_config::Tier;
-use ashway_worker::activation::Bindable;
+use ashway_worker::activation::HandlerHandle;
 use ashway_worker::instance::{NotPromoted, Promoted};
 use ashway_worker::shadow::{Compared, PATIENCE, Recording};
 
 /// A promotion that waits for messages.
 pub(super) struct Shadow {
     promoting: Promoting,
-    handler: Bindable,
+    handler: HandlerHandle,
     promoted: Promoted,
     /// When it waits no longer.
     end: Instant,

@@ -7,8 +7,8 @@ use ashway_abi::{Cause, Count};
 use ashway_api::Scalar;
 use ashway_api::answer::{
     Because, Counts, FormerVersion, Handler, HandlerEndpoint, HandlerPath, HandlerProgram,
-    HandlerPromotion, Interface, LastFault, LostAfterHandOver, Path, PathBase, PathShare,
-    SourceLine, State as Declared, Status, Stays, Unmatched,
+    HandlerPromotion, Interface, LastFault, LostAfterHandOver, NotPromotable, Path, PathBase,
+    PathShare, SourceLine, State as Declared, Status, Unmatched,
 };
 use ashway_codegen::entry::Reply;
 use ashway_handler::Param;
@@ -28,8 +28,8 @@ pub(super) fn describe(node: &mut Node) -> Status {
         iface.ask_driver(&config.name);
     }
     let live = node.list();
-    let not_listed = node.live.len() - live.len();
-    let run = node.live.run();
+    let not_listed = node.module_paths.len() - live.len();
+    let run = node.module_paths.run();
     let paths = node.paths.keys().map(|id| path(node, *id));
     let paths = paths.map(|path| Path::Handler(path.into()));
     let live = live.into_iter().map(|path| Path::Modules(path.into()));
@@ -231,7 +231,7 @@ pub(super) fn path(node: &Node, id: PathId) -> HandlerPath {
     let shared = &node.handlers[&plan.handler].shared;
     let row = row(node, plan.row);
     let stays = match &path.promotion {
-        Promotion::Refused(refused) => Some(Stays {
+        Promotion::Refused(refused) => Some(NotPromotable {
             asked: config.tier.word().into(),
             refused: refused.describe(),
         }),

@@ -31,11 +31,11 @@ use crate::control::Caller;
 use crate::request::{self, Code, Refusal};
 use ashway_config::{HandlerConfig, Tier};
 use ashway_path::places::PathId;
-use ashway_worker::activation::Bindable;
+use ashway_worker::activation::HandlerHandle;
 use ashway_worker::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
 use ashway_worker::plan::HandlerId;
 use ashway_worker::programs::NodeMaps;
-use ashway_worker::swap::{Legacy, TakeOver, legacy};
+use ashway_worker::swap::{ActivateVersion, StateTransfer, state_transfer};
 use ashway_worker::version::Version;
 
 /// What became of compiling a version for the kernel tier.
@@ -271,7 +271,7 @@ impl Node {
                 "ask once more",
             ));
         }
-        let legacy = check(&self.handlers[&id], &last, &version)?;
+        let state_transfer = check(&self.handlers[&id], &last, &version)?;
         let kernel: Vec<PathId> = self.paths_in_kernel(id).collect();
         let mut programs = self.programs(&kernel, promoted)?;
 
@@ -292,16 +292,16 @@ impl Node {
                 return Err(Refusal::failed(message, "demote its paths, then swap"));
             }
         }
-        let next = TakeOver {
+        let next = ActivateVersion {
             handler: self.handlers[&id].clone(),
             next: Arc::clone(&version),
             config: self.config_of(instance).clone(),
-            legacy,
+            state_transfer,
             engine: engine.clone(),
         };
         // Without an answer it is unknown which version the memory is: the paths stay with
         // the worker.
-        let taken = self.worker.take_over(next);
+        let taken = self.worker.activate_version(next);
         let hold = match taken.map_err(|gone| no_worker(&gone))? {
             Ok(hold) => hold,
             Err(error) => {
@@ -332,8 +332,8 @@ impl Node {
             file: version.file.display().to_string(),
             state: version.kept.map(|kept| HandedOn {
                 version: kept.version,
-                kept_bytes: legacy.map_or(0, |legacy| legacy.bytes),
-                migrated_from: legacy.and_then(|legacy| legacy.migrate),
+                kept_bytes: state_transfer.map_or(0, |state_transfer| state_transfer.bytes),
+                migrated_from: state_transfer.and_then(|state_transfer| state_transfer.migrate),
             }),
             hold_ns: hold.as_nanos() as u64,
             away_us: away.as_micros() as u64,
@@ -392,7 +392,7 @@ impl Node {
         programs: &mut Vec<(PathId, Made)>,
     ) -> Vec<LeftKernel> {
         let mut left = Vec::new();
-        self.handlers[&handler].shared.ends.open_all();
+        self.handlers[&handler].shared.bindings.open_all();
         for path in self.plan.instances[&handler].paths.clone() {
             // An old program could only run the old version.
             self.paths[&path].promotion = Promotion::NotAsked;
@@ -418,10 +418,10 @@ impl Node {
 
 /// Whether `next` could be in the place of `last`, and what is handed on to it.
 pub(super) fn check(
-    handler: &Bindable,
+    handler: &HandlerHandle,
     last: &Version,
     next: &Version,
-) -> Result<Option<Legacy>, Refusal> {
+) -> Result<Option<StateTransfer>, Refusal> {
     let instance = &handler.shared;
     fits(instance, next)?;
     for function in handler.bound() {
@@ -436,7 +436,7 @@ pub(super) fn check(
             ));
         }
     }
-    legacy(last.kept, next.kept, next.compiled.migrates())
+    state_transfer(last.kept, next.kept, next.compiled.migrates())
         .map_err(|why| refused(why.to_string(), why.hint()))
 }
 

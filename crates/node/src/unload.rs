@@ -56,8 +56,8 @@ impl Node {
         let name = &self.handlers[&handler].shared.name;
         let bound = self.config.paths_of(name);
         let mut users: Vec<User> = bound.map(|path| User::Bound(path.name.clone())).collect();
-        let live = self.live.running(handler);
-        let live = live.filter_map(|id| self.live.at(id));
+        let live = self.module_paths.running(handler);
+        let live = live.filter_map(|id| self.module_paths.at(id));
         users.extend(live.map(|live| User::Path(live.name.to_string())));
         let modules = self.graph.modules_of(name);
         let written = modules.filter(|module| self.graph.is_written(module));
@@ -75,7 +75,7 @@ impl Node {
         let names: HashSet<&str> = names.collect();
         let mut config = self.config.clone();
         config.layered.retain(|of| !names.contains(&*of.handler));
-        config.stands.retain(|of| !names.contains(&*of.handler));
+        config.placements.retain(|of| !names.contains(&*of.handler));
         config
             .handlers
             .retain(|known| !names.contains(&*known.name));
@@ -98,7 +98,7 @@ impl Node {
     ///
     /// The worker does not answer; nothing has changed.
     pub(super) fn drop_instances(&mut self, ids: &[HandlerId]) -> Result<(), Refusal> {
-        self.tell(Command::RemoveInstances(ids.iter().copied().collect()))?;
+        self.call_worker(Command::RemoveInstances(ids.iter().copied().collect()))?;
         for id in ids {
             self.plan.remove_instance(*id);
             if let Some(handler) = self.handlers.remove(id) {

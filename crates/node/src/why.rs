@@ -55,7 +55,7 @@ pub(crate) fn answer(
         Some(path) if !names.contains(&path) => return Err(unknown("path", path, &names)),
         only => only,
     };
-    let places = Places::of(config);
+    let places = FilePlaces::of(config);
     if let Some(count) = counter(about) {
         return Ok(Why::Counter(why_counter(&places, status, count, only)));
     }
@@ -75,7 +75,7 @@ fn name(path: &Path) -> &str {
 
 /// Why a counter counts, of one path or of all.
 fn why_counter(
-    places: &Places<'_>,
+    places: &FilePlaces<'_>,
     status: &Status,
     count: Count,
     only: Option<&str>,
@@ -112,7 +112,7 @@ fn why_counter(
 }
 
 /// What a path has counted, and why.
-fn why_path(places: &Places<'_>, status: &Status, path: &Path) -> WhyPath {
+fn why_path(places: &FilePlaces<'_>, status: &Status, path: &Path) -> WhyPath {
     let about = name(path);
     // What was received is the sum of the rest.
     let rows = Count::ALL[1..]
@@ -215,7 +215,7 @@ fn flow_answer(
         others,
         not_listed,
     } = look(number, &headers, &frame);
-    let places = Places::of(config);
+    let places = FilePlaces::of(config);
     let filter_of = |name: &str, text: &str| answer::Filter {
         path: name.to_owned(),
         filter: text.to_owned(),
@@ -416,7 +416,7 @@ fn handler_of<'s>(path: &Path, status: &'s Status) -> Option<&'s answer::Handler
 }
 
 /// Where things stand in the configuration's file.
-struct Places<'c> {
+struct FilePlaces<'c> {
     config: &'c Config,
     root: toml::Spanned<DeTable<'c>>,
     /// As the configuration has it, with nothing behind it. Absent if modules
@@ -424,7 +424,7 @@ struct Places<'c> {
     graph: Option<NodeGraph>,
 }
 
-impl<'c> Places<'c> {
+impl<'c> FilePlaces<'c> {
     fn of(config: &'c Config) -> Self {
         let (root, _) = DeTable::parse_recoverable(&config.text);
         let graph = config.graph(&Offline(config)).ok();

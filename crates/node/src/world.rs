@@ -20,7 +20,7 @@ use crate::rung::Rung;
 use crate::shells::Shells;
 use crate::taps::Taps;
 use ashway_config::{Config, NodeGraph, Offline, World};
-use ashway_worker::activation::Bindable;
+use ashway_worker::activation::HandlerHandle;
 
 /// An interface of the node, as its module knows it.
 #[derive(Clone, Debug)]
@@ -65,7 +65,7 @@ impl Link {
 
 /// What modules have the node do beside the path.
 #[derive(Debug)]
-pub(super) struct Served {
+pub(super) struct NodeServices {
     /// Writes what taps see.
     pub(super) taps: Taps,
     /// Asks for what shells are told.
@@ -75,7 +75,7 @@ pub(super) struct Served {
     identification: Arc<AtomicU32>,
 }
 
-impl Served {
+impl NodeServices {
     /// Nothing is served yet.
     ///
     /// # Errors
@@ -100,10 +100,10 @@ impl Served {
 pub(super) fn graph(
     config: &Config,
     links: &[Link],
-    handlers: &[Bindable],
-    served: &Served,
+    handlers: &[HandlerHandle],
+    served: &NodeServices,
 ) -> Result<NodeGraph, RunError> {
-    let world = Live {
+    let world = Paths {
         links,
         handlers,
         served,
@@ -127,11 +127,11 @@ pub(super) fn graph_behind(
     before: &NodeGraph,
     config: &Config,
     links: &[Link],
-    handlers: &[Bindable],
-    served: &Served,
+    handlers: &[HandlerHandle],
+    served: &NodeServices,
     changed: &Changed,
 ) -> Result<NodeGraph, RunError> {
-    let world = Live {
+    let world = Paths {
         links,
         handlers,
         served,
@@ -151,14 +151,14 @@ pub(super) struct Changed {
 }
 
 /// The world of a running node.
-struct Live<'n> {
+struct Paths<'n> {
     links: &'n [Link],
-    handlers: &'n [Bindable],
-    served: &'n Served,
+    handlers: &'n [HandlerHandle],
+    served: &'n NodeServices,
     changed: &'n Changed,
 }
 
-impl World for Live<'_> {
+impl World for Paths<'_> {
     fn interface(&self, name: &str) -> Result<Interface, String> {
         let mut links = self.links.iter();
         let link = links.find(|link| link.name == name);
@@ -216,7 +216,7 @@ mod tests {
                 down: Arc::default(),
             },
         }];
-        let served = Served::new().unwrap();
+        let served = NodeServices::new().unwrap();
         let first = graph(&config, &links, &[], &served).unwrap();
         let next =
             graph_behind(&first, &config, &links, &[], &served, &Changed::default()).unwrap();
@@ -225,8 +225,8 @@ mod tests {
         drop((first, next));
         assert_eq!(Arc::strong_count(&served.identification), 1);
         // Two nodes do not begin at the same number.
-        let other = Served::new().unwrap();
-        let first = |served: &Served| served.identification.load(Ordering::Relaxed);
+        let other = NodeServices::new().unwrap();
+        let first = |served: &NodeServices| served.identification.load(Ordering::Relaxed);
         assert_ne!(first(&served), first(&other));
     }
 }

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 use std::time::{Duration, Instant};
 
 use ashway_path::attrs::{Attrs, names};
-use ashway_path::engine::{Engine, From, Onward, Shell};
+use ashway_path::engine::{Engine, From, Requeued, Shell};
 use ashway_path::path::{Exit, Limits, Path, Trail};
 use ashway_path::places::{Ids, PathId};
 use ashway_path::sched::drr::Drr;
@@ -103,7 +103,7 @@ impl Shell<Message, ()> for Around {
         Nobody
     }
 
-    fn exit(&mut self, _: From<'_, ()>, exit: Exit<Message>) -> Option<Onward<Message>> {
+    fn exit(&mut self, _: From<'_, ()>, exit: Exit<Message>) -> Option<Requeued<Message>> {
         if let Exit::Left { message, .. } = exit {
             self.spare.push(black_box(message));
         }

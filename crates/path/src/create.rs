@@ -258,7 +258,7 @@ impl<M> Graph<M> {
 }
 
 /// Where a path goes on behind a module.
-enum Onward {
+enum Requeued {
     To(Port),
     /// Nowhere: it might be one of several, or there is none.
     Ends(Vec<Port>),
@@ -314,10 +314,10 @@ impl<M> Creation<'_, M> {
                 self.note(Phase::Stages, &node.name, what, changes);
             }
             match onward {
-                Onward::To(next) => (at, entered) = (next.module, Some(next.service)),
-                Onward::Ends(_) => {
+                Requeued::To(next) => (at, entered) = (next.module, Some(next.service)),
+                Requeued::Ends(_) => {
                     self.passed_all(node, &made.next, &onward)?;
-                    if let Onward::Ends(open) = onward {
+                    if let Requeued::Ends(open) = onward {
                         self.open = open;
                     }
                     return Ok(());
@@ -327,9 +327,9 @@ impl<M> Creation<'_, M> {
     }
 
     /// Where the path goes on behind a module.
-    fn decide(&self, node: &Node<M>, next: &Next) -> Result<Onward, NotCreated> {
+    fn decide(&self, node: &Node<M>, next: &Next) -> Result<Requeued, NotCreated> {
         let (service, named) = match next {
-            Next::End | Next::Undecided => return Ok(Onward::Ends(Vec::new())),
+            Next::End | Next::Undecided => return Ok(Requeued::Ends(Vec::new())),
             Next::Through(service) => (*service, None),
             Next::To(service, name) => (*service, Some(name.as_ref())),
         };
@@ -342,7 +342,7 @@ impl<M> Creation<'_, M> {
         let called = |port: &&Port, name: &str| *self.graph.nodes()[port.module].name == *name;
         let connected = node.peers(service);
         if let ([next], None) = (connected, named) {
-            return Ok(Onward::To(*next));
+            return Ok(Requeued::To(*next));
         }
         let mut possible: Vec<_> = connected.iter().collect();
         if let Some(name) = named {
@@ -369,13 +369,13 @@ impl<M> Creation<'_, M> {
             possible.retain(|port| called(port, name));
         }
         Ok(match possible.as_slice() {
-            [next] => Onward::To(**next),
-            several => Onward::Ends(several.iter().map(|port| **port).collect()),
+            [next] => Requeued::To(**next),
+            several => Requeued::Ends(several.iter().map(|port| **port).collect()),
         })
     }
 
     /// What was decided behind a module, as the rest of a sentence.
-    fn in_words(&self, node: &Node<M>, next: &Next, onward: &Onward) -> String {
+    fn in_words(&self, node: &Node<M>, next: &Next, onward: &Requeued) -> String {
         let by = match next {
             Next::End => return "ends the path".to_owned(),
             Next::Undecided => {
@@ -386,11 +386,11 @@ impl<M> Creation<'_, M> {
             }
         };
         match onward {
-            Onward::To(next) => format!("goes on by `{by}` to `{}`", self.graph.port_name(*next)),
-            Onward::Ends(several) if several.is_empty() => {
+            Requeued::To(next) => format!("goes on by `{by}` to `{}`", self.graph.port_name(*next)),
+            Requeued::Ends(several) if several.is_empty() => {
                 format!("ends the path: nothing is connected at `{by}`")
             }
-            Onward::Ends(several) => {
+            Requeued::Ends(several) => {
                 let several = self.ports(&several.iter().collect::<Vec<_>>());
                 format!("ends the path: `{by}` leads to {several}, and nothing decides")
             }
@@ -424,7 +424,7 @@ impl<M> Creation<'_, M> {
     }
 
     /// A path that does not lead where it was told to is not the one asked for.
-    fn passed_all(&self, last: &Node<M>, next: &Next, end: &Onward) -> Result<(), NotCreated> {
+    fn passed_all(&self, last: &Node<M>, next: &Next, end: &Requeued) -> Result<(), NotCreated> {
         let pathname = self.pathname();
         let Some(missed) = first_name(&pathname) else {
             return Ok(());

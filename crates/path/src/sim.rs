@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use ashway_abi::Count;
 
-use crate::engine::{Engine, From, Full, Onward, Shell};
+use crate::engine::{Engine, From, Full, Requeued, Shell};
 use crate::path::{Exit, Path, Trail};
 use crate::places::{Ids, PathId};
 use crate::queue::Refused;
@@ -165,7 +165,7 @@ impl<M> Shell<M, ()> for Around<M> {
         Nobody
     }
 
-    fn exit(&mut self, from: From<'_, ()>, exit: Exit<M>) -> Option<Onward<M>> {
+    fn exit(&mut self, from: From<'_, ()>, exit: Exit<M>) -> Option<Requeued<M>> {
         self.exits.push((self.now, from.path, exit));
         None
     }

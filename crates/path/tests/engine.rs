@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ashway_abi::Count;
 use ashway_abi::share::{Mode, Terms};
-use ashway_path::engine::{Census, Engine, From, Full, MAX_CROSSINGS, Onward, Shell};
+use ashway_path::engine::{Census, Engine, From, Full, MAX_CROSSINGS, Requeued, Shell};
 use ashway_path::path::{Exit, Limits, Path, Trail};
 use ashway_path::places::{Ids, PathId};
 use ashway_path::sched::drr::{Drr, QUANTUM};
@@ -53,7 +53,7 @@ impl Shell<u32, ()> for Around {
         Nobody
     }
 
-    fn exit(&mut self, from: From<'_, ()>, exit: Exit<u32>) -> Option<Onward<u32>> {
+    fn exit(&mut self, from: From<'_, ()>, exit: Exit<u32>) -> Option<Requeued<u32>> {
         self.trails.push(from.trail);
         if let Some(next) = self.next.get(&from.path) {
             match exit {
@@ -109,8 +109,8 @@ impl Around {
     }
 }
 
-fn onward(path: PathId, direction: Direction, message: u32) -> Onward<u32> {
-    Onward {
+fn onward(path: PathId, direction: Direction, message: u32) -> Requeued<u32> {
+    Requeued {
         path,
         direction,
         message,

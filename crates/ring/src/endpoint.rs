@@ -23,7 +23,7 @@ use ashway_memory::Mapping;
 /// Where things are, as the node says (`{"request":"memory"}` and
 /// `{"request":"endpoint"}`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct EndpointPlace {
     /// Where the memory must be mapped: that of an arena; 0 for anywhere.
     pub address: usize,
     /// Bytes of the memory.
@@ -51,7 +51,7 @@ pub struct Taken {
 #[derive(Debug)]
 pub struct Endpoint {
     mapping: Mapping,
-    place: Place,
+    place: EndpointPlace,
     event: OwnedFd,
     /// Messages taken out so far (wraps).
     consumed: u32,
@@ -64,7 +64,7 @@ impl Endpoint {
     ///
     /// `InvalidInput` if the place is not in the memory; else what `mmap(2)` or
     /// `madvise(2)` returned. `EEXIST`: something else lies at an arena's address.
-    pub fn map(memory: BorrowedFd<'_>, event: OwnedFd, place: Place) -> io::Result<Self> {
+    pub fn map(memory: BorrowedFd<'_>, event: OwnedFd, place: EndpointPlace) -> io::Result<Self> {
         let inside = || {
             let payloads = place.slots.checked_mul(place.slot_bytes)?;
             let descriptors = CONTROL_BYTES + place.slots * DESCRIPTOR_BYTES;

@@ -16,14 +16,14 @@ use ashway_path::module::Refused;
 use ashway_path::sched::share::ShareAccount;
 use ashway_path::time::Time;
 
+use crate::bindings::HandlerBinding;
 use crate::breaker::Gate;
 use crate::counters::UserRows;
 use crate::decide::{Rules, decide};
-use crate::ends::PathEnd;
 use crate::faults::{Faults, Stop};
 use crate::instance::{Instance, fuel};
 use crate::instance_lock::Holds;
-use crate::observe::tap;
+use crate::observe::trace;
 use crate::rows::CounterRow;
 use crate::shadow::Recording;
 use crate::version::Version;
@@ -38,12 +38,12 @@ pub const LOCAL: &str = "local_path";
 
 /// A handler instance that paths can be bound to.
 #[derive(Clone)]
-pub struct Bindable {
+pub struct HandlerHandle {
     /// What it shares with the rest of the node.
     pub shared: Arc<Instance>,
     /// Its Wasm side. Only the worker runs and swaps it, so nobody waits for the
     /// lock; it is there because the paths of an instance share it.
-    pub running: Arc<Mutex<Running>>,
+    pub running: Arc<Mutex<UserInstance>>,
     /// What the worker has of the instance's lock.
     pub(crate) holds: Arc<Holds>,
     /// How many paths end in each of its functions.
@@ -56,7 +56,7 @@ pub struct Bindable {
 
 /// What runs in the user tier.
 #[derive(Debug)]
-pub struct Running {
+pub struct UserInstance {
     /// What it is.
     pub version: Arc<Version>,
     /// The version over the instance's memory.
@@ -65,7 +65,7 @@ pub struct Running {
     pub recording: Option<Recording>,
 }
 
-impl Bindable {
+impl HandlerHandle {
     /// A new instance.
     #[must_use]
     pub fn new(
@@ -77,7 +77,7 @@ impl Bindable {
         let version = instance.version();
         Self {
             shared: Arc::new(instance),
-            running: Arc::new(Mutex::new(Running {
+            running: Arc::new(Mutex::new(UserInstance {
                 version,
                 wasm,
                 recording: None,
@@ -90,7 +90,7 @@ impl Bindable {
     }
 }
 
-impl Bindable {
+impl HandlerHandle {
     /// The functions that paths end in, whichever way these came to be.
     pub fn bound(&self) -> Vec<String> {
         let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
@@ -108,13 +108,13 @@ impl Bindable {
     }
 }
 
-impl fmt::Debug for Bindable {
+impl fmt::Debug for HandlerHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Bindable").field(&self.shared.name).finish()
     }
 }
 
-impl handler::Instance for Bindable {
+impl handler::Instance for HandlerHandle {
     fn bind(&self, function: &str, attrs: &Attrs) -> Result<Box<dyn Activate>, Refused> {
         let version = self.shared.version();
         let name = function;
@@ -132,7 +132,7 @@ impl handler::Instance for Bindable {
         let row = CounterRow(attrs.number(ROW).unwrap_or_default() as u32);
         let local = attrs.number(LOCAL).map(|local| local as u32);
         let limit = ashway_config::faults(attrs);
-        let end = PathEnd {
+        let end = HandlerBinding {
             path: attrs.text(tap_module::PATH).unwrap_or_default().to_owned(),
             handler: self.shared.name.clone(),
             function: name.to_owned(),
@@ -145,8 +145,8 @@ impl handler::Instance for Bindable {
             }),
         };
         let end = match local {
-            Some(_) => self.shared.ends.join(row.0, end),
-            None => self.shared.ends.join_named(end),
+            Some(_) => self.shared.bindings.join(row.0, end),
+            None => self.shared.bindings.join_named(end),
         };
         Ok(Box::new(Bound {
             on_message: Activation {
@@ -188,7 +188,7 @@ struct Bound {
 
 /// How a function is run, and for whom.
 struct Activation {
-    instance: Bindable,
+    instance: HandlerHandle,
     name: String,
     /// Of which version `function` is.
     version: u64,
@@ -198,7 +198,7 @@ struct Activation {
     row: CounterRow,
     local: u32,
     /// The path, at this stage.
-    end: Arc<PathEnd>,
+    end: Arc<HandlerBinding>,
     /// Whether there is no message.
     is_timer: bool,
     /// Whether it has set timers, or set some off, when it ran last.
@@ -300,7 +300,7 @@ impl Activation {
             (self.version, self.function) = (version, function);
             // There is no message that a verdict could be about.
             let _ = self.run(empty, id);
-            tap::ran_by_itself();
+            trace::ran_by_itself();
         }
     }
 
@@ -320,7 +320,7 @@ impl Activation {
     }
 
     fn run(&mut self, message: &mut Message, channel: u32) -> Act {
-        let Bindable {
+        let HandlerHandle {
             shared,
             running,
             rows,
@@ -329,7 +329,7 @@ impl Activation {
         self.sets_timers = false;
         // A panic in between would have ended the worker.
         let mut running = running.lock().unwrap_or_else(PoisonError::into_inner);
-        let Running {
+        let UserInstance {
             version,
             wasm,
             recording,
@@ -366,7 +366,7 @@ impl Activation {
             let verdict = outcome.verdict.map_err(|stopped| stopped.cause);
             let decision = decide(verdict, outcome.dirty, self.rules);
             let fuel_left = u64::try_from(outcome.fuel_left).unwrap_or(0);
-            tap::ran(
+            trace::ran(
                 &shared.name,
                 self.budget.fuel.saturating_sub(fuel_left),
                 decision.stopped,
@@ -418,7 +418,7 @@ impl Activation {
     fn stopped(&self, stop: Stop<'_>) {
         let shared = &self.instance.shared;
         // Before the node can see that there was one.
-        shared.ends.stopped(&self.end, 1, Instant::now());
+        shared.bindings.stopped(&self.end, 1, Instant::now());
         shared.record_fault(stop.version, stop.cause, stop.at, self.row.0);
         self.instance.faults.capture(shared, stop);
     }
@@ -434,14 +434,14 @@ impl Drop for Bound {
             ..
         } = &self.on_message;
         if *local == u32::MAX {
-            instance.shared.ends.leave_named(end);
+            instance.shared.bindings.leave_named(end);
         }
         instance.shared.timers.forget(end);
         instance.count(name, false);
     }
 }
 
-impl Bindable {
+impl HandlerHandle {
     /// Tells the node of a fault in the kernel tier, takes what a program has kept of it, and
     /// has the instance free again. For the worker, as soon as it can: until then the kernel
     /// tier leaves the handler alone.
@@ -461,7 +461,7 @@ impl Bindable {
         let Some(kept) = self.shared.kept_fault() else {
             return;
         };
-        let Some(end) = self.shared.ends.find(kept.row) else {
+        let Some(end) = self.shared.bindings.find(kept.row) else {
             // Its path is gone.
             return;
         };

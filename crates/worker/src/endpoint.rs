@@ -42,7 +42,7 @@ pub struct Endpoint {
 
 /// What a producer works on.
 #[derive(Clone, Copy, Debug)]
-pub struct Place<'i> {
+pub struct EndpointPlace<'i> {
     /// Its regions.
     pub layout: &'i Layout,
     /// The instance's memory.
@@ -73,7 +73,7 @@ impl Endpoint {
     /// # Errors
     ///
     /// [`OpenError`]; who has it keeps it.
-    pub fn open(&self, place: Place<'_>, peer: Peer) -> Result<OwnedFd, OpenError> {
+    pub fn open(&self, place: EndpointPlace<'_>, peer: Peer) -> Result<OwnedFd, OpenError> {
         self.release_if_gone(place);
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(other) = &*reader
@@ -99,7 +99,7 @@ impl Endpoint {
     }
 
     /// Closes it if its reader has died. A system call if it has one.
-    pub fn release_if_gone(&self, place: Place<'_>) {
+    pub fn release_if_gone(&self, place: EndpointPlace<'_>) {
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
         if reader.as_ref().is_some_and(Peer::is_gone) {
             let open = self.word(place, trusted::ENDPOINT_OPEN);
@@ -112,8 +112,8 @@ impl Endpoint {
 
     /// Puts a message in, and says what became of it. Bounded by its length; does
     /// not allocate. A system call if the reader sleeps.
-    pub(crate) fn deliver(&self, place: Place<'_>, path: u32, message: &[u8]) -> Count {
-        let Place { layout, memory, .. } = place;
+    pub(crate) fn deliver(&self, place: EndpointPlace<'_>, path: u32, message: &[u8]) -> Count {
+        let EndpointPlace { layout, memory, .. } = place;
         let open = self.word(place, trusted::ENDPOINT_OPEN);
         if open.load(Ordering::Acquire) == 0 {
             return Count::DroppedNoEndpoint;
@@ -145,7 +145,7 @@ impl Endpoint {
     }
 
     /// Signals the reader if the kernel tier has asked for it. A load if not.
-    pub(crate) fn wake(&self, place: Place<'_>) {
+    pub(crate) fn wake(&self, place: EndpointPlace<'_>) {
         if let Some(trusted) = place.trusted {
             let wake = trusted.u32_at(trusted::ENDPOINT_WAKE);
             if wake.load(Ordering::Relaxed) != 0 && wake.swap(0, Ordering::SeqCst) != 0 {
@@ -166,7 +166,7 @@ impl Endpoint {
     }
 
     /// Takes the next place, if there is one. The kernel tier may take one meanwhile.
-    fn ticket(&self, place: Place<'_>) -> Option<u32> {
+    fn ticket(&self, place: EndpointPlace<'_>) -> Option<u32> {
         let control = place.layout.endpoint_control();
         let consumed = place.memory.u32_at(control + endpoint::CONSUMED);
         let produced = self.word(place, trusted::ENDPOINT_PRODUCED);
@@ -180,7 +180,7 @@ impl Endpoint {
             .ok()
     }
 
-    fn word<'w>(&'w self, place: Place<'w>, offset: usize) -> &'w AtomicU32 {
+    fn word<'w>(&'w self, place: EndpointPlace<'w>, offset: usize) -> &'w AtomicU32 {
         match place.trusted {
             Some(trusted) => trusted.u32_at(offset),
             None => &self.own[(offset - trusted::ENDPOINT_PRODUCED) / 4],
@@ -209,7 +209,7 @@ impl Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ashway_ring::endpoint::{Endpoint as Reader, Place as At};
+    use ashway_ring::endpoint::{Endpoint as Reader, EndpointPlace as At};
     use proptest::prelude::*;
     use rustix::process::{PidfdFlags, getpid, pidfd_open};
     use std::time::Duration;
@@ -274,7 +274,7 @@ mod tests {
         fn what_is_delivered_is_taken_out(ops in prop::collection::vec(op(), 0..200)) {
             let layout = layout();
             let memory = Memory::anonymous(layout.total_bytes()).unwrap();
-            let place = Place { layout: &layout, memory: &memory, trusted: None };
+            let place = EndpointPlace { layout: &layout, memory: &memory, trusted: None };
             let endpoint = Endpoint::default();
             prop_assert_eq!(endpoint.deliver(place, 0, b"x"), Count::DroppedNoEndpoint);
             let event = endpoint.open(place, this()).unwrap();
@@ -309,7 +309,7 @@ mod tests {
         ) {
             let layout = layout();
             let memory = Memory::anonymous(layout.total_bytes()).unwrap();
-            let place = Place { layout: &layout, memory: &memory, trusted: None };
+            let place = EndpointPlace { layout: &layout, memory: &memory, trusted: None };
             let endpoint = Endpoint::default();
             let event = endpoint.open(place, this()).unwrap();
             let mut reader = map(&memory, event);
@@ -349,7 +349,7 @@ mod tests {
         const EACH: u32 = 20_000;
         let layout = layout();
         let memory = Memory::anonymous(layout.total_bytes()).unwrap();
-        let place = Place {
+        let place = EndpointPlace {
             layout: &layout,
             memory: &memory,
             trusted: None,
@@ -390,7 +390,7 @@ mod tests {
     fn one_process_reads_until_it_ends() {
         let layout = layout();
         let memory = Memory::anonymous(layout.total_bytes()).unwrap();
-        let place = Place {
+        let place = EndpointPlace {
             layout: &layout,
             memory: &memory,
             trusted: None,

@@ -9,7 +9,7 @@ use ashway_path::path::Path;
 use ashway_path::places::PathId;
 use ashway_path::sched::share::ShareAccount;
 
-use crate::activation::Bindable;
+use crate::activation::HandlerHandle;
 use crate::instance::Instance;
 use crate::plan::HandlerId;
 use crate::rings;
@@ -27,7 +27,7 @@ pub struct RunInstance {
     /// Whether its programs ring for the next message, and nobody looks at it until then.
     pub(crate) asleep: bool,
     /// What it runs.
-    pub(crate) handler: Bindable,
+    pub(crate) handler: HandlerHandle,
     /// Its paths, by their number within the instance; each at its interfaces.
     paths: Vec<Vec<(usize, PathId)>>,
     /// The ring that is looked at first.
@@ -57,7 +57,7 @@ pub struct HandlerPath {
 impl RunInstance {
     /// An instance without paths.
     #[must_use]
-    pub fn new(id: HandlerId, handler: Bindable) -> Self {
+    pub fn new(id: HandlerId, handler: HandlerHandle) -> Self {
         Self {
             id,
             leaves: false,

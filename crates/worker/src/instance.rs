@@ -22,16 +22,16 @@ use ashway_memory::messages::Pool;
 use ashway_memory::{Memory, MemoryKind, SharedArray};
 use ashway_path::stage::Direction;
 
+use crate::bindings::HandlerBindings;
 use crate::bug::{self, Bug};
 use crate::channels::Channels;
 use crate::endpoint::{self, Endpoint};
-use crate::ends::Ends;
 use crate::peer::Peer;
 use crate::plan::InstancePlan;
 use crate::programs::{self, Maps, NodeMaps};
 use crate::timers::Timers;
 use crate::version::{Version, Versions};
-use crate::{live, log};
+use crate::{log, paths};
 use ashway_config::{Grant, HandlerConfig, MemoryMode, PathConfig, Share};
 
 pub use error::InstanceError;
@@ -121,7 +121,7 @@ pub struct Instance {
     /// What it runs, and has run.
     pub versions: Versions,
     /// The paths that end in it.
-    pub ends: Ends,
+    pub bindings: HandlerBindings,
     /// By their numbers: their messages that wait for their turn as whole frames, which no
     /// program counts.
     frames: Box<[AtomicU32]>,
@@ -242,7 +242,7 @@ impl Instance {
             },
             kernel,
             versions: Versions::begin(Some(Arc::new(version))),
-            ends: Ends::default(),
+            bindings: HandlerBindings::default(),
             frames: (0..plan.most_paths).map(|_| AtomicU32::new(0)).collect(),
             faults: Default::default(),
             endpoint: (config.endpoint > 0).then(Endpoint::default),
@@ -263,7 +263,7 @@ impl Instance {
     /// # Errors
     ///
     /// [`InstanceError`]; nothing is left behind.
-    pub fn carrier(
+    pub fn frame_queue(
         plan: &InstancePlan,
         node: &NodeMaps,
         arena_allowed: bool,
@@ -288,7 +288,7 @@ impl Instance {
             layout,
             memory: Arc::new(memory),
             versions: Versions::begin(None),
-            ends: Ends::default(),
+            bindings: HandlerBindings::default(),
             frames: Box::default(),
             faults: Default::default(),
             log: Box::default(),
@@ -305,7 +305,7 @@ impl Instance {
     ///
     /// # Panics
     ///
-    /// In an instance that runs nothing: [`carrier`](Self::carrier).
+    /// In an instance that runs nothing: [`frame_queue`](Self::frame_queue).
     #[must_use]
     pub fn version(&self) -> Arc<Version> {
         let current = self.versions.current();
@@ -329,8 +329,8 @@ impl Instance {
 
     /// Where its endpoint is, if it has one.
     #[must_use]
-    pub fn endpoint(&self) -> Option<(&Endpoint, endpoint::Place<'_>)> {
-        let place = endpoint::Place {
+    pub fn endpoint(&self) -> Option<(&Endpoint, endpoint::EndpointPlace<'_>)> {
+        let place = endpoint::EndpointPlace {
             layout: &self.layout,
             memory: &self.memory,
             trusted: self.kernel.as_ref().map(|kernel| &kernel.trusted),
@@ -510,7 +510,7 @@ impl Instance {
     /// another path begins with it, of which none was dropped.
     #[must_use]
     pub fn begin_path(&self, number: u32) -> bool {
-        let keys = [Direction::Forward, Direction::Backward].map(|way| live::key(number, way));
+        let keys = [Direction::Forward, Direction::Backward].map(|way| paths::key(number, way));
         let idle = keys.iter().all(|key| self.in_user(*key) == 0);
         if let (true, Some(kernel)) = (idle, &self.kernel) {
             for key in keys {
@@ -525,7 +525,7 @@ impl Instance {
     #[must_use]
     pub fn dropped_on_arrival(&self, number: u32) -> u64 {
         let dropped = |way| {
-            let at = self.path_word(live::key(number, way)) + trusted::PATH_DROPPED;
+            let at = self.path_word(paths::key(number, way)) + trusted::PATH_DROPPED;
             let kernel = self.kernel.as_ref();
             kernel.map_or(0, |kernel| {
                 kernel.trusted.u64_at(at).load(Ordering::Relaxed)
@@ -645,7 +645,7 @@ fn spec(node: &NodeMaps, kind: MemoryKind, layout: Layout, plan: &InstancePlan) 
             MemoryKind::Array | MemoryKind::Anonymous => ashway_abi::MemoryKind::Array,
         },
         paths: plan.most_paths,
-        behind: plan.behind,
+        order_scope: plan.order_scope,
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use ashway_abi::trusted;
 use ashway_memory::clock::monotonic_ns;
 
-use crate::activation::Bindable;
+use crate::activation::HandlerHandle;
 use crate::bug::{self, Bug};
 use crate::instance::Instance;
 
@@ -28,7 +28,7 @@ pub(crate) struct Holds(AtomicU32);
 
 /// The lock is the worker's, for as long as this lives.
 #[derive(Debug)]
-pub(crate) struct InstanceLock<'a>(&'a Bindable);
+pub(crate) struct InstanceLock<'a>(&'a HandlerHandle);
 
 impl Drop for InstanceLock<'_> {
     fn drop(&mut self) {
@@ -45,7 +45,7 @@ enum Taken {
     Kept,
 }
 
-impl Bindable {
+impl HandlerHandle {
     /// Takes the lock for the worker, if no activation in the kernel tier has it; takes what
     /// a program has [kept](trusted::KEPT) under it. Looks for [`LOOK`] at most.
     pub(crate) fn try_acquire(&self) -> bool {

@@ -9,22 +9,22 @@
 
 pub mod activation;
 pub mod bell;
+pub mod bindings;
 pub mod breaker;
 pub mod bug;
 pub mod channels;
 pub mod counters;
 pub mod decide;
 pub mod endpoint;
-pub mod ends;
 pub mod faults;
 pub mod feeds;
 pub mod hex;
 pub mod instance;
 pub mod instance_lock;
-pub mod live;
 pub mod log;
 pub mod observe;
 pub mod packets;
+pub mod paths;
 pub mod peer;
 pub mod plan;
 pub mod port;

@@ -4,7 +4,7 @@
 //! ```text
 //! programs made to observe --ring of notes--+
 //!                                           +-> the observer's thread: puts the steps
-//! worker, while it has a [`tap`] --channel--+   of each message together ([`story`]),
+//! worker, while it has a [`trace`] --channel--+   of each message together ,
 //!                                               and sends each client those it asked
 //!                                               for ([`audience`])
 //! ```
@@ -16,7 +16,7 @@
 
 use ashway_abi::{Cause, Count, observe};
 
-pub mod tap;
+pub mod trace;
 
 /// Something that happened to a message in the user tier.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub enum What {
         /// The interface's number.
         iface: u32,
         /// The frame.
-        frame: Kept,
+        frame: FramePrefix,
     },
     /// The worker took it out of a ring.
     Taken {
@@ -71,7 +71,7 @@ pub enum What {
         /// The interface's number.
         iface: u32,
         /// The frame.
-        frame: Kept,
+        frame: FramePrefix,
         /// Whether it went out.
         handed_over: bool,
         /// How often its payload had been copied by then.
@@ -82,14 +82,14 @@ pub enum What {
 /// What is kept of a frame: its beginning, as in a program's note, so that what waits
 /// is bounded in bytes too.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Kept {
+pub struct FramePrefix {
     /// At most [`observe::MOST_BYTES`].
     pub bytes: Box<[u8]>,
     /// How long the frame is.
     pub len: usize,
 }
 
-impl Kept {
+impl FramePrefix {
     /// Of this frame.
     #[must_use]
     pub fn of(frame: &[u8]) -> Self {

@@ -20,8 +20,8 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 
 use crate::counters::UserRows;
-use crate::live::Live;
-use crate::observe::{Kept, What, tap};
+use crate::observe::{FramePrefix, What, trace};
+use crate::paths::Paths;
 use crate::port::{Port, is_down};
 use crate::rows::CounterRow;
 
@@ -200,7 +200,7 @@ fn ports(mask: u128, first: u16) -> Option<ashway_ring::Ports> {
 /// What the socket said.
 pub(crate) fn drain(
     port: &mut PacketPort,
-    live: &mut Live,
+    paths: &mut Paths,
     rows: &UserRows,
     now: impl Fn() -> Time,
 ) -> std::io::Result<bool> {
@@ -217,16 +217,16 @@ pub(crate) fn drain(
     let taken = socket.recv_batch(&mut rooms.all, HEADROOM_BYTES, |room, len, rest| {
         // Whose it is, its headers say.
         let frame = &room[HEADROOM_BYTES..][..len - rest.len()];
-        let observed = if tap::on() { tap::number() } else { 0 };
-        tap::note(observed, || What::Received {
+        let observed = if trace::on() { trace::number() } else { 0 };
+        trace::note(observed, || What::Received {
             iface: *iface as u32,
-            frame: Kept {
+            frame: FramePrefix {
                 len,
-                ..Kept::of(frame)
+                ..FramePrefix::of(frame)
             },
         });
         let ours = frame.get(..6) == Some(&mac[..]);
-        let target = ours.then(|| live.find(*iface, frame, rows)).flatten();
+        let target = ours.then(|| paths.find(*iface, frame, rows)).flatten();
         let long_frame = (target.is_some() && !rest.is_empty()).then(|| joined(room, len, rest));
         let frame = match &long_frame {
             Some(whole) => &whole[HEADROOM_BYTES..][..len],
@@ -234,7 +234,7 @@ pub(crate) fn drain(
         };
         // As in the kernel tier: what is no UDP datagram a handler of the short form does
         // not get, even if its filter matches.
-        let target = target.filter(|to| !live.is_fed(*to) || Datagram::parse(frame).is_ok());
+        let target = target.filter(|to| !paths.is_fed(*to) || Datagram::parse(frame).is_ok());
         if let Some(target) = target {
             let put = |mut message: Message| {
                 // Copied by Linux, out of the driver's frame.
@@ -254,12 +254,12 @@ pub(crate) fn drain(
                 message.meta.observed = observed;
                 message
             };
-            return live.receive_for(target, observed != 0, now(), rows, put);
+            return paths.receive_for(target, observed != 0, now(), rows, put);
         }
         rows.add(*unmatched_row, Count::Received);
         rows.add(*unmatched_row, Count::Passed);
-        tap::note(observed, || What::Path(None));
-        tap::note(observed, || What::Fate(Count::Passed));
+        trace::note(observed, || What::Path(None));
+        trace::note(observed, || What::Fate(Count::Passed));
     })?;
     Ok(taken > 0)
 }

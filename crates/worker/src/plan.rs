@@ -14,14 +14,14 @@ use ashway_abi::context::flag;
 use ashway_abi::leaf::MAX_SLOTS;
 use ashway_abi::memory::Layout;
 use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
-use ashway_codegen::instance::Behind;
+use ashway_codegen::instance::OrderScope;
 use ashway_path::places::{Ids, PathId};
 use ashway_path::stage::Direction;
 use indexmap::IndexMap;
 
-use crate::live::Target;
+use crate::paths::Target;
 use crate::rows::{CounterRow, Rows};
-use crate::{live, relays};
+use crate::{paths, relays};
 use ashway_config::{Config, PathConfig};
 
 /// Rows for paths that are bound while the node runs, beside those of the configuration's.
@@ -86,7 +86,7 @@ pub struct InstancePlan {
     /// Most paths it can have; its programs are made for so many.
     pub most_paths: usize,
     /// Whose messages wait for those of the kernel tier.
-    pub(crate) behind: Behind,
+    pub(crate) order_scope: OrderScope,
     /// For each of its interfaces, the ring of receive queue 0, and how many there
     /// are: the further queues follow, and those beyond begin with the first again.
     pub rings_of: Vec<(usize, Range<usize>)>,
@@ -101,7 +101,7 @@ impl InstancePlan {
         Self {
             paths: Vec::new(),
             most_paths: MAX_PATHS,
-            behind: Behind::Ring,
+            order_scope: OrderScope::Ring,
             rings_of: Vec::new(),
             rings: 0,
             slot_bytes: 2048,
@@ -119,12 +119,12 @@ impl InstancePlan {
     }
 
     /// The plan of the instance whose rings hold whole frames. Its paths are the
-    /// keys of [relays](relays::key) and, behind them, of [other paths](live::key).
+    /// keys of [relays](relays::key) and, behind them, of [other paths](paths::key).
     #[must_use]
-    pub fn carrier(facts: &[IfaceFacts]) -> Self {
+    pub fn frame_queue(facts: &[IfaceFacts]) -> Self {
         Self {
-            most_paths: relays::KEYS + live::KEYS,
-            behind: Behind::Path {
+            most_paths: relays::KEYS + paths::KEYS,
+            order_scope: OrderScope::Path {
                 parted: relays::KEYS,
             },
             ..Self::unbound(facts)

@@ -17,8 +17,8 @@ use crate::bug::{self, Bug};
 use crate::counters::UserRows;
 use crate::feeds::RunInstance;
 use crate::instance::{Instance, KernelSide};
-use crate::live::Live;
-use crate::observe::{What, tap};
+use crate::observe::{What, trace};
+use crate::paths::Paths;
 use crate::port::{Port, is_down};
 
 /// Messages taken from one ring before the next gets its turn.
@@ -135,7 +135,7 @@ impl Pace {
 /// queues that hold more than ever before, and a message where none is spare.
 pub(crate) fn drain(
     instance: &mut RunInstance,
-    live: &mut Live,
+    paths: &mut Paths,
     rows: &UserRows,
     now: impl Fn() -> Time,
 ) -> bool {
@@ -144,14 +144,14 @@ pub(crate) fn drain(
     }
     let rings = instance.shared().layout.rings;
     for _ in 0..rings {
-        let backlog = instance.paths().map(|path| live.engine.backlog(path));
+        let backlog = instance.paths().map(|path| paths.engine.backlog(path));
         if backlog.sum::<u64>() >= u64::from(BATCH) {
             break;
         }
         // Behind the ring where the last look ended, so that none is always the last.
         let ring = instance.ring % rings;
         instance.ring = ring + 1;
-        drain_ring(instance, ring, live, rows, now());
+        drain_ring(instance, ring, paths, rows, now());
     }
     true
 }
@@ -202,7 +202,7 @@ fn has_message(words: &SharedArray, ring: usize) -> bool {
 fn drain_ring(
     instance: &mut RunInstance,
     ring: usize,
-    live: &mut Live,
+    paths: &mut Paths,
     rows: &UserRows,
     now: Time,
 ) {
@@ -214,11 +214,11 @@ fn drain_ring(
     };
     let iface = shared.plan.iface_of(ring);
     take_batch(&kernel.trusted, ring, |slot| {
-        if let Some(cpu) = behind(shared, ring, slot) {
+        if let Some(cpu) = after_cpu(shared, ring, slot) {
             // What the kernel tier answered before this message leaves first.
-            live.ask(cpu, &mut after);
+            paths.ask_witness(cpu, &mut after);
         }
-        let Some(taken) = take(shared, ring, slot, || live.message()) else {
+        let Some(taken) = take(shared, ring, slot, || paths.message()) else {
             return;
         };
         let Some(path) = instance.path(taken.key, iface) else {
@@ -227,55 +227,55 @@ fn drain_ring(
         let mut message = taken.message;
         message.meta.iface = iface as u32;
         observe(shared, ring, slot, &mut message);
-        live.wait_for(path, &mut after);
-        live.receive_from_handler(path, message, taken.payload, now, rows);
+        paths.wait_for(path, &mut after);
+        paths.receive_from_handler(path, message, taken.payload, now, rows);
     });
     *instance.after(ring) = after;
 }
 
-/// Takes up to a batch of whole frames from each ring of `carrier` and queues them for
+/// Takes up to a batch of whole frames from each ring of `frame_queue` and queues them for
 /// their paths. Says whether there was anything.
 pub(crate) fn drain_frames(
-    carrier: &Instance,
-    live: &mut Live,
+    frame_queue: &Instance,
+    paths: &mut Paths,
     rows: &UserRows,
     now: impl Fn() -> Time,
 ) -> bool {
-    let Some(kernel) = &carrier.kernel else {
+    let Some(kernel) = &frame_queue.kernel else {
         return false;
     };
     let mut any = false;
-    for ring in 0..carrier.layout.rings {
+    for ring in 0..frame_queue.layout.rings {
         if !has_message(&kernel.trusted, ring) {
             continue;
         }
         any = true;
         // A path whose frames are there was ordered before.
-        live.obey(rows);
-        let (iface, now) = (carrier.plan.iface_of(ring), now());
-        let mut after = std::mem::take(&mut live.after);
+        paths.apply_pending(rows);
+        let (iface, now) = (frame_queue.plan.iface_of(ring), now());
+        let mut after = std::mem::take(&mut paths.after);
         take_batch(&kernel.trusted, ring, |slot| {
             after.clear();
-            if let Some(cpu) = behind(carrier, ring, slot) {
-                live.ask(cpu, &mut after);
+            if let Some(cpu) = after_cpu(frame_queue, ring, slot) {
+                paths.ask_witness(cpu, &mut after);
             }
-            let Some(taken) = take(carrier, ring, slot, || live.message()) else {
+            let Some(taken) = take(frame_queue, ring, slot, || paths.message()) else {
                 return;
             };
             let mut message = taken.message;
             message.meta.iface = iface as u32;
-            observe(carrier, ring, slot, &mut message);
-            live.receive(message, taken.key, &mut after, now, rows);
+            observe(frame_queue, ring, slot, &mut message);
+            paths.receive(message, taken.key, &mut after, now, rows);
         });
-        live.after = after;
+        paths.after = after;
     }
     any
 }
 
 /// Says that whole frames have left the user tier, by their keys.
-pub(crate) fn leave_frames(carrier: &Instance, keys: impl Iterator<Item = u32>) {
-    if let Some(kernel) = &carrier.kernel {
-        let word = |key| Some(kernel.trusted.u32_at(carrier.path_word(key)));
+pub(crate) fn leave_frames(frame_queue: &Instance, keys: impl Iterator<Item = u32>) {
+    if let Some(kernel) = &frame_queue.kernel {
+        let word = |key| Some(kernel.trusted.u32_at(frame_queue.path_word(key)));
         leave(keys.map(|key| key as usize), word);
     }
 }
@@ -350,9 +350,9 @@ const fn descriptor(ring: usize, slot: usize) -> usize {
 
 /// The CPU that the message before this one leaves on, if that ran in the kernel
 /// tier.
-fn behind(shared: &Instance, ring: usize, slot: usize) -> Option<usize> {
+fn after_cpu(shared: &Instance, ring: usize, slot: usize) -> Option<usize> {
     let kernel = shared.kernel.as_ref()?;
-    let word = descriptor(ring, slot) + trusted::SLOT_BEHIND;
+    let word = descriptor(ring, slot) + trusted::SLOT_AFTER_CPU;
     let behind = kernel.trusted.u32_at(word).load(Ordering::Relaxed);
     behind.checked_sub(1).map(|cpu| cpu as usize)
 }
@@ -435,15 +435,15 @@ fn take_frame(
 /// Gives the message the number that its program has given it, if somebody observes
 /// and one has.
 fn observe(shared: &Instance, ring: usize, slot: usize, message: &mut Message) {
-    if tap::on()
+    if trace::on()
         && let Some(kernel) = &shared.kernel
     {
         let at = descriptor(ring, slot) + trusted::SLOT_SEQUENCE;
         // A program without observation leaves there what it finds.
         let sequence = kernel.trusted.u64_at(at).swap(0, Ordering::Relaxed);
-        message.meta.observed = tap::numbered(sequence);
+        message.meta.observed = trace::numbered(sequence);
         let copies = message.meta.copies;
-        tap::note(message.meta.observed, || What::Taken { copies });
+        trace::note(message.meta.observed, || What::Taken { copies });
     }
 }
 

@@ -14,7 +14,7 @@ use ashway_codegen::normalise::Kept;
 use ashway_handler::{Engine, Region};
 use ashway_memory::{AllegedOffset, Memory};
 
-use crate::activation::{Bindable, Running};
+use crate::activation::{HandlerHandle, UserInstance};
 use crate::bug::{self, Bug};
 use crate::instance::{InstanceError, set_params};
 use crate::version::Version;
@@ -22,7 +22,7 @@ use ashway_config::{Config, HandlerConfig};
 
 /// The state that one version hands on to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Legacy {
+pub struct StateTransfer {
     /// Where it lies.
     from: u32,
     /// Where it comes to lie.
@@ -35,7 +35,7 @@ pub struct Legacy {
 
 /// Why the state of one version cannot be the next one's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoLegacy {
+pub enum StateMismatch {
     /// The next one has none.
     #[error(
         "the handler has a state of {bytes} bytes (version {version}), and the file declares none"
@@ -78,7 +78,7 @@ pub enum NoLegacy {
     },
 }
 
-impl NoLegacy {
+impl StateMismatch {
     /// The next step.
     #[must_use]
     pub fn hint(self) -> &'static str {
@@ -104,20 +104,20 @@ impl NoLegacy {
 /// # Errors
 ///
 /// Why that is not possible.
-pub fn legacy(
+pub fn state_transfer(
     before: Option<Kept>,
     next: Option<Kept>,
     migrates: bool,
-) -> Result<Option<Legacy>, NoLegacy> {
+) -> Result<Option<StateTransfer>, StateMismatch> {
     let Some(before) = before else {
         return Ok(None);
     };
     let (bytes, version) = (before.bytes, before.version);
-    let next = next.ok_or(NoLegacy::Missing { bytes, version })?;
+    let next = next.ok_or(StateMismatch::Missing { bytes, version })?;
     let migrate = (version != next.version).then_some(version);
     if migrate.is_none() && bytes != next.bytes {
         let found = next.bytes;
-        return Err(NoLegacy::Changed {
+        return Err(StateMismatch::Changed {
             version,
             bytes,
             found,
@@ -125,13 +125,13 @@ pub fn legacy(
     }
     if bytes > next.bytes {
         let room = next.bytes;
-        return Err(NoLegacy::Larger { bytes, room });
+        return Err(StateMismatch::Larger { bytes, room });
     }
     if migrate.is_some() && !migrates {
         let (from, to) = (version, next.version);
-        return Err(NoLegacy::NoMigrate { from, to });
+        return Err(StateMismatch::NoMigrate { from, to });
     }
-    Ok(Some(Legacy {
+    Ok(Some(StateTransfer {
         from: before.offset,
         to: next.offset,
         bytes,
@@ -141,20 +141,20 @@ pub fn legacy(
 
 /// A version that is to run in the place of the one that runs.
 #[derive(Debug)]
-pub struct TakeOver {
+pub struct ActivateVersion {
     /// Whose version.
-    pub handler: Bindable,
+    pub handler: HandlerHandle,
     /// The version that is to run.
     pub next: Arc<Version>,
     /// Its configuration: parameters.
     pub config: HandlerConfig,
     /// What is handed on to it.
-    pub legacy: Option<Legacy>,
+    pub state_transfer: Option<StateTransfer>,
     /// What runs it.
     pub engine: Engine,
 }
 
-impl TakeOver {
+impl ActivateVersion {
     /// Does it; how long no message was taken. For the worker, between two messages.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ impl TakeOver {
         match self.begin_anew(&before) {
             Ok(wasm) => {
                 shared.note_version(&self.next);
-                let new = Running {
+                let new = UserInstance {
                     version: Arc::clone(&self.next),
                     wasm,
                     recording: None,
@@ -219,12 +219,15 @@ impl TakeOver {
         let Self { config, next, .. } = self;
         let shared = &self.handler.shared;
         let inherit = || {
-            let legacy = self.legacy.filter(|_| !bug::is(Bug::StateForgotten));
-            if let Some(legacy) = legacy {
-                let state = &before[legacy.from as usize..][..legacy.bytes as usize];
+            let state_transfer = self
+                .state_transfer
+                .filter(|_| !bug::is(Bug::StateForgotten));
+            if let Some(state_transfer) = state_transfer {
+                let state =
+                    &before[state_transfer.from as usize..][..state_transfer.bytes as usize];
                 shared
                     .memory
-                    .copy_in(AllegedOffset(legacy.to), state)
+                    .copy_in(AllegedOffset(state_transfer.to), state)
                     .expect("both states lie in the memory");
             }
         };
@@ -243,7 +246,9 @@ impl TakeOver {
         if !bug::is(Bug::StateOverwritten) {
             inherit();
         }
-        let from = self.legacy.and_then(|legacy| legacy.migrate);
+        let from = self
+            .state_transfer
+            .and_then(|state_transfer| state_transfer.migrate);
         if let Some(from) = from.filter(|_| !bug::is(Bug::NotMigrated)) {
             let migrated = wasm.migrate(from).map_err(|stopped| {
                 let place = next.lines.at(stopped.at);
@@ -311,7 +316,7 @@ mod tests {
     struct Setting {
         engine: Engine,
         config: HandlerConfig,
-        handler: Bindable,
+        handler: HandlerHandle,
     }
 
     impl Setting {
@@ -330,7 +335,7 @@ mod tests {
             let this = Self {
                 engine,
                 config,
-                handler: Bindable::new(
+                handler: HandlerHandle::new(
                     instance,
                     wasm,
                     &Arc::new(UserRows::new(1)),
@@ -358,12 +363,12 @@ mod tests {
             let next = Version::read(&self.config, &self.config.file, &self.engine);
             let next = Arc::new(next.unwrap());
             let kept = self.handler.shared.version().kept;
-            let legacy = legacy(kept, next.kept, next.compiled.migrates()).unwrap();
-            let next = TakeOver {
+            let state_transfer = state_transfer(kept, next.kept, next.compiled.migrates()).unwrap();
+            let next = ActivateVersion {
                 handler: self.handler.clone(),
                 next,
                 config: self.config.clone(),
-                legacy,
+                state_transfer,
                 engine: self.engine.clone(),
             };
             next.run().is_ok()
@@ -439,21 +444,21 @@ mod tests {
             })
         };
         let one = kept(64, 8, 1);
-        assert_eq!(legacy(None, None, false), Ok(None));
-        assert_eq!(legacy(None, one, true), Ok(None));
-        let same = Legacy {
+        assert_eq!(state_transfer(None, None, false), Ok(None));
+        assert_eq!(state_transfer(None, one, true), Ok(None));
+        let same = StateTransfer {
             from: 64,
             to: 128,
             bytes: 8,
             migrate: None,
         };
-        assert_eq!(legacy(one, kept(128, 8, 1), false), Ok(Some(same)));
-        let older = Legacy {
+        assert_eq!(state_transfer(one, kept(128, 8, 1), false), Ok(Some(same)));
+        let older = StateTransfer {
             to: 0,
             migrate: Some(1),
             ..same
         };
-        assert_eq!(legacy(one, kept(0, 16, 2), true), Ok(Some(older)));
+        assert_eq!(state_transfer(one, kept(0, 16, 2), true), Ok(Some(older)));
         for (next, migrates, says) in [
             (None, true, "declares none"),
             (kept(0, 16, 1), true, "16 in the file"),
@@ -461,7 +466,7 @@ mod tests {
             (kept(0, 4, 2), true, "file's has 4"),
             (kept(0, 8, 2), false, "exports no `migrate`"),
         ] {
-            let why = legacy(one, next, migrates).unwrap_err();
+            let why = state_transfer(one, next, migrates).unwrap_err();
             assert!(why.to_string().contains(says), "{why}");
         }
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ashway_abi::outbox::{MOST_TIMERS, NEVER};
 use ashway_path::time::Time;
 
-use crate::ends::PathEnd;
+use crate::bindings::HandlerBinding;
 
 /// Soonest that a timer runs, so that one that sets itself again at once is not always
 /// due.
@@ -21,7 +21,7 @@ const SOONEST: Duration = Duration::from_micros(100);
 const PUT_OFF: Duration = Duration::from_millis(100);
 
 /// When a timer is due, and the path, at the stage whose activation has set it.
-type Set = [Option<(Time, Arc<PathEnd>)>; MOST_TIMERS];
+type Set = [Option<(Time, Arc<HandlerBinding>)>; MOST_TIMERS];
 
 /// An instance's timers.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl Default for Timers {
 
 impl Timers {
     /// Sets a timer to run in so many ns from `now`, or off with [`NEVER`].
-    pub(crate) fn set(&self, now: Time, id: u32, ns: u64, setter: &Arc<PathEnd>) {
+    pub(crate) fn set(&self, now: Time, id: u32, ns: u64, setter: &Arc<HandlerBinding>) {
         if let Some(timer) = self.lock().get_mut(id as usize) {
             let after = Duration::from_nanos(ns).max(SOONEST);
             *timer = (ns != NEVER).then(|| (now + after, Arc::clone(setter)));
@@ -47,14 +47,14 @@ impl Timers {
     }
 
     /// Sets one that may not run now, unless it is set again already.
-    pub(crate) fn put_off(&self, now: Time, id: u32, setter: &Arc<PathEnd>) {
+    pub(crate) fn put_off(&self, now: Time, id: u32, setter: &Arc<HandlerBinding>) {
         if let Some(timer @ None) = self.lock().get_mut(id as usize) {
             *timer = Some((now + PUT_OFF, Arc::clone(setter)));
         }
     }
 
     /// When the next one is due that was set there.
-    pub(crate) fn next_of(&self, setter: &Arc<PathEnd>) -> Option<Time> {
+    pub(crate) fn next_of(&self, setter: &Arc<HandlerBinding>) -> Option<Time> {
         let set = self.lock();
         let of = set.iter().flatten();
         let of = of.filter(|(_, by)| Arc::ptr_eq(by, setter));
@@ -62,7 +62,7 @@ impl Timers {
     }
 
     /// Takes the first of those that were set there and are due: its number.
-    pub(crate) fn take_due(&self, now: Time, setter: &Arc<PathEnd>) -> Option<u32> {
+    pub(crate) fn take_due(&self, now: Time, setter: &Arc<HandlerBinding>) -> Option<u32> {
         let mut set = self.lock();
         let (_, id) = (0..)
             .zip(&*set)
@@ -76,7 +76,7 @@ impl Timers {
     }
 
     /// Sets all off that were set there.
-    pub(crate) fn forget(&self, setter: &Arc<PathEnd>) {
+    pub(crate) fn forget(&self, setter: &Arc<HandlerBinding>) {
         for timer in self.lock().iter_mut() {
             timer.take_if(|(_, by)| Arc::ptr_eq(by, setter));
         }
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn a_timer_runs_once_when_it_is_due_and_not_when_it_was_set_off() {
-        let (timers, here) = (Timers::default(), PathEnd::of_tests("p"));
+        let (timers, here) = (Timers::default(), HandlerBinding::of_tests("p"));
         let set = |id, ns| timers.set(at(0), id, ns, &here);
         let due = |us| timers.take_due(at(us), &here);
         assert_eq!(timers.next_of(&here), None);
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_timer_is_that_of_the_path_which_set_it_last() {
-        let (timers, [one, other]) = (Timers::default(), ["p", "q"].map(PathEnd::of_tests));
+        let (timers, [one, other]) = (Timers::default(), ["p", "q"].map(HandlerBinding::of_tests));
         timers.set(at(0), 2, 200_000, &one);
         timers.set(at(0), 3, 300_000, &one);
         timers.set(at(0), 2, 400_000, &other);
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn a_time_beyond_all_clocks_is_not_soon() {
-        let (timers, here) = (Timers::default(), PathEnd::of_tests("p"));
+        let (timers, here) = (Timers::default(), HandlerBinding::of_tests("p"));
         timers.set(at(0), 0, NEVER - 1, &here);
         let later = Time::default() + Duration::from_secs(1 << 30);
         assert_eq!(timers.take_due(later, &here), None);

@@ -28,12 +28,12 @@ use crate::bell::Bell;
 use crate::counters::UserRows;
 use crate::feeds::{self, HandlerPath, RunInstance};
 use crate::instance::{Instance, InstanceError};
-use crate::live::Live;
 use crate::packets::{self, PacketPort};
+use crate::paths::Paths;
 use crate::programs::NodeMaps;
 use crate::rings::{self, XdpPort};
 use crate::snapshot::PathSnapshot;
-use crate::swap::TakeOver;
+use crate::swap::ActivateVersion;
 pub use awake::Awake;
 use command::{Answer, Command, Order};
 
@@ -60,9 +60,9 @@ pub struct Work {
     /// Whether there are some that leave.
     pub leaving: bool,
     /// Whose rings hold whole frames; made when the first path wants them.
-    pub carrier: Option<Arc<Instance>>,
+    pub frame_queue: Option<Arc<Instance>>,
     /// The paths that take those.
-    pub live: Live,
+    pub paths: Paths,
     /// Ways out of interfaces with XDP, by interface.
     pub xdp_ports: Vec<Option<XdpPort>>,
     /// Interfaces on packet sockets.
@@ -95,7 +95,7 @@ pub struct WorkerGone;
 
 /// What the worker's end of [`Worker::ask`] holds.
 #[derive(Debug)]
-struct Desk {
+struct CommandQueue {
     commands: Receiver<Asked>,
     /// Wakes the worker.
     call: Arc<OwnedFd>,
@@ -119,13 +119,13 @@ pub struct Worker {
 }
 
 /// What the thread holds until it ends, by a panic, too.
-struct Running {
+struct ThreadEnd {
     /// Dropped before it rings.
     thread: Option<Sender<Infallible>>,
     bell: Arc<Bell>,
 }
 
-impl Drop for Running {
+impl Drop for ThreadEnd {
     fn drop(&mut self) {
         self.thread = None;
         self.bell.ring();
@@ -133,7 +133,7 @@ impl Drop for Running {
 }
 
 impl Worker {
-    /// Starts it. What is sent by `orders` reaches `work.live`; when it ends it rings `bell`.
+    /// Starts it. What is sent by `orders` reaches `work.paths`; when it ends it rings `bell`.
     ///
     /// # Errors
     ///
@@ -143,12 +143,12 @@ impl Worker {
         let seen = Arc::clone(&stop);
         let call = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let (commands, receiver) = channel();
-        let desk = Desk {
+        let queue = CommandQueue {
             commands: receiver,
             call: Arc::clone(&call),
         };
         let (thread, ended) = channel();
-        let running = Running {
+        let running = ThreadEnd {
             thread: Some(thread),
             bell,
         };
@@ -158,7 +158,7 @@ impl Worker {
                 // A sleep that ends by the clock may end 50 us late by the kernel's default
                 // (`timerslack_ns`), and a timer would, too. If this is refused, they do.
                 let _ = set_current_timer_slack(NonZeroU64::new(1));
-                work.run(&seen, &desk);
+                work.run(&seen, &queue);
                 drop(running);
             })?;
         Ok(Self {
@@ -179,15 +179,15 @@ impl Worker {
     /// # Errors
     ///
     /// [`WorkerGone`].
-    pub fn tell(&mut self, command: Command) -> Result<(), WorkerGone> {
-        self.ask(command).map(drop)
+    pub fn call(&mut self, command: Command) -> Result<(), WorkerGone> {
+        self.call_for_answer(command).map(drop)
     }
 
-    fn ask(&mut self, command: Command) -> Result<Answer, WorkerGone> {
+    fn call_for_answer(&mut self, command: Command) -> Result<Answer, WorkerGone> {
         let (done, seen) = sync_channel(1);
         let commands = self.commands.as_ref().ok_or(WorkerGone)?;
         commands.send((command, done)).map_err(|_| WorkerGone)?;
-        self.call();
+        self.wake();
         let answer = seen.recv_timeout(PATIENCE).map_err(|_| {
             // Whether the change is still made is unknown: no further one may
             // build on it.
@@ -207,7 +207,7 @@ impl Worker {
     pub fn snapshots(&mut self, paths: &[PathId]) -> Result<Vec<Option<PathSnapshot>>, WorkerGone> {
         let mut all = Vec::with_capacity(paths.len());
         for some in paths.chunks(SNAPSHOTS) {
-            match self.ask(Command::Snapshots(some.to_vec()))? {
+            match self.call_for_answer(Command::Snapshots(some.to_vec()))? {
                 Answer::Snapshots(some) => all.extend(some),
                 other => unreachable!("{other:?} is no answer to this"),
             }
@@ -221,12 +221,12 @@ impl Worker {
     ///
     /// [`WorkerGone`]: nobody knows which version the memory is. Within: the version that
     /// ran runs on.
-    pub fn take_over(
+    pub fn activate_version(
         &mut self,
-        next: TakeOver,
+        next: ActivateVersion,
     ) -> Result<Result<Duration, InstanceError>, WorkerGone> {
-        match self.ask(Command::TakeOver(Box::new(next)))? {
-            Answer::TookOver(taken) => Ok(taken),
+        match self.call_for_answer(Command::ActivateVersion(Box::new(next)))? {
+            Answer::VersionActivated(taken) => Ok(taken),
             other => unreachable!("{other:?} is no answer to this"),
         }
     }
@@ -238,7 +238,7 @@ impl Worker {
     /// # Errors
     ///
     /// [`WorkerGone`].
-    pub fn order(&mut self, order: Order) -> Result<(), WorkerGone> {
+    pub fn post(&mut self, order: Order) -> Result<(), WorkerGone> {
         if self.commands.is_none() {
             return Err(WorkerGone);
         }
@@ -247,10 +247,10 @@ impl Worker {
         self.ahead += paths;
         self.behind = true;
         if self.ahead >= AHEAD {
-            return self.tell(Command::Finish);
+            return self.call(Command::Finish);
         }
         if starts {
-            self.call();
+            self.wake();
         }
         Ok(())
     }
@@ -258,7 +258,7 @@ impl Worker {
 
 impl Worker {
     /// Wakes it if it sleeps. It fails only if it was called 2^64 times and never looked.
-    fn call(&mut self) {
+    fn wake(&mut self) {
         self.behind = false;
         let _ = rustix::io::write(&self.call, &1_u64.to_ne_bytes());
     }
@@ -267,7 +267,7 @@ impl Worker {
     /// until the next message. For when nobody waits for the node.
     pub fn catch_up(&mut self) {
         if self.behind {
-            self.call();
+            self.wake();
         }
     }
 
@@ -281,7 +281,7 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        self.call();
+        self.wake();
         if let Some(thread) = self.thread.take()
             && !join_within(END_PATIENCE, thread, &self.ended)
         {
@@ -307,22 +307,22 @@ fn join_within(time: Duration, thread: JoinHandle<()>, ended: &Receiver<Infallib
 }
 
 impl Work {
-    fn run(mut self, stop: &AtomicBool, desk: &Desk) {
+    fn run(mut self, stop: &AtomicBool, queue: &CommandQueue) {
         let mut idle_since = Instant::now();
         self.list();
         while !stop.load(Ordering::Acquire) {
             let mut any = false;
             // One command a turn: who asks for much asks piece by piece, and messages come
             // in between. Another may be there, so the worker does not sleep after one.
-            if let Ok((command, done)) = desk.commands.try_recv() {
+            if let Ok((command, done)) = queue.commands.try_recv() {
                 any = true;
                 // What was ordered before has been done when this begins.
-                self.live.obey(&self.rows);
+                self.paths.apply_pending(&self.rows);
                 // Who asked may have stopped waiting.
-                let _ = done.try_send(self.obey(command));
+                let _ = done.try_send(self.execute(command));
                 self.list();
             }
-            self.live.obey(&self.rows);
+            self.paths.apply_pending(&self.rows);
             for _ in 0..LOOKS {
                 if stop.load(Ordering::Acquire) {
                     break;
@@ -333,27 +333,27 @@ impl Work {
             if any {
                 idle_since = Instant::now();
             } else if idle_since.elapsed() > SPIN {
-                self.live.pause(&self.rows);
-                self.sleep(&desk.call);
+                self.paths.pause(&self.rows);
+                self.sleep(&queue.call);
                 idle_since = Instant::now();
             }
         }
         // What was taken from the driver before the end still has a fate, and what waits
         // for a share has it now. The links are gone by now, so the rings run dry; a
         // socket would not.
-        self.live.engine.open_shares(now());
+        self.paths.engine.open_shares(now());
         self.awake.rouse_all(&mut self.instances);
         self.take();
         self.packet_ports.clear();
         // No path is woken any more: one that is always due would never let it end.
-        while self.take() || self.is_awaited() || self.live.engine.sets_aside() {}
+        while self.take() || self.is_awaited() || self.paths.engine.sets_aside() {}
     }
 
     /// Takes a batch from each source, and wakes the paths whose time has come.
     fn look(&mut self) -> bool {
         let mut any = self.take();
-        if self.live.due_at().is_some_and(|time| time <= now()) {
-            any |= self.live.wake(&self.rows);
+        if self.paths.due_at().is_some_and(|time| time <= now()) {
+            any |= self.paths.wake(&self.rows);
             self.flush();
         }
         any
@@ -367,22 +367,22 @@ impl Work {
         let Self {
             instances,
             awake,
-            carrier,
-            live,
+            frame_queue,
+            paths,
             packet_ports,
             rows,
             ..
         } = self;
         let mut any = awake.look(instances, |instance| {
             instance.handler.look_at_fault();
-            let any = rings::drain(instance, live, rows, now);
+            let any = rings::drain(instance, paths, rows, now);
             if let Some((endpoint, place)) = instance.shared().endpoint() {
                 endpoint.wake(place);
             }
             any
         });
-        if let Some(carrier) = carrier {
-            any |= rings::drain_frames(carrier, live, rows, now);
+        if let Some(frame_queue) = frame_queue {
+            any |= rings::drain_frames(frame_queue, paths, rows, now);
         }
         // Those of a path draw on one account: another comes first each time.
         if packet_ports.len() > 1 {
@@ -390,9 +390,9 @@ impl Work {
         }
         for port in packet_ports.iter_mut() {
             // An interface that went away has nothing more to say.
-            any |= packets::drain(port, live, rows, now).unwrap_or(false);
+            any |= packets::drain(port, paths, rows, now).unwrap_or(false);
         }
-        any |= live.run(rows);
+        any |= paths.run(rows);
         if any {
             awake.was_busy();
         }
@@ -403,9 +403,9 @@ impl Work {
 
     /// Whether a ring holds a message, be it half filled.
     fn is_awaited(&self) -> bool {
-        let carrier = self.carrier.as_deref();
+        let frame_queue = self.frame_queue.as_deref();
         let mut instances = self.instances.iter().map(RunInstance::shared);
-        carrier.is_some_and(rings::waiting) || instances.any(|shared| rings::waiting(shared))
+        frame_queue.is_some_and(rings::waiting) || instances.any(|shared| rings::waiting(shared))
     }
 
     /// Takes a path in that ends in a handler.
@@ -418,14 +418,14 @@ impl Work {
         let instance = feeds::by_id(&mut self.instances, path.handler);
         let instance = instance.expect("the node has it");
         instance.lead(path.local, path.iface, path.id);
-        self.live.insert_fed(instance.shared(), path);
+        self.paths.insert_fed(instance.shared(), path);
     }
 
     /// Lets paths and instances go that the node has done with, and that have worked on all
     /// that they had received.
     fn let_go(&mut self) {
-        if self.live.is_closing() {
-            for id in self.live.closed(&self.rows) {
+        if self.paths.is_closing() {
+            for id in self.paths.closed(&self.rows) {
                 for instance in &mut self.instances {
                     instance.forget(id);
                 }
@@ -443,7 +443,7 @@ impl Work {
                 stays
             });
             if self.instances.len() < before {
-                self.live.forget_spares();
+                self.paths.forget_spares();
                 self.list();
             }
         }
@@ -464,8 +464,8 @@ impl Work {
     /// Sends what live paths have sent.
     fn flush(&mut self) {
         let (xdp, packet) = (&mut self.xdp_ports, &mut self.packet_ports);
-        let carrier = self.carrier.as_deref();
-        self.live.flush(xdp, packet, carrier, &self.rows);
+        let frame_queue = self.frame_queue.as_deref();
+        self.paths.flush(xdp, packet, frame_queue, &self.rows);
     }
 
     /// Asks to be woken, looks once more, and sleeps.
@@ -476,7 +476,7 @@ impl Work {
         // or we see its message.
         fence(Ordering::SeqCst);
         let roused = self.rouse();
-        if none && !roused && !self.carrier.as_deref().is_some_and(rings::waiting) {
+        if none && !roused && !self.frame_queue.as_deref().is_some_and(rings::waiting) {
             let mut fds: Vec<PollFd> = Vec::with_capacity(2 + self.packet_ports.len());
             fds.push(PollFd::new(call, PollFlags::IN));
             let bell = self.node.as_ref().map(|node| node.wake.fd());
@@ -497,13 +497,16 @@ impl Work {
 
     /// How long no path has to be woken; without end if none wants to be.
     fn nap(&self) -> Option<Timespec> {
-        let next = self.live.due_at()?.since(now());
+        let next = self.paths.due_at()?.since(now());
         Timespec::try_from(next).ok()
     }
 
     /// Has the programs of whole frames ring, or not.
     fn want_frames(&self, wanted: u32) {
-        let kernel = self.carrier.as_ref().and_then(|one| one.kernel.as_ref());
+        let kernel = self
+            .frame_queue
+            .as_ref()
+            .and_then(|one| one.kernel.as_ref());
         if let Some(kernel) = kernel {
             let word = kernel.trusted.u32_at(trusted::NEED_WAKE);
             word.store(wanted, Ordering::SeqCst);

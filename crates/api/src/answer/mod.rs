@@ -50,8 +50,9 @@ pub use look::{
     Replayable, Shape, ShapeEntry,
 };
 pub use path::{
-    Bypass, Entrance, FaultLimit, HandlerPath, KernelPart, Memory, ModulePath, NextHop, Path,
-    PathBase, PathPromotion, PathRun, PathShare, Queue, Queues, ShownHandlerPath, Stage, Stays,
+    Bypass, Entrance, FaultLimit, HandlerPath, KernelPart, Memory, ModulePath, NextHop,
+    NotPromotable, Path, PathBase, PathPromotion, PathRun, PathShare, Queue, Queues,
+    ShownHandlerPath, Stage,
 };
 pub use plan::{Plan, PlanStep};
 pub use status::{AllModulePaths, Operation, Status, Tap, UnderWay};

@@ -158,7 +158,7 @@ pub struct HandlerPath {
     /// Its function.
     pub function: String,
     /// Why it is not in the kernel tier, if it was refused there.
-    pub stays: Option<Stays>,
+    pub stays: Option<NotPromotable>,
     /// What happens to a message whose handler was stopped: `pass`, `drop` or `demote`.
     pub on_fault: Word,
     /// Time that the handler may take for one message.
@@ -181,13 +181,13 @@ pub struct ShownHandlerPath {
     pub from: String,
     /// The same as `stays`.
     #[serde(deserialize_with = "nullable")]
-    pub promotion: Option<Stays>,
+    pub promotion: Option<NotPromotable>,
 }
 
 /// Why a path that ends in a handler is not in the kernel tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Stays {
+pub struct NotPromotable {
     /// The tier that was asked for: `auto`, `kernel` or `user`.
     pub asked: Word,
     /// Why it is in the user tier.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::ops::Range;
 use std::path::PathBuf;
 
-use ashway_api::answer::{Refused, Stays};
+use ashway_api::answer::{NotPromotable, Refused};
 use ashway_codegen::normalise::{Module, Profile};
 use ashway_config::diagnostics::{Diagnostic, Diagnostics};
 use ashway_config::{
@@ -93,7 +93,7 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
         .collect();
     let short = config.paths.iter().map(|path| {
         json!({
-            "stays": stays(path, handlers).map(|Stays { asked, refused }| json!({
+            "stays": stays(path, handlers).map(|NotPromotable { asked, refused }| json!({
                 "asked": asked,
                 "because": refused.because,
                 "hint": (!refused.hint.is_empty()).then_some(refused.hint),
@@ -172,7 +172,7 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
 
 /// Why a path is not going to run in the kernel tier, if that is known from its handler
 /// alone: what its interfaces can do is known when a node is on them.
-fn stays(path: &PathConfig, handlers: &[Value]) -> Option<Stays> {
+fn stays(path: &PathConfig, handlers: &[Value]) -> Option<NotPromotable> {
     let mut found = handlers.iter();
     let handler = found.find(|handler| handler["name"] == *path.handler);
     let kernel = &handler?["tiers"]["kernel"];
@@ -183,7 +183,7 @@ fn stays(path: &PathConfig, handlers: &[Value]) -> Option<Stays> {
         None => kernel,
     };
     let because = refused["because"].as_str()?.to_owned();
-    Some(Stays {
+    Some(NotPromotable {
         asked: path.tier.word().into(),
         refused: Refused {
             because,

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
 use ashway_api::answer::{
-    self, AllModulePaths, Bypass, Counts, Fates, HandlerPromotion, Path, Refused, Stays, Tally,
+    self, AllModulePaths, Bypass, Counts, Fates, HandlerPromotion, NotPromotable, Path, Refused,
+    Tally,
 };
 use ashway_api::{Scalar, request};
 use clap::Args;
@@ -141,7 +142,7 @@ fn some_rows(header: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// Why a path is not in the kernel tier, and what to do.
-pub(crate) fn stays(name: &str, stays: &Stays) -> String {
+pub(crate) fn stays(name: &str, stays: &NotPromotable) -> String {
     let asked = match &*stays.asked {
         "kernel" => " has `tier = \"kernel\"` and",
         _ => "",

@@ -11,7 +11,7 @@
 
 use ashway_abi::{Count, context, endpoint, trusted};
 
-use super::{Spec, deliver, end_with};
+use super::{Spec, end_with, enqueue};
 use crate::xdp::action;
 use Reg::{R0, R1, R2, R3, R4, R5, R7, R9, R10};
 use ashway_abi::MemoryKind;
@@ -58,10 +58,10 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, finish: Label) {
     asm.jump(again);
 
     asm.bind(taken);
-    asm.store(Size::D, R10, deliver::TICKET, R3);
+    asm.store(Size::D, R10, enqueue::TICKET, R3);
     asm.alu_imm(op::AND, R3, slots - 1);
-    asm.store(Size::D, R10, deliver::SLOT, R3);
-    deliver::copy_payload(asm, spec, void);
+    asm.store(Size::D, R10, enqueue::SLOT, R3);
+    enqueue::copy_payload(asm, spec, void);
 
     end_with(asm, Count::Delivered, Some(Count::Committed), action::DROP);
     asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
@@ -108,7 +108,7 @@ fn control(asm: &mut Assembler, spec: &Spec) {
 
 /// Makes the slot visible with length `r3`, and has a reader that sleeps woken.
 fn publish(asm: &mut Assembler, spec: &Spec, finish: Label) {
-    asm.load(Size::D, R4, R10, deliver::TICKET);
+    asm.load(Size::D, R4, R10, enqueue::TICKET);
     asm.mov(R5, R4);
     asm.alu_imm(op::AND, R5, spec.layout.endpoint_slots as i32 - 1);
     let shift = endpoint::DESCRIPTOR_BYTES.trailing_zeros() as i32;
@@ -139,6 +139,6 @@ fn publish(asm: &mut Assembler, spec: &Spec, finish: Label) {
         trusted::ENDPOINT_WAKE as i16,
         R1,
     );
-    deliver::wake(asm);
+    enqueue::wake(asm);
     asm.jump(finish);
 }

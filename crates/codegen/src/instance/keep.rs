@@ -10,7 +10,7 @@
 use ashway_abi::{context, trusted};
 use ashway_check::bpf::{Assembler, Atomic, Reg, Size, helper, op};
 
-use super::{Spec, deliver, unlock};
+use super::{Spec, enqueue, unlock};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R9};
 
 /// Frees the instance, now or by way of the worker. `r6` = `xdp_md`, `r7` = trusted
@@ -54,7 +54,7 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec) {
         trusted::FAULT_WANTED as i16,
         R1,
     );
-    deliver::wake(asm);
+    enqueue::wake(asm);
     asm.jump(out);
     asm.bind(free);
     unlock(asm);

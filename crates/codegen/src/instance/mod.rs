@@ -21,15 +21,15 @@
 //! * **A verdict is an allegation:** the epilogue finds packet pointers afresh
 //!   and believes nothing the handler could have written.
 
-pub(crate) mod deliver;
 mod endpoint;
+pub(crate) mod enqueue;
 mod keep;
 mod log;
 mod reply;
 mod resize;
 mod share;
 
-pub(crate) use deliver::Lead;
+pub(crate) use enqueue::Origin;
 pub(crate) use reply::{EXIT_BYTES, EXIT_MARK, mark_for_exit, whole_checksum};
 
 use ashway_abi::memory::Layout;
@@ -70,12 +70,12 @@ pub struct Spec {
     /// Number of its paths.
     pub paths: usize,
     /// Where a message is noted that runs in the kernel tier.
-    pub behind: Behind,
+    pub order_scope: OrderScope,
 }
 
 /// Whose next message in a ring has to wait until one of the kernel tier has left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Behind {
+pub enum OrderScope {
     /// The queue's: a handler's messages are in order whatever their path.
     #[default]
     Ring,
@@ -139,7 +139,7 @@ fn user_with(spec: &Spec, observe: bool) -> Image {
     }
     asm.map(R7, MapRef::Trusted, Some(0));
     asm.mov_imm(R8, Count::QueuedTier as i32);
-    deliver::emit(&mut asm, spec, host, Lead::User, observe);
+    enqueue::emit(&mut asm, spec, host, Origin::User, observe);
     asm.bind(host);
     xdp::finish(&mut asm, action::PASS);
     asm.finish()
@@ -209,11 +209,11 @@ fn kernel_with(
 
     asm.bind(queue);
     let share = handler.share.is_some();
-    deliver::emit(
+    enqueue::emit(
         &mut asm,
         spec,
         host,
-        Lead::Kernel { drained, share },
+        Origin::Kernel { drained, share },
         observe,
     );
     asm.bind(host);
@@ -236,11 +236,11 @@ fn turn(
     drained: Label,
 ) {
     let mine = asm.label();
-    deliver::path_word(asm, spec, host);
+    enqueue::path_word(asm, spec, host);
     if handler.share.is_some() {
-        asm.store(Size::D, R10, deliver::PATH_WORD, R1);
+        asm.store(Size::D, R10, enqueue::PATH_WORD, R1);
     }
-    deliver::others(asm, mine, drained);
+    enqueue::others(asm, mine, drained);
     asm.mov_imm(R8, Count::QueuedOrder as i32);
     asm.jump(queue);
     asm.bind(mine);
@@ -272,7 +272,7 @@ fn turn(
         asm.jump(queue);
         asm.bind(within);
     }
-    deliver::note_kernel(asm, spec);
+    enqueue::note_kernel(asm, spec);
 }
 
 /// Sets up what promoted code relies on (`promote`'s contract).

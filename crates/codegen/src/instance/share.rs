@@ -10,7 +10,7 @@ use ashway_abi::share::{AHEAD_NS, BACK_NS, DRAIN_NS, DUE_NS, HOLD_NS, Terms, UNI
 use ashway_abi::{Count, trusted};
 use ashway_check::bpf::{Assembler, Label, Reg, Size, helper, op};
 
-use super::deliver::PATH_WORD;
+use super::enqueue::PATH_WORD;
 use crate::bug::{self, Bug};
 use crate::xdp::{self, action};
 use Reg::{R0, R1, R2, R3, R4, R5, R8, R10};

@@ -12,8 +12,8 @@ use ashway_rig::captures::{Captures, Links};
 
 use super::user::User;
 use super::world::{
-    Behind, End, FEW, LAYOUT, LONGEST, OUR_MAC, OUT, ROWS, Risen, UNMATCHED, behind, code, counted,
-    end, entry, hop, leaf, same,
+    End, FEW, LAYOUT, LONGEST, OUR_MAC, OUT, OrderScope, ROWS, Risen, UNMATCHED, behind, code,
+    counted, end, entry, hop, leaf, same,
 };
 
 /// One frame in so many is cut at every length.
@@ -24,7 +24,7 @@ const SHARE: usize = 100;
 #[derive(Clone)]
 pub(crate) struct One {
     packet: Packet,
-    what: Behind,
+    what: OrderScope,
     machine: Machine,
     pub(crate) entry: Image,
     demux: Image,
@@ -32,7 +32,7 @@ pub(crate) struct One {
 }
 
 impl One {
-    pub(crate) fn new(table: &Table<usize>, packet: Packet, few: usize, what: Behind) -> Self {
+    pub(crate) fn new(table: &Table<usize>, packet: Packet, few: usize, what: OrderScope) -> Self {
         let compiled = emit::compile(table, few, leaf);
         let mut machine = Machine::new(ROWS, LAYOUT.trusted_bytes(1), LAYOUT.total_bytes());
         machine.array_mode = packet == Packet::Helpers;
@@ -71,7 +71,7 @@ impl One {
         let (code, risen) =
             run.unwrap_or_else(|fault| panic!("{:?}: {fault} of {frame:02x?}", self.what));
         let machine = &mut self.machine;
-        if self.what == Behind::Relay && code == code::REDIRECT {
+        if self.what == OrderScope::Relay && code == code::REDIRECT {
             assert_eq!(machine.redirects.pop(), Some((OUT, 0)));
         }
         assert!(machine.redirects.is_empty() && machine.metadata().is_empty());
@@ -144,7 +144,7 @@ fn all_programs_come_to_what_the_user_tier_comes_to() {
     let mut all = Vec::new();
     for packet in [Packet::Pointers, Packet::Helpers] {
         for few in FEW {
-            for what in Behind::ALL {
+            for what in OrderScope::ALL {
                 all.push(One::new(&user.table, packet, few, what));
             }
         }
@@ -154,7 +154,7 @@ fn all_programs_come_to_what_the_user_tier_comes_to() {
         if frame.len() > LONGEST {
             return;
         }
-        let at_ring = user.end(Behind::Ring, frame);
+        let at_ring = user.end(OrderScope::Ring, frame);
         ends[match at_ring {
             End::Host => 0,
             End::Ended(..) => 1,
@@ -162,7 +162,7 @@ fn all_programs_come_to_what_the_user_tier_comes_to() {
             End::Sent(..) => 3,
         }] += 1;
         for one in &mut all {
-            if one.what != Behind::Ring && !matches!(at_ring, End::Queued(..)) {
+            if one.what != OrderScope::Ring && !matches!(at_ring, End::Queued(..)) {
                 // It does not come so far.
                 continue;
             }
@@ -173,7 +173,7 @@ fn all_programs_come_to_what_the_user_tier_comes_to() {
                 same(packet, what, &got, &wanted),
                 "{packet:?}, {what:?}: {got:x?}, and in the user tier {wanted:x?}, of {frame:02x?}"
             );
-            if one.what == Behind::Ring && frame.len() >= 14 {
+            if one.what == OrderScope::Ring && frame.len() >= 14 {
                 demuxed(one, &user, frame);
             }
         }
@@ -191,7 +191,7 @@ fn all_programs_come_to_what_the_user_tier_comes_to() {
             let fates = sum(row, Ledger::Fate);
             assert_eq!(machine.count(row, Count::Received), fates + queued);
         }
-        let first = usize::from(one.what != Behind::Ring);
+        let first = usize::from(one.what != OrderScope::Ring);
         for row in first..ROWS {
             assert!(
                 machine.count(row, Count::Received) > 0,

@@ -19,7 +19,7 @@ use ashway_rig::skip_unless_root;
 
 use super::user::User;
 use super::world::{
-    Behind, End, FEW, LAYOUT, OUR_MAC, ROWS, behind, code, counted, end, entry, leaf, row, same,
+    End, FEW, LAYOUT, OUR_MAC, OrderScope, ROWS, behind, code, counted, end, entry, leaf, row, same,
 };
 
 /// One frame in so many is cut at every length: a test run costs microseconds, and
@@ -34,7 +34,7 @@ const WITH_IP: usize = 54;
 
 struct Loaded {
     packet: Packet,
-    what: Behind,
+    what: OrderScope,
     entry: Program,
     _behind: Program,
     counters: Map,
@@ -47,7 +47,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn new(table: &Table<usize>, packet: Packet, few: usize, what: Behind) -> Self {
+    fn new(table: &Table<usize>, packet: Packet, few: usize, what: OrderScope) -> Self {
         let cpus = possible_cpus().unwrap() as u32;
         let create = |spec: &MapSpec| Map::create(spec).unwrap();
         let contexts = create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1));
@@ -217,7 +217,7 @@ fn the_kernel_comes_to_what_the_user_tier_comes_to() {
     let mut all = Vec::new();
     for packet in [Packet::Pointers, Packet::Helpers] {
         for few in FEW {
-            for what in Behind::ALL {
+            for what in OrderScope::ALL {
                 all.push(Loaded::new(&user.table, packet, few, what));
             }
         }
@@ -234,12 +234,12 @@ fn the_kernel_comes_to_what_the_user_tier_comes_to() {
             let (next, left) = test_run(&exit, frame);
             assert_eq!((next, left == frame), (u32::MAX, true), "{frame:02x?}");
         }
-        let at_ring = user.end(Behind::Ring, frame);
+        let at_ring = user.end(OrderScope::Ring, frame);
         let beyond = matches!(at_ring, End::Queued(..));
         // One of the four ways, in turn.
         let turn = at % 4;
         for (number, one) in all.iter_mut().enumerate() {
-            if number / 3 != turn || one.what != Behind::Ring && !beyond {
+            if number / 3 != turn || one.what != OrderScope::Ring && !beyond {
                 continue;
             }
             run += 1;

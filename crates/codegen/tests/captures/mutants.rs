@@ -6,7 +6,7 @@ use ashway_rig::captures::{Captures, Links};
 
 use super::interpreter::One;
 use super::user::User;
-use super::world::{Behind, FEW, LONGEST, OUR_MAC};
+use super::world::{FEW, LONGEST, OUR_MAC, OrderScope};
 
 /// A jump if something lies behind `r8`, the frame's end (RFC 9669).
 fn is_end(insn: u64) -> bool {
@@ -29,14 +29,14 @@ fn a_program_without_a_check_is_noticed() {
         (Packet::Pointers, is_checksum),
         (Packet::Helpers, is_checksum),
     ] {
-        let mut one = One::new(&user.table, packet, FEW[0], Behind::Ring);
+        let mut one = One::new(&user.table, packet, FEW[0], OrderScope::Ring);
         let checks = one.entry.insns.iter_mut().filter(|insn| check(**insn));
         let left_out = checks.map(|insn| *insn = 0x05 /* ja +0 */).count();
         assert!(left_out >= 3, "{left_out}");
         let mut noticed = 0;
         captures.replay(100, OUR_MAC, |frame| {
             if noticed == 0 && frame.len() <= LONGEST {
-                let wanted = user.end(Behind::Ring, frame);
+                let wanted = user.end(OrderScope::Ring, frame);
                 noticed += u32::from(one.try_end(frame) != Some(wanted));
             }
         });

@@ -19,7 +19,7 @@ use ashway_path::time::Time;
 use ashway_wire::Headers;
 
 use super::world::{
-    Behind, End, LAYOUT, MTU, NEXT_MAC, OUR_MAC, OUT, OWN_MAC, is_raw, next_hop, own, table,
+    End, LAYOUT, MTU, NEXT_MAC, OUR_MAC, OUT, OWN_MAC, OrderScope, is_raw, next_hop, own, table,
 };
 
 /// A handler with one verdict.
@@ -42,13 +42,13 @@ impl Activate for Always {
 /// without the rules that a node applies.
 pub(crate) struct User {
     pub(crate) table: Table<usize>,
-    paths: Vec<(Behind, Path<Message>)>,
+    paths: Vec<(OrderScope, Path<Message>)>,
 }
 
 impl User {
     pub(crate) fn new() -> Self {
         let rules: [&[_]; 2] = [&[], &rules::RULES];
-        let all = Behind::ALL.into_iter();
+        let all = OrderScope::ALL.into_iter();
         let paths = all.flat_map(|what| rules.map(|rules| (what, path(what, rules))));
         Self {
             table: table(),
@@ -57,7 +57,7 @@ impl User {
     }
 
     /// What becomes of a frame.
-    pub(crate) fn end(&mut self, what: Behind, frame: &[u8]) -> End {
+    pub(crate) fn end(&mut self, what: OrderScope, frame: &[u8]) -> End {
         if frame.len() < 14 || frame[..6] != OUR_MAC {
             return End::Host;
         }
@@ -73,7 +73,7 @@ impl User {
         assert_eq!(plain, ruled, "rules change nothing");
         match plain {
             // The forward program leaves what is too long to the user tier.
-            End::Ended(_, Count::DroppedTooLong) if what == Behind::Relay => {
+            End::Ended(_, Count::DroppedTooLong) if what == OrderScope::Relay => {
                 raw(what, path, &frame[14..])
             }
             end => end,
@@ -82,19 +82,19 @@ impl User {
 }
 
 /// A frame as it is, behind its Ethernet header.
-fn raw(what: Behind, path: usize, message: &[u8]) -> End {
+fn raw(what: OrderScope, path: usize, message: &[u8]) -> End {
     match what {
         // The forward program leaves them to the user tier.
-        Behind::Ring | Behind::Relay if message.len() > LAYOUT.slot_bytes => {
+        OrderScope::Ring | OrderScope::Relay if message.len() > LAYOUT.slot_bytes => {
             End::Ended(path, Count::DroppedTooLong)
         }
-        Behind::Ring | Behind::Relay => End::Queued(path, message.to_vec()),
+        OrderScope::Ring | OrderScope::Relay => End::Queued(path, message.to_vec()),
         // Nobody knows who sent it.
-        Behind::Echo => End::Ended(path, Count::DroppedNoSender),
+        OrderScope::Echo => End::Ended(path, Count::DroppedNoSender),
     }
 }
 
-fn run(what: Behind, number: usize, path: &mut Path<Message>, frame: &[u8]) -> End {
+fn run(what: OrderScope, number: usize, path: &mut Path<Message>, frame: &[u8]) -> End {
     let mut exits = Vec::new();
     let message = Message::of_frame(frame);
     // All are created at the link.
@@ -107,7 +107,7 @@ fn run(what: Behind, number: usize, path: &mut Path<Message>, frame: &[u8]) -> E
     assert_eq!(account.originated, account.left + account.ended);
     match exits.as_slice() {
         [Exit::Left { message, .. }] => {
-            if what == Behind::Relay {
+            if what == OrderScope::Relay {
                 assert_eq!(message.meta.iface, OUT);
             }
             End::Sent(number, message.bytes().to_vec())
@@ -139,7 +139,7 @@ fn run(what: Behind, number: usize, path: &mut Path<Message>, frame: &[u8]) -> E
 
 type Boxed = Box<dyn Module<Message>>;
 
-fn path(what: Behind, rules: &[ashway_path::rules::Rule<Message>]) -> Path<Message> {
+fn path(what: OrderScope, rules: &[ashway_path::rules::Rule<Message>]) -> Path<Message> {
     let eth = |name: &str, number, mac: [u8; 6]| -> Boxed {
         Box::new(Eth {
             name: name.into(),
@@ -158,9 +158,9 @@ fn path(what: Behind, rules: &[ashway_path::rules::Rule<Message>]) -> Path<Messa
         })
     };
     let top = match what {
-        Behind::Ring => handler(Act::Done(Count::Consumed)),
-        Behind::Echo => handler(Act::Reply),
-        Behind::Relay => Box::new(Forward { name: "top".into() }),
+        OrderScope::Ring => handler(Act::Done(Count::Consumed)),
+        OrderScope::Echo => handler(Act::Reply),
+        OrderScope::Relay => Box::new(Forward { name: "top".into() }),
     };
     let modules = vec![
         ("in", eth("in", 1, OUR_MAC)),
@@ -178,7 +178,7 @@ fn path(what: Behind, rules: &[ashway_path::rules::Rule<Message>]) -> Path<Messa
     let mut graph = Graph::connect(modules, &edges).unwrap_or_else(|found| panic!("{found:?}"));
     graph.init().unwrap();
     let mut attrs = Attrs::new();
-    if what == Behind::Relay {
+    if what == OrderScope::Relay {
         let mac = NEXT_MAC.map(|byte| format!("{byte:02x}")).join(":");
         attrs.set("next_hop", next_hop());
         attrs.set("from", own());

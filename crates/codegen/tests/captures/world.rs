@@ -83,7 +83,7 @@ pub(crate) fn hop() -> Hop {
 
 /// What stands behind the slot of every path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Behind {
+pub(crate) enum OrderScope {
     /// The ring to the user tier.
     Ring,
     /// A promoted handler that answers everything.
@@ -92,7 +92,7 @@ pub(crate) enum Behind {
     Relay,
 }
 
-impl Behind {
+impl OrderScope {
     pub(crate) const ALL: [Self; 3] = [Self::Ring, Self::Echo, Self::Relay];
 }
 
@@ -160,7 +160,7 @@ pub(crate) const fn memory(packet: Packet) -> MemoryKind {
 /// Few entries are compared with constants, many are looked up.
 pub(crate) const FEW: [usize; 2] = [emit::FEW, 0];
 
-pub(crate) fn behind(what: Behind, packet: Packet, cpus: u32) -> Image {
+pub(crate) fn behind(what: OrderScope, packet: Packet, cpus: u32) -> Image {
     const ECHO: &str = r#"(module (memory (export "memory") 1 1)
         (func (export "on_rx") (param i32 i32) (result i32) i32.const 1))"#;
     let spec = instance::Spec {
@@ -168,17 +168,17 @@ pub(crate) fn behind(what: Behind, packet: Packet, cpus: u32) -> Image {
         layout: LAYOUT,
         memory: memory(packet),
         paths: PATHS.len(),
-        behind: match what {
-            Behind::Relay => instance::Behind::Path {
+        order_scope: match what {
+            OrderScope::Relay => instance::OrderScope::Path {
                 parted: PATHS.len(),
             },
-            Behind::Ring | Behind::Echo => instance::Behind::Ring,
+            OrderScope::Ring | OrderScope::Echo => instance::OrderScope::Ring,
         },
     };
     match what {
-        Behind::Ring => instance::user(&spec),
-        Behind::Relay => forward::generate(&spec),
-        Behind::Echo => {
+        OrderScope::Ring => instance::user(&spec),
+        OrderScope::Relay => forward::generate(&spec),
+        OrderScope::Echo => {
             let wasm = wat::parse_str(ECHO).unwrap();
             let module = normalise(&wasm, &Limits::default()).unwrap();
             let on_rx = module.exports.iter().find(|(name, _)| name == "on_rx");
@@ -270,12 +270,12 @@ pub(crate) fn end(
 /// Whether the program's end is the user tier's. What it answers keeps what stood
 /// behind the datagram; where the memory is an array, a handler gets what is not
 /// plain in the user tier.
-pub(crate) fn same(packet: Packet, what: Behind, kernel: &End, user: &End) -> bool {
+pub(crate) fn same(packet: Packet, what: OrderScope, kernel: &End, user: &End) -> bool {
     match (kernel, user) {
         (End::Sent(a, kernel), End::Sent(b, user)) => {
-            a == b && (kernel == user || what == Behind::Echo && answers_alike(kernel, user))
+            a == b && (kernel == user || what == OrderScope::Echo && answers_alike(kernel, user))
         }
-        (End::Queued(a, _), End::Sent(b, _) | End::Ended(b, _)) if what == Behind::Echo => {
+        (End::Queued(a, _), End::Sent(b, _) | End::Ended(b, _)) if what == OrderScope::Echo => {
             packet == Packet::Helpers && a == b
         }
         (kernel, user) => kernel == user,

@@ -135,7 +135,7 @@ fn instance_program_by(
         layout,
         memory,
         paths,
-        behind: instance::Behind::Ring,
+        order_scope: instance::OrderScope::Ring,
     };
     let handler = instance::Handler {
         module: &module,
@@ -175,7 +175,7 @@ pub(crate) fn user_program(memory: MemoryKind, rings: usize, paths: usize) -> Ma
         layout,
         memory,
         paths,
-        behind: instance::Behind::Ring,
+        order_scope: instance::OrderScope::Ring,
     };
     Made {
         name: format!("user tier, {memory:?}, {rings} rings, {paths} paths"),

@@ -8,7 +8,7 @@ use ashway_check::bpf::interp::{Fault, Machine};
 use ashway_codegen::demux::emit::{self, FEW};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::forward;
-use ashway_codegen::instance::{Behind, Spec};
+use ashway_codegen::instance::{OrderScope, Spec};
 use ashway_demux::{Conjunction, Field, Filter, Table, Test};
 
 use super::cases::{Case, Checksum, OUT, Random};
@@ -79,7 +79,7 @@ pub(crate) fn spec(packet: Packet, cpus: u32, paths: usize) -> Spec {
             Packet::Helpers => MemoryKind::Array,
         },
         paths,
-        behind: Behind::Path { parted: paths },
+        order_scope: OrderScope::Path { parted: paths },
     }
 }
 
@@ -266,7 +266,7 @@ fn none_overtakes_one_that_waits() {
         machine.trusted_mut()[IN_USER] = 1;
         assert!(!is_sent(&mut machine, packet, &case, Count::QueuedOrder));
         assert_eq!(machine.trusted_u32(IN_USER), 2);
-        let behind = trusted::SLOTS + trusted::SLOT_BEHIND;
+        let behind = trusted::SLOTS + trusted::SLOT_AFTER_CPU;
         assert_eq!(machine.trusted_u32(behind), 0);
 
         // Behind one of the kernel tier the next one says on which CPU that left.

@@ -8,14 +8,14 @@ use ashway_modules::{Message, fragment};
 use ashway_path::attrs::Attrs;
 use ashway_path::create::{Created, NotCreated, Phase};
 
-use super::super::known::NodeLive;
+use super::super::path_registry::NodeModulePath;
 use super::super::world::{self, Changed};
 use super::super::{Node, RunError};
 use super::words::said;
 use ashway_config::{
     Act, Config, Difference, HandlerConfig, LongPath, Mistake, NodeGraph, PathConfig, What,
 };
-use ashway_worker::activation::Bindable;
+use ashway_worker::activation::HandlerHandle;
 use ashway_worker::plan::InstancePlan;
 
 /// What a path leads through, and what it asks for.
@@ -59,7 +59,7 @@ impl Node {
         &mut self,
         next: &Config,
         difference: &mut Difference,
-        made: &[(HandlerConfig, InstancePlan, Bindable)],
+        made: &[(HandlerConfig, InstancePlan, HandlerHandle)],
         changed: &Changed,
         mistakes: &mut Vec<Mistake>,
     ) -> Option<NodeGraph> {
@@ -74,12 +74,12 @@ impl Node {
         let kept = self.handlers.values();
         let kept = kept.filter(|handler| !gone.contains(&handler.shared.name));
         let fresh = made.iter().map(|(.., handler)| handler);
-        let handlers: Vec<Bindable> = kept.chain(fresh).cloned().collect();
+        let handlers: Vec<HandlerHandle> = kept.chain(fresh).cloned().collect();
         let mut whole = next.clone();
         let by_hand = self.config.handlers.iter();
         let by_hand = by_hand.filter(|handler| handler.line == 0);
         whole.handlers.extend(by_hand.cloned());
-        whole.stands.clone_from(&self.config.stands);
+        whole.placements.clone_from(&self.config.placements);
         let (links, served) = (&self.links, &self.served);
         let graph = world::graph_behind(&self.graph, &whole, links, &handlers, served, changed);
         let graph = match graph {
@@ -183,8 +183,11 @@ impl Node {
         let by_hand = difference.names(What::Path, &[Act::Stay]);
         let mut caught = BTreeMap::new();
         for name in by_hand {
-            let live = self.live.find(&name).and_then(|id| self.live.at(id));
-            let ends = live.into_iter().flat_map(NodeLive::ends);
+            let live = self
+                .module_paths
+                .find(&name)
+                .and_then(|id| self.module_paths.at(id));
+            let ends = live.into_iter().flat_map(NodeModulePath::ends);
             for end in ends.filter(|end| end.catches) {
                 let iface = self.config.ifaces[end.iface()].name.clone();
                 caught.insert(iface, name.clone());
@@ -217,14 +220,21 @@ impl Node {
             .iter()
             .map(|path| path.name.as_str())
             .collect();
-        let by_hand = self.live.names().filter(|name| !in_file.contains(name));
-        let by_hand = by_hand.filter_map(|name| Some((name.to_owned(), self.live.find(name)?)));
+        let by_hand = self
+            .module_paths
+            .names()
+            .filter(|name| !in_file.contains(name));
+        let by_hand =
+            by_hand.filter_map(|name| Some((name.to_owned(), self.module_paths.find(name)?)));
         let by_hand: Vec<_> = by_hand.collect();
         let ids: Vec<_> = by_hand.iter().map(|(_, id)| *id).collect();
         // A worker that does not answer has nothing left that could be lost.
         let snapshots = self.worker.snapshots(&ids).unwrap_or_default();
         for ((name, id), snapshot) in by_hand.iter().zip(snapshots) {
-            let from = self.live.at(*id).map(|live| self.live.from(live));
+            let from = self
+                .module_paths
+                .at(*id)
+                .map(|live| self.module_paths.from(live));
             let stages = snapshot.iter().flat_map(|path| &path.stages);
             let stages = stages.map(|stage| &*stage.module);
             if let Some(module) = from.into_iter().chain(stages).find(|it| go.contains(*it)) {
@@ -252,8 +262,8 @@ impl Node {
             let mut table: Table<usize> = Table::default();
             let mut names = Vec::new();
             for name in &by_hand {
-                let live = self.live.find(name);
-                let ends = live.and_then(|id| Some((id, self.live.at(id)?)));
+                let live = self.module_paths.find(name);
+                let ends = live.and_then(|id| Some((id, self.module_paths.at(id)?)));
                 let ends = ends.into_iter().flat_map(|(id, live)| {
                     let here = live.ends().filter(|end| end.iface() == number);
                     here.filter(|end| !end.catches)

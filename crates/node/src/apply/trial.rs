@@ -14,7 +14,7 @@ use ashway_config::{
     Act, Config, Difference, HandlerConfig, Mistake, NodeGraph, PathConfig, Tier, What,
 };
 use ashway_path::places::Ids;
-use ashway_worker::activation::Bindable;
+use ashway_worker::activation::HandlerHandle;
 use ashway_worker::instance::{Instance, InstanceError, NotPromoted, Promoted};
 use ashway_worker::plan::{InstancePlan, NoRoom};
 use ashway_worker::rows::CounterRow;
@@ -26,7 +26,7 @@ pub(super) struct Tried {
     pub(super) graph: NodeGraph,
     pub(super) difference: Difference,
     /// Handlers that come.
-    pub(super) fresh: Vec<(HandlerConfig, InstancePlan, Bindable)>,
+    pub(super) fresh: Vec<(HandlerConfig, InstancePlan, HandlerHandle)>,
     /// Versions that take over.
     pub(super) swaps: Vec<(Arc<Instance>, Candidate)>,
     /// What paths run in the kernel tier, or why they do not.
@@ -63,7 +63,7 @@ impl Node {
                 .expect("it was compiled for its section");
             match fresh {
                 Ok((plan, instance, wasm)) => {
-                    let bindable = Bindable::new(instance, wasm, &self.rows, &self.faults);
+                    let bindable = HandlerHandle::new(instance, wasm, &self.rows, &self.faults);
                     made.push((handler.clone(), plan, bindable));
                 }
                 Err(error) => {
@@ -143,7 +143,7 @@ impl Node {
         &self,
         next: &Config,
         difference: &Difference,
-        made: &[(HandlerConfig, InstancePlan, Bindable)],
+        made: &[(HandlerConfig, InstancePlan, HandlerHandle)],
         mistakes: &mut Vec<Mistake>,
     ) {
         let mut plan = self.plan.clone();
@@ -247,8 +247,8 @@ impl Node {
         let long = next.long_paths.iter();
         let long = long.filter(|path| path.tier == Tier::Kernel && moved.contains(&path.name));
         for path in long {
-            let live = self.live.find(&path.name);
-            let live = live.and_then(|id| self.live.at(id));
+            let live = self.module_paths.find(&path.name);
+            let live = live.and_then(|id| self.module_paths.at(id));
             if let Some(stays) = live.and_then(|live| live.stays.as_ref()) {
                 let message = format!("path `{}` stays in the user tier", path.name);
                 let message = format!("{message}: {}", stays.because);

@@ -88,26 +88,26 @@ impl Answering {
 #[derive(Debug)]
 pub(super) struct Answers {
     waiting: VecDeque<Answering>,
-    desk: Sender<Answering>,
+    queue: Sender<Answering>,
     begun: Receiver<Answering>,
 }
 
 impl Answers {
     pub(super) fn new() -> Self {
-        let (desk, begun) = channel();
+        let (queue, begun) = channel();
         Self {
             waiting: VecDeque::new(),
-            desk,
+            queue,
             begun,
         }
     }
 
     /// Where an answer goes whose client has not taken all of it at once.
-    pub(super) fn desk(&self) -> Sender<Answering> {
-        self.desk.clone()
+    pub(super) fn queue(&self) -> Sender<Answering> {
+        self.queue.clone()
     }
 
-    /// Takes over what lies on the desk; who has waited longest makes room.
+    /// Takes over what was queued; who has waited longest makes room.
     pub(super) fn collect(&mut self) {
         self.waiting.extend(self.begun.try_iter());
         let mut bytes: usize = self.waiting.iter().map(|it| it.line.len()).sum();

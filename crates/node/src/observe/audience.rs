@@ -14,7 +14,7 @@ use ashway_demux::{Filter, Table};
 use ashway_wire::Headers;
 use serde::Serialize;
 
-use super::story::{Story, line};
+use super::message_trace::{MessageTrace, line};
 use crate::why::Flow;
 
 /// Bytes that wait for a client that does not read.
@@ -48,19 +48,19 @@ impl Wanted {
     }
 
     /// Whether it wants this.
-    pub(crate) fn wants(&self, story: &Story) -> bool {
-        let Some(frame) = story.frame() else {
+    pub(crate) fn wants(&self, trace: &MessageTrace) -> bool {
+        let Some(frame) = trace.frame() else {
             return false;
         };
         let by = |iface: &String| {
-            let received = story.received.iter();
+            let received = trace.received.iter();
             received
-                .chain(&story.sent)
+                .chain(&trace.sent)
                 .any(|frame| frame.iface == *iface)
         };
         frame.at >= self.since
             && self.iface.as_ref().is_none_or(by)
-            && (self.path.is_none() || self.path == story.path)
+            && (self.path.is_none() || self.path == trace.path)
             && self.filter.as_ref().is_none_or(|table| {
                 let headers = Headers::parse(&frame.bytes);
                 table.find(&headers, &frame.bytes).is_some()
@@ -109,8 +109,8 @@ impl Client {
     }
 
     /// Tells it, if it wants to know.
-    pub(crate) fn tell(&mut self, story: &Story) {
-        if self.has_enough() || !self.wanted.wants(story) {
+    pub(crate) fn tell(&mut self, trace: &MessageTrace) {
+        if self.has_enough() || !self.wanted.wants(trace) {
             return;
         }
         if self.waiting.len() > MOST_WAITING {
@@ -118,7 +118,7 @@ impl Client {
             return;
         }
         self.told += 1;
-        let line = line(story, self.told, self.wanted.frames);
+        let line = line(trace, self.told, self.wanted.frames);
         self.put(&line);
     }
 
@@ -196,7 +196,7 @@ impl AsFd for Client {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::story::Frame;
+    use crate::observe::message_trace::Frame;
 
     /// It could not know what is missing of them.
     #[test]
@@ -206,14 +206,14 @@ mod tests {
             ..Wanted::default()
         };
         for (at, hears) in [(99, false), (100, true)] {
-            let mut story = Story::default();
-            story.received = Some(Frame {
+            let mut trace = MessageTrace::default();
+            trace.received = Some(Frame {
                 at,
                 iface: "b0".to_owned(),
                 len: 0,
                 bytes: Vec::new(),
             });
-            assert_eq!(wanted.wants(&story), hears, "{at}");
+            assert_eq!(wanted.wants(&trace), hears, "{at}");
         }
     }
 }

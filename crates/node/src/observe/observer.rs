@@ -16,9 +16,9 @@ use ashway_memory::clock::monotonic_ns;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::audience::{Client, Wanted};
-use super::story::{Names, Stories};
+use super::message_trace::{MessageTraces, Names};
 use ashway_worker::observe::Event;
-use ashway_worker::observe::tap::Tap;
+use ashway_worker::observe::trace::TraceSink;
 use ashway_worker::programs::NodeMaps;
 
 /// Events that wait for the thread at most; 32 MiB if each has a long frame.
@@ -73,8 +73,8 @@ impl Observer {
         let bell = Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?);
         let clients = Arc::new(AtomicUsize::new(0));
         let lost = Arc::new(AtomicU64::new(0));
-        let mut stories = Stories::default();
-        stories.names = names;
+        let mut traces = MessageTraces::default();
+        traces.names = names;
         let run = Run {
             orders: from_node,
             bell: Arc::clone(&bell),
@@ -86,7 +86,7 @@ impl Observer {
             lost_by_kernel: 0,
             clients: Vec::new(),
             count: Arc::clone(&clients),
-            stories,
+            traces,
         };
         let thread = std::thread::Builder::new()
             .name("ashway-observe".to_owned())
@@ -102,8 +102,8 @@ impl Observer {
     }
 
     /// A tap for the worker.
-    pub(crate) fn tap(&self, session: u16) -> Tap {
-        Tap {
+    pub(crate) fn trace(&self, session: u16) -> TraceSink {
+        TraceSink {
             to: self.events.clone(),
             lost: Arc::clone(&self.lost),
             session,
@@ -158,7 +158,7 @@ struct Run {
     lost_by_kernel: u64,
     clients: Vec<Client>,
     count: Arc<AtomicUsize>,
-    stories: Stories,
+    traces: MessageTraces,
 }
 
 impl Run {
@@ -169,10 +169,10 @@ impl Run {
             while let Ok(order) = self.orders.try_recv() {
                 match order {
                     Order::Client(stream, wanted, lost_by_worker) => {
-                        let lost = self.lost_by_kernel + lost_by_worker + self.stories.lost;
+                        let lost = self.lost_by_kernel + lost_by_worker + self.traces.lost;
                         self.clients.push(Client::new(stream, wanted, lost));
                     }
-                    Order::Names(names) => self.stories.names = names,
+                    Order::Names(names) => self.traces.names = names,
                     Order::End => return self.end(),
                 }
             }
@@ -188,7 +188,7 @@ impl Run {
     /// Waits for an order, a client's end, or time.
     fn sleep(&mut self) {
         // What is said comes without a word, and while there is no client it may wait.
-        let idle = self.clients.is_empty() && !self.stories.any();
+        let idle = self.clients.is_empty() && !self.traces.any();
         let time = Timespec {
             tv_sec: 0,
             tv_nsec: if idle { IDLE_NS } else { EVERY_NS },
@@ -227,15 +227,15 @@ impl Run {
         if let Some(kernel) = &mut self.kernel {
             kernel.ring.read(|bytes| {
                 if let Some(note) = Note::parse(bytes) {
-                    self.stories.note(&note, now);
+                    self.traces.note(&note, now);
                 }
             });
         }
         for event in late {
-            self.stories.event(event, now);
+            self.traces.event(event, now);
         }
         for event in events {
-            self.late.extend(self.stories.event(event, now));
+            self.late.extend(self.traces.event(event, now));
         }
     }
 
@@ -248,14 +248,14 @@ impl Run {
     }
 
     fn lost(&self) -> u64 {
-        self.lost_by_kernel + self.lost_by_worker.load(Ordering::Relaxed) + self.stories.lost
+        self.lost_by_kernel + self.lost_by_worker.load(Ordering::Relaxed) + self.traces.lost
     }
 
     fn tell(&mut self, now: u64) {
         let clients = &mut self.clients;
-        self.stories.tell(now, |story| {
+        self.traces.tell(now, |trace| {
             for client in clients.iter_mut() {
-                client.tell(&story);
+                client.tell(&trace);
             }
         });
         let lost = self.lost();

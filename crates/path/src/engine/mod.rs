@@ -69,7 +69,7 @@ pub trait Shell<M, D> {
 
     /// A message has come out of a path. The answer is where it goes on; it counts for a
     /// message that [left](Exit::Left) only.
-    fn exit(&mut self, from: From<'_, D>, exit: Exit<M>) -> Option<Onward<M>>;
+    fn exit(&mut self, from: From<'_, D>, exit: Exit<M>) -> Option<Requeued<M>>;
 
     /// The message of this [ticket](Trail::ticket) has ended, or gone on.
     fn done(&mut self, ticket: NonZeroU32);
@@ -101,7 +101,7 @@ pub struct From<'a, D> {
 
 /// A message that goes on along another path.
 #[derive(Debug)]
-pub struct Onward<M> {
+pub struct Requeued<M> {
     /// The path.
     pub path: PathId,
     /// The way it goes there.

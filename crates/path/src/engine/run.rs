@@ -14,7 +14,7 @@ use std::time::Duration;
 use ashway_abi::Count;
 
 use super::alarms::Alarms;
-use super::{Engine, Entry, From, Full, Onward, Shell, ended, show};
+use super::{Engine, Entry, From, Full, Requeued, Shell, ended, show};
 use crate::bug::{self, Bug};
 use crate::path::{Exit, Trail};
 use crate::places::PathId;
@@ -50,7 +50,7 @@ pub(super) struct Running {
 
 /// A message on its way to the next path.
 pub(super) struct Crossing<M> {
-    onward: Onward<M>,
+    onward: Requeued<M>,
     /// Where it has been.
     trail: Trail,
 }
@@ -261,7 +261,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     fn cross<S: Shell<M, D>>(&mut self, now: Time, shell: &mut S) {
         while let Some(crossing) = self.crossing.pop_front() {
             let Crossing { onward, trail } = crossing;
-            let Onward {
+            let Requeued {
                 path: to,
                 direction,
                 message,

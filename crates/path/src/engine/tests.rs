@@ -10,7 +10,7 @@ use std::time::Duration;
 use ashway_abi::Count;
 use ashway_abi::share::Terms;
 
-use super::{Engine, From, Onward, Shell, WAKING};
+use super::{Engine, From, Requeued, Shell, WAKING};
 use crate::attrs::Attrs;
 use crate::bug::{self, Bug};
 use crate::path::{Exit, Limits, Path, Trail};
@@ -115,14 +115,14 @@ impl Shell<u32, ()> for Around {
         Nobody
     }
 
-    fn exit(&mut self, from: From<'_, ()>, exit: Exit<u32>) -> Option<Onward<u32>> {
+    fn exit(&mut self, from: From<'_, ()>, exit: Exit<u32>) -> Option<Requeued<u32>> {
         self.trails.push(from.trail);
         match (exit, self.lead) {
             (Exit::Ended { message, fate, .. }, _) => {
                 self.ended.push((from.path, message, fate));
             }
             (Exit::Left { message, .. }, Some((low, path))) if low == from.path => {
-                return Some(Onward {
+                return Some(Requeued {
                     path,
                     direction: Backward,
                     message,

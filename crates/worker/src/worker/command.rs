@@ -14,13 +14,13 @@ use ashway_path::places::PathId;
 use super::{Work, now};
 use crate::feeds::{HandlerPath, RunInstance};
 use crate::instance::{Instance, InstanceError};
-use crate::live::Turn;
-use crate::observe::tap::{self, Tap};
+use crate::observe::trace::{self, TraceSink};
+use crate::paths::DemuxChange;
 use crate::plan::HandlerId;
 use crate::relays::Relays;
 use crate::rows::CounterRow;
 use crate::snapshot::PathSnapshot;
-use crate::swap::TakeOver;
+use crate::swap::ActivateVersion;
 
 /// Paths of modules that come, then changes of what leads where, then paths that go: a
 /// path is there before anything leads to it, and until nothing does any more.
@@ -29,7 +29,7 @@ pub struct Order {
     /// Paths that come.
     pub insert: Vec<ModulePath>,
     /// Changes of the interfaces' tables, by interface.
-    pub turns: Vec<(usize, Turn)>,
+    pub demux_changes: Vec<(usize, DemuxChange)>,
     /// Paths that go; what waits in them is dropped.
     pub remove: Vec<PathId>,
 }
@@ -70,7 +70,7 @@ pub enum Command {
     /// Lets paths of a handler go as soon as what has come to them is done.
     Close(Vec<PathId>),
     /// Whose rings hold whole frames from now on.
-    SetCarrier(Arc<Instance>),
+    SetFrameQueue(Arc<Instance>),
     /// The relays of the kernel tier.
     SetRelays(Relays),
     /// A path that is one of them, and its number there.
@@ -88,9 +88,9 @@ pub enum Command {
     /// Begins these rows of counters anew.
     ClearRows(Vec<CounterRow>),
     /// Tells an observer what happens, or nobody any more.
-    Observe(Option<Tap>),
+    Observe(Option<TraceSink>),
     /// Has another version of a handler take over.
-    TakeOver(Box<TakeOver>),
+    ActivateVersion(Box<ActivateVersion>),
     /// Copies what there is of these paths.
     Snapshots(Vec<PathId>),
 }
@@ -100,16 +100,16 @@ pub enum Command {
 pub(crate) enum Answer {
     /// It is done.
     Done,
-    /// Of [`Command::TakeOver`]: how long no message was taken.
-    TookOver(Result<Duration, InstanceError>),
+    /// Of [`Command::ActivateVersion`]: how long no message was taken.
+    VersionActivated(Result<Duration, InstanceError>),
     /// Of [`Command::Snapshots`], in their order; `None` where there is no such path.
     Snapshots(Vec<Option<PathSnapshot>>),
 }
 
 impl Work {
     /// Does what is asked, all of it before the next message.
-    pub(super) fn obey(&mut self, command: Command) -> Answer {
-        let live = &mut self.live;
+    pub(super) fn execute(&mut self, command: Command) -> Answer {
+        let paths = &mut self.paths;
         match command {
             Command::Finish => {}
             Command::AddInstance(instance) => self.instances.push(instance),
@@ -118,37 +118,37 @@ impl Work {
                     instance.leaves |= ids.contains(&instance.id());
                 }
             }
-            Command::Bind(paths) => {
-                for path in paths {
+            Command::Bind(new) => {
+                for path in new {
                     self.bind(path);
                 }
             }
-            Command::Close(paths) => live.close(&paths, now()),
-            Command::SetCarrier(carrier) => self.carrier = Some(carrier),
-            Command::SetRelays(relays) => live.set_relays(relays),
+            Command::Close(ids) => paths.close(&ids, now()),
+            Command::SetFrameQueue(frame_queue) => self.frame_queue = Some(frame_queue),
+            Command::SetRelays(relays) => paths.set_relays(relays),
             Command::AddRelay(path, number) => {
-                if let Some(relays) = live.relays() {
+                if let Some(relays) = paths.relays() {
                     relays.add(path, number);
                 }
             }
-            Command::Promote(path, promoted) => live.promote(path, promoted),
-            Command::RefreshRelays => live.refresh_relays(),
+            Command::Promote(path, promoted) => paths.promote(path, promoted),
+            Command::RefreshRelays => paths.refresh_relays(),
             Command::SetNextMacs(all) => {
                 for (path, mac) in all {
-                    live.set_next_mac(path, mac);
+                    paths.set_next_mac(path, mac);
                 }
             }
-            Command::SetHostCopies(paths) => live.set_host_copies(&paths),
-            Command::LookAtShares(paths) => live.look_at_shares(&paths, now()),
+            Command::SetHostCopies(ids) => paths.set_host_copies(&ids),
+            Command::LookAtShares(ids) => paths.look_at_shares(&ids, now()),
             Command::ClearRows(rows) => {
                 for row in rows {
                     self.rows.clear(row);
                 }
             }
-            Command::Observe(tap) => tap::set(tap),
-            Command::TakeOver(next) => return Answer::TookOver(next.run()),
-            Command::Snapshots(paths) => {
-                let all = paths.iter().map(|path| live.snapshot(*path));
+            Command::Observe(trace) => trace::set(trace),
+            Command::ActivateVersion(next) => return Answer::VersionActivated(next.run()),
+            Command::Snapshots(ids) => {
+                let all = ids.iter().map(|path| paths.snapshot(*path));
                 return Answer::Snapshots(all.collect());
             }
         }

@@ -77,12 +77,12 @@ fn new(id: PathId, stage: Box<dyn Stage<Message>>) -> ModulePath {
 /// A worker with a path that is always busy and so many that are not.
 fn worker(quiet: usize, say: &Say) -> (Worker, Vec<PathId>) {
     let (orders, receiver) = channel();
-    let mut live = Live::new(Vec::new(), CounterRow(0), receiver, Arc::default());
+    let mut paths = Paths::new(Vec::new(), CounterRow(0), receiver, Arc::default());
     let mut ids = Ids::default();
-    live.insert(new(ids.take(), Box::new(Busy(Arc::clone(say)))));
+    paths.insert(new(ids.take(), Box::new(Busy(Arc::clone(say)))));
     let quiet = (0..quiet).map(|_| {
         let id = ids.take();
-        live.insert(new(id, Box::new(Quiet(Arc::clone(say)))));
+        paths.insert(new(id, Box::new(Quiet(Arc::clone(say)))));
         id
     });
     let quiet = quiet.collect();
@@ -91,8 +91,8 @@ fn worker(quiet: usize, say: &Say) -> (Worker, Vec<PathId>) {
         instances: Vec::new(),
         awake: Awake::default(),
         leaving: false,
-        carrier: None,
-        live,
+        frame_queue: None,
+        paths,
         xdp_ports: Vec::new(),
         packet_ports: Vec::new(),
         rows: Arc::new(UserRows::new(1)),

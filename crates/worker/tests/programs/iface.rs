@@ -12,31 +12,31 @@ fn paths_come_and_go_without_another_program() {
     }
     let port = |port: u16| format!("udp dst port {port}");
     let mut iface = Interface::new(&[&port(7000)]);
-    let leads = |iface: &Interface, port| iface.leads(&Frame::to_b(port, b"x"));
+    let targets = |iface: &Interface, port| iface.targets(&Frame::to_b(port, b"x"));
     for path in 1..10 {
-        assert_eq!(leads(&iface, 7000 + path), emit::NO_PATH);
+        assert_eq!(targets(&iface, 7000 + path), emit::NO_PATH);
         let came = iface.come(&port(7000 + path), path.into());
         assert_eq!(came, Followed::Yes, "path {path}");
-        let both = [leads(&iface, 7000), leads(&iface, 7000 + path)];
+        let both = [targets(&iface, 7000), targets(&iface, 7000 + path)];
         assert_eq!(both, [0, path.into()]);
     }
     // The one of the program goes, and its place is another's.
     assert_eq!(iface.go(0), Followed::Yes);
-    let both = [leads(&iface, 7000), leads(&iface, 7009)];
+    let both = [targets(&iface, 7000), targets(&iface, 7009)];
     assert_eq!(both, [emit::NO_PATH, 9]);
     assert_eq!(iface.come(&port(7000), 10), Followed::Yes);
-    assert_eq!(leads(&iface, 7000), 10);
+    assert_eq!(targets(&iface, 7000), 10);
     let hits = iface.maps.hits().unwrap();
     // Over IPv4 and over IPv6.
     assert_eq!((hits.len(), hits.values().sum::<u64>()), (20, 11));
     // The last goes; the shape is one that the program has had.
     for path in 1..11 {
         assert_eq!(iface.go(path), Followed::Yes);
-        assert_eq!(leads(&iface, 7000 + path as u16 % 10), emit::NO_PATH);
+        assert_eq!(targets(&iface, 7000 + path as u16 % 10), emit::NO_PATH);
     }
     assert!(iface.table.is_empty() && iface.maps.hits().unwrap().is_empty());
     assert_eq!(iface.come(&port(7001), 11), Followed::Yes);
-    let both = [leads(&iface, 7000), leads(&iface, 7001)];
+    let both = [targets(&iface, 7000), targets(&iface, 7001)];
     assert_eq!(both, [emit::NO_PATH, 11]);
 }
 
@@ -54,19 +54,19 @@ fn shapes_that_come_later_are_data() {
     let both = |iface: &Interface, port| {
         let plain = Frame::to_b(port, b"x");
         let walked = plain.clone().spoil(Spoil::Options(2));
-        [iface.leads(&plain), iface.leads(&walked)]
+        [iface.targets(&plain), iface.targets(&walked)]
     };
     assert_eq!(iface.come("udp", 2), Followed::AsData);
     assert_eq!([both(&iface, 7000), both(&iface, 7001)], [[0, 0], [2, 2]]);
-    assert_eq!(iface.leads(&other_version(7001)), 2);
+    assert_eq!(iface.targets(&other_version(7001)), 2);
     let narrow = "udp dst port 7000 and ip[8] = 64";
     assert_eq!(iface.come(narrow, 3), Followed::AsData);
     assert_eq!([both(&iface, 7000), both(&iface, 7001)], [[3, 3], [2, 2]]);
-    assert_eq!(iface.leads(&other_version(7000)), 0);
+    assert_eq!(iface.targets(&other_version(7000)), 0);
     let not = "udp dst port 7002 and not ip[8] = 64";
     assert_eq!(iface.come(not, 4), Followed::AsData);
     assert_eq!(both(&iface, 7002), [2, 2], "it is excluded");
-    assert_eq!(iface.leads(&other_version(7002)), 4);
+    assert_eq!(iface.targets(&other_version(7002)), 4);
     assert_eq!(iface.come("ip proto 98", 5), Followed::AsData);
 
     let hits: u64 = iface.maps.hits().unwrap().values().sum();
@@ -115,19 +115,19 @@ fn the_last_change_of_an_entry_counts() {
             iface.turn(port, path, changes);
             let of = format!("{others}: {begins} {changes}");
             let there = changes.ends_with('+');
-            let leads = if there { path } else { emit::NO_PATH };
-            assert_eq!(iface.leads(&frame), leads, "{of}");
+            let targets = if there { path } else { emit::NO_PATH };
+            assert_eq!(iface.targets(&frame), targets, "{of}");
             // Over IPv4 and over IPv6.
             let own = entries(&iface) - others_entries;
             assert_eq!(own, if there { 2 } else { 0 }, "{of}");
             // And it goes on as if that had been all.
-            let (more, leads) = if there {
+            let (more, targets) = if there {
                 ("-", emit::NO_PATH)
             } else {
                 ("+", path)
             };
             iface.turn(port, path, more);
-            assert_eq!(iface.leads(&frame), leads, "{of}, then {more}");
+            assert_eq!(iface.targets(&frame), targets, "{of}, then {more}");
         }
     }
 }
@@ -198,7 +198,7 @@ impl Interface {
     }
 
     /// Where the program leads a frame.
-    fn leads(&self, frame: &Frame) -> u32 {
+    fn targets(&self, frame: &Frame) -> u32 {
         let run = TestRun {
             packet: &frame.bytes(),
             context: None,

@@ -118,7 +118,7 @@ fn bench(kind: MemoryKind) -> Bench {
         layout,
         memory: kind,
         paths: 1,
-        behind: instance::Behind::Ring,
+        order_scope: instance::OrderScope::Ring,
     });
     let user = programs::load("ashway_user", ProgramKind::Xdp, &user, &maps)
         .unwrap_or_else(|e| panic!("user: {e}: {}", e.log()));
@@ -247,7 +247,7 @@ fn promote_edited(
             layout: bench.layout,
             memory: kind,
             paths: 1,
-            behind: instance::Behind::Ring,
+            order_scope: instance::OrderScope::Ring,
         },
         &instance::Handler {
             module: &module,
@@ -360,7 +360,7 @@ fn the_first_message_behind_the_kernel_tier_says_so() {
                     let at = trusted::SLOTS + slot * trusted::SLOT_BYTES + offset;
                     bench.trusted.u32_at(at).load(Ordering::Acquire)
                 };
-                assert_eq!(word(trusted::SLOT_BEHIND) > 0, first, "slot {slot}");
+                assert_eq!(word(trusted::SLOT_AFTER_CPU) > 0, first, "slot {slot}");
                 assert_eq!(word(trusted::SLOT_READY), slot as u32 + 1);
                 slot += 1;
             }

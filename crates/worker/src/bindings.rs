@@ -12,7 +12,7 @@ use ashway_config::FaultLimit;
 
 /// What both know of such a path, at one of its stages.
 #[derive(Debug)]
-pub struct PathEnd {
+pub struct HandlerBinding {
     /// The path's name.
     pub path: String,
     /// The handler's.
@@ -29,7 +29,7 @@ pub struct PathEnd {
     pub share: Option<Arc<ShareAccount>>,
 }
 
-impl PathEnd {
+impl HandlerBinding {
     /// One without limits, for tests.
     #[cfg(test)]
     pub(crate) fn of_tests(path: &str) -> Arc<Self> {
@@ -55,20 +55,20 @@ impl PathEnd {
 
 /// Those of an instance.
 #[derive(Debug, Default)]
-pub struct Ends(Mutex<List>);
+pub struct HandlerBindings(Mutex<List>);
 
 #[derive(Debug, Default)]
 struct List {
     /// By the rows of their counters: no two paths have the same at a time.
-    rows: BTreeMap<u32, Arc<PathEnd>>,
+    rows: BTreeMap<u32, Arc<HandlerBinding>>,
     /// Those of paths of modules, which have no row of their own, by the paths' names. A
     /// path may lead through an instance more than once.
-    named: BTreeMap<String, Vec<Arc<PathEnd>>>,
+    named: BTreeMap<String, Vec<Arc<HandlerBinding>>>,
     /// Those that were closed since the node looked, and for how long.
-    closed: Vec<(Weak<PathEnd>, Duration)>,
+    closed: Vec<(Weak<HandlerBinding>, Duration)>,
 }
 
-impl Ends {
+impl HandlerBindings {
     fn list(&self) -> MutexGuard<'_, List> {
         // It is consistent between any two statements.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -77,14 +77,14 @@ impl Ends {
     /// The path with this row: what is known of it (a path on two interfaces ends
     /// twice), else `end`.
     #[must_use]
-    pub(crate) fn join(&self, row: u32, end: PathEnd) -> Arc<PathEnd> {
+    pub(crate) fn join(&self, row: u32, end: HandlerBinding) -> Arc<HandlerBinding> {
         let mut list = self.list();
         Arc::clone(list.rows.entry(row).or_insert_with(|| Arc::new(end)))
     }
 
     /// A stage of a path without a row.
     #[must_use]
-    pub(crate) fn join_named(&self, end: PathEnd) -> Arc<PathEnd> {
+    pub(crate) fn join_named(&self, end: HandlerBinding) -> Arc<HandlerBinding> {
         let end = Arc::new(end);
         let mut list = self.list();
         let of_path = list.named.entry(end.path.clone()).or_default();
@@ -94,23 +94,23 @@ impl Ends {
 
     /// The path with this row, if it ends here.
     #[must_use]
-    pub fn find(&self, row: u32) -> Option<Arc<PathEnd>> {
+    pub fn find(&self, row: u32) -> Option<Arc<HandlerBinding>> {
         self.list().rows.get(&row).cloned()
     }
 
     /// The stages here of a path without a row.
     #[must_use]
-    pub fn find_named(&self, path: &str) -> Vec<Arc<PathEnd>> {
+    pub fn find_named(&self, path: &str) -> Vec<Arc<HandlerBinding>> {
         self.list().named.get(path).cloned().unwrap_or_default()
     }
 
     /// Forgets a path that is gone; what was known of it.
-    pub fn leave(&self, row: u32) -> Option<Arc<PathEnd>> {
+    pub fn leave(&self, row: u32) -> Option<Arc<HandlerBinding>> {
         self.list().rows.remove(&row)
     }
 
     /// Forgets a stage that is gone, if it is of a path without a row.
-    pub(crate) fn leave_named(&self, end: &Arc<PathEnd>) {
+    pub(crate) fn leave_named(&self, end: &Arc<HandlerBinding>) {
         let mut list = self.list();
         if let Some(of_path) = list.named.get_mut(&end.path) {
             of_path.retain(|known| !Arc::ptr_eq(known, end));
@@ -121,16 +121,16 @@ impl Ends {
     }
 
     /// Counts so many stops of a path's handler. The node learns of a bypass by
-    /// [`Ends::take_closed`], of a demotion by [`Gate::take_demote`].
+    /// [`HandlerBindings::take_closed`], of a demotion by [`Gate::take_demote`].
     #[cold]
-    pub fn stopped(&self, end: &Arc<PathEnd>, times: u32, now: Instant) {
+    pub fn stopped(&self, end: &Arc<HandlerBinding>, times: u32, now: Instant) {
         if let Some(Change::Bypass(rest)) = end.gate.stopped(times, now) {
             self.list().closed.push((Arc::downgrade(end), rest));
         }
     }
 
     /// Takes the bypasses that began since the last time, and how long each is.
-    pub fn take_closed(&self) -> Vec<(Weak<PathEnd>, Duration)> {
+    pub fn take_closed(&self) -> Vec<(Weak<HandlerBinding>, Duration)> {
         std::mem::take(&mut self.list().closed)
     }
 

@@ -10,7 +10,7 @@ use ashway_abi::Count;
 use ashway_demux::Replica;
 use ashway_memory::clock::thread_ns;
 use ashway_modules::Message;
-use ashway_path::engine::{From, MAX_CROSSINGS, Onward, Shell};
+use ashway_path::engine::{From, MAX_CROSSINGS, Requeued, Shell};
 use ashway_path::path::{Exit, Path, Trail};
 use ashway_path::places::PathId;
 use ashway_path::sched::share::ShareAccount;
@@ -22,7 +22,7 @@ use ashway_wire::Headers;
 use super::{Seat, Target};
 use crate::counters::UserRows;
 use crate::feeds::Feeds;
-use crate::observe::tap;
+use crate::observe::trace;
 use crate::packets::PacketPort;
 use crate::port::{Port, give_to_host, unsent};
 use crate::relays::Relays;
@@ -33,7 +33,7 @@ use crate::worker;
 
 /// Messages that are kept for the next: as many as are taken of a ring at once, so that of its
 /// spare blocks others are left.
-const KEPT: usize = 32;
+const SPARE_MESSAGES: usize = 32;
 
 /// What is around the paths.
 pub(super) struct Around {
@@ -88,7 +88,7 @@ impl Around {
     }
 
     pub(super) fn keep(&mut self, message: Message) {
-        if self.spare.len() < KEPT && !message.buffer().is_of_closed() {
+        if self.spare.len() < SPARE_MESSAGES && !message.buffer().is_of_closed() {
             self.spare.push(message);
         }
     }
@@ -164,7 +164,7 @@ impl Way {
             Self::Send => {
                 let sent = port.send(message.bytes());
                 message.copied();
-                tap::sent(&message, sent == Count::OutHandedOver);
+                trace::sent(&message, sent == Count::OutHandedOver);
                 rows.add(row, sent);
             }
             Self::Host { received } => {
@@ -178,7 +178,7 @@ impl Way {
                     rows.add(row, *count);
                 }
                 if received {
-                    tap::fate(&message, counts[0]);
+                    trace::fate(&message, counts[0]);
                 }
             }
         }
@@ -211,7 +211,7 @@ impl Counting<'_> {
     pub(super) fn give_back(&mut self, row: CounterRow, trail: Trail, message: Message) {
         if trail.host_copy {
             self.rows.add(row, Count::Passed);
-            tap::fate(&message, Count::Passed);
+            trace::fate(&message, Count::Passed);
             self.keep(message);
         } else {
             self.post(Way::Host { received: true }, row, message);
@@ -240,18 +240,18 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
         seat: &Seat,
         message: Option<&Message>,
     ) -> Watcher<'a> {
-        let on = tap::on();
+        let on = trace::on();
         if on && let Some(message) = message {
-            tap::path(message, path.name());
+            trace::path(message, path.name());
         }
         Watcher {
             rows: self.rows,
             row: seat.row,
-            tap: on.then(tap::Watcher::default),
+            trace: on.then(trace::Watcher::default),
         }
     }
 
-    fn exit(&mut self, from: From<'_, Seat>, exit: Exit<Message>) -> Option<Onward<Message>> {
+    fn exit(&mut self, from: From<'_, Seat>, exit: Exit<Message>) -> Option<Requeued<Message>> {
         let row = from.data.row;
         let (mut message, turned) = match exit {
             Exit::Left {
@@ -299,7 +299,7 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
             self.give_back(row, from.trail, message);
             return None;
         };
-        Some(Onward {
+        Some(Requeued {
             path: target.path,
             direction: target.direction,
             message,
@@ -341,19 +341,19 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
 pub(super) struct Watcher<'a> {
     rows: &'a UserRows,
     row: CounterRow,
-    tap: Option<tap::Watcher>,
+    trace: Option<trace::Watcher>,
 }
 
 impl Watch<Message> for Watcher<'_> {
     fn stage(&mut self, name: &str, direction: Direction, message: &Message) {
-        if let Some(tap) = &mut self.tap {
-            tap.stage(name, direction, message);
+        if let Some(trace) = &mut self.trace {
+            trace.stage(name, direction, message);
         }
     }
 
     fn answered(&mut self, message: Option<&Message>) {
-        if let Some(tap) = &mut self.tap {
-            tap.answered(message);
+        if let Some(trace) = &mut self.trace {
+            trace.answered(message);
         }
     }
 
@@ -362,8 +362,8 @@ impl Watch<Message> for Watcher<'_> {
         if fate != Count::Passed {
             self.rows.add(self.row, fate);
         }
-        if let Some(tap) = &mut self.tap {
-            tap.end(fate);
+        if let Some(trace) = &mut self.trace {
+            trace.end(fate);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Puts what was said of each message together: pure.
 //!
 //! Programs say what they did in one or two notes, the worker in events, in
-//! whatever order they are read. A message's story is told when its fate is known
+//! whatever order they are read. What happened to a message is told when its fate is known
 //! and nothing more has come for [`QUIET_NS`], or when it has been open for
 //! [`PATIENCE_NS`]; in the order in which the messages came.
 
@@ -77,7 +77,7 @@ pub(crate) struct TimedStep {
 
 /// What happened to a message.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Story {
+pub(crate) struct MessageTrace {
     /// As it came; none if a path made it.
     pub(crate) received: Option<Frame>,
     /// What went out for it.
@@ -96,7 +96,7 @@ pub(crate) struct Story {
     done: bool,
 }
 
-impl Story {
+impl MessageTrace {
     /// Puts the steps in the order in which they happened. A program says that it has queued
     /// a message when it has done so, and the worker on another CPU may be faster with it.
     fn put_in_order(&mut self) {
@@ -129,17 +129,17 @@ impl Story {
 
 /// The messages underway.
 #[derive(Debug, Default)]
-pub(crate) struct Stories {
+pub(crate) struct MessageTraces {
     pub(crate) names: Names,
-    open: HashMap<u64, Story>,
+    open: HashMap<u64, MessageTrace>,
     /// In the order they came.
     order: VecDeque<u64>,
     /// Messages that had no room here.
     pub(crate) lost: u64,
 }
 
-impl Stories {
-    fn open(&mut self, sequence: u64, now: u64) -> Option<&mut Story> {
+impl MessageTraces {
+    fn open(&mut self, sequence: u64, now: u64) -> Option<&mut MessageTrace> {
         if self.open.len() >= MOST_OPEN {
             self.lost += 1;
             return None;
@@ -147,9 +147,9 @@ impl Stories {
         if !self.open.contains_key(&sequence) {
             self.order.push_back(sequence);
         }
-        let story = self.open.entry(sequence).or_default();
-        (story.opened, story.touched) = (now, now);
-        Some(story)
+        let trace = self.open.entry(sequence).or_default();
+        (trace.opened, trace.touched) = (now, now);
+        Some(trace)
     }
 
     fn iface(&self, number: u32) -> String {
@@ -186,53 +186,53 @@ impl Stories {
             bytes: note.frame.to_vec(),
         });
         if matches!(note.step, step::CLASSIFIED | step::UNMATCHED) {
-            let Some(story) = self.open(note.sequence, now) else {
+            let Some(trace) = self.open(note.sequence, now) else {
                 return;
             };
-            story.began = note.began;
-            story.done = silent;
+            trace.began = note.began;
+            trace.done = silent;
             let received = Step::Received {
                 iface,
                 bytes: note.frame_len.into(),
                 by: "entry program".into(),
             };
-            story.step(note.began, received);
-            story.received = frame.map(|frame| Frame {
+            trace.step(note.began, received);
+            trace.received = frame.map(|frame| Frame {
                 at: note.began,
                 ..frame
             });
-            story.path = path;
+            trace.path = path;
             if note.step == step::UNMATCHED {
-                story.step(note.time, Step::Classified { path: None });
-                story.end(note.time, Count::Passed);
-                story.done = true;
+                trace.step(note.time, Step::Classified { path: None });
+                trace.end(note.time, Count::Passed);
+                trace.done = true;
             } else {
                 // One of those that share a row: the worker knows which.
-                let path = story.path.clone();
+                let path = trace.path.clone();
                 let path = path.or_else(|| Some("of the user tier".to_owned()));
-                story.step(note.time, Step::Classified { path });
+                trace.step(note.time, Step::Classified { path });
             }
             return;
         }
-        // What was received before the observation began, or is lost, has no story.
-        let Some(story) = self.open.get_mut(&note.sequence) else {
+        // What was received before the observation began, or is lost, has no trace.
+        let Some(trace) = self.open.get_mut(&note.sequence) else {
             return;
         };
-        story.touched = now;
+        trace.touched = now;
         let waits = count.is_some_and(|count| count.ledger() != Ledger::Fate);
         // The entry program's own ends began when it did.
-        if note.began != story.began {
+        if note.began != trace.began {
             let program = if waits { "ring program" } else { "kernel tier" };
             let turned_over = Step::TurnedOver {
                 to: program.into(),
                 handler: handler.clone(),
             };
-            story.step(note.began, turned_over);
+            trace.step(note.began, turned_over);
             if is_relay && !waits {
-                story.tier = Some("kernel");
+                trace.tier = Some("kernel");
             }
             if note.ran != 0 {
-                story.tier = Some("kernel");
+                trace.tier = Some("kernel");
                 let fuel = (note.fuel != NO_FUEL).then_some(note.fuel);
                 let stopped = self::count(note.beside)
                     .filter(|beside| *beside != Count::AbortVoluntary)
@@ -245,17 +245,17 @@ impl Stories {
                     // It worked on the driver's frame.
                     copies: 0,
                 };
-                story.step(note.ran, ran);
+                trace.step(note.ran, ran);
             }
         }
         match count {
             Some(why) if waits => {
                 let because = why.name().into();
-                story.step(note.time, Step::Queued { because });
+                trace.step(note.time, Step::Queued { because });
             }
             Some(fate) => {
-                story.end(note.time, fate);
-                story.done = true;
+                trace.end(note.time, fate);
+                trace.done = true;
                 if let Some(frame) = frame {
                     let iface = frame.iface.clone();
                     let bytes = frame.len as u64;
@@ -265,8 +265,8 @@ impl Stories {
                         bytes,
                         copies,
                     };
-                    story.step(note.time, sent);
-                    story.sent.push(frame);
+                    trace.step(note.time, sent);
+                    trace.sent.push(frame);
                 }
             }
             None => {}
@@ -285,11 +285,11 @@ impl Stories {
             What::Received { iface, .. } | What::Sent { iface, .. } => self.iface(*iface),
             _ => String::new(),
         };
-        let story = match self.open.get_mut(&sequence) {
-            Some(story) => story,
+        let trace = match self.open.get_mut(&sequence) {
+            Some(trace) => trace,
             None => self.open(sequence, now)?,
         };
-        story.touched = now;
+        trace.touched = now;
         match what {
             What::Received { frame, .. } => {
                 let received = Step::Received {
@@ -297,8 +297,8 @@ impl Stories {
                     bytes: frame.len as u64,
                     by: "packet socket".into(),
                 };
-                story.step(at, received);
-                story.received = Some(Frame {
+                trace.step(at, received);
+                trace.received = Some(Frame {
                     at,
                     iface,
                     len: frame.len,
@@ -306,22 +306,22 @@ impl Stories {
                 });
             }
             What::Taken { copies } => {
-                story.tier = Some("user");
+                trace.tier = Some("user");
                 let taken = Step::Taken {
                     by: "worker".into(),
                     copies: copies.into(),
                 };
-                story.step(at, taken);
+                trace.step(at, taken);
             }
             What::Path(path) => {
-                if story.path.is_none() || path.as_deref() != story.path.as_deref() {
+                if trace.path.is_none() || path.as_deref() != trace.path.as_deref() {
                     let path = path.as_deref().map(str::to_owned);
-                    story.step(at, Step::Classified { path });
+                    trace.step(at, Step::Classified { path });
                 }
                 if path.is_some() {
-                    story.tier = Some("user");
+                    trace.tier = Some("user");
                 }
-                story.path = path.map(Into::into).or_else(|| story.path.take());
+                trace.path = path.map(Into::into).or_else(|| trace.path.take());
             }
             What::Stage { name, forward } => {
                 let direction = if forward { "forward" } else { "backward" };
@@ -329,7 +329,7 @@ impl Stories {
                     stage: name.into(),
                     direction: direction.into(),
                 };
-                story.step(at, stage);
+                trace.step(at, stage);
             }
             What::Ran {
                 handler,
@@ -337,7 +337,7 @@ impl Stories {
                 stopped,
                 copies,
             } => {
-                let began = story.steps.last().map_or(at, |step| step.at);
+                let began = trace.steps.last().map_or(at, |step| step.at);
                 let ran = Step::Handler {
                     handler: Some(handler.into()),
                     ns: at.saturating_sub(began),
@@ -345,9 +345,9 @@ impl Stories {
                     stopped: stopped.map(|cause| cause.name().into()),
                     copies: copies.into(),
                 };
-                story.step(at, ran);
+                trace.step(at, ran);
             }
-            What::Fate(fate) => story.end(at, fate),
+            What::Fate(fate) => trace.end(at, fate),
             What::Sent {
                 frame,
                 handed_over,
@@ -369,9 +369,9 @@ impl Stories {
                         copies,
                     }
                 };
-                story.step(at, step);
+                trace.step(at, step);
                 if handed_over {
-                    story.sent.push(Frame {
+                    trace.sent.push(Frame {
                         at,
                         iface,
                         len: frame.len,
@@ -389,22 +389,22 @@ impl Stories {
     }
 
     /// Takes out what can be told at `now`.
-    pub(crate) fn tell(&mut self, now: u64, mut tell: impl FnMut(Story)) {
+    pub(crate) fn tell(&mut self, now: u64, mut tell: impl FnMut(MessageTrace)) {
         while let Some(sequence) = self.order.front() {
-            let story = &self.open[sequence];
-            let quiet = now.saturating_sub(story.touched) >= QUIET_NS;
+            let trace = &self.open[sequence];
+            let quiet = now.saturating_sub(trace.touched) >= QUIET_NS;
             // What a path made has no fate.
-            let ended = story.fate.is_some() || story.received.is_none();
+            let ended = trace.fate.is_some() || trace.received.is_none();
             let told =
-                story.done || ended && quiet || now.saturating_sub(story.opened) >= PATIENCE_NS;
+                trace.done || ended && quiet || now.saturating_sub(trace.opened) >= PATIENCE_NS;
             if !told {
                 return;
             }
-            let story = self.open.remove(sequence);
+            let trace = self.open.remove(sequence);
             self.order.pop_front();
-            if let Some(mut story) = story {
-                story.put_in_order();
-                tell(story);
+            if let Some(mut trace) = trace {
+                trace.put_in_order();
+                tell(trace);
             }
         }
     }
@@ -416,10 +416,10 @@ fn count(number: u32) -> Option<Count> {
     all.find(|count| **count as u32 == number).copied()
 }
 
-/// The story as a line for a client. Times are from the first step on.
-pub(crate) fn line(story: &Story, number: u64, frames: bool) -> Packet {
-    let first = story.steps.first().map_or(0, |step| step.at);
-    let steps = story.steps.iter().map(|step| answer::Step {
+/// It as a line for a client. Times are from the first step on.
+pub(crate) fn line(trace: &MessageTrace, number: u64, frames: bool) -> Packet {
+    let first = trace.steps.first().map_or(0, |step| step.at);
+    let steps = trace.steps.iter().map(|step| answer::Step {
         at_ns: step.at - first,
         what: step.what.clone(),
     });
@@ -431,14 +431,14 @@ pub(crate) fn line(story: &Story, number: u64, frames: bool) -> Packet {
     };
     Packet {
         packet: number,
-        path: story.path.clone(),
-        tier: story.tier.map(Into::into),
-        fate: story.fate.map(|fate| fate.name().into()),
-        flow: story
+        path: trace.path.clone(),
+        tier: trace.tier.map(Into::into),
+        fate: trace.fate.map(|fate| fate.name().into()),
+        flow: trace
             .frame()
             .and_then(|frame| super::audience::flow(&frame.bytes)),
-        received: story.received.as_ref().map(frame),
-        sent: story.sent.iter().map(frame).collect(),
+        received: trace.received.as_ref().map(frame),
+        sent: trace.sent.iter().map(frame).collect(),
         steps: steps.collect(),
     }
 }
@@ -449,23 +449,23 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use ashway_worker::observe::Kept;
+    use ashway_worker::observe::FramePrefix;
 
     const SEQUENCE: u64 = ashway_abi::observe::base(0, 1) | 1;
 
-    fn stories() -> Stories {
-        let mut stories = Stories::default();
-        stories.names.ifaces = vec!["b0".to_owned()];
-        stories.names.by_ifindex.insert(9, "b0".to_owned());
+    fn traces() -> MessageTraces {
+        let mut traces = MessageTraces::default();
+        traces.names.ifaces = vec!["b0".to_owned()];
+        traces.names.by_ifindex.insert(9, "b0".to_owned());
         let path = ("inc".to_owned(), "counter".to_owned());
-        stories.names.paths.insert(4, path);
-        stories.names.by_ifindex.insert(10, "b1".to_owned());
+        traces.names.paths.insert(4, path);
+        traces.names.by_ifindex.insert(10, "b1".to_owned());
         let relay = Relay {
             name: "relay".to_owned(),
             ends: [10, 9],
         };
-        stories.names.relays.insert(5, relay);
-        stories
+        traces.names.relays.insert(5, relay);
+        traces
     }
 
     const fn note(step: u32, began: u64, time: u64, count: Count) -> Note<'static> {
@@ -486,21 +486,21 @@ mod tests {
         }
     }
 
-    fn told(stories: &mut Stories, now: u64) -> Vec<Story> {
+    fn told(traces: &mut MessageTraces, now: u64) -> Vec<MessageTrace> {
         let mut told = Vec::new();
-        stories.tell(now, |story| told.push(story));
+        traces.tell(now, |trace| told.push(trace));
         told
     }
 
     /// The line as a client reads it, with everything in it.
-    fn line(story: &Story, number: u64, frames: bool) -> Value {
-        let line = serde_json::to_value(super::line(story, number, frames)).unwrap();
+    fn line(trace: &MessageTrace, number: u64, frames: bool) -> Value {
+        let line = serde_json::to_value(super::line(trace, number, frames)).unwrap();
         exact::<answer::Event>(&line).unwrap();
         line
     }
 
-    fn names(story: &Story) -> Vec<String> {
-        let line = line(story, 1, false);
+    fn names(trace: &MessageTrace) -> Vec<String> {
+        let line = line(trace, 1, false);
         let steps = line["steps"].as_array().unwrap().iter();
         let names = steps.map(|step| step["step"].as_str().unwrap().to_owned());
         names.collect()
@@ -519,10 +519,10 @@ mod tests {
                 note(step::CLASSIFIED, 100, 150, Count::Received),
                 note(step::ENDED, 160, queued_at, Count::QueuedTier),
             ];
-            let mut stories = stories();
-            stories.note(&kernel[0], 0);
+            let mut traces = traces();
+            traces.note(&kernel[0], 0);
             if !late {
-                stories.note(&kernel[1], 0);
+                traces.note(&kernel[1], 0);
             }
             for (at, what) in [
                 (300, What::Taken { copies: 2 }),
@@ -539,19 +539,19 @@ mod tests {
                     450,
                     What::Sent {
                         iface: 0,
-                        frame: Kept::of(b"reply"),
+                        frame: FramePrefix::of(b"reply"),
                         handed_over: true,
                         copies: 4,
                     },
                 ),
             ] {
-                stories.event(event(at, what), 0);
+                traces.event(event(at, what), 0);
             }
             if late {
-                stories.note(&kernel[1], 0);
+                traces.note(&kernel[1], 0);
             }
-            assert!(told(&mut stories, QUIET_NS - 1).is_empty(), "more may come");
-            let told = told(&mut stories, QUIET_NS);
+            assert!(told(&mut traces, QUIET_NS - 1).is_empty(), "more may come");
+            let told = told(&mut traces, QUIET_NS);
             assert_eq!(told.len(), 1);
             let expected = [
                 "received",
@@ -577,29 +577,29 @@ mod tests {
 
     #[test]
     fn stories_are_told_in_the_order_of_arrival_and_none_holds_the_rest_for_long() {
-        let mut stories = stories();
-        stories.note(&note(step::CLASSIFIED, 100, 110, Count::Received), 0);
+        let mut traces = traces();
+        traces.note(&note(step::CLASSIFIED, 100, 110, Count::Received), 0);
         let mut other = note(step::UNMATCHED, 120, 130, Count::Passed);
         other.sequence += 1;
-        stories.note(&other, 0);
+        traces.note(&other, 0);
         assert!(
-            told(&mut stories, QUIET_NS).is_empty(),
+            told(&mut traces, QUIET_NS).is_empty(),
             "the first is underway"
         );
-        let told = told(&mut stories, PATIENCE_NS);
-        let fates: Vec<_> = told.iter().map(|story| story.fate).collect();
+        let told = told(&mut traces, PATIENCE_NS);
+        let fates: Vec<_> = told.iter().map(|trace| trace.fate).collect();
         assert_eq!(fates, [None, Some(Count::Passed)]);
         assert_eq!(told[0].path.as_deref(), Some("inc"));
-        assert!(!stories.any());
+        assert!(!traces.any());
     }
 
     #[test]
     fn what_was_received_before_is_no_story() {
-        let mut stories = stories();
-        stories.note(&note(step::ENDED, 1, 2, Count::Consumed), 0);
+        let mut traces = traces();
+        traces.note(&note(step::ENDED, 1, 2, Count::Consumed), 0);
         let sequence = SEQUENCE;
         let what = What::Taken { copies: 2 };
-        stories.event(
+        traces.event(
             Event {
                 sequence,
                 at: 1,
@@ -607,19 +607,19 @@ mod tests {
             },
             0,
         );
-        assert!(!stories.any());
+        assert!(!traces.any());
     }
 
     #[test]
     fn a_program_of_the_kernel_tier_says_what_its_handler_took() {
-        let mut stories = stories();
-        stories.note(&note(step::CLASSIFIED, 100, 150, Count::Received), 0);
+        let mut traces = traces();
+        traces.note(&note(step::CLASSIFIED, 100, 150, Count::Received), 0);
         let mut end = note(step::ENDED, 160, 260, Count::AbortedDirty);
         (end.ran, end.fuel) = (250, 77);
         end.beside = Count::AbortFuel as u32;
         end.frame = b"";
-        stories.note(&end, 0);
-        let told = told(&mut stories, 0);
+        traces.note(&end, 0);
+        let told = told(&mut traces, 0);
         assert_eq!(
             names(&told[0]),
             ["received", "classified", "turned_over", "handler", "fate"]
@@ -634,7 +634,7 @@ mod tests {
 
     #[test]
     fn of_a_long_frame_the_beginning_is_kept_and_the_length_is_told() {
-        let mut stories = stories();
+        let mut traces = traces();
         let event = |what| Event {
             sequence: SEQUENCE,
             at: 1,
@@ -642,34 +642,34 @@ mod tests {
         };
         let received = What::Received {
             iface: 0,
-            frame: Kept::of(&[7; 9_000]),
+            frame: FramePrefix::of(&[7; 9_000]),
         };
-        assert!(stories.event(event(received), 1).is_none());
+        assert!(traces.event(event(received), 1).is_none());
         assert!(
-            stories
+            traces
                 .event(event(What::Fate(Count::Consumed)), 1)
                 .is_none()
         );
-        let story = told(&mut stories, 1 + QUIET_NS).remove(0);
-        let frame = story.received.clone().unwrap();
+        let trace = told(&mut traces, 1 + QUIET_NS).remove(0);
+        let frame = trace.received.clone().unwrap();
         assert_eq!(frame.bytes.len(), ashway_abi::observe::MOST_BYTES);
         assert_eq!(frame.len, 9_000);
-        assert_eq!(line(&story, 1, false)["received"]["bytes"], 9_000);
+        assert_eq!(line(&trace, 1, false)["received"]["bytes"], 9_000);
     }
 
     #[test]
     fn a_relay_of_the_kernel_tier_leaves_by_its_other_interface() {
         for (came_by, came, went) in [(9, "b0", "b1"), (10, "b1", "b0")] {
-            let mut stories = stories();
+            let mut traces = traces();
             let ways = [
                 note(step::CLASSIFIED, 100, 150, Count::Received),
                 note(step::ENDED, 160, 260, Count::Forwarded),
             ];
             for mut note in ways {
                 (note.row, note.ifindex) = (5, came_by);
-                stories.note(&note, 0);
+                traces.note(&note, 0);
             }
-            let told = told(&mut stories, 0);
+            let told = told(&mut traces, 0);
             let line = line(&told[0], 1, false);
             assert_eq!(line["path"], "relay", "{line:#}");
             assert_eq!(line["tier"], "kernel", "{line:#}");
@@ -683,12 +683,12 @@ mod tests {
 
     #[test]
     fn too_many_underway_are_counted() {
-        let mut stories = stories();
+        let mut traces = traces();
         let mut note = note(step::CLASSIFIED, 1, 2, Count::Received);
         for _ in 0..MOST_OPEN + 3 {
             note.sequence += 1;
-            stories.note(&note, 0);
+            traces.note(&note, 0);
         }
-        assert_eq!(stories.lost, 3);
+        assert_eq!(traces.lost, 3);
     }
 }

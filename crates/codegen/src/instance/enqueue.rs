@@ -10,7 +10,7 @@
 use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_abi::{Count, context, trusted};
 
-use super::{Behind, Spec, share};
+use super::{OrderScope, Spec, share};
 use crate::bug::{self, Bug};
 use crate::observe::{self, Note, Word};
 use crate::xdp::{self, action};
@@ -36,7 +36,7 @@ const FORCE_WAKEUP: i32 = 2;
 
 /// Whose program leads messages to the user tier.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Lead {
+pub(crate) enum Origin {
     /// That of a path that runs there.
     User,
     /// One of the kernel tier.
@@ -148,12 +148,12 @@ pub(crate) fn others(asm: &mut Assembler, mine: Label, drained: Label) {
 
 /// `r6` = `xdp_md`, `r7` = trusted words, `r8` = the note to count, `r9` = the
 /// context. Ends the program, or jumps to `host`.
-pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, observe: bool) {
+pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, origin: Origin, observe: bool) {
     let full = asm.label();
     let too_long = asm.label();
     let void = asm.label();
     // In the user tier the worker says how a path stands: it has one program for all.
-    let has_share = matches!(lead, Lead::User | Lead::Kernel { share: true, .. });
+    let has_share = matches!(origin, Origin::User | Origin::Kernel { share: true, .. });
 
     asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
     asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
@@ -166,7 +166,7 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, ob
         share::room(asm, full);
     }
     let over = asm.label();
-    if let Behind::Path { parted } = spec.behind {
+    if let OrderScope::Path { parted } = spec.order_scope {
         part(asm, spec, parted, full, over);
     }
     take_slot(asm, spec, full);
@@ -196,7 +196,7 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, ob
     asm.store_imm(Size::W, R1, trusted::SLOT_PAYLOAD_OFF as i16, 0);
     publish(asm);
     asm.jump(too_long);
-    if let Behind::Path { .. } = spec.behind {
+    if let OrderScope::Path { .. } = spec.order_scope {
         asm.bind(over);
         asm.load(Size::D, R1, R10, PATH_WORD);
         asm.mov_imm(R2, 1);
@@ -206,7 +206,7 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, lead: Lead, ob
         asm.jump(tell);
     }
     asm.bind(full);
-    if let Lead::Kernel { drained, share } = lead {
+    if let Origin::Kernel { drained, share } = origin {
         drain(asm, share);
         asm.bind(drained);
     }
@@ -321,7 +321,7 @@ fn take_slot(asm: &mut Assembler, spec: &Spec, full: Label) {
 /// driver's poll, and the worker on another CPU could be faster.
 fn behind(asm: &mut Assembler, spec: &Spec) {
     let out = asm.label();
-    if let Behind::Path { .. } = spec.behind {
+    if let OrderScope::Path { .. } = spec.order_scope {
         asm.load(Size::D, R1, R10, PATH_WORD);
         asm.load(Size::W, R0, R1, trusted::PATH_BEHIND_KERNEL as i16);
         asm.store_imm(Size::W, R1, trusted::PATH_BEHIND_KERNEL as i16, 0);
@@ -340,7 +340,7 @@ fn behind(asm: &mut Assembler, spec: &Spec) {
     }
     asm.bind(out);
     asm.load(Size::D, R1, R10, DESCRIPTOR);
-    asm.store(Size::W, R1, trusted::SLOT_BEHIND as i16, R0);
+    asm.store(Size::W, R1, trusted::SLOT_AFTER_CPU as i16, R0);
 }
 
 /// Makes the slot visible. The exchange is a full barrier, which the wake

@@ -13,7 +13,7 @@ use ashway_abi::trusted::MAX_RINGS;
 use ashway_api::answer::{Created, CreatedPath, Removed};
 use ashway_api::request::{Create, NewPath};
 use ashway_demux::{self as demux, Filter, Replica};
-use ashway_modules::relay::Stays;
+use ashway_modules::relay::NotPromotable;
 use ashway_modules::{Message, datagram, eth, fragment, tap};
 use ashway_path::attrs::{Attrs, Value as Attr};
 use ashway_path::create::Log;
@@ -23,14 +23,14 @@ use ashway_path::stage::{Direction, Stage};
 
 use super::binding::refusal;
 use super::dispatch::{self, LIVE_SLOT};
-use super::known::{NodeEnd, NodeLive};
+use super::path_registry::{Attachment, NodeModulePath};
 use super::{Node, Owner, RunError, say};
 use crate::control::Caller;
 use crate::request::{self, Refusal, Scalar};
 use ashway_config::{Entrance, LongPath, Tier, is_name};
 use ashway_worker::activation::ROW;
 use ashway_worker::instance::Instance;
-use ashway_worker::live::{Target, Turn};
+use ashway_worker::paths::{DemuxChange, Target};
 use ashway_worker::plan::{HandlerId, InstancePlan};
 use ashway_worker::worker::command::{Command, ModulePath, Order};
 
@@ -70,13 +70,13 @@ impl Wanted {
 pub(super) struct Made {
     from: String,
     pub(super) path: Box<Path<Message>>,
-    pub(super) ends: Vec<(NodeEnd, Filter)>,
+    pub(super) ends: Vec<(Attachment, Filter)>,
     domain: Option<String>,
     owner: Option<Owner>,
     runs: Box<[HandlerId]>,
     log: Log,
     tier: Tier,
-    fits: Result<(), Stays>,
+    fits: Result<(), NotPromotable>,
 }
 
 /// Says that a name is taken.
@@ -94,12 +94,15 @@ impl Node {
         for wanted in wanted.collect::<Vec<_>>() {
             let (name, tier) = (wanted.name.clone(), wanted.tier);
             self.create_live(vec![wanted])
-                .map_err(|refusal| RunError::Live {
+                .map_err(|refusal| RunError::Paths {
                     path: name.clone(),
                     because: refusal.message,
                     hint: refusal.hint,
                 })?;
-            let live = self.live.find(&name).and_then(|id| self.live.at(id));
+            let live = self
+                .module_paths
+                .find(&name)
+                .and_then(|id| self.module_paths.at(id));
             if let Some(stays) = live.and_then(|live| live.stays.as_ref())
                 && tier == Tier::Kernel
             {
@@ -126,7 +129,10 @@ impl Node {
         let made = self.create_live(wanted)?;
         let took = begin.elapsed();
         let created = made.into_iter().filter_map(|(name, log)| {
-            let live = self.live.find(&name).and_then(|id| self.live.at(id));
+            let live = self
+                .module_paths
+                .find(&name)
+                .and_then(|id| self.module_paths.at(id));
             let (tier, promotion) = live?.tier();
             Some(CreatedPath {
                 path: name.to_string(),
@@ -202,7 +208,7 @@ impl Node {
         }
         let mut logs = Vec::with_capacity(made.len());
         let mut paths = Vec::with_capacity(made.len());
-        let mut turns = Vec::new();
+        let mut demux_changes = Vec::new();
         let mut to_promote = Vec::new();
         for Made {
             from,
@@ -216,9 +222,9 @@ impl Node {
             fits,
         } in made
         {
-            match self.add_live(&path, &from, domain, ends, &mut turns) {
+            match self.add_live(&path, &from, domain, ends, &mut demux_changes) {
                 Ok(id) => {
-                    if let Some(live) = self.live.at_mut(id) {
+                    if let Some(live) = self.module_paths.at_mut(id) {
                         (live.owner, live.runs) = (owner, runs);
                     }
                     if let Some(lacks) = datagram::lacks_next_mac(&mut path) {
@@ -234,13 +240,16 @@ impl Node {
                 Err(refusal) => {
                     // Nobody but the tables knows of them.
                     let ids: Vec<PathId> = paths.iter().map(|(id, _)| *id).collect();
-                    self.take_live(&ids, &mut turns);
+                    self.take_live(&ids, &mut demux_changes);
                     self.release(&ids);
                     self.forget_neighbours(&ids);
-                    if turns.iter().any(|(_, turn)| matches!(turn, Turn::Anew(_))) {
+                    if demux_changes
+                        .iter()
+                        .any(|(_, turn)| matches!(turn, DemuxChange::Anew(_)))
+                    {
                         // Then their shapes have other names than before.
-                        self.put_back(&turns);
-                        let _ = self.turn(turns);
+                        self.put_back(&demux_changes);
+                        let _ = self.change_demux(demux_changes);
                     }
                     return Err(refusal);
                 }
@@ -248,14 +257,14 @@ impl Node {
         }
         let ids: Vec<PathId> = paths.iter().map(|(id, _)| *id).collect();
         let led = self
-            .hand_over(paths, turns.clone())
-            .and_then(|()| self.lead(&turns));
+            .hand_over(paths, demux_changes.clone())
+            .and_then(|()| self.lead(&demux_changes));
         if let Err(refusal) = led {
             let mut away = Vec::new();
             self.take_live(&ids, &mut away);
             // A worker that does not answer works for nobody any more.
             let _ = self.drop_live(ids.clone(), away);
-            self.put_back(&turns);
+            self.put_back(&demux_changes);
             self.release(&ids);
             self.forget_neighbours(&ids);
             let _ = self.show_host();
@@ -273,28 +282,28 @@ impl Node {
     fn hand_over(
         &mut self,
         paths: Vec<(PathId, Box<Path<Message>>)>,
-        turns: Vec<(usize, Turn)>,
+        demux_changes: Vec<(usize, DemuxChange)>,
     ) -> Result<(), Refusal> {
-        let number = |id| self.live.at(id).and_then(|path| path.number);
+        let number = |id| self.module_paths.at(id).and_then(|path| path.number);
         let insert = paths.into_iter().map(|(id, path)| ModulePath {
             id,
             number: number(id),
             path,
         });
-        self.order(Order {
+        self.post_to_worker(Order {
             insert: insert.collect(),
-            turns,
+            demux_changes,
             remove: Vec::new(),
         })
     }
 
     /// Has what decides about messages outside the worker follow changed tables.
-    fn lead(&mut self, turns: &[(usize, Turn)]) -> Result<(), Refusal> {
-        let mut ifaces = turns.iter().map(|(iface, _)| *iface);
+    fn lead(&mut self, demux_changes: &[(usize, DemuxChange)]) -> Result<(), Refusal> {
+        let mut ifaces = demux_changes.iter().map(|(iface, _)| *iface);
         if ifaces.any(|iface| self.drop_rules[iface].is_some()) {
             self.show_host()?;
         }
-        self.follow(turns)
+        self.follow(demux_changes)
     }
 
     /// Makes a path, of which nobody knows yet.
@@ -359,7 +368,7 @@ impl Node {
                 },
                 (Some(filter), _) => filter,
                 (None, _) if joins => {
-                    let end = NodeEnd::new(number, direction, true);
+                    let end = Attachment::new(number, direction, true);
                     ends.push((end, dispatch::fragments()));
                     continue;
                 }
@@ -374,7 +383,7 @@ impl Node {
                     error.hint,
                 )
             })?;
-            ends.push((NodeEnd::new(number, direction, false), filter));
+            ends.push((Attachment::new(number, direction, false), filter));
         }
         let runs = stages
             .iter()
@@ -401,7 +410,7 @@ impl Node {
     }
 
     pub(super) fn name_is_free(&self, name: &str) -> Result<(), Refusal> {
-        if self.path(name).is_some() || self.live.find(name).is_some() {
+        if self.path(name).is_some() || self.module_paths.find(name).is_some() {
             return Err(taken(name));
         }
         Ok(())
@@ -422,12 +431,16 @@ impl Node {
         let Some(maps) = &self.maps else {
             return Ok(());
         };
-        if self.carrier.is_none() {
+        if self.frame_queue.is_none() {
             let facts: Vec<_> = self.ifaces.iter().map(|iface| iface.facts).collect();
-            let plan = InstancePlan::carrier(&facts);
-            let carrier = Instance::carrier(&plan, maps, self.arena)
+            let plan = InstancePlan::frame_queue(&facts);
+            let frame_queue = Instance::frame_queue(&plan, maps, self.arena)
                 .map_err(|error| refusal(&RunError::Instance(error)))?;
-            let program = &carrier.kernel.as_ref().expect("it has one").user_program;
+            let program = &frame_queue
+                .kernel
+                .as_ref()
+                .expect("it has one")
+                .user_program;
             for iface in &self.ifaces {
                 let Some(xdp) = &iface.xdp else {
                     continue;
@@ -441,15 +454,15 @@ impl Node {
                         )
                     })?;
             }
-            let carrier = Arc::new(carrier);
-            let shared = Arc::clone(&carrier);
-            self.tell(Command::SetCarrier(shared))?;
-            self.carrier = Some(carrier);
+            let frame_queue = Arc::new(frame_queue);
+            let shared = Arc::clone(&frame_queue);
+            self.call_worker(Command::SetFrameQueue(shared))?;
+            self.frame_queue = Some(frame_queue);
         }
-        let carrier = self.carrier.as_ref().expect("it was made above");
+        let frame_queue = self.frame_queue.as_ref().expect("it was made above");
         for (end, _) in made.iter().flat_map(|path| &path.ends) {
             let iface = end.iface();
-            if self.ifaces[iface].xdp.is_some() && carrier.plan.rings_at(iface).is_none() {
+            if self.ifaces[iface].xdp.is_some() && frame_queue.plan.rings_at(iface).is_none() {
                 let message = format!(
                     "there are rings of whole frames for the first {MAX_RINGS} interfaces, and \
                      `{}` is not among them",
@@ -468,27 +481,27 @@ impl Node {
         path: &Path<Message>,
         from: &str,
         domain: Option<String>,
-        ends: Vec<(NodeEnd, Filter)>,
-        turns: &mut Vec<(usize, Turn)>,
+        ends: Vec<(Attachment, Filter)>,
+        demux_changes: &mut Vec<(usize, DemuxChange)>,
     ) -> Result<PathId, Refusal> {
         // Another of the same request may have the name by now.
         self.name_is_free(path.name())?;
         let shown = ends.iter().map(|(end, _)| *end);
         let domain = domain.map(Arc::from);
-        let carrier = self.carrier.as_deref();
-        let is_idle = |number| carrier.is_none_or(|carrier| carrier.begin_path(number));
+        let frame_queue = self.frame_queue.as_deref();
+        let is_idle = |number| frame_queue.is_none_or(|frame_queue| frame_queue.begin_path(number));
         let name = path.shared_name();
-        let id = self.live.insert(name, from, domain, shown, is_idle);
+        let id = self.module_paths.insert(name, from, domain, shown, is_idle);
         for (end, filter) in ends {
             let led = self.add_end(
                 path.name(),
                 self.live_target(id, end.direction),
                 end,
                 filter,
-                turns,
+                demux_changes,
             );
             if let Err(refusal) = led {
-                self.take_live(&[id], turns);
+                self.take_live(&[id], demux_changes);
                 return Err(refusal);
             }
         }
@@ -499,18 +512,18 @@ impl Node {
         &mut self,
         name: &str,
         target: Target,
-        end: NodeEnd,
+        end: Attachment,
         filter: Filter,
-        turns: &mut Vec<(usize, Turn)>,
+        demux_changes: &mut Vec<(usize, DemuxChange)>,
     ) -> Result<(), Refusal> {
         let iface = end.iface();
         let filter = if end.catches {
-            self.catch(iface, true, turns)?;
+            self.catch(iface, true, demux_changes)?;
             filter
         } else {
             self.filter_at(iface, filter)
         };
-        let led = self.lead_in(iface, &filter, target, turns);
+        let led = self.add_filter(iface, &filter, target, demux_changes);
         led.map_err(|conflict| {
             let domain = self.domain_of(target);
             let refusal = if domain.is_some() && domain != self.domain_of(conflict.with) {
@@ -521,7 +534,7 @@ impl Node {
                 self.competition(name, &conflict)
             };
             if end.catches {
-                let _ = self.catch(iface, false, turns);
+                let _ = self.catch(iface, false, demux_changes);
             }
             refusal
         })
@@ -531,7 +544,7 @@ impl Node {
     fn domain_of(&self, target: Target) -> Option<&str> {
         match self.plan.path_of(target.path) {
             Some(path) => self.paths[&path].config.domain.as_deref(),
-            None => self.live.at(target.path)?.domain.as_deref(),
+            None => self.module_paths.at(target.path)?.domain.as_deref(),
         }
     }
 
@@ -550,7 +563,7 @@ impl Node {
         &mut self,
         iface: usize,
         on: bool,
-        turns: &mut Vec<(usize, Turn)>,
+        demux_changes: &mut Vec<(usize, DemuxChange)>,
     ) -> Result<(), Refusal> {
         if on && self.ifaces[iface].catch_all {
             let name = &self.config.ifaces[iface].name;
@@ -570,21 +583,25 @@ impl Node {
                 return Err(self.competition("?", &conflict));
             }
         }
-        turns.push((iface, Turn::Anew(Replica::of(&table))));
+        demux_changes.push((iface, DemuxChange::Anew(Replica::of(&table))));
         self.ifaces[iface].table = table;
         Ok(())
     }
 
     /// Whether a path takes all fragments of an interface.
     pub(super) fn catches(&self, id: PathId, iface: usize) -> bool {
-        let mut ends = self.live.at(id).into_iter().flat_map(NodeLive::ends);
+        let mut ends = self
+            .module_paths
+            .at(id)
+            .into_iter()
+            .flat_map(NodeModulePath::ends);
         ends.any(|end| end.catches && end.iface() == iface)
     }
 
     /// Takes paths out of the tables; the node does not know them any more.
-    fn take_live(&mut self, ids: &[PathId], turns: &mut Vec<(usize, Turn)>) {
+    fn take_live(&mut self, ids: &[PathId], demux_changes: &mut Vec<(usize, DemuxChange)>) {
         for &id in ids {
-            let Some(live) = self.live.remove(id) else {
+            let Some(live) = self.module_paths.remove(id) else {
                 continue;
             };
             for end in live.ends() {
@@ -592,21 +609,25 @@ impl Node {
                 // Nothing, if it never came into this one.
                 let led = self.ifaces[end.iface()].table.text(lead).is_some();
                 if led {
-                    self.lead_out(end.iface(), lead, turns);
+                    self.remove_filter(end.iface(), lead, demux_changes);
                 }
                 if led && end.catches {
                     // Taking away cannot compete with anybody.
-                    let _ = self.catch(end.iface(), false, turns);
+                    let _ = self.catch(end.iface(), false, demux_changes);
                 }
             }
         }
     }
 
     /// Has the worker drop paths; what waits in them is lost.
-    fn drop_live(&mut self, remove: Vec<PathId>, turns: Vec<(usize, Turn)>) -> Result<(), Refusal> {
-        self.order(Order {
+    fn drop_live(
+        &mut self,
+        remove: Vec<PathId>,
+        demux_changes: Vec<(usize, DemuxChange)>,
+    ) -> Result<(), Refusal> {
+        self.post_to_worker(Order {
             insert: Vec::new(),
-            turns,
+            demux_changes,
             remove,
         })
     }
@@ -636,10 +657,10 @@ impl Node {
     /// If the worker does not answer, or a program or a rule does not follow: then the
     /// worker gives the host what still comes.
     pub(super) fn remove_live(&mut self, ids: &[PathId]) -> Result<(), Refusal> {
-        let mut turns = Vec::new();
-        self.take_live(ids, &mut turns);
-        let led = self.lead(&turns);
-        self.drop_live(ids.to_vec(), turns)?;
+        let mut demux_changes = Vec::new();
+        self.take_live(ids, &mut demux_changes);
+        let led = self.lead(&demux_changes);
+        self.drop_live(ids.to_vec(), demux_changes)?;
         led?;
         self.release(ids);
         self.forget_neighbours(ids);
@@ -647,14 +668,14 @@ impl Node {
     }
 
     pub(super) fn find_live(&self, name: &str) -> Result<PathId, Refusal> {
-        self.live.find(name).ok_or_else(|| {
+        self.module_paths.find(name).ok_or_else(|| {
             if self.path(name).is_some() {
                 return Refusal::failed(
                     format!("path `{name}` ends in a handler that is bound to it"),
                     format!("`ashway status` shows it, `ashway unbind {name}` takes it away"),
                 );
             }
-            let known: Vec<&str> = self.live.names().take(20).collect();
+            let known: Vec<&str> = self.module_paths.names().take(20).collect();
             request::unknown("path", name, &known)
         })
     }

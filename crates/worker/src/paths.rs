@@ -1,7 +1,7 @@
 //! Paths as the worker has them: those of modules, and those that end in a handler.
 //!
 //! Messages come from the rings of handlers' instances ([`crate::feeds`]), from those of
-//! whole frames ([carrier](crate::instance::Instance::carrier)), and from packet sockets.
+//! whole frames ([frame queue](crate::instance::Instance::frame_queue)), and from packet sockets.
 //! Each waits in its path's own input queue until the [engine](ashway_path::engine) picks
 //! the path. What comes as a whole frame is looked up here if its path has gone meanwhile,
 //! so it is right even if paths came and went while it waited.
@@ -35,7 +35,7 @@ use ashway_wire::{Datagram, Headers, udp};
 use crate::counters::UserRows;
 use crate::feeds::HandlerPath;
 use crate::instance::Instance;
-use crate::observe::tap;
+use crate::observe::trace;
 use crate::packets::PacketPort;
 use crate::relays::{self, Relays};
 use crate::rings::{self, XdpPort};
@@ -59,7 +59,7 @@ pub struct Target {
 
 /// A change of an interface's demux.
 #[derive(Clone, Debug)]
-pub enum Turn {
+pub enum DemuxChange {
     /// A filter came or went.
     Update(Update<Target>),
     /// All of it is new.
@@ -91,7 +91,7 @@ fn of_key(key: usize) -> Option<(usize, Direction)> {
 }
 
 /// The paths, and what is around them.
-pub struct Live {
+pub struct Paths {
     pub(crate) engine: Engine<Message, Seat, Drr>,
     /// Paths of modules by their numbers.
     routes: Vec<Option<PathId>>,
@@ -121,7 +121,7 @@ pub(crate) struct Seat {
     after: Option<Box<Sights>>,
 }
 
-impl fmt::Debug for Live {
+impl fmt::Debug for Paths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Live")
             .field("paths", &self.engine.len())
@@ -129,7 +129,7 @@ impl fmt::Debug for Live {
     }
 }
 
-impl Live {
+impl Paths {
     /// No paths, on interfaces with these tables; does what comes by `orders`. `row` is that
     /// of all paths of modules. Their messages that wait and that no program counts are
     /// counted in `held`.
@@ -156,7 +156,7 @@ impl Live {
     }
 
     /// Asks whether what the kernel tier sent on a CPU has left.
-    pub(crate) fn ask(&self, cpu: usize, sights: &mut Sights) {
+    pub(crate) fn ask_witness(&self, cpu: usize, sights: &mut Sights) {
         let sight = self.witnesses.as_ref().and_then(|all| all.ask(cpu));
         if let Some(sight) = sight {
             sights.add(&sight);
@@ -174,17 +174,17 @@ impl Live {
 
     /// Does what was ordered. So whoever was answered that a path is there, or is
     /// gone, and then sends a message, finds it so.
-    pub(crate) fn obey(&mut self, rows: &UserRows) {
+    pub(crate) fn apply_pending(&mut self, rows: &UserRows) {
         while let Ok(Order {
             insert,
-            turns,
+            demux_changes,
             remove,
         }) = self.orders.try_recv()
         {
             for new in insert {
                 self.insert(new);
             }
-            for (iface, turn) in turns {
+            for (iface, turn) in demux_changes {
                 self.turn(iface, turn);
             }
             for id in remove {
@@ -240,11 +240,11 @@ impl Live {
     }
 
     /// Leads messages as an interface's table now does.
-    fn turn(&mut self, iface: usize, turn: Turn) {
+    fn turn(&mut self, iface: usize, turn: DemuxChange) {
         let tables = &mut self.around.tables;
         match turn {
-            Turn::Update(update) => tables[iface].follow(&update),
-            Turn::Anew(table) => tables[iface] = table,
+            DemuxChange::Update(update) => tables[iface].follow(&update),
+            DemuxChange::Anew(table) => tables[iface] = table,
         }
     }
 
@@ -362,7 +362,7 @@ impl Live {
 
     /// The path that a frame which came by this interface belongs to.
     pub(crate) fn find(&mut self, iface: usize, frame: &[u8], rows: &UserRows) -> Option<Target> {
-        self.obey(rows);
+        self.apply_pending(rows);
         self.around.tables[iface].find(&Headers::parse(frame), frame)
     }
 
@@ -469,9 +469,9 @@ impl Live {
         match (full, target) {
             (Full::Dropped(fate), Some(target)) => {
                 if let Some(path) = engine.path(target.path) {
-                    tap::path(&message, path.name());
+                    trace::path(&message, path.name());
                 }
-                tap::fate(&message, fate);
+                trace::fate(&message, fate);
                 rows.add(row, fate);
                 around.keep(message);
             }
@@ -496,7 +496,7 @@ impl Live {
 
     /// Wakes paths whose time has come. Says whether there were any.
     pub(crate) fn wake(&mut self, rows: &UserRows) -> bool {
-        self.obey(rows);
+        self.apply_pending(rows);
         let (engine, mut around) = self.split(rows);
         engine.wake(&mut around)
     }
@@ -531,7 +531,7 @@ impl Live {
         &mut self,
         xdp: &mut [Option<XdpPort>],
         packet: &mut [PacketPort],
-        carrier: Option<&Instance>,
+        frame_queue: Option<&Instance>,
         rows: &UserRows,
     ) {
         self.around.send(xdp, packet, rows);
@@ -539,8 +539,8 @@ impl Live {
         self.around
             .feeds
             .leave(self.around.ended_handlers.drain(..));
-        if let Some(carrier) = carrier {
-            rings::leave_frames(carrier, self.around.ended_frames.drain(..));
+        if let Some(frame_queue) = frame_queue {
+            rings::leave_frames(frame_queue, self.around.ended_frames.drain(..));
         }
         let (engine, mut around) = self.split(rows);
         engine.settle(&mut around);

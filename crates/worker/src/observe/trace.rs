@@ -16,14 +16,14 @@ use ashway_modules::Message;
 use ashway_path::stage::Direction;
 use ashway_path::watch::Watch;
 
-use super::{Event, Kept, What};
+use super::{Event, FramePrefix, What};
 
 /// The CPU in the numbers of messages that no program has numbered.
 const NO_CPU: u16 = u16::MAX;
 
 /// Where the worker says what happens.
 #[derive(Debug)]
-pub struct Tap {
+pub struct TraceSink {
     /// To whoever observes.
     pub to: SyncSender<Event>,
     /// What could not be said.
@@ -34,16 +34,16 @@ pub struct Tap {
 
 thread_local! {
     static ON: Cell<bool> = const { Cell::new(false) };
-    static TAP: RefCell<Option<Tap>> = const { RefCell::new(None) };
+    static TAP: RefCell<Option<TraceSink>> = const { RefCell::new(None) };
     static NUMBERED: Cell<u32> = const { Cell::new(0) };
     /// The handler that ran last, for [`Watcher::answered`].
     static RAN: RefCell<Option<What>> = const { RefCell::new(None) };
 }
 
 /// Puts a tap in, or takes it out; for the thread that calls it.
-pub(crate) fn set(tap: Option<Tap>) {
-    ON.set(tap.is_some());
-    TAP.set(tap);
+pub(crate) fn set(trace: Option<TraceSink>) {
+    ON.set(trace.is_some());
+    TAP.set(trace);
 }
 
 /// Whether this thread has one.
@@ -54,11 +54,11 @@ pub(crate) fn on() -> bool {
 
 /// A number for a message that has none; 0 without a tap.
 pub(crate) fn number() -> u64 {
-    TAP.with_borrow(|tap| {
-        tap.as_ref().map_or(0, |tap| {
+    TAP.with_borrow(|trace| {
+        trace.as_ref().map_or(0, |trace| {
             let next = NUMBERED.get().wrapping_add(1).max(1);
             NUMBERED.set(next);
-            observe::base(NO_CPU, tap.session) | u64::from(next)
+            observe::base(NO_CPU, trace.session) | u64::from(next)
         })
     })
 }
@@ -66,10 +66,10 @@ pub(crate) fn number() -> u64 {
 /// The number that a program has given to a message, or 0 if that was for an
 /// earlier observation, or none.
 pub(crate) fn numbered(sequence: u64) -> u64 {
-    TAP.with_borrow(|tap| {
-        let ours = tap
+    TAP.with_borrow(|trace| {
+        let ours = trace
             .as_ref()
-            .is_some_and(|tap| tap.session == observe::session(sequence));
+            .is_some_and(|trace| trace.session == observe::session(sequence));
         if ours { sequence } else { 0 }
     })
 }
@@ -85,12 +85,12 @@ pub(crate) fn note(sequence: u64, what: impl FnOnce() -> What) {
 
 #[cold]
 fn say(sequence: u64, what: What) {
-    TAP.with_borrow(|tap| {
-        let Some(tap) = tap else { return };
+    TAP.with_borrow(|trace| {
+        let Some(trace) = trace else { return };
         let at = monotonic_ns();
         let event = Event { sequence, at, what };
-        if tap.to.try_send(event).is_err() {
-            tap.lost.fetch_add(1, Ordering::Relaxed);
+        if trace.to.try_send(event).is_err() {
+            trace.lost.fetch_add(1, Ordering::Relaxed);
         }
     });
 }
@@ -115,7 +115,7 @@ pub(crate) fn sent(message: &Message, handed_over: bool) {
         };
         note(sequence, || What::Sent {
             iface: message.meta.iface,
-            frame: Kept::of(message.bytes()),
+            frame: FramePrefix::of(message.bytes()),
             handed_over,
             copies: message.meta.copies,
         });
@@ -180,7 +180,7 @@ mod tests {
         let lost = Arc::new(AtomicU64::new(0));
         note(7, || unreachable!("there is no tap"));
         assert_eq!(number(), 0);
-        set(Some(Tap {
+        set(Some(TraceSink {
             to,
             lost: Arc::clone(&lost),
             session: 3,

@@ -7,13 +7,13 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ashway_modules::relay::Stays;
+use ashway_modules::relay::NotPromotable;
 use ashway_path::places::{Ids, PathId, Places};
 use ashway_path::stage::Direction;
 
 use super::owners::Owner;
-use super::relay::Place;
-use ashway_worker::live::MOST;
+use super::relay::RelaySlot;
+use ashway_worker::paths::MOST;
 use ashway_worker::plan::HandlerId;
 
 /// How long a number is nobody's that a path had. A program that was entered before
@@ -25,14 +25,14 @@ const REASONS: usize = 64;
 
 /// Paths of the user tier, by name and by id.
 #[derive(Debug, Default)]
-pub(super) struct Known {
+pub(super) struct PathRegistry {
     ids: Ids,
     names: HashMap<Arc<str>, PathId>,
-    paths: Places<NodeLive>,
+    paths: Places<NodeModulePath>,
     /// The modules that paths were created from; few.
     modules: Vec<Box<str>>,
     /// Why paths stay in the user tier, the first [`REASONS`] that were said.
-    reasons: Vec<Arc<Stays>>,
+    reasons: Vec<Arc<NotPromotable>>,
     numbers: Numbers,
 }
 
@@ -65,11 +65,11 @@ impl Numbers {
 
 /// A path of the user tier.
 #[derive(Debug)]
-pub(super) struct NodeLive {
+pub(super) struct NodeModulePath {
     pub(super) name: Arc<str>,
     /// Its number, under which programs count its messages; none if there are too many.
     pub(super) number: Option<u32>,
-    /// The module that it was created from, by its place in [`Known::modules`].
+    /// The module that it was created from, by its place in [`PathRegistry::modules`].
     from: u16,
     /// The domain that it belongs to.
     pub(super) domain: Option<Arc<str>>,
@@ -78,16 +78,16 @@ pub(super) struct NodeLive {
     /// The instances whose handlers its stages run, by their ids.
     pub(super) runs: Box<[HandlerId]>,
     /// A path begins or ends at an interface, or both.
-    ends: [Option<NodeEnd>; 2],
+    ends: [Option<Attachment>; 2],
     /// Its place in the kernel tier.
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<RelaySlot>,
     /// Why it has none.
-    pub(super) stays: Option<Arc<Stays>>,
+    pub(super) stays: Option<Arc<NotPromotable>>,
 }
 
 /// An end of a path at an interface.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct NodeEnd {
+pub(super) struct Attachment {
     iface: u16,
     /// Which way messages go there.
     pub(super) direction: Direction,
@@ -95,7 +95,7 @@ pub(super) struct NodeEnd {
     pub(super) catches: bool,
 }
 
-impl NodeEnd {
+impl Attachment {
     pub(super) const fn new(iface: usize, direction: Direction, catches: bool) -> Self {
         Self {
             iface: iface as u16,
@@ -109,20 +109,20 @@ impl NodeEnd {
     }
 }
 
-impl NodeLive {
-    pub(super) fn ends(&self) -> impl Iterator<Item = &NodeEnd> {
+impl NodeModulePath {
+    pub(super) fn ends(&self) -> impl Iterator<Item = &Attachment> {
         self.ends.iter().flatten()
     }
 }
 
-impl Known {
+impl PathRegistry {
     /// Takes a path in; its name is free.
     pub(super) fn insert(
         &mut self,
         name: Arc<str>,
         from: &str,
         domain: Option<Arc<str>>,
-        ends: impl IntoIterator<Item = NodeEnd>,
+        ends: impl IntoIterator<Item = Attachment>,
         is_idle: impl Fn(u32) -> bool,
     ) -> PathId {
         let known = self.modules.iter().position(|module| **module == *from);
@@ -131,7 +131,7 @@ impl Known {
             self.modules.len() - 1
         });
         let mut ends = ends.into_iter();
-        let path = NodeLive {
+        let path = NodeModulePath {
             name: Arc::clone(&name),
             number: self.numbers.take(Instant::now(), is_idle),
             from: from as u16,
@@ -154,7 +154,7 @@ impl Known {
     }
 
     /// Takes a path out.
-    pub(super) fn remove(&mut self, id: PathId) -> Option<NodeLive> {
+    pub(super) fn remove(&mut self, id: PathId) -> Option<NodeModulePath> {
         let path = self.paths.remove(id)?;
         self.names.remove(&path.name);
         self.ids.give_back(id);
@@ -172,17 +172,17 @@ impl Known {
         self.names.get(name).copied()
     }
 
-    pub(super) fn at(&self, id: PathId) -> Option<&NodeLive> {
+    pub(super) fn at(&self, id: PathId) -> Option<&NodeModulePath> {
         self.paths.at(id)
     }
 
-    pub(super) fn at_mut(&mut self, id: PathId) -> Option<&mut NodeLive> {
+    pub(super) fn at_mut(&mut self, id: PathId) -> Option<&mut NodeModulePath> {
         self.paths.at_mut(id)
     }
 
     /// Notes a path's place in the kernel tier, or why it has none; says whether it
     /// has.
-    pub(super) fn place(&mut self, id: PathId, placed: Result<Place, Stays>) -> bool {
+    pub(super) fn place(&mut self, id: PathId, placed: Result<RelaySlot, NotPromotable>) -> bool {
         let has = placed.is_ok();
         let (place, stays) = match placed {
             Ok(place) => (Some(place), None),
@@ -195,7 +195,7 @@ impl Known {
     }
 
     /// Thousands of paths stay for the same reason.
-    fn shared(&mut self, stays: Stays) -> Arc<Stays> {
+    fn shared(&mut self, stays: NotPromotable) -> Arc<NotPromotable> {
         if let Some(known) = self.reasons.iter().find(|known| ***known == stays) {
             return Arc::clone(known);
         }
@@ -207,7 +207,7 @@ impl Known {
     }
 
     /// The module that a path was created from.
-    pub(super) fn from(&self, path: &NodeLive) -> &str {
+    pub(super) fn from(&self, path: &NodeModulePath) -> &str {
         &self.modules[usize::from(path.from)]
     }
 
@@ -220,7 +220,7 @@ impl Known {
     }
 
     /// Those of a domain. Linear in all of them.
-    pub(super) fn of_domain(&self, domain: &str) -> impl Iterator<Item = &NodeLive> {
+    pub(super) fn of_domain(&self, domain: &str) -> impl Iterator<Item = &NodeModulePath> {
         let paths = self.paths.iter().map(|(_, path)| path);
         paths.filter(move |path| path.domain.as_deref() == Some(domain))
     }
@@ -251,7 +251,7 @@ impl Known {
     }
 
     /// Everything that leads to one of them at an interface. Linear in all of them.
-    pub(super) fn leads(&self, iface: usize) -> impl Iterator<Item = (PathId, Direction)> {
+    pub(super) fn targets(&self, iface: usize) -> impl Iterator<Item = (PathId, Direction)> {
         self.paths.iter().flat_map(move |(id, path)| {
             let here = path.ends().filter(move |end| end.iface() == iface);
             here.map(move |end| (id, end.direction))

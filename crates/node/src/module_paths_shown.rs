@@ -16,7 +16,7 @@ use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 
 use super::binding::no_worker;
-use super::known::{NodeEnd, NodeLive};
+use super::path_registry::{Attachment, NodeModulePath};
 use super::{Node, status};
 use crate::request::Refusal;
 use ashway_config as config;
@@ -84,13 +84,13 @@ impl Node {
     /// A path of modules: what the worker has of it, if it knows it, and what the node
     /// knows; nothing if it is gone.
     fn describe_live(&self, id: PathId, snapshot: Option<&PathSnapshot>) -> Option<ModulePath> {
-        let live = self.live.at(id)?;
-        let text = |end: &NodeEnd| {
+        let live = self.module_paths.at(id)?;
+        let text = |end: &Attachment| {
             let target = self.live_target(id, end.direction);
             let text = self.ifaces[end.iface()].table.text(target);
             text.map(str::to_owned)
         };
-        let name = |end: &NodeEnd| self.config.ifaces[end.iface()].name.clone();
+        let name = |end: &Attachment| self.config.ifaces[end.iface()].name.clone();
         let ends = live.ends().map(|end| Entrance {
             iface: name(end),
             filter: text(end),
@@ -114,7 +114,7 @@ impl Node {
                 share: snapshot.and_then(share),
             },
             ends: ends.collect(),
-            from: self.live.from(live).to_owned(),
+            from: self.module_paths.from(live).to_owned(),
             promotion,
             next_hop: self.show_neighbour(id),
             kernel,
@@ -123,21 +123,23 @@ impl Node {
     }
 
     /// Adds what was dropped on arrival, before the worker could count it.
-    fn add_dropped(&self, live: &NodeLive, counts: &mut Counts) {
-        let carrier = self.carrier.as_ref().zip(live.number);
-        let dropped = carrier.map_or(0, |(carrier, number)| carrier.dropped_on_arrival(number));
+    fn add_dropped(&self, live: &NodeModulePath, counts: &mut Counts) {
+        let frame_queue = self.frame_queue.as_ref().zip(live.number);
+        let dropped = frame_queue.map_or(0, |(frame_queue, number)| {
+            frame_queue.dropped_on_arrival(number)
+        });
         counts.received += dropped;
         counts.add_fate(Count::DroppedQueueFull, dropped);
     }
 
     /// All paths of the user tier, up to [`SHOWN`], as `status` lists them.
     pub(super) fn list(&mut self) -> Vec<ModulePath> {
-        let mut names: Vec<&str> = self.live.names().collect();
+        let mut names: Vec<&str> = self.module_paths.names().collect();
         names.sort_unstable();
         names.truncate(SHOWN);
         let ids: Vec<PathId> = names
             .iter()
-            .filter_map(|name| self.live.find(name))
+            .filter_map(|name| self.module_paths.find(name))
             .collect();
         // A worker that does not answer has nothing to show.
         let snapshots = self.worker.snapshots(&ids).unwrap_or_default();
@@ -156,7 +158,7 @@ impl Node {
         row.add(&self.rows_of_relays());
         let held = u64::from(self.held.load(Ordering::Acquire));
         AllModulePaths {
-            paths: self.live.len() as u64,
+            paths: self.module_paths.len() as u64,
             ring: Tally(ring.into()),
             counts: Counts::of(|count| row.get(count), self.waiting_in_rings() + held),
         }
