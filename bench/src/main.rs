@@ -349,7 +349,10 @@ fn judge(document: &Value) -> ExitCode {
     match (kept.is_empty(), missed.is_empty(), undecided.is_empty()) {
         (_, false, _) => ExitCode::from(1),
         (false, true, true) => ExitCode::SUCCESS,
-        // Also one that promises nothing here: nothing was judged.
+        (true, true, true) => {
+            eprintln!("undecided: nothing was promised of this, so nothing was judged");
+            ExitCode::from(3)
+        }
         _ => ExitCode::from(3),
     }
 }

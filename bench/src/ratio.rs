@@ -44,6 +44,8 @@ pub(crate) struct Ratio {
     pub(crate) name: &'static str,
     pub(crate) spread: Spread,
     pub(crate) target: Target,
+    /// Counted or weighed, not timed: once is enough.
+    pub(crate) exact: bool,
 }
 
 impl Ratio {
@@ -58,7 +60,14 @@ impl Ratio {
             name,
             spread,
             target,
+            exact: false,
         })
+    }
+
+    /// Of a quantity that is exact, and so that there are no rounds of it.
+    pub(crate) fn exact(name: &'static str, target: Target, value: f64) -> Option<Self> {
+        let exact = true;
+        Self::of(name, target, [value]).map(|ratio| Self { exact, ..ratio })
     }
 
     /// Whether the median keeps the promise; `None` if there is none.
@@ -85,7 +94,7 @@ impl Ratio {
             return Some(verdict(self.spread.min == 0.0 && self.spread.max == 0.0));
         }
         let margin = (self.spread.median - limit).abs();
-        let is_clear = self.spread.apart.is_some_and(|apart| apart <= margin);
+        let is_clear = self.exact || self.spread.apart.is_some_and(|apart| apart <= margin);
         Some(if is_clear {
             verdict(is_kept)
         } else {

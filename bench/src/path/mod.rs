@@ -21,6 +21,7 @@ use ashway_rig::{Node, Rig, RigOptions};
 use serde_json::{Value, json};
 
 use crate::Report;
+use crate::ratio::{self, Ratio, Target};
 
 /// Creation of a path for UDP, in us.
 const SCOUT_CREATION_US: f64 = 200.0;
@@ -97,7 +98,28 @@ pub fn run(options: &Options) -> Result<Report> {
     let growth = resident_bytes(&node)?.saturating_sub(start);
     node.stop()?;
 
+    let at_most = |name, limit, rounds: &[f64]| {
+        Ratio::of(name, Target::AtMost(limit), rounds.iter().copied())
+    };
+    // So few paths weigh less than what else a node takes meanwhile.
+    let weighed = |name, limit, bytes: u64| {
+        let exact = Ratio::exact(name, Target::AtMost(limit), bytes as f64);
+        exact.filter(|_| !options.quick)
+    };
+    let ratios: Vec<Ratio> = [
+        at_most("create_us", 20.0, &few.creates),
+        at_most("create_us_beside_many", 20.0, &many.creates),
+        at_most("create_us_new_shape", 20.0, &shape.creates),
+        at_most("remove_us", 20.0, &few.removes),
+        at_most("remove_us_beside_many", 20.0, &many.removes),
+        weighed("bytes_alive", 250e6, bytes),
+        weighed("growth_bytes", 0.0, growth),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     let document = json!({
+        "ratios": ratio::to_json(&ratios),
         "first_of_a_shape_us": first,
         "existing_shape": few.json(),
         "former_shape": again.json(),
@@ -148,15 +170,22 @@ pub fn run(options: &Options) -> Result<Report> {
     );
     let _ = writeln!(
         text,
-        "{lives} created and destroyed: the node grew by {growth} bytes"
+        "{lives} created and destroyed: the node grew by {growth} bytes\n"
     );
+    text.push_str(&ratio::render(&ratios));
     Ok(Report { document, text })
 }
+
+/// Parts that a run of creations or removals is judged by.
+const ROUNDS: usize = 5;
 
 /// Medians in us.
 struct Times {
     create: f64,
     remove: f64,
+    /// The same of each part of the run.
+    creates: Vec<f64>,
+    removes: Vec<f64>,
     /// Of a creation, as its client sees it.
     round_trip: f64,
 }
@@ -167,7 +196,13 @@ impl Times {
             times.sort_by(f64::total_cmp);
             times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
         };
+        let rounds = |times: &[f64]| {
+            let parts = times.chunks(times.len().div_ceil(ROUNDS).max(1));
+            parts.map(|part| median(&mut part.to_vec())).collect()
+        };
         Self {
+            creates: rounds(&create),
+            removes: rounds(&remove),
             create: median(&mut create),
             remove: median(&mut remove),
             round_trip: median(&mut round_trip),

@@ -22,6 +22,7 @@ use ashway_rig::{B4, Node, Rig, RigOptions, handler};
 use serde_json::{Value, json};
 
 use crate::Report;
+use crate::ratio::{self, Ratio, Target};
 
 /// How much to measure.
 #[derive(Clone, Debug)]
@@ -131,6 +132,17 @@ pub fn run(options: &Options) -> Result<Report> {
         let last = changes.holds.len() - 1;
         changes.holds[last * permille / 1000] as f64 / 1000.0
     };
+    let never = |name, what| Ratio::exact(name, Target::AtMost(0.0), what as f64);
+    let overtaken = sum(|s| s.overtaken) + u64::from(out_of_place);
+    let ratios: Vec<Ratio> = [
+        never("lost", sum(|s| s.lost)),
+        never("doubled", sum(|s| s.doubled)),
+        never("overtaken", overtaken),
+        never("met_two_versions", sum(|s| s.mixed)),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
     let document = json!({
         "messages": sum(|s| s.sent),
         "swaps": changes.holds.len(),
@@ -138,16 +150,17 @@ pub fn run(options: &Options) -> Result<Report> {
         "demotions": changes.demotions,
         "lost": sum(|s| s.lost),
         "doubled": sum(|s| s.doubled),
-        "overtaken": sum(|s| s.overtaken) + u64::from(out_of_place),
+        "overtaken": overtaken,
         "met_two_versions": sum(|s| s.mixed),
         "answered_by_version": by,
+        "ratios": ratio::to_json(&ratios),
         "hold_us": { "median": at(500), "p99": at(990), "max": at(1000) },
         "seconds": lasted.as_secs_f64(),
     });
     let text = format!(
         "{} messages in {:.0} s; {} swaps, {} promotions, {} demotions meanwhile\n\
          lost {}, doubled {}, overtaken {}, met by two versions {}\n\
-         messages waited for a swap {:.0} us (median), {:.0} (p99), {:.0} (max)",
+         messages waited for a swap {:.0} us (median), {:.0} (p99), {:.0} (max)\n\n{}",
         document["messages"],
         lasted.as_secs_f64(),
         document["swaps"],
@@ -159,7 +172,8 @@ pub fn run(options: &Options) -> Result<Report> {
         document["met_two_versions"],
         at(500),
         at(990),
-        at(1000)
+        at(1000),
+        ratio::render(&ratios)
     );
     Ok(Report { document, text })
 }
