@@ -11,6 +11,8 @@
 //! then continue execution in another path").
 
 mod shell;
+#[cfg(test)]
+mod tests;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -83,11 +85,7 @@ pub const fn key(number: u32, direction: Direction) -> usize {
 /// The number and the direction of a key; `None` if it is a relay's.
 fn of_key(key: usize) -> Option<(usize, Direction)> {
     let key = key.checked_sub(relays::KEYS)?;
-    let direction = match key % 2 {
-        0 => Direction::Forward,
-        _ => Direction::Backward,
-    };
-    Some((key / 2, direction))
+    Some((key / 2, relays::direction(key)))
 }
 
 /// The paths, and what is around them.
@@ -383,15 +381,7 @@ impl Paths {
         rows: &UserRows,
     ) {
         // It was classified when it arrived. If its path has gone since, it is another's.
-        let route = of_key(key).and_then(|(number, direction)| {
-            let path = self.routes.get(number).copied().flatten()?;
-            Some(Target {
-                path,
-                direction,
-                row: self.around.row,
-            })
-        });
-        let target = route.or_else(|| {
+        let target = self.route(key).or_else(|| {
             let table = &self.around.tables[message.meta.iface as usize];
             table.find(&Headers::parse(message.bytes()), message.bytes())
         });
@@ -401,6 +391,20 @@ impl Paths {
         let ticket = Ticket::Frame(key as u32);
         let trail = trail(ticket, None);
         self.offer(target, message, trail, now, rows);
+    }
+
+    /// Where a program leads the messages of this key; `None` if it is that of all paths
+    /// without one, or its path has gone. O(1).
+    fn route(&self, key: usize) -> Option<Target> {
+        let (path, direction) = match of_key(key) {
+            Some((number, direction)) => (self.routes.get(number).copied()??, direction),
+            None => self.around.relays.as_ref()?.route(key)?,
+        };
+        Some(Target {
+            path,
+            direction,
+            row: self.around.row,
+        })
     }
 
     /// Queues a message that the entry program has validated and a handler's program has

@@ -30,6 +30,21 @@ pub const fn key(number: usize, direction: Direction) -> usize {
     1 + 2 * number + direction as usize
 }
 
+/// The number and the direction of a key; `None` if it is no relay's.
+fn of_key(key: usize) -> Option<(usize, Direction)> {
+    let key = key.checked_sub(1).filter(|key| *key < 2 * MOST)?;
+    Some((key / 2, direction(key)))
+}
+
+/// The direction of the messages of a key, where each number has one for either, the one
+/// behind the other.
+pub(crate) const fn direction(key: usize) -> Direction {
+    match key % 2 {
+        0 => Direction::Forward,
+        _ => Direction::Backward,
+    }
+}
+
 /// How an interface is reached from a program.
 #[derive(Clone, Copy, Debug)]
 pub struct Out {
@@ -46,6 +61,8 @@ pub struct Relays {
     /// By interface.
     out: Vec<Out>,
     by_path: HashMap<PathId, Relay>,
+    /// By number.
+    routes: Vec<Option<PathId>>,
 }
 
 #[derive(Debug)]
@@ -65,7 +82,15 @@ impl Relays {
             hops,
             out,
             by_path: HashMap::new(),
+            routes: vec![None; MOST],
         }
+    }
+
+    /// The path that the messages of a key are for, and their direction; `None` if the key
+    /// is no relay's, or is nobody's any more.
+    pub(crate) fn route(&self, key: usize) -> Option<(PathId, Direction)> {
+        let (number, direction) = of_key(key)?;
+        Some((self.routes[number]?, direction))
     }
 
     /// Gives a path a number; the user tier runs it for now.
@@ -75,6 +100,7 @@ impl Relays {
             promoted: false,
             changes: 0,
         };
+        self.routes[number] = Some(id);
         self.by_path.insert(id, relay);
     }
 
@@ -82,6 +108,7 @@ impl Relays {
     /// more.
     pub(crate) fn remove(&mut self, id: PathId) {
         if let Some(relay) = self.by_path.remove(&id) {
+            self.routes[relay.number] = None;
             self.write(relay.number, [None; 2]);
         }
     }
@@ -176,9 +203,12 @@ mod tests {
         seen[0] = true;
         for number in 0..MOST {
             for direction in [Direction::Forward, Direction::Backward] {
-                assert!(!std::mem::replace(&mut seen[key(number, direction)], true));
+                let key = key(number, direction);
+                assert!(!std::mem::replace(&mut seen[key], true));
+                assert_eq!(of_key(key), Some((number, direction)));
             }
         }
         assert!(seen.into_iter().all(|seen| seen));
+        assert_eq!([of_key(0), of_key(KEYS)], [None; 2]);
     }
 }

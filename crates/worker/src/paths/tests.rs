@@ -1,0 +1,95 @@
+//! Which path a whole frame from a ring is for.
+
+use std::any::Any;
+use std::sync::mpsc::channel;
+
+use ashway_abi::hop;
+use ashway_memory::{SharedArray, page_multiple};
+use ashway_path::attrs::Attrs;
+use ashway_path::path::{Limits, Path};
+use ashway_path::places::Ids;
+use ashway_path::stage::{Cx, Stage, Step};
+use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
+use super::*;
+
+struct Nothing;
+
+impl Stage<Message> for Nothing {
+    fn name(&self) -> &'static str {
+        "nothing"
+    }
+
+    fn take(&mut self, message: Message, _: Direction, _: &mut Cx<'_, Message>) -> Step<Message> {
+        Step::On(message)
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+fn path(id: PathId, number: Option<u32>) -> ModulePath {
+    let stages: Vec<Box<dyn Stage<Message>>> = vec![Box::new(Nothing)];
+    let mut path = Path::assemble("path", stages, Attrs::new(), Limits::default()).unwrap();
+    path.establish().unwrap();
+    ModulePath {
+        id,
+        number,
+        path: Box::new(path),
+    }
+}
+
+/// No interface has a table here, so whoever looks a frame up panics.
+fn paths() -> Paths {
+    let (_, orders) = channel();
+    let mut paths = Paths::new(Vec::new(), CounterRow(0), orders, Arc::default());
+    let bytes = page_multiple(relays::KEYS * hop::BYTES);
+    let hops = memfd_create("hops", MemfdFlags::CLOEXEC).unwrap();
+    ftruncate(&hops, bytes as u64).unwrap();
+    let hops = SharedArray::map(hops, bytes).unwrap();
+    paths.set_relays(Relays::new(Arc::new(hops), Vec::new()));
+    paths
+}
+
+#[test]
+fn a_frame_is_classified_when_it_arrives_and_not_again() {
+    let (mut paths, mut ids) = (paths(), Ids::default());
+    let rows = UserRows::new(1);
+    let [relay, other] = [ids.take(), ids.take()];
+    paths.insert(path(relay, Some(3)));
+    paths.insert(path(other, Some(4)));
+    paths.relays().unwrap().add(relay, 7);
+    for (id, direction, key) in [
+        (
+            relay,
+            Direction::Forward,
+            relays::key(7, Direction::Forward),
+        ),
+        (
+            relay,
+            Direction::Backward,
+            relays::key(7, Direction::Backward),
+        ),
+        (other, Direction::Backward, key(4, Direction::Backward)),
+    ] {
+        let mut after = Sights::default();
+        paths.receive(Message::default(), key, &mut after, Time(0), &rows);
+        let waits = paths.engine.path(id).unwrap().input(direction).len();
+        assert_eq!(waits, 1, "{direction:?}, key {key}");
+    }
+    assert_eq!(paths.engine.path(relay).unwrap().waiting(), 2);
+}
+
+#[test]
+fn the_number_of_a_relay_leads_nowhere_when_that_has_gone() {
+    let (mut paths, id) = (paths(), Ids::default().take());
+    paths.insert(path(id, None));
+    let key = relays::key(0, Direction::Backward);
+    assert_eq!(paths.route(key), None, "it has no number yet");
+    paths.relays().unwrap().add(id, 0);
+    assert_eq!(paths.route(key).map(|target| target.path), Some(id));
+    paths.remove(id, &UserRows::new(1));
+    assert_eq!(paths.route(key), None);
+    assert_eq!(paths.route(0), None, "it is that of all without a number");
+}
