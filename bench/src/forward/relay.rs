@@ -208,7 +208,7 @@ impl Kernel {
             },
             memory: MemoryKind::Arena,
             paths: KEY + 1,
-            order_scope: OrderScope::Path { parted: KEY + 1 },
+            order_scope: OrderScope::Path { relays: KEY + 1 },
         };
         let hops = shared::words("hops", spec.paths * hop::BYTES)?;
         let words = spec.layout.trusted_bytes(spec.paths);

@@ -151,8 +151,9 @@ counts! {
     DroppedFragment = 13, Fate, Ip, "dropped_fragment";
     /// Dropped: longer than a ring slot, or than a stage or the link behind it takes.
     DroppedTooLong = 14, Fate, Ring, "dropped_too_long";
-    /// Dropped: the ring to the user tier was full, or had been, and the kernel tier
-    /// waits for the path's messages in it ([`DRAINING`](crate::trusted::DRAINING)).
+    /// Dropped: the ring to the user tier was full, which is the path's alone or where the path
+    /// has no part of its own; or had been, and the kernel tier waits for the path's messages in
+    /// it ([`DRAINING`](crate::trusted::DRAINING)).
     DroppedRingFull = 15, Fate, Ring, "dropped_ring_full";
     /// Dropped: `deliver`, and no process reads the handler's endpoint.
     DroppedNoEndpoint = 16, Fate, Handler, "dropped_no_endpoint";
@@ -166,7 +167,9 @@ counts! {
     DroppedPassFailed = 20, Fate, Host, "dropped_pass_failed";
     /// Dropped: no room in front of the frame to mark it as a reply.
     DroppedNoHeadroom = 21, Fate, Handler, "dropped_no_headroom";
-    /// Dropped: a queue of the path was full (on arrival: early discard).
+    /// Dropped: a queue of the path was full (on arrival: early discard), or its part of the
+    /// ring to the user tier, or that had been, as with
+    /// [`DroppedRingFull`](Self::DroppedRingFull).
     DroppedQueueFull = 22, Fate, Queue, "dropped_queue_full";
     /// Dropped: the interface that it was to leave by is down or gone.
     DroppedIfaceDown = 23, Fate, Eth, "dropped_iface_down";

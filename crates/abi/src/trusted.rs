@@ -57,8 +57,8 @@ pub const ENDPOINT_OPEN: usize = 196;
 /// with the `u32` number of the path's messages in the user tier (`in_user`) and
 /// [`DRAINING`]. Where there are more, they lie at the end: [`paths_at`].
 pub const PATHS: usize = 256;
-/// Bit of a path word's `in_user`: a message found the ring full, so the kernel tier
-/// drops what comes, until none of the path is in the user tier and it goes on.
+/// Bit of a path word's `in_user`: a message found the ring full, or its path's part of it, so
+/// the kernel tier drops what comes, until none of the path is in the user tier and it goes on.
 /// Else a flood would keep the path in the user tier as long as it lasts. Set by
 /// programs of the kernel tier while there are messages, and gone with the last.
 pub const DRAINING: u32 = 1 << 31;
@@ -77,7 +77,8 @@ pub const PATH_LAZY: usize = 16;
 /// the same clock; 0 if none was.
 pub const PATH_LAZY_AT: usize = 24;
 /// `u64` in a path word: messages of the path that were dropped on arrival because it had
-/// its part of the ring. Only paths that take whole frames have it.
+/// its part of the ring. Only paths that share a row of counters have it: those that take whole
+/// frames, but for relays.
 pub const PATH_DROPPED: usize = 32;
 /// Messages that a path above its share has in the user tier, at most: a turn of the
 /// worker's. None may overtake them, so the kernel tier waits for so many; and who

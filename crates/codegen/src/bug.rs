@@ -136,8 +136,10 @@ ashway_abi::named_bugs! {
     ShareFlickers,
     /// A path above its share may have the whole ring.
     ShareTakesRing,
-    /// A path that takes whole frames may fill the ring.
+    /// A path may fill the ring.
     PathTakesRing,
+    /// A relay may fill the ring.
+    RelayTakesRing,
     /// What is dropped for a share is not counted.
     ShareUncounted,
     /// While messages wait for each other their path is within its share.

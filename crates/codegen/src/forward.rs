@@ -129,7 +129,7 @@ fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label, drained: La
 fn entry(asm: &mut Assembler, spec: &Spec, none: Label) {
     // Other paths that take whole frames have numbers behind the relays'.
     let relays = match spec.order_scope {
-        OrderScope::Path { parted } => parted,
+        OrderScope::Path { relays } => relays,
         OrderScope::Ring => spec.paths,
     };
     asm.load(Size::W, R1, R9, context::LOCAL_PATH);

@@ -220,7 +220,7 @@ fn forward() -> [Image; 2] {
         layout: LAYOUT,
         memory: MemoryKind::Arena,
         paths: 3,
-        order_scope: instance::OrderScope::Path { parted: 3 },
+        order_scope: instance::OrderScope::Path { relays: 3 },
     };
     [forward::generate(&spec), forward::generate_observed(&spec)]
 }

@@ -146,7 +146,7 @@ impl Path {
         for _ in 0..messages {
             seen[match self.message(now, 0, false) {
                 Count::DroppedOverShare => 1,
-                Count::DroppedRingFull => 2,
+                Count::DroppedQueueFull => 2,
                 Count::QueuedOrder | Count::QueuedBusy | Count::QueuedTier => 0,
                 other => panic!("{other:?}"),
             }] += 1;
@@ -356,6 +356,9 @@ fn it_does_not_change_with_every_message() {
 
 const MOST: usize = trusted::LAZY_MESSAGES as usize;
 
+/// What a path alone may have of the ring, where its instance has others.
+const PART: usize = trusted::RING_SLOTS / 2;
+
 /// While messages wait for each other, nobody asks how the path stands: what was above its
 /// share a moment ago is so still, as its mode says.
 #[test]
@@ -373,8 +376,7 @@ fn who_waits_for_order_behind_a_flood_has_no_more_room() {
         path.work_off(MOST as u32);
         let later = SECOND + HOLD_NS;
         assert_eq!(path.mode(later), Mode::Eager);
-        let slots = trusted::RING_SLOTS;
-        assert_eq!(path.burst(later, 300), [slots, 0, 300 - slots]);
+        assert_eq!(path.burst(later, 300), [PART, 0, 300 - PART]);
     }
 }
 
@@ -400,9 +402,8 @@ fn a_lock_that_the_worker_wants_is_left_alone() {
 fn the_user_tier_drops_what_the_worker_has_no_room_for() {
     for memory in [MemoryKind::Arena, MemoryKind::Array] {
         let mut path = Path::user(memory);
-        let slots = trusted::RING_SLOTS;
-        assert_eq!(path.burst(SECOND, 300), [slots, 0, 300 - slots]);
-        path.work_off(slots as u32);
+        assert_eq!(path.burst(SECOND, 300), [PART, 0, 300 - PART]);
+        path.work_off(PART as u32);
         path.set(WORD + trusted::PATH_LAZY, 1);
         assert_eq!(path.burst(SECOND, 300), [MOST, 300 - MOST, 0]);
         path.work_off(1);
@@ -423,40 +424,102 @@ fn without_a_share_there_is_no_look_at_the_clock() {
     assert!(with.insns.len() > without.insns.len());
 }
 
+/// Behind the flood of a path that has filled its part, and that only, the kernel tier goes on.
+#[test]
+fn a_path_that_has_filled_its_part_drains() {
+    for memory in [MemoryKind::Arena, MemoryKind::Array] {
+        let mut path = Path::new(memory, None);
+        path.set(trusted::LOCK, 1);
+        assert_eq!(path.message(SECOND, 0, false), Count::QueuedBusy);
+        path.set(trusted::LOCK, 0);
+        assert_eq!(path.burst(SECOND, 300), [PART - 1, 0, 301 - PART]);
+        assert_eq!(
+            path.machine.trusted_u32(WORD),
+            PART as u32 | trusted::DRAINING
+        );
+        path.work_off(PART as u32 - 1);
+        assert_eq!(path.burst(SECOND, 3), [0, 0, 3]);
+        path.work_off(1);
+        assert!(ran(path.message(SECOND, 1, false)));
+    }
+}
+
+/// The mark of a path that was demoted while it drained is no message.
+#[test]
+fn a_mark_takes_no_room() {
+    let mut path = Path::user(MemoryKind::Arena);
+    path.set(WORD, 1 | trusted::DRAINING);
+    assert_eq!(path.burst(SECOND, 300), [PART, 0, 300 - PART]);
+}
+
 /// Messages of these paths arrive in this order, and the worker takes none: how many each
 /// has in the ring.
-fn fill(order: &[usize]) -> Vec<u32> {
+fn fill(order_scope: OrderScope, order: &[usize]) -> Vec<u32> {
     let spec = instance::Spec {
-        order_scope: OrderScope::Path { parted: 1 },
+        order_scope,
         ..spec(MemoryKind::Arena)
     };
     let mut path = Path::of(instance::user(&spec), MemoryKind::Arena);
+    let word = |local| trusted::PATHS + local * trusted::PATH_STRIDE;
     for &local in order {
         let at = context::LOCAL_PATH as usize;
         let number = (local as u32).to_ne_bytes();
         path.machine.context_mut()[at..at + 4].copy_from_slice(&number);
+        let dropped = |path: &Path| {
+            path.machine
+                .trusted_u32(word(local) + trusted::PATH_DROPPED)
+        };
+        let before = dropped(&path);
         let counted = path.message(0, 0, false);
-        assert!(matches!(
-            counted,
-            Count::QueuedTier | Count::DroppedQueueFull | Count::DroppedRingFull
-        ));
+        // Who has no row of its own has the drop in its word.
+        let in_word = dropped(&path) - before;
+        let shares_row = matches!(order_scope, OrderScope::Path { relays } if local >= relays);
+        match counted {
+            Count::QueuedTier | Count::DroppedRingFull => assert_eq!(in_word, 0),
+            Count::DroppedQueueFull => assert_eq!(in_word, u32::from(shares_row)),
+            other => panic!("{other:?}"),
+        }
     }
-    let word = |local| trusted::PATHS + local * trusted::PATH_STRIDE;
     (0..4)
         .map(|local| path.machine.trusted_u32(word(local)))
         .collect()
 }
 
+/// Of paths that take whole frames, relays (1 and 2) and others, and of those of a handler.
 #[test]
-fn no_path_of_frames_takes_what_another_needs() {
-    // One flood has half of the ring, and two have as much each as is left.
-    assert_eq!(fill(&[1; 1_000])[1], 128);
-    let two: Vec<usize> = (0..1_000).map(|at| 1 + at % 2).collect();
-    assert_eq!(fill(&two)[1..3], [86, 85]);
-    // Whoever comes later finds as much again.
-    let mut late = two;
-    late.extend([3; 42]);
-    assert_eq!(fill(&late)[3], 42);
-    // Paths without a part of their own have what is left.
-    assert_eq!(fill(&[0; 1_000])[0], 256);
+fn no_path_takes_what_another_needs() {
+    let frames = OrderScope::Path { relays: 3 };
+    for (scope, [flood, other, late]) in [
+        (frames, [1, 2, 3]),
+        (frames, [3, 1, 2]),
+        (OrderScope::Ring, [0, 1, 2]),
+        (OrderScope::Ring, [3, 0, 1]),
+    ] {
+        let fill = |order: &[usize]| fill(scope, order);
+        // One flood has half of the ring, and two have as much each as is left.
+        assert_eq!(fill(&[flood; 1_000])[flood], 128);
+        let two: Vec<usize> = (0..1_000).map(|at| [flood, other][at % 2]).collect();
+        let has = fill(&two);
+        assert_eq!([has[flood], has[other]], [86, 85]);
+        // Whoever comes later finds as much again.
+        let mut and_late = two;
+        and_late.extend([late; 42]);
+        assert_eq!(fill(&and_late)[late], 42);
+    }
+    // Paths without a number have what is left.
+    assert_eq!(fill(frames, &[0; 1_000])[0], 256);
+}
+
+/// It has the whole ring.
+#[test]
+fn a_path_that_is_alone_has_no_part() {
+    let spec = instance::Spec {
+        paths: 1,
+        ..spec(MemoryKind::Arena)
+    };
+    let mut path = Path::of(instance::user(&spec), MemoryKind::Arena);
+    for _ in 0..trusted::RING_SLOTS {
+        assert_eq!(path.message(SECOND, 0, false), Count::QueuedTier);
+    }
+    assert_eq!(path.message(SECOND, 0, false), Count::DroppedRingFull);
 }

@@ -37,6 +37,8 @@ ashway_abi::seeded_bugs! {
     FirstWaitsOnly,
     /// A slot keeps the block that its message lies in.
     BlockNotExchanged,
+    /// Where one path of a handler has a backlog, no message of another is taken.
+    BacklogStopsOthers,
     /// A message is taken that a program has not written yet.
     HalfFilledTaken,
     /// A ring is empty whose message a program has not written yet.

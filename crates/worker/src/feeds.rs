@@ -113,6 +113,12 @@ impl RunInstance {
         }
     }
 
+    /// Whether more than one path is led to it, at whatever interfaces.
+    pub(crate) fn has_several_paths(&self) -> bool {
+        let led = self.paths.iter().filter(|at| !at.is_empty());
+        led.count() > 1
+    }
+
     /// All its paths.
     pub(crate) fn paths(&self) -> impl Iterator<Item = PathId> {
         self.paths.iter().flatten().map(|(_, path)| *path)

@@ -125,7 +125,7 @@ impl InstancePlan {
         Self {
             most_paths: relays::KEYS + paths::KEYS,
             order_scope: OrderScope::Path {
-                parted: relays::KEYS,
+                relays: relays::KEYS,
             },
             ..Self::unbound(facts)
         }

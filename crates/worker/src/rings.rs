@@ -129,8 +129,10 @@ impl Pace {
 }
 
 /// Takes up to a batch from each ring of `instance` and queues the messages for their
-/// paths, unless as many wait there for their turn: what has no room here waits in the
-/// ring, and what has none there the program drops before anything is done for it. Says
+/// paths. The messages of a path that is alone stay in the ring where as many wait for their
+/// turn: what has no room there the program drops before anything is done for it. Those of
+/// several are taken as they come, since behind a message of one there may be one of another
+/// that has nothing to wait for; no more of a path can come than is its part of the ring. Says
 /// whether there was anything. Bounded by the batches; does not allocate but for
 /// queues that hold more than ever before, and a message where none is spare.
 pub(crate) fn drain(
@@ -144,8 +146,10 @@ pub(crate) fn drain(
     }
     let rings = instance.shared().layout.rings;
     for _ in 0..rings {
-        let backlog = instance.paths().map(|path| paths.engine.backlog(path));
-        if backlog.sum::<u64>() >= u64::from(BATCH) {
+        if !takes_more(instance.has_several_paths(), || {
+            let backlog = instance.paths().map(|path| paths.engine.backlog(path));
+            backlog.sum()
+        }) {
             break;
         }
         // Behind the ring where the last look ended, so that none is always the last.
@@ -154,6 +158,15 @@ pub(crate) fn drain(
         drain_ring(instance, ring, paths, rows, now());
     }
     true
+}
+
+/// Whether messages are taken out of the rings of an instance, whose paths have such a
+/// backlog.
+fn takes_more(has_several_paths: bool, backlog: impl FnOnce() -> u64) -> bool {
+    if bug::is(Bug::BacklogStopsOthers) {
+        return backlog() < u64::from(BATCH);
+    }
+    has_several_paths || backlog() < u64::from(BATCH)
 }
 
 /// Whether any ring of `instance` holds a message, be it half filled, a program has kept a
@@ -565,6 +578,22 @@ mod tests {
                 "{bug:?}"
             );
         }
+    }
+
+    /// The backlog of one path stops its own messages where they are, and nobody else's.
+    fn who_waits_stops_nobody_else() -> bool {
+        let backlog = || u64::from(BATCH);
+        takes_more(true, backlog) && takes_more(false, || backlog() - 1)
+    }
+
+    #[test]
+    fn a_backlog_is_that_of_its_path() {
+        assert!(!takes_more(false, || u64::from(BATCH)));
+        assert!(who_waits_stops_nobody_else());
+        assert!(!bug::with(
+            Bug::BacklogStopsOthers,
+            who_waits_stops_nobody_else
+        ));
     }
 
     #[test]

@@ -3,8 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
-use ashway_netns::node::{Config, control, entry, freeze, until};
-use ashway_netns::traffic::{Ledger, request};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ashway_netns::node::{Config, PATIENCE, at_rest, control, entry, freeze, until};
+use ashway_netns::traffic::{Ledger, Over, request, settle};
 use ashway_rig::{Node, Rig, RigOptions, skip_unless_root};
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -98,28 +101,148 @@ fn a_flooded_path_fills_its_own_part_of_the_ring() {
     }
 }
 
-/// On packet sockets the worker decides, before it copies; a queue holds 256.
+/// Answers; a message of the first sender after a millisecond by the clock.
+const SLOW: &str = r#"(module (import "ashway" "now_ns" (func $now (result i64)))
+    (import "ashway" "msg_load8" (func $load (param i32) (result i32)))
+    (memory (export "memory") 1 1)
+    (func (export "on_rx") (param i32 i32) (result i32) (local $end i64)
+        (if (i32.eqz (call $load (i32.const 3))) (then
+            (local.set $end (i64.add (call $now) (i64.const 1_000_000)))
+            (loop $on (br_if $on (i64.lt_u (call $now) (local.get $end))))))
+        (i32.const 1)))"#;
+
+/// Two paths of one handler in the user tier.
+fn of_a_handler(rig: &Rig, mode: &str) -> Config {
+    let file = std::env::temp_dir().join(format!("{}.wasm", rig.name()));
+    std::fs::write(&file, wat::parse_str(SLOW).unwrap()).unwrap();
+    let config = Config::on_b0(mode).text(&format!(
+        "[handler.slow]\nfile = '{}'\nallow = ['reply', 'time']",
+        file.display()
+    ));
+    [("flooded", 5000), ("other", 5001)]
+        .into_iter()
+        .fold(config, |config, (name, port)| {
+            config.text(&format!(
+                "[path.{name}]\niface = 'b0'\nmatch = 'udp and dst port {port}'\n\
+                 handler = 'slow'\ntier = 'user'\nbudget = '5ms'"
+            ))
+        })
+}
+
+/// The same of paths that end in one handler, whose rings they share. Each one's ledger has
+/// what it lost itself.
+#[test]
+fn a_flooded_path_of_a_handler_fills_its_own_part_of_the_ring() {
+    if skip_unless_root() {
+        return;
+    }
+    for mode in ["native", "generic"] {
+        let rig = Rig::new(&format!("path-parts-{mode}"), RigOptions::default()).unwrap();
+        let node = rig.node(of_a_handler(&rig, mode)).start().unwrap();
+        let [flood, other] = [5000, 5001].map(|port| rig.client_a(port).unwrap());
+        for client in [&flood, &other] {
+            client.ask(&request(1, 0)).unwrap();
+        }
+        let _ = at_rest(&node);
+        freeze(&node);
+        for sequence in 0..1280 {
+            flood.send(&request(1, sequence)).unwrap();
+        }
+        for sequence in 0..60 {
+            other.send(&request(1, sequence)).unwrap();
+        }
+        node.signal(Signal::CONT).unwrap();
+        let ended = |path, received: u64| {
+            let ledger = settle(&node, path, received);
+            assert_eq!(ledger.gap(), None, "{mode}: {ledger:?}");
+            ledger
+        };
+        let fates = [("answered", 129), ("dropped_queue_full", 1280 - 128)];
+        ended("flooded", 1281).assert_fates(&fates, &mode);
+        ended("other", 61).assert_fates(&[("answered", 61)], &mode);
+        node.stop().unwrap();
+    }
+}
+
+/// A path that gets ten times what its handler can do loses the rest. Another path of that
+/// handler loses nothing, and waits for a turn of the first one's and not for its backlog.
+#[test]
+fn a_flooded_path_has_no_other_wait_for_its_backlog() {
+    const ASKED: u32 = 50;
+    if skip_unless_root() {
+        return;
+    }
+    for mode in ["native", "generic"] {
+        let rig = Rig::new(&format!("path-backlog-{mode}"), RigOptions::default()).unwrap();
+        let node = rig.node(of_a_handler(&rig, mode)).start().unwrap();
+        let [flood, other] = [5000, 5001].map(|port| rig.client_a(port).unwrap());
+        other.set_timeout(PATIENCE).unwrap();
+        let over = AtomicBool::new(false);
+        let answered = |path| Ledger::of(&node.status().unwrap(), path).fate("answered");
+        let (sent, done) = std::thread::scope(|scope| {
+            let _over = Over(&over);
+            let flooding = scope.spawn(|| {
+                let mut sent = 0;
+                while !over.load(Ordering::Acquire) {
+                    for _ in 0..10 {
+                        flood.send(&request(0, sent)).unwrap();
+                        sent += 1;
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                sent
+            });
+            until("the flooded path has lost some", || {
+                let ledger = Ledger::of(&node.status().unwrap(), "flooded");
+                (ledger.fate("dropped_queue_full") > 0).then_some(())
+            });
+            let before = answered("flooded");
+            for sequence in 0..ASKED {
+                other.ask(&request(1, sequence)).unwrap();
+            }
+            let done = answered("flooded") - before;
+            over.store(true, Ordering::Release);
+            (flooding.join().unwrap(), done)
+        });
+        let asked = u64::from(ASKED);
+        println!("{mode}: {done} of the flood's messages during {asked} of the other path");
+        settle(&node, "other", asked).assert_fates(&[("answered", asked)], &mode);
+        let flooded = settle(&node, "flooded", u64::from(sent));
+        let lost = flooded.fate("dropped_queue_full");
+        assert_eq!(flooded.fate("answered") + lost, u64::from(sent), "{mode}");
+        assert!(done < 20 * asked, "{mode}: {done}");
+        node.stop().unwrap();
+    }
+}
+
+/// On packet sockets the worker decides, before it copies; a queue holds 256. The socket has
+/// kept all that comes here, and each turn of the flooded path takes as long as 32 messages of
+/// it wait to be looked at.
 #[test]
 fn a_path_on_a_packet_socket_has_a_queue_of_its_own() {
+    const FLOOD: u32 = 400;
     if skip_unless_root() {
         return;
     }
     let rig = Rig::new("path-queues-packet", RigOptions::default()).unwrap();
-    let node = rig.node(config("packet")).start().unwrap();
+    let node = rig.node(of_a_handler(&rig, "packet")).start().unwrap();
     let [flood, other] = [5000, 5001].map(|port| rig.client_a(port).unwrap());
-    for sequence in 0..100 {
+    freeze(&node);
+    for sequence in 0..FLOOD {
         flood.send(&request(0, sequence)).unwrap();
-        other.send(&request(0, sequence)).unwrap();
+        if sequence % 16 == 0 {
+            other.send(&request(1, sequence)).unwrap();
+        }
     }
-    for path in ["flooded", "other"] {
-        let shown = until("all messages have ended", || {
-            let shown = shown(&node, path);
-            (shown["received"] == 100 && shown["waiting"] == 0).then_some(shown)
-        });
-        assert_eq!(fate(&shown, "consumed"), 100, "{shown:#}");
-        assert_eq!(shown["queues"]["in_backward"]["maximum"], 256, "{shown:#}");
-    }
-    let live = &node.status().unwrap()["live"];
-    assert_eq!(live["balanced"], true, "{live:#}");
+    node.signal(Signal::CONT).unwrap();
+    let asked = u64::from(FLOOD.div_ceil(16));
+    settle(&node, "other", asked).assert_fates(&[("answered", asked)], &"packet");
+    let flooded = settle(&node, "flooded", u64::from(FLOOD));
+    let [answered, lost] = ["answered", "dropped_queue_full"].map(|fate| flooded.fate(fate));
+    assert_eq!(answered + lost, u64::from(FLOOD), "{flooded:?}");
+    // What the queue holds, and one for each look while it filled.
+    assert!((256..330).contains(&answered), "{flooded:?}");
+    let shown = shown(&node, "flooded");
+    assert_eq!(shown["queues"]["in_backward"]["maximum"], 256, "{shown:#}");
     node.stop().unwrap();
 }

@@ -150,6 +150,7 @@ pub(crate) fn others(asm: &mut Assembler, mine: Label, drained: Label) {
 /// context. Ends the program, or jumps to `host`.
 pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, origin: Origin, observe: bool) {
     let full = asm.label();
+    let over = asm.label();
     let too_long = asm.label();
     let void = asm.label();
     // In the user tier the worker says how a path stands: it has one program for all.
@@ -163,11 +164,10 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, origin: Origin
     path_word(asm, spec, host);
     asm.store(Size::D, R10, PATH_WORD, R1);
     if has_share {
-        share::room(asm, full);
+        share::room(asm, if spec.is_parted() { over } else { full });
     }
-    let over = asm.label();
-    if let OrderScope::Path { parted } = spec.order_scope {
-        part(asm, spec, parted, full, over);
+    if spec.is_parted() {
+        part(asm, spec, full, over);
     }
     take_slot(asm, spec, full);
 
@@ -196,21 +196,23 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, origin: Origin
     asm.store_imm(Size::W, R1, trusted::SLOT_PAYLOAD_OFF as i16, 0);
     publish(asm);
     asm.jump(too_long);
-    if let OrderScope::Path { .. } = spec.order_scope {
+    let lost = asm.label();
+    if spec.is_parted() {
+        // A ring that is full has no part for anybody: who is over meets it first.
         asm.bind(over);
-        asm.load(Size::D, R1, R10, PATH_WORD);
-        asm.mov_imm(R2, 1);
-        asm.atomic(Atomic::Add, Size::D, R1, trusted::PATH_DROPPED as i16, R2);
+        if let OrderScope::Path { relays } = spec.order_scope {
+            count_in_word(asm, relays);
+        }
+        no_room(asm, origin);
         asm.mov_imm(R8, Count::DroppedQueueFull as i32);
-        asm.mov_imm(R7, action::DROP);
-        asm.jump(tell);
-    }
-    asm.bind(full);
-    if let Origin::Kernel { drained, share } = origin {
-        drain(asm, share);
-        asm.bind(drained);
+        asm.jump(lost);
+        asm.bind(full);
+    } else {
+        asm.bind(full);
+        no_room(asm, origin);
     }
     asm.mov_imm(R8, Count::DroppedRingFull as i32);
+    asm.bind(lost);
     if has_share {
         share::blame(asm);
     }
@@ -238,13 +240,21 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, origin: Origin
 /// a further one finds as much room as each of them has (A. K. Choudhury and E. L. Hahne,
 /// *Dynamic Queue Length Thresholds for Shared-Memory Packet Switches*, 1998, with a factor
 /// of 1). Clobbers `r1`-`r5`.
-fn part(asm: &mut Assembler, spec: &Spec, parted: usize, full: Label, over: Label) {
+fn part(asm: &mut Assembler, spec: &Spec, full: Label, over: Label) {
     if bug::is(Bug::PathTakesRing) {
         return;
     }
     let fits = asm.label();
-    asm.load(Size::W, R2, R9, context::LOCAL_PATH);
-    asm.jump_if_imm(op::JLT, R2, parted as i32, fits);
+    if let OrderScope::Path { relays } = spec.order_scope {
+        // That of all paths without a number: which one has filled the ring nobody knows.
+        let exempt = if bug::is(Bug::RelayTakesRing) {
+            relays as i32
+        } else {
+            1
+        };
+        asm.load(Size::W, R2, R9, context::LOCAL_PATH);
+        asm.jump_if_imm(op::JLT, R2, exempt, fits);
+    }
     ring(asm, spec, full);
     asm.load(Size::W, R3, R2, trusted::RING_PRODUCED as i16);
     asm.load(Size::W, R4, R2, trusted::RING_CONSUMED as i16);
@@ -253,13 +263,36 @@ fn part(asm: &mut Assembler, spec: &Spec, parted: usize, full: Label, over: Labe
     asm.alu32(op::SUB, R4, R3);
     asm.load(Size::D, R1, R10, PATH_WORD);
     asm.load(Size::W, R5, R1, 0);
+    // A path that was demoted while it drained keeps the mark until the last has left.
+    asm.alu32_imm(op::AND, R5, !trusted::DRAINING.cast_signed());
     asm.jump_if(op::JGE, R5, R4, over);
     asm.bind(fits);
 }
 
+/// Counts a message that is dropped in its path's word, if the path shares its row of
+/// counters with others. Clobbers `r1` and `r2`.
+fn count_in_word(asm: &mut Assembler, relays: usize) {
+    let own_row = asm.label();
+    asm.load(Size::W, R2, R9, context::LOCAL_PATH);
+    asm.jump_if_imm(op::JLT, R2, relays as i32, own_row);
+    asm.load(Size::D, R1, R10, PATH_WORD);
+    asm.mov_imm(R2, 1);
+    asm.atomic(Atomic::Add, Size::D, R1, trusted::PATH_DROPPED as i16, R2);
+    asm.bind(own_row);
+}
+
+/// There is no room for the message: a path of the kernel tier drains if that is because of
+/// its order, and comes here while it does. Clobbers `r0`-`r5`.
+fn no_room(asm: &mut Assembler, origin: Origin) {
+    if let Origin::Kernel { drained, share } = origin {
+        drain(asm, share);
+        asm.bind(drained);
+    }
+}
+
 /// Marks the path as [draining](trusted::DRAINING), if only order led this message
 /// here. Only while one of the path is in the user tier, as the last takes the mark
-/// away; who loses the race leaves it to the next who finds the ring full. `r8` =
+/// away; who loses the race leaves it to the next who finds no room. `r8` =
 /// the note.
 fn drain(asm: &mut Assembler, has_share: bool) {
     let out = asm.label();

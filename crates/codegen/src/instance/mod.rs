@@ -11,8 +11,10 @@
 //!   third condition). The other way round, the first message in the ring
 //!   behind one of the kernel tier says so, and the worker waits until that one
 //!   has left the driver.
+//! * **A path fills its own part of the ring:** where an instance has several, a message
+//!   is dropped on arrival whose path has as many in the user tier as its ring has free slots.
 //! * **A flood does not keep a path in the user tier:** where messages that wait
-//!   for order's sake alone fill the ring, the path [drains](trusted::DRAINING).
+//!   for order's sake alone fill that, the path [drains](trusted::DRAINING).
 //! * **No more than its share:** above [it](ashway_abi::share) a path's messages go to
 //!   the user tier, and are dropped before any work is done once
 //!   [some](trusted::LAZY_MESSAGES) wait there. Of the kernel tier only programs of paths that have a share have anything of it.
@@ -81,13 +83,19 @@ pub enum OrderScope {
     Ring,
     /// The path's, by [`trusted::PATH_BEHIND_KERNEL`]. Its paths take whole frames.
     Path {
-        /// Paths from this number on have a part of the ring each, so that none can use
-        /// up what another needs.
-        parted: usize,
+        /// Paths below this number are relays, and 0 is all those that have no number of
+        /// their own.
+        relays: usize,
     },
 }
 
 impl Spec {
+    /// Whether each path has a part of the ring, so that none can use up what another needs;
+    /// a path that is alone has all of it.
+    const fn is_parted(&self) -> bool {
+        self.paths > 1
+    }
+
     /// How packets are read: array mode is for processes without
     /// `CAP_PERFMON`, and they may not move packet pointers freely either.
     pub(crate) const fn packet(&self) -> Packet {

@@ -170,7 +170,7 @@ pub(crate) fn behind(what: OrderScope, packet: Packet, cpus: u32) -> Image {
         paths: PATHS.len(),
         order_scope: match what {
             OrderScope::Relay => instance::OrderScope::Path {
-                parted: PATHS.len(),
+                relays: PATHS.len(),
             },
             OrderScope::Ring | OrderScope::Echo => instance::OrderScope::Ring,
         },

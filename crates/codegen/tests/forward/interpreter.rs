@@ -79,7 +79,7 @@ pub(crate) fn spec(packet: Packet, cpus: u32, paths: usize) -> Spec {
             Packet::Helpers => MemoryKind::Array,
         },
         paths,
-        order_scope: OrderScope::Path { parted: paths },
+        order_scope: OrderScope::Path { relays: paths },
     }
 }
 
@@ -311,26 +311,29 @@ fn counted(machine: &mut Machine, packet: Packet, frame: &[u8]) -> Count {
     }
 }
 
-/// Where messages that wait for order's sake alone fill the ring, none is taken until
-/// the user tier has none of the path: then the kernel tier goes on, however many come.
+/// What a path alone may have of the ring.
+const PART: u32 = trusted::RING_SLOTS as u32 / 2;
+
+/// Where messages that wait for order's sake alone fill the path's part of the ring, none is
+/// taken until the user tier has none of the path: then the kernel tier goes on, however many
+/// come.
 #[test]
 fn a_flood_does_not_keep_a_path_in_the_user_tier() {
-    let slots = trusted::RING_SLOTS as u32;
     for (packet, case) in good(11).take(4) {
         let mut machine = machine(packet, &program(packet));
         let frame = case.received();
         let run = |machine: &mut Machine| counted(machine, packet, &frame);
         assert_eq!(run(&mut machine), Count::QueuedTier);
         machine.set_hop(HOP as usize, case.hop());
-        for _ in 1..slots {
+        for _ in 1..PART {
             assert_eq!(run(&mut machine), Count::QueuedOrder);
         }
-        assert_eq!(machine.trusted_u32(IN_USER), slots);
-        for waiting in [slots, slots - 1, 1] {
+        assert_eq!(machine.trusted_u32(IN_USER), PART);
+        for waiting in [PART, PART - 1, 1] {
             let worked_off = trusted::in_user(machine.trusted_u32(IN_USER)) - waiting;
             work_off(&mut machine, worked_off);
             for _ in 0..3 {
-                assert_eq!(run(&mut machine), Count::DroppedRingFull);
+                assert_eq!(run(&mut machine), Count::DroppedQueueFull);
             }
             let word = machine.trusted_u32(IN_USER);
             assert_eq!(word, waiting | trusted::DRAINING);
@@ -343,21 +346,20 @@ fn a_flood_does_not_keep_a_path_in_the_user_tier() {
     }
 }
 
-/// A path that runs in the user tier takes what there is room for.
+/// A path that runs in the user tier takes what it has room for.
 #[test]
 fn a_path_without_a_hop_does_not_drain() {
-    let slots = trusted::RING_SLOTS as u32;
     for (packet, case) in good(12).take(4) {
         let mut machine = machine(packet, &program(packet));
         let frame = case.received();
         let run = |machine: &mut Machine| counted(machine, packet, &frame);
-        for _ in 0..slots {
+        for _ in 0..PART {
             assert_eq!(run(&mut machine), Count::QueuedTier);
         }
-        assert_eq!(run(&mut machine), Count::DroppedRingFull);
+        assert_eq!(run(&mut machine), Count::DroppedQueueFull);
         work_off(&mut machine, 1);
         assert_eq!(run(&mut machine), Count::QueuedTier);
-        assert_eq!(machine.trusted_u32(IN_USER), slots);
+        assert_eq!(machine.trusted_u32(IN_USER), PART);
     }
 }
 

@@ -168,7 +168,9 @@ pub const fn reason(count: Count) -> Reason {
             "the driver gives no headroom: run the path with `tier = \"user\"`",
         ),
         Count::DroppedQueueFull => (
-            "was dropped: a queue of the path was full, or a module that keeps messages was",
+            "was dropped: the path had its part of the ring to the user tier, or had had and what it \
+             has there is not done yet; or a queue of the path was full, or a module that keeps \
+             messages was",
             "match",
             "messages come faster than the path takes them",
         ),

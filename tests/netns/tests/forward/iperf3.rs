@@ -70,9 +70,9 @@ fn iperf3_through(tier: &str) {
     assert!(sent > 1000, "{sum:#}");
     let status = closed(&node);
     let live = &status["live"];
-    // A full ring is a fate too: what iperf3 misses is in the ledger, or did not get
+    // A full part of the ring is a fate too: what iperf3 misses is in the ledger, or did not get
     // into its socket, where it looks too seldom on a busy machine.
-    let dropped = live["fates"]["dropped"]["ring_full"].as_u64().unwrap_or(0);
+    let dropped = live["fates"]["dropped"]["queue_full"].as_u64().unwrap_or(0);
     let unheard = socket_was_full(&three.c);
     assert!(live["received"].as_u64().unwrap() >= sent, "{live:#}");
     assert!(

@@ -333,7 +333,7 @@ fn rising(server: &UdpSocket, over: &AtomicBool) -> u32 {
 }
 
 /// While the node is stopped, a new sender's message waits for the worker, and behind it,
-/// in order, as much of a flood as the ring takes. Then both go on: the worker alone would
+/// in order, as much of a flood as its part of the ring takes. Then both go on: the worker alone would
 /// never come to the flood's end, so the kernel tier has to take over.
 #[test]
 fn a_flood_does_not_keep_a_relay_in_the_user_tier() {
@@ -354,10 +354,10 @@ fn a_flood_does_not_keep_a_relay_in_the_user_tier() {
         freeze(&node);
         other.send(&request(1, 0)).unwrap();
         let flood = scope.spawn(|| flood(&client, 0, &over));
-        // More than the ring takes has come when the wire has carried so much.
+        // More than that has come when the wire has carried so much.
         let frames = || three.rig.in_b(|| iface::stats("b0")).unwrap().rx_packets;
         let before = frames();
-        until("the ring is full", || {
+        until("the path's part of the ring is full", || {
             (frames() > before + 1000).then_some(())
         });
         node.signal(Signal::CONT).unwrap();
@@ -380,18 +380,71 @@ fn a_flood_does_not_keep_a_relay_in_the_user_tier() {
     let number = |value: &Value| value.as_u64().unwrap();
     let (forwarded, full) = (
         number(&shown["fates"]["forwarded"]),
-        number(&shown["fates"]["dropped"]["ring_full"]),
+        number(&shown["fates"]["dropped"]["queue_full"]),
     );
     println!("{forwarded} forwarded, {full} dropped, {heard} heard");
     assert_eq!(number(&shown["received"]), forwarded + full, "{shown:#}");
     assert_eq!(shown["balanced"], true, "{shown:#}");
     assert!(full > 500, "{shown:#}");
-    // Each of the two for who it was, and what the ring took behind the second.
+    // Each of the two for who it was, and what the part took behind the second.
     let notes = &shown["kernel"]["notes"];
     assert_eq!(number(&notes["queued_tier"]), 2, "{shown:#}");
-    assert_eq!(number(&notes["queued_order"]), 255, "{shown:#}");
+    assert_eq!(number(&notes["queued_order"]), 127, "{shown:#}");
     assert!(u64::from(heard) <= forwarded, "{shown:#}");
     node.stop().unwrap();
+}
+
+/// A relay that the user tier runs fills its own part of the ring, whatever comes: another
+/// path loses nothing, and the relay's ledger has what it lost.
+#[test]
+fn a_flooded_relay_leaves_other_paths_their_room() {
+    if skip_unless_root() {
+        return;
+    }
+    for mode in ["native", "generic"] {
+        let three = Three::new(&format!("fwd-part-{mode}"));
+        let other = r#"
+            [module.end]
+            kind = "sink"
+            down = "udp.up"
+            [path.other]
+            from = "end"
+            attrs = { local = "10.7.0.2:5001", pathname = "eth:b0" }
+        "#;
+        let node = three.node_with(mode, "user", other);
+        let server = three.server(6000);
+        let [client, other] = [5000, 5001].map(|port| three.rig.client_a(port).unwrap());
+        ask_and_answer(&client, &server, 0);
+        other.send(&request(1, 0)).unwrap();
+        let shown = |path| {
+            let status = closed(&node);
+            entry(&status, "paths", path).clone()
+        };
+        until("both have been there", || {
+            let all = [("relay", 2), ("other", 1)];
+            let done = |(path, times)| shown(path)["received"] == times;
+            all.into_iter().all(done).then_some(())
+        });
+        freeze(&node);
+        for sequence in 0..1280 {
+            client.send(&request(0, sequence)).unwrap();
+        }
+        for sequence in 0..60 {
+            other.send(&request(1, sequence)).unwrap();
+        }
+        node.signal(Signal::CONT).unwrap();
+        until("all has come", || {
+            (shown("other")["received"] == 61).then_some(())
+        });
+        let (relay, other) = (shown("relay"), shown("other"));
+        assert_eq!(other["fates"]["consumed"], 61, "{mode}: {other:#}");
+        assert_eq!(relay["received"], 2 + 1280, "{mode}: {relay:#}");
+        assert_eq!(relay["fates"]["forwarded"], 2 + 128, "{mode}: {relay:#}");
+        let lost = &relay["fates"]["dropped"]["queue_full"];
+        assert_eq!(*lost, 1280 - 128, "{mode}: {relay:#}");
+        assert_eq!(relay["balanced"], true, "{mode}: {relay:#}");
+        node.stop().unwrap();
+    }
 }
 
 /// Both ends are known beforehand: C may speak first, and nothing is for the user

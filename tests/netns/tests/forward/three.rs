@@ -62,6 +62,11 @@ impl Three {
 
     /// A node in B with this relay.
     pub(crate) fn node(&self, mode: &str, tier: &str) -> Node {
+        self.node_with(mode, tier, "")
+    }
+
+    /// The same with `more` in its configuration.
+    pub(crate) fn node_with(&self, mode: &str, tier: &str, more: &str) -> Node {
         let config = format!(
             r#"
             [iface.b0]
@@ -76,6 +81,7 @@ impl Three {
             tier = "{tier}"
             from = "eth:b0"
             attrs = {{ pathname = "udp/relay", local = "10.7.0.2:5000", next_hop = "{C8}:6000", from = "{B8}:7000", out = "eth:b1", next_hop_mac = "{MAC_C}" }}
+            {more}
             "#
         );
         self.rig.node(config).start().unwrap()
