@@ -1,7 +1,10 @@
 //! `cargo xtask graph`: which crate of the workspace depends on which.
 //!
-//! `--check` compares that with what ARCHITECTURE.md shows. Asks `cargo tree` instead of
+//! `--check` compares that with what ARCHITECTURE.md shows, and looks for cycles among the
+//! modules of [some](LAYERED). Asks `cargo tree` instead of
 //! `cargo metadata`, whose JSON would need a parser.
+
+mod modules;
 
 use std::process::Command;
 
@@ -12,12 +15,16 @@ use crate::root;
 /// Where ARCHITECTURE.md has the graph: in the first block of code after this.
 const HEADING: &str = "### Crate graph";
 
+/// Crates whose modules form layers: none imports one that imports it, however indirectly.
+const LAYERED: [&str; 1] = ["crates/worker"];
+
 pub(crate) fn print() -> Result<()> {
     print!("{}", graph()?);
     Ok(())
 }
 
-/// Fails, with the lines that differ, if ARCHITECTURE.md shows another graph.
+/// Fails, with the lines that differ, if ARCHITECTURE.md shows another graph, and if modules
+/// import each other that should form layers.
 pub(crate) fn check() -> Result<()> {
     let path = root().join("ARCHITECTURE.md");
     let page = std::fs::read_to_string(&path)
@@ -29,6 +36,9 @@ pub(crate) fn check() -> Result<()> {
         "the graph in ARCHITECTURE.md is not that of the crates (- page, + crates; \
          `cargo xtask graph` prints it):\n{differing}"
     );
+    for folder in LAYERED {
+        modules::check(&root().join(folder).join("src"))?;
+    }
     Ok(())
 }
 
@@ -173,7 +183,7 @@ mod tests {
 
     /// The page and the crates of this very tree.
     #[test]
-    fn architecture_shows_the_crates_as_they_are() {
+    fn architecture_shows_the_crates_as_they_are_and_modules_form_layers() {
         check().unwrap();
     }
 }

@@ -55,7 +55,7 @@ usage: cargo xtask COMMAND
   mutants               change the engine in each way that cargo-mutants knows: the tests
                         of `ashway-path` have to kill at least 90 % (half an hour)
   graph [--check]       print which crate depends on which; or compare that with
-                        what ARCHITECTURE.md shows
+                        what ARCHITECTURE.md shows, and look for cycles of modules
   schema [WORDS]        a JSON Schema of the control socket; without words, their names
   kernels [6.12 6.1]    boot other kernels under QEMU and print what they say to
                         each built handler

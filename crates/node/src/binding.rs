@@ -30,14 +30,15 @@ use super::{Node, NodePath, Owner, RunError};
 use crate::control::Caller;
 use crate::request::{self, Code, Refusal};
 use ashway_config::{HandlerConfig, PathConfig, Placement, Tier, suggest};
-use ashway_worker::activation::HandlerHandle;
-use ashway_worker::feeds::RunInstance;
+use ashway_worker::drop_rule;
+use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::{Instance, InstanceError, NotPromoted, Promoted};
-use ashway_worker::packets;
-use ashway_worker::paths::{DemuxChange, Target};
+use ashway_worker::order::Order;
 use ashway_worker::plan::{IfaceFacts, InstancePlan, NoRoom, PathPlan};
+use ashway_worker::run_instance::RunInstance;
+use ashway_worker::target::{DemuxChange, Target};
 use ashway_worker::worker::WorkerGone;
-use ashway_worker::worker::command::{Command, Order};
+use ashway_worker::worker::command::Command;
 
 /// A handler that is being made.
 pub(super) struct Loading {
@@ -468,7 +469,7 @@ impl Node {
             let name = &self.config.ifaces[iface].name;
             let mut matches = Vec::new();
             for (lead, filter) in self.filters(iface) {
-                match (packets::drop_matches(&filter), lead) {
+                match (drop_rule::drop_matches(&filter), lead) {
                     (Some(more), _) => matches.extend(more),
                     (None, lead) if self.module_paths.at(lead.path).is_some() => {
                         heard.insert(lead.path);
@@ -476,7 +477,7 @@ impl Node {
                     (None, _) => {
                         let message =
                             format!("on `{name}` the host would see what the path consumes");
-                        return Err(Refusal::failed(message, packets::NO_DROP_HINT));
+                        return Err(Refusal::failed(message, drop_rule::NO_DROP_HINT));
                     }
                 }
             }

@@ -32,19 +32,20 @@ use super::{Node, NodeIface, NodePath, Owners, RunError, State, XdpSide, dispatc
 use crate::compile::CompileThread;
 use crate::rung::{Rung, cost_notice, no_xdp};
 use ashway_config::{Config, NodeGraph, Tier, XdpMode};
-use ashway_worker::activation::HandlerHandle;
 use ashway_worker::bell::Bell;
 use ashway_worker::counters::UserRows;
+use ashway_worker::drop_rule;
 use ashway_worker::faults::Faults;
-use ashway_worker::feeds::{HandlerPath, RunInstance};
+use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::Instance;
-use ashway_worker::packets::{self, PacketPort, Rooms};
+use ashway_worker::packet_port::{PacketPort, Rooms};
 use ashway_worker::paths::Paths;
 use ashway_worker::plan::{self, HandlerId, IfaceFacts, Plan};
 use ashway_worker::programs::{self, NodeMaps};
-use ashway_worker::rings::{Pace, PassBy, XdpPort};
+use ashway_worker::run_instance::{HandlerPath, RunInstance};
 use ashway_worker::witness::Witnesses;
 use ashway_worker::worker::{Awake, Work, Worker};
+use ashway_worker::xdp_port::{Pace, PassBy, XdpPort};
 
 /// Frames of a transmit socket.
 const TX_FRAMES: u32 = 1024;
@@ -301,13 +302,13 @@ fn take_with_sockets(
     let table = dispatch::table(&found.name, plan, paths, number)?;
     let mut matches = Some(Vec::new());
     for path in &numbers.paths {
-        let more = packets::drop_matches(&paths[path].config.filter);
+        let more = drop_rule::drop_matches(&paths[path].config.filter);
         matches = matches.zip(more).map(|(all, more)| [all, more].concat());
     }
     let installed = match matches {
         Some(matches) => IngressDrop::install(&found.name, &matches)
             .map_err(|error| format!("{error} ({})", error.hint())),
-        None => Err(packets::NO_DROP_HINT.to_owned()),
+        None => Err(drop_rule::NO_DROP_HINT.to_owned()),
     };
     let drop_rule = match installed {
         Ok(rule) => Some(rule),

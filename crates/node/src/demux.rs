@@ -12,7 +12,7 @@ use ashway_wire::Headers;
 use super::{Node, NodeIface, status};
 use crate::request::{Refusal, unknown};
 use crate::why::Looked;
-use ashway_worker::paths::Target;
+use ashway_worker::target::Target;
 
 /// What a table has, but for the frames that it does not find. `hits` says how many frames
 /// an entry caught, if somebody counts; of each shape at most `most` entries are listed,

@@ -31,12 +31,13 @@ use crate::request::Refusal;
 use ashway_config::{NodeGraph, PathConfig};
 use ashway_worker::activation::{LOCAL, ROW};
 use ashway_worker::bindings::HandlerBindings;
-use ashway_worker::feeds::HandlerPath;
-use ashway_worker::paths::{self, DemuxChange, Target};
+use ashway_worker::keys;
+use ashway_worker::order::Order;
 use ashway_worker::plan::{InstancePlan, PathPlan, Plan};
 use ashway_worker::programs::{self, DemuxMaps, Followed, NodeMaps};
 use ashway_worker::relays;
-use ashway_worker::worker::command::Order;
+use ashway_worker::run_instance::HandlerPath;
+use ashway_worker::target::{DemuxChange, Target};
 
 /// The place in every program array of the program that takes whole frames.
 pub(super) const LIVE_SLOT: u32 = MAX_SLOTS as u32;
@@ -80,7 +81,7 @@ impl Leaves<'_> {
         let row = self.plan.live_row.0;
         let whole = Leaf {
             row,
-            local: number.map_or(0, |number| paths::key(number, direction) as u32),
+            local: number.map_or(0, |number| keys::key(number, direction) as u32),
             ring_base: rings.start as u16,
             ring_count: rings.len() as u16,
             flags: flag::RAW,

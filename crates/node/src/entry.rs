@@ -22,8 +22,8 @@ use super::dispatch::Entry;
 use super::operations::{Job, Operation, Report, Step};
 use super::{Node, NodeIface, RunError, XdpSide, binding, say};
 use crate::request::Refusal;
-use ashway_worker::paths::Target;
 use ashway_worker::programs::{DemuxMaps, Followed, NodeMaps};
+use ashway_worker::target::Target;
 
 /// An interface's next entry program.
 #[derive(Debug, Default)]

@@ -30,9 +30,10 @@ use crate::request::{self, Refusal, Scalar};
 use ashway_config::{Entrance, LongPath, Tier, is_name};
 use ashway_worker::activation::ROW;
 use ashway_worker::instance::Instance;
-use ashway_worker::paths::{DemuxChange, Target};
+use ashway_worker::order::{ModulePath, Order};
 use ashway_worker::plan::{HandlerId, InstancePlan};
-use ashway_worker::worker::command::{Command, ModulePath, Order};
+use ashway_worker::target::{DemuxChange, Target};
+use ashway_worker::worker::command::Command;
 
 /// A path that somebody asks for.
 pub(super) struct Wanted {

@@ -13,7 +13,7 @@ use ashway_path::stage::Direction;
 
 use super::owners::Owner;
 use super::relay::RelaySlot;
-use ashway_worker::paths::MOST;
+use ashway_worker::keys::MOST;
 use ashway_worker::plan::HandlerId;
 
 /// How long a number is nobody's that a path had. A program that was entered before

@@ -11,7 +11,7 @@ use super::Node;
 use super::operations::{Job, Operation, Step};
 use super::promote::{Promoting, Promotion, swapped};
 use ashway_config::Tier;
-use ashway_worker::activation::HandlerHandle;
+use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::{NotPromoted, Promoted};
 use ashway_worker::shadow::{Compared, PATIENCE, Recording};
 

@@ -31,7 +31,7 @@ use crate::control::Caller;
 use crate::request::{self, Code, Refusal};
 use ashway_config::{HandlerConfig, Tier};
 use ashway_path::places::PathId;
-use ashway_worker::activation::HandlerHandle;
+use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
 use ashway_worker::plan::HandlerId;
 use ashway_worker::programs::NodeMaps;

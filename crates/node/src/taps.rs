@@ -250,7 +250,7 @@ struct Book {
 
 /// What the Unix clock shows at [`Time`] 0.
 fn epoch() -> Duration {
-    let (monotonic, running) = (clock::monotonic_ns(), ashway_worker::worker::now().0);
+    let (monotonic, running) = (clock::monotonic_ns(), ashway_worker::clock::now().0);
     clock::epoch() + Duration::from_nanos(monotonic.saturating_sub(running))
 }
 

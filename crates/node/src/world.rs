@@ -20,7 +20,7 @@ use crate::rung::Rung;
 use crate::shells::Shells;
 use crate::taps::Taps;
 use ashway_config::{Config, NodeGraph, Offline, World};
-use ashway_worker::activation::HandlerHandle;
+use ashway_worker::handle::HandlerHandle;
 
 /// An interface of the node, as its module knows it.
 #[derive(Clone, Debug)]

@@ -1,8 +1,6 @@
 //! A handler as the modules of a graph see it: run it, decide, note.
 
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use ashway_abi::Count;
@@ -18,15 +16,12 @@ use ashway_path::time::Time;
 
 use crate::bindings::HandlerBinding;
 use crate::breaker::Gate;
-use crate::counters::UserRows;
 use crate::decide::{Rules, decide};
-use crate::faults::{Faults, Stop};
-use crate::instance::{Instance, fuel};
-use crate::instance_lock::Holds;
+use crate::faults::Stop;
+use crate::handle::{HandlerHandle, UserInstance};
+use crate::instance::fuel;
 use crate::observe::trace;
 use crate::rows::CounterRow;
-use crate::shadow::Recording;
-use crate::version::Version;
 use ashway_config::{Config, OnFault, Tier, attr};
 
 /// Attribute: the path's row of counters. The node's own affair, beside
@@ -35,84 +30,6 @@ pub const ROW: &str = "row";
 
 /// Attribute: the path's number within its handler's instance, if it has one there.
 pub const LOCAL: &str = "local_path";
-
-/// A handler instance that paths can be bound to.
-#[derive(Clone)]
-pub struct HandlerHandle {
-    /// What it shares with the rest of the node.
-    pub shared: Arc<Instance>,
-    /// Its Wasm side. Only the worker runs and swaps it, so nobody waits for the
-    /// lock; it is there because the paths of an instance share it.
-    pub running: Arc<Mutex<UserInstance>>,
-    /// What the worker has of the instance's lock.
-    pub(crate) holds: Arc<Holds>,
-    /// How many paths end in each of its functions.
-    bound: Arc<Mutex<BTreeMap<String, u32>>>,
-    /// Where faults are noted.
-    rows: Arc<UserRows>,
-    /// Where they are kept.
-    pub(crate) faults: Arc<Faults>,
-}
-
-/// What runs in the user tier.
-#[derive(Debug)]
-pub struct UserInstance {
-    /// What it is.
-    pub version: Arc<Version>,
-    /// The version over the instance's memory.
-    pub(crate) wasm: ashway_handler::Instance,
-    /// What it does, while a promotion wants to know.
-    pub recording: Option<Recording>,
-}
-
-impl HandlerHandle {
-    /// A new instance.
-    #[must_use]
-    pub fn new(
-        instance: Instance,
-        wasm: ashway_handler::Instance,
-        rows: &Arc<UserRows>,
-        faults: &Arc<Faults>,
-    ) -> Self {
-        let version = instance.version();
-        Self {
-            shared: Arc::new(instance),
-            running: Arc::new(Mutex::new(UserInstance {
-                version,
-                wasm,
-                recording: None,
-            })),
-            holds: Arc::default(),
-            bound: Arc::default(),
-            rows: Arc::clone(rows),
-            faults: Arc::clone(faults),
-        }
-    }
-}
-
-impl HandlerHandle {
-    /// The functions that paths end in, whichever way these came to be.
-    pub fn bound(&self) -> Vec<String> {
-        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        bound.keys().cloned().collect()
-    }
-
-    /// Counts a path that ends in a function, or no longer does.
-    fn count(&self, function: &str, more: bool) {
-        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = bound.entry(function.to_owned()).or_default();
-        *count = if more { *count + 1 } else { *count - 1 };
-        if *count == 0 {
-            bound.remove(function);
-        }
-    }
-}
-
-impl fmt::Debug for HandlerHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Bindable").field(&self.shared.name).finish()
-    }
-}
 
 impl handler::Instance for HandlerHandle {
     fn bind(&self, function: &str, attrs: &Attrs) -> Result<Box<dyn Activate>, Refused> {
@@ -438,45 +355,5 @@ impl Drop for Bound {
         }
         instance.shared.timers.forget(end);
         instance.count(name, false);
-    }
-}
-
-impl HandlerHandle {
-    /// Tells the node of a fault in the kernel tier, takes what a program has kept of it, and
-    /// has the instance free again. For the worker, as soon as it can: until then the kernel
-    /// tier leaves the handler alone.
-    pub(crate) fn look_at_fault(&self) {
-        if self.shared.wants_fault() {
-            return;
-        }
-        self.faults.bell.ring();
-        if self.shared.keeps_fault() && self.try_acquire() {
-            self.release();
-        }
-    }
-
-    /// Takes what a program has kept of a fault: for whoever has taken the lock from there.
-    #[cold]
-    pub(crate) fn take_kept(&self) {
-        let Some(kept) = self.shared.kept_fault() else {
-            return;
-        };
-        let Some(end) = self.shared.bindings.find(kept.row) else {
-            // Its path is gone.
-            return;
-        };
-        let stop = Stop {
-            version: &self.shared.version(),
-            function: &end.function,
-            budget_ns: end.budget_ns,
-            tier: Tier::Kernel,
-            cause: kept.cause,
-            at: kept.at,
-            channel: 0,
-            changed: kept.changed,
-            front: &kept.front,
-            message: &kept.message,
-        };
-        self.faults.capture(&self.shared, stop);
     }
 }

@@ -1,6 +1,5 @@
 //! A handler instance: one module, one memory, and its programs.
 
-mod error;
 pub mod faults;
 
 use std::io;
@@ -26,17 +25,16 @@ use crate::bindings::HandlerBindings;
 use crate::bug::{self, Bug};
 use crate::channels::Channels;
 use crate::endpoint::{self, Endpoint};
+use crate::error::{not_checked, not_loaded, not_translated};
 use crate::peer::Peer;
 use crate::plan::InstancePlan;
 use crate::programs::{self, Maps, NodeMaps};
 use crate::timers::Timers;
 use crate::version::{Version, Versions};
-use crate::{log, paths};
+use crate::{in_user, keys, log};
 use ashway_config::{Grant, HandlerConfig, MemoryMode, PathConfig, Share};
 
-pub use error::InstanceError;
-pub use error::NotPromoted;
-use error::{not_checked, not_loaded, not_translated};
+pub use crate::error::{InstanceError, NotPromoted};
 
 /// Fuel for each ns of budget: enough that the clock, not the fuel, ends honest
 /// code. Of the programs of `ashway bench promote` most spend 5 to 17 units a
@@ -510,7 +508,7 @@ impl Instance {
     /// another path begins with it, of which none was dropped.
     #[must_use]
     pub fn begin_path(&self, number: u32) -> bool {
-        let keys = [Direction::Forward, Direction::Backward].map(|way| paths::key(number, way));
+        let keys = [Direction::Forward, Direction::Backward].map(|way| keys::key(number, way));
         let idle = keys.iter().all(|key| self.in_user(*key) == 0);
         if let (true, Some(kernel)) = (idle, &self.kernel) {
             for key in keys {
@@ -525,13 +523,21 @@ impl Instance {
     #[must_use]
     pub fn dropped_on_arrival(&self, number: u32) -> u64 {
         let dropped = |way| {
-            let at = self.path_word(paths::key(number, way)) + trusted::PATH_DROPPED;
+            let at = self.path_word(keys::key(number, way)) + trusted::PATH_DROPPED;
             let kernel = self.kernel.as_ref();
             kernel.map_or(0, |kernel| {
                 kernel.trusted.u64_at(at).load(Ordering::Relaxed)
             })
         };
         dropped(Direction::Forward) + dropped(Direction::Backward)
+    }
+
+    /// Says that whole frames have left the user tier, by their keys.
+    pub(crate) fn leave(&self, keys: impl Iterator<Item = u32>) {
+        if let Some(kernel) = &self.kernel {
+            let word = |key| Some(kernel.trusted.u32_at(self.path_word(key)));
+            in_user::leave(keys.map(|key| key as usize), word);
+        }
     }
 
     /// Where those of a path are counted that no program counts.

@@ -11,11 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use ashway_abi::trusted;
+use ashway_memory::SharedArray;
 use ashway_memory::clock::monotonic_ns;
 
-use crate::activation::HandlerHandle;
 use crate::bug::{self, Bug};
-use crate::instance::Instance;
 
 /// How long the worker looks at a lock that somebody has: most activations are shorter, and
 /// to set a path aside costs its message [more](ashway_path::engine::ASIDE).
@@ -26,69 +25,44 @@ const LOOK: Duration = Duration::from_micros(1);
 #[derive(Debug, Default)]
 pub(crate) struct Holds(AtomicU32);
 
-/// The lock is the worker's, for as long as this lives.
-#[derive(Debug)]
-pub(crate) struct InstanceLock<'a>(&'a HandlerHandle);
+impl Holds {
+    /// Takes the lock among these words, unless the worker has it, looking for [`LOOK`] at
+    /// most. `None` if an activation in the kernel tier has it.
+    pub(crate) fn try_acquire(&self, words: &SharedArray) -> Option<Taken> {
+        let holds = self.0.load(Ordering::Relaxed);
+        let taken = if holds == 0 {
+            let word = |offset| words.u32_at(offset);
+            take(word(trusted::LOCK), word(trusted::WANTED), LOOK)?
+        } else {
+            Taken::Free
+        };
+        self.0.store(holds + 1, Ordering::Relaxed);
+        Some(taken)
+    }
 
-impl Drop for InstanceLock<'_> {
-    fn drop(&mut self) {
-        self.0.release();
+    /// Gives back what [`try_acquire`](Self::try_acquire) has taken.
+    pub(crate) fn release(&self, words: &SharedArray) {
+        let holds = self.0.load(Ordering::Relaxed) - 1;
+        self.0.store(holds, Ordering::Relaxed);
+        if holds == 0 {
+            let lock = words.u32_at(trusted::LOCK);
+            lock.store(0, Ordering::Release);
+        }
+    }
+
+    /// Whether the worker has the lock.
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > 0
     }
 }
 
 /// How the worker found the lock that it took.
 #[derive(Debug, PartialEq, Eq)]
-enum Taken {
+pub(crate) enum Taken {
     /// Nobody had it.
     Free,
     /// A program had [kept](trusted::KEPT) a fault under it.
     Kept,
-}
-
-impl HandlerHandle {
-    /// Takes the lock for the worker, if no activation in the kernel tier has it; takes what
-    /// a program has [kept](trusted::KEPT) under it. Looks for [`LOOK`] at most.
-    pub(crate) fn try_acquire(&self) -> bool {
-        let Some(kernel) = &self.shared.kernel else {
-            return true;
-        };
-        let holds = self.holds.0.load(Ordering::Relaxed);
-        if holds == 0 {
-            let word = |offset| kernel.trusted.u32_at(offset);
-            let taken = take(word(trusted::LOCK), word(trusted::WANTED), LOOK);
-            match taken {
-                None => return false,
-                Some(Taken::Free) => {}
-                Some(Taken::Kept) => self.take_kept(),
-            }
-        }
-        self.holds.0.store(holds + 1, Ordering::Relaxed);
-        true
-    }
-
-    /// The same, until what it gives back is dropped.
-    pub(crate) fn hold(&self) -> Option<InstanceLock<'_>> {
-        self.try_acquire().then_some(InstanceLock(self))
-    }
-
-    /// Gives back what [`try_acquire`](Self::try_acquire) has taken.
-    pub(crate) fn release(&self) {
-        let Some(kernel) = &self.shared.kernel else {
-            return;
-        };
-        let holds = self.holds.0.load(Ordering::Relaxed) - 1;
-        self.holds.0.store(holds, Ordering::Relaxed);
-        if holds == 0 {
-            let lock = kernel.trusted.u32_at(trusted::LOCK);
-            lock.store(0, Ordering::Release);
-        }
-    }
-
-    /// Whether the worker may run the handler.
-    pub(crate) fn is_held(&self) -> bool {
-        let Instance { kernel, .. } = &*self.shared;
-        kernel.is_none() || self.holds.0.load(Ordering::Relaxed) > 0
-    }
 }
 
 /// Takes the lock, looking for so long; if it cannot be had, says that it is wanted.

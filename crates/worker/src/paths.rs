@@ -1,6 +1,6 @@
 //! Paths as the worker has them: those of modules, and those that end in a handler.
 //!
-//! Messages come from the rings of handlers' instances ([`crate::feeds`]), from those of
+//! Messages come from the rings of handlers' instances ([`crate::run_instance`]), from those of
 //! whole frames ([frame queue](crate::instance::Instance::frame_queue)), and from packet sockets.
 //! Each waits in its path's own input queue until the [engine](ashway_path::engine) picks
 //! the path. What comes as a whole frame is looked up here if its path has gone meanwhile,
@@ -21,7 +21,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::Receiver;
 
 use ashway_abi::Count;
-use ashway_demux::{Replica, Update};
+use ashway_demux::Replica;
 use ashway_memory::clock::monotonic_ns;
 use ashway_modules::rules::INJECT_BACKWARD;
 use ashway_modules::{Flow, Message, datagram, eth};
@@ -35,58 +35,20 @@ use ashway_path::time::Time;
 use ashway_wire::{Datagram, Headers, udp};
 
 use crate::counters::UserRows;
-use crate::feeds::HandlerPath;
 use crate::instance::Instance;
+use crate::keys;
 use crate::observe::trace;
-use crate::packets::PacketPort;
-use crate::relays::{self, Relays};
-use crate::rings::{self, XdpPort};
+use crate::order::{ModulePath, Order};
+use crate::packet_port::PacketPort;
+use crate::relays::Relays;
 use crate::rows::CounterRow;
+use crate::run_instance::HandlerPath;
 use crate::snapshot::PathSnapshot;
+use crate::target::{DemuxChange, Target};
 use crate::ticket::Ticket;
 use crate::witness::{Sights, Witnesses};
-use crate::worker::command::{ModulePath, Order};
+use crate::xdp_port::XdpPort;
 use shell::{Around, Counting};
-
-/// Where demux leads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Target {
-    /// The path.
-    pub path: PathId,
-    /// Which way messages go there.
-    pub direction: Direction,
-    /// Where they are counted.
-    pub row: CounterRow,
-}
-
-/// A change of an interface's demux.
-#[derive(Clone, Debug)]
-pub enum DemuxChange {
-    /// A filter came or went.
-    Update(Update<Target>),
-    /// All of it is new.
-    Anew(Replica<Target>),
-}
-
-/// Most paths that have a number, and with it a part of each ring of whole frames. What
-/// comes for a further one is looked up again by the worker, and may fill the ring.
-pub const MOST: usize = 1 << 16;
-
-/// Keys of those paths, behind those of relays.
-pub(crate) const KEYS: usize = 2 * MOST;
-
-/// The key of a path's messages in a direction, by the path's number: where programs count
-/// how many of them are in the user tier.
-#[must_use]
-pub const fn key(number: u32, direction: Direction) -> usize {
-    relays::KEYS + 2 * number as usize + direction as usize
-}
-
-/// The number and the direction of a key; `None` if it is a relay's.
-fn of_key(key: usize) -> Option<(usize, Direction)> {
-    let key = key.checked_sub(relays::KEYS)?;
-    Some((key / 2, relays::direction(key)))
-}
 
 /// The paths, and what is around them.
 pub struct Paths {
@@ -396,7 +358,7 @@ impl Paths {
     /// Where a program leads the messages of this key; `None` if it is that of all paths
     /// without one, or its path has gone. O(1).
     fn route(&self, key: usize) -> Option<Target> {
-        let (path, direction) = match of_key(key) {
+        let (path, direction) = match keys::of_key(key) {
             Some((number, direction)) => (self.routes.get(number).copied()??, direction),
             None => self.around.relays.as_ref()?.route(key)?,
         };
@@ -544,7 +506,7 @@ impl Paths {
             .feeds
             .leave(self.around.ended_handlers.drain(..));
         if let Some(frame_queue) = frame_queue {
-            rings::leave_frames(frame_queue, self.around.ended_frames.drain(..));
+            frame_queue.leave(self.around.ended_frames.drain(..));
         }
         let (engine, mut around) = self.split(rows);
         engine.settle(&mut around);

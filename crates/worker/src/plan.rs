@@ -19,9 +19,9 @@ use ashway_path::places::{Ids, PathId};
 use ashway_path::stage::Direction;
 use indexmap::IndexMap;
 
-use crate::paths::Target;
 use crate::rows::{CounterRow, Rows};
-use crate::{paths, relays};
+use crate::target::Target;
+use crate::{keys, relays};
 use ashway_config::{Config, PathConfig};
 
 /// Rows for paths that are bound while the node runs, beside those of the configuration's.
@@ -119,11 +119,11 @@ impl InstancePlan {
     }
 
     /// The plan of the instance whose rings hold whole frames. Its paths are the
-    /// keys of [relays](relays::key) and, behind them, of [other paths](paths::key).
+    /// keys of [relays](relays::key) and, behind them, of [other paths](keys::key).
     #[must_use]
     pub fn frame_queue(facts: &[IfaceFacts]) -> Self {
         Self {
-            most_paths: relays::KEYS + paths::KEYS,
+            most_paths: relays::KEYS + keys::KEYS,
             order_scope: OrderScope::Path {
                 relays: relays::KEYS,
             },

@@ -2,131 +2,23 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
 use ashway_abi::memory::{HEADROOM_BYTES, Layout};
-use ashway_abi::{Count, trusted};
-use ashway_kernel::Program;
+use ashway_abi::trusted;
 use ashway_memory::SharedArray;
 use ashway_memory::messages::Pool;
 use ashway_modules::Message;
 use ashway_path::time::Time;
-use ashway_ring::{Passer, SendError, TxSocket};
 
 use crate::bug::{self, Bug};
 use crate::counters::UserRows;
-use crate::feeds::RunInstance;
 use crate::instance::{Instance, KernelSide};
 use crate::observe::{What, trace};
 use crate::paths::Paths;
-use crate::port::{Port, is_down};
+use crate::run_instance::RunInstance;
 
 /// Messages taken from one ring before the next gets its turn.
 const BATCH: u32 = 32;
-
-/// The way out of an interface with XDP: its transmit socket, and the way back
-/// into the host.
-#[derive(Debug)]
-pub struct XdpPort {
-    /// Transmit only.
-    pub tx: TxSocket,
-    /// How messages are passed on.
-    pub pass_by: PassBy,
-}
-
-/// How a message is given to the host's stack.
-#[derive(Debug)]
-pub enum PassBy {
-    /// As a live frame of a program that returns `XDP_PASS`: it goes on behind
-    /// the driver, where native XDP has already been.
-    Frame {
-        /// The program.
-        program: Program,
-        /// The interface it arrives by once more.
-        ifindex: u32,
-        /// How many of them a second may see.
-        pace: Pace,
-        /// Takes the rest, if there is one.
-        passer: Option<Passer>,
-    },
-    /// By a raw socket. Generic XDP sits behind the driver and would meet a
-    /// live frame again, and again.
-    Socket(Passer),
-}
-
-impl Port for XdpPort {
-    fn send(&mut self, frame: &[u8]) -> Count {
-        // A full ring is emptied by a kick (copy mode sends at once), so one
-        // more try is fair; beyond that the message is lost and counted.
-        for _ in 0..2 {
-            match self.tx.send(frame) {
-                Ok(()) => return Count::OutHandedOver,
-                Err(SendError::TxFull) => {
-                    if self.tx.kick().is_err_and(|error| is_down(&error)) {
-                        return Count::OutDroppedIfaceDown;
-                    }
-                }
-                Err(SendError::TooLong { .. }) => return Count::OutDroppedTooLong,
-                Err(SendError::Os(_)) => break,
-            }
-        }
-        Count::OutDroppedTxFull
-    }
-
-    fn pass(&mut self, frame: &[u8]) -> bool {
-        // Earlier replies leave first.
-        let _ = self.tx.kick();
-        match &mut self.pass_by {
-            PassBy::Frame {
-                program,
-                ifindex,
-                pace,
-                passer,
-            } => {
-                // One that does not fit a page is refused as a live frame.
-                (pace.allows(Instant::now()) && program.run_live(frame, 1, *ifindex).is_ok())
-                    || passer
-                        .as_ref()
-                        .is_some_and(|passer| by_socket(passer, frame))
-            }
-            PassBy::Socket(passer) => by_socket(passer, frame),
-        }
-    }
-}
-
-fn by_socket(passer: &Passer, frame: &[u8]) -> bool {
-    frame
-        .get(ashway_wire::eth::HEADER_BYTES..)
-        .is_some_and(|packet| passer.pass(packet).is_ok())
-}
-
-/// Limits live frames to [`Pace::PER_SECOND`].
-///
-/// For each the kernel makes a page pool, which lives for at least a second if
-/// the frame waits in a socket meanwhile. With some ten thousand of them it
-/// takes hundreds of milliseconds to make the next
-/// (`mem_id_lock` in net/core/xdp.c; seen on Linux 6.18).
-#[derive(Debug, Default)]
-pub struct Pace {
-    second: Option<Instant>,
-    count: u32,
-}
-
-impl Pace {
-    const PER_SECOND: u32 = 1000;
-
-    fn allows(&mut self, now: Instant) -> bool {
-        if self
-            .second
-            .is_none_or(|begin| now.duration_since(begin) >= Duration::from_secs(1))
-        {
-            self.second = Some(now);
-            self.count = 0;
-        }
-        self.count += 1;
-        self.count <= Self::PER_SECOND
-    }
-}
 
 /// Takes up to a batch from each ring of `instance` and queues the messages for their
 /// paths. The messages of a path that is alone stay in the ring where as many wait for their
@@ -285,45 +177,6 @@ pub(crate) fn drain_frames(
     any
 }
 
-/// Says that whole frames have left the user tier, by their keys.
-pub(crate) fn leave_frames(frame_queue: &Instance, keys: impl Iterator<Item = u32>) {
-    if let Some(kernel) = &frame_queue.kernel {
-        let word = |key| Some(kernel.trusted.u32_at(frame_queue.path_word(key)));
-        leave(keys.map(|key| key as usize), word);
-    }
-}
-
-/// Subtracts messages that have left the user tier from the words that count them, by
-/// their paths' keys; where no program counts, there is none.
-pub(crate) fn leave<'w, K: PartialEq + Copy>(
-    ended: impl Iterator<Item = K>,
-    word: impl Fn(K) -> Option<&'w AtomicU32>,
-) {
-    let mut ended = ended.peekable();
-    while let Some(key) = ended.next() {
-        let mut messages = 1;
-        while ended.next_if_eq(&key).is_some() {
-            // Programs write that word, too: it changes hands once.
-            messages += 1;
-        }
-        if bug::is(Bug::RunCountedOnce) {
-            messages = 1;
-        }
-        if let Some(word) = word(key) {
-            subtract(word, messages);
-        }
-    }
-}
-
-/// Says that so many messages of a path are in the user tier no more: until that is all,
-/// the kernel tier runs none of the path.
-fn subtract(word: &AtomicU32, messages: u32) {
-    if !bug::is(Bug::CountNotSubtracted) {
-        let less = |word| Some(trusted::less(word, messages));
-        let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
-    }
-}
-
 /// Takes up to a batch from a ring by way of `take`, which gets a slot.
 fn take_batch(words: &SharedArray, ring: usize, mut take: impl FnMut(usize)) {
     let consumed_word = consumed(words, ring);
@@ -467,33 +320,6 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn a_second_sees_so_many_live_frames_and_the_next_as_many() {
-        let mut pace = Pace::default();
-        let begin = Instant::now();
-        for second in 0..3 {
-            let now = begin + Duration::from_secs(second);
-            let allowed = (0..5000).filter(|_| pace.allows(now)).count();
-            assert_eq!(allowed, Pace::PER_SECOND as usize);
-        }
-    }
-
-    /// Once all have left, nobody is counted; a path that drains may be run again.
-    fn all_that_left_is_subtracted() -> bool {
-        let draining = trusted::DRAINING;
-        [&[0, 0, 1, 1, 1, 0, 2][..], &[2; 32], &[1, 2, 1, 2], &[]]
-            .into_iter()
-            .all(|ended: &[usize]| {
-                let of = |path| ended.iter().filter(|known| **known == path).count() as u32;
-                let words = [of(0), of(1) | draining, of(2) + 1].map(AtomicU32::new);
-                leave(ended.iter().copied(), |path| Some(&words[path]));
-                let left = words.map(AtomicU32::into_inner);
-                // Of a path that drains and had none, nobody has left.
-                let drained = if of(1) == 0 { draining } else { 0 };
-                left == [0, drained, 1]
-            })
-    }
-
     /// A program has taken two slots, and the second is written first: neither is the
     /// worker's before the first is, and the ring is not empty before both were.
     fn a_slot_is_taken_when_it_is_written() -> bool {
@@ -594,13 +420,5 @@ mod tests {
             Bug::BacklogStopsOthers,
             who_waits_stops_nobody_else
         ));
-    }
-
-    #[test]
-    fn what_has_left_the_user_tier_is_not_counted_there() {
-        assert!(all_that_left_is_subtracted());
-        for bug in [Bug::CountNotSubtracted, Bug::RunCountedOnce] {
-            assert!(!bug::with(bug, all_that_left_is_subtracted), "{bug:?}");
-        }
     }
 }

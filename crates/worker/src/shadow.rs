@@ -14,7 +14,8 @@ use ashway_handler::{Outcome, Stopped};
 use ashway_memory::AllegedOffset;
 use ashway_trial::{Activation, Engine, NotRun, Setup, Trial, same_end};
 
-use crate::instance::{Instance, NotPromoted, budget};
+use crate::error::NotPromoted;
+use crate::instance::{Instance, budget};
 use crate::version::Version;
 
 /// Messages that a promotion compares unless told otherwise.

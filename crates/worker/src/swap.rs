@@ -14,9 +14,10 @@ use ashway_codegen::normalise::Kept;
 use ashway_handler::{Engine, Region};
 use ashway_memory::{AllegedOffset, Memory};
 
-use crate::activation::{HandlerHandle, UserInstance};
 use crate::bug::{self, Bug};
-use crate::instance::{InstanceError, set_params};
+use crate::error::InstanceError;
+use crate::handle::{HandlerHandle, UserInstance};
+use crate::instance::set_params;
 use crate::version::Version;
 use ashway_config::{Config, HandlerConfig};
 

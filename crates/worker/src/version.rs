@@ -10,8 +10,8 @@ use ashway_codegen::normalise::{self, Kept, Lines, NormaliseError, normalise};
 use ashway_handler::{Compiled, Engine, Param, param};
 use sha2::{Digest, Sha256};
 
+use crate::error::InstanceError;
 use crate::hex::hex;
-use crate::instance::InstanceError;
 use ashway_config::{HandlerConfig, NotGranted};
 
 /// How many versions a node keeps of a handler, beside the one that runs.

@@ -18,24 +18,27 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use ashway_abi::trusted;
-use ashway_memory::clock::monotonic_ns;
 use ashway_path::places::PathId;
-use ashway_path::time::Time;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::set_current_timer_slack;
 
 use crate::bell::Bell;
+use crate::clock::now;
 use crate::counters::UserRows;
-use crate::feeds::{self, HandlerPath, RunInstance};
-use crate::instance::{Instance, InstanceError};
-use crate::packets::{self, PacketPort};
+use crate::error::InstanceError;
+use crate::instance::Instance;
+use crate::order::Order;
+use crate::packet_port::PacketPort;
+use crate::packets;
 use crate::paths::Paths;
 use crate::programs::NodeMaps;
-use crate::rings::{self, XdpPort};
+use crate::rings;
+use crate::run_instance::{self, HandlerPath, RunInstance};
 use crate::snapshot::PathSnapshot;
 use crate::swap::ActivateVersion;
+use crate::xdp_port::XdpPort;
 pub use awake::Awake;
-use command::{Answer, Command, Order};
+use command::{Answer, Command};
 
 mod awake;
 pub mod command;
@@ -415,7 +418,7 @@ impl Work {
     /// If the handler is none of the worker's.
     pub fn bind(&mut self, path: HandlerPath) {
         // The list still has those that were unloaded and have messages left.
-        let instance = feeds::by_id(&mut self.instances, path.handler);
+        let instance = run_instance::by_id(&mut self.instances, path.handler);
         let instance = instance.expect("the node has it");
         instance.lead(path.local, path.iface, path.id);
         self.paths.insert_fed(instance.shared(), path);
@@ -512,12 +515,6 @@ impl Work {
             word.store(wanted, Ordering::SeqCst);
         }
     }
-}
-
-/// The time that paths see: `CLOCK_MONOTONIC`, as the kernel tier's programs do.
-#[must_use]
-pub fn now() -> Time {
-    Time(monotonic_ns())
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use super::words::said;
 use ashway_config::{
     Act, Config, Difference, HandlerConfig, LongPath, Mistake, NodeGraph, PathConfig, What,
 };
-use ashway_worker::activation::HandlerHandle;
+use ashway_worker::handle::HandlerHandle;
 use ashway_worker::plan::InstancePlan;
 
 /// What a path leads through, and what it asks for.

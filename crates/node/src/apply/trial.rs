@@ -14,7 +14,7 @@ use ashway_config::{
     Act, Config, Difference, HandlerConfig, Mistake, NodeGraph, PathConfig, Tier, What,
 };
 use ashway_path::places::Ids;
-use ashway_worker::activation::HandlerHandle;
+use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::{Instance, InstanceError, NotPromoted, Promoted};
 use ashway_worker::plan::{InstancePlan, NoRoom};
 use ashway_worker::rows::CounterRow;

@@ -19,17 +19,18 @@ use ashway_path::time::Time;
 use ashway_path::watch::Watch;
 use ashway_wire::Headers;
 
-use super::{Seat, Target};
+use super::Seat;
+use crate::clock::now;
 use crate::counters::UserRows;
 use crate::feeds::Feeds;
 use crate::observe::trace;
-use crate::packets::PacketPort;
+use crate::packet_port::PacketPort;
 use crate::port::{Port, give_to_host, unsent};
 use crate::relays::Relays;
-use crate::rings::XdpPort;
 use crate::rows::CounterRow;
+use crate::target::Target;
 use crate::ticket::Ticket;
-use crate::worker;
+use crate::xdp_port::XdpPort;
 
 /// Messages that are kept for the next: as many as are taken of a ring at once, so that of its
 /// spare blocks others are left.
@@ -223,7 +224,7 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
     type Watch = Watcher<'a>;
 
     fn now(&mut self) -> Time {
-        worker::now()
+        now()
     }
 
     fn cpu_time(&mut self) -> Duration {

@@ -12,6 +12,7 @@ use ashway_path::stage::{Cx, Stage, Step};
 use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
 use super::*;
+use crate::relays;
 
 struct Nothing;
 
@@ -71,7 +72,11 @@ fn a_frame_is_classified_when_it_arrives_and_not_again() {
             Direction::Backward,
             relays::key(7, Direction::Backward),
         ),
-        (other, Direction::Backward, key(4, Direction::Backward)),
+        (
+            other,
+            Direction::Backward,
+            keys::key(4, Direction::Backward),
+        ),
     ] {
         let mut after = Sights::default();
         paths.receive(Message::default(), key, &mut after, Time(0), &rows);

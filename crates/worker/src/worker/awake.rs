@@ -21,8 +21,8 @@ use std::sync::atomic::{Ordering, fence};
 use ashway_abi::trusted;
 
 use crate::bug::{self, Bug};
-use crate::feeds::RunInstance;
 use crate::rings;
+use crate::run_instance::RunInstance;
 
 /// For how many looks that have found messages elsewhere an instance is looked at in vain. A
 /// program that rings costs its message a microsecond, and these looks cost less.

@@ -1,61 +1,25 @@
 //! What the node asks of the worker, as data: this list is all that can be.
 //!
-//! A [`Command`] is obeyed between two looks at the sources, and answered. An [`Order`] is
-//! a change of paths that no one waits for.
+//! A [`Command`] is obeyed between two looks at the sources, and answered. What no one waits
+//! for is an [order](crate::order).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ashway_modules::Message;
-use ashway_path::path::Path;
 use ashway_path::places::PathId;
 
-use super::{Work, now};
-use crate::feeds::{HandlerPath, RunInstance};
-use crate::instance::{Instance, InstanceError};
+use super::Work;
+use crate::clock::now;
+use crate::error::InstanceError;
+use crate::instance::Instance;
 use crate::observe::trace::{self, TraceSink};
-use crate::paths::DemuxChange;
 use crate::plan::HandlerId;
 use crate::relays::Relays;
 use crate::rows::CounterRow;
+use crate::run_instance::{HandlerPath, RunInstance};
 use crate::snapshot::PathSnapshot;
 use crate::swap::ActivateVersion;
-
-/// Paths of modules that come, then changes of what leads where, then paths that go: a
-/// path is there before anything leads to it, and until nothing does any more.
-#[derive(Default)]
-pub struct Order {
-    /// Paths that come.
-    pub insert: Vec<ModulePath>,
-    /// Changes of the interfaces' tables, by interface.
-    pub demux_changes: Vec<(usize, DemuxChange)>,
-    /// Paths that go; what waits in them is dropped.
-    pub remove: Vec<PathId>,
-}
-
-/// A path of modules that the worker is to have.
-pub struct ModulePath {
-    /// Its id.
-    pub id: PathId,
-    /// Its number among the node's paths of modules, if it has one.
-    pub number: Option<u32>,
-    /// The path.
-    pub path: Box<Path<Message>>,
-}
-
-impl Order {
-    /// How many paths come or go.
-    pub(super) fn paths(&self) -> usize {
-        self.insert.len() + self.remove.len()
-    }
-
-    /// Whether a path that comes has something to do by itself.
-    pub(super) fn starts(&self) -> bool {
-        let mut inserted = self.insert.iter();
-        inserted.any(|new| new.path.wake_at().is_some())
-    }
-}
 
 /// A change of what the worker works on, or a question.
 pub enum Command {

@@ -10,8 +10,8 @@ use ashway_path::path::{Limits, Path};
 use ashway_path::places::Ids;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 
-use super::command::ModulePath;
 use super::*;
+use crate::order::ModulePath;
 use crate::rows::CounterRow;
 
 /// What is said of the worker's stages, in order.

@@ -145,7 +145,7 @@ impl NotPromoted {
     }
 }
 
-pub(super) fn not_translated(error: &PromoteError) -> NotPromoted {
+pub(crate) fn not_translated(error: &PromoteError) -> NotPromoted {
     let place = error.place().map(ToString::to_string);
     let words = error.to_string();
     // The place is told apart from the reason, and not twice.
@@ -158,7 +158,7 @@ pub(super) fn not_translated(error: &PromoteError) -> NotPromoted {
     }
 }
 
-pub(super) fn not_checked(violation: &Violation) -> NotPromoted {
+pub(crate) fn not_checked(violation: &Violation) -> NotPromoted {
     NotPromoted {
         because: violation.because(),
         line: violation
@@ -169,7 +169,7 @@ pub(super) fn not_checked(violation: &Violation) -> NotPromoted {
     }
 }
 
-pub(super) fn not_loaded(error: &LoadError) -> NotPromoted {
+pub(crate) fn not_loaded(error: &LoadError) -> NotPromoted {
     let summary = verifier_log::summary(error.log());
     NotPromoted {
         because: match error {

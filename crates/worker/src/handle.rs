@@ -1,0 +1,174 @@
+//! A handler as all that run it have it: what is shared of it, its Wasm side, and its lock.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ashway_config::Tier;
+
+use crate::counters::UserRows;
+use crate::faults::{Faults, Stop};
+use crate::instance::Instance;
+use crate::instance_lock::{Holds, Taken};
+use crate::shadow::Recording;
+use crate::version::Version;
+
+/// A handler instance that paths can be bound to.
+#[derive(Clone)]
+pub struct HandlerHandle {
+    /// What it shares with the rest of the node.
+    pub shared: Arc<Instance>,
+    /// Its Wasm side. Only the worker runs and swaps it, so nobody waits for the
+    /// lock; it is there because the paths of an instance share it.
+    pub running: Arc<Mutex<UserInstance>>,
+    /// What the worker has of the instance's lock.
+    holds: Arc<Holds>,
+    /// How many paths end in each of its functions.
+    bound: Arc<Mutex<BTreeMap<String, u32>>>,
+    /// Where faults are noted.
+    pub(crate) rows: Arc<UserRows>,
+    /// Where they are kept.
+    pub(crate) faults: Arc<Faults>,
+}
+
+/// What runs in the user tier.
+#[derive(Debug)]
+pub struct UserInstance {
+    /// What it is.
+    pub version: Arc<Version>,
+    /// The version over the instance's memory.
+    pub(crate) wasm: ashway_handler::Instance,
+    /// What it does, while a promotion wants to know.
+    pub recording: Option<Recording>,
+}
+
+impl HandlerHandle {
+    /// A new instance.
+    #[must_use]
+    pub fn new(
+        instance: Instance,
+        wasm: ashway_handler::Instance,
+        rows: &Arc<UserRows>,
+        faults: &Arc<Faults>,
+    ) -> Self {
+        let version = instance.version();
+        Self {
+            shared: Arc::new(instance),
+            running: Arc::new(Mutex::new(UserInstance {
+                version,
+                wasm,
+                recording: None,
+            })),
+            holds: Arc::default(),
+            bound: Arc::default(),
+            rows: Arc::clone(rows),
+            faults: Arc::clone(faults),
+        }
+    }
+
+    /// The functions that paths end in, whichever way these came to be.
+    pub fn bound(&self) -> Vec<String> {
+        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        bound.keys().cloned().collect()
+    }
+
+    /// Counts a path that ends in a function, or no longer does.
+    pub(crate) fn count(&self, function: &str, more: bool) {
+        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = bound.entry(function.to_owned()).or_default();
+        *count = if more { *count + 1 } else { *count - 1 };
+        if *count == 0 {
+            bound.remove(function);
+        }
+    }
+}
+
+impl fmt::Debug for HandlerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("HandlerHandle")
+            .field(&self.shared.name)
+            .finish()
+    }
+}
+
+impl HandlerHandle {
+    /// Takes the lock for the worker, if no activation in the kernel tier has it; takes what
+    /// a program has [kept](ashway_abi::trusted::KEPT) under it. Looks for a microsecond at
+    /// most.
+    pub(crate) fn try_acquire(&self) -> bool {
+        let Some(kernel) = &self.shared.kernel else {
+            return true;
+        };
+        match self.holds.try_acquire(&kernel.trusted) {
+            None => return false,
+            Some(Taken::Free) => {}
+            Some(Taken::Kept) => self.take_kept(),
+        }
+        true
+    }
+
+    /// The same, until what it gives back is dropped.
+    pub(crate) fn hold(&self) -> Option<InstanceLock<'_>> {
+        self.try_acquire().then_some(InstanceLock(self))
+    }
+
+    /// Gives back what [`try_acquire`](Self::try_acquire) has taken.
+    pub(crate) fn release(&self) {
+        if let Some(kernel) = &self.shared.kernel {
+            self.holds.release(&kernel.trusted);
+        }
+    }
+
+    /// Whether the worker may run the handler.
+    pub(crate) fn is_held(&self) -> bool {
+        self.shared.kernel.is_none() || self.holds.any()
+    }
+
+    /// Tells the node of a fault in the kernel tier, takes what a program has kept of it, and
+    /// has the instance free again. For the worker, as soon as it can: until then the kernel
+    /// tier leaves the handler alone.
+    pub(crate) fn look_at_fault(&self) {
+        if self.shared.wants_fault() {
+            return;
+        }
+        self.faults.bell.ring();
+        if self.shared.keeps_fault() && self.try_acquire() {
+            self.release();
+        }
+    }
+
+    /// Takes what a program has kept of a fault: for whoever has taken the lock from there.
+    #[cold]
+    fn take_kept(&self) {
+        let Some(kept) = self.shared.kept_fault() else {
+            return;
+        };
+        let Some(end) = self.shared.bindings.find(kept.row) else {
+            // Its path is gone.
+            return;
+        };
+        let stop = Stop {
+            version: &self.shared.version(),
+            function: &end.function,
+            budget_ns: end.budget_ns,
+            tier: Tier::Kernel,
+            cause: kept.cause,
+            at: kept.at,
+            channel: 0,
+            changed: kept.changed,
+            front: &kept.front,
+            message: &kept.message,
+        };
+        self.faults.capture(&self.shared, stop);
+    }
+}
+
+/// The lock is the worker's, for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct InstanceLock<'a>(&'a HandlerHandle);
+
+impl Drop for InstanceLock<'_> {
+    fn drop(&mut self) {
+        self.0.release();
+    }
+}

@@ -1,0 +1,42 @@
+//! Changes of paths that no one waits for, as data.
+
+use ashway_modules::Message;
+use ashway_path::path::Path;
+use ashway_path::places::PathId;
+
+use crate::target::DemuxChange;
+
+/// Paths of modules that come, then changes of what leads where, then paths that go: a
+/// path is there before anything leads to it, and until nothing does any more.
+#[derive(Default)]
+pub struct Order {
+    /// Paths that come.
+    pub insert: Vec<ModulePath>,
+    /// Changes of the interfaces' tables, by interface.
+    pub demux_changes: Vec<(usize, DemuxChange)>,
+    /// Paths that go; what waits in them is dropped.
+    pub remove: Vec<PathId>,
+}
+
+/// A path of modules that the worker is to have.
+pub struct ModulePath {
+    /// Its id.
+    pub id: PathId,
+    /// Its number among the node's paths of modules, if it has one.
+    pub number: Option<u32>,
+    /// The path.
+    pub path: Box<Path<Message>>,
+}
+
+impl Order {
+    /// How many paths come or go.
+    pub(crate) fn paths(&self) -> usize {
+        self.insert.len() + self.remove.len()
+    }
+
+    /// Whether a path that comes has something to do by itself.
+    pub(crate) fn starts(&self) -> bool {
+        let mut inserted = self.insert.iter();
+        inserted.any(|new| new.path.wake_at().is_some())
+    }
+}
