@@ -162,18 +162,23 @@ impl NodeGraph {
         iface: &str,
         mut attrs: Attrs,
     ) -> Result<Created<Message>, NotCreated> {
-        let module = |modules: &BTreeMap<String, String>, name: &str| {
-            let module = modules.get(name).map_or(name, String::as_str);
-            module.to_owned()
-        };
-        attrs.set(names::PATHNAME, module(&self.names.links, iface).as_str());
+        let link = self.names.links.get(iface).map_or(iface, String::as_str);
+        attrs.set(names::PATHNAME, link);
         attrs.set(FUNCTION, path.function.as_str());
         attrs.set(attr::ON_FAULT, path.on_fault.word());
         attrs.set(attr::BUDGET_NS, path.budget.as_nanos() as u64);
         set_faults(&mut attrs, path.faults);
         set_share(&mut attrs, path.share);
-        let first = module(&self.names.handlers, &path.handler);
-        self.create_at(&path.name, &first, attrs)
+        self.create_at(&path.name, self.module_above_udp(&path.handler), attrs)
+    }
+
+    /// The module that runs this handler above UDP.
+    #[must_use]
+    pub fn module_above_udp<'g>(&'g self, handler: &'g str) -> &'g str {
+        self.names
+            .handlers
+            .get(handler)
+            .map_or(handler, String::as_str)
     }
 
     /// Why the handler of a path of the short form must not run in the kernel tier at

@@ -12,6 +12,7 @@ use ashway_path::create::NotCreated;
 use ashway_path::problem::suggest;
 use toml::de::DeTable;
 
+use crate::bound::Asked;
 use crate::diagnostics::Diagnostic;
 use crate::modules::{Entrance, NodeGraph};
 use crate::read::Reader;
@@ -360,6 +361,36 @@ pub(super) fn check_paths(
                 }
             }
         }
+    }
+    become_bound(reader, config, graph, long_places);
+}
+
+/// Has paths of the long form that [are bound](NodeGraph::bound) to a handler stand with
+/// those of the short form, which mean the same.
+fn become_bound(
+    reader: &mut Reader<'_>,
+    config: &mut Config,
+    graph: &NodeGraph,
+    long_places: &[Range<usize>],
+) {
+    let long = std::mem::take(&mut config.long_paths);
+    for (path, span) in long.into_iter().zip(long_places) {
+        let Some(bound) = graph.bound(&Asked::long(&path)) else {
+            config.long_paths.push(path);
+            continue;
+        };
+        let paths = config.paths_of(&bound.handler).count();
+        if paths >= MAX_PATHS {
+            let message = format!("`{}` has more than {MAX_PATHS} paths", bound.handler);
+            let hint = "make a second handler section with the same file".to_owned();
+            reader.error("too_many_paths", span.clone(), message, Some(hint));
+        }
+        if config.knows_domains(&bound)
+            && let Err((message, hint)) = config.own(&bound)
+        {
+            reader.error("not_owned", span.clone(), message, Some(hint));
+        }
+        config.paths.push(Arc::new(bound));
     }
 }
 

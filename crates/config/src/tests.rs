@@ -510,3 +510,31 @@ fn paths_that_find_no_place_in_an_interface_or_a_handler_are_named() {
     assert_eq!(codes(&crowd(1, 64)), [""; 0]);
     assert_eq!(codes(&crowd(1, 65)), ["too_many_paths"]);
 }
+
+/// Both forms say the same where the long one leads from a handler straight to an interface.
+#[test]
+fn a_path_from_a_handler_is_bound_to_it_in_both_forms() {
+    let handler = "[iface.a]\n[iface.b]\n[handler.h]\nfile = \"/bin/sh\"\n";
+    let long = |more: &str| {
+        let attrs = format!("pathname = \"udp/eth:a\"{more}");
+        read(&format!(
+            "{handler}[path.p]\nfrom = \"handler:h\"\nmatch = \"dst port 7\"\nattrs = {{ {attrs} }}"
+        ))
+        .unwrap()
+    };
+    let config = long(", function = \"twice\", budget_ns = 70000, share_per_mille = 200");
+    assert!(config.long_paths.is_empty());
+    let [path] = &config.paths[..] else {
+        panic!("{:?}", config.paths);
+    };
+    let short = read(&format!(
+        "{handler}[path.p]\niface = \"a\"\nmatch = \"{}\"\nhandler = \"h:twice\"\n\
+         budget = \"70 us\"\nshare = \"20 %\"",
+        path.filter.text
+    ))
+    .unwrap();
+    assert_eq!(**path, *short.paths[0]);
+    // What the entry program does not do keeps a path to itself.
+    let config = long(", ttl = 3");
+    assert_eq!((config.paths.len(), config.long_paths.len()), (0, 1));
+}

@@ -21,8 +21,8 @@ use ashway_api::answer;
 use ashway_handler::Engine;
 use ashway_path::places::PathId;
 
-use super::module_paths::Wanted;
 use super::operations::{Job, Operation, Report, Step};
+use super::paths::Wanted;
 use super::swap::Candidate;
 use super::{Node, say};
 use crate::control::Caller;
@@ -155,13 +155,11 @@ impl Node {
         let others = self.instances().filter(other);
         let in_file = self.config.long_paths.iter();
         let in_file: HashSet<&str> = in_file.map(|path| path.name.as_str()).collect();
-        let by_hand = self
-            .module_paths
-            .names()
-            .filter(|name| !in_file.contains(name));
+        let by_hand = self.paths.all_frames().map(|(_, path)| &*path.name);
+        let by_hand = by_hand.filter(|name| !in_file.contains(name));
         let domain = |name: &str| {
-            let live = self.module_paths.at(self.module_paths.find(name)?)?;
-            live.domain.as_deref().map(str::to_owned)
+            let (_, path) = self.paths.named(name)?;
+            path.domain.as_deref().map(str::to_owned)
         };
         let facts = Facts {
             other_files: others.map(|handler| handler.name.clone()).collect(),
@@ -205,21 +203,8 @@ impl Node {
             mut programs,
         } = tried;
         let gone = difference.names(What::Path, &[Act::Remove, Act::Change]);
-        let ids = gone.iter().filter_map(|name| self.path(name));
-        let ids: Vec<PathId> = ids.collect();
-        if !ids.is_empty() {
-            self.take_paths(&ids)?;
-        }
-        let live = self.config.long_paths.iter().map(|path| &path.name);
-        let live = live.filter(|name| gone.contains(*name));
-        let ids: Vec<_> = live
-            .filter_map(|name| self.module_paths.find(name))
-            .collect();
-        let is_gone = |path: &LongPath| gone.contains(&path.name);
-        self.config.long_paths.retain(|path| !is_gone(path));
-        if !ids.is_empty() {
-            self.remove_live(&ids)?;
-        }
+        let ids = gone.iter().filter_map(|name| self.paths.find(name));
+        self.take(&ids.collect::<Vec<PathId>>())?;
 
         let gone = difference.names(What::Handler, &[Act::Remove, Act::Change]);
         let ids = gone.iter().filter_map(|name| Some(self.handler(name)?.0));
@@ -236,7 +221,7 @@ impl Node {
 
         let mut failed = Vec::new();
         for path in long_paths {
-            let made = self.create_live(vec![Wanted::of(&path)]);
+            let made = self.create_all(vec![Wanted::of(&path)]);
             match made {
                 Ok(_) => self.config.long_paths.push(path),
                 Err(refusal) => failed.push((path.name, refusal)),
@@ -314,11 +299,10 @@ impl Node {
         }
         for known in config.paths.iter_mut().filter(|known| known.line > 0) {
             if let Some(at) = next.paths.iter().position(|new| new.name == known.name) {
-                let mut paths = self.paths.values_mut();
-                let path = paths.find(|path| path.config.name == known.name);
+                let path = self.paths.find(&known.name);
                 *known = next.paths.remove(at);
                 if let Some(path) = path {
-                    path.config = Arc::clone(known);
+                    self.paths.bound_mut(path).config = Arc::clone(known);
                 }
             }
         }
@@ -368,20 +352,21 @@ impl Node {
         name: &str,
         program: Option<Result<Promoted, NotPromoted>>,
     ) -> Result<(), Refusal> {
-        let Some(path) = self.path(name) else {
+        let path = self.find_path(name)?;
+        if self.paths.frames(path).is_some() {
             let mut paths = self.config.long_paths.iter();
             let tier = paths.find(|path| path.name == name).map(|path| path.tier);
             return match tier {
-                Some(Tier::User) => self.move_live(name, Tier::User).map(drop),
-                Some(Tier::Kernel) => self.move_live(name, Tier::Kernel).map(drop),
+                Some(Tier::User) => self.move_relay(path, Tier::User).map(drop),
+                Some(Tier::Kernel) => self.move_relay(path, Tier::Kernel).map(drop),
                 // Where it cannot run in the kernel, it stays.
                 _ => {
-                    let _ = self.move_live(name, Tier::Kernel);
+                    let _ = self.move_relay(path, Tier::Kernel);
                     Ok(())
                 }
             };
-        };
-        let tier = self.paths[&path].config.tier;
+        }
+        let tier = self.paths.bound(path).config.tier;
         let moved = match (tier, program) {
             (Tier::User, _) => self.demote(path),
             (_, Some(program)) => self.install(path, program),
@@ -394,9 +379,9 @@ impl Node {
     }
 
     /// Promotes paths whose programs were not compiled with the others.
-    fn promote_later(&mut self, names: &[String]) {
+    pub(super) fn promote_later(&mut self, names: &[String]) {
         for name in names {
-            if let Some(path) = self.path(name) {
+            if let Some(path) = self.bound_path(name) {
                 // `status` says why one stays.
                 self.promote(path, 0, Report::Nobody);
             }

@@ -25,8 +25,9 @@ use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::dispatch;
 use super::operations::{Job, Operation, Report, Step};
+use super::path_registry::BoundPath;
 use super::world::{self, Changed};
-use super::{Node, NodePath, Owner, RunError};
+use super::{Node, Owner, RunError};
 use crate::control::Caller;
 use crate::request::{self, Code, Refusal};
 use ashway_config::{HandlerConfig, PathConfig, Placement, Tier, suggest};
@@ -217,7 +218,7 @@ impl Node {
         let numbers = self
             .plan
             .place(
-                self.module_paths.ids(),
+                self.paths.ids(),
                 row,
                 handler,
                 &ifaces,
@@ -231,15 +232,16 @@ impl Node {
         let id = numbers.id();
         self.plan.add_path(numbers);
         self.config.paths.push(Arc::clone(path));
-        let known = NodePath::new(Arc::clone(path), Some(&shared), owner);
-        self.paths.insert(id, known);
+        let from = self.graph.module_above_udp(&path.handler);
+        let bound = BoundPath::new(Arc::clone(path), Some(&shared));
+        self.paths.insert_bound(id, from, bound, owner);
         match self.connect(id, compiled) {
             Ok((stays, exchange_us)) => Ok(Bound {
                 path: path.name.clone(),
                 handler: path.handler.clone(),
                 filter: path.filter.text.clone(),
                 iface: path.ifaces.clone(),
-                tier: self.paths[&id].tier.word().into(),
+                tier: self.paths.bound(id).tier.word().into(),
                 why: Because {
                     because: stays.as_ref().map(|stays| stays.because.clone().into()),
                     hint: stays.as_ref().map(|stays| stays.hint.clone().into()),
@@ -263,17 +265,8 @@ impl Node {
     /// Why not; nothing has changed.
     pub(super) fn unbind(&mut self, name: &str) -> Result<Unbound, Refusal> {
         let begin = Instant::now();
-        let Some(id) = self.path(name) else {
-            if self.module_paths.find(name).is_some() {
-                return Err(Refusal::failed(
-                    format!("path `{name}` is not bound to a handler"),
-                    format!("`ashway path rm {name}` takes a path of modules away"),
-                ));
-            }
-            let names = self.paths.values().map(|path| path.config.name.as_str());
-            return Err(request::unknown("path", name, &names.collect::<Vec<_>>()));
-        };
-        self.take_paths(&[id])?;
+        let id = self.find_path(name)?;
+        self.take(&[id])?;
         Ok(Unbound {
             path: name.to_owned(),
             took_us: begin.elapsed().as_micros() as u64,
@@ -317,9 +310,9 @@ impl Node {
         self.close(&gone);
         self.clear_slots(&gone.slots);
         self.leave_row(&gone);
-        if let Some(path) = self.paths.shift_remove(&id) {
+        if let Some(path) = self.paths.remove(id) {
             let configs = &mut self.config.paths;
-            configs.retain(|known| known.name != path.config.name);
+            configs.retain(|known| *known.name != *path.name);
         }
     }
 
@@ -336,7 +329,7 @@ impl Node {
         // A worker that does not answer works for nobody any more.
         let _ = self.call_worker(Command::Close(gone.runs.clone()));
         for id in &gone.runs {
-            self.module_paths.ids().give_back(*id);
+            self.paths.ids().give_back(*id);
         }
     }
 
@@ -350,7 +343,7 @@ impl Node {
     }
 
     /// Where demux leads for a path that ends in a handler, at each of its interfaces.
-    fn targets_of(&self, path: PathId) -> Vec<(usize, Target)> {
+    pub(super) fn targets_of(&self, path: PathId) -> Vec<(usize, Target)> {
         let slots = self.plan.paths[&path].slots.iter();
         let targets = slots.filter_map(|&(iface, _)| {
             let target = self.plan.target(path, iface)?;
@@ -383,7 +376,7 @@ impl Node {
         for (iface, target, filter) in self.filters_of(path) {
             if let Err(conflict) = self.add_filter(iface, &filter, target, &mut demux_changes) {
                 self.remove_filters(path);
-                return Err(self.competition(&self.paths[&path].config.name, &conflict));
+                return Err(self.competition(&self.paths.bound(path).config.name, &conflict));
             }
         }
         let connected = self.connect_behind(path, compiled, &demux_changes);
@@ -398,7 +391,7 @@ impl Node {
 
     /// What the demux of its interfaces has of a path that ends in a handler.
     fn filters_of(&self, path: PathId) -> Vec<(usize, Target, Filter)> {
-        let filter = &self.paths[&path].config.filter;
+        let filter = &self.paths.bound(path).config.filter;
         let targets = self.targets_of(path).into_iter();
         targets
             .map(|(iface, target)| (iface, target, self.filter_at(iface, filter.clone())))
@@ -414,19 +407,19 @@ impl Node {
         demux_changes: &[(usize, DemuxChange)],
     ) -> Result<(Option<NotPromoted>, u64), Refusal> {
         let stays = compiled.and_then(|compiled| self.install(path, compiled).err());
-        if self.paths[&path].tier == Tier::User {
+        if self.paths.bound(path).tier == Tier::User {
             self.demote(path).map_err(Refusal::from)?;
         }
-        if let (Tier::Kernel, Some(why)) = (self.paths[&path].config.tier, &stays) {
+        if let (Tier::Kernel, Some(why)) = (self.paths.bound(path).config.tier, &stays) {
             return Err(why.clone().into());
         }
         let plan = &self.plan.paths[&path];
         let ends = &self.handlers[&plan.handler].shared.bindings;
-        let config = &self.paths[&path].config;
+        let config = &self.paths.bound(path).config;
         let paths = dispatch::handler_paths(&self.graph, config, plan, ends)
             .map_err(|error| refusal(&error.into()))?;
         if let Some(end) = self.end(path) {
-            end.moved(self.paths[&path].tier == Tier::Kernel);
+            end.moved(self.paths.bound(path).tier == Tier::Kernel);
         }
         self.call_worker(Command::Bind(paths))?;
         self.change_demux(demux_changes.to_vec())?;
@@ -471,7 +464,7 @@ impl Node {
             for (lead, filter) in self.filters(iface) {
                 match (drop_rule::drop_matches(&filter), lead) {
                     (Some(more), _) => matches.extend(more),
-                    (None, lead) if self.module_paths.at(lead.path).is_some() => {
+                    (None, lead) if self.paths.frames(lead.path).is_some() => {
                         heard.insert(lead.path);
                     }
                     (None, _) => {
@@ -511,7 +504,7 @@ impl Node {
     pub(super) fn targets(&self, iface: usize) -> impl Iterator<Item = Target> {
         let bound = self.plan.ifaces[iface].paths.iter();
         let bound = bound.filter_map(move |&path| self.plan.target(path, iface));
-        let live = self.module_paths.targets(iface);
+        let live = self.paths.targets(iface);
         bound.chain(live.map(|(id, direction)| self.live_target(id, direction)))
     }
 

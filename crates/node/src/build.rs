@@ -20,15 +20,14 @@ use ashway_kernel::{
 };
 use ashway_path::places::PathId;
 use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
-use indexmap::IndexMap;
 
 use super::entry::NextProgram;
 use super::looks::Deaths;
 use super::neighbours::Neighbours;
 use super::operations::{Operations, Report};
-use super::path_registry::PathRegistry;
+use super::path_registry::{BoundPath, PathRegistry};
 use super::world::{self, Link, NodeServices};
-use super::{Node, NodeIface, NodePath, Owners, RunError, State, XdpSide, dispatch, say};
+use super::{Node, NodeIface, Owners, RunError, State, XdpSide, dispatch, say};
 use crate::compile::CompileThread;
 use crate::rung::{Rung, cost_notice, no_xdp};
 use ashway_config::{Config, NodeGraph, Tier, XdpMode};
@@ -80,9 +79,9 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         }
         facts.push((found, rung));
     }
-    let mut live = PathRegistry::default();
+    let mut paths = PathRegistry::default();
     let of_ifaces = facts.iter().map(|(iface, _)| iface_facts(iface));
-    let plan = plan::draw(config, &of_ifaces.collect::<Vec<_>>(), live.ids());
+    let plan = plan::draw(config, &of_ifaces.collect::<Vec<_>>(), paths.ids());
     let uses_xdp = facts.iter().any(|(_, rung)| *rung != Rung::Packet);
     let maps = if uses_xdp {
         Some(Arc::new(node_maps(&plan)?))
@@ -112,10 +111,10 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let bindable: Vec<HandlerHandle> = handlers.values().cloned().collect();
     let served = NodeServices::new().map_err(system("make an event descriptor"))?;
     let graph = world::graph(config, &links, &bindable, &served)?;
-    let by_id = plan.paths.keys().zip(&config.paths);
-    let paths: IndexMap<PathId, NodePath> = by_id
-        .map(|(id, config)| (*id, NodePath::new(Arc::clone(config), None, None)))
-        .collect();
+    for (id, config) in plan.paths.keys().zip(&config.paths) {
+        let from = graph.module_above_udp(&config.handler);
+        paths.insert_bound(*id, from, BoundPath::new(Arc::clone(config), None), None);
+    }
     let to_bind = make_paths(&plan, &graph, &paths, &handlers)?;
 
     for (found, rung) in &facts {
@@ -186,7 +185,6 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
         relays: None,
         tables: Tables::open().map_err(system("open rtnetlink"))?,
         neighbours: Neighbours::default(),
-        module_paths: live,
         named: 0,
         owners: Owners::default(),
         deaths: Deaths::new().map_err(system("watch processes"))?,
@@ -273,12 +271,12 @@ fn make_instances(
 fn make_paths(
     plan: &Plan,
     graph: &NodeGraph,
-    paths: &IndexMap<PathId, NodePath>,
+    paths: &PathRegistry,
     handlers: &BTreeMap<HandlerId, HandlerHandle>,
 ) -> Result<Vec<HandlerPath>, RunError> {
     let mut made = Vec::new();
-    for (id, path) in paths {
-        let numbers = &plan.paths[id];
+    for (id, path) in paths.all_bound() {
+        let numbers = &plan.paths[&id];
         let ends = &handlers[&numbers.handler].shared.bindings;
         made.extend(dispatch::handler_paths(graph, &path.config, numbers, ends)?);
     }
@@ -287,7 +285,7 @@ fn make_paths(
 
 fn take_with_sockets(
     plan: &Plan,
-    paths: &IndexMap<PathId, NodePath>,
+    paths: &PathRegistry,
     link: &Link,
     found: &Iface,
 ) -> Result<(NodeIface, PacketPort, Option<IngressDrop>), RunError> {
@@ -302,7 +300,7 @@ fn take_with_sockets(
     let table = dispatch::table(&found.name, plan, paths, number)?;
     let mut matches = Some(Vec::new());
     for path in &numbers.paths {
-        let more = drop_rule::drop_matches(&paths[path].config.filter);
+        let more = drop_rule::drop_matches(&paths.bound(*path).config.filter);
         matches = matches.zip(more).map(|(all, more)| [all, more].concat());
     }
     let installed = match matches {
@@ -350,7 +348,7 @@ fn take_with_sockets(
 struct Common<'a> {
     config: &'a Config,
     plan: &'a Plan,
-    paths: &'a IndexMap<PathId, NodePath>,
+    paths: &'a PathRegistry,
     maps: &'a NodeMaps,
     handlers: &'a BTreeMap<HandlerId, HandlerHandle>,
     arena: bool,
@@ -410,10 +408,9 @@ fn take_with_xdp(
     let leaves = dispatch::Leaves {
         plan,
         paths,
+        // What takes whole frames comes later.
         frame_queue: None,
         relays: None,
-        // They come later.
-        module_paths: &PathRegistry::default(),
         iface: number,
     };
     let (entry, demux) = dispatch::Entry {
@@ -561,9 +558,9 @@ pub(super) fn tx_errors(name: &str) -> u64 {
 /// is not possible, the node says why: without a kernel tier at all, of paths that ask
 /// for it by name.
 fn promote_wanted(node: &mut Node) {
-    let paths: Vec<PathId> = node.paths.keys().copied().collect();
+    let paths: Vec<PathId> = node.paths.all_bound().map(|(id, _)| id).collect();
     for path in paths {
-        let config = &node.paths[&path].config;
+        let config = &node.paths.bound(path).config;
         let asks = config.tier == Tier::Kernel;
         if config.tier == Tier::User || node.maps.is_none() && !asks {
             continue;

@@ -125,13 +125,8 @@ impl Node {
 
     /// The name of the path that something leads to, for people.
     pub(super) fn target_name(&self, target: Target) -> &str {
-        match self.plan.path_of(target.path) {
-            Some(path) => &self.paths[&path].config.name,
-            None => self
-                .module_paths
-                .at(target.path)
-                .map_or("?", |live| &live.name),
-        }
+        let path = self.plan.path_of(target.path).unwrap_or(target.path);
+        self.paths.at(path).map_or("?", |path| &path.name)
     }
 }
 

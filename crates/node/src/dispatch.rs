@@ -10,25 +10,22 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use super::path_registry::PathRegistry;
+use super::relay::NodeRelays;
+use super::{Node, RunError};
+use crate::request::Refusal;
 use ashway_abi::Leaf;
 use ashway_abi::context::flag;
 use ashway_abi::leaf::MAX_SLOTS;
 use ashway_codegen::demux::emit;
 use ashway_codegen::entry::{self, Packet, Reply};
+use ashway_config::{NodeGraph, PathConfig};
 use ashway_demux::{Conflict, Conjunction, Entries, Field, Filter, Layer, Table, Test, Update};
 use ashway_kernel::{Map, Program};
 use ashway_modules::tap;
 use ashway_path::attrs::Attrs;
 use ashway_path::create::NotCreated;
-use ashway_path::places::PathId;
 use ashway_wire::Fragment;
-use indexmap::IndexMap;
-
-use super::path_registry::PathRegistry;
-use super::relay::NodeRelays;
-use super::{Node, NodePath, RunError};
-use crate::request::Refusal;
-use ashway_config::{NodeGraph, PathConfig};
 use ashway_worker::activation::{LOCAL, ROW};
 use ashway_worker::bindings::HandlerBindings;
 use ashway_worker::keys;
@@ -48,12 +45,10 @@ pub(super) const RELAY_SLOT: u32 = LIVE_SLOT + 1;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaves<'a> {
     pub(super) plan: &'a Plan,
-    pub(super) paths: &'a IndexMap<PathId, NodePath>,
+    pub(super) paths: &'a PathRegistry,
     /// The instance whose rings hold whole frames.
     pub(super) frame_queue: Option<&'a InstancePlan>,
     pub(super) relays: Option<&'a NodeRelays>,
-    /// The paths that take whole frames.
-    pub(super) module_paths: &'a PathRegistry,
     pub(super) iface: usize,
 }
 
@@ -71,9 +66,11 @@ impl Leaves<'_> {
             ..
         } = target;
         if let Some(path) = self.plan.path_of(id) {
-            return self.plan.leaf(self.iface, path, &self.paths[&path].config);
+            return self
+                .plan
+                .leaf(self.iface, path, &self.paths.bound(path).config);
         }
-        let number = self.module_paths.at(id).and_then(|path| path.number);
+        let number = self.paths.frames(id).and_then(|path| path.number);
         let rings = self
             .frame_queue
             .and_then(|plan| plan.rings_at(self.iface))
@@ -163,14 +160,14 @@ impl Entry<'_> {
 pub(super) fn table(
     name: &str,
     plan: &Plan,
-    paths: &IndexMap<PathId, NodePath>,
+    paths: &PathRegistry,
     iface: usize,
 ) -> Result<Table<Target>, RunError> {
     let mut table = Table::default();
     for path in &plan.ifaces[iface].paths {
         let target = plan.target(*path, iface).expect("a path of this interface");
         table
-            .insert(&paths[path].config.filter, target)
+            .insert(&paths.bound(*path).config.filter, target)
             .map_err(|conflict| RunError::Demux {
                 iface: name.to_owned(),
                 because: conflict.to_string(),
@@ -273,7 +270,6 @@ impl Node {
                 .as_ref()
                 .map(|frame_queue| &frame_queue.plan),
             relays: self.relays.as_ref(),
-            module_paths: &self.module_paths,
             iface,
         }
     }

@@ -6,7 +6,8 @@
 //! only if that has changed the counters are read. The program rings for the first by way of
 //! the worker; for a while after it the node looks once in a
 //! [`TICK`](super::looks::TICK).
-//! A path of modules is never in the kernel tier with a handler: it is bypassed alone.
+//! A path whose messages come as whole frames is never in the kernel tier with a handler: it
+//! is bypassed alone.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 use ashway_api::answer::{Bypass, Enabled, FaultLimit as Limit};
 use ashway_path::places::PathId;
 
-use super::path_registry::NodeModulePath;
+use super::path_registry::Feed;
 use super::{Node, say};
 use crate::request::Refusal;
 use ashway_config::units;
@@ -44,14 +45,20 @@ impl Node {
             .find(plan.row.0)
     }
 
-    /// What it has of a path of modules: each stage of it that runs a handler.
-    fn ends_of(&self, live: &NodeModulePath) -> Vec<Arc<HandlerBinding>> {
-        let run = self
-            .handlers
-            .iter()
-            .filter(|(id, _)| live.runs.contains(id));
-        run.flat_map(|(_, handler)| handler.shared.bindings.find_named(&live.name))
-            .collect()
+    /// What the worker has of a path: each stage of it that runs a handler.
+    fn bindings_of(&self, id: PathId) -> Vec<Arc<HandlerBinding>> {
+        let Some(path) = self.paths.at(id) else {
+            return Vec::new();
+        };
+        match &path.feed {
+            Feed::Handler(_) => self.end(id).into_iter().collect(),
+            Feed::Frames(frames) => {
+                let run = self.handlers.iter();
+                let run = run.filter(|(id, _)| frames.runs.contains(id));
+                run.flat_map(|(_, handler)| handler.shared.bindings.find_named(&path.name))
+                    .collect()
+            }
+        }
     }
 
     /// Has paths whose handlers were stopped too often leave the kernel tier, and says
@@ -59,14 +66,15 @@ impl Node {
     pub(super) fn look_at_faults(&mut self) {
         let now = Instant::now();
         let mut stopped = Vec::new();
-        for (id, path) in &mut self.paths {
-            let instance = &self.handlers[&self.plan.paths[id].handler].shared;
+        for (id, path) in self.paths.all_bound() {
+            let instance = &self.handlers[&self.plan.paths[&id].handler].shared;
             let faults = instance.faults();
-            if std::mem::replace(&mut path.faults_seen, faults) != faults {
-                stopped.push(*id);
+            if path.faults_seen != faults {
+                stopped.push((id, faults));
             }
         }
-        for path in stopped {
+        for (path, faults) in stopped {
+            self.paths.bound_mut(path).faults_seen = faults;
             if let Some(end) = self.end(path) {
                 self.look_at_path(path, &end, now);
             }
@@ -83,11 +91,14 @@ impl Node {
         }
         let kernel = row.stops();
         let all = kernel + self.rows.row(number).stops();
-        let seen = std::mem::replace(&mut self.paths[&path].stops_seen, Stops { all, kernel });
+        let seen = std::mem::replace(
+            &mut self.paths.bound_mut(path).stops_seen,
+            Stops { all, kernel },
+        );
         let more = u32::try_from(kernel - seen.kernel).unwrap_or(u32::MAX);
         let instance = &self.handlers[&self.plan.paths[&path].handler].shared;
         instance.bindings.stopped(end, more, now);
-        let at_once = self.paths[&path].config.on_fault == OnFault::Demote && all != seen.all;
+        let at_once = self.paths.bound(path).config.on_fault == OnFault::Demote && all != seen.all;
         let too_often = end.gate.take_demote();
         let because = if too_often {
             often(end.limit)
@@ -95,12 +106,12 @@ impl Node {
             "its handler was stopped".to_owned()
         };
         if (at_once || too_often)
-            && self.paths[&path].tier == Tier::Kernel
+            && self.paths.bound(path).tier == Tier::Kernel
             && self.demote(path).is_ok()
         {
-            let name = &self.paths[&path].config.name;
+            let name = &self.paths.bound(path).config.name;
             say(&format!("path `{name}` demoted: {because}"));
-            self.paths[&path].demoted = Some(because);
+            self.paths.bound_mut(path).demoted = Some(because);
         }
     }
 
@@ -138,27 +149,14 @@ impl Node {
         });
     }
 
-    /// Gives a path's handler its messages again.
-    pub(super) fn enable(&self, path: PathId) -> Result<Enabled, Refusal> {
-        let name = &self.paths[&path].config.name;
-        let end = self.end(path).ok_or_else(|| {
-            Refusal::failed(format!("path `{name}` is not there yet"), "ask once more")
-        })?;
-        Ok(Enabled {
-            path: name.clone(),
-            tier: self.paths[&path].tier.word().into(),
-            was_bypassed: end.gate.open(),
-        })
-    }
-
-    /// Gives the handlers of a path of modules their messages again.
+    /// Gives the handlers of a path their messages again.
     ///
     /// # Errors
     ///
     /// If none of its modules runs a handler.
-    pub(super) fn enable_live(&self, live: &NodeModulePath) -> Result<Enabled, Refusal> {
-        let name = &*live.name;
-        let bindings = self.ends_of(live);
+    pub(super) fn enable(&self, id: PathId) -> Result<Enabled, Refusal> {
+        let (name, tier) = self.name_and_tier(id);
+        let bindings = self.bindings_of(id);
         if bindings.is_empty() {
             let message = format!("no module of path `{name}` runs a handler");
             let hint = format!("`ashway path show {name}` shows its modules");
@@ -167,24 +165,16 @@ impl Node {
         // All of them, not the first alone.
         let opened = bindings.iter().filter(|end| end.gate.open()).count();
         Ok(Enabled {
-            path: name.to_owned(),
-            tier: live.tier().0.word().into(),
+            path: name.to_string(),
+            tier: tier.word().into(),
             was_bypassed: opened > 0,
         })
     }
 
-    /// A path's limit and what has come of it, for its document.
-    pub(super) fn describe_faults(&self, path: PathId) -> (Option<Limit>, Option<Bypass>) {
-        let limit = self.paths[&path].config.faults.map(limit);
-        (limit, bypass(self.end(path)))
-    }
-
-    /// The same of a path of modules; both are none if none of these runs a handler.
-    pub(super) fn describe_live_faults(
-        &self,
-        live: &NodeModulePath,
-    ) -> (Option<Limit>, Option<Bypass>) {
-        let bindings = self.ends_of(live);
+    /// A path's limit and what has come of it, for its document; both are none if none of
+    /// its modules runs a handler.
+    pub(super) fn describe_faults(&self, id: PathId) -> (Option<Limit>, Option<Bypass>) {
+        let bindings = self.bindings_of(id);
         // It follows from the path's attributes: one for all.
         let limit = bindings.first().and_then(|end| end.limit).map(limit);
         (limit, bypass(bindings))

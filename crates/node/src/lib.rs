@@ -18,15 +18,16 @@ mod endpoint;
 mod entry;
 mod error;
 mod faulty;
+mod frame_paths;
 mod ifaces;
 mod looks;
-mod module_paths;
-mod module_paths_shown;
 mod neighbours;
 mod observe;
 mod operations;
 mod owners;
 mod path_registry;
+mod paths;
+mod paths_shown;
 mod promote;
 mod relay;
 mod request;
@@ -56,12 +57,11 @@ use ashway_kernel::neighbour::Tables;
 use ashway_kernel::{Map, News, Program, TcxLink, XdpLink};
 use ashway_path::places::PathId;
 use ashway_ring::IngressDrop;
-use indexmap::IndexMap;
 
 use crate::compile::CompileThread;
 use crate::request::{Refusal, unknown};
 use crate::rung::Rung;
-use ashway_config::{Config, NodeGraph, PathConfig, Tier};
+use ashway_config::{Config, NodeGraph, Tier};
 use ashway_worker::bell::Bell;
 use ashway_worker::bindings::HandlerBinding;
 use ashway_worker::counters::UserRows;
@@ -72,7 +72,6 @@ use ashway_worker::plan::{HandlerId, IfaceFacts, Plan};
 use ashway_worker::programs::{DemuxMaps, NodeMaps};
 use ashway_worker::rows::Rows;
 use ashway_worker::say::say;
-use ashway_worker::shadow::Compared;
 use ashway_worker::target::Target;
 use ashway_worker::worker::Worker;
 use ashway_worker::worker::command::Command;
@@ -81,7 +80,7 @@ use looks::Deaths;
 use neighbours::Neighbours;
 use operations::Operations;
 use owners::{Owner, Owners};
-use path_registry::PathRegistry;
+use path_registry::{Feed, PathRegistry};
 use promote::Promotion;
 use relay::NodeRelays;
 use world::{Link, NodeServices};
@@ -112,8 +111,8 @@ pub struct Node {
     /// By interface; they end behind the worker, so that no message is taken
     /// from the host and from the worker too.
     drop_rules: Vec<Option<IngressDrop>>,
-    /// Paths that end in handlers, in the order in which they came.
-    paths: IndexMap<PathId, NodePath>,
+    /// All paths.
+    paths: PathRegistry,
     /// The instances of handlers.
     handlers: BTreeMap<HandlerId, HandlerHandle>,
     /// Processes that handlers and paths belong to.
@@ -136,9 +135,7 @@ pub struct Node {
     tables: Tables,
     /// Next hops whose hardware address is looked up.
     neighbours: Neighbours,
-    /// Paths that run in the user tier as a whole.
-    module_paths: PathRegistry,
-    /// How many of them the node has named itself.
+    /// How many paths the node has named itself.
     named: u64,
     links: Vec<Link>,
     graph: NodeGraph,
@@ -258,51 +255,6 @@ struct XdpSide {
     reply: Reply,
 }
 
-/// A path that ends in a handler.
-#[derive(Debug)]
-struct NodePath {
-    config: Arc<PathConfig>,
-    /// The tier its messages take now.
-    tier: Tier,
-    promotion: Promotion,
-    /// What was compared before the last promotion, if anything was to be.
-    compared: Option<Compared>,
-    /// Time the last change of slots took, in ns.
-    switch_ns: u64,
-    /// Faults of its instance that have been looked at.
-    faults_seen: u32,
-    /// Of those, its own.
-    stops_seen: faulty::Stops,
-    /// The last line that its instance had logged when it came: its row may have been
-    /// another's.
-    lines_before: u32,
-    /// Why it had to leave the kernel tier, if the last change of tier was that.
-    demoted: Option<String>,
-    /// How often it was demoted, so that a promotion under way ends by it.
-    demotions: u32,
-    /// Whose it is, if not the node's.
-    owner: Option<Owner>,
-}
-
-impl NodePath {
-    /// One that has just come; to an instance that others were bound to, if it is given.
-    fn new(config: Arc<PathConfig>, instance: Option<&Instance>, owner: Option<Owner>) -> Self {
-        Self {
-            config,
-            tier: Tier::User,
-            promotion: Promotion::NotAsked,
-            compared: None,
-            switch_ns: 0,
-            faults_seen: instance.map_or(0, Instance::faults),
-            stops_seen: faulty::Stops::default(),
-            lines_before: instance.map_or(0, |instance| instance.log().last()),
-            demoted: None,
-            demotions: 0,
-            owner,
-        }
-    }
-}
-
 impl Node {
     /// The instances of all handlers.
     fn instances(&self) -> impl Iterator<Item = &Arc<Instance>> + Clone {
@@ -328,17 +280,45 @@ impl Node {
         })
     }
 
-    /// The path of this name that ends in a handler.
-    fn path(&self, name: &str) -> Option<PathId> {
-        let mut paths = self.paths.iter();
-        let (id, _) = paths.find(|(_, path)| path.config.name == name)?;
-        Some(*id)
+    /// The path of this name that is bound to a handler.
+    fn bound_path(&self, name: &str) -> Option<PathId> {
+        let (id, path) = self.paths.named(name)?;
+        path.bound().map(|_| id)
+    }
+
+    /// The path of this name.
+    ///
+    /// # Errors
+    ///
+    /// That there is none.
+    fn find_path(&self, name: &str) -> Result<PathId, Refusal> {
+        self.paths.find(name).ok_or_else(|| {
+            let known: Vec<_> = self.paths.names().take(20).collect();
+            unknown("path", name, &known)
+        })
+    }
+
+    /// What a path is called, and the tier that its messages take now.
+    ///
+    /// # Panics
+    ///
+    /// If there is none of this id.
+    fn name_and_tier(&self, id: PathId) -> (Arc<str>, Tier) {
+        let path = self
+            .paths
+            .at(id)
+            .expect("whoever has the id has found the path");
+        let tier = match &path.feed {
+            Feed::Handler(bound) => bound.tier,
+            Feed::Frames(frames) => frames.tier().0,
+        };
+        (Arc::clone(&path.name), tier)
     }
 
     /// Moves a path to the user tier, and ends a promotion that is under way. What is in
     /// the kernel tier at this moment ends there; later messages queue behind each other.
     fn demote(&mut self, path: PathId) -> Result<(), NotPromoted> {
-        self.paths[&path].demotions += 1;
+        self.paths.bound_mut(path).demotions += 1;
         self.switch(path, Tier::User)
     }
 
@@ -347,8 +327,8 @@ impl Node {
         if !self.put(path, tier)? {
             return Ok(());
         }
-        self.paths[&path].tier = tier;
-        self.paths[&path].demoted = None;
+        self.paths.bound_mut(path).tier = tier;
+        self.paths.bound_mut(path).demoted = None;
         if let Some(end) = self.end(path) {
             end.moved(tier == Tier::Kernel);
             if end.share.is_some() {
@@ -358,7 +338,7 @@ impl Node {
                 let _ = self.call_worker(Command::LookAtShares(runs));
             }
         }
-        self.paths[&path].switch_ns = begin.elapsed().as_nanos() as u64;
+        self.paths.bound_mut(path).switch_ns = begin.elapsed().as_nanos() as u64;
         Ok(())
     }
 
@@ -366,7 +346,7 @@ impl Node {
     fn put(&self, path: PathId, tier: Tier) -> Result<bool, NotPromoted> {
         let plan = &self.plan.paths[&path];
         let instance = &self.handlers[&plan.handler].shared;
-        let own = match (&self.paths[&path].promotion, tier) {
+        let own = match (&self.paths.bound(path).promotion, tier) {
             (Promotion::Done(promoted), Tier::Kernel) => &promoted.program,
             _ => match &instance.kernel {
                 Some(kernel) => &kernel.user_program,

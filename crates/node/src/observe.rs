@@ -143,7 +143,7 @@ impl Node {
         };
         let ifaces: Vec<&str> = self.config.ifaces.iter().map(|i| i.name.as_str()).collect();
         let bound = self.config.paths.iter().map(|path| path.name.as_str());
-        let live = self.module_paths.names();
+        let live = self.paths.names();
         let paths: Vec<&str> = bound.chain(live).collect();
         // A name alone is an interface's or a path's.
         if let Some(on) = &request.on {
@@ -285,7 +285,7 @@ impl Node {
         let (paths, handlers) = (&self.paths, &self.handlers);
         on.programs.retain(|key, _| match key {
             Key::User(id) => handlers.contains_key(id),
-            Key::Kernel(id) => paths.contains_key(id),
+            Key::Kernel(id) => paths.at(*id).is_some(),
             Key::Frames | Key::Relays => true,
         });
         if let Some(names) = names {
@@ -303,12 +303,12 @@ impl Node {
             promoted: None,
             hops: None,
         });
-        let kernel = self.paths.iter();
+        let kernel = self.paths.all_bound();
         let kernel = kernel
             .filter(|(_, path)| matches!(path.promotion, Promotion::Done(_)))
             .map(|(id, path)| Missing {
-                key: Key::Kernel(*id),
-                instance: Arc::clone(&self.handlers[&self.plan.paths[id].handler].shared),
+                key: Key::Kernel(id),
+                instance: Arc::clone(&self.handlers[&self.plan.paths[&id].handler].shared),
                 promoted: Some((path.config.function.clone(), Allowance::of(&path.config))),
                 hops: None,
             });
@@ -332,7 +332,7 @@ impl Node {
 
     /// The program that observes in this tier of a path, if there is one now.
     pub(super) fn observed_program(&self, path: PathId, tier: Tier) -> Option<&Program> {
-        let key = match (&self.paths[&path].promotion, tier) {
+        let key = match (&self.paths.bound(path).promotion, tier) {
             (Promotion::Done(_), Tier::Kernel) => Key::Kernel(path),
             _ => Key::User(self.plan.paths[&path].handler),
         };
@@ -348,9 +348,9 @@ impl Node {
     /// Puts the programs in their places: those that observe if there is an
     /// observation.
     fn put_all(&self) {
-        for (id, path) in &self.paths {
+        for (id, path) in self.paths.all_bound() {
             // What cannot be changed stays, and works.
-            let _ = self.put(*id, path.tier);
+            let _ = self.put(id, path.tier);
         }
         let Some(frame_queue) = self
             .frame_queue
@@ -455,7 +455,7 @@ impl Node {
                     because: because.clone(),
                 });
                 let silent = self.silent().map(|(path, because)| {
-                    let name = &self.paths[path].config.name;
+                    let name = &self.paths.bound(path).config.name;
                     Silent {
                         what: format!("the program of path `{name}`"),
                         because: because.to_owned(),
@@ -475,12 +475,12 @@ impl Node {
     }
 
     /// Paths whose program could not be made to observe, and why.
-    fn silent(&self) -> impl Iterator<Item = (&PathId, &str)> {
+    fn silent(&self) -> impl Iterator<Item = (PathId, &str)> {
         let on = self.observation.as_ref();
-        self.paths.iter().filter_map(move |(id, path)| {
+        self.paths.all_bound().filter_map(move |(id, path)| {
             let key = match path.tier {
-                Tier::Kernel => Key::Kernel(*id),
-                _ => Key::User(self.plan.paths[id].handler),
+                Tier::Kernel => Key::Kernel(id),
+                _ => Key::User(self.plan.paths[&id].handler),
             };
             match on?.programs.get(&key)? {
                 Some(Err(because)) => Some((id, because.as_str())),
@@ -490,15 +490,18 @@ impl Node {
     }
 
     fn names(&self) -> Names {
-        let paths = self.paths.iter().map(|(id, path)| {
+        let paths = self.paths.all_bound().map(|(id, path)| {
             let names = (path.config.name.clone(), path.config.handler.clone());
-            (self.plan.paths[id].row.0, names)
+            (self.plan.paths[&id].row.0, names)
         });
         let ifaces = self.config.ifaces.iter();
         let relays = self.relays.iter().flat_map(NodeRelays::numbers);
         let relays = relays.filter_map(|(id, number)| {
-            let live = self.module_paths.at(id)?;
-            let mut ends = live.ends().map(|end| self.ifaces[end.iface()].ifindex);
+            let live = self.paths.at(id)?;
+            let mut ends = live
+                .frames()?
+                .ends()
+                .map(|end| self.ifaces[end.iface()].ifindex);
             let relay = Relay {
                 name: live.name.to_string(),
                 ends: [ends.next()?, ends.next()?],
@@ -515,7 +518,7 @@ impl Node {
             relays: relays.collect(),
             silent: self
                 .silent()
-                .map(|(path, _)| self.plan.paths[path].row.0)
+                .map(|(path, _)| self.plan.paths[&path].row.0)
                 .collect(),
         }
     }

@@ -196,30 +196,20 @@ impl Node {
             .map(|(id, _)| *id)
             .collect();
         let its = |id: &PathId| handlers.contains(&self.plan.paths[id].handler);
-        let paths: Vec<PathId> = self
-            .paths
-            .iter()
-            .filter(|(id, path)| is_of(path.owner.as_ref(), owner) || its(id))
-            .map(|(id, _)| *id)
-            .collect();
-        let mut live: HashSet<PathId> = self.module_paths.of_owner(owner).collect();
+        let mut paths: HashSet<PathId> = self.paths.of_owner(owner).collect();
+        paths.extend(self.paths.all_bound().map(|(id, _)| id).filter(its));
         for &handler in &handlers {
-            live.extend(self.module_paths.running(handler));
+            paths.extend(self.paths.running(handler));
         }
-        if handlers.is_empty() && paths.is_empty() && live.is_empty() {
+        if handlers.is_empty() && paths.is_empty() {
             return Ok(None);
         }
         let what = format!(
             "{} and {}",
             super::serve::plural(handlers.len(), "handler"),
-            super::serve::plural(paths.len() + live.len(), "path"),
+            super::serve::plural(paths.len(), "path"),
         );
-        if !paths.is_empty() {
-            self.take_paths(&paths)?;
-        }
-        if !live.is_empty() {
-            self.remove_live(&live.into_iter().collect::<Vec<_>>())?;
-        }
+        self.take(&paths.into_iter().collect::<Vec<_>>())?;
         if !handlers.is_empty() {
             self.take_handlers(&handlers)?;
         }

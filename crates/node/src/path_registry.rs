@@ -1,7 +1,8 @@
-//! The paths of the user tier, as the node knows them.
+//! The paths of a node, as the node knows them.
 //!
 //! A path itself is the worker's. What its ends ask for is in the tables of their
-//! interfaces, and the rest in the path; so this is small, 100,000 times.
+//! interfaces, and the rest in the path; so one whose messages come as whole frames is
+//! small here, 100,000 times.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -10,11 +11,17 @@ use std::time::{Duration, Instant};
 use ashway_modules::relay::NotPromotable;
 use ashway_path::places::{Ids, PathId, Places};
 use ashway_path::stage::Direction;
+use indexmap::IndexSet;
 
+use super::faulty::Stops;
 use super::owners::Owner;
+use super::promote::Promotion;
 use super::relay::RelaySlot;
+use ashway_config::{PathConfig, Tier};
+use ashway_worker::instance::Instance;
 use ashway_worker::keys::MOST;
 use ashway_worker::plan::HandlerId;
+use ashway_worker::shadow::Compared;
 
 /// How long a number is nobody's that a path had. A program that was entered before
 /// demux forgot the path may still count a message under it, and ends long before.
@@ -23,12 +30,14 @@ const REST: Duration = Duration::from_secs(1);
 /// Most reasons that paths share.
 const REASONS: usize = 64;
 
-/// Paths of the user tier, by name and by id.
+/// All paths of a node, by name and by id.
 #[derive(Debug, Default)]
 pub(super) struct PathRegistry {
     ids: Ids,
     names: HashMap<Arc<str>, PathId>,
-    paths: Places<NodeModulePath>,
+    paths: Places<NodePath>,
+    /// Those that are bound to a handler, in the order in which they came.
+    bound: IndexSet<PathId>,
     /// The modules that paths were created from; few.
     modules: Vec<Box<str>>,
     /// Why paths stay in the user tier, the first [`REASONS`] that were said.
@@ -63,18 +72,76 @@ impl Numbers {
     }
 }
 
-/// A path of the user tier.
+/// A path.
 #[derive(Debug)]
-pub(super) struct NodeModulePath {
+pub(super) struct NodePath {
     pub(super) name: Arc<str>,
-    /// Its number, under which programs count its messages; none if there are too many.
-    pub(super) number: Option<u32>,
     /// The module that it was created from, by its place in [`PathRegistry::modules`].
     from: u16,
     /// The domain that it belongs to.
     pub(super) domain: Option<Arc<str>>,
     /// The process that it belongs to, if not to the node.
     pub(super) owner: Option<Owner>,
+    pub(super) feed: Feed,
+}
+
+/// How messages come to a path.
+#[derive(Debug)]
+pub(super) enum Feed {
+    /// As datagrams that the entry program has validated, by the rings of the handler that
+    /// the path ends in.
+    Handler(Box<BoundPath>),
+    /// As whole frames, by the frame queue.
+    Frames(FramePath),
+}
+
+/// What the node knows of a path that is bound to a handler.
+#[derive(Debug)]
+pub(super) struct BoundPath {
+    pub(super) config: Arc<PathConfig>,
+    /// The tier its messages take now.
+    pub(super) tier: Tier,
+    pub(super) promotion: Promotion,
+    /// What was compared before the last promotion, if anything was to be.
+    pub(super) compared: Option<Compared>,
+    /// Time the last change of slots took, in ns.
+    pub(super) switch_ns: u64,
+    /// Faults of its instance that have been looked at.
+    pub(super) faults_seen: u32,
+    /// Of those, its own.
+    pub(super) stops_seen: Stops,
+    /// The last line that its instance had logged when it came: its row may have been
+    /// another's.
+    pub(super) lines_before: u32,
+    /// Why it had to leave the kernel tier, if the last change of tier was that.
+    pub(super) demoted: Option<String>,
+    /// How often it was demoted, so that a promotion under way ends by it.
+    pub(super) demotions: u32,
+}
+
+impl BoundPath {
+    /// One that has just come; to an instance that others were bound to, if it is given.
+    pub(super) fn new(config: Arc<PathConfig>, instance: Option<&Instance>) -> Self {
+        Self {
+            config,
+            tier: Tier::User,
+            promotion: Promotion::NotAsked,
+            compared: None,
+            switch_ns: 0,
+            faults_seen: instance.map_or(0, Instance::faults),
+            stops_seen: Stops::default(),
+            lines_before: instance.map_or(0, |instance| instance.log().last()),
+            demoted: None,
+            demotions: 0,
+        }
+    }
+}
+
+/// What the node knows of a path whose messages come as whole frames.
+#[derive(Debug)]
+pub(super) struct FramePath {
+    /// Its number, under which programs count its messages; none if there are too many.
+    pub(super) number: Option<u32>,
     /// The instances whose handlers its stages run, by their ids.
     pub(super) runs: Box<[HandlerId]>,
     /// A path begins or ends at an interface, or both.
@@ -83,6 +150,31 @@ pub(super) struct NodeModulePath {
     pub(super) place: Option<RelaySlot>,
     /// Why it has none.
     pub(super) stays: Option<Arc<NotPromotable>>,
+}
+
+impl NodePath {
+    /// What is known of it if it is bound to a handler.
+    pub(super) const fn bound(&self) -> Option<&BoundPath> {
+        match &self.feed {
+            Feed::Handler(bound) => Some(bound),
+            Feed::Frames(_) => None,
+        }
+    }
+
+    /// What is known of it if its messages come as whole frames.
+    pub(super) const fn frames(&self) -> Option<&FramePath> {
+        match &self.feed {
+            Feed::Handler(_) => None,
+            Feed::Frames(frames) => Some(frames),
+        }
+    }
+
+    const fn frames_mut(&mut self) -> Option<&mut FramePath> {
+        match &mut self.feed {
+            Feed::Handler(_) => None,
+            Feed::Frames(frames) => Some(frames),
+        }
+    }
 }
 
 /// An end of a path at an interface.
@@ -109,15 +201,15 @@ impl Attachment {
     }
 }
 
-impl NodeModulePath {
+impl FramePath {
     pub(super) fn ends(&self) -> impl Iterator<Item = &Attachment> {
         self.ends.iter().flatten()
     }
 }
 
 impl PathRegistry {
-    /// Takes a path in; its name is free.
-    pub(super) fn insert(
+    /// Takes a path in whose messages come as whole frames; its name is free.
+    pub(super) fn insert_frames(
         &mut self,
         name: Arc<str>,
         from: &str,
@@ -125,41 +217,81 @@ impl PathRegistry {
         ends: impl IntoIterator<Item = Attachment>,
         is_idle: impl Fn(u32) -> bool,
     ) -> PathId {
-        let known = self.modules.iter().position(|module| **module == *from);
-        let from = known.unwrap_or_else(|| {
-            self.modules.push(from.into());
-            self.modules.len() - 1
-        });
         let mut ends = ends.into_iter();
-        let path = NodeModulePath {
-            name: Arc::clone(&name),
+        let frames = FramePath {
             number: self.numbers.take(Instant::now(), is_idle),
-            from: from as u16,
-            domain,
-            owner: None,
             runs: Box::default(),
             ends: [ends.next(), ends.next()],
             place: None,
             stays: None,
         };
+        let path = NodePath {
+            name,
+            from: self.module(from),
+            domain,
+            owner: None,
+            feed: Feed::Frames(frames),
+        };
         let id = self.ids.take();
-        self.names.insert(name, id);
-        self.paths.put(id, path);
+        self.put(id, path);
         id
     }
 
-    /// Hands out the ids of all paths, those of handlers too.
+    /// Takes a path in that is bound to a handler; its name is free, and the id is one of
+    /// [`Self::ids`].
+    pub(super) fn insert_bound(
+        &mut self,
+        id: PathId,
+        from: &str,
+        bound: BoundPath,
+        owner: Option<Owner>,
+    ) {
+        let path = NodePath {
+            name: Arc::from(&*bound.config.name),
+            from: self.module(from),
+            domain: bound.config.domain.as_deref().map(Arc::from),
+            owner,
+            feed: Feed::Handler(Box::new(bound)),
+        };
+        self.bound.insert(id);
+        self.put(id, path);
+    }
+
+    fn put(&mut self, id: PathId, path: NodePath) {
+        self.names.insert(Arc::clone(&path.name), id);
+        self.paths.put(id, path);
+    }
+
+    /// The number of a module that paths are created from.
+    fn module(&mut self, name: &str) -> u16 {
+        let known = self.modules.iter().position(|module| **module == *name);
+        let at = known.unwrap_or_else(|| {
+            self.modules.push(name.into());
+            self.modules.len() - 1
+        });
+        at as u16
+    }
+
+    /// Hands out the ids of all paths.
     pub(super) const fn ids(&mut self) -> &mut Ids {
         &mut self.ids
     }
 
-    /// Takes a path out.
-    pub(super) fn remove(&mut self, id: PathId) -> Option<NodeModulePath> {
+    /// Takes a path out. Its id is given back, unless it is bound to a handler: then the
+    /// worker has more ids of it, and they are given back together.
+    pub(super) fn remove(&mut self, id: PathId) -> Option<NodePath> {
         let path = self.paths.remove(id)?;
         self.names.remove(&path.name);
-        self.ids.give_back(id);
-        let number = path.number.map(|number| (Instant::now(), number));
-        self.numbers.free.extend(number);
+        match &path.feed {
+            Feed::Handler(_) => {
+                self.bound.shift_remove(&id);
+            }
+            Feed::Frames(frames) => {
+                self.ids.give_back(id);
+                let number = frames.number.map(|number| (Instant::now(), number));
+                self.numbers.free.extend(number);
+            }
+        }
         Some(path)
     }
 
@@ -172,12 +304,55 @@ impl PathRegistry {
         self.names.get(name).copied()
     }
 
-    pub(super) fn at(&self, id: PathId) -> Option<&NodeModulePath> {
+    /// The path of this name, with its id.
+    pub(super) fn named(&self, name: &str) -> Option<(PathId, &NodePath)> {
+        let id = self.find(name)?;
+        Some((id, self.paths.at(id)?))
+    }
+
+    pub(super) fn at(&self, id: PathId) -> Option<&NodePath> {
         self.paths.at(id)
     }
 
-    pub(super) fn at_mut(&mut self, id: PathId) -> Option<&mut NodeModulePath> {
+    pub(super) fn at_mut(&mut self, id: PathId) -> Option<&mut NodePath> {
         self.paths.at_mut(id)
+    }
+
+    /// What is known of a path whose messages come as whole frames.
+    pub(super) fn frames(&self, id: PathId) -> Option<&FramePath> {
+        self.paths.at(id)?.frames()
+    }
+
+    /// The same, to change it.
+    pub(super) fn frames_mut(&mut self, id: PathId) -> Option<&mut FramePath> {
+        self.paths.at_mut(id)?.frames_mut()
+    }
+
+    /// What is known of a path that is bound to a handler.
+    ///
+    /// # Panics
+    ///
+    /// If it is not.
+    pub(super) fn bound(&self, id: PathId) -> &BoundPath {
+        let bound = self.paths.at(id).and_then(NodePath::bound);
+        bound.expect("the plan has this path")
+    }
+
+    /// The same, to change it.
+    ///
+    /// # Panics
+    ///
+    /// If it is not.
+    pub(super) fn bound_mut(&mut self, id: PathId) -> &mut BoundPath {
+        match self.paths.at_mut(id).map(|path| &mut path.feed) {
+            Some(Feed::Handler(bound)) => bound,
+            _ => unreachable!("the plan has this path"),
+        }
+    }
+
+    /// The paths that are bound to handlers, in the order in which they came.
+    pub(super) fn all_bound(&self) -> impl Iterator<Item = (PathId, &BoundPath)> {
+        self.bound.iter().map(|id| (*id, self.bound(*id)))
     }
 
     /// Notes a path's place in the kernel tier, or why it has none; says whether it
@@ -188,7 +363,7 @@ impl PathRegistry {
             Ok(place) => (Some(place), None),
             Err(stays) => (None, Some(self.shared(stays))),
         };
-        if let Some(path) = self.paths.at_mut(id) {
+        if let Some(path) = self.frames_mut(id) {
             (path.place, path.stays) = (place, stays);
         }
         has
@@ -207,20 +382,33 @@ impl PathRegistry {
     }
 
     /// The module that a path was created from.
-    pub(super) fn from(&self, path: &NodeModulePath) -> &str {
+    pub(super) fn from(&self, path: &NodePath) -> &str {
         &self.modules[usize::from(path.from)]
     }
 
+    /// The names of all paths, in no order.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.names.keys().map(|name| &**name)
     }
 
+    /// Those whose messages come as whole frames. Linear in all of them.
+    pub(super) fn all_frames(&self) -> impl Iterator<Item = (PathId, &NodePath)> {
+        let paths = self.paths.iter();
+        paths.filter(|(_, path)| path.frames().is_some())
+    }
+
+    /// How many there are.
     pub(super) fn len(&self) -> usize {
         self.paths.len()
     }
 
+    /// How many there are whose messages come as whole frames.
+    pub(super) fn frames_len(&self) -> usize {
+        self.len() - self.bound.len()
+    }
+
     /// Those of a domain. Linear in all of them.
-    pub(super) fn of_domain(&self, domain: &str) -> impl Iterator<Item = &NodeModulePath> {
+    pub(super) fn of_domain(&self, domain: &str) -> impl Iterator<Item = &NodePath> {
         let paths = self.paths.iter().map(|(_, path)| path);
         paths.filter(move |path| path.domain.as_deref() == Some(domain))
     }
@@ -235,25 +423,27 @@ impl PathRegistry {
         of.map(|(id, _)| id)
     }
 
-    /// Those that run a handler. Linear in all of them.
+    /// Those with a stage that runs a handler and is not bound to it. Linear in all of them.
     pub(super) fn running(&self, handler: HandlerId) -> impl Iterator<Item = PathId> {
         let paths = self.paths.iter();
-        let of = paths.filter(move |(_, path)| path.runs.contains(&handler));
+        let of = paths.filter(move |(_, path)| {
+            let frames = path.frames();
+            frames.is_some_and(|frames| frames.runs.contains(&handler))
+        });
         of.map(|(id, _)| id)
     }
 
-    /// The instances that any of them runs. Linear in all of them.
+    /// The instances that any of them runs so. Linear in all of them.
     pub(super) fn run(&self) -> HashSet<HandlerId> {
-        let paths = self.paths.iter();
-        paths
-            .flat_map(|(_, path)| path.runs.iter().copied())
-            .collect()
+        let paths = self.paths.iter().filter_map(|(_, path)| path.frames());
+        paths.flat_map(|path| path.runs.iter().copied()).collect()
     }
 
-    /// Everything that leads to one of them at an interface. Linear in all of them.
+    /// Everything that leads to paths of whole frames at an interface. Linear in all of them.
     pub(super) fn targets(&self, iface: usize) -> impl Iterator<Item = (PathId, Direction)> {
         self.paths.iter().flat_map(move |(id, path)| {
-            let here = path.ends().filter(move |end| end.iface() == iface);
+            let ends = path.frames().into_iter().flat_map(FramePath::ends);
+            let here = ends.filter(move |end| end.iface() == iface);
             here.map(move |end| (id, end.direction))
         })
     }

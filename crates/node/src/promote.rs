@@ -8,9 +8,10 @@ use ashway_api::answer::{self, Moved};
 use ashway_api::request::Promote;
 use ashway_path::places::PathId;
 
+use super::Node;
 use super::operations::{Job, Operation, Report, Step};
-use super::{Node, serve};
-use crate::control::{Answer, Caller};
+use super::path_registry::NodePath;
+use crate::control::Caller;
 use crate::request::Refusal;
 use ashway_config::{PathConfig, Tier};
 use ashway_worker::instance::{Allowance, NotPromoted, Promoted};
@@ -59,10 +60,10 @@ impl Node {
                 return caller.answer(Refusal::usage(message, hint));
             }
         };
-        if self.module_paths.find(name).is_some() {
-            return caller.answer(self.move_live(name, Tier::Kernel));
-        }
-        match serve::find(self, name) {
+        match self.find_path(name) {
+            Ok(path) if self.paths.frames(path).is_some() => {
+                caller.answer(self.move_relay(path, Tier::Kernel));
+            }
             Ok(path) => {
                 // While a path is bypassed its handler gets no message that could be compared.
                 let _ = self.enable(path);
@@ -76,18 +77,18 @@ impl Node {
     /// program is kept, so a second time costs only the switch. If `messages` is not 0, so
     /// many of the path, or as many as come in time, must first have the same end there.
     pub(super) fn promote(&mut self, path: PathId, messages: usize, report: Report) {
-        let name = self.paths[&path].config.name.clone();
+        let name = self.paths.bound(path).config.name.clone();
         let operation = self.operations.next("promote", name, report);
         let promoting = Promoting {
             path: self.asked(path),
             messages: if self.is_compared(path) { 0 } else { messages },
         };
-        let is_made = matches!(self.paths[&path].promotion, Promotion::Done(_));
+        let is_made = matches!(self.paths.bound(path).promotion, Promotion::Done(_));
         if is_made && promoting.messages == 0 {
             let moved = self.switch(path, Tier::Kernel).map(|()| path);
             return operation.end(self.moved_to(moved, false));
         }
-        match self.program(&self.paths[&path].config) {
+        match self.program(&self.paths.bound(path).config) {
             Ok(job) => self.submit(operation, Step::Promote(promoting), job),
             Err(refused) => self.compiled(operation, promoting, Err(refused)),
         }
@@ -116,7 +117,7 @@ impl Node {
         Asked {
             id: path,
             row: self.plan.paths[&path].row,
-            demotions: self.paths[&path].demotions,
+            demotions: self.paths.bound(path).demotions,
         }
     }
 
@@ -126,7 +127,8 @@ impl Node {
     ///
     /// It was unbound or demoted meanwhile: the last word holds.
     pub(super) fn still(&self, asked: Asked) -> Result<PathId, NotPromoted> {
-        let (because, hint) = match self.paths.get(&asked.id) {
+        let path = self.paths.at(asked.id);
+        let (because, hint) = match path.and_then(NodePath::bound) {
             Some(path) if path.demotions == asked.demotions => return Ok(asked.id),
             Some(_) => ("the path was demoted meanwhile", "promote it once more"),
             None => (
@@ -186,11 +188,11 @@ impl Node {
         match compiled {
             Ok(promoted) if promoted.version != version => Err(swapped(&instance.name)),
             Ok(promoted) => {
-                self.paths[&path].promotion = Promotion::Done(promoted);
+                self.paths.bound_mut(path).promotion = Promotion::Done(promoted);
                 self.switch(path, Tier::Kernel)
             }
             Err(refused) => {
-                let promotion = &mut self.paths[&path].promotion;
+                let promotion = &mut self.paths.bound_mut(path).promotion;
                 // Another job may have been luckier: what runs is kept.
                 if !matches!(promotion, Promotion::Done(_)) {
                     *promotion = Promotion::Refused(refused.clone());
@@ -202,10 +204,18 @@ impl Node {
 
     /// Which tier a path takes now, or why it was not moved; `now` if what was compared was
     /// compared by this request.
-    pub(super) fn moved_to(&self, moved: Result<PathId, NotPromoted>, now: bool) -> Answer {
+    ///
+    /// # Errors
+    ///
+    /// Why it was not moved.
+    pub(super) fn moved_to(
+        &self,
+        moved: Result<PathId, NotPromoted>,
+        now: bool,
+    ) -> Result<Moved, Refusal> {
         moved
             .map(|path| {
-                let known = &self.paths[&path];
+                let known = &self.paths.bound(path);
                 let compared = known.compared.map(|compared| answer::Compared {
                     equal: compared.equal as u64,
                     unclear: compared.unclear as u64,
@@ -220,7 +230,6 @@ impl Node {
                 }
             })
             .map_err(Refusal::from)
-            .into()
     }
 }
 

@@ -29,7 +29,7 @@ use ashway_path::stage::Direction;
 use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::dispatch::RELAY_SLOT;
-use super::path_registry::{Attachment, NodeModulePath};
+use super::path_registry::{Attachment, FramePath};
 use super::{Node, status};
 use crate::request::{Code, Refusal};
 use ashway_config::Tier;
@@ -81,16 +81,13 @@ impl Node {
     /// Gives a new path a number, if the kernel tier can do it; says whether it has.
     pub(super) fn place(&mut self, id: PathId, fits: Result<(), NotPromotable>) -> bool {
         let placed = fits.and_then(|()| self.find_place(id));
-        self.module_paths.place(id, placed)
+        self.paths.place(id, placed)
     }
 
     fn find_place(&mut self, id: PathId) -> Result<RelaySlot, NotPromotable> {
         self.need_relays()?;
-        let ends = self
-            .module_paths
-            .at(id)
-            .into_iter()
-            .flat_map(NodeModulePath::ends);
+        let ends = self.paths.frames(id).into_iter();
+        let ends = ends.flat_map(FramePath::ends);
         let ends: Vec<usize> = ends.map(|end| end.iface()).collect();
         self.need_exits(&ends)?;
         let relays = self.relays.as_mut().expect("made above");
@@ -241,18 +238,15 @@ impl Node {
         }
     }
 
-    /// Moves a path to a tier.
+    /// Moves a path whose messages come as whole frames to a tier.
     ///
     /// # Errors
     ///
     /// Why it stays in the user tier.
-    pub(super) fn move_live(&mut self, name: &str, tier: Tier) -> Result<Moved, Refusal> {
+    pub(super) fn move_relay(&mut self, id: PathId, tier: Tier) -> Result<Moved, Refusal> {
         let begin = Instant::now();
-        let id = self.find_live(name)?;
-        if let Some(stays) = self
-            .module_paths
-            .at(id)
-            .and_then(|live| live.stays.as_ref())
+        let (name, _) = self.name_and_tier(id);
+        if let Some(stays) = self.paths.frames(id).and_then(|path| path.stays.as_ref())
             && tier == Tier::Kernel
         {
             return Err(Refusal::new(
@@ -263,21 +257,17 @@ impl Node {
         }
         self.call_worker(Command::Promote(id, tier == Tier::Kernel))?;
         let mut switch_ns = 0;
-        if let Some(place) = self
-            .module_paths
-            .at_mut(id)
-            .and_then(|live| live.place.as_mut())
-        {
+        let path = self.paths.frames_mut(id);
+        if let Some(place) = path.and_then(|path| path.place.as_mut()) {
             place.tier = tier;
             place.switch_ns = begin.elapsed().as_nanos() as u64;
             switch_ns = place.switch_ns;
         }
-        let live = self.module_paths.at(id);
         Ok(Moved {
-            path: name.to_owned(),
+            path: name.to_string(),
             tier: tier.word().into(),
             switch_ns,
-            bypass: live.and_then(|live| self.describe_live_faults(live).1),
+            bypass: self.describe_faults(id).1,
             shadow: None,
         })
     }
@@ -294,7 +284,7 @@ impl Node {
     /// Messages of all paths of the user tier that wait in a ring.
     pub(super) fn waiting_in_rings(&self) -> u64 {
         let relays = self.relays.as_ref().map_or(0, |relays| relays.used);
-        let others = KEYS..KEYS + 2 * self.module_paths.numbers() as usize;
+        let others = KEYS..KEYS + 2 * self.paths.numbers() as usize;
         let frame_queue = self.frame_queue.iter();
         frame_queue
             .flat_map(|frame_queue| {
@@ -306,12 +296,8 @@ impl Node {
 
     /// Adds the kernel tier's part to what a path has counted in the user tier, and says
     /// what that part is.
-    pub(super) fn add_kernel(
-        &self,
-        live: &NodeModulePath,
-        counts: &mut Counts,
-    ) -> Option<KernelPart> {
-        let place = live.place.as_ref()?;
+    pub(super) fn add_kernel(&self, path: &FramePath, counts: &mut Counts) -> Option<KernelPart> {
+        let place = path.place.as_ref()?;
         let base = self.relays.as_ref().map(|relays| relays.base[place.number]);
         let row = status::row(self, self.plan.relay_row(place.number));
         let row = row.since(&base.unwrap_or_else(Row::empty));
@@ -337,7 +323,7 @@ impl Node {
     }
 }
 
-impl NodeModulePath {
+impl FramePath {
     /// The tier of the path, and how it stands with the kernel tier.
     pub(super) fn tier(&self) -> (Tier, PathPromotion) {
         match &self.place {

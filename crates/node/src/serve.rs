@@ -7,9 +7,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path as FsPath;
 use std::time::{Duration, Instant};
 
-use ashway_api::answer::{Confirmed, HandlerMemory, Lines, LogLine};
+use ashway_api::answer::{Confirmed, HandlerMemory, Lines, LogLine, Moved};
 use ashway_api::request::Log;
-use ashway_path::places::PathId;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use serde_json::Value;
@@ -18,7 +17,7 @@ use super::looks::{Look, Looks};
 use super::operations::{Job, Report, Step};
 use super::{Node, RunError, RunOptions, say, status};
 use crate::control::{Answer, Caller, Control};
-use crate::request::{self, Refusal, Request, unknown};
+use crate::request::{self, Refusal, Request};
 use ashway_config::Tier;
 use ashway_worker::log::Line;
 
@@ -176,7 +175,7 @@ pub fn serve(
 pub(super) fn say_ready(node: &Node, socket: &FsPath) {
     say(&format!(
         "ready: {} on {}; control socket {}",
-        plural(node.paths.len() + node.module_paths.len(), "path"),
+        plural(node.paths.len(), "path"),
         plural(node.ifaces.len(), "interface"),
         socket.display()
     ));
@@ -210,8 +209,11 @@ fn answer(
         Request::Observe(observe) => return node.observe(&observe, caller),
         Request::Endpoint(endpoint) => node.open_endpoint(&endpoint.handler, &caller),
         Request::Promote(promoted) => return node.promote_asked(&promoted, caller),
-        Request::Demote(demoted) => demote(node, &demoted.path),
-        Request::Enable(enabled) => enable(node, &enabled.path),
+        Request::Demote(demoted) => demote(node, &demoted.path).into(),
+        Request::Enable(enabled) => {
+            let id = node.find_path(&enabled.path);
+            id.and_then(|id| node.enable(id)).into()
+        }
         Request::Create(create) => node.create(create, &caller).into(),
         Request::Remove(remove) => node.remove(&remove.paths).into(),
         Request::Show(show) => node.show(&show.path).into(),
@@ -257,7 +259,7 @@ fn log(node: &Node, request: &Log) -> Answer {
     let path_of = |line: &Line| {
         let mut plans = node.plan.paths.values();
         let its = plans.find(|plan| plan.handler == id && plan.row.0 == line.row)?;
-        let path = &node.paths[&its.id()];
+        let path = &node.paths.bound(its.id());
         // It may be of one that had the row before.
         let is_its = line.is_behind(path.lines_before);
         is_its.then_some(path.config.name.as_str())
@@ -299,43 +301,12 @@ fn share_memory(node: &Node, handler: &str) -> Answer {
     }
 }
 
-/// Moves a path without a handler, if there is one of this name.
-fn move_live(node: &mut Node, name: &str, tier: Tier) -> Option<Answer> {
-    node.module_paths.find(name)?;
-    Some(node.move_live(name, tier).into())
-}
-
-fn demote(node: &mut Node, name: &str) -> Answer {
-    if let Some(moved) = move_live(node, name, Tier::User) {
-        return moved;
+/// Moves a path to the user tier.
+fn demote(node: &mut Node, name: &str) -> Result<Moved, Refusal> {
+    let id = node.find_path(name)?;
+    if node.paths.frames(id).is_some() {
+        return node.move_relay(id, Tier::User);
     }
-    match find(node, name) {
-        Ok(path) => {
-            let moved = node.demote(path).map(|()| path);
-            node.moved_to(moved, false)
-        }
-        Err(refusal) => refusal.into(),
-    }
-}
-
-fn enable(node: &Node, name: &str) -> Answer {
-    if let Some(live) = node
-        .module_paths
-        .find(name)
-        .and_then(|id| node.module_paths.at(id))
-    {
-        return node.enable_live(live).into();
-    }
-    match find(node, name) {
-        Ok(path) => node.enable(path).into(),
-        Err(refusal) => refusal.into(),
-    }
-}
-
-pub(super) fn find(node: &Node, name: &str) -> Result<PathId, Refusal> {
-    node.path(name).ok_or_else(|| {
-        let names = node.paths.values().map(|path| path.config.name.as_str());
-        let names: Vec<_> = names.chain(node.module_paths.names()).take(20).collect();
-        unknown("path", name, &names)
-    })
+    let moved = node.demote(id).map(|()| id);
+    node.moved_to(moved, false)
 }

@@ -60,7 +60,7 @@ impl Node {
     /// Whether nothing is left to compare: it was done before, or the path runs in the
     /// kernel tier and has no messages of the user tier.
     pub(super) fn is_compared(&self, path: PathId) -> bool {
-        let known = &self.paths[&path];
+        let known = &self.paths.bound(path);
         known.tier == Tier::Kernel
             || matches!(known.promotion, Promotion::Done(_))
                 && known.compared.is_some_and(|compared| compared.equal > 0)
@@ -116,7 +116,7 @@ impl Node {
             Some(other) if other == path => "it is being promoted already".to_owned(),
             Some(other) => format!(
                 "path `{}` of the same handler is being promoted",
-                self.paths[&other].config.name
+                self.paths.bound(other).config.name
             ),
             // It was unbound or demoted a moment ago.
             None => "another path of the same handler is being promoted".to_owned(),
@@ -157,7 +157,7 @@ impl Node {
             .and_then(|path| Ok((path, recording?)))
         {
             Ok((path, recording)) => {
-                let config = &self.paths[&path].config;
+                let config = &self.paths.bound(path).config;
                 let job = Job::Compare {
                     function: config.function.clone(),
                     budget: config.budget,
@@ -179,7 +179,7 @@ impl Node {
     ) {
         let moved = self.still(promoting.path).and_then(|path| {
             let made = compared.map(|compared| {
-                self.paths[&path].compared = Some(compared);
+                self.paths.bound_mut(path).compared = Some(compared);
                 promoted
             });
             self.install(path, made).map(|()| path)

@@ -11,7 +11,7 @@ use ashway_modules::shell::{Outcome, Request};
 use ashway_path::attrs::Attrs;
 
 use super::Node;
-use super::module_paths::{Wanted, taken};
+use super::paths::{Wanted, taken};
 use crate::request::{self, Refusal};
 use crate::shells::Asked;
 use crate::show;
@@ -69,7 +69,7 @@ impl Node {
         module: &str,
         attrs: &Attrs,
     ) -> Result<String, Refusal> {
-        if self.module_paths.of_domain(domain).count() >= MOST {
+        if self.paths.of_domain(domain).count() >= MOST {
             let message = format!("domain `{domain}` has {MOST} paths, and cannot have more");
             return Err(Refusal::failed(message, "remove one with `rm NAME`"));
         }
@@ -100,7 +100,7 @@ impl Node {
         for stage in made.path.stages() {
             self.may_use(domain, stage.name())?;
         }
-        self.put_live(vec![made])?;
+        self.put_made(vec![made])?;
         Ok(format!("path `{called}` is there"))
     }
 
@@ -130,9 +130,9 @@ impl Node {
     fn called(&self, domain: &str, name: &str) -> Option<Arc<str>> {
         // Those of the configuration have no other.
         let names = [of_all(domain, name), name.to_owned()];
-        let mut found = names.iter().filter_map(|name| self.module_paths.find(name));
+        let mut found = names.iter().filter_map(|name| self.paths.find(name));
         found.find_map(|id| {
-            let live = self.module_paths.at(id)?;
+            let live = self.paths.at(id)?;
             (live.domain.as_deref() == Some(domain)).then(|| Arc::clone(&live.name))
         })
     }
@@ -141,7 +141,7 @@ impl Node {
     fn of_domain(&self, domain: &str, name: &str) -> Result<Arc<str>, Refusal> {
         self.called(domain, name).ok_or_else(|| {
             let prefix = of_all(domain, "");
-            let theirs = self.module_paths.of_domain(domain).map(|live| &*live.name);
+            let theirs = self.paths.of_domain(domain).map(|live| &*live.name);
             let called = theirs.map(|name| name.strip_prefix(&prefix).unwrap_or(name));
             let known: Vec<&str> = called.take(20).collect();
             request::unknown("path", name, &known)

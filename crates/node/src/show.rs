@@ -26,13 +26,8 @@ pub use ashway_worker::log::harmless;
 #[must_use]
 pub fn why_not(promotion: &PathPromotion) -> String {
     let why = promotion.why.as_ref();
-    reasons(
-        why.and_then(|why| why.because.as_deref()),
-        why.and_then(|why| why.hint.as_deref()),
-    )
-}
-
-fn reasons(because: Option<&str>, hint: Option<&str>) -> String {
+    let because = why.and_then(|why| why.because.as_deref());
+    let hint = why.and_then(|why| why.hint.as_deref());
     let mut out = String::new();
     for (word, text) in [("because", because), ("hint", hint)] {
         if let Some(text) = text {
@@ -45,35 +40,21 @@ fn reasons(because: Option<&str>, hint: Option<&str>) -> String {
 /// A path, a fact in each line.
 #[must_use]
 pub fn path(path: &Path) -> String {
-    let base = path.base();
-    let (from, ends) = match path {
-        Path::Handler(path) => match &path.shown {
-            Some(shown) => (&*shown.from, &*shown.ends),
-            None => ("-", &[][..]),
-        },
-        Path::Modules(path) => (&*path.from, &*path.ends),
-    };
-    let stages = path.run().map_or(&[][..], |run| &run.stages);
+    let base = &path.base;
+    let stages = path.run.as_ref().map_or(&[][..], |run| &run.stages);
     let modules: Vec<_> = stages.iter().map(|stage| clean(&stage.module)).collect();
     let mut out = String::new();
     let _ = writeln!(out, "path      {}", clean(&base.name));
-    let _ = writeln!(out, "created   from {}", clean(from));
+    let _ = writeln!(out, "created   from {}", clean(&path.from));
     let _ = writeln!(out, "stages    {}", modules.join(" / "));
     let _ = writeln!(out, "tier      {}", clean(&base.tier));
-    out += &match path {
-        Path::Handler(path) => path.stays.as_ref().map_or_else(String::new, |stays| {
-            reasons(Some(&stays.refused.because), Some(&stays.refused.hint))
-        }),
-        Path::Modules(path) => why_not(&path.promotion),
-    };
+    out += &why_not(&path.promotion);
     if let Some(bypass) = &base.bypass {
         let (handler, because) = (clean(&bypass.handler), clean(&bypass.because));
         let _ = writeln!(out, "bypassed  its handler `{handler}`: {because}");
         let _ = writeln!(out, "  hint: {}", clean(&bypass.hint));
     }
-    if let Path::Modules(path) = path
-        && let Some(next) = &path.next_hop
-    {
+    if let Some(next) = &path.next_hop {
         let mac = match &next.mac {
             None => "not known; does it answer `ping`?".to_owned(),
             Some(mac) => clean(mac),
@@ -84,7 +65,7 @@ pub fn path(path: &Path) -> String {
             .map_or_else(|| "-".to_owned(), clean);
         let _ = writeln!(out, "next hop  {to} on {}: {mac}", clean(&next.iface));
     }
-    for end in ends {
+    for end in &path.ends {
         let filter = end.filter.as_deref().map_or_else(|| "-".to_owned(), clean);
         let _ = writeln!(out, "takes     on {}: {filter}", clean(&end.iface));
     }
@@ -92,7 +73,7 @@ pub fn path(path: &Path) -> String {
         let mode = mode.as_deref().map_or_else(|| "-".to_owned(), clean);
         let _ = writeln!(out, "share     {}: {mode}", clean(share));
     }
-    if let Some(run) = path.run() {
+    if let Some(run) = &path.run {
         for (name, value) in &run.attrs {
             if !OWN.contains(&name.as_str()) {
                 let _ = writeln!(out, "attribute {} = {}", clean(name), clean(value));
@@ -118,7 +99,7 @@ pub fn path(path: &Path) -> String {
             let _ = writeln!(out, "  {:<24} {times}", clean(&format!("{before}{name}")));
         }
     }
-    if let Some(run) = path.run() {
+    if let Some(run) = &path.run {
         let _ = writeln!(out, "made      {}", run.originated);
         let _ = writeln!(out, "time      {} ns in {} runs", run.time_ns, run.runs);
         let (bytes, granted) = (run.memory.bytes, run.memory.granted_bytes);
@@ -133,7 +114,7 @@ pub fn path(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use ashway_abi::log::acts_on_terminal;
-    use ashway_api::answer::{ModulePath, PathRun};
+    use ashway_api::answer::PathRun;
 
     use super::*;
 
@@ -155,14 +136,14 @@ mod tests {
             ("mtu", "1500"),
         ];
         let attrs = attrs.map(|(name, value)| (name.to_owned(), value.to_owned()));
-        let relay = ModulePath {
+        let relay = Path {
             run: Some(PathRun {
                 attrs: attrs.into(),
                 ..PathRun::default()
             }),
-            ..ModulePath::default()
+            ..Path::default()
         };
-        let shown = path(&Path::Modules(relay.into()));
+        let shown = path(&relay);
         assert!(shown.contains("attribute mtu = 1500"), "{shown}");
         assert_eq!(shown.matches("attribute").count(), 1, "{shown}");
     }

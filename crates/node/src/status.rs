@@ -2,20 +2,18 @@
 
 use std::collections::HashSet;
 
-use ashway_abi::share::Mode;
 use ashway_abi::{Cause, Count};
 use ashway_api::Scalar;
 use ashway_api::answer::{
-    Because, Counts, FormerVersion, Handler, HandlerEndpoint, HandlerPath, HandlerProgram,
-    HandlerPromotion, Interface, LastFault, LostAfterHandOver, NotPromotable, Path, PathBase,
-    PathShare, SourceLine, State as Declared, Status, Unmatched,
+    Because, FormerVersion, Handler, HandlerEndpoint, HandlerProgram, HandlerPromotion, Interface,
+    LastFault, LostAfterHandOver, SourceLine, State as Declared, Status, Unmatched,
 };
 use ashway_codegen::entry::Reply;
 use ashway_handler::Param;
-use ashway_memory::clock::monotonic_ns;
-use ashway_path::places::PathId;
 
-use super::{Node, NodePath, Promotion, State};
+use super::path_registry::BoundPath;
+use super::promote::Promotion;
+use super::{Node, State};
 use ashway_config::Tier;
 use ashway_worker::counters::Row;
 use ashway_worker::instance::{Instance, Promoted};
@@ -27,12 +25,8 @@ pub(super) fn describe(node: &mut Node) -> Status {
     for (iface, config) in node.ifaces.iter_mut().zip(&node.config.ifaces) {
         iface.ask_driver(&config.name);
     }
-    let live = node.list();
-    let not_listed = node.module_paths.len() - live.len();
-    let run = node.module_paths.run();
-    let paths = node.paths.keys().map(|id| path(node, *id));
-    let paths = paths.map(|path| Path::Handler(path.into()));
-    let live = live.into_iter().map(|path| Path::Modules(path.into()));
+    let (paths, not_listed) = node.list();
+    let run = node.paths.run();
     Status {
         node: node.config.node.name.clone(),
         interfaces: (0..node.ifaces.len()).map(|i| interface(node, i)).collect(),
@@ -41,7 +35,7 @@ pub(super) fn describe(node: &mut Node) -> Status {
             .keys()
             .map(|id| handler(node, *id, &run))
             .collect(),
-        paths: paths.chain(live).collect(),
+        paths,
         paths_not_listed: not_listed as u64,
         live: node.sum_of_live(),
         operations: node.operations.describe(),
@@ -142,7 +136,7 @@ fn handler(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> Handler {
 /// The tiers that a handler's paths run in.
 fn tiers(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> String {
     let paths = node.plan.instances[&id].paths.iter();
-    let tiers = paths.map(|path| node.paths[path].tier.word());
+    let tiers = paths.map(|path| node.paths.bound(*path).tier.word());
     let live = run.contains(&id).then_some(Tier::User.word());
     let mut tiers: Vec<&str> = tiers.chain(live).collect();
     tiers.sort_unstable();
@@ -156,7 +150,7 @@ fn tiers(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> String {
 /// How the first of a handler's paths for which that was tried stands with the kernel tier.
 fn promotion(node: &Node, id: HandlerId) -> HandlerPromotion {
     let paths = node.plan.instances[&id].paths.iter();
-    let mut paths = paths.map(|path| &node.paths[path]);
+    let mut paths = paths.map(|path| node.paths.bound(*path));
     let found = paths.find_map(|path| match &path.promotion {
         Promotion::NotAsked => None,
         Promotion::Done(promoted) => Some(promoted_to(path, promoted)),
@@ -179,7 +173,7 @@ fn promotion(node: &Node, id: HandlerId) -> HandlerPromotion {
 }
 
 /// What a program took, and why it is not used where it is not.
-fn promoted_to(path: &NodePath, promoted: &Promoted) -> HandlerPromotion {
+fn promoted_to(path: &BoundPath, promoted: &Promoted) -> HandlerPromotion {
     let is_demoted = path.tier == Tier::User;
     let because = is_demoted.then(|| match &path.demoted {
         Some(because) => format!("demoted: {because}").into(),
@@ -222,54 +216,4 @@ fn last_fault(instance: &Instance) -> Option<LastFault> {
             )
         }),
     })
-}
-
-/// A path that ends in a handler, without what `show` says besides.
-pub(super) fn path(node: &Node, id: PathId) -> HandlerPath {
-    let path = &node.paths[&id];
-    let (config, plan) = (&path.config, &node.plan.paths[&id]);
-    let shared = &node.handlers[&plan.handler].shared;
-    let row = row(node, plan.row);
-    let stays = match &path.promotion {
-        Promotion::Refused(refused) => Some(NotPromotable {
-            asked: config.tier.word().into(),
-            refused: refused.describe(),
-        }),
-        Promotion::NotAsked | Promotion::Done(_) => None,
-    };
-    let (faults, bypass) = node.describe_faults(id);
-    let share = config.share.map(|share| {
-        let mode = match path.tier {
-            Tier::Kernel => shared.mode(plan.local),
-            Tier::User | Tier::Auto => {
-                let end = node.end(id);
-                let purse = end.as_ref().and_then(|end| end.share.as_deref());
-                purse.map(|purse| purse.mode(monotonic_ns()))
-            }
-        };
-        PathShare {
-            share: share.to_string(),
-            mode: mode.map(|mode| Mode::name(mode).into()),
-        }
-    });
-    HandlerPath {
-        base: PathBase {
-            name: config.name.clone(),
-            iface: config.ifaces.clone(),
-            filter: Some(config.filter.text.clone()),
-            tier: path.tier.word().into(),
-            owner: path.owner.as_ref().map(|owner| owner.pid),
-            faults,
-            bypass,
-            counts: Counts::of(|count| row.get(count), shared.in_user(plan.local).into()),
-            share,
-        },
-        handler: config.handler.clone(),
-        function: config.function.clone(),
-        stays,
-        on_fault: config.on_fault.word().into(),
-        budget_ns: config.budget.as_nanos() as u64,
-        shown: None,
-        run: None,
-    }
 }

@@ -220,7 +220,7 @@ impl Node {
     pub(super) fn in_kernel(&self, handler: HandlerId) -> Vec<InKernel> {
         let paths = self.paths_in_kernel(handler);
         let run = paths.map(|path| {
-            let config = &self.paths[&path].config;
+            let config = &self.paths.bound(path).config;
             (path, config.function.clone(), Allowance::of(config))
         });
         run.collect()
@@ -228,7 +228,7 @@ impl Node {
 
     fn paths_in_kernel(&self, handler: HandlerId) -> impl Iterator<Item = PathId> {
         let paths = self.plan.instances[&handler].paths.iter().copied();
-        paths.filter(|path| self.paths[path].tier == Tier::Kernel)
+        paths.filter(|path| self.paths.bound(*path).tier == Tier::Kernel)
     }
 
     /// Replaces the version that runs; says what was kept and how long messages
@@ -351,7 +351,7 @@ impl Node {
     ) -> Result<Vec<(PathId, Made)>, Refusal> {
         let mut programs = Vec::new();
         for &path in kernel {
-            let name = &self.paths[&path].config.name;
+            let name = &self.paths.bound(path).config.name;
             let Some(made) = promoted.iter().position(|(known, _)| *known == path) else {
                 return Err(Refusal::failed(
                     format!("path `{name}` was promoted meanwhile"),
@@ -359,7 +359,7 @@ impl Node {
                 ));
             };
             let (_, made) = promoted.swap_remove(made);
-            if let (Err(why), Tier::Kernel) = (&made, self.paths[&path].config.tier) {
+            if let (Err(why), Tier::Kernel) = (&made, self.paths.bound(path).config.tier) {
                 let Refusal { message, hint, .. } = why.clone().into();
                 return Err(refused(
                     format!("path `{name}` has `tier = \"kernel\"`: {message}"),
@@ -395,19 +395,19 @@ impl Node {
         self.handlers[&handler].shared.bindings.open_all();
         for path in self.plan.instances[&handler].paths.clone() {
             // An old program could only run the old version.
-            self.paths[&path].promotion = Promotion::NotAsked;
-            self.paths[&path].compared = None;
+            self.paths.bound_mut(path).promotion = Promotion::NotAsked;
+            self.paths.bound_mut(path).compared = None;
             let Some(at) = programs.iter().position(|(known, _)| *known == path) else {
                 continue;
             };
             let (_, made) = programs.swap_remove(at);
-            self.paths[&path].tier = Tier::User;
+            self.paths.bound_mut(path).tier = Tier::User;
             if let Err(why) = self.install(path, made) {
                 if let Some(end) = self.end(path) {
                     end.moved(false);
                 }
                 left.push(LeftKernel {
-                    path: self.paths[&path].config.name.clone(),
+                    path: self.paths.bound(path).config.name.clone(),
                     refused: why.describe(),
                 });
             }

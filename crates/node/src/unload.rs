@@ -56,8 +56,8 @@ impl Node {
         let name = &self.handlers[&handler].shared.name;
         let bound = self.config.paths_of(name);
         let mut users: Vec<User> = bound.map(|path| User::Bound(path.name.clone())).collect();
-        let live = self.module_paths.running(handler);
-        let live = live.filter_map(|id| self.module_paths.at(id));
+        let live = self.paths.running(handler);
+        let live = live.filter_map(|id| self.paths.at(id));
         users.extend(live.map(|live| User::Path(live.name.to_string())));
         let modules = self.graph.modules_of(name);
         let written = modules.filter(|module| self.graph.is_written(module));

@@ -70,7 +70,7 @@ pub(crate) fn answer(
 }
 
 fn name(path: &Path) -> &str {
-    &path.base().name
+    &path.base.name
 }
 
 /// Why a counter counts, of one path or of all.
@@ -81,7 +81,7 @@ fn why_counter(
     only: Option<&str>,
 ) -> WhyCounter {
     let reason = reason(count);
-    let counted = |path: &Path| path.base().counts.get(count);
+    let counted = |path: &Path| path.base.counts.get(count);
     let paths = status.paths.iter();
     let mut counting: Vec<_> = paths
         .filter(|path| only.is_none_or(|only| name(path) == only))
@@ -119,7 +119,7 @@ fn why_path(places: &FilePlaces<'_>, status: &Status, path: &Path) -> WhyPath {
         .iter()
         .map(|count| places.row(path, *count, status))
         .filter(|row| row.count != 0);
-    let (tier, tier_reason) = tier(path, status);
+    let (tier, tier_reason) = tier(path);
     let together = Count::ALL
         .iter()
         .map(|count| (count, together(Some(about), status, *count)))
@@ -132,8 +132,8 @@ fn why_path(places: &FilePlaces<'_>, status: &Status, path: &Path) -> WhyPath {
         });
     WhyPath {
         path: about.to_owned(),
-        received: path.base().counts.received,
-        waiting: path.base().counts.waiting,
+        received: path.base.counts.received,
+        waiting: path.base.counts.waiting,
         tier,
         tier_reason,
         stages: places.stage_names(about),
@@ -150,8 +150,7 @@ fn why_path(places: &FilePlaces<'_>, status: &Status, path: &Path) -> WhyPath {
 /// is none of them.
 fn together(only: Option<&str>, status: &Status, count: Count) -> u64 {
     let mut paths = status.paths.iter();
-    let mut is_of_modules =
-        |of: &str| paths.any(|path| matches!(path, Path::Modules(_)) && name(path) == of);
+    let mut is_of_modules = |of: &str| paths.any(|path| path.bound.is_none() && name(path) == of);
     if only.is_some_and(|only| !is_of_modules(only)) {
         return 0;
     }
@@ -264,7 +263,7 @@ fn flow_answer(
     let now = status.and_then(|status| {
         let mut all = status.paths.iter();
         let row = all.find(|row| path == Some(name(row)))?;
-        Some(tier(row, status))
+        Some(tier(row))
     });
     let (tier, tier_reason) = if let Some((tier, reason)) = now {
         (Some(tier), reason)
@@ -296,7 +295,9 @@ fn flow_answer(
 /// interface.
 fn stages_now(path: &str, status: Option<&Status>) -> Vec<String> {
     let mut rows = status.into_iter().flat_map(|status| &status.paths);
-    let run = rows.find(|row| name(row) == path).and_then(Path::run);
+    let run = rows
+        .find(|row| name(row) == path)
+        .and_then(|row| row.run.as_ref());
     let stages = run.map_or(&[][..], |run| &run.stages);
     let is_link = |stage: Option<&answer::Stage>| {
         stage.is_some_and(|stage| eth::is_link_kind(stage.kind.as_deref().unwrap_or("")))
@@ -398,20 +399,20 @@ impl Looked {
 }
 
 /// The tier a path runs in now, and why, if it is not the one asked for.
-fn tier(path: &Path, status: &Status) -> (Word, Option<String>) {
-    let base = path.base();
+fn tier(path: &Path) -> (Word, Option<String>) {
+    let base = &path.base;
     if let Some(bypass) = &base.bypass {
         let because = format!("{}: its messages go by the handler", bypass.because);
         return ("bypassed".into(), Some(because));
     }
-    let handler = handler_of(path, status).filter(|_| base.tier == "user");
-    let because = handler.and_then(|handler| handler.promotion.because());
+    let why = path.promotion.why.as_ref();
+    let because = why.and_then(|why| why.because.as_deref());
     (base.tier.clone(), because.map(str::to_owned))
 }
 
 /// The handler that a path ends in.
 fn handler_of<'s>(path: &Path, status: &'s Status) -> Option<&'s answer::Handler> {
-    let name = &path.handler()?.handler;
+    let name = &path.bound.as_ref()?.handler;
     status.handlers.iter().find(|handler| handler.name == *name)
 }
 
@@ -492,7 +493,7 @@ impl<'c> FilePlaces<'c> {
     /// What a path counted under a counter, and why.
     fn row(&self, path: &Path, count: Count, status: &Status) -> Counted {
         let reason = reason(count);
-        let (name, base) = (name(path), path.base());
+        let (name, base) = (name(path), &path.base);
         let counted = base.counts.get(count);
         // Its name in this path, where a stage may do the work of several.
         let stages = match counted {

@@ -13,7 +13,7 @@ use ashway_netns::node::{
     Config, assert_free, at_rest, counter, entry, ordinary, run, shift, text, until,
 };
 use ashway_netns::traffic::{Over, PLACES, TIERS};
-use ashway_rig::{Node, Rig, RigOptions, skip_unless_root};
+use ashway_rig::{B4, Node, Rig, RigOptions, skip_unless_root};
 use serde_json::Value;
 
 /// Long enough for a reply, short enough to wait for none.
@@ -108,6 +108,61 @@ fn loaded_is_not_bound_and_unbound_is_the_hosts() {
         assert_eq!(interfaces[0]["lost_after_hand_over"]["driver"], 0);
         node.stop().unwrap();
         assert_free(&rig, "b0");
+    }
+}
+
+/// `path create` from a handler's module makes the path that `bind` makes, in whichever tier,
+/// and each of the two commands that take a path away takes it away.
+#[test]
+fn a_path_created_from_a_handler_is_bound_to_it() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("bind-created", RigOptions::default()).unwrap();
+    for place in PLACES {
+        let node = rig.node(place.config()).start().unwrap();
+        let client = rig.client_a(7777).unwrap();
+        load(&node, "counter", &[]);
+        for (round, away) in [["unbind", "made"].as_slice(), &["path", "rm", "made"]]
+            .into_iter()
+            .enumerate()
+        {
+            let words = [
+                "path",
+                "create",
+                "--name",
+                "made",
+                "--module",
+                "handler:counter",
+            ];
+            let local = format!("local={B4}:7777");
+            let attrs = ["--attr", "pathname=udp/eth:b0", "--attr", &local];
+            done(
+                &node,
+                &[&words[..], &attrs, &["--tier", place.tier]].concat(),
+            );
+            until("it is where it was asked for", || {
+                let status = node.status().unwrap();
+                (entry(&status, "paths", "made")["tier"] == place.tier).then_some(())
+            });
+            for i in 1..=20 {
+                assert_eq!(
+                    client.ask_number(1).unwrap(),
+                    20 * round as u32 + i,
+                    "{place}"
+                );
+            }
+            let status = at_rest(&node);
+            let path = entry(&status, "paths", "made");
+            assert_eq!(
+                (&path["received"], &path["handler"]),
+                (&20.into(), &"counter".into())
+            );
+            assert_eq!(path["from"], "handler:counter", "{path:#}");
+            done(&node, away);
+            assert_eq!(node.status().unwrap()["paths"].as_array().unwrap().len(), 0);
+        }
+        node.stop().unwrap();
     }
 }
 

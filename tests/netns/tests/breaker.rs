@@ -174,7 +174,8 @@ fn without_a_rest_a_handler_is_demoted_and_no_more() {
     node.stop().unwrap();
 }
 
-/// A path of modules: its stages are said, shown and brought back as a short path's one.
+/// A path of modules, whose handler's own module is another: its stages are said, shown and
+/// brought back as a short path's one. The path beside it is bound to the same handler.
 #[test]
 fn a_path_of_modules_is_bypassed_as_visibly_as_a_short_one() {
     if skip_unless_root() {
@@ -185,9 +186,9 @@ fn a_path_of_modules_is_bypassed_as_visibly_as_a_short_one() {
                  on_fault = 'drop'";
     let lines = format!(
         "[module.app]\nkind = 'handler'\nhandler = 'divide'\ndown = 'udp.up'\n\
-         [path.long]\nfrom = 'app'\nattrs = {{ local = '{B4}:7004', {attrs} }}\n\
+         [path.beside]\nfrom = 'app'\nattrs = {{ local = '{B4}:7005', on_fault = 'drop' }}\n\
          [module.other]\nkind = 'handler'\nhandler = 'divide'\ndown = 'udp.up'\n\
-         [path.beside]\nfrom = 'other'\nattrs = {{ local = '{B4}:7005', on_fault = 'drop' }}\n"
+         [path.long]\nfrom = 'other'\nattrs = {{ local = '{B4}:7004', {attrs} }}\n"
     );
     let config = PLACES[0].config().handler("divide").unwrap().text(&lines);
     let node = rig.node(config).start().unwrap();

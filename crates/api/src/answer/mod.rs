@@ -50,9 +50,8 @@ pub use look::{
     Replayable, Shape, ShapeEntry,
 };
 pub use path::{
-    Bypass, Entrance, FaultLimit, HandlerPath, KernelPart, Memory, ModulePath, NextHop,
-    NotPromotable, Path, PathBase, PathPromotion, PathRun, PathShare, Queue, Queues,
-    ShownHandlerPath, Stage,
+    BoundTo, Bypass, Entrance, FaultLimit, KernelPart, Memory, NextHop, NotPromotable, Path,
+    PathBase, PathPromotion, PathRun, PathShare, Queue, Queues, Stage,
 };
 pub use plan::{Plan, PlanStep};
 pub use status::{AllModulePaths, Operation, Status, Tap, UnderWay};
@@ -86,6 +85,7 @@ macro_rules! answers {
         #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
         #[serde(untagged)]
         #[allow(missing_docs, reason = "each is named as its type, which says what it is")]
+        #[allow(clippy::large_enum_variant, reason = "there is one at a time, on its way out")]
         pub enum Answer {
             $($answer($answer)),*
         }

@@ -1,7 +1,4 @@
 //! A path, as `status` lists it and `path show` shows it.
-//!
-//! A path that ends in a handler and a path of modules have the first keys in common
-//! ([`PathBase`]) and each some of its own; the first of the two has the key `handler`.
 
 use std::collections::BTreeMap;
 
@@ -13,71 +10,97 @@ use super::handler::{Because, Refused};
 use super::{Word, nullable};
 
 /// A path of the node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(untagged)]
-pub enum Path {
-    /// One that ends in a handler (`[path.NAME] handler = ...`, `bind`).
-    Handler(Box<HandlerPath>),
-    /// One of modules (`module = ...`, `path create`).
-    Modules(Box<ModulePath>),
+pub struct Path {
+    /// What it is, and what it did in both tiers.
+    #[serde(flatten)]
+    pub base: PathBase,
+    /// Where its messages come in.
+    pub ends: Vec<Entrance>,
+    /// The module that it was created from.
+    pub from: String,
+    /// How it stands with the kernel tier.
+    pub promotion: PathPromotion,
+    /// Where it sends to, if that had to be looked up.
+    pub next_hop: Option<NextHop>,
+    /// What the kernel tier has done of it, if it is a relay that has a place there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<KernelPart>,
+    /// The handler whose rings feed it, if it is bound to one.
+    #[serde(flatten)]
+    pub bound: Option<BoundTo>,
+    /// What the worker has of it; absent if the worker does not know it any more.
+    #[serde(flatten)]
+    pub run: Option<PathRun>,
+}
+
+/// The handler that a path is bound to (`[path.NAME] handler = ...`, `bind`, or a path from
+/// a handler's module straight to an interface).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct BoundTo {
+    /// The handler.
+    pub handler: String,
+    /// Its function.
+    pub function: String,
+    /// Why it is not in the kernel tier, if it was refused there.
+    pub stays: Option<NotPromotable>,
+    /// What happens to a message whose handler was stopped: `pass`, `drop` or `demote`.
+    pub on_fault: Word,
+    /// Time that the handler may take for one message.
+    pub budget_ns: u64,
+}
+
+/// Keys of a path as serde reads them.
+#[derive(Deserialize)]
+struct Keys {
+    #[serde(flatten)]
+    base: PathBase,
+    ends: Vec<Entrance>,
+    from: String,
+    promotion: PathPromotion,
+    next_hop: Option<NextHop>,
+    kernel: Option<KernelPart>,
 }
 
 impl Path {
-    /// What all paths have.
-    #[must_use]
-    pub fn base(&self) -> &PathBase {
-        match self {
-            Self::Handler(path) => &path.base,
-            Self::Modules(path) => &path.base,
+    /// Of a group that is written flat serde keeps an error to itself, so each is read
+    /// where its first key says that it is there.
+    fn read(keys: &Value) -> serde_json::Result<Self> {
+        fn group<'k, T: Deserialize<'k>>(
+            keys: &'k Value,
+            first: &str,
+        ) -> serde_json::Result<Option<T>> {
+            keys.get(first).map(|_| T::deserialize(keys)).transpose()
         }
-    }
-
-    /// The one that ends in a handler.
-    #[must_use]
-    pub fn handler(&self) -> Option<&HandlerPath> {
-        match self {
-            Self::Handler(path) => Some(path),
-            Self::Modules(_) => None,
-        }
-    }
-
-    /// What the worker has of it, if that is in the document.
-    #[must_use]
-    pub fn run(&self) -> Option<&PathRun> {
-        match self {
-            Self::Handler(path) => path.run.as_ref(),
-            Self::Modules(path) => path.run.as_ref(),
-        }
-    }
-}
-
-impl Path {
-    fn read(keys: Value) -> serde_json::Result<Self> {
-        let ends_in_handler = keys.get("handler").is_some();
-        // Of a group that is written flat serde keeps an error to itself.
-        if keys.get("stages").is_some() {
-            PathRun::deserialize(&keys)?;
-        }
-        if keys.get("share").is_some() {
-            PathShare::deserialize(&keys)?;
-        }
-        if ends_in_handler && keys.get("ends").is_some() {
-            ShownHandlerPath::deserialize(&keys)?;
-        }
-        Ok(if ends_in_handler {
-            Self::Handler(Box::new(HandlerPath::deserialize(keys)?))
-        } else {
-            Self::Modules(Box::new(ModulePath::deserialize(keys)?))
+        group::<PathShare>(keys, "share")?;
+        let Keys {
+            base,
+            ends,
+            from,
+            promotion,
+            next_hop,
+            kernel,
+        } = Keys::deserialize(keys)?;
+        Ok(Self {
+            base,
+            ends,
+            from,
+            promotion,
+            next_hop,
+            kernel,
+            bound: group(keys, "handler")?,
+            run: group(keys, "stages")?,
         })
     }
 }
 
-/// By hand: an untagged enum says of a wrong document only that it is none of these.
+/// By hand, for the errors of its groups ([`Path::read`]).
 impl<'de> Deserialize<'de> for Path {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let keys = Value::Object(Map::deserialize(deserializer)?);
-        Self::read(keys).map_err(de::Error::custom)
+        Self::read(&keys).map_err(de::Error::custom)
     }
 }
 
@@ -146,44 +169,6 @@ pub struct PathShare {
     pub mode: Option<Word>,
 }
 
-/// A path that ends in a handler.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct HandlerPath {
-    /// What all paths have.
-    #[serde(flatten)]
-    pub base: PathBase,
-    /// The handler.
-    pub handler: String,
-    /// Its function.
-    pub function: String,
-    /// Why it is not in the kernel tier, if it was refused there.
-    pub stays: Option<NotPromotable>,
-    /// What happens to a message whose handler was stopped: `pass`, `drop` or `demote`.
-    pub on_fault: Word,
-    /// Time that the handler may take for one message.
-    pub budget_ns: u64,
-    /// In the answer to `show` alone.
-    #[serde(flatten)]
-    pub shown: Option<ShownHandlerPath>,
-    /// What the worker has of it; in the answer to `show` alone.
-    #[serde(flatten)]
-    pub run: Option<PathRun>,
-}
-
-/// What `show` says besides of a path that ends in a handler.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ShownHandlerPath {
-    /// Where its messages come in.
-    pub ends: Vec<Entrance>,
-    /// What it was made for: the handler.
-    pub from: String,
-    /// The same as `stays`.
-    #[serde(deserialize_with = "nullable")]
-    pub promotion: Option<NotPromotable>,
-}
-
 /// Why a path that ends in a handler is not in the kernel tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -193,29 +178,6 @@ pub struct NotPromotable {
     /// Why it is in the user tier.
     #[serde(flatten)]
     pub refused: Refused,
-}
-
-/// A path of modules.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct ModulePath {
-    /// What all paths have.
-    #[serde(flatten)]
-    pub base: PathBase,
-    /// Where its messages come in.
-    pub ends: Vec<Entrance>,
-    /// The module that it was created from.
-    pub from: String,
-    /// How it stands with the kernel tier.
-    pub promotion: PathPromotion,
-    /// Where it sends to, if that had to be looked up.
-    pub next_hop: Option<NextHop>,
-    /// What the kernel tier has done of it, if it has a place there.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub kernel: Option<KernelPart>,
-    /// What the worker has of it; absent if the worker does not know it any more.
-    #[serde(flatten)]
-    pub run: Option<PathRun>,
 }
 
 /// Where messages come in.
@@ -231,7 +193,7 @@ pub struct Entrance {
     pub direction: Word,
 }
 
-/// How a path of modules stands with the kernel tier.
+/// How a path stands with the kernel tier.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathPromotion {

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
 use ashway_api::answer::{
-    self, AllModulePaths, Bypass, Counts, Fates, HandlerPromotion, NotPromotable, Path, Refused,
-    Tally,
+    self, AllModulePaths, Bypass, Counts, Fates, HandlerPromotion, NotPromotable, Refused, Tally,
 };
 use ashway_api::{Scalar, request};
 use clap::Args;
@@ -279,7 +278,7 @@ pub(crate) fn paths(status: &answer::Status) -> String {
         .paths
         .iter()
         .map(|path| {
-            let (base, handler) = (path.base(), path.handler());
+            let (base, handler) = (&path.base, path.bound.as_ref());
             let counts = &base.counts;
             vec![
                 base.name.clone(),
@@ -313,9 +312,9 @@ pub(crate) fn paths(status: &answer::Status) -> String {
     ];
     let mut out = table::render(&header, &rows);
     for path in &status.paths {
-        let base = path.base();
+        let base = &path.base;
         out += &bypass(&base.name, base.bypass.as_ref());
-        if let Some(because) = path.handler().and_then(|path| path.stays.as_ref()) {
+        if let Some(because) = path.bound.as_ref().and_then(|bound| bound.stays.as_ref()) {
             out += &stays(&base.name, because);
         }
     }
@@ -330,7 +329,7 @@ pub(crate) fn paths(status: &answer::Status) -> String {
     let sent: Vec<_> = status
         .paths
         .iter()
-        .filter_map(|path| Some((path.base(), path.base().counts.out.as_ref()?)))
+        .filter_map(|path| Some((&path.base, path.base.counts.out.as_ref()?)))
         .filter(|(_, out)| out.others.get("originated") > 0)
         .map(|(base, out)| {
             vec![
@@ -367,7 +366,7 @@ fn shares(status: &answer::Status) -> String {
     let rows: Vec<_> = status
         .paths
         .iter()
-        .filter_map(|path| Some((path.base(), path.base().share.as_ref()?)))
+        .filter_map(|path| Some((&path.base, path.base.share.as_ref()?)))
         .map(|(base, share)| {
             let mode = share.mode.as_deref().unwrap_or_default();
             vec![base.name.clone(), share.share.clone(), mode.to_owned()]
@@ -408,7 +407,7 @@ fn without_handler(status: &answer::Status) -> String {
 /// Drops by reason and aborts by cause, one line each.
 fn losses(status: &answer::Status) -> String {
     let mut rows = Vec::new();
-    for base in status.paths.iter().map(Path::base) {
+    for base in status.paths.iter().map(|path| &path.base) {
         for (kind, list) in [
             ("dropped", &base.counts.fates.dropped),
             ("aborted", &base.counts.aborts),
@@ -455,7 +454,7 @@ fn some<N: Display>(counts: impl Iterator<Item = (N, u64)>) -> String {
 #[cfg(test)]
 mod tests {
     use ashway_api::answer::{
-        Because, Handler, HandlerPath, HandlerProgram, Interface, LastFault, LostAfterHandOver,
+        Because, BoundTo, Handler, HandlerProgram, Interface, LastFault, LostAfterHandOver, Path,
         PathBase, PathShare, SourceLine, Unmatched,
     };
 
@@ -526,27 +525,25 @@ mod tests {
             balanced: true,
             ..Counts::default()
         };
-        let inc = HandlerPath {
+        let inc = Path {
             base: PathBase {
                 name: "inc".to_owned(),
                 counts,
                 ..PathBase::default()
             },
-            ..HandlerPath::default()
+            bound: Some(BoundTo::default()),
+            ..Path::default()
         };
         answer::Status {
             interfaces: vec![iface],
             handlers: vec![counter, turning],
-            paths: vec![Path::Handler(inc.into())],
+            paths: vec![inc],
             ..answer::Status::default()
         }
     }
 
     fn base(status: &mut answer::Status) -> &mut PathBase {
-        match &mut status.paths[0] {
-            Path::Handler(path) => &mut path.base,
-            Path::Modules(path) => &mut path.base,
-        }
+        &mut status.paths[0].base
     }
 
     #[test]

@@ -8,7 +8,7 @@ use ashway_modules::{Message, fragment};
 use ashway_path::attrs::Attrs;
 use ashway_path::create::{Created, NotCreated, Phase};
 
-use super::super::path_registry::NodeModulePath;
+use super::super::path_registry::FramePath;
 use super::super::world::{self, Changed};
 use super::super::{Node, RunError};
 use super::words::said;
@@ -183,11 +183,8 @@ impl Node {
         let by_hand = difference.names(What::Path, &[Act::Stay]);
         let mut caught = BTreeMap::new();
         for name in by_hand {
-            let live = self
-                .module_paths
-                .find(&name)
-                .and_then(|id| self.module_paths.at(id));
-            let ends = live.into_iter().flat_map(NodeModulePath::ends);
+            let path = self.paths.find(&name).and_then(|id| self.paths.frames(id));
+            let ends = path.into_iter().flat_map(FramePath::ends);
             for end in ends.filter(|end| end.catches) {
                 let iface = self.config.ifaces[end.iface()].name.clone();
                 caught.insert(iface, name.clone());
@@ -220,21 +217,16 @@ impl Node {
             .iter()
             .map(|path| path.name.as_str())
             .collect();
-        let by_hand = self
-            .module_paths
-            .names()
-            .filter(|name| !in_file.contains(name));
-        let by_hand =
-            by_hand.filter_map(|name| Some((name.to_owned(), self.module_paths.find(name)?)));
-        let by_hand: Vec<_> = by_hand.collect();
+        let by_hand = self.paths.all_frames();
+        let by_hand = by_hand.filter(|(_, path)| !in_file.contains(&*path.name));
+        let by_hand: Vec<_> = by_hand
+            .map(|(id, path)| (path.name.to_string(), id))
+            .collect();
         let ids: Vec<_> = by_hand.iter().map(|(_, id)| *id).collect();
         // A worker that does not answer has nothing left that could be lost.
         let snapshots = self.worker.snapshots(&ids).unwrap_or_default();
         for ((name, id), snapshot) in by_hand.iter().zip(snapshots) {
-            let from = self
-                .module_paths
-                .at(*id)
-                .map(|live| self.module_paths.from(live));
+            let from = self.paths.at(*id).map(|live| self.paths.from(live));
             let stages = snapshot.iter().flat_map(|path| &path.stages);
             let stages = stages.map(|stage| &*stage.module);
             if let Some(module) = from.into_iter().chain(stages).find(|it| go.contains(*it)) {
@@ -262,8 +254,8 @@ impl Node {
             let mut table: Table<usize> = Table::default();
             let mut names = Vec::new();
             for name in &by_hand {
-                let live = self.module_paths.find(name);
-                let ends = live.and_then(|id| Some((id, self.module_paths.at(id)?)));
+                let live = self.paths.find(name);
+                let ends = live.and_then(|id| Some((id, self.paths.frames(id)?)));
                 let ends = ends.into_iter().flat_map(|(id, live)| {
                     let here = live.ends().filter(|end| end.iface() == number);
                     here.filter(|end| !end.catches)

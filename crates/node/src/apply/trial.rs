@@ -120,7 +120,7 @@ impl Node {
             };
             let checked = swap::check(handler, &instance.version(), &candidate.version);
             let stays = candidate.promoted.iter().filter_map(|(id, made)| {
-                let path = &self.paths.get(id)?.config;
+                let path = &self.paths.at(*id)?.bound()?.config;
                 let why = made.as_ref().err().filter(|_| path.tier == Tier::Kernel)?;
                 let message = format!("path `{}` has `tier = \"kernel\"`", path.name);
                 let message = format!("{message}: {}", why.because);
@@ -150,7 +150,7 @@ impl Node {
         // Whoever is tried here gets no id of the node's.
         let mut ids = Ids::default();
         let gone = difference.names(What::Path, &[Act::Remove, Act::Change]);
-        for path in gone.iter().filter_map(|name| self.path(name)) {
+        for path in gone.iter().filter_map(|name| self.bound_path(name)) {
             plan.remove_path(path);
         }
         let gone = difference.names(What::Handler, &[Act::Remove, Act::Change]);
@@ -247,8 +247,8 @@ impl Node {
         let long = next.long_paths.iter();
         let long = long.filter(|path| path.tier == Tier::Kernel && moved.contains(&path.name));
         for path in long {
-            let live = self.module_paths.find(&path.name);
-            let live = live.and_then(|id| self.module_paths.at(id));
+            let live = self.paths.find(&path.name);
+            let live = live.and_then(|id| self.paths.frames(id));
             if let Some(stays) = live.and_then(|live| live.stays.as_ref()) {
                 let message = format!("path `{}` stays in the user tier", path.name);
                 let message = format!("{message}: {}", stays.because);

@@ -1,8 +1,8 @@
 use super::*;
 use crate::request::Code;
 use ashway_api::answer::{
-    Because, Counts, Handler, HandlerPath, HandlerPromotion, Interface, LastFault, ModulePath,
-    PathBase, Unmatched, exact,
+    Because, BoundTo, Counts, Handler, Interface, LastFault, PathBase, PathPromotion, Unmatched,
+    exact,
 };
 use std::fmt::Write as _;
 use std::path::Path as FsPath;
@@ -152,17 +152,21 @@ fn base(name: &str, counted: &[(Count, u64)]) -> PathBase {
 
 /// A status in which path `narrow` has counted this three times.
 fn status(count: Count) -> Status {
-    let narrow = HandlerPath {
-        base: base("narrow", &[(count, 3), (Count::Received, 3)]),
-        handler: "h".to_owned(),
-        ..HandlerPath::default()
-    };
-    let promotion = HandlerPromotion {
+    let promotion = PathPromotion {
         why: Some(Because {
             because: Some("it does floating-point arithmetic".into()),
             hint: None,
         }),
-        ..HandlerPromotion::default()
+        ..PathPromotion::default()
+    };
+    let narrow = Path {
+        base: base("narrow", &[(count, 3), (Count::Received, 3)]),
+        promotion,
+        bound: Some(BoundTo {
+            handler: "h".to_owned(),
+            ..BoundTo::default()
+        }),
+        ..Path::default()
     };
     let last_fault = LastFault {
         cause: Some("time".into()),
@@ -178,11 +182,10 @@ fn status(count: Count) -> Status {
         }],
         handlers: vec![Handler {
             name: "h".to_owned(),
-            promotion,
             last_fault: Some(last_fault),
             ..Handler::default()
         }],
-        paths: vec![Path::Handler(narrow.into())],
+        paths: vec![narrow],
         ..Status::default()
     }
 }
@@ -239,14 +242,14 @@ fn a_counter_has_its_reason_path_stage_and_line() {
 #[test]
 fn what_paths_of_modules_lost_in_their_ring_is_said() {
     let row = |ring_full| [(Count::Received, 9), (Count::DroppedRingFull, ring_full)];
-    let relay = ModulePath {
+    let relay = Path {
         base: base("relay", &row(2)),
-        ..ModulePath::default()
+        ..Path::default()
     };
     let mut status = status(Count::Answered);
     status.live.counts = base("", &row(7)).counts;
     status.live.ring.add("dropped_ring_full", 5);
-    status.paths.push(Path::Modules(relay.into()));
+    status.paths.push(relay);
     let ask = |about: Value| {
         let answer = answer(&config(), &status, &looks(&config()), &why(about));
         document(&answer.unwrap())
@@ -319,12 +322,10 @@ fn a_question_about_many_paths_is_answered_briefly() {
     assert_eq!(answer["missed"].as_array().unwrap().len(), LISTED);
     assert_eq!(answer["missed_not_listed"], 60 - LISTED);
 
-    let paths = (1..=60).map(|port| {
-        let path = HandlerPath {
-            base: base(&format!("p{port}"), &[(Count::Received, port)]),
-            ..HandlerPath::default()
-        };
-        Path::Handler(path.into())
+    let paths = (1..=60).map(|port| Path {
+        base: base(&format!("p{port}"), &[(Count::Received, port)]),
+        bound: Some(BoundTo::default()),
+        ..Path::default()
     });
     let status = Status {
         paths: paths.collect(),

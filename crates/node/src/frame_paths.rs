@@ -1,5 +1,4 @@
-//! Paths of the user tier while the node runs: created from a module and
-//! attributes, and removed.
+//! Paths whose messages come as whole frames.
 //!
 //! All of them share one row of counters, one place in each interface's program
 //! array, and one program; so a path of a known shape is an object in the worker's
@@ -7,15 +6,11 @@
 
 use std::ptr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use ashway_abi::trusted::MAX_RINGS;
-use ashway_api::answer::{Created, CreatedPath, Removed};
-use ashway_api::request::{Create, NewPath};
 use ashway_demux::{self as demux, Filter, Replica};
 use ashway_modules::relay::NotPromotable;
 use ashway_modules::{Message, datagram, eth, fragment, tap};
-use ashway_path::attrs::{Attrs, Value as Attr};
 use ashway_path::create::Log;
 use ashway_path::path::Path;
 use ashway_path::places::PathId;
@@ -23,11 +18,11 @@ use ashway_path::stage::{Direction, Stage};
 
 use super::binding::refusal;
 use super::dispatch::{self, LIVE_SLOT};
-use super::path_registry::{Attachment, NodeModulePath};
-use super::{Node, Owner, RunError, say};
-use crate::control::Caller;
-use crate::request::{self, Refusal, Scalar};
-use ashway_config::{Entrance, LongPath, Tier, is_name};
+use super::path_registry::{Attachment, FramePath, NodePath};
+use super::paths::Wanted;
+use super::{Node, Owner, RunError};
+use crate::request::Refusal;
+use ashway_config::{Asked, Entrance, PathConfig, Tier};
 use ashway_worker::activation::ROW;
 use ashway_worker::instance::Instance;
 use ashway_worker::order::{ModulePath, Order};
@@ -35,179 +30,27 @@ use ashway_worker::plan::{HandlerId, InstancePlan};
 use ashway_worker::target::{DemuxChange, Target};
 use ashway_worker::worker::command::Command;
 
-/// A path that somebody asks for.
-pub(super) struct Wanted {
-    pub(super) name: String,
-    pub(super) from: String,
-    pub(super) attrs: Attrs,
-    /// Whose it is to be.
-    pub(super) domain: Option<String>,
-    /// What must be true of a message besides, where the path begins.
-    pub(super) filter: Option<String>,
-    pub(super) tier: Tier,
-    /// The process it is to belong to, if not to the node.
-    pub(super) owner: Option<Owner>,
-    /// Whether every step of its creation is to be told.
-    pub(super) logs: bool,
-}
-
-impl Wanted {
-    /// What a path of the configuration is to be.
-    pub(super) fn of(path: &LongPath) -> Self {
-        Self {
-            name: path.name.clone(),
-            from: path.from.clone(),
-            attrs: path.attrs.clone(),
-            domain: path.domain.clone(),
-            filter: path.filter.as_ref().map(ToString::to_string),
-            tier: path.tier,
-            owner: None,
-            logs: false,
-        }
-    }
-}
-
 /// A path that is made and not there yet.
 pub(super) struct Made {
     from: String,
     pub(super) path: Box<Path<Message>>,
     pub(super) ends: Vec<(Attachment, Filter)>,
     domain: Option<String>,
-    owner: Option<Owner>,
+    pub(super) owner: Option<Owner>,
     runs: Box<[HandlerId]>,
-    log: Log,
+    pub(super) log: Log,
     tier: Tier,
     fits: Result<(), NotPromotable>,
-}
-
-/// Says that a name is taken.
-pub(super) fn taken(name: &str) -> Refusal {
-    Refusal::failed(
-        format!("there is a path `{name}` already"),
-        "give this one another name",
-    )
+    /// What it is if it is to be bound to a handler.
+    pub(super) bound: Option<Box<PathConfig>>,
 }
 
 impl Node {
-    /// Creates the paths of the configuration's long form.
-    pub(super) fn create_configured(&mut self) -> Result<(), RunError> {
-        let wanted = self.config.long_paths.iter().map(Wanted::of);
-        for wanted in wanted.collect::<Vec<_>>() {
-            let (name, tier) = (wanted.name.clone(), wanted.tier);
-            self.create_live(vec![wanted])
-                .map_err(|refusal| RunError::Paths {
-                    path: name.clone(),
-                    because: refusal.message,
-                    hint: refusal.hint,
-                })?;
-            let live = self
-                .module_paths
-                .find(&name)
-                .and_then(|id| self.module_paths.at(id));
-            if let Some(stays) = live.and_then(|live| live.stays.as_ref())
-                && tier == Tier::Kernel
-            {
-                let because = &stays.because;
-                say(&format!("path `{name}` stays in the user tier: {because}"));
-                say(&format!("  hint: {}", stays.hint));
-            }
-        }
-        Ok(())
-    }
-
-    /// Creates paths: all of them, or none.
-    ///
-    /// # Errors
-    ///
-    /// Why not; nothing has changed.
-    pub(super) fn create(&mut self, request: Create, caller: &Caller) -> Result<Created, Refusal> {
-        let begin = Instant::now();
-        let Create { paths, log: logs } = request;
-        let wanted = paths
-            .into_iter()
-            .map(|path| self.wanted(path, caller, logs));
-        let wanted: Vec<Wanted> = wanted.collect::<Result<_, _>>()?;
-        let made = self.create_live(wanted)?;
-        let took = begin.elapsed();
-        let created = made.into_iter().filter_map(|(name, log)| {
-            let live = self
-                .module_paths
-                .find(&name)
-                .and_then(|id| self.module_paths.at(id));
-            let (tier, promotion) = live?.tier();
-            Some(CreatedPath {
-                path: name.to_string(),
-                tier: tier.word().into(),
-                promotion,
-                log: logs.then(|| log.to_string()),
-            })
-        });
-        Ok(Created {
-            created: created.collect(),
-            took_ns: took.as_nanos() as u64,
-        })
-    }
-
-    /// Reads what a path is to be.
-    fn wanted(&mut self, path: NewPath, caller: &Caller, logs: bool) -> Result<Wanted, Refusal> {
-        let name = self.name_of(path.name, &path.module)?;
-        let mut attrs = Attrs::new();
-        for (key, value) in path.attrs {
-            let value = match value {
-                Scalar::Number(number) => Attr::Number(number),
-                Scalar::Text(text) => Attr::of_text(&text),
-            };
-            let value = request::attribute(&key, &value)?;
-            attrs.set(key, value);
-        }
-        Ok(Wanted {
-            name,
-            from: path.module,
-            attrs,
-            domain: None,
-            filter: path.filter,
-            tier: path.tier,
-            owner: self.owners.of(path.owner, caller, &self.deaths)?,
-            logs,
-        })
-    }
-
-    /// The name that somebody wants for a path from this module, or one that the
-    /// node makes up.
-    pub(super) fn name_of(
-        &mut self,
-        wanted: Option<String>,
-        from: &str,
-    ) -> Result<String, Refusal> {
-        let name = wanted.unwrap_or_else(|| {
-            self.named += 1;
-            let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
-            let module: String = from.to_lowercase().chars().map(plain).take(20).collect();
-            format!("{module}-{}", self.named)
-        });
-        if !is_name(&name) {
-            let message = format!("`{}` cannot be the name of a path", request::short(&name));
-            return Err(Refusal::usage(message, ashway_config::NAME_HINT));
-        }
-        Ok(name)
-    }
-
-    /// Makes paths, hands them to the worker, and leads messages to them.
-    pub(super) fn create_live(
-        &mut self,
-        wanted: Vec<Wanted>,
-    ) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
-        let made = wanted.into_iter().map(|wanted| self.make(wanted));
-        let made: Vec<Made> = made.collect::<Result<_, _>>()?;
-        self.put_live(made)
-    }
-
-    /// Hands paths to the worker, and leads messages to them: to all, or to none.
-    pub(super) fn put_live(&mut self, made: Vec<Made>) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
+    /// Hands paths to the worker, and leads whole frames to them: to all, or to none.
+    pub(super) fn put_frames(&mut self, made: Vec<Made>) -> Result<(), Refusal> {
         if made.iter().any(|path| !path.ends.is_empty()) {
-            self.need_carrier(&made)?;
+            self.need_frame_queue(&made)?;
         }
-        let mut logs = Vec::with_capacity(made.len());
         let mut paths = Vec::with_capacity(made.len());
         let mut demux_changes = Vec::new();
         let mut to_promote = Vec::new();
@@ -218,24 +61,26 @@ impl Node {
             domain,
             owner,
             runs,
-            log,
             tier,
             fits,
+            ..
         } in made
         {
             match self.add_live(&path, &from, domain, ends, &mut demux_changes) {
                 Ok(id) => {
-                    if let Some(live) = self.module_paths.at_mut(id) {
-                        (live.owner, live.runs) = (owner, runs);
+                    if let Some(live) = self.paths.at_mut(id) {
+                        live.owner = owner;
+                    }
+                    if let Some(frames) = self.paths.frames_mut(id) {
+                        frames.runs = runs;
                     }
                     if let Some(lacks) = datagram::lacks_next_mac(&mut path) {
                         let mac = self.want_neighbour(id, lacks);
                         datagram::set_next_mac(&mut path, mac);
                     }
                     if self.place(id, fits) && tier != Tier::User {
-                        to_promote.push(path.shared_name());
+                        to_promote.push(id);
                     }
-                    logs.push((path.shared_name(), log));
                     paths.push((id, path));
                 }
                 Err(refusal) => {
@@ -271,11 +116,11 @@ impl Node {
             let _ = self.show_host();
             return Err(refusal);
         }
-        for name in to_promote {
+        for id in to_promote {
             // A worker that does not answer works for nobody any more.
-            let _ = self.move_live(&name, Tier::Kernel);
+            let _ = self.move_relay(id, Tier::Kernel);
         }
-        Ok(logs)
+        Ok(())
     }
 
     /// Gives paths to the worker, which takes them in before it looks up the next
@@ -285,7 +130,7 @@ impl Node {
         paths: Vec<(PathId, Box<Path<Message>>)>,
         demux_changes: Vec<(usize, DemuxChange)>,
     ) -> Result<(), Refusal> {
-        let number = |id| self.module_paths.at(id).and_then(|path| path.number);
+        let number = |id| self.paths.frames(id).and_then(|path| path.number);
         let insert = paths.into_iter().map(|(id, path)| ModulePath {
             id,
             number: number(id),
@@ -320,6 +165,19 @@ impl Node {
             logs,
         } = wanted;
         self.name_is_free(&name)?;
+        let bound = self.graph.bound(&Asked {
+            name: &name,
+            from: &from,
+            attrs: &attrs,
+            filter: also.as_ref(),
+            tier,
+            domain: domain.as_deref(),
+            line: 0,
+        });
+        if let Some(config) = &bound {
+            let own = self.config.own(config);
+            own.map_err(|(message, hint)| Refusal::usage(message, hint))?;
+        }
         attrs.set(ROW, u64::from(self.plan.live_row.0));
         attrs.set(tap::PATH, name.as_str());
         let created = if logs {
@@ -362,10 +220,10 @@ impl Node {
                 continue;
             };
             // Where the path begins; if it begins at no link, at its only end.
-            let text = match (filter, also.as_deref()) {
+            let text = match (filter, &also) {
                 (filter, Some(also)) if at == 0 || !many => match filter {
                     Some(filter) => format!("{filter} and ({also})"),
-                    None => also.to_owned(),
+                    None => also.text.clone(),
                 },
                 (Some(filter), _) => filter,
                 (None, _) if joins => {
@@ -401,6 +259,7 @@ impl Node {
             owner,
             log: created.log,
             tier,
+            bound: bound.map(Box::new),
         })
     }
 
@@ -408,13 +267,6 @@ impl Node {
     fn runs(&self, module: &str) -> Option<HandlerId> {
         let (id, _) = self.handler(self.graph.handler_of(module)?)?;
         Some(id)
-    }
-
-    pub(super) fn name_is_free(&self, name: &str) -> Result<(), Refusal> {
-        if self.path(name).is_some() || self.module_paths.find(name).is_some() {
-            return Err(taken(name));
-        }
-        Ok(())
     }
 
     /// What demux has of a filter on an interface: nothing of fragments, if a path
@@ -428,7 +280,7 @@ impl Node {
     }
 
     /// Makes the instance whose rings hold whole frames, unless it is there.
-    fn need_carrier(&mut self, made: &[Made]) -> Result<(), Refusal> {
+    fn need_frame_queue(&mut self, made: &[Made]) -> Result<(), Refusal> {
         let Some(maps) = &self.maps else {
             return Ok(());
         };
@@ -492,7 +344,7 @@ impl Node {
         let frame_queue = self.frame_queue.as_deref();
         let is_idle = |number| frame_queue.is_none_or(|frame_queue| frame_queue.begin_path(number));
         let name = path.shared_name();
-        let id = self.module_paths.insert(name, from, domain, shown, is_idle);
+        let id = self.paths.insert_frames(name, from, domain, shown, is_idle);
         for (end, filter) in ends {
             let led = self.add_end(
                 path.name(),
@@ -543,10 +395,8 @@ impl Node {
 
     /// The domain of the path that something leads to.
     fn domain_of(&self, target: Target) -> Option<&str> {
-        match self.plan.path_of(target.path) {
-            Some(path) => self.paths[&path].config.domain.as_deref(),
-            None => self.module_paths.at(target.path)?.domain.as_deref(),
-        }
+        let path = self.plan.path_of(target.path).unwrap_or(target.path);
+        self.paths.at(path)?.domain.as_deref()
     }
 
     /// Where demux leads for a path of modules.
@@ -591,21 +441,17 @@ impl Node {
 
     /// Whether a path takes all fragments of an interface.
     pub(super) fn catches(&self, id: PathId, iface: usize) -> bool {
-        let mut ends = self
-            .module_paths
-            .at(id)
-            .into_iter()
-            .flat_map(NodeModulePath::ends);
+        let path = self.paths.frames(id).into_iter();
+        let mut ends = path.flat_map(FramePath::ends);
         ends.any(|end| end.catches && end.iface() == iface)
     }
 
     /// Takes paths out of the tables; the node does not know them any more.
     fn take_live(&mut self, ids: &[PathId], demux_changes: &mut Vec<(usize, DemuxChange)>) {
         for &id in ids {
-            let Some(live) = self.module_paths.remove(id) else {
-                continue;
-            };
-            for end in live.ends() {
+            let gone = self.paths.remove(id);
+            let frames = gone.as_ref().and_then(NodePath::frames);
+            for end in frames.into_iter().flat_map(FramePath::ends) {
                 let lead = self.live_target(id, end.direction);
                 // Nothing, if it never came into this one.
                 let led = self.ifaces[end.iface()].table.text(lead).is_some();
@@ -633,31 +479,13 @@ impl Node {
         })
     }
 
-    /// Removes paths; their messages are others' again, or the host's.
-    ///
-    /// # Errors
-    ///
-    /// Why not. If the name is wrong nothing has changed.
-    pub(super) fn remove(&mut self, asked: &[String]) -> Result<Removed, Refusal> {
-        let begin = Instant::now();
-        let ids = asked.iter().map(|name| self.find_live(name));
-        self.remove_live(&ids.collect::<Result<Vec<PathId>, _>>()?)?;
-        // One of the file is not to be had again until the node is started anew.
-        let long = &mut self.config.long_paths;
-        long.retain(|path| !asked.contains(&path.name));
-        Ok(Removed {
-            removed: asked.to_vec(),
-            took_ns: begin.elapsed().as_nanos() as u64,
-        })
-    }
-
     /// Removes these.
     ///
     /// # Errors
     ///
     /// If the worker does not answer, or a program or a rule does not follow: then the
     /// worker gives the host what still comes.
-    pub(super) fn remove_live(&mut self, ids: &[PathId]) -> Result<(), Refusal> {
+    pub(super) fn take_frames(&mut self, ids: &[PathId]) -> Result<(), Refusal> {
         let mut demux_changes = Vec::new();
         self.take_live(ids, &mut demux_changes);
         let led = self.lead(&demux_changes);
@@ -666,18 +494,5 @@ impl Node {
         self.release(ids);
         self.forget_neighbours(ids);
         Ok(())
-    }
-
-    pub(super) fn find_live(&self, name: &str) -> Result<PathId, Refusal> {
-        self.module_paths.find(name).ok_or_else(|| {
-            if self.path(name).is_some() {
-                return Refusal::failed(
-                    format!("path `{name}` ends in a handler that is bound to it"),
-                    format!("`ashway status` shows it, `ashway unbind {name}` takes it away"),
-                );
-            }
-            let known: Vec<&str> = self.module_paths.names().take(20).collect();
-            request::unknown("path", name, &known)
-        })
     }
 }

@@ -1,0 +1,273 @@
+//! Paths come and go while the node runs: one creator and one remover, whatever feeds them.
+//!
+//! A path is created from a module and attributes. One that is
+//! [bound](ashway_config::NodeGraph::bound) to a handler is fed by the rings of that handler
+//! ([`super::binding`]), any other gets whole frames ([`super::frame_paths`]). `bind` says
+//! the same in the words of a handler.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use ashway_api::answer::{Because, Created, CreatedPath, PathPromotion, Removed};
+use ashway_api::request::{Create, NewPath};
+use ashway_demux::{self as demux, Filter};
+use ashway_path::attrs::{Attrs, Value as Attr};
+use ashway_path::create::Log;
+use ashway_path::places::PathId;
+
+use super::frame_paths::Made;
+use super::path_registry::Feed;
+use super::{Node, Owner, RunError, say};
+use crate::control::Caller;
+use crate::request::{self, Refusal, Scalar};
+use ashway_config::{LongPath, PathConfig, Tier, is_name};
+
+/// A path that somebody asks for.
+pub(super) struct Wanted {
+    pub(super) name: String,
+    pub(super) from: String,
+    pub(super) attrs: Attrs,
+    /// Whose it is to be.
+    pub(super) domain: Option<String>,
+    /// What must be true of a message besides, where the path begins.
+    pub(super) filter: Option<Filter>,
+    pub(super) tier: Tier,
+    /// The process it is to belong to, if not to the node.
+    pub(super) owner: Option<Owner>,
+    /// Whether every step of its creation is to be told.
+    pub(super) logs: bool,
+}
+
+impl Wanted {
+    /// What a path of the configuration is to be.
+    pub(super) fn of(path: &LongPath) -> Self {
+        Self {
+            name: path.name.clone(),
+            from: path.from.clone(),
+            attrs: path.attrs.clone(),
+            domain: path.domain.clone(),
+            filter: path.filter.clone(),
+            tier: path.tier,
+            owner: None,
+            logs: false,
+        }
+    }
+}
+
+/// Says that a name is taken.
+pub(super) fn taken(name: &str) -> Refusal {
+    Refusal::failed(
+        format!("there is a path `{name}` already"),
+        "give this one another name",
+    )
+}
+
+impl Node {
+    /// Creates the paths of the configuration's long form.
+    pub(super) fn create_configured(&mut self) -> Result<(), RunError> {
+        let wanted = self.config.long_paths.iter().map(Wanted::of);
+        for wanted in wanted.collect::<Vec<_>>() {
+            let (name, tier) = (wanted.name.clone(), wanted.tier);
+            self.create_all(vec![wanted])
+                .map_err(|refusal| RunError::Paths {
+                    path: name.clone(),
+                    because: refusal.message,
+                    hint: refusal.hint,
+                })?;
+            let path = self.paths.find(&name).and_then(|id| self.paths.frames(id));
+            if let Some(stays) = path.and_then(|path| path.stays.as_ref())
+                && tier == Tier::Kernel
+            {
+                let because = &stays.because;
+                say(&format!("path `{name}` stays in the user tier: {because}"));
+                say(&format!("  hint: {}", stays.hint));
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates paths: all of them, or none.
+    ///
+    /// # Errors
+    ///
+    /// Why not; nothing has changed.
+    pub(super) fn create(&mut self, request: Create, caller: &Caller) -> Result<Created, Refusal> {
+        let begin = Instant::now();
+        let Create { paths, log: logs } = request;
+        let wanted = paths
+            .into_iter()
+            .map(|path| self.wanted(path, caller, logs));
+        let wanted: Vec<Wanted> = wanted.collect::<Result<_, _>>()?;
+        let made = self.create_all(wanted)?;
+        let took = begin.elapsed();
+        let created = made.into_iter().filter_map(|(name, log)| {
+            let (_, path) = self.paths.named(&name)?;
+            let (tier, promotion) = match &path.feed {
+                Feed::Handler(bound) => (bound.tier, compiling(bound.config.tier)),
+                Feed::Frames(frames) => frames.tier(),
+            };
+            Some(CreatedPath {
+                path: name.to_string(),
+                tier: tier.word().into(),
+                promotion,
+                log: logs.then(|| log.to_string()),
+            })
+        });
+        Ok(Created {
+            created: created.collect(),
+            took_ns: took.as_nanos() as u64,
+        })
+    }
+
+    /// Reads what a path is to be.
+    fn wanted(&mut self, path: NewPath, caller: &Caller, logs: bool) -> Result<Wanted, Refusal> {
+        let name = self.name_of(path.name, &path.module)?;
+        let mut attrs = Attrs::new();
+        for (key, value) in path.attrs {
+            let value = match value {
+                Scalar::Number(number) => Attr::Number(number),
+                Scalar::Text(text) => Attr::of_text(&text),
+            };
+            let value = request::attribute(&key, &value)?;
+            attrs.set(key, value);
+        }
+        let filter = path
+            .filter
+            .map(|text| demux::parse(&text).map_err(|error| request::bad_match(&text, error)));
+        Ok(Wanted {
+            name,
+            from: path.module,
+            attrs,
+            domain: None,
+            filter: filter.transpose()?,
+            tier: path.tier,
+            owner: self.owners.of(path.owner, caller, &self.deaths)?,
+            logs,
+        })
+    }
+
+    /// The name that somebody wants for a path from this module, or one that the
+    /// node makes up.
+    pub(super) fn name_of(
+        &mut self,
+        wanted: Option<String>,
+        from: &str,
+    ) -> Result<String, Refusal> {
+        let name = wanted.unwrap_or_else(|| {
+            self.named += 1;
+            let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+            let module: String = from.to_lowercase().chars().map(plain).take(20).collect();
+            format!("{module}-{}", self.named)
+        });
+        if !is_name(&name) {
+            let message = format!("`{}` cannot be the name of a path", request::short(&name));
+            return Err(Refusal::usage(message, ashway_config::NAME_HINT));
+        }
+        Ok(name)
+    }
+
+    /// Refuses a name that a path has.
+    pub(super) fn name_is_free(&self, name: &str) -> Result<(), Refusal> {
+        match self.paths.find(name) {
+            Some(_) => Err(taken(name)),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes paths, and leads messages to them: to all, or to none.
+    pub(super) fn create_all(
+        &mut self,
+        wanted: Vec<Wanted>,
+    ) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
+        let made = wanted.into_iter().map(|wanted| self.make(wanted));
+        let made: Vec<Made> = made.collect::<Result<_, _>>()?;
+        self.put_made(made)
+    }
+
+    /// The same, of paths that are made.
+    pub(super) fn put_made(&mut self, made: Vec<Made>) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
+        let begin = Instant::now();
+        let names: Vec<Arc<str>> = made.iter().map(|path| path.path.shared_name()).collect();
+        let (mut bound, mut frames) = (Vec::new(), Vec::new());
+        let mut logs = Vec::with_capacity(made.len());
+        for mut path in made {
+            logs.push((path.path.shared_name(), std::mem::take(&mut path.log)));
+            match path.bound.take() {
+                Some(config) => bound.push((Arc::<PathConfig>::from(config), path.owner)),
+                None => frames.push(path),
+            }
+        }
+        self.put_frames(frames)?;
+        let mut to_promote = Vec::new();
+        for (config, owner) in bound {
+            if let Err(refusal) = self.put_path(&config, None, owner, begin) {
+                let there = names.iter().filter_map(|name| self.paths.find(name));
+                let there: Vec<PathId> = there.collect();
+                // A worker that does not answer works for nobody any more.
+                let _ = self.take(&there);
+                return Err(refusal);
+            }
+            if config.tier != Tier::User {
+                to_promote.push(config.name.clone());
+            }
+        }
+        self.promote_later(&to_promote);
+        Ok(logs)
+    }
+
+    /// Removes paths; their messages are others' again, or the host's.
+    ///
+    /// # Errors
+    ///
+    /// Why not. If a name is wrong nothing has changed.
+    pub(super) fn remove(&mut self, asked: &[String]) -> Result<Removed, Refusal> {
+        let begin = Instant::now();
+        let ids = asked.iter().map(|name| self.find_path(name));
+        self.take(&ids.collect::<Result<Vec<PathId>, _>>()?)?;
+        Ok(Removed {
+            removed: asked.to_vec(),
+            took_ns: begin.elapsed().as_nanos() as u64,
+        })
+    }
+
+    /// Takes paths away; what has been received is still worked on.
+    ///
+    /// # Errors
+    ///
+    /// Why not. Those that are bound to handlers go first, all of them or none.
+    pub(super) fn take(&mut self, ids: &[PathId]) -> Result<(), Refusal> {
+        let is_bound = |id: &PathId| self.paths.frames(*id).is_none();
+        let (bound, frames): (Vec<PathId>, Vec<PathId>) = ids.iter().partition(|id| is_bound(id));
+        let names = frames.iter().filter_map(|id| self.paths.at(*id));
+        let names: Vec<Arc<str>> = names.map(|path| Arc::clone(&path.name)).collect();
+        if !bound.is_empty() {
+            self.take_paths(&bound)?;
+        }
+        if !frames.is_empty() {
+            self.take_frames(&frames)?;
+            // One of the file is not to be had again until the node is started anew.
+            let long = &mut self.config.long_paths;
+            long.retain(|path| !names.iter().any(|name| **name == *path.name));
+        }
+        Ok(())
+    }
+}
+
+/// How a path that has just been bound to a handler stands with the kernel tier.
+fn compiling(asked: Tier) -> PathPromotion {
+    let why = match asked {
+        Tier::User => Because {
+            because: Some("it was asked for".into()),
+            hint: Some("`ashway path promote` moves it to the kernel tier".into()),
+        },
+        Tier::Auto | Tier::Kernel => Because {
+            because: Some("its handler is being compiled for the kernel tier".into()),
+            hint: Some("`ashway status` shows what came of it".into()),
+        },
+    };
+    PathPromotion {
+        state: "user".into(),
+        why: Some(why),
+        switch_ns: None,
+    }
+}

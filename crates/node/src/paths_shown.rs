@@ -1,0 +1,318 @@
+//! Paths, as the node shows them: one with all there is to know, many in a list, and the sum
+//! of those whose messages come as whole frames.
+//!
+//! The worker knows what a path has done, the node where it stands. The worker hands out
+//! [snapshots](PathSnapshot); the documents are made here, on the node's thread.
+
+use std::sync::atomic::Ordering;
+
+use ashway_abi::Count;
+use ashway_abi::share::Mode;
+use ashway_api::answer::{
+    AllModulePaths, Because, BoundTo, Counts, Entrance, Memory, NotPromotable, Path, PathBase,
+    PathPromotion, PathRun, PathShare, Queue, Queues, Stage, Tally,
+};
+use ashway_memory::clock::monotonic_ns;
+use ashway_path::places::PathId;
+use ashway_path::stage::Direction;
+
+use super::binding::no_worker;
+use super::path_registry::{BoundPath, Feed, FramePath, NodePath};
+use super::promote::Promotion;
+use super::{Node, status};
+use crate::request::Refusal;
+use ashway_config::{self as config, Tier};
+use ashway_worker::counters::Row;
+use ashway_worker::snapshot::{PathSnapshot, QueueSnapshot};
+use ashway_worker::target::Target;
+
+/// Most paths with whole frames that `status` shows one by one.
+const SHOWN: usize = 1000;
+
+impl Node {
+    /// A path, with everything there is to know of it.
+    ///
+    /// # Errors
+    ///
+    /// If there is none of this name.
+    pub(super) fn show(&mut self, name: &str) -> Result<Path, Refusal> {
+        let id = self.find_path(name)?;
+        let runs = self.runs_of(id);
+        let snapshots = self.worker.snapshots(&runs);
+        let snapshots = snapshots.map_err(|gone| no_worker(&gone))?;
+        Ok(self.describe(id, &snapshots))
+    }
+
+    /// Paths as `status` lists them: all that are bound to handlers in the order in which
+    /// they came, then up to [`SHOWN`] others by their names. How many are not among them.
+    pub(super) fn list(&mut self) -> (Vec<Path>, usize) {
+        let mut frames: Vec<_> = self.paths.all_frames().collect();
+        frames.sort_unstable_by(|(_, one), (_, other)| one.name.cmp(&other.name));
+        let not_listed = frames.len().saturating_sub(SHOWN);
+        frames.truncate(SHOWN);
+        let ids = self.paths.all_bound().map(|(id, _)| id);
+        let ids: Vec<PathId> = ids.chain(frames.iter().map(|(id, _)| *id)).collect();
+        let runs: Vec<Vec<PathId>> = ids.iter().map(|id| self.runs_of(*id)).collect();
+        // A worker that does not answer has nothing to show.
+        let snapshots = self.worker.snapshots(&runs.concat()).unwrap_or_default();
+        let mut left = &snapshots[..];
+        let paths = ids.into_iter().zip(runs).map(|(id, runs)| {
+            let of = left.split_off(..runs.len()).unwrap_or_default();
+            self.describe(id, of)
+        });
+        (paths.collect(), not_listed)
+    }
+
+    /// What the worker runs of a path: one path of its engine for each interface.
+    fn runs_of(&self, id: PathId) -> Vec<PathId> {
+        let plan = self.plan.paths.get(&id);
+        plan.map_or_else(|| vec![id], |plan| plan.runs.clone())
+    }
+
+    /// Where demux leads for a path, at each of its ends: the interface's number, too.
+    fn ends_of(&self, id: PathId, path: &NodePath) -> Vec<(usize, Target)> {
+        match &path.feed {
+            Feed::Handler(_) => self.targets_of(id),
+            Feed::Frames(frames) => {
+                let target = |direction| self.live_target(id, direction);
+                let ends = frames.ends();
+                ends.map(|end| (end.iface(), target(end.direction)))
+                    .collect()
+            }
+        }
+    }
+
+    /// A path: what the worker has of it, if it knows it, and what the node knows.
+    fn describe(&self, id: PathId, snapshots: &[Option<PathSnapshot>]) -> Path {
+        let path = self
+            .paths
+            .at(id)
+            .expect("whoever has the id has found the path");
+        let snapshots = snapshots.iter().flatten();
+        let snapshot = snapshots.fold(None, |sum: Option<PathSnapshot>, one| match sum {
+            None => Some(one.clone()),
+            Some(mut sum) => {
+                sum.add(one);
+                Some(sum)
+            }
+        });
+        let ends = self
+            .ends_of(id, path)
+            .into_iter()
+            .map(|(iface, target)| Entrance {
+                iface: self.config.ifaces[iface].name.clone(),
+                filter: self.ifaces[iface].table.text(target).map(str::to_owned),
+                direction: word(target.direction).into(),
+            });
+        let ends: Vec<Entrance> = ends.collect();
+        let (faults, bypass) = self.describe_faults(id);
+        let mut kernel = None;
+        let (filter, tier, counts, share, promotion, bound) = match &path.feed {
+            Feed::Handler(bound) => (
+                Some(bound.config.filter.text.clone()),
+                bound.tier,
+                self.counts_of_bound(id),
+                self.share_of_bound(id, bound),
+                promotion(bound),
+                Some(bound_to(bound)),
+            ),
+            Feed::Frames(frames) => {
+                let mut counts = snapshot.as_ref().map_or_else(nothing_counted, counts);
+                self.add_dropped(frames, &mut counts);
+                kernel = self.add_kernel(frames, &mut counts);
+                let (tier, promotion) = frames.tier();
+                let filter = ends.first().and_then(|end| end.filter.clone());
+                let share = snapshot.as_ref().and_then(share);
+                (filter, tier, counts, share, promotion, None)
+            }
+        };
+        Path {
+            base: PathBase {
+                name: path.name.to_string(),
+                iface: ends.iter().map(|end| end.iface.clone()).collect(),
+                filter,
+                tier: tier.word().into(),
+                owner: path.owner.as_ref().map(|owner| owner.pid),
+                faults,
+                bypass,
+                counts,
+                share,
+            },
+            ends,
+            from: self.paths.from(path).to_owned(),
+            promotion,
+            next_hop: self.show_neighbour(id),
+            kernel,
+            bound,
+            run: snapshot.as_ref().map(describe),
+        }
+    }
+
+    /// What became of all messages of a path that is bound to a handler, in both tiers.
+    fn counts_of_bound(&self, id: PathId) -> Counts {
+        let plan = &self.plan.paths[&id];
+        let instance = &self.handlers[&plan.handler].shared;
+        let row = status::row(self, plan.row);
+        Counts::of(|count| row.get(count), instance.in_user(plan.local).into())
+    }
+
+    fn share_of_bound(&self, id: PathId, bound: &BoundPath) -> Option<PathShare> {
+        let share = bound.config.share?;
+        let mode = match bound.tier {
+            Tier::Kernel => {
+                let plan = &self.plan.paths[&id];
+                self.handlers[&plan.handler].shared.mode(plan.local)
+            }
+            Tier::User | Tier::Auto => {
+                let end = self.end(id);
+                let account = end.as_ref().and_then(|end| end.share.as_deref());
+                account.map(|account| account.mode(monotonic_ns()))
+            }
+        };
+        Some(PathShare {
+            share: share.to_string(),
+            mode: mode.map(|mode| Mode::name(mode).into()),
+        })
+    }
+
+    /// Adds what was dropped on arrival, before the worker could count it.
+    fn add_dropped(&self, path: &FramePath, counts: &mut Counts) {
+        let frame_queue = self.frame_queue.as_ref().zip(path.number);
+        let dropped = frame_queue.map_or(0, |(frame_queue, number)| {
+            frame_queue.dropped_on_arrival(number)
+        });
+        counts.received += dropped;
+        counts.add_fate(Count::DroppedQueueFull, dropped);
+    }
+
+    /// How many there are, and what became of all their messages; `ring`: of those that
+    /// were lost on the way to the worker, and not by a relay of the kernel tier.
+    pub(super) fn sum_of_live(&self) -> AllModulePaths {
+        let mut row = status::row(self, self.plan.live_row);
+        let lost = [Count::DroppedRingFull, Count::DroppedTooLong];
+        let ring = lost.map(|count| (count.name().into(), row.get(count)));
+        row.add(&self.rows_of_relays());
+        let held = u64::from(self.held.load(Ordering::Acquire));
+        AllModulePaths {
+            paths: self.paths.frames_len() as u64,
+            ring: Tally(ring.into()),
+            counts: Counts::of(|count| row.get(count), self.waiting_in_rings() + held),
+        }
+    }
+}
+
+/// How a path that is bound to a handler stands with the kernel tier.
+fn promotion(bound: &BoundPath) -> PathPromotion {
+    let in_kernel = bound.tier == Tier::Kernel;
+    let because = |because: &str, hint: &str| Because {
+        because: Some(because.to_owned().into()),
+        hint: Some(hint.to_owned().into()),
+    };
+    let by_hand = "`ashway path promote` moves it to the kernel tier";
+    let why = match (&bound.promotion, &bound.demoted) {
+        _ if in_kernel => None,
+        (Promotion::Refused(refused), _) => Some(because(&refused.because, &refused.hint)),
+        (_, Some(demoted)) => Some(because(&format!("demoted: {demoted}"), by_hand)),
+        (Promotion::NotAsked, _) if bound.config.tier != Tier::User => Some(because(
+            "its handler has not been compiled for the kernel tier",
+            by_hand,
+        )),
+        _ => Some(because("it was asked for", by_hand)),
+    };
+    PathPromotion {
+        state: if in_kernel { "promoted" } else { "user" }.into(),
+        why,
+        switch_ns: matches!(bound.promotion, Promotion::Done(_)).then_some(bound.switch_ns),
+    }
+}
+
+fn bound_to(bound: &BoundPath) -> BoundTo {
+    let config = &bound.config;
+    let stays = match &bound.promotion {
+        Promotion::Refused(refused) => Some(NotPromotable {
+            asked: config.tier.word().into(),
+            refused: refused.describe(),
+        }),
+        Promotion::NotAsked | Promotion::Done(_) => None,
+    };
+    BoundTo {
+        handler: config.handler.clone(),
+        function: config.function.clone(),
+        stays,
+        on_fault: config.on_fault.word().into(),
+        budget_ns: config.budget.as_nanos() as u64,
+    }
+}
+
+fn word(direction: Direction) -> &'static str {
+    match direction {
+        Direction::Forward => "forward",
+        Direction::Backward => "backward",
+    }
+}
+
+/// Of a path that the worker does not know: nothing, and that is balanced.
+fn nothing_counted() -> Counts {
+    Counts {
+        balanced: true,
+        ..Counts::default()
+    }
+}
+
+/// What a path has counted in the user tier.
+fn counts(path: &PathSnapshot) -> Counts {
+    let account = &path.account;
+    let ended: u64 = account.fates().map(|(_, times)| times).sum();
+    let row = Row::of_fates(account.fates());
+    Counts {
+        received: account.received(),
+        waiting: path.waiting,
+        balanced: account.received() == ended + path.waiting,
+        // What leaves is counted where it is sent, for all paths together.
+        out: None,
+        ..Counts::of(|count| row.get(count), 0)
+    }
+}
+
+/// How a path stands with its share, if it has one.
+fn share(path: &PathSnapshot) -> Option<PathShare> {
+    let share = config::share(&path.attrs)?;
+    Some(PathShare {
+        share: share.to_string(),
+        mode: path.mode.map(|mode| Mode::name(mode).into()),
+    })
+}
+
+/// What the worker has of a path.
+fn describe(path: &PathSnapshot) -> PathRun {
+    let account = &path.account;
+    let stages = path.stages.iter().map(|stage| Stage {
+        module: stage.module.to_string(),
+        kind: stage.kind.map(Into::into),
+    });
+    let attrs = path.attrs.iter();
+    let queue = |queue: QueueSnapshot| Queue {
+        length: queue.length as u64,
+        maximum: queue.maximum.into(),
+    };
+    PathRun {
+        stages: stages.collect(),
+        attrs: attrs
+            .map(|(name, value)| (name.to_owned(), value.to_string()))
+            .collect(),
+        queues: Queues {
+            in_forward: queue(path.queues.in_forward),
+            in_backward: queue(path.queues.in_backward),
+            out_forward: queue(path.queues.out_forward),
+            out_backward: queue(path.queues.out_backward),
+        },
+        originated: account.originated,
+        runs: account.runs,
+        time_ns: account.time.as_nanos() as u64,
+        memory: Memory {
+            bytes: path.memory_bytes as u64,
+            granted_bytes: account.granted_bytes as u64,
+        },
+        fault: account.fault.as_ref().map(ToString::to_string),
+    }
+}
