@@ -178,10 +178,9 @@ pub const fn less(word: u32, messages: u32) -> u32 {
     }
 }
 
-/// Where the `u32` begin, behind the slots of so many rings, that say of each slot where in
-/// the pool its block lies, in bytes: where the next message is put. Written by the daemon
-/// before it gives a slot back: it keeps the block that the message lies in as long as it
-/// likes, and leaves another.
+/// Offset of the array, behind the slots of this many rings, that maps each slot to its block:
+/// a `u32`, the block's offset in the pool in bytes. The daemon writes another block here
+/// before it gives a slot back, and keeps the one that the message lies in.
 #[must_use]
 pub const fn blocks_at(rings: usize) -> usize {
     SLOTS + rings * RING_SLOTS * SLOT_BYTES

@@ -153,7 +153,7 @@ impl Difference {
         }
         for iface in &now.ifaces {
             if next.iface(&iface.name).is_none() {
-                let message = format!("the node has interface `{}`, the file not", iface.name);
+                let message = format!("interface `{}` is missing from the file", iface.name);
                 self.mistake(0, message, ANEW);
             }
         }
@@ -179,7 +179,7 @@ impl Difference {
             let users: Vec<_> = handlers.chain(paths).take(5).collect();
             if !users.is_empty() {
                 let message = format!(
-                    "domain `{}` changes, and {}, in no file, is of it",
+                    "cannot change domain `{}`: {}, which is not in the file, belongs to it",
                     domain.name,
                     users.join(", ")
                 );

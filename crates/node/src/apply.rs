@@ -186,7 +186,10 @@ impl Node {
                 })
             }
             Err(refusal) => Err(Refusal {
-                message: format!("this came to an end half way: {}", refusal.message),
+                message: format!(
+                    "`apply` stopped before it was complete: {}",
+                    refusal.message
+                ),
                 ..refusal
             }),
         }

@@ -125,11 +125,11 @@ pub struct Node {
     link_news: News,
     /// Those that were unloaded and that the worker is not done with.
     leaving: Vec<HandlerHandle>,
-    /// Whose messages went by the handler at the last look.
+    /// Bindings that were bypassed at the last look.
     resting: Vec<Weak<HandlerBinding>>,
     /// Whose rings hold whole frames; made when the first path wants them.
     frame_queue: Option<Arc<Instance>>,
-    /// Those of them that the kernel tier can do; made when the first comes.
+    /// Kernel-tier state of relays; created with the first relay.
     relays: Option<NodeRelays>,
     /// The kernel's tables of routes and neighbours.
     tables: Tables,
@@ -157,7 +157,7 @@ pub struct Node {
     faults: Arc<Faults>,
     /// While somebody observes.
     observation: Option<observe::Observation>,
-    /// How many there were.
+    /// Observations begun so far; the number of the next session.
     observations: u16,
 }
 

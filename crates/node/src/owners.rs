@@ -72,11 +72,11 @@ impl Owners {
         let usage = |message: String| Refusal::usage(message, hint);
         let peer = match owner {
             None => return Ok(None),
-            Some(request::Owner::Caller) => caller
-                .peer()
-                .map_err(|error| usage(format!("who asks cannot own anything: {error}")))?,
+            Some(request::Owner::Caller) => caller.peer().map_err(|error| {
+                usage(format!("the calling process cannot be an owner: {error}"))
+            })?,
             Some(request::Owner::Process(pid)) => Peer::of(pid)
-                .map_err(|error| usage(format!("process {pid} cannot own anything: {error}")))?,
+                .map_err(|error| usage(format!("process {pid} cannot be an owner: {error}")))?,
         };
         let owner = self.one(peer);
         deaths.watch(&owner);
@@ -178,7 +178,7 @@ impl Node {
                 Err(Refusal { message, .. }) => {
                     if self.owners.stays(&owner, &message, now) {
                         say(&format!(
-                            "process {pid} has ended, and what it has stays for now: {message}"
+                            "process {pid} has ended, but what it owned could not be removed yet: {message}"
                         ));
                     }
                 }

@@ -161,7 +161,7 @@ impl Node {
     fn to_change(&self, name: &str) -> Result<HandlerId, Refusal> {
         if self.observation.is_some() {
             return Err(Refusal::failed(
-                "somebody observes this node, and what observes would show the old version"
+                "cannot swap while `trace` or `capture` runs: it would show the old version"
                     .to_owned(),
                 "end `ashway trace` or `ashway capture` first",
             ));
@@ -288,7 +288,7 @@ impl Node {
             // grace period ends behind every such poll.
             if let Err(errno) = membarrier(MembarrierCommand::Global) {
                 self.lead_to_kernel(&kernel);
-                let message = format!("nobody knows when the old version has ended: {errno}");
+                let message = format!("cannot wait for the old version to end: {errno}");
                 return Err(Refusal::failed(message, "demote its paths, then swap"));
             }
         }

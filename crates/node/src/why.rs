@@ -402,7 +402,7 @@ impl Looked {
 fn tier(path: &Path) -> (Word, Option<String>) {
     let base = &path.base;
     if let Some(bypass) = &base.bypass {
-        let because = format!("{}: its messages go by the handler", bypass.because);
+        let because = format!("{}: its messages bypass the handler", bypass.because);
         return ("bypassed".into(), Some(because));
     }
     let why = path.promotion.why.as_ref();

@@ -258,7 +258,7 @@ impl<M> Graph<M> {
 }
 
 /// Where a path goes on behind a module.
-enum Requeued {
+enum Continuation {
     To(Port),
     /// Nowhere: it might be one of several, or there is none.
     Ends(Vec<Port>),
@@ -314,10 +314,10 @@ impl<M> Creation<'_, M> {
                 self.note(Phase::Stages, &node.name, what, changes);
             }
             match onward {
-                Requeued::To(next) => (at, entered) = (next.module, Some(next.service)),
-                Requeued::Ends(_) => {
+                Continuation::To(next) => (at, entered) = (next.module, Some(next.service)),
+                Continuation::Ends(_) => {
                     self.passed_all(node, &made.next, &onward)?;
-                    if let Requeued::Ends(open) = onward {
+                    if let Continuation::Ends(open) = onward {
                         self.open = open;
                     }
                     return Ok(());
@@ -327,9 +327,9 @@ impl<M> Creation<'_, M> {
     }
 
     /// Where the path goes on behind a module.
-    fn decide(&self, node: &Node<M>, next: &Next) -> Result<Requeued, NotCreated> {
+    fn decide(&self, node: &Node<M>, next: &Next) -> Result<Continuation, NotCreated> {
         let (service, named) = match next {
-            Next::End | Next::Undecided => return Ok(Requeued::Ends(Vec::new())),
+            Next::End | Next::Undecided => return Ok(Continuation::Ends(Vec::new())),
             Next::Through(service) => (*service, None),
             Next::To(service, name) => (*service, Some(name.as_ref())),
         };
@@ -342,7 +342,7 @@ impl<M> Creation<'_, M> {
         let called = |port: &&Port, name: &str| *self.graph.nodes()[port.module].name == *name;
         let connected = node.peers(service);
         if let ([next], None) = (connected, named) {
-            return Ok(Requeued::To(*next));
+            return Ok(Continuation::To(*next));
         }
         let mut possible: Vec<_> = connected.iter().collect();
         if let Some(name) = named {
@@ -369,13 +369,13 @@ impl<M> Creation<'_, M> {
             possible.retain(|port| called(port, name));
         }
         Ok(match possible.as_slice() {
-            [next] => Requeued::To(**next),
-            several => Requeued::Ends(several.iter().map(|port| **port).collect()),
+            [next] => Continuation::To(**next),
+            several => Continuation::Ends(several.iter().map(|port| **port).collect()),
         })
     }
 
     /// What was decided behind a module, as the rest of a sentence.
-    fn in_words(&self, node: &Node<M>, next: &Next, onward: &Requeued) -> String {
+    fn in_words(&self, node: &Node<M>, next: &Next, onward: &Continuation) -> String {
         let by = match next {
             Next::End => return "ends the path".to_owned(),
             Next::Undecided => {
@@ -386,11 +386,13 @@ impl<M> Creation<'_, M> {
             }
         };
         match onward {
-            Requeued::To(next) => format!("goes on by `{by}` to `{}`", self.graph.port_name(*next)),
-            Requeued::Ends(several) if several.is_empty() => {
+            Continuation::To(next) => {
+                format!("goes on by `{by}` to `{}`", self.graph.port_name(*next))
+            }
+            Continuation::Ends(several) if several.is_empty() => {
                 format!("ends the path: nothing is connected at `{by}`")
             }
-            Requeued::Ends(several) => {
+            Continuation::Ends(several) => {
                 let several = self.ports(&several.iter().collect::<Vec<_>>());
                 format!("ends the path: `{by}` leads to {several}, and nothing decides")
             }
@@ -424,7 +426,12 @@ impl<M> Creation<'_, M> {
     }
 
     /// A path that does not lead where it was told to is not the one asked for.
-    fn passed_all(&self, last: &Node<M>, next: &Next, end: &Requeued) -> Result<(), NotCreated> {
+    fn passed_all(
+        &self,
+        last: &Node<M>,
+        next: &Next,
+        end: &Continuation,
+    ) -> Result<(), NotCreated> {
         let pathname = self.pathname();
         let Some(missed) = first_name(&pathname) else {
             return Ok(());

@@ -8,9 +8,9 @@
 //! runs for as long as it has rested, all is forgotten. The kernel tier is given back by
 //! hand alone: what is stopped there takes a softirq's time from everybody.
 //!
-//! A demotion costs the path time. A bypass costs it its handler, and whoever knows a
-//! message that stops it could have that for the price of a few: so there is one only where
-//! somebody has weighed that.
+//! A demotion costs the path time. A bypass switches its handler off. An attacker who knows a
+//! message that stops the handler could force that with a few of them, so a path is bypassed
+//! only where its `faults` have a `rest`.
 //!
 //! Source: Nygard, "Release It!" (2007), section 5.2; the words `limit`, `within` and
 //! `rest` are nginx's `max_fails` and `fail_timeout`, told apart.

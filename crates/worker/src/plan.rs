@@ -85,7 +85,7 @@ pub struct InstancePlan {
     pub paths: Vec<PathId>,
     /// Most paths it can have; its programs are made for so many.
     pub most_paths: usize,
-    /// Whose messages wait for those of the kernel tier.
+    /// Scope of the order between the tiers: one receive queue, or one path.
     pub(crate) order_scope: OrderScope,
     /// For each of its interfaces, the ring of receive queue 0, and how many there
     /// are: the further queues follow, and those beyond begin with the first again.

@@ -16,7 +16,7 @@ use crate::witness::Sights;
 /// An instance in the worker's hands.
 #[derive(Debug)]
 pub struct RunInstance {
-    /// Its id. A list of them is in its order.
+    /// Its id, by which lists of instances are sorted.
     id: HandlerId,
     /// Whether it is gone for the node: it ends when no ring of it holds a message, and no
     /// path is left of it.

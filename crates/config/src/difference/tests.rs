@@ -116,7 +116,7 @@ fn each_change_of_a_file_is_a_step_or_a_mistake() {
         (
             "[iface.b]\n",
             "",
-            &["0: the node has interface `b`, the file not"],
+            &["0: interface `b` is missing from the file"],
         ),
         (
             "[iface.b]\n",

@@ -100,7 +100,7 @@ impl Node {
         mistakes: &mut Vec<Mistake>,
     ) -> Vec<(Arc<Instance>, Candidate)> {
         if self.observation.is_some() && !swaps.is_empty() {
-            let message = "somebody observes this node, and a handler is to be swapped";
+            let message = "cannot swap a handler while `trace` or `capture` runs";
             let hint = "end `ashway trace` or `ashway capture` first";
             mistakes.push(Mistake::new(0, message, hint));
         }

@@ -63,7 +63,7 @@ pub const fn reason(count: Count) -> Reason {
             "was kept for later: as a part of a larger message, or as a shell's command, or because \
              a module of kind `fault` delays it",
             "match",
-            "nothing to do: what becomes of it follows",
+            "nothing to do: its fate is counted later",
         ),
         Count::AbortedDirty => (
             "was dropped: the handler was stopped after it had changed the message, so nobody \
@@ -220,7 +220,7 @@ pub const fn reason(count: Count) -> Reason {
             "nothing to do if that is meant; else raise the path's `share` or `rate`",
         ),
         Count::Bypassed => (
-            "went by the handler, which had been stopped as often as the path's `faults` allow",
+            "bypassed the handler, which had been stopped as often as the path's `faults` allow",
             "faults",
             "`ashway handler faults` has what stopped it; the handler gets its messages again \
              after a rest, or by `ashway path enable PATH`",

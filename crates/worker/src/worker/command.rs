@@ -33,11 +33,11 @@ pub enum Command {
     Bind(Vec<HandlerPath>),
     /// Lets paths of a handler go as soon as what has come to them is done.
     Close(Vec<PathId>),
-    /// Whose rings hold whole frames from now on.
+    /// The queue of whole frames.
     SetFrameQueue(Arc<Instance>),
     /// The relays of the kernel tier.
     SetRelays(Relays),
-    /// A path that is one of them, and its number there.
+    /// Adds a path to the relays, under this number.
     AddRelay(PathId, usize),
     /// Lets the kernel tier run a relay's messages, or no longer.
     Promote(PathId, bool),

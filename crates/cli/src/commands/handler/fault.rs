@@ -128,7 +128,7 @@ impl<'f> Keys<'f> {
         match entries.keys().find(|key| !KEYS.contains(&key.as_str())) {
             None => Ok(Self(document)),
             Some(key) => {
-                let has = format!("a key `{}`, which nobody reads", short(key));
+                let has = format!("an unknown key `{}`", short(key));
                 Err(nonsense(&has, &suggest(&clean(key), &KEYS)))
             }
         }
@@ -311,7 +311,7 @@ pub(super) mod tests {
             ("file", json!(7), "`file` of `7`"),
             ("may_reply", json!("no"), "`may_reply` of"),
             ("may_replies", json!(false), "a key `may_replies`"),
-            ("\u{1b}[31m", json!(0), "which nobody reads"),
+            ("\u{1b}[31m", json!(0), "an unknown key"),
         ] {
             let mut bad = exported();
             bad[key] = value;
