@@ -25,6 +25,10 @@ pub const WANTED: usize = 4;
 /// `u32`: 1 while the worker does not look at the instance, because it sleeps or because the
 /// instance has had nothing for a while, and wants the wake ring to be rung.
 pub const NEED_WAKE: usize = 64;
+/// `u32`: 1 while messages of more than one path of the handler come into the rings, so that
+/// each has its part of them; a path that is alone has them for itself. Written by the worker,
+/// before messages of a second path come.
+pub const PARTED: usize = 68;
 /// `u32`: how many faults there were, in either tier; the fields below are of
 /// the last, and written by both sides.
 pub const FAULT_COUNT: usize = 128;

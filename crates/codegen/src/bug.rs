@@ -136,6 +136,8 @@ ashway_abi::named_bugs! {
     ShareFlickers,
     /// A path above its share may have the whole ring.
     ShareTakesRing,
+    /// A program that knows its path's number looks at the first path's word.
+    NumberForgotten,
     /// A path may fill the ring.
     PathTakesRing,
     /// A relay may fill the ring.

@@ -96,14 +96,12 @@ fn generate_with(spec: &Spec, observe: bool) -> Image {
     asm.mov_imm(R8, Count::QueuedTier as i32);
     asm.bind(queue);
     whole_frame(&mut asm);
-    let share = false;
-    enqueue::emit(
-        &mut asm,
-        spec,
-        host,
-        Origin::Kernel { drained, share },
-        observe,
-    );
+    let origin = Origin::Kernel {
+        drained,
+        share: false,
+        path: None,
+    };
+    enqueue::emit(&mut asm, spec, host, origin, observe);
     asm.bind(host);
     xdp::finish(&mut asm, action::PASS);
     asm.finish()
@@ -113,7 +111,7 @@ fn generate_with(spec: &Spec, observe: bool) -> Image {
 /// `r8`, or to `drained`.
 fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label, drained: Label) {
     let mine = asm.label();
-    enqueue::path_word(asm, spec, host);
+    enqueue::path_word(asm, spec, None, host);
     enqueue::others(asm, mine, drained);
     // Where there is no hop, the user tier is where the path runs, and it does not
     // drain.
@@ -232,7 +230,7 @@ fn note_kernel(asm: &mut Assembler, spec: &Spec, host: Label) {
     asm.call(helper::GET_SMP_PROCESSOR_ID);
     asm.alu_imm(op::ADD, R0, 1);
     asm.map(R7, MapRef::Trusted, Some(0));
-    enqueue::path_word(asm, spec, host);
+    enqueue::path_word(asm, spec, None, host);
     asm.store(Size::W, R1, trusted::PATH_BEHIND_KERNEL as i16, R0);
 }
 

@@ -55,6 +55,7 @@ impl Path {
         let handler = instance::Handler {
             module: &module,
             entry: on_rx.unwrap().1,
+            path: None,
             budget: Budget {
                 fuel: 1_000,
                 slice: 300,

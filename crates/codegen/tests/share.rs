@@ -49,12 +49,18 @@ struct Path {
 
 impl Path {
     fn new(memory: MemoryKind, share: Option<Terms>) -> Self {
+        Self::made_for(Some(LOCAL), memory, share)
+    }
+
+    /// In the kernel tier, by a program of the path with this number alone, or of any.
+    fn made_for(path: Option<usize>, memory: MemoryKind, share: Option<Terms>) -> Self {
         let wasm = wat::parse_str(HANDLER).unwrap();
         let module = normalise(&wasm, &Limits::default()).unwrap();
         let on_rx = module.exports.iter().find(|(name, _)| name == "on_rx");
         let handler = instance::Handler {
             module: &module,
             entry: on_rx.unwrap().1,
+            path,
             budget: Budget {
                 fuel: 1_000,
                 slice: 300,
@@ -87,7 +93,9 @@ impl Path {
             context::FLAGS,
             context::flag::PLAIN | context::flag::ON_FAULT_DROP,
         );
-        Self { program, machine }
+        let mut path = Self { program, machine };
+        path.set(trusted::PARTED, 1);
+        path
     }
 
     /// A message comes `now`, whose handler takes so long; what is counted of it, a
@@ -424,6 +432,28 @@ fn without_a_share_there_is_no_look_at_the_clock() {
     assert!(with.insns.len() > without.insns.len());
 }
 
+/// Whether a program was made before its path had a number or for this path, it runs a message
+/// unless one of the same path waits.
+#[test]
+fn a_path_waits_for_its_own_messages_alone() {
+    for memory in [MemoryKind::Arena, MemoryKind::Array] {
+        for known in [None, Some(LOCAL)] {
+            let mut path = Path::made_for(known, memory, None);
+            for waits in 0..4 {
+                let at = trusted::PATHS + waits * trusted::PATH_STRIDE;
+                path.machine.trusted_mut()[at..at + 4].copy_from_slice(&1_u32.to_ne_bytes());
+                let expected = match waits {
+                    LOCAL => Count::QueuedOrder,
+                    _ => Count::Consumed,
+                };
+                assert_eq!(path.message(0, 0, false), expected, "{known:?}, {waits}");
+                assert_eq!(path.in_user(), if waits == LOCAL { 2 } else { 0 });
+                path.machine.trusted_mut()[at..at + 4].fill(0);
+            }
+        }
+    }
+}
+
 /// Behind the flood of a path that has filled its part, and that only, the kernel tier goes on.
 #[test]
 fn a_path_that_has_filled_its_part_drains() {
@@ -510,16 +540,15 @@ fn no_path_takes_what_another_needs() {
     assert_eq!(fill(frames, &[0; 1_000])[0], 256);
 }
 
-/// It has the whole ring.
+/// It has the whole ring, until another comes.
 #[test]
 fn a_path_that_is_alone_has_no_part() {
-    let spec = instance::Spec {
-        paths: 1,
-        ..spec(MemoryKind::Arena)
-    };
-    let mut path = Path::of(instance::user(&spec), MemoryKind::Arena);
+    let mut path = Path::user(MemoryKind::Arena);
+    path.set(trusted::PARTED, 0);
     for _ in 0..trusted::RING_SLOTS {
         assert_eq!(path.message(SECOND, 0, false), Count::QueuedTier);
     }
     assert_eq!(path.message(SECOND, 0, false), Count::DroppedRingFull);
+    path.set(trusted::PARTED, 1);
+    assert_eq!(path.message(SECOND, 0, false), Count::DroppedQueueFull);
 }

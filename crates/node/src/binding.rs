@@ -171,7 +171,7 @@ impl Node {
         };
         let compiled = match path.tier {
             Tier::User => None,
-            _ => match self.program(&path) {
+            _ => match self.program(&path, None) {
                 Ok(job) => {
                     let report = Report::Caller(caller);
                     let operation = self.operations.next("bind", path.name, report);
@@ -576,10 +576,6 @@ impl Node {
             NoRoom::Busy => Refusal::failed(
                 "this handler still works on messages of a path that was unbound".to_owned(),
                 "bind it once more in a moment",
-            ),
-            NoRoom::Handler(1) => Refusal::failed(
-                "this handler was made for the one path of the configuration".to_owned(),
-                "load its file once more, under another name, and bind that",
             ),
             NoRoom::Handler(most) => Refusal::failed(
                 format!("this handler has {most} paths, and there is no room for more"),

@@ -309,7 +309,7 @@ impl Node {
             .map(|(id, path)| Missing {
                 key: Key::Kernel(id),
                 instance: Arc::clone(&self.handlers[&self.plan.paths[&id].handler].shared),
-                promoted: Some((path.config.function.clone(), Allowance::of(&path.config))),
+                promoted: Some((path.config.function.clone(), self.allowance(id))),
                 hops: None,
             });
         let frames = self.frame_queue.iter().map(|frame_queue| Missing {

@@ -88,7 +88,7 @@ impl Node {
             let moved = self.switch(path, Tier::Kernel).map(|()| path);
             return operation.end(self.moved_to(moved, false));
         }
-        match self.program(&self.paths.bound(path).config) {
+        match self.program(&self.paths.bound(path).config, Some(path)) {
             Ok(job) => self.submit(operation, Step::Promote(promoting), job),
             Err(refused) => self.compiled(operation, promoting, Err(refused)),
         }
@@ -140,13 +140,17 @@ impl Node {
     }
 
     /// What compiles the handler of a path for the kernel tier; the path need not be there
-    /// yet. Should the handler be unloaded meanwhile, the outcome fits no path: its version
+    /// yet, and has an id only then. Should the handler be unloaded meanwhile, the outcome fits no path: its version
     /// runs nowhere.
     ///
     /// # Errors
     ///
     /// Why it cannot run there at all.
-    pub(super) fn program(&self, path: &PathConfig) -> Result<Job, NotPromoted> {
+    pub(super) fn program(
+        &self,
+        path: &PathConfig,
+        id: Option<PathId>,
+    ) -> Result<Job, NotPromoted> {
         let (Some(maps), true) = (&self.maps, self.has_xdp(path)) else {
             return Err(NotPromoted::new(
                 format!("path `{}` is on an interface without XDP", path.name),
@@ -164,8 +168,17 @@ impl Node {
             instance: Arc::clone(&handler.shared),
             maps: Arc::clone(maps),
             function: path.function.clone(),
-            allowed: Allowance::of(path),
+            allowed: match id {
+                Some(id) => self.allowance(id),
+                None => Allowance::of(path),
+            },
         })
+    }
+
+    /// What a path's handler may use in the kernel tier.
+    pub(super) fn allowance(&self, path: PathId) -> Allowance {
+        let local = self.plan.paths[&path].local;
+        Allowance::of(&self.paths.bound(path).config).numbered(local)
     }
 
     pub(super) fn has_xdp(&self, path: &PathConfig) -> bool {

@@ -221,7 +221,7 @@ impl Node {
         let paths = self.paths_in_kernel(handler);
         let run = paths.map(|path| {
             let config = &self.paths.bound(path).config;
-            (path, config.function.clone(), Allowance::of(config))
+            (path, config.function.clone(), self.allowance(path))
         });
         run.collect()
     }

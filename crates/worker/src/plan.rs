@@ -276,10 +276,6 @@ pub fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan {
             }
         }
         plan.give_rings(&used, facts);
-        // The programs of a handler of one path need not ask which it is.
-        if plan.paths.len() == 1 {
-            plan.most_paths = 1;
-        }
     }
     Plan {
         live_row: CounterRow(config.ifaces.len() as u32),

@@ -1,7 +1,9 @@
 //! Handlers as the worker has them: their rings feed paths of the engine.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
+use ashway_abi::trusted;
 use ashway_modules::Message;
 use ashway_path::path::Path;
 use ashway_path::places::PathId;
@@ -101,12 +103,22 @@ impl RunInstance {
         let at = &mut self.paths[local];
         at.retain(|(known, _)| *known != iface);
         at.push((iface, path));
+        self.part_rings();
     }
 
     /// Leads no more messages to a path.
     pub(crate) fn forget(&mut self, path: PathId) {
         for at in &mut self.paths {
             at.retain(|(_, known)| *known != path);
+        }
+        self.part_rings();
+    }
+
+    /// Tells the programs whether each path has its part of the rings.
+    fn part_rings(&self) {
+        if let Some(kernel) = &self.shared().kernel {
+            let parted = kernel.trusted.u32_at(trusted::PARTED);
+            parted.store(self.has_several_paths().into(), Ordering::Release);
         }
     }
 

@@ -142,6 +142,56 @@ fn what_stays_the_same_loses_nothing_while_others_come_change_and_go() {
     }
 }
 
+/// A handler of the file gets a second path, and loses it again, while the first has traffic.
+#[test]
+fn a_handler_gets_a_second_path_while_the_first_has_traffic() {
+    if skip_unless_root() {
+        return;
+    }
+    for place in PLACES {
+        let rig = Rig::new("apply-second", RigOptions::default()).unwrap();
+        let node = rig.node(base(place)).start().unwrap();
+        let two = path(base(place), "second", "counter", 7778, place, "");
+        let over = AtomicBool::new(false);
+        let (mut ours, mut theirs) = (0, 0);
+        std::thread::scope(|scope| {
+            let _over = Over(&over);
+            let traffic = scope.spawn(|| {
+                let (client, mut sum, mut asked) = (rig.client_a(7777).unwrap(), 0, 0);
+                while !over.load(Ordering::Acquire) {
+                    asked += 1;
+                    // The other path counts in the same memory.
+                    let more = client.ask_number(1).unwrap();
+                    assert!(more > sum, "{place}: {more} behind {sum}");
+                    sum = more;
+                }
+                asked
+            });
+            let second = rig.client_a(7778).unwrap();
+            for _ in 0..5 {
+                write(&node, &two);
+                assert_eq!(texts(&ask(&node, "apply").unwrap()).len(), 1, "{place}");
+                let status = node.status().unwrap();
+                let tier = &entry(&status, "paths", "second")["tier"];
+                assert_eq!(tier, place.tier, "{status:#}");
+                for _ in 0..20 {
+                    ours += 1;
+                    second.ask_number(1).unwrap();
+                }
+                write(&node, &base(place));
+                assert_eq!(texts(&ask(&node, "apply").unwrap()).len(), 1, "{place}");
+            }
+            over.store(true, Ordering::Release);
+            theirs = traffic.join().unwrap();
+        });
+        // Nothing of either was lost, and both had one memory.
+        let sum = rig.client_a(7777).unwrap().ask_number(1).unwrap();
+        assert_eq!(sum, ours + theirs + 1, "{place}");
+        println!("{place}: {theirs} asked beside {ours} of a path that came and went");
+        node.stop().unwrap();
+    }
+}
+
 /// What is in a ledger: answered by each version, out of place, and since the last swap.
 fn look(client: &UdpClient) -> [u32; 4] {
     let answer = client.ask(&[0; 16]).unwrap();
@@ -263,12 +313,6 @@ fn a_file_with_mistakes_changes_nothing_and_each_is_named_with_its_line() {
     let rig = Rig::new("mistakes", RigOptions::default()).unwrap();
     let node = rig.node(base(place)).start().unwrap();
     by_hand(&node, place.tier);
-    let bind = json!({
-        "request": "bind", "handler": "counter", "path": "more", "iface": ["b0"], "tier": "user",
-        "match": "udp and dst port 7501",
-    });
-    // The handler was made for one path.
-    control(&node, &bind).unwrap_err();
     let before = at_rest(&node);
 
     let broken = node.config().with_file_name("broken.wasm");

@@ -12,7 +12,7 @@ use std::time::Duration;
 use ashway_netns::node::{
     Config, assert_free, at_rest, counter, entry, ordinary, run, shift, text, until,
 };
-use ashway_netns::traffic::{Over, PLACES, TIERS};
+use ashway_netns::traffic::{Over, PLACES, TIERS, settle};
 use ashway_rig::{B4, Node, Rig, RigOptions, skip_unless_root};
 use serde_json::Value;
 
@@ -217,6 +217,53 @@ fn a_path_under_traffic_notices_nothing() {
     }
 }
 
+/// A handler that the file gives one path takes a second, whichever tier either runs in,
+/// while the first has traffic.
+#[test]
+fn a_handler_of_the_file_takes_a_second_path_under_traffic() {
+    if skip_unless_root() {
+        return;
+    }
+    for place in PLACES {
+        let rig = Rig::new("bind-second", RigOptions::default()).unwrap();
+        let config = place.config().handler("counter").unwrap();
+        let config = config.path("counter", 7777, place.tier);
+        let node = rig.node(config).start().unwrap();
+        let over = AtomicBool::new(false);
+        let (mut ours, mut theirs) = (0, 0);
+        std::thread::scope(|scope| {
+            let _over = Over(&over);
+            let traffic = scope.spawn(|| {
+                let (client, mut asked) = (rig.client_a(7777).unwrap(), 0);
+                while !over.load(Ordering::Acquire) {
+                    client.ask_number(1).unwrap();
+                    asked += 1;
+                }
+                asked
+            });
+            let second = rig.client_a(8888).unwrap();
+            let other = ["user", "auto"][usize::from(place.tier == "user")];
+            for tier in [place.tier, other].repeat(3) {
+                let more = ["--name", "second"];
+                bind(&node, "counter", "udp and dst port 8888", tier, &more);
+                for _ in 0..20 {
+                    second.ask_number(1).unwrap();
+                    ours += 1;
+                }
+                settle(&node, "second", 20).assert_fates(&[("answered", 20)], &place);
+                done(&node, &["unbind", "second"]);
+            }
+            over.store(true, Ordering::Release);
+            theirs = traffic.join().unwrap();
+        });
+        // One memory, and nothing of either was lost.
+        let sum = rig.client_a(7777).unwrap().ask_number(1).unwrap();
+        assert_eq!(sum, ours + theirs + 1, "{place}");
+        println!("{place}: {theirs} asked beside {ours} of a second path");
+        node.stop().unwrap();
+    }
+}
+
 /// Two instances of one file do not share a memory; two paths of one do.
 #[test]
 fn an_instance_has_one_memory_and_many_paths() {
@@ -384,11 +431,6 @@ fn what_is_wrong_is_named_and_changes_nothing() {
             [&["bind", "echo"][..], &on, &["udp and dst port 7777"]].concat(),
             2,
             "paths `counter` and `echo` ask for the same messages",
-        ),
-        (
-            [&["bind", "counter", "--name", "c"][..], &on, &[free]].concat(),
-            1,
-            "load its file once more",
         ),
         (
             [&["bind", "float", "--tier", "kernel"][..], &on, &[free]].concat(),

@@ -45,21 +45,24 @@ pub(crate) enum Origin {
         drained: Label,
         /// Whether the path has a [share]; its word is then at [`PATH_WORD`].
         share: bool,
+        /// The path's number, if the program is of one alone.
+        path: Option<usize>,
     },
 }
 
-/// `r1` = the path's trusted word (`in_user` first). `r7` = trusted words.
-pub(crate) fn path_word(asm: &mut Assembler, spec: &Spec, host: Label) {
-    if spec.paths == 1 {
-        asm.mov(R1, R7);
-    } else {
+/// `r1` = the path's trusted word (`in_user` first): that of the path with this number, if
+/// the program knows it, else of the context's. `r7` = trusted words.
+pub(crate) fn path_word(asm: &mut Assembler, spec: &Spec, path: Option<usize>, host: Label) {
+    asm.mov(R1, R7);
+    if path.is_none() {
         asm.load(Size::W, R2, R9, context::LOCAL_PATH);
         asm.jump_if_imm(op::JGE, R2, spec.paths as i32, host);
         asm.alu_imm(op::LSH, R2, trusted::PATH_STRIDE.trailing_zeros() as i32);
-        asm.mov(R1, R7);
         asm.alu(op::ADD, R1, R2);
     }
+    let own = path.filter(|_| !bug::is(Bug::NumberForgotten));
     let at = trusted::paths_at(spec.paths, spec.layout.rings);
+    let at = at + own.unwrap_or_default() * trusted::PATH_STRIDE;
     asm.alu_imm(op::ADD, R1, at as i32);
 }
 
@@ -161,14 +164,16 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, origin: Origin
     asm.jump_if_imm(op::JGT, R5, spec.layout.slot_bytes as i32, too_long);
     asm.jump_if_imm(op::JEQ, R4, 0, too_long);
     asm.jump_if_imm(op::JGT, R4, trusted::HEADERS_BYTES as i32, too_long);
-    path_word(asm, spec, host);
+    let path = match origin {
+        Origin::User => None,
+        Origin::Kernel { path, .. } => path,
+    };
+    path_word(asm, spec, path, host);
     asm.store(Size::D, R10, PATH_WORD, R1);
     if has_share {
-        share::room(asm, if spec.is_parted() { over } else { full });
+        share::room(asm, over);
     }
-    if spec.is_parted() {
-        part(asm, spec, full, over);
-    }
+    part(asm, spec, full, over);
     take_slot(asm, spec, full);
 
     fill(asm, spec, void);
@@ -197,12 +202,10 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, origin: Origin
     publish(asm);
     asm.jump(too_long);
     let lost = asm.label();
-    if spec.is_parted() {
+    asm.bind(over);
+    if let OrderScope::Path { relays } = spec.order_scope {
         // A ring that is full has no part for anybody: who is over meets it first.
-        asm.bind(over);
-        if let OrderScope::Path { relays } = spec.order_scope {
-            count_in_word(asm, relays);
-        }
+        count_in_word(asm, relays);
         no_room(asm, origin);
         asm.mov_imm(R8, Count::DroppedQueueFull as i32);
         asm.jump(lost);
@@ -210,6 +213,9 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, origin: Origin
     } else {
         asm.bind(full);
         no_room(asm, origin);
+        asm.mov_imm(R8, Count::DroppedQueueFull as i32);
+        asm.load(Size::W, R1, R7, trusted::PARTED as i16);
+        asm.jump_if_imm(op::JNE, R1, 0, lost);
     }
     asm.mov_imm(R8, Count::DroppedRingFull as i32);
     asm.bind(lost);
@@ -239,7 +245,7 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, origin: Origin
 /// free slots: a path alone may fill half of the ring, and however many paths are flooded,
 /// a further one finds as much room as each of them has (A. K. Choudhury and E. L. Hahne,
 /// *Dynamic Queue Length Thresholds for Shared-Memory Packet Switches*, 1998, with a factor
-/// of 1). Clobbers `r1`-`r5`.
+/// of 1). A path that is alone on its handler has all of the ring. Clobbers `r1`-`r5`.
 fn part(asm: &mut Assembler, spec: &Spec, full: Label, over: Label) {
     if bug::is(Bug::PathTakesRing) {
         return;
@@ -254,6 +260,9 @@ fn part(asm: &mut Assembler, spec: &Spec, full: Label, over: Label) {
         };
         asm.load(Size::W, R2, R9, context::LOCAL_PATH);
         asm.jump_if_imm(op::JLT, R2, exempt, fits);
+    } else {
+        asm.load(Size::W, R2, R7, trusted::PARTED as i16);
+        asm.jump_if_imm(op::JEQ, R2, 0, fits);
     }
     ring(asm, spec, full);
     asm.load(Size::W, R3, R2, trusted::RING_PRODUCED as i16);
@@ -284,7 +293,7 @@ fn count_in_word(asm: &mut Assembler, relays: usize) {
 /// There is no room for the message: a path of the kernel tier drains if that is because of
 /// its order, and comes here while it does. Clobbers `r0`-`r5`.
 fn no_room(asm: &mut Assembler, origin: Origin) {
-    if let Origin::Kernel { drained, share } = origin {
+    if let Origin::Kernel { drained, share, .. } = origin {
         drain(asm, share);
         asm.bind(drained);
     }

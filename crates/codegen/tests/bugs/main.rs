@@ -107,6 +107,7 @@ const fn guard(bug: Bug) -> &'static str {
             "share::goodput_does_not_fall_as_the_load_rises"
         }
         B::ShareFlickers => "share::it_does_not_change_with_every_message",
+        B::NumberForgotten => "share::a_path_waits_for_its_own_messages_alone",
         B::PathTakesRing | B::RelayTakesRing => "share::no_path_takes_what_another_needs",
         B::ShareTakesRing | B::ShareUncounted => "share::a_flood_ends_and_nothing_overtakes",
         B::ShareDrainsAtOnce => "share::a_flood_in_lots_has_no_less_done_than_a_lower_load",

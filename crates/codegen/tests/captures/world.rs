@@ -185,6 +185,7 @@ pub(crate) fn behind(what: OrderScope, packet: Packet, cpus: u32) -> Image {
             let handler = instance::Handler {
                 module: &module,
                 entry: on_rx.unwrap().1,
+                path: None,
                 budget: Budget {
                     fuel: 2_000,
                     slice: 300,

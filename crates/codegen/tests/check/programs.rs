@@ -140,6 +140,7 @@ fn instance_program_by(
     let handler = instance::Handler {
         module: &module,
         entry: entry(&module),
+        path: (paths == 3).then_some(2),
         budget: BUDGET,
         share: (rings > 3).then(|| Terms::new(200, Some(1_000))),
         may_reply,

@@ -218,10 +218,6 @@ impl Node {
                 ),
                 else_called,
             ),
-            NoRoom::Handler(1) => (
-                format!("path `{name}`: handler `{handler}` was made for one path"),
-                else_called,
-            ),
             NoRoom::Handler(most) => (
                 format!("path `{name}`: handler `{handler}` has {most} paths, and no room"),
                 else_called,

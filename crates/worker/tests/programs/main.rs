@@ -252,6 +252,7 @@ fn promote_edited(
         &instance::Handler {
             module: &module,
             entry: entry.unwrap().1,
+            path: None,
             budget: Budget {
                 fuel: 200_000,
                 slice: 2048,
