@@ -127,6 +127,20 @@ impl Config {
         self.graph_beside(world, Some(before).filter(|_| !bug::is(Bug::GraphRebuilt)))
     }
 
+    /// Initialises the graph that this configuration describes.
+    ///
+    /// # Errors
+    ///
+    /// Every module that cannot work here, with the place of its section. Others are
+    /// initialised: drop the graph.
+    pub fn init(&self, graph: &mut NodeGraph) -> Result<(), Diagnostics> {
+        let (root, _) = DeTable::parse_recoverable(&self.text);
+        graph.graph.init_of(root.get_ref()).map_err(|problems| {
+            let list = problems.into_iter().map(Into::into).collect();
+            Diagnostics::new(&self.file, &self.text, list)
+        })
+    }
+
     fn graph_beside(
         &self,
         world: &dyn World,

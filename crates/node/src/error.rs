@@ -58,10 +58,6 @@ pub enum RunError {
         source: LoadError,
     },
 
-    /// The modules cannot be connected, or one is not ready.
-    #[error("the graph of modules cannot be made: {0}")]
-    Graph(String),
-
     /// What the configuration says of modules cannot be done here.
     #[error("{}", .0.first_line())]
     Mistakes(Diagnostics),
@@ -150,7 +146,6 @@ impl RunError {
                 | InstanceError::NotGranted(_),
             )
             | Self::NoInterface { .. }
-            | Self::Graph(_)
             | Self::Mistakes(_)
             | Self::Path(_)
             | Self::Demux { .. } => 2,

@@ -96,7 +96,7 @@ impl NodeServices {
 ///
 /// # Errors
 ///
-/// [`RunError::Graph`].
+/// [`RunError::Mistakes`]: all of them.
 pub(super) fn graph(
     config: &Config,
     links: &[Link],
@@ -110,10 +110,7 @@ pub(super) fn graph(
         changed: &Changed::default(),
     };
     let mut graph = config.graph(&world).map_err(RunError::Mistakes)?;
-    graph
-        .graph
-        .init()
-        .map_err(|not_ready| RunError::Graph(not_ready.to_string()))?;
+    config.init(&mut graph).map_err(RunError::Mistakes)?;
     Ok(graph)
 }
 

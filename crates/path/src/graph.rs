@@ -131,9 +131,10 @@ impl<M> Graph<M> {
     ///
     /// # Errors
     ///
-    /// The first module that cannot work here. Others are initialised: drop the graph.
-    pub fn init(&mut self) -> Result<(), NotReady> {
-        self.init_fresh().into_iter().next().map_or(Ok(()), Err)
+    /// Every module that cannot work here; no place is said. Others are initialised: drop the
+    /// graph.
+    pub fn init(&mut self) -> Result<(), Vec<Problem>> {
+        self.init_all(|_| None)
     }
 
     /// Initialises what is not yet; who cannot work here. Whoever comes `after` one of
@@ -202,12 +203,10 @@ impl<M> Graph<M> {
 }
 
 /// A module that could not be initialised.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, thiserror::Error)]
 #[error("module `{module}` cannot be initialised: {because}")]
-#[non_exhaustive]
-pub struct NotReady {
-    /// Its name.
-    pub module: Box<str>,
+struct NotReady {
+    module: Box<str>,
     /// Its own words.
-    pub because: String,
+    because: String,
 }

@@ -75,12 +75,21 @@ impl<M> Graph<M> {
     /// that came and cannot work here.
     pub fn reread(&self, root: &DeTable<'_>, kinds: &impl Kinds<M>) -> Result<Self, Vec<Problem>> {
         let mut next = Self::read_beside(root, kinds, Some(self))?;
-        let place = |name: &str| {
+        next.init_of(root)?;
+        Ok(next)
+    }
+
+    /// Initialises a graph that was read in this configuration; see [`Graph::init`].
+    ///
+    /// # Errors
+    ///
+    /// Every module that cannot work here, with the place of its section. Others are
+    /// initialised: drop the graph.
+    pub fn init_of(&mut self, root: &DeTable<'_>) -> Result<(), Vec<Problem>> {
+        self.init_all(|name| {
             let modules = root.get("module")?.get_ref().as_table()?;
             Some(modules.get_key_value(name)?.0.span())
-        };
-        next.init_all(place)?;
-        Ok(next)
+        })
     }
 
     fn read_beside(

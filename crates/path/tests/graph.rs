@@ -5,10 +5,12 @@ mod scout;
 
 use ashway_path::attrs::{Attrs, names};
 use ashway_path::create::MAX_STAGES;
+use ashway_path::graph::Graph;
 use ashway_path::path::Limits;
 use ashway_path::rules::Rule;
 use proptest::prelude::*;
 use scout::{FIGURE_9, Scout, read, render};
+use toml::de::DeTable;
 
 fn codes(text: &str) -> Vec<&'static str> {
     match read(text, &Scout::default()) {
@@ -58,12 +60,43 @@ fn initialisation_stops_at_the_module_that_cannot() {
         module("ip", "ip", "fail = 'init'"),
     ];
     let kinds = Scout::default();
-    let error = read(&text.concat(), &kinds).unwrap().init().unwrap_err();
+    let errors = read(&text.concat(), &kinds).unwrap().init().unwrap_err();
     assert_eq!(
-        error.to_string(),
+        errors[0].to_string(),
         "module `ip` cannot be initialised: no such device"
     );
+    assert_eq!(errors.len(), 1);
     assert_eq!(kinds.0.events(), ["init ip"]);
+}
+
+/// As at an edit: all of them at once, each at its section.
+#[test]
+fn all_modules_that_cannot_be_initialised_are_said_with_their_places() {
+    let text = [
+        module("ip", "ip", "fail = 'init'"),
+        module("udp", "udp", ""),
+        module("eth", "eth", "fail = 'init'"),
+    ]
+    .concat();
+    let kinds = Scout::default();
+    let root = DeTable::parse(&text).unwrap();
+    let mut graph = Graph::read(root.get_ref(), &kinds).unwrap();
+    let problems = graph.init_of(root.get_ref()).unwrap_err();
+    let said = problems.iter().map(|problem| {
+        let place = problem.span.clone().unwrap();
+        (&text[place], &*problem.message)
+    });
+    let because = ["eth", "ip"].map(|module| {
+        let message = format!("module `{module}` cannot be initialised: no such device");
+        (module, message)
+    });
+    let mut said: Vec<_> = said.collect();
+    said.sort_unstable();
+    assert!(
+        said.iter().copied().eq(because
+            .iter()
+            .map(|(module, message)| (*module, &**message)))
+    );
 }
 
 #[test]

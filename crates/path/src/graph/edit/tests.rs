@@ -8,7 +8,6 @@ use toml::de::DeTable;
 use super::*;
 use crate::attrs::Attrs;
 use crate::bug;
-use crate::graph::NotReady;
 use crate::module::{Made, Param, Refused};
 use crate::read::{Kinds, Params};
 use crate::service::{Interface, Service};
@@ -339,8 +338,7 @@ fn an_uninitialised_graph_is_not_edited() {
     // What has done nothing yet has nothing to keep.
     let next = graph.reread(root.get_ref(), &kinds).unwrap();
     assert_eq!(graph.changes(&next), [["a", "b"], ["a", "b"]]);
-    let ready: Result<(), NotReady> = graph.init();
-    ready.unwrap();
+    graph.init().unwrap();
     graph.init().unwrap();
     let inits = kinds
         .events()
