@@ -239,6 +239,9 @@ counts! {
     OutDroppedNoRoute = 60, Sent, Port, "out_dropped_no_route";
     /// Messages dropped because the interface that they were to leave by is down or gone.
     OutDroppedIfaceDown = 61, Sent, Port, "out_dropped_iface_down";
+    /// Messages dropped because the path's output queue was full: a stage made more of one
+    /// message than it holds.
+    OutDroppedQueueFull = 62, Sent, Queue, "out_dropped_queue_full";
 }
 
 impl Count {

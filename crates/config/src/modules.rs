@@ -44,11 +44,17 @@ pub const GRANT_BYTES: usize = 512 << 10;
 /// burst that fits the ring fits the path.
 const QUEUE: u32 = trusted::RING_SLOTS as u32;
 
-/// What a path of a node may use. What leaves it is sent at once.
+/// Messages that wait to be transmitted for a path in each direction. The worker transmits
+/// between two rounds of turns, and a path's turn ends when its queue is half full: the other
+/// half has room for the fragments of the longest datagram over an MTU of 576 bytes and more.
+const OUTPUT: u32 = 256;
+
+/// What a path of a node may use. Output queues are there where a path ends in a link;
+/// elsewhere a rule takes them away.
 fn limits(attrs: &Attrs) -> Limits {
     let granted = attrs.number(attr::MEMORY_BYTES);
     Limits {
-        queue: [QUEUE, QUEUE, 0, 0],
+        queue: [QUEUE, QUEUE, OUTPUT, OUTPUT],
         memory_bytes: granted.map_or(GRANT_BYTES, |bytes| {
             usize::try_from(bytes).unwrap_or(usize::MAX)
         }),

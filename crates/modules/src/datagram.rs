@@ -97,6 +97,7 @@ impl Stage<Message> for DatagramStage {
             in_entry: self.eth.traits().in_entry && self.pipe.is_none(),
             checks_length: true,
             touches_data: true,
+            transmits: true,
             ..Traits::default()
         }
     }

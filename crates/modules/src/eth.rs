@@ -230,6 +230,7 @@ impl Stage<Message> for EthStage {
     fn traits(&self) -> Traits {
         Traits {
             in_entry: self.module.xdp,
+            transmits: true,
             ..Traits::default()
         }
     }

@@ -85,7 +85,13 @@ pub fn path(path: &Path) -> String {
             ("out backward", run.queues.out_backward),
             ("out forward", run.queues.out_forward),
         ] {
-            let _ = writeln!(out, "queue     {name}: {length} of {maximum}");
+            let _ = match maximum {
+                0 => writeln!(
+                    out,
+                    "queue     {name}: none, what leaves there goes on at once"
+                ),
+                _ => writeln!(out, "queue     {name}: {length} of {maximum}"),
+            };
         }
     }
     let counts = &base.counts;

@@ -17,6 +17,10 @@ ashway_abi::seeded_bugs! {
     AnyCountIsFate,
     /// A full output queue swallows the message.
     OutputSwallows,
+    /// A path whose output queue holds messages is taken from until it is empty.
+    OutputUnfair,
+    /// A path's turn goes on when its output queue fills.
+    OutputPressesNobody,
     /// Unwinding forgets the first stage.
     UnwindForgetsFirst,
     /// Replacing does not destroy the old stages.

@@ -408,6 +408,26 @@ impl<M> Path<M> {
         })
     }
 
+    /// Takes the next message of the output queues, those that left forward first.
+    pub(crate) fn take_output(&mut self) -> Option<Exit<M>> {
+        let forward = self.take(Direction::Forward);
+        forward.or_else(|| self.take(Direction::Backward))
+    }
+
+    /// Whether an output queue holds a message.
+    pub(crate) fn has_output(&self) -> bool {
+        self.outputs.iter().any(|queue| !queue.is_empty())
+    }
+
+    /// Whether an output queue is at least half full: a further message may find no room for
+    /// all that the stages make of it.
+    pub(crate) fn output_presses(&self) -> bool {
+        let full = |queue: &Queue<_>| 2 * queue.len() >= queue.maximum() as usize;
+        self.outputs
+            .iter()
+            .any(|queue| !queue.is_empty() && full(queue))
+    }
+
     /// Messages received that have no fate yet.
     #[must_use]
     pub fn waiting(&self) -> u64 {

@@ -44,12 +44,13 @@ impl<M> Rule<M> {
         },
     };
 
-    /// Takes away output queues behind which messages are taken at once
-    /// ([`Traits::drained`](crate::stage::Traits::drained)), while they are empty:
-    /// else the next message would overtake those in the queue.
+    /// Takes away output queues behind which nobody transmits
+    /// ([`Traits::transmits`](crate::stage::Traits::transmits)), so that what leaves there
+    /// goes on at once; while they are empty, else the next message would overtake those in
+    /// the queue.
     pub const LEAVE_OUT_QUEUES: Self = Self {
         name: "leave-out-queues",
-        about: "takes away output queues from which messages are taken at once",
+        about: "takes away output queues behind which messages go on at once",
         guard: |path| idle_outputs(path).map(|(stage, _)| stage..stage + 1).next(),
         rewrite: |path, _| {
             let mut limits = path.limits();
@@ -74,7 +75,7 @@ fn idle_outputs<M>(path: &Path<M>) -> impl Iterator<Item = (usize, usize)> {
                 && path
                     .stages()
                     .nth(*stage)
-                    .is_some_and(|stage| stage.traits().drained)
+                    .is_some_and(|stage| !stage.traits().transmits)
         })
         .map(|(_, stage, queue)| (stage, queue))
 }

@@ -437,8 +437,12 @@ impl<M, P: Policy> Sim<M, P> {
         }
     }
 
-    /// Records what came out of paths and sends it on.
-    fn settle(&mut self, around: Around<M>) {
+    /// Records what came out of paths, transmits what waits in their output queues, and sends
+    /// all of it on.
+    fn settle(&mut self, mut around: Around<M>) {
+        while let Some(output) = self.engine.take_output() {
+            around.exits.push((around.now, output.path, output.exit));
+        }
         self.trace.extend(around.trace);
         for (now, id, exit) in around.exits {
             match exit {

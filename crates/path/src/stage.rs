@@ -130,9 +130,10 @@ pub struct Traits {
     pub touches_data: bool,
     /// Has a form in which the stage below sums up in the same pass.
     pub fuses: bool,
-    /// For the stage of a leaf: whoever is behind it takes messages at once, so
-    /// that an output queue there does nothing.
-    pub drained: bool,
+    /// For a stage at an end of the path: what leaves there is transmitted, so it waits in
+    /// the output queue until a transmitter takes it. Behind any other stage it goes on to
+    /// the next path at once, and an output queue there does nothing.
+    pub transmits: bool,
     /// Is to be woken as soon as the path is established: it sends without having
     /// received.
     pub starts: bool,

@@ -166,9 +166,9 @@ proptest! {
     ) {
         let make = || {
             let tally = Arc::<Tally>::default();
-            let stages = ends.map(|drained| -> Box<dyn Stage<Message>> {
+            let stages = ends.map(|transmits| -> Box<dyn Stage<Message>> {
                 let mut stage = Header::new("h", &tally);
-                stage.traits.drained = drained;
+                stage.traits.transmits = transmits;
                 Box::new(stage)
             });
             let mut path = path(stages.into());
@@ -179,7 +179,7 @@ proptest! {
         rules::apply(&[Rule::LEAVE_OUT_QUEUES], &mut direct).unwrap();
         // Forward leaves behind the last stage, backward before the first.
         let [first, last] = ends;
-        let kept = |drained| if drained { 0 } else { 4 };
+        let kept = |transmits| if transmits { 4 } else { 0 };
         prop_assert_eq!(direct.limits().queue, [4, 4, kept(last), kept(first)]);
         prop_assert_eq!(outcome(&mut direct, &messages), outcome(&mut plain, &messages));
     }
@@ -187,8 +187,7 @@ proptest! {
 
 #[test]
 fn a_queue_in_which_a_message_waits_stays() {
-    let mut stage = Header::new("h", &Arc::default());
-    stage.traits.drained = true;
+    let stage = Header::new("h", &Arc::default());
     let mut path = path(vec![Box::new(stage)]);
     let queue = [4, 4, 4, 0];
     path.limit(Limits {

@@ -492,7 +492,7 @@ impl Paths {
         (&mut self.engine, Counting { around, rows })
     }
 
-    /// Sends what the paths have sent, and gives the host what is its own.
+    /// Transmits what waits in the paths' output queues, and gives the host what is its own.
     pub(crate) fn flush(
         &mut self,
         xdp: &mut [Option<XdpPort>],
@@ -500,7 +500,7 @@ impl Paths {
         frame_queue: Option<&Instance>,
         rows: &UserRows,
     ) {
-        self.around.send(xdp, packet, rows);
+        self.around.transmit(&mut self.engine, xdp, packet, rows);
         // Only now that the replies have left: the kernel tier must not overtake.
         self.around
             .feeds

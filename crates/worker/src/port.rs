@@ -28,6 +28,7 @@ pub(crate) fn unsent(fate: Count) -> Option<Count> {
         Count::DroppedTooLong => Count::OutDroppedTooLong,
         Count::DroppedIfaceDown => Count::OutDroppedIfaceDown,
         Count::DroppedNoNextHop => Count::OutDroppedNoRoute,
+        Count::DroppedQueueFull => Count::OutDroppedQueueFull,
         other if other.name().starts_with("dropped_") => Count::OutDroppedTxFull,
         _ => return None,
     })
@@ -59,6 +60,7 @@ mod tests {
             (Count::DroppedTooLong, Some(Count::OutDroppedTooLong)),
             (Count::DroppedIfaceDown, Some(Count::OutDroppedIfaceDown)),
             (Count::DroppedNoNextHop, Some(Count::OutDroppedNoRoute)),
+            (Count::DroppedQueueFull, Some(Count::OutDroppedQueueFull)),
             (Count::DroppedFault, Some(Count::OutDroppedTxFull)),
             // Kept for a while by one stage, and taken by another.
             (Count::Consumed, None),

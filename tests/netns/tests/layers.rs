@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use ashway_netns::node::{Config, at_rest, entry, run, text, until};
 use ashway_rig::{B4, Rig, RigOptions, Signal, skip_unless_root};
+use serde_json::json;
 
 /// Where the tap stands.
 const PLACES: [(&str, &str); 2] = [
@@ -124,6 +125,19 @@ fn a_module_that_delays_stands_below_a_handler() {
         let shown = run(&mut node.command(["path", "show", "counter", "-j"]));
         let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
         assert_eq!(shown["queues"]["in_backward"]["maximum"], 256, "{mode}");
+        // Answers wait at the link to be transmitted; behind the handler nobody transmits.
+        let outputs = ["out_forward", "out_backward"].map(|queue| &shown["queues"][queue]);
+        assert_eq!(
+            outputs,
+            [256, 0].map(|maximum| &json!({ "length": 0, "maximum": maximum }))[..],
+            "{mode}"
+        );
+        let said = text(&run(&mut node.command(["path", "show", "counter"])));
+        assert!(
+            said.contains("queue     out forward: 0 of 256\n")
+                && said.contains("queue     out backward: none, what leaves there goes on"),
+            "{mode}: {said}"
+        );
         assert!(shown["time_ns"].as_u64() > Some(0), "{mode}: {shown:#}");
         drop(node);
         // One that only loses.

@@ -274,9 +274,10 @@ pub struct Queues {
     pub in_forward: Queue,
     /// Messages that come in at the last stage.
     pub in_backward: Queue,
-    /// Messages that have left the last stage.
+    /// Messages that have left the last stage, a link's, and wait to be transmitted. Behind
+    /// another stage there is no queue (`maximum` 0): they go on to the next path at once.
     pub out_forward: Queue,
-    /// Messages that have left the first stage.
+    /// The same of messages that have left the first stage.
     pub out_backward: Queue,
 }
 

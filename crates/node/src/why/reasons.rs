@@ -318,6 +318,12 @@ pub const fn reason(count: Count) -> Reason {
             "iface",
             "the link is slower than the replies: slow the senders down",
         ),
+        Count::OutDroppedQueueFull => (
+            "was not sent: the path's output queue was full",
+            "attrs",
+            "a stage makes more of one message than the queue holds: send shorter messages, or \
+             raise the MTU if `fragment` cuts them",
+        ),
         Count::OutDroppedTooLong => (
             "was not sent: its frame is longer than the user tier sends, 4,096 bytes",
             "iface",

@@ -5,7 +5,8 @@
 //! runs some of its messages. What comes out of a path goes to the [`Shell`], which
 //! may answer with the path that takes it next: then that path runs on the same turn,
 //! with no other path in between (Scout §3.4: "execute a path, enter a router, and
-//! then continue execution in another path").
+//! then continue execution in another path"). What waits in the output queue of a path
+//! does not come out before a transmitter [takes](Engine::take_output) it.
 //!
 //! The worker's thread and the [simulator](crate::sim) drive this same code. The
 //! engine has no clock and makes no system call: the shell has them.
@@ -99,6 +100,17 @@ pub struct From<'a, D> {
     pub trail: Trail,
 }
 
+/// A message that has waited in a path's output queue.
+#[derive(Debug)]
+pub struct Output<'a, M, D> {
+    /// The path.
+    pub path: PathId,
+    /// What the shell keeps of it.
+    pub data: &'a D,
+    /// How it left the path.
+    pub exit: Exit<M>,
+}
+
 /// A message that goes on along another path.
 #[derive(Debug)]
 pub struct Requeued<M> {
@@ -121,6 +133,10 @@ pub struct Engine<M, D, P> {
     parked: Alarms,
     /// Paths that could not run, and when they are tried again.
     aside: Alarms,
+    /// Paths with messages in output queues, the next to be taken from first.
+    outgoing: VecDeque<PathId>,
+    /// An output queue is half full or more, and was not taken from since.
+    pressed: bool,
     meter: Meter,
     /// The path that uses time, and since when.
     current: Option<PathId>,
@@ -153,6 +169,8 @@ struct Entry<M, D> {
     aside: bool,
     /// A stage of it has panicked.
     failed: bool,
+    /// It is in the list of those with messages in output queues.
+    outgoing: bool,
 }
 
 /// Why a message was not queued.
@@ -192,6 +210,8 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             alarms: Alarms::default(),
             parked: Alarms::default(),
             aside: Alarms::default(),
+            outgoing: VecDeque::new(),
+            pressed: false,
             meter: Meter::default(),
             current: None,
             mark: Time::default(),
@@ -215,6 +235,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             parked: false,
             aside: false,
             failed: false,
+            outgoing: false,
         };
         self.entries.put(id, Box::new(entry));
         self.arm(id, Time::default());
@@ -249,12 +270,44 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         Some((path, data))
     }
 
-    /// Gives each path that has messages a turn, up to [`ROUND`] of them. False if none had
-    /// one that may run.
+    /// Gives each path that has messages a turn, up to [`ROUND`] of them, and fewer if an
+    /// output queue fills: what is in it is to be taken first. False if none had one that may
+    /// run.
     pub fn round<S: Shell<M, D>>(&mut self, shell: &mut S) -> bool {
         let turns = self.policy.ready().clamp(1, ROUND);
-        let ran = (0..turns).take_while(|_| self.turn(shell)).count();
-        ran > 0
+        let ran = (0..turns).take_while(|turns| (*turns == 0 || !self.pressed) && self.turn(shell));
+        ran.count() > 0
+    }
+
+    /// Takes a message that waits in an output queue, to be transmitted. The paths that have
+    /// some take turns, a message each; those of a path stay in their order. O(1).
+    pub fn take_output(&mut self) -> Option<Output<'_, M, D>> {
+        // A path may have gone since, or its queue been emptied.
+        let path = loop {
+            let Some(path) = self.outgoing.pop_front() else {
+                self.pressed = false;
+                return None;
+            };
+            let Some(entry) = self.entries.at_mut(path) else {
+                continue;
+            };
+            entry.outgoing = false;
+            if entry.path.has_output() {
+                break path;
+            }
+        };
+        let entry = self.entries.at_mut(path)?;
+        let exit = entry.path.take_output()?;
+        if entry.path.has_output() {
+            entry.outgoing = true;
+            if bug::is(Bug::OutputUnfair) {
+                self.outgoing.push_front(path);
+            } else {
+                self.outgoing.push_back(path);
+            }
+        }
+        let data = &entry.data;
+        Some(Output { path, data, exit })
     }
 
     /// Queues a message that is received by a path. Constant time, does not allocate

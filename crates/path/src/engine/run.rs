@@ -84,13 +84,15 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     }
 
     /// Runs the timers that are due, of [`MAX_WOKEN`] paths at most, the first due first, and
-    /// none that would begin after [`WAKING`]. False if none was.
+    /// none that would begin after [`WAKING`] or when an output queue has filled. False if none
+    /// was.
     pub fn wake<S: Shell<M, D>>(&mut self, shell: &mut S) -> bool {
         let begin = shell.now();
         let mut now = begin;
         let mut woken = 0;
         while woken < MAX_WOKEN
             && (now.since(begin) < WAKING || bug::is(Bug::WakesWithoutEnd))
+            && (woken == 0 || !self.pressed)
             && let Some(id) = self.alarms.take(now)
         {
             woken += 1;
@@ -192,6 +194,9 @@ impl<M, D, P: Policy> Engine<M, D, P> {
                 self.show_charged(turn.path, shell);
             }
             self.cross(now, shell);
+            if self.pressed && !bug::is(Bug::OutputPressesNobody) {
+                break;
+            }
             if ran.is_multiple_of(LOOK) && ran < turn.messages {
                 now = shell.now();
                 if now.since(begin) >= turn.time {
@@ -231,6 +236,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             shell.done(ticket);
         }
         self.running = None;
+        self.list_output(id);
         self.arm(id, now);
     }
 
@@ -254,7 +260,21 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         path.release();
         shell.ran(id, path, data);
         self.running = None;
+        self.list_output(id);
         self.cross(now, shell);
+    }
+
+    /// Notes a path whose output queues hold messages.
+    fn list_output(&mut self, id: PathId) {
+        if let Some(entry) = self.entries.at_mut(id)
+            && entry.path.has_output()
+        {
+            self.pressed |= entry.path.output_presses();
+            if !entry.outgoing {
+                entry.outgoing = true;
+                self.outgoing.push_back(id);
+            }
+        }
     }
 
     /// Carries messages into their next paths until all are out.

@@ -23,6 +23,7 @@ use crate::watch::Nobody;
 
 mod admission;
 mod aside;
+mod outputs;
 mod timers;
 mod turns;
 

@@ -10,9 +10,10 @@ use ashway_abi::Count;
 use ashway_demux::Replica;
 use ashway_memory::clock::thread_ns;
 use ashway_modules::Message;
-use ashway_path::engine::{From, MAX_CROSSINGS, Requeued, Shell};
+use ashway_path::engine::{Engine, From, MAX_CROSSINGS, Output, Requeued, Shell};
 use ashway_path::path::{Exit, Path, Trail};
 use ashway_path::places::PathId;
+use ashway_path::sched::Policy;
 use ashway_path::sched::share::ShareAccount;
 use ashway_path::stage::Direction;
 use ashway_path::time::Time;
@@ -57,7 +58,7 @@ pub(super) struct Around {
     pub(super) spare: Vec<Message>,
 }
 
-/// What waits for the end of a batch.
+/// A message that leaves at the end of a batch and waits in no output queue.
 struct Outgoing {
     way: Way,
     row: CounterRow,
@@ -122,38 +123,60 @@ impl Around {
         self.outbox.push(Outgoing { way, row, message });
     }
 
-    /// Sends what was posted.
-    pub(super) fn send(
+    /// Transmits what waits in the output queues of the paths, each message by the interface
+    /// that its link has written into it, and gives the host what is its own.
+    pub(super) fn transmit<P: Policy>(
         &mut self,
+        engine: &mut Engine<Message, Seat, P>,
         xdp: &mut [Option<XdpPort>],
         packet: &mut [PacketPort],
         rows: &UserRows,
     ) {
-        if self.outbox.is_empty() {
-            return;
+        let mut any = false;
+        while let Some(Output { data, exit, .. }) = engine.take_output() {
+            any = true;
+            let (Exit::Left { message, .. } | Exit::Ended { message, .. }) = exit;
+            rows.add(data.row, Count::OutOriginated);
+            let message = Way::Send.by(data.row, message, xdp, packet, rows);
+            self.keep(message);
         }
         let mut outbox = std::mem::take(&mut self.outbox);
         for Outgoing { way, row, message } in outbox.drain(..) {
-            let iface = message.meta.iface as usize;
-            let message = if let Some(port) = xdp.get_mut(iface).and_then(Option::as_mut) {
-                way.out(row, message, port, rows)
-            } else if let Some(port) = packet.iter_mut().find(|port| port.iface == iface) {
-                way.out(row, message, &mut port.way_out(), rows)
-            } else {
-                unreachable!("modules know the node's interfaces only")
-            };
+            any = true;
+            let message = way.by(row, message, xdp, packet, rows);
             self.keep(message);
         }
         self.outbox = outbox;
-        for port in xdp.iter_mut().flatten() {
-            // A failed kick leaves the frames in the ring for the next one.
-            let _ = port.tx.kick();
+        if any {
+            for port in xdp.iter_mut().flatten() {
+                // A failed kick leaves the frames in the ring for the next one.
+                let _ = port.tx.kick();
+            }
         }
     }
 }
 
 impl Way {
-    /// Has a message leave this way; gives the buffer back.
+    /// Has a message leave this way by its interface; gives the buffer back.
+    fn by(
+        self,
+        row: CounterRow,
+        message: Message,
+        xdp: &mut [Option<XdpPort>],
+        packet: &mut [PacketPort],
+        rows: &UserRows,
+    ) -> Message {
+        let iface = message.meta.iface as usize;
+        if let Some(port) = xdp.get_mut(iface).and_then(Option::as_mut) {
+            self.out(row, message, port, rows)
+        } else if let Some(port) = packet.iter_mut().find(|port| port.iface == iface) {
+            self.out(row, message, &mut port.way_out(), rows)
+        } else {
+            unreachable!("modules know the node's interfaces only")
+        }
+    }
+
+    /// Has a message leave this way by this port; gives the buffer back.
     fn out(
         self,
         row: CounterRow,
@@ -255,6 +278,8 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
     fn exit(&mut self, from: From<'_, Seat>, exit: Exit<Message>) -> Option<Requeued<Message>> {
         let row = from.data.row;
         let (mut message, turned) = match exit {
+            // From the output queue of a path that is taken away: it is transmitted all the
+            // same.
             Exit::Left {
                 direction, message, ..
             } if from.data.links[direction as usize] => {
