@@ -77,4 +77,6 @@ ashway_abi::seeded_bugs! {
     LookIsCharged,
     /// A look at the CPU clock charges the time of the wall.
     WallTimeCharged,
+    /// What the thread uses between turns is charged to nobody.
+    TimeBesideTurnsLost,
 }

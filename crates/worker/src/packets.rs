@@ -88,6 +88,7 @@ pub(crate) fn drain(
             };
             return paths.receive_for(target, observed != 0, now(), rows, put);
         }
+        paths.engine.unmatched();
         rows.add(*unmatched_row, Count::Received);
         rows.add(*unmatched_row, Count::Passed);
         trace::note(observed, || What::Path(None));

@@ -425,9 +425,11 @@ impl Paths {
         message.meta.arrived = now;
         let (engine, mut around) = self.split(rows);
         let row = target.map_or(around.row, |target| target.row);
-        let offered = match target {
-            Some(target) => engine.offer(target.path, target.direction, message, trail, now),
-            None => Err((message, Full::NoPath)),
+        let offered = if let Some(target) = target {
+            engine.offer(target.path, target.direction, message, trail, now)
+        } else {
+            engine.unmatched();
+            Err((message, Full::NoPath))
         };
         let Err((message, full)) = offered else {
             return;
@@ -467,7 +469,8 @@ impl Paths {
         engine.wake(&mut around)
     }
 
-    /// Charges the paths with the CPU time that they had, before the thread sleeps.
+    /// Charges the paths with the CPU time that they had, before the thread sleeps or does what
+    /// is no path's work.
     pub(crate) fn pause(&mut self, rows: &UserRows) {
         let (engine, mut around) = self.split(rows);
         engine.pause(&mut around);

@@ -321,9 +321,13 @@ impl Work {
                 any = true;
                 // What was ordered before has been done when this begins.
                 self.paths.apply_pending(&self.rows);
-                // Who asked may have stopped waiting.
-                let _ = done.try_send(self.execute(command));
+                // What the node asks for is no path's work: charged before, and nobody's.
+                self.paths.pause(&self.rows);
+                let answer = self.execute(command);
                 self.list();
+                self.paths.pause(&self.rows);
+                // Who asked may have stopped waiting.
+                let _ = done.try_send(answer);
             }
             self.paths.apply_pending(&self.rows);
             for _ in 0..LOOKS {

@@ -2,10 +2,11 @@
 //! outside, and waiting for things that happen when they happen.
 
 use std::fmt::Write as _;
+use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -153,9 +154,9 @@ pub fn freeze(node: &Node) {
     let tasks = format!("/proc/{}/task", node.id());
     // One by one, each when it next comes out of the kernel.
     until("all its threads have stopped", || {
-        let mut tasks = std::fs::read_dir(&tasks).expect("it runs").flatten();
-        let is_stopped = |task: std::fs::DirEntry| {
-            let stat = std::fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        let mut tasks = fs::read_dir(&tasks).expect("it runs").flatten();
+        let is_stopped = |task: fs::DirEntry| {
+            let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
             stat.contains(") T ")
         };
         tasks.all(is_stopped).then_some(())
@@ -455,6 +456,23 @@ pub fn copy_program(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
+/// Where Linux tells of the thread that runs the node's paths: `/proc/PID/task/TID`.
+///
+/// # Panics
+///
+/// If there is none.
+#[must_use]
+pub fn worker_task(node: &Node) -> PathBuf {
+    let tasks = fs::read_dir(format!("/proc/{}/task", node.id()));
+    let mut tasks = tasks
+        .expect("the node runs")
+        .flatten()
+        .map(|task| task.path());
+    let name = |task: &Path| fs::read_to_string(task.join("comm")).unwrap_or_default();
+    let worker = tasks.find(|task| name(task).trim() == "ashway-worker");
+    worker.expect("a node has a worker")
+}
+
 /// A field of `/proc/PID/status`.
 ///
 /// # Panics
@@ -462,7 +480,7 @@ pub fn copy_program(from: &Path, to: &Path) -> Result<()> {
 /// If the process or the field is not there.
 #[must_use]
 pub fn proc_status(pid: u32, field: &str) -> String {
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process runs");
     let mut lines = text.lines();
     let value = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     value.expect("the field is there").trim().to_owned()

@@ -126,12 +126,9 @@ fn a_module_that_delays_stands_below_a_handler() {
         let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
         assert_eq!(shown["queues"]["in_backward"]["maximum"], 256, "{mode}");
         // Answers wait at the link to be transmitted; behind the handler nobody transmits.
-        let outputs = ["out_forward", "out_backward"].map(|queue| &shown["queues"][queue]);
-        assert_eq!(
-            outputs,
-            [256, 0].map(|maximum| &json!({ "length": 0, "maximum": maximum }))[..],
-            "{mode}"
-        );
+        let outputs = ["out_forward", "out_backward"].map(|queue| shown["queues"][queue].clone());
+        let expected = [256, 0].map(|maximum| json!({ "length": 0, "maximum": maximum }));
+        assert_eq!(outputs, expected, "{mode}");
         let said = text(&run(&mut node.command(["path", "show", "counter"])));
         assert!(
             said.contains("queue     out forward: 0 of 256\n")

@@ -2,9 +2,12 @@
 //!
 //! Reading the thread's CPU clock costs 407 ns, `CLOCK_MONOTONIC` 22 ns (Linux 6.18,
 //! x86-64). So the engine notes, at each change of path, the monotonic time since the
-//! last change, and reads the CPU clock once in a [`WINDOW`]. What the thread did not
-//! have of the window's time, because another thread had its CPU, is taken from all
-//! paths in proportion.
+//! last change, and reads the CPU clock once in a [`WINDOW`].
+//!
+//! All CPU time of a window is charged. A path is charged with the time of its turns. What
+//! the thread did not have of that time, because another thread had its CPU, is taken from
+//! all paths in proportion. What the thread had beside the turns (it takes messages out of
+//! rings, transmits, wakes and goes to sleep) is charged in proportion to messages.
 
 use std::time::Duration;
 
@@ -21,38 +24,55 @@ const ROOM: usize = 256;
 /// The time of the paths since the last look at the CPU clock.
 #[derive(Debug, Default)]
 pub(super) struct Meter {
-    used: Vec<(PathId, Duration)>,
-    /// When the window began, by both clocks.
-    began: Option<(Time, Duration)>,
+    used: Vec<Used>,
+    /// When the thread was first seen awake in this window.
+    began: Option<Time>,
+    /// What the CPU clock said last.
+    cpu: Option<Duration>,
+}
+
+/// Messages of one path, or of no path, one behind the other.
+#[derive(Debug)]
+struct Used {
+    path: Option<PathId>,
+    time: Duration,
+    messages: u64,
 }
 
 impl Meter {
-    /// Notes that a path has run so long. Allocates the first time.
-    pub(super) fn used(&mut self, path: PathId, time: Duration) {
+    /// The thread is awake: a path begins to run.
+    pub(super) fn begin(&mut self, now: Time) {
+        self.began.get_or_insert(now);
+    }
+
+    /// Notes that a path has run so long, for so many messages. No path: the messages were
+    /// no path's. Allocates the first time.
+    pub(super) fn used(&mut self, path: Option<PathId>, time: Duration, messages: u64) {
         match self.used.last_mut() {
-            Some((last, sum)) if *last == path => *sum += time,
+            Some(last) if last.path == path => {
+                last.time += time;
+                last.messages += messages;
+            }
             _ => {
                 self.used
                     .reserve_exact(if self.used.is_empty() { ROOM } else { 0 });
-                self.used.push((path, time));
+                self.used.push(Used {
+                    path,
+                    time,
+                    messages,
+                });
             }
         }
     }
 
     /// Whether a look at the CPU clock is due.
     pub(super) fn is_due(&self, now: Time) -> bool {
-        self.used.len() >= ROOM
-            || self
-                .began
-                .is_none_or(|(began, _)| now.since(began) >= WINDOW)
+        self.cpu.is_none()
+            || self.used.len() >= ROOM
+            || self.began.is_some_and(|began| now.since(began) >= WINDOW)
     }
 
-    /// Whether a path has run since the last look at the CPU clock.
-    pub(super) fn has_used(&self) -> bool {
-        !self.used.is_empty()
-    }
-
-    /// Ends the window: the thread sleeps. What was noted in it is charged as it is.
+    /// Ends the window: the thread sleeps.
     pub(super) fn stop(&mut self) {
         self.began = None;
     }
@@ -68,25 +88,37 @@ impl Meter {
         after: Time,
         mut charge: impl FnMut(PathId, Duration),
     ) {
-        let (wall, had) = self.began.map_or((0, 0), |(began, before)| {
-            let had = cpu.saturating_sub(before);
-            (now.since(began).as_nanos(), had.as_nanos())
-        });
-        for (path, time) in self.used.drain(..) {
-            // The clocks are not read at the very same moment: more than all is all.
-            let scaled = if had < wall && !bug::is(Bug::WallTimeCharged) {
+        let had = self.cpu.map(|before| cpu.saturating_sub(before).as_nanos());
+        let wall = self.began.map_or(0, |began| now.since(began).as_nanos());
+        // The clocks are not read at the very same moment: more than all is all.
+        let scaled = |time: Duration| match had {
+            Some(had) if had < wall && !bug::is(Bug::WallTimeCharged) => {
                 time.as_nanos() * had / wall
-            } else {
-                time.as_nanos()
-            };
-            charge(path, Duration::from_nanos(scaled as u64));
+            }
+            _ => time.as_nanos(),
+        };
+        let turns: u128 = self.used.iter().map(|used| scaled(used.time)).sum();
+        let beside = match had {
+            Some(had) if !bug::is(Bug::TimeBesideTurnsLost) => had.saturating_sub(turns),
+            _ => 0,
+        };
+        let messages: u64 = self.used.iter().map(|used| used.messages).sum();
+        for used in self.used.drain(..) {
+            let part = beside * u128::from(used.messages) / u128::from(messages.max(1));
+            if let Some(path) = used.path {
+                charge(
+                    path,
+                    Duration::from_nanos((scaled(used.time) + part) as u64),
+                );
+            }
         }
         let began = if bug::is(Bug::LookIsCharged) {
             now
         } else {
             after
         };
-        self.began = Some((began, cpu));
+        self.began = Some(began);
+        self.cpu = Some(cpu);
     }
 }
 
@@ -99,64 +131,78 @@ mod tests {
         Duration::from_micros(count)
     }
 
+    const fn at(us: u64) -> Time {
+        Time(us * 1000)
+    }
+
+    /// Closes the window; who is charged with what.
+    fn close(meter: &mut Meter, now: Time, cpu: Duration) -> Vec<(PathId, Duration)> {
+        let mut charged = Vec::new();
+        meter.close(now, cpu, now, |path, time| charged.push((path, time)));
+        charged
+    }
+
     #[test]
     fn time_that_another_thread_had_is_nobodys() {
         let mut ids = Ids::default();
         let (first, second) = (ids.take(), ids.take());
         let mut meter = Meter::default();
-        meter.close(Time(0), us(70), Time(0), |_, _| {
-            unreachable!("none has run")
-        });
-        meter.used(first, us(100));
-        meter.used(first, us(200));
-        meter.used(second, us(600));
-        assert!(!meter.is_due(Time(900_000)));
-        assert!(meter.is_due(Time(1_000_000)));
+        assert!(meter.is_due(at(0)), "no look so far");
+        assert_eq!(close(&mut meter, at(0), us(70)), []);
+        meter.used(Some(first), us(100), 1);
+        meter.used(Some(first), us(200), 1);
+        meter.used(Some(second), us(700), 1);
+        assert!(!meter.is_due(at(900)));
+        assert!(meter.is_due(at(1000)));
         // Half of the window was another thread's.
-        let mut charged = Vec::new();
-        meter.close(Time(1_000_000), us(570), Time(1_000_000), |path, time| {
-            charged.push((path, time));
-        });
-        assert_eq!(charged, [(first, us(150)), (second, us(300))]);
-        meter.close(Time(2_000_000), us(600), Time(2_000_000), |_, _| {
-            unreachable!("none has run since")
-        });
+        let charged = close(&mut meter, at(1000), us(570));
+        assert_eq!(charged, [(first, us(150)), (second, us(350))]);
+        assert_eq!(close(&mut meter, at(2000), us(600)), []);
     }
 
-    /// Asleep the thread uses no CPU, and that is not another thread's doing.
+    /// 700 us of the turns and 300 us beside them; a fourth of the messages is no path's.
+    fn time_beside_turns_is_charged_by_message() -> bool {
+        let mut ids = Ids::default();
+        let (cheap, dear) = (ids.take(), ids.take());
+        let mut meter = Meter::default();
+        close(&mut meter, at(0), us(0));
+        meter.used(Some(cheap), us(100), 5);
+        meter.used(None, us(0), 3);
+        meter.used(Some(dear), us(600), 2);
+        meter.used(Some(cheap), us(0), 2);
+        let charged = close(&mut meter, at(1000), us(1000));
+        let sum = |path| {
+            let of = charged.iter().filter(|(id, _)| *id == path);
+            of.map(|(_, time)| *time).sum::<Duration>()
+        };
+        [sum(cheap), sum(dear)] == [us(100 + 175), us(600 + 50)]
+    }
+
+    /// Asleep the thread uses no CPU, and that is not another thread's doing. What it uses to
+    /// wake is those paths' whose messages it wakes for.
     #[test]
     fn sleep_is_not_part_of_a_window() {
         let path = Ids::default().take();
         let mut meter = Meter::default();
-        meter.close(Time(0), us(0), Time(0), |_, _| {});
+        close(&mut meter, at(0), us(0));
         meter.stop();
-        meter.used(path, us(100));
-        let mut charged = Vec::new();
-        meter.close(
-            Time(5_000_000_000),
-            us(100),
-            Time(5_000_000_000),
-            |path, time| {
-                charged.push((path, time));
-            },
-        );
-        assert_eq!(charged, [(path, us(100))]);
+        meter.begin(at(5_000_000));
+        meter.used(Some(path), us(100), 1);
+        let charged = close(&mut meter, at(5_000_110), us(130));
+        assert_eq!(charged, [(path, us(130))]);
     }
 
     #[test]
     fn a_path_that_runs_on_is_no_change() {
         let path = Ids::default().take();
         let mut meter = Meter::default();
-        meter.close(Time(0), us(0), Time(0), |_, _| {});
+        close(&mut meter, at(0), us(0));
         for _ in 0..2 * ROOM {
-            meter.used(path, us(1));
+            meter.used(Some(path), us(1), 1);
         }
-        assert!(!meter.is_due(Time(0)));
-        let mut charged = Vec::new();
-        meter.close(Time(0), us(0), Time(0), |path, time| {
-            charged.push((path, time));
-        });
-        assert_eq!(charged, [(path, us(2 * ROOM as u64))]);
+        assert!(!meter.is_due(at(0)));
+        let all = us(2 * ROOM as u64);
+        assert_eq!(close(&mut meter, Time(0) + all, all), [(path, all)]);
     }
 
     #[test]
@@ -164,9 +210,9 @@ mod tests {
         let mut ids = Ids::default();
         let paths = [ids.take(), ids.take()];
         let mut meter = Meter::default();
-        meter.close(Time(0), us(0), Time(0), |_, _| {});
+        close(&mut meter, at(0), us(0));
         let changes = (0..2 * ROOM).take_while(|at| {
-            meter.used(paths[at % 2], us(0));
+            meter.used(Some(paths[at % 2]), us(0), 1);
             !meter.is_due(Time(0))
         });
         assert_eq!(changes.count(), ROOM - 1);
@@ -174,19 +220,24 @@ mod tests {
 
     /// Another thread has the CPU while the clock is read.
     fn a_look_is_in_no_window() -> bool {
-        let path = Ids::default().take();
+        let mut ids = Ids::default();
+        let (first, second) = (ids.take(), ids.take());
         let mut meter = Meter::default();
-        meter.close(Time(0), us(0), Time(4_000_000), |_, _| {});
-        meter.used(path, us(1000));
-        let mut charged = us(0);
-        let (now, cpu) = (Time(5_000_000), us(1000));
-        meter.close(now, cpu, now, |_, time| charged += time);
-        charged == us(1000)
+        meter.close(at(0), us(0), at(4_000), |_, _| {});
+        meter.used(Some(first), us(500), 1);
+        meter.used(Some(second), us(500), 9);
+        let charged = close(&mut meter, at(5_000), us(1000));
+        charged == [(first, us(500)), (second, us(500))]
     }
 
     #[test]
-    fn what_passes_while_the_clock_is_read_is_nobodys() {
+    fn bugs_are_noticed() {
         assert!(a_look_is_in_no_window());
         assert!(!bug::with(Bug::LookIsCharged, a_look_is_in_no_window));
+        assert!(time_beside_turns_is_charged_by_message());
+        assert!(!bug::with(
+            Bug::TimeBesideTurnsLost,
+            time_beside_turns_is_charged_by_message
+        ));
     }
 }

@@ -328,13 +328,13 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             return Err((message, Full::NoPath));
         };
         if let Err(fate) = entry.admits(now) {
-            entry.path.refuse(fate);
+            self.refuse(id, fate);
             return Err((message, Full::Dropped(fate)));
         }
-        entry
-            .path
-            .enqueue(direction, message, trail)
-            .map_err(|Refused(message)| (message, Full::Dropped(Count::DroppedQueueFull)))?;
+        if let Err(Refused(message)) = entry.path.enqueue(direction, message, trail) {
+            self.meter.used(Some(id), Duration::ZERO, 1);
+            return Err((message, Full::Dropped(Count::DroppedQueueFull)));
+        }
         self.waiting += 1;
         if entry.parked {
             entry.report(entry.path.waiting());
@@ -367,6 +367,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     pub fn refuse(&mut self, id: PathId, fate: Count) {
         if let Some(entry) = self.entries.at_mut(id) {
             entry.path.refuse(fate);
+            self.meter.used(Some(id), Duration::ZERO, 1);
         }
     }
 

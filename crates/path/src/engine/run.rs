@@ -69,7 +69,8 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             self.begin(turn.path, begin);
             let ran = self.guard(shell, |engine, shell| engine.run(turn, begin, shell));
             let end = shell.now();
-            self.used_until(end);
+            // A message whose stage has panicked was one.
+            self.used_until(end, ran.unwrap_or(1));
             let more = self
                 .entries
                 .at(turn.path)
@@ -99,7 +100,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             self.begin(id, now);
             self.guard(shell, |engine, shell| engine.wake_one(id, now, shell));
             let end = shell.now();
-            self.used_until(end);
+            self.used_until(end, 1);
             self.policy.used(id, end.since(now));
             self.arm(id, end);
             now = end;
@@ -115,20 +116,24 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         all.into_iter().filter_map(Alarms::next).min()
     }
 
-    /// Charges the paths with their CPU time, if the last time was long enough ago. To be
-    /// called when everything that the turns have sent is on its way.
+    /// Charges the paths with the CPU time of the thread, if the last time was long enough
+    /// ago. To be called when everything that the turns have sent is on its way.
     pub fn settle<S: Shell<M, D>>(&mut self, shell: &mut S) {
         if self.meter.is_due(self.mark) {
             self.charge(shell);
         }
     }
 
-    /// The same, whenever the last time was: the thread is about to sleep.
+    /// The same, whenever the last time was: the thread is about to sleep, or to do what is
+    /// no path's work. If no path has run, what the thread has used is nobody's.
     pub fn pause<S: Shell<M, D>>(&mut self, shell: &mut S) {
-        if self.meter.has_used() {
-            self.charge(shell);
-        }
+        self.charge(shell);
         self.meter.stop();
+    }
+
+    /// The thread was busy with a message that is no path's.
+    pub fn unmatched(&mut self) {
+        self.meter.used(None, Duration::ZERO, 1);
     }
 
     fn charge<S: Shell<M, D>>(&mut self, shell: &mut S) {
@@ -145,12 +150,14 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     fn begin(&mut self, id: PathId, now: Time) {
         self.current = Some(id);
         self.mark = now;
+        self.meter.begin(now);
     }
 
-    /// The path that used time last did so until now.
-    fn used_until(&mut self, now: Time) {
-        if let Some(id) = self.current {
-            self.meter.used(id, now.since(self.mark));
+    /// The path that used time last did so until now, for so many messages.
+    fn used_until(&mut self, now: Time, messages: u32) {
+        if self.current.is_some() {
+            let time = now.since(self.mark);
+            self.meter.used(self.current, time, messages.into());
         }
         self.mark = now;
     }
@@ -312,11 +319,11 @@ impl<M, D, P: Policy> Engine<M, D, P> {
                 let share = entry.share.clone();
                 let before = self.current;
                 let now = shell.now();
-                self.used_until(now);
+                self.used_until(now, 0);
                 self.current = Some(to);
                 self.pass(to, direction, message, trail, now, shell);
                 let end = shell.now();
-                self.used_until(end);
+                self.used_until(end, 1);
                 self.current = before;
                 if let Some(share) = share {
                     share.ran(now.0, end.0);

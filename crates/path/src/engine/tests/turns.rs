@@ -86,14 +86,12 @@ fn a_turn_is_a_batch_and_reads_the_clock_so_often() {
     }
 }
 
-/// The CPU's clock is the expensive one: it is read once in a window, and not at all where
-/// nothing has run.
+/// The CPU's clock is the expensive one: it is read once in a window, and when the thread
+/// goes to sleep.
 #[test]
 fn the_cpu_clock_is_read_seldom() {
     let mut world = World::new();
     let id = world.add(None);
-    world.engine.pause(&mut world.around);
-    assert_eq!(world.around.cpu_looks, 0);
     world.run();
     assert_eq!(world.around.cpu_looks, 1);
     // 990 us.
@@ -107,25 +105,66 @@ fn the_cpu_clock_is_read_seldom() {
     assert_eq!(world.around.cpu_looks, 2);
     world.fill(id, 1);
     world.run();
-    world.engine.pause(&mut world.around);
-    assert_eq!(world.around.cpu_looks, 3);
+    assert_eq!(world.around.cpu_looks, 2);
     world.engine.pause(&mut world.around);
     assert_eq!(world.around.cpu_looks, 3);
 }
 
-/// In the time between two turns no path runs, and none is charged.
+impl World {
+    fn charged(&self, id: PathId) -> Duration {
+        self.engine.path(id).expect("it is there").account().time
+    }
+}
+
+/// What the thread does between two turns it does for messages: those of the paths, those
+/// that a path had no room for, and those of no path.
 #[test]
-fn time_between_turns_is_nobodys() {
+fn time_between_turns_is_charged_by_message() {
     let mut world = World::new();
-    let id = world.add(None);
+    let [one, two] = [(); 2].map(|()| world.add(None));
+    world.engine.pause(&mut world.around);
     for _ in 0..3 {
-        world.fill(id, 1);
+        world.fill(one, 1);
         assert!(world.engine.turn(&mut world.around));
         world.around.now = world.around.now + Duration::from_micros(70);
     }
+    world.engine.refuse(two, Count::DroppedQueueFull);
+    world.engine.unmatched();
+    world.engine.unmatched();
     world.engine.pause(&mut world.around);
-    let account = world.engine.path(id).expect("it is there").account();
-    assert_eq!(account.time, Duration::from_micros(30));
+    // The thread had half of 240 us: 15 us in turns, and 105 us for 6 messages.
+    assert_eq!(world.charged(one), Duration::from_nanos(15_000 + 52_500));
+    assert_eq!(world.charged(two), Duration::from_nanos(17_500));
+}
+
+/// A message that crosses is one of either path.
+#[test]
+fn time_between_turns_is_charged_to_each_path_of_a_message() {
+    let mut world = World::new();
+    let [low, high] = [(); 2].map(|()| world.add(None));
+    world.around.lead = Some((low, high));
+    world.engine.pause(&mut world.around);
+    world.fill(low, 2);
+    world.run();
+    world.around.now = world.around.now + Duration::from_micros(160);
+    world.engine.pause(&mut world.around);
+    // The thread had half of 200 us.
+    let charged = [low, high].map(|id| world.charged(id));
+    assert_eq!(charged, [Duration::from_micros(50); 2]);
+}
+
+/// What the thread does for no path, as when it sleeps and wakes for nothing.
+#[test]
+fn time_without_messages_is_nobodys() {
+    let mut world = World::new();
+    let id = world.add(None);
+    world.engine.pause(&mut world.around);
+    world.around.now = world.around.now + Duration::from_millis(5);
+    world.engine.pause(&mut world.around);
+    world.fill(id, 1);
+    world.run();
+    world.engine.pause(&mut world.around);
+    assert_eq!(world.charged(id), Duration::from_micros(5));
 }
 
 /// A message that goes on to a path runs there on the same turn, unless the path may not run.
