@@ -2,8 +2,10 @@
 
 use std::any::Any;
 use std::sync::Mutex;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 
+use ashway_abi::Count;
+use ashway_memory::messages::Buffer;
 use ashway_modules::Message;
 use ashway_path::attrs::Attrs;
 use ashway_path::path::{Limits, Path};
@@ -13,6 +15,7 @@ use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use super::*;
 use crate::order::ModulePath;
 use crate::rows::CounterRow;
+use crate::target::Target;
 
 /// What is said of the worker's stages, in order.
 type Say = Arc<dyn Fn(&'static str) + Send + Sync>;
@@ -57,6 +60,43 @@ impl Stage<Message> for Busy {
     fn wake(&mut self, cx: &mut Cx<'_, Message>) {
         (self.0)("worked");
         *cx.wake_at = Some(cx.now);
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// Consumes messages, and panics at one that is longer than a byte. Has something in common
+/// with others.
+struct Fragile {
+    held: Arc<AtomicUsize>,
+}
+
+impl Stage<Message> for Fragile {
+    fn name(&self) -> &'static str {
+        "fragile"
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            acquires: true,
+            ..Traits::default()
+        }
+    }
+
+    fn acquire(&mut self) -> bool {
+        self.held.fetch_add(1, Ordering::SeqCst);
+        true
+    }
+
+    fn release(&mut self) {
+        self.held.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn take(&mut self, message: Message, _: Direction, _: &mut Cx<'_, Message>) -> Step<Message> {
+        assert!(message.len() <= 1, "it is long");
+        Step::End(message, Count::Consumed)
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -158,6 +198,71 @@ fn messages_come_between_two_commands() {
         .skip_while(|what| **what != "described")
         .collect();
     assert_eq!(order[..3], [&"described", &"worked", &"described"]);
+}
+
+/// The path ends, and nothing else does: what it had taken and what waits in it is given back
+/// and counted, and the worker runs the other paths.
+#[test]
+fn a_stage_that_panics_ends_its_path_only() {
+    let row = CounterRow(0);
+    let (orders, receiver) = channel();
+    let (tickets, held) = (Arc::<AtomicU32>::default(), Arc::<AtomicUsize>::default());
+    let rows = Arc::new(UserRows::new(1));
+    let mut paths = Paths::new(Vec::new(), row, receiver, Arc::clone(&tickets));
+    let mut ids = Ids::default();
+    let (fragile, other) = (ids.take(), ids.take());
+    for id in [fragile, other] {
+        let held = Arc::clone(&held);
+        paths.insert(new(id, Box::new(Fragile { held })));
+        let target = Target {
+            path: id,
+            direction: Direction::Backward,
+            row,
+        };
+        let lengths = if id == fragile { [1, 2, 1] } else { [1; 3] };
+        for length in lengths {
+            paths.receive_for(target, false, now(), &rows, |mut message| {
+                message.put(Buffer::new(length), length);
+                message
+            });
+        }
+    }
+    let tickets = || tickets.load(Ordering::SeqCst);
+    assert_eq!(tickets(), 6);
+    let work = Work {
+        node: None,
+        instances: Vec::new(),
+        awake: Awake::default(),
+        leaving: false,
+        frame_queue: None,
+        paths,
+        xdp_ports: Vec::new(),
+        packet_ports: Vec::new(),
+        rows: Arc::clone(&rows),
+    };
+    let mut worker = Worker::start(work, orders, Arc::new(Bell::new().unwrap())).unwrap();
+    let end = Instant::now() + Duration::from_mins(1);
+    while tickets() > 0 && Instant::now() < end {
+        std::thread::yield_now();
+    }
+    let paths = worker.snapshots(&[fragile, other]).unwrap();
+    let mut paths = paths.into_iter().map(Option::unwrap);
+    let (fragile, other) = (paths.next().unwrap(), paths.next().unwrap());
+    let fates = |path: &PathSnapshot| {
+        let fates = [Count::Consumed, Count::DroppedFault];
+        (path.waiting, fates.map(|fate| path.account.fate(fate)))
+    };
+    assert_eq!(fates(&fragile), (0, [1, 2]));
+    assert_eq!(fates(&other), (0, [3, 0]));
+    assert_eq!((tickets(), held.load(Ordering::SeqCst)), (0, 0));
+    let counted = [Count::Received, Count::Consumed, Count::DroppedFault];
+    assert_eq!(counted.map(|count| rows.row(row).get(count)), [6, 4, 2]);
+    let fault = fragile.account.fault.expect("it is said").to_string();
+    assert!(
+        fault.contains("`fragile` at position 0 panicked"),
+        "{fault}"
+    );
+    assert!(other.account.fault.is_none() && worker.is_alive());
 }
 
 #[test]
