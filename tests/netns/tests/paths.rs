@@ -6,10 +6,10 @@ use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use ashway_netns::node::{Config, entry, run, text, until};
+use ashway_netns::node::{Config, entry, run, text, until, worker_task};
 use ashway_netns::traffic::Over;
 use ashway_rig::{Node, Rig, RigOptions, skip_unless_root};
 use serde_json::{Value, json};
@@ -353,6 +353,127 @@ fn paths_are_made_shown_and_removed_by_command() {
     rig.client_a(6000).unwrap().send(b"hello").unwrap();
     assert_eq!(host.recv(&mut [0; 9]).unwrap(), 5);
     node.stop().unwrap();
+}
+
+/// A path for one flow, made while a wider path has the traffic of two: from the answer on it
+/// has all messages of its flow and none of the other, and none is lost.
+#[test]
+fn a_narrower_path_takes_exactly_its_flow_under_traffic() {
+    /// Rounds that are on their way at most: their messages fit a path's part of a ring.
+    const WINDOW: u64 = 32;
+    /// Rounds before the path is made, and after it.
+    const ROUNDS: u64 = 500;
+    if skip_unless_root() {
+        return;
+    }
+    for mode in ["native", "generic", "packet"] {
+        let rig = Rig::new(&format!("paths-narrow-{mode}"), RigOptions::default()).unwrap();
+        let node = rig.node(config(mode)).start().unwrap();
+        let [flow, other] = [(); 2].map(|()| rig.client_a(5000).unwrap());
+        let consumed = || {
+            let status = node.status().unwrap();
+            let paths = status["paths"].as_array().unwrap();
+            let of = |name: &str| {
+                let path = paths.iter().find(|path| path["name"] == name);
+                path.map_or(0, |path| path["fates"]["consumed"].as_u64().unwrap())
+            };
+            ["steady", "narrow"].map(of)
+        };
+        let all_of = |rounds: u64| {
+            until("all messages come", || {
+                let consumed = consumed();
+                (consumed.iter().sum::<u64>() == 2 * rounds).then_some(consumed)
+            })
+        };
+        let (stop, begun) = (AtomicBool::new(false), AtomicU64::new(0));
+        let [before, after] = std::thread::scope(|scope| {
+            let _stop = Over(&stop);
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    let round = 1 + begun.fetch_add(1, Ordering::SeqCst);
+                    flow.send(b"flow").unwrap();
+                    other.send(b"other").unwrap();
+                    if round.is_multiple_of(WINDOW) {
+                        all_of(round);
+                    }
+                    std::thread::sleep(Duration::from_micros(200));
+                }
+            });
+            let begun = || begun.load(Ordering::SeqCst);
+            let pass = || {
+                let end = begun() + ROUNDS;
+                until("some rounds pass", || (begun() > end).then_some(()));
+            };
+            pass();
+            let before = begun();
+            let request = json!({
+                "request": "create", "module": "end", "name": "narrow",
+                "attrs": {
+                    "local": "10.7.0.2:5000",
+                    "remote": flow.socket().local_addr().unwrap().to_string(),
+                    "pathname": "eth:b0",
+                },
+            });
+            ask(&node, &request);
+            let after = begun();
+            pass();
+            [before, after]
+        });
+        let rounds = begun.into_inner();
+        let [wide, narrow] = all_of(rounds);
+        println!("{mode}: {rounds} rounds, {wide} and {narrow} messages");
+        // Which of the rounds that began before the answer came first, nobody knows.
+        assert!(
+            (rounds - after..=rounds - before + 1).contains(&narrow),
+            "{mode}: {narrow} of {rounds} rounds, made between {before} and {after}"
+        );
+        assert_eq!(node.status().unwrap()["live"]["balanced"], true, "{mode}");
+        node.stop().unwrap();
+    }
+}
+
+/// Where a message goes on to another path no thread waits and none is woken: a datagram in two
+/// fragments runs one path twice and another once, and the worker sleeps once for it.
+#[test]
+fn a_message_crosses_to_another_path_without_a_context_switch() {
+    const DATAGRAMS: u64 = 1000;
+    if skip_unless_root() {
+        return;
+    }
+    for mode in ["native", "packet"] {
+        let rig = Rig::new(&format!("paths-switch-{mode}"), RigOptions::default()).unwrap();
+        let node = rig.node(config(mode)).start().unwrap();
+        let frags = json!({
+            "request": "create", "module": "frag", "name": "frags",
+            "attrs": { "reassembly_bytes": 40_000, "mtu": 1500 },
+        });
+        ask(&node, &frags);
+        let client = rig.client_a(5000).unwrap();
+        let switches = || {
+            let status = fs::read_to_string(worker_task(&node).join("status")).unwrap();
+            let line = status
+                .lines()
+                .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            line.unwrap().trim().parse::<u64>().unwrap()
+        };
+        let before = switches();
+        for _ in 0..DATAGRAMS {
+            client.send(&[7; 2000]).unwrap();
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        let switches = switches() - before;
+        until("all come", || {
+            (received(&node, "steady") == DATAGRAMS).then_some(())
+        });
+        let runs = ["frags", "steady"].map(|path| {
+            let shown = ask(&node, &json!({ "request": "show", "path": path }));
+            shown["runs"].as_u64().unwrap()
+        });
+        println!("{mode}: {switches} context switches for {runs:?} runs");
+        assert_eq!(runs, [2 * DATAGRAMS, DATAGRAMS], "{mode}");
+        assert!(switches < DATAGRAMS * 3 / 2, "{mode}: {switches}");
+        node.stop().unwrap();
+    }
 }
 
 /// Fragments go to the path that puts them together, and the whole goes on to the

@@ -247,6 +247,34 @@ attrs = { local = "10.7.0.2:5000", pathname = "eth:b0" }
     }
 }
 
+/// A datagram in fragments is copied into the ring, or out of the driver's frame, and once more
+/// where it is put together; on its way along two paths, to a handler, it is not copied.
+#[test]
+fn a_fragmented_message_is_copied_twice() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("tracefrag");
+    for mode in ["native", "packet"] {
+        let config = Config::on_b0(mode).handler("counter").unwrap();
+        let config = config.path("counter", PORT, "user").text(
+            "[module.frag]\nkind = 'fragment'\ndown = 'eth:b0.up'\n\
+             [path.frags]\nfrom = 'frag'\nattrs = { reassembly_bytes = 40000, mtu = 1500 }\n",
+        );
+        let node = rig.node(config).start().unwrap();
+        let observing = trace(&node, &["--path", "counter", "--count", "1"]);
+        until("it observes", || observes(&node).then_some(()));
+        rig.client_a(PORT).unwrap().send(&[7; 2000]).unwrap();
+        let (said, _) = observing.finish().unwrap();
+        let said = documents(&said);
+        let steps = said[0]["steps"].as_array().unwrap();
+        let copies = steps.iter().filter(|step| step["step"] == "handler");
+        let copies: Vec<_> = copies.map(|step| step["copies"].as_u64()).collect();
+        assert_eq!(copies, [Some(2)], "{mode}: {said:#?}");
+        node.stop().unwrap();
+    }
+}
+
 /// With sequence numbers: [`stream`] panics if a reply is lost, doubled or overtaken.
 #[test]
 fn messages_do_not_notice_that_observation_comes_and_goes() {
