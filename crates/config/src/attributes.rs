@@ -26,6 +26,9 @@ pub mod attr {
     pub const RATE_PER_SECOND: &str = "rate_per_second";
     /// Number: the path's memory grant, in bytes; 512 KiB without it.
     pub const MEMORY_BYTES: &str = "memory_bytes";
+    /// Number: most messages that wait for the path in each direction, 1 to 65,536; as many
+    /// as a ring holds without it.
+    pub const QUEUE: &str = "queue";
 }
 
 /// What reads these, beside the modules.
@@ -51,7 +54,12 @@ pub(super) const OWN_ATTRIBUTES: &[Known] = &[
     ),
     (attr::RATE_PER_SECOND, Form::Within(1, MOST_RUNS as u64)),
     (attr::MEMORY_BYTES, Form::Number),
+    (attr::QUEUE, Form::Within(1, MOST_QUEUED as u64)),
 ];
+
+/// Most messages that an input queue may hold; that it may is paid for by the path's memory
+/// grant.
+pub(super) const MOST_QUEUED: u32 = 1 << 16;
 
 /// A whole CPU.
 const MOST_PER_MILLE: u32 = 1_000;

@@ -29,7 +29,7 @@ use ashway_path::stage::Stage;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::attributes::{attr, set_faults, set_share};
+use crate::attributes::{MOST_QUEUED, attr, set_faults, set_share};
 use crate::bug::{self, Bug};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::implied::{Names, imply};
@@ -40,8 +40,8 @@ use crate::types::{Config, LongPath, PathConfig};
 /// the path itself.
 pub const GRANT_BYTES: usize = 512 << 10;
 
-/// Messages that wait for a path in each direction: as many as a ring holds, so that a
-/// burst that fits the ring fits the path.
+/// Messages that wait for a path in each direction, if it does not say: as many as a ring
+/// holds, so that a burst that fits the ring fits the path.
 const QUEUE: u32 = trusted::RING_SLOTS as u32;
 
 /// Messages that wait to be transmitted for a path in each direction. The worker transmits
@@ -53,8 +53,11 @@ const OUTPUT: u32 = 256;
 /// elsewhere a rule takes them away.
 fn limits(attrs: &Attrs) -> Limits {
     let granted = attrs.number(attr::MEMORY_BYTES);
+    let queue = attrs.number(attr::QUEUE).map_or(QUEUE, |messages| {
+        u32::try_from(messages).map_or(MOST_QUEUED, |messages| messages.clamp(1, MOST_QUEUED))
+    });
     Limits {
-        queue: [QUEUE, QUEUE, OUTPUT, OUTPUT],
+        queue: [queue, queue, OUTPUT, OUTPUT],
         memory_bytes: granted.map_or(GRANT_BYTES, |bytes| {
             usize::try_from(bytes).unwrap_or(usize::MAX)
         }),

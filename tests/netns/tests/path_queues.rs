@@ -3,12 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ashway_netns::node::{Config, PATIENCE, at_rest, control, entry, freeze, until};
 use ashway_netns::traffic::{Ledger, Over, request, settle};
-use ashway_rig::{Node, Rig, RigOptions, skip_unless_root};
+use ashway_rig::{Node, Rig, RigOptions, UdpClient, skip_unless_root};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -111,10 +112,28 @@ const SLOW: &str = r#"(module (import "ashway" "now_ns" (func $now (result i64))
             (loop $on (br_if $on (i64.lt_u (call $now) (local.get $end))))))
         (i32.const 1)))"#;
 
-/// Two paths of one handler in the user tier.
-fn of_a_handler(rig: &Rig, mode: &str) -> Config {
+/// Ten messages a millisecond, each of which takes that long, until `over`: how many.
+fn flood_slowly(client: &UdpClient, over: &AtomicBool) -> u32 {
+    let mut sent = 0;
+    while !over.load(Ordering::Acquire) {
+        for _ in 0..10 {
+            client.send(&request(0, sent)).unwrap();
+            sent += 1;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    sent
+}
+
+fn slow_file(rig: &Rig) -> PathBuf {
     let file = std::env::temp_dir().join(format!("{}.wasm", rig.name()));
     std::fs::write(&file, wat::parse_str(SLOW).unwrap()).unwrap();
+    file
+}
+
+/// Two paths of one handler in the user tier.
+fn of_a_handler(rig: &Rig, mode: &str) -> Config {
+    let file = slow_file(rig);
     let config = Config::on_b0(mode).text(&format!(
         "[handler.slow]\nfile = '{}'\nallow = ['reply', 'time']",
         file.display()
@@ -181,17 +200,7 @@ fn a_flooded_path_has_no_other_wait_for_its_backlog() {
         let answered = |path| Ledger::of(&node.status().unwrap(), path).fate("answered");
         let (sent, done) = std::thread::scope(|scope| {
             let _over = Over(&over);
-            let flooding = scope.spawn(|| {
-                let mut sent = 0;
-                while !over.load(Ordering::Acquire) {
-                    for _ in 0..10 {
-                        flood.send(&request(0, sent)).unwrap();
-                        sent += 1;
-                    }
-                    std::thread::sleep(Duration::from_millis(1));
-                }
-                sent
-            });
+            let flooding = scope.spawn(|| flood_slowly(&flood, &over));
             until("the flooded path has lost some", || {
                 let ledger = Ledger::of(&node.status().unwrap(), "flooded");
                 (ledger.fate("dropped_queue_full") > 0).then_some(())
@@ -245,4 +254,55 @@ fn a_path_on_a_packet_socket_has_a_queue_of_its_own() {
     let shown = shown(&node, "flooded");
     assert_eq!(shown["queues"]["in_backward"]["maximum"], 256, "{shown:#}");
     node.stop().unwrap();
+}
+
+/// A path's queue is as long as its attribute says, and `path show` says how many wait while
+/// they do.
+#[test]
+fn a_queue_is_as_long_as_its_path_says() {
+    if skip_unless_root() {
+        return;
+    }
+    for mode in ["native", "packet"] {
+        let rig = Rig::new(&format!("path-queue-{mode}"), RigOptions::default()).unwrap();
+        let config = Config::on_b0(mode).text("[module.end]\nkind = 'sink'\ndown = 'udp.up'");
+        let node = rig.node(config).start().unwrap();
+        let file = slow_file(&rig);
+        let loaded = json!({ "request": "load", "file": file, "name": "slow",
+            "allow": ["reply", "time"], "down": "udp.up", "up": "end.down" });
+        control(&node, &loaded).unwrap();
+        let create = |queue: u64| {
+            json!({ "request": "create", "name": "short", "module": "end",
+                "attrs": { "local": "10.7.0.2:5000", "pathname": "handler:slow/udp/eth:b0",
+                    "budget_ns": 5_000_000, "queue": queue } })
+        };
+        let refused = control(&node, &create(0)).unwrap_err();
+        let message = refused["message"].as_str().unwrap();
+        assert!(message.contains("queue"), "{mode}: {refused}");
+        control(&node, &create(16)).unwrap();
+        let client = rig.client_a(5000).unwrap();
+        let over = AtomicBool::new(false);
+        let (sent, queue) = std::thread::scope(|scope| {
+            let _over = Over(&over);
+            let flooding = scope.spawn(|| flood_slowly(&client, &over));
+            let queue = until("some wait", || {
+                let queue = shown(&node, "short")["queues"]["in_backward"].clone();
+                (queue["length"] != 0).then_some(queue)
+            });
+            over.store(true, Ordering::Release);
+            (u64::from(flooding.join().unwrap()), queue)
+        });
+        assert_eq!(queue["maximum"], 16, "{mode}");
+        assert!(queue["length"].as_u64() <= Some(16), "{mode}: {queue}");
+        let shown = until("all messages have ended", || {
+            let shown = shown(&node, "short");
+            let ended = shown["received"] == sent && shown["waiting"] == 0;
+            (ended && shown["balanced"] == true).then_some(shown)
+        });
+        let [answered, lost] = ["answered", "dropped_queue_full"].map(|which| fate(&shown, which));
+        assert_eq!(answered + lost, sent, "{mode}: {shown:#}");
+        assert!(answered >= 16 && lost > 0, "{mode}: {shown:#}");
+        assert_eq!(shown["queues"]["in_backward"]["length"], 0, "{mode}");
+        node.stop().unwrap();
+    }
 }
