@@ -21,6 +21,7 @@ use ashway_api::answer;
 use ashway_handler::Engine;
 use ashway_path::places::PathId;
 
+use super::authority::Authority;
 use super::operations::{Job, Operation, Report, Step};
 use super::paths::Wanted;
 use super::swap::Candidate;
@@ -224,7 +225,7 @@ impl Node {
 
         let mut failed = Vec::new();
         for path in long_paths {
-            let made = self.create_all(vec![Wanted::of(&path)]);
+            let made = self.create_all(vec![Wanted::of(&path)], &Authority::Node);
             match made {
                 Ok(_) => self.config.long_paths.push(path),
                 Err(refusal) => failed.push((path.name, refusal)),
@@ -355,7 +356,7 @@ impl Node {
         name: &str,
         program: Option<Result<Promoted, NotPromoted>>,
     ) -> Result<(), Refusal> {
-        let path = self.find_path(name)?;
+        let path = self.path_for(&Authority::Node, name)?;
         if self.paths.frames(path).is_some() {
             let mut paths = self.config.long_paths.iter();
             let tier = paths.find(|path| path.name == name).map(|path| path.tier);

@@ -23,6 +23,7 @@ use ashway_path::places::PathId;
 use ashway_ring::IngressDropError;
 use rustix::thread::{MembarrierCommand, membarrier};
 
+use super::authority::Authority;
 use super::dispatch;
 use super::operations::{Job, Operation, Report, Step};
 use super::path_registry::BoundPath;
@@ -263,9 +264,9 @@ impl Node {
     /// # Errors
     ///
     /// Why not; nothing has changed.
-    pub(super) fn unbind(&mut self, name: &str) -> Result<Unbound, Refusal> {
+    pub(super) fn unbind(&mut self, name: &str, authority: &Authority) -> Result<Unbound, Refusal> {
         let begin = Instant::now();
-        let id = self.find_path(name)?;
+        let id = self.path_for(authority, name)?;
         self.take(&[id])?;
         Ok(Unbound {
             path: name.to_owned(),

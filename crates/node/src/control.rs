@@ -27,6 +27,7 @@ use rustix::process::{PidfdFlags, pidfd_open};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::authority::Authority;
 use crate::request::{Code, Refusal};
 use answers::{Answering, Answers};
 use ashway_worker::peer::Peer;
@@ -348,10 +349,11 @@ impl Caller {
         })
     }
 
-    /// The number of the process that asks; `None` if that is of another PID namespace.
-    pub(crate) fn pid(&self) -> Option<u32> {
-        let peer = socket_peercred(self.stream.as_ref()?).ok()?;
-        u32::try_from(peer.pid.as_raw_nonzero().get()).ok()
+    /// On whose behalf the request is: of the process that could connect.
+    pub(crate) fn authority(&self) -> Authority {
+        let peer = self.stream.as_ref().map(socket_peercred);
+        let pid = peer.and_then(|peer| u32::try_from(peer.ok()?.pid.as_raw_nonzero().get()).ok());
+        Authority::Process(pid)
     }
 
     /// Answers, and hangs up when the client has taken the answer. Does not wait.

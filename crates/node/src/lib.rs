@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod apply;
+mod authority;
 mod binding;
 mod bug;
 mod build;
@@ -284,18 +285,6 @@ impl Node {
     fn bound_path(&self, name: &str) -> Option<PathId> {
         let (id, path) = self.paths.named(name)?;
         path.bound().map(|_| id)
-    }
-
-    /// The path of this name.
-    ///
-    /// # Errors
-    ///
-    /// That there is none.
-    fn find_path(&self, name: &str) -> Result<PathId, Refusal> {
-        self.paths.find(name).ok_or_else(|| {
-            let known: Vec<_> = self.paths.names().take(20).collect();
-            unknown("path", name, &known)
-        })
     }
 
     /// What a path is called, and the tier that its messages take now.

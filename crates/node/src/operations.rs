@@ -24,6 +24,7 @@ use ashway_kernel::{Exchange, Program};
 
 use super::apply::order::{self, Compiled, Next};
 use super::apply::{Applying, words};
+use super::authority::Authority;
 use super::binding::Loading;
 use super::entry::Making;
 use super::observe::{self, Observing};
@@ -61,16 +62,6 @@ pub(super) struct Operation {
     report: Report,
     /// While this is held the compile thread has a reason to begin a job of it.
     wanted: Arc<()>,
-}
-
-/// Who asked for an operation.
-#[derive(Clone, Copy, Debug)]
-enum Authority {
-    /// The node's: its configuration, or a signal.
-    Node,
-    /// A process that may ask for everything, because it could connect to the control
-    /// socket; `None` if that has gone, or is of another PID namespace.
-    Process(Option<u32>),
 }
 
 /// Who is told how an operation has ended.
@@ -246,7 +237,7 @@ impl Operations {
             verb,
             about: about.into(),
             authority: match &report {
-                Report::Caller(caller) => Authority::Process(caller.pid()),
+                Report::Caller(caller) => caller.authority(),
                 _ => Authority::Node,
             },
             begun: Instant::now(),
@@ -320,16 +311,6 @@ impl Operation {
             does: self.verb.into(),
             about: self.about.clone(),
             by: self.authority.to_string(),
-        }
-    }
-}
-
-impl fmt::Display for Authority {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Node => f.write_str("the node"),
-            Self::Process(Some(pid)) => write!(f, "process {pid}"),
-            Self::Process(None) => f.write_str("a process"),
         }
     }
 }

@@ -15,6 +15,7 @@ use ashway_path::attrs::{Attrs, Value as Attr};
 use ashway_path::create::Log;
 use ashway_path::places::PathId;
 
+use super::authority::Authority;
 use super::frame_paths::Made;
 use super::path_registry::Feed;
 use super::{Node, Owner, RunError, say};
@@ -68,7 +69,7 @@ impl Node {
         let wanted = self.config.long_paths.iter().map(Wanted::of);
         for wanted in wanted.collect::<Vec<_>>() {
             let (name, tier) = (wanted.name.clone(), wanted.tier);
-            self.create_all(vec![wanted])
+            self.create_all(vec![wanted], &Authority::Node)
                 .map_err(|refusal| RunError::Paths {
                     path: name.clone(),
                     because: refusal.message,
@@ -98,7 +99,7 @@ impl Node {
             .into_iter()
             .map(|path| self.wanted(path, caller, logs));
         let wanted: Vec<Wanted> = wanted.collect::<Result<_, _>>()?;
-        let made = self.create_all(wanted)?;
+        let made = self.create_all(wanted, &caller.authority())?;
         let took = begin.elapsed();
         let created = made.into_iter().filter_map(|(name, log)| {
             let (_, path) = self.paths.named(&name)?;
@@ -175,17 +176,28 @@ impl Node {
     }
 
     /// Makes paths, and leads messages to them: to all, or to none.
+    ///
+    /// # Errors
+    ///
+    /// Why not; nothing has changed.
     pub(super) fn create_all(
         &mut self,
         wanted: Vec<Wanted>,
+        authority: &Authority,
     ) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
-        let made = wanted.into_iter().map(|wanted| self.make(wanted));
-        let made: Vec<Made> = made.collect::<Result<_, _>>()?;
+        let made = wanted.into_iter().map(|mut wanted| {
+            self.may_name(authority, &wanted.name)?;
+            authority.may_grant(&wanted.attrs)?;
+            wanted.name = authority.name_of_all(&wanted.name).into_owned();
+            let made = self.make(wanted)?;
+            self.may_put(authority, &made)?;
+            Ok(made)
+        });
+        let made: Vec<Made> = made.collect::<Result<_, Refusal>>()?;
         self.put_made(made)
     }
 
-    /// The same, of paths that are made.
-    pub(super) fn put_made(&mut self, made: Vec<Made>) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
+    fn put_made(&mut self, made: Vec<Made>) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
         let begin = Instant::now();
         let names: Vec<Arc<str>> = made.iter().map(|path| path.path.shared_name()).collect();
         let (mut bound, mut frames) = (Vec::new(), Vec::new());
@@ -220,9 +232,13 @@ impl Node {
     /// # Errors
     ///
     /// Why not. If a name is wrong nothing has changed.
-    pub(super) fn remove(&mut self, asked: &[String]) -> Result<Removed, Refusal> {
+    pub(super) fn remove(
+        &mut self,
+        asked: &[String],
+        authority: &Authority,
+    ) -> Result<Removed, Refusal> {
         let begin = Instant::now();
-        let ids = asked.iter().map(|name| self.find_path(name));
+        let ids = asked.iter().map(|name| self.path_for(authority, name));
         self.take(&ids.collect::<Result<Vec<PathId>, _>>()?)?;
         Ok(Removed {
             removed: asked.to_vec(),

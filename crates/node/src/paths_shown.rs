@@ -16,6 +16,7 @@ use ashway_memory::clock::monotonic_ns;
 use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
 
+use super::authority::Authority;
 use super::binding::no_worker;
 use super::path_registry::{BoundPath, Feed, FramePath, NodePath};
 use super::promote::Promotion;
@@ -35,8 +36,8 @@ impl Node {
     /// # Errors
     ///
     /// If there is none of this name.
-    pub(super) fn show(&mut self, name: &str) -> Result<Path, Refusal> {
-        let id = self.find_path(name)?;
+    pub(super) fn show(&mut self, name: &str, authority: &Authority) -> Result<Path, Refusal> {
+        let id = self.path_for(authority, name)?;
         let runs = self.runs_of(id);
         let snapshots = self.worker.snapshots(&runs);
         let snapshots = snapshots.map_err(|gone| no_worker(&gone))?;
