@@ -5,14 +5,12 @@ use std::path::Path;
 use std::process::Stdio;
 
 use anyhow::{Context, Result, anyhow, bail};
-use ashway_abi::MemoryKind;
 use ashway_abi::count::KERNEL_BYTES;
-use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
-use ashway_abi::{Hop, Leaf, context, hop};
+use ashway_abi::{Hop, Leaf, QueueLayout, context, hop};
 use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{self, FEW};
 use ashway_codegen::entry::{self, Packet, Reply};
-use ashway_codegen::instance::{OrderScope, Spec};
+use ashway_codegen::instance::{OrderScope, QueueSpec};
 use ashway_codegen::{exit, forward};
 use ashway_demux::{self as demux, Table};
 use ashway_kernel::maps::possible_cpus;
@@ -20,7 +18,7 @@ use ashway_kernel::{
     Iface, Map, MapFixup, MapSpec, Mode, Program, ProgramKind, ProgramSpec, TcxLink, XdpLink,
     shared,
 };
-use ashway_memory::{Memory, SharedArray, WakeBell};
+use ashway_memory::{SharedArray, WakeBell};
 use ashway_rig::Process;
 
 use super::world::{FAR, MACS, NEAR, OUT, RELAY, World};
@@ -186,7 +184,7 @@ struct Kernel {
     entry: Program,
     exit: Program,
     _forward: Program,
-    _maps: ([Map; 4], [SharedArray; 2], Memory, WakeBell),
+    _maps: ([Map; 4], [SharedArray; 2], WakeBell),
 }
 
 /// The number of the only relay's messages.
@@ -197,23 +195,18 @@ impl Kernel {
         let cpus = possible_cpus()? as u32;
         let contexts = Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1))?;
         let counters = Map::create(&MapSpec::percpu_array("rows", KERNEL_BYTES as u32, 2))?;
-        let spec = Spec {
+        let spec = QueueSpec {
             cpus,
-            layout: Layout {
-                guest_bytes: WASM_PAGE,
-                state_bytes: STATE_BYTES,
+            layout: QueueLayout {
+                paths: KEY + 1,
                 rings: 1,
                 slot_bytes: 2048,
-                endpoint_slots: 0,
             },
-            memory: MemoryKind::Arena,
-            paths: KEY + 1,
+            packet: Packet::Pointers,
             order_scope: OrderScope::Path { relays: KEY + 1 },
         };
-        let hops = shared::words("hops", spec.paths * hop::BYTES)?;
-        let words = spec.layout.trusted_bytes(spec.paths);
-        let words = shared::words("words", words)?;
-        let memory = shared::arena(spec.layout.total_bytes())?;
+        let hops = shared::words("hops", spec.layout.paths * hop::BYTES)?;
+        let words = shared::words("words", spec.layout.bytes())?;
         let wake = shared::bell("wake", 4096)?;
         let slots = Map::create(&MapSpec::prog_array("slots", 1))?;
         let hits = Map::create(&MapSpec::array("hits", (emit::CELL_BYTES * FEW) as u32, 1))?;
@@ -224,11 +217,10 @@ impl Kernel {
                     MapRef::Counters => counters.fd(),
                     MapRef::Hops => hops.fd(),
                     MapRef::Trusted => words.fd(),
-                    MapRef::Memory => memory.fd(),
                     MapRef::Wake => wake.fd(),
                     MapRef::Slots => slots.fd(),
                     MapRef::Hits => hits.fd(),
-                    other @ (MapRef::Shape(_) | MapRef::Notes) => {
+                    other @ (MapRef::Memory | MapRef::Shape(_) | MapRef::Notes) => {
                         bail!("{other:?} is not of a forward path")
                     }
                 };
@@ -275,12 +267,7 @@ impl Kernel {
             entry: load("ashway_entry", ProgramKind::Xdp, 0, &image)?,
             exit: load("ashway_exit", ProgramKind::SchedCls, 0, &exit::generate())?,
             _forward: forward,
-            _maps: (
-                [contexts, counters, slots, hits],
-                [hops, words],
-                memory,
-                wake,
-            ),
+            _maps: ([contexts, counters, slots, hits], [hops, words], wake),
         })
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! Verdicts, counters, abort causes, host calls, and the layouts of the three
 //! kinds of memory that cross a border: the per-CPU [`context`] (kernel side
-//! only), the [`trusted`] words of an instance (kernel programs and the
-//! daemon), and the instance's own [`memory`] (also mapped by the application,
+//! only), the [`trusted`] words of a [`queue`] (kernel programs and the
+//! daemon), and the handler's [`memory`] (also mapped by the application,
 //! therefore never believed).
 //!
 //! No dependencies, no allocation, no `std`. Numbers in here are the ABI: they
@@ -26,6 +26,7 @@ pub mod log;
 pub mod memory;
 pub mod observe;
 pub mod outbox;
+pub mod queue;
 pub mod resize;
 pub mod share;
 pub mod trusted;
@@ -39,6 +40,7 @@ pub use hop::Hop;
 pub use host_call::HostCall;
 pub use leaf::Leaf;
 pub use memory::MemoryKind;
+pub use queue::QueueLayout;
 pub use verdict::Verdict;
 
 /// Version of the handler ABI, carried by a module in the custom section

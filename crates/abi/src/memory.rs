@@ -1,4 +1,4 @@
-//! The instance's memory: what lies where.
+//! A handler's memory: what lies where.
 //!
 //! ```text
 //! 0            guest_bytes        +state_bytes   total_bytes
@@ -13,13 +13,10 @@
 //!
 //! The application maps all of it and may write any of it at any time. That
 //! spoils its own handler's results. Messages that wait for the user tier are not in it:
-//! they lie in the **pool** behind the [trusted words](crate::trusted), which no
-//! application maps, since `pass` hands them to the host as they came.
+//! they lie in the pool of its [queue](crate::queue), which no application maps, since `pass`
+//! hands them to the host as they came.
 
 use crate::{endpoint, trusted};
-
-/// Bytes of a page.
-const PAGE_BYTES: usize = 4096;
 
 /// Bytes of a Wasm page.
 pub const WASM_PAGE: usize = 65536;
@@ -46,7 +43,7 @@ pub const HEADROOM_BYTES: usize = 128;
 /// Size of the memory in which Wasm reaches messages: all that the process has.
 pub const MESSAGES_BYTES: usize = 1 << 31;
 
-/// What an instance's memory is.
+/// What a handler's memory is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {
     /// A BPF arena.
@@ -55,32 +52,42 @@ pub enum MemoryKind {
     Array,
 }
 
-/// Where the regions of one instance lie.
+/// Where the regions of a handler's memory lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     /// Size of the handler's memory: its declared maximum.
     pub guest_bytes: usize,
     /// Size of the state region, at least [`STATE_BYTES`].
     pub state_bytes: usize,
-    /// Number of rings: one per receive queue.
-    pub rings: usize,
-    /// Room for one payload; a power of two.
-    pub slot_bytes: usize,
     /// Slots of the application's ring, a power of two; 0 if there is none.
     pub endpoint_slots: usize,
+    /// Room for one payload in each of these; a power of two.
+    pub endpoint_slot_bytes: usize,
 }
 
 impl Layout {
+    /// Of a memory without an endpoint.
+    #[must_use]
+    pub const fn without_endpoint(guest_bytes: usize, state_bytes: usize) -> Self {
+        Self {
+            guest_bytes,
+            state_bytes,
+            endpoint_slots: 0,
+            endpoint_slot_bytes: 0,
+        }
+    }
+
     /// Offset of the state region.
     #[must_use]
     pub const fn state_offset(&self) -> usize {
         self.guest_bytes
     }
 
-    /// Offset of the endpoint's payloads, [`slot_bytes`](Self::slot_bytes) apart.
+    /// Offset of the endpoint's payloads, [`endpoint_slot_bytes`](Self::endpoint_slot_bytes)
+    /// apart.
     #[must_use]
     pub const fn endpoint_payload(&self, slot: usize) -> usize {
-        self.guest_bytes + self.state_bytes + slot * self.slot_bytes
+        self.guest_bytes + self.state_bytes + slot * self.endpoint_slot_bytes
     }
 
     /// Offset of the endpoint's control block, which follows its payloads.
@@ -103,47 +110,5 @@ impl Layout {
         } else {
             self.endpoint_descriptor(self.endpoint_slots)
         }
-    }
-
-    /// Offset of the pool in the trusted words of an instance with so many paths: the blocks
-    /// that frames lie in, [`block_bytes`](Self::block_bytes) apart, each with
-    /// [`HEADROOM_BYTES`] in front of its frame.
-    #[must_use]
-    pub const fn pool_offset(&self, paths: usize) -> usize {
-        // It is mapped once more, by itself.
-        trusted::bytes_with(paths, self.rings).next_multiple_of(PAGE_BYTES)
-    }
-
-    /// Size of a block: room for any frame that has room in a ring, whole.
-    #[must_use]
-    pub const fn block_bytes(&self) -> usize {
-        (HEADROOM_BYTES + trusted::HEADERS_BYTES + self.slot_bytes).next_multiple_of(64)
-    }
-
-    /// How many there are: at least one, so that there is a pool to be mapped.
-    #[must_use]
-    pub const fn blocks(&self) -> usize {
-        let blocks = self.rings * (trusted::RING_SLOTS + trusted::SPARE_BLOCKS);
-        if blocks == 0 { 1 } else { blocks }
-    }
-
-    /// The words that say [which block](trusted::blocks_at) each slot has, and what they are
-    /// at first.
-    pub fn first_blocks(&self) -> impl Iterator<Item = (usize, u32)> {
-        let bytes = self.block_bytes();
-        (0..self.rings * trusted::RING_SLOTS)
-            .map(move |slot| (self.block_word(slot), (slot * bytes) as u32))
-    }
-
-    /// That word of a slot, which is counted over all rings.
-    #[must_use]
-    pub const fn block_word(&self, slot: usize) -> usize {
-        trusted::blocks_at(self.rings) + slot * size_of::<u32>()
-    }
-
-    /// Size of the trusted words and the pool behind them.
-    #[must_use]
-    pub const fn trusted_bytes(&self, paths: usize) -> usize {
-        self.pool_offset(paths) + self.blocks() * self.block_bytes()
     }
 }

@@ -118,7 +118,7 @@ pub const SLOTS: usize = RINGS + MAX_RINGS * RING_STRIDE;
 /// Size of a slot descriptor: a cache line, which the program's CPU writes and the worker's
 /// reads.
 pub const SLOT_BYTES: usize = 64;
-/// Blocks of the [pool](crate::memory::Layout::pool_offset) for each ring beyond those in its
+/// Blocks of the [pool](crate::queue::QueueLayout::pool_offset) for each ring beyond those in its
 /// slots: so many messages of it can be in the user tier without a copy. More than the worker
 /// takes at once.
 pub const SPARE_BLOCKS: usize = 64;

@@ -1,5 +1,6 @@
 //! Loads, stores and atomics: what may be reached, and how.
 
+use super::Around;
 use super::state::{WORDS, fact};
 use super::step::Step;
 use super::value::{Base, Num, Packet, Region, Tag, Value};
@@ -59,7 +60,10 @@ impl Step<'_> {
     /// The bytes of a region that such an access may touch.
     fn room(&self, region: Region, at: Num, access: Access) -> Range<u128> {
         let layout = &self.shape.layout;
-        let trusted_bytes = layout.trusted_bytes(trusted::MAX_PATHS);
+        let trusted_bytes = match self.shape.around {
+            Around::Instance(queue) => queue.bytes(),
+            Around::Stub => 0,
+        };
         let (from, to) = match (region, access) {
             (Region::Context, Access::Read) if at.constant().is_some() => (0, context::BYTES),
             (Region::Context, Access::Read | Access::Write) => {

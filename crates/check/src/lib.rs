@@ -49,15 +49,16 @@ use crate::bpf::graph::Graph;
 use crate::bpf::{Image, Insn, MapRef, MapUse};
 use crate::bug::Bug;
 use ashway_abi::memory::Layout;
-use ashway_abi::{Budget, MemoryKind};
+use ashway_abi::{Budget, MemoryKind, QueueLayout};
 use state::State;
 use step::Step;
 
 /// What is around a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Around {
-    /// An instance: paths, lock, counters, rings (`codegen/src/instance`).
-    Instance,
+    /// An instance with a queue of this layout: paths, lock, counters, rings
+    /// (`codegen/src/instance`).
+    Instance(QueueLayout),
     /// A stub: nothing of that (`codegen/src/stub.rs`).
     Stub,
 }
@@ -84,7 +85,7 @@ impl Shape {
     fn names(&self, map: MapRef) -> bool {
         let always = matches!(map, MapRef::Context | MapRef::Memory);
         always
-            || self.around == Around::Instance
+            || matches!(self.around, Around::Instance(_))
                 && matches!(
                     map,
                     MapRef::Counters | MapRef::Wake | MapRef::Trusted | MapRef::Notes

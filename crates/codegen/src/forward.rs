@@ -33,7 +33,7 @@ use ashway_check::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
 use ashway_wire::eth::{HEADER_BYTES, TAG_BYTES, TYPE_IPV4, TYPE_IPV6, TYPE_VLAN};
 use ashway_wire::ipv4::{DONT_FRAGMENT, PROTOCOL_UDP};
 
-use crate::instance::{OrderScope, Origin, Spec, enqueue, mark_for_exit, whole_checksum};
+use crate::instance::{OrderScope, Origin, QueueSpec, enqueue, mark_for_exit, whole_checksum};
 use crate::observe::{self, Note, Word};
 use crate::xdp::{self, Packet, action, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
@@ -46,24 +46,24 @@ const IPV4: i16 = 20;
 const IPV6: i16 = 40;
 const UDP: i16 = 8;
 
-/// Generates the program. `spec` is of the instance whose rings hold whole frames;
+/// Generates the program. `spec` is of the queue of whole frames;
 /// its paths are the hops. Linux 6.9 (`may_goto`).
 #[must_use]
-pub fn generate(spec: &Spec) -> Image {
+pub fn generate(spec: &QueueSpec) -> Image {
     generate_with(spec, false)
 }
 
 /// The same program, which says what it does ([`ashway_abi::observe`]) of messages
 /// that come from an entry program that does.
 #[must_use]
-pub fn generate_observed(spec: &Spec) -> Image {
+pub fn generate_observed(spec: &QueueSpec) -> Image {
     generate_with(spec, true)
 }
 
-fn generate_with(spec: &Spec, observe: bool) -> Image {
+fn generate_with(spec: &QueueSpec, observe: bool) -> Image {
     let mut asm = Assembler::new();
     let [host, user, queue, drained, no_room, short] = [(); 6].map(|()| asm.label());
-    let packet = spec.packet();
+    let packet = spec.packet;
     asm.mov(R6, R1);
     xdp::find_context(&mut asm, spec.cpus, host);
     if observe {
@@ -109,7 +109,7 @@ fn generate_with(spec: &Spec, observe: bool) -> Image {
 
 /// While a message before this one is in the user tier, to `queue` with the note in
 /// `r8`, or to `drained`.
-fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label, drained: Label) {
+fn turn(asm: &mut Assembler, spec: &QueueSpec, host: Label, queue: Label, drained: Label) {
     let mine = asm.label();
     enqueue::path_word(asm, spec, None, host);
     enqueue::others(asm, mine, drained);
@@ -124,11 +124,11 @@ fn turn(asm: &mut Assembler, spec: &Spec, host: Label, queue: Label, drained: La
 }
 
 /// `r4` = where the path's hop is; to `none` if it has no place.
-fn entry(asm: &mut Assembler, spec: &Spec, none: Label) {
+fn entry(asm: &mut Assembler, spec: &QueueSpec, none: Label) {
     // Other paths that take whole frames have numbers behind the relays'.
     let relays = match spec.order_scope {
         OrderScope::Path { relays } => relays,
-        OrderScope::Ring => spec.paths,
+        OrderScope::Ring => spec.layout.paths,
     };
     asm.load(Size::W, R1, R9, context::LOCAL_PATH);
     asm.jump_if_imm(op::JGE, R1, relays as i32, none);
@@ -145,7 +145,7 @@ fn leads(asm: &mut Assembler, nowhere: Label) {
 
 /// Copies what the hop says of the way to the stack, whole ([`hop`]); to `user` if
 /// that is nothing, if it is being written, and if the sender is another than its.
-fn find_hop(asm: &mut Assembler, spec: &Spec, user: Label) {
+fn find_hop(asm: &mut Assembler, spec: &QueueSpec, user: Label) {
     // A frame of whatever protocol has no payload to send on.
     asm.load(Size::W, R1, R9, context::FLAGS);
     asm.alu_imm(op::AND, R1, flag::RAW as i32);
@@ -226,7 +226,7 @@ fn fits(asm: &mut Assembler, too_long: Label) {
 
 /// Notes on which CPU this message leaves: one that follows it into a ring must
 /// wait until it has.
-fn note_kernel(asm: &mut Assembler, spec: &Spec, host: Label) {
+fn note_kernel(asm: &mut Assembler, spec: &QueueSpec, host: Label) {
     asm.call(helper::GET_SMP_PROCESSOR_ID);
     asm.alu_imm(op::ADD, R0, 1);
     asm.map(R7, MapRef::Trusted, Some(0));

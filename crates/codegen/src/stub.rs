@@ -261,16 +261,11 @@ pub fn outcome(frame: &[u8]) -> Option<Outcome<'_>> {
     })
 }
 
-/// Where the regions of a memory lie that has no rings: guest and state.
+/// Where the regions of a memory lie that has no endpoint: guest and state.
 #[must_use]
 pub fn layout(module: &Module<'_>) -> Layout {
-    Layout {
-        guest_bytes: module.maximum_pages as usize * WASM_PAGE,
-        state_bytes: module.state_bytes,
-        rings: 0,
-        slot_bytes: 2048,
-        endpoint_slots: 0,
-    }
+    let guest_bytes = module.maximum_pages as usize * WASM_PAGE;
+    Layout::without_endpoint(guest_bytes, module.state_bytes)
 }
 
 /// The memory of [`layout`] before the first activation and before the start

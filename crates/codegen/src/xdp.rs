@@ -2,7 +2,7 @@
 //! sequences that entry and instance programs share.
 
 use ashway_abi::trusted::HEADERS_BYTES;
-use ashway_abi::{Count, context};
+use ashway_abi::{Count, MemoryKind, context};
 use ashway_check::bpf::{Assembler, Label, MapRef, Reg, Size, helper, md, op};
 
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
@@ -239,6 +239,18 @@ pub enum Packet {
     /// By `bpf_xdp_load_bytes`: without it, "packet pointer += register" is
     /// refused (Linux 6.18, `adjust_ptr_min_max_vals`). Linux 5.18.
     Helpers,
+}
+
+impl Packet {
+    /// How programs that work on this memory do: an array is for processes without
+    /// `CAP_PERFMON`, and they may not move packet pointers freely either.
+    #[must_use]
+    pub const fn beside(memory: MemoryKind) -> Self {
+        match memory {
+            MemoryKind::Arena => Self::Pointers,
+            MemoryKind::Array => Self::Helpers,
+        }
+    }
 }
 
 /// Like [`add_payload`], but through a copy in the context's frames, which are

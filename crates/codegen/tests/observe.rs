@@ -3,10 +3,8 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
-use ashway_abi::MemoryKind;
-use ashway_abi::memory::{Layout, WASM_PAGE};
 use ashway_abi::observe::{BYTES, LOST, MOST_BYTES, Note, SEQUENCE, session, step};
-use ashway_abi::{Count, Leaf, context};
+use ashway_abi::{Count, Leaf, QueueLayout, context};
 use ashway_check::bpf::interp::Machine;
 use ashway_check::bpf::{Image, Insn, MapRef};
 use ashway_codegen::demux::emit::{self, FEW};
@@ -19,12 +17,10 @@ const UNMATCHED: u32 = 1;
 const SESSION: u16 = 0x1234;
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
 
-const LAYOUT: Layout = Layout {
-    guest_bytes: WASM_PAGE,
-    state_bytes: WASM_PAGE,
+const QUEUE: QueueLayout = QueueLayout {
+    paths: 1,
     rings: 1,
     slot_bytes: 2048,
-    endpoint_slots: 0,
 };
 
 /// An entry program and the user tier's behind it, with and without observation.
@@ -46,14 +42,10 @@ fn programs(packet: Packet) -> [[Image; 2]; 2] {
         reply: Reply::Transmit,
         packet,
     };
-    let user = instance::Spec {
+    let user = instance::QueueSpec {
         cpus: 1,
-        layout: LAYOUT,
-        memory: match packet {
-            Packet::Pointers => MemoryKind::Arena,
-            Packet::Helpers => MemoryKind::Array,
-        },
-        paths: 1,
+        layout: QUEUE,
+        packet,
         order_scope: instance::OrderScope::Ring,
     };
     [
@@ -108,7 +100,7 @@ fn frames() -> Vec<Vec<u8>> {
 
 /// Runs one frame; what it came to, and the notes.
 fn run([entry, user]: &[Image; 2], array: bool, frame: &[u8]) -> (u32, Vec<u64>, Machine) {
-    let mut machine = Machine::new(2, LAYOUT.trusted_bytes(1), LAYOUT.total_bytes());
+    let mut machine = Machine::new(2, QUEUE.bytes(), 0);
     machine.array_mode = array;
     machine.set_hits(emit::CELL_BYTES);
     machine.ifindex = 9;
@@ -215,11 +207,10 @@ fn shapes(image: &Image) -> Vec<(u8, u8, u8)> {
 }
 
 fn forward() -> [Image; 2] {
-    let spec = instance::Spec {
+    let spec = instance::QueueSpec {
         cpus: 1,
-        layout: LAYOUT,
-        memory: MemoryKind::Arena,
-        paths: 3,
+        layout: QueueLayout { paths: 3, ..QUEUE },
+        packet: Packet::Pointers,
         order_scope: instance::OrderScope::Path { relays: 3 },
     };
     [forward::generate(&spec), forward::generate_observed(&spec)]

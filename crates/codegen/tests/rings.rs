@@ -4,9 +4,10 @@
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
-use ashway_abi::{Budget, Count, MemoryKind, context, trusted};
+use ashway_abi::{Budget, Count, MemoryKind, QueueLayout, context, trusted};
 use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::Machine;
+use ashway_codegen::entry::Packet;
 use ashway_codegen::instance::{self, OrderScope};
 use ashway_codegen::normalise::{Limits, normalise};
 
@@ -15,13 +16,7 @@ const BASE: u32 = 2;
 const COUNT: u32 = 3;
 const RINGS: usize = 6;
 
-const LAYOUT: Layout = Layout {
-    guest_bytes: WASM_PAGE,
-    state_bytes: STATE_BYTES,
-    rings: RINGS,
-    slot_bytes: 2048,
-    endpoint_slots: 0,
-};
+const LAYOUT: Layout = Layout::without_endpoint(WASM_PAGE, STATE_BYTES);
 
 const CONSUME: &str = r#"(module (memory (export "memory") 1 1)
     (func (export "on_rx") (param i32 i32) (result i32) i32.const 0))"#;
@@ -30,11 +25,18 @@ const MEMORIES: [MemoryKind; 2] = [MemoryKind::Arena, MemoryKind::Array];
 
 const fn spec(memory: MemoryKind, rings: usize) -> instance::Spec {
     instance::Spec {
-        cpus: 1,
-        layout: Layout { rings, ..LAYOUT },
+        queue: instance::QueueSpec {
+            cpus: 1,
+            layout: QueueLayout {
+                paths: 1,
+                rings,
+                slot_bytes: 2048,
+            },
+            packet: Packet::beside(memory),
+            order_scope: OrderScope::Ring,
+        },
+        layout: LAYOUT,
         memory,
-        paths: 1,
-        order_scope: OrderScope::Ring,
     }
 }
 
@@ -65,11 +67,8 @@ impl Path {
             may_reply: false,
             locals_in_memory: false,
         };
-        let mut machine = Machine::new(
-            1,
-            spec.layout.trusted_bytes(spec.paths),
-            spec.layout.total_bytes(),
-        );
+        let words = spec.queue.layout.bytes();
+        let mut machine = Machine::new(1, words, spec.layout.total_bytes());
         machine.array_mode = memory == MemoryKind::Array;
         for (at, value) in [
             (context::RING_BASE, base | count << 16),
@@ -80,7 +79,7 @@ impl Path {
             machine.context_mut()[at as usize..][..4].copy_from_slice(&value.to_ne_bytes());
         }
         Self {
-            user: instance::user(&spec),
+            user: instance::user(&spec.queue),
             kernel: instance::kernel(&spec, &handler).unwrap().0,
             machine,
             rings,

@@ -5,19 +5,20 @@
 
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::share::{Account, DRAIN_NS, HOLD_NS, Mode, Terms};
-use ashway_abi::{Budget, MemoryKind};
+use ashway_abi::{Budget, MemoryKind, QueueLayout};
 use ashway_abi::{Count, context, trusted};
 use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::Machine;
-use ashway_codegen::instance::{self, OrderScope};
+use ashway_codegen::entry::Packet;
+use ashway_codegen::instance::{self, OrderScope, QueueSpec};
 use ashway_codegen::normalise::{Limits, normalise};
 
-const LAYOUT: Layout = Layout {
-    guest_bytes: WASM_PAGE,
-    state_bytes: STATE_BYTES,
+const LAYOUT: Layout = Layout::without_endpoint(WASM_PAGE, STATE_BYTES);
+
+const QUEUE: QueueLayout = QueueLayout {
+    paths: 4,
     rings: 1,
     slot_bytes: 2048,
-    endpoint_slots: 0,
 };
 
 /// The path among those of its instance.
@@ -33,10 +34,17 @@ const HANDLER: &str = r#"(module (import "ashway" "msg_load8" (func $load (param
 
 const fn spec(memory: MemoryKind) -> instance::Spec {
     instance::Spec {
-        cpus: 1,
+        queue: queue(memory),
         layout: LAYOUT,
         memory,
-        paths: 4,
+    }
+}
+
+const fn queue(memory: MemoryKind) -> QueueSpec {
+    QueueSpec {
+        cpus: 1,
+        layout: QUEUE,
+        packet: Packet::beside(memory),
         order_scope: OrderScope::Ring,
     }
 }
@@ -76,11 +84,11 @@ impl Path {
 
     /// In the user tier.
     fn user(memory: MemoryKind) -> Self {
-        Self::of(instance::user(&spec(memory)), memory)
+        Self::of(instance::user(&queue(memory)), memory)
     }
 
     fn of(program: Image, memory: MemoryKind) -> Self {
-        let mut machine = Machine::new(1, LAYOUT.trusted_bytes(4), LAYOUT.total_bytes());
+        let mut machine = Machine::new(1, QUEUE.bytes(), LAYOUT.total_bytes());
         machine.array_mode = memory == MemoryKind::Array;
         let mut field = |at: i16, value: u32| {
             let at = at as usize;
@@ -485,9 +493,9 @@ fn a_mark_takes_no_room() {
 /// Messages of these paths arrive in this order, and the worker takes none: how many each
 /// has in the ring.
 fn fill(order_scope: OrderScope, order: &[usize]) -> Vec<u32> {
-    let spec = instance::Spec {
+    let spec = QueueSpec {
         order_scope,
-        ..spec(MemoryKind::Arena)
+        ..queue(MemoryKind::Arena)
     };
     let mut path = Path::of(instance::user(&spec), MemoryKind::Arena);
     let word = |local| trusted::PATHS + local * trusted::PATH_STRIDE;

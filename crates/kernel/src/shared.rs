@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use ashway_abi::memory::Layout;
+use ashway_abi::QueueLayout;
 use ashway_abi::trusted::RING_SLOTS;
 use ashway_memory::messages::Pool;
 use ashway_memory::{Memory, MemoryKind, NoteRing, Reservation, SharedArray, WakeBell};
@@ -59,18 +59,18 @@ pub fn words(name: &str, bytes: usize) -> io::Result<SharedArray> {
     SharedArray::map(map.into_fd(), bytes)
 }
 
-/// The blocks of an instance of this layout and so many paths, in its `words`, mapped as
-/// messages; and each slot of its rings told which of them it has.
+/// The blocks of a queue of this layout, behind its `words`, mapped as messages; and each slot
+/// of its rings told which of them it has.
 ///
 /// # Errors
 ///
 /// What `mmap(2)` returned.
-pub fn pool(words: &SharedArray, layout: &Layout, paths: usize) -> io::Result<Arc<Pool>> {
+pub fn pool(words: &SharedArray, layout: &QueueLayout) -> io::Result<Arc<Pool>> {
     for (at, block) in layout.first_blocks() {
         words.u32_at(at).store(block, Ordering::Relaxed);
     }
     let counts = (layout.blocks(), layout.rings * RING_SLOTS);
-    let offset = layout.pool_offset(paths);
+    let offset = layout.pool_offset();
     // SAFETY: programs that are given the words write to blocks of slots alone
     // (`codegen/src/instance/enqueue.rs`), and we only by way of the pool.
     unsafe { Pool::map(words.fd(), offset, counts, layout.block_bytes()) }

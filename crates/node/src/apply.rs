@@ -341,7 +341,7 @@ impl Node {
             let instance = &plan.instances[&id];
             let taken = instance.paths.iter().map(|path| plan.paths[path].local);
             let taken: HashSet<usize> = taken.collect();
-            let mut free = (0..instance.most_paths).filter(|local| !taken.contains(local));
+            let mut free = (0..instance.queue.most_paths).filter(|local| !taken.contains(local));
             !free.any(|local| shared.in_user(local) == 0)
         };
         while is_busy(&self.plan) && begin.elapsed() < PATIENCE {

@@ -36,7 +36,8 @@ use ashway_worker::drop_rule;
 use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::{Instance, InstanceError, NotPromoted, Promoted};
 use ashway_worker::order::Order;
-use ashway_worker::plan::{IfaceFacts, InstancePlan, NoRoom, PathPlan};
+use ashway_worker::plan::{InstancePlan, NoRoom, PathPlan};
+use ashway_worker::queue_plan::IfaceFacts;
 use ashway_worker::run_instance::RunInstance;
 use ashway_worker::target::{DemuxChange, Target};
 use ashway_worker::worker::WorkerGone;
@@ -228,7 +229,9 @@ impl Node {
             )
             .map_err(|what| self.no_room(&what))?;
 
-        shared.forget_share(numbers.local);
+        if let Some(queue) = &shared.queue {
+            queue.forget_share(numbers.local);
+        }
         self.take_row(&numbers);
         let id = numbers.id();
         self.plan.add_path(numbers);
@@ -553,7 +556,7 @@ impl Node {
                 "unbind one that is not needed",
             ),
             NoRoom::Ring(number, instance)
-                if self.plan.instances[&instance].rings_of.len() == MAX_RINGS =>
+                if self.plan.instances[&instance].queue.rings_of.len() == MAX_RINGS =>
             {
                 Refusal::failed(
                     format!(

@@ -39,8 +39,9 @@ use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::Instance;
 use ashway_worker::packet_port::{PacketPort, Rooms};
 use ashway_worker::paths::Paths;
-use ashway_worker::plan::{self, HandlerId, IfaceFacts, Plan};
+use ashway_worker::plan::{self, HandlerId, Plan};
 use ashway_worker::programs::{self, NodeMaps};
+use ashway_worker::queue_plan::IfaceFacts;
 use ashway_worker::run_instance::{HandlerPath, RunInstance};
 use ashway_worker::witness::Witnesses;
 use ashway_worker::worker::{Awake, Work, Worker};
@@ -261,7 +262,8 @@ fn make_instances(
     for (handler, (id, numbers)) in config.handlers.iter().zip(&plan.instances) {
         let paths = config.paths_of(&handler.name);
         let functions: Vec<&str> = paths.map(|path| path.function.as_str()).collect();
-        let (instance, wasm) = Instance::create(handler, &functions, numbers, engine, maps, arena)?;
+        let (instance, wasm) =
+            Instance::create(handler, &functions, &numbers.queue, engine, maps, arena)?;
         made.insert(*id, HandlerHandle::new(instance, wasm, rows, faults));
     }
     Ok(made)
@@ -389,9 +391,9 @@ fn take_with_xdp(
     for &path in &numbers.paths {
         let instance = &common.handlers[&plan.paths[&path].handler].shared;
         let slot = plan.slot(path, number).expect("a path of this interface");
-        let kernel = instance.kernel.as_ref().expect("the node has maps");
+        let queue = instance.queue.as_ref().expect("the node has maps");
         slots
-            .set_slot(slot as u32, kernel.user_program.fd())
+            .set_slot(slot as u32, queue.user_program.fd())
             .map_err(|source| RunError::System {
                 doing: "fill the program array",
                 source,

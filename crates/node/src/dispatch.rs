@@ -30,8 +30,9 @@ use ashway_worker::activation::{LOCAL, ROW};
 use ashway_worker::bindings::HandlerBindings;
 use ashway_worker::keys;
 use ashway_worker::order::Order;
-use ashway_worker::plan::{InstancePlan, PathPlan, Plan};
+use ashway_worker::plan::{PathPlan, Plan};
 use ashway_worker::programs::{self, DemuxMaps, Followed, NodeMaps};
+use ashway_worker::queue_plan::QueuePlan;
 use ashway_worker::relays;
 use ashway_worker::run_instance::HandlerPath;
 use ashway_worker::target::{DemuxChange, Target};
@@ -41,13 +42,22 @@ pub(super) const LIVE_SLOT: u32 = MAX_SLOTS as u32;
 /// The place of the program of relays.
 pub(super) const RELAY_SLOT: u32 = LIVE_SLOT + 1;
 
+/// How the programs of a node read packets that may use arenas, or not.
+pub(super) const fn packet(arena: bool) -> Packet {
+    if arena {
+        Packet::Pointers
+    } else {
+        Packet::Helpers
+    }
+}
+
 /// What an entry program needs to know of the paths behind it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaves<'a> {
     pub(super) plan: &'a Plan,
     pub(super) paths: &'a PathRegistry,
-    /// The instance whose rings hold whole frames.
-    pub(super) frame_queue: Option<&'a InstancePlan>,
+    /// The queue of whole frames.
+    pub(super) frame_queue: Option<&'a QueuePlan>,
     pub(super) relays: Option<&'a NodeRelays>,
     pub(super) iface: usize,
 }
@@ -131,11 +141,7 @@ impl Entry<'_> {
             unmatched_row: self.unmatched_row,
             mac: self.mac,
             reply: self.reply,
-            packet: if self.arena {
-                Packet::Pointers
-            } else {
-                Packet::Helpers
-            },
+            packet: packet(self.arena),
         };
         let image = match self.observe {
             None => entry::generate(&spec),

@@ -49,7 +49,7 @@ impl Node {
         let layout = place.layout;
         let place = EndpointPlace {
             slots: layout.endpoint_slots as u64,
-            slot_bytes: layout.slot_bytes as u64,
+            slot_bytes: layout.endpoint_slot_bytes as u64,
             payloads_at: layout.endpoint_payload(0) as u64,
             control_at: layout.endpoint_control() as u64,
         };

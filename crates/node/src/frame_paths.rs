@@ -24,9 +24,9 @@ use super::{Node, Owner, RunError};
 use crate::request::Refusal;
 use ashway_config::{Asked, Entrance, PathConfig, Tier};
 use ashway_worker::activation::ROW;
-use ashway_worker::instance::Instance;
 use ashway_worker::order::{ModulePath, Order};
-use ashway_worker::plan::{HandlerId, InstancePlan};
+use ashway_worker::plan::HandlerId;
+use ashway_worker::queue::Queue;
 use ashway_worker::target::{DemuxChange, Target};
 use ashway_worker::worker::command::Command;
 
@@ -279,21 +279,16 @@ impl Node {
         }
     }
 
-    /// Makes the instance whose rings hold whole frames, unless it is there.
+    /// Makes the queue of whole frames, unless it is there.
     fn need_frame_queue(&mut self, made: &[Made]) -> Result<(), Refusal> {
         let Some(maps) = &self.maps else {
             return Ok(());
         };
         if self.frame_queue.is_none() {
             let facts: Vec<_> = self.ifaces.iter().map(|iface| iface.facts).collect();
-            let plan = InstancePlan::frame_queue(&facts);
-            let frame_queue = Instance::frame_queue(&plan, maps, self.arena)
+            let frame_queue = Queue::of_frames(&facts, dispatch::packet(self.arena), maps)
                 .map_err(|error| refusal(&RunError::Instance(error)))?;
-            let program = &frame_queue
-                .kernel
-                .as_ref()
-                .expect("it has one")
-                .user_program;
+            let program = &frame_queue.user_program;
             for iface in &self.ifaces {
                 let Some(xdp) = &iface.xdp else {
                     continue;

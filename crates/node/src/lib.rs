@@ -69,8 +69,10 @@ use ashway_worker::counters::UserRows;
 use ashway_worker::faults::Faults;
 use ashway_worker::handle::HandlerHandle;
 use ashway_worker::instance::{Instance, NotPromoted};
-use ashway_worker::plan::{HandlerId, IfaceFacts, Plan};
+use ashway_worker::plan::{HandlerId, Plan};
 use ashway_worker::programs::{DemuxMaps, NodeMaps};
+use ashway_worker::queue::Queue;
+use ashway_worker::queue_plan::IfaceFacts;
 use ashway_worker::rows::Rows;
 use ashway_worker::say::say;
 use ashway_worker::target::Target;
@@ -129,7 +131,7 @@ pub struct Node {
     /// Bindings that were bypassed at the last look.
     resting: Vec<Weak<HandlerBinding>>,
     /// Whose rings hold whole frames; made when the first path wants them.
-    frame_queue: Option<Arc<Instance>>,
+    frame_queue: Option<Arc<Queue>>,
     /// Kernel-tier state of relays; created with the first relay.
     relays: Option<NodeRelays>,
     /// The kernel's tables of routes and neighbours.
@@ -337,8 +339,8 @@ impl Node {
         let instance = &self.handlers[&plan.handler].shared;
         let own = match (&self.paths.bound(path).promotion, tier) {
             (Promotion::Done(promoted), Tier::Kernel) => &promoted.program,
-            _ => match &instance.kernel {
-                Some(kernel) => &kernel.user_program,
+            _ => match &instance.queue {
+                Some(queue) => &queue.user_program,
                 None => return Ok(false),
             },
         };

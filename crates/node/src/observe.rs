@@ -33,6 +33,7 @@ use ashway_path::places::PathId;
 use ashway_worker::instance::{Allowance, Instance};
 use ashway_worker::plan::HandlerId;
 use ashway_worker::programs::NodeMaps;
+use ashway_worker::queue::Queue;
 use ashway_worker::worker::command::Command;
 use audience::Wanted;
 use message_trace::{Names, Relay};
@@ -85,27 +86,39 @@ pub(super) enum Key {
 /// A program to be made.
 pub(super) struct Missing {
     key: Key,
-    instance: Arc<Instance>,
-    /// The function and what it may use, for the kernel tier.
-    promoted: Option<(String, Allowance)>,
-    /// The hops, for relays.
-    hops: Option<Arc<SharedArray>>,
+    program: Wanting,
+}
+
+/// Which one.
+enum Wanting {
+    /// That of a handler's queue.
+    User(Arc<Instance>),
+    /// A handler's for the kernel tier: the function and what it may use.
+    Kernel(Arc<Instance>, String, Allowance),
+    /// That of whole frames.
+    Frames(Arc<Queue>),
+    /// That of relays, with their hops.
+    Relays(Arc<Queue>, Arc<SharedArray>),
 }
 
 impl Missing {
     pub(super) fn make(self, maps: &NodeMaps, notes: BorrowedFd<'_>) -> Made {
-        let made = match self.promoted {
-            None => match &self.hops {
-                Some(hops) => self.instance.load_forward(maps, hops, Some(notes)),
-                None => self.instance.user_noting(maps, notes),
+        let made = match &self.program {
+            Wanting::User(instance) => {
+                let queue = instance
+                    .queue
+                    .as_ref()
+                    .expect("observed programs are XDP's");
+                queue.user_noting(maps, notes)
             }
-            .map_err(|error| error.to_string()),
-            Some((function, allowed)) => self
-                .instance
-                .promote_noting(maps, &function, allowed, notes)
-                .map_err(|refused| refused.because),
+            Wanting::Frames(queue) => queue.user_noting(maps, notes),
+            Wanting::Relays(queue, hops) => queue.load_forward(maps, hops, Some(notes)),
+            Wanting::Kernel(instance, function, allowed) => {
+                let made = instance.promote_noting(maps, function, *allowed, notes);
+                return (self.key, made.map_err(|refused| refused.because));
+            }
         };
-        (self.key, made)
+        (self.key, made.map_err(|error| error.to_string()))
     }
 }
 
@@ -297,36 +310,30 @@ impl Node {
         let Some(on) = self.observation.as_ref().filter(|on| on.notes.is_some()) else {
             return Vec::new();
         };
-        let user = self.handlers.iter().map(|(id, handler)| Missing {
-            key: Key::User(*id),
-            instance: Arc::clone(&handler.shared),
-            promoted: None,
-            hops: None,
+        let missing = |key, program| Missing { key, program };
+        let user = self.handlers.iter().map(|(id, handler)| {
+            let instance = Arc::clone(&handler.shared);
+            missing(Key::User(*id), Wanting::User(instance))
         });
         let kernel = self.paths.all_bound();
         let kernel = kernel
             .filter(|(_, path)| matches!(path.promotion, Promotion::Done(_)))
-            .map(|(id, path)| Missing {
-                key: Key::Kernel(id),
-                instance: Arc::clone(&self.handlers[&self.plan.paths[&id].handler].shared),
-                promoted: Some((path.config.function.clone(), self.allowance(id))),
-                hops: None,
+            .map(|(id, path)| {
+                let instance = &self.handlers[&self.plan.paths[&id].handler].shared;
+                let function = path.config.function.clone();
+                let instance = Arc::clone(instance);
+                let program = Wanting::Kernel(instance, function, self.allowance(id));
+                missing(Key::Kernel(id), program)
             });
-        let frames = self.frame_queue.iter().map(|frame_queue| Missing {
-            key: Key::Frames,
-            instance: Arc::clone(frame_queue),
-            promoted: None,
-            hops: None,
-        });
+        let frames = self.frame_queue.iter();
+        let frames = frames.map(|queue| missing(Key::Frames, Wanting::Frames(Arc::clone(queue))));
         let relays = self.relays.iter().zip(&self.frame_queue);
-        let relays = relays.map(|(relays, frame_queue)| Missing {
-            key: Key::Relays,
-            instance: Arc::clone(frame_queue),
-            promoted: None,
-            hops: Some(Arc::clone(&relays.hops)),
+        let relays = relays.map(|(relays, queue)| {
+            let program = Wanting::Relays(Arc::clone(queue), Arc::clone(&relays.hops));
+            missing(Key::Relays, program)
         });
         let all = user.chain(kernel).chain(frames).chain(relays);
-        all.filter(|job| job.instance.kernel.is_some() && !on.programs.contains_key(&job.key))
+        all.filter(|job| !on.programs.contains_key(&job.key))
             .collect()
     }
 
@@ -352,11 +359,7 @@ impl Node {
             // What cannot be changed stays, and works.
             let _ = self.put(id, path.tier);
         }
-        let Some(frame_queue) = self
-            .frame_queue
-            .as_ref()
-            .and_then(|one| one.kernel.as_ref())
-        else {
+        let Some(frame_queue) = &self.frame_queue else {
             return;
         };
         let observed = self.observation.as_ref();

@@ -181,7 +181,7 @@ impl compile::Job for Job {
                 arena,
             } => {
                 let maps = maps.as_deref();
-                let made = Instance::create(&handler, &[], &plan, &engine, maps, arena);
+                let made = Instance::create(&handler, &[], &plan.queue, &engine, maps, arena);
                 Outcome::Load(Box::new(made))
             }
             Self::Program {

@@ -289,14 +289,14 @@ fn share_memory(node: &Node, handler: &str) -> Answer {
     let version = instance.version();
     let symbols = version.compiled.symbols().iter();
     let memory = HandlerMemory {
-        kind: instance.memory.kind().name().into(),
-        address: format!("{:#x}", instance.memory.address()),
-        bytes: instance.memory.len() as u64,
+        kind: instance.memory.mapped.kind().name().into(),
+        address: format!("{:#x}", instance.memory.mapped.address()),
+        bytes: instance.memory.mapped.len() as u64,
         symbols: symbols
             .map(|(name, at)| (name.clone(), u64::from(*at)))
             .collect(),
     };
-    match instance.memory.fd().try_clone_to_owned() {
+    match instance.memory.mapped.fd().try_clone_to_owned() {
         Ok(fd) => Answer::WithFd(memory.into(), fd),
         Err(error) => Refusal::failed(format!("the memory cannot be shared: {error}"), "").into(),
     }

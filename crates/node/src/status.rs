@@ -110,8 +110,8 @@ fn handler(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> Handler {
     Handler {
         name: instance.name.clone(),
         tier: tiers(node, id, run),
-        memory: instance.memory.kind().name().into(),
-        bytes: instance.memory.len() as u64,
+        memory: instance.memory.mapped.kind().name().into(),
+        bytes: instance.memory.mapped.len() as u64,
         endpoint: instance
             .endpoint()
             .map(|(endpoint, place)| HandlerEndpoint {

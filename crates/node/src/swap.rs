@@ -443,14 +443,20 @@ pub(super) fn check(
 /// Whether a version fits the memory that the instance has: programs and rings are
 /// made for it.
 fn fits(instance: &Instance, next: &Version) -> Result<(), Refusal> {
-    let (has, wants) = (instance.layout.guest_bytes, next.compiled.guest_bytes());
+    let (has, wants) = (
+        instance.memory.layout.guest_bytes,
+        next.compiled.guest_bytes(),
+    );
     if has != wants {
         return Err(refused(
             format!("the file's memory has {wants} bytes at most, and the handler's {has}"),
             format!("link it with `-Wl,--max-memory={has}`"),
         ));
     }
-    let (has, wants) = (instance.layout.state_bytes, next.compiled.state_bytes());
+    let (has, wants) = (
+        instance.memory.layout.state_bytes,
+        next.compiled.state_bytes(),
+    );
     if has < wants {
         return Err(refused(
             format!(

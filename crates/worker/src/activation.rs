@@ -16,10 +16,10 @@ use ashway_path::time::Time;
 
 use crate::bindings::HandlerBinding;
 use crate::breaker::Gate;
+use crate::budget::fuel;
 use crate::decide::{Rules, decide};
 use crate::faults::Stop;
 use crate::handle::{HandlerHandle, UserInstance};
-use crate::instance::fuel;
 use crate::observe::trace;
 use crate::rows::CounterRow;
 use ashway_config::{Config, OnFault, Tier, attr};

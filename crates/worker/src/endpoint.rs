@@ -118,7 +118,7 @@ impl Endpoint {
         if open.load(Ordering::Acquire) == 0 {
             return Count::DroppedNoEndpoint;
         }
-        if message.len() > layout.slot_bytes {
+        if message.len() > layout.endpoint_slot_bytes {
             return Count::DroppedTooLong;
         }
         let Some(ticket) = self.ticket(place) else {
@@ -220,9 +220,8 @@ mod tests {
         Layout {
             guest_bytes: 65536,
             state_bytes: 65536,
-            rings: 0,
-            slot_bytes: 256,
             endpoint_slots: SLOTS,
+            endpoint_slot_bytes: 256,
         }
     }
 
@@ -240,7 +239,7 @@ mod tests {
             address: 0,
             bytes: memory.len(),
             slots: SLOTS,
-            slot_bytes: layout.slot_bytes,
+            slot_bytes: layout.endpoint_slot_bytes,
             payloads_at: layout.endpoint_payload(0),
             control_at: layout.endpoint_control(),
         };

@@ -21,7 +21,6 @@ use ashway_abi::Cause;
 use crate::bell::Bell;
 use crate::hex::hex;
 use crate::instance::Instance;
-use crate::shadow::snapshot;
 use crate::version::Version;
 use ashway_api::Refusal;
 use ashway_api::answer::{self, Fault, Replayable};
@@ -154,7 +153,7 @@ impl Faults {
             times: AtomicU64::new(1),
             front: stop.front.to_vec(),
             message: stop.message.to_vec(),
-            memory: snapshot(instance),
+            memory: instance.memory.snapshot(),
         };
         list.faults.push_back(Arc::new(captured));
         list.shrink();
@@ -282,7 +281,7 @@ pub(crate) mod tests {
     use ashway_handler::Engine;
 
     use super::*;
-    use crate::plan::InstancePlan;
+    use crate::queue_plan::QueuePlan;
     use ashway_config::HandlerConfig;
 
     fn stop<'s>(version: &'s Arc<Version>, at: u32, message: &'s [u8]) -> Stop<'s> {
@@ -318,7 +317,7 @@ pub(crate) mod tests {
         std::fs::write(&file, wat::parse_str(text).unwrap()).unwrap();
         let config = HandlerConfig::of_file(handler, file);
         let engine = Engine::new().unwrap();
-        let plan = InstancePlan::unbound(&[]);
+        let plan = QueuePlan::unbound(&[]);
         let made = Instance::create(&config, &[], &plan, &engine, None, false);
         std::fs::remove_file(&config.file).unwrap();
         made.unwrap().0

@@ -100,21 +100,21 @@ impl Feed {
 
     /// Where programs count the path's messages in the user tier.
     fn word(&self) -> Option<&AtomicU32> {
-        let kernel = self.instance.kernel.as_ref()?;
-        Some(kernel.trusted.u32_at(self.instance.path_word(self.local)))
+        let queue = self.instance.queue.as_ref()?;
+        Some(queue.in_user_word(self.local))
     }
 
     /// Tells the programs how the path stands with its share, so that they drop what the
     /// worker would have no room for.
     pub(crate) fn tell(&self, share: &ShareAccount) {
-        let Some(kernel) = self.instance.kernel.as_ref().filter(|_| !share.is_open()) else {
+        let Some(queue) = self.instance.queue.as_ref().filter(|_| !share.is_open()) else {
             return;
         };
         let stands = share.stands();
-        let word = self.instance.path_word(self.local);
-        let lazy_at = kernel.trusted.u64_at(word + trusted::PATH_LAZY_AT);
+        let word = queue.path_word(self.local);
+        let lazy_at = queue.words().u64_at(word + trusted::PATH_LAZY_AT);
         lazy_at.store(stands.lazy_at, Ordering::Relaxed);
-        let lazy = kernel.trusted.u32_at(word + trusted::PATH_LAZY);
+        let lazy = queue.words().u32_at(word + trusted::PATH_LAZY);
         lazy.store(u32::from(stands.lazy), Ordering::Release);
     }
 }

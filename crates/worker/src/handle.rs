@@ -96,10 +96,10 @@ impl HandlerHandle {
     /// a program has [kept](ashway_abi::trusted::KEPT) under it. Looks for a microsecond at
     /// most.
     pub(crate) fn try_acquire(&self) -> bool {
-        let Some(kernel) = &self.shared.kernel else {
+        let Some(queue) = &self.shared.queue else {
             return true;
         };
-        match self.holds.try_acquire(&kernel.trusted) {
+        match self.holds.try_acquire(queue.words()) {
             None => return false,
             Some(Taken::Free) => {}
             Some(Taken::Kept) => self.take_kept(),
@@ -114,14 +114,14 @@ impl HandlerHandle {
 
     /// Gives back what [`try_acquire`](Self::try_acquire) has taken.
     pub(crate) fn release(&self) {
-        if let Some(kernel) = &self.shared.kernel {
-            self.holds.release(&kernel.trusted);
+        if let Some(queue) = &self.shared.queue {
+            self.holds.release(queue.words());
         }
     }
 
     /// Whether the worker may run the handler.
     pub(crate) fn is_held(&self) -> bool {
-        self.shared.kernel.is_none() || self.holds.any()
+        self.shared.queue.is_none() || self.holds.any()
     }
 
     /// Tells the node of a fault in the kernel tier, takes what a program has kept of it, and

@@ -1,7 +1,7 @@
 //! Paths as the worker has them: those of modules, and those that end in a handler.
 //!
 //! Messages come from the rings of handlers' instances ([`crate::run_instance`]), from those of
-//! whole frames ([frame queue](crate::instance::Instance::frame_queue)), and from packet sockets.
+//! whole frames ([frame queue](crate::queue)), and from packet sockets.
 //! Each waits in its path's own input queue until the [engine](ashway_path::engine) picks
 //! the path. What comes as a whole frame is looked up here if its path has gone meanwhile,
 //! so it is right even if paths came and went while it waited.
@@ -40,6 +40,7 @@ use crate::keys;
 use crate::observe::trace;
 use crate::order::{ModulePath, Order};
 use crate::packet_port::PacketPort;
+use crate::queue::Queue;
 use crate::relays::Relays;
 use crate::rows::CounterRow;
 use crate::run_instance::HandlerPath;
@@ -500,7 +501,7 @@ impl Paths {
         &mut self,
         xdp: &mut [Option<XdpPort>],
         packet: &mut [PacketPort],
-        frame_queue: Option<&Instance>,
+        frame_queue: Option<&Queue>,
         rows: &UserRows,
     ) {
         self.around.transmit(&mut self.engine, xdp, packet, rows);

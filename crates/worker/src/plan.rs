@@ -1,4 +1,4 @@
-//! Who gets which row, ring and slot: arithmetic over the configuration.
+//! Who gets which row, number and slot: arithmetic over the configuration.
 //!
 //! Rows of paths that are bound later come from [`Rows`](crate::rows::Rows).
 //! Pure, so that both the programs and the worker can be made from one plan
@@ -7,34 +7,22 @@
 //! there: handlers and paths are known by ids that are never another's.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use ashway_abi::Leaf;
 use ashway_abi::context::flag;
 use ashway_abi::leaf::MAX_SLOTS;
-use ashway_abi::memory::Layout;
-use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
-use ashway_codegen::instance::OrderScope;
 use ashway_path::places::{Ids, PathId};
 use ashway_path::stage::Direction;
 use indexmap::IndexMap;
 
+use crate::queue_plan::{IfaceFacts, QueuePlan};
+use crate::relays;
 use crate::rows::{CounterRow, Rows};
 use crate::target::Target;
-use crate::{keys, relays};
 use ashway_config::{Config, PathConfig};
 
 /// Rows for paths that are bound while the node runs, beside those of the configuration's.
 pub(crate) const SPARE_ROWS: usize = 1024;
-
-/// What the plan needs to know of an interface.
-#[derive(Clone, Copy, Debug)]
-pub struct IfaceFacts {
-    /// Receive queues.
-    pub queues: usize,
-    /// Largest payload of a frame, in bytes.
-    pub mtu: usize,
-}
 
 /// A handler's id, which no other of the node ever has. A later one is greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -83,103 +71,17 @@ pub struct IfacePlan {
 pub struct InstancePlan {
     /// Its paths.
     pub paths: Vec<PathId>,
-    /// Most paths it can have; its programs are made for so many.
-    pub most_paths: usize,
-    /// Scope of the order between the tiers: one receive queue, or one path.
-    pub(crate) order_scope: OrderScope,
-    /// For each of its interfaces, the ring of receive queue 0, and how many there
-    /// are: the further queues follow, and those beyond begin with the first again.
-    pub rings_of: Vec<(usize, Range<usize>)>,
-    /// Rings in all.
-    pub(crate) rings: usize,
-    /// Room for one payload.
-    pub(crate) slot_bytes: usize,
+    /// Those of its queue, where there are programs.
+    pub queue: QueuePlan,
 }
 
 impl InstancePlan {
-    const fn without_rings() -> Self {
-        Self {
-            paths: Vec::new(),
-            most_paths: MAX_PATHS,
-            order_scope: OrderScope::Ring,
-            rings_of: Vec::new(),
-            rings: 0,
-            slot_bytes: 2048,
-        }
-    }
-
-    /// The plan of a handler that may be bound to any interface: rings for each, but
-    /// for those beyond the [`MAX_RINGS`]th.
+    /// The plan of a handler that may be bound to any interface.
     #[must_use]
     pub fn unbound(facts: &[IfaceFacts]) -> Self {
-        let mut plan = Self::without_rings();
-        let all: Vec<usize> = (0..facts.len().min(MAX_RINGS)).collect();
-        plan.give_rings(&all, facts);
-        plan
-    }
-
-    /// The plan of the instance whose rings hold whole frames. Its paths are the
-    /// keys of [relays](relays::key) and, behind them, of [other paths](keys::key).
-    #[must_use]
-    pub fn frame_queue(facts: &[IfaceFacts]) -> Self {
         Self {
-            most_paths: relays::KEYS + keys::KEYS,
-            order_scope: OrderScope::Path {
-                relays: relays::KEYS,
-            },
-            ..Self::unbound(facts)
-        }
-    }
-
-    /// Gives each of these interfaces a ring for each of its queues; where that is more
-    /// than there can be, as many to each as leaves the others theirs.
-    ///
-    /// # Panics
-    ///
-    /// If these are more than [`MAX_RINGS`] interfaces, which a checked configuration does
-    /// not ask for.
-    fn give_rings(&mut self, ifaces: &[usize], facts: &[IfaceFacts]) {
-        let rings = |most: usize| {
-            ifaces
-                .iter()
-                .map(move |iface| facts[*iface].queues.min(most))
-        };
-        let mut most = (1..=MAX_RINGS).rev();
-        let most = most.find(|most| rings(*most).sum::<usize>() <= MAX_RINGS);
-        let most = most.expect("no handler has more interfaces than rings");
-        for (iface, count) in ifaces.iter().zip(rings(most)) {
-            self.rings_of.push((*iface, self.rings..self.rings + count));
-            self.rings += count;
-            let longest = facts[*iface].mtu.next_power_of_two();
-            self.slot_bytes = self.slot_bytes.max(longest).min(4096);
-        }
-    }
-
-    /// The rings of an interface; the first is receive queue 0's.
-    #[must_use]
-    pub fn rings_at(&self, iface: usize) -> Option<Range<usize>> {
-        let mut of = self.rings_of.iter();
-        of.find(|(known, _)| *known == iface)
-            .map(|(_, rings)| rings.clone())
-    }
-
-    /// The interface a ring belongs to.
-    #[must_use]
-    pub(crate) fn iface_of(&self, ring: usize) -> usize {
-        let mut of = self.rings_of.iter();
-        of.find(|(_, rings)| rings.contains(&ring))
-            .map_or(0, |(iface, _)| *iface)
-    }
-
-    /// Where the regions of its memory lie.
-    #[must_use]
-    pub(crate) fn layout(&self, guest_bytes: usize, state_bytes: usize) -> Layout {
-        Layout {
-            guest_bytes,
-            state_bytes,
-            rings: self.rings,
-            slot_bytes: self.slot_bytes,
-            endpoint_slots: 0,
+            paths: Vec::new(),
+            queue: QueuePlan::unbound(facts),
         }
     }
 }
@@ -237,7 +139,7 @@ pub fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan {
     let mut by_name = BTreeMap::new();
     for handler in &config.handlers {
         by_name.insert(handler.name.as_str(), next_handler);
-        instances.insert(next_handler, InstancePlan::without_rings());
+        instances.insert(next_handler, InstancePlan::unbound(facts));
         next_handler.0 += 1;
     }
     let mut paths: IndexMap<PathId, PathPlan> = IndexMap::new();
@@ -264,18 +166,16 @@ pub fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan {
         paths.insert(plan.id(), plan);
     }
     for plan in instances.values_mut() {
-        // Nobody has said yet where it is to be bound.
-        if plan.paths.is_empty() {
-            *plan = InstancePlan::unbound(facts);
-            continue;
-        }
         let mut used = Vec::new();
         for (iface, _) in plan.paths.iter().flat_map(|path| &paths[path].slots) {
             if !used.contains(iface) {
                 used.push(*iface);
             }
         }
-        plan.give_rings(&used, facts);
+        // Of one without paths nobody has said yet where it is to be bound.
+        if !used.is_empty() {
+            plan.queue = QueuePlan::of_ifaces(&used, facts);
+        }
     }
     Plan {
         live_row: CounterRow(config.ifaces.len() as u32),
@@ -339,19 +239,19 @@ impl Plan {
         is_idle: impl Fn(usize) -> bool,
     ) -> Result<PathPlan, NoRoom> {
         let numbers = &self.instances[&handler];
-        let local = (0..numbers.most_paths)
+        let local = (0..numbers.queue.most_paths)
             .find(|local| {
                 let taken = |path: &PathId| self.paths[path].local == *local;
                 !numbers.paths.iter().any(taken) && is_idle(*local)
             })
-            .ok_or(if numbers.paths.len() < numbers.most_paths {
+            .ok_or(if numbers.paths.len() < numbers.queue.most_paths {
                 NoRoom::Busy
             } else {
-                NoRoom::Handler(numbers.most_paths)
+                NoRoom::Handler(numbers.queue.most_paths)
             })?;
         let mut slots = Vec::new();
         for &iface in ifaces {
-            if with_rings(iface) && numbers.rings_at(iface).is_none() {
+            if with_rings(iface) && numbers.queue.rings_at(iface).is_none() {
                 return Err(NoRoom::Ring(iface, handler));
             }
             let slot = (0..MAX_SLOTS)
@@ -439,7 +339,7 @@ impl Plan {
         use ashway_config::OnFault;
         let numbers = &self.paths[&path];
         let slot = self.slot(path, iface);
-        let rings = self.instances[&numbers.handler].rings_at(iface);
+        let rings = self.instances[&numbers.handler].queue.rings_at(iface);
         let rings = rings.expect("its instance has rings for each interface");
         Leaf {
             row: numbers.row.0,
@@ -459,6 +359,7 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
     use std::path::Path as FsPath;
 
     #[test]
@@ -496,7 +397,7 @@ mod tests {
         let mut ids = Ids::default();
         let plan = draw(&config, &facts, &mut ids);
         let first = HandlerId(0);
-        let instance = &plan.instances[&first];
+        let instance = &plan.instances[&first].queue;
         assert_eq!(instance.rings_of, [(0, 0..2), (1, 2..5)]);
         assert_eq!((instance.rings, instance.slot_bytes), (5, 4096));
         assert_eq!((instance.iface_of(1), instance.iface_of(4)), (0, 1));
@@ -550,34 +451,6 @@ mod tests {
     }
 
     #[test]
-    fn interfaces_of_many_queues_leave_each_other_rings() {
-        let rings = |queues: &[usize]| {
-            let facts = queues
-                .iter()
-                .map(|&queues| IfaceFacts { queues, mtu: 1500 });
-            let plan = InstancePlan::unbound(&facts.collect::<Vec<_>>());
-            let each = plan.rings_of.iter().map(|(_, rings)| rings.len());
-            let each: Vec<usize> = each.collect();
-            assert_eq!(each.iter().sum::<usize>(), plan.rings);
-            assert!(plan.rings <= MAX_RINGS);
-            let of = (0..plan.rings).map(|ring| plan.iface_of(ring));
-            assert!(
-                of.eq(each
-                    .iter()
-                    .enumerate()
-                    .flat_map(|(iface, n)| vec![iface; *n]))
-            );
-            each
-        };
-        assert_eq!(rings(&[64]), [64]);
-        assert_eq!(rings(&[4096]), [64]);
-        assert_eq!(rings(&[40, 40]), [32, 32]);
-        assert_eq!(rings(&[1, 128, 4]), [1, 59, 4]);
-        // Where there are more interfaces than rings, the first have one each.
-        assert_eq!(rings(&[3; 70]), [1; 64]);
-    }
-
-    #[test]
     fn what_is_full_is_named() {
         const ROW: CounterRow = CounterRow(7);
         let facts = [IfaceFacts {
@@ -604,7 +477,7 @@ mod tests {
             .collect();
         let first = handlers[0];
         let numbers = plan.instances.get_mut(&first).unwrap();
-        numbers.rings_of.truncate(1);
+        numbers.queue.rings_of.truncate(1);
         let mut ids = Ids::default();
         let mut place = |plan: &Plan, handler, iface| {
             plan.place(&mut ids, ROW, handler, &[iface], |_| true, |_| true)

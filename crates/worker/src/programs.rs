@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use ashway_abi::{Leaf, leaf};
 use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::emit::{self, CELL_BYTES, Compiled, Entries, GONE};
-use ashway_codegen::instance::Spec;
+use ashway_codegen::instance::QueueSpec;
 use ashway_codegen::{demux, exit, forward};
 use ashway_demux::spare::{self, Spares, layout};
 use ashway_demux::{Key, Shape, ShapeId, Update};
@@ -34,9 +34,9 @@ pub struct NodeMaps {
 pub struct Maps<'a> {
     /// Of the node.
     pub node: &'a NodeMaps,
-    /// The instance's trusted words.
+    /// The queue's trusted words.
     pub trusted: Option<&'a SharedArray>,
-    /// The instance's memory.
+    /// The handler's memory.
     pub memory: Option<&'a Memory>,
 }
 
@@ -48,11 +48,11 @@ impl<'a> Maps<'a> {
             MapRef::Wake => self.node.wake.fd(),
             MapRef::Trusted => self
                 .trusted
-                .expect("only instance programs name trusted words")
+                .expect("only programs of a queue name trusted words")
                 .fd(),
             MapRef::Memory => self
                 .memory
-                .expect("only instance programs name a memory")
+                .expect("only programs of handlers name a memory")
                 .fd(),
             MapRef::Slots | MapRef::Shape(_) | MapRef::Hits => {
                 unreachable!("only entry programs name the maps of an interface")
@@ -61,6 +61,11 @@ impl<'a> Maps<'a> {
             MapRef::Notes => unreachable!("only programs that observe name the ring of notes"),
         }
     }
+}
+
+/// The kernel keeps 15 characters: `ashway_k_` and the start of the name.
+pub(crate) fn program_name(tier: &str, handler: &str) -> String {
+    format!("ashway_{tier}_{handler}")
 }
 
 /// Loads `image`. `name` begins with `ashway`: that is how `iface detach` knows
@@ -582,13 +587,13 @@ pub fn load_entry_with(
 }
 
 /// Loads the program for the slot of every relay of a node. `spec` and `maps` are of
-/// the instance whose rings hold whole frames. With `notes` it observes.
+/// the queue of whole frames. With `notes` it observes.
 ///
 /// # Errors
 ///
 /// What the kernel said ([`LoadError`]).
 pub fn load_forward(
-    spec: &Spec,
+    spec: &QueueSpec,
     maps: &Maps,
     hops: &SharedArray,
     notes: Option<BorrowedFd<'_>>,

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use ashway_abi::memory::{HEADROOM_BYTES, Layout};
-use ashway_abi::trusted;
+use ashway_abi::memory::HEADROOM_BYTES;
+use ashway_abi::{QueueLayout, trusted};
 use ashway_memory::SharedArray;
 use ashway_memory::messages::Pool;
 use ashway_modules::Message;
@@ -12,9 +12,10 @@ use ashway_path::time::Time;
 
 use crate::bug::{self, Bug};
 use crate::counters::UserRows;
-use crate::instance::{Instance, KernelSide};
+use crate::instance::Instance;
 use crate::observe::{What, trace};
 use crate::paths::Paths;
+use crate::queue::Queue;
 use crate::run_instance::RunInstance;
 
 /// Messages taken from one ring before the next gets its turn.
@@ -36,7 +37,8 @@ pub(crate) fn drain(
     if !has_work(instance.shared()) {
         return false;
     }
-    let rings = instance.shared().layout.rings;
+    let rings = instance.shared().queue.as_ref();
+    let rings = rings.map_or(0, |queue| queue.layout().rings);
     for _ in 0..rings {
         if !takes_more(instance.has_several_paths(), || {
             let backlog = instance.paths().map(|path| paths.engine.backlog(path));
@@ -65,10 +67,14 @@ fn takes_more(has_several_paths: bool, backlog: impl FnOnce() -> u64) -> bool {
 /// fault, or the reader of its endpoint is to be woken.
 #[must_use]
 pub(crate) fn waiting(instance: &Instance) -> bool {
-    instance.kernel.as_ref().is_some_and(|kernel| {
-        let holds = |ring| holds(&kernel.trusted, ring);
-        calls(instance, kernel) || (0..instance.layout.rings).any(holds)
-    })
+    let queue = instance.queue.as_ref();
+    queue.is_some_and(|queue| calls(instance, queue) || holds_any(queue))
+}
+
+/// Whether any ring of a queue holds a message, be it half filled.
+#[must_use]
+pub(crate) fn holds_any(queue: &Queue) -> bool {
+    (0..queue.layout().rings).any(|ring| holds(queue.words(), ring))
 }
 
 /// Whether there is a message to be taken, or what else [`waiting`] is about. For the look
@@ -76,15 +82,15 @@ pub(crate) fn waiting(instance: &Instance) -> bool {
 /// before there is a message, so that the receiving CPU keeps its line of the ring's
 /// control block.
 fn has_work(instance: &Instance) -> bool {
-    instance.kernel.as_ref().is_some_and(|kernel| {
-        let filled = |ring| has_message(&kernel.trusted, ring);
-        calls(instance, kernel) || (0..instance.layout.rings).any(filled)
+    instance.queue.as_ref().is_some_and(|queue| {
+        let filled = |ring| has_message(queue.words(), ring);
+        calls(instance, queue) || (0..queue.layout().rings).any(filled)
     })
 }
 
 /// Whether a program has kept a fault, or the reader of the endpoint is to be woken.
-fn calls(instance: &Instance, kernel: &KernelSide) -> bool {
-    let wake = kernel.trusted.u32_at(trusted::ENDPOINT_WAKE);
+fn calls(instance: &Instance, queue: &Queue) -> bool {
+    let wake = queue.words().u32_at(trusted::ENDPOINT_WAKE);
     wake.load(Ordering::Acquire) != 0 || instance.keeps_fault()
 }
 
@@ -114,16 +120,16 @@ fn drain_ring(
     // Whatever its path, what comes behind a message that waits has to wait, too.
     let mut after = std::mem::take(instance.after(ring));
     let shared = instance.shared();
-    let Some(kernel) = &shared.kernel else {
+    let Some(queue) = &shared.queue else {
         return;
     };
-    let iface = shared.plan.iface_of(ring);
-    take_batch(&kernel.trusted, ring, |slot| {
-        if let Some(cpu) = after_cpu(shared, ring, slot) {
+    let iface = queue.plan.iface_of(ring);
+    take_batch(queue.words(), ring, |slot| {
+        if let Some(cpu) = after_cpu(queue, ring, slot) {
             // What the kernel tier answered before this message leaves first.
             paths.ask_witness(cpu, &mut after);
         }
-        let Some(taken) = take(shared, ring, slot, || paths.message()) else {
+        let Some(taken) = take(queue, ring, slot, || paths.message()) else {
             return;
         };
         let Some(path) = instance.path(taken.key, iface) else {
@@ -131,7 +137,7 @@ fn drain_ring(
         };
         let mut message = taken.message;
         message.meta.iface = iface as u32;
-        observe(shared, ring, slot, &mut message);
+        observe(queue, ring, slot, &mut message);
         paths.wait_for(path, &mut after);
         paths.receive_from_handler(path, message, taken.payload, now, rows);
     });
@@ -141,17 +147,15 @@ fn drain_ring(
 /// Takes up to a batch of whole frames from each ring of `frame_queue` and queues them for
 /// their paths. Says whether there was anything.
 pub(crate) fn drain_frames(
-    frame_queue: &Instance,
+    frame_queue: &Queue,
     paths: &mut Paths,
     rows: &UserRows,
     now: impl Fn() -> Time,
 ) -> bool {
-    let Some(kernel) = &frame_queue.kernel else {
-        return false;
-    };
+    let words = frame_queue.words();
     let mut any = false;
-    for ring in 0..frame_queue.layout.rings {
-        if !has_message(&kernel.trusted, ring) {
+    for ring in 0..frame_queue.layout().rings {
+        if !has_message(words, ring) {
             continue;
         }
         any = true;
@@ -159,7 +163,7 @@ pub(crate) fn drain_frames(
         paths.apply_pending(rows);
         let (iface, now) = (frame_queue.plan.iface_of(ring), now());
         let mut after = std::mem::take(&mut paths.after);
-        take_batch(&kernel.trusted, ring, |slot| {
+        take_batch(words, ring, |slot| {
             after.clear();
             if let Some(cpu) = after_cpu(frame_queue, ring, slot) {
                 paths.ask_witness(cpu, &mut after);
@@ -216,10 +220,9 @@ const fn descriptor(ring: usize, slot: usize) -> usize {
 
 /// The CPU that the message before this one leaves on, if that ran in the kernel
 /// tier.
-fn after_cpu(shared: &Instance, ring: usize, slot: usize) -> Option<usize> {
-    let kernel = shared.kernel.as_ref()?;
+fn after_cpu(queue: &Queue, ring: usize, slot: usize) -> Option<usize> {
     let word = descriptor(ring, slot) + trusted::SLOT_AFTER_CPU;
-    let behind = kernel.trusted.u32_at(word).load(Ordering::Relaxed);
+    let behind = queue.words().u32_at(word).load(Ordering::Relaxed);
     behind.checked_sub(1).map(|cpu| cpu as usize)
 }
 
@@ -234,36 +237,18 @@ struct Taken {
 
 /// Takes a message out of its slot. `None` if that holds none; one that lies outside of the
 /// memory is empty: only a layout that disagrees with it gets there.
-fn take(
-    shared: &Instance,
-    ring: usize,
-    slot: usize,
-    empty: impl FnOnce() -> Message,
-) -> Option<Taken> {
-    let kernel = shared.kernel.as_ref()?;
+fn take(queue: &Queue, ring: usize, slot: usize, empty: impl FnOnce() -> Message) -> Option<Taken> {
+    let (words, layout) = (queue.words(), queue.layout());
     let descriptor = descriptor(ring, slot);
-    let word = |offset| {
-        kernel
-            .trusted
-            .u32_at(descriptor + offset)
-            .load(Ordering::Relaxed) as usize
-    };
+    let word = |offset| words.u32_at(descriptor + offset).load(Ordering::Relaxed) as usize;
     let payload = word(trusted::SLOT_PAYLOAD_OFF).min(trusted::HEADERS_BYTES);
     if payload == 0 {
         return None;
     }
-    let len = payload + word(trusted::SLOT_PAYLOAD_LEN).min(shared.layout.slot_bytes);
+    let len = payload + word(trusted::SLOT_PAYLOAD_LEN).min(layout.slot_bytes);
     let mut message = empty();
     let number = ring * trusted::RING_SLOTS + slot;
-    let shape = (&shared.layout, shared.plan.most_paths);
-    take_frame(
-        &kernel.trusted,
-        &kernel.pool,
-        shape,
-        number,
-        len,
-        &mut message,
-    );
+    take_frame(words, queue.pool(), &layout, number, len, &mut message);
     Some(Taken {
         key: word(trusted::SLOT_LOCAL_PATH),
         payload,
@@ -276,7 +261,7 @@ fn take(
 fn take_frame(
     words: &SharedArray,
     pool: &Arc<Pool>,
-    (layout, paths): (&Layout, usize),
+    layout: &QueueLayout,
     slot: usize,
     len: usize,
     message: &mut Message,
@@ -290,7 +275,7 @@ fn take_frame(
         // Copied by the program, from the driver's frame.
         return;
     }
-    let frame = layout.pool_offset(paths) + pool.place(slot) + HEADROOM_BYTES;
+    let frame = layout.pool_offset() + pool.place(slot) + HEADROOM_BYTES;
     message.fill(len, |into| {
         let copied = words.copy_out(frame, into);
         copied.expect("a block is there, and no frame is longer");
@@ -300,13 +285,11 @@ fn take_frame(
 
 /// Gives the message the number that its program has given it, if somebody observes
 /// and one has.
-fn observe(shared: &Instance, ring: usize, slot: usize, message: &mut Message) {
-    if trace::on()
-        && let Some(kernel) = &shared.kernel
-    {
+fn observe(queue: &Queue, ring: usize, slot: usize, message: &mut Message) {
+    if trace::on() {
         let at = descriptor(ring, slot) + trusted::SLOT_SEQUENCE;
         // A program without observation leaves there what it finds.
-        let sequence = kernel.trusted.u64_at(at).swap(0, Ordering::Relaxed);
+        let sequence = queue.words().u64_at(at).swap(0, Ordering::Relaxed);
         message.meta.observed = trace::numbered(sequence);
         let copies = message.meta.copies;
         trace::note(message.meta.observed, || What::Taken { copies });
@@ -347,18 +330,16 @@ mod tests {
     /// Of more messages than there are blocks, each stays as it came however long it is kept,
     /// while programs fill the ring again and again; those beyond are copied.
     fn a_message_stays_as_it_came() -> bool {
-        let layout = Layout {
-            guest_bytes: 0,
-            state_bytes: 0,
+        let layout = QueueLayout {
+            paths: 1,
             rings: 1,
             slot_bytes: 2048,
-            endpoint_slots: 0,
         };
-        let pool_at = layout.pool_offset(1);
+        let pool_at = layout.pool_offset();
         let memory = memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
-        ftruncate(&memory, page_multiple(layout.trusted_bytes(1)) as u64).unwrap();
-        let words = SharedArray::map(memory, layout.trusted_bytes(1)).unwrap();
-        let pool = ashway_kernel::shared::pool(&words, &layout, 1).unwrap();
+        ftruncate(&memory, page_multiple(layout.bytes()) as u64).unwrap();
+        let words = SharedArray::map(memory, layout.bytes()).unwrap();
+        let pool = ashway_kernel::shared::pool(&words, &layout).unwrap();
         let frame = |number: usize| [number as u8, (number >> 8) as u8].repeat(30 + number % 100);
         let mut kept: Vec<(usize, Message)> = Vec::new();
         let mut copies = [0; 3];
@@ -370,7 +351,7 @@ mod tests {
             let bytes = frame(number);
             words.copy_in(at, &bytes).unwrap();
             let mut message = Message::default();
-            take_frame(&words, &pool, (&layout, 1), slot, bytes.len(), &mut message);
+            take_frame(&words, &pool, &layout, slot, bytes.len(), &mut message);
             copies[usize::from(message.meta.copies)] += 1;
             kept.push((number, message));
             if kept.len() > trusted::SPARE_BLOCKS + 20 {

@@ -116,8 +116,8 @@ impl RunInstance {
 
     /// Tells the programs whether each path has its part of the rings.
     fn part_rings(&self) {
-        if let Some(kernel) = &self.shared().kernel {
-            let parted = kernel.trusted.u32_at(trusted::PARTED);
+        if let Some(queue) = &self.shared().queue {
+            let parted = queue.words().u32_at(trusted::PARTED);
             parted.store(self.has_several_paths().into(), Ordering::Release);
         }
     }

@@ -11,11 +11,11 @@ use ashway_abi::memory::STATE_GUEST_PAGES;
 use ashway_abi::{Cause, Verdict};
 use ashway_codegen::normalise::{Limits, Lines, Module, normalise};
 use ashway_handler::{Outcome, Stopped};
-use ashway_memory::AllegedOffset;
 use ashway_trial::{Activation, Engine, NotRun, Setup, Trial, same_end};
 
+use crate::budget::budget;
 use crate::error::NotPromoted;
-use crate::instance::{Instance, budget};
+use crate::instance::Instance;
 use crate::version::Version;
 
 /// Messages that a promotion compares unless told otherwise.
@@ -82,7 +82,7 @@ impl Recording {
     pub(crate) fn before(&self, row: u32, instance: &Instance, message: &[u8]) -> Option<Half> {
         let wanted = row == self.row && !self.is_full();
         wanted.then(|| Half {
-            before: snapshot(instance),
+            before: instance.memory.snapshot(),
             message: message.to_vec(),
         })
     }
@@ -107,7 +107,7 @@ impl Recording {
             },
             before: half.before,
             message: half.message,
-            after: snapshot(instance),
+            after: instance.memory.snapshot(),
         };
         self.bytes += 2 * (moment.before.len() + moment.message.len());
         self.moments.push(moment);
@@ -119,16 +119,6 @@ impl Recording {
 pub(crate) struct Half {
     before: Vec<u8>,
     message: Vec<u8>,
-}
-
-/// What an instance's handler and nobody else of the node writes.
-pub(crate) fn snapshot(instance: &Instance) -> Vec<u8> {
-    let mut bytes = vec![0; instance.layout.guest_bytes + instance.layout.state_bytes];
-    instance
-        .memory
-        .copy_out(AllegedOffset(0), &mut bytes)
-        .expect("the layout lies in the memory that was made for it");
-    bytes
 }
 
 /// What was compared.

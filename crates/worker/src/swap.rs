@@ -11,7 +11,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::{Duration, Instant};
 
 use ashway_codegen::normalise::Kept;
-use ashway_handler::{Engine, Region};
+use ashway_handler::Engine;
 use ashway_memory::{AllegedOffset, Memory};
 
 use crate::bug::{self, Bug};
@@ -163,7 +163,7 @@ impl ActivateVersion {
     /// [`InstanceError`]: the version that ran runs on, over the memory that it had.
     pub(crate) fn run(&self) -> Result<Duration, InstanceError> {
         let shared = &self.handler.shared;
-        let own = shared.layout.guest_bytes + shared.layout.state_bytes;
+        let (own, mapped) = (shared.memory.own_bytes(), &shared.memory.mapped);
         // Touched: a page that comes late is time that messages wait.
         let mut before = vec![1; own];
         let begin = Instant::now();
@@ -184,12 +184,11 @@ impl ActivateVersion {
                 }
             }
         };
-        let memory = &shared.memory;
         let whole = AllegedOffset(0);
         let inside = "the layout lies in the memory that was made for it";
-        memory.copy_out(whole, &mut before).expect(inside);
+        mapped.copy_out(whole, &mut before).expect(inside);
         if !bug::is(Bug::RestKept) {
-            clear(memory, own);
+            clear(mapped, own);
         }
         match self.begin_anew(&before) {
             Ok(wasm) => {
@@ -208,7 +207,7 @@ impl ActivateVersion {
             }
             Err(error) => {
                 if !bug::is(Bug::NotPutBack) {
-                    memory.copy_in(whole, &before).expect(inside);
+                    mapped.copy_in(whole, &before).expect(inside);
                 }
                 Err(error)
             }
@@ -228,6 +227,7 @@ impl ActivateVersion {
                     &before[state_transfer.from as usize..][..state_transfer.bytes as usize];
                 shared
                     .memory
+                    .mapped
                     .copy_in(AllegedOffset(state_transfer.to), state)
                     .expect("both states lie in the memory");
             }
@@ -235,9 +235,8 @@ impl ActivateVersion {
         if bug::is(Bug::StateOverwritten) {
             inherit();
         }
-        let region: Arc<dyn Region> = Arc::<Memory>::clone(&shared.memory);
-        let wasm =
-            ashway_handler::Instance::begin(&self.engine, &next.compiled, &region, shared.layout);
+        let (region, layout) = (shared.memory.region(), shared.memory.layout);
+        let wasm = ashway_handler::Instance::begin(&self.engine, &next.compiled, &region, layout);
         let mut wasm = wasm.map_err(|source| InstanceError::Start {
             handler: config.name.clone(),
             source,
@@ -288,7 +287,7 @@ mod tests {
     use super::*;
     use crate::counters::UserRows;
     use crate::instance::Instance;
-    use crate::plan::InstancePlan;
+    use crate::queue_plan::QueuePlan;
 
     /// Counts messages at 1024, its state, which begins at 7, and at 2048.
     fn source(version: u32, more: &str) -> String {
@@ -330,7 +329,7 @@ mod tests {
             std::fs::write(&file, wat::parse_str(source(1, "")).unwrap()).unwrap();
             let config = HandlerConfig::of_file(name, file);
             let engine = Engine::new().unwrap();
-            let plan = InstancePlan::unbound(&[]);
+            let plan = QueuePlan::unbound(&[]);
             let made = Instance::create(&config, &[], &plan, &engine, None, false);
             let (instance, wasm) = made.unwrap();
             let this = Self {
@@ -378,7 +377,7 @@ mod tests {
         /// The two counts.
         fn counts(&self) -> [u32; 2] {
             let word = |at| {
-                let memory = &self.handler.shared.memory;
+                let memory = &self.handler.shared.memory.mapped;
                 memory.u32_at(at).load(std::sync::atomic::Ordering::Relaxed)
             };
             [word(1024), word(2048)]

@@ -1,10 +1,8 @@
-//! The versions of a handler: what changes when it is swapped, while its memory, its
-//! rings and its paths stay.
+//! A version of a handler: a file, read and compiled.
 
 use std::collections::BTreeMap;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ashway_codegen::normalise::{self, Kept, Lines, NormaliseError, normalise};
 use ashway_handler::{Compiled, Engine, Param, param};
@@ -13,9 +11,6 @@ use sha2::{Digest, Sha256};
 use crate::error::InstanceError;
 use crate::hex::hex;
 use ashway_config::{HandlerConfig, NotGranted};
-
-/// How many versions a node keeps of a handler, beside the one that runs.
-pub(crate) const FORMER: usize = 8;
 
 /// The next [`Version::id`].
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
@@ -128,77 +123,4 @@ fn read(file: &FsPath, most: usize) -> std::io::Result<Vec<u8>> {
         .take(most as u64 + 1)
         .read_to_end(&mut wasm)?;
     Ok(wasm)
-}
-
-/// The version of an instance that runs, and those before it.
-#[derive(Debug)]
-pub struct Versions(Mutex<Line>);
-
-#[derive(Debug)]
-struct Line {
-    /// Absent in an instance that runs nothing.
-    current: Option<Arc<Version>>,
-    /// The latest last.
-    former: Vec<Arc<Version>>,
-    /// The last one that was taken back.
-    back: Option<Arc<Version>>,
-}
-
-impl Versions {
-    /// Of an instance that begins.
-    #[must_use]
-    pub(crate) fn begin(current: Option<Arc<Version>>) -> Self {
-        Self(Mutex::new(Line {
-            current,
-            former: Vec::new(),
-            back: None,
-        }))
-    }
-
-    fn line(&self) -> MutexGuard<'_, Line> {
-        // It is consistent between any two statements.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The one that runs; `None` in an instance that runs nothing.
-    #[must_use]
-    pub(crate) fn current(&self) -> Option<Arc<Version>> {
-        self.line().current.clone()
-    }
-
-    /// Those before it, the latest last; at most [`FORMER`].
-    #[must_use]
-    pub fn former(&self) -> Vec<Arc<Version>> {
-        self.line().former.clone()
-    }
-
-    /// Puts the next one in its place.
-    pub fn advance(&self, next: Arc<Version>) {
-        let mut line = self.line();
-        if let Some(last) = line.current.replace(next) {
-            line.former.push(last);
-        }
-        let surplus = line.former.len().saturating_sub(FORMER);
-        line.former.drain(..surplus);
-    }
-
-    /// Puts the one before it in its place. No rollback leads to it again.
-    pub fn back(&self) {
-        let mut line = self.line();
-        if let Some(last) = line.former.pop() {
-            line.back = line.current.replace(last);
-        }
-    }
-
-    /// The place in the source of what happened to this version, if it is still known
-    /// and its file has DWARF.
-    #[must_use]
-    pub(crate) fn place(&self, id: u32, at: u32) -> Option<(String, u32)> {
-        let line = self.line();
-        let mut all = line.current.iter().chain(&line.former).chain(&line.back);
-        // The latest, should a number have come round.
-        let version = all.rfind(|known| known.id as u32 == id)?;
-        let (file, number) = version.lines.at(at)?;
-        Some((file.to_owned(), number))
-    }
 }

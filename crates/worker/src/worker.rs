@@ -17,7 +17,6 @@ use std::sync::mpsc::{
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ashway_abi::trusted;
 use ashway_path::places::PathId;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::thread::set_current_timer_slack;
@@ -26,12 +25,12 @@ use crate::bell::Bell;
 use crate::clock::now;
 use crate::counters::UserRows;
 use crate::error::InstanceError;
-use crate::instance::Instance;
 use crate::order::Order;
 use crate::packet_port::PacketPort;
 use crate::packets;
 use crate::paths::Paths;
 use crate::programs::NodeMaps;
+use crate::queue::Queue;
 use crate::rings;
 use crate::run_instance::{self, HandlerPath, RunInstance};
 use crate::snapshot::PathSnapshot;
@@ -63,7 +62,7 @@ pub struct Work {
     /// Whether there are some that leave.
     pub leaving: bool,
     /// Whose rings hold whole frames; made when the first path wants them.
-    pub frame_queue: Option<Arc<Instance>>,
+    pub frame_queue: Option<Arc<Queue>>,
     /// The paths that take those.
     pub paths: Paths,
     /// Ways out of interfaces with XDP, by interface.
@@ -412,7 +411,7 @@ impl Work {
     fn is_awaited(&self) -> bool {
         let frame_queue = self.frame_queue.as_deref();
         let mut instances = self.instances.iter().map(RunInstance::shared);
-        frame_queue.is_some_and(rings::waiting) || instances.any(|shared| rings::waiting(shared))
+        frame_queue.is_some_and(rings::holds_any) || instances.any(|shared| rings::waiting(shared))
     }
 
     /// Takes a path in that ends in a handler.
@@ -444,8 +443,8 @@ impl Work {
                 let left =
                     || rings::waiting(instance.shared()) || instance.paths().next().is_some();
                 let stays = !instance.leaves || left();
-                if !stays && let Some(kernel) = &instance.shared().kernel {
-                    kernel.pool.close();
+                if !stays && let Some(queue) = &instance.shared().queue {
+                    queue.pool().close();
                 }
                 stays
             });
@@ -478,12 +477,12 @@ impl Work {
     /// Asks to be woken, looks once more, and sleeps.
     fn sleep(&mut self, call: &OwnedFd) {
         let none = self.awake.all_lie_down(&mut self.instances);
-        self.want_frames(1);
+        self.want_frames(true);
         // Pairs with the exchange in the ring program: either it sees the flag
         // or we see its message.
         fence(Ordering::SeqCst);
         let roused = self.rouse();
-        if none && !roused && !self.frame_queue.as_deref().is_some_and(rings::waiting) {
+        if none && !roused && !self.frame_queue.as_deref().is_some_and(rings::holds_any) {
             let mut fds: Vec<PollFd> = Vec::with_capacity(2 + self.packet_ports.len());
             fds.push(PollFd::new(call, PollFlags::IN));
             let bell = self.node.as_ref().map(|node| node.wake.fd());
@@ -499,7 +498,7 @@ impl Work {
             // Not called: there is nothing to read.
             let _ = rustix::io::read(call, &mut [0_u8; 8]);
         }
-        self.want_frames(0);
+        self.want_frames(false);
     }
 
     /// How long no path has to be woken; without end if none wants to be.
@@ -509,14 +508,9 @@ impl Work {
     }
 
     /// Has the programs of whole frames ring, or not.
-    fn want_frames(&self, wanted: u32) {
-        let kernel = self
-            .frame_queue
-            .as_ref()
-            .and_then(|one| one.kernel.as_ref());
-        if let Some(kernel) = kernel {
-            let word = kernel.trusted.u32_at(trusted::NEED_WAKE);
-            word.store(wanted, Ordering::SeqCst);
+    fn want_frames(&self, wanted: bool) {
+        if let Some(frame_queue) = &self.frame_queue {
+            frame_queue.want_wake(wanted);
         }
     }
 }

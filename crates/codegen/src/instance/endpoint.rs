@@ -31,7 +31,12 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, finish: Label) {
     asm.load(Size::W, R1, R7, trusted::ENDPOINT_OPEN as i16);
     asm.jump_if_imm(op::JEQ, R1, 0, none);
     asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
-    asm.jump_if_imm(op::JGT, R5, spec.layout.slot_bytes as i32, too_long);
+    asm.jump_if_imm(
+        op::JGT,
+        R5,
+        spec.layout.endpoint_slot_bytes as i32,
+        too_long,
+    );
     asm.load(Size::W, R5, R9, context::PAYLOAD_OFF);
     asm.jump_if_imm(op::JGT, R5, trusted::HEADERS_BYTES as i32, too_long);
 

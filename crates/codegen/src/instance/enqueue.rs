@@ -10,7 +10,7 @@
 use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_abi::{Count, context, trusted};
 
-use super::{OrderScope, Spec, share};
+use super::{OrderScope, QueueSpec, Spec, share};
 use crate::bug::{self, Bug};
 use crate::observe::{self, Note, Word};
 use crate::xdp::{self, action};
@@ -52,24 +52,23 @@ pub(crate) enum Origin {
 
 /// `r1` = the path's trusted word (`in_user` first): that of the path with this number, if
 /// the program knows it, else of the context's. `r7` = trusted words.
-pub(crate) fn path_word(asm: &mut Assembler, spec: &Spec, path: Option<usize>, host: Label) {
+pub(crate) fn path_word(asm: &mut Assembler, spec: &QueueSpec, path: Option<usize>, host: Label) {
     asm.mov(R1, R7);
     if path.is_none() {
         asm.load(Size::W, R2, R9, context::LOCAL_PATH);
-        asm.jump_if_imm(op::JGE, R2, spec.paths as i32, host);
+        asm.jump_if_imm(op::JGE, R2, spec.layout.paths as i32, host);
         asm.alu_imm(op::LSH, R2, trusted::PATH_STRIDE.trailing_zeros() as i32);
         asm.alu(op::ADD, R1, R2);
     }
     let own = path.filter(|_| !bug::is(Bug::NumberForgotten));
-    let at = trusted::paths_at(spec.paths, spec.layout.rings);
-    let at = at + own.unwrap_or_default() * trusted::PATH_STRIDE;
+    let at = spec.layout.path_word(own.unwrap_or_default());
     asm.alu_imm(op::ADD, R1, at as i32);
 }
 
 /// `r1` = the number of this queue's ring, `r2` = its control block; to `fail`
 /// if there is none. `r6` = `xdp_md`, `r7` = trusted words, `r9` = the context.
 /// Clobbers `r3`.
-fn ring(asm: &mut Assembler, spec: &Spec, fail: Label) {
+fn ring(asm: &mut Assembler, spec: &QueueSpec, fail: Label) {
     let own = asm.label();
     asm.load(Size::H, R1, R9, context::RING_BASE);
     asm.load(Size::H, R3, R9, context::RING_COUNT);
@@ -116,7 +115,7 @@ const MARKS: i32 = trusted::RING_MARKS.next_power_of_two() as i32 - 1;
 
 /// Notes that this queue's message runs in the kernel tier: what follows it into
 /// the ring must wait until it has left. Registers as [`ring`]; clobbers `r4`.
-pub(super) fn note_kernel(asm: &mut Assembler, spec: &Spec) {
+pub(super) fn note_kernel(asm: &mut Assembler, spec: &QueueSpec) {
     let out = asm.label();
     if spec.layout.rings == 1 {
         let other = asm.label();
@@ -151,7 +150,13 @@ pub(crate) fn others(asm: &mut Assembler, mine: Label, drained: Label) {
 
 /// `r6` = `xdp_md`, `r7` = trusted words, `r8` = the note to count, `r9` = the
 /// context. Ends the program, or jumps to `host`.
-pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, origin: Origin, observe: bool) {
+pub(crate) fn emit(
+    asm: &mut Assembler,
+    spec: &QueueSpec,
+    host: Label,
+    origin: Origin,
+    observe: bool,
+) {
     let full = asm.label();
     let over = asm.label();
     let too_long = asm.label();
@@ -246,7 +251,7 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, host: Label, origin: Origin
 /// a further one finds as much room as each of them has (A. K. Choudhury and E. L. Hahne,
 /// *Dynamic Queue Length Thresholds for Shared-Memory Packet Switches*, 1998, with a factor
 /// of 1). A path that is alone on its handler has all of the ring. Clobbers `r1`-`r5`.
-fn part(asm: &mut Assembler, spec: &Spec, full: Label, over: Label) {
+fn part(asm: &mut Assembler, spec: &QueueSpec, full: Label, over: Label) {
     if bug::is(Bug::PathTakesRing) {
         return;
     }
@@ -320,7 +325,7 @@ fn drain(asm: &mut Assembler, has_share: bool) {
 
 /// Takes the next slot of this queue's ring: `r1` = its descriptor. To `full` if
 /// there is none. Clobbers `r0`-`r5`.
-fn take_slot(asm: &mut Assembler, spec: &Spec, full: Label) {
+fn take_slot(asm: &mut Assembler, spec: &QueueSpec, full: Label) {
     let again = asm.label();
     let taken = asm.label();
     ring(asm, spec, full);
@@ -361,7 +366,7 @@ fn take_slot(asm: &mut Assembler, spec: &Spec, full: Label) {
 /// Tells the worker if this message comes right behind one of the kernel tier:
 /// what a program sends, redirects or passes leaves only at the end of the
 /// driver's poll, and the worker on another CPU could be faster.
-fn behind(asm: &mut Assembler, spec: &Spec) {
+fn behind(asm: &mut Assembler, spec: &QueueSpec) {
     let out = asm.label();
     if let OrderScope::Path { .. } = spec.order_scope {
         asm.load(Size::D, R1, R10, PATH_WORD);
@@ -402,7 +407,7 @@ fn publish(asm: &mut Assembler) {
 
 /// Writes the descriptor, `r1`, and the frame as far as its payload goes, padding left out,
 /// into the block that the slot has. `r7` = trusted words. Clobbers `r0`-`r5`.
-fn fill(asm: &mut Assembler, spec: &Spec, bad: Label) {
+fn fill(asm: &mut Assembler, spec: &QueueSpec, bad: Label) {
     let layout = &spec.layout;
     asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
     asm.jump_if_imm(op::JEQ, R4, 0, bad);
@@ -420,7 +425,7 @@ fn fill(asm: &mut Assembler, spec: &Spec, bad: Label) {
     asm.load(Size::W, R3, R1, 0);
     let last = (layout.blocks() - 1) * layout.block_bytes();
     asm.jump_if_imm(op::JGT, R3, last as i32, bad);
-    let frame = layout.pool_offset(spec.paths) + HEADROOM_BYTES;
+    let frame = layout.pool_offset() + HEADROOM_BYTES;
     asm.alu_imm(op::ADD, R3, frame as i32);
     asm.alu(op::ADD, R3, R7);
     asm.alu(op::ADD, R4, R5);
@@ -434,7 +439,7 @@ fn fill(asm: &mut Assembler, spec: &Spec, bad: Label) {
 /// which it restores.
 pub(super) fn copy_payload(asm: &mut Assembler, spec: &Spec, bad: Label) {
     // r7 = where the slot lies in the memory.
-    let slot_bytes = spec.layout.slot_bytes as i32;
+    let slot_bytes = spec.layout.endpoint_slot_bytes as i32;
     asm.load(Size::D, R7, R10, SLOT);
     asm.alu_imm(op::LSH, R7, slot_bytes.trailing_zeros() as i32);
     asm.alu_imm(op::ADD, R7, spec.layout.endpoint_payload(0) as i32);
@@ -448,7 +453,7 @@ pub(super) fn copy_payload(asm: &mut Assembler, spec: &Spec, bad: Label) {
 /// By the helper, which takes a map's value as its destination.
 fn copy_to_array(asm: &mut Assembler, spec: &Spec, bad: Label) {
     let empty = asm.label();
-    let slot_bytes = spec.layout.slot_bytes as i32;
+    let slot_bytes = spec.layout.endpoint_slot_bytes as i32;
     let last = spec.layout.total_bytes() as i32 - slot_bytes;
     asm.load(Size::W, R4, R9, context::PAYLOAD_LEN);
     asm.jump_if_imm(op::JEQ, R4, 0, empty);

@@ -29,7 +29,11 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec) {
     asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
     asm.jump_if_imm(op::JGT, R5, trusted::FAULT_FRAME_BYTES as i32 - most, lost);
     asm.mov(R3, R7);
-    asm.alu_imm(op::ADD, R3, trusted::fault_at(spec.layout.rings) as i32);
+    asm.alu_imm(
+        op::ADD,
+        R3,
+        trusted::fault_at(spec.queue.layout.rings) as i32,
+    );
     asm.store(Size::W, R3, trusted::FAULT_FRONT as i16, R4);
     asm.store(Size::W, R3, trusted::FAULT_LEN as i16, R5);
     asm.load(Size::W, R1, R9, context::DIRTY);

@@ -68,5 +68,5 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, module: &Module<'_>) {
 /// `to` = the ring.
 fn ring_at(asm: &mut Assembler, spec: &Spec, to: Reg) {
     asm.mov(to, R7);
-    asm.alu_imm(op::ADD, to, trusted::log_at(spec.layout.rings) as i32);
+    asm.alu_imm(op::ADD, to, trusted::log_at(spec.queue.layout.rings) as i32);
 }

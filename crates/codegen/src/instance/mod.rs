@@ -36,7 +36,7 @@ pub(crate) use reply::{EXIT_BYTES, EXIT_MARK, mark_for_exit, whole_checksum};
 
 use ashway_abi::memory::Layout;
 use ashway_abi::share::Terms;
-use ashway_abi::{Cause, Count, Verdict, context, context::flag, trusted};
+use ashway_abi::{Cause, Count, QueueLayout, Verdict, context, context::flag, trusted};
 
 use crate::bug::{self, Bug};
 use crate::normalise::Module;
@@ -60,19 +60,28 @@ const MEMORY: i16 = -32;
 /// Where the payload of a [plain](flag::PLAIN) packet starts.
 const PLAIN_PAYLOADS: [i32; 2] = [42, 62];
 
-/// What both tiers' programs have to know about an instance.
+/// What programs have to know about the queue that they put messages into.
 #[derive(Clone, Copy, Debug)]
-pub struct Spec {
+pub struct QueueSpec {
     /// Contexts there are: one for each possible CPU.
     pub cpus: u32,
+    /// What it has, and where.
+    pub layout: QueueLayout,
+    /// How they read packets.
+    pub packet: Packet,
+    /// Where a message is noted that runs in the kernel tier.
+    pub order_scope: OrderScope,
+}
+
+/// What a program of the kernel tier has to know about an instance.
+#[derive(Clone, Copy, Debug)]
+pub struct Spec {
+    /// Its queue.
+    pub queue: QueueSpec,
     /// Where its memory's regions lie.
     pub layout: Layout,
     /// What its memory is.
     pub memory: MemoryKind,
-    /// Number of its paths.
-    pub paths: usize,
-    /// Where a message is noted that runs in the kernel tier.
-    pub order_scope: OrderScope,
 }
 
 /// Whose next message in a ring has to wait until one of the kernel tier has left.
@@ -87,17 +96,6 @@ pub enum OrderScope {
         /// their own.
         relays: usize,
     },
-}
-
-impl Spec {
-    /// How packets are read: array mode is for processes without
-    /// `CAP_PERFMON`, and they may not move packet pointers freely either.
-    pub(crate) const fn packet(&self) -> Packet {
-        match self.memory {
-            MemoryKind::Arena => Packet::Pointers,
-            MemoryKind::Array => Packet::Helpers,
-        }
-    }
 }
 
 /// The handler half of a kernel-tier program.
@@ -123,18 +121,18 @@ pub struct Handler<'m> {
 
 /// Generates the user tier's program. Linux 6.9 (`may_goto`).
 #[must_use]
-pub fn user(spec: &Spec) -> Image {
+pub fn user(spec: &QueueSpec) -> Image {
     user_with(spec, false)
 }
 
 /// The same program, which says what it does ([`ashway_abi::observe`]) of messages
 /// that come from an entry program that does.
 #[must_use]
-pub fn user_observed(spec: &Spec) -> Image {
+pub fn user_observed(spec: &QueueSpec) -> Image {
     user_with(spec, true)
 }
 
-fn user_with(spec: &Spec, observe: bool) -> Image {
+fn user_with(spec: &QueueSpec, observe: bool) -> Image {
     let mut asm = Assembler::new();
     let host = asm.label();
     asm.mov(R6, R1);
@@ -184,7 +182,7 @@ fn kernel_with(
     let trap = asm.label();
 
     asm.mov(R6, R1);
-    xdp::find_context(&mut asm, spec.cpus, host);
+    xdp::find_context(&mut asm, spec.queue.cpus, host);
     if observe {
         observe::turn(&mut asm);
     }
@@ -218,7 +216,7 @@ fn kernel_with(
         share: handler.share.is_some(),
         path: handler.path,
     };
-    enqueue::emit(&mut asm, spec, host, origin, observe);
+    enqueue::emit(&mut asm, &spec.queue, host, origin, observe);
     asm.bind(host);
     if spec.memory == MemoryKind::Arena {
         // A program belongs to the arena that it names, wherever; the value is not used.
@@ -239,7 +237,7 @@ fn turn(
     drained: Label,
 ) {
     let mine = asm.label();
-    enqueue::path_word(asm, spec, handler.path, host);
+    enqueue::path_word(asm, &spec.queue, handler.path, host);
     if handler.share.is_some() {
         asm.store(Size::D, R10, enqueue::PATH_WORD, R1);
     }
@@ -247,7 +245,7 @@ fn turn(
     asm.mov_imm(R8, Count::QueuedOrder as i32);
     asm.jump(queue);
     asm.bind(mine);
-    if spec.packet() == Packet::Helpers {
+    if spec.queue.packet == Packet::Helpers {
         // Here a packet pointer moves by constants only, and there is one for
         // each family's plain packets: the rest goes to the user tier.
         asm.mov_imm(R8, Count::QueuedOptions as i32);
@@ -275,7 +273,7 @@ fn turn(
         asm.jump(queue);
         asm.bind(within);
     }
-    enqueue::note_kernel(asm, spec);
+    enqueue::note_kernel(asm, &spec.queue);
 }
 
 /// Sets up what promoted code relies on (`promote`'s contract).
@@ -291,7 +289,7 @@ fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
     asm.load(Size::W, R1, R6, md::DATA);
     asm.load(Size::W, R2, R6, md::DATA_END);
     asm.load(Size::W, R3, R9, context::PAYLOAD_OFF);
-    match spec.packet() {
+    match spec.queue.packet {
         Packet::Pointers => {
             let bounded = asm.label();
             let most = trusted::HEADERS_BYTES as i32;
@@ -426,7 +424,7 @@ fn verdict(
         asm.bind(reply);
         unlock(asm);
         let resized = handler.module.resizes();
-        reply::emit(asm, spec.packet(), resized, finish, observe);
+        reply::emit(asm, spec.queue.packet, resized, finish, observe);
     }
 }
 

@@ -12,8 +12,8 @@ use ashway_rig::captures::{Captures, Links};
 
 use super::user::User;
 use super::world::{
-    End, FEW, LAYOUT, LONGEST, OUR_MAC, OUT, OrderScope, ROWS, Risen, UNMATCHED, behind, code,
-    counted, end, entry, hop, leaf, same,
+    End, FEW, LAYOUT, LONGEST, OUR_MAC, OUT, OrderScope, QUEUE, ROWS, Risen, UNMATCHED, behind,
+    code, counted, end, entry, hop, leaf, same,
 };
 
 /// One frame in so many is cut at every length.
@@ -34,7 +34,7 @@ pub(crate) struct One {
 impl One {
     pub(crate) fn new(table: &Table<usize>, packet: Packet, few: usize, what: OrderScope) -> Self {
         let compiled = emit::compile(table, few, leaf);
-        let mut machine = Machine::new(ROWS, LAYOUT.trusted_bytes(1), LAYOUT.total_bytes());
+        let mut machine = Machine::new(ROWS, QUEUE.bytes(), LAYOUT.total_bytes());
         machine.array_mode = packet == Packet::Helpers;
         machine.slots = vec![Some(behind(what, packet, 1))];
         for (one, entries) in compiled.iter().zip(table.shapes()) {
@@ -123,9 +123,9 @@ fn message(machine: &mut Machine) -> Vec<u8> {
     assert_eq!(machine.trusted_u32(at + trusted::SLOT_READY), produced);
     let len = machine.trusted_u32(at + trusted::SLOT_PAYLOAD_LEN) as usize;
     let path = machine.trusted_u32(at + trusted::SLOT_LOCAL_PATH) as usize;
-    let place = [LAYOUT.block_word(slot), at + trusted::SLOT_PAYLOAD_OFF];
+    let place = [QUEUE.block_word(slot), at + trusted::SLOT_PAYLOAD_OFF];
     let place = place.map(|at| machine.trusted_u32(at) as usize);
-    let at = LAYOUT.pool_offset(1) + HEADROOM_BYTES + place[0] + place[1];
+    let at = QUEUE.pool_offset() + HEADROOM_BYTES + place[0] + place[1];
     let message = machine.trusted()[at..][..len].to_vec();
     let words = machine.trusted_mut();
     words[ring + trusted::RING_CONSUMED..][..4].copy_from_slice(&produced.to_le_bytes());

@@ -19,7 +19,8 @@ use ashway_rig::skip_unless_root;
 
 use super::user::User;
 use super::world::{
-    End, FEW, LAYOUT, OUR_MAC, OrderScope, ROWS, behind, code, counted, end, entry, leaf, row, same,
+    End, FEW, LAYOUT, OUR_MAC, OrderScope, QUEUE, ROWS, behind, code, counted, end, entry, leaf,
+    row, same,
 };
 
 /// One frame in so many is cut at every length: a test run costs microseconds, and
@@ -63,7 +64,7 @@ impl Loaded {
         }
         let slots = create(&MapSpec::prog_array("slots", 1));
         let wake = shared::bell("wake", 4096).unwrap();
-        let trusted = shared::words("trusted", LAYOUT.trusted_bytes(1)).unwrap();
+        let trusted = shared::words("trusted", QUEUE.bytes()).unwrap();
         let memory = match packet {
             Packet::Pointers => shared::arena(LAYOUT.total_bytes()),
             Packet::Helpers => shared::array(LAYOUT.total_bytes()),
@@ -169,9 +170,9 @@ impl Loaded {
         assert_eq!(in_user.load(Acquire), 1);
         in_user.store(0, Release);
         let mut message = vec![0; len as usize];
-        let place = [LAYOUT.block_word(slot), at + trusted::SLOT_PAYLOAD_OFF];
+        let place = [QUEUE.block_word(slot), at + trusted::SLOT_PAYLOAD_OFF];
         let place = place.map(|at| word(at).load(Acquire) as usize);
-        let at = LAYOUT.pool_offset(1) + HEADROOM_BYTES + place[0] + place[1];
+        let at = QUEUE.pool_offset() + HEADROOM_BYTES + place[0] + place[1];
         self.trusted.copy_out(at, &mut message).unwrap();
         message
     }

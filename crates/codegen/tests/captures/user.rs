@@ -19,7 +19,7 @@ use ashway_path::time::Time;
 use ashway_wire::Headers;
 
 use super::world::{
-    End, LAYOUT, MTU, NEXT_MAC, OUR_MAC, OUT, OWN_MAC, OrderScope, is_raw, next_hop, own, table,
+    End, MTU, NEXT_MAC, OUR_MAC, OUT, OWN_MAC, OrderScope, QUEUE, is_raw, next_hop, own, table,
 };
 
 /// A handler with one verdict.
@@ -85,7 +85,7 @@ impl User {
 fn raw(what: OrderScope, path: usize, message: &[u8]) -> End {
     match what {
         // The forward program leaves them to the user tier.
-        OrderScope::Ring | OrderScope::Relay if message.len() > LAYOUT.slot_bytes => {
+        OrderScope::Ring | OrderScope::Relay if message.len() > QUEUE.slot_bytes => {
             End::Ended(path, Count::DroppedTooLong)
         }
         OrderScope::Ring | OrderScope::Relay => End::Queued(path, message.to_vec()),
@@ -124,7 +124,7 @@ fn run(what: OrderScope, number: usize, path: &mut Path<Message>, frame: &[u8]) 
                 message,
                 ..
             },
-        ] if message.len() <= LAYOUT.slot_bytes => End::Queued(number, message.bytes().to_vec()),
+        ] if message.len() <= QUEUE.slot_bytes => End::Queued(number, message.bytes().to_vec()),
         // For the ring of the kernel tier.
         [
             Exit::Ended {

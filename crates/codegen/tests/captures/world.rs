@@ -6,7 +6,7 @@ use ashway_abi::context::flag;
 use ashway_abi::count::Ledger;
 use ashway_abi::memory::Layout;
 use ashway_abi::{Budget, MemoryKind};
-use ashway_abi::{Count, Hop, Leaf};
+use ashway_abi::{Count, Hop, Leaf, QueueLayout};
 use ashway_check::bpf::Image;
 use ashway_codegen::demux::emit::{self, Compiled};
 use ashway_codegen::entry::{self, Packet, Reply};
@@ -31,12 +31,14 @@ pub(crate) const ROWS: usize = PATHS.len() + 1;
 /// The row of what matches no path.
 pub(crate) const UNMATCHED: usize = 0;
 
-pub(crate) const LAYOUT: Layout = Layout {
-    guest_bytes: 65_536,
-    state_bytes: 65_536,
+/// Where the regions of the handler's memory lie.
+pub(crate) const LAYOUT: Layout = Layout::without_endpoint(65_536, 65_536);
+
+/// The queue of whatever is behind the entry program.
+pub(crate) const QUEUE: QueueLayout = QueueLayout {
+    paths: PATHS.len(),
     rings: 1,
     slot_bytes: 2048,
-    endpoint_slots: 0,
 };
 
 /// Longest frame that is in one piece: a page at most with the drivers there are.
@@ -163,11 +165,10 @@ pub(crate) const FEW: [usize; 2] = [emit::FEW, 0];
 pub(crate) fn behind(what: OrderScope, packet: Packet, cpus: u32) -> Image {
     const ECHO: &str = r#"(module (memory (export "memory") 1 1)
         (func (export "on_rx") (param i32 i32) (result i32) i32.const 1))"#;
-    let spec = instance::Spec {
+    let queue = instance::QueueSpec {
         cpus,
-        layout: LAYOUT,
-        memory: memory(packet),
-        paths: PATHS.len(),
+        layout: QUEUE,
+        packet,
         order_scope: match what {
             OrderScope::Relay => instance::OrderScope::Path {
                 relays: PATHS.len(),
@@ -176,8 +177,8 @@ pub(crate) fn behind(what: OrderScope, packet: Packet, cpus: u32) -> Image {
         },
     };
     match what {
-        OrderScope::Ring => instance::user(&spec),
-        OrderScope::Relay => forward::generate(&spec),
+        OrderScope::Ring => instance::user(&queue),
+        OrderScope::Relay => forward::generate(&queue),
         OrderScope::Echo => {
             let wasm = wat::parse_str(ECHO).unwrap();
             let module = normalise(&wasm, &Limits::default()).unwrap();
@@ -194,6 +195,11 @@ pub(crate) fn behind(what: OrderScope, packet: Packet, cpus: u32) -> Image {
                 share: None,
                 may_reply: true,
                 locals_in_memory: false,
+            };
+            let spec = instance::Spec {
+                queue,
+                layout: LAYOUT,
+                memory: memory(packet),
             };
             instance::kernel(&spec, &handler).unwrap().0
         }

@@ -2,9 +2,10 @@
 
 use ashway_abi::memory::{Layout, WASM_PAGE};
 use ashway_abi::share::Terms;
-use ashway_abi::{Budget, MemoryKind};
+use ashway_abi::{Budget, MemoryKind, QueueLayout};
 use ashway_check::bpf::Image;
 use ashway_check::{Around, Report, Shape, Violation, check};
+use ashway_codegen::entry::Packet;
 use ashway_codegen::normalise::{Limits, Module, normalise};
 use ashway_codegen::promote::{self, PromoteError};
 use ashway_codegen::{instance, stub};
@@ -84,13 +85,16 @@ pub(crate) fn stub_of(
     })
 }
 
-fn layout(module: &Module<'_>, rings: usize) -> Layout {
-    Layout {
-        guest_bytes: module.maximum_pages as usize * WASM_PAGE,
-        state_bytes: module.state_bytes,
-        rings,
-        slot_bytes: 2048,
-        endpoint_slots: 0,
+fn queue(memory: MemoryKind, rings: usize, paths: usize) -> instance::QueueSpec {
+    instance::QueueSpec {
+        cpus: CPUS,
+        layout: QueueLayout {
+            paths,
+            rings,
+            slot_bytes: 2048,
+        },
+        packet: Packet::beside(memory),
+        order_scope: instance::OrderScope::Ring,
     }
 }
 
@@ -128,14 +132,13 @@ fn instance_program_by(
     let layout = Layout {
         // An endpoint, where there are several paths.
         endpoint_slots: if paths > 1 { 64 } else { 0 },
-        ..layout(&module, rings)
+        endpoint_slot_bytes: 2048,
+        ..stub::layout(&module)
     };
     let spec = instance::Spec {
-        cpus: CPUS,
+        queue: queue(memory, rings, paths),
         layout,
         memory,
-        paths,
-        order_scope: instance::OrderScope::Ring,
     };
     let handler = instance::Handler {
         module: &module,
@@ -151,7 +154,7 @@ fn instance_program_by(
         name: format!("{name}, {memory:?}, {rings} rings, {paths} paths, reply: {may_reply}"),
         image,
         shape: Shape {
-            around: Around::Instance,
+            around: Around::Instance(spec.queue.layout),
             memory,
             layout,
             cpus: CPUS,
@@ -164,27 +167,14 @@ fn instance_program_by(
 
 /// What carries messages to the user tier.
 pub(crate) fn user_program(memory: MemoryKind, rings: usize, paths: usize) -> Made {
-    let layout = Layout {
-        guest_bytes: WASM_PAGE,
-        state_bytes: WASM_PAGE,
-        rings,
-        slot_bytes: 2048,
-        endpoint_slots: 0,
-    };
-    let spec = instance::Spec {
-        cpus: CPUS,
-        layout,
-        memory,
-        paths,
-        order_scope: instance::OrderScope::Ring,
-    };
+    let spec = queue(memory, rings, paths);
     Made {
         name: format!("user tier, {memory:?}, {rings} rings, {paths} paths"),
         image: instance::user(&spec),
         shape: Shape {
-            around: Around::Instance,
+            around: Around::Instance(spec.layout),
             memory,
-            layout,
+            layout: Layout::without_endpoint(WASM_PAGE, WASM_PAGE),
             cpus: CPUS,
             budget: BUDGET,
             resizes: false,

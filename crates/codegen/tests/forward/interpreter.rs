@@ -1,14 +1,13 @@
 //! In our own interpreter, without root.
 
-use ashway_abi::MemoryKind;
-use ashway_abi::memory::{HEADROOM_BYTES, Layout, STATE_BYTES, WASM_PAGE};
-use ashway_abi::{Count, Hop, Leaf, hop, trusted};
+use ashway_abi::memory::HEADROOM_BYTES;
+use ashway_abi::{Count, Hop, Leaf, QueueLayout, hop, trusted};
 use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::{Fault, Machine};
 use ashway_codegen::demux::emit::{self, FEW};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::forward;
-use ashway_codegen::instance::{OrderScope, Spec};
+use ashway_codegen::instance::{OrderScope, QueueSpec};
 use ashway_demux::{Conjunction, Field, Filter, Table, Test};
 
 use super::cases::{Case, Checksum, OUT, Random};
@@ -64,21 +63,15 @@ pub(crate) fn entry(packet: Packet, cpus: u32) -> Image {
 }
 
 /// The forward program of a node on which `paths` have a number.
-pub(crate) fn spec(packet: Packet, cpus: u32, paths: usize) -> Spec {
-    Spec {
+pub(crate) fn spec(packet: Packet, cpus: u32, paths: usize) -> QueueSpec {
+    QueueSpec {
         cpus,
-        layout: Layout {
-            guest_bytes: WASM_PAGE,
-            state_bytes: STATE_BYTES,
+        layout: QueueLayout {
+            paths,
             rings: 1,
             slot_bytes: 2048,
-            endpoint_slots: 0,
         },
-        memory: match packet {
-            Packet::Pointers => MemoryKind::Arena,
-            Packet::Helpers => MemoryKind::Array,
-        },
-        paths,
+        packet,
         order_scope: OrderScope::Path { relays: paths },
     }
 }
@@ -91,7 +84,7 @@ pub(crate) fn program(packet: Packet) -> Image {
 /// A machine on which the entry program leads to this one.
 fn machine(packet: Packet, program: &Image) -> Machine {
     let layout = spec(packet, 1, 8).layout;
-    let mut machine = Machine::new(2, layout.trusted_bytes(8), layout.total_bytes());
+    let mut machine = Machine::new(2, layout.bytes(), 0);
     machine.array_mode = packet == Packet::Helpers;
     machine.insn_limit = 1_000_000;
     machine.set_hits(emit::CELL_BYTES);
@@ -205,7 +198,7 @@ fn waiting(machine: &Machine, packet: Packet) -> Option<(u32, Vec<u8>)> {
     );
     let layout = spec(packet, 1, 8).layout;
     let block = machine.trusted_u32(layout.block_word(0)) as usize;
-    let at = layout.pool_offset(8) + block + HEADROOM_BYTES;
+    let at = layout.pool_offset() + block + HEADROOM_BYTES;
     let frame = &machine.trusted()[at..][..headers + len];
     Some((word(trusted::SLOT_LOCAL_PATH), frame.to_vec()))
 }

@@ -10,7 +10,7 @@ use ashway_codegen::entry::Packet;
 use ashway_codegen::forward;
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun, shared};
-use ashway_memory::{Memory, SharedArray, WakeBell};
+use ashway_memory::{SharedArray, WakeBell};
 use ashway_rig::skip_unless_root;
 
 use super::cases::{Case, Random};
@@ -25,7 +25,7 @@ struct Loaded {
     hops: SharedArray,
     counters: Map,
     trusted: SharedArray,
-    _maps: ([Map; 3], Memory, WakeBell),
+    _maps: ([Map; 3], WakeBell),
 }
 
 impl Loaded {
@@ -36,13 +36,7 @@ impl Loaded {
         let counters = Map::create(&MapSpec::percpu_array("rows", KERNEL_BYTES as u32, 2)).unwrap();
         let hops = shared::words("hops", PATHS * hop::BYTES).unwrap();
         let spec = spec(packet, cpus, PATHS);
-        let words = spec.layout.trusted_bytes(PATHS);
-        let words = shared::words("trusted", words).unwrap();
-        let memory = match packet {
-            Packet::Pointers => shared::arena(spec.layout.total_bytes()),
-            Packet::Helpers => shared::array(spec.layout.total_bytes()),
-        }
-        .unwrap();
+        let words = shared::words("trusted", spec.layout.bytes()).unwrap();
         let wake = shared::bell("wake", 4096).unwrap();
         let slots = Map::create(&MapSpec::prog_array("slots", 1)).unwrap();
         let hits = Map::create(&MapSpec::array("hits", CELL_BYTES as u32, 1)).unwrap();
@@ -54,11 +48,12 @@ impl Loaded {
                     MapRef::Counters => counters.fd(),
                     MapRef::Hops => hops.fd(),
                     MapRef::Trusted => words.fd(),
-                    MapRef::Memory => memory.fd(),
                     MapRef::Wake => wake.fd(),
                     MapRef::Slots => slots.fd(),
                     MapRef::Hits => hits.fd(),
-                    other @ (MapRef::Shape(_) | MapRef::Notes) => panic!("{other:?}"),
+                    other @ (MapRef::Memory | MapRef::Shape(_) | MapRef::Notes) => {
+                        panic!("{other:?}")
+                    }
                 },
                 value_offset: used.value_offset,
             });
@@ -74,7 +69,7 @@ impl Loaded {
             hops,
             counters,
             trusted: words,
-            _maps: ([contexts, slots, hits], memory, wake),
+            _maps: ([contexts, slots, hits], wake),
         }
     }
 

@@ -82,13 +82,7 @@ pub(crate) fn layout_of(module: &Module<'_>) -> Layout {
 
 /// For a module without stored tables and passive segments.
 pub(crate) fn layout(pages: u32) -> Layout {
-    Layout {
-        guest_bytes: pages as usize * WASM_PAGE,
-        state_bytes: STATE_BYTES,
-        rings: 1,
-        slot_bytes: 2048,
-        endpoint_slots: 0,
-    }
+    Layout::without_endpoint(pages as usize * WASM_PAGE, STATE_BYTES)
 }
 
 /// A file around `fields`, with one memory of one page.

@@ -14,8 +14,9 @@ use ashway_config::{
     self, Act, Config, Difference, HandlerConfig, Mistake, PathConfig, Tier, What,
 };
 use ashway_worker::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
-use ashway_worker::plan::{IfaceFacts, InstancePlan};
+use ashway_worker::plan::InstancePlan;
 use ashway_worker::programs::NodeMaps;
+use ashway_worker::queue_plan::IfaceFacts;
 use ashway_worker::version::{self, Version};
 
 /// What was read of a file: the configuration, and what its handlers' files are.
@@ -94,7 +95,7 @@ impl Order {
     pub(crate) fn compile(self, engine: &Engine, maps: Option<&NodeMaps>, arena: bool) -> Compiled {
         let mut compiled = Compiled::default();
         for (handler, plan) in self.fresh {
-            let made = Instance::create(&handler, &[], &plan, engine, maps, arena);
+            let made = Instance::create(&handler, &[], &plan.queue, engine, maps, arena);
             let made = made.map(|(instance, wasm)| (plan, instance, wasm));
             compiled.fresh.insert(handler.name, made);
         }

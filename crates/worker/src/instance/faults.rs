@@ -44,8 +44,8 @@ pub(crate) struct KeptFault {
 impl Instance {
     /// One of the words of the last fault, which both tiers write.
     fn fault_word(&self, offset: usize) -> &AtomicU32 {
-        match &self.kernel {
-            Some(kernel) => kernel.trusted.u32_at(offset),
+        match &self.queue {
+            Some(queue) => queue.words().u32_at(offset),
             None => &self.faults[(offset - trusted::FAULT_COUNT) / 4],
         }
     }
@@ -122,8 +122,8 @@ impl Instance {
     /// for.
     #[must_use]
     pub fn wants_fault(&self) -> bool {
-        self.kernel.as_ref().is_none_or(|kernel| {
-            let wanted = kernel.trusted.u32_at(trusted::FAULT_WANTED);
+        self.queue.as_ref().is_none_or(|queue| {
+            let wanted = queue.words().u32_at(trusted::FAULT_WANTED);
             wanted.load(Ordering::Acquire) != 0
         })
     }
@@ -131,9 +131,9 @@ impl Instance {
     /// Lets the next message that stops the handler in the kernel tier be kept, unless
     /// one waits for the worker.
     pub fn want_fault(&self) {
-        if let Some(kernel) = &self.kernel {
-            let wanted = kernel.trusted.u32_at(trusted::FAULT_WANTED);
-            let lock = kernel.trusted.u32_at(trusted::LOCK);
+        if let Some(queue) = &self.queue {
+            let wanted = queue.words().u32_at(trusted::FAULT_WANTED);
+            let lock = queue.words().u32_at(trusted::LOCK);
             // While it is 0, no program begins to keep one.
             if wanted.load(Ordering::Acquire) == 0 && lock.load(Ordering::Acquire) != trusted::KEPT
             {
@@ -147,8 +147,8 @@ impl Instance {
     /// lock is written for each message.
     #[must_use]
     pub fn keeps_fault(&self) -> bool {
-        self.kernel.as_ref().is_some_and(|kernel| {
-            let word = |offset| kernel.trusted.u32_at(offset).load(Ordering::Acquire);
+        self.queue.as_ref().is_some_and(|queue| {
+            let word = |offset| queue.words().u32_at(offset).load(Ordering::Acquire);
             word(trusted::FAULT_WANTED) == 0 && word(trusted::LOCK) == trusted::KEPT
         })
     }
@@ -157,14 +157,14 @@ impl Instance {
     /// lock from [`trusted::KEPT`].
     #[must_use]
     pub(crate) fn kept_fault(&self) -> Option<KeptFault> {
-        let kernel = self.kernel.as_ref()?;
-        let at = trusted::fault_at(self.layout.rings);
-        let word = |offset| kernel.trusted.u32_at(offset).load(Ordering::Relaxed);
+        let queue = self.queue.as_ref()?;
+        let at = trusted::fault_at(queue.layout().rings);
+        let word = |offset| queue.words().u32_at(offset).load(Ordering::Relaxed);
         let front = word(at + trusted::FAULT_FRONT) as usize;
         let len = front + word(at + trusted::FAULT_LEN) as usize;
         let mut frame = vec![0; len.min(trusted::FAULT_FRAME_BYTES)];
-        let copied = kernel
-            .trusted
+        let copied = queue
+            .words()
             .copy_out(at + trusted::FAULT_FRAME, &mut frame);
         copied.ok()?;
         Some(KeptFault {

@@ -4,7 +4,7 @@
 //! of handlers, of which one has messages, the worker would spend its time on the others. So
 //! one that has had nothing while others had messages, [`LINGER`] times, is left alone: it
 //! *sleeps*. Its programs then do for it what they do for a worker that sleeps: the first that
-//! has something takes the wish away ([`trusted::NEED_WAKE`]) and rings the bell, at which the
+//! has something takes the wish away ([`NEED_WAKE`](ashway_abi::trusted::NEED_WAKE)) and rings the bell, at which the
 //! worker looks each time. So a message waits no longer than for an instance that is looked
 //! at: until the next look.
 //!
@@ -18,9 +18,8 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use ashway_abi::trusted;
-
 use crate::bug::{self, Bug};
+use crate::queue::Queue;
 use crate::rings;
 use crate::run_instance::RunInstance;
 
@@ -48,21 +47,17 @@ pub(super) trait Sleeper {
 
 impl Sleeper for RunInstance {
     fn is_fed(&self) -> bool {
-        self.shared().kernel.is_some()
+        self.shared().queue.is_some()
     }
 
     fn want_wake(&self, wanted: bool) {
-        if let Some(kernel) = &self.shared().kernel {
-            let word = kernel.trusted.u32_at(trusted::NEED_WAKE);
-            word.store(wanted.into(), Ordering::SeqCst);
+        if let Some(queue) = &self.shared().queue {
+            queue.want_wake(wanted);
         }
     }
 
     fn is_rung(&self) -> bool {
-        self.shared().kernel.as_ref().is_some_and(|kernel| {
-            let word = kernel.trusted.u32_at(trusted::NEED_WAKE);
-            word.load(Ordering::SeqCst) == 0
-        })
+        self.shared().queue.as_ref().is_some_and(Queue::is_rung)
     }
 
     fn waiting(&self) -> bool {

@@ -12,9 +12,9 @@ use ashway_path::places::PathId;
 use super::Work;
 use crate::clock::now;
 use crate::error::InstanceError;
-use crate::instance::Instance;
 use crate::observe::trace::{self, TraceSink};
 use crate::plan::HandlerId;
+use crate::queue::Queue;
 use crate::relays::Relays;
 use crate::rows::CounterRow;
 use crate::run_instance::{HandlerPath, RunInstance};
@@ -34,7 +34,7 @@ pub enum Command {
     /// Lets paths of a handler go as soon as what has come to them is done.
     Close(Vec<PathId>),
     /// The queue of whole frames.
-    SetFrameQueue(Arc<Instance>),
+    SetFrameQueue(Arc<Queue>),
     /// The relays of the kernel tier.
     SetRelays(Relays),
     /// Adds a path to the relays, under this number.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use ashway_abi::memory::{HEADROOM_BYTES, Layout, STATE_BYTES};
-use ashway_abi::{Budget, MemoryKind};
+use ashway_abi::{Budget, MemoryKind, QueueLayout};
 use ashway_abi::{Count, Leaf, context, count, trusted};
 use ashway_check::bpf::{Atomic, Insn, Reg};
 use ashway_codegen::demux::emit;
@@ -69,19 +69,28 @@ fn node_maps() -> NodeMaps {
     }
 }
 
+const QUEUE: QueueLayout = QueueLayout {
+    paths: 1,
+    rings: 2,
+    slot_bytes: 2048,
+};
+
+fn queue(cpus: u32, kind: MemoryKind) -> instance::QueueSpec {
+    instance::QueueSpec {
+        cpus,
+        layout: QUEUE,
+        packet: entry::Packet::beside(kind),
+        order_scope: instance::OrderScope::Ring,
+    }
+}
+
 fn bench(kind: MemoryKind) -> Bench {
-    let layout = Layout {
-        guest_bytes: 131_072,
-        state_bytes: STATE_BYTES,
-        rings: 2,
-        slot_bytes: 2048,
-        endpoint_slots: 0,
-    };
+    let layout = Layout::without_endpoint(131_072, STATE_BYTES);
     let node = node_maps();
     let cpus = node.cpus;
     let slots = Map::create(&MapSpec::prog_array("slots", 4)).unwrap();
-    let trusted = shared::words("trusted", layout.trusted_bytes(1)).unwrap();
-    let pool = shared::pool(&trusted, &layout, 1).unwrap();
+    let trusted = shared::words("trusted", QUEUE.bytes()).unwrap();
+    let pool = shared::pool(&trusted, &QUEUE).unwrap();
     let memory = match kind {
         MemoryKind::Arena => shared::arena(layout.total_bytes()).unwrap(),
         MemoryKind::Array => shared::array(layout.total_bytes()).unwrap(),
@@ -101,10 +110,7 @@ fn bench(kind: MemoryKind) -> Bench {
         unmatched_row: 0,
         mac: ashway_rig::MAC_B,
         reply: entry::Reply::Transmit,
-        packet: match kind {
-            MemoryKind::Arena => entry::Packet::Pointers,
-            MemoryKind::Array => entry::Packet::Helpers,
-        },
+        packet: entry::Packet::beside(kind),
     };
     let maps = Maps {
         node: &node,
@@ -113,13 +119,7 @@ fn bench(kind: MemoryKind) -> Bench {
     };
     let entry = programs::load_entry(&entry::generate(&spec), &node, &slots, &demux)
         .unwrap_or_else(|e| panic!("entry: {e}: {}", e.log()));
-    let user = instance::user(&instance::Spec {
-        cpus,
-        layout,
-        memory: kind,
-        paths: 1,
-        order_scope: instance::OrderScope::Ring,
-    });
+    let user = instance::user(&queue(cpus, kind));
     let user = programs::load("ashway_user", ProgramKind::Xdp, &user, &maps)
         .unwrap_or_else(|e| panic!("user: {e}: {}", e.log()));
     eprintln!(
@@ -243,11 +243,9 @@ fn promote_edited(
     let entry = module.exports.iter().find(|(name, _)| name == "on_rx");
     let (mut image, _) = instance::kernel(
         &instance::Spec {
-            cpus: bench.node.cpus,
+            queue: queue(bench.node.cpus, kind),
             layout: bench.layout,
             memory: kind,
-            paths: 1,
-            order_scope: instance::OrderScope::Ring,
         },
         &instance::Handler {
             module: &module,

@@ -186,7 +186,7 @@ const STOPPED: &str = r#"(module
 /// What stops a handler is kept if that is wanted, and the instance is held until it is
 /// taken; what comes meanwhile waits.
 fn keeps_what_stopped(bench: &Bench) -> bool {
-    let at = trusted::fault_at(bench.layout.rings);
+    let at = trusted::fault_at(QUEUE.rings);
     let kept = || {
         let bytes = [trusted::FAULT_FRONT, trusted::FAULT_LEN]
             .map(|offset| word(bench, at + offset).load(Relaxed) as usize);
@@ -276,7 +276,7 @@ fn begins_anew(edit: impl FnOnce(&mut Vec<u64>)) -> bool {
     let bench = bench(MemoryKind::Arena);
     let frame = Frame::to_b(7777, b"trace").bytes();
     let lines = || {
-        let at = trusted::log_at(bench.layout.rings) + ring::PRODUCED;
+        let at = trusted::log_at(QUEUE.rings) + ring::PRODUCED;
         word(&bench, at).load(Relaxed)
     };
     let _first = promote(&bench, MemoryKind::Arena, LEAVES_TRACES);

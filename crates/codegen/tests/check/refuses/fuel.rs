@@ -146,10 +146,10 @@ fn a_loop_without_a_charge() {
     let ends = |insn: Insn| insn.opcode == 0xe5;
     refused(&made, ends, |_| NOP, Rule::Cycle);
     let mut locked = made.clone();
-    locked.shape.around = Around::Stub;
+    let instance = std::mem::replace(&mut locked.shape.around, Around::Stub);
     locked.image = loop_that_the_kernel_ends();
     assert_eq!(locked.check().unwrap_err().rule, Rule::Cycle);
-    locked.shape.around = Around::Instance;
+    locked.shape.around = instance;
     assert!(locked.check().is_ok());
 }
 
@@ -158,7 +158,9 @@ fn a_payload_beyond_its_slot_or_the_pool() {
     let made = user_program(Arena, 2, 1);
     let too_long = |insn: Insn| insn.opcode == 0x25 && insn.dst == 5 && insn.imm == 2048;
     noticed(&made, too_long, |_| NOP, Rule::Helper);
-    let layout = &made.shape.layout;
+    let Around::Instance(layout) = made.shape.around else {
+        panic!("it has a queue");
+    };
     let last = ((layout.blocks() - 1) * layout.block_bytes()) as i32;
     let bound = |insn: Insn| insn.opcode == 0x25 && insn.dst == 3 && insn.imm == last;
     noticed(&made, bound, |_| NOP, Rule::Access);

@@ -1,9 +1,10 @@
 //! The program as a whole: instructions, jumps, maps, size.
 
+use super::super::programs::user_program;
 use super::{LOAD, NOP, instance, is_bound, jump, refused, stub};
 use ashway_abi::MemoryKind::{Arena, Array};
+use ashway_check::Rule;
 use ashway_check::bpf::{Assembler, Insn, MapRef, MapUse, Reg, op};
-use ashway_check::{Around, Rule};
 
 #[test]
 fn a_jump_to_nowhere() {
@@ -88,7 +89,7 @@ fn a_violation_says_where_and_what_to_do() {
 #[test]
 fn more_than_can_be_followed() {
     let mut made = stub(LOAD, Array);
-    made.shape.around = Around::Instance;
+    made.shape.around = user_program(Array, 1, 1).shape.around;
     for (insns, rule) in [(900_000, Rule::Work), (100_000, Rule::Cycle)] {
         let mut asm = Assembler::new();
         asm.mov_imm(Reg::R6, 0);

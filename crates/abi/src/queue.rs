@@ -1,0 +1,79 @@
+//! A queue: the trusted words that it is made of, and the pool behind them.
+//!
+//! ```text
+//! 0                 words          pool_offset       bytes
+//! | trusted words   |              | blocks          |
+//! ```
+//!
+//! * **[trusted words](crate::trusted)**: the rings, and the words of each path.
+//! * **pool**: blocks that frames lie in, each slot of a ring has one, and there are some more.
+//!
+//! Only programs and the daemon map it. A handler's queue has the handler's own words, too:
+//! its lock, what stopped it, its lines, and the places that its endpoint has given out.
+
+use crate::memory::HEADROOM_BYTES;
+use crate::trusted;
+
+/// Bytes of a page.
+const PAGE_BYTES: usize = 4096;
+
+/// What a queue has, which is where it all lies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QueueLayout {
+    /// Paths that messages in it can be of.
+    pub paths: usize,
+    /// Number of rings: one per receive queue.
+    pub rings: usize,
+    /// Room for one payload; a power of two.
+    pub slot_bytes: usize,
+}
+
+impl QueueLayout {
+    /// Offset of a path's [word](trusted::PATHS).
+    #[must_use]
+    pub const fn path_word(&self, path: usize) -> usize {
+        trusted::paths_at(self.paths, self.rings) + path * trusted::PATH_STRIDE
+    }
+
+    /// Offset of the pool: the blocks that frames lie in,
+    /// [`block_bytes`](Self::block_bytes) apart, each with [`HEADROOM_BYTES`] in front of its
+    /// frame.
+    #[must_use]
+    pub const fn pool_offset(&self) -> usize {
+        // It is mapped once more, by itself.
+        trusted::bytes_with(self.paths, self.rings).next_multiple_of(PAGE_BYTES)
+    }
+
+    /// Size of a block: room for any frame that has room in a ring, whole.
+    #[must_use]
+    pub const fn block_bytes(&self) -> usize {
+        (HEADROOM_BYTES + trusted::HEADERS_BYTES + self.slot_bytes).next_multiple_of(64)
+    }
+
+    /// How many there are: at least one, so that there is a pool to be mapped.
+    #[must_use]
+    pub const fn blocks(&self) -> usize {
+        let blocks = self.rings * (trusted::RING_SLOTS + trusted::SPARE_BLOCKS);
+        if blocks == 0 { 1 } else { blocks }
+    }
+
+    /// The words that say [which block](trusted::blocks_at) each slot has, and what they are
+    /// at first.
+    pub fn first_blocks(&self) -> impl Iterator<Item = (usize, u32)> {
+        let bytes = self.block_bytes();
+        (0..self.rings * trusted::RING_SLOTS)
+            .map(move |slot| (self.block_word(slot), (slot * bytes) as u32))
+    }
+
+    /// That word of a slot, which is counted over all rings.
+    #[must_use]
+    pub const fn block_word(&self, slot: usize) -> usize {
+        trusted::blocks_at(self.rings) + slot * size_of::<u32>()
+    }
+
+    /// Size of the trusted words and the pool behind them.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.pool_offset() + self.blocks() * self.block_bytes()
+    }
+}
