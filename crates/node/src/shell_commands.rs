@@ -53,7 +53,7 @@ impl Node {
                     name: name.clone(),
                     from: module.to_string(),
                     attrs: checked,
-                    domain: authority.domain().map(|domain| domain.to_string()),
+                    domain: authority.domain().map(ToString::to_string),
                     filter: None,
                     tier: Tier::Auto,
                     owner: None,
