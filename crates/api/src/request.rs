@@ -122,9 +122,9 @@ requests! {
     Enable = "enable" -> Enabled,
     /// Creates paths from modules.
     Create = "create" -> Created,
-    /// A path without a handler.
+    /// A path from a module and attributes.
     Show = "show" -> Path,
-    /// Removes paths without a handler.
+    /// Removes paths.
     Remove = "remove" -> Removed,
     /// The messages that stopped handlers.
     Faults = "faults" -> Faults,
@@ -499,7 +499,7 @@ pub struct NewPath {
     pub owner: Option<Owner>,
 }
 
-/// A path without a handler.
+/// A path from a module and attributes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -508,7 +508,7 @@ pub struct Show {
     pub path: String,
 }
 
-/// Removes paths without a handler.
+/// Removes paths.
 ///
 /// One may stand under `path`, in place of `paths`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

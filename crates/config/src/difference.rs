@@ -179,7 +179,7 @@ impl Difference {
             let users: Vec<_> = handlers.chain(paths).take(5).collect();
             if !users.is_empty() {
                 let message = format!(
-                    "cannot change domain `{}`: {}, which is not in the file, belongs to it",
+                    "cannot change domain `{}`, to which belongs what is in no file: {}",
                     domain.name,
                     users.join(", ")
                 );

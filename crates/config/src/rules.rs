@@ -7,8 +7,9 @@ use std::sync::Arc;
 use ashway_abi::leaf::MAX_SLOTS;
 use ashway_abi::trusted::{MAX_PATHS, MAX_RINGS};
 use ashway_demux::{self as demux, Conflict, Filter, Table};
+use ashway_modules::Message;
 use ashway_path::attrs::Attrs;
-use ashway_path::create::NotCreated;
+use ashway_path::create::{Created, NotCreated};
 use ashway_path::problem::suggest;
 use toml::de::DeTable;
 
@@ -333,6 +334,7 @@ pub(super) fn check_paths(
             }
             Ok(created) => {
                 let also = config.long_paths[at].filter.clone();
+                let domains = domains(config, graph, at, &created);
                 let entrances = graph.entrances(&created, also.as_ref());
                 if also.is_some() && entrances.is_empty() {
                     reader.error(
@@ -350,7 +352,7 @@ pub(super) fn check_paths(
                         .entry(iface.clone())
                         .or_insert_with(|| config.demux(&iface));
                     let number = config.paths.len() + at;
-                    match filter.map(|text| enter(config, table, number, &iface, &text)) {
+                    match filter.map(|text| enter(config, table, number, &domains, &iface, &text)) {
                         None => {}
                         Some(Ok(filter)) => config.long_paths[at].entrances.push((iface, filter)),
                         Some(Err(error)) => reader.errors.push(Diagnostic {
@@ -379,19 +381,68 @@ fn become_bound(
             config.long_paths.push(path);
             continue;
         };
-        let paths = config.paths_of(&bound.handler).count();
-        if paths >= MAX_PATHS {
-            let message = format!("`{}` has more than {MAX_PATHS} paths", bound.handler);
-            let hint = "make a second handler section with the same file".to_owned();
-            reader.error("too_many_paths", span.clone(), message, Some(hint));
-        }
-        if config.knows_domains(&bound)
-            && let Err((message, hint)) = config.own(&bound)
-        {
-            reader.error("not_owned", span.clone(), message, Some(hint));
+        if let Err((code, message, hint)) = fits(config, &bound) {
+            reader.error(code, span.clone(), message, Some(hint.to_owned()));
         }
         config.paths.push(Arc::new(bound));
     }
+}
+
+/// Whether there is room for one more path that is bound to a handler, in its tier.
+fn fits(config: &Config, path: &PathConfig) -> Result<(), (&'static str, String, &'static str)> {
+    let handler = &path.handler;
+    let second = "make a second handler section with the same file";
+    if config.paths_of(handler).count() >= MAX_PATHS {
+        let message = format!("`{handler}` has more than {MAX_PATHS} paths");
+        return Err(("too_many_paths", message, second));
+    }
+    let is_full = |iface: &&String| {
+        let paths = config.paths.iter();
+        paths.filter(|known| known.ifaces.contains(iface)).count() >= MAX_SLOTS
+    };
+    let full = path.ifaces.iter().find(is_full);
+    if let Some(iface) = full {
+        let message = format!("`{iface}` has more than {MAX_SLOTS} paths with a handler");
+        let hint = "`or` in a `match` leads more messages to the same path";
+        return Err(("too_many_paths", message, hint));
+    }
+    let all = config.paths_of(handler).chain([path]);
+    let ifaces: HashSet<&String> = all.flat_map(|path| &path.ifaces).collect();
+    if ifaces.len() > MAX_RINGS {
+        let message = format!("`{handler}` has paths on more than {MAX_RINGS} interfaces");
+        return Err(("too_many_paths", message, second));
+    }
+    let mut modes = path.ifaces.iter().filter_map(|name| config.iface(name));
+    if path.tier == Tier::Kernel
+        && let Some(iface) = modes.find(|iface| iface.mode == XdpMode::Packet)
+    {
+        let message = format!(
+            "there is no kernel tier on `{}`: its mode is `packet`",
+            iface.name
+        );
+        let hint = "use `tier = \"auto\"`, or another mode for the interface";
+        return Err(("contradiction", message, hint));
+    }
+    Ok(())
+}
+
+/// The domains, of those that there are, which have to own what a path of the long form takes:
+/// its own, and those of the handlers that it leads through.
+fn domains(
+    config: &Config,
+    graph: &NodeGraph,
+    at: usize,
+    created: &Created<Message>,
+) -> Vec<String> {
+    let handlers = created.path.stages();
+    let handlers = handlers.filter_map(|stage| graph.handler_of(stage.name()));
+    let handlers = handlers.filter_map(|handler| config.handler(handler)?.domain.as_ref());
+    let own = config.long_paths[at].domain.iter();
+    let mut domains: Vec<String> = own.chain(handlers).cloned().collect();
+    domains.sort_unstable();
+    domains.dedup();
+    domains.retain(|domain| config.domain(domain).is_ok());
+    domains
 }
 
 /// Puts a path of the long form into the demux of an interface.
@@ -399,6 +450,7 @@ fn enter(
     config: &Config,
     table: &mut Table<usize>,
     number: usize,
+    domains: &[String],
     iface: &str,
     text: &str,
 ) -> Result<Filter, Diagnostic> {
@@ -408,10 +460,7 @@ fn enter(
         hint: Some(error.hint),
         ..Diagnostic::default()
     })?;
-    let domain = config.long_paths[number - config.paths.len()]
-        .domain
-        .as_ref();
-    if let Some(domain) = domain.filter(|domain| config.domain(domain).is_ok()) {
+    for domain in domains {
         config
             .owns(domain, &filter)
             .map_err(|(message, hint)| Diagnostic {

@@ -355,6 +355,19 @@ fn a_domain_gets_no_more_than_it_owns() {
     };
     assert_eq!(codes(&with("", &long(7000))), [""; 0]);
     assert_eq!(codes(&with("", &long(8000))), ["not_owned"]);
+    // And those that lead through a handler of the domain, bound to it or not.
+    for more in ["", ", ttl = 3"] {
+        let through = |port: u16| {
+            let lines = format!(
+                "{domain}\n[handler.own]\nfile = '/bin/sh'\ndomain = 'games'\n[path.through]\n\
+                 from = 'handler:own'\nattrs = {{ local = '10.0.0.1:{port}', pathname = \
+                 'udp/eth:veth0'{more} }}"
+            );
+            codes(&with("", &lines))
+        };
+        assert_eq!(through(7000), [""; 0], "{more}");
+        assert_eq!(through(8000), ["not_owned"], "{more}");
+    }
 }
 
 /// All but the handlers' files, which have to be built.
@@ -506,6 +519,23 @@ fn paths_that_find_no_place_in_an_interface_or_a_handler_are_named() {
     );
     let last = text.find("[path.p1024]").unwrap();
     assert!(error.span.clone().unwrap().start > last, "its place");
+
+    // Paths of the long form that are bound to a handler have the same places.
+    let long = |paths: usize| {
+        let paths = (1..=paths).map(|port| {
+            format!(
+                "[path.q{port}]\nfrom = 'handler:h'\nattrs = {{ local = '10.0.0.1:{port}', \
+                 pathname = 'udp/eth:v0' }}\n"
+            )
+        });
+        let paths: Vec<_> = paths.collect();
+        format!(
+            "[iface.v0]\n[handler.h]\nfile = \"{WASM}\"\n{}",
+            paths.concat()
+        )
+    };
+    assert_eq!(codes(&long(60)), [""; 0]);
+    assert_eq!(codes(&long(61)), ["too_many_paths"]);
 
     assert_eq!(codes(&crowd(1, 64)), [""; 0]);
     assert_eq!(codes(&crowd(1, 65)), ["too_many_paths"]);

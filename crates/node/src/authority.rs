@@ -103,24 +103,36 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// Which message or module of it is another's.
+    /// Which module of it is another's; which message is not of the domain of whoever asks, or
+    /// of a handler's that the path leads through.
     pub(super) fn may_put(&self, authority: &Authority, made: &Made) -> Result<(), Refusal> {
-        let Some(domain) = authority.domain() else {
-            return Ok(());
-        };
-        for (_, filter) in &made.ends {
-            self.config
-                .owns(domain, filter)
-                .map_err(|(message, hint)| Refusal::failed(message, hint))?;
-        }
         for stage in made.path.stages() {
-            self.may_use(domain, stage.name())?;
+            self.may_use(authority, stage.name())?;
+        }
+        let handlers = made.path.stages();
+        let handlers = handlers.filter_map(|stage| self.graph.handler_of(stage.name()));
+        let handlers = handlers.filter_map(|handler| self.config.handler(handler));
+        let domains = handlers.filter_map(|handler| handler.domain.as_deref());
+        let asking = authority.domain().map(|domain| &**domain);
+        for domain in domains.chain(asking) {
+            for (_, filter) in &made.ends {
+                self.config
+                    .owns(domain, filter)
+                    .map_err(|(message, hint)| Refusal::failed(message, hint))?;
+            }
         }
         Ok(())
     }
 
-    /// Refuses a module that is another domain's.
-    fn may_use(&self, domain: &str, module: &str) -> Result<(), Refusal> {
+    /// Whether a path may begin at this module or lead through it.
+    ///
+    /// # Errors
+    ///
+    /// It is another domain's.
+    pub(super) fn may_use(&self, authority: &Authority, module: &str) -> Result<(), Refusal> {
+        let Some(domain) = authority.domain().map(|domain| &**domain) else {
+            return Ok(());
+        };
         if let Some(handler) = self.graph.handler_of(module) {
             let config = self.config.handler(handler);
             let owner = config.and_then(|handler| handler.domain.as_deref());

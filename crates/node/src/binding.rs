@@ -380,7 +380,8 @@ impl Node {
         for (iface, target, filter) in self.filters_of(path) {
             if let Err(conflict) = self.add_filter(iface, &filter, target, &mut demux_changes) {
                 self.remove_filters(path);
-                return Err(self.competition(&self.paths.bound(path).config.name, &conflict));
+                let name = &self.paths.bound(path).config.name;
+                return Err(self.rivalry(name, target, &conflict));
             }
         }
         let connected = self.connect_behind(path, compiled, &demux_changes);
@@ -433,7 +434,29 @@ impl Node {
         Ok((stays, begin.elapsed().as_micros() as u64))
     }
 
-    /// Says that a path wants what another has.
+    /// Says that the path that `target` leads to wants what another has.
+    pub(super) fn rivalry(
+        &self,
+        name: &str,
+        target: Target,
+        conflict: &Conflict<Target>,
+    ) -> Refusal {
+        let domain = self.domain_of(target);
+        if domain.is_some() && domain != self.domain_of(conflict.with) {
+            // A domain does not learn what others have.
+            let message = format!("path `{name}` asks for messages that another's path has");
+            return Refusal::usage(message, conflict.hint());
+        }
+        self.competition(name, conflict)
+    }
+
+    /// The domain of the path that something leads to.
+    fn domain_of(&self, target: Target) -> Option<&str> {
+        let path = self.plan.path_of(target.path).unwrap_or(target.path);
+        self.paths.at(path)?.domain.as_deref()
+    }
+
+    /// Says that a path wants what another has, which it names.
     pub(super) fn competition(&self, name: &str, conflict: &Conflict<Target>) -> Refusal {
         let rival = self.target_name(conflict.with);
         let message = format!("paths `{rival}` and `{name}` cannot be told apart: {conflict}");

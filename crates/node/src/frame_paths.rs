@@ -174,10 +174,6 @@ impl Node {
             domain: domain.as_deref(),
             line: 0,
         });
-        if let Some(config) = &bound {
-            let own = self.config.own(config);
-            own.map_err(|(message, hint)| Refusal::usage(message, hint))?;
-        }
         attrs.set(ROW, u64::from(self.plan.live_row.0));
         attrs.set(tap::PATH, name.as_str());
         let created = if logs {
@@ -373,25 +369,12 @@ impl Node {
         };
         let led = self.add_filter(iface, &filter, target, demux_changes);
         led.map_err(|conflict| {
-            let domain = self.domain_of(target);
-            let refusal = if domain.is_some() && domain != self.domain_of(conflict.with) {
-                // A shell does not learn what others have.
-                let message = format!("path `{name}` asks for messages that another's path has");
-                Refusal::usage(message, conflict.hint())
-            } else {
-                self.competition(name, &conflict)
-            };
+            let refusal = self.rivalry(name, target, &conflict);
             if end.catches {
                 let _ = self.catch(iface, false, demux_changes);
             }
             refusal
         })
-    }
-
-    /// The domain of the path that something leads to.
-    fn domain_of(&self, target: Target) -> Option<&str> {
-        let path = self.plan.path_of(target.path).unwrap_or(target.path);
-        self.paths.at(path)?.domain.as_deref()
     }
 
     /// Where demux leads for a path of modules.
@@ -485,9 +468,10 @@ impl Node {
         self.take_live(ids, &mut demux_changes);
         let led = self.lead(&demux_changes);
         self.drop_live(ids.to_vec(), demux_changes)?;
+        self.forget_neighbours(ids);
+        // A number that a program may still lead to stays taken.
         led?;
         self.release(ids);
-        self.forget_neighbours(ids);
         Ok(())
     }
 }

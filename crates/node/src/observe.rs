@@ -155,9 +155,7 @@ impl Node {
             ..Wanted::default()
         };
         let ifaces: Vec<&str> = self.config.ifaces.iter().map(|i| i.name.as_str()).collect();
-        let bound = self.config.paths.iter().map(|path| path.name.as_str());
-        let live = self.paths.names();
-        let paths: Vec<&str> = bound.chain(live).collect();
+        let paths: Vec<&str> = self.paths.names().collect();
         // A name alone is an interface's or a path's.
         if let Some(on) = &request.on {
             if ifaces.contains(&on.as_str()) {

@@ -5,10 +5,11 @@
 //! ([`super::binding`]), any other gets whole frames ([`super::frame_paths`]). `bind` says
 //! the same in the words of a handler.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use ashway_api::answer::{Because, Created, CreatedPath, PathPromotion, Removed};
+use ashway_api::answer::{Created, CreatedPath, Removed};
 use ashway_api::request::{Create, NewPath};
 use ashway_demux::{self as demux, Filter};
 use ashway_path::attrs::{Attrs, Value as Attr};
@@ -18,6 +19,7 @@ use ashway_path::places::PathId;
 use super::authority::Authority;
 use super::frame_paths::Made;
 use super::path_registry::Feed;
+use super::paths_shown::promotion;
 use super::{Node, Owner, RunError, say};
 use crate::control::Caller;
 use crate::request::{self, Refusal, Scalar};
@@ -104,7 +106,7 @@ impl Node {
         let created = made.into_iter().filter_map(|(name, log)| {
             let (_, path) = self.paths.named(&name)?;
             let (tier, promotion) = match &path.feed {
-                Feed::Handler(bound) => (bound.tier, compiling(bound.config.tier)),
+                Feed::Handler(bound) => (bound.tier, promotion(bound)),
                 Feed::Frames(frames) => frames.tier(),
             };
             Some(CreatedPath {
@@ -188,9 +190,14 @@ impl Node {
         let made = wanted.into_iter().map(|mut wanted| {
             self.may_name(authority, &wanted.name)?;
             authority.may_grant(&wanted.attrs)?;
+            self.may_use(authority, &wanted.from)?;
             wanted.name = authority.name_of_all(&wanted.name).into_owned();
-            let made = self.make(wanted)?;
+            let mut made = self.make(wanted)?;
             self.may_put(authority, &made)?;
+            if let (Some(bound), Some(_)) = (&mut made.bound, authority.domain()) {
+                // A datagram is no reason to load a program.
+                bound.tier = Tier::User;
+            }
             Ok(made)
         });
         let made: Vec<Made> = made.collect::<Result<_, Refusal>>()?;
@@ -209,14 +216,21 @@ impl Node {
                 None => frames.push(path),
             }
         }
-        self.put_frames(frames)?;
+        if !frames.is_empty() {
+            self.put_frames(frames)?;
+        }
         let mut to_promote = Vec::new();
         for (config, owner) in bound {
             if let Err(refusal) = self.put_path(&config, None, owner, begin) {
                 let there = names.iter().filter_map(|name| self.paths.find(name));
                 let there: Vec<PathId> = there.collect();
-                // A worker that does not answer works for nobody any more.
-                let _ = self.take(&there);
+                if let Err(stays) = self.take(&there) {
+                    let message = format!(
+                        "{}; and some paths stay: {}",
+                        refusal.message, stays.message
+                    );
+                    return Err(Refusal { message, ..refusal });
+                }
                 return Err(refusal);
             }
             if config.tier != Tier::User {
@@ -250,40 +264,25 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// Why not. Those that are bound to handlers go first, all of them or none.
+    /// Why not. Those that are bound to handlers go first, all of them or none; of the others
+    /// the worker gives the host what still comes.
     pub(super) fn take(&mut self, ids: &[PathId]) -> Result<(), Refusal> {
+        // Each once, however often it is named.
+        let ids: BTreeSet<PathId> = ids.iter().copied().collect();
         let is_bound = |id: &PathId| self.paths.frames(*id).is_none();
-        let (bound, frames): (Vec<PathId>, Vec<PathId>) = ids.iter().partition(|id| is_bound(id));
+        let (bound, frames): (Vec<PathId>, Vec<PathId>) = ids.into_iter().partition(is_bound);
         let names = frames.iter().filter_map(|id| self.paths.at(*id));
         let names: Vec<Arc<str>> = names.map(|path| Arc::clone(&path.name)).collect();
         if !bound.is_empty() {
             self.take_paths(&bound)?;
         }
         if !frames.is_empty() {
-            self.take_frames(&frames)?;
-            // One of the file is not to be had again until the node is started anew.
+            let taken = self.take_frames(&frames);
+            // The node does not know them any more, so one of the file comes again by `apply`.
             let long = &mut self.config.long_paths;
             long.retain(|path| !names.iter().any(|name| **name == *path.name));
+            taken?;
         }
         Ok(())
-    }
-}
-
-/// How a path that has just been bound to a handler stands with the kernel tier.
-fn compiling(asked: Tier) -> PathPromotion {
-    let why = match asked {
-        Tier::User => Because {
-            because: Some("it was asked for".into()),
-            hint: Some("`ashway path promote` moves it to the kernel tier".into()),
-        },
-        Tier::Auto | Tier::Kernel => Because {
-            because: Some("its handler is being compiled for the kernel tier".into()),
-            hint: Some("`ashway status` shows what came of it".into()),
-        },
-    };
-    PathPromotion {
-        state: "user".into(),
-        why: Some(why),
-        switch_ns: None,
     }
 }

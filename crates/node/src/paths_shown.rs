@@ -203,7 +203,7 @@ impl Node {
 }
 
 /// How a path that is bound to a handler stands with the kernel tier.
-fn promotion(bound: &BoundPath) -> PathPromotion {
+pub(super) fn promotion(bound: &BoundPath) -> PathPromotion {
     let in_kernel = bound.tier == Tier::Kernel;
     let because = |because: &str, hint: &str| Because {
         because: Some(because.to_owned().into()),
@@ -216,7 +216,7 @@ fn promotion(bound: &BoundPath) -> PathPromotion {
         (_, Some(demoted)) => Some(because(&format!("demoted: {demoted}"), by_hand)),
         (Promotion::NotAsked, _) if bound.config.tier != Tier::User => Some(because(
             "its handler has not been compiled for the kernel tier",
-            by_hand,
+            "`ashway status` shows whether it is being compiled",
         )),
         _ => Some(because("it was asked for", by_hand)),
     };

@@ -139,9 +139,9 @@ impl Node {
         Err(NotPromoted::new(because, hint))
     }
 
-    /// What compiles the handler of a path for the kernel tier; the path need not be there
-    /// yet, and has an id only then. Should the handler be unloaded meanwhile, the outcome fits no path: its version
-    /// runs nowhere.
+    /// What compiles the handler of a path for the kernel tier; a path that is not there yet
+    /// has no id. Should the handler be unloaded meanwhile, the outcome fits no path: its
+    /// version runs nowhere.
     ///
     /// # Errors
     ///

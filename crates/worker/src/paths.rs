@@ -84,7 +84,7 @@ pub(crate) struct Seat {
 
 impl fmt::Debug for Paths {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Live")
+        f.debug_struct("Paths")
             .field("paths", &self.engine.len())
             .finish_non_exhaustive()
     }

@@ -10,11 +10,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ashway_netns::node::{
-    Config, assert_free, at_rest, counter, entry, ordinary, run, shift, text, until,
+    Config, assert_free, at_rest, control, counter, entry, ordinary, run, shift, text, until,
 };
 use ashway_netns::traffic::{Over, PLACES, TIERS, settle};
 use ashway_rig::{B4, Node, Rig, RigOptions, skip_unless_root};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Long enough for a reply, short enough to wait for none.
 const SOON: Duration = Duration::from_millis(100);
@@ -123,7 +123,9 @@ fn a_path_created_from_a_handler_is_bound_to_it() {
         let node = rig.node(place.config()).start().unwrap();
         let client = rig.client_a(7777).unwrap();
         load(&node, "counter", &[]);
-        for (round, away) in [["unbind", "made"].as_slice(), &["path", "rm", "made"]]
+        // Named twice, a path is taken away once.
+        let twice = ["path", "rm", "made", "made"];
+        for (round, away) in [["unbind", "made"].as_slice(), &twice]
             .into_iter()
             .enumerate()
         {
@@ -162,8 +164,40 @@ fn a_path_created_from_a_handler_is_bound_to_it() {
             done(&node, away);
             assert_eq!(node.status().unwrap()["paths"].as_array().unwrap().len(), 0);
         }
+        // Of two with one name there is none.
+        let one = |port: u16| {
+            let attrs = json!({ "pathname": "udp/eth:b0", "local": format!("{B4}:{port}") });
+            json!({ "module": "handler:counter", "name": "made", "attrs": attrs })
+        };
+        let request = json!({ "request": "create", "paths": [one(7777), one(7778)] });
+        let refused = control(&node, &request).unwrap_err();
+        assert_eq!(
+            refused["message"], "there is a path `made` already",
+            "{refused}"
+        );
+        assert_eq!(node.status().unwrap()["paths"].as_array().unwrap().len(), 0);
         node.stop().unwrap();
     }
+}
+
+/// `unbind` takes a path of modules away, too.
+#[test]
+fn whichever_path_it_is_unbind_takes_it_away() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("unbind-long", RigOptions::default()).unwrap();
+    let lines = format!(
+        "[module.end]\nkind = 'sink'\ndown = 'udp.up'\n\
+         [path.long]\nfrom = 'end'\nattrs = {{ local = '{B4}:7004' }}\n"
+    );
+    let node = rig.node(Config::on_b0("native").text(&lines));
+    let node = node.start().unwrap();
+    done(&node, &["unbind", "long"]);
+    assert_eq!(node.status().unwrap()["paths"].as_array().unwrap().len(), 0);
+    let (_, said) = refused(&node, &["unbind", "long"]);
+    assert!(said.contains("there is no path `long`"), "{said}");
+    node.stop().unwrap();
 }
 
 /// While others are bound, unbound and moved, a path under traffic loses

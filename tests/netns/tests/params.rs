@@ -5,7 +5,7 @@
 
 use ashway_netns::node::{Config, entry, run, text};
 use ashway_netns::traffic::PLACES;
-use ashway_rig::{B4, Rig, RigOptions, handler, skip_unless_root};
+use ashway_rig::{Rig, RigOptions, handler, skip_unless_root};
 
 fn greets(config: Config, params: &str, tier: &str) -> Config {
     let config = config.handler("greets").unwrap();
@@ -170,24 +170,4 @@ fn a_swap_gives_other_values_and_a_rollback_has_the_older_ones() {
         assert!(other.status.success(), "{place}: {}", text(&other));
         node.stop().unwrap();
     }
-}
-
-/// What belongs to another command is said with its name.
-#[test]
-fn unbind_knows_whose_a_path_of_modules_is() {
-    if skip_unless_root() {
-        return;
-    }
-    let rig = Rig::new("unbindlong", RigOptions::default()).unwrap();
-    let lines = format!(
-        "[module.app]\nkind = 'handler'\nhandler = 'counter'\ndown = 'udp.up'\n\
-         [path.long]\nfrom = 'app'\nattrs = {{ local = '{B4}:7004' }}\n"
-    );
-    let config = Config::on_b0("native").handler("counter").unwrap();
-    let node = rig.node(config.text(&lines)).start().unwrap();
-    let refused = run(&mut node.command(["unbind", "long"]));
-    let said = text(&refused);
-    assert!(!refused.status.success(), "{said}");
-    assert!(said.contains("`ashway path rm long`"), "{said}");
-    node.stop().unwrap();
 }

@@ -251,7 +251,7 @@ fn what_was_made_by_hand_stays_and_what_it_stands_on_too() {
     assert_eq!(
         says,
         [
-            "domain `d` changes, and handler `made`, path `live`, in no file, is of it",
+            "cannot change domain `d`, to which belongs what is in no file: handler `made`, path `live`",
             "handler `h` is used by path `more`, which is in no file",
         ]
     );

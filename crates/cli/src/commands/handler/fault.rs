@@ -310,7 +310,7 @@ pub(super) mod tests {
             ("line", json!(7), "one of `file` and `line` alone"),
             ("file", json!(7), "`file` of `7`"),
             ("may_reply", json!("no"), "`may_reply` of"),
-            ("may_replies", json!(false), "a key `may_replies`"),
+            ("may_replies", json!(false), "an unknown key `may_replies`"),
             ("\u{1b}[31m", json!(0), "an unknown key"),
         ] {
             let mut bad = exported();

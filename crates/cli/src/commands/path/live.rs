@@ -20,8 +20,8 @@ const REQUEST_BYTES: usize = 48 << 10;
 /// Create a path on a running node, from a module and attributes
 ///
 /// The path leads from MODULE through the node's graph, as far as the attributes say
-/// (`ashway path plan` shows it without a node). A relay runs in the kernel tier if it
-/// can, any other path in the user tier. With `--from` each line of a file is a path:
+/// (`ashway path plan` shows it without a node). A relay, and a path that is bound to a
+/// handler, runs in the kernel tier if it can, any other path in the user tier. With `--from` each line of a file is a path:
 /// {"module": ..., "attrs": {...}, "name": ..., "match": ..., "tier": ..., "owner": ...}. The first
 /// line that is refused ends it; the paths of the lines before it stay.
 #[derive(Debug, Args)]
@@ -73,7 +73,7 @@ pub(crate) struct Show {
     node: Node,
 }
 
-/// Remove paths of a running node that have no handler
+/// Remove paths of a running node
 ///
 /// Their messages go to other paths that match them, or to the host.
 #[derive(Debug, Args)]
