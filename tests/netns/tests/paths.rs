@@ -382,7 +382,7 @@ fn a_narrower_path_takes_exactly_its_flow_under_traffic() {
         let all_of = |rounds: u64| {
             until("all messages come", || {
                 let consumed = consumed();
-                (consumed.iter().sum::<u64>() == 2 * rounds).then_some(consumed)
+                (consumed.iter().sum::<u64>() == 3 * rounds).then_some(consumed)
             })
         };
         let (stop, begun) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -392,7 +392,8 @@ fn a_narrower_path_takes_exactly_its_flow_under_traffic() {
                 while !stop.load(Ordering::Relaxed) {
                     let round = 1 + begun.fetch_add(1, Ordering::SeqCst);
                     flow.send(b"flow").unwrap();
-                    other.send(b"other").unwrap();
+                    // Twice, so that one flow is not taken for the other.
+                    (0..2).for_each(|_| other.send(b"other").unwrap());
                     if round.is_multiple_of(WINDOW) {
                         all_of(round);
                     }
