@@ -63,6 +63,10 @@ pub const MOST_LEN: i16 = 224;
 /// `u32`: how specific the entry is that was found among the shapes that are data; 0 if
 /// none was.
 pub const SPARE: i16 = 240;
+/// `u32`: how many messages one that is [timed](flag::TIMED) stands for.
+pub const TIMED_FOR: i16 = 244;
+/// `u64`: when that one came, on `CLOCK_MONOTONIC`, in ns.
+pub const TIMED_FROM: i16 = 248;
 /// What the message's headers say, found once by the entry program: the words of
 /// `ashway_wire::Headers`. Numbers of more than one byte are in network order,
 /// offsets are not. Written by the walk for frames that are not plain (see
@@ -152,4 +156,6 @@ pub mod flag {
     /// The path takes whole frames, of whatever protocol: its messages begin
     /// behind the Ethernet header, and nothing in them has been checked.
     pub const RAW: u32 = 64;
+    /// The kernel tier looks at the clock when it is done with the message.
+    pub const TIMED: u32 = 128;
 }

@@ -20,6 +20,14 @@ pub const KERNEL_WORDS: usize = 64;
 /// Bytes in a row of the programs.
 pub const KERNEL_BYTES: usize = KERNEL_WORDS * 8;
 
+/// Word of a program's row, beside the counters: how many messages of the row's CPU will have
+/// been received when one is timed again.
+pub const NEXT_TIMED: usize = 54;
+
+/// Word of a program's row, beside the counters: how long the kernel tier has taken for its
+/// messages, in ns, by those that were timed.
+pub const KERNEL_NS: usize = 55;
+
 /// Which sum a counter belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ledger {

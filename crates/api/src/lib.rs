@@ -12,7 +12,6 @@
 
 pub mod answer;
 pub mod client;
-pub mod json;
 mod read;
 mod refusal;
 pub mod request;

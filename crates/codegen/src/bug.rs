@@ -144,6 +144,8 @@ ashway_abi::named_bugs! {
     RelayTakesRing,
     /// What is dropped for a share is not counted.
     ShareUncounted,
+    /// A message that is timed stands for itself alone.
+    TimedForOne,
     /// While messages wait for each other their path is within its share.
     ShareForgotten,
     /// A path above its share drains each time that its room is full.

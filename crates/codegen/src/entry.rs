@@ -23,8 +23,9 @@ use ashway_wire::ipv4::PROTOCOL_UDP;
 
 use crate::demux::emit::{self, Compiled, Constant, Entries, Exits, FEW};
 use crate::observe::{self, Note, Word};
+use crate::timed;
 pub use crate::xdp::Packet;
-use crate::xdp::{self, action, be16};
+use crate::xdp::{self, action, add_flags, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// What the entry program of one interface has to know.
@@ -277,6 +278,7 @@ fn plain(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
 fn received(asm: &mut Assembler, labels: &Labels) {
     xdp::find_row(asm, labels.out);
     xdp::count(asm, R0, Count::Received);
+    timed::begin(asm);
     labels.note(
         asm,
         Note {
@@ -285,13 +287,6 @@ fn received(asm: &mut Assembler, labels: &Labels) {
             ..Note::end(Word::Is(0))
         },
     );
-}
-
-/// Adds to the flags that the path brings. Clobbers `r1`.
-fn add_flags(asm: &mut Assembler, flags: u32) {
-    asm.load(Size::W, R1, R9, context::FLAGS);
-    asm.alu_imm(op::OR, R1, flags as i32);
-    asm.store(Size::W, R9, context::FLAGS, R1);
 }
 
 /// The frame behind its Ethernet header is the message, whatever its headers.

@@ -35,6 +35,7 @@ use ashway_wire::ipv4::{DONT_FRAGMENT, PROTOCOL_UDP};
 
 use crate::instance::{OrderScope, Origin, QueueSpec, enqueue, mark_for_exit, whole_checksum};
 use crate::observe::{self, Note, Word};
+use crate::timed;
 use crate::xdp::{self, Packet, action, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
@@ -433,6 +434,7 @@ fn leave(asm: &mut Assembler, no_room: Label, host: Label, observe: bool) {
             },
         );
     }
+    timed::end(asm, 0);
     asm.mov(R0, R8);
     asm.exit();
 }

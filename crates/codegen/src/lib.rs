@@ -31,4 +31,5 @@ mod observe;
 pub mod pipe;
 pub mod promote;
 pub mod stub;
+mod timed;
 mod xdp;

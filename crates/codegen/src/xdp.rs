@@ -62,13 +62,20 @@ pub(crate) fn find_fixed_row(asm: &mut Assembler, row: u32, fail: Label) {
     asm.jump_if_imm(op::JEQ, R0, 0, fail);
 }
 
-/// Adds 1 to a counter of the row in `row`. Clobbers `r1`. Not atomic: the row
+/// Adds 1 to a counter of the row in `row`, and leaves it in `r1`. Not atomic: the row
 /// is this CPU's, and XDP programs do not interrupt each other.
 pub(crate) fn count(asm: &mut Assembler, row: Reg, which: Count) {
     let off = which as i16 * 8;
     asm.load(Size::D, R1, row, off);
     asm.alu_imm(op::ADD, R1, 1);
     asm.store(Size::D, row, off, R1);
+}
+
+/// Adds to the flags that the path brings. Clobbers `r1`.
+pub(crate) fn add_flags(asm: &mut Assembler, flags: u32) {
+    asm.load(Size::W, R1, R9, context::FLAGS);
+    asm.alu_imm(op::OR, R1, flags as i32);
+    asm.store(Size::W, R9, context::FLAGS, R1);
 }
 
 /// Adds to `r5` the 16-bit words of the payload at `r2`, as a plain 64-bit sum to be folded later (RFC 1071 §2(A): the order of the bytes

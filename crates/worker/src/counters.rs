@@ -83,6 +83,12 @@ impl Row {
         Ok(())
     }
 
+    /// How long the kernel tier took for the row's messages, by those that it timed.
+    #[must_use]
+    pub const fn kernel_ns(&self) -> u64 {
+        self.0[count::KERNEL_NS]
+    }
+
     /// How often a handler was stopped: its involuntary aborts.
     #[must_use]
     pub fn stops(&self) -> u64 {

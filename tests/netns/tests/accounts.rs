@@ -139,3 +139,48 @@ fn what_the_worker_uses_is_its_paths() {
         node.stop().unwrap();
     }
 }
+
+/// How long a message of the kernel tier takes.
+const BURN_NS: u64 = 20_000;
+
+/// In the kernel tier some of a path's messages are timed, and the account has what all took:
+/// of three, of some hundreds, and of many.
+#[test]
+fn what_the_kernel_tier_takes_is_on_the_paths_account() {
+    if skip_unless_root() {
+        return;
+    }
+    for mode in ["native", "generic"] {
+        let rig = Rig::new(&format!("accounts-kernel-{mode}"), RigOptions::default()).unwrap();
+        let file = std::env::temp_dir().join(format!("{}.wasm", rig.name()));
+        fs::write(&file, burns((BURN_NS / 1000) as u32)).unwrap();
+        let config = Config::on_b0(mode).text(&format!(
+            "[handler.burn]\nfile = {file:?}\nallow = ['time']\n[path.burn]\niface = 'b0'\n\
+             match = 'udp and dst port 7001'\nhandler = 'burn'\ntier = 'kernel'"
+        ));
+        let node = rig.node(config).start().unwrap();
+        let client = rig.client_a(7001).unwrap();
+        let mut sent = 0;
+        for messages in [3, 400, 8_000] {
+            while sent < messages {
+                client.send(b"burn").unwrap();
+                sent += 1;
+            }
+            let shown = control(&node, &json!({ "request": "show", "path": "burn" })).unwrap();
+            let fate = |name: &str| shown["fates"][name].as_u64().unwrap();
+            assert_eq!(fate("consumed"), sent, "{shown:#}");
+            let [took, in_user] =
+                ["kernel_time_ns", "time_ns"].map(|key| shown[key].as_u64().unwrap());
+            println!("{mode}, {sent} messages of {BURN_NS} ns: {took} ns");
+            assert_eq!(in_user, 0, "{shown:#}");
+            // No message takes less, and one that was interrupted counts for a few.
+            let least = sent * BURN_NS;
+            assert!(
+                (least..least * 2).contains(&took),
+                "{mode}: {took} ns of {least}"
+            );
+        }
+        node.stop().unwrap();
+        fs::remove_file(&file).unwrap();
+    }
+}

@@ -121,6 +121,8 @@ pub struct Machine {
     pub clock_ns: u64,
     /// By how much each call moves the clock.
     pub clock_step_ns: u64,
+    /// How long an instruction takes on that clock.
+    pub insn_ns: u64,
     /// How often `may_goto` falls through in one program.
     pub may_goto_limit: u64,
     /// How many instructions one run may take, tail calls included.
@@ -157,6 +159,7 @@ impl Machine {
             mtu: 1500,
             clock_ns: 1_000_000_000,
             clock_step_ns: 1_000,
+            insn_ns: 0,
             // `BPF_MAX_LOOPS`.
             may_goto_limit: 8 << 20,
             insn_limit: 100_000_000,
@@ -265,7 +268,17 @@ impl Machine {
     /// If there is no such row.
     #[must_use]
     pub fn count(&self, row: usize, count: Count) -> u64 {
-        let at = (row * KERNEL_WORDS + count as usize) * 8;
+        self.row_word(row, count as usize)
+    }
+
+    /// A word of a row of counters, whether it is a counter or not.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such row or word.
+    #[must_use]
+    pub fn row_word(&self, row: usize, word: usize) -> u64 {
+        let at = (row * KERNEL_WORDS + word) * 8;
         let word = self.space.counters[at..at + 8].try_into();
         u64::from_le_bytes(word.expect("eight bytes"))
     }

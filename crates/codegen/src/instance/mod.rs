@@ -42,6 +42,7 @@ use crate::bug::{self, Bug};
 use crate::normalise::Module;
 use crate::observe::{self, Note, Word};
 use crate::promote::{self, PromoteError, Shape};
+use crate::timed;
 use crate::xdp::{self, Packet, action};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use ashway_abi::MemoryKind;
@@ -208,7 +209,7 @@ fn kernel_with(
     let alleged = asm.label();
     verdict(&mut asm, spec, handler, done, alleged, finish, observe);
     fault(&mut asm, spec, handler, [trap, alleged], finish, observe);
-    finish_here(&mut asm, handler.module, finish, observe);
+    finish_here(&mut asm, handler, finish, observe);
 
     asm.bind(queue);
     let origin = Origin::Kernel {
@@ -423,8 +424,7 @@ fn verdict(
     if handler.may_reply {
         asm.bind(reply);
         unlock(asm);
-        let resized = handler.module.resizes();
-        reply::emit(asm, spec.queue.packet, resized, finish, observe);
+        reply::emit(asm, spec.queue.packet, handler, finish, observe);
     }
 }
 
@@ -452,7 +452,7 @@ fn end_with(asm: &mut Assembler, fate: Count, note: Option<Count>, code: i32) {
 }
 
 /// Counts and ends as [`end_with`] said.
-fn finish_here(asm: &mut Assembler, module: &Module<'_>, finish: Label, observe: bool) {
+fn finish_here(asm: &mut Assembler, handler: &Handler, finish: Label, observe: bool) {
     asm.bind(finish);
     let out = asm.label();
     xdp::find_row(asm, out);
@@ -467,7 +467,8 @@ fn finish_here(asm: &mut Assembler, module: &Module<'_>, finish: Label, observe:
         let beside = Word::At(END_NOTE);
         observe::note(asm, Note { beside, ..note });
     }
-    resize::give_back(asm, module, END_CODE, action::PASS);
+    timed::end(asm, handler.budget.ns);
+    resize::give_back(asm, handler.module, END_CODE, action::PASS);
     asm.load(Size::W, R0, R9, END_CODE);
     asm.exit();
 }

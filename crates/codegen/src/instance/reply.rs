@@ -11,7 +11,9 @@ use ashway_abi::context::{self, fact, flag};
 use ashway_abi::{Count, trusted};
 use ashway_check::bpf::{Assembler, Label, Reg, Size, helper, md, op};
 
+use super::Handler;
 use crate::observe::{self, Note, Word};
+use crate::timed;
 use crate::xdp::{self, Packet, action};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
@@ -54,14 +56,15 @@ struct Labels {
 /// place is a constant. Where packet pointers move by constants only, every
 /// message here is.
 ///
-/// The frame may have another length than it came with if it was `resized`.
+/// The frame may have another length than it came with if its handler resizes.
 pub(super) fn emit(
     asm: &mut Assembler,
     packet: Packet,
-    resized: bool,
+    handler: &Handler,
     finish: Label,
     observe: bool,
 ) {
+    let resized = handler.module.resizes();
     let labels = Labels {
         ports: asm.label(),
         send: asm.label(),
@@ -92,7 +95,7 @@ pub(super) fn emit(
     asm.bind(labels.ports);
     udp(asm, packet, resized, labels);
     asm.bind(labels.send);
-    answer(asm, finish, observe);
+    answer(asm, handler.budget.ns, finish, observe);
 
     asm.bind(labels.no_sender);
     super::end_with(
@@ -408,7 +411,7 @@ fn swap_ports(asm: &mut Assembler) {
 }
 
 /// Counts and sends, by the way that the flags name.
-fn answer(asm: &mut Assembler, finish: Label, observe: bool) {
+fn answer(asm: &mut Assembler, handler_ns: u64, finish: Label, observe: bool) {
     let count = asm.label();
     let redirect = asm.label();
     let out = asm.label();
@@ -445,6 +448,7 @@ fn answer(asm: &mut Assembler, finish: Label, observe: bool) {
         );
     }
     asm.bind(out);
+    timed::end(asm, handler_ns);
     asm.mov(R0, R8);
     asm.exit();
 

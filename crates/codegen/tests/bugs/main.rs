@@ -27,6 +27,8 @@ mod promote;
 mod rules;
 #[path = "../share.rs"]
 mod share;
+#[path = "../timed.rs"]
+mod timed;
 
 use ashway_codegen::bug::Bug;
 use ashway_codegen::pipe::Isa;
@@ -106,6 +108,7 @@ const fn guard(bug: Bug) -> &'static str {
         B::ShareNeverRefills | B::ShareNeverEmpties => {
             "share::goodput_does_not_fall_as_the_load_rises"
         }
+        B::TimedForOne => "timed::the_sum_is_that_of_all_messages",
         B::ShareFlickers => "share::it_does_not_change_with_every_message",
         B::NumberForgotten => "share::a_path_waits_for_its_own_messages_alone",
         B::PathTakesRing | B::RelayTakesRing => "share::no_path_takes_what_another_needs",

@@ -1,5 +1,6 @@
 //! In our own interpreter, without root.
 
+use ashway_abi::count::KERNEL_NS;
 use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_abi::{Count, Hop, Leaf, QueueLayout, hop, trusted};
 use ashway_check::bpf::Image;
@@ -87,6 +88,7 @@ fn machine(packet: Packet, program: &Image) -> Machine {
     let mut machine = Machine::new(2, layout.bytes(), 0);
     machine.array_mode = packet == Packet::Helpers;
     machine.insn_limit = 1_000_000;
+    machine.insn_ns = 1;
     machine.set_hits(emit::CELL_BYTES);
     machine.set_hop(7, Hop::default());
     machine.slots = vec![Some(program.clone())];
@@ -101,6 +103,8 @@ pub(crate) struct End {
     pub(crate) metadata: Vec<u8>,
     pub(crate) redirects: Vec<(u32, u64)>,
     pub(crate) fate: Option<Count>,
+    /// Whether it took any time, of which an instruction has 1 ns.
+    pub(crate) timed: bool,
     /// 1 + the CPU on which it noted to have left.
     pub(crate) left_on: u32,
 }
@@ -133,6 +137,7 @@ pub(crate) fn run(
         metadata: machine.metadata().to_vec(),
         redirects: machine.redirects.clone(),
         fate,
+        timed: (1..10_000).contains(&machine.row_word(ROW as usize, KERNEL_NS)),
         left_on: machine.trusted_u32(LEFT_ON),
     })
 }
@@ -154,6 +159,7 @@ pub(crate) fn right(case: &Case, end: &End) -> bool {
         metadata,
         redirects,
         fate,
+        timed: true,
         left_on: 1,
     }
 }

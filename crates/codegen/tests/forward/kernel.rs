@@ -122,6 +122,8 @@ impl Loaded {
                 4 => vec![(case.hop().ifindex, 0)],
                 _ => vec![],
             },
+            // Here few are timed.
+            timed: true,
             left_on: self.left_on(),
             fate: match risen[..] {
                 [fate] => Some(fate),

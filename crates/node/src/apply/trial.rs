@@ -77,7 +77,7 @@ impl Node {
         self.try_room(&next, &difference, &made, &mut mistakes);
         if let Some(graph) = &graph {
             let programs = &mut programs;
-            self.try_programs(graph, &next, &mut difference, programs);
+            self.try_programs(graph, &next, &difference, programs, &mut mistakes);
         }
         match graph {
             Some(graph) if mistakes.is_empty() => Ok(Tried {
@@ -230,15 +230,14 @@ impl Node {
         Mistake::new(path.line, message, hint)
     }
 
-    /// Which of the paths that may run in the kernel tier cannot, whatever their handlers
-    /// are. They run in the user tier then, as they do in a node that starts with the file;
-    /// where a section asks for the kernel tier by name the step says why.
+    /// Whether the paths that must run in the kernel tier can.
     fn try_programs(
         &self,
         graph: &NodeGraph,
         next: &Config,
-        difference: &mut Difference,
+        difference: &Difference,
         programs: &mut BTreeMap<String, Result<Promoted, NotPromoted>>,
+        mistakes: &mut Vec<Mistake>,
     ) {
         let moved = difference.names(What::Path, &[Act::Move]);
         let long = next.long_paths.iter();
@@ -247,7 +246,9 @@ impl Node {
             let live = self.paths.find(&path.name);
             let live = live.and_then(|id| self.paths.frames(id));
             if let Some(stays) = live.and_then(|live| live.stays.as_ref()) {
-                difference.stays(&path.name, &stays.because);
+                let message = format!("path `{}` stays in the user tier", path.name);
+                let message = format!("{message}: {}", stays.because);
+                mistakes.push(Mistake::new(path.line, message, stays.hint));
             }
         }
         let come = difference.names(What::Path, &[Act::Create, Act::Change, Act::Move]);
@@ -271,7 +272,11 @@ impl Node {
                 programs.insert(path.name.clone(), Err(refused));
             }
             if let (Tier::Kernel, Some(Err(why))) = (path.tier, programs.get(&path.name)) {
-                difference.stays(&path.name, &why.because);
+                let message = format!(
+                    "path `{}` has `tier = \"kernel\"`: {}",
+                    path.name, why.because
+                );
+                mistakes.push(Mistake::new(path.line, message, why.hint.clone()));
             }
         }
     }

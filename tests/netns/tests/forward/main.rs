@@ -185,6 +185,7 @@ fn there_and_back(mode: &str, tier: &str, gro: bool) {
         // so is what comes before the worker, on a busy machine, has left its turn.
         let kernel = &shown["kernel"];
         assert_eq!(kernel["received"], 402, "{shown:#}");
+        assert!(shown["kernel_time_ns"].as_u64().unwrap() > 0, "{shown:#}");
         let notes = ["queued_tier", "queued_order"].map(|note| &kernel["notes"][note]);
         let queued: u64 = notes.iter().filter_map(|note| note.as_u64()).sum();
         assert!(queued >= 2, "{shown:#}");

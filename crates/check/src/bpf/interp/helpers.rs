@@ -81,7 +81,7 @@ impl Machine {
                 found.ok_or_else(|| wrong(1))?
             }
             helper::KTIME_GET_NS => {
-                let now = self.clock_ns;
+                let now = self.clock_ns + self.executed * self.insn_ns;
                 self.clock_ns += self.clock_step_ns;
                 now
             }
