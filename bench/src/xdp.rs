@@ -4,7 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use ashway_check::bpf::{Assembler, Reg, Size, md, op};
-use ashway_kernel::{Iface, Mode, Program, ProgramKind, ProgramSpec, XdpLink, owner};
+use ashway_kernel::{
+    Iface, Mode, Program, ProgramKind, ProgramSpec, TestRun, XdpContext, XdpLink, owner,
+};
 use ashway_rig::{Rig, realtime};
 
 use crate::neighbour::pin;
@@ -85,6 +87,39 @@ pub fn flood(rig: &Rig, sender: &Program, frame: &[u8], call: u32, lasts: Durati
                 sender.run_live(frame, call, ifindex)?;
             }
             Ok(())
+        })?
+    })
+}
+
+/// Has a program of an interface of B run for that long on one frame, from CPU 0: so many runs
+/// a call. What it does with a frame is done, but nothing sends or receives. Gives back how
+/// many there were.
+///
+/// # Errors
+///
+/// As [`flood`].
+pub fn run(
+    rig: &Rig,
+    (iface, program): (&str, &Program),
+    frame: &[u8],
+    call: u32,
+    lasts: Duration,
+) -> Result<u64> {
+    rig.in_b(|| {
+        let ifindex = Iface::by_name(iface)?.ifindex;
+        pin(0)?;
+        realtime(|| {
+            let run = TestRun {
+                packet: frame,
+                context: Some(XdpContext::from_interface(frame.len(), ifindex)),
+                repeat: call,
+            };
+            let (begin, mut frames) = (Instant::now(), 0);
+            while begin.elapsed() < lasts {
+                program.test_run(&run)?;
+                frames += u64::from(call);
+            }
+            Ok(frames)
         })?
     })
 }

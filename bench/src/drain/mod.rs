@@ -11,15 +11,17 @@
 //! * `loop`: a path of modules whose first stage ends each message, since the datagram's
 //!   checksum is wrong: what the worker's loop costs, from the descriptor in the ring to the
 //!   first stage and back to the ring, without any handler. The stage's own work (the headers
-//!   of a frame of 64 bytes, both checksums) is in it.
+//!   of a frame of 64 bytes, both checksums) is in it. The worker is faster than live frames
+//!   come, and would be found waiting for them; so these are test runs of the node's entry
+//!   program, which puts the frame into the ring and nothing else.
 //!
 //! With `ASHWAY_BEFORE` the last three are also those of another `ashway`.
 //!
 //! Beside the socket, messages a second are compared: it is not the thread that limits that,
 //! but the host's stack on the sender's CPU. The other ratios are of messages for each second
 //! of CPU time that the thread has had, so that a thread that was interrupted costs nobody.
-//! `OFFERED` is what the host's veth has accepted meanwhile: where no more was offered than
-//! taken, the thread could have done more.
+//! `OFFERED` is what came meanwhile: where no more was offered than taken, the thread could
+//! have done more.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -126,7 +128,7 @@ struct Turn {
     messages: u64,
     /// CPU time of the thread.
     thread_ns: u64,
-    /// Messages that the veth has accepted.
+    /// Messages that came.
     accepted: u64,
 }
 
@@ -300,26 +302,37 @@ impl Taker {
         let id = i32::try_from(thread).ok().and_then(Pid::from_raw);
         sched_setaffinity(id, &cpu).context("cannot keep a thread on its CPU")?;
         // The first frames find caches and buffers cold.
-        flood(&self.rig, self.work, lasts / 5)?;
-        let see = || -> Result<Turn> {
-            Ok(Turn {
-                lasted: Duration::ZERO,
-                messages: self.taken()?,
-                thread_ns: hosts::cpu_ns(thread)?,
-                accepted: accepted(&self.rig)?,
-            })
-        };
+        self.flood(lasts / 5)?;
+        let see = || -> Result<_> { Ok((self.taken()?, hosts::cpu_ns(thread)?)) };
         let (before, begin) = (see()?, Instant::now());
-        flood(&self.rig, self.work, lasts)?;
+        let accepted = self.flood(lasts)?;
         let (lasted, after) = (begin.elapsed(), see()?);
-        let messages = after.messages - before.messages;
+        let messages = after.0 - before.0;
         ensure!(messages > 0, "not a single message was taken");
         Ok(Turn {
             lasted,
             messages,
-            thread_ns: after.thread_ns - before.thread_ns,
-            accepted: after.accepted - before.accepted,
+            thread_ns: after.1 - before.1,
+            accepted,
         })
+    }
+
+    /// Sends for that long; says how many messages the host's veth has accepted, or its
+    /// program was run for.
+    fn flood(&self, lasts: Duration) -> Result<u64> {
+        let mut payload = 1_u32.to_be_bytes().to_vec();
+        payload.resize(FRAME_BYTES - 14 - 20 - 8, 0);
+        let frame = Frame::to_b(PORT, &payload);
+        if self.work == Work::Loop {
+            let frame = frame.spoil(Spoil::UdpChecksum).bytes();
+            let entry = xdp::entry(&self.rig, "b0")?;
+            return xdp::run(&self.rig, ("b0", &entry), &frame, CALL / 10, lasts);
+        }
+        let frame = frame.bytes();
+        let sender = xdp::rewriting("ashway_drain", &frame)?;
+        let before = accepted(&self.rig)?;
+        xdp::flood(&self.rig, &sender, &frame, CALL, lasts)?;
+        Ok(accepted(&self.rig)? - before)
     }
 
     /// How many messages it has taken so far.
@@ -359,19 +372,6 @@ fn socket(rig: &Rig) -> Result<Process> {
     BufReader::new(output).read_line(&mut line)?;
     ensure!(line == "ready\n", "the program did not start");
     Ok(process)
-}
-
-/// Sends from A for that long.
-fn flood(rig: &Rig, work: Work, lasts: Duration) -> Result<()> {
-    let mut payload = 1_u32.to_be_bytes().to_vec();
-    payload.resize(FRAME_BYTES - 14 - 20 - 8, 0);
-    let mut frame = Frame::to_b(PORT, &payload);
-    if work == Work::Loop {
-        frame = frame.spoil(Spoil::UdpChecksum);
-    }
-    let frame = frame.bytes();
-    let sender = xdp::rewriting("ashway_drain", &frame)?;
-    xdp::flood(rig, &sender, &frame, CALL, lasts)
 }
 
 /// Frames that B's veth accepted so far.
