@@ -116,8 +116,29 @@ impl Pool {
     ///
     /// If there is no such slot.
     #[must_use]
+    #[inline]
     pub fn place(&self, slot: usize) -> usize {
         self.slots[slot].load(Ordering::Relaxed) as usize * self.block_bytes
+    }
+
+    /// Has the CPU fetch what is at `offset` in the block of a slot. If a program on another CPU
+    /// has written it, the first load would wait for that one's cache: some 40 ns. Nothing
+    /// else happens, and on CPUs other than x86-64 not even that.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such slot.
+    #[inline]
+    pub fn prefetch(&self, slot: usize, offset: usize) {
+        let byte = self.base.as_ptr().wrapping_add(self.place(slot) + offset);
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch is no access: it does nothing with an address that is not mapped.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(byte.cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = byte;
     }
 
     /// Takes the block of a slot out of it and makes it `buffer`; says where the block begins
@@ -129,6 +150,7 @@ impl Pool {
     ///
     /// If there is no such slot.
     #[must_use]
+    #[inline]
     pub fn exchange(self: &Arc<Self>, slot: usize, buffer: &mut Buffer) -> Option<usize> {
         let own = buffer.base_in(self);
         let other = match &own {

@@ -124,7 +124,7 @@ fn drain_ring(
         return;
     };
     let iface = queue.plan.iface_of(ring);
-    take_batch(queue.words(), ring, |slot| {
+    take_batch(queue.words(), ring, fetch(queue, ring), |slot| {
         if let Some(cpu) = after_cpu(queue, ring, slot) {
             // What the kernel tier answered before this message leaves first.
             paths.ask_witness(cpu, &mut after);
@@ -163,7 +163,7 @@ pub(crate) fn drain_frames(
         paths.apply_pending(rows);
         let (iface, now) = (frame_queue.plan.iface_of(ring), now());
         let mut after = std::mem::take(&mut paths.after);
-        take_batch(words, ring, |slot| {
+        take_batch(words, ring, fetch(frame_queue, ring), |slot| {
             after.clear();
             if let Some(cpu) = after_cpu(frame_queue, ring, slot) {
                 paths.ask_witness(cpu, &mut after);
@@ -181,23 +181,39 @@ pub(crate) fn drain_frames(
     any
 }
 
-/// Takes up to a batch from a ring by way of `take`, which gets a slot.
-fn take_batch(words: &SharedArray, ring: usize, mut take: impl FnMut(usize)) {
+/// Takes up to a batch from a ring by way of `take`, which gets a slot; all of these slots have
+/// been shown to `fetch` before the first is taken.
+fn take_batch(
+    words: &SharedArray,
+    ring: usize,
+    fetch: impl Fn(usize),
+    mut take: impl FnMut(usize),
+) {
     let consumed_word = consumed(words, ring);
     let consumed = consumed_word.load(Ordering::Relaxed);
-    let mut taken = 0;
-    while taken < BATCH {
-        let ticket = consumed.wrapping_add(taken);
-        if !is_filled(words, ring, ticket) {
-            break;
-        }
-        take(ticket as usize % trusted::RING_SLOTS);
-        taken += 1;
+    let slot = |ticket: u32| ticket as usize % trusted::RING_SLOTS;
+    let mut end = consumed;
+    while end.wrapping_sub(consumed) < BATCH && is_filled(words, ring, end) {
+        fetch(slot(end));
+        end = end.wrapping_add(1);
     }
-    if taken > 0 {
+    let mut ticket = consumed;
+    while ticket != end {
+        take(slot(ticket));
+        ticket = ticket.wrapping_add(1);
+    }
+    if end != consumed {
         // Once for all: programs look at the word for each message, and each store takes
         // its line away from their CPU.
-        consumed_word.store(consumed.wrapping_add(taken), Ordering::Release);
+        consumed_word.store(end, Ordering::Release);
+    }
+}
+
+/// Has the frame of a slot on its way to this CPU while those before it are taken.
+fn fetch(queue: &Queue, ring: usize) -> impl Fn(usize) {
+    move |slot| {
+        let number = ring * trusted::RING_SLOTS + slot;
+        queue.pool().prefetch(number, HEADROOM_BYTES);
     }
 }
 
@@ -317,7 +333,7 @@ mod tests {
         };
         let taken = || {
             let mut taken = Vec::new();
-            take_batch(words, 0, |slot| taken.push(slot));
+            take_batch(words, 0, |_| (), |slot| taken.push(slot));
             taken
         };
         produced.store(2, Ordering::Release);
