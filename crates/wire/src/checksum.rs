@@ -19,8 +19,8 @@
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
-    /// Not folded. Pieces add at most 17 bits each, so it cannot overflow in
-    /// less than 2^47 pieces.
+    /// Not folded. Pieces add at most 33 bits each, so it cannot overflow in
+    /// less than 2^31 pieces.
     sum: u64,
     odd: bool,
 }
@@ -34,21 +34,23 @@ impl Sum {
 
     /// Adds the next bytes of the stream. Linear in their number.
     #[must_use]
+    #[inline]
     pub fn bytes(self, bytes: &[u8]) -> Self {
         let (quads, rest) = bytes.as_chunks::<4>();
-        // RFC 1071 §2(C): summing wider words and folding late is the same sum.
+        // RFC 1071 §2(B): in the CPU's own byte order the sum is the same with its bytes
+        // swapped. §2(C): summing wider words and folding late is the same sum.
         let mut sum: u64 = quads
             .iter()
-            .map(|quad| u64::from(u32::from_be_bytes(*quad)))
+            .map(|quad| u64::from(u32::from_ne_bytes(*quad)))
             .sum();
         let (pairs, last) = rest.as_chunks::<2>();
         for pair in pairs {
-            sum += u64::from(u16::from_be_bytes(*pair));
+            sum += u64::from(u16::from_ne_bytes(*pair));
         }
         if let [last] = last {
-            sum += u64::from(*last) << 8;
+            sum += u64::from(u16::from_ne_bytes([*last, 0]));
         }
-        let piece = fold(sum);
+        let piece = u16::from_be(fold(sum));
         Self {
             sum: self.sum + u64::from(if self.odd { piece.swap_bytes() } else { piece }),
             odd: self.odd ^ (bytes.len() % 2 == 1),
@@ -80,12 +82,13 @@ impl Sum {
 
 /// The pseudo-header of a transport protocol over IPv4 (RFC 768).
 #[must_use]
-pub fn pseudo_v4(source: [u8; 4], destination: [u8; 4], protocol: u8, length: u16) -> Sum {
-    Sum::new()
-        .bytes(&source)
-        .bytes(&destination)
-        .word(u16::from(protocol))
-        .word(length)
+#[inline]
+pub const fn pseudo_v4(source: [u8; 4], destination: [u8; 4], protocol: u8, length: u16) -> Sum {
+    let addresses = u32::from_be_bytes(source) as u64 + u32::from_be_bytes(destination) as u64;
+    Sum {
+        sum: addresses + protocol as u64 + length as u64,
+        odd: false,
+    }
 }
 
 /// The pseudo-header of a transport protocol over IPv6 (RFC 8200 §8.1).
