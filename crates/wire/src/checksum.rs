@@ -19,8 +19,9 @@
 /// ```
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Sum {
-    /// Not folded. Pieces add at most 33 bits each, so it cannot overflow in
-    /// less than 2^31 pieces.
+    /// In the CPU's own byte order, where the sum is the same with its bytes swapped
+    /// (RFC 1071 §2(B)), and not folded: four bytes add at most 32 bits, so it cannot
+    /// overflow in less than 2^34 bytes.
     sum: u64,
     odd: bool,
 }
@@ -37,8 +38,7 @@ impl Sum {
     #[inline]
     pub fn bytes(self, bytes: &[u8]) -> Self {
         let (quads, rest) = bytes.as_chunks::<4>();
-        // RFC 1071 §2(B): in the CPU's own byte order the sum is the same with its bytes
-        // swapped. §2(C): summing wider words and folding late is the same sum.
+        // RFC 1071 §2(C): summing wider words and folding late is the same sum.
         let mut sum: u64 = quads
             .iter()
             .map(|quad| u64::from(u32::from_ne_bytes(*quad)))
@@ -50,9 +50,11 @@ impl Sum {
         if let [last] = last {
             sum += u64::from(u16::from_ne_bytes([*last, 0]));
         }
-        let piece = u16::from_be(fold(sum));
+        if self.odd {
+            sum = u64::from(fold(sum).swap_bytes());
+        }
         Self {
-            sum: self.sum + u64::from(if self.odd { piece.swap_bytes() } else { piece }),
+            sum: self.sum + sum,
             odd: self.odd ^ (bytes.len() % 2 == 1),
         }
     }
@@ -61,7 +63,7 @@ impl Sum {
     #[must_use]
     pub const fn word(self, word: u16) -> Self {
         Self {
-            sum: self.sum + word as u64,
+            sum: self.sum + word.to_be() as u64,
             odd: self.odd,
         }
     }
@@ -70,7 +72,7 @@ impl Sum {
     /// includes its own right checksum.
     #[must_use]
     pub const fn fold(self) -> u16 {
-        fold(self.sum)
+        u16::from_be(fold(self.sum))
     }
 
     /// The checksum: the complement of the sum.
@@ -84,11 +86,12 @@ impl Sum {
 #[must_use]
 #[inline]
 pub const fn pseudo_v4(source: [u8; 4], destination: [u8; 4], protocol: u8, length: u16) -> Sum {
-    let addresses = u32::from_be_bytes(source) as u64 + u32::from_be_bytes(destination) as u64;
-    Sum {
-        sum: addresses + protocol as u64 + length as u64,
+    let addresses = u32::from_ne_bytes(source) as u64 + u32::from_ne_bytes(destination) as u64;
+    let sum = Sum {
+        sum: addresses,
         odd: false,
-    }
+    };
+    sum.word(protocol as u16).word(length)
 }
 
 /// The pseudo-header of a transport protocol over IPv6 (RFC 8200 §8.1).
@@ -122,14 +125,13 @@ pub const fn update(checksum: u16, old: u16, new: u16) -> u16 {
     !fold(!checksum as u64 + !old as u64 + new as u64)
 }
 
-/// Adds the carries back until 16 bits are left: four folds are enough, as the
-/// widths go 64, 49, 34, 19, 16 at most (the last cannot carry).
+/// Adds the carries back until 16 bits are left. An addition that carries leaves room for
+/// its carry.
 const fn fold(sum: u64) -> u16 {
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    let sum = (sum & 0xffff) + (sum >> 16);
-    sum as u16
+    let (sum, carry) = (sum as u32).overflowing_add((sum >> 32) as u32);
+    let sum = sum + carry as u32;
+    let (sum, carry) = (sum as u16).overflowing_add((sum >> 16) as u16);
+    sum + carry as u16
 }
 
 #[cfg(test)]
