@@ -4,6 +4,7 @@ use std::time::Duration;
 
 /// What `bpf_ktime_get_ns` gives to programs, in ns: `CLOCK_MONOTONIC`. Some 25 ns.
 #[must_use]
+#[inline]
 pub fn monotonic_ns() -> u64 {
     ns(libc::CLOCK_MONOTONIC)
 }

@@ -77,6 +77,7 @@ impl Account {
     }
 
     /// As there. Allocates the first time.
+    #[inline]
     fn add(&mut self, to: Count, times: u64) {
         let counts = self.counts.get_or_insert_default();
         counts[usize::from(PLACES[to as usize])] += times;
@@ -117,11 +118,13 @@ impl Account {
     }
 
     /// Counts a received message.
+    #[inline]
     pub(crate) fn receive(&mut self) {
         self.add(Count::Received, 1);
     }
 
     /// Counts a received message's fate.
+    #[inline]
     pub(crate) fn end(&mut self, fate: Count) {
         self.add(fate, 1);
     }

@@ -6,13 +6,13 @@
 
 use ashway_abi::Count;
 
-use crate::stage::Direction;
+use crate::stage::{Direction, Stage};
 
 /// Somebody who looks at messages on their way through a path. Called by whoever
 /// runs the path: copy what is to be kept, and do not wait.
 pub trait Watch<M> {
-    /// The stage of this name takes the message next.
-    fn stage(&mut self, name: &str, direction: Direction, message: &M);
+    /// This stage takes the message next.
+    fn stage(&mut self, stage: &dyn Stage<M>, direction: Direction, message: &M);
 
     /// The stage that took the message last has answered. The message is what it
     /// gave back, if it did.
@@ -28,6 +28,6 @@ pub trait Watch<M> {
 pub struct Nobody;
 
 impl<M> Watch<M> for Nobody {
-    fn stage(&mut self, _: &str, _: Direction, _: &M) {}
+    fn stage(&mut self, _: &dyn Stage<M>, _: Direction, _: &M) {}
     fn end(&mut self, _: Count) {}
 }

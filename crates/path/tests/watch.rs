@@ -6,7 +6,7 @@ mod stages;
 
 use ashway_abi::Count;
 use ashway_path::path::{Exit, Path};
-use ashway_path::stage::{Direction, Step};
+use ashway_path::stage::{Direction, Stage, Step};
 use ashway_path::time::Time;
 use ashway_path::watch::Watch;
 use stages::{on, path, stage};
@@ -16,7 +16,8 @@ use stages::{on, path, stage};
 struct Diary(Vec<String>);
 
 impl Watch<u32> for Diary {
-    fn stage(&mut self, name: &str, direction: Direction, message: &u32) {
+    fn stage(&mut self, stage: &dyn Stage<u32>, direction: Direction, message: &u32) {
+        let name = stage.name();
         self.0.push(format!("{name} {direction:?} {message}"));
     }
 

@@ -22,6 +22,7 @@ pub(super) struct Alarms {
 impl Alarms {
     /// Wakes the path at this time, or earlier if it was to be woken earlier.
     /// O(log n).
+    #[inline]
     pub(super) fn set(&mut self, path: PathId, time: Time) {
         if self.armed.at(path).is_none_or(|armed| time < *armed) {
             self.armed.put(path, time);
@@ -46,8 +47,15 @@ impl Alarms {
     }
 
     /// When to call [`Alarms::take`]; it may find nothing then.
+    #[inline]
     pub(super) fn next(&self) -> Option<Time> {
         self.heap.peek().map(|Reverse((time, _))| *time)
+    }
+
+    /// Whether there is nothing to wait for.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.heap.is_empty()
     }
 
     /// Forgets a path.

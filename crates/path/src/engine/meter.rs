@@ -47,6 +47,7 @@ impl Meter {
 
     /// Notes that a path has run so long, for so many messages. No path: the messages were
     /// no path's. Allocates the first time.
+    #[inline]
     pub(super) fn used(&mut self, path: Option<PathId>, time: Duration, messages: u64) {
         match self.used.last_mut() {
             Some(last) if last.path == path => {
@@ -66,6 +67,7 @@ impl Meter {
     }
 
     /// Whether a look at the CPU clock is due.
+    #[inline]
     pub(super) fn is_due(&self, now: Time) -> bool {
         self.cpu.is_none()
             || self.used.len() >= ROOM

@@ -274,6 +274,10 @@ impl<M, D, P: Policy> Engine<M, D, P> {
     /// output queue fills: what is in it is to be taken first. False if none had one that may
     /// run.
     pub fn round<S: Shell<M, D>>(&mut self, shell: &mut S) -> bool {
+        // Whoever spins asks again and again: without work the clock is not looked at.
+        if self.policy.ready() == 0 && self.parked.is_empty() && self.aside.is_empty() {
+            return false;
+        }
         let turns = self.policy.ready().clamp(1, ROUND);
         let ran = (0..turns).take_while(|turns| (*turns == 0 || !self.pressed) && self.turn(shell));
         ran.count() > 0

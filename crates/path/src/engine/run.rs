@@ -243,8 +243,8 @@ impl<M, D, P: Policy> Engine<M, D, P> {
             shell.done(ticket);
         }
         self.running = None;
-        self.list_output(id);
-        self.arm(id, now);
+        self.pressed |= entry.list_output(id, &mut self.outgoing);
+        entry.arm(id, now, &mut self.alarms);
     }
 
     fn wake_one<S: Shell<M, D>>(&mut self, id: PathId, now: Time, shell: &mut S) {
@@ -267,21 +267,8 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         path.release();
         shell.ran(id, path, data);
         self.running = None;
-        self.list_output(id);
+        self.pressed |= entry.list_output(id, &mut self.outgoing);
         self.cross(now, shell);
-    }
-
-    /// Notes a path whose output queues hold messages.
-    fn list_output(&mut self, id: PathId) {
-        if let Some(entry) = self.entries.at_mut(id)
-            && entry.path.has_output()
-        {
-            self.pressed |= entry.path.output_presses();
-            if !entry.outgoing {
-                entry.outgoing = true;
-                self.outgoing.push_back(id);
-            }
-        }
     }
 
     /// Carries messages into their next paths until all are out.
@@ -378,21 +365,10 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         }
     }
 
-    /// Sees to it that the path is woken when one of its stages wants to be. A path that
-    /// is set aside is woken when it may run. A failed path is not run, so what its stages
-    /// wanted would be due forever. And what was due before
-    /// `now` is due now, behind what others have waited for: the oldest goes first, so a path
-    /// that never catches up would hold up the timers of all others.
+    /// Sees to it that the path is woken when one of its stages wants to be.
     pub(super) fn arm(&mut self, id: PathId, now: Time) {
-        let entry = self.entries.at(id);
-        let entry = entry.filter(|entry| !entry.failed && !entry.aside);
-        if let Some(time) = entry.and_then(|entry| entry.path.wake_at()) {
-            let now = if bug::is(Bug::OldestTimerFirst) {
-                time
-            } else {
-                now
-            };
-            self.alarms.set(id, time.max(now));
+        if let Some(entry) = self.entries.at(id) {
+            entry.arm(id, now, &mut self.alarms);
         }
     }
 
@@ -502,6 +478,37 @@ impl<M, D> Entry<M, D> {
     /// Takes what it needs to run; if that cannot be had now, it is to be set aside.
     fn acquire<S: Shell<M, D>>(&mut self, id: PathId, shell: &mut S) -> bool {
         !self.aside && shell.may_run(id, &mut self.data) && self.path.acquire()
+    }
+
+    /// Notes the path in this list if its output queues hold messages; whether one of them
+    /// [presses](Path::output_presses).
+    fn list_output(&mut self, id: PathId, outgoing: &mut VecDeque<PathId>) -> bool {
+        if !self.path.has_output() {
+            return false;
+        }
+        if !self.outgoing {
+            self.outgoing = true;
+            outgoing.push_back(id);
+        }
+        self.path.output_presses()
+    }
+
+    /// Notes when the path is to be woken. One that is set aside is woken when it may run. A
+    /// failed path is not run, so what its stages wanted would be due forever. And what was due
+    /// before `now` is due now, behind what others have waited for: the oldest goes first, so a
+    /// path that never catches up would hold up the timers of all others.
+    fn arm(&self, id: PathId, now: Time, alarms: &mut Alarms) {
+        if self.failed || self.aside {
+            return;
+        }
+        if let Some(time) = self.path.wake_at() {
+            let now = if bug::is(Bug::OldestTimerFirst) {
+                time
+            } else {
+                now
+            };
+            alarms.set(id, time.max(now));
+        }
     }
 
     /// Whether a message that is here may run.

@@ -331,7 +331,7 @@ impl<M> Path<M> {
                 also: &mut self.traffic.also,
                 wake_at: &mut slot.wake_at,
             };
-            watch.stage(slot.stage.name(), direction, &message);
+            watch.stage(&*slot.stage, direction, &message);
             let step = slot.stage.take(message, direction, &mut cx);
             watch.answered(step.message());
             if !self.traffic.also.is_empty() {

@@ -47,6 +47,7 @@ struct Account {
 }
 
 impl Drr {
+    #[inline]
     fn account(&mut self, path: PathId) -> &mut Account {
         self.accounts.get_or_put(path, Account::default)
     }
@@ -95,6 +96,7 @@ impl Drr {
 }
 
 impl Policy for Drr {
+    #[inline]
     fn arrived(&mut self, path: PathId, _direction: Direction, _now: Time) {
         let account = self.account(path);
         if !account.listed {

@@ -13,7 +13,7 @@ use std::sync::mpsc::SyncSender;
 use ashway_abi::{Cause, Count, observe};
 use ashway_memory::clock::monotonic_ns;
 use ashway_modules::Message;
-use ashway_path::stage::Direction;
+use ashway_path::stage::{Direction, Stage};
 use ashway_path::watch::Watch;
 
 use super::{Event, FramePrefix, What};
@@ -147,10 +147,10 @@ pub(crate) struct Watcher {
 }
 
 impl Watch<Message> for Watcher {
-    fn stage(&mut self, name: &str, direction: Direction, message: &Message) {
+    fn stage(&mut self, stage: &dyn Stage<Message>, direction: Direction, message: &Message) {
         self.observed = message.meta.observed;
         note(self.observed, || What::Stage {
-            name: name.into(),
+            name: stage.name().into(),
             forward: direction == Direction::Forward,
         });
     }

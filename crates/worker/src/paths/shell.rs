@@ -15,7 +15,7 @@ use ashway_path::path::{Exit, Path, Trail};
 use ashway_path::places::PathId;
 use ashway_path::sched::Policy;
 use ashway_path::sched::share::ShareAccount;
-use ashway_path::stage::Direction;
+use ashway_path::stage::{Direction, Stage};
 use ashway_path::time::Time;
 use ashway_path::watch::Watch;
 use ashway_wire::Headers;
@@ -371,9 +371,9 @@ pub(super) struct Watcher<'a> {
 }
 
 impl Watch<Message> for Watcher<'_> {
-    fn stage(&mut self, name: &str, direction: Direction, message: &Message) {
+    fn stage(&mut self, stage: &dyn Stage<Message>, direction: Direction, message: &Message) {
         if let Some(trace) = &mut self.trace {
-            trace.stage(name, direction, message);
+            trace.stage(stage, direction, message);
         }
     }
 
