@@ -125,14 +125,12 @@ impl Stage<Message> for DatagramStage {
         match entered {
             Entered::Through => Step::On(message),
             Entered::ToPipe => then_pipe(Step::On(message), pipe, direction, cx),
-            Entered::No if up => {
-                let step = then(eth.take(message, direction, cx), |message| {
-                    then(ip.take(message, direction, cx), |message| {
-                        udp.take(message, direction, cx)
-                    })
-                });
-                then_pipe(step, pipe, direction, cx)
-            }
+            Entered::No if up => then(eth.take(message, direction, cx), |message| {
+                then(ip.take(message, direction, cx), |message| {
+                    let step = udp.take(message, direction, cx);
+                    then_pipe(step, pipe, direction, cx)
+                })
+            }),
             Entered::No => {
                 let pipe = pipe.filter(|_| !bug::is(Bug::AnswersSkipped));
                 then(

@@ -278,16 +278,15 @@ impl Stage<Message> for IpStage {
         _cx: &mut Cx<'_, Message>,
     ) -> Step<Message> {
         if self.way.is_up(direction) {
-            let step = match message.meta.protocol {
-                TYPE_IPV4 if self.speaks(false) => ipv4::up(message),
-                TYPE_IPV6 if self.speaks(true) => ipv6::up(message),
-                _ => Step::End(message, Count::Passed),
+            let fragment = if self.takes_all {
+                Count::Passed
+            } else {
+                Count::DroppedFragment
             };
-            match step {
-                Step::End(message, Count::DroppedFragment) if self.takes_all => {
-                    Step::End(message, Count::Passed)
-                }
-                step => step,
+            match message.meta.protocol {
+                TYPE_IPV4 if self.speaks(false) => ipv4::up(message, fragment),
+                TYPE_IPV6 if self.speaks(true) => ipv6::up(message, fragment),
+                _ => Step::End(message, Count::Passed),
             }
         } else {
             let said = u8::try_from(message.meta.protocol).unwrap_or_default();

@@ -61,7 +61,7 @@ impl Module<Message> for Ipv4 {
 }
 
 /// Takes the header off.
-pub(crate) fn up(mut message: Message) -> Step<Message> {
+pub(crate) fn up(mut message: Message, fragment: Count) -> Step<Message> {
     let Some(ip) = Packet::new_checked(message.bytes()) else {
         return ip::end(message, Count::DroppedBadLength);
     };
@@ -70,7 +70,7 @@ pub(crate) fn up(mut message: Message) -> Step<Message> {
         return Step::End(message, Count::Passed);
     }
     if ip.more_fragments() || ip.fragment_offset() != 0 {
-        return ip::end(message, Count::DroppedFragment);
+        return ip::end(message, fragment);
     }
     if total_len < header_len || total_len > message.len() {
         return ip::end(message, Count::DroppedBadLength);

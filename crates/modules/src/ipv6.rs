@@ -58,7 +58,7 @@ impl Module<Message> for Ipv6 {
 }
 
 /// Takes the header off, and the extension headers with it.
-pub(crate) fn up(mut message: Message) -> Step<Message> {
+pub(crate) fn up(mut message: Message, fragment: Count) -> Step<Message> {
     let Some(ip) = Packet::new_checked(message.bytes()) else {
         return ip::end(message, Count::DroppedBadLength);
     };
@@ -78,7 +78,7 @@ pub(crate) fn up(mut message: Message) -> Step<Message> {
         let headers = message.frame().map(Headers::parse).unwrap_or_default();
         // Before the lengths, as the entry program has it.
         if headers.fragment != Fragment::No {
-            return ip::end(message, Count::DroppedFragment);
+            return ip::end(message, fragment);
         }
         if headers.l4 == 0 {
             return ip::end(message, Count::DroppedBadLength);
