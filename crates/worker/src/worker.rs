@@ -320,6 +320,11 @@ impl Work {
                 any = true;
                 // What was ordered before has been done when this begins.
                 self.paths.apply_pending(&self.rows);
+                if matches!(command, Command::Snapshots(_)) {
+                    // What it sends is transmitted by the next look: until then it is seen in
+                    // the output queues.
+                    self.run_paths();
+                }
                 // What the node asks for is no path's work: charged before, and nobody's.
                 self.paths.pause(&self.rows);
                 let answer = self.execute(command);
@@ -365,8 +370,17 @@ impl Work {
         any
     }
 
-    /// Takes a batch from each source, and runs what has come.
+    /// Takes a batch from each source, runs what has come, and transmits what it sends.
     fn take(&mut self) -> bool {
+        let any = self.run_paths();
+        self.flush();
+        self.let_go();
+        any
+    }
+
+    /// Takes a batch from each source, and runs what has come. What it sends by links waits in
+    /// the output queues of its paths.
+    fn run_paths(&mut self) -> bool {
         if self.node.as_ref().is_some_and(|node| node.wake.has_rung()) {
             self.rouse();
         }
@@ -402,8 +416,6 @@ impl Work {
         if any {
             awake.was_busy();
         }
-        self.flush();
-        self.let_go();
         any
     }
 

@@ -285,9 +285,11 @@ fn a_queue_is_as_long_as_its_path_says() {
         let (sent, queue) = std::thread::scope(|scope| {
             let _over = Over(&over);
             let flooding = scope.spawn(|| flood_slowly(&client, &over));
-            let queue = until("some wait", || {
-                let queue = shown(&node, "short")["queues"]["in_backward"].clone();
-                (queue["length"] != 0).then_some(queue)
+            let queue = until("some wait, and some answers to be transmitted", || {
+                let queues = shown(&node, "short")["queues"].clone();
+                let some = |queue: &str| queues[queue]["length"] != 0;
+                let both = some("in_backward") && (some("out_forward") || some("out_backward"));
+                both.then(|| queues["in_backward"].clone())
             });
             over.store(true, Ordering::Release);
             (u64::from(flooding.join().unwrap()), queue)
