@@ -144,6 +144,25 @@ mod tests {
         assert!(!bug::with(Bug::FramesForgotten, frames_keep_the_number));
     }
 
+    /// A row that another path has now is that path's alone, however many interfaces the one
+    /// before it was at.
+    #[test]
+    fn a_row_is_fed_for_the_path_that_has_it() {
+        let [first, second] =
+            ["first", "second"].map(|name| Arc::new(crate::faults::tests::instance(name)));
+        let mut feeds = Feeds::default();
+        for (instance, local) in [(&first, 0), (&first, 1), (&second, 1)] {
+            (0..2).for_each(|_| feeds.insert(ROW, instance, local));
+            let feed = feeds.at(ROW).expect("it was put there");
+            assert!(Arc::ptr_eq(feed.instance(), instance));
+            assert_eq!((feed.local(), feed.ifaces), (local, 2));
+        }
+        (0..2).for_each(|_| feeds.remove(ROW));
+        assert!(feeds.at(ROW).is_none());
+        // It is gone already.
+        feeds.remove(ROW);
+    }
+
     #[test]
     fn a_path_feeds_until_it_has_left_its_last_interface() {
         let instance = Arc::new(crate::faults::tests::instance("feeds"));

@@ -191,6 +191,7 @@ mod tests {
     struct Model<'w> {
         words: &'w Words,
         asleep: bool,
+        fed: bool,
     }
 
     impl Model<'_> {
@@ -203,7 +204,7 @@ mod tests {
 
     impl Sleeper for Model<'_> {
         fn is_fed(&self) -> bool {
-            true
+            self.fed
         }
 
         fn want_wake(&self, wanted: bool) {
@@ -239,6 +240,7 @@ mod tests {
         let new = |words| Model {
             words,
             asleep: false,
+            fed: true,
         };
         words.iter().map(new).collect()
     }
@@ -273,6 +275,25 @@ mod tests {
         assert!(!awake.rouse(&mut models));
         awake.rouse_all(&mut models);
         assert_eq!(awake.all.len(), 2);
+    }
+
+    #[test]
+    fn those_are_listed_that_can_have_messages_and_do_not_sleep() {
+        let words: [Words; 3] = Default::default();
+        let mut models = models(&words);
+        (models[0].fed, models[1].asleep) = (false, true);
+        let mut awake = Awake::default();
+        awake.list(&mut models);
+        let listed: Vec<usize> = awake.all.iter().map(|one| one.at).collect();
+        assert_eq!(listed, [2]);
+        // One that came later has as long as those that were there.
+        (0..5).for_each(|_| awake.was_busy());
+        models[1].asleep = false;
+        awake.list(&mut models);
+        assert_eq!(
+            awake.all.iter().map(|one| one.last).collect::<Vec<_>>(),
+            [5, 5]
+        );
     }
 
     /// What came just before it lay down is seen at once.

@@ -141,6 +141,222 @@ fn worker(quiet: usize, say: &Say) -> (Worker, Vec<PathId>) {
     (Worker::start(work, orders, bell).unwrap(), quiet)
 }
 
+/// A worker's work with these paths alone.
+fn work(paths: Paths, rows: &Arc<UserRows>) -> Work {
+    Work {
+        node: None,
+        instances: Vec::new(),
+        awake: Awake::default(),
+        leaving: false,
+        frame_queue: None,
+        paths,
+        xdp_ports: Vec::new(),
+        packet_ports: Vec::new(),
+        rows: Arc::clone(rows),
+    }
+}
+
+/// Has a path receive messages of these lengths, which it sees backwards.
+fn receive(paths: &mut Paths, path: PathId, lengths: &[usize], rows: &UserRows) {
+    let target = Target {
+        path,
+        direction: Direction::Backward,
+        row: CounterRow(0),
+    };
+    for length in lengths {
+        paths.receive_for(target, false, now(), rows, |mut message| {
+            message.put(Buffer::new(*length), *length);
+            message
+        });
+    }
+}
+
+/// Waits until it is so.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let end = Instant::now() + Duration::from_mins(1);
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::yield_now();
+    }
+}
+
+/// Wakes itself after a millisecond, so many times, and counts them.
+struct Ticks(Arc<AtomicUsize>);
+
+impl Stage<Message> for Ticks {
+    fn name(&self) -> &'static str {
+        "ticks"
+    }
+
+    fn traits(&self) -> Traits {
+        Traits {
+            starts: true,
+            ..Traits::default()
+        }
+    }
+
+    fn take(&mut self, message: Message, _: Direction, _: &mut Cx<'_, Message>) -> Step<Message> {
+        Step::On(message)
+    }
+
+    fn wake(&mut self, cx: &mut Cx<'_, Message>) {
+        if self.0.fetch_add(1, Ordering::SeqCst) < 4 {
+            *cx.wake_at = Some(cx.now + Duration::from_millis(1));
+        }
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// Says `true` when it goes.
+struct Gone(Arc<AtomicBool>);
+
+impl Stage<Message> for Gone {
+    fn name(&self) -> &'static str {
+        "gone"
+    }
+
+    fn take(&mut self, message: Message, _: Direction, _: &mut Cx<'_, Message>) -> Step<Message> {
+        Step::End(message, Count::Consumed)
+    }
+
+    fn destroy(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+
+    fn as_any(&mut self) -> &mut dyn Any {
+        self
+    }
+}
+
+/// A path whose messages wait to be transmitted when they leave it backwards.
+fn sending(id: PathId) -> ModulePath {
+    let mut path = new(id, Box::new(Quiet(Arc::new(|_| ()))));
+    let mut limits = path.path.limits();
+    limits.queue = [32, 32, 0, 8];
+    path.path.limit(limits).unwrap();
+    path
+}
+
+/// A worker without paths, and its bell.
+fn idle() -> (Worker, Arc<Bell>) {
+    let (orders, receiver) = channel();
+    let paths = Paths::new(Vec::new(), CounterRow(0), receiver, Arc::default());
+    let bell = Arc::new(Bell::new().unwrap());
+    let work = work(paths, &Arc::new(UserRows::new(1)));
+    let worker = Worker::start(work, orders, Arc::clone(&bell)).unwrap();
+    (worker, bell)
+}
+
+/// What is posted reaches a worker that sleeps: at once if it has something to do by itself,
+/// else when the node has time, or when too much is ahead of it.
+#[test]
+fn a_worker_that_sleeps_is_woken_for_what_has_to_be_done() {
+    let (mut worker, _bell) = idle();
+    let mut ids = Ids::default();
+    let (ticking, leaving) = (ids.take(), ids.take());
+    let (ticks, gone) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+    let (stage, other) = (Ticks(Arc::clone(&ticks)), Gone(Arc::clone(&gone)));
+    std::thread::sleep(Duration::from_millis(20));
+    let insert = |path| Order {
+        insert: vec![path],
+        ..Order::default()
+    };
+    // Its first timer has the worker woken, and each further one has it wake by itself.
+    worker.post(insert(new(ticking, Box::new(stage)))).unwrap();
+    until("all timers are due", || ticks.load(Ordering::SeqCst) == 5);
+    worker.post(insert(new(leaving, Box::new(other)))).unwrap();
+    let remove = Order {
+        remove: vec![leaving],
+        ..Order::default()
+    };
+    worker.post(remove).unwrap();
+    worker.catch_up();
+    until("the path is gone", || gone.load(Ordering::SeqCst));
+    let shown = worker.snapshots(&[ticking, leaving]).unwrap();
+    assert_eq!([true, false], [shown[0].is_some(), shown[1].is_some()]);
+    // No more than so many are ahead of the worker, whether it is woken or not.
+    let before = worker.ahead;
+    let some: Vec<PathId> = (0..AHEAD - before - 1).map(|_| ids.take()).collect();
+    let removed = some.len();
+    worker
+        .post(Order {
+            remove: some,
+            ..Order::default()
+        })
+        .unwrap();
+    assert_eq!(worker.ahead, before + removed);
+    worker
+        .post(Order {
+            remove: vec![ids.take()],
+            ..Order::default()
+        })
+        .unwrap();
+    assert_eq!(worker.ahead, 0);
+}
+
+/// Whoever waits for the worker's end is told, be it by a panic.
+#[test]
+fn an_end_rings_the_bell() {
+    let (worker, bell) = idle();
+    assert!(worker.is_alive() && !bell.take());
+    drop(worker);
+    assert!(bell.take());
+    // What is sent by an interface that nobody has is the worker's own fault.
+    let rows = Arc::new(UserRows::new(1));
+    let (orders, receiver) = channel();
+    let mut paths = Paths::new(Vec::new(), CounterRow(0), receiver, Arc::default());
+    let id = Ids::default().take();
+    paths.insert(sending(id));
+    receive(&mut paths, id, &[1], &rows);
+    let mut worker = Worker::start(work(paths, &rows), orders, Arc::clone(&bell)).unwrap();
+    until("the thread has ended", || !worker.is_alive());
+    until("the bell has rung", || bell.take());
+    assert!(worker.call(Command::Finish).is_err());
+    assert!(worker.post(Order::default()).is_err());
+}
+
+/// What had come before the end has a fate.
+#[test]
+fn what_has_come_is_worked_on_before_the_end() {
+    let rows = Arc::new(UserRows::new(1));
+    let tickets = Arc::<AtomicU32>::default();
+    let (orders, receiver) = channel();
+    let mut paths = Paths::new(Vec::new(), CounterRow(0), receiver, Arc::clone(&tickets));
+    let mut ids = Ids::default();
+    // More than one round's.
+    for _ in 0..100 {
+        let id = ids.take();
+        paths.insert(new(id, Box::new(Gone(Arc::default()))));
+        receive(&mut paths, id, &[1; 32], &rows);
+    }
+    drop(Worker::start(work(paths, &rows), orders, Arc::new(Bell::new().unwrap())).unwrap());
+    assert_eq!(tickets.load(Ordering::SeqCst), 0);
+    assert_eq!(rows.row(CounterRow(0)).get(Count::Consumed), 3200);
+}
+
+/// What a path has sent is in its output queue until it is transmitted, and is seen there.
+#[test]
+fn what_waits_to_be_transmitted_is_seen() {
+    let rows = Arc::new(UserRows::new(1));
+    let (_orders, receiver) = channel();
+    let mut paths = Paths::new(Vec::new(), CounterRow(0), receiver, Arc::default());
+    let id = Ids::default().take();
+    paths.insert(sending(id));
+    receive(&mut paths, id, &[1; 3], &rows);
+    let mut work = work(paths, &rows);
+    let lengths = |work: &Work| {
+        let queues = work.paths.snapshot(id).unwrap().queues;
+        [queues.in_backward.length, queues.out_backward.length]
+    };
+    assert_eq!(lengths(&work), [3, 0]);
+    assert!(work.run_paths());
+    assert_eq!(lengths(&work), [0, 3]);
+    assert!(!work.run_paths() && !work.is_awaited());
+}
+
 #[test]
 fn no_more_than_some_paths_are_copied_before_the_next_message() {
     let (described, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
