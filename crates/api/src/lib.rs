@@ -12,6 +12,7 @@
 
 pub mod answer;
 pub mod client;
+pub mod json;
 mod read;
 mod refusal;
 pub mod request;

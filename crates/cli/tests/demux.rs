@@ -139,6 +139,7 @@ fn a_path_is_planned_in_four_phases() {
     // Rules have made one stage of three.
     assert_eq!(names(&paths[1]), "handler:counter datagram");
     assert_eq!(paths[1]["attributes"]["iface"], "veth1");
+    assert_eq!(paths[1]["tier"], "kernel");
     assert_eq!(paths[1]["entrances"][0]["filter"], "udp and dst port 7777");
     let log = paths[0]["log"].as_array().unwrap();
     let phases: Vec<_> = log
@@ -155,6 +156,7 @@ fn a_path_is_planned_in_four_phases() {
 
     // A relay has two ends, each with a filter of its own.
     let relayed = &json(&["path", "plan", "CONFIG", "relayed"], &config)["paths"][0];
+    assert_eq!(relayed["tier"], "kernel", "{relayed:#}");
     let filters: Vec<_> = relayed["entrances"].as_array().unwrap().iter().collect();
     assert_eq!(filters.len(), 2);
     assert_eq!(filters[0]["iface"], "veth1");
@@ -188,6 +190,23 @@ fn weaker_attributes_give_a_shorter_path() {
     let (_, error) = ashway(2, &wrong, &config);
     assert!(error.contains("`conter`"), "{error}");
     ashway(2, &[&from[..], &["--attr", "mtu"]].concat(), &config);
+    let hops = [
+        "--from",
+        "handler:counter",
+        "--attr",
+        "pathname=udp/eth:veth0",
+        "--attr",
+        "ttl=9",
+    ];
+    let (text, _) = ashway(
+        0,
+        &[&["path", "plan", "CONFIG"][..], &hops].concat(),
+        &config,
+    );
+    assert!(
+        text.contains("tier: user, because the attribute `ttl`"),
+        "{text}"
+    );
     let (_, error) = ashway(2, &["path", "plan", "CONFIG", "icn"], &config);
     assert!(error.contains("did you mean `inc`?"), "{error}");
     ashway(2, &["path", "plan", "CONFIG"], &config);

@@ -6,7 +6,7 @@ use ashway_modules::attributes::{self, Form, Known, Wrong};
 use ashway_path::attrs::{Attrs, Value};
 
 use crate::share::{MOST_RUNS, Share};
-use crate::types::{Config, FaultLimit, OnFault};
+use crate::types::{Config, FaultLimit, OnFault, PathConfig};
 
 /// Attributes of a path in the short form, beside those that modules know.
 pub mod attr {
@@ -61,6 +61,12 @@ pub(super) const OWN_ATTRIBUTES: &[Known] = &[
 /// grant.
 pub(super) const MOST_QUEUED: u32 = 1 << 16;
 
+/// The name of an attribute that was checked, as the node has it.
+pub(super) fn name(given: &str) -> Option<&'static str> {
+    let mut known = attributes::known(OWN_ATTRIBUTES).map(|(name, _)| name);
+    known.find(|name| *name == given)
+}
+
 /// A whole CPU.
 const MOST_PER_MILLE: u32 = 1_000;
 
@@ -113,6 +119,18 @@ pub(super) fn set_share(attrs: &mut Attrs, share: Option<Share>) {
         attrs.set(attr::SHARE_PER_MILLE, u64::from(per_mille));
         if let Some(rate) = rate {
             attrs.set(attr::RATE_PER_SECOND, u64::from(rate));
+        }
+    }
+}
+
+/// Tells a path what its section, or who created it, limits of what it holds.
+pub(super) fn set_limits(attrs: &mut Attrs, path: &PathConfig) {
+    for (name, limit) in [
+        (attr::QUEUE, path.queue),
+        (attr::MEMORY_BYTES, path.memory_bytes),
+    ] {
+        if let Some(limit) = limit {
+            attrs.set(name, limit);
         }
     }
 }

@@ -9,18 +9,21 @@
 use std::time::Duration;
 
 use ashway_demux::Filter;
+use ashway_modules::Message;
 use ashway_modules::handler::FUNCTION;
+use ashway_modules::relay::{self, NotPromotable};
 use ashway_path::attrs::{Attrs, names};
+use ashway_path::path::Path;
 use ashway_path::stage::Stage;
 
-use crate::attributes::{attr, faults, share};
+use crate::attributes::{self, attr, faults, share};
 use crate::modules::{Entrance, NodeGraph};
 use crate::types::{Config, LongPath, OnFault, PathConfig, Tier};
 use crate::values::read_match;
 
 /// The attributes that a path bound to a handler may have: those of its filter, of its way
-/// to the interface, and of its handler.
-const ATTRIBUTES: [&str; 11] = [
+/// to the interface, of its handler, and of what it holds in the user tier.
+const ATTRIBUTES: [&str; 13] = [
     names::LOCAL,
     names::REMOTE,
     names::PATHNAME,
@@ -32,6 +35,8 @@ const ATTRIBUTES: [&str; 11] = [
     attr::FAULT_REST_NS,
     attr::SHARE_PER_MILLE,
     attr::RATE_PER_SECOND,
+    attr::QUEUE,
+    attr::MEMORY_BYTES,
 ];
 
 /// A path from a module with attributes.
@@ -69,19 +74,41 @@ impl<'a> Asked<'a> {
     }
 }
 
+/// Why a path is not bound to a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotBound {
+    /// The module that it is created from runs no handler above UDP.
+    From,
+    /// It has this attribute, for a stage between the handler and the interface.
+    Attribute(&'static str),
+    /// It does not lead from there straight to one interface.
+    Way,
+}
+
 impl NodeGraph {
     /// What is asked for as a path that is bound to a handler, if it is one.
     ///
     /// O(1) where the module runs no handler; else the path is created twice.
-    #[must_use]
-    pub fn bound(&self, asked: &Asked<'_>) -> Option<PathConfig> {
-        let handler = self.handler_of(asked.from)?;
-        let mut given = asked.attrs.iter();
-        if self.module_above_udp(handler) != asked.from
-            || !given.all(|(name, _)| ATTRIBUTES.contains(&name))
-        {
-            return None;
+    ///
+    /// # Errors
+    ///
+    /// Why it is none.
+    pub fn bound(&self, asked: &Asked<'_>) -> Result<PathConfig, NotBound> {
+        let handler = self.handler_of(asked.from).ok_or(NotBound::From)?;
+        if self.module_above_udp(handler) != asked.from {
+            return Err(NotBound::From);
         }
+        let mut given = asked.attrs.iter();
+        if let Some((name, _)) = given.find(|(name, _)| !ATTRIBUTES.contains(name)) {
+            // Whoever asks has checked that there are such attributes.
+            let name = attributes::name(name).unwrap_or_default();
+            return Err(NotBound::Attribute(name));
+        }
+        self.led_straight(asked, handler).ok_or(NotBound::Way)
+    }
+
+    /// The same, of a path from a handler's module with attributes that it may have.
+    fn led_straight(&self, asked: &Asked<'_>, handler: &str) -> Option<PathConfig> {
         let created = self.create_at(asked.name, asked.from, asked.attrs.clone());
         let created = created.ok()?;
         let entrances = self.entrances(&created, asked.filter);
@@ -105,6 +132,8 @@ impl NodeGraph {
                 .number(attr::BUDGET_NS)
                 .map_or(Config::DEFAULT_BUDGET, Duration::from_nanos),
             share: share(attrs),
+            queue: attrs.number(attr::QUEUE),
+            memory_bytes: attrs.number(attr::MEMORY_BYTES),
             domain: asked.domain.map(str::to_owned),
             line: asked.line,
         };
@@ -112,6 +141,60 @@ impl NodeGraph {
         let same = created.path.stages().map(Stage::name);
         same.eq(bound.path.stages().map(Stage::name))
             .then_some(config)
+    }
+
+    /// Whether the kernel tier can do all of a path that is not bound to a handler, for this
+    /// reason; by its stages and attributes alone.
+    ///
+    /// # Errors
+    ///
+    /// Why not.
+    pub fn fits(&self, path: &Path<Message>, why: NotBound) -> Result<(), NotPromotable> {
+        relay::fits(path).map_err(|stays| {
+            let mut stages = path.stages();
+            if stages.any(|stage| self.handler_of(stage.name()).is_some()) {
+                why.stays()
+            } else {
+                stays
+            }
+        })?;
+        match share(path.attrs()) {
+            None => Ok(()),
+            Some(_) => Err(NotPromotable {
+                because: "it has a share, and of a relay the worker keeps that".to_owned(),
+                hint: "leave out `share_per_mille` and `rate_per_second`",
+            }),
+        }
+    }
+}
+
+impl NotBound {
+    /// Why a path that runs a handler is in the user tier.
+    fn stays(self) -> NotPromotable {
+        let (because, hint) = match self {
+            Self::From => (
+                "the kernel tier runs a handler only on a path that is created from its module \
+                 above UDP"
+                    .to_owned(),
+                "create it from the handler's module, or by `ashway bind`; the user tier runs this \
+                 one as it is",
+            ),
+            Self::Attribute(name) => (
+                format!(
+                    "the attribute `{name}` is for a stage between its handler and the interface, \
+                     and the kernel tier has none there"
+                ),
+                "leave that attribute out, and the path is bound to its handler; the user tier \
+                 runs this one as it is",
+            ),
+            Self::Way => (
+                "the kernel tier runs a handler only on a path that leads from it through UDP \
+                 straight to one interface"
+                    .to_owned(),
+                "`ashway path show` lists the stages; leave out what the path can do without",
+            ),
+        };
+        NotPromotable { because, hint }
     }
 }
 

@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::attributes;
 use crate::bug::{self, Bug};
 use crate::types::{Config, HandlerConfig, LongPath, PathConfig, Tier};
 
@@ -92,16 +93,33 @@ impl Difference {
         self.steps.sort();
     }
 
-    /// Has a path of both configurations follow what it leads through.
-    pub fn reroute(&mut self, name: &str, line: usize, because: String) {
+    /// Says of a path that is to run in the kernel tier why it stays in the user tier.
+    pub fn stays(&mut self, name: &str, because: &str) {
         let mut steps = self.steps.iter_mut();
         let known = steps.find(|step| step.what == What::Path && step.name == name);
         if let Some(step) = known {
-            if step.act == Act::Move {
+            let stays = format!("it stays in the user tier: {because}");
+            step.because = Some(match step.because.take() {
+                Some(why) => format!("{why}; {stays}"),
+                None => stays,
+            });
+        }
+    }
+
+    /// Has a path of both configurations follow what it leads through: what is another, if it
+    /// can be named.
+    pub fn reroute(&mut self, name: &str, line: usize, another: Option<String>) {
+        let another_way = || "it leads another way".to_owned();
+        let mut steps = self.steps.iter_mut();
+        let known = steps.find(|step| step.what == What::Path && step.name == name);
+        if let Some(step) = known {
+            let is_move = step.act == Act::Move;
+            if is_move {
                 step.act = Act::Change;
             }
             if step.act == Act::Change {
-                step.because = Some(because);
+                // What leads it another way may be what its section says.
+                step.because = another.or_else(|| is_move.then(another_way));
             }
         } else {
             self.unchanged -= 1;
@@ -111,7 +129,7 @@ impl Difference {
                 name: name.to_owned(),
                 line,
                 keys: Vec::new(),
-                because: Some(because),
+                because: Some(another.unwrap_or_else(another_way)),
             });
         }
         self.steps.sort();
@@ -339,13 +357,15 @@ impl Form<'_> {
 
     /// The keys that say something else.
     fn keys(&self, next: &Self) -> Vec<&'static str> {
-        let (said, says) = match (self, next) {
-            (Self::Short(known), Self::Short(next)) => (short(known), short(next)),
-            (Self::Long(known), Self::Long(next)) => (long(known), long(next)),
+        let (said, says, attrs) = match (self, next) {
+            (Self::Short(known), Self::Short(next)) => (short(known), short(next), Vec::new()),
+            (Self::Long(known), Self::Long(next)) => {
+                (long(known), long(next), other_attrs(known, next))
+            }
             _ => return vec!["handler", "from"],
         };
         let other = said.into_iter().zip(says).filter(|(was, is)| was != is);
-        other.map(|((key, _), _)| key).collect()
+        other.map(|((key, _), _)| key).chain(attrs).collect()
     }
 }
 
@@ -355,6 +375,8 @@ type Said = Vec<(&'static str, String)>;
 fn short(path: &PathConfig) -> Said {
     let mut ifaces = path.ifaces.clone();
     ifaces.sort_unstable();
+    // A rate alone is of a whole CPU.
+    let share = path.share;
     vec![
         ("iface", ifaces.join(" ")),
         ("match", path.filter.text.clone()),
@@ -363,7 +385,13 @@ fn short(path: &PathConfig) -> Said {
         ("on_fault", path.on_fault.word().to_owned()),
         ("faults", format!("{:?}", path.faults)),
         ("budget", format!("{:?}", path.budget)),
-        ("share", format!("{:?}", path.share)),
+        (
+            "share",
+            share.map_or(1_000, |share| share.per_mille).to_string(),
+        ),
+        ("rate", format!("{:?}", share.and_then(|share| share.rate))),
+        ("queue", format!("{:?}", path.queue)),
+        ("memory_bytes", format!("{:?}", path.memory_bytes)),
         ("domain", format!("{:?}", path.domain)),
     ]
 }
@@ -373,10 +401,20 @@ fn long(path: &LongPath) -> Said {
     vec![
         ("from", path.from.clone()),
         ("match", filter.unwrap_or_default()),
-        ("attrs", format!("{:?}", path.attrs)),
         ("tier", tier(path.tier)),
         ("domain", format!("{:?}", path.domain)),
     ]
+}
+
+/// The attributes that say something else.
+fn other_attrs(known: &LongPath, next: &LongPath) -> Vec<&'static str> {
+    let names = known.attrs.iter().chain(next.attrs.iter());
+    let names: BTreeSet<&str> = names.map(|(name, _)| name).collect();
+    let other = names
+        .into_iter()
+        .filter(|name| known.attrs.value(name) != next.attrs.value(name));
+    // The file was checked: there are such attributes.
+    other.filter_map(attributes::name).collect()
 }
 
 fn tier(tier: Tier) -> String {

@@ -70,7 +70,7 @@ mod tests;
 
 pub use ashway_path::problem::suggest;
 pub use attributes::{attr, attribute, faults, share};
-pub use bound::Asked;
+pub use bound::{Asked, NotBound};
 pub use difference::{Act, Difference, Facts, Mistake, Step, What, difference};
 pub use files::{can_create, create, open, open_or_pipe};
 pub use grants::NotGranted;

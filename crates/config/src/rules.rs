@@ -377,7 +377,7 @@ fn become_bound(
 ) {
     let long = std::mem::take(&mut config.long_paths);
     for (path, span) in long.into_iter().zip(long_places) {
-        let Some(bound) = graph.bound(&Asked::long(&path)) else {
+        let Ok(bound) = graph.bound(&Asked::long(&path)) else {
             config.long_paths.push(path);
             continue;
         };

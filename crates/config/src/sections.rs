@@ -393,6 +393,8 @@ fn path(
         faults: faults(&mut section),
         budget: budget(&mut section),
         share: share(&mut section),
+        queue: None,
+        memory_bytes: None,
         domain: section.name("domain"),
         line,
     };

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use ashway_handler::Param;
 use ashway_path::attrs::Attrs;
+use ashway_path::stage::Direction;
 use proptest::prelude::*;
 
 use super::*;
@@ -564,7 +565,24 @@ fn a_path_from_a_handler_is_bound_to_it_in_both_forms() {
     ))
     .unwrap();
     assert_eq!(**path, *short.paths[0]);
-    // What the entry program does not do keeps a path to itself.
-    let config = long(", ttl = 3");
-    assert_eq!((config.paths.len(), config.long_paths.len()), (0, 1));
+    // What it holds in the user tier is its own in either tier.
+    let config = long(", queue = 64, memory_bytes = 900000");
+    let [path] = &config.paths[..] else {
+        panic!("{:?}", config.paths);
+    };
+    let graph = config.graph(&Offline(&config)).unwrap();
+    let created = graph.create(path, "a", Attrs::new()).unwrap();
+    let queue = created.path.input(Direction::Backward).maximum();
+    assert_eq!((queue, path.memory_bytes), (64, Some(900_000)));
+    // What the entry program does not do keeps a path to itself, and is named.
+    let config = long(", queue = 64, ttl = 3");
+    let [path] = &config.long_paths[..] else {
+        panic!("{:?}", config.paths);
+    };
+    let graph = config.graph(&Offline(&config)).unwrap();
+    let why = graph.bound(&Asked::long(path)).unwrap_err();
+    assert_eq!(why, NotBound::Attribute("ttl"));
+    let created = graph.create_long(path).unwrap();
+    let stays = graph.fits(&created.path, why).unwrap_err();
+    assert!(stays.because.contains("attribute `ttl`"), "{stays:?}");
 }

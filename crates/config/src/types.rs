@@ -205,6 +205,10 @@ pub struct PathConfig {
     pub budget: Duration,
     /// How much of the kernel tier it may have, if that has a limit.
     pub share: Option<Share>,
+    /// Most messages that wait for it in the user tier, if it says so.
+    pub queue: Option<u64>,
+    /// The memory that it is granted, in bytes, if it says so.
+    pub memory_bytes: Option<u64>,
     /// The domain it belongs to beside its handler's, if any.
     pub domain: Option<String>,
     /// Where the section starts, from 1; 0 for what came while the node ran.

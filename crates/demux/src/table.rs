@@ -13,6 +13,7 @@
 //! the others wait beneath.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::hash::Hash;
 
 use ashway_wire::Headers;
@@ -336,7 +337,6 @@ pub struct Change {
 
 /// Two filters match the same frame and neither is more specific.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{filter}` and `{with_filter}` are equally specific and can match the same frame")]
 pub struct Conflict<T> {
     /// The filter that is in the table.
     pub with: T,
@@ -344,6 +344,19 @@ pub struct Conflict<T> {
     pub with_filter: String,
     /// Text of the filter that was not inserted.
     pub filter: String,
+}
+
+impl<T> fmt::Display for Conflict<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (filter, with_filter) = (&self.filter, &self.with_filter);
+        if filter == with_filter {
+            return write!(f, "both ask for `{filter}`");
+        }
+        write!(
+            f,
+            "`{filter}` and `{with_filter}` are equally specific and can match the same frame"
+        )
+    }
 }
 
 impl<T> Conflict<T> {

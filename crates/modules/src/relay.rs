@@ -20,7 +20,7 @@ use ashway_path::stage::Stage;
 
 use crate::datagram::{self, DatagramStage};
 use crate::forward::{self, Back, ForwardStage, Sender};
-use crate::{Message, eth, handler};
+use crate::{Message, eth};
 
 /// Where the messages of one direction go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,16 +51,9 @@ pub fn fits(path: &Path<Message>) -> Result<(), NotPromotable> {
         stage.kind().is_some_and(|kind| ptr::eq(kind, wanted))
     };
     let stages: Vec<_> = path.stages().collect();
-    if stages.iter().any(|stage| is(*stage, &handler::KIND)) {
-        return Err(NotPromotable {
-            because: "the kernel tier runs a handler on the paths that are bound to it, above UDP"
-                .to_owned(),
-            hint: "`ashway bind` binds a path to a handler; the user tier runs this one as it is",
-        });
-    }
     if !stages.iter().any(|stage| is(*stage, &forward::KIND)) {
         return Err(NotPromotable {
-            because: "it is neither a handler nor a relay (`forward`)".to_owned(),
+            because: "it is no relay: no stage is of kind `forward`".to_owned(),
             hint: "the user tier runs it as it is",
         });
     }

@@ -23,7 +23,6 @@ use ashway_path::places::PathId;
 
 use super::authority::Authority;
 use super::operations::{Job, Operation, Report, Step};
-use super::paths::Wanted;
 use super::swap::Candidate;
 use super::{Node, say};
 use crate::control::Caller;
@@ -225,9 +224,8 @@ impl Node {
 
         let mut failed = Vec::new();
         for path in long_paths {
-            let made = self.create_all(vec![Wanted::of(&path)], &Authority::Node);
-            match made {
-                Ok(_) => self.config.long_paths.push(path),
+            match self.create_long(&path) {
+                Ok(()) => self.config.long_paths.push(path),
                 Err(refusal) => failed.push((path.name, refusal)),
             }
         }
@@ -347,7 +345,17 @@ impl Node {
         while is_busy(&self.plan) && begin.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.put_path(path, program, None, begin)
+        match program {
+            Some(Err(stays)) => {
+                let put = self.put_path(path, None, None, begin)?;
+                if let Some(id) = self.bound_path(&path.name) {
+                    // It has said so already.
+                    let _ = self.install(id, Err(stays));
+                }
+                Ok(put)
+            }
+            program => self.put_path(path, program, None, begin),
+        }
     }
 
     /// Moves a path to the tier that its configuration says by now.
@@ -357,22 +365,24 @@ impl Node {
         program: Option<Result<Promoted, NotPromoted>>,
     ) -> Result<(), Refusal> {
         let path = self.path_for(&Authority::Node, name)?;
-        if self.paths.frames(path).is_some() {
+        if let Some(frames) = self.paths.frames(path) {
             let mut paths = self.config.long_paths.iter();
             let tier = paths.find(|path| path.name == name).map(|path| path.tier);
             return match tier {
                 Some(Tier::User) => self.move_relay(path, Tier::User).map(drop),
-                Some(Tier::Kernel) => self.move_relay(path, Tier::Kernel).map(drop),
                 // Where it cannot run in the kernel, it stays.
-                _ => {
-                    let _ = self.move_relay(path, Tier::Kernel);
-                    Ok(())
-                }
+                _ if frames.stays.is_some() => Ok(()),
+                _ => self.move_relay(path, Tier::Kernel).map(drop),
             };
         }
         let tier = self.paths.bound(path).config.tier;
         let moved = match (tier, program) {
             (Tier::User, _) => self.demote(path),
+            (_, Some(Err(stays))) => {
+                // `status` says why.
+                let _ = self.install(path, Err(stays));
+                Ok(())
+            }
             (_, Some(program)) => self.install(path, program),
             (_, None) => Ok(()),
         };

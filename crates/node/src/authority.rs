@@ -118,7 +118,7 @@ impl Node {
             for (_, filter) in &made.ends {
                 self.config
                     .owns(domain, filter)
-                    .map_err(|(message, hint)| Refusal::failed(message, hint))?;
+                    .map_err(|(message, hint)| Refusal::usage(message, hint))?;
             }
         }
         Ok(())

@@ -17,6 +17,7 @@ use std::path::{Path as FsPath, PathBuf};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use ashway_api::json;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, fchmod};
 use rustix::net::sockopt::socket_peercred;
@@ -186,7 +187,8 @@ impl Control {
                 self.deaf_until = Some(now + DEAF);
                 return None;
             };
-            self.refuse(stream, &io::ErrorKind::TimedOut.into());
+            let refusal = no_line(&io::ErrorKind::TimedOut.into());
+            self.caller(stream).answer(refusal);
         }
     }
 
@@ -236,13 +238,13 @@ impl Control {
                 Err(error) => Err(error),
             };
             let stream = self.asking.remove(at)?.stream;
-            let request = line.and_then(|line| {
-                serde_json::from_slice(&line)
-                    .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))
-            });
+            let request = line
+                .map_err(|error| no_line(&error))
+                .and_then(|line| json::parse(&line).map_err(|error| no_json(&error)));
+            let caller = self.caller(stream);
             match request {
-                Ok(request) => return Some((self.caller(stream), request)),
-                Err(error) => self.refuse(stream, &error),
+                Ok(request) => return Some((caller, request)),
+                Err(refusal) => caller.answer(refusal),
             }
         }
         None
@@ -254,26 +256,32 @@ impl Control {
             queue: self.answers.queue(),
         }
     }
+}
 
-    /// Answers a client that has asked for nothing that makes sense.
-    fn refuse(&self, stream: UnixStream, error: &io::Error) {
-        let (message, hint) = match error.kind() {
-            io::ErrorKind::FileTooLarge => (
-                format!("the request has more than {REQUEST_BYTES} bytes"),
-                "names and filters are short, and a file is named, not sent",
-            ),
-            io::ErrorKind::InvalidData => (
-                format!("the request is not one line of JSON: {error}"),
-                "send {\"request\":\"status\"} and a newline",
-            ),
-            _ => (
-                "the request did not come to its end in time".to_owned(),
-                "send {\"request\":\"status\"} and a newline at once",
-            ),
-        };
-        let refusal = Refusal::new(Code::BadRequest, message, hint);
-        self.caller(stream).answer(refusal);
+/// Why a client's line did not come to its end.
+fn no_line(error: &io::Error) -> Refusal {
+    let (message, hint) = match error.kind() {
+        io::ErrorKind::FileTooLarge => (
+            format!("the request has more than {REQUEST_BYTES} bytes"),
+            "names and filters are short, and a file is named, not sent",
+        ),
+        _ => (
+            "the request did not come to its end in time".to_owned(),
+            "send {\"request\":\"status\"} and a newline at once",
+        ),
+    };
+    Refusal::new(Code::BadRequest, message, hint)
+}
+
+/// Why a client's line cannot be read.
+fn no_json(error: &serde_json::Error) -> Refusal {
+    if error.is_data() {
+        let message = format!("in the request {error}");
+        return Refusal::usage(message, "give each key once");
     }
+    let message = format!("the request is not one line of JSON: {error}");
+    let hint = "send {\"request\":\"status\"} and a newline";
+    Refusal::new(Code::BadRequest, message, hint)
 }
 
 /// Listens at `path`, which nobody but the owner can connect to from the first moment:
@@ -476,6 +484,19 @@ mod tests {
         assert!(answers[0].contains("not one line of JSON"), "{answers:?}");
         assert!(answers[1].contains("not one line of JSON"), "{answers:?}");
         assert!(answers[2].contains("more than 65536 bytes"), "{answers:?}");
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_refused_by_name() {
+        let mut control = control("twice");
+        let client = ask(
+            &control,
+            b"{\"request\":\"status\",\"request\":\"status\"}\n",
+        );
+        assert!(control.next(Instant::now()).is_none());
+        let said = answer(client);
+        assert!(said.contains("key `request` is there twice"), "{said}");
+        assert!(said.contains("\"usage\""), "{said}");
     }
 
     /// More than a socket holds.

@@ -183,13 +183,13 @@ impl Node {
         };
         let mut created = created.map_err(|failed| {
             let message = format!("{}: {}", failed.what(), failed.because);
-            Refusal::failed(message, failed.hint)
+            Refusal::usage(message, failed.hint)
         })?;
         // What only modules had to know.
         for own in [ROW, tap::PATH] {
             created.path.attrs_mut().remove(own);
         }
-        let entrances = self.graph.entrances(&created, None);
+        let entrances = self.graph.entrances(&created, also.as_ref());
         let stages: Vec<_> = created.path.stages().collect();
         let begins = |is: &dyn Fn(&dyn Stage<Message>) -> bool| {
             stages.first().is_some_and(|stage| is(*stage))
@@ -200,7 +200,6 @@ impl Node {
             kind.is_some_and(|kind| ptr::eq(kind, &raw const fragment::KIND))
         });
         let mut ends = Vec::new();
-        let many = entrances.len() > 1;
         for (at, Entrance { iface, filter }) in entrances.into_iter().enumerate() {
             let direction = if first && at == 0 {
                 Direction::Forward
@@ -215,20 +214,12 @@ impl Node {
             else {
                 continue;
             };
-            // Where the path begins; if it begins at no link, at its only end.
-            let text = match (filter, &also) {
-                (filter, Some(also)) if at == 0 || !many => match filter {
-                    Some(filter) => format!("{filter} and ({also})"),
-                    None => also.text.clone(),
-                },
-                (Some(filter), _) => filter,
-                (None, _) if joins => {
-                    let end = Attachment::new(number, direction, true);
-                    ends.push((end, dispatch::fragments()));
-                    continue;
-                }
-                (None, _) => String::new(),
-            };
+            if filter.is_none() && joins {
+                let end = Attachment::new(number, direction, true);
+                ends.push((end, dispatch::fragments()));
+                continue;
+            }
+            let text = filter.unwrap_or_default();
             let filter = demux::parse(&text).map_err(|error| {
                 Refusal::usage(
                     format!(
@@ -245,9 +236,14 @@ impl Node {
             .filter_map(|stage| self.runs(stage.name()))
             .collect();
         drop(stages);
+        let fits = match &bound {
+            // It has a place of its own there, or a reason.
+            Ok(_) => Ok(()),
+            Err(why) => self.fits(&created.path, *why, &ends),
+        };
         Ok(Made {
             runs,
-            fits: self.fits(&created.path, &ends),
+            fits,
             from,
             path: Box::new(created.path),
             ends,
@@ -255,7 +251,7 @@ impl Node {
             owner,
             log: created.log,
             tier,
-            bound: bound.map(Box::new),
+            bound: bound.ok().map(Box::new),
         })
     }
 

@@ -301,7 +301,7 @@ impl Node {
             .expect("whoever has the id has found the path");
         let tier = match &path.feed {
             Feed::Handler(bound) => bound.tier,
-            Feed::Frames(frames) => frames.tier().0,
+            Feed::Frames(frames) => frames.tier(),
         };
         (Arc::clone(&path.name), tier)
     }

@@ -5,7 +5,6 @@
 //! ([`super::binding`]), any other gets whole frames ([`super::frame_paths`]). `bind` says
 //! the same in the words of a handler.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -15,11 +14,12 @@ use ashway_demux::{self as demux, Filter};
 use ashway_path::attrs::{Attrs, Value as Attr};
 use ashway_path::create::Log;
 use ashway_path::places::PathId;
+use indexmap::IndexMap;
 
 use super::authority::Authority;
 use super::frame_paths::Made;
 use super::path_registry::Feed;
-use super::paths_shown::promotion;
+use super::paths_shown::{promotion, promotion_of_frames};
 use super::{Node, Owner, RunError, say};
 use crate::control::Caller;
 use crate::request::{self, Refusal, Scalar};
@@ -68,23 +68,32 @@ pub(super) fn taken(name: &str) -> Refusal {
 impl Node {
     /// Creates the paths of the configuration's long form.
     pub(super) fn create_configured(&mut self) -> Result<(), RunError> {
-        let wanted = self.config.long_paths.iter().map(Wanted::of);
-        for wanted in wanted.collect::<Vec<_>>() {
-            let (name, tier) = (wanted.name.clone(), wanted.tier);
-            self.create_all(vec![wanted], &Authority::Node)
-                .map_err(|refusal| RunError::Paths {
-                    path: name.clone(),
-                    because: refusal.message,
-                    hint: refusal.hint,
-                })?;
-            let path = self.paths.find(&name).and_then(|id| self.paths.frames(id));
-            if let Some(stays) = path.and_then(|path| path.stays.as_ref())
-                && tier == Tier::Kernel
-            {
-                let because = &stays.because;
-                say(&format!("path `{name}` stays in the user tier: {because}"));
-                say(&format!("  hint: {}", stays.hint));
-            }
+        for path in self.config.long_paths.clone() {
+            self.create_long(&path).map_err(|refusal| RunError::Paths {
+                path: path.name.clone(),
+                because: refusal.message,
+                hint: refusal.hint,
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Creates a path of a configuration's long form. Says so if it was to run in the kernel
+    /// tier and does not.
+    ///
+    /// # Errors
+    ///
+    /// Why not; nothing has changed.
+    pub(super) fn create_long(&mut self, path: &LongPath) -> Result<(), Refusal> {
+        let name = &path.name;
+        self.create_all(vec![Wanted::of(path)], &Authority::Node)?;
+        let frames = self.paths.find(name).and_then(|id| self.paths.frames(id));
+        if let Some(stays) = frames.and_then(|frames| frames.stays.as_ref())
+            && path.tier == Tier::Kernel
+        {
+            let because = &stays.because;
+            say(&format!("path `{name}` stays in the user tier: {because}"));
+            say(&format!("  hint: {}", stays.hint));
         }
         Ok(())
     }
@@ -107,7 +116,7 @@ impl Node {
             let (_, path) = self.paths.named(&name)?;
             let (tier, promotion) = match &path.feed {
                 Feed::Handler(bound) => (bound.tier, promotion(bound)),
-                Feed::Frames(frames) => frames.tier(),
+                Feed::Frames(frames) => (frames.tier(), promotion_of_frames(frames)),
             };
             Some(CreatedPath {
                 path: name.to_string(),
@@ -252,10 +261,16 @@ impl Node {
         authority: &Authority,
     ) -> Result<Removed, Refusal> {
         let begin = Instant::now();
-        let ids = asked.iter().map(|name| self.path_for(authority, name));
-        self.take(&ids.collect::<Result<Vec<PathId>, _>>()?)?;
+        let mut paths = IndexMap::new();
+        for name in asked {
+            // Each once, however often it is named.
+            let id = self.path_for(authority, name)?;
+            paths.entry(id).or_insert_with(|| name.clone());
+        }
+        let (ids, removed): (Vec<PathId>, Vec<String>) = paths.into_iter().unzip();
+        self.take(&ids)?;
         Ok(Removed {
-            removed: asked.to_vec(),
+            removed,
             took_ns: begin.elapsed().as_nanos() as u64,
         })
     }
@@ -267,10 +282,8 @@ impl Node {
     /// Why not. Those that are bound to handlers go first, all of them or none; of the others
     /// the worker gives the host what still comes.
     pub(super) fn take(&mut self, ids: &[PathId]) -> Result<(), Refusal> {
-        // Each once, however often it is named.
-        let ids: BTreeSet<PathId> = ids.iter().copied().collect();
         let is_bound = |id: &PathId| self.paths.frames(*id).is_none();
-        let (bound, frames): (Vec<PathId>, Vec<PathId>) = ids.into_iter().partition(is_bound);
+        let (bound, frames): (Vec<PathId>, Vec<PathId>) = ids.iter().partition(|id| is_bound(id));
         let names = frames.iter().filter_map(|id| self.paths.at(*id));
         let names: Vec<Arc<str>> = names.map(|path| Arc::clone(&path.name)).collect();
         if !bound.is_empty() {

@@ -121,10 +121,10 @@ impl Node {
                 let mut counts = snapshot.as_ref().map_or_else(nothing_counted, counts);
                 self.add_dropped(frames, &mut counts);
                 kernel = self.add_kernel(frames, &mut counts);
-                let (tier, promotion) = frames.tier();
                 let filter = ends.first().and_then(|end| end.filter.clone());
                 let share = snapshot.as_ref().and_then(share);
-                (filter, tier, counts, share, promotion, None)
+                let promotion = promotion_of_frames(frames);
+                (filter, frames.tier(), counts, share, promotion, None)
             }
         };
         Path {
@@ -144,11 +144,22 @@ impl Node {
             promotion,
             next_hop: self.show_neighbour(id),
             kernel,
+            leads_through: self.handlers_on(path),
             bound,
             run: snapshot
                 .as_ref()
                 .map(|run| describe(run, self.kernel_ns(id, path))),
         }
+    }
+
+    /// The handlers that a path leads through without being bound to one.
+    fn handlers_on(&self, path: &NodePath) -> Vec<String> {
+        let frames = path.frames().into_iter();
+        let ids = frames.flat_map(|frames| &frames.runs);
+        let handlers = ids.filter_map(|id| self.handlers.get(id));
+        handlers
+            .map(|handler| handler.shared.name.clone())
+            .collect()
     }
 
     /// How long the kernel tier took for a path's messages.
@@ -215,26 +226,46 @@ impl Node {
 
 /// How a path that is bound to a handler stands with the kernel tier.
 pub(super) fn promotion(bound: &BoundPath) -> PathPromotion {
-    let in_kernel = bound.tier == Tier::Kernel;
-    let because = |because: &str, hint: &str| Because {
-        because: Some(because.to_owned().into()),
-        hint: Some(hint.to_owned().into()),
-    };
-    let by_hand = "`ashway path promote` moves it to the kernel tier";
-    let why = match (&bound.promotion, &bound.demoted) {
-        _ if in_kernel => None,
-        (Promotion::Refused(refused), _) => Some(because(&refused.because, &refused.hint)),
-        (_, Some(demoted)) => Some(because(&format!("demoted: {demoted}"), by_hand)),
-        (Promotion::NotAsked, _) if bound.config.tier != Tier::User => Some(because(
+    let why = || match (&bound.promotion, &bound.demoted) {
+        (Promotion::Refused(refused), _) => because(&refused.because, &refused.hint),
+        (_, Some(demoted)) => because(&format!("demoted: {demoted}"), BY_HAND),
+        (Promotion::NotAsked, _) if bound.config.tier != Tier::User => because(
             "its handler has not been compiled for the kernel tier",
             "`ashway status` shows whether it is being compiled",
-        )),
-        _ => Some(because("it was asked for", by_hand)),
+        ),
+        _ => because(ASKED, BY_HAND),
     };
+    let is_made = matches!(bound.promotion, Promotion::Done(_));
+    stands(bound.tier, why, is_made.then_some(bound.switch_ns))
+}
+
+/// The same of one whose messages come as whole frames.
+pub(super) fn promotion_of_frames(frames: &FramePath) -> PathPromotion {
+    let why = || match &frames.stays {
+        Some(stays) => because(&stays.because, stays.hint),
+        None => because(ASKED, BY_HAND),
+    };
+    let switch_ns = frames.place.as_ref().map(|place| place.switch_ns);
+    stands(frames.tier(), why, switch_ns)
+}
+
+const ASKED: &str = "it was asked for";
+const BY_HAND: &str = "`ashway path promote` moves it to the kernel tier";
+
+fn because(because: &str, hint: &str) -> Because {
+    Because {
+        because: Some(because.to_owned().into()),
+        hint: Some(hint.to_owned().into()),
+    }
+}
+
+/// How a path of this tier stands with the kernel tier; `why` it is not there.
+fn stands(tier: Tier, why: impl FnOnce() -> Because, switch_ns: Option<u64>) -> PathPromotion {
+    let in_kernel = tier == Tier::Kernel;
     PathPromotion {
         state: if in_kernel { "promoted" } else { "user" }.into(),
-        why,
-        switch_ns: matches!(bound.promotion, Promotion::Done(_)).then_some(bound.switch_ns),
+        why: (!in_kernel).then(why),
+        switch_ns,
     }
 }
 

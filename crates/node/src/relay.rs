@@ -16,12 +16,12 @@ use std::time::Instant;
 
 use ashway_abi::count::Ledger;
 use ashway_abi::{Count, hop};
-use ashway_api::answer::{Because, Counts, KernelPart, Moved, PathPromotion, Tally};
+use ashway_api::answer::{Counts, KernelPart, Moved, Tally};
 use ashway_codegen::entry::Reply;
 use ashway_demux::Filter;
 use ashway_kernel::{Program, TcxLink, shared};
 use ashway_memory::SharedArray;
-use ashway_modules::relay::{self, NotPromotable};
+use ashway_modules::relay::NotPromotable;
 use ashway_modules::{Message, rules};
 use ashway_path::path::Path;
 use ashway_path::places::PathId;
@@ -32,7 +32,7 @@ use super::dispatch::RELAY_SLOT;
 use super::path_registry::{Attachment, FramePath};
 use super::{Node, status};
 use crate::request::{Code, Refusal};
-use ashway_config::Tier;
+use ashway_config::{NotBound, Tier};
 use ashway_worker::counters::Row;
 use ashway_worker::programs;
 use ashway_worker::relays::{self, KEYS, MOST, Out, Relays};
@@ -70,7 +70,7 @@ pub(super) struct RelaySlot {
     number: usize,
     tier: Tier,
     /// Time the last change took, in ns.
-    switch_ns: u64,
+    pub(super) switch_ns: u64,
 }
 
 fn stays(because: String, hint: &'static str) -> NotPromotable {
@@ -119,19 +119,15 @@ impl Node {
         })
     }
 
-    /// Whether the kernel tier can do a path, as the rule `promote` has marked it.
+    /// Whether the kernel tier can do a path that is not bound to a handler, for this reason,
+    /// as the rule `promote` has marked it.
     pub(super) fn fits(
         &self,
         path: &Path<Message>,
+        why: NotBound,
         ends: &[(Attachment, Filter)],
     ) -> Result<(), NotPromotable> {
-        relay::fits(path)?;
-        if ashway_config::share(path.attrs()).is_some() {
-            return Err(stays(
-                "it has a share, and of a relay the worker keeps that".to_owned(),
-                "leave out `share_per_mille` and `rate_per_second`",
-            ));
-        }
+        self.graph.fits(path, why)?;
         let has_xdp = |(end, _): &(Attachment, Filter)| self.ifaces[end.iface()].xdp.is_some();
         if self.maps.is_none() || !ends.iter().all(has_xdp) {
             return Err(stays(
@@ -329,36 +325,8 @@ impl Node {
 }
 
 impl FramePath {
-    /// The tier of the path, and how it stands with the kernel tier.
-    pub(super) fn tier(&self) -> (Tier, PathPromotion) {
-        match &self.place {
-            Some(place) if place.tier == Tier::Kernel => {
-                let promotion = PathPromotion {
-                    state: "promoted".into(),
-                    why: None,
-                    switch_ns: Some(place.switch_ns),
-                };
-                (place.tier, promotion)
-            }
-            place => {
-                let stays = self.stays.as_deref();
-                let why = match place {
-                    Some(_) => Because {
-                        because: Some("it was asked for".into()),
-                        hint: Some("`ashway path promote` moves it to the kernel tier".into()),
-                    },
-                    None => Because {
-                        because: stays.map(|stays| stays.because.clone().into()),
-                        hint: stays.map(|stays| stays.hint.into()),
-                    },
-                };
-                let promotion = PathPromotion {
-                    state: "user".into(),
-                    why: Some(why),
-                    switch_ns: place.as_ref().map(|place| place.switch_ns),
-                };
-                (Tier::User, promotion)
-            }
-        }
+    /// The tier that the path runs in.
+    pub(super) fn tier(&self) -> Tier {
+        self.place.as_ref().map_or(Tier::User, |place| place.tier)
     }
 }

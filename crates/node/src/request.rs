@@ -188,6 +188,8 @@ pub(crate) fn path(request: &Bind, config: &Config) -> Result<PathConfig, Refusa
         faults: faults(request)?,
         budget: budget(request)?,
         share: share(request)?,
+        queue: None,
+        memory_bytes: None,
         domain: request.domain.clone(),
         line: 0,
     };

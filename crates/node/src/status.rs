@@ -5,15 +5,15 @@ use std::collections::HashSet;
 use ashway_abi::{Cause, Count};
 use ashway_api::Scalar;
 use ashway_api::answer::{
-    Because, FormerVersion, Handler, HandlerEndpoint, HandlerProgram, HandlerPromotion, Interface,
-    LastFault, LostAfterHandOver, SourceLine, State as Declared, Status, Unmatched,
+    FormerVersion, Handler, HandlerEndpoint, HandlerProgram, HandlerPromotion, Interface,
+    LastFault, LostAfterHandOver, PathPromotion, SourceLine, State as Declared, Status, Unmatched,
 };
 use ashway_codegen::entry::Reply;
 use ashway_handler::Param;
 
 use super::path_registry::BoundPath;
 use super::promote::Promotion;
-use super::{Node, State};
+use super::{Node, State, paths_shown};
 use ashway_config::Tier;
 use ashway_worker::counters::Row;
 use ashway_worker::instance::{Instance, Promoted};
@@ -151,49 +151,37 @@ fn tiers(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> String {
 fn promotion(node: &Node, id: HandlerId) -> HandlerPromotion {
     let paths = node.plan.instances[&id].paths.iter();
     let mut paths = paths.map(|path| node.paths.bound(*path));
-    let found = paths.find_map(|path| match &path.promotion {
-        Promotion::NotAsked => None,
-        Promotion::Done(promoted) => Some(promoted_to(path, promoted)),
-        Promotion::Refused(refused) => Some(HandlerPromotion {
+    let Some(path) = paths.find(|path| !matches!(path.promotion, Promotion::NotAsked)) else {
+        return HandlerPromotion {
             state: "user".into(),
-            why: Some(Because {
-                because: Some(refused.because.clone().into()),
-                hint: Some(refused.hint.clone().into()),
-            }),
-            place: Some(SourceLine {
-                line: refused.line.clone(),
-            }),
-            program: None,
-        }),
-    });
-    found.unwrap_or_else(|| HandlerPromotion {
-        state: "user".into(),
-        ..HandlerPromotion::default()
-    })
+            ..HandlerPromotion::default()
+        };
+    };
+    let PathPromotion { state, why, .. } = paths_shown::promotion(path);
+    let (place, program) = match &path.promotion {
+        Promotion::NotAsked => (None, None),
+        Promotion::Done(promoted) => (None, Some(program(path, promoted))),
+        Promotion::Refused(refused) => {
+            let line = refused.line.clone();
+            (Some(SourceLine { line }), None)
+        }
+    };
+    HandlerPromotion {
+        state,
+        why: Some(why.unwrap_or_default()),
+        place,
+        program,
+    }
 }
 
-/// What a program took, and why it is not used where it is not.
-fn promoted_to(path: &BoundPath, promoted: &Promoted) -> HandlerPromotion {
-    let is_demoted = path.tier == Tier::User;
-    let because = is_demoted.then(|| match &path.demoted {
-        Some(because) => format!("demoted: {because}").into(),
-        None => "demoted by hand".into(),
-    });
-    HandlerPromotion {
-        state: if is_demoted { "user" } else { "promoted" }.into(),
-        why: Some(Because {
-            because,
-            hint: is_demoted.then_some("`ashway path promote` moves it back".into()),
-        }),
-        place: None,
-        program: Some(HandlerProgram {
-            insns: promoted.insns as u64,
-            verified_insns: promoted.program.verified_insns().into(),
-            translate_us: promoted.translate.as_micros() as u64,
-            load_us: promoted.load.as_micros() as u64,
-            switch_ns: path.switch_ns,
-            second_try: promoted.second_try,
-        }),
+fn program(path: &BoundPath, promoted: &Promoted) -> HandlerProgram {
+    HandlerProgram {
+        insns: promoted.insns as u64,
+        verified_insns: promoted.program.verified_insns().into(),
+        translate_us: promoted.translate.as_micros() as u64,
+        load_us: promoted.load.as_micros() as u64,
+        switch_ns: path.switch_ns,
+        second_try: promoted.second_try,
     }
 }
 

@@ -136,7 +136,7 @@ fn why_path(places: &FilePlaces<'_>, status: &Status, path: &Path) -> WhyPath {
         waiting: path.base.counts.waiting,
         tier,
         tier_reason,
-        stages: places.stage_names(about),
+        stages: places.stage_names(about, Some(status)),
         file: places.file(),
         line: places.line(about, "match"),
         rows: rows.collect(),
@@ -279,10 +279,7 @@ fn flow_answer(
         hint,
         tier,
         tier_reason,
-        stages: path.map(|name| match places.stage_names(name) {
-            none if none.is_empty() => stages_now(name, status),
-            names => names,
-        }),
+        stages: path.map(|name| places.stage_names(name, status)),
         file: path.map(|_| places.file()),
         line: path.and_then(|name| places.line(name, "match")),
         matched,
@@ -291,24 +288,18 @@ fn flow_answer(
     }))
 }
 
-/// The stages of a path that came while the node ran, first the one next to the
-/// interface.
-fn stages_now(path: &str, status: Option<&Status>) -> Vec<String> {
+/// Names and kinds of the stages of a path that came while the node ran.
+fn stages_now(path: &str, status: Option<&Status>) -> Vec<(String, Word)> {
     let mut rows = status.into_iter().flat_map(|status| &status.paths);
     let run = rows
         .find(|row| name(row) == path)
         .and_then(|row| row.run.as_ref());
-    let stages = run.map_or(&[][..], |run| &run.stages);
-    let is_link = |stage: Option<&answer::Stage>| {
-        stage.is_some_and(|stage| eth::is_link_kind(stage.kind.as_deref().unwrap_or("")))
-    };
-    let from_above = is_link(stages.last()) && !is_link(stages.first());
-    let names = stages.iter().map(|stage| stage.module.clone());
-    let mut names: Vec<String> = names.collect();
-    if from_above {
-        names.reverse();
-    }
-    names
+    let stages = run.into_iter().flat_map(|run| &run.stages);
+    let stages = stages.map(|stage| {
+        let kind = stage.kind.clone().unwrap_or_default();
+        (stage.module.clone(), kind)
+    });
+    stages.collect()
 }
 
 /// Why the first of these got it.
@@ -454,19 +445,25 @@ impl<'c> FilePlaces<'c> {
     }
 
     /// The names of a path's stages, first the one next to the interface.
-    fn stage_names(&self, path: &str) -> Vec<String> {
-        self.stages(path)
-            .into_iter()
-            .map(|(name, _)| name)
-            .collect()
+    fn stage_names(&self, path: &str, status: Option<&Status>) -> Vec<String> {
+        let stages = self.stages(path, status).into_iter();
+        stages.map(|(name, _)| name).collect()
     }
 
-    /// Names and kinds of a path's stages.
-    fn stages(&self, path: &str) -> Vec<(String, &'static str)> {
-        self.create(path).unwrap_or_default()
+    /// Names and kinds of a path's stages: as the file has it, or else the running node.
+    fn stages(&self, path: &str, status: Option<&Status>) -> Vec<(String, Word)> {
+        let created = self.create(path);
+        let mut stages = created.unwrap_or_else(|| stages_now(path, status));
+        // A path may be created from either of its ends.
+        let is_link =
+            |stage: Option<&(String, Word)>| stage.is_some_and(|(_, kind)| eth::is_link_kind(kind));
+        if is_link(stages.last()) && !is_link(stages.first()) {
+            stages.reverse();
+        }
+        stages
     }
 
-    fn create(&self, name: &str) -> Option<Vec<(String, &'static str)>> {
+    fn create(&self, name: &str) -> Option<Vec<(String, Word)>> {
         let graph = self.graph.as_ref()?;
         let short = self.config.paths.iter().find(|path| path.name == name);
         let created = if let Some(path) = short {
@@ -478,16 +475,9 @@ impl<'c> FilePlaces<'c> {
         let path = created.ok()?.path;
         let stages = path.stages().map(|stage| {
             let kind = stage.kind().map_or("", |kind| kind.name);
-            (stage.name().to_owned(), kind)
+            (stage.name().to_owned(), kind.into())
         });
-        let mut stages: Vec<_> = stages.collect();
-        // A path may be created from either of its ends.
-        let is_link =
-            |stage: Option<&(String, &str)>| stage.is_some_and(|(_, kind)| eth::is_link_kind(kind));
-        if is_link(stages.last()) && !is_link(stages.first()) {
-            stages.reverse();
-        }
-        Some(stages)
+        Some(stages.collect())
     }
 
     /// What a path counted under a counter, and why.
@@ -498,7 +488,7 @@ impl<'c> FilePlaces<'c> {
         // Its name in this path, where a stage may do the work of several.
         let stages = match counted {
             0 => Vec::new(),
-            _ => self.stages(name),
+            _ => self.stages(name, Some(status)),
         };
         let of = |kind: &str| {
             let found = stages.iter().find(|(_, known)| *known == kind);

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::Receiver;
 
-use ashway_abi::Count;
+use ashway_abi::{Count, trusted};
 use ashway_demux::Replica;
 use ashway_memory::clock::monotonic_ns;
 use ashway_modules::rules::INJECT_BACKWARD;
@@ -354,6 +354,13 @@ impl Paths {
         let ticket = Ticket::Frame(key as u32);
         let trail = trail(ticket, None);
         self.offer(target, message, trail, now, rows);
+    }
+
+    /// Whether the input queue of a handler's path holds less than a ring.
+    pub(crate) fn has_short_queue(&self, path: PathId) -> bool {
+        let path = self.engine.path(path);
+        let queue = path.map(|path| path.input(Direction::Backward));
+        queue.is_some_and(|queue| (queue.maximum() as usize) < trusted::RING_SLOTS)
     }
 
     /// Where a program leads the messages of this key; `None` if it is that of all paths

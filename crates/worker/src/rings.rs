@@ -25,8 +25,9 @@ const BATCH: u32 = 32;
 /// paths. The messages of a path that is alone stay in the ring where as many wait for their
 /// turn: what has no room there the program drops before anything is done for it. Those of
 /// several are taken as they come, since behind a message of one there may be one of another
-/// that has nothing to wait for; no more of a path can come than is its part of the ring. Says
-/// whether there was anything. Bounded by the batches; does not allocate but for
+/// that has nothing to wait for; no more of a path can come than is its part of the ring. So
+/// are those of a path whose queue is shorter than the ring: what is above its maximum is
+/// dropped, wherever it waits. Says whether there was anything. Bounded by the batches; does not allocate but for
 /// queues that hold more than ever before, and a message where none is spare.
 pub(crate) fn drain(
     instance: &mut RunInstance,
@@ -40,10 +41,12 @@ pub(crate) fn drain(
     let rings = instance.shared().queue.as_ref();
     let rings = rings.map_or(0, |queue| queue.layout().rings);
     for _ in 0..rings {
-        if !takes_more(instance.has_several_paths(), || {
+        let backlog = || {
             let backlog = instance.paths().map(|path| paths.engine.backlog(path));
             backlog.sum()
-        }) {
+        };
+        let is_short = || instance.paths().any(|path| paths.has_short_queue(path));
+        if !takes_more(instance.has_several_paths(), backlog, is_short) {
             break;
         }
         // Behind the ring where the last look ended, so that none is always the last.
@@ -55,12 +58,16 @@ pub(crate) fn drain(
 }
 
 /// Whether messages are taken out of the rings of an instance, whose paths have such a
-/// backlog.
-fn takes_more(has_several_paths: bool, backlog: impl FnOnce() -> u64) -> bool {
+/// backlog; `is_short` says whether one has a shorter queue than a ring is.
+fn takes_more(
+    has_several_paths: bool,
+    backlog: impl FnOnce() -> u64,
+    is_short: impl FnOnce() -> bool,
+) -> bool {
     if bug::is(Bug::BacklogStopsOthers) {
         return backlog() < u64::from(BATCH);
     }
-    has_several_paths || backlog() < u64::from(BATCH)
+    has_several_paths || backlog() < u64::from(BATCH) || is_short()
 }
 
 /// Whether any ring of `instance` holds a message, be it half filled, a program has kept a
@@ -406,12 +413,13 @@ mod tests {
     /// The backlog of one path stops its own messages where they are, and nobody else's.
     fn who_waits_stops_nobody_else() -> bool {
         let backlog = || u64::from(BATCH);
-        takes_more(true, backlog) && takes_more(false, || backlog() - 1)
+        takes_more(true, backlog, || false) && takes_more(false, || backlog() - 1, || false)
     }
 
     #[test]
     fn a_backlog_is_that_of_its_path() {
-        assert!(!takes_more(false, || u64::from(BATCH)));
+        assert!(!takes_more(false, || u64::from(BATCH), || false));
+        assert!(takes_more(false, || u64::from(BATCH), || true));
         assert!(who_waits_stops_nobody_else());
         assert!(!bug::with(
             Bug::BacklogStopsOthers,

@@ -1,6 +1,7 @@
 //! What tests of a whole node share: configurations, looking at a node from
 //! outside, and waiting for things that happen when they happen.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
@@ -484,4 +485,25 @@ pub fn proc_status(pid: u32, field: &str) -> String {
     let mut lines = text.lines();
     let value = lines.find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     value.expect("the field is there").trim().to_owned()
+}
+
+/// Everything that a node holds open, by its kind.
+///
+/// # Panics
+///
+/// If it does not run.
+#[must_use]
+pub fn census(node: &Node) -> BTreeMap<String, usize> {
+    let mut kinds = BTreeMap::new();
+    for fd in fs::read_dir(format!("/proc/{}/fd", node.id())).expect("the node runs") {
+        // One that is just closed counts for nothing.
+        let Ok(kind) = fd.and_then(|fd| fs::read_link(fd.path())) else {
+            continue;
+        };
+        let kind = kind.to_string_lossy().into_owned();
+        // `socket:[12]`, but `anon_inode:[pidfd]`.
+        let kind = kind.trim_end_matches(|c: char| c.is_ascii_digit() || "[]".contains(c));
+        *kinds.entry(kind.to_owned()).or_default() += 1;
+    }
+    kinds
 }

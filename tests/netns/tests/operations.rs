@@ -3,8 +3,11 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
+use std::collections::BTreeMap;
+use std::time::Instant;
+
 use ashway_netns::large::{Asked, Large, ask};
-use ashway_netns::node::{control, counter, entry, run, text, until};
+use ashway_netns::node::{PATIENCE, census, control, counter, entry, run, text, until};
 use ashway_netns::observe::{Observing, documents};
 use ashway_rig::{Node, Rig, RigOptions, skip_unless_root};
 use serde_json::{Value, json};
@@ -179,5 +182,200 @@ fn a_promotion_that_waits_for_messages_can_be_cancelled() {
     );
     assert_eq!(promoted.unwrap()["tier"], "kernel");
     assert_eq!(rig.client_a(7777).unwrap().ask_number(1).unwrap(), 1);
+    node.stop().unwrap();
+}
+
+/// Keeps the compile thread busy for some seconds: the answers of what does.
+fn busy(node: &Node, large: &Large) -> [Asked; 3] {
+    ["first", "second", "third"].map(|name| {
+        let load = json!({ "request": "load", "file": large.file(), "name": name });
+        ask(node, &load)
+    })
+}
+
+/// Takes away what kept it busy.
+fn idle(node: &Node, busy: [Asked; 3]) {
+    for asked in busy {
+        let name = asked.answer()["ok"]["handler"].clone();
+        control(node, &json!({ "request": "unload", "handler": name })).unwrap();
+    }
+}
+
+/// What the node holds when what was unloaded has gone.
+fn held(node: &Node) -> BTreeMap<String, usize> {
+    let mut before = BTreeMap::new();
+    until("it lets go", || {
+        let now = census(node);
+        let same = now == before;
+        before = now;
+        same.then(|| before.clone())
+    })
+}
+
+/// That it comes to hold this and nothing more.
+fn holds(node: &Node, before: &BTreeMap<String, usize>) {
+    let mut now = BTreeMap::new();
+    let end = Instant::now() + PATIENCE;
+    while now != *before {
+        assert!(Instant::now() < end, "{before:#?} became {now:#?}");
+        now = census(node);
+    }
+}
+
+/// What each operation would have changed is as it was, nothing of it is held, and the same
+/// request is done when it is asked once more.
+#[test]
+fn what_a_request_would_change_is_as_it_was_when_it_is_cancelled() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("cancels", RigOptions::default()).unwrap();
+    let large = Large::new(&rig);
+    let config = counter("kernel").unwrap();
+    let node = rig.node(config.clone()).start().unwrap();
+    let file = ashway_rig::handler("counter").unwrap();
+    let swap = json!({ "request": "swap", "handler": "counter", "file": file });
+    // There is one to go back to.
+    control(&node, &swap).unwrap();
+    let more = rig.name().to_owned() + "-more.toml";
+    let more = std::env::temp_dir().join(more);
+    let echo = config.handler("echo").unwrap().path("echo", 7778, "kernel");
+    std::fs::write(&more, String::from(echo)).unwrap();
+    let bind = |name: &str| {
+        json!({ "request": "bind", "handler": "counter", "path": name, "iface": ["b0"],
+            "match": "udp and dst port 7779", "tier": "kernel" })
+    };
+    let applied = more.to_str().unwrap();
+    let requests = [
+        ("swap", "counter", swap),
+        (
+            "rollback",
+            "counter",
+            json!({ "request": "rollback", "handler": "counter" }),
+        ),
+        ("bind", "bound", bind("bound")),
+        (
+            "apply",
+            applied,
+            json!({ "request": "apply", "file": applied }),
+        ),
+    ];
+    // What is made once is made.
+    idle(&node, busy(&node, &large));
+    let facts = |node: &Node| {
+        let status = node.status().unwrap();
+        let handlers = status["handlers"].as_array().unwrap().iter();
+        let handlers =
+            handlers.map(|it| json!([it["name"], it["digest"], it["former"], it["tier"]]));
+        let paths = status["paths"].as_array().unwrap().iter();
+        let paths = paths.map(|it| json!([it["name"], it["match"], it["tier"]]));
+        (handlers.collect::<Vec<_>>(), paths.collect::<Vec<_>>())
+    };
+    let before = (facts(&node), held(&node));
+
+    let loads = busy(&node, &large);
+    let asked = requests.each_ref().map(|(.., request)| ask(&node, request));
+    for ((does, about, _), asked) in requests.iter().zip(asked) {
+        let number = number(&node, does, about);
+        let shown = operations(&node);
+        let shown = shown.iter().find(|it| it["operation"] == number).unwrap();
+        assert_eq!(shown["by"], format!("process {}", std::process::id()));
+        assert_eq!(cancel(&node, number).unwrap()["does"], *does);
+        was_cancelled(asked);
+    }
+    idle(&node, loads);
+    assert_eq!(operations(&node), [] as [Value; 0]);
+    assert_eq!(facts(&node), before.0);
+    holds(&node, &before.1);
+    let client = rig.client_a(7777).unwrap();
+    assert_eq!(client.ask_number(1).unwrap(), 1);
+
+    // An apply is cancelled, too, while what comes with it is compiled.
+    let grown = std::fs::read_to_string(&more).unwrap();
+    let grown = grown + &format!("[handler.large]\nfile = {:?}\n", large.file());
+    let file = more.with_extension("large.toml");
+    std::fs::write(&file, grown).unwrap();
+    let asked = ask(&node, &json!({ "request": "apply", "file": file }));
+    let number = number(&node, "apply", file.to_str().unwrap());
+    until("it is read", || {
+        let age = operations(&node)
+            .first()
+            .map(|it| it["age_ms"].as_u64().unwrap());
+        age.is_none_or(|age| age >= 200).then_some(())
+    });
+    cancel(&node, number).unwrap();
+    was_cancelled(asked);
+    // Behind whatever the compile thread does still.
+    control(&node, &json!({ "request": "plan", "file": node.config() })).unwrap();
+    assert_eq!(facts(&node), before.0);
+    holds(&node, &before.1);
+
+    for (does, _, request) in &requests {
+        if let Err(refused) = control(&node, request) {
+            panic!("{does}: {refused:#}");
+        }
+    }
+    client.ask_number(1).unwrap();
+    for port in [7778, 7779] {
+        let client = rig.client_a(port).unwrap();
+        client.send(b"\0\0\0\x01\0\0\0\0").unwrap();
+        client.receive().unwrap();
+    }
+    node.stop().unwrap();
+    for file in [more, file] {
+        std::fs::remove_file(file).unwrap();
+    }
+}
+
+/// The paths of an interface have their messages without the program, and the next one is made.
+#[test]
+fn an_entry_program_that_is_cancelled_is_made_for_the_next_shape() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("entries", RigOptions::default()).unwrap();
+    let large = Large::new(&rig);
+    let config = counter("user").unwrap();
+    let config = config.text("[module.end]\nkind = 'sink'\ndown = 'udp.up'");
+    let node = rig.node(config).start().unwrap();
+    idle(&node, busy(&node, &large));
+    let before = census(&node);
+    let create = |name: &str, attrs: Value| {
+        let create = json!({ "request": "create", "module": "end", "name": name, "attrs": attrs });
+        control(&node, &create).unwrap();
+    };
+    let received = |path: &str| {
+        let status = node.status().unwrap();
+        entry(&status, "paths", path)["received"].as_u64().unwrap()
+    };
+    let loads = busy(&node, &large);
+    create(
+        "one",
+        json!({ "local": "10.7.0.2:6000", "pathname": "eth:b0" }),
+    );
+    let first = number(&node, "entry", "b0");
+    let shown = operations(&node);
+    let shown = shown.iter().find(|it| it["operation"] == first).unwrap();
+    assert_eq!(shown["by"], "the node");
+    let cancelled = cancel(&node, first).unwrap();
+    assert_eq!(cancelled["does"], "entry");
+    let client = rig.client_a(6000).unwrap();
+    client.send(b"as data").unwrap();
+    until("its message comes", || (received("one") == 1).then_some(()));
+    idle(&node, loads);
+    assert!(operations(&node).is_empty());
+    // The queue of whole frames, which came with the path, stays; of the program nothing does.
+    let with_frames = census(&node);
+
+    create("two", json!({ "local": "10.7.0.2", "pathname": "eth:b0" }));
+    until("its program is in its place", || {
+        operations(&node).is_empty().then_some(())
+    });
+    client.send(b"by program").unwrap();
+    until("its message comes", || (received("one") == 2).then_some(()));
+    let remove = json!({ "request": "remove", "paths": ["one", "two"] });
+    control(&node, &remove).unwrap();
+    assert_eq!(rig.client_a(7777).unwrap().ask_number(1).unwrap(), 1);
+    println!("{before:?} {with_frames:?} {:?}", census(&node));
     node.stop().unwrap();
 }

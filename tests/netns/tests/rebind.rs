@@ -3,11 +3,10 @@
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
-use std::collections::BTreeMap;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ashway_netns::node::{Config, at_rest, control, counter, entry, ip, until};
+use ashway_netns::node::{Config, at_rest, census, control, counter, entry, ip, until};
 use ashway_netns::traffic::Over;
 use ashway_rig::{Node, Process, Rig, RigOptions, handler, skip_unless_root};
 use serde_json::json;
@@ -17,22 +16,6 @@ use serde_json::json;
 fn rounds() -> u32 {
     let more = std::env::var("ASHWAY_REBINDS").ok();
     more.map_or(3_000, |number| number.parse().expect("a number")) / u32::from(EACH)
-}
-
-/// Everything that a node holds, by its kind.
-fn census(node: &Node) -> BTreeMap<String, usize> {
-    let mut kinds = BTreeMap::new();
-    for fd in std::fs::read_dir(format!("/proc/{}/fd", node.id())).unwrap() {
-        // One that is just closed counts for nothing.
-        let Ok(kind) = std::fs::read_link(fd.unwrap().path()) else {
-            continue;
-        };
-        let kind = kind.to_string_lossy().into_owned();
-        // `socket:[12]`, but `anon_inode:[pidfd]`.
-        let kind = kind.trim_end_matches(|c: char| c.is_ascii_digit() || "[]".contains(c));
-        *kinds.entry(kind.to_owned()).or_default() += 1;
-    }
-    kinds
 }
 
 /// Paths of a round: as many as a handler can have.

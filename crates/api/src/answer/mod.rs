@@ -30,8 +30,9 @@ mod why;
 
 use std::borrow::Cow;
 
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Value};
 
 pub use counts::{Activations, Counts, Fates, Tally};
 pub use done::{
@@ -76,6 +77,20 @@ fn nullable<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
     Option::deserialize(deserializer)
+}
+
+/// Keys that come together and are written flat, if they come.
+trait Group: DeserializeOwned {
+    /// The key that says that they do.
+    const KEY: &'static str;
+}
+
+/// Reads a group. Of an option that is written flat serde keeps every error to itself.
+fn group<'de, D: Deserializer<'de>, T: Group>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let keys = Map::deserialize(deserializer)?;
+    let is_there = keys.contains_key(T::KEY);
+    let group = is_there.then(|| T::deserialize(Value::Object(keys)));
+    group.transpose().map_err(D::Error::custom)
 }
 
 /// The enum of all answers, so that a node can pass on any.

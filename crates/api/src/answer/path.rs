@@ -2,15 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Deserializer, Serialize, de};
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
 
 use super::counts::{Counts, Tally};
 use super::handler::{Because, Refused};
-use super::{Word, nullable};
+use super::{Group, Word, group, nullable};
 
 /// A path of the node.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Path {
     /// What it is, and what it did in both tiers.
@@ -27,11 +26,14 @@ pub struct Path {
     /// What the kernel tier has done of it, if it is a relay that has a place there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<KernelPart>,
+    /// Handlers that its stages run without its being bound to one; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leads_through: Vec<String>,
     /// The handler whose rings feed it, if it is bound to one.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "group")]
     pub bound: Option<BoundTo>,
     /// What the worker has of it; absent if the worker does not know it any more.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "group")]
     pub run: Option<PathRun>,
 }
 
@@ -52,56 +54,8 @@ pub struct BoundTo {
     pub budget_ns: u64,
 }
 
-/// Keys of a path as serde reads them.
-#[derive(Deserialize)]
-struct Keys {
-    #[serde(flatten)]
-    base: PathBase,
-    ends: Vec<Entrance>,
-    from: String,
-    promotion: PathPromotion,
-    next_hop: Option<NextHop>,
-    kernel: Option<KernelPart>,
-}
-
-impl Path {
-    /// Of a group that is written flat serde keeps an error to itself, so each is read
-    /// where its first key says that it is there.
-    fn read(keys: &Value) -> serde_json::Result<Self> {
-        fn group<'k, T: Deserialize<'k>>(
-            keys: &'k Value,
-            first: &str,
-        ) -> serde_json::Result<Option<T>> {
-            keys.get(first).map(|_| T::deserialize(keys)).transpose()
-        }
-        group::<PathShare>(keys, "share")?;
-        let Keys {
-            base,
-            ends,
-            from,
-            promotion,
-            next_hop,
-            kernel,
-        } = Keys::deserialize(keys)?;
-        Ok(Self {
-            base,
-            ends,
-            from,
-            promotion,
-            next_hop,
-            kernel,
-            bound: group(keys, "handler")?,
-            run: group(keys, "stages")?,
-        })
-    }
-}
-
-/// By hand, for the errors of its groups ([`Path::read`]).
-impl<'de> Deserialize<'de> for Path {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let keys = Value::Object(Map::deserialize(deserializer)?);
-        Self::read(&keys).map_err(de::Error::custom)
-    }
+impl Group for BoundTo {
+    const KEY: &'static str = "handler";
 }
 
 /// What all paths have.
@@ -127,7 +81,7 @@ pub struct PathBase {
     #[serde(flatten)]
     pub counts: Counts,
     /// If it has a share.
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "group")]
     pub share: Option<PathShare>,
 }
 
@@ -167,6 +121,10 @@ pub struct PathShare {
     /// known.
     #[serde(deserialize_with = "nullable")]
     pub mode: Option<Word>,
+}
+
+impl Group for PathShare {
+    const KEY: &'static str = "share";
 }
 
 /// Why a path that ends in a handler is not in the kernel tier.
@@ -256,6 +214,10 @@ pub struct PathRun {
     /// The last error of a stage, in words, if there was one.
     #[serde(deserialize_with = "nullable")]
     pub fault: Option<String>,
+}
+
+impl Group for PathRun {
+    const KEY: &'static str = "stages";
 }
 
 /// A stage of a path.

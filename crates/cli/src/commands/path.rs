@@ -1,5 +1,6 @@
 //! `ashway path`: the paths of a running node, and those that a configuration would have.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use ashway_api::answer::{Compared, Moved};
@@ -163,6 +164,23 @@ fn compared(compared: Option<Compared>, asked: bool) -> String {
     text
 }
 
+/// The names and values of all `--attr`.
+///
+/// # Errors
+///
+/// One is incomplete, or is given twice.
+fn attrs(given: &[String]) -> Result<BTreeMap<&str, &str>, Failure> {
+    let mut attrs = BTreeMap::new();
+    for text in given {
+        let (name, value) = attr(text)?;
+        if attrs.insert(name, value).is_some() {
+            let failure = Failure::new(Exit::Usage, format!("attribute `{name}` is given twice"));
+            return Err(failure.hint("give each once"));
+        }
+    }
+    Ok(attrs)
+}
+
 /// The name and the value of `--attr NAME=VALUE`.
 ///
 /// # Errors
@@ -210,5 +228,11 @@ mod tests {
         assert_eq!(attr("a=b=c").unwrap(), ("a", "b=c"));
         assert_eq!(attr("=1").unwrap_err().error, "`--attr =1` has no name");
         assert_eq!(attr("mtu").unwrap_err().error, "`--attr mtu` has no value");
+        let given = ["mtu=9", "ttl=1", "mtu=9"].map(str::to_owned);
+        let twice = attrs(&given).unwrap_err();
+        assert_eq!(
+            (&*twice.error, twice.exit),
+            ("attribute `mtu` is given twice", Exit::Usage)
+        );
     }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::{Display, Write as _};
 
 use ashway_api::answer::{
-    self, AllModulePaths, Bypass, Counts, Fates, HandlerPromotion, NotPromotable, Refused, Tally,
+    self, AllModulePaths, Bypass, Counts, Fates, HandlerPromotion, NotPromotable, PathPromotion,
+    Refused, Tally,
 };
 use ashway_api::{Scalar, request};
 use clap::Args;
@@ -165,6 +166,21 @@ pub(crate) fn stays(name: &str, stays: &NotPromotable) -> String {
     text
 }
 
+/// Why a path that leads through a handler and is not bound to it is in the user tier.
+fn in_user_tier(name: &str, promotion: &PathPromotion) -> String {
+    let because = promotion.why.as_ref().and_then(|why| why.because.as_ref());
+    let hint = promotion.why.as_ref().and_then(|why| why.hint.as_ref());
+    because.map_or_else(String::new, |because| {
+        let refused = Refused {
+            because: because.to_string(),
+            line: None,
+            hint: hint.map(ToString::to_string).unwrap_or_default(),
+        };
+        let asked = "auto".into();
+        stays(name, &NotPromotable { asked, refused })
+    })
+}
+
 /// The handlers and why each runs where it runs.
 pub(crate) fn handlers(status: &answer::Status) -> String {
     let all = &status.handlers;
@@ -278,7 +294,7 @@ pub(crate) fn paths(status: &answer::Status) -> String {
         .paths
         .iter()
         .map(|path| {
-            let (base, handler) = (&path.base, path.bound.as_ref());
+            let base = &path.base;
             let counts = &base.counts;
             vec![
                 base.name.clone(),
@@ -287,7 +303,10 @@ pub(crate) fn paths(status: &answer::Status) -> String {
                 } else {
                     base.tier.to_string()
                 },
-                handler.map_or_else(String::new, |path| path.handler.clone()),
+                match &path.bound {
+                    Some(bound) => bound.handler.clone(),
+                    None => path.leads_through.join(","),
+                },
                 base.iface.join(","),
                 base.filter.clone().unwrap_or_default(),
                 counts.received.to_string(),
@@ -316,6 +335,9 @@ pub(crate) fn paths(status: &answer::Status) -> String {
         out += &bypass(&base.name, base.bypass.as_ref());
         if let Some(because) = path.bound.as_ref().and_then(|bound| bound.stays.as_ref()) {
             out += &stays(&base.name, because);
+        }
+        if !path.leads_through.is_empty() {
+            out += &in_user_tier(&base.name, &path.promotion);
         }
     }
     let more = status.paths_not_listed;

@@ -72,7 +72,7 @@ fn each_change_of_a_file_is_a_step_or_a_mistake() {
         (
             "handler = 'h'\n",
             "handler = 'h'\ntier = 'user'\nrate = '5/s'\n",
-            &["change path p tier share"],
+            &["change path p tier rate"],
         ),
         ("[path.p]", "[path.r]", &["remove path p", "create path r"]),
         // The short form for the long one.
@@ -84,7 +84,7 @@ fn each_change_of_a_file_is_a_step_or_a_mistake() {
         (
             "local = '10.0.0.1:2'",
             "local = '10.0.0.1:4'",
-            &["change path q attrs"],
+            &["change path q local"],
         ),
         (
             "local = '10.0.0.1:2' }",
@@ -261,7 +261,7 @@ fn what_was_made_by_hand_stays_and_what_it_stands_on_too() {
 fn paths_follow_what_they_lead_through() {
     let mut found = difference(&read(NOW), &read(NOW), &Facts::default());
     found.modules(&["end".to_owned()], &["end".to_owned(), "more".to_owned()]);
-    found.reroute("q", 13, "module `end` is another".to_owned());
+    found.reroute("q", 13, Some("module `end` is another".to_owned()));
     assert_eq!(found.unchanged, 2);
     let says: Vec<_> = found.steps.iter().map(ToString::to_string).collect();
     assert_eq!(
@@ -276,6 +276,22 @@ fn paths_follow_what_they_lead_through() {
     // A path that changes anyway does so once; one that moves has to be made.
     let moved = NOW.replace("handler = 'h'\n", "handler = 'h'\ntier = 'user'\n");
     let mut found = difference(&read(NOW), &read(&moved), &Facts::default());
-    found.reroute("p", 6, "it leads another way".to_owned());
-    assert_eq!(lines(&found), ["change path p tier"]);
+    found.reroute("p", 6, None);
+    let [step] = &found.steps[..] else {
+        panic!("{:?}", found.steps);
+    };
+    let says = "change path p: it leads another way; `tier`; removed and created";
+    assert!(step.to_string().starts_with(says), "{step}");
+    // What its section says may be the reason, and is named.
+    let slower = NOW.replace("handler = 'h'\n", "handler = 'h'\nrate = '5/s'\n");
+    let mut found = difference(&read(NOW), &read(&slower), &Facts::default());
+    found.reroute("p", 6, None);
+    let step = found.steps[0].to_string();
+    assert!(step.starts_with("change path p: `rate`; removed"), "{step}");
+    found.stays("p", "no XDP");
+    let step = found.steps[0].to_string();
+    assert!(
+        step.starts_with("change path p: it stays in the user tier: no XDP; `rate`;"),
+        "{step}"
+    );
 }

@@ -413,3 +413,18 @@ fn a_domain_gets_no_more_than_it_owns() {
     }
     assert!(demux::owned_by(&[], &demux::parse("udp").unwrap()).is_err());
 }
+
+#[test]
+fn one_text_is_said_once() {
+    let mut table = Table::default();
+    let filter = demux::parse("udp dst port 7").unwrap();
+    table.insert(&filter, 1).unwrap();
+    let same = table.insert(&filter, 2).unwrap_err();
+    assert_eq!(same.to_string(), "both ask for `udp dst port 7`");
+    let other = demux::parse("udp and dst port 7").unwrap();
+    let other = table.insert(&other, 2).unwrap_err().to_string();
+    assert!(
+        other.starts_with("`udp and dst port 7` and `udp dst port 7` are"),
+        "{other}"
+    );
+}

@@ -120,13 +120,14 @@ impl Node {
             let message = format!("{}: {}", failed.what(), failed.because);
             Mistake::new(line, message, failed.hint)
         };
+        // Whether it leads another way, and, if that can be named, what is another.
         let other = |before: &[Route], after: &[Route]| {
             let mut modules = before.iter().flat_map(|route| &route.modules);
             let another = modules.find(|module| go.contains(*module));
             match another.map(|module| (module, self.graph.handler_of(module))) {
-                Some((_, Some(handler))) => Some(format!("handler `{handler}` is another")),
-                Some((module, None)) => Some(format!("module `{module}` is another")),
-                None => (before != after).then(|| "it leads another way".to_owned()),
+                Some((_, Some(handler))) => Some(Some(format!("handler `{handler}` is another"))),
+                Some((module, None)) => Some(Some(format!("module `{module}` is another"))),
+                None => (before != after).then_some(None),
             }
         };
         for path in &next.paths {
@@ -140,9 +141,9 @@ impl Node {
             let mut known = self.config.paths.iter();
             let known = known.find(|known| known.name == path.name);
             let before = known.and_then(|known| routes(&self.graph, known).ok());
-            let because = before.and_then(|before| other(&before, &after));
-            if let Some(because) = because {
-                difference.reroute(&path.name, path.line, because);
+            let another = before.and_then(|before| other(&before, &after));
+            if let Some(another) = another {
+                difference.reroute(&path.name, path.line, another);
             }
         }
         let long = |graph: &NodeGraph, path: &LongPath| {
@@ -171,9 +172,9 @@ impl Node {
             let mut known = self.config.long_paths.iter();
             let known = known.find(|known| known.name == path.name);
             let before = known.and_then(|known| long(&self.graph, known).ok());
-            let because = before.and_then(|(before, _)| other(&[before], &[after]));
-            if let Some(because) = because {
-                difference.reroute(&path.name, path.line, because);
+            let another = before.and_then(|(before, _)| other(&[before], &[after]));
+            if let Some(another) = another {
+                difference.reroute(&path.name, path.line, another);
             }
         }
     }

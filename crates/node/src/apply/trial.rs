@@ -77,7 +77,7 @@ impl Node {
         self.try_room(&next, &difference, &made, &mut mistakes);
         if let Some(graph) = &graph {
             let programs = &mut programs;
-            self.try_programs(graph, &next, &difference, programs, &mut mistakes);
+            self.try_programs(graph, &next, &mut difference, programs);
         }
         match graph {
             Some(graph) if mistakes.is_empty() => Ok(Tried {
@@ -230,14 +230,15 @@ impl Node {
         Mistake::new(path.line, message, hint)
     }
 
-    /// Whether the paths that must run in the kernel tier can.
+    /// Which of the paths that may run in the kernel tier cannot, whatever their handlers
+    /// are. They run in the user tier then, as they do in a node that starts with the file;
+    /// where a section asks for the kernel tier by name the step says why.
     fn try_programs(
         &self,
         graph: &NodeGraph,
         next: &Config,
-        difference: &Difference,
+        difference: &mut Difference,
         programs: &mut BTreeMap<String, Result<Promoted, NotPromoted>>,
-        mistakes: &mut Vec<Mistake>,
     ) {
         let moved = difference.names(What::Path, &[Act::Move]);
         let long = next.long_paths.iter();
@@ -246,9 +247,7 @@ impl Node {
             let live = self.paths.find(&path.name);
             let live = live.and_then(|id| self.paths.frames(id));
             if let Some(stays) = live.and_then(|live| live.stays.as_ref()) {
-                let message = format!("path `{}` stays in the user tier", path.name);
-                let message = format!("{message}: {}", stays.because);
-                mistakes.push(Mistake::new(path.line, message, stays.hint));
+                difference.stays(&path.name, &stays.because);
             }
         }
         let come = difference.names(What::Path, &[Act::Create, Act::Change, Act::Move]);
@@ -272,11 +271,7 @@ impl Node {
                 programs.insert(path.name.clone(), Err(refused));
             }
             if let (Tier::Kernel, Some(Err(why))) = (path.tier, programs.get(&path.name)) {
-                let message = format!(
-                    "path `{}` has `tier = \"kernel\"`: {}",
-                    path.name, why.because
-                );
-                mistakes.push(Mistake::new(path.line, message, why.hint.clone()));
+                difference.stays(&path.name, &why.because);
             }
         }
     }

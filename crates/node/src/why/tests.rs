@@ -1,8 +1,8 @@
 use super::*;
 use crate::request::Code;
 use ashway_api::answer::{
-    Because, BoundTo, Counts, Handler, Interface, LastFault, PathBase, PathPromotion, Unmatched,
-    exact,
+    Because, BoundTo, Counts, Handler, Interface, LastFault, PathBase, PathPromotion, PathRun,
+    Stage, Unmatched, exact,
 };
 use std::fmt::Write as _;
 use std::path::Path as FsPath;
@@ -267,6 +267,29 @@ fn what_paths_of_modules_lost_in_their_ring_is_said() {
     assert!(row["hint"].as_str().unwrap().contains("user tier"), "{row}");
     // Of a path with a handler it is the path's own.
     assert_eq!(ask(json!({ "about": "narrow" }))["together"], json!([]));
+}
+
+/// Of a path that no file has the running node knows the stages.
+#[test]
+fn a_path_made_by_hand_has_its_stages() {
+    let stage = |module: &str, kind: &'static str| Stage {
+        module: module.to_owned(),
+        kind: Some(kind.into()),
+    };
+    let by_hand = Path {
+        base: base("hand", &[(Count::Received, 3), (Count::Consumed, 3)]),
+        run: Some(PathRun {
+            stages: vec![stage("end", "sink"), stage("eth:a", "datagram")],
+            ..PathRun::default()
+        }),
+        ..Path::default()
+    };
+    let mut status = status(Count::Answered);
+    status.paths.push(by_hand);
+    let about = why(json!({ "about": "hand" }));
+    let answer = document(&answer(&config(), &status, &looks(&config()), &about).unwrap());
+    // First the one next to the interface.
+    assert_eq!(answer["stages"], json!(["eth:a", "end"]));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `ashway path create`, `show` and `rm`: a running node's paths.
 
-use std::collections::BTreeMap;
+use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
@@ -140,15 +140,12 @@ impl Create {
     }
 
     fn one(&self) -> Result<NewPath, Failure> {
-        let mut attrs = BTreeMap::new();
-        for text in &self.attrs {
-            let (name, value) = super::attr(text)?;
-            attrs.insert(name.to_owned(), Scalar::Text(value.to_owned()));
-        }
+        let attrs = super::attrs(&self.attrs)?.into_iter();
+        let attrs = attrs.map(|(name, value)| (name.to_owned(), Scalar::Text(value.to_owned())));
         Ok(NewPath {
             module: self.module.clone().unwrap_or_default(),
             name: self.name.clone(),
-            attrs,
+            attrs: attrs.collect(),
             filter: self.filter.clone(),
             tier: word("tier", self.tier.as_deref())?,
             owner: self.owner.map(Owner::Process),
@@ -220,11 +217,15 @@ fn lines(file: &PathBuf) -> Result<Vec<(usize, NewPath)>, Failure> {
                 ))
                 .in_file(file));
         }
-        let path = serde_json::from_str(line).map_err(|error| {
-            let message = format!("`{}`, line {number}, is no JSON", file.display());
-            Failure::new(Exit::Usage, message)
-                .because(&error)
-                .in_file(file)
+        let path = ashway_api::json::parse(line.as_bytes()).map_err(|error| {
+            let failure = if error.is_data() {
+                let message = format!("line {number}: a key is there twice; nothing was created");
+                Failure::new(Exit::Usage, message).hint("give each key once")
+            } else {
+                let message = format!("`{}`, line {number}, is no JSON", file.display());
+                Failure::new(Exit::Usage, message)
+            };
+            failure.because(&error).in_file(file)
         })?;
         let path = NewPath::read(path).map_err(|misread| {
             let failure = Failure::from(misread);
@@ -267,15 +268,15 @@ impl Show {
 impl Rm {
     pub(crate) fn run(self, face: Face) -> Result<(), Failure> {
         let (mut removed, mut took_ns) = (Vec::new(), 0);
-        for lot in lots(self.names, String::len) {
-            let paths = lot.clone();
-            let said = self
-                .node
-                .clone()
-                .connect()?
-                .request(request::Remove { paths })?;
+        let mut names = self.names;
+        let mut seen = HashSet::new();
+        // One of another lot would be gone by then.
+        names.retain(|name| seen.insert(name.clone()));
+        for paths in lots(names, String::len) {
+            let mut node = self.node.clone().connect()?;
+            let said = node.request(request::Remove { paths })?;
             took_ns += said.answer.took_ns;
-            removed.extend(lot);
+            removed.extend(said.answer.removed);
         }
         let document = json!({ "removed": removed, "took_ns": took_ns });
         face.show(&document, || format!("{} removed", removed.len()))
@@ -327,6 +328,19 @@ mod tests {
         std::fs::remove_file(&file).unwrap();
         assert_eq!(failure.error, "line 3 has 49153 bytes");
         assert!(failure.hint.unwrap().contains("49152 bytes at most"));
+    }
+
+    #[test]
+    fn a_line_with_a_key_twice_is_named_before_anything_is_created() {
+        let name = format!("ashway-twice-{}.ndjson", std::process::id());
+        let file = std::env::temp_dir().join(name);
+        let twice = r#"{"module":"end","attrs":{"ttl":1,"ttl":2}}"#;
+        std::fs::write(&file, format!("{{\"module\":\"end\"}}\n{twice}\n")).unwrap();
+        let failure = lines(&file).unwrap_err();
+        std::fs::remove_file(&file).unwrap();
+        let says = "line 2: a key is there twice; nothing was created";
+        assert_eq!((failure.error.as_str(), failure.exit), (says, Exit::Usage));
+        assert!(failure.because[0].starts_with("key `ttl` is there twice"));
     }
 
     #[test]

@@ -3,7 +3,10 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use ashway_config::{self as config, Config, Entrance, NodeGraph, Offline};
+use ashway_config::{
+    self as config, Asked, Config, Entrance, LongPath, NodeGraph, Offline, PathConfig, Tier,
+    XdpMode,
+};
 use ashway_demux as demux;
 use ashway_modules::Message;
 use ashway_path::attrs::{Attrs, Value as Attribute};
@@ -21,9 +24,9 @@ use crate::table;
 ///
 /// Changes nothing, asks no node and needs no privilege. Shows the stages in order,
 /// from where the path is created, what each of them asks of a frame, the whole
-/// filter, and the attributes at the end; with -v also how it came to that: which
-/// module went where and why, which attributes it rewrote, and which rules were
-/// applied.
+/// filter, the tier that the path would run in and why, and the attributes at the end;
+/// with -v also how it came to that: which module went where and why, which attributes
+/// it rewrote, and which rules were applied.
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -54,6 +57,10 @@ struct Planned {
     created: Created<Message>,
     entrances: Vec<Entrance>,
     matched: Option<demux::Filter>,
+    /// Where it would run.
+    tier: Tier,
+    /// Why there, or what else decides.
+    because: String,
 }
 
 impl Plan {
@@ -61,8 +68,7 @@ impl Plan {
         let config = config::load(&self.config)?;
         let graph = config.graph(&Offline(&config))?;
         let mut attrs = Attrs::new();
-        for text in &self.attrs {
-            let (name, value) = super::attr(text)?;
+        for (name, value) in super::attrs(&self.attrs)? {
             let value = config::attribute(name, &Attribute::of_text(value))
                 .map_err(|wrong| Failure::new(Exit::Usage, wrong.message).hint(wrong.hint))?;
             attrs.set(name.to_owned(), value);
@@ -71,8 +77,17 @@ impl Plan {
             (Some(name), _) => section(&config, &graph, name, &attrs),
             (None, from) => {
                 let from = from.as_deref().unwrap_or_default();
-                let created = graph.create_at(from, from, attrs);
-                created.map(|created| vec![Planned::new(&graph, from, created, None)])
+                let path = LongPath {
+                    name: from.to_owned(),
+                    from: from.to_owned(),
+                    attrs,
+                    tier: Tier::Auto,
+                    filter: None,
+                    domain: None,
+                    entrances: Vec::new(),
+                    line: 0,
+                };
+                Planned::long(&config, &graph, &path).map(|planned| vec![planned])
             }
         };
         let planned = planned.map_err(|error| self.failure(&error))?;
@@ -117,11 +132,7 @@ fn section(
     if let Some(path) = config.paths.iter().find(|path| path.name == name) {
         for iface in &path.ifaces {
             let created = graph.create(path, iface, attrs.clone())?;
-            let planned_here = Planned::new(graph, name, created, None);
-            planned.push(Planned {
-                matched: Some(path.filter.clone()),
-                ..planned_here
-            });
+            planned.push(Planned::short(config, graph, path, iface, created));
         }
     }
     if let Some(path) = config.long_paths.iter().find(|path| path.name == name) {
@@ -129,26 +140,64 @@ fn section(
         for (name, value) in attrs.iter() {
             path.attrs.set(name.to_owned(), value.clone());
         }
-        let created = graph.create_long(&path)?;
-        let also = path.filter.as_ref();
-        planned.push(Planned::new(graph, &path.name, created, also));
+        planned.push(Planned::long(config, graph, &path)?);
     }
     Ok(planned)
 }
 
 impl Planned {
-    fn new(
+    /// One that is bound to a handler, at an interface.
+    fn short(
+        config: &Config,
         graph: &NodeGraph,
-        name: &str,
+        path: &PathConfig,
+        iface: &str,
         created: Created<Message>,
-        also: Option<&demux::Filter>,
     ) -> Self {
+        let alone = graph.user_tier_alone(path, iface);
+        let stays = alone.map_or(Ok(()), |(because, _)| Err(because));
+        let (tier, because) = tier_of(config, path.tier, [iface], stays);
+        let because = match tier {
+            Tier::User => because,
+            _ => format!("{because}, and its handler can (`ashway check` says)"),
+        };
         Self {
-            name: name.to_owned(),
-            entrances: graph.entrances(&created, also),
+            name: path.name.clone(),
+            entrances: graph.entrances(&created, None),
             created,
-            matched: None,
+            matched: Some(path.filter.clone()),
+            tier,
+            because,
         }
+    }
+
+    /// One from a module.
+    fn long(config: &Config, graph: &NodeGraph, path: &LongPath) -> Result<Self, NotCreated> {
+        let created = graph.create_long(path)?;
+        let entrances = graph.entrances(&created, path.filter.as_ref());
+        let why = match graph.bound(&Asked::long(path)) {
+            Ok(bound) => {
+                let iface = &bound.ifaces[0];
+                let planned = Self::short(config, graph, &bound, iface, created);
+                return Ok(Self {
+                    entrances,
+                    matched: None,
+                    ..planned
+                });
+            }
+            Err(why) => why,
+        };
+        let stays = graph.fits(&created.path, why);
+        let ifaces = entrances.iter().map(|end| &*end.iface);
+        let (tier, because) = tier_of(config, path.tier, ifaces, stays.map_err(|it| it.because));
+        Ok(Self {
+            name: path.name.clone(),
+            created,
+            entrances,
+            matched: None,
+            tier,
+            because,
+        })
     }
 
     /// What must be true of a frame at this end: the section's `match`, and what
@@ -173,6 +222,8 @@ impl Planned {
             count => format!("{count} stages"),
         };
         let mut text = format!("path {}: {stages}\n", clean(&self.name));
+        let (runs_in, because) = (self.tier.word(), clean(&self.because));
+        let _ = writeln!(text, "tier: {runs_in}, {because}");
         let rows: Vec<_> = path
             .stages()
             .map(|stage| {
@@ -248,12 +299,35 @@ impl Planned {
         });
         json!({
             "name": self.name,
+            "tier": self.tier.word(),
+            "because": self.because,
             "stages": stages,
             "entrances": entrances.collect::<Vec<_>>(),
             "attributes": attributes,
             "memory_bytes": path.memory_bytes(),
             "log": log,
         })
+    }
+}
+
+/// Where a path would run that has these interfaces, and why; `stays` in the user tier for
+/// this reason, if it does.
+fn tier_of<'i>(
+    config: &Config,
+    asked: Tier,
+    ifaces: impl IntoIterator<Item = &'i str>,
+    stays: Result<(), String>,
+) -> (Tier, String) {
+    let mut ifaces = ifaces.into_iter().filter_map(|name| config.iface(name));
+    let packet = ifaces.find(|iface| iface.mode == XdpMode::Packet);
+    match (asked, stays, packet) {
+        (Tier::User, ..) => (Tier::User, "as it asks for".to_owned()),
+        (_, Err(because), _) => (Tier::User, format!("because {because}")),
+        (.., Some(iface)) => (
+            Tier::User,
+            format!("because `{}` has `mode = \"packet\"`", iface.name),
+        ),
+        (_, Ok(()), None) => (Tier::Kernel, "if its interfaces have XDP".to_owned()),
     }
 }
 
