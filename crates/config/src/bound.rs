@@ -173,8 +173,8 @@ impl NotBound {
     fn stays(self) -> NotPromotable {
         let (because, hint) = match self {
             Self::From => (
-                "the kernel tier runs a handler only on a path that is created from its module \
-                 above UDP"
+                "the kernel tier runs a handler only on a path that is bound to it, created from \
+                 its module above UDP"
                     .to_owned(),
                 "create it from the handler's module, or by `ashway bind`; the user tier runs this \
                  one as it is",
@@ -188,8 +188,8 @@ impl NotBound {
                  runs this one as it is",
             ),
             Self::Way => (
-                "the kernel tier runs a handler only on a path that leads from it through UDP \
-                 straight to one interface"
+                "the kernel tier runs a handler only on a path that is bound to it, which leads \
+                 through UDP straight to one interface"
                     .to_owned(),
                 "`ashway path show` lists the stages; leave out what the path can do without",
             ),
