@@ -41,7 +41,7 @@ use ashway_worker::queue_plan::IfaceFacts;
 use ashway_worker::run_instance::RunInstance;
 use ashway_worker::target::{DemuxChange, Target};
 use ashway_worker::worker::WorkerGone;
-use ashway_worker::worker::command::Command;
+use ashway_worker::worker::command::{Call, Command, Resource};
 
 /// A handler that is being made.
 pub(super) struct Loading {
@@ -150,7 +150,7 @@ impl Node {
     ) -> Result<(), Refusal> {
         let id = self.plan.add_instance(plan);
         let run = RunInstance::new(id, made.clone());
-        if let Err(refusal) = self.call_worker(Command::AddInstance(run)) {
+        if let Err(refusal) = self.call_worker(Resource::Instance(run)) {
             self.plan.remove_instance(id);
             return Err(refusal);
         }
@@ -426,7 +426,7 @@ impl Node {
         if let Some(end) = self.end(path) {
             end.moved(self.paths.bound(path).tier == Tier::Kernel);
         }
-        self.call_worker(Command::Bind(paths))?;
+        self.call_worker(Resource::HandlerPaths(paths))?;
         self.change_demux(demux_changes.to_vec())?;
         self.show_host()?;
         let begin = Instant::now();
@@ -472,8 +472,8 @@ impl Node {
     }
 
     /// Has the worker do something, and waits for it.
-    pub(super) fn call_worker(&mut self, command: Command) -> Result<(), Refusal> {
-        let told = self.worker.call(command);
+    pub(super) fn call_worker(&mut self, call: impl Into<Call>) -> Result<(), Refusal> {
+        let told = self.worker.call(call);
         told.map_err(|gone| no_worker(&gone))
     }
 

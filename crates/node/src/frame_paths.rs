@@ -28,7 +28,7 @@ use ashway_worker::order::{ModulePath, Order};
 use ashway_worker::plan::HandlerId;
 use ashway_worker::queue::Queue;
 use ashway_worker::target::{DemuxChange, Target};
-use ashway_worker::worker::command::Command;
+use ashway_worker::worker::command::Resource;
 
 /// A path that is made and not there yet.
 pub(super) struct Made {
@@ -296,7 +296,7 @@ impl Node {
             }
             let frame_queue = Arc::new(frame_queue);
             let shared = Arc::clone(&frame_queue);
-            self.call_worker(Command::SetFrameQueue(shared))?;
+            self.call_worker(Resource::FrameQueue(shared))?;
             self.frame_queue = Some(frame_queue);
         }
         let frame_queue = self.frame_queue.as_ref().expect("it was made above");

@@ -34,7 +34,7 @@ use ashway_worker::instance::{Allowance, Instance};
 use ashway_worker::plan::HandlerId;
 use ashway_worker::programs::NodeMaps;
 use ashway_worker::queue::Queue;
-use ashway_worker::worker::command::Command;
+use ashway_worker::worker::command::{Command, Resource};
 use audience::Wanted;
 use message_trace::{Names, Relay};
 use observer::{Kernel, Observer};
@@ -205,7 +205,7 @@ impl Node {
         let session = self.observations;
         let trace = observer.trace(session);
         self.worker
-            .call(Command::Observe(Some(trace)))
+            .call(Resource::Observer(trace))
             .map_err(|e| system(&e))?;
         self.observation = Some(Observation {
             observer,
@@ -437,7 +437,7 @@ impl Node {
         let observation = self.observation.take();
         self.put_all();
         // A worker that does not answer is found out by the loop.
-        let _ = self.worker.call(Command::Observe(None));
+        let _ = self.worker.call(Command::StopObserving);
         drop(observation);
     }
 

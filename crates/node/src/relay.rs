@@ -36,7 +36,7 @@ use ashway_config::{NotBound, Tier};
 use ashway_worker::counters::Row;
 use ashway_worker::programs;
 use ashway_worker::relays::{self, KEYS, MOST, Out, Relays};
-use ashway_worker::worker::command::Command;
+use ashway_worker::worker::command::{Command, Resource};
 
 /// What all relays of a node share.
 #[derive(Debug)]
@@ -174,7 +174,7 @@ impl Node {
         });
         let hops = Arc::new(hops);
         let worker = Relays::new(Arc::clone(&hops), out.collect());
-        self.call_worker(Command::SetRelays(worker))
+        self.call_worker(Resource::Relays(worker))
             .map_err(|refusal| stays(refusal.message, ""))?;
         self.relays = Some(NodeRelays {
             program,

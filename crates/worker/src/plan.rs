@@ -14,6 +14,7 @@ use ashway_abi::leaf::MAX_SLOTS;
 use ashway_path::places::{Ids, PathId};
 use ashway_path::stage::Direction;
 use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
 
 use crate::queue_plan::{IfaceFacts, QueuePlan};
 use crate::relays;
@@ -25,7 +26,7 @@ use ashway_config::{Config, PathConfig};
 pub(crate) const SPARE_ROWS: usize = 1024;
 
 /// A handler's id, which no other of the node ever has. A later one is greater.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct HandlerId(u32);
 
 /// Numbers for everything that a node has.

@@ -7,9 +7,11 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 /// A row of counters: its place in the kernel's map and in
 /// [`UserRows`](crate::counters::UserRows).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct CounterRow(pub u32);
 
 /// The rows that nobody has, and those that somebody had; `U` says who that was.

@@ -37,7 +37,7 @@ use crate::snapshot::PathSnapshot;
 use crate::swap::ActivateVersion;
 use crate::xdp_port::XdpPort;
 pub use awake::Awake;
-use command::{Answer, Command};
+use command::{Answer, Call, Command, Resource};
 
 mod awake;
 pub mod command;
@@ -87,8 +87,8 @@ const AHEAD: usize = 1000;
 /// there is to do.
 const SNAPSHOTS: usize = 32;
 
-/// A command, and who waits for the answer.
-type Asked = (Command, SyncSender<Answer>);
+/// A call, and who waits for the answer.
+type Asked = (Call, SyncSender<Answer>);
 
 /// The worker has ended, or hangs.
 #[derive(Debug, thiserror::Error)]
@@ -181,14 +181,14 @@ impl Worker {
     /// # Errors
     ///
     /// [`WorkerGone`].
-    pub fn call(&mut self, command: Command) -> Result<(), WorkerGone> {
-        self.call_for_answer(command).map(drop)
+    pub fn call(&mut self, call: impl Into<Call>) -> Result<(), WorkerGone> {
+        self.call_for_answer(call.into()).map(drop)
     }
 
-    fn call_for_answer(&mut self, command: Command) -> Result<Answer, WorkerGone> {
+    fn call_for_answer(&mut self, call: Call) -> Result<Answer, WorkerGone> {
         let (done, seen) = sync_channel(1);
         let commands = self.commands.as_ref().ok_or(WorkerGone)?;
-        commands.send((command, done)).map_err(|_| WorkerGone)?;
+        commands.send((call, done)).map_err(|_| WorkerGone)?;
         self.wake();
         let answer = seen.recv_timeout(PATIENCE).map_err(|_| {
             // Whether the change is still made is unknown: no further one may
@@ -209,7 +209,7 @@ impl Worker {
     pub fn snapshots(&mut self, paths: &[PathId]) -> Result<Vec<Option<PathSnapshot>>, WorkerGone> {
         let mut all = Vec::with_capacity(paths.len());
         for some in paths.chunks(SNAPSHOTS) {
-            match self.call_for_answer(Command::Snapshots(some.to_vec()))? {
+            match self.call_for_answer(Command::Snapshots(some.to_vec()).into())? {
                 Answer::Snapshots(some) => all.extend(some),
                 other => unreachable!("{other:?} is no answer to this"),
             }
@@ -227,7 +227,7 @@ impl Worker {
         &mut self,
         next: ActivateVersion,
     ) -> Result<Result<Duration, InstanceError>, WorkerGone> {
-        match self.call_for_answer(Command::ActivateVersion(Box::new(next)))? {
+        match self.call_for_answer(Resource::Version(Box::new(next)).into())? {
             Answer::VersionActivated(taken) => Ok(taken),
             other => unreachable!("{other:?} is no answer to this"),
         }
@@ -316,18 +316,18 @@ impl Work {
             let mut any = false;
             // One command a turn: who asks for much asks piece by piece, and messages come
             // in between. Another may be there, so the worker does not sleep after one.
-            if let Ok((command, done)) = queue.commands.try_recv() {
+            if let Ok((call, done)) = queue.commands.try_recv() {
                 any = true;
                 // What was ordered before has been done when this begins.
                 self.paths.apply_pending(&self.rows);
-                if matches!(command, Command::Snapshots(_)) {
+                if matches!(call, Call::Do(Command::Snapshots(_))) {
                     // What it sends is transmitted by the next look: until then it is seen in
                     // the output queues.
                     self.run_paths();
                 }
                 // What the node asks for is no path's work: charged before, and nobody's.
                 self.paths.pause(&self.rows);
-                let answer = self.execute(command);
+                let answer = self.answer(call);
                 self.list();
                 self.paths.pause(&self.rows);
                 // Who asked may have stopped waiting.

@@ -1,13 +1,15 @@
-//! What the node asks of the worker, as data: this list is all that can be.
+//! What the node asks of the worker: these two lists are all that can be.
 //!
-//! A [`Command`] is obeyed between two looks at the sources, and answered. What no one waits
-//! for is an [order](crate::order).
+//! A [`Command`] is data. What cannot be written down, an instance or a queue, is a
+//! [`Resource`] that the worker takes over. Either is a [`Call`], done between two looks at
+//! the sources, and answered. What no one waits for is an [order](crate::order).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ashway_path::places::PathId;
+use serde::{Deserialize, Serialize};
 
 use super::Work;
 use crate::clock::now;
@@ -21,22 +23,16 @@ use crate::run_instance::{HandlerPath, RunInstance};
 use crate::snapshot::PathSnapshot;
 use crate::swap::ActivateVersion;
 
-/// A change of what the worker works on, or a question.
+/// A change of what the worker works on, or a question: ids and numbers, so that it can be
+/// written down and sent to another process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Command {
     /// Nothing: what was ordered before has been done when this is answered.
     Finish,
-    /// Takes an instance in.
-    AddInstance(RunInstance),
     /// Lets these instances go, by their ids, when they have worked on what they received.
     RemoveInstances(HashSet<HandlerId>),
-    /// Takes paths in that end in handlers.
-    Bind(Vec<HandlerPath>),
     /// Lets paths of a handler go as soon as what has come to them is done.
     Close(Vec<PathId>),
-    /// The queue of whole frames.
-    SetFrameQueue(Arc<Queue>),
-    /// The relays of the kernel tier.
-    SetRelays(Relays),
     /// Adds a path to the relays, under this number.
     AddRelay(PathId, usize),
     /// Lets the kernel tier run a relay's messages, or no longer.
@@ -51,45 +47,79 @@ pub enum Command {
     LookAtShares(Vec<PathId>),
     /// Begins these rows of counters anew.
     ClearRows(Vec<CounterRow>),
-    /// Tells an observer what happens, or nobody any more.
-    Observe(Option<TraceSink>),
-    /// Has another version of a handler take over.
-    ActivateVersion(Box<ActivateVersion>),
+    /// Tells nobody any more what happens.
+    StopObserving,
     /// Copies what there is of these paths.
     Snapshots(Vec<PathId>),
 }
 
-/// What the worker says when it has obeyed a [`Command`].
+/// What the worker is given, and has from then on. It lies in memory and descriptors of this
+/// process; to another one it would go as descriptors beside a message.
+pub enum Resource {
+    /// An instance.
+    Instance(RunInstance),
+    /// Paths that end in handlers.
+    HandlerPaths(Vec<HandlerPath>),
+    /// The queue of whole frames.
+    FrameQueue(Arc<Queue>),
+    /// The relays of the kernel tier.
+    Relays(Relays),
+    /// An observer, who is told what happens.
+    Observer(TraceSink),
+    /// Another version of a handler, which takes over.
+    Version(Box<ActivateVersion>),
+}
+
+/// What the worker is called for.
+pub enum Call {
+    /// To obey.
+    Do(Command),
+    /// To take something over.
+    Take(Resource),
+}
+
+impl From<Command> for Call {
+    fn from(command: Command) -> Self {
+        Self::Do(command)
+    }
+}
+
+impl From<Resource> for Call {
+    fn from(resource: Resource) -> Self {
+        Self::Take(resource)
+    }
+}
+
+/// What the worker says when it has done what a [`Call`] is for.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// It is done.
     Done,
-    /// Of [`Command::ActivateVersion`]: how long no message was taken.
+    /// Of [`Resource::Version`]: how long no message was taken.
     VersionActivated(Result<Duration, InstanceError>),
     /// Of [`Command::Snapshots`], in their order; `None` where there is no such path.
     Snapshots(Vec<Option<PathSnapshot>>),
 }
 
 impl Work {
-    /// Does what is asked, all of it before the next message.
-    pub(super) fn execute(&mut self, command: Command) -> Answer {
+    /// Does what it is called for, all of it before the next message.
+    pub(super) fn answer(&mut self, call: Call) -> Answer {
+        match call {
+            Call::Do(command) => self.execute(command),
+            Call::Take(resource) => self.accept(resource),
+        }
+    }
+
+    fn execute(&mut self, command: Command) -> Answer {
         let paths = &mut self.paths;
         match command {
             Command::Finish => {}
-            Command::AddInstance(instance) => self.instances.push(instance),
             Command::RemoveInstances(ids) => {
                 for instance in &mut self.instances {
                     instance.leaves |= ids.contains(&instance.id());
                 }
             }
-            Command::Bind(new) => {
-                for path in new {
-                    self.bind(path);
-                }
-            }
             Command::Close(ids) => paths.close(&ids, now()),
-            Command::SetFrameQueue(frame_queue) => self.frame_queue = Some(frame_queue),
-            Command::SetRelays(relays) => paths.set_relays(relays),
             Command::AddRelay(path, number) => {
                 if let Some(relays) = paths.relays() {
                     relays.add(path, number);
@@ -109,13 +139,64 @@ impl Work {
                     self.rows.clear(row);
                 }
             }
-            Command::Observe(trace) => trace::set(trace),
-            Command::ActivateVersion(next) => return Answer::VersionActivated(next.run()),
+            Command::StopObserving => trace::set(None),
             Command::Snapshots(ids) => {
                 let all = ids.iter().map(|path| paths.snapshot(*path));
                 return Answer::Snapshots(all.collect());
             }
         }
         Answer::Done
+    }
+
+    fn accept(&mut self, resource: Resource) -> Answer {
+        match resource {
+            Resource::Instance(instance) => self.instances.push(instance),
+            Resource::HandlerPaths(paths) => {
+                for path in paths {
+                    self.bind(path);
+                }
+            }
+            Resource::FrameQueue(frame_queue) => self.frame_queue = Some(frame_queue),
+            Resource::Relays(relays) => self.paths.set_relays(relays),
+            Resource::Observer(observer) => trace::set(Some(observer)),
+            Resource::Version(next) => return Answer::VersionActivated(next.run()),
+        }
+        Answer::Done
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use ashway_path::places::Ids;
+
+    use super::*;
+
+    #[test]
+    fn a_command_can_be_written_down_and_read() {
+        let mut ids = Ids::default();
+        let [one, other] = [ids.take(), ids.take()];
+        // One whose number another had before.
+        ids.give_back(one);
+        let one = ids.take();
+        let handler: HandlerId = serde_json::from_str("7").unwrap();
+        for command in [
+            Command::Finish,
+            Command::RemoveInstances([handler].into()),
+            Command::Close(vec![one, other]),
+            Command::AddRelay(one, 255),
+            Command::Promote(other, true),
+            Command::RefreshRelays,
+            Command::SetNextMacs(vec![(one, Some([2, 0, 0, 0, 0, 1])), (other, None)]),
+            Command::SetHostCopies([other].into()),
+            Command::LookAtShares(vec![one]),
+            Command::ClearRows(vec![CounterRow(3)]),
+            Command::StopObserving,
+            Command::Snapshots(Vec::new()),
+        ] {
+            let written = serde_json::to_string(&command).unwrap();
+            let read: Command = serde_json::from_str(&written).unwrap();
+            assert_eq!(read, command, "{written}");
+        }
     }
 }

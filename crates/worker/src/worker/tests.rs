@@ -400,7 +400,7 @@ fn messages_come_between_two_commands() {
     let answers = [(); 2].map(|()| {
         let (done, answer) = sync_channel(1);
         commands
-            .send((Command::Snapshots(paths.clone()), done))
+            .send((Command::Snapshots(paths.clone()).into(), done))
             .unwrap();
         answer
     });
