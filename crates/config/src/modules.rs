@@ -257,10 +257,11 @@ impl NodeGraph {
                     let kind = stage.kind();
                     kind.is_none_or(|kind| kind.name != forward::KIND.name)
                 });
-                let parts: Vec<_> = parts.filter_map(|stage| stage.filter()).collect();
+                let parts = parts.filter_map(|stage| stage.filter());
+                let filter = parts.reduce(|all, part| all + " and " + &part);
                 entrances.push(Entrance {
                     iface: iface.clone(),
-                    filter: (!parts.is_empty()).then(|| parts.join(" and ")),
+                    filter,
                 });
             }
             stages.reverse();

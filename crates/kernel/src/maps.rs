@@ -240,6 +240,10 @@ impl Map {
         if values.len() != count as usize * self.transfer_bytes {
             return Err(wrong_length());
         }
+        if count == 1 {
+            // The kernel makes no copies of a batch of one.
+            return self.update(keys, values);
+        }
         self.batch(Command::MapUpdateBatch, keys, sys::address(values), count)
     }
 

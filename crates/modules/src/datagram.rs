@@ -104,8 +104,8 @@ impl Stage<Message> for DatagramStage {
 
     fn filter(&self) -> Option<String> {
         let parts = [self.eth.filter(), self.ip.filter(), self.udp.filter()];
-        let parts: Vec<_> = parts.into_iter().flatten().collect();
-        (!parts.is_empty()).then(|| parts.join(" and "))
+        let parts = parts.into_iter().flatten();
+        parts.reduce(|all, part| all + " and " + &part)
     }
 
     fn take(

@@ -16,6 +16,7 @@
 //! down = "wire.up"
 //! ```
 
+use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -256,19 +257,16 @@ impl Stage<Message> for IpStage {
     }
 
     fn filter(&self) -> Option<String> {
-        let mut parts: Vec<String> = Vec::new();
-        parts.extend(self.versions.word().map(str::to_owned));
-        parts.extend(
-            self.addresses
-                .local
-                .map(|local| format!("dst host {local}")),
-        );
-        parts.extend(
-            self.addresses
-                .remote
-                .map(|remote| format!("src host {remote}")),
-        );
-        (!parts.is_empty()).then(|| parts.join(" and "))
+        let mut text = self.versions.word().unwrap_or_default().to_owned();
+        let Addresses { local, remote } = self.addresses;
+        for (end, word) in [(local, "dst"), (remote, "src")] {
+            if let Some(address) = end {
+                let and = if text.is_empty() { "" } else { " and " };
+                // Writing to a string cannot fail.
+                let _ = write!(text, "{and}{word} host {address}");
+            }
+        }
+        (!text.is_empty()).then_some(text)
     }
 
     fn take(

@@ -81,15 +81,17 @@ impl fmt::Display for Authority {
 }
 
 impl Node {
-    /// Whether another path may be created under this name.
+    /// Whether another path may be created under this name, which may be
+    /// [taken](Node::name_is_free) all the same.
     ///
     /// # Errors
     ///
-    /// The name is taken, or there are enough paths.
+    /// There is a path that is called so for whoever asks, or there are enough.
     pub(super) fn may_name(&self, authority: &Authority, name: &str) -> Result<(), Refusal> {
-        if let Some(domain) = authority.domain()
-            && self.paths.of_domain(domain).count() >= MOST
-        {
+        let Some(domain) = authority.domain() else {
+            return Ok(());
+        };
+        if self.paths.of_domain(domain).count() >= MOST {
             let message = format!("domain `{domain}` has {MOST} paths, and cannot have more");
             return Err(Refusal::failed(message, "remove one with `rm NAME`"));
         }

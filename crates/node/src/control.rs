@@ -251,7 +251,10 @@ impl Control {
     }
 
     fn caller(&self, stream: UnixStream) -> Caller {
+        let peer = socket_peercred(&stream).ok();
+        let pid = peer.and_then(|peer| u32::try_from(peer.pid.as_raw_nonzero().get()).ok());
         Caller {
+            authority: Authority::Process(pid),
             stream: Some(stream),
             queue: self.answers.queue(),
         }
@@ -330,6 +333,8 @@ impl Drop for Control {
 pub(crate) struct Caller {
     /// Absent once it was answered.
     stream: Option<UnixStream>,
+    /// On whose behalf the request is: of the process that could connect.
+    pub(crate) authority: Authority,
     /// Where what it does not take at once goes.
     queue: Sender<Answering>,
 }
@@ -355,13 +360,6 @@ impl Caller {
             pid: pid.as_raw_nonzero().get().unsigned_abs(),
             pidfd,
         })
-    }
-
-    /// On whose behalf the request is: of the process that could connect.
-    pub(crate) fn authority(&self) -> Authority {
-        let peer = self.stream.as_ref().map(socket_peercred);
-        let pid = peer.and_then(|peer| u32::try_from(peer.ok()?.pid.as_raw_nonzero().get()).ok());
-        Authority::Process(pid)
     }
 
     /// Answers, and hangs up when the client has taken the answer. Does not wait.

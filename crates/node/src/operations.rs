@@ -237,7 +237,7 @@ impl Operations {
             verb,
             about: about.into(),
             authority: match &report {
-                Report::Caller(caller) => caller.authority(),
+                Report::Caller(caller) => caller.authority.clone(),
                 _ => Authority::Node,
             },
             begun: Instant::now(),

@@ -110,7 +110,7 @@ impl Node {
             .into_iter()
             .map(|path| self.wanted(path, caller, logs));
         let wanted: Vec<Wanted> = wanted.collect::<Result<_, _>>()?;
-        let made = self.create_all(wanted, &caller.authority())?;
+        let made = self.create_all(wanted, &caller.authority)?;
         let took = begin.elapsed();
         let created = made.into_iter().filter_map(|(name, log)| {
             let (_, path) = self.paths.named(&name)?;
@@ -134,7 +134,8 @@ impl Node {
     /// Reads what a path is to be.
     fn wanted(&mut self, path: NewPath, caller: &Caller, logs: bool) -> Result<Wanted, Refusal> {
         let name = self.name_of(path.name, &path.module)?;
-        let mut attrs = Attrs::new();
+        // Modules add some.
+        let mut attrs = Attrs::with_capacity(path.attrs.len() + 8);
         for (key, value) in path.attrs {
             let value = match value {
                 Scalar::Number(number) => Attr::Number(number),

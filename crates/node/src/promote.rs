@@ -60,7 +60,7 @@ impl Node {
                 return caller.answer(Refusal::usage(message, hint));
             }
         };
-        match self.path_for(&caller.authority(), name) {
+        match self.path_for(&caller.authority, name) {
             Ok(path) if self.paths.frames(path).is_some() => {
                 caller.answer(self.move_relay(path, Tier::Kernel));
             }

@@ -210,20 +210,20 @@ fn answer(
         Request::Observe(observe) => return node.observe(&observe, caller),
         Request::Endpoint(endpoint) => node.open_endpoint(&endpoint.handler, &caller),
         Request::Promote(promoted) => return node.promote_asked(&promoted, caller),
-        Request::Demote(demoted) => demote(node, &demoted.path, &caller.authority()).into(),
+        Request::Demote(demoted) => demote(node, &demoted.path, &caller.authority).into(),
         Request::Enable(enabled) => {
-            let id = node.path_for(&caller.authority(), &enabled.path);
+            let id = node.path_for(&caller.authority, &enabled.path);
             id.and_then(|id| node.enable(id)).into()
         }
         Request::Create(create) => node.create(create, &caller).into(),
-        Request::Remove(remove) => node.remove(&remove.paths, &caller.authority()).into(),
-        Request::Show(show) => node.show(&show.path, &caller.authority()).into(),
+        Request::Remove(remove) => node.remove(&remove.paths, &caller.authority).into(),
+        Request::Show(show) => node.show(&show.path, &caller.authority).into(),
         Request::Faults(faults) => list_faults(node, faults.handler.as_deref()),
         Request::Log(request) => log(node, &request),
         Request::Fault(fault) => node.faults.export(fault.fault).into(),
         Request::Swap(swap) => return node.swap(&swap, engine, caller),
         Request::Rollback(rollback) => return node.rollback(&rollback.handler, engine, caller),
-        Request::Unbind(unbind) => node.unbind(&unbind.path, &caller.authority()).into(),
+        Request::Unbind(unbind) => node.unbind(&unbind.path, &caller.authority).into(),
         Request::Unload(unload) => node.unload(&unload.handler).into(),
         Request::Status(_) => Answer::Ok(status::describe(node).into()),
         Request::Demux(demux) => node.show_demux(demux.iface.as_deref()).into(),

@@ -102,8 +102,8 @@ impl From<SocketAddr> for Value {
 
 /// A set of attributes, in the order of their names.
 ///
-/// Looking up costs a binary search over the (few) attributes; setting may
-/// allocate.
+/// Looking up compares the name with those of the (few) attributes that are as long; setting
+/// may allocate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attrs(Vec<(Name, Value)>);
 
@@ -114,10 +114,16 @@ impl Attrs {
         Self(Vec::new())
     }
 
+    /// No attributes, and room for so many.
+    #[must_use]
+    pub fn with_capacity(count: usize) -> Self {
+        Self(Vec::with_capacity(count))
+    }
+
     /// The value of this name.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&Value> {
-        self.find(name).ok().map(|at| &self.0[at].1)
+        self.find(name).map(|at| &self.0[at].1)
     }
 
     /// The number of this name.
@@ -150,28 +156,27 @@ impl Attrs {
     /// Sets an attribute and returns what it was before.
     pub fn set(&mut self, name: impl Into<Name>, value: impl Into<Value>) -> Option<Value> {
         let (name, value) = (name.into(), value.into());
-        match self.find(&name) {
-            Ok(at) => Some(std::mem::replace(&mut self.0[at].1, value)),
-            Err(at) => {
-                self.0.insert(at, (name, value));
-                None
-            }
+        if let Some(at) = self.find(&name) {
+            return Some(std::mem::replace(&mut self.0[at].1, value));
         }
+        let at = self.0.partition_point(|(known, _)| *known < name);
+        self.0.insert(at, (name, value));
+        None
     }
 
     /// Sets an attribute that is there to a number; false if it is not. Never
     /// allocates: for what changes with each message.
     pub fn renew(&mut self, name: &str, number: u64) -> bool {
         let found = self.find(name);
-        if let Ok(at) = found {
+        if let Some(at) = found {
             self.0[at].1 = Value::Number(number);
         }
-        found.is_ok()
+        found.is_some()
     }
 
     /// Removes an attribute and returns it.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
-        self.find(name).ok().map(|at| self.0.remove(at).1)
+        self.find(name).map(|at| self.0.remove(at).1)
     }
 
     /// All of them, in the order of their names.
@@ -214,9 +219,8 @@ impl Attrs {
         self.0.shrink_to_fit();
     }
 
-    fn find(&self, name: &str) -> Result<usize, usize> {
-        self.0
-            .binary_search_by(|(known, _)| known.as_ref().cmp(name))
+    fn find(&self, name: &str) -> Option<usize> {
+        self.0.iter().position(|(known, _)| *known == *name)
     }
 }
 

@@ -29,6 +29,9 @@ use crate::stage::Stage;
 /// so that a circle shows only by its length.
 pub const MAX_STAGES: usize = 64;
 
+/// Stages for which there is room from the first.
+const USUAL_STAGES: usize = 8;
+
 /// A phase of path creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
@@ -247,8 +250,8 @@ impl<M> Graph<M> {
         let mut creation = Creation {
             graph: self,
             attrs,
-            stages: Vec::new(),
-            trail: Vec::new(),
+            stages: Vec::with_capacity(USUAL_STAGES),
+            trail: Vec::with_capacity(USUAL_STAGES),
             open: Vec::new(),
             log: logs.then(Log::default),
         };

@@ -169,15 +169,15 @@ pub struct Steps<'a> {
 
 /// What becomes of entries of a map by changes one after the other, of which the last
 /// counts: whether an entry was there before them, and what it is after them.
-struct EntryChanges<K, V>(HashMap<K, (bool, Option<V>)>);
+struct EntryChanges<K, V>(BTreeMap<K, (bool, Option<V>)>);
 
 impl<K, V> Default for EntryChanges<K, V> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self(BTreeMap::new())
     }
 }
 
-impl<K: Eq + Hash, V> EntryChanges<K, V> {
+impl<K: Ord, V> EntryChanges<K, V> {
     fn add(&mut self, key: K, value: V) {
         self.0.entry(key).or_insert((false, None)).1 = Some(value);
     }
