@@ -18,6 +18,7 @@ use ashway_path::stage::{Direction, Stage};
 
 use super::binding::refusal;
 use super::dispatch::{self, LIVE_SLOT};
+use super::neighbours::NextMac;
 use super::path_registry::{Attachment, FramePath, NodePath};
 use super::paths::Wanted;
 use super::{Node, Owner, RunError};
@@ -74,18 +75,24 @@ impl Node {
                     if let Some(frames) = self.paths.frames_mut(id) {
                         frames.runs = runs;
                     }
-                    if let Some(lacks) = datagram::lacks_next_mac(&mut path) {
-                        let mac = self.want_neighbour(id, lacks);
+                    let lacks = datagram::lacks_next_mac(&mut path);
+                    let next_mac = lacks.map(|lacks| self.want_neighbour(id, lacks));
+                    if let Some(NextMac::Known(mac)) = next_mac {
                         datagram::set_next_mac(&mut path, mac);
                     }
                     if self.place(id, fits) && tier != Tier::User {
                         to_promote.push(id);
                     }
-                    paths.push((id, path));
+                    paths.push(ModulePath {
+                        id,
+                        number: self.paths.frames(id).and_then(|path| path.number),
+                        path,
+                        awaits_next_mac: next_mac == Some(NextMac::Awaited),
+                    });
                 }
                 Err(refusal) => {
                     // Nobody but the tables knows of them.
-                    let ids: Vec<PathId> = paths.iter().map(|(id, _)| *id).collect();
+                    let ids: Vec<PathId> = paths.iter().map(|path| path.id).collect();
                     self.take_live(&ids, &mut demux_changes);
                     self.release(&ids);
                     self.forget_neighbours(&ids);
@@ -101,9 +108,14 @@ impl Node {
                 }
             }
         }
-        let ids: Vec<PathId> = paths.iter().map(|(id, _)| *id).collect();
+        let ids: Vec<PathId> = paths.iter().map(|path| path.id).collect();
+        // The worker takes them in before it looks up the next frame.
         let led = self
-            .hand_over(paths, demux_changes.clone())
+            .post_to_worker(Order {
+                insert: paths,
+                demux_changes: demux_changes.clone(),
+                ..Order::default()
+            })
             .and_then(|()| self.lead(&demux_changes));
         if let Err(refusal) = led {
             let mut away = Vec::new();
@@ -116,31 +128,15 @@ impl Node {
             let _ = self.show_host();
             return Err(refusal);
         }
+        if !to_promote.is_empty() {
+            // In the kernel tier nothing waits for a next hop.
+            self.look_up_neighbours();
+        }
         for id in to_promote {
             // A worker that does not answer works for nobody any more.
             let _ = self.move_relay(id, Tier::Kernel);
         }
         Ok(())
-    }
-
-    /// Gives paths to the worker, which takes them in before it looks up the next
-    /// frame.
-    fn hand_over(
-        &mut self,
-        paths: Vec<(PathId, Box<Path<Message>>)>,
-        demux_changes: Vec<(usize, DemuxChange)>,
-    ) -> Result<(), Refusal> {
-        let number = |id| self.paths.frames(id).and_then(|path| path.number);
-        let insert = paths.into_iter().map(|(id, path)| ModulePath {
-            id,
-            number: number(id),
-            path,
-        });
-        self.post_to_worker(Order {
-            insert: insert.collect(),
-            demux_changes,
-            remove: Vec::new(),
-        })
     }
 
     /// Has what decides about messages outside the worker follow changed tables.
@@ -447,9 +443,9 @@ impl Node {
         demux_changes: Vec<(usize, DemuxChange)>,
     ) -> Result<(), Refusal> {
         self.post_to_worker(Order {
-            insert: Vec::new(),
             demux_changes,
             remove,
+            ..Order::default()
         })
     }
 

@@ -25,6 +25,7 @@ use ashway_modules::mac::Mac;
 use ashway_path::places::PathId;
 
 use super::Node;
+use ashway_worker::order::Order;
 use ashway_worker::worker::command::Command;
 
 /// How often the table is looked at.
@@ -57,13 +58,15 @@ pub(super) struct Neighbours {
     /// Neighbours whose hardware address is known.
     known: HashMap<Key, Neighbour>,
     /// Who is asked about next, and since when it has waited.
-    demux_changes: BTreeMap<Place, (Instant, Key)>,
+    turns: BTreeMap<Place, (Instant, Key)>,
     /// How many turns were given.
     given: u64,
     /// How many were asked about since the last look.
     asked: u32,
     /// Those among them that the kernel is still to be asked about, by the interface's number.
     to_ask: Vec<(u32, IpAddr)>,
+    /// Paths that wait until their next hops have been looked up.
+    waiting: Vec<(PathId, Key)>,
     /// Says that something may have changed; there while there are next hops.
     news: Option<News>,
     /// When it last has: a route that was looked up before may be another.
@@ -74,9 +77,21 @@ pub(super) struct Neighbours {
 struct NextHop {
     /// On the link: a gateway, or the next hop itself.
     neighbour: Option<IpAddr>,
+    /// Whether the kernel was asked for the route there.
+    is_looked_up: bool,
     /// How many paths send there.
     paths: u32,
     turn: Place,
+}
+
+/// What a path that comes is told of the hardware address of its next hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NextMac {
+    /// What is known, if anything.
+    Known(Option<[u8; 6]>),
+    /// To wait until the next hop has been looked up, behind the answer to whoever creates
+    /// the path.
+    Awaited,
 }
 
 /// What the kernel is asked.
@@ -114,7 +129,7 @@ impl Neighbours {
 
     /// When to look again though nothing has changed; never if that is all.
     fn next_look(&self, now: Instant) -> Option<Duration> {
-        let (turn, (since, _)) = self.demux_changes.first_key_value()?;
+        let (turn, (since, _)) = self.turns.first_key_value()?;
         if *turn < ASKED || self.news.is_none() {
             return Some(LOOK);
         }
@@ -137,50 +152,78 @@ impl Neighbours {
     fn queue(&mut self, to: Key, now: Instant, was_asked: bool) -> Place {
         self.given += 1;
         let turn = self.given | if was_asked { ASKED } else { 0 };
-        self.demux_changes.insert(turn, (now, to));
+        self.turns.insert(turn, (now, to));
         turn
     }
 
-    /// Notes what a path sends to; says its hardware address, if it is known. Constant
-    /// time. Of next hops that are new the kernel [is to be asked](Self::ask) about
-    /// [`MOST_ASKED`]; for others there is the next look.
-    fn want(
-        &mut self,
-        id: PathId,
-        to: Key,
-        ifindex: u32,
-        kernel: &mut impl Kernel,
-    ) -> Option<[u8; 6]> {
+    /// Notes what a path sends to. Constant time: a next hop that is new is [to be looked
+    /// up](Self::look_up), and the path waits for that.
+    fn want(&mut self, id: PathId, to: Key) -> NextMac {
         self.wanted.insert(id, to);
-        if let Some(hop) = self.hops.get_mut(&to) {
-            hop.paths += 1;
-            return self.mac(&to);
+        if !self.hops.contains_key(&to) {
+            let hop = NextHop {
+                neighbour: None,
+                is_looked_up: false,
+                paths: 0,
+                turn: self.queue(to, Instant::now(), false),
+            };
+            self.hops.insert(to, hop);
         }
+        let hop = self.hops.get_mut(&to).expect("it was made above");
+        hop.paths += 1;
+        if hop.is_looked_up {
+            return NextMac::Known(self.mac(&to));
+        }
+        self.waiting.push((id, to));
+        NextMac::Awaited
+    }
+
+    /// Looks next hops up that are new, on interfaces with these numbers; says the hardware
+    /// addresses of those that paths wait for. Of these hops the kernel [is to be
+    /// asked](Self::ask) about [`MOST_ASKED`]; for others there is the next look.
+    fn look_up(
+        &mut self,
+        ifindices: &[u32],
+        kernel: &mut impl Kernel,
+    ) -> Vec<(PathId, Option<[u8; 6]>)> {
+        let mut macs = Vec::new();
+        for (id, to) in std::mem::take(&mut self.waiting) {
+            if self.wanted.get(&id) != Some(&to) {
+                continue;
+            }
+            let hop = self.hops.get(&to).expect("a path wants it");
+            if !hop.is_looked_up {
+                self.look_up_one(to, ifindices[usize::from(to.0)], kernel);
+            }
+            macs.push((id, self.mac(&to)));
+        }
+        macs
+    }
+
+    fn look_up_one(&mut self, to: Key, ifindex: u32, kernel: &mut impl Kernel) {
         let neighbour = kernel.next_hop(ifindex, to.1);
-        let mut was_asked = false;
+        let may_ask = self.asked < MOST_ASKED;
+        let mut is_sure = false;
         if let Some(at) = neighbour {
             let key = (to.0, at);
-            if !self.known.contains_key(&key)
-                && self.asked < MOST_ASKED
+            if may_ask
+                && !self.known.contains_key(&key)
                 && let Some(found) = kernel.find(ifindex, at)
             {
                 self.known.insert(key, found);
             }
-            let is_sure = self.known.get(&key).is_some_and(|known| known.is_sure);
-            was_asked = is_sure || self.asked < MOST_ASKED;
-            if was_asked && !is_sure {
-                self.asked += 1;
-                self.to_ask.push((ifindex, at));
-            }
+            is_sure = self.known.get(&key).is_some_and(|known| known.is_sure);
         }
-        let turn = self.queue(to, Instant::now(), was_asked);
-        let hop = NextHop {
-            neighbour,
-            paths: 1,
-            turn,
-        };
-        self.hops.insert(to, hop);
-        self.mac(&to)
+        let to_ask = neighbour.filter(|_| may_ask && !is_sure);
+        self.asked += u32::from(to_ask.is_some());
+        let turn = (is_sure || to_ask.is_some()).then(|| self.queue(to, Instant::now(), true));
+        let hop = self.hops.get_mut(&to).expect("a path wants it");
+        (hop.neighbour, hop.is_looked_up) = (neighbour, true);
+        if let Some(turn) = turn {
+            let before = std::mem::replace(&mut hop.turn, turn);
+            self.turns.remove(&before);
+        }
+        self.to_ask.extend(to_ask.map(|at| (ifindex, at)));
     }
 
     /// Asks the kernel about next hops that were new. It sends a packet for each, which no
@@ -203,13 +246,14 @@ impl Neighbours {
             hop.paths -= 1;
             if hop.paths == 0 {
                 let turn = hop.turn;
-                self.demux_changes.remove(&turn);
+                self.turns.remove(&turn);
                 self.hops.remove(&to);
             }
         }
         if self.hops.is_empty() {
             // From now on nobody tells of changes.
             self.news = None;
+            self.waiting.clear();
             self.known.clear();
         }
     }
@@ -268,11 +312,11 @@ impl Neighbours {
 
         let mut moved = HashSet::new();
         while self.asked < MOST_ASKED
-            && let Some((&turn, &(since, to))) = self.demux_changes.first_key_value()
+            && let Some((&turn, &(since, to))) = self.turns.first_key_value()
             && (turn < ASKED || now.duration_since(since) >= ASK)
         {
             self.asked += 1;
-            self.demux_changes.remove(&turn);
+            self.turns.remove(&turn);
             let ifindex = ifindices[usize::from(to.0)];
             let neighbour = kernel.next_hop(ifindex, to.1);
             if let Some(at) = neighbour
@@ -285,7 +329,7 @@ impl Neighbours {
             }
             let turn = self.queue(to, now, true);
             let hop = self.hops.get_mut(&to).expect("it has a turn");
-            hop.turn = turn;
+            (hop.turn, hop.is_looked_up) = (turn, true);
             if hop.neighbour != neighbour {
                 hop.neighbour = neighbour;
                 moved.insert(to);
@@ -306,25 +350,34 @@ impl Neighbours {
 impl Node {
     /// The hardware address of where a path sends to, which is told of each change from
     /// now on.
-    pub(super) fn want_neighbour(
-        &mut self,
-        id: PathId,
-        (iface, to): (u32, IpAddr),
-    ) -> Option<[u8; 6]> {
+    pub(super) fn want_neighbour(&mut self, id: PathId, (iface, to): (u32, IpAddr)) -> NextMac {
+        self.neighbours.want(id, (iface as u16, to))
+    }
+
+    /// Looks up the next hops of paths that were created, and asks the kernel about them: for
+    /// when whoever wanted these has the answer. It takes some microseconds for each, more
+    /// than the rest of a path, and the kernel sends a packet for each that it is asked about.
+    pub(super) fn look_up_neighbours(&mut self) {
+        if self.neighbours.waiting.is_empty() {
+            return;
+        }
         // Before the kernel is asked, so that nothing comes between. Where there is none,
         // its table is looked at by time.
         if self.neighbours.news.is_none() {
             self.neighbours.news = News::of_neighbours().ok();
         }
-        let ifindex = self.ifaces[iface as usize].ifindex;
-        let to = (iface as u16, to);
-        self.neighbours.want(id, to, ifindex, &mut self.tables)
+        let ifindices = self.ifindices();
+        let next_macs = self.neighbours.look_up(&ifindices, &mut self.tables);
+        // A worker that does not answer works for nobody any more.
+        let _ = self.post_to_worker(Order {
+            next_macs,
+            ..Order::default()
+        });
+        self.neighbours.ask(&mut self.tables);
     }
 
-    /// Asks the kernel about the next hops of paths that were created. For when whoever
-    /// wanted these has the answer.
-    pub(super) fn ask_about_neighbours(&mut self) {
-        self.neighbours.ask(&mut self.tables);
+    fn ifindices(&self) -> Vec<u32> {
+        self.ifaces.iter().map(|iface| iface.ifindex).collect()
     }
 
     /// Looks at the kernel's table, and tells paths what has changed. Says when to look
@@ -337,7 +390,7 @@ impl Node {
         if self.neighbours.news.as_ref().is_some_and(News::take) {
             self.neighbours.told = Some(now);
         }
-        let ifindices: Vec<u32> = self.ifaces.iter().map(|iface| iface.ifindex).collect();
+        let ifindices = self.ifindices();
         let changed = self.neighbours.look(now, &ifindices, &mut self.tables);
         if !changed.is_empty() {
             let _ = self.call_worker(Command::SetNextMacs(changed));
@@ -416,6 +469,39 @@ mod tests {
         }
     }
 
+    /// What a path is told that comes and sends there, at once or when that was looked up.
+    fn want(all: &mut Neighbours, path: PathId, to: Key, kernel: &mut Fake) -> Option<[u8; 6]> {
+        if let NextMac::Known(mac) = all.want(path, to) {
+            return mac;
+        }
+        let macs = all.look_up(&[7], kernel);
+        assert!(kernel.asked.is_empty(), "no path waits for that");
+        all.ask(kernel);
+        assert_eq!(macs.len(), 1);
+        assert_eq!(macs[0].0, path);
+        macs[0].1
+    }
+
+    #[test]
+    fn paths_wait_for_one_look_at_a_next_hop() {
+        let (mut all, mut kernel, mut ids) =
+            (Neighbours::default(), Fake::default(), Ids::default());
+        let [one, gone, two, late] = [ids.take(), ids.take(), ids.take(), ids.take()];
+        kernel.neighbours.insert(address(1), sure(1));
+        let to = (0, address(1));
+        for path in [one, gone, two] {
+            assert_eq!(all.want(path, to), NextMac::Awaited);
+        }
+        assert_eq!(kernel.routes, 0, "whoever wants them waits for nothing");
+        all.forget(&[gone]);
+        let mac = Some(sure(1).mac);
+        assert_eq!(all.look_up(&[7], &mut kernel), [(one, mac), (two, mac)]);
+        assert_eq!((kernel.routes, all.to_ask.len()), (1, 0));
+        assert_eq!(all.want(late, to), NextMac::Known(mac));
+        assert_eq!(all.look_up(&[7], &mut kernel), []);
+        assert_eq!(all.turns.len(), 1, "one next hop has one turn");
+    }
+
     #[test]
     fn what_nobody_watched_is_not_believed() {
         let (mut all, mut kernel, mut ids) =
@@ -423,10 +509,12 @@ mod tests {
         let path = ids.take();
         kernel.neighbours.insert(address(1), sure(1));
         let to = (0, address(1));
-        assert_eq!(all.want(path, to, 7, &mut kernel), Some(sure(1).mac));
+        let mac = want(&mut all, path, to, &mut kernel);
+        assert_eq!(mac, Some(sure(1).mac));
         all.forget(&[path]);
         kernel.neighbours.insert(address(1), sure(2));
-        assert_eq!(all.want(path, to, 7, &mut kernel), Some(sure(2).mac));
+        let mac = want(&mut all, path, to, &mut kernel);
+        assert_eq!(mac, Some(sure(2).mac));
     }
 
     #[test]
@@ -435,17 +523,12 @@ mod tests {
             (Neighbours::default(), Fake::default(), Ids::default());
         let [here, there, alike] = [ids.take(), ids.take(), ids.take()];
         kernel.neighbours.insert(address(1), sure(1));
-        assert_eq!(
-            all.want(here, (0, address(1)), 7, &mut kernel),
-            Some(sure(1).mac)
-        );
-        assert_eq!(all.want(there, (0, address(2)), 7, &mut kernel), None);
-        assert_eq!(
-            all.want(alike, (0, address(1)), 7, &mut kernel),
-            Some(sure(1).mac)
-        );
-        assert!(kernel.asked.is_empty(), "no path waits for that");
-        all.ask(&mut kernel);
+        let mac = want(&mut all, here, (0, address(1)), &mut kernel);
+        assert_eq!(mac, Some(sure(1).mac));
+        let mac = want(&mut all, there, (0, address(2)), &mut kernel);
+        assert_eq!(mac, None);
+        let to = (0, address(1));
+        assert_eq!(all.want(alike, to), NextMac::Known(Some(sure(1).mac)));
         // The kernel is asked about what it does not know, and one route is one question.
         assert_eq!((&kernel.asked[..], kernel.routes), (&[address(2)][..], 2));
         let now = Instant::now();
@@ -473,7 +556,7 @@ mod tests {
         assert_eq!(told, [here, alike].map(|id| (id, Some(sure(2).mac))));
         assert!(kernel.asked.is_empty(), "it is sure of that one");
         all.forget(&[here, there, alike, here]);
-        assert!(all.hops.is_empty() && all.demux_changes.is_empty() && all.wanted.is_empty());
+        assert!(all.hops.is_empty() && all.turns.is_empty() && all.wanted.is_empty());
     }
 
     /// However many next hops there are, a look asks about a few, each in its turn.
@@ -483,8 +566,11 @@ mod tests {
         let (mut all, mut kernel, mut ids) =
             (Neighbours::default(), Fake::default(), Ids::default());
         for number in 0..HOPS {
-            let _ = all.want(ids.take(), (0, address(number)), 7, &mut kernel);
+            let mac = all.want(ids.take(), (0, address(number)));
+            assert_eq!(mac, NextMac::Awaited);
         }
+        let macs = all.look_up(&[7], &mut kernel);
+        assert_eq!(macs.len(), HOPS as usize);
         all.ask(&mut kernel);
         assert_eq!(kernel.asked.len(), MOST_ASKED as usize);
         let begin = Instant::now();

@@ -77,7 +77,7 @@ pub fn serve(
     let mut looks = Looks::new(Instant::now());
     loop {
         // Whoever created paths has the answer.
-        node.ask_about_neighbours();
+        node.look_up_neighbours();
         let due = [looks.due(), trial, control.due()].into_iter().flatten();
         let left = due.map(|due| due.saturating_duration_since(Instant::now()));
         let left = left.min().and_then(|left| Timespec::try_from(left).ok());

@@ -7,7 +7,8 @@ use ashway_path::places::PathId;
 use crate::target::DemuxChange;
 
 /// Paths of modules that come, then changes of what leads where, then paths that go: a
-/// path is there before anything leads to it, and until nothing does any more.
+/// path is there before anything leads to it, and until nothing does any more. Last, what
+/// paths have waited for.
 #[derive(Default)]
 pub struct Order {
     /// Paths that come.
@@ -16,6 +17,8 @@ pub struct Order {
     pub demux_changes: Vec<(usize, DemuxChange)>,
     /// Paths that go; what waits in them is dropped.
     pub remove: Vec<PathId>,
+    /// Hardware addresses of next hops that were looked up, if they are known.
+    pub next_macs: Vec<(PathId, Option<[u8; 6]>)>,
 }
 
 /// A path of modules that the worker is to have.
@@ -26,6 +29,8 @@ pub struct ModulePath {
     pub number: Option<u32>,
     /// The path.
     pub path: Box<Path<Message>>,
+    /// Whether its messages wait until its next hop has been looked up.
+    pub awaits_next_mac: bool,
 }
 
 impl Order {

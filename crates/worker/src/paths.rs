@@ -80,6 +80,8 @@ pub(crate) struct Seat {
     links: [bool; 2],
     /// What has to have left before it runs.
     after: Option<Box<Sights>>,
+    /// Whether its next hop is being looked up, until when it does not run either.
+    awaits_next_mac: bool,
 }
 
 impl fmt::Debug for Paths {
@@ -140,6 +142,7 @@ impl Paths {
             insert,
             demux_changes,
             remove,
+            next_macs,
         }) = self.orders.try_recv()
         {
             for new in insert {
@@ -151,12 +154,20 @@ impl Paths {
             for id in remove {
                 self.remove(id, rows);
             }
+            for (id, mac) in next_macs {
+                self.set_next_mac(id, mac);
+            }
         }
     }
 
     /// Takes a path of modules in.
     pub(crate) fn insert(&mut self, new: ModulePath) {
-        let ModulePath { id, number, path } = new;
+        let ModulePath {
+            id,
+            number,
+            path,
+            awaits_next_mac,
+        } = new;
         let share = ashway_config::share(path.attrs());
         let share = share.map(|share| Arc::new(ShareAccount::of_modules(share.terms())));
         let row = self.around.row;
@@ -174,6 +185,7 @@ impl Paths {
             inner: None,
             links,
             after: None,
+            awaits_next_mac,
         };
         self.engine.insert(id, *path, seat, share);
     }
@@ -195,6 +207,7 @@ impl Paths {
             inner: inner.and_then(|stage| u8::try_from(stage).ok()),
             links: eth::links(&path),
             after: None,
+            awaits_next_mac: false,
         };
         self.around.feeds.insert(row, instance, local);
         self.engine.insert(id, *path, seat, share);
@@ -256,9 +269,10 @@ impl Paths {
 
     /// Says the hardware address of a path's next hop, in both tiers.
     pub(crate) fn set_next_mac(&mut self, id: PathId, mac: Option<[u8; 6]>) {
-        let Some((path, _)) = self.engine.path_mut(id) else {
+        let Some((path, seat)) = self.engine.path_mut(id) else {
             return;
         };
+        seat.awaits_next_mac = false;
         datagram::set_next_mac(path, mac);
         if let Some(relays) = &mut self.around.relays {
             relays.refresh(id, path);

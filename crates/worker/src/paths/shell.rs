@@ -255,7 +255,7 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
     }
 
     fn may_run(&mut self, _: PathId, seat: &mut Seat) -> bool {
-        seat.after.as_mut().is_none_or(|after| after.are_over())
+        !seat.awaits_next_mac && seat.after.as_mut().is_none_or(|after| after.are_over())
     }
 
     fn watch(

@@ -22,7 +22,7 @@ impl Stage<Message> for Nothing {
     }
 
     fn take(&mut self, message: Message, _: Direction, _: &mut Cx<'_, Message>) -> Step<Message> {
-        Step::On(message)
+        Step::End(message, Count::Consumed)
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -38,6 +38,7 @@ fn path(id: PathId, number: Option<u32>) -> ModulePath {
         id,
         number,
         path: Box::new(path),
+        awaits_next_mac: false,
     }
 }
 
@@ -97,4 +98,38 @@ fn the_number_of_a_relay_leads_nowhere_when_that_has_gone() {
     paths.remove(id, &UserRows::new(1));
     assert_eq!(paths.route(key), None);
     assert_eq!(paths.route(0), None, "it is that of all without a number");
+}
+
+#[test]
+fn a_path_runs_when_its_next_hop_has_been_looked_up() {
+    let (sender, orders) = channel();
+    let mut paths = Paths::new(Vec::new(), CounterRow(0), orders, Arc::default());
+    let (id, rows) = (Ids::default().take(), UserRows::new(1));
+    paths.insert(ModulePath {
+        awaits_next_mac: true,
+        ..path(id, Some(0))
+    });
+    let left_over = |paths: &mut Paths| {
+        let key = keys::key(0, Direction::Backward);
+        paths.receive(
+            Message::default(),
+            key,
+            &mut Sights::default(),
+            Time(0),
+            &rows,
+        );
+        paths.run(&rows);
+        paths.engine.path(id).unwrap().waiting()
+    };
+    assert_eq!(left_over(&mut paths), 1, "it waits");
+    let order = Order {
+        next_macs: vec![(id, None)],
+        ..Order::default()
+    };
+    sender.send(order).unwrap();
+    while paths.due_at().is_some() {
+        paths.wake(&rows);
+        paths.run(&rows);
+    }
+    assert_eq!(paths.engine.path(id).unwrap().waiting(), 0);
 }

@@ -111,6 +111,7 @@ fn new(id: PathId, stage: Box<dyn Stage<Message>>) -> ModulePath {
         id,
         number: None,
         path: Box::new(path),
+        awaits_next_mac: false,
     }
 }
 
