@@ -41,6 +41,10 @@ fn what_is_too_long_for_the_way_out_is_counted_or_cut() {
         assert_eq!(server.recv(&mut got).unwrap(), 972);
         if cuts {
             assert_eq!(server.recv(&mut got).unwrap(), 973);
+            // What the link of the way out has published, which the other way in takes more of.
+            let shown = run(&mut node.command(["path", "show", "relay", "-j"]));
+            let shown: serde_json::Value = serde_json::from_slice(&shown.stdout).unwrap();
+            assert_eq!(shown["attrs"]["mtu"], "1000", "{shown:#}");
         }
         ask_and_answer(&client, &server, 2);
         let shown = entry(&closed(&node), "paths", "relay").clone();
