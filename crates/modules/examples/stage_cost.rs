@@ -19,6 +19,7 @@ use ashway_path::module::{Kind, Made, Module, Next, Refused};
 use ashway_path::path::{Exit, Limits, Path};
 use ashway_path::rules::Rule;
 use ashway_path::service::Service;
+use ashway_path::sim::Single;
 use ashway_path::stage::{Cx, Direction, Stage, Step};
 use ashway_path::time::Time;
 use ashway_wire::{Datagram, emit::Headers, make_reply};
@@ -112,7 +113,8 @@ fn least(mut round: impl FnMut()) -> f64 {
         .fold(f64::INFINITY, f64::min)
 }
 
-fn along(path: &mut Path<Message>, frame: &[u8]) -> f64 {
+fn along(path: Path<Message>, frame: &[u8]) -> f64 {
+    let mut path = Single::new(path);
     let mut message = Some(Message::of_frame(frame));
     least(|| {
         for _ in 0..MESSAGES {
@@ -120,11 +122,11 @@ fn along(path: &mut Path<Message>, frame: &[u8]) -> f64 {
                 return;
             };
             one.fill(frame.len(), |into| into.copy_from_slice(frame));
-            path.pass(Direction::Backward, one, Time(0), &mut |exit| {
+            for exit in path.pass(Direction::Backward, one, Time(0)) {
                 if let Exit::Left { message: left, .. } = exit {
                     message = Some(left);
                 }
-            });
+            }
         }
     })
 }
@@ -178,8 +180,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             frame.truncate(whole);
             println!(
                 "{name:>8} {len:>6} {:>8.1} {:>8.1} {:>8.1} {:>8.1}",
-                along(&mut path(&[])?, &frame),
-                along(&mut path(&RULES)?, &frame),
+                along(path(&[])?, &frame),
+                along(path(&RULES)?, &frame),
                 direct(&frame),
                 copy(&frame)
             );

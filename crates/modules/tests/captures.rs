@@ -30,6 +30,7 @@ use ashway_modules::{Message, rules};
 use ashway_path::attrs::Attrs;
 use ashway_path::module::Module;
 use ashway_path::path::{Exit, Limits, Path};
+use ashway_path::sim::Single;
 use ashway_path::stage::Direction;
 use ashway_path::time::Time;
 use ashway_rig::captures::{Captures, Links};
@@ -276,42 +277,29 @@ fn shown(exits: &[Exit<Message>]) -> Vec<Result<(u32, &[u8]), Count>> {
 
 /// A path, and everything that came out of it for one message.
 struct Running {
-    path: Path<Message>,
+    path: Single<Message>,
     exits: Vec<Exit<Message>>,
 }
 
 impl Running {
     fn pass(&mut self, direction: Direction, message: Message, now: Time) {
-        self.with(now, |path, out| {
-            path.pass(direction, message, now, &mut |exit| out(exit));
-        });
+        self.exits = self.path.wake(now);
+        self.exits.extend(self.path.pass(direction, message, now));
+        books_close(&self.path);
     }
 
     /// Into the middle: at any stage, as if its neighbour had sent it on.
     fn inject(&mut self, stage: usize, direction: Direction, message: Message, now: Time) {
-        self.with(now, |path, out| {
-            path.inject(stage, direction, message, now, &mut |exit| out(exit));
-        });
-    }
-
-    fn with(
-        &mut self,
-        now: Time,
-        act: impl FnOnce(&mut Path<Message>, &mut dyn FnMut(Exit<Message>)),
-    ) {
-        let exits = &mut self.exits;
-        exits.clear();
-        if self.path.wake_at().is_some_and(|at| at <= now) {
-            self.path.wake(now, &mut |exit| exits.push(exit));
-        }
-        act(&mut self.path, &mut |exit| exits.push(exit));
+        self.exits = self.path.wake(now);
+        let out = self.path.inject(stage, direction, message, now);
+        self.exits.extend(out);
         books_close(&self.path);
     }
 }
 
 fn running(ruled: bool) -> Vec<Running> {
     let of = |recipe: &Recipe| Running {
-        path: recipe.path(ruled),
+        path: Single::new(recipe.path(ruled)),
         exits: Vec::new(),
     };
     PATHS.iter().map(of).collect()

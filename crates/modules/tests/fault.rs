@@ -12,7 +12,7 @@ use ashway_modules::source::Probe;
 use ashway_path::attrs::Attrs;
 use ashway_path::graph::Graph;
 use ashway_path::path::{Exit, Limits, Path};
-use ashway_path::sim::{Link, Sim};
+use ashway_path::sim::{Link, Sim, Single};
 use ashway_path::stage::Direction::{Backward, Forward};
 use ashway_path::time::Time;
 use world::{attrs, books_close, create, end, udp};
@@ -48,14 +48,15 @@ fn graph(settings: Settings) -> Graph<Message> {
     )
 }
 
-fn path(pairs: &[(&'static str, &str)]) -> Path<Message> {
+fn path(pairs: &[(&'static str, &str)]) -> Single<Message> {
     let graph = graph(Settings::default());
     let limits = Limits {
         memory_bytes: 4 << 20,
         ..Limits::default()
     };
     let created = graph.create("path", "sink", attrs(pairs), limits, &[]);
-    created.unwrap_or_else(|failed| panic!("{failed}")).path
+    let created = created.unwrap_or_else(|failed| panic!("{failed}"));
+    Single::new(created.path)
 }
 
 fn probe(sequence: u64) -> Vec<u8> {
@@ -70,19 +71,20 @@ fn probe(sequence: u64) -> Vec<u8> {
 
 /// Sends so many, one each microsecond, waking the path in between, until all
 /// that is kept is out. The fates, in order, with when they were.
-fn run(path: &mut Path<Message>, count: u64) -> Vec<(u64, Count)> {
+fn run(path: &mut Single<Message>, count: u64) -> Vec<(u64, Count)> {
     let mut fates = Vec::new();
     for sequence in 0.. {
         let now = sequence * 1000;
-        let mut out = |exit: Exit<Message>| match exit {
-            Exit::Ended { fate, .. } => fates.push((now, fate)),
-            other @ Exit::Left { .. } => panic!("{other:?}"),
-        };
-        path.wake(Time(now), &mut out);
+        let mut out = path.wake(Time(now));
         if sequence < count {
             let message = Message::of_frame(&probe(sequence));
-            path.pass(Backward, message, Time(now), &mut out);
-        } else if path.wake_at().is_none() {
+            out.extend(path.pass(Backward, message, Time(now)));
+        }
+        fates.extend(out.into_iter().map(|exit| match exit {
+            Exit::Ended { fate, .. } => (now, fate),
+            other @ Exit::Left { .. } => panic!("{other:?}"),
+        }));
+        if sequence >= count && path.wake_at().is_none() {
             break;
         }
     }
@@ -177,12 +179,10 @@ fn chance_adds_to_the_delay_within_its_bounds() {
     for sequence in 0..1000 {
         let now = sequence * 100_000;
         let message = Message::of_frame(&probe(sequence));
-        path.pass(Backward, message, Time(now), &mut |exit| panic!("{exit:?}"));
+        assert_eq!(path.pass(Backward, message, Time(now)), []);
         let due = path.wake_at().unwrap();
         delays.insert((due.0 - now) / 1000);
-        let mut out = 0;
-        path.wake(due, &mut |_| out += 1);
-        assert_eq!(out, 1);
+        assert_eq!(path.wake(due).len(), 1);
     }
     assert!(delays.into_iter().eq(30..=50));
 }
@@ -254,9 +254,7 @@ fn it_stands_in_both_directions() {
         ("remote", THEM),
         ("next_mac", "02:00:00:00:00:02"),
     ]);
-    let mut exits = Vec::new();
-    let message = Message::of_frame(b"down");
-    path.pass(Forward, message, Time(0), &mut |exit| exits.push(exit));
+    let exits = path.pass(Forward, Message::of_frame(b"down"), Time(0));
     assert!(matches!(
         exits[0],
         Exit::Ended {
@@ -277,7 +275,7 @@ fn what_is_kept_goes_with_the_path() {
     );
     let link = sim.link(Link::default());
     let id = sim
-        .create(path(&[("delay_us", "100"), ("hold", "1000")]))
+        .create(path(&[("delay_us", "100"), ("hold", "1000")]).into_path())
         .unwrap();
     for sequence in 0..50 {
         sim.at(Time(sequence * 10_000), move |sim| {

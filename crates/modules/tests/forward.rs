@@ -14,8 +14,8 @@ use ashway_modules::sink::Sink;
 use ashway_modules::source::Source;
 use ashway_path::attrs::Attrs;
 use ashway_path::graph::Graph;
-use ashway_path::path::{Exit, Limits, Path};
-use ashway_path::sim::{Link, LinkId, Sim};
+use ashway_path::path::{Exit, Limits};
+use ashway_path::sim::{Link, LinkId, Sim, Single};
 use ashway_path::stage::Direction::{Backward, Forward as Onward};
 use ashway_path::time::Time;
 use world::{End, Fake, Read, attrs, books_close, create, end, fate, mac, read, through, udp};
@@ -73,7 +73,7 @@ fn narrow(ends: [End; 4]) -> Attrs {
     attrs
 }
 
-fn relay(ends: [End; 4], attrs: Attrs, ruled: bool) -> Path<Message> {
+fn relay(ends: [End; 4], attrs: Attrs, ruled: bool) -> Single<Message> {
     let path = create(&host(ends), "wire_a", attrs, ruled).unwrap();
     let stages: Vec<_> = path.stages().map(|stage| stage.name().to_owned()).collect();
     let expected = if ruled {

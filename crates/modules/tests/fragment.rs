@@ -9,8 +9,8 @@ use std::time::Duration;
 use ashway_abi::Count;
 use ashway_modules::{Message, fragment};
 use ashway_path::attrs::{Attrs, names};
-use ashway_path::path::{Exit, Limits, Path};
-use ashway_path::sim::Random;
+use ashway_path::path::{Exit, Limits};
+use ashway_path::sim::{Random, Single};
 use ashway_path::stage::Direction;
 use ashway_path::time::Time;
 use ashway_wire::{Fragment, Headers, ipv4};
@@ -19,7 +19,7 @@ use corpora::*;
 const TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The path that begins at `fragment`: the one for all fragments.
-fn catch_all(attrs: Attrs) -> Path<Message> {
+fn catch_all(attrs: Attrs) -> Single<Message> {
     let recipe = Recipe {
         fragment: true,
         attrs,
@@ -28,12 +28,8 @@ fn catch_all(attrs: Attrs) -> Path<Message> {
     recipe.path_from("frag")
 }
 
-fn receive(path: &mut Path<Message>, frame: &[u8], now: Time) -> Vec<Exit<Message>> {
-    let mut out = Vec::new();
-    let message = Message::of_frame(frame);
-    path.pass(Direction::Backward, message, now, &mut |exit| {
-        out.push(exit);
-    });
+fn receive(path: &mut Single<Message>, frame: &[u8], now: Time) -> Vec<Exit<Message>> {
+    let out = path.pass(Direction::Backward, Message::of_frame(frame), now);
     settled(path);
     out
 }
@@ -74,10 +70,7 @@ fn cut(frame: &[u8], mtu: u32) -> Vec<Vec<u8>> {
     // As if it were an answer: with the link's header in front.
     let mut message = Message::of_frame(frame);
     message.meta.eth = message.pop(usize::from(Headers::parse(frame).l3));
-    let mut out = Vec::new();
-    path.inject(3, Direction::Forward, message, Time(0), &mut |exit| {
-        out.push(exit);
-    });
+    let out = path.inject(3, Direction::Forward, message, Time(0));
     settled(&path);
     let frames: Vec<_> = out
         .into_iter()
@@ -352,7 +345,7 @@ fn what_stays_incomplete_is_given_up_in_time() {
     // What follows does not give it more time.
     receive(&mut path, &fragments[1], Time(1_000_000));
     assert_eq!(path.wake_at(), Some(first + TIMEOUT));
-    path.wake(first + TIMEOUT, &mut |exit| panic!("{exit:?}"));
+    assert_eq!(path.wake(first + TIMEOUT), []);
     assert_eq!(path.wake_at(), None);
     assert_eq!(path.attrs().number(fragment::REASSEMBLY_FAILED), Some(1));
     let late = receive(&mut path, &fragments[2], first + TIMEOUT);

@@ -295,11 +295,8 @@ fn an_originated_message_is_what_wire_emits() {
                 ..Recipe::new(Top::Anew)
             };
             let mut path = recipe.path();
-            let mut out = Vec::new();
             let message = Message::of_frame(&payload(len));
-            path.inject(1, Direction::Forward, message, Time(0), &mut |exit| {
-                out.push(exit);
-            });
+            let out = path.inject(1, Direction::Forward, message, Time(0));
             settled(&path);
             assert_eq!(only(out), Ok(expected.clone()));
             // A message that forgot the headers it came with.
@@ -344,10 +341,8 @@ fn an_originated_message_needs_addresses_room_and_a_size() {
             attrs,
             ..Recipe::new(Top::Echo)
         };
-        let (mut path, mut out) = (recipe.path(), Vec::new());
-        path.inject(1, Direction::Forward, message, Time(0), &mut |exit| {
-            out.push(exit);
-        });
+        let mut path = recipe.path();
+        let out = path.inject(1, Direction::Forward, message, Time(0));
         settled(&path);
         only(out).unwrap_err()
     };
@@ -381,12 +376,10 @@ fn what_is_longer_than_the_link_takes_is_dropped_or_cut() {
                 attrs: narrow(ends),
                 ..Recipe::new(Top::Echo)
             };
-            let (mut path, mut out) = (recipe.path(), Vec::new());
+            let mut path = recipe.path();
             let message = Message::of_frame(&payload(bytes));
             // As if it came from above UDP.
-            path.inject(1, Direction::Forward, message, Time(0), &mut |exit| {
-                out.push(exit);
-            });
+            let out = path.inject(1, Direction::Forward, message, Time(0));
             settled(&path);
             let left = out.iter().filter(|exit| matches!(exit, Exit::Left { .. }));
             let is_too_long = |exit: &&Exit<Message>| {

@@ -17,7 +17,8 @@ use ashway_modules::{Message, eth as link, fragment, ip::Ip, udp::Udp};
 use ashway_path::attrs::{Attrs, names};
 use ashway_path::graph::Graph;
 use ashway_path::module::{Module, Refused};
-use ashway_path::path::{Exit, Limits, Path};
+use ashway_path::path::{Exit, Limits};
+use ashway_path::sim::Single;
 use ashway_path::stage::{Cx, Direction, Stage, Step};
 use ashway_path::time::Time;
 use ashway_wire::{Datagram, emit};
@@ -84,7 +85,7 @@ fn narrow() -> Attrs {
 }
 
 /// `top`, the stage, `udp`, `ip`, `wire`.
-fn path_with(stage: Box<dyn Stage<Message>>, top: Top) -> Path<Message> {
+fn path_with(stage: Box<dyn Stage<Message>>, top: Top) -> Single<Message> {
     let mut path = Recipe {
         attrs: narrow(),
         ..Recipe::new(top)
@@ -145,8 +146,7 @@ fn without_an_answer_a_timer_makes_the_acknowledgement() {
         }]
     ));
     assert_eq!(path.wake_at(), Some(Time(0) + DELAY));
-    let mut out = Vec::new();
-    path.wake(Time(0) + DELAY, &mut |exit| out.push(exit));
+    let out = path.wake(Time(0) + DELAY);
     settled(&path);
     assert_eq!((path.account().originated, path.account().left), (1, 1));
     let headers = emit::Headers {
@@ -185,10 +185,7 @@ fn a_message_may_be_injected_at_every_stage() {
         if front > 34 {
             message.meta.transport = message.pop(8);
         }
-        let mut out = Vec::new();
-        path.inject(stage, Direction::Backward, message, Time(0), &mut |exit| {
-            out.push(exit);
-        });
+        let out = path.inject(stage, Direction::Backward, message, Time(0));
         settled(&path);
         let [
             Exit::Ended {
@@ -241,13 +238,11 @@ fn stages_share_what_they_know_without_knowing_each_other() {
     let created = recipe
         .graph()
         .create("p", "top", recipe.attrs.clone(), limits, &[]);
-    let mut path = created.unwrap().path;
+    let mut path = Single::new(created.unwrap().path);
     path.replace(1..1, vec![Box::new(Reader)]).unwrap();
-    let fates = |path: &mut Path<Message>, at: Time| {
-        let mut out = Vec::new();
+    let fates = |path: &mut Single<Message>, at: Time| {
         let message = Message::of_frame(&frame(V4, b"abcd"));
-        path.pass(Direction::Backward, message, at, &mut |exit| out.push(exit));
-        only(out).unwrap_err()
+        only(path.pass(Direction::Backward, message, at)).unwrap_err()
     };
     assert_eq!(fates(&mut path, Time(0)), Count::Consumed);
     // A fragment that stays alone.
@@ -257,7 +252,7 @@ fn stages_share_what_they_know_without_knowing_each_other() {
     assert!(send(&mut path, Direction::Backward, Message::of_frame(&first)).is_empty());
     assert_eq!(fates(&mut path, Time(1)), Count::Consumed);
     let end = path.wake_at().unwrap();
-    path.wake(end, &mut |exit| panic!("{exit:?}"));
+    assert_eq!(path.wake(end), []);
     assert_eq!(fates(&mut path, end), Count::DroppedHandler);
 }
 
@@ -305,7 +300,7 @@ fn the_handler_sees_the_bytes_that_the_driver_filled() {
             ];
             let graph = Graph::connect(modules, &edges).unwrap();
             let created = graph.create("p", "app", Attrs::new(), Limits::default(), rules);
-            let mut path = created.unwrap().path;
+            let mut path = Single::new(created.unwrap().path);
             let message = Message::of_frame(&frame(ends, b"abcd"));
             let start = message.bytes().as_ptr().addr();
             let exits = send(&mut path, Direction::Backward, message);

@@ -14,6 +14,7 @@ use ashway_modules::{Flow, Message, eth, fragment, ip};
 use ashway_path::attrs::{Attrs, names};
 use ashway_path::path::{Exit, Limits, Path};
 use ashway_path::rules::{self, NotTransformed, Rule};
+use ashway_path::sim::Single;
 use ashway_path::stage::{Direction, Stage};
 use ashway_path::time::Time;
 use ashway_wire::Datagram;
@@ -26,8 +27,8 @@ fn names_of(path: &Path<Message>) -> Vec<&str> {
 /// Sends the same messages along both paths, in at either end, and compares
 /// everything that comes out: bytes, what is known of them, fates, accounts.
 fn same(
-    with: &mut Path<Message>,
-    without: &mut Path<Message>,
+    with: &mut Single<Message>,
+    without: &mut Single<Message>,
     inbound: Direction,
     frames: &[Vec<u8>],
 ) {
@@ -238,11 +239,8 @@ fn behind_the_entry_program_the_rest_of_the_path_does_the_same() {
         assert_eq!(names_of(&with)[at], "top");
         for frame in good() {
             let expected = send(&mut without, plain.inbound(), Message::of_frame(&frame));
-            let mut got = Vec::new();
             let message = entered(&frame).unwrap();
-            with.inject(at, plain.inbound(), message, Time(0), &mut |exit| {
-                got.push(exit);
-            });
+            let got = with.inject(at, plain.inbound(), message, Time(0));
             settled(&with);
             assert_eq!(got, expected, "{frame:02x?}");
         }
@@ -358,7 +356,7 @@ fn the_log_of_a_creation_names_the_rules() {
     ] {
         assert!(log.contains(line), "`{line}` in {log}");
     }
-    let mut path = created.path;
+    let mut path = Single::new(created.path);
     let exits = send(
         &mut path,
         Direction::Backward,

@@ -12,7 +12,8 @@ use ashway_abi::Count;
 use ashway_modules::Message;
 use ashway_modules::shell::{Commands, Outcome, Request, Shell, parse};
 use ashway_path::attrs::Attrs;
-use ashway_path::path::{Exit, Limits, Path};
+use ashway_path::path::{Exit, Limits};
+use ashway_path::sim::Single;
 use ashway_path::stage::Direction::Backward;
 use ashway_path::time::Time;
 use proptest::prelude::*;
@@ -53,7 +54,7 @@ impl Commands for Yes {
     }
 }
 
-fn shell(commands: Arc<dyn Commands>) -> Path<Message> {
+fn shell(commands: Arc<dyn Commands>) -> Single<Message> {
     let shell = Shell {
         name: "shell".into(),
         allow: [end(2, THEM).address.ip()].into(),
@@ -76,7 +77,7 @@ fn shell(commands: Arc<dyn Commands>) -> Path<Message> {
 }
 
 /// Sends a command; the reply, if there is one at once.
-fn command(path: &mut Path<Message>, from: End, text: &[u8]) -> Option<String> {
+fn command(path: &mut Single<Message>, from: End, text: &[u8]) -> Option<String> {
     let frame = udp(from, end(1, US), None, text);
     let exits = send(path, Backward, &frame, Time(0));
     replies(&exits, from).pop()
@@ -102,10 +103,8 @@ fn replies(exits: &[Exit<Message>], to: End) -> Vec<String> {
         .collect()
 }
 
-fn wake(path: &mut Path<Message>, millis: u64) -> Vec<Exit<Message>> {
-    let mut exits = Vec::new();
-    path.wake(Time(millis * 1_000_000), &mut |exit| exits.push(exit));
-    exits
+fn wake(path: &mut Single<Message>, millis: u64) -> Vec<Exit<Message>> {
+    path.wake(Time(millis * 1_000_000))
 }
 
 #[test]
@@ -335,18 +334,21 @@ fn a_datagram_creates_a_path_that_works() {
         panic!("{request:?}");
     };
     let path = path.unwrap();
-    let mut created = graph
+    let created = graph
         .create(&path, &module, attrs, Limits::default(), &[])
         .unwrap();
     sender.send(Ok(format!("path `{path}`"))).unwrap();
 
     assert_eq!(replies(&wake(&mut shell, 1), them), ["ok: path `gold`"]);
-    let gold = &mut created.path;
+    let mut gold = Single::new(created.path);
     assert_eq!(gold.name(), "gold");
     assert_eq!(
         gold.filter().unwrap(),
         "udp and dst port 9000 and ip and dst host 10.0.1.1"
     );
     let frame = udp(them, end(1, "10.0.1.1:9000"), None, b"hello");
-    assert_eq!(world::through(gold, Backward, &frame).payload, b"hello");
+    assert_eq!(
+        world::through(&mut gold, Backward, &frame).payload,
+        b"hello"
+    );
 }

@@ -158,38 +158,13 @@ fn main() {
         spare = Some(black_box(message));
     });
     println!("direct call        {direct:6.1} ns/message");
-    for stages in 1..=8 {
-        let mut path = path("p", stages);
-        let inject = best(MESSAGES / 4, |at| {
-            let message = black_box(spare.take().expect("it comes back"));
-            path.inject(
-                0,
-                Direction::Forward,
-                message,
-                Time(u64::from(at)),
-                &mut |exit| {
-                    if let Exit::Left { message, .. } = exit {
-                        spare = Some(black_box(message));
-                    }
-                },
-            );
-        });
-        let queued = best(MESSAGES / 4, |at| {
-            let message = black_box(spare.take().expect("it comes back"));
-            let _ = path.offer(Direction::Forward, message);
-            path.run(Direction::Forward, Time(u64::from(at)), &mut |exit| {
-                if let Exit::Left { message, .. } = exit {
-                    spare = Some(black_box(message));
-                }
-            });
-        });
-        println!("{stages} stages: injected {inject:6.1}, queued {queued:6.1} ns/message");
+    for stages in 0..=8 {
+        let time = through_engine(stages, 0);
+        println!("{stages} stages, by the engine: {time:5.1} ns/message");
     }
-
-    for idle in [0, 10_000] {
-        let time = through_engine(6, idle);
-        println!("6 stages, by the engine, beside {idle} idle paths: {time:.1} ns/message");
-    }
+    let idle = 10_000;
+    let time = through_engine(6, idle);
+    println!("6 stages, beside {idle} idle paths: {time:.1} ns/message");
 
     let empty = resident_bytes();
     let (mut engine, mut ids) = (Engine::<Message, (), Drr>::default(), Ids::default());

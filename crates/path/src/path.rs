@@ -55,9 +55,9 @@ impl Default for Limits {
 /// A path through the modules of a graph. `M` is what messages are made of: a
 /// handle to a buffer, which all stages share.
 ///
-/// Between `establish` and the end of its life messages may be offered to its
-/// input queues and be run; running it before is the caller's mistake, and
-/// panics in debug builds. Dropping it destroys its stages, last first.
+/// Between `establish` and the end of its life an [engine](crate::engine) may run
+/// messages along it; doing so before is the caller's mistake, and panics in debug
+/// builds. Dropping it destroys its stages, last first.
 pub struct Path<M> {
     name: Arc<str>,
     slots: Vec<Slot<M>>,
@@ -308,11 +308,6 @@ impl<M> Path<M> {
     ///
     /// Early discard: if the queue is full, or not there, the message comes
     /// back. It is counted as received and as [`Count::DroppedQueueFull`].
-    pub fn offer(&mut self, direction: Direction, message: M) -> Result<(), Refused<M>> {
-        self.enqueue(direction, message, Trail::default())
-    }
-
-    /// The same, of a message that has been elsewhere.
     pub(crate) fn enqueue(
         &mut self,
         direction: Direction,
@@ -399,7 +394,7 @@ impl<M> Path<M> {
     }
 
     /// Takes what has waited longest in the output queue of this direction.
-    pub fn take(&mut self, direction: Direction) -> Option<Exit<M>> {
+    pub(crate) fn take(&mut self, direction: Direction) -> Option<Exit<M>> {
         let (message, turned) = self.outputs[direction as usize].take()?;
         Some(Exit::Left {
             direction,

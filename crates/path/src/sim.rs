@@ -7,7 +7,10 @@
 //! one's path, as demux does. What leaves a path goes onto the link that is
 //! connected there, or comes out.
 //!
-//! Not for throughput: everything is recorded.
+//! Not for throughput: everything is recorded. [`Single`] runs one path, without the
+//! rest of the world.
+
+mod single;
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashMap};
@@ -27,6 +30,7 @@ use crate::sched::share::ShareAccount;
 use crate::stage::Direction;
 use crate::time::Time;
 use crate::watch::Nobody;
+pub use single::Single;
 
 /// A way for messages, from anywhere to the classifier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use ashway_path::create::{Created, MAX_STAGES, NotCreated, Phase};
 use ashway_path::graph::Graph;
 use ashway_path::path::{Exit, Limits, Path};
 use ashway_path::rules::Rule;
+use ashway_path::sim::Single;
 use ashway_path::stage::{Direction, Stage};
 use ashway_path::time::Time;
 use proptest::prelude::*;
@@ -55,7 +56,8 @@ const VIDEO: &str = "remote=10.0.1.7:5004 pathname=mpeg";
 fn attributes_give_the_six_stage_video_path() {
     let kinds = Scout::default();
     let graph = read(FIGURE_9, &kinds).unwrap();
-    let Created { mut path, log, .. } = create(&graph, "display", VIDEO).unwrap();
+    let Created { path, log, .. } = create(&graph, "display", VIDEO).unwrap();
+    let mut path = Single::new(path);
     assert_eq!(stages(&path), "display mpeg mflow udp ip eth1");
     assert_eq!(path.attrs().text(names::IFACE), Some("eth1"));
     assert_eq!(
@@ -79,10 +81,7 @@ fn attributes_give_the_six_stage_video_path() {
             "picture",
         ),
     ] {
-        let mut out = Vec::new();
-        path.pass(direction, message.into(), Time(0), &mut |exit| {
-            out.push(exit);
-        });
+        let out = path.pass(direction, message.into(), Time(0));
         let message = expected.into();
         let turned = false;
         assert_eq!(

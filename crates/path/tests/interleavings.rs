@@ -111,16 +111,17 @@ fn act(
 /// Puts a new path in the place of an old one; it takes over what waits.
 fn swap(sim: &mut Sim<Message>, flow: u64, mistake: Option<Mistake>) {
     let id = sim.names.find(&name(flow)).expect("it is there");
-    let mut old = sim.take(id).expect("it was found");
+    let before = sim.out.len();
+    sim.remove(id, Count::Forwarded);
+    let waiting = sim.out.split_off(before).into_iter();
+    let mut waiting: Vec<_> = waiting
+        .map(|(_, exit)| match exit {
+            Exit::Left { message, .. } | Exit::Ended { message, .. } => message,
+        })
+        .collect();
     let new = sim
         .create(flow_path(flow, mistake))
         .expect("its name is free");
-    let mut waiting = Vec::new();
-    old.drain(Count::Forwarded, &mut |exit| {
-        if let Exit::Ended { message, .. } = exit {
-            waiting.push(message);
-        }
-    });
     match mistake {
         Some(Mistake::SwapForgets) => waiting.clear(),
         Some(Mistake::SwapReorders) => waiting.reverse(),

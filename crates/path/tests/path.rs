@@ -6,13 +6,22 @@ use std::time::Duration;
 use ashway_abi::Count;
 use ashway_path::account::Misbehaviour;
 use ashway_path::attrs::Attrs;
+use ashway_path::engine::Full;
 use ashway_path::path::{Exit, Limits, MAX_ORIGINATED, Path, Trail};
-use ashway_path::queue::Refused;
+use ashway_path::sim::Single;
 use ashway_path::stage::{Cx, Direction, Direction::Backward, Direction::Forward, Stage, Step};
 use ashway_path::time::Time;
 
 mod stages;
-use stages::{limited, on, path, stage};
+use stages::{on, stage};
+
+fn limited<M>(name: &str, stages: stages::Stages<M>, limits: Limits) -> Single<M> {
+    Single::new(stages::limited(name, stages, limits))
+}
+
+fn path<M>(name: &str, stages: stages::Stages<M>) -> Single<M> {
+    limited(name, stages, Limits::default())
+}
 
 const NOW: Time = Time(1000);
 
@@ -26,10 +35,8 @@ fn left<M>(direction: Direction, message: M, turned: bool) -> Exit<M> {
 }
 
 /// Sends one message through, and gives back what comes out.
-fn pass<M>(path: &mut Path<M>, direction: Direction, message: M) -> Vec<Exit<M>> {
-    let mut out = Vec::new();
-    path.pass(direction, message, NOW, &mut |exit| out.push(exit));
-    out
+fn pass<M>(path: &mut Single<M>, direction: Direction, message: M) -> Vec<Exit<M>> {
+    path.pass(direction, message, NOW)
 }
 
 /// Writes its position behind the message, and lets it pass.
@@ -60,8 +67,9 @@ fn queues_have_length_and_maximum_and_may_be_missing() {
     assert_eq!(path.offer(Forward, 1), Ok(()));
     assert_eq!(path.offer(Forward, 2), Ok(()));
     // Early discard: the message comes back, before any stage has seen it.
-    assert_eq!(path.offer(Forward, 3), Err(Refused(3)));
-    assert_eq!(path.offer(Backward, 4), Err(Refused(4)));
+    let fate = Count::DroppedQueueFull;
+    assert_eq!(path.offer(Forward, 3), Err((3, Full::Dropped(fate))));
+    assert_eq!(path.offer(Backward, 4), Err((4, Full::Dropped(fate))));
     assert_eq!(path.input(Forward).len(), 2);
     assert_eq!(path.input(Forward).maximum(), 2);
     assert_eq!(path.account().received(), 4);
@@ -70,24 +78,22 @@ fn queues_have_length_and_maximum_and_may_be_missing() {
     assert_eq!(path.account().runs, 0);
 
     // The first goes all the way onto the output queue, which is then full.
-    let mut out = Vec::new();
-    assert!(path.run(Forward, NOW, &mut |exit| out.push(exit)));
-    assert!(path.run(Forward, NOW, &mut |exit| out.push(exit)));
-    assert!(!path.run(Forward, NOW, &mut |exit| out.push(exit)));
-    let fate = Count::DroppedQueueFull;
-    assert_eq!(out, [ended(2, fate)]);
+    assert_eq!(path.run(NOW), []);
+    assert_eq!(path.run(NOW), [ended(2, fate)]);
+    assert_eq!(path.run(NOW), []);
+    assert_eq!(path.account().runs, 2);
     assert_eq!(path.output(Forward).len(), 1);
-    assert_eq!(path.take(Forward), Some(left(Forward, 1, false)));
-    assert_eq!(path.take(Forward), None);
+    assert_eq!(path.take_output(), Some(left(Forward, 1, false)));
+    assert_eq!(path.take_output(), None);
 
     // Without that queue it leaves at once; but the queue does not go while
     // something is in it, which would be overtaken.
     path.offer(Forward, 6).unwrap();
-    path.run(Forward, NOW, &mut |exit| panic!("{exit:?}"));
+    assert_eq!(path.run(NOW), []);
     let queue = [2, 0, 0, 0];
     path.limit(Limits { queue, ..limits }).unwrap();
     assert_eq!(path.limits().queue, [2, 0, 1, 0]);
-    assert_eq!(path.take(Forward), Some(left(Forward, 6, false)));
+    assert_eq!(path.take_output(), Some(left(Forward, 6, false)));
     path.limit(Limits { queue, ..limits }).unwrap();
     assert_eq!(pass(&mut path, Forward, 5), [left(Forward, 5, false)]);
     let fates: Vec<_> = path.account().fates().collect();
@@ -213,9 +219,9 @@ fn messages_arise_from_time() {
     let mut out = Vec::new();
     let mut times = Vec::new();
     while let Some(time) = path.wake_at() {
-        path.wake(Time(time.0 - 1), &mut |_| panic!("too early"));
+        assert_eq!(path.wake(Time(time.0 - 1)), [], "too early");
         times.push(time.0 - NOW.0);
-        path.wake(time, &mut |exit| out.push(exit));
+        out.extend(path.wake(time));
     }
     assert_eq!(times, [5, 10, 15]);
     assert_eq!(out.len(), 6);
@@ -236,10 +242,7 @@ fn a_message_can_be_injected_at_any_stage_and_meets_only_neighbours() {
         (3, "3>", "3<2<1<0<"),
     ] {
         for (direction, trail) in [(Forward, forward), (Backward, backward)] {
-            let mut out = Vec::new();
-            path.inject(stage, direction, String::new(), NOW, &mut |exit| {
-                out.push(exit);
-            });
+            let out = path.inject(stage, direction, String::new(), NOW);
             assert_eq!(out, [left(direction, trail.into(), false)]);
         }
     }
@@ -286,8 +289,8 @@ fn every_stage_sees_the_same_buffer() {
     let buffer = Box::new([7; 2048]);
     let address = std::ptr::from_ref(&*buffer);
     path.offer(Backward, buffer).unwrap();
-    path.run(Backward, NOW, &mut |_| ());
-    let Some(Exit::Left { message, .. }) = path.take(Backward) else {
+    path.run(NOW);
+    let Some(Exit::Left { message, .. }) = path.take_output() else {
         panic!("it waits in the output queue");
     };
     assert!(std::ptr::eq(&raw const *message, address));
@@ -308,12 +311,11 @@ fn work_units_do_not_wait_for_each_other() {
     for unit in ["z", "x"] {
         path.offer(Backward, unit.to_owned()).unwrap();
     }
-    let mut out = Vec::new();
-    assert!(path.run(Backward, NOW, &mut |exit| out.push(exit)));
+    let mut out = path.run(NOW);
     // No queue in the middle: what was taken in is out, the other has not
     // begun.
     assert_eq!((out.len(), path.waiting()), (1, 1));
-    assert!(path.run(Backward, NOW, &mut |exit| out.push(exit)));
+    out.extend(path.run(NOW));
     assert_eq!(out[0], alone[2]);
     assert_eq!(out[1], alone[0]);
 }
@@ -393,8 +395,7 @@ fn a_grant_that_is_too_small_is_refused_and_nothing_leaks() {
 fn stages_that_turn_a_message_forever_are_stopped_and_named() {
     let back = |name| stage(name, |message, _, _| Step::Back(message, Count::Answered));
     let mut path = path("p", vec![back("left"), on("middle"), back("right")]);
-    let mut out = Vec::new();
-    path.inject(1, Forward, 9, NOW, &mut |exit| out.push(exit));
+    let out = path.inject(1, Forward, 9, NOW);
     let fate = Count::DroppedFault;
     let turned = true;
     let end = Exit::Ended {
@@ -465,19 +466,16 @@ fn what_waits_can_be_taken_back() {
     };
     let mut path = limited("p", vec![on("a")], limits);
     path.offer(Forward, 1).unwrap();
-    path.run(Forward, NOW, &mut |_| ());
+    path.run(NOW);
     path.offer(Forward, 2).unwrap();
     path.offer(Backward, 3).unwrap();
-    let mut out = Vec::new();
     let fate = Count::Passed;
-    path.drain(fate, &mut |exit| out.push(exit));
     assert_eq!(
-        out,
+        path.drain(fate),
         [ended(2, fate), left(Forward, 1, false), ended(3, fate)]
     );
     assert_eq!((path.account().open(), path.waiting()), (0, 0));
-    assert_eq!(path.discard(4, fate), ended(4, fate));
-    assert_eq!(path.account().fate(fate), 3);
+    assert_eq!(path.account().fate(fate), 2);
 }
 
 #[test]

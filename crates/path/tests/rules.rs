@@ -7,6 +7,7 @@ mod scout;
 
 use std::any::Any;
 use std::collections::BTreeSet;
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use ashway_abi::Count;
 use ashway_path::attrs::Attrs;
 use ashway_path::path::{Exit, Limits, Path};
 use ashway_path::rules::{self, NotTransformed, Rule};
+use ashway_path::sim::Single;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
 use ashway_path::time::Time;
 use proptest::prelude::*;
@@ -87,13 +89,13 @@ impl Stage<Message> for Odd {
     }
 }
 
-fn path(stages: Vec<Box<dyn Stage<Message>>>) -> Path<Message> {
+fn path(stages: Vec<Box<dyn Stage<Message>>>) -> Single<Message> {
     let mut path = Path::assemble("p", stages, Attrs::new(), Limits::default()).unwrap();
     path.establish().unwrap();
-    path
+    Single::new(path)
 }
 
-fn odd(stages: &[Does]) -> Path<Message> {
+fn odd(stages: &[Does]) -> Single<Message> {
     let stages = stages.iter().map(|does| -> Box<dyn Stage<Message>> {
         Box::new(Odd {
             does: *does,
@@ -105,7 +107,7 @@ fn odd(stages: &[Does]) -> Path<Message> {
 
 /// Everything that comes out of a path, and its books.
 fn outcome(
-    path: &mut Path<Message>,
+    path: &mut Single<Message>,
     messages: &[(bool, Message)],
 ) -> (Vec<Exit<Message>>, Vec<(Count, u64)>) {
     let mut exits = Vec::new();
@@ -115,15 +117,9 @@ fn outcome(
         } else {
             Direction::Backward
         };
-        path.pass(direction, message.clone(), Time(0), &mut |exit| {
-            exits.push(exit);
-        });
+        exits.extend(path.pass(direction, message.clone(), Time(0)));
         // Whoever is behind the path takes what waits there, at once.
-        for direction in [Direction::Forward, Direction::Backward] {
-            while let Some(exit) = path.take(direction) {
-                exits.push(exit);
-            }
-        }
+        exits.extend(iter::from_fn(|| path.take_output()));
     }
     (exits, path.account().fates().collect())
 }
@@ -195,13 +191,13 @@ fn a_queue_in_which_a_message_waits_stays() {
         ..Limits::default()
     })
     .unwrap();
-    path.pass(Direction::Forward, vec![1], Time(0), &mut |_| {});
+    path.pass(Direction::Forward, vec![1], Time(0));
     assert_eq!(
         rules::apply(&[Rule::LEAVE_OUT_QUEUES], &mut path).unwrap(),
         []
     );
     assert_eq!(path.limits().queue, queue);
-    path.take(Direction::Forward).expect("it waits there");
+    path.take_output().expect("it waits there");
     let applied = rules::apply(&[Rule::LEAVE_OUT_QUEUES], &mut path).unwrap();
     assert_eq!((applied[0].before, applied[0].after), (1, 1));
     assert_eq!(path.limits().queue, [4, 4, 0, 0]);
@@ -300,7 +296,7 @@ const FUSE: Rule<Message> = Rule {
     },
 };
 
-fn decoding(between: Option<Does>) -> Path<Message> {
+fn decoding(between: Option<Does>) -> Single<Message> {
     let mut stages: Vec<Box<dyn Stage<Message>>> = vec![Box::new(Decoder)];
     stages.extend(
         between.map(|does| -> Box<dyn Stage<Message>> { Box::new(Odd { does, messages: 0 }) }),

@@ -4,29 +4,39 @@
 
 mod stages;
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use ashway_abi::Count;
-use ashway_path::path::{Exit, Path};
+use ashway_path::path::Path;
+use ashway_path::sim::Single;
 use ashway_path::stage::{Direction, Stage, Step};
 use ashway_path::time::Time;
 use ashway_path::watch::Watch;
 use stages::{on, path, stage};
 
 /// Writes everything down.
-#[derive(Default)]
-struct Diary(Vec<String>);
+#[derive(Clone, Default)]
+struct Diary(Rc<RefCell<Vec<String>>>);
+
+impl Diary {
+    fn write(&self, line: String) {
+        self.0.borrow_mut().push(line);
+    }
+}
 
 impl Watch<u32> for Diary {
     fn stage(&mut self, stage: &dyn Stage<u32>, direction: Direction, message: &u32) {
         let name = stage.name();
-        self.0.push(format!("{name} {direction:?} {message}"));
+        self.write(format!("{name} {direction:?} {message}"));
     }
 
     fn answered(&mut self, message: Option<&u32>) {
-        self.0.push(format!("gave {message:?}"));
+        self.write(format!("gave {message:?}"));
     }
 
     fn end(&mut self, fate: Count) {
-        self.0.push(fate.name().to_owned());
+        self.write(fate.name().to_owned());
     }
 }
 
@@ -48,19 +58,13 @@ fn made() -> Path<u32> {
 
 #[test]
 fn every_step_is_seen_and_none_is_changed() {
-    let mut plain = made();
-    let mut watched = made();
-    let mut diary = Diary::default();
+    let diary = Diary::default();
+    let mut plain = Single::new(made());
+    let mut watched = Single::watched(made(), diary.clone());
     for message in 0..5 {
-        let (mut without, mut with) = (Vec::new(), Vec::new());
-        let direction = Direction::Forward;
         let now = Time::default();
-        plain.pass(direction, message, now, &mut |exit| without.push(exit));
-        watched.pass_watched(direction, message, now, &mut diary, &mut |exit: Exit<
-            u32,
-        >| {
-            with.push(exit);
-        });
+        let without = plain.pass(Direction::Forward, message, now);
+        let with = watched.pass(Direction::Forward, message, now);
         assert_eq!(without, with);
     }
     let fates = |path: &Path<u32>| path.account().fates().collect::<Vec<_>>();
@@ -76,5 +80,5 @@ fn every_step_is_seen_and_none_is_changed() {
         gave Some(3), forwarded, last Forward 30, gave Some(30), last Forward 31, \
         gave Some(31), \
         first Forward 4, gave Some(4), middle Forward 4, gave None, absorbed";
-    assert_eq!(diary.0.join(", "), expected);
+    assert_eq!(diary.0.borrow().join(", "), expected);
 }

@@ -14,6 +14,7 @@ use ashway_path::attrs::{Attrs, Value};
 use ashway_path::graph::Graph;
 use ashway_path::module::{Module, Refused};
 use ashway_path::path::{Exit, Limits, Path};
+use ashway_path::sim::Single;
 use ashway_path::stage::Direction;
 use ashway_path::time::Time;
 use ashway_wire::Headers;
@@ -42,14 +43,14 @@ impl Activate for Always {
 /// without the rules that a node applies.
 pub(crate) struct User {
     pub(crate) table: Table<usize>,
-    paths: Vec<(OrderScope, Path<Message>)>,
+    paths: Vec<(OrderScope, Single<Message>)>,
 }
 
 impl User {
     pub(crate) fn new() -> Self {
         let rules: [&[_]; 2] = [&[], &rules::RULES];
         let all = OrderScope::ALL.into_iter();
-        let paths = all.flat_map(|what| rules.map(|rules| (what, path(what, rules))));
+        let paths = all.flat_map(|what| rules.map(|rules| (what, Single::new(path(what, rules)))));
         Self {
             table: table(),
             paths: paths.collect(),
@@ -94,13 +95,9 @@ fn raw(what: OrderScope, path: usize, message: &[u8]) -> End {
     }
 }
 
-fn run(what: OrderScope, number: usize, path: &mut Path<Message>, frame: &[u8]) -> End {
-    let mut exits = Vec::new();
-    let message = Message::of_frame(frame);
+fn run(what: OrderScope, number: usize, path: &mut Single<Message>, frame: &[u8]) -> End {
     // All are created at the link.
-    path.pass(Direction::Forward, message, Time(0), &mut |exit| {
-        exits.push(exit);
-    });
+    let exits = path.pass(Direction::Forward, Message::of_frame(frame), Time(0));
     let account = path.account();
     assert_eq!(account.faults, 0, "{:?}", account.fault);
     assert_eq!(account.open(), 0);

@@ -12,6 +12,7 @@ use ashway_path::attrs::{Attrs, Value};
 use ashway_path::graph::Graph;
 use ashway_path::module::Module;
 use ashway_path::path::{Exit, Limits, Path};
+use ashway_path::sim::Single;
 use ashway_path::stage::Direction;
 use ashway_path::time::Time;
 
@@ -23,7 +24,7 @@ type Boxed = Box<dyn Module<Message>>;
 const IN: u32 = 1;
 
 /// The path of a case; narrow, it knows its sender beforehand.
-fn path(case: &Case, ruled: bool, narrow: bool) -> Path<Message> {
+fn path(case: &Case, ruled: bool, narrow: bool) -> Single<Message> {
     let eth = |name: &str, number, mac: [u8; 6]| -> Boxed {
         Box::new(Eth {
             name: name.into(),
@@ -74,7 +75,8 @@ fn path(case: &Case, ruled: bool, narrow: bool) -> Path<Message> {
     }
     let rules = if ruled { &rules::RULES[..] } else { &[] };
     let created = graph.create("relay", "in", attrs, Limits::default(), rules);
-    created.unwrap_or_else(|error| panic!("{error}")).path
+    let created = created.unwrap_or_else(|error| panic!("{error}"));
+    Single::new(created.path)
 }
 
 /// What the user tier sends by interface [`OUT`], or the fate of what it drops.
@@ -88,16 +90,12 @@ pub(crate) fn send(case: &Case, frame: &[u8], ruled: bool) -> Result<Vec<u8>, Co
 }
 
 fn take(
-    path: &mut Path<Message>,
+    path: &mut Single<Message>,
     direction: Direction,
     out: u32,
     frame: &[u8],
 ) -> Result<Vec<u8>, Count> {
-    let mut exits = Vec::new();
-    let message = Message::of_frame(frame);
-    path.pass(direction, message, Time(0), &mut |exit| {
-        exits.push(exit);
-    });
+    let exits = path.pass(direction, Message::of_frame(frame), Time(0));
     match exits.as_slice() {
         [Exit::Left { message, .. }] => {
             assert_eq!(message.meta.iface, out);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ashway_path::graph::Graph;
 use ashway_path::path::{Exit, Limits, Path};
 use ashway_path::rules::Rule;
+use ashway_path::sim::Single;
 use ashway_path::stage::Direction;
 use ashway_wire::checksum::Sum;
 
@@ -87,7 +88,7 @@ fn adds(up: u8, down: Option<u8>) -> Counted {
 }
 
 /// A path from an echo, or from a link, through `pipe`.
-fn path(pipe: &Pipe, from_top: bool, top: Top, rules: &[Rule<Message>]) -> Path<Message> {
+fn path(pipe: &Pipe, from_top: bool, top: Top, rules: &[Rule<Message>]) -> Single<Message> {
     let name = |name: &str| name.into();
     let xdp = false;
     let modules: Vec<(&str, Box<dyn Module<Message>>)> = vec![
@@ -110,7 +111,7 @@ fn path(pipe: &Pipe, from_top: bool, top: Top, rules: &[Rule<Message>]) -> Path<
         ..Limits::default()
     };
     let created = graph.create("p", from, Attrs::new(), limits, rules);
-    created.unwrap().path
+    Single::new(created.unwrap().path)
 }
 
 fn names_of(path: &Path<Message>) -> Vec<&str> {

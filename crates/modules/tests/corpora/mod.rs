@@ -17,6 +17,7 @@ use ashway_path::module::{Kind, Made, Module, Next, Refused};
 use ashway_path::path::{Exit, Limits, Path};
 use ashway_path::rules::Rule;
 use ashway_path::service::Service;
+use ashway_path::sim::Single;
 use ashway_path::stage::{Cx, Direction, Stage, Step};
 use ashway_path::time::Time;
 use ashway_wire::checksum::{pseudo_v4, pseudo_v6};
@@ -333,11 +334,11 @@ impl Recipe<'_> {
         Graph::connect(modules, &edges).unwrap()
     }
 
-    pub(crate) fn path(&self) -> Path<Message> {
+    pub(crate) fn path(&self) -> Single<Message> {
         self.path_from(if self.from_top { "top" } else { "wire" })
     }
 
-    pub(crate) fn path_from(&self, module: &str) -> Path<Message> {
+    pub(crate) fn path_from(&self, module: &str) -> Single<Message> {
         let limits = Limits {
             memory_bytes: 1 << 20,
             ..Limits::default()
@@ -345,7 +346,7 @@ impl Recipe<'_> {
         let created = self
             .graph()
             .create("p", module, self.attrs.clone(), limits, self.rules);
-        created.unwrap().path
+        Single::new(created.unwrap().path)
     }
 
     /// Which way messages come in.
@@ -360,12 +361,11 @@ impl Recipe<'_> {
 
 /// Sends one message in at the path's end.
 pub(crate) fn send(
-    path: &mut Path<Message>,
+    path: &mut Single<Message>,
     direction: Direction,
     message: Message,
 ) -> Vec<Exit<Message>> {
-    let mut out = Vec::new();
-    path.pass(direction, message, Time(0), &mut |exit| out.push(exit));
+    let out = path.pass(direction, message, Time(0));
     settled(path);
     out
 }

@@ -16,6 +16,7 @@ use ashway_path::attrs::{Attrs, Value};
 use ashway_path::graph::Graph;
 use ashway_path::module::{Module, Refused};
 use ashway_path::path::{Exit, Limits, Path};
+use ashway_path::sim::Single;
 use ashway_path::stage::Direction;
 use ashway_path::time::Time;
 use etherparse::{NetHeaders, PacketBuilder, PacketHeaders, TransportHeader, VlanId};
@@ -157,29 +158,26 @@ pub(crate) fn create(
     module: &str,
     attrs: Attrs,
     ruled: bool,
-) -> Result<Path<Message>, String> {
+) -> Result<Single<Message>, String> {
     let rules = if ruled { &rules::RULES[..] } else { &[] };
     let created = graph.create("path", module, attrs, Limits::default(), rules);
     created
-        .map(|created| created.path)
+        .map(|created| Single::new(created.path))
         .map_err(|failed| format!("{failed}; {}", failed.hint))
 }
 
 /// What comes out of a path for one frame.
 pub(crate) fn send(
-    path: &mut Path<Message>,
+    path: &mut Single<Message>,
     direction: Direction,
     frame: &[u8],
     now: Time,
 ) -> Vec<Exit<Message>> {
-    let mut exits = Vec::new();
-    let message = Message::of_frame(frame);
-    path.pass(direction, message, now, &mut |exit| exits.push(exit));
-    exits
+    path.pass(direction, Message::of_frame(frame), now)
 }
 
 /// The one frame that comes out of a path for one frame.
-pub(crate) fn through(path: &mut Path<Message>, direction: Direction, frame: &[u8]) -> Read {
+pub(crate) fn through(path: &mut Single<Message>, direction: Direction, frame: &[u8]) -> Read {
     let exits = send(path, direction, frame, Time(0));
     match exits.as_slice() {
         [Exit::Left { message, .. }] => read(message.bytes()),
@@ -188,7 +186,7 @@ pub(crate) fn through(path: &mut Path<Message>, direction: Direction, frame: &[u
 }
 
 /// The one fate within a path of one frame.
-pub(crate) fn fate(path: &mut Path<Message>, direction: Direction, frame: &[u8]) -> Count {
+pub(crate) fn fate(path: &mut Single<Message>, direction: Direction, frame: &[u8]) -> Count {
     match send(path, direction, frame, Time(0)).as_slice() {
         [Exit::Ended { fate, .. }] => *fate,
         other => panic!("{other:?}"),

@@ -263,7 +263,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         let mut watch = shell.watch(path, data, None);
         let crossing = &mut self.crossing;
         let mut out = |exit| route(id, data, trail, exit, crossing, shell);
-        path.wake_watched(now, &mut watch, &mut out);
+        path.wake(now, &mut watch, &mut out);
         path.release();
         shell.ran(id, path, data);
         self.running = None;

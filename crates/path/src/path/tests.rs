@@ -9,6 +9,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::*;
 use crate::bug;
+use crate::sim::Single;
 use crate::stage::{Cx, Step};
 
 /// What a test and its stages share.
@@ -139,12 +140,11 @@ impl Stage<Parcel> for Actor {
 #[derive(Clone, Debug)]
 enum Op {
     Offer(Direction),
-    Run(Direction),
+    Run,
     Inject(usize, Direction),
     Pass(Direction),
-    Discard,
     Wake,
-    Take(Direction),
+    Take,
     Drain,
     Limit([u32; 4]),
     Replace(usize),
@@ -155,12 +155,11 @@ fn op() -> impl Strategy<Value = Op> {
     let way = direction.clone();
     prop_oneof![
         8 => way.clone().prop_map(Op::Offer),
-        8 => way.clone().prop_map(Op::Run),
+        8 => Just(Op::Run),
         4 => (0..4usize, way.clone()).prop_map(|(stage, way)| Op::Inject(stage, way)),
-        2 => way.clone().prop_map(Op::Pass),
-        1 => Just(Op::Discard),
+        2 => way.prop_map(Op::Pass),
         4 => Just(Op::Wake),
-        2 => way.prop_map(Op::Take),
+        2 => Just(Op::Take),
         1 => Just(Op::Drain),
         1 => proptest::array::uniform4(0..4u32).prop_map(Op::Limit),
         1 => (0..4usize).prop_map(Op::Replace),
@@ -176,12 +175,14 @@ struct Seen {
 }
 
 impl Seen {
-    fn note(&mut self, exit: &Exit<Parcel>) {
-        self.back += 1;
-        match exit {
-            Exit::Left { turned: true, .. } => self.left += 1,
-            Exit::Left { turned: false, .. } => self.forwarded += 1,
-            Exit::Ended { .. } => {}
+    fn note(&mut self, exits: Vec<Exit<Parcel>>) {
+        for exit in exits {
+            self.back += 1;
+            match exit {
+                Exit::Left { turned: true, .. } => self.left += 1,
+                Exit::Left { turned: false, .. } => self.forwarded += 1,
+                Exit::Ended { .. } => {}
+            }
         }
     }
 }
@@ -206,6 +207,7 @@ fn ledgers_close(script: Vec<u8>, ops: Vec<Op>) -> Result<(), TestCaseError> {
     };
     let mut path = Path::assemble("p", (0..4).map(actor).collect(), Attrs::new(), limits).unwrap();
     path.establish().unwrap();
+    let mut path = Single::new(path);
     let parcel_for = |direction| match direction {
         Direction::Forward => world.parcel(Some(0)),
         Direction::Backward => world.parcel(Some(3)),
@@ -214,7 +216,7 @@ fn ledgers_close(script: Vec<u8>, ops: Vec<Op>) -> Result<(), TestCaseError> {
     let mut given = 0;
     for (at, op) in ops.into_iter().enumerate() {
         let now = Time(at as u64);
-        let mut out = |exit| seen.note(&exit);
+        let mut out = Vec::new();
         match op {
             Op::Offer(direction) => {
                 given += 1;
@@ -222,25 +224,22 @@ fn ledgers_close(script: Vec<u8>, ops: Vec<Op>) -> Result<(), TestCaseError> {
                     seen.back += 1;
                 }
             }
-            Op::Run(direction) => {
-                let waits = !path.input(direction).is_empty();
-                prop_assert_eq!(path.run(direction, now, &mut out), waits);
+            Op::Run => {
+                let waiting = path.waiting();
+                out = path.run(now);
+                prop_assert_eq!(path.waiting(), waiting.saturating_sub(1));
             }
             Op::Inject(stage, direction) => {
                 given += 1;
-                path.inject(stage, direction, world.parcel(Some(stage)), now, &mut out);
+                out = path.inject(stage, direction, world.parcel(Some(stage)), now);
             }
             Op::Pass(direction) => {
                 given += 1;
-                path.pass(direction, parcel_for(direction), now, &mut out);
+                out = path.pass(direction, parcel_for(direction), now);
             }
-            Op::Discard => {
-                given += 1;
-                out(path.discard(world.parcel(None), Count::DroppedNoNextHop));
-            }
-            Op::Wake => path.wake(now, &mut out),
-            Op::Take(direction) => path.take(direction).into_iter().for_each(out),
-            Op::Drain => path.drain(Count::DroppedNoEndpoint, &mut out),
+            Op::Wake => out = path.wake(now),
+            Op::Take => out.extend(path.take_output()),
+            Op::Drain => out = path.drain(Count::DroppedNoEndpoint),
             Op::Limit(queue) => {
                 let limits = path.limits();
                 path.limit(Limits { queue, ..limits }).unwrap();
@@ -249,6 +248,7 @@ fn ledgers_close(script: Vec<u8>, ops: Vec<Op>) -> Result<(), TestCaseError> {
                 path.replace(stage..stage + 1, vec![actor(stage)]).unwrap();
             }
         }
+        seen.note(out);
         let outputs = path.outputs.iter().map(Queue::len).sum::<usize>() as u64;
         let alive = Arc::strong_count(&world.alive) as u64 - 1;
         let account = path.account();
@@ -259,7 +259,8 @@ fn ledgers_close(script: Vec<u8>, ops: Vec<Op>) -> Result<(), TestCaseError> {
         prop_assert_eq!(world.made.get() - alive, seen.back + world.gone.get());
         prop_assert!(!world.astray.get(), "a message came to a wrong stage");
     }
-    path.drain(Count::DroppedNoEndpoint, &mut |exit| seen.note(&exit));
+    let rest = path.drain(Count::DroppedNoEndpoint);
+    seen.note(rest);
     prop_assert_eq!(path.account.fate(Count::Forwarded), seen.forwarded);
     prop_assert_eq!(path.account.left, seen.left);
     drop(path);
@@ -336,14 +337,15 @@ fn in_order() -> bool {
         vec![Box::new(Split), Box::new(Split), Box::new(Split)];
     let mut path = Path::assemble("p", stages, Attrs::new(), Limits::default()).unwrap();
     path.establish().unwrap();
+    let mut path = Single::new(path);
     let mut at = 0;
     let mut ordered = true;
-    path.pass(Direction::Forward, [0, 81], Time(0), &mut |exit| {
+    for exit in path.pass(Direction::Forward, [0, 81], Time(0)) {
         if let Exit::Left { message, .. } = exit {
             ordered &= message == [at, at + 3];
             at += 3;
         }
-    });
+    }
     ordered && at == 81 && path.account().originated == 26
 }
 

@@ -18,7 +18,7 @@ use crate::bug::{self, Bug};
 use crate::queue::Refused;
 use crate::stage::{Cx, Direction, Step};
 use crate::time::Time;
-use crate::watch::{Nobody, Watch};
+use crate::watch::Watch;
 
 /// How many messages a path makes out of one at most. The largest IPv4 datagram
 /// falls into 1,366 fragments over the smallest MTU (68, RFC 791).
@@ -86,21 +86,10 @@ impl<M> Traffic<M> {
 }
 
 impl<M> Path<M> {
-    /// Takes one message from the input queue of this direction and runs the
-    /// stages for it and for all that they make of it. False if none waits.
-    ///
-    /// The cost is that of the stages, about 10 ns and 3 ns for each of them
-    /// (`examples/cost.rs`).
-    pub fn run(&mut self, direction: Direction, now: Time, out: &mut impl FnMut(Exit<M>)) -> bool {
-        let Some((message, _)) = self.dequeue(direction) else {
-            return false;
-        };
-        self.carry(None, direction, message, now, &mut Nobody, out);
-        true
-    }
-
     /// Runs the stages for a message that has been received, from this stage on, or the
-    /// first of its direction.
+    /// first of its direction, and for all that they make of it.
+    ///
+    /// The cost is that of the stages, and a few ns for each of them (`examples/cost.rs`).
     pub(crate) fn carry(
         &mut self,
         stage: Option<u8>,
@@ -110,81 +99,23 @@ impl<M> Path<M> {
         watch: &mut impl Watch<M>,
         out: &mut impl FnMut(Exit<M>),
     ) {
+        debug_assert!(self.established, "`{}` is not established", self.name);
+        self.account.runs += 1;
         let stage = stage.map(usize::from).filter(|at| *at < self.slots.len());
-        let to = stage.unwrap_or_else(|| self.entry(direction));
-        self.fly(to, direction, message, now, watch, out);
-    }
-
-    /// Receives a message at this stage, past the queues, and runs from there
-    /// like [`Path::run`]: for one whose first stages another tier has done, or
-    /// that comes straight from another path.
-    ///
-    /// # Panics
-    ///
-    /// If there is no such stage.
-    pub fn inject(
-        &mut self,
-        stage: usize,
-        direction: Direction,
-        message: M,
-        now: Time,
-        out: &mut impl FnMut(Exit<M>),
-    ) {
-        assert!(stage < self.slots.len(), "no stage {stage}");
-        self.account.receive();
-        self.fly(stage, direction, message, now, &mut Nobody, out);
-    }
-
-    /// Receives a message at the first stage of this direction, past the queue.
-    pub fn pass(
-        &mut self,
-        direction: Direction,
-        message: M,
-        now: Time,
-        out: &mut impl FnMut(Exit<M>),
-    ) {
-        self.pass_watched(direction, message, now, &mut Nobody, out);
-    }
-
-    /// The same, with somebody who watches.
-    pub fn pass_watched(
-        &mut self,
-        direction: Direction,
-        message: M,
-        now: Time,
-        watch: &mut impl Watch<M>,
-        out: &mut impl FnMut(Exit<M>),
-    ) {
-        self.account.receive();
-        self.fly(self.entry(direction), direction, message, now, watch, out);
-    }
-
-    /// Receives a message and ends it before any stage has run, whatever the
-    /// queue: work that can no longer be useful, or that has nowhere to go.
-    ///
-    /// # Panics
-    ///
-    /// If `fate` is not one.
-    pub fn discard(&mut self, message: M, fate: Count) -> Exit<M> {
-        assert!(is_fate(fate), "`{}` is not a fate", fate.name());
-        self.account.receive();
-        self.account.end(fate);
-        let turned = false;
-        Exit::Ended {
+        let received = Flight {
             message,
-            fate,
-            turned,
-        }
+            to: stage.unwrap_or_else(|| self.entry(direction)),
+            direction,
+            turned: false,
+        };
+        let mut left = MAX_ORIGINATED;
+        self.travel(received, &mut left, now, watch, out);
+        self.settle(left, now, watch, out);
     }
 
     /// Wakes the stages whose time has come, each once, and runs what they
     /// send.
-    pub fn wake(&mut self, now: Time, out: &mut impl FnMut(Exit<M>)) {
-        self.wake_watched(now, &mut Nobody, out);
-    }
-
-    /// The same, with somebody who watches.
-    pub fn wake_watched(
+    pub(crate) fn wake(
         &mut self,
         now: Time,
         watch: &mut impl Watch<M>,
@@ -210,35 +141,10 @@ impl<M> Path<M> {
         }
     }
 
-    /// When [`Path::wake`] has something to do. Bounded by the stages.
+    /// When a stage wants to be woken. Bounded by the stages.
     #[must_use]
     pub fn wake_at(&self) -> Option<Time> {
         self.slots.iter().filter_map(|slot| slot.wake_at).min()
-    }
-
-    /// Empties all queues: before the path goes, or when its work has become
-    /// useless. What waits to come in ends with this fate; what waits to go out
-    /// goes.
-    ///
-    /// # Panics
-    ///
-    /// If `fate` is not one.
-    pub fn drain(&mut self, fate: Count, out: &mut impl FnMut(Exit<M>)) {
-        assert!(is_fate(fate), "`{}` is not a fate", fate.name());
-        for direction in [Direction::Forward, Direction::Backward] {
-            while let Some((message, _)) = self.dequeue(direction) {
-                self.end_received(fate);
-                let turned = false;
-                out(Exit::Ended {
-                    message,
-                    fate,
-                    turned,
-                });
-            }
-            while let Some(exit) = self.take(direction) {
-                out(exit);
-            }
-        }
     }
 
     /// Ends a received message that no stage has.
@@ -268,28 +174,6 @@ impl<M> Path<M> {
             Direction::Forward => 0,
             Direction::Backward => self.slots.len().wrapping_sub(1),
         }
-    }
-
-    fn fly(
-        &mut self,
-        to: usize,
-        direction: Direction,
-        message: M,
-        now: Time,
-        watch: &mut impl Watch<M>,
-        out: &mut impl FnMut(Exit<M>),
-    ) {
-        debug_assert!(self.established, "`{}` is not established", self.name);
-        self.account.runs += 1;
-        let mut left = MAX_ORIGINATED;
-        let received = Flight {
-            message,
-            to,
-            direction,
-            turned: false,
-        };
-        self.travel(received, &mut left, now, watch, out);
-        self.settle(left, now, watch, out);
     }
 
     /// Runs what was put off, the latest first.
