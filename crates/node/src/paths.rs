@@ -5,6 +5,7 @@
 //! ([`super::binding`]), any other gets whole frames ([`super::frame_paths`]). `bind` says
 //! the same in the words of a handler.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -283,6 +284,8 @@ impl Node {
     /// Why not. Those that are bound to handlers go first, all of them or none; of the others
     /// the worker gives the host what still comes.
     pub(super) fn take(&mut self, ids: &[PathId]) -> Result<(), Refusal> {
+        // Each once: of several of a request that have one name, that name finds the first.
+        let ids: BTreeSet<PathId> = ids.iter().copied().collect();
         let is_bound = |id: &PathId| self.paths.frames(*id).is_none();
         let (bound, frames): (Vec<PathId>, Vec<PathId>) = ids.iter().partition(|id| is_bound(id));
         let names = frames.iter().filter_map(|id| self.paths.at(*id));
