@@ -27,8 +27,8 @@ const BATCH: u32 = 32;
 /// several are taken as they come, since behind a message of one there may be one of another
 /// that has nothing to wait for; no more of a path can come than is its part of the ring. So
 /// are those of a path whose queue is shorter than the ring: what is above its maximum is
-/// dropped, wherever it waits. Says whether there was anything. Bounded by the batches; does not allocate but for
-/// queues that hold more than ever before, and a message where none is spare.
+/// dropped, wherever it waits. Says whether there was anything. Bounded by the batches; does not
+/// allocate but for queues that hold more than ever before, and a message where none is spare.
 pub(crate) fn drain(
     instance: &mut RunInstance,
     paths: &mut Paths,
