@@ -15,7 +15,7 @@ use std::rc::Rc;
 
 #[cfg(doc)]
 use crate::module::Kind;
-use crate::module::Module;
+use crate::module::{Module, Refused};
 use crate::problem::Problem;
 use crate::service::Service;
 
@@ -137,9 +137,9 @@ impl<M> Graph<M> {
         self.init_all(|_| None)
     }
 
-    /// Initialises what is not yet; who cannot work here. Whoever comes `after` one of
-    /// them is not asked.
-    fn init_fresh(&mut self) -> Vec<NotReady> {
+    /// Initialises what is not yet; who cannot work here, and why. Whoever comes `after` one
+    /// of them is not asked.
+    fn init_fresh(&mut self) -> Vec<(Box<str>, Refused)> {
         let mut failed = Vec::new();
         for &at in &self.order {
             let node = &self.nodes[at];
@@ -153,10 +153,7 @@ impl<M> Graph<M> {
             let module = Rc::get_mut(&mut node.module);
             match module.expect("only what is initialised is shared").init() {
                 Ok(()) => node.ready = true,
-                Err(because) => failed.push(NotReady {
-                    module: node.name.clone(),
-                    because,
-                }),
+                Err(refused) => failed.push((node.name.clone(), refused)),
             }
         }
         failed
@@ -200,13 +197,4 @@ impl<M> Graph<M> {
         let service = self.service(port).map_or("?", |service| service.name);
         format!("{name}.{service}")
     }
-}
-
-/// A module that could not be initialised.
-#[derive(Debug, thiserror::Error)]
-#[error("module `{module}` cannot be initialised: {because}")]
-struct NotReady {
-    module: Box<str>,
-    /// Its own words.
-    because: String,
 }

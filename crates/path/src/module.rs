@@ -47,8 +47,8 @@ pub trait Module<M> {
     ///
     /// # Errors
     ///
-    /// Why it cannot work here.
-    fn init(&mut self) -> Result<(), String> {
+    /// Why it cannot work here; then whatever it has done is undone when it is dropped.
+    fn init(&mut self) -> Result<(), Refused> {
         Ok(())
     }
 
@@ -87,7 +87,7 @@ pub enum Next {
     Undecided,
 }
 
-/// Why a module takes no part in a path.
+/// Why a module takes no part in a path, or cannot be initialised.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{because}")]
 pub struct Refused {

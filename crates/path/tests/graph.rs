@@ -82,6 +82,8 @@ fn all_modules_that_cannot_be_initialised_are_said_with_their_places() {
     let root = DeTable::parse(&text).unwrap();
     let mut graph = Graph::read(root.get_ref(), &kinds).unwrap();
     let problems = graph.init_of(root.get_ref()).unwrap_err();
+    let hint = Some("plug it in".to_owned());
+    assert!(problems.iter().all(|problem| problem.hint == hint));
     let said = problems.iter().map(|problem| {
         let place = problem.span.clone().unwrap();
         (&text[place], &*problem.message)

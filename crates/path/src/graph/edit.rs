@@ -185,9 +185,10 @@ impl<M> Graph<M> {
         if bug::is(Bug::EditUninitialised) {
             return Ok(());
         }
-        let failed = self.init_fresh().into_iter().map(|not_ready| {
-            let span = place(&not_ready.module);
-            Problem::at("not_ready", span, not_ready.to_string(), None)
+        let failed = self.init_fresh().into_iter().map(|(module, refused)| {
+            let because = &refused.because;
+            let message = format!("module `{module}` cannot be initialised: {because}");
+            Problem::at("not_ready", place(&module), message, refused.hint)
         });
         let failed: Vec<Problem> = failed.collect();
         if failed.is_empty() {

@@ -322,10 +322,13 @@ impl Module<Vec<u8>> for Layer {
         self.kind
     }
 
-    fn init(&mut self) -> Result<(), String> {
+    fn init(&mut self) -> Result<(), Refused> {
         self.counted.0.note("init", &self.name);
         if self.fails("init") {
-            return Err("no such device".to_owned());
+            return Err(Refused {
+                because: "no such device".to_owned(),
+                hint: "plug it in".to_owned(),
+            });
         }
         Ok(())
     }

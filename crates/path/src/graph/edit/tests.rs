@@ -69,10 +69,13 @@ impl Module<()> for Count {
         &KIND
     }
 
-    fn init(&mut self) -> Result<(), String> {
+    fn init(&mut self) -> Result<(), Refused> {
         self.note("init");
         if self.fails {
-            Err("no such device".to_owned())
+            Err(Refused {
+                because: "no such device".to_owned(),
+                hint: "plug it in".to_owned(),
+            })
         } else {
             Ok(())
         }
