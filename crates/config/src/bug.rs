@@ -7,4 +7,6 @@ ashway_abi::seeded_bugs! {
     ByHandGoes,
     /// An `apply` takes a handler away that a path by hand is bound to.
     UsedGoes,
+    /// A file that was made to see whether it can be is left there.
+    MadeStays,
 }

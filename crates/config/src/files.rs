@@ -6,12 +6,14 @@
 //! takes no notice of it, but for some of `/proc` that would wait for what to read
 //! (`/proc/kmsg`).
 
-use std::fs::{File, FileType, OpenOptions};
+use std::fs::{File, FileType, Metadata, OpenOptions, remove_file};
 use std::io;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::path::Path as FsPath;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path as FsPath, PathBuf};
 
-use rustix::fs::{Access, Mode, OFlags, access, fchmod, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{Mode, OFlags, fchmod, fcntl_getfl, fcntl_setfl};
+
+use crate::bug::{self, Bug};
 
 /// Opens a regular file to read it.
 ///
@@ -57,26 +59,95 @@ pub fn create(file: &FsPath) -> io::Result<File> {
     Ok(opened)
 }
 
-/// Looks whether [`create`] would begin the file, and begins nothing. What lies at the name
-/// may be another thing a moment later.
-///
-/// # Errors
-///
-/// As [`create`].
-pub fn can_create(file: &FsPath) -> io::Result<()> {
-    match file.metadata() {
-        Ok(found) => {
-            takes_messages(found.file_type())?;
-            access(file, Access::WRITE_OK)?;
+/// A file that is open to be begun. Until [`Claim::begin`] what lies at its name is as it was:
+/// a file that was not there is taken away again when the claim is dropped.
+#[derive(Debug)]
+pub struct Claim {
+    // Dropped before the file is closed: until then nobody else gets its inode number.
+    made: Option<MadeFile>,
+    file: File,
+}
+
+impl Claim {
+    /// Opens the file, and makes it where there is none: what could speak against
+    /// [`Claim::begin`] does so here.
+    ///
+    /// # Errors
+    ///
+    /// As [`create`].
+    pub fn on(path: &FsPath) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        let options = without_waiting(options.write(true)).mode(0o600);
+        let (opened, is_made) = match options.create_new(true).open(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // Or what lies there is a link to a file that is not there.
+                let there = path.metadata().map(|found| found.file_type());
+                // `O_CREAT`, also for a file that is there: in a folder that anybody may write
+                // the kernel refuses one that another has put there (`fs.protected_regular`).
+                let opened = options.create_new(false).create(true).open(path);
+                match (opened, there) {
+                    // Of a pipe that nobody reads it says that there is no such device.
+                    (Err(error), Ok(kind)) if takes_messages(kind).is_ok() => return Err(error),
+                    (Err(_), Ok(kind)) => return Err(is(kind)),
+                    (opened, there) => (opened?, there.is_err()),
+                }
+            }
+            made => (made?, true),
+        };
+        let found = opened.metadata()?;
+        takes_messages(found.file_type())?;
+        if found.is_file() && !is_made {
+            // The mode that it has: who may not set it fails here, and not in `begin`.
+            opened.set_permissions(found.permissions())?;
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let folder = file.parent().filter(|it| !it.as_os_str().is_empty());
-            let folder = folder.unwrap_or_else(|| FsPath::new("."));
-            access(folder, Access::WRITE_OK)?;
-        }
-        Err(error) => return Err(error),
+        let made = is_made.then(|| MadeFile {
+            path: path.canonicalize().unwrap_or_else(|_| path.to_owned()),
+            id: [found.dev(), found.ino()],
+            is_begun: false,
+        });
+        let file = opened;
+        Ok(Self { made, file })
     }
-    Ok(())
+
+    /// Begins the file, as [`create`] does: it is empty, and for nobody but its owner.
+    ///
+    /// # Errors
+    ///
+    /// What the kernel said.
+    pub fn begin(mut self) -> io::Result<File> {
+        if self.file.metadata()?.is_file() {
+            fchmod(&self.file, Mode::RUSR | Mode::WUSR)?;
+            self.file.set_len(0)?;
+        }
+        if let Some(made) = &mut self.made {
+            made.is_begun = true;
+        }
+        Ok(self.file)
+    }
+}
+
+/// A file that a [`Claim`] has made.
+#[derive(Debug)]
+struct MadeFile {
+    path: PathBuf,
+    /// Device and inode: another file may get the name.
+    id: [u64; 2],
+    is_begun: bool,
+}
+
+impl Drop for MadeFile {
+    fn drop(&mut self) {
+        if self.is_begun || bug::is(Bug::MadeStays) {
+            return;
+        }
+        let found = self.path.symlink_metadata();
+        // What somebody has written into it meanwhile is not lost.
+        let ours = |found: Metadata| [found.dev(), found.ino()] == self.id && found.len() == 0;
+        if found.is_ok_and(ours) {
+            // Who drops a claim has nobody to tell.
+            let _ = remove_file(&self.path);
+        }
+    }
 }
 
 /// A regular file does, and a device.
@@ -106,8 +177,8 @@ fn is(kind: FileType) -> io::Error {
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::PermissionsExt;
-    use std::path::PathBuf;
+    use std::io::Write;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     use std::sync::mpsc::channel;
     use std::time::Duration;
 
@@ -176,16 +247,78 @@ mod tests {
     }
 
     #[test]
-    fn a_look_whether_a_file_can_be_begun_begins_none() {
-        let [folder, file, pipe] = folder("look");
-        let new = folder.join("new");
-        can_create(&file).unwrap();
-        can_create(&new).unwrap();
-        can_create(FsPath::new("/dev/null")).unwrap();
-        assert_eq!(fs::read(&file).unwrap(), b"x");
-        assert!(!new.exists());
-        for not in [&pipe, &folder, &folder.join("no folder/new")] {
-            assert!(can_create(not).is_err() && create(not).is_err());
+    fn a_claim_that_is_dropped_leaves_everything_as_it_was() {
+        let [folder, file, pipe] = folder("claim");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        let [new, link, target] = ["new", "link", "target"].map(|name| folder.join(name));
+        symlink(&target, &link).unwrap();
+        let as_it_was = || {
+            let mode = file.metadata().unwrap().permissions().mode() & 0o777;
+            assert_eq!((fs::read(&file).unwrap(), mode), (b"x".to_vec(), 0o640));
+            !new.exists() && !target.exists()
+        };
+        let claims = || [&file, &new, &link].map(|name| Claim::on(name).unwrap());
+        let open = claims();
+        assert!(new.exists() && target.exists());
+        drop(open);
+        assert!(as_it_was());
+        bug::with(Bug::MadeStays, || drop(claims()));
+        assert!(!as_it_was());
+        for made in [&new, &target] {
+            remove_file(made).unwrap();
+        }
+
+        let [no_pipe, no_folder] = [(&pipe, "a pipe"), (&folder, "a directory")].map(|(it, is)| {
+            let refused = Claim::on(it).unwrap_err().to_string();
+            assert!(refused.contains(is), "{refused}");
+            create(it).is_err()
+        });
+        assert!(no_pipe && no_folder);
+        // With a reader it would open.
+        let reader = without_waiting(OpenOptions::new().read(true)).open(&pipe);
+        assert!(Claim::on(&pipe).unwrap_err().to_string().contains("a pipe"));
+        drop(reader.unwrap());
+        assert!(Claim::on(&folder.join("no folder/new")).is_err());
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_claim_takes_nothing_away_that_is_somebody_elses() {
+        let [folder, ..] = folder("others");
+        let [new, old] = ["new", "old"].map(|name| folder.join(name));
+        // Another file at its name.
+        let claim = Claim::on(&new).unwrap();
+        fs::rename(&new, &old).unwrap();
+        fs::write(&new, "").unwrap();
+        drop(claim);
+        assert!(new.exists() && old.exists());
+        // Its own, with what another has written.
+        remove_file(&new).unwrap();
+        let claim = Claim::on(&new).unwrap();
+        fs::write(&new, "of another").unwrap();
+        drop(claim);
+        assert_eq!(fs::read(&new).unwrap(), b"of another");
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_claim_begins_the_file_that_it_has_open() {
+        let [folder, file, _] = folder("begins");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        let [new, moved] = ["new", "moved"].map(|name| folder.join(name));
+        for name in [&file, &new] {
+            let claim = Claim::on(name).unwrap();
+            // Whatever lies at the name by now.
+            fs::rename(name, &moved).unwrap();
+            claim.begin().unwrap().write_all(b"begun").unwrap();
+            assert!(!name.exists());
+            assert_eq!(fs::read(&moved).unwrap(), b"begun");
+            let mode = moved.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600);
+        }
+        for device in ["/dev/null", "/dev/full"] {
+            let mut begun = Claim::on(FsPath::new(device)).unwrap().begin().unwrap();
+            assert_eq!(begun.write_all(b"x").is_ok(), device == "/dev/null");
         }
         fs::remove_dir_all(folder).unwrap();
     }

@@ -72,7 +72,7 @@ pub use ashway_path::problem::suggest;
 pub use attributes::{attr, attribute, faults, share};
 pub use bound::{Asked, NotBound};
 pub use difference::{Act, Difference, Facts, Mistake, Step, What, difference};
-pub use files::{can_create, create, open, open_or_pipe};
+pub use files::{Claim, create, open, open_or_pipe};
 pub use grants::NotGranted;
 pub use modules::{Entrance, GRANT_BYTES, NodeGraph, World};
 pub use offline::Offline;

@@ -516,7 +516,7 @@ impl<F> NodeKinds<'_, F> {
         }
         self.world.watch(tap, &file, target).map_err(|because| {
             let message = format!("cannot write `{}`: {because}", file.display());
-            (message, "name a file that the node may write".to_owned())
+            (message, tap::HINT.to_owned())
         })
     }
 

@@ -4,7 +4,7 @@
 //! `eth` these are packets, over `udp` payloads. [`pcapng`] writes them into a
 //! capture file. A node does so into `file`; when that would become longer than
 //! `max_bytes` it is renamed to `file.1`, in place of the one before, and begun
-//! anew.
+//! anew. Whether it can be written is asked when the module is initialised.
 //!
 //! A small module with all that modules have: copy it to start a new one.
 //!
@@ -27,6 +27,7 @@
 //! Source: Mogul, Rashid & Accetta 1987, "The Packet Filter", §5.4: watching a
 //! network is a use of its own.
 
+use std::io;
 use std::sync::Arc;
 
 use ashway_path::attrs::Attrs;
@@ -65,8 +66,20 @@ pub static KIND: Kind = Kind {
 /// Attribute: the path's name, set by whoever creates it.
 pub const PATH: &str = "path";
 
+/// What to do about a file that cannot be written.
+pub const HINT: &str = "name a file that the node may write";
+
 /// Somebody who looks at messages.
 pub trait Watch: Send + Sync {
+    /// Called when a tap that has it is initialised.
+    ///
+    /// # Errors
+    ///
+    /// Why it could keep nothing, with what cannot be written.
+    fn ready(&self) -> io::Result<()> {
+        Ok(())
+    }
+
     /// Called for each message, by whoever runs the path: copy what is to be
     /// kept, and do not wait.
     fn see(&self, seen: &Seen<'_>);
@@ -179,6 +192,13 @@ impl Tap {
 impl Module<Message> for Tap {
     fn kind(&self) -> &'static Kind {
         &KIND
+    }
+
+    fn init(&mut self) -> Result<(), Refused> {
+        self.watch.ready().map_err(|error| Refused {
+            because: error.to_string(),
+            hint: HINT.to_owned(),
+        })
     }
 
     fn stage(&self, entered: Option<usize>, attrs: &mut Attrs) -> Result<Made<Message>, Refused> {

@@ -5,4 +5,6 @@ ashway_abi::seeded_bugs! {
     OwnerHoldsUpAll,
     /// Nobody looks whether an owner has ended.
     OwnerForgotten,
+    /// A tap is ready whether or not its file can be written.
+    TapUnopened,
 }

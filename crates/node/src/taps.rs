@@ -5,19 +5,29 @@
 //! counted as lost. A file that cannot be written any more is put aside like a full
 //! one and begun anew, at most once a second. What it may not have got and what would
 //! have been written meanwhile is counted as failed.
+//!
+//! A module that is made only names its file. When the module is initialised the file is
+//! opened, and made if it is not there: it can be written, and what was in it still is.
+//! [`Taps::begin`] empties it when the graph is there to stay. If the graph is dropped before
+//! that, a file that was made is removed.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::mem;
 use std::path::{Path as FsPath, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use ashway_api::answer;
-use ashway_config as config;
+use ashway_config::Claim;
+use ashway_modules::tap::pcapng::Writer;
 use ashway_modules::tap::{Seen, Target, Watch};
-use book::{Book, Books, Copied, SNAPLEN, begin, epoch};
+use book::{Book, Books, Copied, Counted, SNAPLEN, epoch, header};
+
+use crate::bug::{self, Bug};
 
 mod book;
 
@@ -30,8 +40,12 @@ pub(crate) struct Taps(Mutex<BTreeMap<PathBuf, Open>>);
 
 #[derive(Debug)]
 struct Open {
-    file: Arc<TapFile>,
+    tap: String,
     max_bytes: u64,
+    queue: SyncSender<Option<Copied>>,
+    books: Arc<Books>,
+    /// The module's; it keeps the file open until it is begun.
+    file: Weak<TapFile>,
     /// What the file's thread will have; absent once the file is begun.
     waits: Option<(Book, Receiver<Option<Copied>>)>,
     thread: Option<JoinHandle<()>>,
@@ -40,25 +54,70 @@ struct Open {
 impl Open {
     /// Whether it is begun, or is to be: a graph that was only tried has let go of it.
     fn is_wanted(&self) -> bool {
-        self.waits.is_none() || Arc::strong_count(&self.file) > 1
+        self.waits.is_none() || self.file.strong_count() > 0
+    }
+
+    /// The same file, for the module that goes on with it.
+    fn again(&mut self, tap: &str, path: &FsPath, target: &Target) -> io::Result<Arc<TapFile>> {
+        let busy = |because: String| io::Error::new(io::ErrorKind::ResourceBusy, because);
+        if self.tap != tap {
+            return Err(busy(format!("the tap `{}` writes it", self.tap)));
+        }
+        if self.max_bytes != target.max_bytes {
+            return Err(busy(format!(
+                "it was begun with `max_bytes = {}`, which holds until the node ends",
+                self.max_bytes
+            )));
+        }
+        Ok(self.file.upgrade().unwrap_or_else(|| {
+            // Its thread outlives the module that had it.
+            let file = Arc::new(TapFile {
+                path: path.to_owned(),
+                queue: self.queue.clone(),
+                books: Arc::clone(&self.books),
+                state: Mutex::new(State::Begun),
+            });
+            self.file = Arc::downgrade(&file);
+            file
+        }))
     }
 }
 
 /// A file that a tap writes.
 #[derive(Debug)]
 pub(crate) struct TapFile {
-    tap: String,
+    path: PathBuf,
     queue: SyncSender<Option<Copied>>,
     books: Arc<Books>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+enum State {
+    Named,
+    Ready(Claim),
+    /// Its thread has it.
+    Begun,
+}
+
+impl TapFile {
+    /// Begins the file that is open, whatever lies at its name by now.
+    fn begin(&self, epoch: Duration) -> io::Result<Writer<Counted>> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let claim = match mem::replace(&mut *state, State::Begun) {
+            State::Ready(claim) => claim,
+            State::Named | State::Begun => Claim::on(&self.path)?,
+        };
+        header(claim.begin()?, epoch)
+    }
 }
 
 impl Taps {
-    /// The writer of a tap's file. A file that nobody has begun is begun by
-    /// [`Taps::begin`]: who asks may only want to know whether it could be.
+    /// The writer of a tap's file, which is named and not looked at.
     ///
     /// # Errors
     ///
-    /// Why it cannot be begun. `ResourceBusy` if another tap writes it.
+    /// `ResourceBusy` if another tap writes it, or it was begun in another way.
     pub(crate) fn open(
         &self,
         tap: &str,
@@ -67,22 +126,9 @@ impl Taps {
     ) -> io::Result<Arc<TapFile>> {
         let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         open.retain(|_, open| open.is_wanted());
-        if let Some(known) = open.get(path) {
-            // A module that was made anew goes on with it.
-            return if known.file.tap != tap {
-                let because = format!("the tap `{}` writes it", known.file.tap);
-                Err(io::Error::new(io::ErrorKind::ResourceBusy, because))
-            } else if known.max_bytes != target.max_bytes {
-                let because = format!(
-                    "it was begun with `max_bytes = {}`, which holds until the node ends",
-                    known.max_bytes
-                );
-                Err(io::Error::new(io::ErrorKind::ResourceBusy, because))
-            } else {
-                Ok(Arc::clone(&known.file))
-            };
+        if let Some(known) = open.get_mut(path) {
+            return known.again(tap, path, target);
         }
-        config::can_create(path)?;
         let (queue, copies) = sync_channel(WAITING);
         let books = Arc::new(Books::default());
         let book = Book {
@@ -97,13 +143,17 @@ impl Taps {
             failed_at: None,
         };
         let file = Arc::new(TapFile {
-            tap: tap.to_owned(),
-            queue,
-            books,
+            path: path.to_owned(),
+            queue: queue.clone(),
+            books: Arc::clone(&books),
+            state: Mutex::new(State::Named),
         });
         let entry = Open {
-            file: Arc::clone(&file),
+            tap: tap.to_owned(),
             max_bytes: target.max_bytes,
+            queue,
+            books,
+            file: Arc::downgrade(&file),
             waits: Some((book, copies)),
             thread: None,
         };
@@ -122,6 +172,10 @@ impl Taps {
         open.retain(|_, open| open.is_wanted());
         let mut outcome = Ok(());
         for (path, open) in open.iter_mut() {
+            // A worker's path may have let go of it just now: then nobody wants it.
+            let Some(file) = open.file.upgrade() else {
+                continue;
+            };
             let Some((mut book, copies)) = open.waits.take() else {
                 continue;
             };
@@ -129,7 +183,7 @@ impl Taps {
             let mut note = |error: &io::Error| {
                 outcome = Err(io::Error::new(error.kind(), format!("{of}: {error}")));
             };
-            match begin(path, book.epoch) {
+            match file.begin(book.epoch) {
                 Ok(writer) => book.writer = Some(writer),
                 Err(error) => {
                     book.fail(&error);
@@ -149,10 +203,10 @@ impl Taps {
     pub(crate) fn describe(&self) -> Vec<answer::Tap> {
         let open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let one = |(path, open): (&PathBuf, &Open)| {
-            let books = &open.file.books;
+            let books = &open.books;
             let because = books.because.lock();
             answer::Tap {
-                tap: open.file.tap.clone(),
+                tap: open.tap.clone(),
                 file: path.display().to_string(),
                 written: books.written.load(Relaxed),
                 lost: books.lost.load(Relaxed),
@@ -175,7 +229,7 @@ impl Drop for Taps {
             // One that was never begun has no thread that would take from the queue.
             open.waits = None;
             // It ends at the latest with this.
-            let _ = open.file.queue.send(None);
+            let _ = open.queue.send(None);
             if let Some(thread) = open.thread.take() {
                 let _ = thread.join();
             }
@@ -184,6 +238,18 @@ impl Drop for Taps {
 }
 
 impl Watch for TapFile {
+    fn ready(&self) -> io::Result<()> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if matches!(*state, State::Named) && !bug::is(Bug::TapUnopened) {
+            let claim = Claim::on(&self.path).map_err(|error| {
+                let message = format!("cannot write `{}`: {error}", self.path.display());
+                io::Error::new(error.kind(), message)
+            })?;
+            *state = State::Ready(claim);
+        }
+        Ok(())
+    }
+
     fn see(&self, seen: &Seen<'_>) {
         let kept = seen.bytes.len().min(SNAPLEN as usize);
         let copied = Copied {
@@ -249,21 +315,32 @@ mod tests {
         };
 
         // One that is only tried begins nothing, and stands in nobody's way.
-        drop(taps.open("tried", &path, &target).unwrap());
+        let tried = taps.open("tried", &path, &target).unwrap();
+        tried.ready().unwrap();
+        drop(tried);
         taps.begin().unwrap();
         let file = taps.open("look", &path, &target).unwrap();
+        file.ready().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"of somebody");
         assert!(taps.describe().is_empty());
         let busy = taps.open("other", &path, &target).unwrap_err();
         assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
 
+        // What was opened is begun, whatever has the name by now.
+        let aside = dir.join("aside");
+        std::fs::rename(&path, &aside).unwrap();
         taps.begin().unwrap();
-        assert_ne!(std::fs::read(&path).unwrap(), b"of somebody");
+        assert_ne!(std::fs::read(&aside).unwrap(), b"of somebody");
+        assert!(!path.exists());
         assert_eq!(taps.describe().len(), 1);
-        // It stays when its tap goes.
+        // It stays when its tap goes, and a tap of the name goes on with it.
         drop(file);
         let busy = taps.open("other", &path, &target).unwrap_err();
         assert_eq!(busy.kind(), io::ErrorKind::ResourceBusy);
+        let again = taps.open("look", &path, &target).unwrap();
+        again.ready().unwrap();
+        taps.begin().unwrap();
+        assert!(!path.exists());
         remove_dir_all(&dir).unwrap();
     }
 }

@@ -195,15 +195,15 @@ impl World for Paths<'_> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod tests {
-    use super::*;
+    use std::fs::{create_dir_all, read, read_dir, remove_dir_all, write};
 
-    #[test]
-    fn all_modules_of_a_node_count_one_identification() {
-        let text = "[iface.veth0]\n[module.wire]\nkind = 'eth'\niface = 'veth0'\n\
-                    [module.cut]\nkind = 'fragment'\ndown = 'wire.up'\n\
-                    [module.too]\nkind = 'fragment'\ndown = 'wire.up'\n";
-        let config = ashway_config::parse(FsPath::new("test.toml"), text.as_bytes()).unwrap();
-        let links = [Link {
+    use ashway_modules::tap::HINT;
+
+    use super::*;
+    use crate::bug::{self, Bug};
+
+    fn link() -> Link {
+        Link {
             name: "veth0".to_owned(),
             interface: Interface {
                 number: 0,
@@ -212,7 +212,78 @@ mod tests {
                 xdp: false,
                 down: Arc::default(),
             },
-        }];
+        }
+    }
+
+    /// Of a file with five taps two cannot write, and the others can.
+    #[test]
+    fn every_tap_that_cannot_write_is_said_by_line_and_no_file_of_the_others_is_begun() {
+        let dir = std::env::temp_dir().join(format!("ashway-unready-{}", std::process::id()));
+        create_dir_all(&dir).unwrap();
+        write(dir.join("old"), "of somebody").unwrap();
+        let tap = |name: &str, file: &str| {
+            format!("[module.{name}]\nkind = 'tap'\nfile = '{file}'\ndown = 'udp.up'\n")
+        };
+        let taps = [
+            tap("a", "new"),
+            tap("b", "nowhere/b"),
+            tap("c", "old"),
+            tap("d", "/dev"),
+            tap("e", "/dev/full"),
+        ];
+        let text = format!("[iface.veth0]\n{}", taps.concat());
+        let file = dir.join("test.toml");
+        let config = ashway_config::parse(&file, text.as_bytes()).unwrap();
+        let links = [link()];
+        let untouched = || {
+            assert_eq!(read(dir.join("old")).unwrap(), b"of somebody");
+            read_dir(&dir).unwrap().count() == 1
+        };
+        let said = |refused: RunError| {
+            let RunError::Mistakes(all) = refused else {
+                panic!("{refused}");
+            };
+            let cannot = |line: usize, module: &str, because: &str| {
+                let message = format!("module `{module}` cannot be initialised: {because}");
+                (line, message, HINT.to_owned())
+            };
+            let nowhere = dir.join("nowhere/b");
+            let nowhere = nowhere.display();
+            let because =
+                format!("cannot write `{nowhere}`: No such file or directory (os error 2)");
+            let all = all.by_line();
+            let all = all.map(|(line, it)| (line, it.message.clone(), it.hint.clone().unwrap()));
+            let both = [
+                cannot(6, "b", &because),
+                cannot(14, "d", "cannot write `/dev`: it is a directory"),
+            ];
+            assert_eq!(all.collect::<Vec<_>>(), both);
+        };
+
+        let served = NodeServices::new().unwrap();
+        said(graph(&config, &links, &[], &served).err().unwrap());
+        assert!(untouched());
+        // The same of a graph that is to follow another, which goes on.
+        let empty = ashway_config::parse(&file, b"[iface.veth0]\n").unwrap();
+        let before = graph(&empty, &links, &[], &served).unwrap();
+        let none = Changed::default();
+        let next = || graph_behind(&before, &config, &links, &[], &served, &none);
+        said(next().err().unwrap());
+        assert!(untouched());
+        served.taps.begin().unwrap();
+        assert!(untouched() && served.taps.describe().is_empty());
+        // If nobody asks the taps, nobody says anything.
+        assert!(bug::with(Bug::TapUnopened, next).is_ok());
+        remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn all_modules_of_a_node_count_one_identification() {
+        let text = "[iface.veth0]\n[module.wire]\nkind = 'eth'\niface = 'veth0'\n\
+                    [module.cut]\nkind = 'fragment'\ndown = 'wire.up'\n\
+                    [module.too]\nkind = 'fragment'\ndown = 'wire.up'\n";
+        let config = ashway_config::parse(FsPath::new("test.toml"), text.as_bytes()).unwrap();
+        let links = [link()];
         let served = NodeServices::new().unwrap();
         let first = graph(&config, &links, &[], &served).unwrap();
         let next =

@@ -362,7 +362,7 @@ fn a_file_with_mistakes_changes_nothing_and_each_is_named_with_its_line() {
                 file = '/nowhere/ear.pcapng'\n";
     fs::write(node.config(), file).unwrap();
     let refused = ask(&node, "apply").unwrap_err();
-    assert_eq!(refused["errors"][0]["line"], 6, "{refused:#}");
+    assert_eq!(refused["errors"][0]["line"], 3, "{refused:#}");
     // A file that is none.
     fs::write(node.config(), "[iface.b0\n[path").unwrap();
     let refused = ask(&node, "apply").unwrap_err();

@@ -248,9 +248,10 @@ fn a_tap_that_cannot_be_written_is_shown_with_its_line() {
     assert_eq!(node.wait().unwrap().code(), Some(2));
     let said = node.output();
     for part in [
-        "error: cannot write",
-        "file = 'no-such-folder",
-        "^^^",
+        "error: module `look` cannot be initialised: cannot write `",
+        "no-such-folder/look.pcapng`: No such file",
+        "[module.look]",
+        "^^^^",
         "= help: name a file",
     ] {
         assert!(said.contains(part), "no `{part}` in:\n{said}");

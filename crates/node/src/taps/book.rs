@@ -66,9 +66,14 @@ pub(super) fn epoch() -> Duration {
 }
 
 /// Begins a file, with nothing but its header.
-pub(super) fn begin(path: &FsPath, epoch: Duration) -> io::Result<Writer<Counted>> {
+fn begin(path: &FsPath, epoch: Duration) -> io::Result<Writer<Counted>> {
+    header(config::create(path)?, epoch)
+}
+
+/// Writes the header of a file that is empty.
+pub(super) fn header(file: File, epoch: Duration) -> io::Result<Writer<Counted>> {
     let to = Counted {
-        to: BufWriter::new(config::create(path)?),
+        to: BufWriter::new(file),
         bytes: 0,
     };
     Writer::new(to, SNAPLEN, epoch)
