@@ -4,12 +4,15 @@
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
-use ashway_abi::{Budget, Count, MemoryKind, QueueLayout, context, trusted};
+use ashway_abi::{Count, MemoryKind, QueueLayout, context, trusted};
 use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::Machine;
 use ashway_codegen::entry::Packet;
 use ashway_codegen::instance::{self, OrderScope};
-use ashway_codegen::normalise::{Limits, normalise};
+use promoted::promoted;
+
+#[path = "common/promoted.rs"]
+mod promoted;
 
 /// Rings of an interface that has its own before it, and another's behind.
 const BASE: u32 = 2;
@@ -51,22 +54,6 @@ struct Path {
 impl Path {
     fn new(memory: MemoryKind, rings: usize, base: u32, count: u32) -> Self {
         let spec = spec(memory, rings);
-        let wasm = wat::parse_str(CONSUME).unwrap();
-        let module = normalise(&wasm, &Limits::default()).unwrap();
-        let on_rx = module.exports.iter().find(|(name, _)| name == "on_rx");
-        let handler = instance::Handler {
-            module: &module,
-            entry: on_rx.unwrap().1,
-            path: None,
-            budget: Budget {
-                fuel: 1_000,
-                slice: 300,
-                ns: 50_000,
-            },
-            share: None,
-            may_reply: false,
-            locals_in_memory: false,
-        };
         let words = spec.queue.layout.bytes();
         let mut machine = Machine::new(1, words, spec.layout.total_bytes());
         machine.array_mode = memory == MemoryKind::Array;
@@ -80,7 +67,7 @@ impl Path {
         }
         Self {
             user: instance::user(&spec.queue),
-            kernel: instance::kernel(&spec, &handler).unwrap().0,
+            kernel: promoted(CONSUME, &spec, |_| {}),
             machine,
             rings,
         }

@@ -5,13 +5,16 @@
 
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::share::{Account, DRAIN_NS, HOLD_NS, Mode, Terms};
-use ashway_abi::{Budget, MemoryKind, QueueLayout};
 use ashway_abi::{Count, context, trusted};
+use ashway_abi::{MemoryKind, QueueLayout};
 use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::Machine;
 use ashway_codegen::entry::Packet;
 use ashway_codegen::instance::{self, OrderScope, QueueSpec};
-use ashway_codegen::normalise::{Limits, normalise};
+use promoted::promoted;
+
+#[path = "common/promoted.rs"]
+mod promoted;
 
 const LAYOUT: Layout = Layout::without_endpoint(WASM_PAGE, STATE_BYTES);
 
@@ -62,23 +65,9 @@ impl Path {
 
     /// In the kernel tier, by a program of the path with this number alone, or of any.
     fn made_for(path: Option<usize>, memory: MemoryKind, share: Option<Terms>) -> Self {
-        let wasm = wat::parse_str(HANDLER).unwrap();
-        let module = normalise(&wasm, &Limits::default()).unwrap();
-        let on_rx = module.exports.iter().find(|(name, _)| name == "on_rx");
-        let handler = instance::Handler {
-            module: &module,
-            entry: on_rx.unwrap().1,
-            path,
-            budget: Budget {
-                fuel: 1_000,
-                slice: 300,
-                ns: 50_000,
-            },
-            share,
-            may_reply: false,
-            locals_in_memory: false,
-        };
-        let (program, _) = instance::kernel(&spec(memory), &handler).unwrap();
+        let program = promoted(HANDLER, &spec(memory), |handler| {
+            (handler.path, handler.share) = (path, share);
+        });
         Self::of(program, memory)
     }
 

@@ -10,10 +10,13 @@ use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::Machine;
 use ashway_codegen::demux::emit::{self, FEW};
 use ashway_codegen::entry::{self, Packet, Reply};
-use ashway_codegen::instance::{self, OrderScope, QueueSpec};
-use ashway_codegen::normalise::{Limits, normalise};
+use ashway_codegen::instance::{OrderScope, QueueSpec, Spec};
 use ashway_demux::Table;
 use ashway_rig::Frame;
+use promoted::promoted;
+
+#[path = "common/promoted.rs"]
+mod promoted;
 
 const LAYOUT: Layout = Layout::without_endpoint(WASM_PAGE, STATE_BYTES);
 const ROW: usize = 1;
@@ -55,28 +58,20 @@ impl Path {
             packet,
             order_scope: OrderScope::Ring,
         };
-        let wasm = wat::parse_str(HANDLER).unwrap();
-        let module = normalise(&wasm, &Limits::default()).unwrap();
-        let on_rx = module.exports.iter().find(|(name, _)| name == "on_rx");
-        let handler = instance::Handler {
-            module: &module,
-            entry: on_rx.unwrap().1,
-            path: Some(0),
-            budget: Budget {
-                fuel: 100_000,
-                slice: 40_000,
-                ns: BUDGET_NS,
-            },
-            share: None,
-            may_reply: true,
-            locals_in_memory: false,
-        };
-        let spec = instance::Spec {
+        let spec = Spec {
             queue,
             layout: LAYOUT,
             memory,
         };
-        let (program, _) = instance::kernel(&spec, &handler).unwrap();
+        let program = promoted(HANDLER, &spec, |handler| {
+            handler.path = Some(0);
+            handler.budget = Budget {
+                fuel: 100_000,
+                slice: 40_000,
+                ns: BUDGET_NS,
+            };
+            handler.may_reply = true;
+        });
 
         let mut table = Table::default();
         let filter = ashway_demux::parse(&format!("udp dst port {PORT}")).unwrap();

@@ -10,5 +10,7 @@
 mod interpreter;
 mod kernel;
 mod mutants;
+#[path = "../common/promoted.rs"]
+mod promoted;
 mod user;
 mod world;

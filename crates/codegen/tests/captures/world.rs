@@ -2,17 +2,18 @@
 
 use std::net::SocketAddr;
 
+use ashway_abi::MemoryKind;
 use ashway_abi::context::flag;
 use ashway_abi::count::Ledger;
 use ashway_abi::memory::Layout;
-use ashway_abi::{Budget, MemoryKind};
 use ashway_abi::{Count, Hop, Leaf, QueueLayout};
 use ashway_check::bpf::Image;
 use ashway_codegen::demux::emit::{self, Compiled};
 use ashway_codegen::entry::{self, Packet, Reply};
-use ashway_codegen::normalise::{Limits, normalise};
 use ashway_codegen::{forward, instance};
 use ashway_demux::{self as demux, Table};
+
+use crate::promoted::promoted;
 
 pub(crate) const OUR_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
@@ -180,28 +181,12 @@ pub(crate) fn behind(what: OrderScope, packet: Packet, cpus: u32) -> Image {
         OrderScope::Ring => instance::user(&queue),
         OrderScope::Relay => forward::generate(&queue),
         OrderScope::Echo => {
-            let wasm = wat::parse_str(ECHO).unwrap();
-            let module = normalise(&wasm, &Limits::default()).unwrap();
-            let on_rx = module.exports.iter().find(|(name, _)| name == "on_rx");
-            let handler = instance::Handler {
-                module: &module,
-                entry: on_rx.unwrap().1,
-                path: None,
-                budget: Budget {
-                    fuel: 2_000,
-                    slice: 300,
-                    ns: 50_000,
-                },
-                share: None,
-                may_reply: true,
-                locals_in_memory: false,
-            };
             let spec = instance::Spec {
                 queue,
                 layout: LAYOUT,
                 memory: memory(packet),
             };
-            instance::kernel(&spec, &handler).unwrap().0
+            promoted(ECHO, &spec, |handler| handler.may_reply = true)
         }
     }
 }
