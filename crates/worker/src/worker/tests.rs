@@ -11,6 +11,7 @@ use ashway_path::attrs::Attrs;
 use ashway_path::path::{Limits, Path};
 use ashway_path::places::Ids;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
+use ashway_path::time::Time;
 
 use super::*;
 use crate::order::ModulePath;
@@ -38,12 +39,12 @@ impl Stage<Message> for Quiet {
     }
 }
 
-/// Always has something to do, and says when it has done it.
-struct Busy(Say);
+/// Has something to do at once; what it does then says when it is to be woken next.
+struct Woken<F>(F);
 
-impl Stage<Message> for Busy {
+impl<F: FnMut(Time) -> Option<Time> + Send + 'static> Stage<Message> for Woken<F> {
     fn name(&self) -> &'static str {
-        "busy"
+        "woken"
     }
 
     fn traits(&self) -> Traits {
@@ -58,8 +59,7 @@ impl Stage<Message> for Busy {
     }
 
     fn wake(&mut self, cx: &mut Cx<'_, Message>) {
-        (self.0)("worked");
-        *cx.wake_at = Some(cx.now);
+        *cx.wake_at = (self.0)(cx.now);
     }
 
     fn as_any(&mut self) -> &mut dyn Any {
@@ -120,24 +120,19 @@ fn worker(quiet: usize, say: &Say) -> (Worker, Vec<PathId>) {
     let (orders, receiver) = channel();
     let mut paths = Paths::new(Vec::new(), CounterRow(0), receiver, Arc::default());
     let mut ids = Ids::default();
-    paths.insert(new(ids.take(), Box::new(Busy(Arc::clone(say)))));
+    let said = Arc::clone(say);
+    let busy = move |now: Time| {
+        said("worked");
+        Some(now)
+    };
+    paths.insert(new(ids.take(), Box::new(Woken(busy))));
     let quiet = (0..quiet).map(|_| {
         let id = ids.take();
         paths.insert(new(id, Box::new(Quiet(Arc::clone(say)))));
         id
     });
     let quiet = quiet.collect();
-    let work = Work {
-        node: None,
-        instances: Vec::new(),
-        awake: Awake::default(),
-        leaving: false,
-        frame_queue: None,
-        paths,
-        xdp_ports: Vec::new(),
-        packet_ports: Vec::new(),
-        rows: Arc::new(UserRows::new(1)),
-    };
+    let work = work(paths, &Arc::new(UserRows::new(1)));
     let bell = Arc::new(Bell::new().unwrap());
     (Worker::start(work, orders, bell).unwrap(), quiet)
 }
@@ -178,36 +173,6 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
     while !is_so() {
         assert!(Instant::now() < end, "{what}");
         std::thread::yield_now();
-    }
-}
-
-/// Wakes itself after a millisecond, so many times, and counts them.
-struct Ticks(Arc<AtomicUsize>);
-
-impl Stage<Message> for Ticks {
-    fn name(&self) -> &'static str {
-        "ticks"
-    }
-
-    fn traits(&self) -> Traits {
-        Traits {
-            starts: true,
-            ..Traits::default()
-        }
-    }
-
-    fn take(&mut self, message: Message, _: Direction, _: &mut Cx<'_, Message>) -> Step<Message> {
-        Step::On(message)
-    }
-
-    fn wake(&mut self, cx: &mut Cx<'_, Message>) {
-        if self.0.fetch_add(1, Ordering::SeqCst) < 4 {
-            *cx.wake_at = Some(cx.now + Duration::from_millis(1));
-        }
-    }
-
-    fn as_any(&mut self) -> &mut dyn Any {
-        self
     }
 }
 
@@ -259,7 +224,12 @@ fn a_worker_that_sleeps_is_woken_for_what_has_to_be_done() {
     let mut ids = Ids::default();
     let (ticking, leaving) = (ids.take(), ids.take());
     let (ticks, gone) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
-    let (stage, other) = (Ticks(Arc::clone(&ticks)), Gone(Arc::clone(&gone)));
+    let count = Arc::clone(&ticks);
+    let tick = move |now: Time| {
+        let is_more = count.fetch_add(1, Ordering::SeqCst) < 4;
+        is_more.then_some(now + Duration::from_millis(1))
+    };
+    let (stage, other) = (Woken(tick), Gone(Arc::clone(&gone)));
     std::thread::sleep(Duration::from_millis(20));
     let insert = |path| Order {
         insert: vec![path],
@@ -431,37 +401,14 @@ fn a_stage_that_panics_ends_its_path_only() {
     for id in [fragile, other] {
         let held = Arc::clone(&held);
         paths.insert(new(id, Box::new(Fragile { held })));
-        let target = Target {
-            path: id,
-            direction: Direction::Backward,
-            row,
-        };
         let lengths = if id == fragile { [1, 2, 1] } else { [1; 3] };
-        for length in lengths {
-            paths.receive_for(target, false, now(), &rows, |mut message| {
-                message.put(Buffer::new(length), length);
-                message
-            });
-        }
+        receive(&mut paths, id, &lengths, &rows);
     }
     let tickets = || tickets.load(Ordering::SeqCst);
     assert_eq!(tickets(), 6);
-    let work = Work {
-        node: None,
-        instances: Vec::new(),
-        awake: Awake::default(),
-        leaving: false,
-        frame_queue: None,
-        paths,
-        xdp_ports: Vec::new(),
-        packet_ports: Vec::new(),
-        rows: Arc::clone(&rows),
-    };
+    let work = work(paths, &rows);
     let mut worker = Worker::start(work, orders, Arc::new(Bell::new().unwrap())).unwrap();
-    let end = Instant::now() + Duration::from_mins(1);
-    while tickets() > 0 && Instant::now() < end {
-        std::thread::yield_now();
-    }
+    until("messages of a path that ended are held", || tickets() == 0);
     let paths = worker.snapshots(&[fragile, other]).unwrap();
     let mut paths = paths.into_iter().map(Option::unwrap);
     let (fragile, other) = (paths.next().unwrap(), paths.next().unwrap());
