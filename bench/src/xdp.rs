@@ -3,10 +3,8 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use ashway_check::bpf::{Assembler, Reg, Size, md, op};
-use ashway_kernel::{
-    Iface, Mode, Program, ProgramKind, ProgramSpec, TestRun, XdpContext, XdpLink, owner,
-};
+use ashway_check::bpf::{Assembler, Field, Reg, Size, op};
+use ashway_kernel::{Iface, Mode, Program, ProgramKind, ProgramSpec, TestRun, XdpContext, owner};
 use ashway_rig::{Rig, realtime};
 
 use crate::neighbour::pin;
@@ -36,8 +34,8 @@ pub fn constant(name: &str, code: u32) -> Result<Program> {
 pub fn rewriting(name: &str, frame: &[u8]) -> Result<Program> {
     let mut asm = Assembler::new();
     let short = asm.label();
-    asm.load(Size::W, Reg::R2, Reg::R1, md::DATA);
-    asm.load(Size::W, Reg::R3, Reg::R1, md::DATA_END);
+    asm.field(Reg::R2, Reg::R1, Field::Data);
+    asm.field(Reg::R3, Reg::R1, Field::DataEnd);
     asm.mov(Reg::R4, Reg::R2);
     asm.alu_imm(op::ADD, Reg::R4, frame.len() as i32);
     asm.mov_imm(Reg::R0, DROP as i32);
@@ -127,7 +125,7 @@ pub fn run(
 /// A program on an interface; taken off on drop.
 #[derive(Debug)]
 pub struct Attached {
-    _link: XdpLink,
+    _link: ashway_kernel::Attached,
 }
 
 impl Attached {
@@ -140,7 +138,11 @@ impl Attached {
         let program = constant("ashway_bench_a0", code)?;
         let link = rig.in_a(|| -> Result<_> {
             let ifindex = Iface::by_name("a0")?.ifindex;
-            Ok(XdpLink::attach(&program, ifindex, Mode::Native)?)
+            Ok(ashway_kernel::Attached::xdp(
+                &program,
+                ifindex,
+                Mode::Native,
+            )?)
         });
         Ok(Self { _link: link? })
     }
@@ -153,7 +155,11 @@ impl Attached {
     pub fn to_host(rig: &Rig, iface: &str, program: &Program) -> Result<Self> {
         let link = rig.in_b(|| -> Result<_> {
             let ifindex = Iface::by_name(iface)?.ifindex;
-            Ok(XdpLink::attach(program, ifindex, Mode::Native)?)
+            Ok(ashway_kernel::Attached::xdp(
+                program,
+                ifindex,
+                Mode::Native,
+            )?)
         });
         Ok(Self { _link: link? })
     }

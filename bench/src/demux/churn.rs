@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, ensure};
 use ashway_abi::{Leaf, context};
 use ashway_check::bpf::MapRef;
-use ashway_codegen::demux::emit::{self, FEW, Spec};
+use ashway_codegen::demux::compiled::{self, FEW};
+use ashway_codegen::demux::emit::{self, Spec};
 use ashway_codegen::entry::Packet;
 use ashway_demux::{Filter, Table};
 use ashway_kernel::maps::possible_cpus;
@@ -51,7 +52,7 @@ pub(super) fn run(rounds: usize, quick: bool) -> Result<Part> {
         path: TX,
         ..Leaf::default()
     };
-    let shapes = emit::compile(&table, FEW, leaf);
+    let shapes = compiled::compile(&table, FEW, leaf);
     let cpus = possible_cpus()? as u32;
     let image = emit::program(&Spec {
         shapes: &shapes,
@@ -64,7 +65,7 @@ pub(super) fn run(rounds: usize, quick: bool) -> Result<Part> {
     let map = program::filled(program::KEY_BYTES, 2 * OTHERS, entries)?;
     let mut maps = Maps {
         context: Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1))?,
-        hits: Map::create(&MapSpec::array("hits", emit::CELL_BYTES as u32, 1))?,
+        hits: Map::create(&MapSpec::array("hits", compiled::CELL_BYTES as u32, 1))?,
         shapes: HashMap::new(),
     };
     let shape = table.shapes().first().context("one shape")?.id();

@@ -6,7 +6,8 @@ use Reg::{R0, R1, R2, R3, R4, R10};
 use anyhow::{Result, anyhow, ensure};
 use ashway_abi::{Leaf, context, leaf};
 use ashway_check::bpf::{Assembler, Image, MapRef, Reg, Size, helper, op};
-use ashway_codegen::demux::emit::{self, Entries, FEW, Spec};
+use ashway_codegen::demux::compiled::{self, Entries, FEW};
+use ashway_codegen::demux::emit::{self, Spec};
 use ashway_codegen::demux::spare::MAP as SPARES;
 use ashway_codegen::entry::Packet;
 use ashway_demux::{self as demux, Table, spare};
@@ -61,11 +62,15 @@ impl Programs {
             path,
             ..Leaf::default()
         };
-        let shapes = emit::compile_open(&table, FEW, leaf);
+        let shapes = compiled::compile_open(&table, FEW, leaf);
         let cpus = possible_cpus()? as u32;
         let mut maps = Maps {
             context: Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1))?,
-            hits: Map::create(&MapSpec::array("hits", emit::hits_bytes(&shapes) as u32, 1))?,
+            hits: Map::create(&MapSpec::array(
+                "hits",
+                compiled::hits_bytes(&shapes) as u32,
+                1,
+            ))?,
             shapes: HashMap::new(),
         };
         for (one, entries) in shapes.iter().zip(table.shapes()) {
@@ -90,7 +95,7 @@ impl Programs {
             drawing,
             &Spec {
                 shapes: &shapes,
-                spares: Some(emit::spares_at(&shapes)),
+                spares: Some(compiled::spares_at(&shapes)),
                 cpus,
                 packet: Packet::Pointers,
             },

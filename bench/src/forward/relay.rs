@@ -7,16 +7,15 @@ use std::process::Stdio;
 use anyhow::{Context, Result, anyhow, bail};
 use ashway_abi::count::KERNEL_BYTES;
 use ashway_abi::{Hop, Leaf, QueueLayout, context, hop};
-use ashway_check::bpf::{Image, MapRef};
-use ashway_codegen::demux::emit::{self, FEW};
+use ashway_check::bpf::{Hook, Image, MapRef};
+use ashway_codegen::demux::compiled::{self, FEW};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::instance::{OrderScope, QueueSpec};
 use ashway_codegen::{exit, forward};
 use ashway_demux::{self as demux, Table};
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{
-    Iface, Map, MapFixup, MapSpec, Mode, Program, ProgramKind, ProgramSpec, TcxLink, XdpLink,
-    shared,
+    Attached, Iface, Map, MapFixup, MapSpec, Mode, Program, ProgramKind, ProgramSpec, shared,
 };
 use ashway_memory::{SharedArray, WakeBell};
 use ashway_rig::Process;
@@ -84,7 +83,7 @@ impl Way {
 pub(super) struct Relay {
     process: Option<Process>,
     /// Held for as long as the relay stands.
-    programs: Option<(XdpLink, Option<TcxLink>, Kernel)>,
+    programs: Option<(Attached, Option<Attached>, Kernel)>,
 }
 
 impl Relay {
@@ -119,8 +118,8 @@ impl Relay {
                 let kernel = Kernel::load(by_tcx)?;
                 let links = world.b.run(|| -> Result<_> {
                     let ifindex = Iface::by_name("b0")?.ifindex;
-                    let xdp = XdpLink::attach(&kernel.entry, ifindex, Mode::Native)?;
-                    let tcx = by_tcx.then(|| TcxLink::attach(&kernel.exit, ifindex));
+                    let xdp = Attached::xdp(&kernel.entry, ifindex, Mode::Native)?;
+                    let tcx = by_tcx.then(|| Attached::tcx(&kernel.exit, ifindex));
                     Ok((xdp, tcx.transpose()?))
                 })?;
                 relay.programs = Some((links.0, links.1, kernel));
@@ -196,6 +195,7 @@ impl Kernel {
         let contexts = Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1))?;
         let counters = Map::create(&MapSpec::percpu_array("rows", KERNEL_BYTES as u32, 2))?;
         let spec = QueueSpec {
+            hook: Hook::Xdp,
             cpus,
             layout: QueueLayout {
                 paths: KEY + 1,
@@ -209,7 +209,11 @@ impl Kernel {
         let words = shared::words("words", spec.layout.bytes())?;
         let wake = shared::bell("wake", 4096)?;
         let slots = Map::create(&MapSpec::prog_array("slots", 1))?;
-        let hits = Map::create(&MapSpec::array("hits", (emit::CELL_BYTES * FEW) as u32, 1))?;
+        let hits = Map::create(&MapSpec::array(
+            "hits",
+            (compiled::CELL_BYTES * FEW) as u32,
+            1,
+        ))?;
         let load = |name, kind, attach_type, image: &Image| -> Result<Program> {
             let fixups = image.maps.iter().map(|used| {
                 let fd = match used.map {
@@ -250,11 +254,12 @@ impl Kernel {
         table
             .insert(&filter, ())
             .map_err(|error| anyhow!("{error}"))?;
-        let shapes = emit::compile(&table, FEW, |()| Leaf {
+        let shapes = compiled::compile(&table, FEW, |()| Leaf {
             local: KEY as u32,
             ..Leaf::default()
         });
         let image = entry::generate(&entry::Spec {
+            hook: Hook::Xdp,
             shapes: &shapes,
             spares: None,
             cpus,

@@ -9,7 +9,7 @@ use ashway_check::bpf::MapRef;
 use ashway_codegen::pipe::ebpf::{KernelList, trial};
 use ashway_codegen::pipe::{self, List};
 use ashway_kernel::maps::possible_cpus;
-use ashway_kernel::{Feature, Map, MapSpec, Probe, Program, ProgramKind, TestRun, shared};
+use ashway_kernel::{Feature, Map, MapSpec, Probe, Program, TestRun, shared};
 use ashway_memory::{AllegedOffset, Memory};
 use serde_json::{Value, json};
 
@@ -110,7 +110,7 @@ fn load(lists: &[&str], contexts: &Map, cpus: u32) -> Result<Loaded> {
             other => unreachable!("the program has no {other:?}"),
         }
     };
-    let program = ashway_trial::program::load("ashway_pipes", ProgramKind::Xdp, &image, fd)?;
+    let program = ashway_trial::program::load("ashway_pipes", &image, fd)?;
     let first = lists.first().map(|list| list.list().clone());
     Ok(Loaded {
         program,

@@ -158,4 +158,7 @@ pub mod flag {
     pub const RAW: u32 = 64;
     /// The kernel tier looks at the clock when it is done with the message.
     pub const TIMED: u32 = 128;
+    /// The frame's first VLAN tag lies beside it, as it does at TCX, and is put back where the
+    /// message waits for the user tier. Never beside [`PLAIN`].
+    pub const TAG_BESIDE: u32 = 256;
 }

@@ -6,7 +6,7 @@ use super::step::Step;
 use super::value::{Base, Num, Packet, Region, Tag, Value};
 use super::violation::{Checked, Rule};
 use crate::bpf::form::Operand;
-use crate::bpf::{Atomic, Insn, Size, md};
+use crate::bpf::{Atomic, Field, Hook, Insn, Size, skb};
 use crate::bug::{self, Bug};
 use ashway_abi::{context, count, trusted};
 use std::ops::Range;
@@ -89,7 +89,9 @@ impl Step<'_> {
 
     pub(super) fn load(&mut self, pointer: Value, size: Size, signed: bool) -> Checked<Value> {
         match pointer {
-            Value::In(Region::Md, at) if size == Size::W && !signed => return md_field(at),
+            Value::In(Region::Md, at) if size == Size::W && !signed => {
+                return md_field(self.image.hook, at);
+            }
             // Refused by the kernel (docs/facts.md, "Arena instructions").
             Value::In(Region::Arena, _) if signed => return Err(Rule::Access),
             _ => {}
@@ -230,13 +232,18 @@ fn is_of_share(at: usize, size: Size) -> bool {
     }
 }
 
-fn md_field(at: Num) -> Checked<Value> {
+/// What programs behind the entry program read of a `__sk_buff` besides.
+const SKB_FIELDS: [i16; 4] = [skb::LEN, skb::VLAN_PRESENT, skb::VLAN_TCI, skb::VLAN_PROTO];
+
+fn md_field(hook: Hook, at: Num) -> Checked<Value> {
     let packet = |base| Value::Packet(Packet::begin(base));
-    Ok(match at.only().ok_or(Rule::Access)? {
-        md::DATA => packet(Base::Data),
-        md::DATA_META => packet(Base::Meta),
-        md::DATA_END => Value::PacketEnd,
-        md::INGRESS_IFINDEX | md::RX_QUEUE => Value::Num(Num::any(false)),
-        _ => return Err(Rule::Access),
+    let at = at.only().ok_or(Rule::Access)?;
+    Ok(match hook.field(at.into()) {
+        Some(Field::Data) => packet(Base::Data),
+        Some(Field::DataMeta) => packet(Base::Meta),
+        Some(Field::DataEnd) => Value::PacketEnd,
+        Some(Field::Ifindex | Field::RxQueue) => Value::Num(Num::any(false)),
+        None if hook == Hook::Tcx && SKB_FIELDS.contains(&at) => Value::Num(Num::any(false)),
+        None => return Err(Rule::Access),
     })
 }

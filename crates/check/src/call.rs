@@ -44,9 +44,10 @@ impl Step<'_> {
         let (anywhere, args, result): (bool, &[Arg], Value) = match number {
             helper::KTIME_GET_NS => (true, &[], NOW),
             helper::GET_SMP_PROCESSOR_ID => (true, &[], CPU),
-            helper::XDP_LOAD_BYTES | helper::XDP_STORE_BYTES => {
+            helper::XDP_LOAD_BYTES | helper::XDP_STORE_BYTES | helper::SKB_LOAD_BYTES => {
                 (true, &[MD, Number, Room, Number], ANY)
             }
+            helper::SKB_CHANGE_TAIL => (false, &[MD, Number, Number], ANY),
             helper::XDP_GET_BUFF_LEN => (false, &[MD], ANY),
             helper::MAP_LOOKUP_ELEM => (false, &[COUNTERS, CONTEXT], ROW),
             helper::REDIRECT => (false, &[Number, Number], ANY),
@@ -80,7 +81,10 @@ impl Step<'_> {
                 _ => return Err(Rule::Helper),
             }
         }
-        if matches!(number, helper::XDP_ADJUST_META | helper::XDP_ADJUST_TAIL) {
+        if matches!(
+            number,
+            helper::XDP_ADJUST_META | helper::XDP_ADJUST_TAIL | helper::SKB_CHANGE_TAIL
+        ) {
             let moved = |value| matches!(value, Value::Packet(_) | Value::PacketEnd);
             self.state.forget(moved);
         }

@@ -123,7 +123,7 @@ impl Num {
 /// What a pointer leads into; its offset is from the region's begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Region {
-    /// `xdp_md`.
+    /// The hook's context.
     Md,
     /// The stack, whose begin is its lowest byte.
     Stack,

@@ -1,6 +1,6 @@
 //! The entry program: the first code of ours that sees a frame.
 //!
-//! One per interface, attached as XDP. It finds the path ([`demux`](ashway_demux)),
+//! One per interface, attached as XDP or at TCX. It finds the path ([`demux`](ashway_demux)),
 //! checks the headers that the path relies on, counts, writes what it learned
 //! into the per-CPU context and tail-calls the program behind the path's slot. It
 //! holds no handler and no arena. A frame that matches no path is the host's: it
@@ -18,22 +18,27 @@ mod general;
 use ashway_abi::Count;
 use ashway_abi::context::{self, flag};
 use ashway_abi::observe::step;
-use ashway_check::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
+use ashway_abi::trusted::HEADERS_BYTES;
+use ashway_check::bpf::{Assembler, Hook, Image, Label, MapRef, Reg, Size, helper, op, skb};
 use ashway_wire::ipv4::PROTOCOL_UDP;
 
-use crate::demux::emit::{self, Compiled, Constant, Entries, Exits, FEW};
+use crate::demux::compiled::{Compiled, Constant, Entries, FEW};
+use crate::demux::emit::{self, Exits};
+use crate::hook::{self, Action};
 use crate::observe::{self, Note, Word};
+pub use crate::parts::Packet;
+use crate::parts::{self, add_flags, be16};
 use crate::timed;
-pub use crate::xdp::Packet;
-use crate::xdp::{self, action, add_flags, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// What the entry program of one interface has to know.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec<'t> {
+    /// Where it runs.
+    pub hook: Hook,
     /// The interface's demux: shapes in the order they are tried.
     pub shapes: &'t [Compiled<'t>],
-    /// Where shapes that come later lie as data ([`emit::spares_at`]), if they may come.
+    /// Where shapes that come later lie as data ([`spares_at`](crate::demux::compiled::spares_at)), if they may come.
     pub spares: Option<u32>,
     /// Contexts there are: one for each possible CPU.
     pub cpus: u32,
@@ -41,7 +46,7 @@ pub struct Spec<'t> {
     pub unmatched_row: u32,
     /// The interface's address: frames for any other are the host's.
     pub mac: [u8; 6],
-    /// How replies leave.
+    /// How replies leave; TCX has one way only.
     pub reply: Reply,
     /// How packets are read at places known only at run time.
     pub packet: Packet,
@@ -52,7 +57,7 @@ pub struct Spec<'t> {
 pub enum Reply {
     /// `XDP_TX`: real drivers.
     Transmit,
-    /// A redirect to the same interface: a veth whose peer polls (GRO or XDP).
+    /// A redirect to the same interface: a veth whose peer polls (GRO or XDP), and TCX.
     Redirect,
     /// Through the TCX [exit program](crate::exit): any other veth.
     Exit,
@@ -115,7 +120,7 @@ pub fn generate_observed(spec: &Spec, session: u16) -> Image {
 }
 
 fn generate_with(spec: &Spec, observe: Option<u16>) -> Image {
-    let mut asm = Assembler::new();
+    let mut asm = Assembler::at(spec.hook);
     let labels = Labels {
         observe: observe.is_some(),
         host: asm.label(),
@@ -125,6 +130,7 @@ fn generate_with(spec: &Spec, observe: Option<u16>) -> Image {
         bad_udp_checksum: asm.label(),
         fragment: asm.label(),
         too_long: asm.label(),
+        no_room: asm.label(),
         whole_checksum: asm.label(),
         dispatch: asm.label(),
         raw: asm.label(),
@@ -134,7 +140,7 @@ fn generate_with(spec: &Spec, observe: Option<u16>) -> Image {
     if let Some(session) = observe {
         observe::begin(&mut asm, spec.cpus, session, labels.out);
     }
-    xdp::packet_bounds(&mut asm);
+    hook::packet_bounds(&mut asm);
     let exits = Exits {
         ipv4: asm.label(),
         ipv6: asm.label(),
@@ -198,6 +204,7 @@ struct Labels {
     bad_udp_checksum: Label,
     fragment: Label,
     too_long: Label,
+    no_room: Label,
     whole_checksum: Label,
     dispatch: Label,
     raw: Label,
@@ -265,6 +272,9 @@ fn if_raw(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
 fn plain(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     if_raw(asm, spec, labels);
     received(asm, labels);
+    if spec.hook == Hook::Tcx {
+        parts::need(asm, header.payload().into(), labels.bad_length);
+    }
     ip_length(asm, spec, labels, header);
     addresses(asm, header);
     if header == Header::Ipv4 {
@@ -274,10 +284,10 @@ fn plain(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     udp_checksum(asm, spec, labels, header);
 }
 
-/// Counts the message. Clobbers `r0`-`r5`.
+/// Counts the message, and makes it one piece. Clobbers `r0`-`r5`.
 fn received(asm: &mut Assembler, labels: &Labels) {
-    xdp::find_row(asm, labels.out);
-    xdp::count(asm, R0, Count::Received);
+    parts::find_row(asm, labels.out);
+    parts::count(asm, R0, Count::Received);
     timed::begin(asm);
     labels.note(
         asm,
@@ -287,17 +297,38 @@ fn received(asm: &mut Assembler, labels: &Labels) {
             ..Note::end(Word::Is(0))
         },
     );
+    if asm.hook() == Hook::Tcx {
+        // Many messages behind one header are none.
+        asm.load(Size::W, R1, R6, skb::GSO_SIZE);
+        asm.jump_if_imm(op::JNE, R1, 0, labels.too_long);
+    }
+    hook::pull(asm, MOST_FRAME, labels.no_room);
 }
+
+/// Notes a tag that lies beside the frame. Clobbers `r1`.
+fn tag_beside(asm: &mut Assembler) {
+    if asm.hook() == Hook::Xdp {
+        return;
+    }
+    let none = asm.label();
+    asm.load(Size::W, R1, R6, skb::VLAN_PRESENT);
+    asm.jump_if_imm(op::JEQ, R1, 0, none);
+    add_flags(asm, flag::TAG_BESIDE);
+    asm.bind(none);
+}
+
+/// The longest frame that is read by pointers.
+const MOST_FRAME: i32 = HEADERS_BYTES as i32 + parts::MAX_PAYLOAD;
 
 /// The frame behind its Ethernet header is the message, whatever its headers.
 fn raw(asm: &mut Assembler, labels: &Labels) {
     asm.bind(labels.raw);
     received(asm, labels);
+    tag_beside(asm);
     asm.load(Size::W, R1, R9, context::FLAGS);
     asm.alu_imm(op::AND, R1, !(flag::PLAIN | flag::IPV6) as i32);
     asm.store(Size::W, R9, context::FLAGS, R1);
-    asm.mov(R1, R6);
-    asm.call(helper::XDP_GET_BUFF_LEN);
+    hook::frame_len(asm);
     asm.alu_imm(op::SUB, R0, ETH.into());
     asm.store(Size::W, R9, context::PAYLOAD_LEN, R0);
     asm.store_imm(Size::W, R9, context::PAYLOAD_OFF, ETH.into());
@@ -320,16 +351,15 @@ fn ip_length(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) 
         }
     }
     match spec.packet {
-        Packet::Pointers => {
+        Packet::Pointers if spec.hook == Hook::Xdp => {
             asm.mov(R1, R7);
             asm.alu_imm(op::ADD, R1, i32::from(ETH));
             asm.alu(op::ADD, R1, R2);
             asm.jump_if(op::JGT, R1, R8, labels.bad_length);
         }
-        Packet::Helpers => {
+        _ => {
             asm.store(Size::D, R10, FRAME_BYTES, R2);
-            asm.mov(R1, R6);
-            asm.call(helper::XDP_GET_BUFF_LEN);
+            hook::frame_len(asm);
             asm.load(Size::D, R2, R10, FRAME_BYTES);
             asm.mov(R1, R2);
             asm.alu_imm(op::ADD, R1, i32::from(ETH));
@@ -349,7 +379,7 @@ fn udp_length(asm: &mut Assembler, labels: &Labels, header: Header) {
     asm.jump_if(op::JGT, R4, R2, labels.bad_length);
     asm.alu_imm(op::SUB, R3, i32::from(UDP));
     // Neither is it summed, nor does a place in a ring take it.
-    asm.jump_if_imm(op::JGT, R3, xdp::MAX_PAYLOAD, labels.too_long);
+    asm.jump_if_imm(op::JGT, R3, parts::MAX_PAYLOAD, labels.too_long);
     asm.store(Size::W, R9, context::PAYLOAD_LEN, R3);
     let payload = i32::from(header.payload());
     asm.store_imm(Size::W, R9, context::PAYLOAD_OFF, payload);
@@ -374,7 +404,7 @@ fn ipv4_checksum(asm: &mut Assembler, labels: &Labels) {
         asm.load(Size::W, R1, R7, ETH + word * 4);
         asm.alu(op::ADD, R5, R1);
     }
-    xdp::sums_to_ones(asm, R5, R1, labels.bad_ip_checksum);
+    parts::sums_to_ones(asm, R5, R1, labels.bad_ip_checksum);
 }
 
 /// `r0` is the addresses' sum.
@@ -413,7 +443,7 @@ fn no_partial_checksum(asm: &mut Assembler, labels: &Labels) {
     // sum to ones.
     asm.alu_imm(op::XOR, R3, 0xffff);
     asm.alu(op::ADD, R3, R5);
-    xdp::sums_to_ones(asm, R3, R1, whole);
+    parts::sums_to_ones(asm, R3, R1, whole);
     add_flags(asm, flag::CHECKSUM_PARTIAL);
     asm.jump(labels.dispatch);
     asm.bind(whole);
@@ -430,12 +460,12 @@ fn whole_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
                 asm.alu(op::ADD, R5, R1);
             }
             asm.alu_imm(op::ADD, R2, i32::from(UDP));
-            xdp::add_payload(asm, labels.bad_length);
+            parts::add_payload(asm, labels.bad_length);
         }
-        Packet::Helpers => xdp::add_copied(asm, i32::from(UDP), labels.bad_length),
+        Packet::Helpers => parts::add_copied(asm, i32::from(UDP), labels.bad_length),
     }
-    xdp::fold_half(asm, R5, R1);
-    xdp::sums_to_ones(asm, R5, R1, labels.bad_udp_checksum);
+    parts::fold_half(asm, R5, R1);
+    parts::sums_to_ones(asm, R5, R1, labels.bad_udp_checksum);
     asm.jump(labels.dispatch);
 }
 
@@ -477,25 +507,26 @@ fn ends(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
         (labels.bad_udp_checksum, Count::DroppedBadUdpChecksum),
         (labels.fragment, Count::DroppedFragment),
         (labels.too_long, Count::DroppedTooLong),
+        (labels.no_room, Count::DroppedNoHeadroom),
     ] {
         asm.bind(label);
-        xdp::find_row(asm, labels.out);
-        xdp::count(asm, R0, reason);
+        parts::find_row(asm, labels.out);
+        parts::count(asm, R0, reason);
         labels.note(asm, Note::end(Word::Is(reason as u32)));
-        xdp::finish(asm, action::DROP);
+        hook::finish(asm, Action::Drop);
     }
     // The path has no program (it is being set up or taken down): the host
     // answers, as it would without us.
     asm.bind(labels.no_program);
-    xdp::find_row(asm, labels.out);
-    xdp::count(asm, R0, Count::Passed);
+    parts::find_row(asm, labels.out);
+    parts::count(asm, R0, Count::Passed);
     labels.note(asm, Note::end(Word::Is(Count::Passed as u32)));
-    xdp::finish(asm, action::PASS);
+    hook::finish(asm, Action::Pass);
 
     asm.bind(labels.host);
-    xdp::find_fixed_row(asm, spec.unmatched_row, labels.out);
-    xdp::count(asm, R0, Count::Received);
-    xdp::count(asm, R0, Count::Passed);
+    parts::find_fixed_row(asm, spec.unmatched_row, labels.out);
+    parts::count(asm, R0, Count::Received);
+    parts::count(asm, R0, Count::Passed);
     labels.note(
         asm,
         Note {
@@ -506,5 +537,5 @@ fn ends(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
         },
     );
     asm.bind(labels.out);
-    xdp::finish(asm, action::PASS);
+    hook::finish(asm, Action::Pass);
 }

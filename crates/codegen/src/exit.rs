@@ -9,33 +9,26 @@
 //! or back where they came from. Attached to the interface in, only where a probe showed that it is needed.
 //! Linux 6.6 (TCX).
 
+use crate::hook::{self, Action};
 use crate::instance::{EXIT_BYTES, EXIT_MARK};
-use Reg::{R0, R1, R2, R3, R4, R5};
-use ashway_check::bpf::{Assembler, Image, Reg, Size, helper, op};
-
-/// Fields of `struct __sk_buff`.
-const IFINDEX: i16 = 40;
-const DATA: i16 = 76;
-const DATA_META: i16 = 140;
-
-/// `TCX_NEXT`: none of ours.
-const NEXT: i32 = -1;
+use Reg::{R1, R2, R3, R4, R5};
+use ashway_check::bpf::{Assembler, Field, Hook, Image, Reg, Size, helper, op};
 
 /// Generates the program.
 #[must_use]
 pub fn generate() -> Image {
-    let mut asm = Assembler::new();
+    let mut asm = Assembler::at(Hook::Tcx);
     let next = asm.label();
     let back = asm.label();
-    asm.load(Size::W, R2, R1, DATA_META);
-    asm.load(Size::W, R3, R1, DATA);
+    asm.field(R2, R1, Field::DataMeta);
+    asm.field(R3, R1, Field::Data);
     asm.mov(R4, R2);
     asm.alu_imm(op::ADD, R4, EXIT_BYTES);
     asm.jump_if(op::JGT, R4, R3, next);
     asm.load(Size::W, R5, R2, 0);
     asm.jump_if_imm(op::JNE, R5, EXIT_MARK, next);
     asm.load(Size::W, R5, R2, 4);
-    asm.load(Size::W, R1, R1, IFINDEX);
+    asm.field(R1, R1, Field::Ifindex);
     asm.jump_if_imm(op::JEQ, R5, 0, back);
     asm.mov(R1, R5);
     asm.bind(back);
@@ -43,7 +36,6 @@ pub fn generate() -> Image {
     asm.call(helper::REDIRECT);
     asm.exit();
     asm.bind(next);
-    asm.mov_imm(R0, NEXT);
-    asm.exit();
+    hook::finish(&mut asm, Action::Pass);
     asm.finish()
 }

@@ -23,20 +23,22 @@
 //! * **Fates:** `Forwarded` when it is handed to the interface out. That one may
 //!   still lose it (its queue is full, its link down): its own counters know.
 //!   `DroppedNoHeadroom`.
-//! * **Ways out:** a redirect, or through the [exit program](crate::exit).
+//! * **Ways out:** a redirect, or through the [exit program](crate::exit). At TCX it is always
+//!   the redirect, and a message whose headers change their length goes by the user tier.
 //!
 //! Source: Qi, Parmer & West 2004, §4.1 and §4.3.
 
 use ashway_abi::context::{self, flag};
 use ashway_abi::{Count, hop, trusted};
-use ashway_check::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
+use ashway_check::bpf::{Assembler, Hook, Image, Label, MapRef, Reg, Size, helper, op};
 use ashway_wire::eth::{HEADER_BYTES, TAG_BYTES, TYPE_IPV4, TYPE_IPV6, TYPE_VLAN};
 use ashway_wire::ipv4::{DONT_FRAGMENT, PROTOCOL_UDP};
 
+use crate::hook::{self, Action};
 use crate::instance::{OrderScope, Origin, QueueSpec, enqueue, mark_for_exit, whole_checksum};
 use crate::observe::{self, Note, Word};
+use crate::parts::{self, Packet, be16};
 use crate::timed;
-use crate::xdp::{self, Packet, action, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// Stack: a copy of what the hop says of the way; below what [`deliver`] has there.
@@ -62,17 +64,20 @@ pub fn generate_observed(spec: &QueueSpec) -> Image {
 }
 
 fn generate_with(spec: &QueueSpec, observe: bool) -> Image {
-    let mut asm = Assembler::new();
+    let mut asm = Assembler::at(spec.hook);
     let [host, user, queue, drained, no_room, short] = [(); 6].map(|()| asm.label());
     let packet = spec.packet;
     asm.mov(R6, R1);
-    xdp::find_context(&mut asm, spec.cpus, host);
+    parts::find_context(&mut asm, spec.cpus, host);
     if observe {
         observe::turn(&mut asm);
     }
     asm.map(R7, MapRef::Trusted, Some(0));
     turn(&mut asm, spec, host, queue, drained);
     find_hop(&mut asm, spec, user);
+    if spec.hook == Hook::Tcx {
+        same_headers(&mut asm, user);
+    }
     fits(&mut asm, user);
     note_kernel(&mut asm, spec, host);
     move_start(&mut asm, packet, no_room);
@@ -85,13 +90,13 @@ fn generate_with(spec: &QueueSpec, observe: bool) -> Image {
     ] {
         let out = asm.label();
         asm.bind(label);
-        xdp::find_row(&mut asm, out);
-        xdp::count(&mut asm, R0, fate);
+        parts::find_row(&mut asm, out);
+        parts::count(&mut asm, R0, fate);
         if observe {
             observe::note(&mut asm, Note::end(Word::Is(fate as u32)));
         }
         asm.bind(out);
-        xdp::finish(&mut asm, action::DROP);
+        hook::finish(&mut asm, Action::Drop);
     }
     asm.bind(user);
     asm.mov_imm(R8, Count::QueuedTier as i32);
@@ -104,7 +109,7 @@ fn generate_with(spec: &QueueSpec, observe: bool) -> Image {
     };
     enqueue::emit(&mut asm, spec, host, origin, observe);
     asm.bind(host);
-    xdp::finish(&mut asm, action::PASS);
+    hook::finish(&mut asm, Action::Pass);
     asm.finish()
 }
 
@@ -177,8 +182,8 @@ fn from(asm: &mut Assembler, user: Label) {
     asm.mov(R1, R3);
     asm.alu_imm(op::AND, R1, hop::flag::FROM.into());
     asm.jump_if_imm(op::JEQ, R1, 0, anybody);
-    xdp::packet_bounds(asm);
-    xdp::need(asm, (ETH + IPV4 + UDP).into(), user);
+    hook::packet_bounds(asm);
+    parts::need(asm, (ETH + IPV4 + UDP).into(), user);
     same(asm, user, 6, hop::FROM_MAC, Size::W);
     same(asm, user, 10, hop::FROM_MAC + 4, Size::H);
     asm.load(Size::W, R0, R9, context::FLAGS);
@@ -186,7 +191,7 @@ fn from(asm: &mut Assembler, user: Label) {
     asm.alu_imm(op::AND, R3, hop::flag::FROM_IPV6.into());
     asm.jump_if_imm(op::JEQ, R3, 0, ipv4);
     asm.jump_if_imm(op::JNE, R0, PLAIN_IPV6, user);
-    xdp::need(asm, (ETH + IPV6 + UDP).into(), user);
+    parts::need(asm, (ETH + IPV6 + UDP).into(), user);
     for word in (0..36).step_by(4) {
         same(asm, user, ETH + 8 + word, hop::FROM_ENDS + word, Size::W);
     }
@@ -225,6 +230,25 @@ fn fits(asm: &mut Assembler, too_long: Label) {
     asm.bind(known);
 }
 
+/// To `user` unless the new headers have the length and the kind of those that it came with:
+/// at TCX the start of a frame moves only by copying what is behind, and not for every kind.
+fn same_headers(asm: &mut Assembler, user: Label) {
+    let ipv4 = asm.label();
+    hop(asm, R4);
+    asm.load(Size::B, R3, R4, hop::FLAGS);
+    asm.mov(R1, R3);
+    asm.alu_imm(op::AND, R1, hop::flag::TAGGED.into());
+    asm.jump_if_imm(op::JNE, R1, 0, user);
+    asm.load(Size::W, R2, R9, context::FLAGS);
+    asm.alu_imm(op::AND, R2, (flag::PLAIN | flag::IPV6) as i32);
+    asm.mov_imm(R1, flag::PLAIN as i32);
+    asm.alu_imm(op::AND, R3, hop::flag::IPV6.into());
+    asm.jump_if_imm(op::JEQ, R3, 0, ipv4);
+    asm.mov_imm(R1, (flag::PLAIN | flag::IPV6) as i32);
+    asm.bind(ipv4);
+    asm.jump_if(op::JNE, R1, R2, user);
+}
+
 /// Notes on which CPU this message leaves: one that follows it into a ring must
 /// wait until it has.
 fn note_kernel(asm: &mut Assembler, spec: &QueueSpec, host: Label) {
@@ -238,8 +262,7 @@ fn note_kernel(asm: &mut Assembler, spec: &QueueSpec, host: Label) {
 /// Makes the message what paths of the user tier take: the frame, as it came. `r7`
 /// = trusted words.
 fn whole_frame(asm: &mut Assembler) {
-    asm.mov(R1, R6);
-    asm.call(helper::XDP_GET_BUFF_LEN);
+    hook::frame_len(asm);
     asm.alu_imm(op::SUB, R0, ETH.into());
     asm.store(Size::W, R9, context::PAYLOAD_LEN, R0);
     asm.store_imm(Size::W, R9, context::PAYLOAD_OFF, ETH.into());
@@ -260,18 +283,19 @@ fn hop(asm: &mut Assembler, to: Reg) {
 fn move_start(asm: &mut Assembler, packet: Packet, no_room: Label) {
     // What is behind the payload is padding.
     let exact = asm.label();
-    asm.mov(R1, R6);
-    asm.call(helper::XDP_GET_BUFF_LEN);
+    hook::frame_len(asm);
     asm.load(Size::W, R2, R9, context::PAYLOAD_OFF);
     asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
     asm.alu(op::ADD, R2, R3);
     asm.alu(op::SUB, R2, R0);
     asm.jump_if_imm(op::JEQ, R2, 0, exact);
-    asm.mov(R1, R6);
-    asm.call(helper::XDP_ADJUST_TAIL);
+    hook::move_tail(asm);
     asm.jump_if_imm(op::JNE, R0, 0, no_room);
     asm.bind(exact);
 
+    if asm.hook() == Hook::Tcx {
+        return;
+    }
     let placed = asm.label();
     asm.load(Size::W, R2, R9, context::PAYLOAD_OFF);
     asm.alu(op::SUB, R2, R8);
@@ -296,9 +320,9 @@ fn if_hop(asm: &mut Assembler, hop: Reg, flag: u8, without: Label) {
 /// Writes all headers. `r0` = the hop from here on, as no helper is called.
 fn headers(asm: &mut Assembler, packet: Packet, short: Label) {
     let [plain, ipv4, udp] = [(); 3].map(|()| asm.label());
-    xdp::packet_bounds(asm);
+    hook::packet_bounds(asm);
     hop(asm, R0);
-    xdp::need(asm, (ETH + IPV4 + UDP).into(), short);
+    parts::need(asm, (ETH + IPV4 + UDP).into(), short);
     asm.load(Size::D, R1, R0, hop::MACS);
     asm.store(Size::D, R7, 0, R1);
     asm.load(Size::W, R1, R0, hop::MACS + 8);
@@ -314,13 +338,13 @@ fn headers(asm: &mut Assembler, packet: Packet, short: Label) {
     asm.alu_imm(op::ADD, R4, UDP.into());
     if_hop(asm, R0, hop::flag::IPV6, ipv4);
 
-    xdp::need(asm, (ETH + IPV6 + UDP).into(), short);
+    parts::need(asm, (ETH + IPV6 + UDP).into(), short);
     ipv6_header(asm);
     asm.alu_imm(op::ADD, R2, (ETH + IPV6).into());
     asm.jump(udp);
 
     asm.bind(ipv4);
-    xdp::need(asm, (ETH + IPV4 + UDP).into(), short);
+    parts::need(asm, (ETH + IPV4 + UDP).into(), short);
     ipv4_header(asm);
     asm.alu_imm(op::ADD, R2, (ETH + IPV4).into());
     asm.bind(udp);
@@ -372,7 +396,7 @@ fn ipv4_header(asm: &mut Assembler) {
     asm.alu(op::ADD, R5, R1);
     asm.alu(op::ADD, R3, R5);
     asm.alu_imm(op::ADD, R3, VERSION + WHOLE);
-    xdp::fold_short(asm, R3, R1);
+    parts::fold_short(asm, R3, R1);
     asm.alu_imm(op::XOR, R3, 0xffff);
     asm.store(Size::H, R7, ETH + 10, R3);
     asm.mov(R2, R7);
@@ -387,13 +411,15 @@ fn udp_header(asm: &mut Assembler, packet: Packet, short: Label) {
     asm.alu(op::ADD, R5, R4);
     asm.alu_imm(op::ADD, R5, be16(PROTOCOL_UDP.into()));
 
-    // As a reply's: through the exit program a half checksum stays half. The UDP
-    // header lies where it did relative to the payload, so it is found.
-    if_hop(asm, R0, hop::flag::BY_TCX, whole);
+    // As a reply's: by TCX, also through the exit program, a half checksum stays half. The
+    // UDP header lies where it did relative to the payload, so it is found.
+    if asm.hook() == Hook::Xdp {
+        if_hop(asm, R0, hop::flag::BY_TCX, whole);
+    }
     asm.load(Size::W, R1, R9, context::FLAGS);
     asm.alu_imm(op::AND, R1, flag::CHECKSUM_PARTIAL as i32);
     asm.jump_if_imm(op::JEQ, R1, 0, whole);
-    xdp::fold_short(asm, R5, R1);
+    parts::fold_short(asm, R5, R1);
     asm.store(Size::H, R2, 6, R5);
     asm.jump(written);
 
@@ -409,11 +435,13 @@ fn udp_header(asm: &mut Assembler, packet: Packet, short: Label) {
 fn leave(asm: &mut Assembler, no_room: Label, host: Label, observe: bool) {
     let [redirect, count] = [(); 2].map(|()| asm.label());
     hop(asm, R7);
-    if_hop(asm, R7, hop::flag::BY_TCX, redirect);
-    asm.load(Size::W, R8, R7, hop::IFINDEX);
-    mark_for_exit(asm, Some(R8), no_room);
-    asm.mov_imm(R8, action::PASS);
-    asm.jump(count);
+    if asm.hook() == Hook::Xdp {
+        if_hop(asm, R7, hop::flag::BY_TCX, redirect);
+        asm.load(Size::W, R8, R7, hop::IFINDEX);
+        mark_for_exit(asm, Some(R8), no_room);
+        hook::set(asm, R8, Action::Pass);
+        asm.jump(count);
+    }
 
     asm.bind(redirect);
     asm.load(Size::W, R1, R7, hop::IFINDEX);
@@ -422,8 +450,8 @@ fn leave(asm: &mut Assembler, no_room: Label, host: Label, observe: bool) {
     asm.mov(R8, R0);
 
     asm.bind(count);
-    xdp::find_row(asm, host);
-    xdp::count(asm, R0, Count::Forwarded);
+    parts::find_row(asm, host);
+    parts::count(asm, R0, Count::Forwarded);
     if observe {
         let note = Note::end(Word::Is(Count::Forwarded as u32));
         observe::note(

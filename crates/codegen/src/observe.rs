@@ -6,7 +6,7 @@
 //! number from the entry program on, so that what is said of it can be put together;
 //! a program that is reached by a message without one says nothing.
 //!
-//! All of them clobber `r0`-`r5`. `r6` is `xdp_md`, `r9` the context.
+//! All of them clobber `r0`-`r5`. `r6` is `md`, `r9` the context.
 
 use ashway_abi::context;
 use ashway_abi::observe::{
@@ -14,9 +14,10 @@ use ashway_abi::observe::{
     RAN, ROW, SEQUENCE, STEP, TIME, base, step,
 };
 use ashway_abi::trusted::SLOT_SEQUENCE;
-use ashway_check::bpf::{Assembler, Label, MapRef, Reg, Size, helper, md, op};
+use ashway_check::bpf::{Assembler, Field, Label, MapRef, Reg, Size, helper, op};
 
-use crate::xdp::{self};
+use crate::hook;
+use crate::parts::{self};
 use Reg::{R0, R1, R2, R3, R4, R6, R7, R8, R9};
 
 /// `BPF_RB_NO_WAKEUP`: who reads looks by itself.
@@ -68,7 +69,7 @@ fn find(asm: &mut Assembler, to: Reg) {
 /// Where the entry program begins: finds the context, numbers the message, notes the
 /// time. Clobbers `r7` and `r8`, too; to `fail` if this is no known CPU.
 pub(crate) fn begin(asm: &mut Assembler, cpus: u32, session: u16, fail: Label) {
-    xdp::find_context(asm, cpus, fail);
+    parts::find_context(asm, cpus, fail);
     asm.call(helper::GET_SMP_PROCESSOR_ID);
     asm.mov(R8, R0);
     asm.alu_imm(op::LSH, R8, base(1, 0).trailing_zeros() as i32);
@@ -134,14 +135,13 @@ pub(crate) fn note(asm: &mut Assembler, note: Note) {
             }
         }
     }
-    asm.load(Size::W, R2, R6, md::INGRESS_IFINDEX);
+    asm.field(R2, R6, Field::Ifindex);
     asm.store(Size::W, R1, IFINDEX, R2);
     asm.call(helper::KTIME_GET_NS);
     find(asm, R1);
     asm.store(Size::D, R1, TIME, R0);
     asm.store_imm(Size::W, R1, CAPTURED, 0);
-    asm.mov(R1, R6);
-    asm.call(helper::XDP_GET_BUFF_LEN);
+    hook::frame_len(asm);
     find(asm, R1);
     asm.store(Size::W, R1, FRAME_LEN, R0);
     if note.frame {
@@ -183,7 +183,7 @@ fn capture(asm: &mut Assembler) {
     asm.alu_imm(op::ADD, R3, BYTES as i32);
     asm.mov(R1, R6);
     asm.mov_imm(R2, 0);
-    asm.call(helper::XDP_LOAD_BYTES);
+    hook::load_bytes(asm);
     asm.jump_if_imm(op::JEQ, R0, 0, none);
     find(asm, R1);
     asm.store_imm(Size::W, R1, CAPTURED, 0);

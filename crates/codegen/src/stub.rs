@@ -20,13 +20,14 @@
 use ashway_abi::memory::{Layout, STATE_GUEST_PAGES, WASM_PAGE};
 use ashway_abi::{Cause, context};
 
+use crate::hook::{self, Action};
 use crate::normalise::Module;
 use crate::normalise::ir::{FileOffset, Global};
+use crate::parts;
 use crate::promote::{self, PromoteError, Shape, Summary};
-use crate::xdp::{self, action};
 use Reg::{R0, R1, R2, R3, R6, R7, R9, R10};
 use ashway_abi::MemoryKind;
-use ashway_check::bpf::{Assembler, Image, Label, MapRef, Reg, Size, md, op};
+use ashway_check::bpf::{Assembler, Field, Hook, Image, Label, MapRef, Reg, Size, op};
 
 /// Bytes before the message.
 pub const HEADER_BYTES: usize = 64;
@@ -47,9 +48,9 @@ const PAD: u8 = 0xcc;
 
 /// What the program returns when it has run: the frame says the rest. Anything
 /// else means that the frame was not one of [`frame`]'s.
-pub const RETURNED: u32 = action::PASS as u32;
+pub const RETURNED: u32 = Action::Pass.code(Hook::Xdp) as u32;
 
-/// Stack: the `xdp_md` pointer and what else [`promote`] wants.
+/// Stack: the `md` pointer and what else [`promote`] wants.
 const MD: i16 = -8;
 const PAYLOAD: i16 = -16;
 const END: i16 = -24;
@@ -102,7 +103,7 @@ fn prologue(asm: &mut Assembler, shape: &Shape<'_>, cpus: u32) {
     let (kind, budget) = (shape.memory, shape.budget);
     let (fail, good) = (asm.label(), asm.label());
     asm.mov(R6, R1);
-    xdp::find_context(asm, cpus, fail);
+    parts::find_context(asm, cpus, fail);
     asm.store(Size::D, R10, MD, R6);
     header(asm, fail);
     asm.load(Size::W, R3, R1, 0);
@@ -121,7 +122,7 @@ fn prologue(asm: &mut Assembler, shape: &Shape<'_>, cpus: u32) {
         MemoryKind::Array => asm.jump_if_imm(op::JEQ, R3, HEADER_BYTES as i32, good),
     }
     asm.bind(fail);
-    xdp::finish(asm, action::DROP);
+    hook::finish(asm, Action::Drop);
     asm.bind(good);
     match kind {
         MemoryKind::Arena => asm.alu(op::ADD, R1, R3),
@@ -177,16 +178,16 @@ fn epilogue(asm: &mut Assembler, done: Label, trap: Label, after: impl FnOnce(&m
     asm.load(Size::D, R3, R9, context::RESERVE);
     asm.alu(op::ADD, R2, R3);
     asm.store(Size::D, R1, FUEL, R2);
-    xdp::finish(asm, action::PASS);
+    hook::finish(asm, Action::Pass);
     asm.bind(fail);
-    xdp::finish(asm, action::DROP);
+    hook::finish(asm, Action::Drop);
 }
 
 /// `r1` = the frame's header, known to the verifier to be there, `r2` =
-/// `data_end`, from `xdp_md` in `r6`. Clobbers `r0`.
+/// `data_end`, from `md` in `r6`. Clobbers `r0`.
 fn header(asm: &mut Assembler, fail: Label) {
-    asm.load(Size::W, R1, R6, md::DATA);
-    asm.load(Size::W, R2, R6, md::DATA_END);
+    asm.field(R1, R6, Field::Data);
+    asm.field(R2, R6, Field::DataEnd);
     asm.mov(R0, R1);
     asm.alu_imm(op::ADD, R0, HEADER_BYTES as i32);
     asm.jump_if(op::JGT, R0, R2, fail);

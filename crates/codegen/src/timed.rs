@@ -17,7 +17,7 @@ use ashway_abi::count::{KERNEL_NS, NEXT_TIMED};
 use ashway_check::bpf::{Assembler, Reg, Size, helper, op};
 
 use crate::bug::{self, Bug};
-use crate::xdp;
+use crate::parts;
 use Reg::{R0, R1, R2, R9};
 
 /// Messages that one stands for, at most: the clock then costs each 0.2 ns. A prime number, so
@@ -50,7 +50,7 @@ pub(crate) fn begin(asm: &mut Assembler) {
         asm.mov_imm(R2, 1);
     }
     asm.store(Size::W, R9, context::TIMED_FOR, R2);
-    xdp::add_flags(asm, flag::TIMED);
+    parts::add_flags(asm, flag::TIMED);
     asm.call(helper::KTIME_GET_NS);
     asm.store(Size::D, R9, context::TIMED_FROM, R0);
     asm.call(helper::KTIME_GET_NS);
@@ -84,7 +84,7 @@ pub(crate) fn end(asm: &mut Assembler, handler_ns: u64) {
     asm.load(Size::W, R1, R9, context::TIMED_FOR);
     asm.alu(op::MUL, R0, R1);
     asm.store(Size::D, R9, TOOK, R0);
-    xdp::find_row(asm, out);
+    parts::find_row(asm, out);
     asm.load(Size::D, R1, R0, KERNEL_NS as i16 * 8);
     asm.load(Size::D, R2, R9, TOOK);
     asm.alu(op::ADD, R1, R2);

@@ -6,8 +6,8 @@
 use ashway_abi::observe::{BYTES, LOST, MOST_BYTES, Note, SEQUENCE, session, step};
 use ashway_abi::{Count, Leaf, QueueLayout, context};
 use ashway_check::bpf::interp::Machine;
-use ashway_check::bpf::{Image, Insn, MapRef};
-use ashway_codegen::demux::emit::{self, FEW};
+use ashway_check::bpf::{Hook, Image, Insn, MapRef};
+use ashway_codegen::demux::compiled::{self, FEW};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::{forward, instance};
 use ashway_demux::{Table, parse};
@@ -29,11 +29,12 @@ fn programs(packet: Packet) -> [[Image; 2]; 2] {
     table
         .insert(&parse("udp and dst port 9000").unwrap(), ())
         .unwrap();
-    let shapes = emit::compile(&table, FEW, |()| Leaf {
+    let shapes = compiled::compile(&table, FEW, |()| Leaf {
         row: ROW,
         ..Leaf::default()
     });
     let spec = entry::Spec {
+        hook: Hook::Xdp,
         shapes: &shapes,
         spares: None,
         cpus: 1,
@@ -43,6 +44,7 @@ fn programs(packet: Packet) -> [[Image; 2]; 2] {
         packet,
     };
     let user = instance::QueueSpec {
+        hook: Hook::Xdp,
         cpus: 1,
         layout: QUEUE,
         packet,
@@ -102,7 +104,7 @@ fn frames() -> Vec<Vec<u8>> {
 fn run([entry, user]: &[Image; 2], array: bool, frame: &[u8]) -> (u32, Vec<u64>, Machine) {
     let mut machine = Machine::new(2, QUEUE.bytes(), 0);
     machine.array_mode = array;
-    machine.set_hits(emit::CELL_BYTES);
+    machine.set_hits(compiled::CELL_BYTES);
     machine.ifindex = 9;
     machine.clock_ns = 1000;
     machine.clock_step_ns = 10;
@@ -208,6 +210,7 @@ fn shapes(image: &Image) -> Vec<(u8, u8, u8)> {
 
 fn forward() -> [Image; 2] {
     let spec = instance::QueueSpec {
+        hook: Hook::Xdp,
         cpus: 1,
         layout: QueueLayout { paths: 3, ..QUEUE },
         packet: Packet::Pointers,

@@ -5,8 +5,8 @@
 
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::{Count, MemoryKind, QueueLayout, context, trusted};
-use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::Machine;
+use ashway_check::bpf::{Hook, Image};
 use ashway_codegen::entry::Packet;
 use ashway_codegen::instance::{self, OrderScope};
 use promoted::promoted;
@@ -29,6 +29,7 @@ const MEMORIES: [MemoryKind; 2] = [MemoryKind::Arena, MemoryKind::Array];
 const fn spec(memory: MemoryKind, rings: usize) -> instance::Spec {
     instance::Spec {
         queue: instance::QueueSpec {
+            hook: Hook::Xdp,
             cpus: 1,
             layout: QueueLayout {
                 paths: 1,

@@ -7,8 +7,8 @@ use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::share::{Account, DRAIN_NS, HOLD_NS, Mode, Terms};
 use ashway_abi::{Count, context, trusted};
 use ashway_abi::{MemoryKind, QueueLayout};
-use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::Machine;
+use ashway_check::bpf::{Hook, Image};
 use ashway_codegen::entry::Packet;
 use ashway_codegen::instance::{self, OrderScope, QueueSpec};
 use promoted::promoted;
@@ -45,6 +45,7 @@ const fn spec(memory: MemoryKind) -> instance::Spec {
 
 const fn queue(memory: MemoryKind) -> QueueSpec {
     QueueSpec {
+        hook: Hook::Xdp,
         cpus: 1,
         layout: QUEUE,
         packet: Packet::beside(memory),

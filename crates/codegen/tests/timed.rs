@@ -6,9 +6,9 @@
 use ashway_abi::count::KERNEL_NS;
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::{Budget, Count, Leaf, MemoryKind, QueueLayout, Verdict};
-use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::Machine;
-use ashway_codegen::demux::emit::{self, FEW};
+use ashway_check::bpf::{Hook, Image};
+use ashway_codegen::demux::compiled::{self, FEW};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::instance::{OrderScope, QueueSpec, Spec};
 use ashway_demux::Table;
@@ -49,6 +49,7 @@ impl Path {
     fn new(memory: MemoryKind) -> Self {
         let packet = Packet::beside(memory);
         let queue = QueueSpec {
+            hook: Hook::Xdp,
             cpus: 1,
             layout: QueueLayout {
                 paths: 1,
@@ -76,11 +77,12 @@ impl Path {
         let mut table = Table::default();
         let filter = ashway_demux::parse(&format!("udp dst port {PORT}")).unwrap();
         table.insert(&filter, ()).unwrap();
-        let shapes = emit::compile(&table, FEW, |()| Leaf {
+        let shapes = compiled::compile(&table, FEW, |()| Leaf {
             row: ROW as u32,
             ..Leaf::default()
         });
         let entry = entry::generate(&entry::Spec {
+            hook: Hook::Xdp,
             shapes: &shapes,
             spares: None,
             cpus: 1,
@@ -92,7 +94,7 @@ impl Path {
         let mut machine = Machine::new(ROW + 1, queue.layout.bytes(), LAYOUT.total_bytes());
         machine.array_mode = memory == MemoryKind::Array;
         machine.clock_step_ns = STEP_NS;
-        machine.set_hits(emit::CELL_BYTES);
+        machine.set_hits(compiled::CELL_BYTES);
         machine.slots = vec![Some(program)];
         Self { machine, entry }
     }

@@ -157,12 +157,12 @@ impl Difference {
                     let message = format!("the node has not taken interface `{}`", iface.name);
                     self.mistake(iface.line, message, ANEW);
                 }
-                Some(known) if known.mode != iface.mode => {
+                Some(known) if known.attach != iface.attach => {
                     let message = format!(
-                        "interface `{}` has `mode = \"{}\"`, not \"{}\"",
+                        "interface `{}` has `attach = \"{}\"`, not \"{}\"",
                         iface.name,
-                        known.mode.word(),
-                        iface.mode.word()
+                        known.attach.word(),
+                        iface.attach.word()
                     );
                     self.mistake(iface.line, message, ANEW);
                 }

@@ -6,7 +6,7 @@
 //! socket = "node.sock"     # the control socket; relative to this file
 //!
 //! [iface.veth0]
-//! mode = "auto"            # auto | native | generic | packet
+//! attach = "auto"          # auto | xdp | tcx | generic | packet
 //!
 //! [handler.counter]
 //! file   = "counter.wasm"  # relative to this file
@@ -79,8 +79,8 @@ pub use offline::Offline;
 pub use read::{load, parse, reload};
 pub use share::{Share, read_rate, read_share};
 pub use types::{
-    Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, LayeredHandler, LongPath,
-    MemoryMode, NodeConfig, OnFault, PathConfig, Placement, Tier, XdpMode,
+    Attach, Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, LayeredHandler,
+    LongPath, MemoryMode, NodeConfig, OnFault, PathConfig, Placement, Tier,
 };
 pub use values::{
     MOST_CHANNELS, NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_faults,

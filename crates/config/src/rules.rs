@@ -18,7 +18,7 @@ use crate::diagnostics::Diagnostic;
 use crate::modules::{Entrance, NodeGraph};
 use crate::read::Reader;
 use crate::sections::PathPlaces;
-use crate::types::{Config, DomainConfig, PathConfig, Tier, XdpMode};
+use crate::types::{Attach, Config, DomainConfig, IfaceConfig, PathConfig, Tier};
 
 /// Notes every contradiction between sections; `places[i]` belongs to
 /// `config.paths[i]`.
@@ -110,6 +110,31 @@ pub(super) fn check_begins(
     }
 }
 
+/// The programs of a node run at one hook.
+pub(super) fn check_hook(
+    reader: &mut Reader<'_>,
+    known: &[IfaceConfig],
+    iface: &IfaceConfig,
+    span: Range<usize>,
+) {
+    let Some(tcx) = iface.attach.is_tcx() else {
+        return;
+    };
+    let other = |known: &&IfaceConfig| known.attach.is_tcx() == Some(!tcx);
+    if let Some(other) = known.iter().find(other) {
+        let message = format!(
+            "`{}` has `attach = \"{}\"` and `{}` has `attach = \"{}\"`: the programs of a node \
+             run at one hook",
+            iface.name,
+            iface.attach.word(),
+            other.name,
+            other.attach.word(),
+        );
+        let hint = "give both the same, or a node of its own to each".to_owned();
+        reader.error("contradiction", span, message, Some(hint));
+    }
+}
+
 fn check_ifaces(
     reader: &mut Reader<'_>,
     config: &Config,
@@ -131,12 +156,12 @@ fn check_ifaces(
         }
         match config.iface(name) {
             None => unknown(reader, "iface", name, span.clone(), known),
-            Some(iface) if iface.mode == XdpMode::Packet && path.tier == Tier::Kernel => {
+            Some(iface) if iface.attach == Attach::Packet && path.tier == Tier::Kernel => {
                 reader.error(
                     "contradiction",
                     places.tier.clone(),
-                    format!("there is no kernel tier on `{name}`: its mode is `packet`"),
-                    Some("use `tier = \"auto\"`, or another mode for the interface".to_owned()),
+                    format!("there is no kernel tier on `{name}`: it has `attach = \"packet\"`"),
+                    Some("use `tier = \"auto\"`, or another `attach` for the interface".to_owned()),
                 );
             }
             Some(_) => {}
@@ -414,13 +439,13 @@ fn fits(config: &Config, path: &PathConfig) -> Result<(), (&'static str, String,
     }
     let mut modes = path.ifaces.iter().filter_map(|name| config.iface(name));
     if path.tier == Tier::Kernel
-        && let Some(iface) = modes.find(|iface| iface.mode == XdpMode::Packet)
+        && let Some(iface) = modes.find(|iface| iface.attach == Attach::Packet)
     {
         let message = format!(
-            "there is no kernel tier on `{}`: its mode is `packet`",
+            "there is no kernel tier on `{}`: it has `attach = \"packet\"`",
             iface.name
         );
-        let hint = "use `tier = \"auto\"`, or another mode for the interface";
+        let hint = "use `tier = \"auto\"`, or another `attach` for the interface";
         return Err(("contradiction", message, hint));
     }
     Ok(())

@@ -16,8 +16,8 @@ use crate::offline::Offline;
 use crate::read::{Reader, Section};
 use crate::share::{Share, read_rate, read_share};
 use crate::types::{
-    Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, LayeredHandler, LongPath,
-    MemoryMode, NodeConfig, OnFault, PathConfig, Tier, XdpMode,
+    Attach, Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, LayeredHandler,
+    LongPath, MemoryMode, NodeConfig, OnFault, PathConfig, Tier,
 };
 use crate::values::{
     NAME_HINT, fault_limit, fault_time, is_name, read_budget, read_channel, read_endpoint,
@@ -71,7 +71,10 @@ pub(super) fn config(file: &FsPath, root: &DeTable<'_>, reader: &mut Reader<'_>)
         match key.get_ref().as_ref() {
             "node" => config.node = node(reader, directory, key.span(), value),
             "iface" => each(reader, "iface", value, |reader, name, span, value| {
-                config.ifaces.extend(iface(reader, name, span, value));
+                if let Some(iface) = iface(reader, name, span.clone(), value) {
+                    rules::check_hook(reader, &config.ifaces, &iface, span);
+                    config.ifaces.push(iface);
+                }
             }),
             "domain" => each(reader, "domain", value, |reader, name, span, value| {
                 config.domains.extend(domain(reader, name, span, value));
@@ -249,10 +252,28 @@ fn iface(
         );
     }
     let line = reader.line(span.start);
-    let mut section = Section::open(reader, format!("iface.{name}"), span, value, &["mode"])?;
+    let mut section = Section::open(
+        reader,
+        format!("iface.{name}"),
+        span,
+        value,
+        &["attach", "mode"],
+    )?;
+    // Which was the key's name at first.
+    let mode = section.word("mode", Attach::WORDS);
+    let attach = section.word("attach", Attach::WORDS);
+    if mode.is_some() && attach.is_some() {
+        let place = section.place("mode");
+        section.reader.error(
+            "contradiction",
+            place,
+            "`mode` is the old name of `attach`, and both are given".to_owned(),
+            Some("leave `mode` out".to_owned()),
+        );
+    }
     Some(IfaceConfig {
         name: name.to_owned(),
-        mode: section.word("mode", XdpMode::WORDS).unwrap_or_default(),
+        attach: attach.or(mode).unwrap_or_default(),
         line,
     })
 }

@@ -43,7 +43,7 @@ fn the_smallest_configuration_has_the_documented_defaults() {
     let config = read(&with("", "")).unwrap();
     assert_eq!(config.node.name, "default");
     assert_eq!(config.node.socket, None);
-    assert_eq!(config.ifaces[0].mode, XdpMode::Auto);
+    assert_eq!(config.ifaces[0].attach, Attach::Auto);
     let handler = config.handler("counter").unwrap();
     assert_eq!(handler.allow, []);
     assert_eq!(handler.memory, MemoryMode::Auto);
@@ -87,7 +87,7 @@ fn everything_can_be_said() {
     assert_eq!(config.paths[1].function, "on_inc");
     assert_eq!(config.paths[0].tier, Tier::Kernel);
     assert_eq!(config.paths[0].budget, Duration::from_millis(1));
-    assert_eq!(config.iface("eth0.100").unwrap().mode, XdpMode::Generic);
+    assert_eq!(config.iface("eth0.100").unwrap().attach, Attach::Generic);
     assert_eq!(config.paths_of("b").count(), 1);
 }
 

@@ -110,22 +110,24 @@ pub struct IfaceConfig {
     /// The interface's name in this network namespace.
     pub name: String,
     /// How to receive from it.
-    pub mode: XdpMode,
+    pub attach: Attach,
     /// Where the section starts, from 1.
     pub line: usize,
 }
 
 /// How messages are taken from an interface: the rungs of the ladder.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum XdpMode {
+pub enum Attach {
     /// The highest rung that works.
     #[default]
     Auto,
     /// XDP in the driver.
-    Native,
+    Xdp,
+    /// Behind the driver, at traffic control's ingress.
+    Tcx,
     /// XDP in the host's stack.
     Generic,
-    /// No XDP: packet sockets, user tier only.
+    /// No programs: packet sockets, user tier only.
     Packet,
 }
 
@@ -276,21 +278,35 @@ impl Config {
     pub const MAX_BUDGET: Duration = Duration::from_millis(10);
 }
 
-impl XdpMode {
+impl Attach {
     /// The words of the configuration and what each means.
     pub const WORDS: &'static [(&'static str, Self)] = &[
         ("auto", Self::Auto),
-        ("native", Self::Native),
+        ("xdp", Self::Xdp),
+        ("tcx", Self::Tcx),
         ("generic", Self::Generic),
         ("packet", Self::Packet),
+        // As it was called at first.
+        ("native", Self::Xdp),
     ];
+
+    /// Whether it asks for TCX or for XDP; `None` if for neither.
+    #[must_use]
+    pub const fn is_tcx(self) -> Option<bool> {
+        match self {
+            Self::Auto | Self::Packet => None,
+            Self::Xdp | Self::Generic => Some(false),
+            Self::Tcx => Some(true),
+        }
+    }
 
     /// The word of the configuration.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
             Self::Auto => "auto",
-            Self::Native => "native",
+            Self::Xdp => "xdp",
+            Self::Tcx => "tcx",
             Self::Generic => "generic",
             Self::Packet => "packet",
         }

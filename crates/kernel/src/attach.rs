@@ -120,33 +120,60 @@ impl AttachError {
     }
 }
 
-/// An attached XDP program. Dropping it detaches.
+/// A program that is attached to an interface. Dropping it detaches.
 #[derive(Debug)]
-pub struct XdpLink {
-    link: Link,
+pub struct Attached {
+    link: OwnedFd,
 }
 
-impl XdpLink {
+impl Attached {
     /// Attaches an XDP program (Linux 5.9). Takes some ms: the driver may
     /// reset its queues. An interface has room for one.
     ///
     /// # Errors
     ///
     /// [`AttachError`]; the interface is then as it was.
-    pub fn attach(program: &Program, ifindex: u32, mode: Mode) -> Result<Self, AttachError> {
+    pub fn xdp(program: &Program, ifindex: u32, mode: Mode) -> Result<Self, AttachError> {
         const XDP_FLAGS_SKB_MODE: u32 = 1 << 1;
         const XDP_FLAGS_DRV_MODE: u32 = 1 << 2;
         let flags = match mode {
             Mode::Native => XDP_FLAGS_DRV_MODE,
             Mode::Generic => XDP_FLAGS_SKB_MODE,
         };
-        let link = Link::create(program, ifindex, sys::ATTACH_XDP, flags)?;
+        Self::create(program, ifindex, sys::ATTACH_XDP, flags)
+    }
+
+    /// Attaches a `SchedCls` program to traffic control's ingress, behind those that are
+    /// there already (Linux 6.6).
+    ///
+    /// # Errors
+    ///
+    /// [`AttachError`]; the interface is then as it was.
+    pub fn tcx(program: &Program, ifindex: u32) -> Result<Self, AttachError> {
+        Self::create(program, ifindex, sys::ATTACH_TCX_INGRESS, 0)
+    }
+
+    fn create(
+        program: &Program,
+        ifindex: u32,
+        attach_type: u32,
+        flags: u32,
+    ) -> Result<Self, AttachError> {
+        let mut attr = sys::LinkCreate {
+            prog_fd: program.fd().as_raw_fd() as u32,
+            ifindex,
+            attach_type,
+            flags,
+        };
+        // SAFETY: the block holds no pointers.
+        let link = unsafe { sys::bpf_fd(Command::LinkCreate, &mut attr) }
+            .map_err(|errno| AttachError::new(ifindex, errno))?;
         Ok(Self { link })
     }
 
-    /// Puts another XDP program in the place of the attached one. Each packet
-    /// meets one of the two, and the driver does not reset its queues. Packets meet the new
-    /// one at once; the call returns some 10 ms later, behind an RCU grace period
+    /// Puts another program of its kind in the place of the attached one. Each packet
+    /// meets one of the two, and a driver does not reset its queues. Packets meet the new
+    /// one at once; under XDP the call returns some 10 ms later, behind an RCU grace period
     /// (`bpf_dispatcher_update`, Linux 6.18).
     ///
     /// # Errors
@@ -155,7 +182,7 @@ impl XdpLink {
     /// `ENOLINK` if somebody has detached the link.
     pub fn update(&self, program: &Program) -> io::Result<()> {
         let mut attr = sys::LinkUpdate {
-            link_fd: self.link.fd.as_raw_fd() as u32,
+            link_fd: self.link.as_raw_fd() as u32,
             new_prog_fd: program.fd().as_raw_fd() as u32,
             ..sys::LinkUpdate::default()
         };
@@ -172,7 +199,7 @@ impl XdpLink {
     /// When no descriptor can be had.
     pub fn exchange(&self, old: &Program, new: &Program) -> io::Result<Exchange> {
         Ok(Exchange {
-            link: self.link.fd.try_clone()?,
+            link: self.link.try_clone()?,
             old: old.fd().try_clone_to_owned()?,
             new: new.fd().try_clone_to_owned()?,
         })
@@ -182,7 +209,7 @@ impl XdpLink {
     /// detached the link or deleted the interface.
     #[must_use]
     pub fn is_attached(&self) -> bool {
-        owner::link_ifindex(&self.link.fd).is_ok_and(|ifindex| ifindex != 0)
+        owner::link_ifindex(&self.link).is_ok_and(|ifindex| ifindex != 0)
     }
 
     /// Detaches as dropping does, and says whether that worked.
@@ -191,11 +218,11 @@ impl XdpLink {
     ///
     /// What `BPF_LINK_DETACH` returned.
     pub fn detach(self) -> io::Result<()> {
-        detach(&self.link.fd)
+        detach(&self.link)
     }
 }
 
-/// An exchange of XDP programs that is to be made.
+/// An exchange of programs that is to be made.
 #[derive(Debug)]
 pub struct Exchange {
     link: OwnedFd,
@@ -204,7 +231,7 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// Makes it, as [`XdpLink::update`] does.
+    /// Makes it, as [`Attached::update`] does.
     ///
     /// # Errors
     ///
@@ -223,64 +250,10 @@ impl Exchange {
     }
 }
 
-/// A program attached to traffic control's ingress. Dropping it detaches.
-#[derive(Debug)]
-pub struct TcxLink {
-    link: Link,
-}
-
-impl TcxLink {
-    /// Attaches a `SchedCls` program behind those that are there already
-    /// (Linux 6.6).
-    ///
-    /// # Errors
-    ///
-    /// [`AttachError`]; the interface is then as it was.
-    pub fn attach(program: &Program, ifindex: u32) -> Result<Self, AttachError> {
-        let link = Link::create(program, ifindex, sys::ATTACH_TCX_INGRESS, 0)?;
-        Ok(Self { link })
-    }
-
-    /// Detaches as dropping does, and says whether that worked.
-    ///
-    /// # Errors
-    ///
-    /// What `BPF_LINK_DETACH` returned.
-    pub fn detach(self) -> io::Result<()> {
-        detach(&self.link.fd)
-    }
-}
-
-/// A link of either kind.
-#[derive(Debug)]
-struct Link {
-    fd: OwnedFd,
-}
-
-impl Link {
-    fn create(
-        program: &Program,
-        ifindex: u32,
-        attach_type: u32,
-        flags: u32,
-    ) -> Result<Self, AttachError> {
-        let mut attr = sys::LinkCreate {
-            prog_fd: program.fd().as_raw_fd() as u32,
-            ifindex,
-            attach_type,
-            flags,
-        };
-        // SAFETY: the block holds no pointers.
-        let fd = unsafe { sys::bpf_fd(Command::LinkCreate, &mut attr) }
-            .map_err(|errno| AttachError::new(ifindex, errno))?;
-        Ok(Self { fd })
-    }
-}
-
-impl Drop for Link {
+impl Drop for Attached {
     fn drop(&mut self) {
         // It may be detached already; if it cannot be, closing the fd is next.
-        let _ = detach(&self.fd);
+        let _ = detach(&self.link);
     }
 }
 

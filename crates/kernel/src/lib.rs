@@ -32,7 +32,7 @@ mod sys;
 mod test_run;
 pub mod verifier_log;
 
-pub use attach::{AttachError, Exchange, Mode, TcxLink, XdpLink};
+pub use attach::{AttachError, Attached, Exchange, Mode};
 pub use iface::Iface;
 pub use load::{BtfInfo, LoadError, MOST_TIME, MapFixup, Program, ProgramKind, ProgramSpec};
 pub use maps::{Map, MapKind, MapSpec};

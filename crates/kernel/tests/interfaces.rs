@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use ashway_kernel::attach::AttachError;
 use ashway_kernel::{
-    DetachError, Iface, Mode, Program, ProgramKind, ProgramSpec, TcxLink, XdpContext, XdpLink,
-    XdpMode, detach_ashway, iface, owner,
+    Attached, DetachError, Iface, Mode, Program, ProgramKind, ProgramSpec, XdpContext, XdpMode,
+    detach_ashway, iface, owner,
 };
 use ashway_rig::skip_unless_root;
 use common::{EXIT, XDP_PASS, in_namespace, ip, mov, returning, run};
@@ -26,7 +26,7 @@ fn a_link_has_an_owner_and_goes_when_dropped() {
         let a = index("near");
         assert!(owner(a).expect("asked").is_none());
         let program = returning("ashway_t_pass", XDP_PASS);
-        let link = XdpLink::attach(&program, a, Mode::Native).expect("attached");
+        let link = Attached::xdp(&program, a, Mode::Native).expect("attached");
 
         let found = owner(a).expect("asked").expect("somebody");
         assert_eq!(found.prog_id, program.id());
@@ -38,7 +38,7 @@ fn a_link_has_an_owner_and_goes_when_dropped() {
 
         let second = returning("ashway_t_two", XDP_PASS);
         for mode in [Mode::Native, Mode::Generic] {
-            let error = XdpLink::attach(&second, a, mode).expect_err("taken");
+            let error = Attached::xdp(&second, a, mode).expect_err("taken");
             let AttachError::Taken { owner, .. } = &error else {
                 panic!("{error:?}");
             };
@@ -49,7 +49,7 @@ fn a_link_has_an_owner_and_goes_when_dropped() {
 
         drop(link);
         assert!(owner(a).expect("asked").is_none());
-        let link = XdpLink::attach(&second, a, Mode::Generic).expect("free again");
+        let link = Attached::xdp(&second, a, Mode::Generic).expect("free again");
         let found = owner(a).expect("asked").expect("somebody");
         assert_eq!(found.mode, XdpMode::Generic);
         link.detach().expect("detached");
@@ -67,7 +67,7 @@ fn a_link_changes_its_program_and_stays() {
         let first = returning("ashway_t_one", XDP_PASS);
         let second = returning("ashway_t_two", XDP_PASS);
         for mode in [Mode::Native, Mode::Generic] {
-            let link = XdpLink::attach(&first, a, mode).expect("attached");
+            let link = Attached::xdp(&first, a, mode).expect("attached");
             let before = owner(a).expect("asked").expect("somebody");
             link.update(&second).expect("updated");
             let after = owner(a).expect("asked").expect("somebody");
@@ -93,7 +93,7 @@ fn an_absent_interface_is_named() {
     }
     in_namespace(|| {
         let program = returning("ashway_t_pass", XDP_PASS);
-        let error = XdpLink::attach(&program, 4_000_000, Mode::Native).expect_err("absent");
+        let error = Attached::xdp(&program, 4_000_000, Mode::Native).expect_err("absent");
         assert!(
             matches!(error, AttachError::NoInterface { .. }),
             "{error:?}"
@@ -113,11 +113,11 @@ fn ours_are_detached_and_foreign_ones_refused() {
         let foreign = returning("somebody", XDP_PASS);
         let tcx = tcx_program("ashway_t_tcx");
         let tcx_foreign = tcx_program("somebody_tcx");
-        let _kept_xdp = XdpLink::attach(&ours, a, Mode::Native).expect("attached");
-        let _kept_tcx = TcxLink::attach(&tcx, a).expect("attached");
-        let _other_tcx = TcxLink::attach(&tcx_foreign, a).expect("attached");
-        let _foreign = XdpLink::attach(&foreign, b, Mode::Native).expect("attached");
-        let _on_b = TcxLink::attach(&tcx, b).expect("attached");
+        let _kept_xdp = Attached::xdp(&ours, a, Mode::Native).expect("attached");
+        let _kept_tcx = Attached::tcx(&tcx, a).expect("attached");
+        let _other_tcx = Attached::tcx(&tcx_foreign, a).expect("attached");
+        let _foreign = Attached::xdp(&foreign, b, Mode::Native).expect("attached");
+        let _on_b = Attached::tcx(&tcx, b).expect("attached");
 
         let mut hooks: Vec<_> = detach_ashway(a)
             .expect("detached")
@@ -169,7 +169,7 @@ fn a_message_is_handed_back_to_the_hosts_stack() {
         ip("address add 10.77.0.1/24 dev near");
         let iface = Iface::by_name("near").expect("there");
         let program = returning("ashway_t_pass", XDP_PASS);
-        let _link = XdpLink::attach(&program, iface.ifindex, Mode::Native).expect("attached");
+        let _link = Attached::xdp(&program, iface.ifindex, Mode::Native).expect("attached");
         let socket = UdpSocket::bind("10.77.0.1:7777").expect("bound");
         socket
             .set_read_timeout(Some(Duration::from_secs(2)))
@@ -262,7 +262,7 @@ fn whether_the_peer_takes_what_xdp_sends_is_measured() {
         run("ethtool", "-K far gro off");
         assert!(!takes());
         let program = returning("ashway_t_pass", XDP_PASS);
-        let link = XdpLink::attach(&program, index("far"), Mode::Native).expect("attached");
+        let link = Attached::xdp(&program, index("far"), Mode::Native).expect("attached");
         assert!(takes(), "so does an XDP program");
         drop(link);
         assert!(!takes());

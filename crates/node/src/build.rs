@@ -8,6 +8,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use ashway_abi::{context, count};
+use ashway_check::bpf::Hook;
 use ashway_codegen::entry::Reply;
 use ashway_demux::Replica;
 use ashway_handler::Engine;
@@ -15,8 +16,7 @@ use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::neighbour::Tables;
 use ashway_kernel::probe::{Feature, Probe};
 use ashway_kernel::{
-    AttachError, Iface, Map, MapSpec, Mode, News, Program, ProgramKind, TcxLink, XdpLink, iface,
-    shared,
+    AttachError, Attached, Iface, Map, MapSpec, Mode, News, Program, ProgramKind, iface, shared,
 };
 use ashway_path::places::PathId;
 use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
@@ -30,7 +30,7 @@ use super::world::{self, Link, NodeServices};
 use super::{Node, NodeIface, Owners, RunError, State, XdpSide, dispatch, say};
 use crate::compile::CompileThread;
 use crate::rung::{Rung, cost_notice, no_xdp};
-use ashway_config::{Config, NodeGraph, Tier, XdpMode};
+use ashway_config::{Attach, Config, NodeGraph, Tier};
 use ashway_worker::bell::Bell;
 use ashway_worker::counters::UserRows;
 use ashway_worker::drop_rule;
@@ -64,12 +64,18 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let probe = Probe::run();
     let no_xdp = no_xdp(&probe);
     let mut facts = Vec::new();
+    // The configuration has one hook for all.
+    let asks_tcx = config
+        .ifaces
+        .iter()
+        .any(|iface| iface.attach == Attach::Tcx);
+    let hook = if asks_tcx { Hook::Tcx } else { Hook::Xdp };
     for iface in &config.ifaces {
         let found = Iface::by_name(&iface.name).map_err(|source| RunError::NoInterface {
             iface: iface.name.clone(),
             source,
         })?;
-        let rung = Rung::first(iface.mode, no_xdp.is_none());
+        let rung = Rung::first(iface.attach, hook, no_xdp.is_none());
         if rung != Rung::Packet
             && let Some(because) = &no_xdp
         {
@@ -83,12 +89,9 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let mut paths = PathRegistry::default();
     let of_ifaces = facts.iter().map(|(iface, _)| iface_facts(iface));
     let plan = plan::draw(config, &of_ifaces.collect::<Vec<_>>(), paths.ids());
-    let uses_xdp = facts.iter().any(|(_, rung)| *rung != Rung::Packet);
-    let maps = if uses_xdp {
-        Some(Arc::new(node_maps(&plan)?))
-    } else {
-        None
-    };
+    let has_programs = facts.iter().any(|(_, rung)| *rung != Rung::Packet);
+    let maps = has_programs.then(|| node_maps(&plan, hook)).transpose()?;
+    let maps = maps.map(Arc::new);
     let engine = Engine::new().map_err(RunError::Engine)?;
     let rows = Arc::new(UserRows::new(plan.all_rows()));
     let arena = probe.has(Feature::ArenaProgram);
@@ -225,13 +228,14 @@ fn iface_facts(found: &Iface) -> IfaceFacts {
     }
 }
 
-fn node_maps(plan: &Plan) -> Result<NodeMaps, RunError> {
+fn node_maps(plan: &Plan, hook: Hook) -> Result<NodeMaps, RunError> {
     let system = |source| RunError::System {
         doing: "create the node's maps",
         source,
     };
     let cpus = possible_cpus().map_err(system)? as u32;
     Ok(NodeMaps {
+        hook,
         context: Map::create(&MapSpec::array(
             "ashway_context",
             context::BYTES as u32 * cpus,
@@ -368,8 +372,11 @@ fn take_with_xdp(
         paths,
         ..
     } = common;
-    // Refuse before anything is changed, even before the veth probe.
-    if let Ok(Some(owner)) = ashway_kernel::owner(found.ifindex) {
+    // Refuse before anything is changed, even before the veth probe. At TCX there is room
+    // beside others.
+    if rung != Rung::Tcx
+        && let Ok(Some(owner)) = ashway_kernel::owner(found.ifindex)
+    {
         return Err(RunError::Attach {
             iface: found.name.clone(),
             source: AttachError::Taken {
@@ -399,7 +406,9 @@ fn take_with_xdp(
                 source,
             })?;
     }
-    let reply = if !found.is_veth {
+    let reply = if rung == Rung::Tcx {
+        Reply::Redirect
+    } else if !found.is_veth {
         Reply::Transmit
     } else if iface::veth_peer_takes_xdp_tx(found.ifindex).unwrap_or(false) {
         Reply::Redirect
@@ -432,7 +441,7 @@ fn take_with_xdp(
             iface: found.name.clone(),
             source,
         })?;
-        let link = TcxLink::attach(&exit, found.ifindex).map_err(|source| RunError::Attach {
+        let link = Attached::tcx(&exit, found.ifindex).map_err(|source| RunError::Attach {
             iface: found.name.clone(),
             source,
         })?;
@@ -441,7 +450,7 @@ fn take_with_xdp(
         None
     };
     let tx = transmit_socket(found)?;
-    let (link, rung) = attach(&entry, found, rung, config.ifaces[number].mode)?;
+    let (link, rung) = attach(&entry, found, rung, config.ifaces[number].attach)?;
     let pass_by = pass_by(found, rung)?;
     let iface = NodeIface {
         table,
@@ -470,22 +479,26 @@ fn attach(
     entry: &Program,
     found: &Iface,
     rung: Rung,
-    mode: XdpMode,
-) -> Result<(XdpLink, Rung), RunError> {
+    asked: Attach,
+) -> Result<(Attached, Rung), RunError> {
     let failed = |source| RunError::Attach {
         iface: found.name.clone(),
         source,
     };
+    if rung == Rung::Tcx {
+        let link = Attached::tcx(entry, found.ifindex).map_err(failed)?;
+        return Ok((link, rung));
+    }
     if rung == Rung::Native {
-        match XdpLink::attach(entry, found.ifindex, Mode::Native) {
+        match Attached::xdp(entry, found.ifindex, Mode::Native) {
             Ok(link) => return Ok((link, Rung::Native)),
-            Err(AttachError::Driver { .. }) if mode == XdpMode::Auto => {
+            Err(AttachError::Driver { .. }) if asked == Attach::Auto => {
                 say(&cost_notice(found, Rung::Generic));
             }
             Err(error) => return Err(failed(error)),
         }
     }
-    XdpLink::attach(entry, found.ifindex, Mode::Generic)
+    Attached::xdp(entry, found.ifindex, Mode::Generic)
         .map(|link| (link, Rung::Generic))
         .map_err(failed)
 }
@@ -516,7 +529,7 @@ fn transmit_socket(found: &Iface) -> Result<TxSocket, RunError> {
 /// How the user tier gives messages back on this rung.
 fn pass_by(found: &Iface, rung: Rung) -> Result<PassBy, RunError> {
     use ashway_check::bpf::{Assembler, Reg};
-    if rung == Rung::Generic {
+    if rung != Rung::Native {
         return Passer::open(found.ifindex)
             .map(PassBy::Socket)
             .map_err(|source| RunError::System {

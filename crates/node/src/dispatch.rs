@@ -17,7 +17,7 @@ use crate::request::Refusal;
 use ashway_abi::Leaf;
 use ashway_abi::context::flag;
 use ashway_abi::leaf::MAX_SLOTS;
-use ashway_codegen::demux::emit;
+use ashway_codegen::demux::compiled;
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_config::{NodeGraph, PathConfig};
 use ashway_demux::{Conflict, Conjunction, Entries, Field, Filter, Layer, Table, Test, Update};
@@ -128,15 +128,16 @@ impl Entry<'_> {
         table: &(impl AsRef<[Entries<T>]> + ?Sized),
         leaf: impl Fn(T) -> Leaf,
     ) -> Result<(Program, DemuxMaps), RunError> {
-        let shapes = emit::compile_open(table, emit::FEW, &leaf);
+        let shapes = compiled::compile_open(table, compiled::FEW, &leaf);
         let demux =
             DemuxMaps::create(table, &shapes, &leaf).map_err(|source| RunError::System {
                 doing: "create the maps of an interface's demux",
                 source,
             })?;
         let spec = entry::Spec {
+            hook: self.maps.hook,
             shapes: &shapes,
-            spares: Some(emit::spares_at(&shapes)),
+            spares: Some(compiled::spares_at(&shapes)),
             cpus: self.maps.cpus,
             unmatched_row: self.unmatched_row,
             mac: self.mac,

@@ -218,7 +218,7 @@ impl RunError {
             Self::NoInterface { .. } => "`ip link` lists the interfaces of this namespace".into(),
             Self::Attach { source, .. } => source.hint().to_owned(),
             Self::NoBpf { .. } => {
-                "give the process CAP_BPF and CAP_NET_ADMIN, or set `mode = \"auto\"`; \
+                "give the process CAP_BPF and CAP_NET_ADMIN, or set `attach = \"auto\"`; \
                  `ashway doctor` shows what is missing"
                     .to_owned()
             }

@@ -55,7 +55,7 @@ use ashway_codegen::entry::Reply;
 use ashway_demux::Table;
 use ashway_kernel::iface::Now;
 use ashway_kernel::neighbour::Tables;
-use ashway_kernel::{Map, News, Program, TcxLink, XdpLink};
+use ashway_kernel::{Attached, Map, News, Program};
 use ashway_path::places::PathId;
 use ashway_ring::IngressDrop;
 
@@ -244,11 +244,11 @@ impl State {
     }
 }
 
-/// What XDP needs on an interface; the links go first.
+/// What programs need on an interface; the links go first.
 #[derive(Debug)]
 struct XdpSide {
-    link: XdpLink,
-    exit_link: Option<TcxLink>,
+    link: Attached,
+    exit_link: Option<Attached>,
     slots: Arc<Map>,
     entry: Program,
     /// The maps of the entry program.

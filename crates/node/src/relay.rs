@@ -17,9 +17,10 @@ use std::time::Instant;
 use ashway_abi::count::Ledger;
 use ashway_abi::{Count, hop};
 use ashway_api::answer::{Counts, KernelPart, Moved, Tally};
+use ashway_check::bpf::Hook;
 use ashway_codegen::entry::Reply;
 use ashway_demux::Filter;
-use ashway_kernel::{Program, TcxLink, shared};
+use ashway_kernel::{Attached, Program, shared};
 use ashway_memory::SharedArray;
 use ashway_modules::relay::NotPromotable;
 use ashway_modules::{Message, rules};
@@ -190,6 +191,9 @@ impl Node {
     /// Attaches the exit program where messages come in whose way out takes no
     /// redirect.
     fn need_exits(&mut self, ends: &[usize]) -> Result<(), NotPromotable> {
+        if self.maps.as_ref().is_none_or(|maps| maps.hook == Hook::Tcx) {
+            return Ok(());
+        }
         let is_exit = |iface: usize| {
             let xdp = self.ifaces[iface].xdp.as_ref();
             xdp.is_none_or(|xdp| xdp.reply == Reply::Exit)
@@ -209,7 +213,7 @@ impl Node {
                 stays(because, "`ashway doctor` says what TCX needs")
             };
             let exit = programs::load_exit(maps).map_err(|error| failed(&error))?;
-            let link = TcxLink::attach(&exit, self.ifaces[iface].ifindex);
+            let link = Attached::tcx(&exit, self.ifaces[iface].ifindex);
             let link = link.map_err(|error| failed(&error))?;
             if let Some(xdp) = &mut self.ifaces[iface].xdp {
                 xdp.exit_link = Some(link);

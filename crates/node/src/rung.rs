@@ -2,10 +2,11 @@
 //!
 //! Privilege alone never makes a node fail: it steps down and says so.
 
+use ashway_check::bpf::Hook;
 use ashway_kernel::Iface;
 use ashway_kernel::probe::{Feature, Probe, State};
 
-use ashway_config::XdpMode;
+use ashway_config::Attach;
 
 /// What the rungs with XDP need of the kernel, the newest of it `may_goto`
 /// (Linux 6.9), with which even the entry program loops over a payload.
@@ -33,6 +34,8 @@ pub fn no_xdp(probe: &Probe) -> Option<String> {
 pub enum Rung {
     /// XDP in the driver.
     Native,
+    /// Traffic control's ingress, behind the driver.
+    Tcx,
     /// XDP in the host's stack.
     Generic,
     /// Packet sockets.
@@ -45,19 +48,23 @@ impl Rung {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Native => "native",
+            Self::Tcx => "tcx",
             Self::Generic => "generic",
             Self::Packet => "packet",
         }
     }
 
-    /// The first rung to try. `bpf` is whether programs can be loaded at all.
+    /// The first rung to try on a node whose programs run there. `bpf` is whether programs can
+    /// be loaded at all.
     #[must_use]
-    pub fn first(mode: XdpMode, bpf: bool) -> Self {
-        match mode {
-            XdpMode::Packet => Self::Packet,
-            XdpMode::Generic => Self::Generic,
-            XdpMode::Auto if !bpf => Self::Packet,
-            XdpMode::Auto | XdpMode::Native => Self::Native,
+    pub fn first(attach: Attach, hook: Hook, bpf: bool) -> Self {
+        match attach {
+            Attach::Packet => Self::Packet,
+            Attach::Generic => Self::Generic,
+            Attach::Tcx => Self::Tcx,
+            Attach::Auto if !bpf => Self::Packet,
+            Attach::Auto if hook == Hook::Tcx => Self::Tcx,
+            Attach::Auto | Attach::Xdp => Self::Native,
         }
     }
 }
@@ -71,6 +78,9 @@ pub fn cost_notice(iface: &Iface, rung: Rung) -> String {
         Rung::Packet => {
             format!("{name}: packet socket: each frame is copied once more; no offload changes")
         }
+        Rung::Tcx => format!(
+            "{name}: TCX ingress: frames pass the program behind the driver; no offload changes"
+        ),
         Rung::Generic => format!(
             "{name}: generic XDP: frames are linearised and pass the program after the driver; \
              large receive offloads stop for XDP traffic"
@@ -97,9 +107,18 @@ mod tests {
 
     #[test]
     fn without_bpf_only_an_explicit_wish_for_xdp_stays_with_xdp() {
-        assert_eq!(Rung::first(XdpMode::Auto, false), Rung::Packet);
-        assert_eq!(Rung::first(XdpMode::Auto, true), Rung::Native);
-        assert_eq!(Rung::first(XdpMode::Native, false), Rung::Native);
-        assert_eq!(Rung::first(XdpMode::Packet, true), Rung::Packet);
+        let first = |attach, bpf| Rung::first(attach, Hook::Xdp, bpf);
+        assert_eq!(first(Attach::Auto, false), Rung::Packet);
+        assert_eq!(first(Attach::Auto, true), Rung::Native);
+        assert_eq!(first(Attach::Xdp, false), Rung::Native);
+        assert_eq!(first(Attach::Packet, true), Rung::Packet);
+    }
+
+    #[test]
+    fn what_asks_for_nothing_follows_the_nodes_hook() {
+        let first = |attach| Rung::first(attach, Hook::Tcx, true);
+        assert_eq!(first(Attach::Auto), Rung::Tcx);
+        assert_eq!(first(Attach::Tcx), Rung::Tcx);
+        assert_eq!(first(Attach::Packet), Rung::Packet);
     }
 }

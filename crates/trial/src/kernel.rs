@@ -10,9 +10,7 @@ use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::normalise::Module;
 use ashway_codegen::promote::Checks;
 use ashway_codegen::stub;
-use ashway_kernel::{
-    Feature, LoadError, Map, MapSpec, Probe, Program, ProgramKind, TestRun, shared,
-};
+use ashway_kernel::{Feature, LoadError, Map, MapSpec, Probe, Program, TestRun, shared};
 use ashway_memory::{AllegedOffset, Memory};
 
 use crate::promoted::{Loaded, MemoryChoice, Setup, translate};
@@ -104,7 +102,7 @@ impl Kernel {
             self.cpus,
         )?;
         let start = Instant::now();
-        let program = program::load(NAME, ProgramKind::Xdp, &loaded.image, |map| self.fd(map))?;
+        let program = program::load(NAME, &loaded.image, |map| self.fd(map))?;
         loaded.loading = Some(start.elapsed());
         loaded.verified_insns = Some(program.verified_insns());
         Ok((loaded, program))
@@ -112,7 +110,7 @@ impl Kernel {
 
     /// Everything that the verifier says about a program.
     pub(crate) fn verifier_log(&self, image: &Image) -> Result<String, LoadError> {
-        program::verifier_log(NAME, ProgramKind::Xdp, image, |map| self.fd(map))
+        program::verifier_log(NAME, image, |map| self.fd(map))
     }
 
     fn fd(&self, map: MapRef) -> BorrowedFd<'_> {

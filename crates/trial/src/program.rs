@@ -6,7 +6,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use ashway_check::bpf::{Btf, Image, MapRef};
+use ashway_check::bpf::{Btf, Hook, Image, MapRef};
 use ashway_kernel::{BtfInfo, LoadError, MapFixup, Program, ProgramKind, ProgramSpec};
 
 /// Loads `image`, over the maps that `fd` names. Milliseconds for an ordinary
@@ -17,11 +17,10 @@ use ashway_kernel::{BtfInfo, LoadError, MapFixup, Program, ProgramKind, ProgramS
 /// What the kernel said ([`LoadError`]).
 pub fn load<'m>(
     name: &str,
-    kind: ProgramKind,
     image: &Image,
     fd: impl Fn(MapRef) -> BorrowedFd<'m>,
 ) -> Result<Program, LoadError> {
-    with_spec(name, kind, image, fd, Program::load)
+    with_spec(name, image, fd, Program::load)
 }
 
 /// Everything that the verifier says about an image it accepts.
@@ -31,16 +30,14 @@ pub fn load<'m>(
 /// As [`load`].
 pub fn verifier_log<'m>(
     name: &str,
-    kind: ProgramKind,
     image: &Image,
     fd: impl Fn(MapRef) -> BorrowedFd<'m>,
 ) -> Result<String, LoadError> {
-    with_spec(name, kind, image, fd, Program::verifier_log)
+    with_spec(name, image, fd, Program::verifier_log)
 }
 
 fn with_spec<'m, R>(
     name: &str,
-    kind: ProgramKind,
     image: &Image,
     fd: impl Fn(MapRef) -> BorrowedFd<'m>,
     give: impl FnOnce(&ProgramSpec<'_>) -> R,
@@ -62,7 +59,10 @@ fn with_spec<'m, R>(
     });
     give(&ProgramSpec {
         name,
-        kind,
+        kind: match image.hook {
+            Hook::Xdp => ProgramKind::Xdp,
+            Hook::Tcx => ProgramKind::SchedCls,
+        },
         attach_type: 0,
         insns: &image.insns,
         maps: &maps,

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use ashway_abi::memory::Layout;
+use ashway_check::bpf::Hook;
 use ashway_config::{HandlerConfig, MemoryMode};
 use ashway_handler::{Compiled, Region};
 use ashway_kernel::shared;
@@ -25,7 +26,7 @@ pub struct HandlerMemory {
 }
 
 impl HandlerMemory {
-    /// Makes it; `has_programs` says whether programs are to reach it. A message of the plan's
+    /// Makes it; `hook` is where programs run that are to reach it, if any are. A message of the plan's
     /// queue has room in each slot of the endpoint.
     ///
     /// # Errors
@@ -35,7 +36,7 @@ impl HandlerMemory {
         config: &HandlerConfig,
         compiled: &Compiled,
         plan: &QueuePlan,
-        has_programs: bool,
+        hook: Option<Hook>,
         arena_allowed: bool,
     ) -> Result<Self, InstanceError> {
         let layout = Layout {
@@ -46,13 +47,14 @@ impl HandlerMemory {
         };
         let bytes = layout.total_bytes();
         let mapped = match config.memory {
-            _ if !has_programs => Memory::anonymous(bytes),
-            MemoryMode::Arena if !arena_allowed => {
+            _ if hook.is_none() => Memory::anonymous(bytes),
+            MemoryMode::Array if hook == Some(Hook::Tcx) => Err(only_arenas()),
+            MemoryMode::Array => shared::array(bytes),
+            _ if arena_allowed => shared::arena(bytes),
+            MemoryMode::Auto if hook == Some(Hook::Xdp) => shared::array(bytes),
+            MemoryMode::Arena | MemoryMode::Auto => {
                 shared::arena(bytes).and_then(|_| Err(without_perfmon()))
             }
-            MemoryMode::Arena => shared::arena(bytes),
-            MemoryMode::Auto if arena_allowed => shared::arena(bytes),
-            MemoryMode::Array | MemoryMode::Auto => shared::array(bytes),
         }
         .map_err(|source| InstanceError::Memory {
             handler: config.name.clone(),
@@ -105,6 +107,12 @@ impl HandlerMemory {
         };
         self.endpoint.as_ref().map(|endpoint| (endpoint, place))
     }
+}
+
+/// What programs at TCX work in.
+fn only_arenas() -> io::Error {
+    let because = "it has `memory = \"array\"`, and at TCX programs work in arenas only";
+    io::Error::new(io::ErrorKind::Unsupported, because)
 }
 
 /// The process can have an arena, and no program that works in it.

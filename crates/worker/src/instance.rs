@@ -78,7 +78,13 @@ impl Instance {
         let file = config.file.display().to_string();
         let version = Version::read(config, &config.file, engine)?;
         let compiled = &version.compiled;
-        let memory = HandlerMemory::create(config, compiled, plan, node.is_some(), arena_allowed)?;
+        let memory = HandlerMemory::create(
+            config,
+            compiled,
+            plan,
+            node.map(|node| node.hook),
+            arena_allowed,
+        )?;
         let mut wasmtime =
             ashway_handler::Instance::begin(engine, compiled, &memory.region(), memory.layout)
                 .map_err(|source| InstanceError::Start {

@@ -7,18 +7,20 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 
 use ashway_abi::{Leaf, leaf};
-use ashway_check::bpf::{Image, MapRef};
-use ashway_codegen::demux::emit::{self, CELL_BYTES, Compiled, Entries, GONE};
+use ashway_check::bpf::{Hook, Image, MapRef};
+use ashway_codegen::demux::compiled::{self, CELL_BYTES, Compiled, Entries, GONE};
 use ashway_codegen::instance::QueueSpec;
 use ashway_codegen::{demux, exit, forward};
 use ashway_demux::spare::{self, Spares, layout};
 use ashway_demux::{Key, Shape, ShapeId, Update};
-use ashway_kernel::{LoadError, Map, MapSpec, Program, ProgramKind, shared};
+use ashway_kernel::{LoadError, Map, MapSpec, Program, shared};
 use ashway_memory::{Memory, SharedArray, WakeBell};
 
 /// The maps that all programs of a node share.
 #[derive(Debug)]
 pub struct NodeMaps {
+    /// Where all its programs run.
+    pub hook: Hook,
     /// A context for each of [`Self::cpus`]. Not mapped by anybody.
     pub context: Map,
     /// Possible CPUs.
@@ -74,13 +76,8 @@ pub(crate) fn program_name(tier: &str, handler: &str) -> String {
 /// # Errors
 ///
 /// What the kernel said ([`LoadError`]).
-pub fn load(
-    name: &str,
-    kind: ProgramKind,
-    image: &Image,
-    maps: &Maps,
-) -> Result<Program, LoadError> {
-    ashway_trial::program::load(name, kind, image, |map| maps.fd(map))
+pub fn load(name: &str, image: &Image, maps: &Maps) -> Result<Program, LoadError> {
+    ashway_trial::program::load(name, image, |map| maps.fd(map))
 }
 
 /// The same for a program that observes, and says what it does into `notes`.
@@ -94,7 +91,7 @@ pub(crate) fn load_noting(
     maps: &Maps,
     notes: BorrowedFd<'_>,
 ) -> Result<Program, LoadError> {
-    ashway_trial::program::load(name, ProgramKind::Xdp, image, |map| match map {
+    ashway_trial::program::load(name, image, |map| match map {
         MapRef::Notes => notes,
         other => maps.fd(other),
     })
@@ -213,11 +210,11 @@ impl DemuxMaps {
             shapes: HashMap::new(),
             closed: HashMap::new(),
             numbers: HashMap::new(),
-            hits: shared::words("ashway_hits", emit::hits_bytes(compiled))?,
+            hits: shared::words("ashway_hits", compiled::hits_bytes(compiled))?,
             constants: HashMap::new(),
             spares: SpareMap {
                 spares: Spares::default(),
-                at: emit::spares_at(compiled) as usize,
+                at: compiled::spares_at(compiled) as usize,
                 entries: Map::create(&MapSpec::hash(
                     "ashway_spares",
                     spare::KEY_BYTES as u32,
@@ -576,7 +573,7 @@ pub fn load_entry_with(
         trusted: None,
         memory: None,
     };
-    ashway_trial::program::load("ashway_entry", ProgramKind::Xdp, image, |map| match map {
+    ashway_trial::program::load("ashway_entry", image, |map| match map {
         MapRef::Slots => slots.fd(),
         MapRef::Hits => demux.hits.fd(),
         MapRef::Shape(demux::spare::MAP) => demux.spares.entries.fd(),
@@ -603,7 +600,7 @@ pub fn load_forward(
         Some(_) => forward::generate_observed(spec),
     };
     let name = "ashway_forward";
-    ashway_trial::program::load(name, ProgramKind::Xdp, &image, |map| match (map, notes) {
+    ashway_trial::program::load(name, &image, |map| match (map, notes) {
         (MapRef::Hops, _) => hops.fd(),
         (MapRef::Notes, Some(notes)) => notes,
         (other, _) => maps.fd(other),
@@ -621,10 +618,5 @@ pub fn load_exit(node: &NodeMaps) -> Result<Program, LoadError> {
         trusted: None,
         memory: None,
     };
-    load(
-        "ashway_exit",
-        ProgramKind::SchedCls,
-        &exit::generate(),
-        &maps,
-    )
+    load("ashway_exit", &exit::generate(), &maps)
 }

@@ -13,7 +13,7 @@ use ashway_abi::share::Mode;
 use ashway_abi::{MemoryKind, QueueLayout, trusted};
 use ashway_codegen::entry::Packet;
 use ashway_codegen::instance::{self, QueueSpec};
-use ashway_kernel::{LoadError, Program, ProgramKind, shared};
+use ashway_kernel::{LoadError, Program, shared};
 use ashway_memory::SharedArray;
 use ashway_memory::clock::monotonic_ns;
 use ashway_memory::messages::Pool;
@@ -88,7 +88,7 @@ impl Queue {
         let pool = shared::pool(&trusted, &layout).map_err(no_memory)?;
         let image = instance::user(&spec(plan, packet, node));
         let maps = maps(node, &trusted);
-        let loaded = programs::load(&program_name("u", name), ProgramKind::Xdp, &image, &maps);
+        let loaded = programs::load(&program_name("u", name), &image, &maps);
         let user_program = loaded.map_err(|source| InstanceError::Load {
             handler: name.to_owned(),
             source,
@@ -250,6 +250,7 @@ fn both_ways(number: u32) -> [usize; 2] {
 fn spec(plan: &QueuePlan, packet: Packet, node: &NodeMaps) -> QueueSpec {
     QueueSpec {
         cpus: node.cpus,
+        hook: node.hook,
         layout: plan.layout(),
         packet,
         order_scope: plan.order_scope,

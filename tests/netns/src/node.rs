@@ -35,7 +35,7 @@ impl Config {
     /// Adds an interface.
     #[must_use]
     pub fn iface(self, name: &str, mode: &str) -> Self {
-        self.text(&format!("[iface.{name}]\nmode = {mode:?}"))
+        self.text(&format!("[iface.{name}]\nattach = {mode:?}"))
     }
 
     /// Adds a handler of this workspace that may reply.

@@ -44,12 +44,14 @@ impl fmt::Display for Place {
 pub const TIERS: [Place; 2] = [Place::new("native", "user"), Place::new("native", "kernel")];
 
 /// Every place there is: what a handler means must be the same in all.
-pub const PLACES: [Place; 5] = [
+pub const PLACES: [Place; 7] = [
     TIERS[0],
     TIERS[1],
     Place::new("generic", "user"),
     Place::new("generic", "kernel"),
     Place::new("packet", "user"),
+    Place::new("tcx", "user"),
+    Place::new("tcx", "kernel"),
 ];
 
 /// A path on `b0` of a name of its own, so that a handler can have several.

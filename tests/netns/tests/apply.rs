@@ -319,7 +319,7 @@ fn a_file_with_mistakes_changes_nothing_and_each_is_named_with_its_line() {
     let whole = fs::read(handler("counter").unwrap()).unwrap();
     fs::write(&broken, &whole[..whole.len() / 2]).unwrap();
     let wrong = [
-        ("[iface.b0]", "interface `b0` has `mode = \"native\"`"),
+        ("[iface.b0]", "interface `b0` has `attach = \"xdp\"`"),
         ("mode = 'generic'", ""),
         ("[iface.b7]", "the node has not taken interface `b7`"),
         ("[handler.hand]", "handler `hand` was loaded by hand"),

@@ -78,10 +78,10 @@ fn an_ordinary_client_gets_every_sum() {
             let asked = u64::from(EACH) * 2;
             settle(&node, "inc", asked).assert_fates(&[("answered", asked)], &place);
             let status = node.status().unwrap();
-            let way = if place.mode == "packet" {
-                "packet"
-            } else {
-                reply
+            let way = match place.mode {
+                "packet" => "packet",
+                "tcx" => "redirect",
+                _ => reply,
             };
             assert_eq!(entry(&status, "interfaces", "b0")["reply"], way, "{place}");
             assert_eq!(bad_checksums(&rig), 0, "{place}, {reply}");

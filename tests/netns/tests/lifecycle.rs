@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ashway_kernel::{Mode, XdpLink};
+use ashway_kernel::{Attached, Mode};
 use ashway_netns::node::{
     Config, Lines, assert_free, at_rest, control, counter, entry, index, ip, ordinary, owner_of,
     run, shift, stock, stranger, text, until,
@@ -62,7 +62,7 @@ fn a_foreign_program_keeps_its_interface() {
     let b0 = index(&rig, "b0");
     let program = stranger();
     let link = rig
-        .in_b(|| XdpLink::attach(&program, b0, Mode::Native))
+        .in_b(|| Attached::xdp(&program, b0, Mode::Native))
         .unwrap();
 
     for mode in ["auto", "native", "generic"] {
@@ -258,7 +258,7 @@ fn detaching_needs_no_help_from_the_node() {
     let b0 = index(&rig, "b0");
     let program = stranger();
     let _link = rig
-        .in_b(|| XdpLink::attach(&program, b0, Mode::Native))
+        .in_b(|| Attached::xdp(&program, b0, Mode::Native))
         .unwrap();
     let refused = detach();
     assert_eq!(refused.status.code(), Some(1));
@@ -374,7 +374,7 @@ fn a_start_that_fails_half_way_gives_back_what_it_took() {
     let b1 = index(&rig, "b1");
     let program = stranger();
     let link = rig
-        .in_b(|| XdpLink::attach(&program, b1, Mode::Native))
+        .in_b(|| Attached::xdp(&program, b1, Mode::Native))
         .unwrap();
     let taken = rig.node(on_both("b1")).launch().unwrap();
     let socket = taken.socket().to_owned();

@@ -6,7 +6,7 @@
 //! verifier refuses it.
 
 use super::insn::{Atomic, Insn, Reg, Size, op};
-use super::{Image, Line, MapRef, MapUse};
+use super::{Field, Hook, Image, Line, MapRef, MapUse};
 
 const CLASS_LDX: u8 = 0x01;
 const CLASS_ST: u8 = 0x02;
@@ -39,6 +39,7 @@ struct Item {
 /// Collects instructions; see the module's documentation.
 #[derive(Debug, Default)]
 pub struct Assembler {
+    hook: Hook,
     items: Vec<Item>,
     /// Position of each label, once bound.
     labels: Vec<Option<usize>>,
@@ -53,10 +54,30 @@ pub struct Assembler {
 const FARTHEST: i64 = i16::MAX as i64 / 8;
 
 impl Assembler {
-    /// An empty program.
+    /// An empty program for XDP.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// An empty program for this hook.
+    #[must_use]
+    pub fn at(hook: Hook) -> Self {
+        Self {
+            hook,
+            ..Self::default()
+        }
+    }
+
+    /// Where the program runs.
+    #[must_use]
+    pub const fn hook(&self) -> Hook {
+        self.hook
+    }
+
+    /// `into` = the field of the context at `context`.
+    pub fn field(&mut self, into: Reg, context: Reg, field: Field) {
+        self.load(Size::W, into, context, self.hook.offset(field));
     }
 
     /// A new label, bound later with [`Assembler::bind`].
@@ -414,7 +435,10 @@ impl Assembler {
     }
 
     fn emit(&self, reachable: &[bool], wide: &[bool], position: &[usize]) -> Image {
-        let mut image = Image::default();
+        let mut image = Image {
+            hook: self.hook,
+            ..Image::default()
+        };
         let mut last_line = u32::MAX;
         for (i, item) in self.items.iter().enumerate() {
             if !reachable[i] {

@@ -150,6 +150,9 @@ pub mod helper {
     pub const GET_SMP_PROCESSOR_ID: i32 = 8;
     pub const TAIL_CALL: i32 = 12;
     pub const REDIRECT: i32 = 23;
+    pub const SKB_LOAD_BYTES: i32 = 26;
+    pub const SKB_CHANGE_TAIL: i32 = 38;
+    pub const SKB_PULL_DATA: i32 = 39;
     pub const XDP_ADJUST_HEAD: i32 = 44;
     pub const XDP_ADJUST_META: i32 = 54;
     pub const XDP_ADJUST_TAIL: i32 = 65;
@@ -158,14 +161,4 @@ pub mod helper {
     pub const XDP_GET_BUFF_LEN: i32 = 188;
     pub const XDP_LOAD_BYTES: i32 = 189;
     pub const XDP_STORE_BYTES: i32 = 190;
-}
-
-/// Offsets of the fields of `struct xdp_md`.
-#[allow(missing_docs, reason = "the kernel's names")]
-pub mod md {
-    pub const DATA: i16 = 0;
-    pub const DATA_END: i16 = 4;
-    pub const DATA_META: i16 = 8;
-    pub const INGRESS_IFINDEX: i16 = 12;
-    pub const RX_QUEUE: i16 = 16;
 }

@@ -6,7 +6,7 @@
 //! is a fault, helpers get the arguments they must get. A program that the
 //! verifier accepts never faults here; one that faults here is wrong.
 //!
-//! Not modelled: several CPUs at once, multi-buffer frames, and the arena's
+//! Not modelled: several CPUs at once, multi-buffer frames under XDP, and the arena's
 //! pages that nobody touched (all of them exist).
 //!
 //! Source: RFC 9669; Linux 6.12 for helpers, `may_goto` and the arena cast.
@@ -20,7 +20,7 @@ mod tests;
 
 use std::collections::HashMap;
 
-use super::Image;
+use super::{Hook, Image};
 use ashway_abi::count::{KERNEL_BYTES, KERNEL_WORDS};
 use ashway_abi::{Count, Hop, Leaf, context, hop};
 use space::{HEADROOM, STACK_BYTES, Space};
@@ -117,6 +117,12 @@ pub struct Machine {
     pub tail_room: usize,
     /// The interface's MTU.
     pub mtu: i64,
+    /// Bytes of a frame that lie in one piece, under TCX; of XDP's all do.
+    pub linear: usize,
+    /// The frame's first tag, if that lies beside it, under TCX: its type and what it says.
+    pub tag: Option<[u16; 2]>,
+    /// `gso_size`: how long each of the frame's segments is, or 0, under TCX.
+    pub gso_size: u32,
     /// What `bpf_ktime_get_ns` says next.
     pub clock_ns: u64,
     /// By how much each call moves the clock.
@@ -139,6 +145,8 @@ pub struct Machine {
     pub notes_limit: usize,
     /// Calls of `bpf_redirect` over all runs: interface and flags.
     pub redirects: Vec<(u32, u64)>,
+    /// Where the program runs that is running.
+    hook: Hook,
     shapes: HashMap<u32, Shape>,
     space: Space,
     /// Which slots are filled, while a run holds [`Machine::slots`].
@@ -157,6 +165,10 @@ impl Machine {
             rx_queue: 0,
             tail_room: 0,
             mtu: 1500,
+            linear: usize::MAX,
+            tag: None,
+            gso_size: 0,
+            hook: Hook::Xdp,
             clock_ns: 1_000_000_000,
             clock_step_ns: 1_000,
             insn_ns: 0,
@@ -173,6 +185,7 @@ impl Machine {
                 packet: vec![0; HEADROOM],
                 start: HEADROOM,
                 meta: HEADROOM,
+                linear: HEADROOM,
                 tail: HEADROOM,
                 stack: [0; STACK_BYTES],
                 context: vec![0; context::BYTES],
@@ -202,6 +215,10 @@ impl Machine {
         self.space.start = HEADROOM;
         self.space.meta = HEADROOM;
         self.space.tail = self.space.packet.len() + self.tail_room;
+        self.space.linear = match image.hook {
+            Hook::Xdp => self.space.packet.len(),
+            Hook::Tcx => HEADROOM + packet.len().min(self.linear),
+        };
         self.executed = 0;
         self.tail_calls = 0;
         let slots = std::mem::take(&mut self.slots);
@@ -231,7 +248,7 @@ impl Machine {
     /// The frame, as the last run left it.
     #[must_use]
     pub fn packet(&self) -> &[u8] {
-        &self.space.packet[self.space.start..]
+        self.space.frame()
     }
 
     /// The metadata before the frame, as the last run left it.

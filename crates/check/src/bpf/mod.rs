@@ -8,6 +8,7 @@ mod asm;
 mod btf;
 pub(crate) mod form;
 pub(crate) mod graph;
+mod hook;
 mod insn;
 pub mod interp;
 mod print;
@@ -16,7 +17,8 @@ pub use asm::invert;
 pub(crate) use asm::mirror;
 pub use asm::{Assembler, Label};
 pub use btf::{Btf, Line};
-pub use insn::{Atomic, Insn, Reg, Size, helper, md, op};
+pub use hook::{Field, Hook, skb};
+pub use insn::{Atomic, Insn, Reg, Size, helper, op};
 pub use print::print;
 pub(crate) use print::print_one;
 
@@ -59,6 +61,8 @@ pub struct MapUse {
 /// A finished program, not yet loaded.
 #[derive(Clone, Debug, Default)]
 pub struct Image {
+    /// Where it runs.
+    pub hook: Hook,
     /// The instructions, raw.
     pub insns: Vec<u64>,
     /// Where maps are named.

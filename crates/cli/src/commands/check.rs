@@ -119,7 +119,7 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
     let interfaces: Vec<_> = config
         .ifaces
         .iter()
-        .map(|iface| json!({ "name": iface.name, "mode": iface.mode.word() }))
+        .map(|iface| json!({ "name": iface.name, "mode": iface.attach.word() }))
         .collect();
     let document = json!({
         "kind": "configuration",

@@ -6,212 +6,30 @@
 //! others the [walk](super::walk) writes the facts into the context first. The
 //! shapes follow in the table's order by way of the [tree](super::tree), once
 //! for each of these three views of a frame.
-//!
-//! A shape of few entries is compared with constants, which costs less than a
-//! hash; a larger one is one look-up, whatever the number of its entries. A program
-//! that is to be [open](compile_open) for entries that come later has a hash beside
-//! the constants, which costs two instructions as long as it is empty. For shapes that
-//! come later it has [spares](super::spare).
-
-use std::cmp::Reverse;
-use std::collections::HashSet;
 
 use ashway_abi::context::{self, fact};
+use ashway_abi::trusted::HEADERS_BYTES;
 use ashway_abi::{Leaf, leaf};
-use ashway_check::bpf::{Assembler, Image, Label, MapRef, Reg, Size, helper, op};
-use ashway_demux::spare::layout;
-use ashway_demux::{Field, KeyField, Layer, MAX_KEY_BYTES, Shape, ShapeId, Test};
+use ashway_check::bpf::{Assembler, Hook, Image, Label, MapRef, Reg, Size, helper, op, skb};
+use ashway_demux::{Field, KeyField, Layer, MAX_KEY_BYTES, Shape, Test};
 use ashway_wire::{eth, ipv4, vxlan};
 
+use super::compiled::{CELL_BYTES, Compiled, Constant, Entries, GONE};
 use super::spare;
 use super::tree::{self, Guard, Node};
 use super::view::{Place, Version, View};
 use super::walk;
 use crate::bug::{self, Bug};
-use crate::xdp::{self, Packet, be16};
+use crate::hook;
+use crate::parts::{self, Packet, be16};
 use Reg::{R0, R1, R2, R3, R4, R6, R7, R9, R10};
-
-/// Most entries of a shape that are compared with constants.
-pub const FEW: usize = 8;
-
-/// Most shapes that are hashes. A program names at most 64 maps (`MAX_USED_MAPS`,
-/// Linux 6.18), and the entry program has others too.
-pub const MOST_HASHES: usize = 56;
-
-/// Most shapes of constants that have a map beside these. Each look-up is read by the
-/// verifier again for each way that leads to it: with 68 of them beside one another a
-/// program took 5 s to load that takes 0.3 s without.
-pub const MOST_OPEN: usize = 8;
-
-/// A shape as the program has it.
-#[derive(Clone, Debug)]
-pub struct Compiled<'t> {
-    /// The shape.
-    pub shape: &'t Shape,
-    /// Where its entries are.
-    pub entries: Entries<'t>,
-}
-
-/// Where a shape's entries are.
-#[derive(Clone, Debug)]
-pub enum Entries<'t> {
-    /// In the program: compared one after another. A few, at most [`FEW`] where
-    /// speed matters.
-    Constants(Vec<Constant<'t>>),
-    /// In the map [`MapRef::Shape`] of this number.
-    Hash(u32),
-    /// In the program, unless the cell of one says that it is [`GONE`], and those that
-    /// came later in a map.
-    Open(Vec<Constant<'t>>, Later),
-}
-
-impl<'t> Entries<'t> {
-    /// Those that are in the program.
-    #[must_use]
-    pub fn constants(&self) -> &[Constant<'t>] {
-        match self {
-            Self::Constants(list) | Self::Open(list, _) => list,
-            Self::Hash(_) => &[],
-        }
-    }
-
-    /// The number of the map [`MapRef::Shape`], if there is one.
-    #[must_use]
-    pub const fn map(&self) -> Option<u32> {
-        match self {
-            Self::Constants(_) => None,
-            Self::Hash(map) => Some(*map),
-            Self::Open(_, later) => Some(later.map),
-        }
-    }
-}
-
-/// Where entries are that came after the program was made.
-#[derive(Clone, Copy, Debug)]
-pub struct Later {
-    /// The number of their map, [`MapRef::Shape`].
-    pub map: u32,
-    /// The number of the cell that counts them: the map is looked into unless that is 0.
-    pub count: u32,
-}
-
-/// Bytes of a cell in the map [`MapRef::Hits`].
-pub const CELL_BYTES: usize = 16;
-
-/// Where a cell says that its constant is no entry any more: a double word that is not 0.
-/// The hits of the constant, or the number of entries, are in front.
-pub const GONE: i16 = 8;
-
-/// Bytes of [`MapRef::Hits`] for these shapes: a cell for each constant, and for what
-/// may come later of each shape; then the [spares](ashway_demux::spare).
-#[must_use]
-pub fn hits_bytes(shapes: &[Compiled]) -> usize {
-    spares_at(shapes) as usize + layout::BYTES
-}
-
-/// Where the spares of a program of these shapes lie in [`MapRef::Hits`]: in cache lines
-/// that no hit is counted in.
-#[must_use]
-pub fn spares_at(shapes: &[Compiled]) -> u32 {
-    let cells = |one: &Compiled| {
-        let later = matches!(one.entries, Entries::Open(..));
-        one.entries.constants().len() + usize::from(later)
-    };
-    let cells = shapes.iter().map(cells).sum::<usize>();
-    (CELL_BYTES * cells).next_multiple_of(64) as u32
-}
-
-/// An entry that is part of the program.
-#[derive(Clone, Copy, Debug)]
-pub struct Constant<'t> {
-    /// Its key.
-    pub key: &'t [u8],
-    /// What it leads to.
-    pub leaf: Leaf,
-    /// The number of its cell in the map [`MapRef::Hits`].
-    pub hits: u32,
-}
-
-/// The shapes of a table as a program has them: those of more than `few` entries
-/// as hashes named by their [`ShapeId`], the others as constants whose cells of
-/// hits are numbered in this order, each shape's by key. If that were more than
-/// [`MOST_HASHES`], the largest are.
-pub fn compile<'t, T: Copy + 't>(
-    table: &'t (impl AsRef<[ashway_demux::Entries<T>]> + ?Sized),
-    few: usize,
-    leaf: impl Fn(T) -> Leaf,
-) -> Vec<Compiled<'t>> {
-    compile_as(table.as_ref(), few, false, leaf)
-}
-
-/// The same for a program that takes entries without being made anew: constants have a
-/// map beside them for those that come later, in [`MOST_OPEN`] shapes: the largest, and
-/// among equals the latest.
-pub fn compile_open<'t, T: Copy + 't>(
-    table: &'t (impl AsRef<[ashway_demux::Entries<T>]> + ?Sized),
-    few: usize,
-    leaf: impl Fn(T) -> Leaf,
-) -> Vec<Compiled<'t>> {
-    compile_as(table.as_ref(), few, true, leaf)
-}
-
-fn compile_as<T: Copy>(
-    shapes: &[ashway_demux::Entries<T>],
-    few: usize,
-    open: bool,
-    leaf: impl Fn(T) -> Leaf,
-) -> Vec<Compiled<'_>> {
-    // A shape without a key has one entry, which needs no look-up.
-    let keyed = shapes.iter();
-    let keyed = keyed.filter(|entries| !entries.shape().key.is_empty());
-    let mut maps: Vec<_> = keyed.collect();
-    maps.sort_by_key(|entries| Reverse((entries.len(), entries.id())));
-    let large = maps
-        .iter()
-        .take_while(|entries| entries.len() > few)
-        .count();
-    let open = if open { MOST_OPEN } else { 0 };
-    maps.truncate((large + open).min(MOST_HASHES));
-    let maps: HashSet<ShapeId> = maps.into_iter().map(ashway_demux::Entries::id).collect();
-    let mut cells = 0..;
-    let compiled = shapes.iter().map(|entries| {
-        let map = maps.contains(&entries.id()).then_some(entries.id().0);
-        if let (Some(map), true) = (map, entries.len() > few) {
-            return Compiled {
-                shape: entries.shape(),
-                entries: Entries::Hash(map),
-            };
-        }
-        let mut constants: Vec<_> = entries.iter().collect();
-        constants.sort_by_key(|(key, _)| *key);
-        let constants = constants.into_iter().zip(&mut cells);
-        let constant = |((key, value), hits)| Constant {
-            key,
-            leaf: leaf(value),
-            hits,
-        };
-        let constants = constants.map(constant).collect();
-        let later = map.and_then(|map| {
-            let count = cells.next()?;
-            Some(Later { map, count })
-        });
-        Compiled {
-            shape: entries.shape(),
-            entries: match later {
-                Some(later) => Entries::Open(constants, later),
-                None => Entries::Constants(constants),
-            },
-        }
-    });
-    compiled.collect()
-}
 
 /// What the program's demux is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct Spec<'t> {
     /// Shapes in the order they are tried.
     pub shapes: &'t [Compiled<'t>],
-    /// Where the [spares](ashway_demux::spare) lie ([`spares_at`]), if the program has any.
+    /// Where the [spares](ashway_demux::spare) lie ([`spares_at`](super::compiled::spares_at)), if the program has any.
     pub spares: Option<u32>,
     /// Contexts there are: one for each possible CPU.
     pub cpus: u32,
@@ -272,13 +90,13 @@ pub fn program(spec: &Spec) -> Image {
     program_after(Assembler::new(), spec)
 }
 
-/// The same behind what the assembler holds, which leaves `xdp_md` in `r1`.
+/// The same behind what the assembler holds, which leaves `md` in `r1`.
 #[must_use]
 pub fn program_after(mut asm: Assembler, spec: &Spec) -> Image {
     let found = asm.label();
     let none = asm.label();
     asm.mov(R6, R1);
-    xdp::packet_bounds(&mut asm);
+    hook::packet_bounds(&mut asm);
     let exits = Exits {
         ipv4: found,
         ipv6: found,
@@ -301,17 +119,24 @@ pub fn program_after(mut asm: Assembler, spec: &Spec) -> Image {
 /// What [`program`] returns for a frame of no path.
 pub const NO_PATH: u32 = u32::MAX;
 
-/// `r6` is `xdp_md`, `r7` and `r8` are the packet's bounds. Ends at one of `exits`.
+/// `r6` is `md`, `r7` and `r8` are the packet's bounds. Ends at one of `exits`.
 /// `first` comes once it is known that there is an Ethernet header, and may clobber
 /// `r1`.
 pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, first: impl Fn(&mut Assembler), exits: Exits) {
+    if let Some(reach) = reach(spec) {
+        hook::pull(asm, reach, exits.miss);
+    }
     let ipv6 = asm.label();
     let other = asm.label();
     let short = asm.label();
     let spares = asm.label();
     let walk = asm.label();
-    xdp::need(asm, PLAIN_IPV4, short);
+    parts::need(asm, PLAIN_IPV4, short);
     first(asm);
+    if asm.hook() == Hook::Tcx {
+        asm.load(Size::W, R1, R6, skb::VLAN_PRESENT);
+        asm.jump_if_imm(op::JNE, R1, 0, other);
+    }
     if let Some(at) = spec.spares {
         spare::ask(asm, at, spares);
     }
@@ -327,18 +152,19 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, first: impl Fn(&mut Assembl
     plain(asm, spec, Version::V4, other, exits);
 
     asm.bind(ipv6);
-    xdp::need(asm, PLAIN_IPV6, other);
+    parts::need(asm, PLAIN_IPV6, other);
     asm.load(Size::B, R1, R7, 14);
     asm.alu_imm(op::AND, R1, 0xf0);
     asm.jump_if_imm(op::JNE, R1, 0x60, other);
     plain(asm, spec, Version::V6, other, exits);
 
     asm.bind(short);
-    xdp::need(asm, ETHERNET, exits.miss);
+    parts::need(asm, ETHERNET, exits.miss);
     first(asm);
     asm.bind(other);
     let Some(at) = spec.spares else {
-        xdp::find_context(asm, spec.cpus, exits.fail);
+        parts::find_context(asm, spec.cpus, exits.fail);
+        headers(asm, exits);
         walk::emit(asm, spec.packet);
         return shapes(asm, spec, View::Facts, exits);
     };
@@ -347,7 +173,8 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, first: impl Fn(&mut Assembl
     asm.bind(spares);
     spare::note(asm, true);
     asm.bind(walk);
-    xdp::find_context(asm, spec.cpus, exits.fail);
+    parts::find_context(asm, spec.cpus, exits.fail);
+    headers(asm, exits);
     walk::emit(asm, spec.packet);
     spare::emit(asm, at);
     let found = asm.label();
@@ -358,6 +185,34 @@ pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, first: impl Fn(&mut Assembl
     shapes(asm, spec, View::Facts, facts);
     asm.bind(found);
     spare::found(asm, exits);
+}
+
+/// How many bytes of a plain packet a shape looks at beyond its headers.
+fn reach(spec: &Spec) -> Option<i32> {
+    let fields = spec.shapes.iter().flat_map(|one| {
+        let excluded = one.shape.not.iter().flatten().map(|test| test.field);
+        one.shape.key.iter().map(|part| part.field).chain(excluded)
+    });
+    let ends = fields.flat_map(|field| {
+        let view = |version| View::Plain(version, ipv4::PROTOCOL_UDP);
+        [Version::V4, Version::V6].map(|version| match view(version).place(field) {
+            Place::Packet {
+                at,
+                bytes,
+                known: false,
+            } => Some(i32::from(at) + bytes as i32),
+            _ => None,
+        })
+    });
+    ends.flatten().max()
+}
+
+/// Makes the headers that the walk reads one piece, an Ethernet header at least.
+fn headers(asm: &mut Assembler, exits: Exits) {
+    if asm.hook() == Hook::Tcx {
+        hook::pull(asm, HEADERS_BYTES as i32, exits.miss);
+        parts::need(asm, ETHERNET, exits.miss);
+    }
 }
 
 /// The shapes for a packet whose ports are at their usual place: once for each
@@ -490,7 +345,7 @@ impl Emitter<'_, '_> {
         match self.view.place(field) {
             Place::Never => asm.jump(no),
             Place::Always(_) | Place::Packet { known: true, .. } | Place::Context(_, None) => {}
-            Place::Packet { at, bytes, .. } => xdp::need(asm, i32::from(at) + bytes as i32, no),
+            Place::Packet { at, bytes, .. } => parts::need(asm, i32::from(at) + bytes as i32, no),
             Place::Context(_, Some((at, bit))) => {
                 asm.load(Size::B, R1, R9, at);
                 asm.alu_imm(op::AND, R1, bit);
@@ -508,7 +363,7 @@ impl Emitter<'_, '_> {
                 asm.mov(R3, R10);
                 asm.alu_imm(op::ADD, R3, i32::from(RAW));
                 asm.mov_imm(R4, field.width() as i32);
-                asm.call(helper::XDP_LOAD_BYTES);
+                hook::load_bytes(asm);
                 asm.jump_if_imm(op::JNE, R0, 0, no);
             }
         }
@@ -627,7 +482,7 @@ impl Emitter<'_, '_> {
         }
         let asm = &mut *self.asm;
         if self.view != View::Facts {
-            xdp::find_context(asm, self.spec.cpus, self.fail);
+            parts::find_context(asm, self.spec.cpus, self.fail);
         }
         asm.map(R1, MapRef::Hits, Some(entry.hits * CELL_BYTES as u32));
         if may_go && !bug::is(Bug::DemuxEmitGoneStays) {
@@ -663,7 +518,7 @@ impl Emitter<'_, '_> {
         add_hit(asm, R0, leaf::HITS);
         if self.view != View::Facts {
             asm.store(Size::D, R10, LEAF, R0);
-            xdp::find_context(asm, self.spec.cpus, self.fail);
+            parts::find_context(asm, self.spec.cpus, self.fail);
             asm.load(Size::D, R0, R10, LEAF);
         }
         const { assert!(context::LOCAL_PATH == context::ROW + 4) };

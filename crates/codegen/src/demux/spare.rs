@@ -17,7 +17,8 @@ use ashway_wire::{eth, ipv4};
 use super::emit::{Exits, PLAIN_IPV4, PLAIN_IPV6, protocols_with_ports};
 use super::view::{Version, View};
 use crate::bug::{self, Bug};
-use crate::xdp::{self, be16};
+use crate::hook;
+use crate::parts::{self, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R9, R10};
 
 /// The number of the map [`MapRef::Shape`] that has the entries of all spares.
@@ -118,7 +119,7 @@ fn places(asm: &mut Assembler, at: u32) {
         asm.mov(R1, R6);
         asm.mov(R3, R9);
         asm.alu_imm(op::ADD, R3, i32::from(to));
-        asm.call(helper::XDP_LOAD_BYTES);
+        hook::load_bytes(asm);
         asm.jump_if_imm(op::JNE, R0, 0, next);
         asm.load(Size::B, R1, R9, fact::RAWS);
         asm.alu_imm(op::OR, R1, 1 << number);
@@ -245,7 +246,7 @@ pub(super) fn found(asm: &mut Assembler, exits: Exits) {
     let ipv6 = asm.label();
     asm.load(Size::W, R1, R10, MAY_BE_PLAIN);
     asm.jump_if_imm(op::JEQ, R1, 0, exits.other);
-    xdp::need(asm, PLAIN_IPV4, exits.other);
+    parts::need(asm, PLAIN_IPV4, exits.other);
     asm.load(Size::H, R1, R7, 12);
     asm.jump_if_imm(op::JEQ, R1, be16(eth::TYPE_IPV6), ipv6);
     asm.jump_if_imm(op::JNE, R1, be16(eth::TYPE_IPV4), exits.other);
@@ -256,7 +257,7 @@ pub(super) fn found(asm: &mut Assembler, exits: Exits) {
     asm.jump_if_imm(op::JNE, R1, 0, exits.other);
     plain(asm, Version::V4, exits);
     asm.bind(ipv6);
-    xdp::need(asm, PLAIN_IPV6, exits.other);
+    parts::need(asm, PLAIN_IPV6, exits.other);
     asm.load(Size::B, R1, R7, 14);
     asm.alu_imm(op::AND, R1, 0xf0);
     asm.jump_if_imm(op::JNE, R1, 0x60, exits.other);

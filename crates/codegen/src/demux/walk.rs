@@ -9,10 +9,11 @@
 //! Source: as there, and IEEE 802.1Q §9.6, RFC 791 §3.1, RFC 8200 §4, RFC 7348 §5.
 
 use ashway_abi::context::{self, fact};
-use ashway_check::bpf::{Assembler, Label, Reg, Size, helper, op};
+use ashway_check::bpf::{Assembler, Hook, Label, Reg, Size, op, skb};
 use ashway_wire::{Fragment, eth, headers, ipv4, ipv6, vxlan};
 
-use crate::xdp::{Packet, be16};
+use crate::hook;
+use crate::parts::{Packet, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9};
 
 /// Where headers are copied that no pointer may reach: in the frames of promoted
@@ -38,7 +39,7 @@ fn walked() -> impl Iterator<Item = u8> {
 const FARTHEST: i32 = 0x7fff;
 
 /// Writes every [`fact`] of the frame into the context in `r9`. `r6` is
-/// `xdp_md`, `r7` and `r8` are the packet's bounds, between which at least an
+/// `md`, `r7` and `r8` are the packet's bounds, between which at least an
 /// Ethernet header lies. Clobbers `r0`-`r5`.
 pub(super) fn emit(asm: &mut Assembler, packet: Packet) {
     let done = asm.label();
@@ -61,11 +62,31 @@ impl Walk<'_> {
     /// Ethernet and its tags. Half a tag leaves no type.
     fn link(&mut self) {
         let behind = self.asm.label();
+        if self.asm.hook() == Hook::Tcx {
+            let within = self.asm.label();
+            let asm = &mut *self.asm;
+            asm.load(Size::W, R1, R6, skb::VLAN_PRESENT);
+            asm.jump_if_imm(op::JEQ, R1, 0, within);
+            asm.load(Size::W, R1, R6, skb::VLAN_TCI);
+            asm.to_be(Size::H, R1);
+            asm.store(Size::H, R9, fact::VLAN, R1);
+            asm.store_imm(Size::B, R9, fact::VLANS, 1);
+            self.tags(1, behind);
+            self.asm.bind(within);
+        }
+        self.tags(0, behind);
+        self.asm.bind(behind);
+        self.asm.store(Size::H, R9, fact::ETHERTYPE, R2);
+    }
+
+    /// The tags in the frame, before which so many lie beside it. To `behind` with the type of
+    /// what follows in `r2`.
+    fn tags(&mut self, beside: i16, behind: Label) {
         let Self { asm, done, .. } = self;
         asm.load(Size::H, R2, R7, 12);
-        for tag in 0..eth::MAX_TAGS as i16 {
+        for tag in beside..eth::MAX_TAGS as i16 {
             let tagged = asm.label();
-            let start = 14 + tag * 4;
+            let start = 14 + (tag - beside) * 4;
             asm.store_imm(Size::W, R9, CURSOR, i32::from(start));
             for kind in TAGS {
                 asm.jump_if_imm(op::JEQ, R2, be16(kind), tagged);
@@ -84,9 +105,9 @@ impl Walk<'_> {
             asm.store_imm(Size::B, R9, fact::VLANS, (2 << tag) - 1);
             asm.load(Size::H, R2, R7, start + 2);
         }
-        asm.store_imm(Size::W, R9, CURSOR, 14 + 4 * eth::MAX_TAGS as i32);
-        asm.bind(behind);
-        asm.store(Size::H, R9, fact::ETHERTYPE, R2);
+        let end = 14 + 4 * (eth::MAX_TAGS as i32 - i32::from(beside));
+        asm.store_imm(Size::W, R9, CURSOR, end);
+        asm.jump(behind);
     }
 
     /// `r1` = the next header, of which `bytes` must be there, less the offset
@@ -111,7 +132,7 @@ impl Walk<'_> {
                 asm.mov(R3, R9);
                 asm.alu_imm(op::ADD, R3, i32::from(COPY));
                 asm.mov_imm(R4, bytes);
-                asm.call(helper::XDP_LOAD_BYTES);
+                hook::load_bytes(asm);
                 asm.jump_if_imm(op::JNE, R0, 0, short);
                 asm.mov(R1, R9);
                 COPY
@@ -131,8 +152,7 @@ impl Walk<'_> {
                 asm.jump_if(op::JGT, R1, R8, beyond);
             }
             Packet::Helpers => {
-                asm.mov(R1, R6);
-                asm.call(helper::XDP_GET_BUFF_LEN);
+                hook::frame_len(asm);
                 asm.load(Size::W, R3, R9, place);
                 asm.jump_if(op::JGT, R3, R0, beyond);
             }

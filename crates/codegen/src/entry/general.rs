@@ -6,11 +6,14 @@
 
 use ashway_abi::context::{self, fact, flag};
 use ashway_abi::trusted::HEADERS_BYTES;
-use ashway_check::bpf::{Assembler, Label, Reg, Size, helper, op};
+use ashway_check::bpf::{Assembler, Label, Reg, Size, op};
 use ashway_wire::{eth, ipv4};
 
-use super::{Labels, Spec, UDP, add_flags, if_no_checksum, if_raw, no_partial_checksum, received};
-use crate::xdp::{self, Packet, be16};
+use super::{
+    Labels, Spec, UDP, add_flags, if_no_checksum, if_raw, no_partial_checksum, received, tag_beside,
+};
+use crate::hook;
+use crate::parts::{self, Packet, be16};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R9};
 
 /// Where the copies lie: in the frames of promoted functions, which do not run
@@ -63,7 +66,7 @@ fn copy_some(asm: &mut Assembler, to: i16, fail: Label) {
     asm.mov(R1, R6);
     asm.mov(R3, R9);
     asm.alu_imm(op::ADD, R3, i32::from(to));
-    asm.call(helper::XDP_LOAD_BYTES);
+    hook::load_bytes(asm);
     asm.jump_if_imm(op::JNE, R0, 0, fail);
 }
 
@@ -105,14 +108,14 @@ fn version(asm: &mut Assembler, version: i32, host: Label) {
 /// From here on the frame is the path's.
 fn matched(asm: &mut Assembler, labels: &Labels) {
     received(asm, labels);
+    tag_beside(asm);
     asm.load(Size::B, R1, R9, fact::FRAGMENT);
     asm.jump_if_imm(op::JNE, R1, 0, labels.fragment);
 }
 
 /// The IP packet holds its headers and lies in the frame.
 fn ip_length(asm: &mut Assembler, labels: &Labels) {
-    asm.mov(R1, R6);
-    asm.call(helper::XDP_GET_BUFF_LEN);
+    hook::frame_len(asm);
     asm.load(Size::W, R2, R9, IP_BYTES);
     asm.load(Size::W, R4, R9, IP_HEADER_BYTES);
     asm.jump_if(op::JGT, R4, R2, labels.bad_length);
@@ -133,7 +136,7 @@ fn udp_length(asm: &mut Assembler, labels: &Labels) {
     asm.alu(op::ADD, R4, R3);
     asm.jump_if(op::JGT, R4, R2, labels.bad_length);
     asm.alu_imm(op::SUB, R3, i32::from(UDP));
-    asm.jump_if_imm(op::JGT, R3, xdp::MAX_PAYLOAD, labels.too_long);
+    asm.jump_if_imm(op::JGT, R3, parts::MAX_PAYLOAD, labels.too_long);
     asm.store(Size::W, R9, context::PAYLOAD_LEN, R3);
     asm.load(Size::W, R2, R9, fact::TRANSPORT);
     asm.alu_imm(op::ADD, R2, i32::from(UDP));
@@ -152,7 +155,7 @@ fn ipv4_checksum(asm: &mut Assembler, labels: &Labels) {
         asm.load(Size::W, R1, R9, IP + word * 4);
         asm.alu(op::ADD, R5, R1);
     }
-    xdp::sums_to_ones(asm, R5, R1, labels.bad_ip_checksum);
+    parts::sums_to_ones(asm, R5, R1, labels.bad_ip_checksum);
     asm.bind(good);
 }
 
@@ -176,7 +179,7 @@ fn udp_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     }
     no_partial_checksum(asm, labels);
     if spec.packet == Packet::Pointers {
-        xdp::udp_header(asm, labels.bad_length);
+        parts::udp_header(asm, labels.bad_length);
     }
     asm.jump(labels.whole_checksum);
 }

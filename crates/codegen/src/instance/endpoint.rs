@@ -12,12 +12,12 @@
 use ashway_abi::{Count, context, endpoint, trusted};
 
 use super::{Spec, end_with, enqueue};
-use crate::xdp::action;
+use crate::hook::Action;
 use Reg::{R0, R1, R2, R3, R4, R5, R7, R9, R10};
 use ashway_abi::MemoryKind;
 use ashway_check::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, op};
 
-/// `r6` = `xdp_md`, `r7` = trusted words, `r9` = the context; the lock is free.
+/// `r6` = `md`, `r7` = trusted words, `r9` = the context; the lock is free.
 /// Goes to `finish` as [`end_with`] said.
 pub(super) fn emit(asm: &mut Assembler, spec: &Spec, finish: Label) {
     let slots = spec.layout.endpoint_slots as i32;
@@ -68,7 +68,7 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, finish: Label) {
     asm.store(Size::D, R10, enqueue::SLOT, R3);
     enqueue::copy_payload(asm, spec, void);
 
-    end_with(asm, Count::Delivered, Some(Count::Committed), action::DROP);
+    end_with(asm, Count::Delivered, Some(Count::Committed), Action::Drop);
     asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
     publish(asm, spec, finish);
 
@@ -80,7 +80,7 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, finish: Label) {
         asm,
         Count::DroppedTooLong,
         Some(Count::Committed),
-        action::DROP,
+        Action::Drop,
     );
     asm.load_imm(R3, endpoint::VOID.into());
     publish(asm, spec, finish);
@@ -91,7 +91,7 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, finish: Label) {
         (too_long, Count::DroppedTooLong),
     ] {
         asm.bind(label);
-        end_with(asm, fate, Some(Count::Committed), action::DROP);
+        end_with(asm, fate, Some(Count::Committed), Action::Drop);
         asm.jump(finish);
     }
 }

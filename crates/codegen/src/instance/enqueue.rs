@@ -7,16 +7,16 @@
 //! application can write: the descriptor to the trusted words, the frame to the pool behind
 //! them, into the block that the slot has.
 
-use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_abi::{Count, context, trusted};
 
-use super::{OrderScope, QueueSpec, Spec, share};
+use super::{OrderScope, QueueSpec, Spec, fill, share};
 use crate::bug::{self, Bug};
+use crate::hook::{self, Action};
 use crate::observe::{self, Note, Word};
-use crate::xdp::{self, action};
+use crate::parts;
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use ashway_abi::MemoryKind;
-use ashway_check::bpf::{Assembler, Atomic, Label, MapRef, Reg, Size, helper, md, op};
+use ashway_check::bpf::{Assembler, Atomic, Field, Label, MapRef, Reg, Size, helper, op};
 
 /// Stack: the slot's number among those of all rings, or in the endpoint.
 pub(super) const SLOT: i16 = -48;
@@ -25,7 +25,7 @@ const RING: i16 = -56;
 /// Stack: the slot's descriptor.
 const DESCRIPTOR: i16 = -64;
 /// Stack: what the wake ring is told (its bytes mean nothing).
-const BELL: i16 = -72;
+pub(super) const BELL: i16 = -72;
 /// Stack: the slot's number in the ring's sequence.
 pub(super) const TICKET: i16 = -80;
 /// Stack: the path's trusted word.
@@ -66,13 +66,13 @@ pub(crate) fn path_word(asm: &mut Assembler, spec: &QueueSpec, path: Option<usiz
 }
 
 /// `r1` = the number of this queue's ring, `r2` = its control block; to `fail`
-/// if there is none. `r6` = `xdp_md`, `r7` = trusted words, `r9` = the context.
+/// if there is none. `r6` = `md`, `r7` = trusted words, `r9` = the context.
 /// Clobbers `r3`.
 fn ring(asm: &mut Assembler, spec: &QueueSpec, fail: Label) {
     let own = asm.label();
     asm.load(Size::H, R1, R9, context::RING_BASE);
     asm.load(Size::H, R3, R9, context::RING_COUNT);
-    asm.load(Size::W, R2, R6, md::RX_QUEUE);
+    hook::rx_queue(asm, R2);
     asm.jump_if(op::JLT, R2, R3, own);
     asm.alu32(op::MOD, R2, R3);
     asm.bind(own);
@@ -89,7 +89,7 @@ fn ring(asm: &mut Assembler, spec: &QueueSpec, fail: Label) {
 fn mark(asm: &mut Assembler) {
     let first = asm.label();
     let exact = asm.label();
-    asm.load(Size::W, R3, R6, md::RX_QUEUE);
+    hook::rx_queue(asm, R3);
     asm.load(Size::H, R4, R9, context::RING_COUNT);
     asm.mov_imm(R1, 0);
     asm.jump_if(op::JLT, R3, R4, first);
@@ -120,7 +120,7 @@ pub(super) fn note_kernel(asm: &mut Assembler, spec: &QueueSpec) {
     if spec.layout.rings == 1 {
         let other = asm.label();
         let at = trusted::RINGS + trusted::RING_BEHIND_KERNEL;
-        asm.load(Size::W, R2, R6, md::RX_QUEUE);
+        hook::rx_queue(asm, R2);
         asm.jump_if_imm(op::JNE, R2, 0, other);
         asm.store_imm(Size::W, R7, at as i16, 1);
         asm.jump(out);
@@ -148,7 +148,7 @@ pub(crate) fn others(asm: &mut Assembler, mine: Label, drained: Label) {
     }
 }
 
-/// `r6` = `xdp_md`, `r7` = trusted words, `r8` = the note to count, `r9` = the
+/// `r6` = `md`, `r7` = trusted words, `r8` = the note to count, `r9` = the
 /// context. Ends the program, or jumps to `host`.
 pub(crate) fn emit(
     asm: &mut Assembler,
@@ -181,7 +181,7 @@ pub(crate) fn emit(
     part(asm, spec, full, over);
     take_slot(asm, spec, full);
 
-    fill(asm, spec, void);
+    fill::emit(asm, spec, void);
 
     // The message counts as in the user tier before it can be seen there.
     asm.load(Size::D, R1, R10, PATH_WORD);
@@ -197,7 +197,7 @@ pub(crate) fn emit(
 
     let out = asm.label();
     let tell = asm.label();
-    asm.mov_imm(R7, action::DROP);
+    hook::set(asm, R7, Action::Drop);
     asm.jump(tell);
     // Taken but not filled: never, the lengths have been checked. The worker
     // steps over it.
@@ -227,15 +227,15 @@ pub(crate) fn emit(
     if has_share {
         share::blame(asm);
     }
-    asm.mov_imm(R7, action::DROP);
+    hook::set(asm, R7, Action::Drop);
     asm.jump(tell);
     asm.bind(too_long);
     asm.mov_imm(R8, Count::DroppedTooLong as i32);
-    asm.mov_imm(R7, action::DROP);
+    hook::set(asm, R7, Action::Drop);
     asm.bind(tell);
     // Through the context, so that the verifier walks the rest once.
     asm.store(Size::W, R9, super::END_FATE, R8);
-    xdp::find_row(asm, out);
+    parts::find_row(asm, out);
     asm.load(Size::W, R3, R9, super::END_FATE);
     super::add_one(asm, out);
     asm.bind(out);
@@ -405,36 +405,6 @@ fn publish(asm: &mut Assembler) {
     );
 }
 
-/// Writes the descriptor, `r1`, and the frame as far as its payload goes, padding left out,
-/// into the block that the slot has. `r7` = trusted words. Clobbers `r0`-`r5`.
-fn fill(asm: &mut Assembler, spec: &QueueSpec, bad: Label) {
-    let layout = &spec.layout;
-    asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
-    asm.jump_if_imm(op::JEQ, R4, 0, bad);
-    asm.jump_if_imm(op::JGT, R4, trusted::HEADERS_BYTES as i32, bad);
-    asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
-    asm.jump_if_imm(op::JGT, R5, layout.slot_bytes as i32, bad);
-    asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_OFF as i16, R4);
-    asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_LEN as i16, R5);
-    asm.load(Size::W, R2, R9, context::LOCAL_PATH);
-    asm.store(Size::W, R1, trusted::SLOT_LOCAL_PATH as i16, R2);
-    asm.load(Size::D, R1, R10, SLOT);
-    asm.alu_imm(op::LSH, R1, 2);
-    asm.alu_imm(op::ADD, R1, trusted::blocks_at(layout.rings) as i32);
-    asm.alu(op::ADD, R1, R7);
-    asm.load(Size::W, R3, R1, 0);
-    let last = (layout.blocks() - 1) * layout.block_bytes();
-    asm.jump_if_imm(op::JGT, R3, last as i32, bad);
-    let frame = layout.pool_offset() + HEADROOM_BYTES;
-    asm.alu_imm(op::ADD, R3, frame as i32);
-    asm.alu(op::ADD, R3, R7);
-    asm.alu(op::ADD, R4, R5);
-    asm.mov(R1, R6);
-    asm.mov_imm(R2, 0);
-    asm.call(helper::XDP_LOAD_BYTES);
-    asm.jump_if_imm(op::JNE, R0, 0, bad);
-}
-
 /// Packet to the endpoint's slot in the instance's memory. Clobbers `r0`-`r5` and `r7`,
 /// which it restores.
 pub(super) fn copy_payload(asm: &mut Assembler, spec: &Spec, bad: Label) {
@@ -463,7 +433,7 @@ fn copy_to_array(asm: &mut Assembler, spec: &Spec, bad: Label) {
     asm.map(R3, MapRef::Memory, Some(0));
     asm.alu(op::ADD, R3, R7);
     asm.mov(R1, R6);
-    asm.call(helper::XDP_LOAD_BYTES);
+    hook::load_bytes(asm);
     asm.jump_if_imm(op::JNE, R0, 0, bad);
     asm.bind(empty);
 }
@@ -476,7 +446,7 @@ fn copy_to_arena(asm: &mut Assembler, slot_bytes: i32, bad: Label) {
     asm.load(Size::D, R4, R9, context::ZERO);
     asm.load(Size::W, R1, R9, context::PAYLOAD_OFF);
     asm.jump_if_imm(op::JGT, R1, trusted::HEADERS_BYTES as i32, bad);
-    asm.load(Size::W, R2, R6, md::DATA);
+    asm.field(R2, R6, Field::Data);
     asm.alu(op::ADD, R2, R1);
     for step in [32, 8] {
         let head = asm.label();
@@ -512,7 +482,7 @@ fn chunk(asm: &mut Assembler, slot_bytes: i32, bad: Label, bytes: i32, size: Siz
     asm.mov(R5, R1);
     asm.alu_imm(op::ADD, R5, bytes);
     asm.store(Size::D, R10, super::END, R3);
-    asm.load(Size::W, R3, R6, md::DATA_END);
+    asm.field(R3, R6, Field::DataEnd);
     asm.jump_if(op::JGT, R5, R3, bad);
     // r3 = the destination.
     asm.mov(R3, R7);

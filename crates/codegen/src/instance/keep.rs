@@ -8,12 +8,13 @@
 //! fault that cannot be kept, too: the node looks for what comes until the next is wanted.
 
 use ashway_abi::{context, trusted};
-use ashway_check::bpf::{Assembler, Atomic, Reg, Size, helper, op};
+use ashway_check::bpf::{Assembler, Atomic, Reg, Size, op};
 
 use super::{Spec, enqueue, unlock};
+use crate::hook;
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R9};
 
-/// Frees the instance, now or by way of the worker. `r6` = `xdp_md`, `r7` = trusted
+/// Frees the instance, now or by way of the worker. `r6` = `md`, `r7` = trusted
 /// words, `r9` = the context; clobbers `r0`-`r5`.
 pub(super) fn emit(asm: &mut Assembler, spec: &Spec) {
     let free = asm.label();
@@ -42,7 +43,7 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec) {
     asm.alu(op::ADD, R4, R5);
     asm.mov(R1, R6);
     asm.mov_imm(R2, 0);
-    asm.call(helper::XDP_LOAD_BYTES);
+    hook::load_bytes(asm);
     asm.jump_if_imm(op::JNE, R0, 0, lost);
     asm.store_imm(Size::W, R7, trusted::LOCK as i16, trusted::KEPT as i32);
     asm.jump(tell);

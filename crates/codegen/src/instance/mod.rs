@@ -25,6 +25,7 @@
 
 mod endpoint;
 pub(crate) mod enqueue;
+mod fill;
 mod keep;
 mod log;
 mod reply;
@@ -39,16 +40,17 @@ use ashway_abi::share::Terms;
 use ashway_abi::{Cause, Count, QueueLayout, Verdict, context, context::flag, trusted};
 
 use crate::bug::{self, Bug};
+use crate::hook::{self, Action};
 use crate::normalise::Module;
 use crate::observe::{self, Note, Word};
+use crate::parts::{self, Packet};
 use crate::promote::{self, PromoteError, Shape};
 use crate::timed;
-use crate::xdp::{self, Packet, action};
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use ashway_abi::MemoryKind;
-use ashway_check::bpf::{Assembler, Atomic, Image, Label, MapRef, Reg, Size, md, op};
+use ashway_check::bpf::{Assembler, Atomic, Field, Hook, Image, Label, MapRef, Reg, Size, op};
 
-/// Stack: the `xdp_md` pointer (promoted code reads this slot and the next
+/// Stack: the `md` pointer (promoted code reads this slot and the next
 /// three, [`promote`]).
 const MD: i16 = -8;
 /// Stack: the payload's packet pointer.
@@ -66,6 +68,8 @@ const PLAIN_PAYLOADS: [i32; 2] = [42, 62];
 pub struct QueueSpec {
     /// Contexts there are: one for each possible CPU.
     pub cpus: u32,
+    /// Where the programs run. Under TCX memories are arenas, and packets are read by pointers.
+    pub hook: Hook,
     /// What it has, and where.
     pub layout: QueueLayout,
     /// How they read packets.
@@ -134,10 +138,10 @@ pub fn user_observed(spec: &QueueSpec) -> Image {
 }
 
 fn user_with(spec: &QueueSpec, observe: bool) -> Image {
-    let mut asm = Assembler::new();
+    let mut asm = Assembler::at(spec.hook);
     let host = asm.label();
     asm.mov(R6, R1);
-    xdp::find_context(&mut asm, spec.cpus, host);
+    parts::find_context(&mut asm, spec.cpus, host);
     if observe {
         observe::turn(&mut asm);
     }
@@ -145,7 +149,7 @@ fn user_with(spec: &QueueSpec, observe: bool) -> Image {
     asm.mov_imm(R8, Count::QueuedTier as i32);
     enqueue::emit(&mut asm, spec, host, Origin::User, observe);
     asm.bind(host);
-    xdp::finish(&mut asm, action::PASS);
+    hook::finish(&mut asm, Action::Pass);
     asm.finish()
 }
 
@@ -175,7 +179,7 @@ fn kernel_with(
     handler: &Handler,
     observe: bool,
 ) -> Result<(Image, promote::Summary), PromoteError> {
-    let mut asm = Assembler::new();
+    let mut asm = Assembler::at(spec.queue.hook);
     let host = asm.label();
     let queue = asm.label();
     let drained = asm.label();
@@ -183,7 +187,7 @@ fn kernel_with(
     let trap = asm.label();
 
     asm.mov(R6, R1);
-    xdp::find_context(&mut asm, spec.queue.cpus, host);
+    parts::find_context(&mut asm, spec.queue.cpus, host);
     if observe {
         observe::turn(&mut asm);
     }
@@ -223,7 +227,7 @@ fn kernel_with(
         // A program belongs to the arena that it names, wherever; the value is not used.
         asm.map(R1, MapRef::Memory, None);
     }
-    xdp::finish(&mut asm, action::PASS);
+    hook::finish(&mut asm, Action::Pass);
     Ok((asm.finish(), summary))
 }
 
@@ -253,6 +257,13 @@ fn turn(
         asm.load(Size::W, R2, R9, context::FLAGS);
         asm.alu_imm(op::AND, R2, flag::PLAIN as i32);
         asm.jump_if_imm(op::JEQ, R2, 0, queue);
+    }
+    if asm.hook() == Hook::Tcx {
+        // A handler sees a tag where it lay.
+        asm.mov_imm(R8, Count::QueuedOptions as i32);
+        asm.load(Size::W, R2, R9, context::FLAGS);
+        asm.alu_imm(op::AND, R2, flag::TAG_BESIDE as i32);
+        asm.jump_if_imm(op::JNE, R2, 0, queue);
     }
     resize::take_room(asm, handler.module, queue);
     asm.mov_imm(R8, Count::QueuedBusy as i32);
@@ -287,8 +298,8 @@ fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
         promote::begin_log(asm);
     }
     asm.store(Size::D, R10, MD, R6);
-    asm.load(Size::W, R1, R6, md::DATA);
-    asm.load(Size::W, R2, R6, md::DATA_END);
+    asm.field(R1, R6, Field::Data);
+    asm.field(R2, R6, Field::DataEnd);
     asm.load(Size::W, R3, R9, context::PAYLOAD_OFF);
     match spec.queue.packet {
         Packet::Pointers => {
@@ -343,7 +354,7 @@ fn trap_here(asm: &mut Assembler, handler: &Handler, cause: Cause, trap: Label) 
     asm.jump(trap);
 }
 
-/// Back from promoted code: `r6` = `xdp_md`, `r7` = trusted words.
+/// Back from promoted code: `r6` = `md`, `r7` = trusted words.
 fn recover(asm: &mut Assembler) {
     asm.load(Size::D, R6, R10, MD);
     asm.map(R7, MapRef::Trusted, Some(0));
@@ -385,14 +396,14 @@ fn verdict(
     }
     let changed = asm.label();
     for verdict in Verdict::ALL {
-        let (fate, code) = match verdict {
+        let (fate, action) = match verdict {
             Verdict::Reply => continue,
             Verdict::Deliver if delivers => continue,
-            Verdict::Consume => (Count::Consumed, action::DROP),
-            Verdict::Deliver => (Count::DroppedNoEndpoint, action::DROP),
-            Verdict::Pass | Verdict::Abort => (Count::Passed, action::PASS),
-            Verdict::Forward => (Count::DroppedNoNextHop, action::DROP),
-            Verdict::Drop => (Count::DroppedHandler, action::DROP),
+            Verdict::Consume => (Count::Consumed, Action::Drop),
+            Verdict::Deliver => (Count::DroppedNoEndpoint, Action::Drop),
+            Verdict::Pass | Verdict::Abort => (Count::Passed, Action::Pass),
+            Verdict::Forward => (Count::DroppedNoNextHop, Action::Drop),
+            Verdict::Drop => (Count::DroppedHandler, Action::Drop),
         };
         let next = asm.label();
         asm.jump32_if_imm(op::JNE, R0, verdict as i32, next);
@@ -401,8 +412,8 @@ fn verdict(
             Verdict::Abort => Count::AbortVoluntary,
             _ => Count::Committed,
         };
-        end_with(asm, fate, Some(note), code);
-        if code == action::PASS {
+        end_with(asm, fate, Some(note), action);
+        if action == Action::Pass {
             asm.load(Size::W, R1, R9, context::DIRTY);
             asm.jump_if_imm(op::JNE, R1, 0, changed);
         }
@@ -413,7 +424,7 @@ fn verdict(
 
     asm.bind(changed);
     asm.store_imm(Size::W, R9, END_FATE, Count::DroppedChanged as i32);
-    asm.store_imm(Size::W, R9, END_CODE, action::DROP);
+    set_end(asm, Action::Drop);
     asm.jump(finish);
 
     if delivers {
@@ -445,17 +456,22 @@ const END_CODE: i16 = context::SCRATCH + 8;
 
 /// Says how the program will end, for `finish`. In the context, so that the
 /// verifier walks the end once and not once for each way to it.
-fn end_with(asm: &mut Assembler, fate: Count, note: Option<Count>, code: i32) {
+fn end_with(asm: &mut Assembler, fate: Count, note: Option<Count>, action: Action) {
     asm.store_imm(Size::W, R9, END_FATE, fate as i32);
     asm.store_imm(Size::W, R9, END_NOTE, note.map_or(0, |note| note as i32));
-    asm.store_imm(Size::W, R9, END_CODE, code);
+    set_end(asm, action);
+}
+
+/// Says what becomes of the frame.
+fn set_end(asm: &mut Assembler, action: Action) {
+    asm.store_imm(Size::W, R9, END_CODE, action.code(asm.hook()));
 }
 
 /// Counts and ends as [`end_with`] said.
 fn finish_here(asm: &mut Assembler, handler: &Handler, finish: Label, observe: bool) {
     asm.bind(finish);
     let out = asm.label();
-    xdp::find_row(asm, out);
+    parts::find_row(asm, out);
     asm.load(Size::W, R3, R9, END_FATE);
     add_one(asm, out);
     asm.load(Size::W, R3, R9, END_NOTE);
@@ -468,7 +484,7 @@ fn finish_here(asm: &mut Assembler, handler: &Handler, finish: Label, observe: b
         observe::note(asm, Note { beside, ..note });
     }
     timed::end(asm, handler.budget.ns);
-    resize::give_back(asm, handler.module, END_CODE, action::PASS);
+    resize::give_back(asm, handler.module, END_CODE, Action::Pass);
     asm.load(Size::W, R0, R9, END_CODE);
     asm.exit();
 }
@@ -518,7 +534,7 @@ fn fault(
     asm.load(Size::W, R1, R9, context::CAUSE);
     asm.store(Size::W, R7, trusted::FAULT_CAUSE as i16, R1);
     keep::emit(asm, spec);
-    end_with(asm, Count::AbortedDirty, None, action::DROP);
+    end_with(asm, Count::AbortedDirty, None, Action::Drop);
     asm.load(Size::W, R2, R9, context::CAUSE);
     asm.alu_imm(op::ADD, R2, Count::AbortVoluntary as i32);
     asm.store(Size::W, R9, END_NOTE, R2);
@@ -529,7 +545,7 @@ fn fault(
     asm.alu_imm(op::AND, R1, flag::ON_FAULT_DROP as i32);
     asm.jump_if_imm(op::JNE, R1, 0, keep);
     asm.store_imm(Size::W, R9, END_FATE, Count::Passed as i32);
-    asm.store_imm(Size::W, R9, END_CODE, action::PASS);
+    set_end(asm, Action::Pass);
     asm.bind(keep);
     asm.jump(finish);
 }

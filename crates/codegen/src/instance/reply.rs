@@ -9,12 +9,13 @@
 
 use ashway_abi::context::{self, fact, flag};
 use ashway_abi::{Count, trusted};
-use ashway_check::bpf::{Assembler, Label, Reg, Size, helper, md, op};
+use ashway_check::bpf::{Assembler, Field, Hook, Label, Reg, Size, helper, op};
 
 use super::Handler;
+use crate::hook::{self, Action};
 use crate::observe::{self, Note, Word};
+use crate::parts::{self, Packet};
 use crate::timed;
-use crate::xdp::{self, Packet, action};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// What the TCX exit program looks for in front of the frame: send it out. Only an
@@ -49,7 +50,7 @@ struct Labels {
     short: Label,
 }
 
-/// `r6` = `xdp_md`, `r9` = the context. Ends the program, or jumps to `finish`
+/// `r6` = `md`, `r9` = the context. Ends the program, or jumps to `finish`
 /// as `end_with` said.
 ///
 /// Most messages are plain, so they have a copy of their own in which every
@@ -102,7 +103,7 @@ pub(super) fn emit(
         asm,
         Count::DroppedNoSender,
         Some(Count::Committed),
-        action::DROP,
+        Action::Drop,
     );
     asm.jump(finish);
     // Cannot happen while the entry program has checked the lengths.
@@ -111,7 +112,7 @@ pub(super) fn emit(
         asm,
         Count::DroppedBadLength,
         Some(Count::Committed),
-        action::DROP,
+        Action::Drop,
     );
     asm.jump(finish);
 }
@@ -125,7 +126,7 @@ fn headers(asm: &mut Assembler, headers: Headers, resized: bool, labels: Labels)
         ..
     } = labels;
     let ipv6 = asm.label();
-    xdp::packet_bounds(asm);
+    hook::packet_bounds(asm);
     asm.alu_imm(op::AND, R2, flag::IPV6 as i32);
     asm.jump_if_imm(op::JNE, R2, 0, ipv6);
 
@@ -180,7 +181,7 @@ fn ethernet(asm: &mut Assembler, headers: Headers, ip_bytes: i32, labels: Labels
         Headers::Plain => 14 + ip_bytes + UDP_BYTES,
         Headers::Found => 14,
     };
-    xdp::need(asm, below, labels.short);
+    parts::need(asm, below, labels.short);
     swap_ethernet(asm, labels.no_sender);
     match headers {
         Headers::Plain => asm.alu_imm(op::ADD, R7, 14),
@@ -190,7 +191,7 @@ fn ethernet(asm: &mut Assembler, headers: Headers, ip_bytes: i32, labels: Labels
             let most = trusted::HEADERS_BYTES as i32;
             asm.jump_if_imm(op::JGT, R1, most, labels.short);
             asm.alu(op::ADD, R7, R1);
-            xdp::need(asm, ip_bytes + UDP_BYTES, labels.short);
+            parts::need(asm, ip_bytes + UDP_BYTES, labels.short);
         }
     }
 }
@@ -202,7 +203,7 @@ fn udp_header(asm: &mut Assembler, headers: Headers, ip_bytes: i32, short: Label
             asm.mov(R2, R7);
             asm.alu_imm(op::ADD, R2, ip_bytes);
         }
-        Headers::Found => xdp::udp_header(asm, short),
+        Headers::Found => parts::udp_header(asm, short),
     }
 }
 
@@ -313,11 +314,14 @@ fn udp(asm: &mut Assembler, packet: Packet, resized: bool, labels: Labels) {
     if resized {
         udp_length(asm);
     }
-    // Through the exit program a frame keeps its offload state: a half
+    // By TCX, also through the exit program, a frame keeps its offload state: a half
     // checksum stays half (its sum is the same both ways) and the device or
     // the receiving stack completes it.
     let whole = asm.label();
-    let both = (flag::CHECKSUM_PARTIAL | flag::REPLY_BY_TCX) as i32;
+    let both = match asm.hook() {
+        Hook::Xdp => flag::CHECKSUM_PARTIAL | flag::REPLY_BY_TCX,
+        Hook::Tcx => flag::CHECKSUM_PARTIAL,
+    } as i32;
     asm.load(Size::W, R1, R9, context::FLAGS);
     asm.alu_imm(op::AND, R1, both);
     asm.jump_if_imm(op::JNE, R1, both, whole);
@@ -362,19 +366,19 @@ fn udp_length(asm: &mut Assembler) {
 const PAYLOAD: i16 = -48;
 
 /// Adds the payload to the sum in `r5` of everything before it, and writes the
-/// checksum into the UDP header at `r2`. `r6` = `xdp_md`, `r8` = the packet's end,
+/// checksum into the UDP header at `r2`. `r6` = `md`, `r8` = the packet's end,
 /// `r9` = the context, which knows the payload. Clobbers `r0`-`r5`.
 pub(crate) fn whole_checksum(asm: &mut Assembler, packet: Packet, short: Label) {
     asm.alu_imm(op::ADD, R2, 8);
     match packet {
-        Packet::Pointers => xdp::add_payload(asm, short),
+        Packet::Pointers => parts::add_payload(asm, short),
         Packet::Helpers => {
             asm.store(Size::D, R10, PAYLOAD, R2);
-            xdp::add_copied(asm, 0, short);
+            parts::add_copied(asm, 0, short);
             asm.load(Size::D, R2, R10, PAYLOAD);
         }
     }
-    xdp::fold(asm, R5, R1);
+    parts::fold(asm, R5, R1);
     asm.alu_imm(op::XOR, R5, 0xffff);
     let some = asm.label();
     asm.jump_if_imm(op::JNE, R5, 0, some);
@@ -385,7 +389,7 @@ pub(crate) fn whole_checksum(asm: &mut Assembler, packet: Packet, short: Label) 
 }
 
 /// Puts the mark in front of the frame, with the interface in `ifindex` or 0, for
-/// the exit program to find. `r6` = `xdp_md`; packet pointers are void afterwards.
+/// the exit program to find. `r6` = `md`; packet pointers are void afterwards.
 /// Clobbers `r0`-`r5`; to `failed` if there is no room, which the driver's 256 bytes
 /// leave.
 pub(crate) fn mark_for_exit(asm: &mut Assembler, ifindex: Option<Reg>, failed: Label) {
@@ -393,8 +397,8 @@ pub(crate) fn mark_for_exit(asm: &mut Assembler, ifindex: Option<Reg>, failed: L
     asm.mov_imm(R2, -EXIT_BYTES);
     asm.call(helper::XDP_ADJUST_META);
     asm.jump_if_imm(op::JNE, R0, 0, failed);
-    asm.load(Size::W, R1, R6, md::DATA_META);
-    asm.load(Size::W, R2, R6, md::DATA);
+    asm.field(R1, R6, Field::DataMeta);
+    asm.field(R2, R6, Field::Data);
     asm.mov(R3, R1);
     asm.alu_imm(op::ADD, R3, EXIT_BYTES);
     asm.jump_if(op::JGT, R3, R2, failed);
@@ -416,27 +420,29 @@ fn answer(asm: &mut Assembler, handler_ns: u64, finish: Label, observe: bool) {
     let redirect = asm.label();
     let out = asm.label();
     let failed = asm.label();
-    asm.mov_imm(R8, action::TX);
-    asm.load(Size::W, R1, R9, context::FLAGS);
-    let other = (flag::REPLY_BY_TCX | flag::REPLY_BY_REDIRECT) as i32;
-    asm.alu_imm(op::AND, R1, other);
-    asm.jump_if_imm(op::JEQ, R1, 0, count);
-    asm.jump_if_imm(op::JEQ, R1, flag::REPLY_BY_REDIRECT as i32, redirect);
+    if asm.hook() == Hook::Xdp {
+        asm.mov_imm(R8, hook::XDP_TX);
+        asm.load(Size::W, R1, R9, context::FLAGS);
+        let other = (flag::REPLY_BY_TCX | flag::REPLY_BY_REDIRECT) as i32;
+        asm.alu_imm(op::AND, R1, other);
+        asm.jump_if_imm(op::JEQ, R1, 0, count);
+        asm.jump_if_imm(op::JEQ, R1, flag::REPLY_BY_REDIRECT as i32, redirect);
 
-    mark_for_exit(asm, None, failed);
-    asm.mov_imm(R8, action::PASS);
-    asm.jump(count);
+        mark_for_exit(asm, None, failed);
+        hook::set(asm, R8, Action::Pass);
+        asm.jump(count);
+    }
 
     asm.bind(redirect);
-    asm.load(Size::W, R1, R6, md::INGRESS_IFINDEX);
+    asm.field(R1, R6, Field::Ifindex);
     asm.mov_imm(R2, 0);
     asm.call(helper::REDIRECT);
     asm.mov(R8, R0);
 
     asm.bind(count);
-    xdp::find_row(asm, out);
-    xdp::count(asm, R0, Count::Answered);
-    xdp::count(asm, R0, Count::Committed);
+    parts::find_row(asm, out);
+    parts::count(asm, R0, Count::Answered);
+    parts::count(asm, R0, Count::Committed);
     if observe {
         let note = Note::end(Word::Is(Count::Answered as u32));
         observe::note(
@@ -457,7 +463,7 @@ fn answer(asm: &mut Assembler, handler_ns: u64, finish: Label, observe: bool) {
         asm,
         Count::DroppedNoHeadroom,
         Some(Count::Committed),
-        action::DROP,
+        Action::Drop,
     );
     asm.jump(finish);
 }

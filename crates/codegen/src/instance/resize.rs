@@ -9,6 +9,7 @@
 use ashway_abi::{Count, context};
 use ashway_check::bpf::{Assembler, Label, Reg, Size, helper, op};
 
+use crate::hook::{self, Action};
 use crate::normalise::Module;
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R8, R9, R10};
 
@@ -23,7 +24,7 @@ const fn room(module: &Module<'_>) -> Option<i32> {
     }
 }
 
-/// Takes the room, or goes to `queue` with the note in `r8`. `r6` = `xdp_md`;
+/// Takes the room, or goes to `queue` with the note in `r8`. `r6` = `md`;
 /// packet pointers are void afterwards. Clobbers `r0`-`r5`. Linux 5.12.
 pub(super) fn take_room(asm: &mut Assembler, module: &Module<'_>, queue: Label) {
     let Some(room) = room(module).filter(|_| module.resizes()) else {
@@ -40,9 +41,8 @@ pub(super) fn take_room(asm: &mut Assembler, module: &Module<'_>, queue: Label) 
     asm.mov_imm(R5, 0);
     asm.call(helper::CHECK_MTU);
     asm.jump_if_imm(op::JNE, R0, 0, queue);
-    asm.mov(R1, R6);
     asm.mov_imm(R2, room);
-    asm.call(helper::XDP_ADJUST_TAIL);
+    hook::move_tail(asm);
     asm.jump_if_imm(op::JNE, R0, 0, queue);
 }
 
@@ -55,35 +55,34 @@ pub(super) fn say_most(asm: &mut Assembler, module: &Module<'_>) {
     }
 }
 
-/// Makes the frame as long as it came, if the program ends with `code`. `r6` =
-/// `xdp_md`. Clobbers `r0`-`r5`.
-pub(super) fn give_back(asm: &mut Assembler, module: &Module<'_>, at: i16, code: i32) {
+/// Makes the frame as long as it came, if the program ends with this action, whose code
+/// lies in the context. `r6` =
+/// `md`. Clobbers `r0`-`r5`.
+pub(super) fn give_back(asm: &mut Assembler, module: &Module<'_>, at: i16, action: Action) {
     let Some(room) = room(module).filter(|_| module.resizes()) else {
         return;
     };
     let other = asm.label();
     asm.load(Size::W, R1, R9, at);
-    asm.jump_if_imm(op::JNE, R1, code, other);
-    asm.mov(R1, R6);
-    asm.mov_imm(R2, -room);
+    let code = action.code(asm.hook());
+    asm.jump32_if_imm(op::JNE, R1, code, other);
     // It has just been longer by that.
-    asm.call(helper::XDP_ADJUST_TAIL);
+    asm.mov_imm(R2, -room);
+    hook::move_tail(asm);
     asm.bind(other);
 }
 
 /// Makes the frame end where the message does, or goes to `failed`. `r6` =
-/// `xdp_md`; packet pointers are void afterwards. Clobbers `r0`-`r5`.
+/// `md`; packet pointers are void afterwards. Clobbers `r0`-`r5`.
 pub(super) fn cut(asm: &mut Assembler, failed: Label) {
     let exact = asm.label();
-    asm.mov(R1, R6);
-    asm.call(helper::XDP_GET_BUFF_LEN);
+    hook::frame_len(asm);
     asm.load(Size::W, R2, R9, context::PAYLOAD_OFF);
     asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
     asm.alu(op::ADD, R2, R3);
     asm.alu(op::SUB, R2, R0);
     asm.jump_if_imm(op::JEQ, R2, 0, exact);
-    asm.mov(R1, R6);
-    asm.call(helper::XDP_ADJUST_TAIL);
+    hook::move_tail(asm);
     asm.jump_if_imm(op::JNE, R0, 0, failed);
     asm.bind(exact);
 }

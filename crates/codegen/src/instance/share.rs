@@ -12,7 +12,7 @@ use ashway_check::bpf::{Assembler, Label, Reg, Size, helper, op};
 
 use super::enqueue::PATH_WORD;
 use crate::bug::{self, Bug};
-use crate::xdp::{self, action};
+use crate::hook::{self, Action};
 use Reg::{R0, R1, R2, R3, R4, R5, R8, R10};
 
 /// Stack: when the handler began.
@@ -152,7 +152,7 @@ pub(super) fn blame(asm: &mut Assembler) {
     asm.bind(over);
     asm.mov_imm(R8, Count::DroppedOverShare as i32);
     if bug::is(Bug::ShareUncounted) {
-        xdp::finish(asm, action::DROP);
+        hook::finish(asm, Action::Drop);
     }
     asm.bind(within);
 }

@@ -10,7 +10,7 @@
 use super::emitter::Emitter;
 use super::frame::TRANSFER;
 use super::memory::ARRAY_BASE;
-use super::message::{MOST, XDP_MD};
+use super::message::{MD, MOST};
 use crate::bug::{self, Bug};
 use Reg::{R0, R1, R2, R3, R4, R5, R9, R10};
 use ashway_abi::MemoryKind;
@@ -240,7 +240,7 @@ impl Emitter<'_> {
         }
         self.asm.mov(R3, R9);
         self.asm.alu_imm(op::ADD, R3, i32::from(TRANSFER));
-        self.asm.load(Size::D, R1, R10, XDP_MD);
+        self.asm.load(Size::D, R1, R10, MD);
         self.asm.call(helper::XDP_STORE_BYTES);
         self.asm.jump_if_imm(op::JNE, R0, 0, trap);
         self.asm.jump(head);
@@ -417,7 +417,7 @@ impl Emitter<'_> {
         // memory there is a state region, longer than a chunk.
         self.chunk_pointer(Side::Memory, R3, R2, R5, 1);
         self.asm.load(Size::W, R2, R9, message_at);
-        self.asm.load(Size::D, R1, R10, XDP_MD);
+        self.asm.load(Size::D, R1, R10, MD);
         self.asm.call(number);
         self.asm.jump_if_imm(op::JNE, R0, 0, trap);
         self.asm.load(Size::W, R4, R9, left);

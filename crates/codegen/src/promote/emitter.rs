@@ -34,7 +34,7 @@ pub fn emit(
     let mut plan = Plan::new(shape)?;
     // How many operands wait in frames at most, and which calls can be reached,
     // is known when it has been done once; frames can have their places then.
-    let mut rehearsal = Assembler::new();
+    let mut rehearsal = Assembler::at(asm.hook());
     let (stage_done, stage_trap) = (rehearsal.label(), rehearsal.label());
     let used = Emitter::new(&mut rehearsal, shape, &plan, stage_done, stage_trap).run()?;
     for (layout, (operands, sites)) in plan.functions.iter_mut().zip(used) {

@@ -22,7 +22,7 @@ use super::stack::{At, Entry};
 use crate::bug::{self, Bug};
 use ashway_abi::MemoryKind;
 use ashway_abi::{Cause, HostCall, context};
-use ashway_check::bpf::{Label, Reg, Size, helper, md, op};
+use ashway_check::bpf::{Field, Label, Reg, Size, helper, op};
 
 /// The stack slot of the packet pointer to the message.
 pub(super) const PAYLOAD: i16 = -16;
@@ -37,8 +37,8 @@ pub(super) const MOST: i32 = 0xfe00;
 /// Constant offsets from here on are treated like unknown ones.
 const FAR: u64 = 0x7fff;
 
-/// The stack slot of the `xdp_md` pointer.
-pub(super) const XDP_MD: i16 = -8;
+/// The stack slot of the `md` pointer.
+pub(super) const MD: i16 = -8;
 
 /// A message access of fixed width.
 struct Access {
@@ -248,8 +248,8 @@ impl Emitter<'_> {
         bytes: u32,
         trap: Label,
     ) {
-        self.asm.load(Size::D, into, Reg::R10, XDP_MD);
-        self.asm.load(Size::W, into, into, md::DATA);
+        self.asm.load(Size::D, into, Reg::R10, MD);
+        self.asm.field(into, into, Field::Data);
         self.behind(into, scratch, place, bytes, trap);
     }
 
@@ -335,7 +335,7 @@ impl Emitter<'_> {
         self.frame_place(Reg::R2, Reg::R0, trap);
         self.asm.mov(Reg::R3, Reg::R9);
         self.asm.alu_imm(op::ADD, Reg::R3, i32::from(TRANSFER));
-        self.asm.load(Size::D, Reg::R1, Reg::R10, XDP_MD);
+        self.asm.load(Size::D, Reg::R1, Reg::R10, MD);
         self.asm.mov_imm(Reg::R4, bytes as i32);
         self.asm.call(number);
         self.asm.jump_if_imm(op::JNE, Reg::R0, 0, trap);

@@ -21,7 +21,7 @@
 //!
 //! # Contract with the program around it
 //!
-//! On entry `r9` is the context; the stack holds the `xdp_md` pointer at
+//! On entry `r9` is the context; the stack holds the `md` pointer at
 //! `r10-8`, the packet pointer to the payload at `r10-16`, `data_end` at
 //! `r10-24` and, in array mode, the memory's address at `r10-32`. The context's
 //! `PAYLOAD_LEN`, `DIRTY` = 0, `STACK` = 0 (if it [recurses]) and `ZERO` = 0 are

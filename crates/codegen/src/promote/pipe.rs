@@ -9,7 +9,7 @@ use super::emitter::Emitter;
 use super::error::{Place, PromoteError};
 use super::frame::PIPES;
 use super::memory::ARRAY_BASE;
-use super::message::{PACKET_END, PAYLOAD, XDP_MD};
+use super::message::{MD, PACKET_END, PAYLOAD};
 use super::tick::Tick;
 use crate::bug::{self, Bug};
 use crate::pipe::ebpf::{KernelList, MemoryAt, Places, Way};
@@ -89,7 +89,7 @@ impl Emitter<'_> {
         MemoryAt::Array {
             base: ARRAY_BASE,
             bytes: self.shape.maximum_bytes() as u32,
-            md: XDP_MD,
+            md: MD,
         }
     }
 

@@ -1,19 +1,21 @@
 //! All programs in our own interpreter, without root.
 
+use std::borrow::Cow;
+
 use ashway_abi::count::{KERNEL_WORDS, Ledger};
 use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_abi::{Count, trusted};
-use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::{Fault, Machine};
-use ashway_codegen::demux::emit::{self, Entries, NO_PATH};
-use ashway_codegen::entry::Packet;
+use ashway_check::bpf::{Assembler, Hook, Image};
+use ashway_codegen::demux::compiled::{self, Entries};
+use ashway_codegen::demux::emit::{self, NO_PATH};
 use ashway_demux::Table;
 use ashway_rig::captures::{Captures, Links};
 
 use super::user::User;
 use super::world::{
-    End, FEW, LAYOUT, LONGEST, OUR_MAC, OUT, OrderScope, QUEUE, ROWS, Risen, UNMATCHED, behind,
-    code, counted, end, entry, hop, leaf, same,
+    End, FEW, LAYOUT, LONGEST, OUR_MAC, OUT, OrderScope, QUEUE, ROWS, Risen, Rung, UNMATCHED,
+    behind, counted, end, entry, hop, leaf, same,
 };
 
 /// One frame in so many is cut at every length.
@@ -23,20 +25,22 @@ const SHARE: usize = 100;
 /// of its slots.
 #[derive(Clone)]
 pub(crate) struct One {
-    packet: Packet,
+    rung: Rung,
     what: OrderScope,
     machine: Machine,
     pub(crate) entry: Image,
     demux: Image,
     counts: Vec<u64>,
+    runs: usize,
+    tagged: usize,
 }
 
 impl One {
-    pub(crate) fn new(table: &Table<usize>, packet: Packet, few: usize, what: OrderScope) -> Self {
-        let compiled = emit::compile(table, few, leaf);
+    pub(crate) fn new(table: &Table<usize>, rung: Rung, few: usize, what: OrderScope) -> Self {
+        let compiled = compiled::compile(table, few, leaf);
         let mut machine = Machine::new(ROWS, QUEUE.bytes(), LAYOUT.total_bytes());
-        machine.array_mode = packet == Packet::Helpers;
-        machine.slots = vec![Some(behind(what, packet, 1))];
+        machine.array_mode = rung == Rung::XdpArray;
+        machine.slots = vec![Some(behind(what, rung, 1))];
         for (one, entries) in compiled.iter().zip(table.shapes()) {
             if let Entries::Hash(map) = one.entries {
                 machine.add_shape(map, one.shape.key_bytes());
@@ -45,7 +49,7 @@ impl One {
                 }
             }
         }
-        machine.set_hits(emit::hits_bytes(&compiled));
+        machine.set_hits(compiled::hits_bytes(&compiled));
         for path in 0..ROWS {
             machine.set_hop(path, hop());
         }
@@ -53,33 +57,54 @@ impl One {
             shapes: &compiled,
             spares: None,
             cpus: 1,
-            packet,
+            packet: rung.packet(),
         };
         Self {
-            packet,
+            rung,
             what,
-            entry: entry(&compiled, packet, 1),
-            demux: emit::program(&spec),
+            entry: entry(&compiled, rung, 1),
+            demux: emit::program_after(Assembler::at(rung.hook()), &spec),
             machine,
             counts: vec![0; ROWS * KERNEL_WORDS],
+            runs: 0,
+            tagged: 0,
         }
     }
 
     /// Runs the entry program and what it calls.
     fn end(&mut self, frame: &[u8]) -> End {
+        let frame = &*self.beside(frame);
         let run = self.run(frame);
         let (code, risen) =
             run.unwrap_or_else(|fault| panic!("{:?}: {fault} of {frame:02x?}", self.what));
-        let machine = &mut self.machine;
-        if self.what == OrderScope::Relay && code == code::REDIRECT {
+        let (machine, codes) = (&mut self.machine, self.rung.codes());
+        if self.what == OrderScope::Relay && code == codes.redirect {
             assert_eq!(machine.redirects.pop(), Some((OUT, 0)));
+        } else if self.rung == Rung::Tcx && code == codes.answer {
+            assert_eq!(machine.redirects.pop(), Some((machine.ifindex, 0)));
         }
         assert!(machine.redirects.is_empty() && machine.metadata().is_empty());
         let left = machine.packet().to_vec();
-        if code == code::PASS {
+        if code == codes.pass {
             assert!(left == frame, "the host gets its frame untouched");
         }
-        end(code, counted(&risen), left, || message(machine))
+        end(self.rung, code, counted(&risen), left, || message(machine))
+    }
+
+    /// The frame as the program gets it: every other time without a tag, which lies beside.
+    fn beside<'f>(&mut self, frame: &'f [u8]) -> Cow<'f, [u8]> {
+        self.machine.tag = None;
+        let whole = self.rung.hook() == Hook::Xdp || self.runs.is_multiple_of(2);
+        let Some([a, b, c, d]) = frame.get(12..16).filter(|_| !whole) else {
+            return frame.into();
+        };
+        let tag = [[*a, *b], [*c, *d]].map(u16::from_be_bytes);
+        if frame.len() < 18 || ![0x8100, 0x88a8].contains(&tag[0]) {
+            return frame.into();
+        }
+        self.machine.tag = Some(tag);
+        self.tagged += 1;
+        [&frame[..12], &frame[16..]].concat().into()
     }
 
     /// The same for a program that may be wrong: `None` if it faults or counts a
@@ -89,13 +114,20 @@ impl One {
         let received = |(_, count, by): &Risen| *count == Count::Received && *by == 1;
         (risen.len() == 2 && risen.iter().any(received)).then(|| {
             let left = self.machine.packet().to_vec();
-            end(code, counted(&risen), left, || message(&mut self.machine))
+            end(self.rung, code, counted(&risen), left, || {
+                message(&mut self.machine)
+            })
         })
     }
 
     /// What the program returns, and what has risen by how much.
     fn run(&mut self, frame: &[u8]) -> Result<(u32, Vec<Risen>), Fault> {
         let machine = &mut self.machine;
+        if self.rung.hook() == Hook::Tcx {
+            // Never less than an Ethernet header; else it may end anywhere. A tag may lie beside.
+            self.runs += 1;
+            machine.linear = 14 + self.runs * 7 % 120;
+        }
         let code = machine.run(&self.entry, frame)?;
         let mut risen = Vec::new();
         for row in 0..ROWS {
@@ -142,10 +174,10 @@ fn all_programs_come_to_what_the_user_tier_comes_to() {
     };
     let mut user = User::new();
     let mut all = Vec::new();
-    for packet in [Packet::Pointers, Packet::Helpers] {
+    for rung in Rung::ALL {
         for few in FEW {
             for what in OrderScope::ALL {
-                all.push(One::new(&user.table, packet, few, what));
+                all.push(One::new(&user.table, rung, few, what));
             }
         }
     }
@@ -168,10 +200,10 @@ fn all_programs_come_to_what_the_user_tier_comes_to() {
             }
             let got = one.end(frame);
             let wanted = user.end(one.what, frame);
-            let (packet, what) = (one.packet, one.what);
+            let (rung, what, tagged) = (one.rung, one.what, one.machine.tag.is_some());
             assert!(
-                same(packet, what, &got, &wanted),
-                "{packet:?}, {what:?}: {got:x?}, and in the user tier {wanted:x?}, of {frame:02x?}"
+                same(rung, tagged, what, &got, &wanted),
+                "{rung:?}, {what:?}: {got:x?}, and in the user tier {wanted:x?}, of {frame:02x?}"
             );
             if one.what == OrderScope::Ring && frame.len() >= 14 {
                 demuxed(one, &user, frame);
@@ -180,7 +212,8 @@ fn all_programs_come_to_what_the_user_tier_comes_to() {
     });
     println!("{replayed:?}: host, ended, queued, sent: {ends:?}");
     for one in &all {
-        let machine = &one.machine;
+        let (machine, tcx) = (&one.machine, one.rung == Rung::Tcx);
+        assert_eq!(one.tagged > 100, tcx, "{}", one.tagged);
         let sum = |row, ledger| -> u64 {
             let of = Count::ALL.iter().filter(|count| count.ledger() == ledger);
             of.map(|count| machine.count(row, *count)).sum()
@@ -211,6 +244,7 @@ fn all_programs_come_to_what_the_user_tier_comes_to() {
 
 /// The demux alone says which path it is.
 fn demuxed(one: &mut One, user: &User, frame: &[u8]) {
+    one.machine.tag = None;
     let headers = ashway_wire::Headers::parse(frame);
     let wanted = user.table.find(&headers, frame);
     let wanted = wanted.map_or(NO_PATH, |path| path as u32);

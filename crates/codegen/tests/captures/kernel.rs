@@ -5,10 +5,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Release};
 
 use ashway_abi::count::KERNEL_BYTES;
 use ashway_abi::memory::HEADROOM_BYTES;
-use ashway_abi::{Count, context, hop, leaf as leaf_map, trusted};
-use ashway_check::bpf::{Image, MapRef};
-use ashway_codegen::demux::emit::{self, Entries};
-use ashway_codegen::entry::Packet;
+use ashway_abi::{Count, MemoryKind, context, hop, leaf as leaf_map, trusted};
+use ashway_check::bpf::{Hook, Image, MapRef};
+use ashway_codegen::demux::compiled::{self, Entries};
 use ashway_codegen::exit;
 use ashway_demux::Table;
 use ashway_kernel::maps::possible_cpus;
@@ -19,7 +18,7 @@ use ashway_rig::skip_unless_root;
 
 use super::user::User;
 use super::world::{
-    End, FEW, LAYOUT, OUR_MAC, OrderScope, QUEUE, ROWS, behind, code, counted, end, entry, leaf,
+    End, FEW, LAYOUT, OUR_MAC, OrderScope, QUEUE, ROWS, Rung, behind, counted, end, entry, leaf,
     row, same,
 };
 
@@ -34,7 +33,7 @@ const LENGTHS: std::ops::RangeInclusive<usize> = 14..=3000;
 const WITH_IP: usize = 54;
 
 struct Loaded {
-    packet: Packet,
+    rung: Rung,
     what: OrderScope,
     entry: Program,
     _behind: Program,
@@ -48,7 +47,7 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn new(table: &Table<usize>, packet: Packet, few: usize, what: OrderScope) -> Self {
+    fn new(table: &Table<usize>, rung: Rung, few: usize, what: OrderScope) -> Self {
         let cpus = possible_cpus().unwrap() as u32;
         let create = |spec: &MapSpec| Map::create(spec).unwrap();
         let contexts = create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1));
@@ -65,12 +64,12 @@ impl Loaded {
         let slots = create(&MapSpec::prog_array("slots", 1));
         let wake = shared::bell("wake", 4096).unwrap();
         let trusted = shared::words("trusted", QUEUE.bytes()).unwrap();
-        let memory = match packet {
-            Packet::Pointers => shared::arena(LAYOUT.total_bytes()),
-            Packet::Helpers => shared::array(LAYOUT.total_bytes()),
+        let memory = match rung.memory() {
+            MemoryKind::Arena => shared::arena(LAYOUT.total_bytes()),
+            MemoryKind::Array => shared::array(LAYOUT.total_bytes()),
         };
         let memory = memory.unwrap();
-        let compiled = emit::compile(table, few, leaf);
+        let compiled = compiled::compile(table, few, leaf);
         let mut shapes = HashMap::new();
         for (one, entries) in compiled.iter().zip(table.shapes()) {
             if let Entries::Hash(number) = one.entries {
@@ -89,7 +88,7 @@ impl Loaded {
         }
         let hits = create(&MapSpec::array(
             "hits",
-            emit::hits_bytes(&compiled) as u32,
+            compiled::hits_bytes(&compiled) as u32,
             1,
         ));
         let load = |image: &Image| {
@@ -110,15 +109,15 @@ impl Loaded {
                 value_offset: used.value_offset,
             };
             let maps: Vec<_> = image.maps.iter().map(fixup).collect();
-            accepted(image, &maps, ProgramKind::Xdp)
+            accepted(image, &maps)
         };
-        let program = load(&behind(what, packet, cpus));
-        let entry = load(&entry(&compiled, packet, cpus));
+        let program = load(&behind(what, rung, cpus));
+        let entry = load(&entry(&compiled, rung, cpus));
         slots.set_slot(0, program.fd()).unwrap();
         let mut maps = vec![contexts, slots, hits];
         maps.extend(shapes.into_values());
         Self {
-            packet,
+            rung,
             what,
             entry,
             _behind: program,
@@ -150,10 +149,10 @@ impl Loaded {
                 }
             }
         }
-        if code == code::PASS {
+        if code == self.rung.codes().pass {
             assert!(left == frame, "the host gets its frame untouched");
         }
-        end(code, counted(&risen), left, || self.message())
+        end(self.rung, code, counted(&risen), left, || self.message())
     }
 
     /// Takes the one message out of the ring, as the worker would.
@@ -191,10 +190,13 @@ fn test_run(program: &Program, frame: &[u8]) -> (u32, Vec<u8>) {
     (result.retval, result.packet)
 }
 
-fn accepted(image: &Image, maps: &[MapFixup], kind: ProgramKind) -> Program {
+fn accepted(image: &Image, maps: &[MapFixup]) -> Program {
     Program::load(&ProgramSpec {
         name: "ashway_replay",
-        kind,
+        kind: match image.hook {
+            Hook::Xdp => ProgramKind::Xdp,
+            Hook::Tcx => ProgramKind::SchedCls,
+        },
         attach_type: 0,
         insns: &image.insns,
         maps,
@@ -216,14 +218,14 @@ fn the_kernel_comes_to_what_the_user_tier_comes_to() {
     };
     let mut user = User::new();
     let mut all = Vec::new();
-    for packet in [Packet::Pointers, Packet::Helpers] {
+    for rung in Rung::ALL {
         for few in FEW {
             for what in OrderScope::ALL {
-                all.push(Loaded::new(&user.table, packet, few, what));
+                all.push(Loaded::new(&user.table, rung, few, what));
             }
         }
     }
-    let exit = accepted(&exit::generate(), &[], ProgramKind::SchedCls);
+    let exit = accepted(&exit::generate(), &[]);
     let (mut run, mut at) = (0_u64, 0_usize);
     let replayed = captures.replay(SHARE, OUR_MAC, |frame| {
         if !LENGTHS.contains(&frame.len()) {
@@ -237,19 +239,22 @@ fn the_kernel_comes_to_what_the_user_tier_comes_to() {
         }
         let at_ring = user.end(OrderScope::Ring, frame);
         let beyond = matches!(at_ring, End::Queued(..));
-        // One of the four ways, in turn.
-        let turn = at % 4;
+        // One of the six ways, in turn.
+        let turn = at % 6;
         for (number, one) in all.iter_mut().enumerate() {
             if number / 3 != turn || one.what != OrderScope::Ring && !beyond {
+                continue;
+            }
+            if one.rung == Rung::Tcx && frame.len() < WITH_IP {
                 continue;
             }
             run += 1;
             let got = one.end(frame);
             let wanted = user.end(one.what, frame);
-            let (packet, what) = (one.packet, one.what);
+            let (rung, what) = (one.rung, one.what);
             assert!(
-                same(packet, what, &got, &wanted),
-                "{packet:?}, {what:?}: {got:x?}, and in the user tier {wanted:x?}, of {frame:02x?}"
+                same(rung, false, what, &got, &wanted),
+                "{rung:?}, {what:?}: {got:x?}, and in the user tier {wanted:x?}, of {frame:02x?}"
             );
         }
     });

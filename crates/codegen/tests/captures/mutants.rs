@@ -1,12 +1,11 @@
 //! The comparison sees what it is there to see: an entry program without its looks
 //! at the frame's end, or at checksums, comes to something else with some frame.
 
-use ashway_codegen::entry::Packet;
 use ashway_rig::captures::{Captures, Links};
 
 use super::interpreter::One;
 use super::user::User;
-use super::world::{FEW, LONGEST, OUR_MAC, OrderScope};
+use super::world::{FEW, LONGEST, OUR_MAC, OrderScope, Rung};
 
 /// A jump if something lies behind `r8`, the frame's end (RFC 9669).
 fn is_end(insn: u64) -> bool {
@@ -24,12 +23,14 @@ fn a_program_without_a_check_is_noticed() {
         return;
     };
     let mut user = User::new();
-    for (packet, check) in [
-        (Packet::Pointers, is_end as fn(u64) -> bool),
-        (Packet::Pointers, is_checksum),
-        (Packet::Helpers, is_checksum),
+    for (rung, check) in [
+        (Rung::Xdp, is_end as fn(u64) -> bool),
+        (Rung::Xdp, is_checksum),
+        (Rung::XdpArray, is_checksum),
+        (Rung::Tcx, is_end),
+        (Rung::Tcx, is_checksum),
     ] {
-        let mut one = One::new(&user.table, packet, FEW[0], OrderScope::Ring);
+        let mut one = One::new(&user.table, rung, FEW[0], OrderScope::Ring);
         let checks = one.entry.insns.iter_mut().filter(|insn| check(**insn));
         let left_out = checks.map(|insn| *insn = 0x05 /* ja +0 */).count();
         assert!(left_out >= 3, "{left_out}");
@@ -40,6 +41,6 @@ fn a_program_without_a_check_is_noticed() {
                 noticed += u32::from(one.try_end(frame) != Some(wanted));
             }
         });
-        assert!(noticed > 0, "{packet:?}");
+        assert!(noticed > 0, "{rung:?}");
     }
 }

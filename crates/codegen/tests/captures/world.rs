@@ -7,8 +7,8 @@ use ashway_abi::context::flag;
 use ashway_abi::count::Ledger;
 use ashway_abi::memory::Layout;
 use ashway_abi::{Count, Hop, Leaf, QueueLayout};
-use ashway_check::bpf::Image;
-use ashway_codegen::demux::emit::{self, Compiled};
+use ashway_check::bpf::{Hook, Image};
+use ashway_codegen::demux::compiled::{self, Compiled};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::{forward, instance};
 use ashway_demux::{self as demux, Table};
@@ -99,6 +99,40 @@ impl OrderScope {
     pub(crate) const ALL: [Self; 3] = [Self::Ring, Self::Echo, Self::Relay];
 }
 
+/// Where the programs run, and how they read packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rung {
+    Xdp,
+    /// Without `CAP_PERFMON`.
+    XdpArray,
+    Tcx,
+}
+
+impl Rung {
+    pub(crate) const ALL: [Self; 3] = [Self::Xdp, Self::XdpArray, Self::Tcx];
+
+    pub(crate) const fn hook(self) -> Hook {
+        match self {
+            Self::Xdp | Self::XdpArray => Hook::Xdp,
+            Self::Tcx => Hook::Tcx,
+        }
+    }
+
+    pub(crate) const fn packet(self) -> Packet {
+        match self {
+            Self::Xdp | Self::Tcx => Packet::Pointers,
+            Self::XdpArray => Packet::Helpers,
+        }
+    }
+
+    pub(crate) const fn memory(self) -> MemoryKind {
+        match self {
+            Self::Xdp | Self::Tcx => MemoryKind::Arena,
+            Self::XdpArray => MemoryKind::Array,
+        }
+    }
+}
+
 /// What became of a frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum End {
@@ -141,35 +175,30 @@ pub(crate) const fn row(path: usize) -> usize {
     path + 1
 }
 
-pub(crate) fn entry(shapes: &[Compiled<'_>], packet: Packet, cpus: u32) -> Image {
+pub(crate) fn entry(shapes: &[Compiled<'_>], rung: Rung, cpus: u32) -> Image {
     entry::generate(&entry::Spec {
+        hook: rung.hook(),
         shapes,
         spares: None,
         cpus,
         unmatched_row: UNMATCHED as u32,
         mac: OUR_MAC,
         reply: Reply::Transmit,
-        packet,
+        packet: rung.packet(),
     })
 }
 
-pub(crate) const fn memory(packet: Packet) -> MemoryKind {
-    match packet {
-        Packet::Pointers => MemoryKind::Arena,
-        Packet::Helpers => MemoryKind::Array,
-    }
-}
-
 /// Few entries are compared with constants, many are looked up.
-pub(crate) const FEW: [usize; 2] = [emit::FEW, 0];
+pub(crate) const FEW: [usize; 2] = [compiled::FEW, 0];
 
-pub(crate) fn behind(what: OrderScope, packet: Packet, cpus: u32) -> Image {
+pub(crate) fn behind(what: OrderScope, rung: Rung, cpus: u32) -> Image {
     const ECHO: &str = r#"(module (memory (export "memory") 1 1)
         (func (export "on_rx") (param i32 i32) (result i32) i32.const 1))"#;
     let queue = instance::QueueSpec {
+        hook: rung.hook(),
         cpus,
         layout: QUEUE,
-        packet,
+        packet: rung.packet(),
         order_scope: match what {
             OrderScope::Relay => instance::OrderScope::Path {
                 relays: PATHS.len(),
@@ -184,7 +213,7 @@ pub(crate) fn behind(what: OrderScope, packet: Packet, cpus: u32) -> Image {
             let spec = instance::Spec {
                 queue,
                 layout: LAYOUT,
-                memory: memory(packet),
+                memory: rung.memory(),
             };
             promoted(ECHO, &spec, |handler| handler.may_reply = true)
         }
@@ -227,30 +256,53 @@ const fn is_queue(count: Count) -> bool {
     )
 }
 
-/// The codes of XDP.
-pub(crate) mod code {
-    pub(crate) const DROP: u32 = 1;
-    pub(crate) const PASS: u32 = 2;
-    pub(crate) const TX: u32 = 3;
-    pub(crate) const REDIRECT: u32 = 4;
+/// The codes of a hook.
+pub(crate) struct Codes {
+    pub(crate) drop: u32,
+    pub(crate) pass: u32,
+    pub(crate) answer: u32,
+    pub(crate) redirect: u32,
+}
+
+impl Rung {
+    pub(crate) const fn codes(self) -> Codes {
+        match self.hook() {
+            // `XDP_TX` answers.
+            Hook::Xdp => Codes {
+                drop: 1,
+                pass: 2,
+                answer: 3,
+                redirect: 4,
+            },
+            // `TC_ACT_REDIRECT` does both, and `TCX_NEXT` passes on.
+            Hook::Tcx => Codes {
+                drop: 2,
+                pass: u32::MAX,
+                answer: 7,
+                redirect: 7,
+            },
+        }
+    }
 }
 
 /// What a program has come to, from what can be seen of it; `queued` reads the
 /// message out of the ring.
 pub(crate) fn end(
+    rung: Rung,
     code: u32,
     (row, count): (usize, Count),
     frame: Vec<u8>,
     queued: impl FnOnce() -> Vec<u8>,
 ) -> End {
+    let codes = rung.codes();
     let Some(path) = row.checked_sub(1) else {
-        assert_eq!((code, count), (code::PASS, Count::Passed));
+        assert_eq!((code, count), (codes.pass, Count::Passed));
         return End::Host;
     };
     match count {
-        Count::Answered => assert_eq!(code, code::TX),
-        Count::Forwarded => assert_eq!(code, code::REDIRECT),
-        _ => assert_eq!(code, code::DROP, "{count:?}"),
+        Count::Answered => assert_eq!(code, codes.answer),
+        Count::Forwarded => assert_eq!(code, codes.redirect),
+        _ => assert_eq!(code, codes.drop, "{count:?}"),
     }
     match count {
         Count::Answered | Count::Forwarded => End::Sent(path, frame),
@@ -260,21 +312,25 @@ pub(crate) fn end(
 }
 
 /// Whether the program's end is the user tier's. What it answers keeps what stood
-/// behind the datagram; where the memory is an array, a handler gets what is not
-/// plain in the user tier.
-pub(crate) fn same(packet: Packet, what: OrderScope, kernel: &End, user: &End) -> bool {
+/// behind the datagram, and at TCX half a checksum stays half; where the memory is an array, a handler gets what is not
+/// plain in the user tier, as a relay does at TCX, and there a handler what has its tag beside.
+pub(crate) fn same(rung: Rung, tagged: bool, what: OrderScope, kernel: &End, user: &End) -> bool {
     match (kernel, user) {
         (End::Sent(a, kernel), End::Sent(b, user)) => {
-            a == b && (kernel == user || what == OrderScope::Echo && answers_alike(kernel, user))
+            let alike = what == OrderScope::Echo || rung == Rung::Tcx;
+            a == b && (kernel == user || alike && sent_alike(kernel, user))
         }
         (End::Queued(a, _), End::Sent(b, _) | End::Ended(b, _)) if what == OrderScope::Echo => {
-            packet == Packet::Helpers && a == b
+            (rung == Rung::XdpArray || tagged) && a == b
+        }
+        (End::Queued(a, _), End::Sent(b, _)) if what == OrderScope::Relay => {
+            rung == Rung::Tcx && a == b
         }
         (kernel, user) => kernel == user,
     }
 }
 
-fn answers_alike(kernel: &[u8], user: &[u8]) -> bool {
+fn sent_alike(kernel: &[u8], user: &[u8]) -> bool {
     use ashway_wire::Datagram;
     let read = |frame: &[u8]| {
         let datagram = Datagram::parse(frame).ok()?;

@@ -3,7 +3,7 @@
 use ashway_abi::memory::{Layout, WASM_PAGE};
 use ashway_abi::share::Terms;
 use ashway_abi::{Budget, MemoryKind, QueueLayout};
-use ashway_check::bpf::Image;
+use ashway_check::bpf::{Hook, Image};
 use ashway_check::{Around, Report, Shape, Violation, check};
 use ashway_codegen::entry::Packet;
 use ashway_codegen::normalise::{Limits, Module, normalise};
@@ -87,6 +87,7 @@ pub(crate) fn stub_of(
 
 fn queue(memory: MemoryKind, rings: usize, paths: usize) -> instance::QueueSpec {
     instance::QueueSpec {
+        hook: Hook::Xdp,
         cpus: CPUS,
         layout: QueueLayout {
             paths,

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use ashway_abi::context::{self, flag};
 use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::Machine;
-use ashway_codegen::demux::emit::{self, Entries, FEW, Later, NO_PATH, Spec};
+use ashway_codegen::demux::compiled::{self, Entries, FEW, Later};
+use ashway_codegen::demux::emit::{self, NO_PATH, Spec};
 use ashway_codegen::demux::spare;
 use ashway_codegen::entry::Packet;
 use ashway_demux::spare::KEY_BYTES;
@@ -23,7 +24,7 @@ fn machine(table: &Table<u32>, few: usize, packet: Packet) -> (Machine, Image) {
 /// The same, with or without room for shapes that come later.
 fn machine_as(table: &Table<u32>, few: usize, packet: Packet, spares: bool) -> (Machine, Image) {
     let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), 0);
-    let compiled = emit::compile(table, few, leaf);
+    let compiled = compiled::compile(table, few, leaf);
     for (one, entries) in compiled.iter().zip(table.shapes()) {
         if let Entries::Hash(map) = one.entries {
             machine.add_shape(map, one.shape.key_bytes());
@@ -32,11 +33,11 @@ fn machine_as(table: &Table<u32>, few: usize, packet: Packet, spares: bool) -> (
             }
         }
     }
-    machine.set_hits(emit::hits_bytes(&compiled));
+    machine.set_hits(compiled::hits_bytes(&compiled));
     machine.add_shape(spare::MAP, KEY_BYTES);
     let image = emit::program(&Spec {
         shapes: &compiled,
-        spares: spares.then(|| emit::spares_at(&compiled)),
+        spares: spares.then(|| compiled::spares_at(&compiled)),
         cpus: 1,
         packet,
     });
@@ -87,8 +88,8 @@ type Cells = HashMap<(ShapeId, Key), usize>;
 /// A machine with the program of a table that other entries may come to.
 fn open_machine(table: &Table<u32>, packet: Packet) -> (Machine, Image, Cells, Vec<Later>) {
     let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), 0);
-    let compiled = emit::compile_open(table, FEW, leaf);
-    machine.set_hits(emit::hits_bytes(&compiled));
+    let compiled = compiled::compile_open(table, FEW, leaf);
+    machine.set_hits(compiled::hits_bytes(&compiled));
     let (mut cells, mut later) = (Cells::new(), Vec::new());
     for (one, entries) in compiled.iter().zip(table.shapes()) {
         if let Some(map) = one.entries.map() {
@@ -103,7 +104,7 @@ fn open_machine(table: &Table<u32>, packet: Packet) -> (Machine, Image, Cells, V
             Entries::Open(constants, its) => {
                 later.push(*its);
                 cells.extend(constants.iter().map(|one| {
-                    let at = one.hits as usize * emit::CELL_BYTES;
+                    let at = one.hits as usize * compiled::CELL_BYTES;
                     ((entries.id(), one.key.into()), at)
                 }));
             }
@@ -141,7 +142,7 @@ fn entries_go_without_a_program() {
                     continue;
                 };
                 for at in at {
-                    machine.set_hits_at(at + emit::GONE as usize, 1);
+                    machine.set_hits_at(at + compiled::GONE as usize, 1);
                     gone += 1;
                 }
                 table = without;
@@ -189,13 +190,13 @@ fn entries_come_without_a_program() {
         }
         check(&mut machine, 8, NO_PATH);
         for later in &later {
-            machine.set_hits_at(later.count as usize * emit::CELL_BYTES, 1);
+            machine.set_hits_at(later.count as usize * compiled::CELL_BYTES, 1);
         }
         check(&mut machine, 7, KNOWN);
         check(&mut machine, 8, LATER);
         check(&mut machine, 9, NO_PATH);
         for at in cells.values() {
-            machine.set_hits_at(at + emit::GONE as usize, 1);
+            machine.set_hits_at(at + compiled::GONE as usize, 1);
         }
         check(&mut machine, 7, NO_PATH);
         check(&mut machine, 8, LATER);
@@ -217,8 +218,8 @@ fn shapes_come_as_data() {
         let frames: Vec<Vec<u8>> = (0..30).map(|_| frame(&mut random)).collect();
         for packet in [Packet::Pointers, Packet::Helpers] {
             let (mut machine, image) = machine_as(&grown.program, FEW, packet, true);
-            let shapes = emit::compile(&grown.program, FEW, leaf);
-            let at = emit::spares_at(&shapes) as usize;
+            let shapes = compiled::compile(&grown.program, FEW, leaf);
+            let at = compiled::spares_at(&shapes) as usize;
             for (i, word) in grown.spares.to_bytes().chunks_exact(8).enumerate() {
                 let word = u64::from_ne_bytes(word.try_into().unwrap());
                 machine.set_hits_at(at + 8 * i, word);

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use ashway_abi::{context, leaf};
 use ashway_check::bpf::{Image, MapRef};
-use ashway_codegen::demux::emit::{self, Compiled, Entries, FEW, NO_PATH, Spec};
+use ashway_codegen::demux::compiled::{self, Compiled, Entries, FEW};
+use ashway_codegen::demux::emit::{self, NO_PATH, Spec};
 use ashway_codegen::demux::spare;
 use ashway_codegen::entry::Packet;
 use ashway_demux::spare::{KEY_BYTES, Spares};
@@ -22,7 +23,7 @@ struct Loaded {
 
 /// The table's program and its maps.
 fn load(table: &Table<u32>, few: usize, packet: Packet) -> Loaded {
-    load_as(table, &emit::compile(table, few, leaf), packet)
+    load_as(table, &compiled::compile(table, few, leaf), packet)
 }
 
 fn load_as(table: &Table<u32>, compiled: &[Compiled<'_>], packet: Packet) -> Loaded {
@@ -39,7 +40,7 @@ fn load_with(
     let cpus = possible_cpus().unwrap() as u32;
     let image = emit::program(&Spec {
         shapes: compiled,
-        spares: spares.map(|_| emit::spares_at(compiled)),
+        spares: spares.map(|_| compiled::spares_at(compiled)),
         cpus,
         packet,
     });
@@ -66,7 +67,7 @@ fn load_with(
     }
     let hits = Map::create(&MapSpec::array(
         "hits",
-        emit::hits_bytes(compiled) as u32,
+        compiled::hits_bytes(compiled) as u32,
         1,
     ))
     .unwrap();
@@ -77,7 +78,7 @@ fn load_with(
             map.update(key, &leaf(*path).to_bytes()).unwrap();
         }
         shapes.insert(spare::MAP, map);
-        let mut value = vec![0; emit::spares_at(compiled) as usize];
+        let mut value = vec![0; compiled::spares_at(compiled) as usize];
         value.extend(spares.to_bytes());
         hits.update(&0_u32.to_ne_bytes(), &value).unwrap();
     }
@@ -136,9 +137,9 @@ fn the_kernel_runs_it_as_the_table_decides() {
         let frames: Vec<Vec<u8>> = (0..20).map(|_| frame(&mut random)).collect();
         for packet in [Packet::Pointers, Packet::Helpers] {
             let ways = [
-                emit::compile(&table, 0, leaf),
-                emit::compile(&table, FEW, leaf),
-                emit::compile_open(&table, FEW, leaf),
+                compiled::compile(&table, 0, leaf),
+                compiled::compile(&table, FEW, leaf),
+                compiled::compile_open(&table, FEW, leaf),
             ];
             for compiled in ways {
                 let loaded = load_as(&table, &compiled, packet);
@@ -166,7 +167,7 @@ fn the_kernel_finds_shapes_that_are_data() {
         let mut random = Random::new(seed);
         let grown = grown(&mut random, [0, 3, 40][seed as usize % 3]);
         let frames: Vec<Vec<u8>> = (0..20).map(|_| frame(&mut random)).collect();
-        let compiled = emit::compile_open(&grown.program, FEW, leaf);
+        let compiled = compiled::compile_open(&grown.program, FEW, leaf);
         for packet in [Packet::Pointers, Packet::Helpers] {
             let spares = Some((&grown.spares, &grown.entries[..]));
             let loaded = load_with(&grown.program, &compiled, packet, spares);
@@ -199,9 +200,9 @@ fn the_verifier_takes_a_thousand_filters_of_thirty_shapes() {
         }
         assert_eq!(table.shapes().len(), (filters as usize).min(30));
         for packet in [Packet::Pointers, Packet::Helpers] {
-            let open = load_as(&table, &emit::compile_open(&table, FEW, leaf), packet);
+            let open = load_as(&table, &compiled::compile_open(&table, FEW, leaf), packet);
             let loaded = load(&table, FEW, packet);
-            let open_shapes = emit::compile_open(&table, FEW, leaf);
+            let open_shapes = compiled::compile_open(&table, FEW, leaf);
             let none = Some((&Spares::default(), &[][..]));
             let spares = load_with(&table, &open_shapes, packet, none);
             println!(

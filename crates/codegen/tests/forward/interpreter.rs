@@ -3,9 +3,9 @@
 use ashway_abi::count::KERNEL_NS;
 use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_abi::{Count, Hop, Leaf, QueueLayout, hop, trusted};
-use ashway_check::bpf::Image;
 use ashway_check::bpf::interp::{Fault, Machine};
-use ashway_codegen::demux::emit::{self, FEW};
+use ashway_check::bpf::{Hook, Image};
+use ashway_codegen::demux::compiled::{self, FEW};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::forward;
 use ashway_codegen::instance::{OrderScope, QueueSpec};
@@ -47,12 +47,13 @@ pub(crate) fn entry(packet: Packet, cpus: u32) -> Image {
     };
     let mut table = Table::default();
     table.insert(&filter, ()).unwrap();
-    let shapes = emit::compile(&table, FEW, |()| Leaf {
+    let shapes = compiled::compile(&table, FEW, |()| Leaf {
         row: ROW,
         local: HOP,
         ..Leaf::default()
     });
     entry::generate(&entry::Spec {
+        hook: Hook::Xdp,
         shapes: &shapes,
         spares: None,
         cpus,
@@ -66,6 +67,7 @@ pub(crate) fn entry(packet: Packet, cpus: u32) -> Image {
 /// The forward program of a node on which `paths` have a number.
 pub(crate) fn spec(packet: Packet, cpus: u32, paths: usize) -> QueueSpec {
     QueueSpec {
+        hook: Hook::Xdp,
         cpus,
         layout: QueueLayout {
             paths,
@@ -89,7 +91,7 @@ fn machine(packet: Packet, program: &Image) -> Machine {
     machine.array_mode = packet == Packet::Helpers;
     machine.insn_limit = 1_000_000;
     machine.insn_ns = 1;
-    machine.set_hits(emit::CELL_BYTES);
+    machine.set_hits(compiled::CELL_BYTES);
     machine.set_hop(7, Hop::default());
     machine.slots = vec![Some(program.clone())];
     machine

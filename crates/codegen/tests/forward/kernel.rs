@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use ashway_abi::count::KERNEL_BYTES;
 use ashway_abi::{Count, context, hop, trusted};
 use ashway_check::bpf::{Image, MapRef};
-use ashway_codegen::demux::emit::CELL_BYTES;
+use ashway_codegen::demux::compiled::CELL_BYTES;
 use ashway_codegen::entry::Packet;
 use ashway_codegen::forward;
 use ashway_kernel::maps::possible_cpus;

@@ -126,7 +126,7 @@ fn each_change_of_a_file_is_a_step_or_a_mistake() {
         (
             "[iface.b]\n",
             "[iface.b]\nmode = 'packet'\n",
-            &["2: interface `b` has `mode = \"auto\"`, not \"packet\""],
+            &["2: interface `b` has `attach = \"auto\"`, not \"packet\""],
         ),
         (
             "[iface.b]\n",

@@ -7,7 +7,7 @@ use ashway_check::{Around, Shape, check};
 use ashway_codegen::instance::{self, Handler, Spec};
 use ashway_codegen::normalise::{self, normalise};
 use ashway_config::{PathConfig, Share};
-use ashway_kernel::{Program, ProgramKind};
+use ashway_kernel::Program;
 
 use super::Instance;
 use crate::budget::budget;
@@ -160,7 +160,7 @@ impl Instance {
             let translate = begin.elapsed();
             let loading = Instant::now();
             let loaded = match notes {
-                None => programs::load(&name, ProgramKind::Xdp, &image, &maps),
+                None => programs::load(&name, &image, &maps),
                 Some(notes) => programs::load_noting(&name, &image, &maps, notes),
             };
             match loaded {

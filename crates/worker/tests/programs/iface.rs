@@ -148,12 +148,12 @@ impl Interface {
         for (path, text) in (0..).zip(filters) {
             table.insert(&demux::parse(text).unwrap(), path).unwrap();
         }
-        let shapes = emit::compile_open(&table, emit::FEW, leaf);
+        let shapes = compiled::compile_open(&table, compiled::FEW, leaf);
         let maps = DemuxMaps::create(&table, &shapes, leaf).unwrap();
         let node = node_maps();
         let image = emit::program(&emit::Spec {
             shapes: &shapes,
-            spares: Some(emit::spares_at(&shapes)),
+            spares: Some(compiled::spares_at(&shapes)),
             cpus: node.cpus,
             packet: entry::Packet::Pointers,
         });
@@ -325,11 +325,6 @@ fn the_exit_program_loads() {
         trusted: None,
         memory: None,
     };
-    programs::load(
-        "ashway_exit",
-        ProgramKind::SchedCls,
-        &exit::generate(),
-        &maps,
-    )
-    .unwrap_or_else(|e| panic!("exit: {e}: {}", e.log()));
+    programs::load("ashway_exit", &exit::generate(), &maps)
+        .unwrap_or_else(|e| panic!("exit: {e}: {}", e.log()));
 }

@@ -10,11 +10,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use ashway_abi::memory::{HEADROOM_BYTES, Layout, STATE_BYTES};
 use ashway_abi::{Budget, MemoryKind, QueueLayout};
 use ashway_abi::{Count, Leaf, context, count, trusted};
-use ashway_check::bpf::{Atomic, Insn, Reg};
-use ashway_codegen::demux::emit;
+use ashway_check::bpf::{Atomic, Hook, Insn, Reg};
+use ashway_codegen::demux::{compiled, emit};
 use ashway_codegen::{entry, exit, instance};
 use ashway_demux::{self as demux, Table, Update};
-use ashway_kernel::{Map, MapSpec, Program, ProgramKind, TestRun, shared};
+use ashway_kernel::{Map, MapSpec, Program, TestRun, shared};
 use ashway_memory::messages::{Buffer, Pool};
 use ashway_memory::{Memory, SharedArray};
 use ashway_rig::{Frame, frames::Spoil};
@@ -57,6 +57,7 @@ struct Bench {
 fn node_maps() -> NodeMaps {
     let cpus = ashway_kernel::maps::possible_cpus().unwrap() as u32;
     NodeMaps {
+        hook: Hook::Xdp,
         context: Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1)).unwrap(),
         cpus,
         counters: Map::create(&MapSpec::percpu_array(
@@ -77,6 +78,7 @@ const QUEUE: QueueLayout = QueueLayout {
 
 fn queue(cpus: u32, kind: MemoryKind) -> instance::QueueSpec {
     instance::QueueSpec {
+        hook: Hook::Xdp,
         cpus,
         layout: QUEUE,
         packet: entry::Packet::beside(kind),
@@ -101,11 +103,12 @@ fn bench(kind: MemoryKind) -> Bench {
         row,
         ..Leaf::default()
     };
-    let shapes = emit::compile_open(&table, emit::FEW, leaf);
+    let shapes = compiled::compile_open(&table, compiled::FEW, leaf);
     let demux = DemuxMaps::create(&table, &shapes, leaf).unwrap();
     let spec = entry::Spec {
+        hook: Hook::Xdp,
         shapes: &shapes,
-        spares: Some(emit::spares_at(&shapes)),
+        spares: Some(compiled::spares_at(&shapes)),
         cpus,
         unmatched_row: 0,
         mac: ashway_rig::MAC_B,
@@ -120,7 +123,7 @@ fn bench(kind: MemoryKind) -> Bench {
     let entry = programs::load_entry(&entry::generate(&spec), &node, &slots, &demux)
         .unwrap_or_else(|e| panic!("entry: {e}: {}", e.log()));
     let user = instance::user(&queue(cpus, kind));
-    let user = programs::load("ashway_user", ProgramKind::Xdp, &user, &maps)
+    let user = programs::load("ashway_user", &user, &maps)
         .unwrap_or_else(|e| panic!("user: {e}: {}", e.log()));
     eprintln!(
         "verified: entry {}, user {}",
@@ -268,7 +271,7 @@ fn promote_edited(
         trusted: Some(&bench.trusted),
         memory: Some(&bench.memory),
     };
-    let program = programs::load("ashway_kernel", ProgramKind::Xdp, &image, &maps)
+    let program = programs::load("ashway_kernel", &image, &maps)
         .unwrap_or_else(|e| panic!("kernel: {e}: {}", e.log()));
     bench.slots.set_slot(0, program.fd()).unwrap();
     program

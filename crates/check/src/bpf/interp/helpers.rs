@@ -1,11 +1,11 @@
 //! The kernel's helpers, as far as our programs call them.
 
 use super::space::{
-    CONTEXT, COUNTERS, HITS, HOPS, MAPS, MEMORY, ROW_STRIDE, TRUSTED, XDP_MD, leaf_address,
+    CONTEXT, COUNTERS, HITS, HOPS, MAPS, MD, MEMORY, ROW_STRIDE, TRUSTED, leaf_address,
 };
 use super::step::Registers;
 use super::{Machine, Reason};
-use crate::bpf::{MapRef, helper};
+use crate::bpf::{Hook, MapRef, helper};
 use ashway_abi::count::KERNEL_BYTES;
 
 /// Tail calls in one activation (`MAX_TAIL_CALL_CNT`).
@@ -13,8 +13,12 @@ const MAX_TAIL_CALLS: u32 = 33;
 
 /// `XDP_REDIRECT`.
 const XDP_REDIRECT: u64 = 4;
+/// `TC_ACT_REDIRECT`.
+const TC_ACT_REDIRECT: u64 = 7;
 
 const EAGAIN: i64 = -11;
+const ENOMEM: i64 = -12;
+const EFAULT: i64 = -14;
 const EINVAL: i64 = -22;
 const EACCES: i64 = -13;
 
@@ -68,6 +72,7 @@ impl Machine {
                 Err(wrong(register))
             }
         };
+        let xdp = self.hook == Hook::Xdp;
         Ok(Called::Value(match number {
             helper::MAP_LOOKUP_ELEM => {
                 let map = argument(1)?;
@@ -88,7 +93,7 @@ impl Machine {
             // One CPU, the first.
             helper::GET_SMP_PROCESSOR_ID => 0,
             helper::TAIL_CALL => {
-                expect(1, XDP_MD)?;
+                expect(1, MD)?;
                 expect(2, handle(MapRef::Slots))?;
                 let index = argument(3)? as u32;
                 let filled = self.filled.get(index as usize) == Some(&true);
@@ -100,20 +105,20 @@ impl Machine {
             }
             helper::REDIRECT => {
                 self.redirects.push((argument(1)? as u32, argument(2)?));
-                XDP_REDIRECT
+                if xdp { XDP_REDIRECT } else { TC_ACT_REDIRECT }
             }
-            helper::XDP_ADJUST_META => {
-                expect(1, XDP_MD)?;
+            helper::XDP_ADJUST_META if xdp => {
+                expect(1, MD)?;
                 let meta = self.space.meta as i64 + i64::from(argument(2)? as i32);
                 self.adjust_meta(meta) as u64
             }
-            helper::XDP_ADJUST_HEAD => {
-                expect(1, XDP_MD)?;
+            helper::XDP_ADJUST_HEAD if xdp => {
+                expect(1, MD)?;
                 let start = self.space.start as i64 + i64::from(argument(2)? as i32);
                 self.adjust_head(start) as u64
             }
-            helper::XDP_ADJUST_TAIL => {
-                expect(1, XDP_MD)?;
+            helper::XDP_ADJUST_TAIL if xdp => {
+                expect(1, MD)?;
                 let end = self.space.packet.len() as i64 + i64::from(argument(2)? as i32);
                 self.adjust_tail(end) as u64
             }
@@ -134,46 +139,43 @@ impl Machine {
                 0
             }
             helper::CHECK_MTU => {
-                expect(1, XDP_MD)?;
+                expect(1, MD)?;
                 // The context's interface, and the frame's own length.
                 expect(2, 0)?;
                 self.space.bytes(argument(3)?, 4)?;
-                let len = self.space.packet.len() - self.space.start;
+                let len = self.space.frame().len();
                 let grown = len as i64 + i64::from(argument(4)? as i32);
                 expect(5, 0)?;
                 u64::from(grown > self.mtu + ETH_BYTES as i64)
             }
-            helper::XDP_GET_BUFF_LEN => {
-                expect(1, XDP_MD)?;
-                (self.space.packet.len() - self.space.start) as u64
+            helper::XDP_GET_BUFF_LEN if xdp => {
+                expect(1, MD)?;
+                self.space.frame().len() as u64
             }
-            helper::XDP_LOAD_BYTES => {
-                expect(1, XDP_MD)?;
-                let at = self.space.start + argument(2)? as u32 as usize;
-                let len = argument(4)? as u32 as usize;
-                let into = argument(3)?;
-                // The buffer must be writable whether or not it is written.
-                self.space.bytes(into, len)?;
-                match self.space.packet.get(at..at + len).map(<[u8]>::to_vec) {
-                    None => EINVAL as u64,
-                    Some(bytes) => {
-                        self.space.bytes(into, len)?.copy_from_slice(&bytes);
-                        0
-                    }
-                }
+            helper::XDP_LOAD_BYTES if xdp => {
+                expect(1, MD)?;
+                let [at, into, len] = [argument(2)?, argument(3)?, argument(4)?];
+                self.load_bytes(at, into, len, EINVAL)?
             }
-            helper::XDP_STORE_BYTES => {
-                expect(1, XDP_MD)?;
-                let at = self.space.start + argument(2)? as u32 as usize;
-                let len = argument(4)? as u32 as usize;
-                let bytes = self.space.bytes(argument(3)?, len)?.to_vec();
-                match self.space.packet.get_mut(at..at + len) {
-                    None => EINVAL as u64,
-                    Some(place) => {
-                        place.copy_from_slice(&bytes);
-                        0
-                    }
-                }
+            helper::SKB_LOAD_BYTES if !xdp => {
+                expect(1, MD)?;
+                let [at, into, len] = [argument(2)?, argument(3)?, argument(4)?];
+                self.load_bytes(at, into, len, EFAULT)?
+            }
+            helper::XDP_STORE_BYTES if xdp => {
+                expect(1, MD)?;
+                let [at, from, len] = [argument(2)?, argument(3)?, argument(4)?];
+                self.store_bytes(at, from, len)?
+            }
+            helper::SKB_PULL_DATA if !xdp => {
+                expect(1, MD)?;
+                self.pull(argument(2)? as u32 as usize) as u64
+            }
+            helper::SKB_CHANGE_TAIL if !xdp => {
+                expect(1, MD)?;
+                let len = argument(2)? as u32 as usize;
+                expect(3, 0)?;
+                self.change_tail(len) as u64
             }
             _ => return Err(Reason::NoSuchHelper(number)),
         }))
@@ -261,9 +263,53 @@ impl Machine {
         match usize::try_from(end) {
             Ok(end) if (first..=self.space.tail).contains(&end) => {
                 self.space.packet.resize(end, 0);
+                self.space.linear = end;
                 0
             }
             _ => EINVAL,
         }
+    }
+
+    /// Copies bytes of the frame, or returns `beyond` if it has not so many. The buffer must
+    /// be writable whether or not it is written.
+    fn load_bytes(&mut self, at: u64, into: u64, len: u64, beyond: i64) -> Result<u64, Reason> {
+        let (at, len) = (at as u32 as usize, len as u32 as usize);
+        self.space.bytes(into, len)?;
+        let Some(bytes) = self.space.frame().get(at..at + len).map(<[u8]>::to_vec) else {
+            return Ok(beyond as u64);
+        };
+        self.space.bytes(into, len)?.copy_from_slice(&bytes);
+        Ok(0)
+    }
+
+    /// `bpf_xdp_store_bytes`.
+    fn store_bytes(&mut self, at: u64, from: u64, len: u64) -> Result<u64, Reason> {
+        let (at, len) = (at as u32 as usize, len as u32 as usize);
+        let bytes = self.space.bytes(from, len)?.to_vec();
+        let at = self.space.start + at;
+        let Some(place) = self.space.packet.get_mut(at..at + len) else {
+            return Ok(EINVAL as u64);
+        };
+        place.copy_from_slice(&bytes);
+        Ok(0)
+    }
+
+    /// `bpf_skb_pull_data`: at least so many bytes are linear.
+    fn pull(&mut self, len: usize) -> i64 {
+        if len > self.space.frame().len() {
+            return ENOMEM;
+        }
+        self.space.linear = self.space.linear.max(self.space.start + len);
+        0
+    }
+
+    /// `bpf_skb_change_tail`: there is always room, and all of the frame is linear then.
+    fn change_tail(&mut self, len: usize) -> i64 {
+        if len < ETH_BYTES {
+            return EINVAL;
+        }
+        self.space.linear = self.space.start + len;
+        self.space.packet.resize(self.space.linear, 0);
+        0
     }
 }

@@ -9,7 +9,7 @@ use ashway_abi::count::KERNEL_BYTES;
 use ashway_abi::leaf;
 
 const SHIFT: u32 = 40;
-pub(super) const XDP_MD: u64 = 1 << SHIFT;
+pub(super) const MD: u64 = 1 << SHIFT;
 pub(super) const PACKET: u64 = 2 << SHIFT;
 pub(super) const STACK: u64 = 3 << SHIFT;
 pub(super) const CONTEXT: u64 = 4 << SHIFT;
@@ -48,7 +48,7 @@ pub(super) const fn region(address: u64) -> u64 {
     address >> SHIFT << SHIFT
 }
 
-/// The regions' bytes. `xdp_md` is made of the other fields when it is read.
+/// The regions' bytes. The context is made of the other fields when it is read.
 #[derive(Clone, Debug)]
 pub(super) struct Space {
     /// Headroom, then the frame.
@@ -57,6 +57,8 @@ pub(super) struct Space {
     pub(super) start: usize,
     /// Where metadata starts in `packet`; at most [`Self::start`].
     pub(super) meta: usize,
+    /// Where the linear part of `packet` ends: what is behind no pointer reaches.
+    pub(super) linear: usize,
     /// How far `packet` can reach.
     pub(super) tail: usize,
     pub(super) stack: [u8; STACK_BYTES],
@@ -70,6 +72,11 @@ pub(super) struct Space {
 }
 
 impl Space {
+    /// The frame.
+    pub(super) fn frame(&self) -> &[u8] {
+        &self.packet[self.start..]
+    }
+
     /// The `len` bytes at `address`.
     pub(super) fn bytes(&mut self, address: u64, len: usize) -> Result<&mut [u8], Reason> {
         let outside = Reason::Outside { address, len };
@@ -77,7 +84,7 @@ impl Space {
         let at = (address - base) as usize;
         let end = at + len;
         let bytes: &mut [u8] = match base {
-            PACKET if at < self.meta => return Err(outside),
+            PACKET if at < self.meta || end > self.linear => return Err(outside),
             PACKET => &mut self.packet,
             STACK => &mut self.stack,
             CONTEXT => &mut self.context,

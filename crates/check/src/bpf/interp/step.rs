@@ -2,11 +2,11 @@
 
 use super::alu::{alu, compare, sign, swap};
 use super::helpers::{Called, handle};
-use super::space::{MEMORY, PACKET, STACK, STACK_BYTES, XDP_MD, region};
+use super::space::{MD, MEMORY, PACKET, STACK, STACK_BYTES, region};
 use super::{Machine, Reason};
 use crate::bpf::form::{Form, Operand, form};
 use crate::bpf::insn::{Insn, Size, op};
-use crate::bpf::{Atomic, Image};
+use crate::bpf::{Atomic, Field, Hook, Image, skb};
 
 /// What fills the stack before a program runs, so that a read of what it never
 /// wrote stands out.
@@ -32,7 +32,7 @@ pub(super) struct Registers {
 impl Registers {
     fn new() -> Self {
         let mut values = [0; 11];
-        values[1] = XDP_MD;
+        values[1] = MD;
         values[10] = STACK + STACK_BYTES as u64;
         Self {
             values,
@@ -74,6 +74,7 @@ impl Machine {
     pub(super) fn program(&mut self, image: &Image) -> Result<End, (usize, Reason)> {
         let mut registers = Registers::new();
         self.space.stack = [STACK_FILL; STACK_BYTES];
+        self.hook = image.hook;
         let mut may_goto = self.may_goto_limit;
         let mut at = 0;
         loop {
@@ -140,8 +141,8 @@ impl Machine {
             }
             Form::Load { size, signed, src } => {
                 let address = registers.read(src)?.wrapping_add_signed(offset);
-                let value = if region(address) == XDP_MD {
-                    self.xdp_md(address - XDP_MD, size, signed)?
+                let value = if region(address) == MD {
+                    self.context_field(address - MD, size, signed)?
                 } else {
                     self.space.load(address, size.bytes() as usize)?
                 };
@@ -203,21 +204,35 @@ impl Machine {
         Ok(Next::Insn(next))
     }
 
-    /// A field of `struct xdp_md`. The kernel rewrites these loads, so only
-    /// whole 32-bit fields can be read, and the first three give pointers.
-    fn xdp_md(&self, at: u64, size: Size, signed: bool) -> Result<u64, Reason> {
-        let field = match at {
-            _ if size != Size::W || signed => None,
-            0 => Some(PACKET + self.space.start as u64),
-            4 => Some(PACKET + self.space.packet.len() as u64),
-            8 => Some(PACKET + self.space.meta as u64),
-            12 => Some(self.ifindex.into()),
-            16 => Some(self.rx_queue.into()),
-            _ => None,
-        };
-        field.ok_or_else(|| Reason::Outside {
-            address: XDP_MD + at,
-            len: size.bytes() as usize,
+    /// A field of the hook's context. The kernel rewrites these loads, so only
+    /// whole 32-bit fields can be read, and some of them give pointers.
+    fn context_field(&self, at: u64, size: Size, signed: bool) -> Result<u64, Reason> {
+        let is_field = size == Size::W && !signed;
+        let field = self.hook.field(at as i64).filter(|_| is_field);
+        let only_skb = is_field && self.hook == Hook::Tcx;
+        Ok(match (field, at as i16) {
+            (Some(Field::Data), _) => PACKET + self.space.start as u64,
+            (Some(Field::DataEnd), _) => PACKET + self.space.linear as u64,
+            (Some(Field::DataMeta), _) => PACKET + self.space.meta as u64,
+            (Some(Field::Ifindex), _) => self.ifindex.into(),
+            (Some(Field::RxQueue), _) => match self.hook {
+                Hook::Xdp => self.rx_queue.into(),
+                Hook::Tcx => u64::from(self.rx_queue) + 1,
+            },
+            (None, skb::LEN) if only_skb => self.space.frame().len() as u64,
+            (None, skb::VLAN_PRESENT) if only_skb => self.tag.is_some().into(),
+            (None, skb::VLAN_TCI) if only_skb => self.tag.map_or(0, |[_, tag]| tag.into()),
+            // As it lies in a frame.
+            (None, skb::VLAN_PROTO) if only_skb => {
+                self.tag.map_or(0, |[kind, _]| kind.to_be().into())
+            }
+            (None, skb::GSO_SIZE) if only_skb => self.gso_size.into(),
+            _ => {
+                return Err(Reason::Outside {
+                    address: MD + at,
+                    len: size.bytes() as usize,
+                });
+            }
         })
     }
 

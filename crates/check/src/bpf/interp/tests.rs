@@ -1,4 +1,4 @@
-use super::space::{MEMORY, PACKET, STACK, XDP_MD};
+use super::space::{MD, MEMORY, PACKET, STACK};
 use super::*;
 
 use crate::bpf::Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
@@ -396,10 +396,10 @@ fn every_region_ends_where_it_ends() {
     assert_eq!(stack(Size::D, -4), Reason::Misaligned { address, len: 8 });
     // The context structure: whole fields, never written.
     let field = |size, off| reason(|asm| asm.load(size, R0, R1, off));
-    assert_eq!(field(Size::W, 20), outside(XDP_MD + 20, 4));
-    assert_eq!(field(Size::D, 0), outside(XDP_MD, 8));
+    assert_eq!(field(Size::W, 20), outside(MD + 20, 4));
+    assert_eq!(field(Size::D, 0), outside(MD, 8));
     let store = reason(|asm| asm.store_imm(Size::W, R1, 12, 0));
-    assert_eq!(store, outside(XDP_MD + 12, 4));
+    assert_eq!(store, outside(MD + 12, 4));
     // The arena, at its end, and a row of counters.
     let arena = reason(|asm| {
         asm.mov_imm(R2, 2 * 65536 - 1);

@@ -4,8 +4,7 @@ use std::fmt::Write as _;
 use std::path::PathBuf;
 
 use ashway_config::{
-    self as config, Asked, Config, Entrance, LongPath, NodeGraph, Offline, PathConfig, Tier,
-    XdpMode,
+    self as config, Asked, Attach, Config, Entrance, LongPath, NodeGraph, Offline, PathConfig, Tier,
 };
 use ashway_demux as demux;
 use ashway_modules::Message;
@@ -319,13 +318,13 @@ fn tier_of<'i>(
     stays: Result<(), String>,
 ) -> (Tier, String) {
     let mut ifaces = ifaces.into_iter().filter_map(|name| config.iface(name));
-    let packet = ifaces.find(|iface| iface.mode == XdpMode::Packet);
+    let packet = ifaces.find(|iface| iface.attach == Attach::Packet);
     match (asked, stays, packet) {
         (Tier::User, ..) => (Tier::User, "as it asks for".to_owned()),
         (_, Err(because), _) => (Tier::User, format!("because {because}")),
         (.., Some(iface)) => (
             Tier::User,
-            format!("because `{}` has `mode = \"packet\"`", iface.name),
+            format!("because `{}` has `attach = \"packet\"`", iface.name),
         ),
         (_, Ok(()), None) => (Tier::Kernel, "if its interfaces have XDP".to_owned()),
     }

@@ -79,7 +79,7 @@ pub enum MemoryAt {
         base: i16,
         /// Bytes that addresses can reach, not less than a chunk.
         bytes: u32,
-        /// Stack slot of the `xdp_md` pointer.
+        /// Stack slot of the `md` pointer.
         md: i16,
     },
 }

@@ -13,10 +13,11 @@
 //! The list's registers are at [`REGISTERS`] of the memory, an arena.
 
 use super::{KernelList, MemoryAt, Places, Way};
-use crate::xdp::{self, action};
+use crate::hook::{self, Action};
+use crate::parts;
 use Reg::{R0, R1, R2, R3, R6, R7, R8, R9, R10};
 use ashway_abi::context;
-use ashway_check::bpf::{Assembler, Image, MapRef, Reg, Size, md, op};
+use ashway_check::bpf::{Assembler, Field, Hook, Image, MapRef, Reg, Size, op};
 
 /// Bytes before the message.
 pub const HEADER_BYTES: usize = 16;
@@ -31,7 +32,7 @@ pub const DESTINATION: usize = 4096;
 pub const MEMORY_BYTES: usize = 64 * 1024;
 
 /// What the program returns when it has copied.
-pub const COPIED: u32 = action::PASS as u32;
+pub const COPIED: u32 = Action::Pass.code(Hook::Xdp) as u32;
 
 const PAYLOAD: i16 = -8;
 const END: i16 = -16;
@@ -51,9 +52,9 @@ pub fn program(work: Work<'_>, cpus: u32) -> Image {
     let mut asm = Assembler::new();
     let (fail, good) = (asm.label(), asm.label());
     asm.mov(R6, R1);
-    xdp::find_context(&mut asm, cpus, fail);
-    asm.load(Size::W, R1, R6, md::DATA);
-    asm.load(Size::W, R2, R6, md::DATA_END);
+    parts::find_context(&mut asm, cpus, fail);
+    asm.field(R1, R6, Field::Data);
+    asm.field(R2, R6, Field::DataEnd);
     asm.mov(R0, R1);
     asm.alu_imm(op::ADD, R0, HEADER_BYTES as i32);
     asm.jump_if(op::JGT, R0, R2, fail);
@@ -64,7 +65,7 @@ pub fn program(work: Work<'_>, cpus: u32) -> Image {
     // More than is known of a real message's place, the verifier must not know.
     asm.jump_if_imm(op::JLE, R7, 2 * HEADER_BYTES as i32, good);
     asm.bind(fail);
-    xdp::finish(&mut asm, action::DROP);
+    hook::finish(&mut asm, Action::Drop);
     asm.bind(good);
     asm.alu(op::ADD, R1, R7);
     asm.store(Size::D, R10, PAYLOAD, R1);
@@ -92,7 +93,7 @@ pub fn program(work: Work<'_>, cpus: u32) -> Image {
             places.writes = false;
         }
     }
-    xdp::finish(&mut asm, action::PASS);
+    hook::finish(&mut asm, Action::Pass);
     asm.finish()
 }
 

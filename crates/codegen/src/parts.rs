@@ -1,18 +1,11 @@
-//! What every generated kernel program does: the words of XDP, and the few
-//! sequences that entry and instance programs share.
+//! The few sequences that entry and instance programs share.
 
 use ashway_abi::trusted::HEADERS_BYTES;
 use ashway_abi::{Count, MemoryKind, context};
-use ashway_check::bpf::{Assembler, Label, MapRef, Reg, Size, helper, md, op};
+use ashway_check::bpf::{Assembler, Field, Label, MapRef, Reg, Size, helper, op};
 
+use crate::hook;
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
-
-/// Return codes of an XDP program (`enum xdp_action`).
-pub(crate) mod action {
-    pub(crate) const DROP: i32 = 1;
-    pub(crate) const PASS: i32 = 2;
-    pub(crate) const TX: i32 = 3;
-}
 
 /// Stack slot for the `u32` number of a row of counters.
 const ROW_KEY: i16 = -40;
@@ -198,12 +191,6 @@ pub(crate) fn sums_to_ones(asm: &mut Assembler, sum: Reg, tmp: Reg, no: Label) {
     asm.jump_if_imm(op::JNE, sum, 0xffff, no);
 }
 
-/// `r7`, `r8` = `data`, `data_end`, from `xdp_md` in `r6`.
-pub(crate) fn packet_bounds(asm: &mut Assembler) {
-    asm.load(Size::W, R7, R6, md::DATA);
-    asm.load(Size::W, R8, R6, md::DATA_END);
-}
-
 /// To `fail` unless the frame has `bytes`. `r7` and `r8` are its bounds. Clobbers
 /// `r1`.
 pub(crate) fn need(asm: &mut Assembler, bytes: i32, fail: Label) {
@@ -217,21 +204,15 @@ pub(crate) const fn be16(value: u16) -> i32 {
     value.swap_bytes() as i32
 }
 
-/// Ends the program.
-pub(crate) fn finish(asm: &mut Assembler, code: i32) {
-    asm.mov_imm(R0, code);
-    asm.exit();
-}
-
 /// `r2` = the UDP header, by the context's word, known to the verifier to be
-/// there. `r6` is `xdp_md`, `r8` the packet's end, `r9` the context. Clobbers
+/// there. `r6` is `md`, `r8` the packet's end, `r9` the context. Clobbers
 /// `r1`; to `bad` if the header is not there.
 pub(crate) fn udp_header(asm: &mut Assembler, bad: Label) {
     asm.load(Size::W, R1, R9, context::PAYLOAD_OFF);
     asm.jump_if_imm(op::JGT, R1, HEADERS_BYTES as i32, bad);
     asm.jump_if_imm(op::JLT, R1, UDP_BYTES, bad);
     asm.alu_imm(op::SUB, R1, UDP_BYTES);
-    asm.load(Size::W, R2, R6, md::DATA);
+    asm.field(R2, R6, Field::Data);
     asm.alu(op::ADD, R2, R1);
     asm.mov(R1, R2);
     asm.alu_imm(op::ADD, R1, UDP_BYTES);
@@ -262,7 +243,7 @@ impl Packet {
 
 /// Like [`add_payload`], but through a copy in the context's frames, which are
 /// free while trusted code runs: adds the words of the payload and of the
-/// `before` bytes in front of it to `r5`. `r6` is `xdp_md`, `r9` the context.
+/// `before` bytes in front of it to `r5`. `r6` is `md`, `r9` the context.
 /// Clobbers `r0`-`r4`.
 pub(crate) fn add_copied(asm: &mut Assembler, before: i32, bad: Label) {
     let head = asm.label();
@@ -284,7 +265,7 @@ pub(crate) fn add_copied(asm: &mut Assembler, before: i32, bad: Label) {
     asm.mov(R1, R6);
     asm.mov(R3, R9);
     asm.alu_imm(op::ADD, R3, i32::from(context::FRAMES));
-    asm.call(helper::XDP_LOAD_BYTES);
+    hook::load_bytes(asm);
     asm.jump_if_imm(op::JNE, R0, 0, bad);
     asm.bind(end);
     asm.load(Size::D, R5, R9, SUM);
