@@ -17,7 +17,7 @@ use ashway_path::path::Path;
 use ashway_path::stage::Stage;
 
 use crate::attributes::{self, attr, faults, share};
-use crate::modules::{Entrance, NodeGraph};
+use crate::modules::NodeGraph;
 use crate::types::{Config, LongPath, OnFault, PathConfig, Tier};
 use crate::values::read_match;
 
@@ -112,14 +112,14 @@ impl NodeGraph {
         let created = self.create_at(asked.name, asked.from, asked.attrs.clone());
         let created = created.ok()?;
         let entrances = self.entrances(&created, asked.filter);
-        let [Entrance { iface, filter }] = &entrances[..] else {
+        let [entrance] = &entrances[..] else {
             return None;
         };
         let attrs = asked.attrs;
         let config = PathConfig {
             name: asked.name.to_owned(),
-            ifaces: vec![iface.clone()],
-            filter: read_match(filter.as_deref()?).ok()?,
+            ifaces: vec![entrance.iface.clone()],
+            filter: read_match(&entrance.text()?).ok()?,
             handler: handler.to_owned(),
             function: attrs.text(FUNCTION).unwrap_or("on_rx").to_owned(),
             tier: asked.tier,
@@ -137,7 +137,7 @@ impl NodeGraph {
             domain: asked.domain.map(str::to_owned),
             line: asked.line,
         };
-        let bound = self.create(&config, iface, Attrs::new()).ok()?;
+        let bound = self.create(&config, &entrance.iface, Attrs::new()).ok()?;
         let same = created.path.stages().map(Stage::name);
         same.eq(bound.path.stages().map(Stage::name))
             .then_some(config)

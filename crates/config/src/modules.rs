@@ -32,6 +32,7 @@ use toml::de::{DeTable, DeValue};
 use crate::attributes::{MOST_QUEUED, attr, set_faults, set_limits, set_share};
 use crate::bug::{self, Bug};
 use crate::diagnostics::{Diagnostic, Diagnostics};
+use crate::entrances::Entrance;
 use crate::implied::{Names, imply};
 use crate::pipes::Compiler;
 use crate::types::{Config, LongPath, PathConfig};
@@ -163,15 +164,6 @@ impl Config {
     }
 }
 
-/// An end of a path at an interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entrance {
-    /// The interface.
-    pub iface: String,
-    /// What must be true of a frame there, in pcap-filter words; `None` if all come.
-    pub filter: Option<String>,
-}
-
 impl NodeGraph {
     /// Creates a path of the short form at one of its interfaces, from its handler
     /// down. `attrs` are added to those of its section.
@@ -257,11 +249,12 @@ impl NodeGraph {
                     let kind = stage.kind();
                     kind.is_none_or(|kind| kind.name != forward::KIND.name)
                 });
-                let parts = parts.filter_map(|stage| stage.filter());
-                let filter = parts.reduce(|all, part| all + " and " + &part);
+                let mut demands = Vec::new();
+                parts.for_each(|stage| stage.demands(&mut demands));
                 entrances.push(Entrance {
                     iface: iface.clone(),
-                    filter,
+                    demands,
+                    also: None,
                 });
             }
             stages.reverse();
@@ -269,11 +262,8 @@ impl NodeGraph {
         if stages.len() == 1 {
             entrances.truncate(1);
         }
-        if let (Some(first), Some(also)) = (entrances.first_mut(), also) {
-            first.filter = Some(match &first.filter {
-                Some(filter) => format!("{filter} and ({also})"),
-                None => also.text.clone(),
-            });
+        if let Some(first) = entrances.first_mut() {
+            first.also = also.map(|also| also.text.clone());
         }
         entrances
     }

@@ -15,7 +15,8 @@ use toml::de::DeTable;
 
 use crate::bound::Asked;
 use crate::diagnostics::Diagnostic;
-use crate::modules::{Entrance, NodeGraph};
+use crate::entrances::Entrance;
+use crate::modules::NodeGraph;
 use crate::read::Reader;
 use crate::sections::PathPlaces;
 use crate::types::{Attach, Config, DomainConfig, IfaceConfig, PathConfig, Tier};
@@ -372,15 +373,19 @@ pub(super) fn check_paths(
                         )),
                     );
                 }
-                for Entrance { iface, filter } in entrances {
+                for entrance in entrances {
+                    let iface = &entrance.iface;
                     let table = tables
                         .entry(iface.clone())
-                        .or_insert_with(|| config.demux(&iface));
+                        .or_insert_with(|| config.demux(iface));
                     let number = config.paths.len() + at;
-                    match filter.map(|text| enter(config, table, number, &domains, &iface, &text)) {
-                        None => {}
-                        Some(Ok(filter)) => config.long_paths[at].entrances.push((iface, filter)),
-                        Some(Err(error)) => reader.errors.push(Diagnostic {
+                    match enter(config, table, number, &domains, &entrance) {
+                        Ok(None) => {}
+                        Ok(Some(filter)) => {
+                            let entrances = &mut config.long_paths[at].entrances;
+                            entrances.push((entrance.iface, filter));
+                        }
+                        Err(error) => reader.errors.push(Diagnostic {
                             span: Some(span.clone()),
                             ..error
                         }),
@@ -470,21 +475,28 @@ fn domains(
     domains
 }
 
-/// Puts a path of the long form into the demux of an interface.
+/// Puts a path of the long form into the demux of an interface, unless it takes all that
+/// comes there.
 fn enter(
     config: &Config,
     table: &mut Table<usize>,
     number: usize,
     domains: &[String],
-    iface: &str,
-    text: &str,
-) -> Result<Filter, Diagnostic> {
-    let filter = demux::parse(text).map_err(|error| Diagnostic {
-        code: "no_path",
-        message: format!("its stages ask for `{text}` on `{iface}`: {error}"),
-        hint: Some(error.hint),
-        ..Diagnostic::default()
+    entrance: &Entrance,
+) -> Result<Option<Filter>, Diagnostic> {
+    let iface = &entrance.iface;
+    let filter = entrance.filter().map_err(|error| {
+        let text = entrance.text().unwrap_or_default();
+        Diagnostic {
+            code: "no_path",
+            message: format!("its stages ask for `{text}` on `{iface}`: {error}"),
+            hint: Some(error.hint),
+            ..Diagnostic::default()
+        }
     })?;
+    let Some(filter) = filter else {
+        return Ok(None);
+    };
     for domain in domains {
         config
             .owns(domain, &filter)
@@ -505,7 +517,7 @@ fn enter(
             ..Diagnostic::default()
         }
     })?;
-    Ok(filter)
+    Ok(Some(filter))
 }
 
 /// Where the text gives a path this attribute.

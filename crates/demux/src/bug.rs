@@ -15,4 +15,6 @@ ashway_abi::named_bugs! {
     DemuxWiderWins,
     /// Entries are not counted by the bits they share with other shapes.
     DemuxMeetingMissed,
+    /// The receiver's address is looked for in the sender's place.
+    DemuxJoinOneSide,
 }

@@ -1,7 +1,7 @@
 //! Demux: which path a frame belongs to.
 //!
 //! * [`parse()`]: what people write, in the words of pcap-filter(7), given a
-//!   meaning by `primitive`, joined by `normal`.
+//!   meaning by `primitive`, joined by `normal`. [`Join`]: the same from values.
 //! * [`filter`]: what it means: alternatives of tests. `logic`: whether one
 //!   filter meets or implies another.
 //! * [`shape`]: filters that differ only in values.
@@ -23,6 +23,7 @@ pub mod bug;
 mod entries;
 pub mod filter;
 mod hash;
+mod join;
 mod logic;
 mod meeting;
 mod normal;
@@ -35,6 +36,7 @@ pub mod spare;
 pub mod table;
 
 pub use filter::{Base, Conjunction, Field, Filter, Layer, Specificity, Test, left};
+pub use join::Join;
 pub use normal::MAX_ALTERNATIVES;
 pub use parse::{FilterError, MAX_TEXT_BYTES, parse};
 pub use replica::{Replica, Update};

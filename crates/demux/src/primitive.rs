@@ -71,7 +71,7 @@ pub(super) struct Maker {
 
 impl Maker {
     /// The frame has this type behind exactly the tags asked for.
-    fn link(self, ethertype: u16) -> [Test; 2] {
+    pub(super) fn link(self, ethertype: u16) -> [Test; 2] {
         let tags = [(1 << self.tags) - 1];
         [
             Test::new(Field::Vlans, left([3]), left(tags)),
@@ -169,7 +169,7 @@ impl Maker {
         any
     }
 
-    fn transport(self, ethertype: u16, number: u8) -> [Test; 3] {
+    pub(super) fn transport(self, ethertype: u16, number: u8) -> [Test; 3] {
         let [tags, ethertype] = self.link(ethertype);
         [tags, ethertype, Test::whole(Field::Protocol, [number])]
     }

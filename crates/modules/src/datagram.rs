@@ -25,6 +25,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use ashway_abi::context::flag;
 use ashway_path::attrs::Attrs;
+use ashway_path::demand::Demand;
 use ashway_path::module::Kind;
 use ashway_path::path::Path;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
@@ -102,10 +103,10 @@ impl Stage<Message> for DatagramStage {
         }
     }
 
-    fn filter(&self) -> Option<String> {
-        let parts = [self.eth.filter(), self.ip.filter(), self.udp.filter()];
-        let parts = parts.into_iter().flatten();
-        parts.reduce(|all, part| all + " and " + &part)
+    fn demands(&self, all: &mut Vec<Demand>) {
+        self.eth.demands(all);
+        self.ip.demands(all);
+        self.udp.demands(all);
     }
 
     fn take(

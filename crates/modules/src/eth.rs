@@ -31,6 +31,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ashway_abi::Count;
 use ashway_path::attrs::{Attrs, names};
+use ashway_path::demand::{self, Demand};
 use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
 use ashway_path::path::Path;
 use ashway_path::service::Service;
@@ -41,7 +42,7 @@ use crate::mac::Mac;
 use crate::relay::Own;
 use crate::services::{LINK, NET};
 use crate::way::{Way, way};
-use crate::{Message, datagram, forward};
+use crate::{Message, datagram, forward, words};
 
 /// The kind.
 pub static KIND: Kind = Kind {
@@ -152,12 +153,11 @@ pub fn filter_of(path: &Path<Message>, direction: Direction) -> Option<String> {
     }
     let relay: &Kind = &forward::KIND;
     let relays = |stage: &dyn Stage<Message>| stage.kind().is_some_and(|kind| ptr::eq(kind, relay));
-    let parts: Vec<_> = stages
-        .into_iter()
-        .take_while(|stage| !relays(*stage))
-        .filter_map(Stage::filter)
-        .collect();
-    (!parts.is_empty()).then(|| parts.join(" and "))
+    let mut all = Vec::new();
+    for stage in stages.into_iter().take_while(|stage| !relays(*stage)) {
+        stage.demands(&mut all);
+    }
+    demand::in_words(&all)
 }
 
 /// Whether messages that leave a path forward, and backward, leave it by a link.
@@ -235,8 +235,8 @@ impl Stage<Message> for EthStage {
         }
     }
 
-    fn filter(&self) -> Option<String> {
-        self.vlan.map(|id| format!("vlan {id}"))
+    fn demands(&self, all: &mut Vec<Demand>) {
+        all.extend(self.vlan.map(|id| Demand::of(words::VLAN, u64::from(id))));
     }
 
     fn take(

@@ -16,12 +16,12 @@
 //! down = "wire.up"
 //! ```
 
-use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use ashway_abi::Count;
 use ashway_path::attrs::{Attrs, Value, names};
+use ashway_path::demand::Demand;
 use ashway_path::module::{Kind, Made, Module, Next, Refused};
 use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
@@ -32,7 +32,7 @@ use ashway_wire::{Fragment, Headers};
 
 use crate::services::{LINK, NET, NETWORK};
 use crate::way::{Way, way};
-use crate::{Message, ipv4, ipv6};
+use crate::{Message, ipv4, ipv6, words};
 
 /// The services of all three kinds.
 pub(crate) static SERVICES: [Service; 2] = [
@@ -103,8 +103,8 @@ impl Versions {
     const fn word(self) -> Option<&'static str> {
         match self {
             Self::Both => None,
-            Self::V4 => Some("ip"),
-            Self::V6 => Some("ip6"),
+            Self::V4 => Some(words::IP),
+            Self::V6 => Some(words::IP6),
         }
     }
 }
@@ -256,17 +256,12 @@ impl Stage<Message> for IpStage {
         }
     }
 
-    fn filter(&self) -> Option<String> {
-        let mut text = self.versions.word().unwrap_or_default().to_owned();
+    fn demands(&self, all: &mut Vec<Demand>) {
+        all.extend(self.versions.word().map(Demand::plain));
         let Addresses { local, remote } = self.addresses;
-        for (end, word) in [(local, "dst"), (remote, "src")] {
-            if let Some(address) = end {
-                let and = if text.is_empty() { "" } else { " and " };
-                // Writing to a string cannot fail.
-                let _ = write!(text, "{and}{word} host {address}");
-            }
-        }
-        (!text.is_empty()).then_some(text)
+        let ends = [(local, words::DST_HOST), (remote, words::SRC_HOST)];
+        let ends = ends.into_iter();
+        all.extend(ends.filter_map(|(end, words)| Some(Demand::of(words, end?))));
     }
 
     fn take(

@@ -31,6 +31,7 @@ pub mod source;
 pub mod tap;
 pub mod udp;
 mod way;
+pub mod words;
 
 pub use message::{Flow, Message, Meta, Parts};
 

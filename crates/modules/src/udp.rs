@@ -20,12 +20,12 @@
 //! checksum that a stock veth left half done is accepted (docs/facts.md, "Half a
 //! checksum on a veth"), and what is sent always has a whole one.
 
-use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use ashway_abi::{Count, context::flag};
 use ashway_path::attrs::{Attrs, names};
+use ashway_path::demand::Demand;
 use ashway_path::module::{Kind, Made, Module, Next, Refused};
 use ashway_path::service::Service;
 use ashway_path::stage::{Cx, Direction, Stage, Step, Traits};
@@ -35,7 +35,7 @@ use ashway_wire::udp::{Checksum, HEADER_BYTES, Packet};
 
 use crate::services::{NET, NETWORK, TRANSPORT};
 use crate::way::{DOWN, UP, Way, way};
-use crate::{Flow, Message, ip};
+use crate::{Flow, Message, ip, words};
 
 /// The kind.
 pub static KIND: Kind = Kind {
@@ -114,15 +114,17 @@ impl Stage<Message> for UdpStage {
         }
     }
 
-    fn filter(&self) -> Option<String> {
-        let mut text = "udp".to_owned();
-        for (end, word) in [(self.local, "dst"), (self.remote, "src")] {
-            if let Some(port) = end.map(|end| end.port()).filter(|port| *port != 0) {
-                // Writing to a string cannot fail.
-                let _ = write!(text, " and {word} port {port}");
+    fn demands(&self, all: &mut Vec<Demand>) {
+        all.push(Demand::plain(words::UDP));
+        for (end, words) in [
+            (self.local, words::DST_PORT),
+            (self.remote, words::SRC_PORT),
+        ] {
+            let port = end.map_or(0, |end| end.port());
+            if port != 0 {
+                all.push(Demand::of(words, u64::from(port)));
             }
         }
-        Some(text)
     }
 
     fn take(

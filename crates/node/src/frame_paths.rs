@@ -8,7 +8,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use ashway_abi::trusted::MAX_RINGS;
-use ashway_demux::{self as demux, Filter, Replica};
+use ashway_demux::{self as demux, Filter, FilterError, Replica};
 use ashway_modules::relay::NotPromotable;
 use ashway_modules::{Message, datagram, eth, fragment, tap};
 use ashway_path::create::Log;
@@ -23,7 +23,7 @@ use super::path_registry::{Attachment, FramePath, NodePath};
 use super::paths::Wanted;
 use super::{Node, Owner, RunError};
 use crate::request::Refusal;
-use ashway_config::{Asked, Entrance, PathConfig, Tier};
+use ashway_config::{Asked, PathConfig, Tier};
 use ashway_worker::activation::ROW;
 use ashway_worker::order::{ModulePath, Order};
 use ashway_worker::plan::HandlerId;
@@ -196,7 +196,8 @@ impl Node {
             kind.is_some_and(|kind| ptr::eq(kind, &raw const fragment::KIND))
         });
         let mut ends = Vec::new();
-        for (at, Entrance { iface, filter }) in entrances.into_iter().enumerate() {
+        for (at, entrance) in entrances.iter().enumerate() {
+            let iface = &entrance.iface;
             let direction = if first && at == 0 {
                 Direction::Forward
             } else {
@@ -206,26 +207,23 @@ impl Node {
                 .config
                 .ifaces
                 .iter()
-                .position(|known| known.name == iface)
+                .position(|known| known.name == *iface)
             else {
                 continue;
             };
-            if filter.is_none() && joins {
-                let end = Attachment::new(number, direction, true);
-                ends.push((end, dispatch::fragments()));
-                continue;
-            }
-            let text = filter.unwrap_or_default();
-            let filter = demux::parse(&text).map_err(|error| {
-                Refusal::usage(
-                    format!(
-                        "path `{name}` asks for `{text}` on `{iface}`: {}",
-                        error.message
-                    ),
-                    error.hint,
-                )
-            })?;
-            ends.push((Attachment::new(number, direction, false), filter));
+            let refused = |error: FilterError| {
+                let text = entrance.text().unwrap_or_default();
+                let because = error.message;
+                let message = format!("path `{name}` asks for `{text}` on `{iface}`: {because}");
+                Refusal::usage(message, error.hint)
+            };
+            let (filter, catches) = match entrance.filter().map_err(refused)? {
+                Some(filter) => (filter, false),
+                None if joins => (dispatch::fragments(), true),
+                // Refused: it would ask for nothing, and take all that comes.
+                None => (demux::parse("").map_err(refused)?, false),
+            };
+            ends.push((Attachment::new(number, direction, catches), filter));
         }
         let runs = stages
             .iter()

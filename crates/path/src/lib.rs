@@ -21,6 +21,7 @@ pub mod account;
 pub mod attrs;
 mod bug;
 pub mod create;
+pub mod demand;
 pub mod draw;
 pub mod engine;
 pub mod graph;

@@ -17,6 +17,7 @@ use crate::account::Account;
 use crate::attrs::{Attrs, Name, Value};
 use crate::bug::{self, Bug};
 use crate::create::MAX_STAGES;
+use crate::demand;
 use crate::queue::{Queue, Refused};
 use crate::stage::{Direction, Stage};
 use crate::time::Time;
@@ -286,20 +287,11 @@ impl<M> Path<M> {
     /// parts, in pcap-filter words. `None` if no stage has one.
     #[must_use]
     pub fn filter(&self) -> Option<String> {
-        let parts: Vec<String> = self
-            .stages()
-            .filter_map(Stage::filter)
-            .map(|part| {
-                // `and` and `or` bind alike in pcap-filter(7).
-                let parted = part.split_whitespace().any(|word| word == "or");
-                if parted || part.contains("||") {
-                    format!("({part})")
-                } else {
-                    part
-                }
-            })
-            .collect();
-        (!parts.is_empty()).then(|| parts.join(" and "))
+        let mut all = Vec::new();
+        for stage in self.stages() {
+            stage.demands(&mut all);
+        }
+        demand::in_words(&all)
     }
 
     /// Receives a message on the input queue of this direction.

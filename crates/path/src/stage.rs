@@ -44,6 +44,7 @@
 use ashway_abi::Count;
 
 use crate::attrs::Attrs;
+use crate::demand::{self, Demand};
 use crate::module::Kind;
 use crate::time::Time;
 
@@ -161,10 +162,15 @@ pub trait Stage<M>: Send {
         Traits::default()
     }
 
-    /// Its part of the path's filter, in pcap-filter words: what must be true of
-    /// a frame for it to come up this path.
+    /// Adds its part of the path's filter: what must be true of a frame for it to come
+    /// up this path.
+    fn demands(&self, _all: &mut Vec<Demand>) {}
+
+    /// That part in pcap-filter words, for people; `None` if it has none.
     fn filter(&self) -> Option<String> {
-        None
+        let mut all = Vec::new();
+        self.demands(&mut all);
+        demand::in_words(&all)
     }
 
     /// Bytes of memory it needs beyond itself, from the path's grant.

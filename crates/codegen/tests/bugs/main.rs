@@ -167,6 +167,7 @@ const fn guard_of_demux(bug: ashway_demux::bug::Bug) -> &'static str {
         | B::DemuxChangeForgets => "demux::table::finds_what_trying_all_filters_finds",
         B::DemuxWiderWins => "demux::table::the_narrowest_has_what_several_filters_have",
         B::DemuxMeetingMissed => "demux::table::equals_conflict_where_they_meet_and_nowhere_else",
+        B::DemuxJoinOneSide => "demux::join::tests_without_a_text_mean_what_their_text_says",
         B::DemuxLayerUnasked => "demux_program::interpreter::the_program_decides_as_the_table_does",
     }
 }

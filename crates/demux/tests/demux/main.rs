@@ -4,6 +4,7 @@
 
 mod corpora;
 mod frames;
+mod join;
 mod libpcap;
 mod logic;
 mod oracle;

@@ -13,7 +13,8 @@ use super::super::world::{self, Changed};
 use super::super::{Node, RunError};
 use super::words::said;
 use ashway_config::{
-    Act, Config, Difference, HandlerConfig, LongPath, Mistake, NodeGraph, PathConfig, What,
+    Act, Config, Difference, Entrance, HandlerConfig, LongPath, Mistake, NodeGraph, PathConfig,
+    What,
 };
 use ashway_worker::handle::HandlerHandle;
 use ashway_worker::plan::InstancePlan;
@@ -24,7 +25,7 @@ struct Route {
     /// Every module that was asked, and every stage that is left.
     modules: Vec<String>,
     attrs: String,
-    entrances: Vec<(String, Option<String>)>,
+    entrances: Vec<Entrance>,
 }
 
 impl Route {
@@ -34,11 +35,10 @@ impl Route {
         let asked = asked.map(|entry| entry.who.to_string());
         let stages = created.path.stages();
         let stages = stages.map(|stage| stage.name().to_owned());
-        let entrances = graph.entrances(created, None).into_iter();
         Self {
             modules: asked.chain(stages).collect(),
             attrs: format!("{:?}", created.path.attrs()),
-            entrances: entrances.map(|end| (end.iface, end.filter)).collect(),
+            entrances: graph.entrances(created, None),
         }
     }
 }
@@ -307,6 +307,6 @@ fn catches(graph: &NodeGraph, created: &Created<Message>) -> Vec<String> {
         kind.is_some_and(|kind| ptr::eq(kind, &raw const fragment::KIND))
     });
     let entrances = graph.entrances(created, None).into_iter();
-    let all = entrances.filter(|end| joins && end.filter.is_none());
+    let all = entrances.filter(|end| joins && end.takes_all());
     all.map(|end| end.iface).collect()
 }

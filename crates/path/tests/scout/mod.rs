@@ -13,6 +13,7 @@ use annotate_snippets::renderer::DecorStyle;
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 use ashway_abi::Count;
 use ashway_path::attrs::{Attrs, names};
+use ashway_path::demand::Demand;
 use ashway_path::graph::Graph;
 use ashway_path::module::{Kind, Made, Module, Next, Param, Refused};
 use ashway_path::problem::Problem;
@@ -346,13 +347,13 @@ impl Module<Vec<u8>> for Layer {
         let mut stage = Header::new(&self.name, &self.counted.0);
         stage.fails = self.fails("establish");
         stage.memory = self.memory;
-        stage.filter = match self.kind.name {
+        stage.demand = match self.kind.name {
             "ip" => attrs
                 .endpoint(names::REMOTE)
-                .map(|it| format!("src host {}", it.ip())),
+                .map(|it| Demand::of("src host", it.ip())),
             "udp" => attrs
                 .endpoint(names::REMOTE)
-                .map(|it| format!("udp src port {}", it.port())),
+                .map(|it| Demand::of("udp src port", u64::from(it.port()))),
             _ => None,
         };
         Ok(Made {
@@ -368,7 +369,7 @@ pub(crate) struct Header {
     pub(crate) name: String,
     pub(crate) fails: bool,
     pub(crate) memory: usize,
-    pub(crate) filter: Option<String>,
+    pub(crate) demand: Option<Demand>,
     pub(crate) traits: Traits,
     established: bool,
     tally: Arc<Tally>,
@@ -381,7 +382,7 @@ impl Header {
             name: name.to_owned(),
             fails: false,
             memory: 0,
-            filter: None,
+            demand: None,
             traits: Traits::default(),
             established: false,
             tally: Arc::clone(tally),
@@ -405,8 +406,8 @@ impl Stage<Vec<u8>> for Header {
         self.traits
     }
 
-    fn filter(&self) -> Option<String> {
-        self.filter.clone()
+    fn demands(&self, all: &mut Vec<Demand>) {
+        all.extend(self.demand.clone());
     }
 
     fn memory_bytes(&self) -> usize {

@@ -201,12 +201,12 @@ impl Planned {
 
     /// What must be true of a frame at this end: the section's `match`, and what
     /// the stages ask beyond that.
-    fn filter(&self, stages: Option<&str>) -> String {
-        match (&self.matched, stages) {
+    fn filter(&self, entrance: &Entrance) -> String {
+        match (&self.matched, entrance.text()) {
             (None, None) => "any frame".to_owned(),
-            (None, Some(stages)) => stages.to_owned(),
+            (None, Some(stages)) => stages,
             (Some(matched), Some(stages))
-                if !demux::parse(stages).is_ok_and(|stages| matched.implies(&stages)) =>
+                if !demux::parse(&stages).is_ok_and(|stages| matched.implies(&stages)) =>
             {
                 format!("{stages} and ({matched})")
             }
@@ -235,9 +235,9 @@ impl Planned {
             })
             .collect();
         text += &table::render(&["STAGE", "KIND", "INBOUND IN", "FILTER"], &rows);
-        for Entrance { iface, filter } in &self.entrances {
-            let filter = self.filter(filter.as_deref());
-            let _ = writeln!(text, "filter on {}: {}", clean(iface), clean(&filter));
+        for entrance in &self.entrances {
+            let (iface, filter) = (clean(&entrance.iface), self.filter(entrance));
+            let _ = writeln!(text, "filter on {iface}: {}", clean(&filter));
         }
         let _ = writeln!(text, "attributes: {}", clean(&path.attrs().to_string()));
         let _ = writeln!(
@@ -293,9 +293,10 @@ impl Planned {
                 })
             })
             .collect();
-        let entrances = self.entrances.iter().map(|Entrance { iface, filter }| {
-            json!({ "iface": iface, "filter": self.filter(filter.as_deref()) })
-        });
+        let entrances = self
+            .entrances
+            .iter()
+            .map(|entrance| json!({ "iface": entrance.iface, "filter": self.filter(entrance) }));
         json!({
             "name": self.name,
             "tier": self.tier.word(),
