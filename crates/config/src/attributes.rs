@@ -75,13 +75,13 @@ const fn within([least, most]: [Duration; 2]) -> Form {
     Form::Within(least.as_nanos() as u64, most.as_nanos() as u64)
 }
 
-/// An attribute that somebody gives a path, as it is read: the one check of the
-/// configuration, of requests, of `path plan` and of shells.
+/// An attribute that somebody gives a path, by its name as the node has it and as it is
+/// read: the one check of the configuration, of requests, of `path plan` and of shells.
 ///
 /// # Errors
 ///
 /// Nobody reads it, or not with this value.
-pub fn attribute(name: &str, value: &Value) -> Result<Value, Wrong> {
+pub fn attribute(name: &str, value: Value) -> Result<(&'static str, Value), Wrong> {
     attributes::check(OWN_ATTRIBUTES, name, value)
 }
 

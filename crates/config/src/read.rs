@@ -442,9 +442,12 @@ impl<'r, 'v, 't> Section<'r, 'v, 't> {
         let mut attrs = Attrs::new();
         for (key, written) in table {
             let name = key.get_ref().as_ref();
-            match given.value(name).map(|value| attribute(name, value)) {
+            match given
+                .value(name)
+                .map(|value| attribute(name, value.clone()))
+            {
                 None => {}
-                Some(Ok(value)) => drop(attrs.set(name.to_owned(), value)),
+                Some(Ok((name, value))) => drop(attrs.set(name, value)),
                 Some(Err(wrong)) => {
                     let (code, at) = if wrong.name {
                         ("unknown_name", key.span())

@@ -79,14 +79,14 @@ pub struct Wrong {
     pub hint: String,
 }
 
-/// The value of an attribute that somebody gives, as modules read it. `own` are
-/// those that the caller reads itself.
+/// An attribute that somebody gives: its name as modules have it, and its value as they
+/// read it. `own` are those that the caller reads itself.
 ///
 /// # Errors
 ///
 /// Nobody reads an attribute of this name, or not with such a value.
-pub fn check(own: &[Known], name: &str, value: &Value) -> Result<Value, Wrong> {
-    let Some((_, form)) = known(own).find(|(known, _)| *known == name) else {
+pub fn check(own: &[Known], name: &str, value: Value) -> Result<(&'static str, Value), Wrong> {
+    let Some((name, form)) = known(own).find(|(known, _)| *known == name) else {
         let known: Vec<&str> = known(own).map(|(known, _)| known).collect();
         return Err(Wrong {
             name: true,
@@ -94,11 +94,12 @@ pub fn check(own: &[Known], name: &str, value: &Value) -> Result<Value, Wrong> {
             hint: suggest(name, &known),
         });
     };
-    form.read(value).ok_or_else(|| Wrong {
+    let read = form.read(value).map_err(|value| Wrong {
         name: false,
         message: format!("attribute `{name}` cannot be `{value}`"),
         hint: format!("give {}", form.wanted()),
-    })
+    });
+    read.map(|value| (name, value))
 }
 
 /// An attribute among those that a path was given which nothing on it reads, with the
@@ -130,24 +131,28 @@ pub fn unread(attrs: &Attrs, kinds: &[&str]) -> Option<(&'static str, [String; 2
 }
 
 impl Form {
-    /// The value in this form, if it can have it.
-    fn read(self, value: &Value) -> Option<Value> {
+    /// The value in this form; the value as it was, if it cannot have it.
+    fn read(self, value: Value) -> Result<Value, Value> {
         // A name may look like a number: `Value::of_text` cannot know.
-        let text = || Some(value.to_string()).filter(|text| !text.is_empty());
-        let fits = match (self, value) {
+        let value = match (self, value) {
+            (Self::Name | Self::Pathname | Self::Word(_), value @ Value::Text(_)) => value,
+            (Self::Name | Self::Pathname | Self::Word(_), value) => {
+                Value::Text(value.to_string().into())
+            }
+            (_, value) => value,
+        };
+        let fits = match (self, &value) {
             (Self::Number, Value::Number(_))
             | (Self::End, Value::Address(_) | Value::Endpoint(_))
-            | (Self::Endpoint, Value::Endpoint(_)) => return Some(value.clone()),
+            | (Self::Endpoint, Value::Endpoint(_)) => true,
+            (Self::Within(least, most), Value::Number(number)) => (least..=most).contains(number),
             (Self::Mac, Value::Text(mac)) => eth::parse_mac(mac).is_ok(),
-            (Self::Within(least, most), Value::Number(number)) => {
-                return (*number >= least && *number <= most).then(|| value.clone());
-            }
-            (Self::Number | Self::Within(..) | Self::End | Self::Endpoint | Self::Mac, _) => false,
-            (Self::Name, _) => text().is_some_and(|text| !text.contains('/')),
-            (Self::Pathname, _) => text().is_some(),
-            (Self::Word(words), _) => text().is_some_and(|text| words.contains(&text.as_str())),
+            (Self::Name, Value::Text(text)) => !text.is_empty() && !text.contains('/'),
+            (Self::Pathname, Value::Text(text)) => !text.is_empty(),
+            (Self::Word(words), Value::Text(text)) => words.contains(&&**text),
+            _ => false,
         };
-        fits.then(|| Value::Text(value.to_string().into()))
+        if fits { Ok(value) } else { Err(value) }
     }
 
     /// What to give, with article.
@@ -198,7 +203,7 @@ mod tests {
             ("budget_ns", "2001", false, "from 1000 to 2000"),
             ("budget_ns", "a", false, "from 1000 to 2000"),
         ] {
-            let wrong = check(OWN, name, &Value::of_text(value)).unwrap_err();
+            let wrong = check(OWN, name, Value::of_text(value)).unwrap_err();
             assert_eq!(wrong.name, by_name, "{wrong:?}");
             assert!(wrong.hint.contains(says), "{wrong:?}");
             assert!(wrong.message.contains(&format!("`{name}`")), "{wrong:?}");
@@ -238,10 +243,10 @@ mod tests {
             ("budget_ns", "2000"),
         ] {
             let value = Value::of_text(value);
-            assert_eq!(check(OWN, name, &value).unwrap(), value);
+            assert_eq!(check(OWN, name, value.clone()).unwrap(), (name, value));
         }
         // A module may be called `5`.
-        let five = check(OWN, "link", &Value::Number(5)).unwrap();
-        assert_eq!(five, "5".into());
+        let five = check(OWN, "link", Value::Number(5)).unwrap();
+        assert_eq!(five, ("link", "5".into()));
     }
 }

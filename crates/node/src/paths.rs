@@ -142,7 +142,7 @@ impl Node {
                 Scalar::Number(number) => Attr::Number(number),
                 Scalar::Text(text) => Attr::of_text(&text),
             };
-            let value = request::attribute(&key, &value)?;
+            let (key, value) = request::attribute(&key, value)?;
             attrs.set(key, value);
         }
         let filter = path

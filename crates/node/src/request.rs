@@ -205,7 +205,7 @@ pub(crate) fn path(request: &Bind, config: &Config) -> Result<PathConfig, Refusa
 /// # Errors
 ///
 /// Nobody reads it, or not with this value.
-pub(crate) fn attribute(name: &str, value: &Attr) -> Result<Attr, Refusal> {
+pub(crate) fn attribute(name: &str, value: Attr) -> Result<(&'static str, Attr), Refusal> {
     ashway_config::attribute(name, value).map_err(|wrong| Refusal::usage(wrong.message, wrong.hint))
 }
 
@@ -384,10 +384,10 @@ mod tests {
 
     #[test]
     fn an_attribute_that_nobody_reads_is_refused() {
-        let wrong = attribute("local", &Attr::of_text("10.0.1.1:99999")).unwrap_err();
+        let wrong = attribute("local", Attr::of_text("10.0.1.1:99999")).unwrap_err();
         assert_eq!(wrong.code, Code::Usage);
         assert!(wrong.hint.contains("a port"), "{wrong:?}");
-        let wrong = attribute("memory_byte", &Attr::of_text("5")).unwrap_err();
+        let wrong = attribute("memory_byte", Attr::of_text("5")).unwrap_err();
         assert!(wrong.hint.contains("`memory_bytes`?"), "{wrong:?}");
     }
 

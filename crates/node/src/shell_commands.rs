@@ -47,7 +47,8 @@ impl Node {
                 let name = self.name_of(path.map(String::from), &module)?;
                 let mut checked = Attrs::new();
                 for (attr, value) in attrs.iter() {
-                    checked.set(attr.to_owned(), request::attribute(attr, value)?);
+                    let (attr, value) = request::attribute(attr, value.clone())?;
+                    checked.set(attr, value);
                 }
                 let wanted = Wanted {
                     name: name.clone(),

@@ -68,9 +68,9 @@ impl Plan {
         let graph = config.graph(&Offline(&config))?;
         let mut attrs = Attrs::new();
         for (name, value) in super::attrs(&self.attrs)? {
-            let value = config::attribute(name, &Attribute::of_text(value))
+            let (name, value) = config::attribute(name, Attribute::of_text(value))
                 .map_err(|wrong| Failure::new(Exit::Usage, wrong.message).hint(wrong.hint))?;
-            attrs.set(name.to_owned(), value);
+            attrs.set(name, value);
         }
         let planned = match (&self.name, &self.from) {
             (Some(name), _) => section(&config, &graph, name, &attrs),
