@@ -256,6 +256,13 @@ impl Map {
     /// those behind it are left.
     pub fn delete_batch(&self, keys: &[u8]) -> io::Result<()> {
         let count = self.count(keys)?;
+        if count == 1 {
+            // The kernel makes no copies of a batch of one.
+            let was_there = self.delete(keys)?;
+            return was_there
+                .then_some(())
+                .ok_or_else(|| io::Error::from_raw_os_error(libc::ENOENT));
+        }
         self.batch(Command::MapDeleteBatch, keys, 0, count)
     }
 

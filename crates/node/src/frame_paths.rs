@@ -53,7 +53,7 @@ impl Node {
             self.need_frame_queue(&made)?;
         }
         let mut paths = Vec::with_capacity(made.len());
-        let mut demux_changes = Vec::new();
+        let mut demux_changes = Vec::with_capacity(made.len());
         let mut to_promote = Vec::new();
         for Made {
             from,
@@ -454,7 +454,7 @@ impl Node {
     /// If the worker does not answer, or a program or a rule does not follow: then the
     /// worker gives the host what still comes.
     pub(super) fn take_frames(&mut self, ids: &[PathId]) -> Result<(), Refusal> {
-        let mut demux_changes = Vec::new();
+        let mut demux_changes = Vec::with_capacity(ids.len());
         self.take_live(ids, &mut demux_changes);
         let led = self.lead(&demux_changes);
         self.drop_live(ids.to_vec(), demux_changes)?;
