@@ -14,7 +14,7 @@ struct Common {
     /// Whether the other has it.
     theirs: bool,
     /// How often the path has it.
-    held: u32,
+    held: i32,
     /// How often it was asked for.
     asked: u32,
 }
@@ -46,7 +46,7 @@ impl Stage<u32> for Gate {
     fn acquire(&mut self) -> bool {
         let mut common = self.common.lock().unwrap();
         common.asked += 1;
-        common.held += u32::from(!common.theirs);
+        common.held += i32::from(!common.theirs);
         !common.theirs
     }
 
