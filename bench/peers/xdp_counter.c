@@ -1,6 +1,6 @@
 /*
- * Remote increment as one would write it by hand for XDP: what Ashway's
- * kernel-tier counter is measured against.
+ * Remote increment as one would write it by hand for XDP, or with TC for traffic control's
+ * ingress (tc_counter.c): what Ashway's kernel-tier counter is measured against.
  *
  * It checks what Ashway's entry program checks (codegen/src/entry.rs), in the
  * same order: destination is the interface, IPv4 without options, UDP, the port, not
@@ -30,6 +30,20 @@
 #define MAC_LOW 0x0b00
 #define TTL 64
 
+#ifdef TC
+#define HOOK SEC("tc")
+#define CONTEXT struct __sk_buff
+#define PASS (-1) /* TCX_NEXT */
+#define DROP 2 /* TCX_DROP */
+#define ANSWER bpf_redirect(ctx->ifindex, 0)
+#else
+#define HOOK SEC("xdp")
+#define CONTEXT struct xdp_md
+#define PASS XDP_PASS
+#define DROP XDP_DROP
+#define ANSWER XDP_TX
+#endif
+
 enum outcome { ANSWERED, PASSED, BAD_LENGTH, BAD_CHECKSUM, FRAGMENT, NO_SENDER, OUTCOMES };
 
 struct {
@@ -50,8 +64,8 @@ static __always_inline int is_host(__be32 address)
     return address != 0 && first != 127 && first < 224;
 }
 
-SEC("xdp")
-int ashway_by_hand(struct xdp_md *ctx)
+HOOK
+int ashway_by_hand(CONTEXT *ctx)
 {
     void *data = (void *)(long)ctx->data;
     void *end = (void *)(long)ctx->data_end;
@@ -61,27 +75,27 @@ int ashway_by_hand(struct xdp_md *ctx)
     __be32 *number = (void *)(udp + 1);
 
     if ((void *)(udp + 1) > end)
-        return XDP_PASS;
+        return PASS;
     if (*(__u32 *)eth->h_dest != MAC_HIGH || *(__u16 *)(eth->h_dest + 4) != MAC_LOW ||
         eth->h_proto != bpf_htons(ETH_P_IP))
-        return XDP_PASS;
+        return PASS;
     if (ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(0x1fff))
-        return XDP_PASS;
+        return PASS;
     if (*(__u8 *)ip != 0x45 || udp->dest != bpf_htons(PORT))
-        return XDP_PASS;
+        return PASS;
 
     if (ip->frag_off & bpf_htons(0x2000))
-        return finish(FRAGMENT, XDP_DROP);
+        return finish(FRAGMENT, DROP);
     __u32 ip_len = bpf_ntohs(ip->tot_len);
     __u32 udp_len = bpf_ntohs(udp->len);
     if (udp_len < sizeof(*udp) || sizeof(*ip) + udp_len > ip_len ||
         ip_len > LONGEST || (void *)ip + ip_len > end)
-        return finish(BAD_LENGTH, XDP_DROP);
+        return finish(BAD_LENGTH, DROP);
 
     const __u32 *words = (const __u32 *)ip;
     __u64 sum = (__u64)words[0] + words[1] + words[2] + words[3] + words[4];
     if (fold(sum) != 0xffff)
-        return finish(BAD_CHECKSUM, XDP_DROP);
+        return finish(BAD_CHECKSUM, DROP);
 
     /* The pseudo-header's sum does not mind which end is which, nor does the
      * sum of the ports: one pass over the message serves request and reply. */
@@ -90,20 +104,20 @@ int ashway_by_hand(struct xdp_md *ctx)
     body += (__u64)udp->source + udp->dest + udp->len;
     if (udp->check != 0 && udp->check != fold(pseudo) &&
         fold(pseudo + body + udp->check) != 0xffff)
-        return finish(BAD_CHECKSUM, XDP_DROP);
+        return finish(BAD_CHECKSUM, DROP);
 
     /* The second comparison follows from the first, which the compiler sees and
      * the verifier does not. */
     barrier_var(end);
     if (udp_len < sizeof(*udp) + sizeof(*number) || (void *)(number + 1) > end)
-        return finish(PASSED, XDP_PASS);
+        return finish(PASSED, PASS);
     if (eth->h_source[0] & 1 || !is_host(ip->saddr) || !is_host(ip->daddr) ||
         udp->source == 0)
-        return finish(NO_SENDER, XDP_DROP);
+        return finish(NO_SENDER, DROP);
     __u32 zero = 0;
     __u32 *value = bpf_map_lookup_elem(&counter, &zero);
     if (!value)
-        return XDP_PASS;
+        return PASS;
     __u32 add = bpf_ntohl(*number);
     __be32 reply = bpf_htonl(__sync_fetch_and_add(value, add) + add);
     body += (__u64)(~*number & 0xffffffff) + reply;
@@ -125,16 +139,21 @@ int ashway_by_hand(struct xdp_md *ctx)
     __u16 before = *ttl_word;
     ip->ttl = TTL;
     ip->check = ~fold((__u64)(__u16)~ip->check + (__u16)~before + *ttl_word);
+#ifdef TC
+    /* A socket buffer has its half completed on the way out; it is the same both ways. */
+    if (udp->check == fold(pseudo))
+        return finish(ANSWERED, ANSWER);
+#endif
     __u16 check = ~fold(pseudo + body);
     udp->check = check ? check : 0xffff;
-    return finish(ANSWERED, XDP_TX);
+    return finish(ANSWERED, ANSWER);
 }
 
 /* What running any program costs: subtracted from both. */
-SEC("xdp")
-int ashway_empty(struct xdp_md *ctx)
+HOOK
+int ashway_empty(CONTEXT *ctx)
 {
-    return XDP_DROP;
+    return DROP;
 }
 
 char licence[] SEC("license") = "Dual MIT/GPL";

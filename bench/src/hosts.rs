@@ -81,6 +81,15 @@ pub fn stock(name: &str) -> Result<Rig> {
 ///
 /// If the handlers have not been built.
 pub fn config(iface: &str) -> Result<String> {
+    config_at(iface, "auto")
+}
+
+/// The same, with this `attach`.
+///
+/// # Errors
+///
+/// As [`config`].
+pub fn config_at(iface: &str, attach: &str) -> Result<String> {
     let counter = ashway_rig::handler("counter")?;
     let runaway = ashway_rig::handler("runaway")?;
     // Written as they are: folders with a quote in their name are not supported.
@@ -88,6 +97,7 @@ pub fn config(iface: &str) -> Result<String> {
     Ok(format!(
         r#"
 [iface.{iface}]
+attach = {attach:?}
 
 [handler.counter]
 file  = "{counter}"

@@ -17,6 +17,7 @@
 //! [`flood`] is `ashway bench flood`: a path that is flooded, and the one beside it;
 //! [`crowd`] is `ashway bench crowd`: a busy path beside many that have no messages;
 //! [`drain`] is `ashway bench drain`: how fast the user tier takes what comes;
+//! [`hooks`] is `ashway bench hooks`: what a node costs its host at TCX and under XDP;
 //! [`copy`] is `ashway bench copy`: how often a payload is copied on its way;
 //! [`sandbox`] is `ashway bench sandbox`: what its own safety costs it. [`swap`] is
 //! `ashway bench swap`: versions of a handler that take over from each other.
@@ -38,7 +39,9 @@ pub mod demux;
 pub mod drain;
 pub mod flood;
 pub mod forward;
+pub mod hooks;
 pub mod hosts;
+mod iperf;
 pub mod neighbour;
 pub mod path;
 pub mod peers;

@@ -11,8 +11,8 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use ashway_bench::{
-    Report, copy, counter, crowd, demux, drain, flood, forward, neighbour, path, pipes, promote,
-    sandbox, swap,
+    Report, copy, counter, crowd, demux, drain, flood, forward, hooks, neighbour, path, pipes,
+    promote, sandbox, swap,
 };
 use clap::{Args, Parser, Subcommand};
 use serde_json::{Value, json};
@@ -104,6 +104,8 @@ Examples:
   ashway bench forward
   ashway bench forward -j > forward.json")]
     Forward(Rounds),
+    /// What a node costs its host at each hook, and how fast it answers there
+    Hooks(Hooks),
     /// What a handler that spends its budget costs the paths beside it
     ///
     /// A counter asked in turn, beside neighbours that spend 50 us or 10 us of the same
@@ -213,6 +215,26 @@ struct Path {
     quick: bool,
 }
 
+/// What a node costs its host at each hook, and how fast it answers there
+///
+/// One TCP stream into the host's own stack and one out of it, with nothing attached, with a
+/// node at TCX and with one under XDP, in pairs; then remote increments at both, and by a TC
+/// program written by hand. Takes three minutes. Needs root, `clang-19`, `libbpf-dev`,
+/// `iperf3` and `ethtool`.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  ashway bench hooks --judge
+  ashway bench hooks --quick")]
+struct Hooks {
+    /// Rounds; each has all cases in turn
+    #[arg(long, default_value_t = 15, value_name = "N")]
+    rounds: usize,
+    /// Two rounds and a tenth of the requests: whether it works, not how fast
+    #[arg(long)]
+    quick: bool,
+}
+
 /// Programs in the kernel tier, in Wasmtime and as native code
 ///
 /// Runs without an interface (`BPF_PROG_TEST_RUN`), alternating. Compares
@@ -269,6 +291,11 @@ impl Bench {
                 binary,
             }),
             Self::Flood(Rounds { rounds, quick }) => flood::run(&flood::Options {
+                rounds,
+                quick,
+                binary,
+            }),
+            Self::Hooks(Hooks { rounds, quick }) => hooks::run(&hooks::Options {
                 rounds,
                 quick,
                 binary,

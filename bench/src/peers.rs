@@ -24,11 +24,17 @@ const CLANG: &str = "clang-19";
 /// Names [`INSTALL`] if a tool or header is missing.
 pub fn build() -> Result<PathBuf> {
     let (sources, out) = folders()?;
-    for name in ["xdp_counter", "xdp_forward", "xdp_pipes"] {
+    for name in ["xdp_counter", "tc_counter", "xdp_forward", "xdp_pipes"] {
         let source = sources.join(name).with_extension("c");
         let object = out.join(name).with_extension("o");
-        let shared = sources.join("xdp_common.h");
-        if is_current(&object, &source)? && is_current(&object, &shared)? {
+        let included = ["xdp_common.h", "xdp_counter.c"].map(|file| sources.join(file));
+        let current = [&source].into_iter().chain(&included);
+        let current = current.map(|file| is_current(&object, file));
+        if current
+            .collect::<Result<Vec<_>>>()?
+            .iter()
+            .all(|current| *current)
+        {
             continue;
         }
         // Debian keeps <asm/types.h> in a folder per machine, which clang does

@@ -4,15 +4,12 @@
 //! An XDP program on a veth switches off the peer's segmentation offload. No
 //! promise is made about it; it is measured so that it can be said.
 
-use std::process::Stdio;
-use std::time::{Duration, Instant};
-
-use anyhow::{Context, Result, bail};
-use ashway_rig::{B4, Process, Rig};
-use serde_json::{Value, json};
+use anyhow::{Context, Result};
+use serde_json::json;
 
 use super::{Options, Section};
 use crate::hosts;
+use crate::iperf::{self, Way};
 use crate::ratio::{Ratio, Target};
 use crate::stats::Spread;
 use crate::table;
@@ -22,13 +19,13 @@ const LASTS: u32 = 2;
 
 pub(super) fn measure(options: &Options) -> Result<Section> {
     let rig = hosts::stock("tcp")?;
-    let _server = server(&rig)?;
+    let _server = iperf::server(&rig)?;
     let lasts = options.scaled(LASTS);
     let mut rounds = Vec::new();
     for _ in 0..options.rounds {
-        let without = stream(&rig, lasts)?;
+        let without = iperf::stream(&rig, Way::In, lasts)?;
         let node = options.node(&rig, hosts::config("b0")?)?.start()?;
-        let with = stream(&rig, lasts)?;
+        let with = iperf::stream(&rig, Way::In, lasts)?;
         node.stop()?;
         rounds.push((without, with));
     }
@@ -53,34 +50,4 @@ pub(super) fn measure(options: &Options) -> Result<Section> {
             .into_iter()
             .collect(),
     })
-}
-
-fn server(rig: &Rig) -> Result<Process> {
-    let mut command = rig.command_b("iperf3");
-    command.arg("-s").stdin(Stdio::null());
-    command.stdout(Stdio::null()).stderr(Stdio::null());
-    Process::spawn(command).context("cannot start `iperf3`; run `apt-get install -y iperf3`")
-}
-
-/// Gbit/s that B received.
-fn stream(rig: &Rig, seconds: u32) -> Result<f64> {
-    let begin = Instant::now();
-    loop {
-        let mut command = rig.command_a("iperf3");
-        let (server, lasts) = (B4.to_string(), seconds.to_string());
-        command.args(["-c", &server, "-t", &lasts, "-J"]);
-        let output = command
-            .output()
-            .context("cannot start `iperf3`; run `apt-get install -y iperf3`")?;
-        let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
-        let rate = &document["end"]["sum_received"]["bits_per_second"];
-        if let Some(bits) = rate.as_f64() {
-            return Ok(bits / 1e9);
-        }
-        // At first the server may not listen yet.
-        if begin.elapsed() > Duration::from_secs(10) {
-            bail!("`iperf3` failed: {}", document["error"]);
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
 }

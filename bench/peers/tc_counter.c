@@ -1,0 +1,3 @@
+/* The remote increment by hand for traffic control's ingress. */
+#define TC
+#include "xdp_counter.c"
