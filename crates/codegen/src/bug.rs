@@ -146,6 +146,12 @@ ashway_abi::named_bugs! {
     ShareUncounted,
     /// A message that is timed stands for itself alone.
     TimedForOne,
+    /// Many messages behind one header are handed over as one.
+    SegmentWhole,
+    /// A tag that lies beside the frame stays there.
+    TagForgotten,
+    /// A message in pieces is read as far as its first one goes.
+    PieceAlone,
     /// While messages wait for each other their path is within its share.
     ShareForgotten,
     /// A path above its share drains each time that its room is full.

@@ -22,6 +22,7 @@ use ashway_abi::trusted::HEADERS_BYTES;
 use ashway_check::bpf::{Assembler, Hook, Image, Label, MapRef, Reg, Size, helper, op, skb};
 use ashway_wire::ipv4::PROTOCOL_UDP;
 
+use crate::bug::{self, Bug};
 use crate::demux::compiled::{Compiled, Constant, Entries, FEW};
 use crate::demux::emit::{self, Exits};
 use crate::hook::{self, Action};
@@ -297,7 +298,7 @@ fn received(asm: &mut Assembler, labels: &Labels) {
             ..Note::end(Word::Is(0))
         },
     );
-    if asm.hook() == Hook::Tcx {
+    if asm.hook() == Hook::Tcx && !bug::is(Bug::SegmentWhole) {
         // Many messages behind one header are none.
         asm.load(Size::W, R1, R6, skb::GSO_SIZE);
         asm.jump_if_imm(op::JNE, R1, 0, labels.too_long);

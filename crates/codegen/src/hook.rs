@@ -4,6 +4,7 @@
 //! time. Under TCX packet pointers reach the frame's linear part only: the
 //! [entry program](crate::entry) makes a message one piece before anybody reads it.
 
+use crate::bug::{self, Bug};
 use Reg::{R0, R1, R2, R3, R6, R7, R8};
 use ashway_check::bpf::{Assembler, Field, Hook, Label, Reg, Size, helper, op, skb};
 
@@ -58,7 +59,7 @@ pub(crate) fn packet_bounds(asm: &mut Assembler) {
 /// `r8` are the packet's bounds, of which the verifier knows nothing afterwards; to `failed`
 /// if there is no memory. Under XDP every frame is one piece. Clobbers `r0`-`r5`.
 pub(crate) fn pull(asm: &mut Assembler, bytes: i32, failed: Label) {
-    if asm.hook() == Hook::Xdp {
+    if asm.hook() == Hook::Xdp || bug::is(Bug::PieceAlone) {
         return;
     }
     let [shorter, whole] = [(); 2].map(|()| asm.label());

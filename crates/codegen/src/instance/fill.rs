@@ -11,6 +11,7 @@ use ashway_check::bpf::{Assembler, Hook, Label, Reg, Size, op, skb};
 use ashway_wire::eth::TAG_BYTES;
 
 use super::{QueueSpec, enqueue};
+use crate::bug::{self, Bug};
 use crate::hook;
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R9, R10};
 
@@ -94,6 +95,9 @@ fn leave_room(asm: &mut Assembler, bad: Label) {
 /// Moves the addresses of the copy to its beginning, and puts the tag behind them (IEEE 802.1Q
 /// §9.3). Clobbers `r0`-`r2`.
 fn put_tag(asm: &mut Assembler) {
+    if bug::is(Bug::TagForgotten) {
+        return;
+    }
     let none = asm.label();
     if_tag(asm, none);
     asm.load(Size::D, R1, R10, COPY);

@@ -27,6 +27,8 @@ mod promote;
 mod rules;
 #[path = "../share.rs"]
 mod share;
+#[path = "../tcx.rs"]
+mod tcx;
 #[path = "../timed.rs"]
 mod timed;
 
@@ -108,6 +110,9 @@ const fn guard(bug: Bug) -> &'static str {
         B::ShareNeverRefills | B::ShareNeverEmpties => {
             "share::goodput_does_not_fall_as_the_load_rises"
         }
+        B::SegmentWhole => "tcx::many_messages_behind_one_header_are_none",
+        B::TagForgotten => "tcx::a_tag_beside_the_frame_lies_in_front_of_what_waits",
+        B::PieceAlone => "tcx::a_message_in_pieces_is_one_piece_to_its_handler",
         B::TimedForOne => "timed::the_sum_is_that_of_all_messages",
         B::ShareFlickers => "share::it_does_not_change_with_every_message",
         B::NumberForgotten => "share::a_path_waits_for_its_own_messages_alone",
