@@ -103,7 +103,7 @@ fn a_module_that_delays_stands_below_a_handler() {
     if skip_unless_root() {
         return;
     }
-    for mode in ["native", "packet"] {
+    for mode in ["native", "tcx", "packet"] {
         let rig = Rig::new(&format!("layers-delay-{mode}"), RigOptions::default()).unwrap();
         let bad = |more: &str| {
             let config = Config::on_b0(mode).handler("counter").unwrap();
@@ -224,7 +224,7 @@ fn a_handler_at_another_layer_answers_pings() {
     if skip_unless_root() {
         return;
     }
-    for mode in ["native", "packet"] {
+    for mode in ["native", "tcx", "packet"] {
         for (layer, icmp) in [("eth", 20), ("ip", 0)] {
             let rig = Rig::new(&format!("layers-{layer}-{mode}"), RigOptions::default()).unwrap();
             // Nobody's address, so that no host answers for it.
@@ -271,7 +271,7 @@ fn a_handler_on_ip_leaves_fragments_to_the_host() {
     if skip_unless_root() {
         return;
     }
-    for mode in ["native", "packet"] {
+    for mode in ["native", "tcx", "packet"] {
         let rig = Rig::new(&format!("layers-parts-{mode}"), RigOptions::default()).unwrap();
         let config = Config::on_b0(mode).handler("echo").unwrap().text(&format!(
             "[path.all]\niface = 'b0'\nlayer = 'ip'\nhandler = 'echo'\nmatch = 'icmp and dst host {B4}'\n"

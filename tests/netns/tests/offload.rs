@@ -59,7 +59,7 @@ fn tcp_that_a_handler_passes_arrives_whole_on_every_rung() {
         return;
     }
     let pass = (ashway_abi::Verdict::Pass as u32).to_string();
-    for mode in ["native", "generic", "packet"] {
+    for mode in ["native", "generic", "tcx", "packet"] {
         let rig = Rig::new(&format!("offload-{mode}"), RigOptions::default()).unwrap();
         let file = std::env::temp_dir().join(format!("{}-pass.wasm", rig.name()));
         std::fs::write(
@@ -72,9 +72,9 @@ fn tcp_that_a_handler_passes_arrives_whole_on_every_rung() {
              match = 'tcp and dst port 8080'\n",
         );
         let node = rig.node(config).start().unwrap();
-        if mode == "generic" {
+        if ["generic", "tcx"].contains(&mode) {
             // Native XDP has the peer cut segments by itself, and packet sockets hear
-            // uncut ones; generic XDP gets those, and has no room for them.
+            // uncut ones; generic XDP and TCX get those, and have no room for them.
             let cut = run(rig.command_a("ethtool").args(["-K", "a0", "tso", "off"]));
             assert!(cut.status.success(), "{}", text(&cut));
         }

@@ -50,7 +50,7 @@ fn a_flooded_path_fills_its_own_part_of_the_ring() {
     if skip_unless_root() {
         return;
     }
-    for mode in ["native", "generic"] {
+    for mode in ["native", "generic", "tcx"] {
         let rig = Rig::new(&format!("path-queues-{mode}"), RigOptions::default()).unwrap();
         let node = rig.node(config(mode)).start().unwrap();
         let [flood, other, counter] = [5000, 5001, 7777].map(|port| rig.client_a(port).unwrap());
@@ -155,7 +155,7 @@ fn a_flooded_path_of_a_handler_fills_its_own_part_of_the_ring() {
     if skip_unless_root() {
         return;
     }
-    for mode in ["native", "generic"] {
+    for mode in ["native", "generic", "tcx"] {
         let rig = Rig::new(&format!("path-parts-{mode}"), RigOptions::default()).unwrap();
         let node = rig.node(of_a_handler(&rig, mode)).start().unwrap();
         let [flood, other] = [5000, 5001].map(|port| rig.client_a(port).unwrap());
@@ -191,7 +191,7 @@ fn a_flooded_path_has_no_other_wait_for_its_backlog() {
     if skip_unless_root() {
         return;
     }
-    for mode in ["native", "generic"] {
+    for mode in ["native", "generic", "tcx"] {
         let rig = Rig::new(&format!("path-backlog-{mode}"), RigOptions::default()).unwrap();
         let node = rig.node(of_a_handler(&rig, mode)).start().unwrap();
         let [flood, other] = [5000, 5001].map(|port| rig.client_a(port).unwrap());

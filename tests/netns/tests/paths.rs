@@ -366,7 +366,7 @@ fn a_narrower_path_takes_exactly_its_flow_under_traffic() {
     if skip_unless_root() {
         return;
     }
-    for mode in ["native", "generic", "packet"] {
+    for mode in ["native", "generic", "tcx", "packet"] {
         let rig = Rig::new(&format!("paths-narrow-{mode}"), RigOptions::default()).unwrap();
         let node = rig.node(config(mode)).start().unwrap();
         let [flow, other] = [(); 2].map(|()| rig.client_a(5000).unwrap());
@@ -526,7 +526,7 @@ fn long_datagrams_of_the_host_survive_beside_a_path_for_all_fragments() {
     if skip_unless_root() {
         return;
     }
-    for mode in ["native", "generic", "packet"] {
+    for mode in ["native", "generic", "tcx", "packet"] {
         let rig = Rig::new(&format!("paths-own-{mode}"), RigOptions::default()).unwrap();
         let node = rig.node(config(mode)).start().unwrap();
         ask(

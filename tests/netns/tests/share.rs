@@ -18,7 +18,7 @@ use ashway_rig::{Node, Rig, RigOptions, UdpClient, skip_unless_root};
 use serde_json::{Value, json};
 
 /// The two tiers' modes that have a kernel tier.
-const MODES: [&str; 2] = ["native", "generic"];
+const MODES: [&str; 3] = ["native", "generic", "tcx"];
 
 /// Where the worker keeps the account.
 const USER: [Place; 3] = [PLACES[0], PLACES[2], PLACES[4]];

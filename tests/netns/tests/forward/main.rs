@@ -226,6 +226,12 @@ fn datagrams_go_there_and_back_in_the_kernel_tier_without_gro() {
 }
 
 #[test]
+fn datagrams_go_there_and_back_at_tcx() {
+    there_and_back("tcx", "user", false);
+    there_and_back("tcx", "kernel", false);
+}
+
+#[test]
 fn datagrams_go_there_and_back_in_the_kernel_tier_by_generic_xdp() {
     there_and_back("generic", "kernel", true);
 }

@@ -70,9 +70,9 @@ impl Three {
         let config = format!(
             r#"
             [iface.b0]
-            mode = "{mode}"
+            attach = "{mode}"
             [iface.b1]
-            mode = "{mode}"
+            attach = "{mode}"
 
             [module.relay]
             kind = "forward"

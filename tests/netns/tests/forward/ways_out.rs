@@ -15,6 +15,7 @@ fn what_is_too_long_for_the_way_out_is_counted_or_cut() {
     }
     for (mode, tier, cuts) in [
         ("native", "kernel", false),
+        ("tcx", "kernel", false),
         ("native", "user", false),
         ("packet", "user", false),
         ("native", "user", true),

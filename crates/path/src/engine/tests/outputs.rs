@@ -151,6 +151,10 @@ fn what_a_removed_path_has_sent_goes_with_it() {
     let fate = Count::DroppedNoEndpoint;
     let removed = world.engine.remove(gone, fate, &mut world.around);
     assert!(removed.is_some());
+    assert_eq!(
+        [gone, stays].map(|path| world.engine.data(path)),
+        [None, Some(&())]
+    );
     assert_eq!(world.around.out, [1, 2]);
     assert_eq!(world.transmit(), [(stays, 5)]);
 }
