@@ -151,7 +151,7 @@ fn five_mistakes_are_five_messages() {
 
 #[test]
 fn each_mistake_has_its_code() {
-    let cases: [(&str, &[&str]); 21] = [
+    let cases: [(&str, &[&str]); 25] = [
         (&with("", "[iface.veth0]"), &["syntax"]),
         (&with("budget =", ""), &["syntax"]),
         (&with("teir = \"user\"", ""), &["unknown_key"]),
@@ -202,6 +202,19 @@ fn each_mistake_has_its_code() {
             ),
             &["contradiction"],
         ),
+        (
+            &with("", "[iface.p]\nattach = 'tcx'\n[iface.q]\nattach = 'xdp'"),
+            &["contradiction"],
+        ),
+        (
+            &with("", "[iface.p]\nmode = 'native'\n[iface.q]\nattach = 'tcx'"),
+            &["contradiction"],
+        ),
+        (
+            &with("", "[iface.p]\nmode = 'native'\nattach = 'xdp'"),
+            &["contradiction"],
+        ),
+        (&with("", "[iface.p]\nattach = 'tc'"), &["bad_value"]),
         ("path = 5\n", &["wrong_type"]),
     ];
     for (text, expected) in cases {

@@ -87,8 +87,8 @@ pub fn cost_notice(iface: &Iface, rung: Rung) -> String {
         ),
         Rung::Native if iface.is_veth => format!(
             "{name}: native XDP on a veth: the peer's TSO goes off, so the host's own bulk TCP \
-             over this link gets slower, typically to a quarter (see `ashway bench counter`); \
-             it comes back on detach"
+             over this link gets slower, typically to a quarter, and comes back on detach; \
+             `attach = \"tcx\"` leaves it as it is (`ashway bench hooks` measures both)"
         ),
         Rung::Native => format!(
             "{name}: native XDP{}: the driver may reset the link for a moment, switch LRO off \

@@ -444,6 +444,7 @@ fn what_attaching_costs_is_said_first() {
             "native",
             "b0: native XDP on a veth: the peer's TSO goes off",
         ),
+        ("tcx", "b0: TCX ingress: "),
         ("generic", "b0: generic XDP: "),
         ("packet", "b0: packet socket: "),
     ] {
