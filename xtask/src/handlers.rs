@@ -23,6 +23,14 @@ const LINKER: &str = "wasm-ld-19";
 /// What brings both on Debian 12.
 const INSTALL: &str = "apt-get install clang-19 lld-19";
 
+/// What handlers and applications include.
+const HEADERS: [&str; 4] = [
+    "sdk/c/ashway.h",
+    "sdk/c/ashway_app.h",
+    "apps/handlers/ledger.h",
+    "apps/handlers/zone.h",
+];
+
 /// Compiler of the applications.
 const CC: &str = "cc";
 
@@ -143,8 +151,7 @@ impl Product<'_> {
             return Ok(false);
         }
         let mut newest = modified(&std::env::current_exe()?)?;
-        let headers = ["sdk/c/ashway.h", "sdk/c/ashway_app.h"].map(Path::new);
-        for source in self.sources.iter().copied().chain(headers) {
+        for source in self.sources.iter().copied().chain(HEADERS.map(Path::new)) {
             newest = newest.max(modified(&root().join(source))?);
         }
         Ok(modified(self.file)? > newest)
