@@ -17,6 +17,7 @@
 //! [`flood`] is `ashway bench flood`: a path that is flooded, and the one beside it;
 //! [`crowd`] is `ashway bench crowd`: a busy path beside many that have no messages;
 //! [`drain`] is `ashway bench drain`: how fast the user tier takes what comes;
+//! [`dns`] is `ashway bench dns`: a DNS responder as a handler, beside unbound;
 //! [`hooks`] is `ashway bench hooks`: what a node costs its host at TCX and under XDP;
 //! [`copy`] is `ashway bench copy`: how often a payload is copied on its way;
 //! [`sandbox`] is `ashway bench sandbox`: what its own safety costs it. [`swap`] is
@@ -36,6 +37,7 @@ pub mod counter;
 pub mod crowd;
 pub mod demo;
 pub mod demux;
+pub mod dns;
 pub mod drain;
 pub mod flood;
 pub mod forward;

@@ -11,7 +11,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use ashway_bench::{
-    Report, copy, counter, crowd, demux, drain, flood, forward, hooks, neighbour, path, pipes,
+    Report, copy, counter, crowd, demux, dns, drain, flood, forward, hooks, neighbour, path, pipes,
     promote, sandbox, swap,
 };
 use clap::{Args, Parser, Subcommand};
@@ -70,6 +70,18 @@ Examples:
   ashway bench demux
   ashway bench demux -j > demux.json")]
     Demux(Rounds),
+    /// A DNS responder whose answers are longer than the queries, beside unbound
+    ///
+    /// `dnsperf` asks 50,000 times a second for names that both have: unbound, the handler in
+    /// the kernel tier at TCX, in the user tier, and in the kernel tier under XDP. Average
+    /// latency, CPU time a query, and which part of the messages the kernel tier ran. Takes two
+    /// and a half minutes and two CPUs. Needs root, `unbound`, `dnsperf` and the built handlers
+    /// (`cargo xtask handlers`).
+    #[command(after_help = "\
+Examples:
+  ashway bench dns --judge
+  ashway bench dns -j > dns.json")]
+    Dns(Rounds),
     /// How fast the user tier takes messages, beside a busy socket
     ///
     /// Live frames, each written anew, from one CPU; on the other a program that calls
@@ -279,6 +291,11 @@ impl Bench {
                 binary,
             }),
             Self::Demux(Rounds { rounds, quick }) => demux::run(&demux::Options { rounds, quick }),
+            Self::Dns(Rounds { rounds, quick }) => dns::run(&dns::Options {
+                rounds,
+                quick,
+                binary,
+            }),
             Self::Drain(Rounds { rounds, quick }) => drain::run(&drain::Options {
                 rounds,
                 quick,
