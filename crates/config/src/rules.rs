@@ -19,7 +19,7 @@ use crate::entrances::Entrance;
 use crate::modules::NodeGraph;
 use crate::read::Reader;
 use crate::sections::PathPlaces;
-use crate::types::{Attach, Config, DomainConfig, IfaceConfig, PathConfig, Tier};
+use crate::types::{Attach, Config, DomainConfig, IfaceConfig, MemoryMode, PathConfig, Tier};
 
 /// Notes every contradiction between sections; `places[i]` belongs to
 /// `config.paths[i]`.
@@ -165,9 +165,27 @@ fn check_ifaces(
                     Some("use `tier = \"auto\"`, or another `attach` for the interface".to_owned()),
                 );
             }
+            Some(iface) if iface.attach == Attach::Tcx && works_in_array(config, path) => {
+                reader.error(
+                    "contradiction",
+                    span.clone(),
+                    format!(
+                        "`{}` has `memory = \"array\"`, and `{name}` has `attach = \"tcx\"`: \
+                         programs at TCX work in arenas only",
+                        path.handler
+                    ),
+                    Some("leave `memory` out, or attach by XDP".to_owned()),
+                );
+            }
             Some(_) => {}
         }
     }
+}
+
+/// Whether the path's handler asks for an array.
+fn works_in_array(config: &Config, path: &PathConfig) -> bool {
+    let mut handlers = config.handlers.iter();
+    handlers.any(|one| one.name == path.handler && one.memory == MemoryMode::Array)
 }
 
 fn unknown(reader: &mut Reader<'_>, kind: &str, name: &str, span: Range<usize>, known: &[&str]) {

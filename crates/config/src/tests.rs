@@ -151,7 +151,7 @@ fn five_mistakes_are_five_messages() {
 
 #[test]
 fn each_mistake_has_its_code() {
-    let cases: [(&str, &[&str]); 25] = [
+    let cases: [(&str, &[&str]); 26] = [
         (&with("", "[iface.veth0]"), &["syntax"]),
         (&with("budget =", ""), &["syntax"]),
         (&with("teir = \"user\"", ""), &["unknown_key"]),
@@ -215,6 +215,14 @@ fn each_mistake_has_its_code() {
             &["contradiction"],
         ),
         (&with("", "[iface.p]\nattach = 'tc'"), &["bad_value"]),
+        (
+            &with(
+                "",
+                "[handler.h]\nfile = '/bin/sh'\nmemory = 'array'\n[iface.p]\nattach = 'tcx'\n\
+                 [path.x]\niface = 'p'\nmatch = 'udp'\nhandler = 'h'",
+            ),
+            &["contradiction"],
+        ),
         ("path = 5\n", &["wrong_type"]),
     ];
     for (text, expected) in cases {

@@ -38,6 +38,6 @@ pub use load::{BtfInfo, LoadError, MOST_TIME, MapFixup, Program, ProgramKind, Pr
 pub use maps::{Map, MapKind, MapSpec};
 pub use netlink::XdpMode;
 pub use news::News;
-pub use owner::{DetachError, Detached, Owner, Process, detach_ashway, owner};
+pub use owner::{DetachError, Detached, Owner, Process, detach_ashway, owner, tcx_programs};
 pub use probe::{Feature, Probe};
 pub use test_run::{TestResult, TestRun, XdpContext};

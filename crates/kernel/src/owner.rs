@@ -171,6 +171,15 @@ pub fn detach_ashway(ifindex: u32) -> Result<Vec<Detached>, DetachError> {
     Ok(found)
 }
 
+/// The programs at the interface's TCX ingress, in the order in which they run: the id of each,
+/// and its name where the process may know it (`CAP_SYS_ADMIN`). None on a kernel without TCX.
+#[must_use]
+pub fn tcx_programs(ifindex: u32) -> Vec<(u32, Option<String>)> {
+    let name = |id| program_by_id(id).ok().map(|program| name_of(&program));
+    let links = tcx_links(ifindex).into_iter();
+    links.map(|(id, _)| (id, name(id))).collect()
+}
+
 /// How an error message speaks of an owner that may be unknown.
 pub(crate) fn describe(owner: Option<&Owner>) -> String {
     owner.map_or_else(

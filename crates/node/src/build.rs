@@ -17,6 +17,7 @@ use ashway_kernel::neighbour::Tables;
 use ashway_kernel::probe::{Feature, Probe};
 use ashway_kernel::{
     AttachError, Attached, Iface, Map, MapSpec, Mode, News, Program, ProgramKind, iface, shared,
+    tcx_programs,
 };
 use ashway_path::places::PathId;
 use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
@@ -449,6 +450,9 @@ fn take_with_xdp(
     } else {
         None
     };
+    if rung == Rung::Tcx {
+        say_before(found);
+    }
     let tx = transmit_socket(found)?;
     let (link, rung) = attach(&entry, found, rung, config.ifaces[number].attach)?;
     let pass_by = pass_by(found, rung)?;
@@ -473,6 +477,18 @@ fn take_with_xdp(
         mac_changes: 0,
     };
     Ok((iface, XdpPort { tx, pass_by }))
+}
+
+/// Says which programs see a frame before ours does.
+fn say_before(found: &Iface) {
+    for (id, name) in tcx_programs(found.ifindex) {
+        let name = name.map_or_else(String::new, |name| format!(" (`{name}`)"));
+        say(&format!(
+            "{}: program {id}{name} is at TCX before ours: what it drops, sends on or ends with \
+             TCX_PASS (0), ours does not see",
+            found.name
+        ));
+    }
 }
 
 fn attach(

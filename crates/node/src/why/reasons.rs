@@ -110,10 +110,12 @@ pub const fn reason(count: Count) -> Reason {
         ),
         Count::DroppedTooLong => (
             "was dropped: it is longer than a place in the ring to the user tier, or than a stage \
-             or the link behind it takes",
+             or the link behind it takes; or, at TCX, it is many messages that were to be cut later",
             "tier",
-            "let the sender send smaller datagrams; a handler in the kernel tier needs no place in \
-             the ring, and a module of kind `fragment` cuts what is longer than a link's MTU",
+            "let the sender send smaller datagrams (at TCX also `ethtool -K IFACE \
+             rx-udp-gro-forwarding off`, and `tx-udp-segmentation off` at the far end of a veth); a \
+             handler in the kernel tier needs no place in the ring, and a module of kind `fragment` \
+             cuts what is longer than a link's MTU",
         ),
         Count::DroppedRingFull => (
             "was dropped: the ring to the user tier was full, or had been, and what the path has \
@@ -210,9 +212,9 @@ pub const fn reason(count: Count) -> Reason {
         ),
         Count::QueuedOptions => (
             "went to the user tier because its headers are not where they mostly are, which the \
-             kernel tier cannot step over without CAP_PERFMON",
+             kernel tier cannot step over without CAP_PERFMON; or because it has a VLAN tag at TCX",
             "tier",
-            "give the node CAP_PERFMON; `ashway doctor` says how",
+            "give the node CAP_PERFMON (`ashway doctor` says how); for tags `attach = \"xdp\"`",
         ),
         Count::QueuedShare => (
             "went to the user tier because its path has had its share of the kernel tier",
