@@ -40,14 +40,20 @@ enum Tier {
     Kernel,
 }
 
-/// An interface with one path, for datagrams with a tag or without.
+/// An interface with one path.
 struct Path {
     machine: Machine,
     entry: Image,
 }
 
 impl Path {
+    /// For datagrams with a tag or without.
     fn new(tier: Tier) -> Self {
+        let text = format!("udp dst port {PORT} or (vlan and udp dst port {PORT})");
+        Self::of(tier, &text)
+    }
+
+    fn of(tier: Tier, filter: &str) -> Self {
         let queue = QueueSpec {
             hook: Hook::Tcx,
             cpus: 1,
@@ -65,8 +71,7 @@ impl Path {
             Tier::Kernel => promoted(ECHO, &spec, |handler| handler.may_reply = true),
         };
         let mut table = Table::default();
-        let text = format!("udp dst port {PORT} or (vlan and udp dst port {PORT})");
-        let filter = ashway_demux::parse(&text).unwrap();
+        let filter = ashway_demux::parse(filter).unwrap();
         table.insert(&filter, ()).unwrap();
         let shapes = compiled::compile(&table, FEW, |()| Leaf {
             row: ROW as u32,
@@ -153,6 +158,20 @@ fn a_message_in_pieces_is_one_piece_to_its_handler() {
             assert_eq!(answered, (REDIRECT, 1), "{len}, {linear}");
             assert_eq!(path.machine.packet()[42..], frame[42..], "{len}, {linear}");
         }
+    }
+}
+
+#[test]
+fn a_filter_on_bytes_of_the_payload_finds_them_wherever_the_frame_is_cut() {
+    // Bytes 4 and 5 of the payload.
+    let text = format!("udp dst port {PORT} and udp[12:2] = 0x1c23");
+    let mine = Frame::to_b(PORT, &payload(100)).bytes();
+    let other = Frame::to_b(PORT, &[0; 100]).bytes();
+    for linear in 14..mine.len() {
+        let mut path = Path::of(Tier::Kernel, &text);
+        path.machine.linear = linear;
+        assert_eq!(path.run(&mine, Count::Answered), (REDIRECT, 1), "{linear}");
+        assert_eq!(path.run(&other, Count::Received).1, 0, "{linear}");
     }
 }
 

@@ -195,6 +195,17 @@ fn native_xdp_with_arrays_where_perfmon_is_missing() {
 }
 
 #[test]
+fn tcx() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = stock("tcx");
+    let node = rig.node(config("tcx")).start().unwrap();
+    climb(&rig, &node, "tcx", "arena");
+    node.stop().unwrap();
+}
+
+#[test]
 fn generic_xdp() {
     if skip_unless_root() {
         return;

@@ -6,10 +6,10 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ashway_kernel::{Attached, Mode};
+use ashway_kernel::{Attached, Mode, Program, ProgramKind, ProgramSpec};
 use ashway_netns::node::{
-    Config, Lines, assert_free, at_rest, control, counter, entry, index, ip, ordinary, owner_of,
-    run, shift, stock, stranger, text, until,
+    Config, Lines, PATIENCE, assert_free, at_rest, control, counter, entry, index, ip, ordinary,
+    owner_of, run, shift, stock, stranger, text, until,
 };
 use ashway_rig::{B4, Node, Rig, RigOptions, Signal, UdpClient, ashway, skip_unless_root};
 use serde_json::json;
@@ -45,6 +45,21 @@ fn host_hears(rig: &Rig, port: u16, host: &std::net::UdpSocket) -> Duration {
         host.recv(&mut bytes).ok()
     });
     begin.elapsed()
+}
+
+/// A foreign program for TCX, which ends with this code.
+fn stranger_at_tcx(code: i32) -> Program {
+    // r0 = code; exit
+    let insns = [u64::from(code as u32) << 32 | 0xb7, 0x95];
+    Program::load(&ProgramSpec {
+        name: "stranger",
+        kind: ProgramKind::SchedCls,
+        attach_type: 0,
+        insns: &insns,
+        maps: &[],
+        btf: None,
+    })
+    .expect("root can load it")
 }
 
 /// Waits for the end of a node that is meant to fail.
@@ -455,6 +470,45 @@ fn what_attaching_costs_is_said_first() {
         let said = line(notice).unwrap_or_else(|| panic!("no notice: {output}"));
         assert!(Some(said) < line("ready"), "{output}");
         node.stop().unwrap();
+    }
+}
+
+/// At TCX there is room beside others. One in front says what ours sees: `TCX_NEXT` (-1) lets it
+/// see everything, `TCX_PASS` (0) nothing.
+#[test]
+fn a_program_before_ours_at_tcx_is_named() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("before", RigOptions::default()).unwrap();
+    let b0 = index(&rig, "b0");
+    for (code, received) in [(-1, 1), (0, 0)] {
+        let program = stranger_at_tcx(code);
+        let link = rig.in_b(|| Attached::tcx(&program, b0)).unwrap();
+        let config = Config::on_b0("tcx").handler("counter").unwrap();
+        let config = config.path("counter", 7777, "kernel");
+        let node = rig.node(config).start().unwrap();
+        let output = node.output();
+        assert!(
+            output.contains("(`stranger`) is at TCX before ours"),
+            "{output}"
+        );
+        // What ours does not see, the host's own socket hears.
+        let host = rig
+            .in_b(|| std::net::UdpSocket::bind("0.0.0.0:7777"))
+            .unwrap();
+        host.set_read_timeout(Some(PATIENCE)).unwrap();
+        let client = rig.client_a(7777).unwrap();
+        client.send(&1_u32.to_be_bytes()).unwrap();
+        if received == 0 {
+            host.recv(&mut [0; 4]).unwrap();
+        } else {
+            client.receive().unwrap();
+        }
+        let status = node.status().unwrap();
+        assert_eq!(entry(&status, "paths", "counter")["received"], received);
+        node.stop().unwrap();
+        drop(link);
     }
 }
 

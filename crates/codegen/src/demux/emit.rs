@@ -29,7 +29,8 @@ use Reg::{R0, R1, R2, R3, R4, R6, R7, R9, R10};
 pub struct Spec<'t> {
     /// Shapes in the order they are tried.
     pub shapes: &'t [Compiled<'t>],
-    /// Where the [spares](ashway_demux::spare) lie ([`spares_at`](super::compiled::spares_at)), if the program has any.
+    /// Where the [spares](ashway_demux::spare) lie
+    /// ([`spares_at`](super::compiled::spares_at)), if the program has any.
     pub spares: Option<u32>,
     /// Contexts there are: one for each possible CPU.
     pub cpus: u32,

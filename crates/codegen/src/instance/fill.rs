@@ -55,7 +55,7 @@ pub(super) fn emit(asm: &mut Assembler, spec: &QueueSpec, bad: Label) {
     }
 }
 
-/// Stack: where the frame is copied to.
+/// Stack: where the frame is copied to, before the bell has the place.
 const COPY: i16 = enqueue::BELL;
 
 /// To `none` if no tag lies beside the frame. Clobbers `r0`.

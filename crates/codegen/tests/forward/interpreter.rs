@@ -32,8 +32,12 @@ const REDIRECT: u32 = 4;
 /// "Ashw", read as a little-endian number: what the exit program looks for.
 const MARK: [u8; 4] = 0x4173_6877_u32.to_le_bytes();
 
-/// The entry program of an interface whose one path is UDP to B's port.
+/// The entry program of an interface whose one path is UDP to B's port, under XDP.
 pub(crate) fn entry(packet: Packet, cpus: u32) -> Image {
+    entry_at(Hook::Xdp, packet, cpus)
+}
+
+fn entry_at(hook: Hook, packet: Packet, cpus: u32) -> Image {
     let conjunction = Conjunction {
         tests: vec![
             Test::whole(Field::Protocol, [17]),
@@ -53,7 +57,7 @@ pub(crate) fn entry(packet: Packet, cpus: u32) -> Image {
         ..Leaf::default()
     });
     entry::generate(&entry::Spec {
-        hook: Hook::Xdp,
+        hook,
         shapes: &shapes,
         spares: None,
         cpus,
@@ -257,6 +261,37 @@ fn what_the_kernel_tier_cannot_do_is_the_user_tiers_as_it_came() {
         assert!(!sent(up_to(exact - 1)));
         assert!(sent(up_to(exact)));
     }
+}
+
+/// At TCX a frame's start stays where it is: what would need other headers crosses, as it came.
+#[test]
+fn at_tcx_only_what_keeps_the_length_of_its_headers_is_sent_on() {
+    let packet = Packet::Pointers;
+    let entry = entry_at(Hook::Tcx, packet, 1);
+    let program = forward::generate(&QueueSpec {
+        hook: Hook::Tcx,
+        ..spec(packet, 1, 8)
+    });
+    let (mut random, mut sent) = (Random::new(43), 0);
+    for _ in 0..1500 {
+        let mut case = Case::draw(&mut random);
+        case.checksum = Checksum::Whole;
+        let frame = case.received();
+        let mut machine = machine(packet, &program);
+        machine.set_hop(HOP as usize, case.hop());
+        machine.run(&entry, &frame).unwrap();
+        let plain = case.tags.is_empty() && case.options == 0;
+        let same = case.from.address.is_ipv6() == case.next.address.is_ipv6();
+        if plain && same && case.vlan_out.is_none() {
+            assert_eq!(machine.packet(), case.wanted().unwrap(), "{case:?}");
+            assert_eq!(machine.redirects, [(OUT, 0)], "{case:?}");
+            sent += 1;
+        } else {
+            assert_eq!(waiting(&machine, packet), Some((HOP, frame)), "{case:?}");
+            assert_eq!(machine.count(ROW as usize, Count::QueuedTier), 1);
+        }
+    }
+    assert!((100..1000).contains(&sent), "{sent}");
 }
 
 #[test]
