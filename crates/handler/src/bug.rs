@@ -7,6 +7,10 @@ ashway_abi::seeded_bugs! {
     ReserveKept,
     /// A refill does not look at the clock.
     ClockIgnored,
+    /// A stretch in which the CPU was taken away is charged.
+    GraceForgotten,
+    /// None is, however many there are.
+    GraceForEver,
     /// The time of others, who had the CPU, counts as the handler's.
     WallBelieved,
     /// A run of pipes is let go as far as the memory can ever grow.
