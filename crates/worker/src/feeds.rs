@@ -4,7 +4,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use ashway_abi::share::Account;
 use ashway_abi::trusted;
+use ashway_memory::SharedArray;
 use ashway_path::sched::share::ShareAccount;
 
 use crate::in_user;
@@ -110,17 +112,22 @@ impl Feed {
         let Some(queue) = self.instance.queue.as_ref().filter(|_| !share.is_open()) else {
             return;
         };
-        let stands = share.stands();
-        let word = queue.path_word(self.local);
-        let lazy_at = queue.words().u64_at(word + trusted::PATH_LAZY_AT);
-        lazy_at.store(stands.lazy_at, Ordering::Relaxed);
-        let lazy = queue.words().u32_at(word + trusted::PATH_LAZY);
-        lazy.store(u32::from(stands.lazy), Ordering::Release);
+        write_standing(queue.words(), queue.path_word(self.local), &share.stands());
     }
+}
+
+/// How a path stands, to its words, which begin at `word`.
+fn write_standing(words: &SharedArray, word: usize, stands: &Account) {
+    let lazy_at = words.u64_at(word + trusted::PATH_LAZY_AT);
+    lazy_at.store(stands.lazy_at, Ordering::Relaxed);
+    let lazy = words.u32_at(word + trusted::PATH_LAZY);
+    lazy.store(u32::from(stands.lazy), Ordering::Release);
 }
 
 #[cfg(test)]
 mod tests {
+    use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
+
     use super::*;
     use crate::bug::{self, Bug};
 
@@ -161,6 +168,28 @@ mod tests {
         assert!(feeds.at(ROW).is_none());
         // It is gone already.
         feeds.remove(ROW);
+    }
+
+    #[test]
+    fn programs_read_how_a_path_stands_in_its_own_words() {
+        let memory = memfd_create("words", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&memory, 4096).unwrap();
+        let words = SharedArray::map(memory, 4096).unwrap();
+        let word = trusted::PATHS + 2 * trusted::PATH_STRIDE;
+        let stands = Account {
+            lazy: true,
+            lazy_at: 77,
+            ..Account::default()
+        };
+        write_standing(&words, word, &stands);
+        for at in (0..4096_usize).step_by(8) {
+            let expected = match at.checked_sub(word) {
+                Some(trusted::PATH_LAZY) => 1,
+                Some(trusted::PATH_LAZY_AT) => 77,
+                _ => 0,
+            };
+            assert_eq!(words.u64_at(at).load(Ordering::Relaxed), expected, "{at}");
+        }
     }
 
     #[test]
