@@ -182,6 +182,16 @@ pub fn status(socket: &Path) -> Result<Value> {
     ask(socket, &json!({ "request": "status" }))
 }
 
+/// How a node has its first interface: `tcx`, `native`, `generic` or `packet`.
+///
+/// # Errors
+///
+/// As [`ask`].
+pub fn hook(socket: &Path) -> Result<String> {
+    let mode = &status(socket)?["interfaces"][0]["mode"];
+    Ok(mode.as_str().context("no interface")?.to_owned())
+}
+
 /// The entry with this name in a list of a status document.
 ///
 /// # Errors

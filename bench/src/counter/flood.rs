@@ -139,7 +139,10 @@ struct Account {
 fn user(options: &Options, lasts: Duration) -> Result<User> {
     let rig = hosts::stock("flood")?;
     let attached = Attached::to_client(&rig, xdp::DROP)?;
-    let node = options.node(&rig, hosts::config("b0")?)?.start()?;
+    // Live frames are XDP's.
+    let node = options
+        .node(&rig, hosts::config_at("b0", "xdp")?)?
+        .start()?;
     let contest = Contest {
         plain: &rig,
         plain_port: 0,

@@ -50,10 +50,11 @@ pub(super) fn measure(options: &Options) -> Result<Section> {
             Ok(())
         })?;
     }
+    let hook = hosts::hook(node.socket())?;
     node.stop()?;
     Ok(Section {
         document: table.to_json(),
-        text: table.render(),
+        text: format!("{}\nThe node was at {hook}, by `auto`.\n", table.render()),
         ratios: table.ratios(),
     })
 }

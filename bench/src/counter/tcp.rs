@@ -1,8 +1,9 @@
 //! What attaching costs the host's own bulk traffic: one TCP stream through the
 //! host's stack, with Ashway attached and without.
 //!
-//! An XDP program on a veth switches off the peer's segmentation offload. No
-//! promise is made about it; it is measured so that it can be said.
+//! `attach = "auto"` decides where; an XDP program on a veth would switch off the peer's
+//! segmentation offload (`ashway bench hooks` compares both). No promise is made about it
+//! here; it is measured so that it can be said.
 
 use anyhow::{Context, Result};
 use serde_json::json;
@@ -22,9 +23,11 @@ pub(super) fn measure(options: &Options) -> Result<Section> {
     let _server = iperf::server(&rig)?;
     let lasts = options.scaled(LASTS);
     let mut rounds = Vec::new();
+    let mut hook = String::new();
     for _ in 0..options.rounds {
         let without = iperf::stream(&rig, Way::In, lasts)?;
         let node = options.node(&rig, hosts::config("b0")?)?.start()?;
+        hook = hosts::hook(node.socket())?;
         let with = iperf::stream(&rig, Way::In, lasts)?;
         node.stop()?;
         rounds.push((without, with));
@@ -39,11 +42,12 @@ pub(super) fn measure(options: &Options) -> Result<Section> {
     let ratio = rounds.iter().map(|(without, with)| with / without);
     Ok(Section {
         document: json!({
+            "hook": hook,
             "without_gbit": without.to_json(),
             "with_gbit": with.to_json(),
         }),
         text: format!(
-            "One TCP stream from A through B's own stack (Gbit/s):\n\n{}",
+            "One TCP stream from A through B's own stack (Gbit/s); `auto` attached at {hook}:\n\n{}",
             table::render(&["ASHWAY", "GBIT/S", "MIN", "MAX"], 1, &lines)
         ),
         ratios: Ratio::of("tcp_with_over_without", Target::Recorded, ratio)

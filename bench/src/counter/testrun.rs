@@ -113,7 +113,9 @@ fn load(options: &Options, packet: &[u8]) -> Result<Load> {
     for tap in ["t0", "t1", "t2"] {
         xdp::add_tap(&rig, tap)?;
     }
-    let node = options.node(&rig, hosts::config("t0")?)?.start()?;
+    let node = options
+        .node(&rig, hosts::config_at("t0", "xdp")?)?
+        .start()?;
     let entry = xdp::entry(&rig, "t0")?;
     let by_hand = ByHand::load()?;
     // A run of a program that is attached nowhere begins and ends by patching it

@@ -162,6 +162,8 @@ impl Stage<'_> {
             self.app_uid
                 .map_or_else(|| "ours".to_owned(), |uid| uid.to_string())
         );
+        let hook = hosts::hook(self.contest.control)?;
+        println!("The node takes its messages at {hook}: `attach = \"auto\"`.");
         let measured = measure::measure(self, options.requests)?;
         println!("\n{}", measured.render());
 

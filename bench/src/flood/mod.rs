@@ -203,7 +203,7 @@ pub fn run(options: &Options) -> Result<Report> {
 /// The neighbour, and a path for each flood: handlers of their own, so that nothing but
 /// the CPUs is shared.
 fn config(folder: &std::path::Path) -> Result<String> {
-    let mut config = "[iface.b0]\n".to_owned();
+    let mut config = "[iface.b0]\nattach = \"xdp\"\n".to_owned();
     let mut add = |name: &str, file: &std::path::Path, port: u16, more: &str| {
         let file = file.display();
         let section = format!(

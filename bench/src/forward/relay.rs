@@ -161,7 +161,9 @@ fn node(world: &World, tier: &str, binary: &Path) -> Result<Process> {
         format!(
             r#"
 [iface.b0]
+attach = "xdp"
 [iface.b1]
+attach = "xdp"
 [module.relay]
 kind = "forward"
 down = "udp.up"

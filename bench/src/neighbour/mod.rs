@@ -280,7 +280,7 @@ fn config(rows: &[Row], folder: &Path) -> Result<String> {
              tier = \"{tier}\"\n{more}\n"
         )
     };
-    let mut config = "[iface.b0]\n\n".to_owned();
+    let mut config = "[iface.b0]\nattach = \"xdp\"\n\n".to_owned();
     for row in rows {
         let tier = row.case.tier;
         let Some(path) = row.case.path() else {

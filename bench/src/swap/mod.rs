@@ -84,7 +84,7 @@ pub fn run(options: &Options) -> Result<Report> {
         },
     )?;
     let config = format!(
-        "[iface.b0]\n[handler.ledger]\nfile = \"{}\"\nallow = [\"reply\"]\n[path.flow]\n\
+        "[iface.b0]\nattach = \"xdp\"\n[handler.ledger]\nfile = \"{}\"\nallow = [\"reply\"]\n[path.flow]\n\
          iface = \"b0\"\nmatch = \"udp and dst port {PORT}\"\nhandler = \"ledger\"\n\
          tier = \"kernel\"\n",
         handler("ledger")?.display()
