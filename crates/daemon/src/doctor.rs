@@ -14,7 +14,8 @@ use std::fmt::Write as _;
 use std::path::{Path as FsPath, PathBuf};
 
 use ashway_kernel::probe::State;
-use ashway_kernel::{Feature, Iface, Owner, Probe, iface, owner};
+use ashway_kernel::{Feature, Iface, Owner, Probe, iface, owner, tcx_owners};
+use ashway_node::rung::{Means, cost};
 use serde_json::{Value, json};
 
 use checks::Check;
@@ -47,6 +48,8 @@ struct Seen {
 struct Found {
     iface: Iface,
     xdp: Result<Option<Owner>, String>,
+    /// At TCX's ingress, in the order in which they run.
+    tcx: Vec<Owner>,
     /// `None` if it was not tried.
     takes_xdp_tx: Option<Result<bool, String>>,
 }
@@ -57,6 +60,7 @@ pub struct Report {
     because: String,
     climb: Option<String>,
     probe: Probe,
+    means: Means,
     nft: Option<PathBuf>,
     seen: Vec<Seen>,
     /// Whether somebody asked for just these interfaces.
@@ -70,6 +74,7 @@ impl Report {
             standing,
             because,
             climb,
+            means: Means::of(&probe),
             probe,
             nft,
             seen,
@@ -80,7 +85,11 @@ impl Report {
     /// For a person: the rung first, then one line for each check.
     #[must_use]
     pub fn render(&self) -> String {
-        let mut text = format!("rung: {}: {}", self.standing.words(), self.because);
+        let mut text = format!(
+            "rung: {}: {}",
+            self.standing.words(rungs::hooks(&self.means)),
+            self.because
+        );
         if let Some(climb) = &self.climb {
             write(&mut text, format_args!("; to climb: {climb}"));
         }
@@ -104,7 +113,7 @@ impl Report {
     ///
     /// ```text
     /// { "rung": { "name": "native_arena|native_array|packet|none",
-    ///             "because": S, "climb": S|null },
+    ///             "because": S, "climb": S|null, "hooks": ["xdp", "tcx"] },
     ///   "kernel": { "release": S, "unprivileged_bpf_disabled": N|null,
     ///               "features": [{ CHECK, "since": "6.9" }] },
     ///   "capabilities": [{ CHECK, "held": B, "needed_for": S }],
@@ -112,11 +121,14 @@ impl Report {
     ///   "interfaces": [{ "name": S, "found": B, "checks": [{ CHECK }],
     ///     and, if found: "driver": S, "mtu_bytes": N, "up": B,
     ///     "rx_queues": N, "tx_queues": N, "is_veth": B,
-    ///     "offloads": { "tso": B, "gro": B, "lro": B },
-    ///     "xdp_program": { "id": N, "name": S|null, "uid": N|null,
-    ///                      "pid": N|null, "is_ashway": B } | null,
+    ///     "kind": S, "offloads": { "tso": B, "gro": B, "lro": B },
+    ///     "xdp_features": ["basic", ...]|null,
+    ///     "auto": { "mode": "native|tcx|packet", "because": S },
+    ///     "costs": { "tcx": S, "xdp": S, "generic": S, "packet": S },
+    ///     "xdp_program": PROGRAM|null, "tcx_programs": [PROGRAM],
     ///     "veth_peer_takes_xdp_tx": B|null }] }
     /// CHECK = "name": S, "state": "ok|degraded|missing", "detail": S
+    /// PROGRAM = { "id": N, "name": S|null, "uid": N|null, "pid": N|null, "is_ashway": B }
     /// ```
     #[must_use]
     pub fn to_json(&self) -> Value {
@@ -138,6 +150,7 @@ impl Report {
                 "name": self.standing.name(),
                 "because": self.because,
                 "climb": self.climb,
+                "hooks": rungs::hooks(&self.means),
             },
             "kernel": {
                 "release": self.probe.release,
@@ -198,38 +211,37 @@ impl Report {
                 }
                 _ => format!("interface {}", seen.name),
             };
-            groups.push((title, checks::iface(&self.probe, seen)));
+            groups.push((title, checks::iface(&self.probe, &self.means, seen)));
         }
         groups
     }
 
     fn json_of(&self, seen: &Seen) -> Value {
-        let checks: Vec<_> = checks::iface(&self.probe, seen)
+        let checks: Vec<_> = checks::iface(&self.probe, &self.means, seen)
             .iter()
             .map(Check::json)
             .collect();
         let Ok(Found {
             iface,
             xdp,
+            tcx,
             takes_xdp_tx,
         }) = &seen.found
         else {
             return json!({ "name": seen.name, "found": false, "checks": checks });
         };
-        let program = xdp.as_ref().ok().and_then(Option::as_ref).map(|owner| {
-            json!({
-                "id": owner.prog_id,
-                "name": owner.prog_name,
-                "uid": owner.uid,
-                "pid": owner.process.as_ref().map(|process| process.pid),
-                "is_ashway": owner.is_ashway(),
-            })
-        });
+        let program = xdp.as_ref().ok().and_then(Option::as_ref);
+        let features = iface.xdp_features;
+        let features = features.map(|features| features.names().collect::<Vec<_>>());
+        let auto = checks::auto(&self.means, iface);
+        let costs = checks::WAYS.into_iter();
+        let costs = costs.map(|(word, rung)| (word.to_owned(), json!(cost(iface, rung))));
         let takes_xdp_tx = takes_xdp_tx.as_ref().and_then(|tried| tried.as_ref().ok());
         json!({
             "name": seen.name,
             "found": true,
             "driver": iface.driver,
+            "kind": iface.kind,
             "mtu_bytes": iface.mtu,
             "up": iface.up,
             "rx_queues": iface.rx_queues,
@@ -240,11 +252,25 @@ impl Report {
                 "gro": iface.offloads.gro,
                 "lro": iface.offloads.lro,
             },
-            "xdp_program": program,
+            "xdp_features": features,
+            "auto": { "mode": auto.rung.name(), "because": auto.because },
+            "costs": costs.collect::<serde_json::Map<_, _>>(),
+            "xdp_program": program.map(program_json),
+            "tcx_programs": tcx.iter().map(program_json).collect::<Vec<_>>(),
             "veth_peer_takes_xdp_tx": takes_xdp_tx,
             "checks": checks,
         })
     }
+}
+
+fn program_json(owner: &Owner) -> Value {
+    json!({
+        "id": owner.prog_id,
+        "name": owner.prog_name,
+        "uid": owner.uid,
+        "pid": owner.process.as_ref().map(|process| process.pid),
+        "is_ashway": owner.is_ashway(),
+    })
 }
 
 fn look(name: String, may_send: bool) -> Seen {
@@ -255,6 +281,7 @@ fn look(name: String, may_send: bool) -> Seen {
             let free = matches!(xdp, Ok(None));
             let try_it = may_send && iface.is_veth && iface.up && free;
             Found {
+                tcx: tcx_owners(iface.ifindex),
                 takes_xdp_tx: try_it.then(|| {
                     iface::veth_peer_takes_xdp_tx(iface.ifindex).map_err(|e| e.to_string())
                 }),

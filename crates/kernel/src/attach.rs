@@ -31,7 +31,7 @@ pub enum Mode {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// Another XDP program is there.
+    /// Another XDP program is there, or an Ashway at TCX.
     #[error("interface {ifindex} is taken by {}", owner::describe(owner.as_ref()))]
     Taken {
         /// The interface.

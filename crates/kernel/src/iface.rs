@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::ethtool::Ethtool;
 use crate::load::{LoadError, Program, ProgramKind, ProgramSpec};
+use crate::netdev::{self, XdpFeatures};
 use crate::netlink::{self, Link};
 
 /// An interface of the calling thread's network namespace, as it was when
@@ -21,6 +22,10 @@ pub struct Iface {
     pub mtu: u32,
     /// Its driver, or what kind of virtual link it is; empty if unknown.
     pub driver: String,
+    /// What kind of virtual link it is; empty for hardware.
+    pub kind: String,
+    /// What its driver says it does with XDP (Linux 6.3); `None` if it cannot be asked.
+    pub xdp_features: Option<XdpFeatures>,
     /// Receive queues in use.
     pub rx_queues: u32,
     /// Transmit queues in use.
@@ -67,11 +72,14 @@ impl Iface {
     fn of(link: Link) -> io::Result<Self> {
         let ethtool = Ethtool::new(&link.name)?;
         // Drivers need not answer either question.
-        let driver = ethtool.driver().map_or(link.kind, |driver| driver.name);
+        let driver = ethtool.driver();
+        let driver = driver.map_or_else(|_| link.kind.clone(), |driver| driver.name);
         let (rx_queues, tx_queues) = ethtool.queues().unwrap_or((link.rx_queues, link.tx_queues));
         Ok(Self {
             is_veth: driver == "veth",
             driver,
+            kind: link.kind,
+            xdp_features: netdev::xdp_features(link.ifindex),
             rx_queues,
             tx_queues,
             up: link.flags & libc::IFF_UP as u32 != 0,

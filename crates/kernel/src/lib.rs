@@ -1,6 +1,6 @@
 //! The only crate that talks to the kernel about BPF.
 //!
-//! Raw `bpf(2)`, rtnetlink and ethtool: finished instructions come in, nothing
+//! Raw `bpf(2)`, netlink and ethtool: finished instructions come in, nothing
 //! is generated here. A packet's journey meets this crate twice: its programs
 //! were [loaded](Program) and [attached](attach) here, and the memory that they
 //! share with user space was [made](shared) here.
@@ -23,6 +23,7 @@ mod insn;
 mod load;
 pub mod maps;
 pub mod neighbour;
+mod netdev;
 mod netlink;
 mod news;
 mod owner;
@@ -36,8 +37,9 @@ pub use attach::{AttachError, Attached, Exchange, Mode};
 pub use iface::Iface;
 pub use load::{BtfInfo, LoadError, MOST_TIME, MapFixup, Program, ProgramKind, ProgramSpec};
 pub use maps::{Map, MapKind, MapSpec};
+pub use netdev::XdpFeatures;
 pub use netlink::XdpMode;
 pub use news::News;
-pub use owner::{DetachError, Detached, Owner, Process, detach_ashway, owner, tcx_programs};
+pub use owner::{DetachError, Detached, Owner, Process, detach_ashway, owner, tcx_owners};
 pub use probe::{Feature, Probe};
 pub use test_run::{TestResult, TestRun, XdpContext};

@@ -8,7 +8,9 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{
+    AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, netlink,
+};
 
 /// What rtnetlink says about an interface.
 #[derive(Clone, Debug, Default)]
@@ -125,7 +127,7 @@ pub(crate) fn exchange(message: Vec<u8>) -> io::Result<Vec<u8>> {
     Ok(session.answer()?.to_vec())
 }
 
-/// A socket to rtnetlink that is kept: opening one costs more than an answer does.
+/// A socket to netlink that is kept: opening one costs more than an answer does.
 #[derive(Debug)]
 pub(crate) struct Session {
     socket: OwnedFd,
@@ -137,11 +139,21 @@ pub(crate) struct Session {
 impl Session {
     /// In the calling thread's network namespace, for good.
     pub(crate) fn open() -> io::Result<Self> {
+        Self::to(None)
+    }
+
+    /// The same, to generic netlink.
+    pub(crate) fn generic() -> io::Result<Self> {
+        Self::to(Some(netlink::GENERIC))
+    }
+
+    /// `None` is rtnetlink.
+    fn to(protocol: Option<Protocol>) -> io::Result<Self> {
         let socket = rustix::net::socket_with(
             AddressFamily::NETLINK,
             SocketType::RAW,
             SocketFlags::CLOEXEC,
-            None,
+            protocol,
         )?;
         Ok(Self {
             socket,

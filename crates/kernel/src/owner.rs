@@ -10,7 +10,7 @@ use crate::load::{ProgramInfo, program_info};
 use crate::netlink::{self, XdpMode};
 use crate::sys::{self, Command};
 
-/// The XDP program on an interface, and whose it is. What the caller may not
+/// A program on an interface, and whose it is. What the caller may not
 /// see (that takes `CAP_SYS_ADMIN`) is `None`.
 #[derive(Clone, Debug)]
 pub struct Owner {
@@ -20,8 +20,8 @@ pub struct Owner {
     pub prog_name: Option<String>,
     /// Who loaded it.
     pub uid: Option<u32>,
-    /// Where it runs.
-    pub mode: XdpMode,
+    /// How XDP runs it; `None` at TCX's ingress.
+    pub mode: Option<XdpMode>,
     /// The link that holds it; none if it was attached by netlink.
     pub link_id: Option<u32>,
     /// A process that holds the link or the program; none if it is pinned, or
@@ -30,6 +30,21 @@ pub struct Owner {
 }
 
 impl Owner {
+    fn of(mode: Option<XdpMode>, prog_id: u32, link_id: Option<u32>) -> Self {
+        let info = program_by_id(prog_id).ok();
+        Self {
+            prog_id,
+            prog_name: info.as_ref().map(name_of),
+            uid: info.map(|info| info.created_by_uid),
+            mode,
+            link_id,
+            process: match link_id {
+                Some(id) => holder(&format!("link_id:\t{id}")),
+                None => holder(&format!("prog_id:\t{prog_id}")),
+            },
+        }
+    }
+
     /// Whether the program is Ashway's, by its name.
     #[must_use]
     pub fn is_ashway(&self) -> bool {
@@ -39,9 +54,10 @@ impl Owner {
 
 impl fmt::Display for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.prog_name {
-            Some(name) => write!(f, "XDP program {} `{name}`", self.prog_id)?,
-            None => write!(f, "XDP program {}", self.prog_id)?,
+        let hook = if self.mode.is_some() { "XDP" } else { "TCX" };
+        write!(f, "{hook} program {}", self.prog_id)?;
+        if let Some(name) = &self.prog_name {
+            write!(f, " `{name}`")?;
         }
         if let Some(process) = &self.process {
             write!(f, " of process {} `{}`", process.pid, process.comm)?;
@@ -110,19 +126,20 @@ pub fn owner(ifindex: u32) -> io::Result<Option<Owner>> {
     let Some((mode, prog_id)) = netlink::link(ifindex)?.xdp else {
         return Ok(None);
     };
-    let info = program_by_id(prog_id).ok();
     let link_id = xdp_link(ifindex, prog_id).map(|(id, _)| id);
-    Ok(Some(Owner {
-        prog_id,
-        prog_name: info.as_ref().map(name_of),
-        uid: info.map(|info| info.created_by_uid),
-        mode,
-        link_id,
-        process: match link_id {
-            Some(id) => holder(&format!("link_id:\t{id}")),
-            None => holder(&format!("prog_id:\t{prog_id}")),
-        },
-    }))
+    Ok(Some(Owner::of(Some(mode), prog_id, link_id)))
+}
+
+/// Who has programs at the interface's TCX ingress, in the order in which they run. None on a
+/// kernel without TCX. Looks through `/proc` for each: takes some ms.
+#[must_use]
+pub fn tcx_owners(ifindex: u32) -> Vec<Owner> {
+    let links = tcx_links(ifindex).into_iter();
+    // A program that `tc`'s netlink or an older attach call has put there has no link.
+    let link_id = |id| (id != 0).then_some(id);
+    links
+        .map(|(prog_id, link)| Owner::of(None, prog_id, link_id(link)))
+        .collect()
 }
 
 /// Takes Ashway's own links off an interface of the calling thread's
@@ -169,15 +186,6 @@ pub fn detach_ashway(ifindex: u32) -> Result<Vec<Detached>, DetachError> {
         let _ = netlink::announce_no_xdp(ifindex);
     }
     Ok(found)
-}
-
-/// The programs at the interface's TCX ingress, in the order in which they run: the id of each,
-/// and its name where the process may know it (`CAP_SYS_ADMIN`). None on a kernel without TCX.
-#[must_use]
-pub fn tcx_programs(ifindex: u32) -> Vec<(u32, Option<String>)> {
-    let name = |id| program_by_id(id).ok().map(|program| name_of(&program));
-    let links = tcx_links(ifindex).into_iter();
-    links.map(|(id, _)| (id, name(id))).collect()
 }
 
 /// How an error message speaks of an owner that may be unknown.

@@ -31,7 +31,7 @@ fn a_link_has_an_owner_and_goes_when_dropped() {
         let found = owner(a).expect("asked").expect("somebody");
         assert_eq!(found.prog_id, program.id());
         assert_eq!(found.prog_name.as_deref(), Some("ashway_t_pass"));
-        assert_eq!((found.uid, found.mode), (Some(0), XdpMode::Native));
+        assert_eq!((found.uid, found.mode), (Some(0), Some(XdpMode::Native)));
         assert!(found.link_id.is_some() && found.is_ashway());
         let process = found.process.expect("this one");
         assert_eq!(process.pid, std::process::id());
@@ -51,7 +51,7 @@ fn a_link_has_an_owner_and_goes_when_dropped() {
         assert!(owner(a).expect("asked").is_none());
         let link = Attached::xdp(&second, a, Mode::Generic).expect("free again");
         let found = owner(a).expect("asked").expect("somebody");
-        assert_eq!(found.mode, XdpMode::Generic);
+        assert_eq!(found.mode, Some(XdpMode::Generic));
         link.detach().expect("detached");
         assert!(owner(a).expect("asked").is_none());
     });

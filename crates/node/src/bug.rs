@@ -5,6 +5,8 @@ ashway_abi::seeded_bugs! {
     OwnerHoldsUpAll,
     /// Nobody looks whether an owner has ended.
     OwnerForgotten,
+    /// Each interface is taken at the hook that is the better one there.
+    HookOfItsOwn,
     /// A tap is ready whether or not its file can be written.
     TapUnopened,
 }

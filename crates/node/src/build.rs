@@ -16,8 +16,8 @@ use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::neighbour::Tables;
 use ashway_kernel::probe::{Feature, Probe};
 use ashway_kernel::{
-    AttachError, Attached, Iface, Map, MapSpec, Mode, News, Program, ProgramKind, iface, shared,
-    tcx_programs,
+    AttachError, Attached, Iface, Map, MapSpec, Mode, News, Owner, Program, ProgramKind, iface,
+    shared, tcx_owners,
 };
 use ashway_path::places::PathId;
 use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
@@ -30,7 +30,7 @@ use super::path_registry::{BoundPath, PathRegistry};
 use super::world::{self, Link, NodeServices};
 use super::{Node, NodeIface, Owners, RunError, State, XdpSide, dispatch, say};
 use crate::compile::CompileThread;
-use crate::rung::{Rung, cost_notice, no_xdp};
+use crate::rung::{Choice, Means, Rung, choose, cost};
 use ashway_config::{Attach, Config, NodeGraph, Tier};
 use ashway_worker::bell::Bell;
 use ashway_worker::counters::UserRows;
@@ -63,34 +63,14 @@ const TX_FRAMES: u32 = 1024;
 /// If the configuration was not checked.
 pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let probe = Probe::run();
-    let no_xdp = no_xdp(&probe);
-    let mut facts = Vec::new();
+    let facts = take_as(config, &probe)?;
     // The configuration has one hook for all.
-    let asks_tcx = config
-        .ifaces
-        .iter()
-        .any(|iface| iface.attach == Attach::Tcx);
-    let hook = if asks_tcx { Hook::Tcx } else { Hook::Xdp };
-    for iface in &config.ifaces {
-        let found = Iface::by_name(&iface.name).map_err(|source| RunError::NoInterface {
-            iface: iface.name.clone(),
-            source,
-        })?;
-        let rung = Rung::first(iface.attach, hook, no_xdp.is_none());
-        if rung != Rung::Packet
-            && let Some(because) = &no_xdp
-        {
-            return Err(RunError::NoBpf {
-                iface: iface.name.clone(),
-                because: because.clone(),
-            });
-        }
-        facts.push((found, rung));
-    }
+    let at_tcx = facts.iter().any(|(_, choice)| choice.rung == Rung::Tcx);
+    let hook = if at_tcx { Hook::Tcx } else { Hook::Xdp };
     let mut paths = PathRegistry::default();
     let of_ifaces = facts.iter().map(|(iface, _)| iface_facts(iface));
     let plan = plan::draw(config, &of_ifaces.collect::<Vec<_>>(), paths.ids());
-    let has_programs = facts.iter().any(|(_, rung)| *rung != Rung::Packet);
+    let has_programs = facts.iter().any(|(_, choice)| choice.rung != Rung::Packet);
     let maps = has_programs.then(|| node_maps(&plan, hook)).transpose()?;
     let maps = maps.map(Arc::new);
     let engine = Engine::new().map_err(RunError::Engine)?;
@@ -111,7 +91,7 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let links: Vec<Link> = facts
         .iter()
         .enumerate()
-        .map(|(number, (found, rung))| Link::new(number, found, *rung))
+        .map(|(number, (found, choice))| Link::new(number, found, choice.rung))
         .collect();
     let bindable: Vec<HandlerHandle> = handlers.values().cloned().collect();
     let served = NodeServices::new().map_err(system("make an event descriptor"))?;
@@ -122,16 +102,21 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     }
     let to_bind = make_paths(&plan, &graph, &paths, &handlers)?;
 
-    for (found, rung) in &facts {
-        say(&cost_notice(found, *rung));
+    for (found, choice) in &facts {
+        say(&format!("{}: {}", found.name, cost(found, choice.rung)));
+        if let Some(because) = &choice.because {
+            say(&format!("  because {because}"));
+        }
     }
     let mut ifaces = Vec::new();
     let mut xdp_ports = Vec::new();
     let mut packet_ports = Vec::new();
     let mut drop_rules = Vec::new();
-    for (number, (found, rung)) in facts.iter().enumerate() {
-        if *rung == Rung::Packet {
-            let (iface, port, rule) = take_with_sockets(&plan, &paths, &links[number], found)?;
+    for (number, (found, choice)) in facts.iter().enumerate() {
+        if choice.rung == Rung::Packet {
+            let because = choice.because.clone();
+            let (iface, port, rule) =
+                take_with_sockets(&plan, &paths, &links[number], found, because)?;
             ifaces.push(iface);
             packet_ports.push(port);
             drop_rules.push(rule);
@@ -146,7 +131,7 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
                 handlers: &handlers,
                 arena,
             };
-            let (iface, port) = take_with_xdp(&common, number, found, *rung)?;
+            let (iface, port) = take_with_xdp(&common, number, found, choice.clone())?;
             ifaces.push(iface);
             xdp_ports.push(Some(port));
             drop_rules.push(None);
@@ -222,6 +207,29 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     Ok((node, engine))
 }
 
+/// The interfaces of the configuration, and how each is to be taken.
+fn take_as(config: &Config, probe: &Probe) -> Result<Vec<(Iface, Choice)>, RunError> {
+    let found = config.ifaces.iter().map(|iface| {
+        Iface::by_name(&iface.name).map_err(|source| RunError::NoInterface {
+            iface: iface.name.clone(),
+            source,
+        })
+    });
+    let found = found.collect::<Result<Vec<_>, _>>()?;
+    let asked = config.ifaces.iter().map(|iface| iface.attach);
+    let means = Means::of_node(probe, config);
+    let choices = choose(&means, &asked.zip(&found).collect::<Vec<_>>());
+    let facts: Vec<_> = found.into_iter().zip(choices).collect();
+    let mut programs = facts.iter().filter(|(_, to)| to.rung != Rung::Packet);
+    match (programs.next(), means.no_programs) {
+        (Some((iface, _)), Some(because)) => Err(RunError::NoBpf {
+            iface: iface.name.clone(),
+            because,
+        }),
+        _ => Ok(facts),
+    }
+}
+
 fn iface_facts(found: &Iface) -> IfaceFacts {
     IfaceFacts {
         queues: found.rx_queues.max(1) as usize,
@@ -295,6 +303,7 @@ fn take_with_sockets(
     paths: &PathRegistry,
     link: &Link,
     found: &Iface,
+    because: Option<String>,
 ) -> Result<(NodeIface, PacketPort, Option<IngressDrop>), RunError> {
     let system = |source| RunError::System {
         doing: "open a packet socket (CAP_NET_RAW; `unshare -Urn` gives it in a namespace)",
@@ -333,6 +342,7 @@ fn take_with_sockets(
         ifindex: found.ifindex,
         facts: iface_facts(found),
         rung: Rung::Packet,
+        because,
         tx_errors: [tx_errors(&found.name); 2],
         consumes: drop_rule.is_some(),
         state: State::Up,
@@ -365,7 +375,7 @@ fn take_with_xdp(
     common: &Common,
     number: usize,
     found: &Iface,
-    rung: Rung,
+    Choice { rung, because }: Choice,
 ) -> Result<(NodeIface, XdpPort), RunError> {
     let Common {
         config,
@@ -373,16 +383,15 @@ fn take_with_xdp(
         paths,
         ..
     } = common;
-    // Refuse before anything is changed, even before the veth probe. At TCX there is room
-    // beside others.
-    if rung != Rung::Tcx
-        && let Ok(Some(owner)) = ashway_kernel::owner(found.ifindex)
-    {
+    // Refuse before anything is changed, even before the veth probe.
+    let others = others(found, rung);
+    let stands_in_the_way = |owner: &&Owner| rung != Rung::Tcx || owner.is_ashway();
+    if let Some(owner) = others.iter().find(stands_in_the_way) {
         return Err(RunError::Attach {
             iface: found.name.clone(),
             source: AttachError::Taken {
                 ifindex: found.ifindex,
-                owner: Some(owner),
+                owner: Some(owner.clone()),
                 errno: std::io::ErrorKind::ResourceBusy.into(),
             },
         });
@@ -450,11 +459,23 @@ fn take_with_xdp(
     } else {
         None
     };
-    if rung == Rung::Tcx {
-        say_before(found);
+    for owner in &others {
+        say(&format!(
+            "{}: {owner} is before ours: what it drops, sends on or ends with TCX_PASS (0), ours \
+             does not see",
+            found.name
+        ));
     }
     let tx = transmit_socket(found)?;
-    let (link, rung) = attach(&entry, found, rung, config.ifaces[number].attach)?;
+    let asked = config.ifaces[number].attach;
+    let (link, attached) = attach(&entry, found, rung, asked)?;
+    // Only `auto` steps down.
+    let because = if attached == rung {
+        because
+    } else {
+        Some("its driver does not take the program".to_owned())
+    };
+    let rung = attached;
     let pass_by = pass_by(found, rung)?;
     let iface = NodeIface {
         table,
@@ -471,6 +492,7 @@ fn take_with_xdp(
         ifindex: found.ifindex,
         facts: iface_facts(found),
         rung,
+        because,
         tx_errors: [tx_errors(&found.name); 2],
         consumes: true,
         state: State::Up,
@@ -479,16 +501,14 @@ fn take_with_xdp(
     Ok((iface, XdpPort { tx, pass_by }))
 }
 
-/// Says which programs see a frame before ours does.
-fn say_before(found: &Iface) {
-    for (id, name) in tcx_programs(found.ifindex) {
-        let name = name.map_or_else(String::new, |name| format!(" (`{name}`)"));
-        say(&format!(
-            "{}: program {id}{name} is at TCX before ours: what it drops, sends on or ends with \
-             TCX_PASS (0), ours does not see",
-            found.name
-        ));
-    }
+/// Whose programs are where ours is to be, or see frames before it does.
+fn others(found: &Iface, rung: Rung) -> Vec<Owner> {
+    let xdp = ashway_kernel::owner(found.ifindex).ok().flatten();
+    let at_tcx = match rung {
+        Rung::Tcx => tcx_owners(found.ifindex),
+        _ => Vec::new(),
+    };
+    xdp.into_iter().chain(at_tcx).collect()
 }
 
 fn attach(
@@ -509,7 +529,7 @@ fn attach(
         match Attached::xdp(entry, found.ifindex, Mode::Native) {
             Ok(link) => return Ok((link, Rung::Native)),
             Err(AttachError::Driver { .. }) if asked == Attach::Auto => {
-                say(&cost_notice(found, Rung::Generic));
+                say(&format!("{}: {}", found.name, cost(found, Rung::Generic)));
             }
             Err(error) => return Err(failed(error)),
         }

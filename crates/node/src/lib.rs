@@ -176,6 +176,8 @@ struct NodeIface {
     ifindex: u32,
     facts: IfaceFacts,
     rung: Rung,
+    /// Why that one, where `auto` chose.
+    because: Option<String>,
     /// Transmit errors of the driver when the node took the interface, and when it was
     /// last asked: one that is gone has taken its own count along.
     tx_errors: [u64; 2],

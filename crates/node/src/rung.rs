@@ -2,11 +2,16 @@
 //!
 //! Privilege alone never makes a node fail: it steps down and says so.
 
-use ashway_check::bpf::Hook;
 use ashway_kernel::Iface;
 use ashway_kernel::probe::{Feature, Probe, State};
 
-use ashway_config::Attach;
+mod choice;
+
+pub use choice::{Choice, Means, choose};
+
+/// Above about this MTU a frame and XDP's headroom no longer fit one page, and
+/// drivers refuse native XDP.
+pub const ONE_PAGE_MTU_BYTES: u32 = 3500;
 
 /// What the rungs with XDP need of the kernel, the newest of it `may_goto`
 /// (Linux 6.9), with which even the entry program loops over a payload.
@@ -53,72 +58,35 @@ impl Rung {
             Self::Packet => "packet",
         }
     }
-
-    /// The first rung to try on a node whose programs run there. `bpf` is whether programs can
-    /// be loaded at all.
-    #[must_use]
-    pub fn first(attach: Attach, hook: Hook, bpf: bool) -> Self {
-        match attach {
-            Attach::Packet => Self::Packet,
-            Attach::Generic => Self::Generic,
-            Attach::Tcx => Self::Tcx,
-            Attach::Auto if !bpf => Self::Packet,
-            Attach::Auto if hook == Hook::Tcx => Self::Tcx,
-            Attach::Auto | Attach::Xdp => Self::Native,
-        }
-    }
 }
 
 /// What taking this interface costs the host's own traffic, said before it
 /// happens (docs/facts.md, "What XDP costs the host's TCP on a veth").
 #[must_use]
-pub fn cost_notice(iface: &Iface, rung: Rung) -> String {
-    let name = &iface.name;
+pub fn cost(iface: &Iface, rung: Rung) -> String {
     match rung {
         Rung::Packet => {
-            format!("{name}: packet socket: each frame is copied once more; no offload changes")
+            "packet socket: each frame is copied once more; no offload changes".to_owned()
         }
-        Rung::Tcx => format!(
-            "{name}: TCX ingress: frames pass the program behind the driver; no offload changes"
-        ),
-        Rung::Generic => format!(
-            "{name}: generic XDP: frames are linearised and pass the program after the driver; \
-             large receive offloads stop for XDP traffic"
-        ),
-        Rung::Native if iface.is_veth => format!(
-            "{name}: native XDP on a veth: the peer's TSO goes off, so the host's own bulk TCP \
-             over this link gets slower, typically to a quarter, and comes back on detach; \
-             `attach = \"tcx\"` leaves it as it is (`ashway bench hooks` measures both)"
-        ),
+        Rung::Tcx => "TCX ingress: frames pass the program behind the driver; no offload changes \
+                      and no MTU"
+            .to_owned(),
+        Rung::Generic => "generic XDP: frames are linearised and pass the program after the \
+                          driver; large receive offloads stop for XDP traffic"
+            .to_owned(),
+        Rung::Native if iface.is_veth => {
+            "native XDP on a veth: the peer's TSO goes off, so the host's own bulk TCP over this \
+             link gets slower, typically to a quarter, and comes back on detach; `attach = \
+             \"tcx\"` leaves it as it is (`ashway bench hooks` measures both)"
+                .to_owned()
+        }
         Rung::Native => format!(
-            "{name}: native XDP{}: the driver may reset the link for a moment, switch LRO off \
-             and cap the MTU; it comes back on detach",
+            "native XDP{}: the driver may reset the link for a moment, switch LRO off and cap the \
+             MTU; it comes back on detach",
             match iface.driver.as_str() {
                 "" => String::new(),
                 driver => format!(" ({driver})"),
             }
         ),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn without_bpf_only_an_explicit_wish_for_xdp_stays_with_xdp() {
-        let first = |attach, bpf| Rung::first(attach, Hook::Xdp, bpf);
-        assert_eq!(first(Attach::Auto, false), Rung::Packet);
-        assert_eq!(first(Attach::Auto, true), Rung::Native);
-        assert_eq!(first(Attach::Xdp, false), Rung::Native);
-        assert_eq!(first(Attach::Packet, true), Rung::Packet);
-    }
-
-    #[test]
-    fn what_asks_for_nothing_follows_the_nodes_hook() {
-        let first = |attach| Rung::first(attach, Hook::Tcx, true);
-        assert_eq!(first(Attach::Auto), Rung::Tcx);
-        assert_eq!(first(Attach::Tcx), Rung::Tcx);
-        assert_eq!(first(Attach::Packet), Rung::Packet);
     }
 }

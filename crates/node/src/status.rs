@@ -74,6 +74,7 @@ fn interface(node: &Node, number: usize) -> Interface {
         name: name.clone(),
         ifindex: iface.ifindex,
         mode: mode.into(),
+        because: iface.because.clone(),
         hint: iface.state.hint(name),
         mac: node.links[number].mac().to_string(),
         mac_changes: iface.mac_changes,

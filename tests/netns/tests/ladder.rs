@@ -143,7 +143,7 @@ fn native_xdp_with_arenas() {
     let rig = stock("arena");
     let found = doctor(&rig, &[]);
     assert_eq!(found["rung"]["name"], "native_arena", "{found:#}");
-    let node = rig.node(config("auto")).start().unwrap();
+    let node = rig.node(config("native")).start().unwrap();
     climb(&rig, &node, "native", "arena");
 
     // The doctor looks without disturbing, and names who has the interface.
@@ -181,6 +181,13 @@ fn native_xdp_with_arrays_where_perfmon_is_missing() {
         );
     }
     climb(&rig, &node, "native", "array");
+    let because = &node.status().unwrap()["interfaces"][0]["because"];
+    let because = because.as_str().unwrap();
+    assert!(
+        because.starts_with("TCX cannot be used (arena programs: "),
+        "{because}"
+    );
+    assert_eq!(found["interfaces"][0]["auto"]["because"], because);
     node.stop().unwrap();
 
     // Asked for by name, an arena is refused there, and nothing is attached.
@@ -200,8 +207,22 @@ fn tcx() {
         return;
     }
     let rig = stock("tcx");
-    let node = rig.node(config("tcx")).start().unwrap();
+    // Which is what `auto` means on a veth.
+    let auto = doctor(&rig, &[])["interfaces"][0]["auto"].clone();
+    assert_eq!(auto["mode"], "tcx", "{auto:#}");
+    let node = rig.node(config("auto")).start().unwrap();
     climb(&rig, &node, "tcx", "arena");
+    let status = node.status().unwrap();
+    assert_eq!(status["interfaces"][0]["because"], auto["because"]);
+
+    // The doctor looks without disturbing, and names who has the interface.
+    let found = doctor(&rig, &[]);
+    let programs = found["interfaces"][0]["tcx_programs"].as_array().unwrap();
+    assert_eq!(programs.len(), 1, "{found:#}");
+    assert_eq!(
+        (&programs[0]["is_ashway"], &programs[0]["pid"]),
+        (&true.into(), &node.id().into())
+    );
     node.stop().unwrap();
 }
 

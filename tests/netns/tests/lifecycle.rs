@@ -80,7 +80,7 @@ fn a_foreign_program_keeps_its_interface() {
         .in_b(|| Attached::xdp(&program, b0, Mode::Native))
         .unwrap();
 
-    for mode in ["auto", "native", "generic"] {
+    for mode in ["native", "generic"] {
         let config = Config::on_b0(mode).handler("counter").unwrap();
         let node = rig
             .node(config.path("counter", 7777, "auto"))
@@ -109,6 +109,16 @@ fn a_foreign_program_keeps_its_interface() {
     }
     let host = ordinary(&rig, 7777);
     host_hears(&rig, 7777, &host);
+
+    // At TCX there is room behind it, and it is named.
+    let node = rig.node(counter("auto").unwrap()).start().unwrap();
+    let output = node.output();
+    let (_, said) = output.split_once("b0: XDP program").unwrap();
+    assert!(said.contains("`stranger`"), "{output}");
+    assert!(said.contains("is before ours: what it drops"), "{output}");
+    assert_eq!(rig.client_a(7777).unwrap().ask_number(1).unwrap(), 1);
+    node.stop().unwrap();
+    assert_eq!(owner_of(&rig, "b0").unwrap().prog_id, program.id());
     drop(link);
     assert_free(&rig, "b0");
 }
@@ -119,18 +129,31 @@ fn a_second_ashway_is_refused_and_the_first_goes_on() {
         return;
     }
     let rig = Rig::new("second", RigOptions::default()).unwrap();
-    let first = rig.node(counter("auto").unwrap()).start().unwrap();
+    let on = |mode| {
+        let config = Config::on_b0(mode).handler("counter").unwrap();
+        config.path("counter", 7777, "auto")
+    };
     let client = rig.client_a(7777).unwrap();
+    let refused = |first: &Node, second| {
+        // A node of its own socket, on an interface that is taken.
+        let (code, output) = failed(rig.node(on(second)).launch().unwrap());
+        assert_eq!(code, Some(1), "{output}");
+        let binary = ashway().unwrap();
+        let comm = binary.file_name().unwrap().to_string_lossy().into_owned();
+        let named = format!("`ashway_entry` of process {} `{comm}`", first.id());
+        assert!(output.contains(&named), "{output}");
+        assert!(output.contains("ashway iface detach IF"), "{output}");
+    };
+    let first = rig.node(on("native")).start().unwrap();
     assert_eq!(client.ask_number(1).unwrap(), 1);
-
-    // A node of its own socket, on an interface that is taken.
-    let (code, output) = failed(rig.node(counter("auto").unwrap()).launch().unwrap());
-    assert_eq!(code, Some(1), "{output}");
-    let binary = ashway().unwrap();
-    let comm = binary.file_name().unwrap().to_string_lossy().into_owned();
-    let named = format!("`ashway_entry` of process {} `{comm}`", first.id());
-    assert!(output.contains(&named), "{output}");
-    assert!(output.contains("ashway iface detach IF"), "{output}");
+    refused(&first, "native");
+    refused(&first, "auto");
+    assert_eq!(client.ask_number(1).unwrap(), 2);
+    first.stop().unwrap();
+    let first = rig.node(on("auto")).start().unwrap();
+    assert_eq!(client.ask_number(1).unwrap(), 1);
+    refused(&first, "auto");
+    refused(&first, "tcx");
     assert_eq!(client.ask_number(1).unwrap(), 2);
 
     // A node that would take the first one's socket.
@@ -245,30 +268,38 @@ fn detaching_needs_no_help_from_the_node() {
     assert!(nothing.status.success(), "{}", text(&nothing));
     assert!(text(&nothing).contains("nothing of Ashway's is on `b0`"));
 
-    let mut node = rig.node(counter("auto").unwrap()).start().unwrap();
-    assert_eq!(rig.client_a(7777).unwrap().ask_number(1).unwrap(), 1);
-    let host = ordinary(&rig, 7777);
-    node.signal(Signal::STOP).unwrap();
-    let done = detach();
-    assert!(done.status.success(), "{}", text(&done));
-    for hook in ["xdp program `ashway_entry`", "tcx program `ashway_exit`"] {
-        assert!(text(&done).contains(hook), "{}", text(&done));
-    }
-    // Once for both, with the command that names its configuration.
-    let (done, config) = (text(&done), node.config().display().to_string());
-    assert_eq!(done.matches("the node of process").count(), 1, "{done}");
-    assert!(
-        done.contains(&config) && done.contains("has lost `b0`"),
-        "{done}"
-    );
-    assert_free(&rig, "b0");
-    host_hears(&rig, 7777, &host);
+    let xdp = ["xdp program `ashway_entry`", "tcx program `ashway_exit`"];
+    for (mode, hooks) in [
+        ("native", &xdp[..]),
+        ("auto", &["tcx program `ashway_entry`"]),
+    ] {
+        let config = Config::on_b0(mode).handler("counter").unwrap();
+        let config = config.path("counter", 7777, "auto");
+        let mut node = rig.node(config).start().unwrap();
+        assert_eq!(rig.client_a(7777).unwrap().ask_number(1).unwrap(), 1);
+        let host = ordinary(&rig, 7777);
+        node.signal(Signal::STOP).unwrap();
+        let done = detach();
+        assert!(done.status.success(), "{}", text(&done));
+        for hook in hooks {
+            assert!(text(&done).contains(hook), "{}", text(&done));
+        }
+        // Once for all, with the command that names its configuration.
+        let (done, config) = (text(&done), node.config().display().to_string());
+        assert_eq!(done.matches("the node of process").count(), 1, "{done}");
+        assert!(
+            done.contains(&config) && done.contains("has lost `b0`"),
+            "{done}"
+        );
+        assert_free(&rig, "b0");
+        host_hears(&rig, 7777, &host);
 
-    // The node does not mind, and has nothing left to take off. The end waits for it
-    // when it goes on, before it can see that it has no interface any more.
-    node.signal(Signal::TERM).unwrap();
-    node.signal(Signal::CONT).unwrap();
-    assert!(node.wait().unwrap().success(), "{}", node.output());
+        // The node does not mind, and has nothing left to take off. The end waits for it
+        // when it goes on, before it can see that it has no interface any more.
+        node.signal(Signal::TERM).unwrap();
+        node.signal(Signal::CONT).unwrap();
+        assert!(node.wait().unwrap().success(), "{}", node.output());
+    }
 
     let b0 = index(&rig, "b0");
     let program = stranger();
@@ -322,7 +353,12 @@ fn a_signal_ends_a_node_without_a_trace() {
         return;
     }
     let rig = stock("signal");
-    for (mode, reply) in [("auto", "tcx"), ("generic", "tcx"), ("packet", "packet")] {
+    for (mode, reply) in [
+        ("native", "tcx"),
+        ("auto", "redirect"),
+        ("generic", "tcx"),
+        ("packet", "packet"),
+    ] {
         for signal in [Signal::TERM, Signal::INT] {
             let config = Config::on_b0(mode).handler("counter").unwrap();
             let mut node = rig
@@ -373,7 +409,7 @@ fn a_start_that_fails_half_way_gives_back_what_it_took() {
     let rig = stock("half");
     second_wire(&rig);
     let on_both = |second: &str| {
-        let config = Config::on_b0("auto").iface(second, "auto");
+        let config = Config::on_b0("native").iface(second, "native");
         let config = config.handler("counter").unwrap();
         config.path_on(&format!("[\"b0\", {second:?}]"), "counter", 7777, "auto")
     };
@@ -460,6 +496,7 @@ fn what_attaching_costs_is_said_first() {
             "b0: native XDP on a veth: the peer's TSO goes off",
         ),
         ("tcx", "b0: TCX ingress: "),
+        ("auto", "b0: TCX ingress: "),
         ("generic", "b0: generic XDP: "),
         ("packet", "b0: packet socket: "),
     ] {
@@ -490,9 +527,10 @@ fn a_program_before_ours_at_tcx_is_named() {
         let node = rig.node(config).start().unwrap();
         let output = node.output();
         assert!(
-            output.contains("(`stranger`) is at TCX before ours"),
+            output.contains(&format!("b0: TCX program {} `stranger`", program.id())),
             "{output}"
         );
+        assert!(output.contains("is before ours"), "{output}");
         // What ours does not see, the host's own socket hears.
         let host = rig
             .in_b(|| std::net::UdpSocket::bind("0.0.0.0:7777"))
@@ -539,7 +577,7 @@ fn one_node_serves_two_interfaces() {
     assert_eq!(path["received"], sum);
     assert_eq!(path["fates"]["answered"], sum);
     for iface in ["b0", "b1"] {
-        assert_eq!(entry(&status, "interfaces", iface)["mode"], "native");
+        assert_eq!(entry(&status, "interfaces", iface)["mode"], "tcx");
     }
     node.stop().unwrap();
     assert_free(&rig, "b0");

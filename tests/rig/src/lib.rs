@@ -28,7 +28,7 @@
 //! ```
 //!
 //! Not part of the product. `unsafe` is allowed where rustix has no safe form:
-//! [`process`] (before exec), [`inject`] (`AF_PACKET` addresses), [`realtime`].
+//! [`process`] (before exec), [`inject`] (`AF_PACKET` addresses), [`realtime`], [`tap`].
 
 pub mod captures;
 pub mod frames;
@@ -41,6 +41,7 @@ pub mod process;
 mod realtime;
 mod rig;
 pub mod skip;
+pub mod tap;
 pub mod udp;
 
 pub use frames::{Frame, Spoil};
@@ -53,4 +54,5 @@ pub use realtime::realtime;
 pub use rig::{A4, A6, B4, B6, MAC_A, MAC_B, Rig, RigOptions, one_way};
 pub use rustix::process::Signal;
 pub use skip::skip_unless_root;
+pub use tap::Tap;
 pub use udp::UdpClient;

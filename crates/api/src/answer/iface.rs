@@ -12,8 +12,11 @@ pub struct Interface {
     pub name: String,
     /// The kernel's number of it.
     pub ifindex: u32,
-    /// How frames come: `native`, `generic` or `packet`; `down` or `gone` if they do not.
+    /// How frames come: `native`, `tcx`, `generic` or `packet`; `down` or `gone` if they do
+    /// not.
     pub mode: Word,
+    /// Why so, where `attach = "auto"` chose.
+    pub because: Option<String>,
     /// What to do about a mode that receives nothing.
     pub hint: Option<String>,
     /// Its link address.

@@ -82,6 +82,10 @@ fn interfaces(status: &answer::Status) -> String {
     ];
     let mut out = table::render(&header, &rows);
     for iface in &status.interfaces {
+        if let Some(because) = &iface.because {
+            let line = format!("auto: {}: {}\n", iface.name, clean(because));
+            out.push_str(&line);
+        }
         out += &hint(&iface.name, iface.hint.as_deref());
     }
     out

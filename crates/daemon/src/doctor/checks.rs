@@ -4,16 +4,27 @@
 use std::path::Path as FsPath;
 
 use ashway_kernel::probe::{Capability, State};
-use ashway_kernel::{Feature, Iface, Probe};
+use ashway_kernel::{Feature, Iface, Owner, Probe};
 use serde_json::{Value, json};
 
 use super::rungs::{AS_ROOT, capabilities_for, without};
 use super::{Found, Seen};
-use ashway_node::rung::{Rung, cost_notice};
+use ashway_config::Attach;
+use ashway_node::rung::{Choice, Means, ONE_PAGE_MTU_BYTES, Rung, choose, cost};
 
-/// Above about this MTU a frame and XDP's headroom no longer fit one page, and
-/// drivers refuse native XDP.
-const ONE_PAGE_MTU_BYTES: u32 = 3500;
+/// Each way to take an interface: the word of the configuration, and the rung.
+pub(super) const WAYS: [(&str, Rung); 4] = [
+    ("tcx", Rung::Tcx),
+    ("xdp", Rung::Native),
+    ("generic", Rung::Generic),
+    ("packet", Rung::Packet),
+];
+
+/// What `attach = "auto"` would choose on this interface, were it a node's only one.
+pub(super) fn auto(means: &Means, iface: &Iface) -> Choice {
+    let mut choices = choose(means, &[(Attach::Auto, iface)]);
+    choices.remove(0)
+}
 
 /// How a check came out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -111,7 +122,7 @@ pub(super) fn nft(path: Option<&FsPath>) -> Check {
     }
 }
 
-pub(super) fn iface(probe: &Probe, seen: &Seen) -> Vec<Check> {
+pub(super) fn iface(probe: &Probe, means: &Means, seen: &Seen) -> Vec<Check> {
     let found = match &seen.found {
         Ok(found) => found,
         Err(why) => {
@@ -119,8 +130,11 @@ pub(super) fn iface(probe: &Probe, seen: &Seen) -> Vec<Check> {
             return vec![Check::new("link", Mark::Missing, detail)];
         }
     };
-    let Found { iface, xdp, .. } = found;
+    let Found {
+        iface, xdp, tcx, ..
+    } = found;
     let name = &iface.name;
+    let choice = auto(means, iface);
     let mut checks = vec![
         if iface.up {
             Check::new("link", Mark::Ok, "up")
@@ -128,41 +142,98 @@ pub(super) fn iface(probe: &Probe, seen: &Seen) -> Vec<Check> {
             let detail = format!("down, so nothing arrives; helps: `ip link set {name} up`");
             Check::new("link", Mark::Degraded, detail)
         },
-        if iface.mtu <= ONE_PAGE_MTU_BYTES {
-            Check::new("MTU", Mark::Ok, format!("{} bytes", iface.mtu))
-        } else {
-            let detail = format!(
-                "{} bytes: most drivers refuse native XDP above about {ONE_PAGE_MTU_BYTES}; \
-                 helps: `ip link set {name} mtu 1500`",
-                iface.mtu
-            );
-            Check::new("MTU", Mark::Degraded, detail)
-        },
+        attach(&choice),
+        mtu(iface, choice.rung),
         Check::new(
             "queues",
             Mark::Ok,
             format!("{} receive, {} transmit", iface.rx_queues, iface.tx_queues),
         ),
-        match xdp {
-            Ok(None) => Check::new("XDP hook", Mark::Ok, "free"),
-            Ok(Some(owner)) if owner.is_ashway() => {
-                let detail = format!(
-                    "held by Ashway ({owner}); helps: stop that node, or `ashway iface detach {name}`"
-                );
-                Check::new("XDP hook", Mark::Degraded, detail)
-            }
-            Ok(Some(owner)) => {
-                let detail = format!("held by {owner}; helps: stop whoever put it there");
-                Check::new("XDP hook", Mark::Missing, detail)
-            }
-            Err(why) => Check::new("XDP hook", Mark::Degraded, format!("unknown: {why}")),
-        },
+        offloads(iface),
+        xdp_hook(name, choice.rung, xdp),
+        tcx_hook(probe, name, tcx),
     ];
     if iface.is_veth {
         checks.push(replies(probe, found));
     }
-    checks.push(offloads(iface));
+    let ways = WAYS.into_iter();
+    checks.extend(
+        ways.map(|(word, rung)| Check::new(&format!("cost: {word}"), Mark::Ok, cost(iface, rung))),
+    );
     checks
+}
+
+fn attach(choice: &Choice) -> Check {
+    let because = choice.because.as_deref().unwrap_or_default();
+    let mark = match choice.rung {
+        Rung::Packet => Mark::Degraded,
+        _ => Mark::Ok,
+    };
+    let detail = format!("auto is {}: {because}", choice.rung.name());
+    Check::new("attach", mark, detail)
+}
+
+fn mtu(iface: &Iface, rung: Rung) -> Check {
+    let Iface { name, mtu, .. } = iface;
+    if *mtu <= ONE_PAGE_MTU_BYTES {
+        return Check::new("MTU", Mark::Ok, format!("{mtu} bytes"));
+    }
+    let refuse =
+        format!("{mtu} bytes: most drivers refuse native XDP above about {ONE_PAGE_MTU_BYTES}");
+    if rung != Rung::Native {
+        return Check::new("MTU", Mark::Ok, refuse);
+    }
+    let detail = format!("{refuse}; helps: `ip link set {name} mtu 1500`");
+    Check::new("MTU", Mark::Degraded, detail)
+}
+
+/// An XDP program of others: at TCX there is room behind it.
+fn xdp_hook(name: &str, rung: Rung, xdp: &Result<Option<Owner>, String>) -> Check {
+    let (mark, detail) = match xdp {
+        Ok(None) => (Mark::Ok, "free".to_owned()),
+        Ok(Some(owner)) if owner.is_ashway() => (
+            Mark::Degraded,
+            format!(
+                "held by Ashway ({owner}); helps: stop that node, or `ashway iface detach {name}`"
+            ),
+        ),
+        Ok(Some(owner)) if rung == Rung::Tcx => (
+            Mark::Degraded,
+            format!("held by {owner}, which is before TCX: what it drops or sends on is not seen"),
+        ),
+        Ok(Some(owner)) => (
+            Mark::Missing,
+            format!("held by {owner}; helps: stop whoever put it there"),
+        ),
+        Err(why) => (Mark::Degraded, format!("unknown: {why}")),
+    };
+    Check::new("XDP hook", mark, detail)
+}
+
+/// Programs of others at TCX, which run before ours.
+fn tcx_hook(probe: &Probe, name: &str, tcx: &[Owner]) -> Check {
+    let (mark, detail) = if !probe.has(Feature::Tcx) {
+        (Mark::Degraded, "there is no TCX".to_owned())
+    } else if tcx.is_empty() {
+        (Mark::Ok, "free".to_owned())
+    } else if let Some(ours) = tcx.iter().find(|owner| owner.is_ashway()) {
+        (
+            Mark::Degraded,
+            format!(
+                "held by Ashway ({ours}); helps: stop that node, or `ashway iface detach {name}`"
+            ),
+        )
+    } else {
+        let owners: Vec<_> = tcx.iter().map(Owner::to_string).collect();
+        (
+            Mark::Degraded,
+            format!(
+                "{}: before ours; what one drops, sends on or ends with TCX_PASS (0) is not seen",
+                owners.join("; ")
+            ),
+        )
+    };
+    Check::new("TCX hook", mark, detail)
 }
 
 fn replies(probe: &Probe, found: &Found) -> Check {
@@ -227,16 +298,18 @@ pub(super) fn capability(probe: &Probe, capability: &Capability) -> Check {
     Check::new(name, mark, format!("{word}: {needed_for}"))
 }
 
-/// What the host's own traffic has now, and what attaching takes from it.
+/// What the driver does for the host's own traffic now, and with XDP.
 fn offloads(iface: &Iface) -> Check {
     let word = |on| if on { "on" } else { "off" };
     let now = iface.offloads;
-    let cost = cost_notice(iface, Rung::Native);
-    let cost = cost
-        .strip_prefix(&format!("{}: ", iface.name))
-        .unwrap_or(&cost);
+    let features: Option<Vec<_>> = iface.xdp_features.map(|xdp| xdp.names().collect());
+    let features = match features.as_deref() {
+        None => "not told by this kernel".to_owned(),
+        Some([]) => "nothing".to_owned(),
+        Some(names) => names.join(" "),
+    };
     let detail = format!(
-        "TSO {}, GRO {}, LRO {}; if attached: {cost}",
+        "TSO {}, GRO {}, LRO {}; of XDP the driver does: {features}",
         word(now.tso),
         word(now.gro),
         word(now.lro),

@@ -3,7 +3,7 @@
 
 use ashway_kernel::probe::State;
 use ashway_kernel::{Feature, Probe};
-use ashway_node::rung::XDP_NEEDS;
+use ashway_node::rung::{Means, XDP_NEEDS};
 
 use super::checks::Mark;
 
@@ -29,13 +29,23 @@ impl Standing {
         }
     }
 
-    pub(super) const fn words(self) -> &'static str {
+    pub(super) fn words(self, hooks: &[&str]) -> &'static str {
         match self {
-            Self::Arena => "native XDP + arena (both tiers)",
-            Self::Array => "native XDP + array (both tiers)",
+            Self::Arena if hooks.contains(&"tcx") => "TCX or XDP + arena (both tiers)",
+            Self::Arena => "XDP + arena (both tiers)",
+            Self::Array => "XDP + array (both tiers)",
             Self::Packet => "packet socket (user tier only)",
             Self::Nothing => "none",
         }
+    }
+}
+
+/// The hooks where programs can run.
+pub(super) fn hooks(means: &Means) -> &'static [&'static str] {
+    match (&means.no_programs, &means.no_tcx) {
+        (Some(_), _) => &[],
+        (None, Some(_)) => &["xdp"],
+        (None, None) => &["xdp", "tcx"],
     }
 }
 
@@ -47,9 +57,11 @@ pub(super) fn judge(probe: &Probe) -> (Standing, String, Option<String>) {
         } else {
             (Standing::Nothing, &[Feature::AfPacket])
         }
-    } else if probe.has(Feature::ArenaProgram) {
+    } else if probe.has(Feature::ArenaProgram) && probe.has(Feature::Tcx) {
         let because = "nothing is missing, this is the highest".to_owned();
         return (Standing::Arena, because, None);
+    } else if probe.has(Feature::ArenaProgram) {
+        (Standing::Arena, &[Feature::Tcx])
     } else {
         (Standing::Array, &[Feature::ArenaProgram])
     };
@@ -101,13 +113,15 @@ pub(super) const fn without(feature: Feature) -> (Mark, &'static str) {
         Feature::MmapableArray => (Mark::Missing, "no rings to the user tier under XDP"),
         Feature::RingBuffer => (Mark::Missing, "a sleeping worker cannot be woken under XDP"),
         Feature::CpuV4 => (Mark::Degraded, "handlers stay in the user tier"),
-        Feature::Arena | Feature::ArenaProgram => {
-            (Mark::Degraded, "arrays stand in for arenas (array mode)")
-        }
+        Feature::Arena | Feature::ArenaProgram => (
+            Mark::Degraded,
+            "arrays stand in for arenas (array mode), and nothing runs at TCX",
+        ),
         Feature::Xdp | Feature::MayGoto => (Mark::Missing, "packet sockets in place of XDP"),
         Feature::Tcx => (
             Mark::Degraded,
-            "no replies from the kernel tier to a veth peer that does not take XDP_TX",
+            "XDP where it costs the host its offloads, and no replies from the kernel tier to a \
+             veth peer that does not take XDP_TX",
         ),
         Feature::AfXdp => (
             Mark::Missing,

@@ -1,7 +1,7 @@
 use super::*;
-use ashway_kernel::XdpMode;
 use ashway_kernel::iface::Offloads;
 use ashway_kernel::probe::Capability;
+use ashway_kernel::{XdpFeatures, XdpMode};
 
 const CAPABILITIES: [&str; 5] = [
     "CAP_BPF",
@@ -49,6 +49,8 @@ fn veth(takes_xdp_tx: Option<Result<bool, String>>, xdp: Option<Owner>) -> Seen 
                 mac: [2, 0, 0, 0, 0, 11],
                 mtu: 1500,
                 driver: "veth".to_owned(),
+                kind: "veth".to_owned(),
+                xdp_features: Some(XdpFeatures(0b10_0011)),
                 rx_queues: 2,
                 tx_queues: 2,
                 is_veth: true,
@@ -60,6 +62,7 @@ fn veth(takes_xdp_tx: Option<Result<bool, String>>, xdp: Option<Owner>) -> Seen 
                 },
             },
             xdp: Ok(xdp),
+            tcx: Vec::new(),
             takes_xdp_tx,
         }),
     }
@@ -78,16 +81,16 @@ fn first_line(probe: Probe) -> String {
 fn the_first_line_names_the_rung_and_the_way_up() {
     assert_eq!(
         first_line(host(&[], false, &[])),
-        "rung: native XDP + arena (both tiers): nothing is missing, this is the highest"
+        "rung: TCX or XDP + arena (both tiers): nothing is missing, this is the highest"
     );
     assert_eq!(
         first_line(host(&[Feature::ArenaProgram], true, &["CAP_PERFMON"])),
-        "rung: native XDP + array (both tiers): no CAP_PERFMON; to climb: run as root, or give \
+        "rung: XDP + array (both tiers): no CAP_PERFMON; to climb: run as root, or give \
          the process CAP_PERFMON"
     );
     assert_eq!(
         first_line(host(&[Feature::Arena, Feature::ArenaProgram], false, &[])),
-        "rung: native XDP + array (both tiers): no arena programs (because); to climb: Linux 6.9 \
+        "rung: XDP + array (both tiers): no arena programs (because); to climb: Linux 6.9 \
          or newer"
     );
     assert_eq!(
@@ -147,44 +150,116 @@ fn lines_are_aligned_and_say_which_version_brings_what() {
         "  ok        CAP_NET_ADMIN  held: something",
         "  ok        nft  /usr/sbin/nft",
         "interface b0 (driver veth)",
-        "  ok        queues    2 receive, 2 transmit",
-        "  ok        XDP hook  free",
+        "  ok        queues         2 receive, 2 transmit",
+        "  ok        XDP hook       free",
+        "  ok        TCX hook       free",
     ] {
         assert!(text.lines().any(|has| has == line), "{line}\nin\n{text}");
     }
 }
 
-#[test]
-fn a_foreign_program_is_named_and_a_probe_frame_admitted() {
-    let owner = Owner {
-        prog_id: 41,
-        prog_name: Some("xdp_drop".to_owned()),
+fn program(prog_id: u32, name: &str, mode: Option<XdpMode>) -> Owner {
+    Owner {
+        prog_id,
+        prog_name: Some(name.to_owned()),
         uid: Some(0),
-        mode: XdpMode::Native,
+        mode,
         link_id: None,
         process: None,
-    };
-    let report = report(
-        host(&[], false, &[]),
-        vec![veth(None, Some(owner)), veth(Some(Ok(false)), None)],
+    }
+}
+
+#[test]
+fn a_foreign_program_is_named_and_a_probe_frame_admitted() {
+    let stranger = || program(41, "xdp_drop", Some(XdpMode::Native));
+    let seen = || vec![veth(None, Some(stranger())), veth(Some(Ok(false)), None)];
+    let text = report(host(&[Feature::Tcx], false, &[]), seen()).render();
+    assert!(
+        text.contains("missing   XDP hook       held by XDP program 41 `xdp_drop`"),
+        "{text}"
     );
+    // Where `auto` is TCX there is room behind it.
+    let report = report(host(&[], false, &[]), seen());
     let text = report.render();
     assert!(
-        text.contains("missing   XDP hook  held by XDP program 41 `xdp_drop`"),
+        text.contains("degraded  XDP hook       held by XDP program 41 `xdp_drop`, loaded by uid 0, which is before TCX"),
         "{text}"
     );
     assert!(
         text.contains("was not tried: somebody's XDP program is there"),
         "{text}"
     );
-    assert!(
-        text.contains("degraded  replies   the veth's peer does not take XDP_TX (one probe frame")
-    );
+    assert!(text.contains(
+        "degraded  replies        the veth's peer does not take XDP_TX (one probe frame"
+    ));
     let json = report.to_json();
     assert_eq!(json["interfaces"][0]["xdp_program"]["is_ashway"], false);
     assert_eq!(json["interfaces"][0]["veth_peer_takes_xdp_tx"], Value::Null);
     assert_eq!(json["interfaces"][1]["veth_peer_takes_xdp_tx"], false);
     assert_eq!(json["interfaces"][1]["mtu_bytes"], 1500);
+}
+
+#[test]
+fn what_auto_chooses_is_said_with_its_reason_and_what_each_hook_costs() {
+    let seen = || vec![veth(Some(Ok(true)), None)];
+    let able = report(host(&[], false, &[]), seen());
+    let text = able.render();
+    for line in [
+        "ok        attach         auto is tcx: it is a veth, where XDP ends the segmentation",
+        "ok        cost: tcx      TCX ingress: ",
+        "ok        cost: xdp      native XDP on a veth: the peer's TSO goes off",
+        "ok        cost: generic  generic XDP: ",
+        "ok        cost: packet   packet socket: ",
+        "TSO on, GRO off, LRO off; of XDP the driver does: basic redirect rx-sg",
+    ] {
+        assert!(text.contains(line), "{line}\nin\n{text}");
+    }
+    let json = able.to_json();
+    assert_eq!(json["rung"]["hooks"], json!(["xdp", "tcx"]));
+    let iface = &json["interfaces"][0];
+    assert_eq!(iface["auto"]["mode"], "tcx");
+    assert_eq!(iface["costs"].as_object().unwrap().len(), 4);
+    assert_eq!(iface["xdp_features"], json!(["basic", "redirect", "rx-sg"]));
+
+    // What the host lacks decides before the interface.
+    let lacks = |feature, privilege, lacking: &[&str]| {
+        let report = report(host(&[feature], privilege, lacking), seen());
+        let (text, json) = (report.render(), report.to_json());
+        let first = text.lines().next().unwrap().to_owned();
+        let auto = json["interfaces"][0]["auto"].clone();
+        (first, json["rung"]["hooks"].clone(), auto)
+    };
+    let (first, hooks, auto) = lacks(Feature::Tcx, false, &[]);
+    assert_eq!(
+        first,
+        "rung: XDP + arena (both tiers): no TCX (because); to climb: Linux 6.6 or newer"
+    );
+    assert_eq!((hooks, &auto["mode"]), (json!(["xdp"]), &json!("native")));
+    assert_eq!(auto["because"], "TCX cannot be used (TCX: because)");
+    let (_, hooks, auto) = lacks(Feature::ArenaProgram, true, &["CAP_PERFMON"]);
+    assert_eq!((hooks, &auto["mode"]), (json!(["xdp"]), &json!("native")));
+    let (_, hooks, auto) = lacks(Feature::Xdp, true, &["CAP_BPF"]);
+    assert_eq!((hooks, &auto["mode"]), (json!([]), &json!("packet")));
+}
+
+#[test]
+fn programs_before_ours_at_tcx_are_named() {
+    let mut seen = veth(Some(Ok(true)), None);
+    let Ok(found) = &mut seen.found else {
+        unreachable!("it is there");
+    };
+    found.tcx = vec![program(7, "first", None), program(9, "second", None)];
+    let report = report(host(&[], false, &[]), vec![seen]);
+    let text = report.render();
+    let line = "degraded  TCX hook       TCX program 7 `first`, loaded by uid 0; TCX program 9 \
+                `second`, loaded by uid 0: before ours";
+    assert!(text.contains(line), "{text}");
+    let json = report.to_json();
+    let programs = json["interfaces"][0]["tcx_programs"]
+        .as_array()
+        .unwrap()
+        .clone();
+    assert_eq!((programs.len(), &programs[1]["id"]), (2, &json!(9)));
 }
 
 #[test]
