@@ -111,7 +111,7 @@ impl Module<Message> for Eth {
             ashway_path::attrs::Value::Number(number) => u16::try_from(number).ok(),
             _ => None,
         });
-        attrs.set(names::IFACE, &*self.iface);
+        attrs.set(names::IFACE, Arc::clone(&self.iface));
         let mtu = attrs.number(names::MTU).unwrap_or(u64::MAX);
         attrs.set(names::MTU, mtu.min(self.mtu.into()));
         Ok(Made {
@@ -170,14 +170,18 @@ pub fn links(path: &Path<Message>) -> [bool; 2] {
 /// Whether a stage is a link's, merged with others or not.
 #[must_use]
 pub fn is_link(stage: &dyn Stage<Message>) -> bool {
-    stage.kind().is_some_and(|kind| is_link_kind(kind.name))
+    stage
+        .kind()
+        .is_some_and(|kind| LINKS.iter().any(|link| ptr::eq(*link, kind)))
 }
+
+/// The kinds of links.
+static LINKS: [&Kind; 3] = [&KIND, &datagram::KIND, &datagram::FUSED];
 
 /// The same of its kind's name.
 #[must_use]
 pub fn is_link_kind(name: &str) -> bool {
-    let links = [&KIND, &datagram::KIND, &datagram::FUSED];
-    links.iter().any(|kind| kind.name == name)
+    LINKS.iter().any(|kind| kind.name == name)
 }
 
 /// `02:00:00:00:00:01`.

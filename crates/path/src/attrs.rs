@@ -8,6 +8,9 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use crate::bug::{self, Bug};
 
 /// An attribute's name. Those that several modules agree on stand in [`names`].
 pub type Name = Cow<'static, str>;
@@ -35,8 +38,8 @@ pub mod names {
 pub enum Value {
     /// A number, a length in bytes, a protocol id, a truth (0 or 1).
     Number(u64),
-    /// A word or a name.
-    Text(Box<str>),
+    /// A word or a name. Thousands of paths share that of their interface.
+    Text(Arc<str>),
     /// An IPv4 or IPv6 address.
     Address(IpAddr),
     /// Address and port.
@@ -49,19 +52,20 @@ impl Value {
     /// configurations, where attributes have no declared type.
     #[must_use]
     pub fn of_text(text: &str) -> Self {
-        let number = match text.strip_prefix("0x") {
-            Some(digits) => u64::from_str_radix(digits, 16),
-            None => text.parse(),
+        // How many colons there are tells the forms apart, so that one or two are tried.
+        let colons = text.bytes().filter(|byte| *byte == b':').count();
+        let read = match colons {
+            0 => match text.strip_prefix("0x") {
+                Some(digits) => u64::from_str_radix(digits, 16).ok(),
+                None => text.parse().ok(),
+            }
+            .map(Self::Number)
+            .or_else(|| text.parse().map(IpAddr::V4).map(Self::Address).ok()),
+            1 => text.parse().map(SocketAddr::V4).map(Self::Endpoint).ok(),
+            _ if text.starts_with('[') => text.parse().map(SocketAddr::V6).map(Self::Endpoint).ok(),
+            _ => text.parse().map(IpAddr::V6).map(Self::Address).ok(),
         };
-        if let Ok(number) = number {
-            Self::Number(number)
-        } else if let Ok(address) = text.parse::<IpAddr>() {
-            Self::Address(address)
-        } else if let Ok(endpoint) = text.parse::<SocketAddr>() {
-            Self::Endpoint(endpoint)
-        } else {
-            Self::Text(text.into())
-        }
+        read.unwrap_or_else(|| Self::Text(text.into()))
     }
 }
 
@@ -88,6 +92,12 @@ impl From<&str> for Value {
     }
 }
 
+impl From<Arc<str>> for Value {
+    fn from(text: Arc<str>) -> Self {
+        Self::Text(text)
+    }
+}
+
 impl From<IpAddr> for Value {
     fn from(address: IpAddr) -> Self {
         Self::Address(address)
@@ -102,28 +112,51 @@ impl From<SocketAddr> for Value {
 
 /// A set of attributes, in the order of their names.
 ///
-/// Looking up compares the name with those of the (few) attributes that are as long; setting
-/// may allocate.
+/// Looking up compares the name with those of the (few) attributes that are as long, and mostly
+/// with none where there is no such attribute; setting may allocate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Attrs(Vec<(Name, Value)>);
+pub struct Attrs {
+    entries: Vec<(Name, Value)>,
+    /// The [bits](bit) of all names. Most look-ups of a creation are for names that are not
+    /// there: each module asks for all that it knows.
+    known: u64,
+}
+
+/// The bit of a name among 64; two names may share one.
+fn bit(name: &str) -> u64 {
+    let bytes = name.as_bytes();
+    let ends = bytes.first().zip(bytes.last());
+    let (first, last) = ends.map_or((0, 0), |(first, last)| (*first, *last));
+    let number = usize::from(first)
+        .wrapping_mul(7)
+        .wrapping_add(usize::from(last).wrapping_mul(3))
+        .wrapping_add(bytes.len());
+    1 << (number % 64)
+}
 
 impl Attrs {
     /// No attributes.
     #[must_use]
     pub const fn new() -> Self {
-        Self(Vec::new())
+        Self {
+            entries: Vec::new(),
+            known: 0,
+        }
     }
 
     /// No attributes, and room for so many.
     #[must_use]
     pub fn with_capacity(count: usize) -> Self {
-        Self(Vec::with_capacity(count))
+        Self {
+            entries: Vec::with_capacity(count),
+            known: 0,
+        }
     }
 
     /// The value of this name.
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&Value> {
-        self.find(name).map(|at| &self.0[at].1)
+        self.find(name).map(|at| &self.entries[at].1)
     }
 
     /// The number of this name.
@@ -155,12 +188,17 @@ impl Attrs {
 
     /// Sets an attribute and returns what it was before.
     pub fn set(&mut self, name: impl Into<Name>, value: impl Into<Value>) -> Option<Value> {
-        let (name, value) = (name.into(), value.into());
+        self.put(name.into(), value.into())
+    }
+
+    /// The same, once for all types.
+    fn put(&mut self, name: Name, value: Value) -> Option<Value> {
         if let Some(at) = self.find(&name) {
-            return Some(std::mem::replace(&mut self.0[at].1, value));
+            return Some(std::mem::replace(&mut self.entries[at].1, value));
         }
-        let at = self.0.partition_point(|(known, _)| *known < name);
-        self.0.insert(at, (name, value));
+        let at = self.entries.partition_point(|(known, _)| *known < name);
+        self.known |= bit(&name);
+        self.entries.insert(at, (name, value));
         None
     }
 
@@ -169,26 +207,37 @@ impl Attrs {
     pub fn renew(&mut self, name: &str, number: u64) -> bool {
         let found = self.find(name);
         if let Some(at) = found {
-            self.0[at].1 = Value::Number(number);
+            self.entries[at].1 = Value::Number(number);
         }
         found.is_some()
     }
 
     /// Removes an attribute and returns it.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
-        self.find(name).map(|at| self.0.remove(at).1)
+        let (_, value) = self.entries.remove(self.find(name)?);
+        // Another name may have the same bit.
+        self.known = if bug::is(Bug::AttrForgotten) {
+            self.known & !bit(name)
+        } else {
+            let entries = self.entries.iter();
+            entries.fold(0, |all, (name, _)| all | bit(name))
+        };
+        Some(value)
     }
 
     /// All of them, in the order of their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
-        self.0.iter().map(|(name, value)| (name.as_ref(), value))
+        self.entries
+            .iter()
+            .map(|(name, value)| (name.as_ref(), value))
     }
 
     /// What is different in `after`: for each name, the value before and after,
     /// in the order of the names. Linear.
     #[must_use]
     pub fn changes(&self, after: &Self) -> Vec<Change> {
-        let (mut old, mut new) = (self.0.iter().peekable(), after.0.iter().peekable());
+        let mut old = self.entries.iter().peekable();
+        let mut new = after.entries.iter().peekable();
         let mut changes = Vec::new();
         loop {
             // The lesser of the two names; both if they are the same.
@@ -216,11 +265,15 @@ impl Attrs {
 
     /// Gives back room for more of them.
     pub(crate) fn shrink(&mut self) {
-        self.0.shrink_to_fit();
+        self.entries.shrink_to_fit();
     }
 
     fn find(&self, name: &str) -> Option<usize> {
-        self.0.iter().position(|(known, _)| *known == *name)
+        if self.known & bit(name) == 0 {
+            return None;
+        }
+        let mut entries = self.entries.iter();
+        entries.position(|(known, _)| *known == *name)
     }
 }
 
@@ -292,6 +345,33 @@ mod tests {
         assert_eq!(attrs.value(names::IFACE), None);
     }
 
+    /// Names that share a bit are found each for itself, whichever goes first.
+    fn names_of_one_bit_are_two() -> bool {
+        let names: Vec<String> = (b'a'..=b'z').map(|c| char::from(c).to_string()).collect();
+        let longer = names.iter().map(|name| format!("{name}a"));
+        let all: Vec<String> = names.iter().cloned().chain(longer).collect();
+        let mut pairs = all.iter().flat_map(|a| all.iter().map(move |b| (a, b)));
+        let pair = pairs.find(|(a, b)| a != b && bit(a) == bit(b));
+        let (one, other) = pair.expect("52 names, 64 bits");
+        let mut attrs = Attrs::new();
+        attrs.set(one.clone(), 1);
+        attrs.set(other.clone(), 2);
+        let both = (attrs.number(one), attrs.number(other)) == (Some(1), Some(2));
+        attrs.remove(one);
+        let rest = (attrs.number(one), attrs.number(other)) == (None, Some(2));
+        attrs.set(one.clone(), 3);
+        attrs.remove(other);
+        let again = (attrs.number(one), attrs.number(other)) == (Some(3), None);
+        attrs.remove(one);
+        both && rest && again && attrs == Attrs::new()
+    }
+
+    #[test]
+    fn a_name_is_not_forgotten_with_another() {
+        assert!(names_of_one_bit_are_two());
+        assert!(!bug::with(Bug::AttrForgotten, names_of_one_bit_are_two));
+    }
+
     #[test]
     fn changes_name_what_is_new_other_and_gone() {
         let (mut before, mut after) = (Attrs::new(), Attrs::new());
@@ -318,6 +398,36 @@ mod tests {
         assert!(matches!(Value::of_text("[fe80::1]:53"), Value::Endpoint(_)));
         for text in ["mpeg/udp", "", "0x", "-1", "10.0.0.1:99999"] {
             assert_eq!(Value::of_text(text), Value::Text(text.into()));
+        }
+    }
+
+    /// What the forms say one after the other, whatever there is of colons.
+    #[test]
+    fn a_text_means_the_first_form_that_it_has() {
+        let parts = [
+            "", "0", "17", "+5", "0x", "1f", "g", ":", "::", "[", "]", "]:53", "10.0.0.1", ".",
+            "%3", "fe80", "65536", "-",
+        ];
+        let one_after_the_other = |text: &str| {
+            let number = match text.strip_prefix("0x") {
+                Some(digits) => u64::from_str_radix(digits, 16).ok(),
+                None => text.parse().ok(),
+            };
+            let address = || text.parse().ok().map(Value::Address);
+            let endpoint = || text.parse().ok().map(Value::Endpoint);
+            let read = number.map(Value::Number).or_else(address);
+            read.or_else(endpoint).unwrap_or_else(|| text.into())
+        };
+        for a in parts {
+            for b in parts {
+                for c in parts {
+                    for d in parts {
+                        let text = [a, b, c, d].concat();
+                        let read = Value::of_text(&text);
+                        assert_eq!(read, one_after_the_other(&text), "`{text}`");
+                    }
+                }
+            }
         }
     }
 }

@@ -27,6 +27,8 @@ ashway_abi::seeded_bugs! {
     ReplaceForgetsOld,
     /// A refused replacement leaves its attributes.
     ReplaceLeavesAttrs,
+    /// An attribute is forgotten with another that has its bit.
+    AttrForgotten,
     /// A path that took more than its turn need not skip any.
     DebtForgotten,
     /// A path's share pays for the paths that its messages go on to.
