@@ -269,7 +269,10 @@ enum Continuation {
 
 /// The first name of a path name.
 fn first_name(pathname: &str) -> Option<&str> {
-    pathname.split('/').find(|name| !name.is_empty())
+    let names = pathname.trim_start_matches('/');
+    let end = names.bytes().position(|byte| byte == b'/');
+    let (first, _) = names.split_at(end.unwrap_or(names.len()));
+    (!first.is_empty()).then_some(first)
 }
 
 /// A path on its way to existence.
@@ -495,7 +498,7 @@ impl<M> Creation<'_, M> {
         }
 
         let before = self.log.is_some().then(|| path.attrs().clone());
-        path.establish().map_err(|failed| {
+        path.establish_new().map_err(|failed| {
             let hint = "what was established before it has been destroyed".to_owned();
             self.failed(Phase::Establish, &failed.name, failed.because, hint)
         })?;
@@ -504,12 +507,16 @@ impl<M> Creation<'_, M> {
             self.note(Phase::Establish, name, what, before.changes(path.attrs()));
         }
 
-        let before = self.log.is_some().then(|| path.attrs().clone());
-        let applied = rules::apply(rules, &mut path).map_err(|failed| {
+        let mut logged = self
+            .log
+            .is_some()
+            .then(|| (path.attrs().clone(), Vec::new()));
+        let applied = logged.as_mut().map(|(_, applied)| applied);
+        rules::transform(rules, &mut path, applied).map_err(|failed| {
             let hint = failed.hint().to_owned();
             self.failed(Phase::Transform, failed.rule(), failed.to_string(), hint)
         })?;
-        if let Some(before) = before {
+        if let Some((before, applied)) = logged {
             for step in applied {
                 let (about, rewrote) = (step.about, step.rewrote.join(" "));
                 let what = format!(

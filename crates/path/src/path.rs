@@ -5,7 +5,6 @@
 //!
 //! Source: Scout §3.2 (path object) and §3.3 (creation, phases 2 and 3).
 
-use std::mem;
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::sync::Arc;
@@ -181,10 +180,19 @@ impl<M> Path<M> {
     /// [`NotEstablished`] by the first stage that cannot; those before it are
     /// destroyed, last first, and the attributes are what they were.
     pub fn establish(&mut self) -> Result<(), NotEstablished> {
+        let before = self.attrs.clone();
+        let established = self.establish_new();
+        if established.is_err() {
+            self.attrs = before;
+        }
+        established
+    }
+
+    /// The same for a path that is dropped if it cannot be: its attributes are then whatever
+    /// the stages left.
+    pub(crate) fn establish_new(&mut self) -> Result<(), NotEstablished> {
         if !self.established {
-            let mut attrs = self.attrs.clone();
-            establish(&mut self.slots, 0, &mut attrs)?;
-            self.attrs = attrs;
+            establish(&mut self.slots, 0, &mut self.attrs)?;
             self.established = true;
         }
         Ok(())
@@ -210,17 +218,24 @@ impl<M> Path<M> {
         assert!(range.start <= range.end && range.end <= self.len());
         let (at, added) = (range.start, with.len());
         let mut new: Vec<Slot<M>> = with.into_iter().map(Slot::new).collect();
-        let mut attrs = self.attrs.clone();
-        if self.established {
-            establish(&mut new, at, &mut attrs)?;
+        // Only new stages that are established change attributes.
+        let mut before = None;
+        if self.established && added > 0 {
+            let attrs = self.attrs.clone();
+            if let Err(failed) = establish(&mut new, at, &mut self.attrs) {
+                self.attrs = attrs;
+                return Err(failed.into());
+            }
+            before = Some(attrs);
         }
         let mut other: Vec<Slot<M>> = self.slots.splice(range, new).collect();
-        mem::swap(&mut self.attrs, &mut attrs);
         let granted = self.grant();
         if granted.is_err() {
             other = self.slots.splice(at..at + added, other).collect();
-            if !bug::is(Bug::ReplaceLeavesAttrs) {
-                self.attrs = attrs;
+            if !bug::is(Bug::ReplaceLeavesAttrs)
+                && let Some(before) = before
+            {
+                self.attrs = before;
             }
         }
         self.acquires = acquiring(&self.slots);

@@ -151,13 +151,25 @@ impl NotTransformed {
 ///
 /// The path is as the steps before left it: whole, but not worth keeping.
 pub fn apply<M>(rules: &[Rule<M>], path: &mut Path<M>) -> Result<Vec<Applied>, NotTransformed> {
+    let mut applied = Vec::new();
+    transform(rules, path, Some(&mut applied))?;
+    Ok(applied)
+}
+
+/// The same; what was applied is told if somebody wants to know.
+pub(crate) fn transform<M>(
+    rules: &[Rule<M>],
+    path: &mut Path<M>,
+    mut applied: Option<&mut Vec<Applied>>,
+) -> Result<(), NotTransformed> {
     let stages = path.len();
     let most = stages * rules.len();
-    let mut applied: Vec<Applied> = Vec::new();
+    let mut steps = Vec::new();
     while let Some((rule, range)) = first(rules, path) {
-        if applied.len() == most {
-            return Err(endless(&applied, stages));
+        if steps.len() == most {
+            return Err(endless(&steps, stages));
         }
+        steps.push(rule.name);
         let before = path.len();
         let failed = |because| NotTransformed::Failed {
             rule: rule.name,
@@ -169,22 +181,22 @@ pub fn apply<M>(rules: &[Rule<M>], path: &mut Path<M>) -> Result<Vec<Applied>, N
                 range.start, range.end
             )));
         }
-        let rewrote = path
-            .stages()
-            .skip(range.start)
-            .take(range.len())
-            .map(|stage| stage.name().into())
-            .collect();
-        (rule.rewrite)(path, range).map_err(failed)?;
-        applied.push(Applied {
-            rule: rule.name,
-            about: rule.about,
-            rewrote,
-            before,
-            after: path.len(),
+        let rewrote = applied.as_ref().map(|_| {
+            let stages = path.stages().skip(range.start).take(range.len());
+            stages.map(|stage| stage.name().into()).collect()
         });
+        (rule.rewrite)(path, range).map_err(failed)?;
+        if let Some((applied, rewrote)) = applied.as_mut().zip(rewrote) {
+            applied.push(Applied {
+                rule: rule.name,
+                about: rule.about,
+                rewrote,
+                before,
+                after: path.len(),
+            });
+        }
     }
-    Ok(applied)
+    Ok(())
 }
 
 fn first<'r, M>(rules: &'r [Rule<M>], path: &Path<M>) -> Option<(&'r Rule<M>, Range<usize>)> {
@@ -194,16 +206,16 @@ fn first<'r, M>(rules: &'r [Rule<M>], path: &Path<M>) -> Option<(&'r Rule<M>, Ra
 }
 
 /// Rules that had come to an end are not among the later half of the steps.
-fn endless(applied: &[Applied], stages: usize) -> NotTransformed {
+fn endless(steps: &[&'static str], stages: usize) -> NotTransformed {
     let mut rules = Vec::new();
-    for step in &applied[applied.len() / 2..] {
-        if !rules.contains(&step.rule) {
-            rules.push(step.rule);
+    for rule in &steps[steps.len() / 2..] {
+        if !rules.contains(rule) {
+            rules.push(*rule);
         }
     }
     NotTransformed::Endless {
         rules,
-        steps: applied.len(),
+        steps: steps.len(),
         stages,
     }
 }

@@ -2,6 +2,7 @@
 //! turn it red.
 
 use std::any::Any;
+use std::mem;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use proptest::prelude::*;
