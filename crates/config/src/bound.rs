@@ -161,7 +161,7 @@ impl NodeGraph {
         match share(path.attrs()) {
             None => Ok(()),
             Some(_) => Err(NotPromotable {
-                because: "it has a share, and of a relay the worker keeps that".to_owned(),
+                because: "it has a share, and of a relay the worker keeps that".into(),
                 hint: "leave out `share_per_mille` and `rate_per_second`",
             }),
         }
@@ -175,7 +175,7 @@ impl NotBound {
             Self::From => (
                 "the kernel tier runs a handler only on a path that is bound to it, created from \
                  its module above UDP"
-                    .to_owned(),
+                    .into(),
                 "create it from the handler's module, or by `ashway bind`; the user tier runs this \
                  one as it is",
             ),
@@ -183,14 +183,15 @@ impl NotBound {
                 format!(
                     "the attribute `{name}` is for a stage between its handler and the interface, \
                      and the kernel tier has none there"
-                ),
+                )
+                .into(),
                 "leave that attribute out, and the path is bound to its handler; the user tier \
                  runs this one as it is",
             ),
             Self::Way => (
                 "the kernel tier runs a handler only on a path that is bound to it, which leads \
                  through UDP straight to one interface"
-                    .to_owned(),
+                    .into(),
                 "`ashway path show` lists the stages; leave out what the path can do without",
             ),
         };

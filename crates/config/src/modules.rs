@@ -50,6 +50,9 @@ const QUEUE: u32 = trusted::RING_SLOTS as u32;
 /// half has room for the fragments of the longest datagram over an MTU of 576 bytes and more.
 const OUTPUT: u32 = 256;
 
+/// What the stages of most paths ask of a frame.
+const USUAL_DEMANDS: usize = 8;
+
 /// What a path of a node may use. Output queues are there where a path ends in a link;
 /// elsewhere a rule takes them away.
 fn limits(attrs: &Attrs) -> Limits {
@@ -249,7 +252,7 @@ impl NodeGraph {
                     let kind = stage.kind();
                     kind.is_none_or(|kind| kind.name != forward::KIND.name)
                 });
-                let mut demands = Vec::new();
+                let mut demands = Vec::with_capacity(USUAL_DEMANDS);
                 parts.for_each(|stage| stage.demands(&mut demands));
                 entrances.push(Entrance {
                     iface: iface.clone(),
@@ -343,9 +346,12 @@ impl NodeGraph {
 /// Refuses a path that was given an attribute which none of its stages reads. No module
 /// sets one of those itself.
 fn read_all(created: Created<Message>) -> Result<Created<Message>, NotCreated> {
-    let kinds = created.path.stages().filter_map(Stage::kind);
-    let kinds: Vec<_> = kinds.map(|kind| kind.name).collect();
-    let Some((name, [because, hint])) = attributes::unread(created.path.attrs(), &kinds) else {
+    let path = &created.path;
+    let has_stage = |kind: &str| {
+        let mut kinds = path.stages().filter_map(Stage::kind);
+        kinds.any(|known| known.name == kind)
+    };
+    let Some((name, [because, hint])) = attributes::unread(path.attrs(), has_stage) else {
         return Ok(created);
     };
     let mut refused = created.refuse(because, hint);

@@ -10,6 +10,7 @@
 //! noted, are those of the last sender. So [`hops`] are asked for again whenever
 //! [`changes`] says that it is another.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::ptr;
 
@@ -35,8 +36,8 @@ pub struct Way {
 /// Why a path stays in the user tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotPromotable {
-    /// A sentence.
-    pub because: String,
+    /// A sentence. That of most paths is a constant.
+    pub because: Cow<'static, str>,
     /// The next step.
     pub hint: &'static str,
 }
@@ -47,36 +48,40 @@ pub struct NotPromotable {
 ///
 /// Which stage it cannot do.
 pub fn fits(path: &Path<Message>) -> Result<(), NotPromotable> {
-    let is = |stage: &dyn Stage<Message>, wanted: &'static Kind| {
-        stage.kind().is_some_and(|kind| ptr::eq(kind, wanted))
-    };
-    let stages: Vec<_> = path.stages().collect();
-    if !stages.iter().any(|stage| is(*stage, &forward::KIND)) {
+    if is_whole(path) {
+        return Ok(());
+    }
+    if !path.stages().any(|stage| is(stage, &forward::KIND)) {
         return Err(NotPromotable {
-            because: "it is no relay: no stage is of kind `forward`".to_owned(),
+            because: "it is no relay: no stage is of kind `forward`".into(),
             hint: "the user tier runs it as it is",
         });
     }
-    let known = [&datagram::KIND, &forward::KIND, &datagram::KIND];
-    if stages.len() == 3
-        && stages
-            .iter()
-            .zip(known)
-            .all(|(stage, kind)| is(*stage, kind))
-    {
-        return Ok(());
-    }
-    let other = stages.iter().find(|stage| {
+    let other = path.stages().find(|stage| {
         let parts = [&datagram::KIND, &forward::KIND, &eth::KIND];
-        !parts.into_iter().any(|part| is(**stage, part))
+        !parts.into_iter().any(|part| is(*stage, part))
     });
     Err(NotPromotable {
         because: match other {
-            Some(stage) => format!("stage `{}` runs in the user tier only", stage.name()),
-            None => "it does not lead from one link through UDP to another".to_owned(),
+            Some(stage) => format!("stage `{}` runs in the user tier only", stage.name()).into(),
+            None => "it does not lead from one link through UDP to another".into(),
         },
         hint: "`ashway path show` lists the stages; leave out what the relay can do without",
     })
+}
+
+/// Whether the kernel tier can do all of the path, without a reason.
+pub(crate) fn is_whole(path: &Path<Message>) -> bool {
+    let known = [&datagram::KIND, &forward::KIND, &datagram::KIND];
+    path.len() == known.len()
+        && path
+            .stages()
+            .zip(known)
+            .all(|(stage, kind)| is(stage, kind))
+}
+
+fn is(stage: &dyn Stage<Message>, wanted: &'static Kind) -> bool {
+    stage.kind().is_some_and(|kind| ptr::eq(kind, wanted))
 }
 
 /// How often a wide path has had another sender; 0 for a narrow one, and before the

@@ -76,12 +76,12 @@ pub const MERGE_LENGTH_CHECKS: Rule<Message> = Rule {
     name: "merge-length-checks",
     about: "checks the lengths of Ethernet, IP and UDP at once",
     guard: |path| {
-        let stages: Vec<_> = path.stages().collect();
-        let at = stages.windows(3).position(|three| {
+        let stages = path.stages();
+        let mut threes = stages.zip(path.stages().skip(1)).zip(path.stages().skip(2));
+        let at = threes.position(|((first, second), third)| {
             let (bottom, top) = (&[&eth::KIND][..], &[&udp::KIND][..]);
-            is(three[1], &[&ip::KIND, &ipv4::KIND, &ipv6::KIND])
-                && (is(three[0], bottom) && is(three[2], top)
-                    || is(three[0], top) && is(three[2], bottom))
+            is(second, &[&ip::KIND, &ipv4::KIND, &ipv6::KIND])
+                && (is(first, bottom) && is(third, top) || is(first, top) && is(third, bottom))
         })?;
         Some(at..at + 3)
     },
@@ -115,7 +115,8 @@ pub const FUSE_CHECKSUM: Rule<Message> = Rule {
     name: "fuse-checksum",
     about: "verifies UDP's checksum in the pass of the pipe above it",
     guard: |path| {
-        if path.attrs().text(pipe::FUSE) == Some("off") {
+        let has_pipe = path.stages().any(|stage| is(stage, &[&pipe::KIND]));
+        if !has_pipe || path.attrs().text(pipe::FUSE) == Some("off") {
             return None;
         }
         let stages: Vec<_> = path.stages().collect();
@@ -215,7 +216,7 @@ pub const PROMOTE: Rule<Message> = Rule {
 /// What both attributes of [`PROMOTE`] ought to be.
 fn promotable(path: &Path<Message>) -> [(&'static str, Option<u64>); 2] {
     let all = path.len() as u64;
-    let fits = relay::fits(path).is_ok();
+    let fits = relay::is_whole(path);
     let in_entry = |link: Option<&dyn Stage<Message>>| link.is_some_and(|l| l.traits().in_entry);
     [
         (PROMOTE_FORWARD, in_entry(path.stages().next())),

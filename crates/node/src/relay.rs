@@ -10,6 +10,7 @@
 //! A relay's row counts what its programs saw; what of that went on to the user tier
 //! is among the notes there, and its fate with the other paths'.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
@@ -74,8 +75,11 @@ pub(super) struct RelaySlot {
     pub(super) switch_ns: u64,
 }
 
-fn stays(because: String, hint: &'static str) -> NotPromotable {
-    NotPromotable { because, hint }
+fn stays(because: impl Into<Cow<'static, str>>, hint: &'static str) -> NotPromotable {
+    NotPromotable {
+        because: because.into(),
+        hint,
+    }
 }
 
 impl Node {
@@ -111,7 +115,7 @@ impl Node {
         self.relays.as_mut().expect("made above").base[number] = row;
         if self.call_worker(Command::AddRelay(id, number)).is_err() {
             self.release(&[id]);
-            return Err(stays("the worker does not answer".to_owned(), ""));
+            return Err(stays("the worker does not answer", ""));
         }
         Ok(RelaySlot {
             number,
@@ -132,14 +136,14 @@ impl Node {
         let has_xdp = |(end, _): &(Attachment, Filter)| self.ifaces[end.iface()].xdp.is_some();
         if self.maps.is_none() || !ends.iter().all(has_xdp) {
             return Err(stays(
-                "it is on an interface without XDP".to_owned(),
+                "it is on an interface without XDP",
                 "`ashway doctor` says what XDP needs here",
             ));
         }
         let marks = [rules::PROMOTE_FORWARD, rules::PROMOTE_BACKWARD];
         if marks.iter().any(|mark| path.attrs().number(mark).is_none()) {
             return Err(stays(
-                "no rule has left its stages to the kernel tier".to_owned(),
+                "no rule has left its stages to the kernel tier",
                 "this is a bug of Ashway; please report it",
             ));
         }

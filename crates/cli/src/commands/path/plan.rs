@@ -188,7 +188,12 @@ impl Planned {
         };
         let stays = graph.fits(&created.path, why);
         let ifaces = entrances.iter().map(|end| &*end.iface);
-        let (tier, because) = tier_of(config, path.tier, ifaces, stays.map_err(|it| it.because));
+        let (tier, because) = tier_of(
+            config,
+            path.tier,
+            ifaces,
+            stays.map_err(|it| it.because.into_owned()),
+        );
         Ok(Self {
             name: path.name.clone(),
             created,
