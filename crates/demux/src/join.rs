@@ -9,7 +9,6 @@ use std::net::IpAddr;
 use ashway_wire::{eth, ipv4};
 
 use super::filter::{Base, Conjunction, Field, Filter, Test, not_later};
-use super::logic;
 use super::primitive::{Maker, raw};
 use crate::bug::{self, Bug};
 
@@ -20,12 +19,52 @@ pub struct Join {
     any: Vec<Conjunction>,
 }
 
+/// Tests that have room without another allocation: those of a path of one flow.
+const USUAL_TESTS: usize = 8;
+
 impl Default for Join {
     fn default() -> Self {
         Self {
             maker: Maker::default(),
-            any: vec![Conjunction::default()],
+            any: vec![Conjunction {
+                tests: Vec::with_capacity(USUAL_TESTS),
+                not: Vec::new(),
+            }],
         }
+    }
+}
+
+/// What a word asks for in one kind of packet.
+struct Part<'t> {
+    ethertype: u16,
+    protocol: Option<u8>,
+    rest: &'t [Test],
+}
+
+impl Part<'_> {
+    /// Whether packets of this kind can pass these tests. All tests of a kind are whole, so
+    /// most parts are ruled out without making theirs.
+    fn is_of_kind(&self, tests: &[Test]) -> bool {
+        let is = |field, wanted: &[u8]| {
+            let known = tests.iter().find(|test| test.field == field);
+            known.is_none_or(|known| known.value.starts_with(wanted))
+        };
+        let mut protocol = self.protocol.iter();
+        is(Field::EtherType, &self.ethertype.to_be_bytes())
+            && protocol.all(|protocol| is(Field::Protocol, &[*protocol]))
+    }
+
+    fn tests(&self, maker: Maker) -> impl Iterator<Item = Test> {
+        let [tags, ethertype] = maker.link(self.ethertype);
+        let protocol = |number| Test::whole(Field::Protocol, [number]);
+        let kind = [tags, ethertype].into_iter();
+        let kind = kind.chain(self.protocol.map(protocol));
+        kind.chain(self.rest.iter().copied())
+    }
+
+    /// Whether packets of this kind can pass both.
+    fn fits(&self, maker: Maker, tests: &[Test]) -> bool {
+        self.is_of_kind(tests) && self.tests(maker).all(|test| agrees(tests, &test))
     }
 }
 
@@ -36,28 +75,43 @@ impl Join {
             self.any.clear();
             return;
         }
-        let tagged = self.maker.vlan(Some(id)).into_iter();
-        let tagged: Vec<_> = tagged.map(|one| one.tests).collect();
-        self.narrow(&tagged);
+        for tagged in self.maker.vlan(Some(id)) {
+            self.any
+                .retain(|one| tagged.tests.iter().all(|test| agrees(&one.tests, test)));
+            for one in &mut self.any {
+                tagged
+                    .tests
+                    .iter()
+                    .for_each(|test| add(&mut one.tests, *test));
+            }
+        }
     }
 
     /// `ip`.
     pub fn ip(&mut self) {
-        let maker = self.maker;
-        self.narrow(&[maker.link(eth::TYPE_IPV4)]);
+        self.link(eth::TYPE_IPV4);
     }
 
     /// `ip6`.
     pub fn ip6(&mut self) {
-        let maker = self.maker;
-        self.narrow(&[maker.link(eth::TYPE_IPV6)]);
+        self.link(eth::TYPE_IPV6);
+    }
+
+    fn link(&mut self, ethertype: u16) {
+        self.narrow(&[Part {
+            ethertype,
+            protocol: None,
+            rest: &[],
+        }]);
     }
 
     /// `udp`.
     pub fn udp(&mut self) {
-        let maker = self.maker;
-        let over = |ethertype| maker.transport(ethertype, ipv4::PROTOCOL_UDP);
-        self.narrow(&[over(eth::TYPE_IPV4), over(eth::TYPE_IPV6)]);
+        self.narrow(&[eth::TYPE_IPV4, eth::TYPE_IPV6].map(|ethertype| Part {
+            ethertype,
+            protocol: Some(ipv4::PROTOCOL_UDP),
+            rest: &[],
+        }));
     }
 
     /// `src host A`.
@@ -85,14 +139,20 @@ impl Join {
         self.port(Field::DestinationPort, port);
     }
 
+    /// Whether some frame may pass all tests.
+    #[must_use]
+    pub const fn is_possible(&self) -> bool {
+        !self.any.is_empty()
+    }
+
     /// The filter, under what people are to read of it; `None` if nothing can match.
     #[must_use]
-    pub fn finish(self, text: &str) -> Option<Filter> {
+    pub fn finish(self, text: impl Into<String>) -> Option<Filter> {
         let mut any = self.any;
         any.sort_unstable();
         any.dedup();
         (!any.is_empty()).then(|| Filter {
-            text: text.to_owned(),
+            text: text.into(),
             any,
         })
     }
@@ -100,59 +160,89 @@ impl Join {
     /// An address in a field of IP; an IPv4 one also behind that many bytes of ARP and RARP
     /// (RFC 826).
     fn host(&mut self, field: Field, offset: u16, address: IpAddr) {
-        let maker = self.maker;
-        let with = |ethertype, test| {
-            let [tags, ethertype] = maker.link(ethertype);
-            [tags, ethertype, test]
+        let part = |ethertype, rest| Part {
+            ethertype,
+            protocol: None,
+            rest,
         };
         match address {
             IpAddr::V4(address) => {
                 let address = address.octets();
-                let raw = Test::whole(raw(Base::L3, offset, 4), address);
+                let field = [Test::whole(field, address)];
+                let raw = [Test::whole(raw(Base::L3, offset, 4), address)];
                 self.narrow(&[
-                    with(eth::TYPE_IPV4, Test::whole(field, address)),
-                    with(eth::TYPE_ARP, raw),
-                    with(eth::TYPE_RARP, raw),
+                    part(eth::TYPE_IPV4, &field),
+                    part(eth::TYPE_ARP, &raw),
+                    part(eth::TYPE_RARP, &raw),
                 ]);
             }
             IpAddr::V6(address) => {
-                let test = Test::whole(field, address.octets());
-                self.narrow(&[with(eth::TYPE_IPV6, test)]);
+                let field = [Test::whole(field, address.octets())];
+                self.narrow(&[part(eth::TYPE_IPV6, &field)]);
             }
         }
     }
 
     /// A port of each protocol that has ports, over both versions of IP.
     fn port(&mut self, field: Field, port: u16) {
-        let maker = self.maker;
-        let port = Test::whole(field, port.to_be_bytes());
-        let with = |ethertype, protocol| {
-            let [tags, ethertype, protocol] = maker.transport(ethertype, protocol);
-            [tags, ethertype, protocol, not_later(), port]
+        let rest = &[not_later(), Test::whole(field, port.to_be_bytes())];
+        let over = |ethertype, protocol| Part {
+            ethertype,
+            protocol: Some(protocol),
+            rest,
         };
         let (v4, v6) = (eth::TYPE_IPV4, eth::TYPE_IPV6);
         let (tcp, udp, sctp) = (ipv4::PROTOCOL_TCP, ipv4::PROTOCOL_UDP, ipv4::PROTOCOL_SCTP);
         self.narrow(&[
-            with(v4, tcp),
-            with(v4, udp),
-            with(v4, sctp),
-            with(v6, tcp),
-            with(v6, udp),
-            with(v6, sctp),
+            over(v4, tcp),
+            over(v4, udp),
+            over(v4, sctp),
+            over(v6, tcp),
+            over(v6, udp),
+            over(v6, sctp),
         ]);
     }
 
-    /// Keeps what passes one of these lists of tests as well, each of which is by field.
-    fn narrow(&mut self, parts: &[impl AsRef<[Test]>]) {
-        let mut any = Vec::with_capacity(self.any.len());
-        for one in &self.any {
-            let parts = parts.iter();
-            let both = parts.filter_map(|part| logic::both(&one.tests, part.as_ref()));
-            any.extend(both.map(|tests| Conjunction {
-                tests,
-                not: Vec::new(),
+    /// Keeps what passes one of these parts as well. Of a filter that says the kind of packet
+    /// first that is one, and nothing is allocated.
+    fn narrow(&mut self, parts: &[Part<'_>]) {
+        let maker = self.maker;
+        let mut more = Vec::new();
+        self.any.retain_mut(|one| {
+            let mut fitting = parts.iter().filter(|part| part.fits(maker, &one.tests));
+            let Some(first) = fitting.next() else {
+                return false;
+            };
+            more.extend(fitting.map(|part| {
+                let mut other = one.clone();
+                part.tests(maker)
+                    .for_each(|test| add(&mut other.tests, test));
+                other
             }));
+            first
+                .tests(maker)
+                .for_each(|test| add(&mut one.tests, test));
+            true
+        });
+        self.any.append(&mut more);
+    }
+}
+
+/// Whether a test can hold where all of these do.
+fn agrees(tests: &[Test], test: &Test) -> bool {
+    let mut tests = tests.iter();
+    let known = tests.find(|known| known.field == test.field);
+    known.is_none_or(|known| known.agrees(test))
+}
+
+/// Adds a test that [agrees](agrees) with these, which are by field.
+fn add(tests: &mut Vec<Test>, test: Test) {
+    let at = tests.iter().position(|known| known.field >= test.field);
+    let at = at.unwrap_or(tests.len());
+    match tests.get_mut(at) {
+        Some(known) if known.field == test.field => {
+            *known = known.merge(&test).expect("the two agree");
         }
-        self.any = any;
+        _ => tests.insert(at, test),
     }
 }

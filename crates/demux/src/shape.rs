@@ -59,12 +59,11 @@ impl Shape {
     /// The shape of a conjunction, and its key there.
     #[must_use]
     pub fn of(conjunction: &Conjunction) -> (Self, Key) {
-        let (guards, rest): (Vec<Test>, Vec<Test>) = conjunction
-            .tests
-            .iter()
-            .partition(|test| test.field.is_guard());
+        // By field, and those of guards come first.
+        let tests = &conjunction.tests;
+        let (guards, rest) = tests.split_at(tests.partition_point(|test| test.field.is_guard()));
         let shape = Self {
-            guards,
+            guards: guards.to_vec(),
             not: conjunction.not.clone(),
             key: rest
                 .iter()
@@ -74,11 +73,12 @@ impl Shape {
                 })
                 .collect(),
         };
-        let mut key = Vec::with_capacity(shape.key_bytes());
-        for (part, test) in shape.key.iter().zip(&rest) {
+        let bytes = shape.key_bytes();
+        let mut key = Vec::with_capacity(bytes);
+        for (part, test) in shape.key.iter().zip(rest) {
             key.extend_from_slice(&test.value[..part.width()]);
         }
-        key.resize(shape.key_bytes(), 0);
+        key.resize(bytes, 0);
         (shape, key.into())
     }
 

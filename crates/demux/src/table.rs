@@ -21,6 +21,7 @@ use ashway_wire::Headers;
 pub use super::entries::Entries;
 use super::entries::Facts;
 use super::filter::{Conjunction, Filter, Specificity};
+use super::hash::Seed;
 use super::meeting::{self, Meeting};
 use super::shape::{Key, Shape, ShapeId};
 use crate::bug::{self, Bug};
@@ -31,7 +32,7 @@ pub struct Table<T> {
     /// In the order they are tried.
     shapes: Vec<Entries<T>>,
     /// Where each filter's conjunctions are, and its text.
-    filters: HashMap<T, Placed>,
+    filters: HashMap<T, Placed, Seed>,
     /// Wider filters that have an entry's alternative too, the narrowest first.
     beneath: HashMap<(ShapeId, Key), Vec<T>>,
     next: u32,
@@ -41,7 +42,7 @@ impl<T> Default for Table<T> {
     fn default() -> Self {
         Self {
             shapes: Vec::new(),
-            filters: HashMap::new(),
+            filters: HashMap::default(),
             beneath: HashMap::new(),
             next: 0,
         }
@@ -88,22 +89,22 @@ impl<T: Copy + Eq + Hash> Table<T> {
         if self.filters.contains_key(&value) {
             return Err(self.conflict(filter, value));
         }
-        let places: Vec<(Shape, Key)> = filter.any.iter().map(Shape::of).collect();
+        let places: Vec<Place> = filter.any.iter().map(|one| self.place_of(one)).collect();
         let rival = places.iter().find_map(|place| self.rival(filter, place));
         if let Some(with) = rival {
             return Err(self.conflict(filter, with));
         }
         let mut all = filter.any.iter().zip(&places);
         if let Some(with) = all.find_map(|(one, place)| self.equal(one, place)) {
-            for (shape, _) in &places {
-                self.part(shape);
+            for place in &places {
+                self.part(&place.shape);
             }
             return Err(self.conflict(filter, with));
         }
         let mut change = Change::default();
         let mut at = Vec::with_capacity(filter.any.len());
-        for (shape, key) in places {
-            let index = self.place(shape, &mut change);
+        for place in places {
+            let (index, key) = self.make_place(place, &mut change);
             let id = self.shapes[index].id();
             at.push((id, key.clone()));
             let Some(top) = self.shapes[index].get(&key) else {
@@ -214,12 +215,26 @@ impl<T: Copy + Eq + Hash> Table<T> {
         }
     }
 
+    /// Where an alternative belongs, made or not.
+    fn place_of(&self, conjunction: &Conjunction) -> Place {
+        let (shape, key) = Shape::of(conjunction);
+        let known = self.shapes.iter().find(|entries| entries.shape == shape);
+        Place {
+            specificity: known.map_or_else(|| shape.specificity(), Entries::specificity),
+            known: known.map(Entries::id),
+            shape,
+            key,
+        }
+    }
+
     /// What has the alternative of `filter` too that has its place here, and is neither
     /// narrower nor wider.
-    fn rival(&self, filter: &Filter, (shape, key): &(Shape, Key)) -> Option<T> {
-        let entries = self.shapes.iter().find(|entries| entries.shape == *shape)?;
+    fn rival(&self, filter: &Filter, place: &Place) -> Option<T> {
+        let Place { known, key, .. } = place;
+        let id = (*known)?;
+        let entries = self.shapes.iter().find(|entries| entries.id() == id)?;
         let top = entries.get(key)?;
-        let others = self.beneath.get(&(entries.id(), key.clone()));
+        let others = self.beneath.get(&(id, key.clone()));
         let mut all = [top]
             .into_iter()
             .chain(others.into_iter().flatten().copied());
@@ -231,10 +246,11 @@ impl<T: Copy + Eq + Hash> Table<T> {
 
     /// What else matches a frame of this conjunction, which has its place there, tests
     /// other bits and is equally specific.
-    fn equal(&mut self, conjunction: &Conjunction, (shape, key): &(Shape, Key)) -> Option<T> {
-        for entries in equals(&mut self.shapes, shape) {
+    fn equal(&mut self, conjunction: &Conjunction, place: &Place) -> Option<T> {
+        let Place { shape, key, .. } = place;
+        for entries in equals(&mut self.shapes, place.specificity) {
             // In one shape only the same key meets.
-            if entries.shape != *shape && entries.meets(shape, key) {
+            if Some(entries.id()) != place.known && entries.meets(shape, key) {
                 let overlaps = |(key, with)| {
                     let other = entries.shape.conjunction(key);
                     other.overlaps(conjunction).then_some(with)
@@ -250,10 +266,11 @@ impl<T: Copy + Eq + Hash> Table<T> {
     /// Takes out what equally specific shapes counted for the sake of this one,
     /// if it is not, or no longer, here.
     fn part(&mut self, gone: &Shape) {
-        let left: Vec<Shape> = equals(&mut self.shapes, gone)
+        let specificity = gone.specificity();
+        let left: Vec<Shape> = equals(&mut self.shapes, specificity)
             .map(|entries| entries.shape.clone())
             .collect();
-        for entries in equals(&mut self.shapes, gone) {
+        for entries in equals(&mut self.shapes, specificity) {
             let shape = &entries.shape;
             let wanted: Vec<Key> = left
                 .iter()
@@ -273,9 +290,20 @@ impl<T: Copy + Eq + Hash> Table<T> {
         }
     }
 
-    /// Where the shape is, made if need be.
-    fn place(&mut self, shape: Shape, change: &mut Change) -> usize {
-        let specificity = shape.specificity();
+    /// Where the place's shape is, made if need be, and the key there.
+    fn make_place(&mut self, place: Place, change: &mut Change) -> (usize, Key) {
+        let Place {
+            shape,
+            key,
+            specificity,
+            known,
+        } = place;
+        let mut shapes = self.shapes.iter();
+        if let Some(id) = known
+            && let Some(index) = shapes.position(|entries| entries.id() == id)
+        {
+            return (index, key);
+        }
         // Most specific first; equals, which do not meet, by what they test.
         let place = self.shapes.binary_search_by(|entries| {
             let order = specificity.cmp(&entries.specificity());
@@ -286,13 +314,14 @@ impl<T: Copy + Eq + Hash> Table<T> {
             };
             order.then_with(|| entries.shape.cmp(&shape))
         });
-        place.unwrap_or_else(|index| {
+        let index = place.unwrap_or_else(|index| {
             let id = ShapeId(self.next);
             self.next += 1;
             change.made.push(id);
             self.shapes.insert(index, Entries::new(id, shape));
             index
-        })
+        });
+        (index, key)
     }
 }
 
@@ -302,15 +331,23 @@ impl<T> AsRef<[Entries<T>]> for Table<T> {
     }
 }
 
-/// The shapes that are as specific as this one.
-fn equals<'s, T: Copy>(
-    shapes: &'s mut [Entries<T>],
-    shape: &Shape,
-) -> impl Iterator<Item = &'s mut Entries<T>> {
-    let specificity = shape.specificity();
+/// The shapes that are so specific.
+fn equals<T: Copy>(
+    shapes: &mut [Entries<T>],
+    specificity: Specificity,
+) -> impl Iterator<Item = &mut Entries<T>> {
     shapes
         .iter_mut()
         .filter(move |entries| entries.specificity() == specificity)
+}
+
+/// Where an alternative belongs.
+struct Place {
+    shape: Shape,
+    key: Key,
+    specificity: Specificity,
+    /// The shape's name, if it is here.
+    known: Option<ShapeId>,
 }
 
 #[derive(Clone, Debug)]
