@@ -236,7 +236,7 @@ impl Node {
         let change = table.insert(filter, target)?;
         demux_changes.push((
             iface,
-            DemuxChange::Update(Update::of(table, change, target)),
+            DemuxChange::Update(Update::of(table, change, target).into()),
         ));
         Ok(())
     }
@@ -252,7 +252,7 @@ impl Node {
         let change = table.remove(target);
         demux_changes.push((
             iface,
-            DemuxChange::Update(Update::of(table, change, target)),
+            DemuxChange::Update(Update::of(table, change, target).into()),
         ));
     }
 
@@ -356,9 +356,9 @@ impl Node {
             let changes: Option<Vec<_>> = here
                 .map(|(_, turn)| match turn {
                     DemuxChange::Update(update) if update.change().added.is_empty() => {
-                        Some((update, Leaf::default()))
+                        Some((&**update, Leaf::default()))
                     }
-                    DemuxChange::Update(update) => Some((update, leaves.leaf(update.value()))),
+                    DemuxChange::Update(update) => Some((&**update, leaves.leaf(update.value()))),
                     DemuxChange::Anew(_) => None,
                 })
                 .collect();

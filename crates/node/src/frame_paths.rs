@@ -20,7 +20,7 @@ use super::binding::refusal;
 use super::dispatch::{self, LIVE_SLOT};
 use super::neighbours::NextMac;
 use super::path_registry::{Attachment, FramePath, NodePath};
-use super::paths::Wanted;
+use super::paths::{Wanted, taken};
 use super::{Node, Owner, RunError};
 use crate::request::Refusal;
 use ashway_config::{Asked, PathConfig, Tier};
@@ -186,16 +186,12 @@ impl Node {
             created.path.attrs_mut().remove(own);
         }
         let entrances = self.graph.entrances(&created, also.as_ref());
-        let stages: Vec<_> = created.path.stages().collect();
-        let begins = |is: &dyn Fn(&dyn Stage<Message>) -> bool| {
-            stages.first().is_some_and(|stage| is(*stage))
-        };
-        let first = begins(&eth::is_link);
-        let joins = begins(&|stage| {
-            let kind = stage.kind();
-            kind.is_some_and(|kind| ptr::eq(kind, &raw const fragment::KIND))
-        });
-        let mut ends = Vec::new();
+        let begins = created.path.stages().next();
+        let first = begins.is_some_and(eth::is_link);
+        let joins = begins
+            .and_then(Stage::kind)
+            .is_some_and(|kind| ptr::eq(kind, &raw const fragment::KIND));
+        let mut ends = Vec::with_capacity(entrances.len());
         for (at, entrance) in entrances.iter().enumerate() {
             let iface = &entrance.iface;
             let direction = if first && at == 0 {
@@ -225,11 +221,8 @@ impl Node {
             };
             ends.push((Attachment::new(number, direction, catches), filter));
         }
-        let runs = stages
-            .iter()
-            .filter_map(|stage| self.runs(stage.name()))
-            .collect();
-        drop(stages);
+        let stages = created.path.stages();
+        let runs = stages.filter_map(|stage| self.runs(stage.name())).collect();
         let fits = match &bound {
             // It has a place of its own there, or a reason.
             Ok(_) => Ok(()),
@@ -318,14 +311,14 @@ impl Node {
         ends: Vec<(Attachment, Filter)>,
         demux_changes: &mut Vec<(usize, DemuxChange)>,
     ) -> Result<PathId, Refusal> {
-        // Another of the same request may have the name by now.
-        self.name_is_free(path.name())?;
         let shown = ends.iter().map(|(end, _)| *end);
         let domain = domain.map(Arc::from);
         let frame_queue = self.frame_queue.as_deref();
         let is_idle = |number| frame_queue.is_none_or(|frame_queue| frame_queue.begin_path(number));
         let name = path.shared_name();
         let id = self.paths.insert_frames(name, from, domain, shown, is_idle);
+        // Another of the same request may have the name by now.
+        let id = id.ok_or_else(|| taken(path.name()))?;
         for (end, filter) in ends {
             let led = self.add_end(
                 path.name(),

@@ -22,7 +22,7 @@ use ashway_api::answer;
 use ashway_kernel::News;
 use ashway_kernel::neighbour::{Neighbour, Tables};
 use ashway_modules::mac::Mac;
-use ashway_path::places::PathId;
+use ashway_path::places::{PathId, Places};
 
 use super::Node;
 use ashway_worker::order::Order;
@@ -54,7 +54,7 @@ const ASKED: Place = 1 << 63;
 pub(super) struct Neighbours {
     hops: HashMap<Key, NextHop>,
     /// What each path sends to.
-    wanted: HashMap<PathId, Key>,
+    wanted: Places<Key>,
     /// Neighbours whose hardware address is known.
     known: HashMap<Key, Neighbour>,
     /// Who is asked about next, and since when it has waited.
@@ -159,20 +159,21 @@ impl Neighbours {
     /// Notes what a path sends to. Constant time: a next hop that is new is [to be looked
     /// up](Self::look_up), and the path waits for that.
     fn want(&mut self, id: PathId, to: Key) -> NextMac {
-        self.wanted.insert(id, to);
-        if !self.hops.contains_key(&to) {
+        let before = self.wanted.put(id, to);
+        debug_assert!(before.is_none(), "who had the place was forgotten");
+        if let Some(hop) = self.hops.get_mut(&to) {
+            hop.paths += 1;
+            if hop.is_looked_up {
+                return NextMac::Known(self.mac(&to));
+            }
+        } else {
             let hop = NextHop {
                 neighbour: None,
                 is_looked_up: false,
-                paths: 0,
+                paths: 1,
                 turn: self.queue(to, Instant::now(), false),
             };
             self.hops.insert(to, hop);
-        }
-        let hop = self.hops.get_mut(&to).expect("it was made above");
-        hop.paths += 1;
-        if hop.is_looked_up {
-            return NextMac::Known(self.mac(&to));
         }
         self.waiting.push((id, to));
         NextMac::Awaited
@@ -188,7 +189,7 @@ impl Neighbours {
     ) -> Vec<(PathId, Option<[u8; 6]>)> {
         let mut macs = Vec::new();
         for (id, to) in std::mem::take(&mut self.waiting) {
-            if self.wanted.get(&id) != Some(&to) {
+            if self.wanted.at(id) != Some(&to) {
                 continue;
             }
             let hop = self.hops.get(&to).expect("a path wants it");
@@ -237,7 +238,7 @@ impl Neighbours {
     /// Paths that are gone want no neighbours. Constant time for each.
     fn forget(&mut self, ids: &[PathId]) {
         for id in ids {
-            let Some(to) = self.wanted.remove(id) else {
+            let Some(to) = self.wanted.remove(*id) else {
                 continue;
             };
             let Some(hop) = self.hops.get_mut(&to) else {
@@ -343,7 +344,7 @@ impl Neighbours {
             moved.contains(to) || neighbour.is_some_and(|at| changed.contains(&(to.0, at)))
         };
         let others = self.wanted.iter().filter(|(_, to)| is_other(to));
-        others.map(|(id, to)| (*id, self.mac(to))).collect()
+        others.map(|(id, to)| (id, self.mac(to))).collect()
     }
 }
 
@@ -405,7 +406,7 @@ impl Node {
 
     /// Where a path sends to, if it had to be looked up.
     pub(super) fn show_neighbour(&self, id: PathId) -> Option<answer::NextHop> {
-        let key = self.neighbours.wanted.get(&id)?;
+        let key = self.neighbours.wanted.at(id)?;
         let hop = self.neighbours.hops.get(key)?;
         let (iface, to) = key;
         Some(answer::NextHop {

@@ -4,6 +4,7 @@
 //! interfaces, and the rest in the path; so one whose messages come as whole frames is
 //! small here, 100,000 times.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -208,7 +209,7 @@ impl FramePath {
 }
 
 impl PathRegistry {
-    /// Takes a path in whose messages come as whole frames; its name is free.
+    /// Takes a path in whose messages come as whole frames; `None` if its name is taken.
     pub(super) fn insert_frames(
         &mut self,
         name: Arc<str>,
@@ -216,7 +217,11 @@ impl PathRegistry {
         domain: Option<Arc<str>>,
         ends: impl IntoIterator<Item = Attachment>,
         is_idle: impl Fn(u32) -> bool,
-    ) -> PathId {
+    ) -> Option<PathId> {
+        let Entry::Vacant(free) = self.names.entry(Arc::clone(&name)) else {
+            return None;
+        };
+        let id = *free.insert(self.ids.take());
         let mut ends = ends.into_iter();
         let frames = FramePath {
             number: self.numbers.take(Instant::now(), is_idle),
@@ -232,9 +237,8 @@ impl PathRegistry {
             owner: None,
             feed: Feed::Frames(frames),
         };
-        let id = self.ids.take();
-        self.put(id, path);
-        id
+        self.paths.put(id, path);
+        Some(id)
     }
 
     /// Takes a path in that is bound to a handler; its name is free, and the id is one of
@@ -254,10 +258,6 @@ impl PathRegistry {
             feed: Feed::Handler(Box::new(bound)),
         };
         self.bound.insert(id);
-        self.put(id, path);
-    }
-
-    fn put(&mut self, id: PathId, path: NodePath) {
         self.names.insert(Arc::clone(&path.name), id);
         self.paths.put(id, path);
     }

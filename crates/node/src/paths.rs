@@ -216,9 +216,7 @@ impl Node {
     }
 
     fn put_made(&mut self, made: Vec<Made>) -> Result<Vec<(Arc<str>, Log)>, Refusal> {
-        let begin = Instant::now();
-        let names: Vec<Arc<str>> = made.iter().map(|path| path.path.shared_name()).collect();
-        let (mut bound, mut frames) = (Vec::new(), Vec::new());
+        let (mut bound, mut frames) = (Vec::new(), Vec::with_capacity(made.len()));
         let mut logs = Vec::with_capacity(made.len());
         for mut path in made {
             logs.push((path.path.shared_name(), std::mem::take(&mut path.log)));
@@ -230,10 +228,14 @@ impl Node {
         if !frames.is_empty() {
             self.put_frames(frames)?;
         }
+        if bound.is_empty() {
+            return Ok(logs);
+        }
+        let begin = Instant::now();
         let mut to_promote = Vec::new();
         for (config, owner) in bound {
             if let Err(refusal) = self.put_path(&config, None, owner, begin) {
-                let there = names.iter().filter_map(|name| self.paths.find(name));
+                let there = logs.iter().filter_map(|(name, _)| self.paths.find(name));
                 let there: Vec<PathId> = there.collect();
                 if let Err(stays) = self.take(&there) {
                     let message = format!(

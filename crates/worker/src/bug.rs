@@ -1,6 +1,8 @@
 //! The seeded bugs of this crate ([`ashway_abi::bug`]).
 
 ashway_abi::seeded_bugs! {
+    /// Of several changes of an entry the first counts.
+    FirstChangeCounts,
     /// A version begins without the state of the one before.
     StateForgotten,
     /// The state is written before the version's own first values.

@@ -19,6 +19,7 @@ pub mod counters;
 pub mod decide;
 pub mod drop_rule;
 pub mod endpoint;
+mod entry_changes;
 pub mod error;
 pub mod faults;
 pub mod feeds;

@@ -16,6 +16,8 @@ use ashway_demux::{Key, Shape, ShapeId, Update};
 use ashway_kernel::{LoadError, Map, MapSpec, Program, shared};
 use ashway_memory::{Memory, SharedArray, WakeBell};
 
+use crate::entry_changes::EntryChanges;
+
 /// The maps that all programs of a node share.
 #[derive(Debug)]
 pub struct NodeMaps {
@@ -103,11 +105,11 @@ pub(crate) fn load_noting(
 #[derive(Debug)]
 pub struct DemuxMaps {
     /// Those of the program's shapes that have a map, by their numbers.
-    shapes: HashMap<u32, ShapeMap>,
+    shapes: BTreeMap<u32, ShapeMap>,
     /// The others of the program: all their entries are constants.
-    closed: HashMap<u32, Shape>,
+    closed: BTreeMap<u32, Shape>,
     /// The numbers of the table's shapes.
-    numbers: HashMap<ShapeId, u32>,
+    numbers: BTreeMap<ShapeId, u32>,
     hits: SharedArray,
     /// The entries that are part of the program, each with its cell in `hits`.
     constants: HashMap<(u32, Key), usize>,
@@ -131,7 +133,7 @@ struct SpareMap {
     at: usize,
     entries: Map,
     /// The slots of the table's shapes that have one.
-    slots: HashMap<ShapeId, (usize, Shape)>,
+    slots: BTreeMap<ShapeId, (usize, Shape)>,
     /// Whose each entry is.
     whose: HashMap<SpareKey, (ShapeId, Key)>,
 }
@@ -154,43 +156,32 @@ pub enum Followed {
 /// What follows changes, not done yet.
 #[derive(Default)]
 pub struct Steps<'a> {
-    numbers: Option<HashMap<ShapeId, u32>>,
+    numbers: Option<BTreeMap<ShapeId, u32>>,
     spares: Option<Spares>,
-    slots: Option<HashMap<ShapeId, (usize, Shape)>>,
-    /// For the map of each shape.
-    entries: BTreeMap<u32, EntryChanges<&'a Key, Leaf>>,
+    slots: Option<BTreeMap<ShapeId, (usize, Shape)>>,
+    /// For the map of each shape, by its number; few.
+    entries: Vec<(u32, EntryChanges<&'a Key, Leaf>)>,
     /// Cells of constants.
     gone: Vec<usize>,
     as_data: EntryChanges<SpareKey, (ShapeId, &'a Key, Leaf)>,
 }
 
-/// What becomes of entries of a map by changes one after the other, of which the last
-/// counts: whether an entry was there before them, and what it is after them.
-struct EntryChanges<K, V>(BTreeMap<K, (bool, Option<V>)>);
-
-impl<K, V> Default for EntryChanges<K, V> {
-    fn default() -> Self {
-        Self(BTreeMap::new())
-    }
-}
-
-impl<K: Ord, V> EntryChanges<K, V> {
-    fn add(&mut self, key: K, value: V) {
-        self.0.entry(key).or_insert((false, None)).1 = Some(value);
+impl<'a> Steps<'a> {
+    /// The changes of a shape's map.
+    fn of(&mut self, number: u32) -> &mut EntryChanges<&'a Key, Leaf> {
+        let known = self.entries.iter().position(|(known, _)| *known == number);
+        let at = known.unwrap_or_else(|| {
+            self.entries.push((number, EntryChanges::default()));
+            self.entries.len() - 1
+        });
+        &mut self.entries[at].1
     }
 
-    fn remove(&mut self, key: K) {
-        self.0.entry(key).or_insert((true, None)).1 = None;
-    }
-
-    fn added(&self) -> impl Iterator<Item = (&K, &V)> {
-        let entries = self.0.iter();
-        entries.filter_map(|(key, (_, is))| is.as_ref().map(|value| (key, value)))
-    }
-
-    fn removed(&self) -> impl Iterator<Item = &K> {
-        let entries = self.0.iter();
-        entries.filter_map(|(key, (was, is))| (*was && is.is_none()).then_some(key))
+    fn settle(&mut self) {
+        for (_, changes) in &mut self.entries {
+            changes.settle();
+        }
+        self.as_data.settle();
     }
 }
 
@@ -207,9 +198,9 @@ impl DemuxMaps {
         leaf: impl Fn(T) -> Leaf,
     ) -> io::Result<Self> {
         let mut all = Self {
-            shapes: HashMap::new(),
-            closed: HashMap::new(),
-            numbers: HashMap::new(),
+            shapes: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            numbers: BTreeMap::new(),
             hits: shared::words("ashway_hits", compiled::hits_bytes(compiled))?,
             constants: HashMap::new(),
             spares: SpareMap {
@@ -221,7 +212,7 @@ impl DemuxMaps {
                     leaf::BYTES as u32,
                     room(0),
                 ))?,
-                slots: HashMap::new(),
+                slots: BTreeMap::new(),
                 whose: HashMap::new(),
             },
         };
@@ -290,6 +281,7 @@ impl DemuxMaps {
         for (update, leaf) in updates {
             self.step(update, *leaf, &mut steps)?;
         }
+        steps.settle();
         Some(steps)
     }
 
@@ -317,7 +309,7 @@ impl DemuxMaps {
         }
         for (id, key) in &change.added {
             if let Some(number) = self.map_of(*id, steps) {
-                steps.entries.entry(number).or_default().add(key, leaf);
+                steps.of(number).add(key, leaf);
                 continue;
             }
             if let Some(number) = self.number(*id, steps) {
@@ -336,7 +328,7 @@ impl DemuxMaps {
             {
                 steps.gone.push(*cell);
             } else if let Some(number) = self.map_of(*id, steps) {
-                steps.entries.entry(number).or_default().remove(key);
+                steps.of(number).remove(key);
             } else {
                 let key = self.spare_key(*id, key, steps)?;
                 steps.as_data.remove(key);
@@ -410,18 +402,19 @@ impl DemuxMaps {
             }
             one.map.update_batch(&keys, &values)?;
             if let Some(count) = one.count {
-                let more = changes.0.values().filter(|(was, is)| !was && is.is_some());
                 let count = self.hits.u64_at(count);
-                count.fetch_add(more.count() as u64, Ordering::Release);
+                count.fetch_add(changes.more() as u64, Ordering::Release);
             }
         }
-        let (keys, values): (Vec<_>, Vec<_>) = steps
-            .as_data
-            .added()
-            .map(|(key, (_, _, leaf))| (*key, leaf.to_bytes()))
-            .unzip();
-        let entries = &self.spares.entries;
-        entries.update_batch(keys.as_flattened(), values.as_flattened())?;
+        if as_data {
+            let (keys, values): (Vec<_>, Vec<_>) = steps
+                .as_data
+                .added()
+                .map(|(key, (_, _, leaf))| (*key, leaf.to_bytes()))
+                .unzip();
+            let entries = &self.spares.entries;
+            entries.update_batch(keys.as_flattened(), values.as_flattened())?;
+        }
         if let Some(spares) = steps.spares {
             self.publish(spares);
         }
@@ -437,10 +430,13 @@ impl DemuxMaps {
         }
         for (number, changes) in &steps.entries {
             let one = &self.shapes[number];
-            let keys: Vec<u8> = changes
-                .removed()
-                .flat_map(|key| key.iter().copied())
-                .collect();
+            let mut keys = Vec::new();
+            for key in changes.removed() {
+                keys.extend_from_slice(key);
+            }
+            if keys.is_empty() {
+                continue;
+            }
             one.map.delete_batch(&keys)?;
             if let Some(count) = one.count {
                 let fewer = keys.len() / one.shape.key_bytes();
@@ -449,7 +445,9 @@ impl DemuxMaps {
             }
         }
         let removed: Vec<_> = steps.as_data.removed().copied().collect();
-        self.spares.entries.delete_batch(removed.as_flattened())?;
+        if !removed.is_empty() {
+            self.spares.entries.delete_batch(removed.as_flattened())?;
+        }
         for key in &removed {
             self.spares.whose.remove(key);
         }

@@ -1,5 +1,7 @@
 //! Where demux leads, and how that changes.
 
+use std::sync::Arc;
+
 use ashway_demux::{Replica, Update};
 use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
@@ -20,8 +22,8 @@ pub struct Target {
 /// A change of an interface's demux.
 #[derive(Clone, Debug)]
 pub enum DemuxChange {
-    /// A filter came or went.
-    Update(Update<Target>),
+    /// A filter came or went. The worker, and the programs, follow the same.
+    Update(Arc<Update<Target>>),
     /// All of it is new.
     Anew(Replica<Target>),
 }
