@@ -16,7 +16,7 @@ use crate::bug::{self, Bug};
 #[derive(Debug)]
 pub struct Join {
     maker: Maker,
-    any: Vec<Conjunction>,
+    any: Vec<Alternative>,
 }
 
 /// Tests that have room without another allocation: those of a path of one flow.
@@ -26,12 +26,24 @@ impl Default for Join {
     fn default() -> Self {
         Self {
             maker: Maker::default(),
-            any: vec![Conjunction {
+            any: vec![Alternative {
                 tests: Vec::with_capacity(USUAL_TESTS),
-                not: Vec::new(),
+                link: None,
+                protocol: None,
             }],
         }
     }
+}
+
+/// Tests of which all have to hold.
+#[derive(Clone, Debug)]
+struct Alternative {
+    /// By field, each field once.
+    tests: Vec<Test>,
+    /// The tags and the type behind them that the tests ask for, if they do.
+    link: Option<(u8, u16)>,
+    /// The same of the protocol.
+    protocol: Option<u8>,
 }
 
 /// What a word asks for in one kind of packet.
@@ -41,30 +53,58 @@ struct Part<'t> {
     rest: &'t [Test],
 }
 
-impl Part<'_> {
-    /// Whether packets of this kind can pass these tests. All tests of a kind are whole, so
-    /// most parts are ruled out without making theirs.
-    fn is_of_kind(&self, tests: &[Test]) -> bool {
-        let is = |field, wanted: &[u8]| {
-            let known = tests.iter().find(|test| test.field == field);
-            known.is_none_or(|known| known.value.starts_with(wanted))
+impl Alternative {
+    /// Whether a frame may pass these tests and the part's. Most parts are of another kind of
+    /// packet, and ruled out without making their tests.
+    fn fits(&self, maker: Maker, part: &Part<'_>) -> bool {
+        let link = || {
+            maker
+                .link(part.ethertype)
+                .iter()
+                .all(|test| self.agrees(test))
         };
-        let mut protocol = self.protocol.iter();
-        is(Field::EtherType, &self.ethertype.to_be_bytes())
-            && protocol.all(|protocol| is(Field::Protocol, &[*protocol]))
+        let is_link = |known| known == (maker.tags, part.ethertype);
+        self.link.map_or_else(link, is_link)
+            && (self.protocol.is_none()
+                || part.protocol.is_none()
+                || self.protocol == part.protocol)
+            && part.rest.iter().all(|test| self.agrees(test))
     }
 
-    fn tests(&self, maker: Maker) -> impl Iterator<Item = Test> {
-        let [tags, ethertype] = maker.link(self.ethertype);
-        let protocol = |number| Test::whole(Field::Protocol, [number]);
-        let kind = [tags, ethertype].into_iter();
-        let kind = kind.chain(self.protocol.map(protocol));
-        kind.chain(self.rest.iter().copied())
+    /// Adds the tests of a part that [fits](Self::fits).
+    fn add_part(&mut self, maker: Maker, part: &Part<'_>) {
+        if self.link.is_none() {
+            self.link = Some((maker.tags, part.ethertype));
+            maker
+                .link(part.ethertype)
+                .into_iter()
+                .for_each(|test| self.add(test));
+        }
+        if let (None, Some(protocol)) = (self.protocol, part.protocol) {
+            self.protocol = part.protocol;
+            self.add(Test::whole(Field::Protocol, [protocol]));
+        }
+        part.rest.iter().for_each(|test| self.add(*test));
     }
 
-    /// Whether packets of this kind can pass both.
-    fn fits(&self, maker: Maker, tests: &[Test]) -> bool {
-        self.is_of_kind(tests) && self.tests(maker).all(|test| agrees(tests, &test))
+    /// Whether a test can hold where all of these do.
+    fn agrees(&self, test: &Test) -> bool {
+        let mut tests = self.tests.iter();
+        let known = tests.find(|known| known.field == test.field);
+        known.is_none_or(|known| known.agrees(test))
+    }
+
+    /// Adds a test that [agrees](Self::agrees).
+    fn add(&mut self, test: Test) {
+        let mut tests = self.tests.iter();
+        let at = tests.position(|known| known.field >= test.field);
+        let at = at.unwrap_or(self.tests.len());
+        match self.tests.get_mut(at) {
+            Some(known) if known.field == test.field => {
+                *known = known.merge(&test).expect("the two agree");
+            }
+            _ => self.tests.insert(at, test),
+        }
     }
 }
 
@@ -76,13 +116,11 @@ impl Join {
             return;
         }
         for tagged in self.maker.vlan(Some(id)) {
+            let tests = &tagged.tests;
             self.any
-                .retain(|one| tagged.tests.iter().all(|test| agrees(&one.tests, test)));
+                .retain(|one| tests.iter().all(|test| one.agrees(test)));
             for one in &mut self.any {
-                tagged
-                    .tests
-                    .iter()
-                    .for_each(|test| add(&mut one.tests, *test));
+                tests.iter().for_each(|test| one.add(*test));
             }
         }
     }
@@ -148,7 +186,11 @@ impl Join {
     /// The filter, under what people are to read of it; `None` if nothing can match.
     #[must_use]
     pub fn finish(self, text: impl Into<String>) -> Option<Filter> {
-        let mut any = self.any;
+        let any = self.any.into_iter().map(|one| Conjunction {
+            tests: one.tests,
+            not: Vec::new(),
+        });
+        let mut any: Vec<_> = any.collect();
         any.sort_unstable();
         any.dedup();
         (!any.is_empty()).then(|| Filter {
@@ -209,40 +251,18 @@ impl Join {
         let maker = self.maker;
         let mut more = Vec::new();
         self.any.retain_mut(|one| {
-            let mut fitting = parts.iter().filter(|part| part.fits(maker, &one.tests));
+            let mut fitting = parts.iter().filter(|part| one.fits(maker, part));
             let Some(first) = fitting.next() else {
                 return false;
             };
             more.extend(fitting.map(|part| {
                 let mut other = one.clone();
-                part.tests(maker)
-                    .for_each(|test| add(&mut other.tests, test));
+                other.add_part(maker, part);
                 other
             }));
-            first
-                .tests(maker)
-                .for_each(|test| add(&mut one.tests, test));
+            one.add_part(maker, first);
             true
         });
         self.any.append(&mut more);
-    }
-}
-
-/// Whether a test can hold where all of these do.
-fn agrees(tests: &[Test], test: &Test) -> bool {
-    let mut tests = tests.iter();
-    let known = tests.find(|known| known.field == test.field);
-    known.is_none_or(|known| known.agrees(test))
-}
-
-/// Adds a test that [agrees](agrees) with these, which are by field.
-fn add(tests: &mut Vec<Test>, test: Test) {
-    let at = tests.iter().position(|known| known.field >= test.field);
-    let at = at.unwrap_or(tests.len());
-    match tests.get_mut(at) {
-        Some(known) if known.field == test.field => {
-            *known = known.merge(&test).expect("the two agree");
-        }
-        _ => tests.insert(at, test),
     }
 }
