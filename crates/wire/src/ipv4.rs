@@ -60,6 +60,12 @@ impl<T: AsRef<[u8]>> Packet<T> {
         u16::from_be_bytes(array(self.0.as_ref(), 2))
     }
 
+    /// What fragments of this packet have in common.
+    #[must_use]
+    pub fn identification(&self) -> u16 {
+        u16::from_be_bytes(array(self.0.as_ref(), 4))
+    }
+
     /// Whether more fragments follow.
     #[must_use]
     pub fn more_fragments(&self) -> bool {
@@ -121,6 +127,11 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     /// Sets the bytes of header and payload.
     pub fn set_total_len(&mut self, bytes: u16) {
         self.0.as_mut()[2..4].copy_from_slice(&bytes.to_be_bytes());
+    }
+
+    /// Sets what fragments of this packet have in common.
+    pub fn set_identification(&mut self, number: u16) {
+        self.0.as_mut()[4..6].copy_from_slice(&number.to_be_bytes());
     }
 
     /// Sets the time to live, in hops.

@@ -14,6 +14,11 @@
 #![no_std]
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+#[macro_use]
+extern crate std;
+
+mod bug;
 pub mod checksum;
 pub mod datagram;
 pub mod emit;
@@ -23,6 +28,7 @@ pub mod ipv4;
 pub mod ipv6;
 pub mod partial;
 pub mod reply;
+pub mod segments;
 pub mod tcp;
 pub mod udp;
 pub mod vxlan;

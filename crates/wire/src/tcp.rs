@@ -5,8 +5,8 @@
 //! | source port | destination port | sequence | acknowledgement | lengths, .. | window | checksum | urgent | options, payload ...
 //! ```
 //!
-//! A segment does not say how long it is: it ends where its packet ends. Only the
-//! checksum is read here.
+//! A segment does not say how long it is: it ends where its packet ends. Options are kept and
+//! never read.
 //!
 //! Source: RFC 9293 §3.1.
 
@@ -16,6 +16,13 @@ use crate::eth::array;
 /// Bytes of a header without options.
 pub const HEADER_BYTES: usize = 20;
 
+/// Flags, in the header's byte 13: no more data is to come.
+const FIN: u8 = 0x01;
+/// What has come is to be handed on.
+const PSH: u8 = 0x08;
+/// The sender has slowed down (RFC 3168 §6.1.2).
+const CWR: u8 = 0x80;
+
 /// A view of bytes as a segment, all of them.
 #[derive(Debug)]
 pub struct Packet<T>(T);
@@ -24,6 +31,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
     /// The view, if the bytes hold a header without options.
     pub fn new_checked(bytes: T) -> Option<Self> {
         (bytes.as_ref().len() >= HEADER_BYTES).then_some(Self(bytes))
+    }
+
+    /// Bytes of the header with options, 20 to 60 in a true segment; the view may hold
+    /// fewer.
+    #[must_use]
+    pub fn header_len(&self) -> usize {
+        usize::from(self.0.as_ref()[12] >> 4) * 4
     }
 
     /// The checksum field.
@@ -42,6 +56,24 @@ impl<T: AsRef<[u8]>> Packet<T> {
 }
 
 impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
+    /// Says that its first byte of payload comes so many later.
+    pub fn move_sequence(&mut self, bytes: u32) {
+        let sequence = u32::from_be_bytes(array(self.0.as_ref(), 4)).wrapping_add(bytes);
+        self.0.as_mut()[4..8].copy_from_slice(&sequence.to_be_bytes());
+    }
+
+    /// Of a segment that is a part of a longer one, leaves the flags that are the first part's
+    /// (CWR) or the last one's (FIN, PSH) where it is that.
+    pub fn keep_flags(&mut self, is_first: bool, is_last: bool) {
+        let flags = &mut self.0.as_mut()[13];
+        if !is_first {
+            *flags &= !CWR;
+        }
+        if !is_last {
+            *flags &= !(FIN | PSH);
+        }
+    }
+
     /// Computes the checksum whole; `pseudo` is the sum of the pseudo-header. Linear in
     /// the segment. A checksum of 0 is one like any other here.
     pub fn fill_checksum(&mut self, pseudo: Sum) {

@@ -1,0 +1,8 @@
+//! The seeded bugs of this crate ([`ashway_abi::bug`]).
+
+ashway_abi::seeded_bugs! {
+    /// The last of many messages behind one header says that it is as long as the others.
+    LastSegmentLength,
+    /// Each of them has the flags that are the last one's.
+    SegmentFlags,
+}
