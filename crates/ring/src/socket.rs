@@ -6,6 +6,9 @@
 //! takes it from there back to the free ones. There are as many chunks as tx and
 //! completion descriptors, so only the free chunks can run out.
 //!
+//! A frame that is longer than a chunk takes several (`XDP_USE_SG`, Linux 6.6), all at once or
+//! none.
+//!
 //! Copy mode (`XDP_COPY`): it works on every driver, and neither needs nor
 //! disturbs an XDP program on the interface.
 //!
@@ -114,7 +117,13 @@ pub struct TxSocket {
     /// Free chunks. Its capacity is the number of chunks, so it never grows.
     free: Vec<u64>,
     umem: Umem,
+    /// How many chunks a frame may take.
+    most_chunks: usize,
 }
+
+/// The most that the kernel makes a frame of in copy mode is one and `MAX_SKB_FRAGS`, which is
+/// 17 or more (`include/linux/skbuff.h`): enough for the longest IP packet.
+const MOST_CHUNKS: usize = 17;
 
 impl TxSocket {
     /// Makes a socket that sends on one queue, with room for `frames` frames
@@ -171,12 +180,17 @@ impl TxSocket {
             .ok_or_else(|| os("placing the completion ring", Errno::INVAL))?;
 
         let flags = SocketAddrXdpFlags::XDP_COPY | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
-        rustix::net::bind(&fd, &SocketAddrXdp::new(flags, ifindex, queue)).map_err(|errno| {
-            match errno {
-                Errno::BUSY => BindError::QueueTaken { ifindex, queue },
-                Errno::INVAL | Errno::NODEV => BindError::NoSuchQueue { ifindex, queue },
-                errno => os("bind(AF_XDP)", errno),
-            }
+        let several = flags | SocketAddrXdpFlags::XDP_USE_SG;
+        let bind = |flags| rustix::net::bind(&fd, &SocketAddrXdp::new(flags, ifindex, queue));
+        let (bound, most_chunks) = match bind(several) {
+            // An older kernel does not know the flag.
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => (bind(flags), 1),
+            bound => (bound, MOST_CHUNKS.min(frames as usize)),
+        };
+        bound.map_err(|errno| match errno {
+            Errno::BUSY => BindError::QueueTaken { ifindex, queue },
+            Errno::INVAL | Errno::NODEV => BindError::NoSuchQueue { ifindex, queue },
+            errno => os("bind(AF_XDP)", errno),
         })?;
 
         Ok(Self {
@@ -187,6 +201,7 @@ impl TxSocket {
                 .map(|chunk| chunk * CHUNK_BYTES as u64)
                 .collect(),
             umem,
+            most_chunks,
         })
     }
 
@@ -195,28 +210,39 @@ impl TxSocket {
     ///
     /// # Errors
     ///
-    /// [`SendError::TxFull`] if no chunk is free even after reclaiming;
-    /// [`SendError::TooLong`] above 4,096 bytes.
+    /// [`SendError::TxFull`] if not enough chunks are free even after reclaiming;
+    /// [`SendError::TooLong`] above 69,632 bytes, and above 4,096 before Linux 6.6.
     pub fn send(&mut self, frame: &[u8]) -> Result<(), SendError> {
-        if frame.len() > CHUNK_BYTES {
+        let chunks = frame.len().div_ceil(CHUNK_BYTES).max(1);
+        if chunks > self.most_chunks {
             return Err(SendError::TooLong { bytes: frame.len() });
         }
-        if self.free.is_empty() {
+        if self.free.len() < chunks {
             self.reclaim();
         }
-        let Some(&chunk) = self.free.last() else {
+        // There are as many descriptors as chunks: who has these has those.
+        let Some(left) = self.free.len().checked_sub(chunks) else {
             return Err(SendError::TxFull);
         };
-        let descriptor = XdpDesc {
-            addr: chunk,
-            len: frame.len() as u32,
-            options: XdpDescOptions::empty(),
-        };
-        // The frame before its descriptor: `submit` publishes both.
-        if !self.umem.write(chunk, frame) || !self.tx.reserve(descriptor) {
-            return Err(SendError::TxFull);
+        let mut rest = frame;
+        for at in (left..self.free.len()).rev() {
+            let (piece, behind) = rest.split_at(rest.len().min(CHUNK_BYTES));
+            let descriptor = XdpDesc {
+                addr: self.free[at],
+                len: piece.len() as u32,
+                options: if at == left {
+                    XdpDescOptions::empty()
+                } else {
+                    XdpDescOptions::XDP_PKT_CONTD
+                },
+            };
+            // The frame before its descriptor: `submit` publishes both.
+            if !self.umem.write(descriptor.addr, piece) || !self.tx.reserve(descriptor) {
+                return Err(SendError::TxFull);
+            }
+            rest = behind;
         }
-        self.free.pop();
+        self.free.truncate(left);
         self.tx.submit();
         Ok(())
     }
