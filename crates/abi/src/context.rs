@@ -166,4 +166,7 @@ pub mod flag {
     /// The frame's first VLAN tag lies beside it, as it does at TCX, and is put back where the
     /// message waits for the user tier. Never beside [`PLAIN`].
     pub const TAG_BESIDE: u32 = 256;
+    /// The message is longer than programs read, or many behind one header: the user tier
+    /// checks what the entry program has not, and takes it apart.
+    pub const UNCHECKED: u32 = 512;
 }

@@ -157,7 +157,8 @@ counts! {
     DroppedBadUdpChecksum = 12, Fate, Udp, "dropped_bad_udp_checksum";
     /// Dropped: the first fragment of a datagram (nothing reassembles yet).
     DroppedFragment = 13, Fate, Ip, "dropped_fragment";
-    /// Dropped: longer than a ring slot, or than a stage or the link behind it takes.
+    /// Dropped: longer than a place in the application's ring, than any packet, or than a stage or
+    /// the link behind it takes; or many messages behind one header that nobody takes apart.
     DroppedTooLong = 14, Fate, Ring, "dropped_too_long";
     /// Dropped: the ring to the user tier was full, which is the path's alone or where the path
     /// has no part of its own; or had been, and the kernel tier waits for the path's messages in
@@ -240,7 +241,8 @@ counts! {
     OutHandedOver = 57, Sent, Port, "out_handed_over";
     /// Messages dropped because the transmit ring stayed full.
     OutDroppedTxFull = 58, Sent, Port, "out_dropped_tx_full";
-    /// Messages dropped because no frame to the driver is so long (4,096 bytes).
+    /// Messages dropped because no frame to the driver is so long: 64 KiB, and 4,096 bytes
+    /// before Linux 6.6.
     OutDroppedTooLong = 59, Sent, Port, "out_dropped_too_long";
     /// Messages to a channel that the host's stack would not send: no route, no
     /// such address, or too long; and those whose path knows no next hop.
@@ -250,6 +252,9 @@ counts! {
     /// Messages dropped because the path's output queue was full: a stage made more of one
     /// message than it holds.
     OutDroppedQueueFull = 62, Sent, Queue, "out_dropped_queue_full";
+    /// Went to the user tier because it is longer than the kernel tier reads, or because it
+    /// was one of many messages behind one header.
+    QueuedLong = 63, Note, Ring, "queued_long";
 }
 
 impl Count {

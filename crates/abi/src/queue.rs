@@ -44,10 +44,17 @@ impl QueueLayout {
         trusted::bytes_with(self.paths, self.rings).next_multiple_of(PAGE_BYTES)
     }
 
-    /// Size of a block: room for any frame that has room in a ring, whole.
+    /// Bytes of a frame that a slot's block holds: any frame whose payload fits a slot. A
+    /// longer one lies in as many slots as it takes, each but the last full.
+    #[must_use]
+    pub const fn piece_bytes(&self) -> usize {
+        trusted::HEADERS_BYTES + self.slot_bytes
+    }
+
+    /// Size of a block.
     #[must_use]
     pub const fn block_bytes(&self) -> usize {
-        (HEADROOM_BYTES + trusted::HEADERS_BYTES + self.slot_bytes).next_multiple_of(64)
+        (HEADROOM_BYTES + self.piece_bytes()).next_multiple_of(64)
     }
 
     /// How many there are: at least one, so that there is a pool to be mapped.

@@ -84,6 +84,9 @@ pub const PATH_LAZY_AT: usize = 24;
 /// its part of the ring. Only paths that share a row of counters have it: those that take whole
 /// frames, but for relays.
 pub const PATH_DROPPED: usize = 32;
+/// `u32` in a path word: slots of rings that hold rests of the path's long messages
+/// ([`SLOT_LONG`]). Programs add to it, the worker subtracts when it takes a message out.
+pub const PATH_CHAINED: usize = 40;
 /// Messages that a path above its share has in the user tier, at most: a turn of the
 /// worker's. None may overtake them, so the kernel tier waits for so many; and who
 /// shares the ring with it finds room.
@@ -137,6 +140,26 @@ pub const SLOT_AFTER_CPU: usize = 12;
 /// `u32` in a slot: the slot's place in the ring's sequence, plus 1, once the
 /// message is here.
 pub const SLOT_READY: usize = 16;
+/// `u32` in a slot: 0 for a message that has been checked and lies in this slot alone. Else how
+/// many slots behind it hold the rest ([`long::SLOTS`]), whether it is [`long::UNCHECKED`], and in
+/// the upper half its `gso_size`: how long each payload is of the many messages behind the one
+/// header, 0 if it is one message.
+pub const SLOT_LONG: usize = 20;
+
+/// Parts of [`SLOT_LONG`].
+pub mod long {
+    /// How many slots follow. Their descriptors say nothing: the first one's [`READY`](super::SLOT_READY)
+    /// is that of all.
+    pub const SLOTS: u32 = 0xff;
+    /// Lengths and checksums are for the user tier to check.
+    pub const UNCHECKED: u32 = 0x100;
+    /// Where `gso_size` begins.
+    pub const GSO_SHIFT: u32 = 16;
+    /// The longest message: an IPv6 packet without a jumbo payload (RFC 8200 §3) behind two
+    /// VLAN tags.
+    pub const MOST_BYTES: usize = 40 + 65_535 + 2 * 4;
+}
+
 /// Most bytes of headers in front of a payload: Ethernet 14, two VLAN tags 8, IPv4 with options 60 or IPv6
 /// 40, UDP 8, and for extension headers what is left. A datagram with longer
 /// headers has a bad length.

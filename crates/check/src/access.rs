@@ -233,7 +233,14 @@ fn is_of_share(at: usize, size: Size) -> bool {
 }
 
 /// What programs behind the entry program read of a `__sk_buff` besides.
-const SKB_FIELDS: [i16; 4] = [skb::LEN, skb::VLAN_PRESENT, skb::VLAN_TCI, skb::VLAN_PROTO];
+const SKB_FIELDS: [i16; 6] = [
+    skb::LEN,
+    skb::VLAN_PRESENT,
+    skb::VLAN_TCI,
+    skb::VLAN_PROTO,
+    skb::GSO_SEGS,
+    skb::GSO_SIZE,
+];
 
 fn md_field(hook: Hook, at: Num) -> Checked<Value> {
     let packet = |base| Value::Packet(Packet::begin(base));

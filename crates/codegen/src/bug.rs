@@ -152,6 +152,10 @@ ashway_abi::named_bugs! {
     TimedForOne,
     /// Many messages behind one header are handed over as one.
     SegmentWhole,
+    /// The last piece of a long message is not copied.
+    ChainCut,
+    /// A long message takes one slot, whatever it needs.
+    ChainOneSlot,
     /// A tag that lies beside the frame stays there.
     TagForgotten,
     /// A message in pieces is read as far as its first one goes.

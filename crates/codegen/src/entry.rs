@@ -20,6 +20,7 @@ use ashway_abi::context::{self, flag};
 use ashway_abi::observe::step;
 use ashway_abi::trusted::HEADERS_BYTES;
 use ashway_check::bpf::{Assembler, Hook, Image, Label, MapRef, Reg, Size, helper, op, skb};
+use ashway_wire::eth;
 use ashway_wire::ipv4::PROTOCOL_UDP;
 
 use crate::bug::{self, Bug};
@@ -101,7 +102,7 @@ impl Spec<'_> {
     }
 }
 
-/// Stack: a length that must survive a helper.
+/// Stack: a length that must survive a helper, or that one writes.
 const FRAME_BYTES: i16 = -56;
 
 const ETH: i16 = 14;
@@ -132,6 +133,7 @@ fn generate_with(spec: &Spec, observe: Option<u16>) -> Image {
         fragment: asm.label(),
         too_long: asm.label(),
         no_room: asm.label(),
+        unchecked: asm.label(),
         whole_checksum: asm.label(),
         dispatch: asm.label(),
         raw: asm.label(),
@@ -166,6 +168,7 @@ fn generate_with(spec: &Spec, observe: Option<u16>) -> Image {
         raw(&mut asm, &labels);
     }
     whole_checksum(&mut asm, spec, &labels);
+    unchecked(&mut asm, &labels);
     dispatch(&mut asm, spec, &labels);
     ends(&mut asm, spec, &labels);
     asm.finish()
@@ -206,6 +209,7 @@ struct Labels {
     fragment: Label,
     too_long: Label,
     no_room: Label,
+    unchecked: Label,
     whole_checksum: Label,
     dispatch: Label,
     raw: Label,
@@ -298,12 +302,36 @@ fn received(asm: &mut Assembler, labels: &Labels) {
             ..Note::end(Word::Is(0))
         },
     );
-    if asm.hook() == Hook::Tcx && !bug::is(Bug::SegmentWhole) {
-        // Many messages behind one header are none.
-        asm.load(Size::W, R1, R6, skb::GSO_SIZE);
-        asm.jump_if_imm(op::JNE, R1, 0, labels.too_long);
-    }
     hook::pull(asm, MOST_FRAME, labels.no_room);
+}
+
+/// To `labels.unchecked` if the frame is many messages behind one header, of which nobody
+/// knows the checksums yet. Clobbers `r1`.
+fn if_segments(asm: &mut Assembler, labels: &Labels) {
+    if asm.hook() == Hook::Tcx && !bug::is(Bug::SegmentWhole) {
+        asm.load(Size::W, R1, R6, skb::GSO_SIZE);
+        asm.jump_if_imm(op::JNE, R1, 0, labels.unchecked);
+    }
+}
+
+/// What programs do not read to its end goes to the user tier, as many messages behind one
+/// header do: lengths and place are in the context. XDP does not say what is many: what is
+/// longer than the link takes, tags aside, cannot be one message, and nobody could take it apart.
+fn unchecked(asm: &mut Assembler, labels: &Labels) {
+    asm.bind(labels.unchecked);
+    if asm.hook() == Hook::Xdp {
+        asm.store_imm(Size::D, R10, FRAME_BYTES, 0);
+        asm.mov(R1, R6);
+        asm.mov_imm(R2, 0);
+        asm.mov(R3, R10);
+        asm.alu_imm(op::ADD, R3, FRAME_BYTES.into());
+        asm.mov_imm(R4, -((eth::TAG_BYTES * eth::MAX_TAGS) as i32));
+        asm.mov_imm(R5, 0);
+        asm.call(helper::CHECK_MTU);
+        asm.jump_if_imm(op::JNE, R0, 0, labels.too_long);
+    }
+    add_flags(asm, flag::UNCHECKED);
+    asm.jump(labels.dispatch);
 }
 
 /// Notes a tag that lies beside the frame. Clobbers `r1`.
@@ -333,6 +361,8 @@ fn raw(asm: &mut Assembler, labels: &Labels) {
     asm.alu_imm(op::SUB, R0, ETH.into());
     asm.store(Size::W, R9, context::PAYLOAD_LEN, R0);
     asm.store_imm(Size::W, R9, context::PAYLOAD_OFF, ETH.into());
+    asm.jump_if_imm(op::JGT, R0, MOST_FRAME - i32::from(ETH), labels.unchecked);
+    if_segments(asm, labels);
     asm.jump(labels.dispatch);
 }
 
@@ -370,7 +400,8 @@ fn ip_length(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) 
 }
 
 /// The datagram holds its header and lies in the packet of `r2` bytes (RFC 768).
-/// Leaves the payload's place and length in the context.
+/// Leaves the payload's place and length in the context; to `labels.unchecked` with what is too
+/// long to be summed.
 fn udp_length(asm: &mut Assembler, labels: &Labels, header: Header) {
     asm.load(Size::H, R3, R7, header.udp() + 4);
     asm.to_be(Size::H, R3);
@@ -379,11 +410,11 @@ fn udp_length(asm: &mut Assembler, labels: &Labels, header: Header) {
     asm.alu_imm(op::ADD, R4, i32::from(header.bytes()));
     asm.jump_if(op::JGT, R4, R2, labels.bad_length);
     asm.alu_imm(op::SUB, R3, i32::from(UDP));
-    // Neither is it summed, nor does a place in a ring take it.
-    asm.jump_if_imm(op::JGT, R3, parts::MAX_PAYLOAD, labels.too_long);
     asm.store(Size::W, R9, context::PAYLOAD_LEN, R3);
     let payload = i32::from(header.payload());
     asm.store_imm(Size::W, R9, context::PAYLOAD_OFF, payload);
+    asm.jump_if_imm(op::JGT, R3, parts::MAX_PAYLOAD, labels.unchecked);
+    if_segments(asm, labels);
 }
 
 /// `r0` = the sum of the addresses' words. Clobbers `r1`.

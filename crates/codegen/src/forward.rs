@@ -42,7 +42,7 @@ use crate::timed;
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// Stack: a copy of what the hop says of the way; below what [`deliver`] has there.
-const HOP: i16 = -96 - hop::WAY_BYTES;
+const HOP: i16 = -104 - hop::WAY_BYTES;
 
 const ETH: i16 = HEADER_BYTES as i16;
 const IPV4: i16 = 20;
@@ -152,9 +152,10 @@ fn leads(asm: &mut Assembler, nowhere: Label) {
 /// Copies what the hop says of the way to the stack, whole ([`hop`]); to `user` if
 /// that is nothing, if it is being written, and if the sender is another than its.
 fn find_hop(asm: &mut Assembler, spec: &QueueSpec, user: Label) {
-    // A frame of whatever protocol has no payload to send on.
+    // A frame of whatever protocol has no payload to send on; one that is too long to be read
+    // here has not been checked.
     asm.load(Size::W, R1, R9, context::FLAGS);
-    asm.alu_imm(op::AND, R1, flag::RAW as i32);
+    asm.alu_imm(op::AND, R1, (flag::RAW | flag::UNCHECKED) as i32);
     asm.jump_if_imm(op::JNE, R1, 0, user);
     entry(asm, spec, user);
     asm.load(Size::W, R5, R4, hop::GENERATION);

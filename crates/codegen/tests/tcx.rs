@@ -11,7 +11,7 @@ use ashway_codegen::demux::compiled::{self, FEW};
 use ashway_codegen::entry::{self, Packet, Reply};
 use ashway_codegen::instance::{self, OrderScope, QueueSpec, Spec};
 use ashway_demux::Table;
-use ashway_rig::Frame;
+use ashway_rig::{Frame, Spoil};
 use promoted::promoted;
 
 #[path = "common/promoted.rs"]
@@ -102,16 +102,58 @@ impl Path {
 
     /// The frame that waits in the first slot, and where its payload is.
     fn waiting(&self) -> (Vec<u8>, usize) {
+        self.waiting_at(0)
+    }
+
+    /// The same of another slot, and those behind it.
+    fn waiting_at(&self, first: usize) -> (Vec<u8>, usize) {
         let word = |at: usize| self.machine.trusted_u32(at) as usize;
-        let slot = trusted::SLOTS;
+        let slot = trusted::SLOTS + first * trusted::SLOT_BYTES;
+        assert_ne!(word(slot + trusted::SLOT_READY), 0, "it is there");
         let (front, len) = (
             word(slot + trusted::SLOT_PAYLOAD_OFF),
             word(slot + trusted::SLOT_PAYLOAD_LEN),
         );
-        let at = QUEUE.pool_offset() + word(QUEUE.block_word(0)) + HEADROOM_BYTES;
-        let frame = self.machine.trusted()[at..][..front + len].to_vec();
+        let mut frame = vec![0; front + len];
+        let pieces = frame.chunks_mut(QUEUE.piece_bytes());
+        let more = self.long(first) & trusted::long::SLOTS;
+        assert_eq!(pieces.len(), 1 + more as usize);
+        for (nth, piece) in pieces.enumerate() {
+            let block = word(QUEUE.block_word((first + nth) % trusted::RING_SLOTS));
+            let at = QUEUE.pool_offset() + block + HEADROOM_BYTES;
+            piece.copy_from_slice(&self.machine.trusted()[at..][..piece.len()]);
+        }
         (frame, front)
     }
+
+    /// What a slot says of what it holds.
+    fn long(&self, slot: usize) -> u32 {
+        let slot = trusted::SLOTS + slot * trusted::SLOT_BYTES;
+        self.machine.trusted_u32(slot + trusted::SLOT_LONG)
+    }
+
+    fn produced(&self) -> u32 {
+        self.machine
+            .trusted_u32(trusted::RINGS + trusted::RING_PRODUCED)
+    }
+
+    /// As if the worker had taken so many slots, and all that came were done.
+    fn consume(&mut self, slots: u32) {
+        let words = self.machine.trusted_mut();
+        let at = trusted::RINGS + trusted::RING_CONSUMED;
+        words[at..][..4].copy_from_slice(&slots.to_le_bytes());
+        let path = QUEUE.path_word(0);
+        words[path..][..4].fill(0);
+        words[path + trusted::PATH_CHAINED..][..4].fill(0);
+    }
+}
+
+/// Fills the machine's blocks' words as the daemon does.
+fn with_blocks(mut path: Path) -> Path {
+    for (at, block) in QUEUE.first_blocks() {
+        path.machine.trusted_mut()[at..][..4].copy_from_slice(&block.to_le_bytes());
+    }
+    path
 }
 
 fn payload(len: usize) -> Vec<u8> {
@@ -119,16 +161,42 @@ fn payload(len: usize) -> Vec<u8> {
 }
 
 #[test]
-fn many_messages_behind_one_header_are_none() {
-    for tier in [Tier::User, Tier::Kernel] {
-        let frame = Frame::to_b(PORT, &payload(1200)).bytes();
-        let mut path = Path::new(tier);
-        path.machine.gso_size = 400;
-        let dropped = path.run(&frame, Count::DroppedTooLong);
-        assert_eq!(dropped, (2, 1), "{tier:?}");
-        path.machine.gso_size = 0;
-        assert_eq!(path.run(&frame, Count::DroppedTooLong).1, 0, "{tier:?}");
+fn many_messages_behind_one_header_cross_with_their_size() {
+    for (tier, count) in [
+        (Tier::User, Count::QueuedTier),
+        (Tier::Kernel, Count::QueuedLong),
+    ] {
+        for len in [1200, 9000] {
+            // Nobody judges a checksum that is of none of them.
+            let frame = Frame::to_b(PORT, &payload(len)).spoil(Spoil::UdpChecksum);
+            let frame = frame.bytes();
+            let mut path = with_blocks(Path::new(tier));
+            (path.machine.gso_size, path.machine.gso_segs) = (400, len as u32 / 400 + 1);
+            let more = frame.len() as u32 / QUEUE.piece_bytes() as u32;
+            let segments = u64::from(path.machine.gso_segs);
+            assert_eq!(path.run(&frame, count), (2, segments), "{tier:?}");
+            let word = 400 << trusted::long::GSO_SHIFT | trusted::long::UNCHECKED | more;
+            assert_eq!(path.long(0), word, "{tier:?}");
+            assert_eq!(path.waiting(), (frame.clone(), 42), "{tier:?}");
+            // The worker counts the others, when it has taken them apart.
+            let received = path.machine.count(ROW, Count::Received);
+            assert_eq!(received, 1, "{tier:?}");
+        }
     }
+}
+
+/// Those that find no room are counted each.
+#[test]
+fn many_messages_that_are_dropped_are_many() {
+    let frame = Frame::to_b(PORT, &payload(1200)).bytes();
+    let mut path = with_blocks(Path::new(Tier::User));
+    (path.machine.gso_size, path.machine.gso_segs) = (400, 3);
+    for _ in 0..trusted::RING_SLOTS {
+        assert_eq!(path.run(&frame, Count::QueuedTier).1, 3);
+    }
+    let received = path.machine.count(ROW, Count::Received);
+    assert_eq!(path.run(&frame, Count::DroppedRingFull), (2, 3));
+    assert_eq!(path.machine.count(ROW, Count::Received), received + 3);
 }
 
 #[test]
@@ -176,14 +244,60 @@ fn a_filter_on_bytes_of_the_payload_finds_them_wherever_the_frame_is_cut() {
 }
 
 #[test]
-fn a_message_that_is_too_long_is_dropped_whatever_its_pieces() {
-    let frame = Frame::to_b(PORT, &payload(LONGEST + 1)).bytes();
-    for linear in [14, 42, 60, 2000, usize::MAX] {
-        for tier in [Tier::User, Tier::Kernel] {
-            let mut path = Path::new(tier);
-            path.machine.linear = linear;
-            let dropped = path.run(&frame, Count::DroppedTooLong);
-            assert_eq!(dropped, (2, 1), "{tier:?}, {linear}");
+fn a_long_message_lies_whole_over_several_slots_whatever_its_pieces() {
+    for (tier, count) in [
+        (Tier::User, Count::QueuedTier),
+        (Tier::Kernel, Count::QueuedLong),
+    ] {
+        let mut path = with_blocks(Path::new(tier));
+        for len in [LONGEST + 1, 8000, 8598, 8599, 60_000, 65_507] {
+            let frame = Frame::to_b(PORT, &payload(len)).bytes();
+            for (linear, tag) in [(14, false), (42, true), (2000, false), (usize::MAX, true)] {
+                let first = path.produced();
+                path.machine.linear = linear;
+                path.machine.tag = tag.then_some([0x8100, 7]);
+                let shown = format!("{tier:?}, {len}, {linear}, {tag}");
+                assert_eq!(path.run(&frame, count), (2, 1), "{shown}");
+                let tag: &[u8] = if tag { &[0x81, 0, 0, 7] } else { &[] };
+                let whole = [&frame[..12], tag, &frame[12..]].concat();
+                let slot = first as usize % trusted::RING_SLOTS;
+                assert!(path.waiting_at(slot) == (whole, 42 + tag.len()), "{shown}");
+                let more = path.long(slot) & trusted::long::SLOTS;
+                assert_eq!(path.produced(), first + 1 + more, "{shown}");
+                assert_eq!(path.long(slot) ^ more, trusted::long::UNCHECKED, "{shown}");
+                let chained = QUEUE.path_word(0) + trusted::PATH_CHAINED;
+                assert_eq!(path.machine.trusted_u32(chained), more, "{shown}");
+                path.consume(path.produced());
+            }
         }
     }
+}
+
+#[test]
+fn a_long_message_has_room_for_all_of_it_or_is_dropped_once() {
+    let frame = Frame::to_b(PORT, &payload(60_000)).bytes();
+    let slots = frame.len().div_ceil(QUEUE.piece_bytes()) as u32;
+    let mut path = with_blocks(Path::new(Tier::User));
+    let fit = trusted::RING_SLOTS as u32 / slots;
+    for _ in 0..fit {
+        assert_eq!(path.run(&frame, Count::QueuedTier), (2, 1));
+    }
+    assert_eq!(path.produced(), fit * slots);
+    assert_eq!(path.run(&frame, Count::DroppedRingFull), (2, 1));
+    assert_eq!(path.produced(), fit * slots, "nothing was taken");
+    // Where there is room for a short one, it comes in.
+    let short = Frame::to_b(PORT, &payload(100)).bytes();
+    assert_eq!(path.run(&short, Count::QueuedTier), (2, 1));
+}
+
+/// A path that is not alone has its part of the ring, in slots.
+#[test]
+fn a_path_of_long_messages_leaves_others_their_room() {
+    let frame = Frame::to_b(PORT, &payload(60_000)).bytes();
+    let slots = frame.len().div_ceil(QUEUE.piece_bytes()) as u32;
+    let mut path = with_blocks(Path::new(Tier::User));
+    path.machine.trusted_mut()[trusted::PARTED] = 1;
+    while path.run(&frame, Count::QueuedTier).1 == 1 {}
+    assert!(path.produced() <= trusted::RING_SLOTS as u32 / 2 + slots);
+    assert_eq!(path.machine.count(ROW, Count::DroppedQueueFull), 1);
 }

@@ -45,4 +45,8 @@ ashway_abi::seeded_bugs! {
     HalfFilledTaken,
     /// A ring is empty whose message a program has not written yet.
     HalfFilledForgotten,
+    /// Of a long message's slots only the first is stepped over.
+    RestNotSteppedOver,
+    /// Of many messages behind one header one counts as being in the user tier.
+    SegmentsUncounted,
 }

@@ -34,6 +34,12 @@ impl UserRows {
         word.store(word.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
+    /// Adds several, likewise.
+    pub(crate) fn add_many(&self, row: CounterRow, which: Count, more: u64) {
+        let word = &self.0[row.0 as usize * count::ROW_WORDS + which as usize];
+        word.store(word.load(Ordering::Relaxed) + more, Ordering::Relaxed);
+    }
+
     /// Zeroes a row, for whoever has it next. Nobody counts in it meanwhile.
     pub(crate) fn clear(&self, row: CounterRow) {
         for word in self.words(row) {

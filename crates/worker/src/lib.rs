@@ -47,6 +47,7 @@ pub mod rings;
 pub mod rows;
 pub mod run_instance;
 pub mod say;
+pub mod segments;
 pub mod shadow;
 pub mod snapshot;
 pub mod swap;

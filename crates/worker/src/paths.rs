@@ -17,7 +17,7 @@ mod tests;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::Receiver;
 
 use ashway_abi::{Count, trusted};
@@ -34,6 +34,7 @@ use ashway_path::stage::Direction;
 use ashway_path::time::Time;
 use ashway_wire::{Datagram, Headers, udp};
 
+use crate::bug::{self, Bug};
 use crate::counters::UserRows;
 use crate::instance::Instance;
 use crate::keys;
@@ -391,13 +392,80 @@ impl Paths {
         })
     }
 
-    /// Queues a message that the entry program has validated and a handler's program has
-    /// counted; `payload` bytes stand in front of what it carries.
+    /// A frame that a program has counted as one message, under this key of `queue`, is so many:
+    /// the others are received now, and in the user tier. `path` is that of a handler.
+    pub(crate) fn come_apart(
+        &self,
+        path: Option<PathId>,
+        queue: &Queue,
+        key: usize,
+        messages: usize,
+        rows: &UserRows,
+    ) {
+        let others = messages - 1;
+        let row = path.and_then(|path| self.engine.data(path));
+        let row = row.map_or(self.around.row, |seat| seat.row);
+        rows.add_many(row, Count::Received, others as u64);
+        if !bug::is(Bug::SegmentsUncounted) {
+            // Before the first of them leaves.
+            let word = queue.in_user_word(key);
+            word.fetch_add(others as u32, Ordering::AcqRel);
+        }
+    }
+
+    /// Ends a message with this fate that a handler's program has counted, and that cannot come
+    /// to its path.
+    pub(crate) fn refuse_from_handler(
+        &mut self,
+        path: PathId,
+        message: Message,
+        fate: Count,
+        rows: &UserRows,
+    ) {
+        let Some(Seat { row, .. }) = self.engine.data(path) else {
+            return;
+        };
+        let row = *row;
+        self.engine.refuse(path, fate);
+        self.refuse(row, Ticket::Handler(row), message, fate, rows);
+    }
+
+    /// The same of a whole frame, which a program counts under this key.
+    pub(crate) fn refuse_frame(
+        &mut self,
+        message: Message,
+        key: usize,
+        fate: Count,
+        rows: &UserRows,
+    ) {
+        let row = self.around.row;
+        if let Some(target) = self.route(key) {
+            self.engine.refuse(target.path, fate);
+        }
+        self.refuse(row, Ticket::Frame(key as u32), message, fate, rows);
+    }
+
+    fn refuse(
+        &mut self,
+        row: CounterRow,
+        ticket: Ticket,
+        message: Message,
+        fate: Count,
+        rows: &UserRows,
+    ) {
+        trace::fate(&message, fate);
+        rows.add(row, fate);
+        self.around.keep(message);
+        self.around.end(ticket.pack());
+    }
+
+    /// Queues a message that a handler's program has counted. If the entry program has checked
+    /// it, `checked` bytes stand in front of what it carries; else the path's stages check it.
     pub(crate) fn receive_from_handler(
         &mut self,
         path: PathId,
         mut message: Message,
-        payload: usize,
+        checked: Option<usize>,
         now: Time,
         rows: &UserRows,
     ) {
@@ -405,7 +473,7 @@ impl Paths {
             return;
         };
         let (row, inner) = (*row, *inner);
-        let inner = inner.filter(|_| enter(&mut message, payload));
+        let inner = inner.filter(|_| checked.is_some_and(|front| enter(&mut message, front)));
         let target = Target {
             path,
             direction: Direction::Backward,

@@ -182,6 +182,14 @@ impl Queue {
         self.trusted.u32_at(self.path_word(path))
     }
 
+    /// Says that so many slots of a ring no longer hold the rest of a message of this path.
+    pub(crate) fn unchain(&self, path: usize, slots: u32) {
+        if path < self.layout().paths {
+            let at = self.path_word(path) + trusted::PATH_CHAINED;
+            self.trusted.u32_at(at).fetch_sub(slots, Ordering::AcqRel);
+        }
+    }
+
     /// Messages of a path that programs have put into a ring, and that have not left the user
     /// tier.
     #[must_use]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ashway_abi::memory::HEADROOM_BYTES;
+use ashway_abi::trusted::long;
 use ashway_abi::{QueueLayout, trusted};
 use ashway_memory::SharedArray;
 use ashway_memory::messages::Pool;
@@ -17,6 +18,7 @@ use crate::observe::{What, trace};
 use crate::paths::Paths;
 use crate::queue::Queue;
 use crate::run_instance::RunInstance;
+use crate::segments;
 
 /// Messages taken from one ring before the next gets its turn.
 const BATCH: u32 = 32;
@@ -146,7 +148,18 @@ fn drain_ring(
         message.meta.iface = iface as u32;
         observe(queue, ring, slot, &mut message);
         paths.wait_for(path, &mut after);
-        paths.receive_from_handler(path, message, taken.payload, now, rows);
+        let checked = taken.checked.then_some(taken.payload);
+        match segments::of(&message, taken.gso_size) {
+            None => paths.receive_from_handler(path, message, checked, now, rows),
+            Some(Ok(segments)) => {
+                paths.come_apart(Some(path), queue, taken.key, segments.count(), rows);
+                for number in 0..segments.count() {
+                    let one = segments::nth(&segments, number, &message, paths.message());
+                    paths.receive_from_handler(path, one, None, now, rows);
+                }
+            }
+            Some(Err(fate)) => paths.refuse_from_handler(path, message, fate, rows),
+        }
     });
     *instance.after(ring) = after;
 }
@@ -181,15 +194,25 @@ pub(crate) fn drain_frames(
             let mut message = taken.message;
             message.meta.iface = iface as u32;
             observe(frame_queue, ring, slot, &mut message);
-            paths.receive(message, taken.key, &mut after, now, rows);
+            match segments::of(&message, taken.gso_size) {
+                None => paths.receive(message, taken.key, &mut after, now, rows),
+                Some(Ok(segments)) => {
+                    paths.come_apart(None, frame_queue, taken.key, segments.count(), rows);
+                    for number in 0..segments.count() {
+                        let one = segments::nth(&segments, number, &message, paths.message());
+                        paths.receive(one, taken.key, &mut after, now, rows);
+                    }
+                }
+                Some(Err(fate)) => paths.refuse_frame(message, taken.key, fate, rows),
+            }
         });
         paths.after = after;
     }
     any
 }
 
-/// Takes up to a batch from a ring by way of `take`, which gets a slot; all of these slots have
-/// been shown to `fetch` before the first is taken.
+/// Takes up to a batch from a ring by way of `take`, which gets the first slot of each message;
+/// all of these have been shown to `fetch` before the first is taken.
 fn take_batch(
     words: &SharedArray,
     ring: usize,
@@ -199,15 +222,24 @@ fn take_batch(
     let consumed_word = consumed(words, ring);
     let consumed = consumed_word.load(Ordering::Relaxed);
     let slot = |ticket: u32| ticket as usize % trusted::RING_SLOTS;
+    let next = |ticket: u32| {
+        let long = words.u32_at(descriptor(ring, slot(ticket)) + trusted::SLOT_LONG);
+        let more = if bug::is(Bug::RestNotSteppedOver) {
+            0
+        } else {
+            long.load(Ordering::Relaxed) & long::SLOTS
+        };
+        ticket.wrapping_add(1 + more)
+    };
     let mut end = consumed;
     while end.wrapping_sub(consumed) < BATCH && is_filled(words, ring, end) {
         fetch(slot(end));
-        end = end.wrapping_add(1);
+        end = next(end);
     }
     let mut ticket = consumed;
     while ticket != end {
         take(slot(ticket));
-        ticket = ticket.wrapping_add(1);
+        ticket = next(ticket);
     }
     if end != consumed {
         // Once for all: programs look at the word for each message, and each store takes
@@ -255,6 +287,10 @@ struct Taken {
     key: usize,
     /// Bytes in front of its payload.
     payload: usize,
+    /// Whether the entry program has checked it.
+    checked: bool,
+    /// How long the payload of each is if it is many messages behind one header, else 0.
+    gso_size: usize,
     message: Message,
 }
 
@@ -268,15 +304,53 @@ fn take(queue: &Queue, ring: usize, slot: usize, empty: impl FnOnce() -> Message
     if payload == 0 {
         return None;
     }
-    let len = payload + word(trusted::SLOT_PAYLOAD_LEN).min(layout.slot_bytes);
+    let key = word(trusted::SLOT_LOCAL_PATH);
+    let long = word(trusted::SLOT_LONG) as u32;
+    let more = long & long::SLOTS;
+    let most = (1 + more as usize) * layout.piece_bytes();
+    let len = (payload + word(trusted::SLOT_PAYLOAD_LEN)).min(most);
     let mut message = empty();
-    let number = ring * trusted::RING_SLOTS + slot;
-    take_frame(words, queue.pool(), &layout, number, len, &mut message);
+    if more == 0 {
+        let number = ring * trusted::RING_SLOTS + slot;
+        take_frame(words, queue.pool(), &layout, number, len, &mut message);
+    } else {
+        join(
+            words,
+            queue.pool(),
+            &layout,
+            (ring, slot),
+            len,
+            &mut message,
+        );
+        queue.unchain(key, more);
+    }
     Some(Taken {
-        key: word(trusted::SLOT_LOCAL_PATH),
+        key,
         payload,
+        checked: long & long::UNCHECKED == 0,
+        gso_size: (long >> long::GSO_SHIFT) as usize,
         message,
     })
+}
+
+/// Makes one message of the `len` bytes of a frame that lie in this slot and those behind it.
+fn join(
+    words: &SharedArray,
+    pool: &Pool,
+    layout: &QueueLayout,
+    (ring, slot): (usize, usize),
+    len: usize,
+    message: &mut Message,
+) {
+    message.fill(len, |into| {
+        for (at, piece) in into.chunks_mut(layout.piece_bytes()).enumerate() {
+            let number = ring * trusted::RING_SLOTS + (slot + at) % trusted::RING_SLOTS;
+            let frame = layout.pool_offset() + pool.place(number) + HEADROOM_BYTES;
+            let copied = words.copy_out(frame, piece);
+            copied.expect("a block is there, and holds a piece");
+        }
+    });
+    message.copied();
 }
 
 /// Makes a message of the `len` bytes of a frame in the block that this slot has, and leaves
@@ -388,6 +462,58 @@ mod tests {
             .clone()
             .all(|(number, message)| message.bytes() == frame(*number));
         good && copies[1] > trusted::SPARE_BLOCKS && copies[2] > 20
+    }
+
+    /// A message over several slots, around the ring's end, and one behind it.
+    fn a_long_message_is_joined() -> bool {
+        let layout = QueueLayout {
+            paths: 1,
+            rings: 2,
+            slot_bytes: 2048,
+        };
+        let memory = memfd_create("ring", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&memory, page_multiple(layout.bytes()) as u64).unwrap();
+        let words = SharedArray::map(memory, layout.bytes()).unwrap();
+        let pool = ashway_kernel::shared::pool(&words, &layout).unwrap();
+        let (ring, first) = (1, trusted::RING_SLOTS as u32 - 2);
+        let bytes: Vec<u8> = (0..9000).map(|at| (at % 251) as u8).collect();
+        let pieces = bytes.chunks(layout.piece_bytes());
+        let more = pieces.len() as u32 - 1;
+        for (at, piece) in pieces.enumerate() {
+            let slot = (first as usize + at) % trusted::RING_SLOTS;
+            let place = pool.place(ring * trusted::RING_SLOTS + slot);
+            let at = layout.pool_offset() + place + HEADROOM_BYTES;
+            words.copy_in(at, piece).unwrap();
+        }
+        consumed(&words, ring).store(first, Ordering::Relaxed);
+        let write = |ticket: u32, more: u32| {
+            let at = descriptor(ring, ticket as usize % trusted::RING_SLOTS);
+            let long = words.u32_at(at + trusted::SLOT_LONG);
+            long.store(more, Ordering::Relaxed);
+            let ready = words.u32_at(at + trusted::SLOT_READY);
+            ready.store(ticket.wrapping_add(1), Ordering::Release);
+        };
+        write(first, more);
+        write(first + 1 + more, 0);
+        let mut taken = Vec::new();
+        take_batch(&words, ring, |_| (), |slot| taken.push(slot));
+        let behind = (first + 1 + more) as usize % trusted::RING_SLOTS;
+        let mut message = Message::default();
+        let at = (ring, first as usize);
+        join(&words, &pool, &layout, at, bytes.len(), &mut message);
+        taken == [first as usize, behind]
+            && message.bytes() == bytes
+            && message.meta.copies == 2
+            && !has_message(&words, ring)
+    }
+
+    #[test]
+    fn a_long_message_comes_out_whole_and_once() {
+        assert!(a_long_message_is_joined());
+        assert!(!bug::with(
+            Bug::RestNotSteppedOver,
+            a_long_message_is_joined
+        ));
     }
 
     #[test]

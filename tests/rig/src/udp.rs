@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// How long a client waits for a reply unless told otherwise.
@@ -51,6 +52,32 @@ impl UdpClient {
     /// If `patience` is zero.
     pub fn set_timeout(&self, patience: Duration) -> io::Result<()> {
         self.socket.set_read_timeout(Some(patience))
+    }
+
+    /// Has the kernel, or whoever takes it apart, make a message of each `bytes` bytes of what
+    /// is sent from now on (`UDP_SEGMENT`, udp(7)).
+    ///
+    /// # Errors
+    ///
+    /// As setsockopt(2).
+    pub fn segment(&self, bytes: u16) -> io::Result<()> {
+        /// `linux/udp.h`
+        const UDP_SEGMENT: libc::c_int = 103;
+        let bytes = libc::c_int::from(bytes);
+        // SAFETY: the kernel reads one live `c_int`.
+        let result = unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_UDP,
+                UDP_SEGMENT,
+                (&raw const bytes).cast(),
+                size_of_val(&bytes) as libc::socklen_t,
+            )
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
     }
 
     /// The socket itself.

@@ -39,6 +39,7 @@ pub mod skb {
     pub const VLAN_PRESENT: i16 = 20;
     pub const VLAN_TCI: i16 = 24;
     pub const VLAN_PROTO: i16 = 28;
+    pub const GSO_SEGS: i16 = 164;
     pub const GSO_SIZE: i16 = 176;
 }
 

@@ -123,6 +123,8 @@ pub struct Machine {
     pub tag: Option<[u16; 2]>,
     /// `gso_size`: how long each of the frame's segments is, or 0, under TCX.
     pub gso_size: u32,
+    /// `gso_segs`: how many segments there are.
+    pub gso_segs: u32,
     /// What `bpf_ktime_get_ns` says next.
     pub clock_ns: u64,
     /// By how much each call moves the clock.
@@ -170,6 +172,7 @@ impl Machine {
             linear: usize::MAX,
             tag: None,
             gso_size: 0,
+            gso_segs: 0,
             hook: Hook::Xdp,
             clock_ns: 1_000_000_000,
             clock_step_ns: 1_000,

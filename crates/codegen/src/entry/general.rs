@@ -10,7 +10,8 @@ use ashway_check::bpf::{Assembler, Label, Reg, Size, op};
 use ashway_wire::{eth, ipv4};
 
 use super::{
-    Labels, Spec, UDP, add_flags, if_no_checksum, if_raw, no_partial_checksum, received, tag_beside,
+    Labels, Spec, UDP, add_flags, if_no_checksum, if_raw, if_segments, no_partial_checksum,
+    received, tag_beside,
 };
 use crate::hook;
 use crate::parts::{self, Packet, be16};
@@ -51,6 +52,7 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     ip_length(asm, labels);
     ipv4_checksum(asm, labels);
     udp_length(asm, labels);
+    if_unchecked(asm, labels);
     udp_checksum(asm, spec, labels);
 }
 
@@ -136,12 +138,18 @@ fn udp_length(asm: &mut Assembler, labels: &Labels) {
     asm.alu(op::ADD, R4, R3);
     asm.jump_if(op::JGT, R4, R2, labels.bad_length);
     asm.alu_imm(op::SUB, R3, i32::from(UDP));
-    asm.jump_if_imm(op::JGT, R3, parts::MAX_PAYLOAD, labels.too_long);
     asm.store(Size::W, R9, context::PAYLOAD_LEN, R3);
     asm.load(Size::W, R2, R9, fact::TRANSPORT);
     asm.alu_imm(op::ADD, R2, i32::from(UDP));
     asm.jump_if_imm(op::JGT, R2, HEADERS_BYTES as i32, labels.bad_length);
     asm.store(Size::W, R9, context::PAYLOAD_OFF, R2);
+}
+
+/// What is not read to its end is not summed either.
+fn if_unchecked(asm: &mut Assembler, labels: &Labels) {
+    asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
+    asm.jump_if_imm(op::JGT, R3, parts::MAX_PAYLOAD, labels.unchecked);
+    if_segments(asm, labels);
 }
 
 /// RFC 791 §3.1. IPv6 has none.

@@ -9,14 +9,16 @@
 
 use ashway_abi::{Count, context, trusted};
 
-use super::{OrderScope, QueueSpec, Spec, fill, share};
+use super::{OrderScope, QueueSpec, Spec, chain, fill, share};
 use crate::bug::{self, Bug};
 use crate::hook::{self, Action};
 use crate::observe::{self, Note, Word};
 use crate::parts;
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 use ashway_abi::MemoryKind;
-use ashway_check::bpf::{Assembler, Atomic, Field, Label, MapRef, Reg, Size, helper, op};
+use ashway_check::bpf::{
+    Assembler, Atomic, Field, Hook, Label, MapRef, Reg, Size, helper, op, skb,
+};
 
 /// Stack: the slot's number among those of all rings, or in the endpoint.
 pub(super) const SLOT: i16 = -48;
@@ -30,6 +32,10 @@ pub(super) const BELL: i16 = -72;
 pub(super) const TICKET: i16 = -80;
 /// Stack: the path's trusted word.
 pub(super) const PATH_WORD: i16 = -88;
+/// Stack: how many slots the message takes beside its first.
+pub(super) const MORE: i16 = -96;
+/// Stack: the slot's [`trusted::SLOT_LONG`].
+pub(super) const LONG: i16 = -104;
 
 /// `BPF_RB_FORCE_WAKEUP`.
 const FORCE_WAKEUP: i32 = 2;
@@ -166,9 +172,12 @@ pub(crate) fn emit(
 
     asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
     asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
-    asm.jump_if_imm(op::JGT, R5, spec.layout.slot_bytes as i32, too_long);
+    if asm.hook() == Hook::Tcx {
+        fill::lengthen(asm);
+    }
     asm.jump_if_imm(op::JEQ, R4, 0, too_long);
     asm.jump_if_imm(op::JGT, R4, trusted::HEADERS_BYTES as i32, too_long);
+    chain::judge(asm, &spec.layout, too_long);
     let path = match origin {
         Origin::User => None,
         Origin::Kernel { path, .. } => path,
@@ -187,6 +196,11 @@ pub(crate) fn emit(
     asm.load(Size::D, R1, R10, PATH_WORD);
     asm.mov_imm(R2, 1);
     asm.atomic(Atomic::Add, Size::W, R1, 0, R2);
+    let short = asm.label();
+    asm.load(Size::D, R2, R10, MORE);
+    asm.jump_if_imm(op::JEQ, R2, 0, short);
+    asm.atomic(Atomic::Add, Size::W, R1, trusted::PATH_CHAINED as i16, R2);
+    asm.bind(short);
     behind(asm, spec);
     if observe {
         asm.load(Size::D, R1, R10, DESCRIPTOR);
@@ -238,6 +252,9 @@ pub(crate) fn emit(
     parts::find_row(asm, out);
     asm.load(Size::W, R3, R9, super::END_FATE);
     super::add_one(asm, out);
+    if asm.hook() == Hook::Tcx {
+        other_segments(asm, out);
+    }
     asm.bind(out);
     if observe {
         observe::note(asm, Note::end(Word::At(super::END_FATE)));
@@ -246,8 +263,27 @@ pub(crate) fn emit(
     asm.exit();
 }
 
-/// To `over` if the path has as many messages in the user tier as its queue's ring has
-/// free slots: a path alone may fill half of the ring, and however many paths are flooded,
+/// Counts the other messages of many behind one header as the first was counted: `r0` = the row,
+/// `r2` = that counter. Those of a frame that is dropped are received here, too, as there is
+/// nobody else to know of them; the others when the worker has taken the frame apart.
+fn other_segments(asm: &mut Assembler, out: Label) {
+    asm.load(Size::W, R1, R6, skb::GSO_SIZE);
+    asm.jump_if_imm(op::JEQ, R1, 0, out);
+    asm.load(Size::W, R1, R6, skb::GSO_SEGS);
+    asm.jump_if_imm(op::JLE, R1, 1, out);
+    asm.alu_imm(op::SUB, R1, 1);
+    asm.load(Size::D, R3, R2, 0);
+    asm.alu(op::ADD, R3, R1);
+    asm.store(Size::D, R2, 0, R3);
+    asm.load(Size::W, R3, R9, super::END_FATE);
+    asm.jump_if_imm(op::JGE, R3, Count::QueuedTier as i32, out);
+    asm.load(Size::D, R3, R0, Count::Received as i16 * 8);
+    asm.alu(op::ADD, R3, R1);
+    asm.store(Size::D, R0, Count::Received as i16 * 8, R3);
+}
+
+/// To `over` if the path has as many messages in the user tier, and slots of long ones, as its
+/// queue's ring has free slots: a path alone may fill half of the ring, and however many paths are flooded,
 /// a further one finds as much room as each of them has (A. K. Choudhury and E. L. Hahne,
 /// *Dynamic Queue Length Thresholds for Shared-Memory Packet Switches*, 1998, with a factor
 /// of 1). A path that is alone on its handler has all of the ring. Clobbers `r1`-`r5`.
@@ -279,18 +315,31 @@ fn part(asm: &mut Assembler, spec: &QueueSpec, full: Label, over: Label) {
     asm.load(Size::W, R5, R1, 0);
     // A path that was demoted while it drained keeps the mark until the last has left.
     asm.alu32_imm(op::AND, R5, !trusted::DRAINING.cast_signed());
+    asm.load(Size::W, R3, R1, trusted::PATH_CHAINED as i16);
+    asm.alu(op::ADD, R5, R3);
+    asm.load(Size::D, R3, R10, MORE);
+    asm.alu(op::ADD, R5, R3);
     asm.jump_if(op::JGE, R5, R4, over);
     asm.bind(fits);
 }
 
 /// Counts a message that is dropped in its path's word, if the path shares its row of
-/// counters with others. Clobbers `r1` and `r2`.
+/// counters with others. Clobbers `r1`-`r3`.
 fn count_in_word(asm: &mut Assembler, relays: usize) {
     let own_row = asm.label();
     asm.load(Size::W, R2, R9, context::LOCAL_PATH);
     asm.jump_if_imm(op::JLT, R2, relays as i32, own_row);
     asm.load(Size::D, R1, R10, PATH_WORD);
     asm.mov_imm(R2, 1);
+    if asm.hook() == Hook::Tcx {
+        let one = asm.label();
+        asm.load(Size::W, R3, R6, skb::GSO_SIZE);
+        asm.jump_if_imm(op::JEQ, R3, 0, one);
+        asm.load(Size::W, R3, R6, skb::GSO_SEGS);
+        asm.jump_if_imm(op::JEQ, R3, 0, one);
+        asm.mov(R2, R3);
+        asm.bind(one);
+    }
     asm.atomic(Atomic::Add, Size::D, R1, trusted::PATH_DROPPED as i16, R2);
     asm.bind(own_row);
 }
@@ -323,8 +372,8 @@ fn drain(asm: &mut Assembler, has_share: bool) {
     asm.bind(out);
 }
 
-/// Takes the next slot of this queue's ring: `r1` = its descriptor. To `full` if
-/// there is none. Clobbers `r0`-`r5`.
+/// Takes the next slot of this queue's ring, and as many behind it as the message needs: `r1` =
+/// the first one's descriptor. To `full` if there are not so many. Clobbers `r0`-`r5`.
 fn take_slot(asm: &mut Assembler, spec: &QueueSpec, full: Label) {
     let again = asm.label();
     let taken = asm.label();
@@ -333,12 +382,18 @@ fn take_slot(asm: &mut Assembler, spec: &QueueSpec, full: Label) {
     asm.bind(again);
     asm.load(Size::W, R3, R2, trusted::RING_PRODUCED as i16);
     asm.load(Size::W, R4, R2, trusted::RING_CONSUMED as i16);
+    asm.load(Size::D, R0, R10, MORE);
+    if bug::is(Bug::ChainOneSlot) {
+        asm.mov_imm(R0, 0);
+    }
     asm.mov(R5, R3);
     asm.alu32(op::SUB, R5, R4);
+    asm.alu(op::ADD, R5, R0);
     asm.jump_if_imm(op::JGE, R5, trusted::RING_SLOTS as i32, full);
-    asm.mov(R0, R3);
     asm.mov(R5, R3);
+    asm.alu32(op::ADD, R5, R0);
     asm.alu32_imm(op::ADD, R5, 1);
+    asm.mov(R0, R3);
     asm.atomic(
         Atomic::CompareExchange,
         Size::W,
@@ -361,6 +416,9 @@ fn take_slot(asm: &mut Assembler, spec: &QueueSpec, full: Label) {
     asm.alu(op::ADD, R1, R7);
     asm.alu_imm(op::ADD, R1, trusted::SLOTS as i32);
     asm.store(Size::D, R10, DESCRIPTOR, R1);
+    // First: whoever steps over a slot that was not filled has to know how many there are.
+    asm.load(Size::D, R2, R10, LONG);
+    asm.store(Size::W, R1, trusted::SLOT_LONG as i16, R2);
 }
 
 /// Tells the worker if this message comes right behind one of the kernel tier:

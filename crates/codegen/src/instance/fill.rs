@@ -1,4 +1,5 @@
-//! A message into its slot: the descriptor, and the frame behind it.
+//! A message into its slot: the descriptor, and the frame behind it; into [several](chain) if
+//! it is long.
 //!
 //! A tag that lies beside the frame, as a socket buffer has its first one, is put back, so that
 //! the user tier sees what came by the wire. What is in front of the payload is longer by it
@@ -6,11 +7,11 @@
 
 use ashway_abi::context::flag;
 use ashway_abi::memory::HEADROOM_BYTES;
-use ashway_abi::{context, trusted};
+use ashway_abi::{QueueLayout, context, trusted};
 use ashway_check::bpf::{Assembler, Hook, Label, Reg, Size, op, skb};
 use ashway_wire::eth::TAG_BYTES;
 
-use super::{QueueSpec, enqueue};
+use super::{QueueSpec, chain, enqueue};
 use crate::bug::{self, Bug};
 use crate::hook;
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R9, R10};
@@ -19,6 +20,7 @@ use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R9, R10};
 /// into the block that the slot has. `r7` = trusted words. Clobbers `r0`-`r5`.
 pub(super) fn emit(asm: &mut Assembler, spec: &QueueSpec, bad: Label) {
     let layout = &spec.layout;
+    let [long, copied] = [(); 2].map(|()| asm.label());
     asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
     asm.jump_if_imm(op::JEQ, R4, 0, bad);
     asm.jump_if_imm(op::JGT, R4, trusted::HEADERS_BYTES as i32, bad);
@@ -27,12 +29,32 @@ pub(super) fn emit(asm: &mut Assembler, spec: &QueueSpec, bad: Label) {
         lengthen(asm);
         asm.jump_if_imm(op::JGT, R4, trusted::HEADERS_BYTES as i32, bad);
     }
-    asm.jump_if_imm(op::JGT, R5, layout.slot_bytes as i32, bad);
     asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_OFF as i16, R4);
     asm.store(Size::W, R1, trusted::SLOT_PAYLOAD_LEN as i16, R5);
     asm.load(Size::W, R2, R9, context::LOCAL_PATH);
     asm.store(Size::W, R1, trusted::SLOT_LOCAL_PATH as i16, R2);
+    asm.jump_if_imm(op::JGT, R5, layout.slot_bytes as i32, long);
     asm.load(Size::D, R1, R10, enqueue::SLOT);
+    frame_of(asm, layout, bad);
+    asm.alu(op::ADD, R4, R5);
+    if asm.hook() == Hook::Tcx {
+        leave_room(asm, bad);
+    }
+    asm.mov(R1, R6);
+    asm.mov_imm(R2, 0);
+    hook::load_bytes(asm);
+    asm.jump_if_imm(op::JNE, R0, 0, bad);
+    asm.jump(copied);
+    asm.bind(long);
+    chain::emit(asm, spec, bad);
+    asm.bind(copied);
+    if asm.hook() == Hook::Tcx {
+        put_tag(asm);
+    }
+}
+
+/// `r3` = where the frame goes in the block of slot `r1`. `r7` = trusted words. Clobbers `r1`.
+pub(super) fn frame_of(asm: &mut Assembler, layout: &QueueLayout, bad: Label) {
     asm.alu_imm(op::LSH, R1, 2);
     asm.alu_imm(op::ADD, R1, trusted::blocks_at(layout.rings) as i32);
     asm.alu(op::ADD, R1, R7);
@@ -42,24 +64,13 @@ pub(super) fn emit(asm: &mut Assembler, spec: &QueueSpec, bad: Label) {
     let frame = layout.pool_offset() + HEADROOM_BYTES;
     asm.alu_imm(op::ADD, R3, frame as i32);
     asm.alu(op::ADD, R3, R7);
-    asm.alu(op::ADD, R4, R5);
-    if asm.hook() == Hook::Tcx {
-        leave_room(asm, bad);
-    }
-    asm.mov(R1, R6);
-    asm.mov_imm(R2, 0);
-    hook::load_bytes(asm);
-    asm.jump_if_imm(op::JNE, R0, 0, bad);
-    if asm.hook() == Hook::Tcx {
-        put_tag(asm);
-    }
 }
 
 /// Stack: where the frame is copied to, before the bell has the place.
-const COPY: i16 = enqueue::BELL;
+pub(super) const COPY: i16 = enqueue::BELL;
 
 /// To `none` if no tag lies beside the frame. Clobbers `r0`.
-fn if_tag(asm: &mut Assembler, none: Label) {
+pub(super) fn if_tag(asm: &mut Assembler, none: Label) {
     asm.load(Size::W, R0, R9, context::FLAGS);
     asm.alu_imm(op::AND, R0, flag::TAG_BESIDE as i32);
     asm.jump_if_imm(op::JEQ, R0, 0, none);
@@ -67,7 +78,7 @@ fn if_tag(asm: &mut Assembler, none: Label) {
 
 /// What lies in front of the payload, `r4` bytes, or the whole frame's message, `r5`, is longer
 /// by a tag that lies beside it. Clobbers `r0`.
-fn lengthen(asm: &mut Assembler) {
+pub(super) fn lengthen(asm: &mut Assembler) {
     let [whole, done] = [(); 2].map(|()| asm.label());
     if_tag(asm, done);
     asm.load(Size::W, R0, R9, context::FLAGS);

@@ -23,6 +23,7 @@
 //! * **A verdict is an allegation:** the epilogue finds packet pointers afresh
 //!   and believes nothing the handler could have written.
 
+mod chain;
 mod endpoint;
 pub(crate) mod enqueue;
 mod fill;
@@ -258,10 +259,14 @@ fn turn(
         asm.alu_imm(op::AND, R2, flag::PLAIN as i32);
         asm.jump_if_imm(op::JEQ, R2, 0, queue);
     }
+    asm.mov_imm(R8, Count::QueuedLong as i32);
+    asm.load(Size::W, R2, R9, context::FLAGS);
+    asm.mov(R3, R2);
+    asm.alu_imm(op::AND, R3, flag::UNCHECKED as i32);
+    asm.jump_if_imm(op::JNE, R3, 0, queue);
     if asm.hook() == Hook::Tcx {
         // A handler sees a tag where it lay.
         asm.mov_imm(R8, Count::QueuedOptions as i32);
-        asm.load(Size::W, R2, R9, context::FLAGS);
         asm.alu_imm(op::AND, R2, flag::TAG_BESIDE as i32);
         asm.jump_if_imm(op::JNE, R2, 0, queue);
     }

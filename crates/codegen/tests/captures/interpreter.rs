@@ -53,6 +53,9 @@ impl One {
         for path in 0..ROWS {
             machine.set_hop(path, hop());
         }
+        for (at, block) in QUEUE.first_blocks() {
+            machine.trusted_mut()[at..][..4].copy_from_slice(&block.to_le_bytes());
+        }
         let spec = emit::Spec {
             shapes: &compiled,
             spares: None,
@@ -149,17 +152,31 @@ fn message(machine: &mut Machine) -> Vec<u8> {
     let ring = trusted::RINGS;
     let produced = machine.trusted_u32(ring + trusted::RING_PRODUCED);
     let consumed = machine.trusted_u32(ring + trusted::RING_CONSUMED);
-    assert_eq!(produced, consumed.wrapping_add(1), "one message");
     let slot = consumed as usize % trusted::RING_SLOTS;
     let at = trusted::SLOTS + slot * trusted::SLOT_BYTES;
-    assert_eq!(machine.trusted_u32(at + trusted::SLOT_READY), produced);
-    let len = machine.trusted_u32(at + trusted::SLOT_PAYLOAD_LEN) as usize;
-    let path = machine.trusted_u32(at + trusted::SLOT_LOCAL_PATH) as usize;
-    let place = [QUEUE.block_word(slot), at + trusted::SLOT_PAYLOAD_OFF];
-    let place = place.map(|at| machine.trusted_u32(at) as usize);
-    let at = QUEUE.pool_offset() + HEADROOM_BYTES + place[0] + place[1];
-    let message = machine.trusted()[at..][..len].to_vec();
+    let more = machine.trusted_u32(at + trusted::SLOT_LONG) & trusted::long::SLOTS;
+    assert_eq!(produced, consumed.wrapping_add(1 + more), "one message");
+    let ready = machine.trusted_u32(at + trusted::SLOT_READY);
+    assert_eq!(ready, consumed.wrapping_add(1));
+    let [len, path, front] = [
+        trusted::SLOT_PAYLOAD_LEN,
+        trusted::SLOT_LOCAL_PATH,
+        trusted::SLOT_PAYLOAD_OFF,
+    ]
+    .map(|word| machine.trusted_u32(at + word) as usize);
+    let mut frame = Vec::new();
+    for slot in (slot..).map(|slot| slot % trusted::RING_SLOTS) {
+        let block = machine.trusted_u32(QUEUE.block_word(slot)) as usize;
+        let rest = (front + len - frame.len()).min(QUEUE.piece_bytes());
+        let at = QUEUE.pool_offset() + HEADROOM_BYTES + block;
+        frame.extend(&machine.trusted()[at..][..rest]);
+        if frame.len() == front + len {
+            break;
+        }
+    }
+    let message = frame.split_off(front);
     let words = machine.trusted_mut();
+    words[QUEUE.path_word(path) + trusted::PATH_CHAINED..][..4].fill(0);
     words[ring + trusted::RING_CONSUMED..][..4].copy_from_slice(&produced.to_le_bytes());
     let in_user = trusted::PATHS + path * trusted::PATH_STRIDE;
     assert_eq!(words[in_user..][..4], 1_u32.to_le_bytes());

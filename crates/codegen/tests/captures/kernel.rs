@@ -64,6 +64,9 @@ impl Loaded {
         let slots = create(&MapSpec::prog_array("slots", 1));
         let wake = shared::bell("wake", 4096).unwrap();
         let trusted = shared::words("trusted", QUEUE.bytes()).unwrap();
+        for (at, block) in QUEUE.first_blocks() {
+            trusted.u32_at(at).store(block, Release);
+        }
         let memory = match rung.memory() {
             MemoryKind::Arena => shared::arena(LAYOUT.total_bytes()),
             MemoryKind::Array => shared::array(LAYOUT.total_bytes()),
@@ -159,21 +162,27 @@ impl Loaded {
     fn message(&self) -> Vec<u8> {
         let word = |at| self.trusted.u32_at(at);
         let consumed = word(trusted::RINGS + trusted::RING_CONSUMED);
-        let slot = consumed.fetch_add(1, AcqRel) as usize % trusted::RING_SLOTS;
+        let slot = consumed.load(Acquire) as usize % trusted::RING_SLOTS;
+        let at = trusted::SLOTS + slot * trusted::SLOT_BYTES;
+        let more = word(at + trusted::SLOT_LONG).load(Acquire) & trusted::long::SLOTS;
+        consumed.fetch_add(1 + more, AcqRel);
         let produced = word(trusted::RINGS + trusted::RING_PRODUCED).load(Acquire);
         assert_eq!(produced, consumed.load(Acquire), "one message");
-        let at = trusted::SLOTS + slot * trusted::SLOT_BYTES;
         let len = word(at + trusted::SLOT_PAYLOAD_LEN).load(Acquire);
         let path = word(at + trusted::SLOT_LOCAL_PATH).load(Acquire) as usize;
         let in_user = word(trusted::PATHS + path * trusted::PATH_STRIDE);
         assert_eq!(in_user.load(Acquire), 1);
         in_user.store(0, Release);
-        let mut message = vec![0; len as usize];
-        let place = [QUEUE.block_word(slot), at + trusted::SLOT_PAYLOAD_OFF];
-        let place = place.map(|at| word(at).load(Acquire) as usize);
-        let at = QUEUE.pool_offset() + HEADROOM_BYTES + place[0] + place[1];
-        self.trusted.copy_out(at, &mut message).unwrap();
-        message
+        word(QUEUE.path_word(path) + trusted::PATH_CHAINED).store(0, Release);
+        let front = word(at + trusted::SLOT_PAYLOAD_OFF).load(Acquire) as usize;
+        let mut frame = vec![0; front + len as usize];
+        for (nth, piece) in frame.chunks_mut(QUEUE.piece_bytes()).enumerate() {
+            let slot = (slot + nth) % trusted::RING_SLOTS;
+            let block = word(QUEUE.block_word(slot)).load(Acquire) as usize;
+            let at = QUEUE.pool_offset() + HEADROOM_BYTES + block;
+            self.trusted.copy_out(at, piece).unwrap();
+        }
+        frame.split_off(front)
     }
 }
 

@@ -20,7 +20,7 @@ use ashway_path::time::Time;
 use ashway_wire::Headers;
 
 use super::world::{
-    End, MTU, NEXT_MAC, OUR_MAC, OUT, OWN_MAC, OrderScope, QUEUE, is_raw, next_hop, own, table,
+    End, MTU, NEXT_MAC, OUR_MAC, OUT, OWN_MAC, OrderScope, is_raw, next_hop, own, table,
 };
 
 /// A handler with one verdict.
@@ -86,9 +86,6 @@ impl User {
 fn raw(what: OrderScope, path: usize, message: &[u8]) -> End {
     match what {
         // The forward program leaves them to the user tier.
-        OrderScope::Ring | OrderScope::Relay if message.len() > QUEUE.slot_bytes => {
-            End::Ended(path, Count::DroppedTooLong)
-        }
         OrderScope::Ring | OrderScope::Relay => End::Queued(path, message.to_vec()),
         // Nobody knows who sent it.
         OrderScope::Echo => End::Ended(path, Count::DroppedNoSender),
@@ -121,14 +118,7 @@ fn run(what: OrderScope, number: usize, path: &mut Single<Message>, frame: &[u8]
                 message,
                 ..
             },
-        ] if message.len() <= QUEUE.slot_bytes => End::Queued(number, message.bytes().to_vec()),
-        // For the ring of the kernel tier.
-        [
-            Exit::Ended {
-                fate: Count::Consumed,
-                ..
-            },
-        ] => End::Ended(number, Count::DroppedTooLong),
+        ] => End::Queued(number, message.bytes().to_vec()),
         [Exit::Ended { fate, .. }] => End::Ended(number, *fate),
         other => panic!("{other:?}"),
     }

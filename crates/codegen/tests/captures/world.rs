@@ -253,6 +253,7 @@ const fn is_queue(count: Count) -> bool {
             | Count::QueuedOrder
             | Count::QueuedOptions
             | Count::QueuedRoom
+            | Count::QueuedLong
     )
 }
 

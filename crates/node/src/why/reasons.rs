@@ -109,13 +109,12 @@ pub const fn reason(count: Count) -> Reason {
             "let the sender send smaller datagrams, or add a module of kind `fragment`",
         ),
         Count::DroppedTooLong => (
-            "was dropped: it is longer than a place in the ring to the user tier, or than a stage \
-             or the link behind it takes; or, at TCX, it is many messages that were to be cut later",
+            "was dropped: it is longer than a place in the application's ring (`deliver`), than any \
+             IP packet, or than a stage or the link behind it takes; or it is many messages in a \
+             tunnel, which nobody takes apart here",
             "tier",
-            "let the sender send smaller datagrams (at TCX also `ethtool -K IFACE \
-             rx-udp-gro-forwarding off`, and `tx-udp-segmentation off` at the far end of a veth); a \
-             handler in the kernel tier needs no place in the ring, and a module of kind `fragment` \
-             cuts what is longer than a link's MTU",
+            "let the sender send smaller datagrams; a module of kind `fragment` cuts what is longer \
+             than a link's MTU, and a tunnel's segments are cut before by `ethtool -K IFACE gro off`",
         ),
         Count::DroppedRingFull => (
             "was dropped: the ring to the user tier was full, or had been, and what the path has \
@@ -209,6 +208,12 @@ pub const fn reason(count: Count) -> Reason {
             "handler",
             "nothing to do; `ASHWAY_GROWS` with a smaller number asks for less room \
              (docs/abi/resize.md)",
+        ),
+        Count::QueuedLong => (
+            "went to the user tier because it is longer than the kernel tier reads (4,088 bytes), or \
+             is one of many messages that came behind one header",
+            "tier",
+            "nothing to do; shorter messages that come one by one run in the kernel tier",
         ),
         Count::QueuedOptions => (
             "went to the user tier because its headers are not where they mostly are, which the \
@@ -327,7 +332,7 @@ pub const fn reason(count: Count) -> Reason {
              raise the MTU if `fragment` cuts them",
         ),
         Count::OutDroppedTooLong => (
-            "was not sent: its frame is longer than the user tier sends, 4,096 bytes",
+            "was not sent: its frame is longer than the user tier sends, or than the link takes",
             "iface",
             "lower the interface's MTU, or let a module of kind `fragment` cut it (`mtu`)",
         ),

@@ -226,6 +226,7 @@ impl Machine {
             (None, skb::VLAN_PROTO) if only_skb => {
                 self.tag.map_or(0, |[kind, _]| kind.to_be().into())
             }
+            (None, skb::GSO_SEGS) if only_skb => self.gso_segs.into(),
             (None, skb::GSO_SIZE) if only_skb => self.gso_size.into(),
             _ => {
                 return Err(Reason::Outside {
