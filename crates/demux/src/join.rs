@@ -75,16 +75,17 @@ impl Alternative {
     fn add_part(&mut self, maker: Maker, part: &Part<'_>) {
         if self.link.is_none() {
             self.link = Some((maker.tags, part.ethertype));
-            maker
-                .link(part.ethertype)
-                .into_iter()
-                .for_each(|test| self.add(test));
+            for test in maker.link(part.ethertype) {
+                self.add(test);
+            }
         }
         if let (None, Some(protocol)) = (self.protocol, part.protocol) {
             self.protocol = part.protocol;
             self.add(Test::whole(Field::Protocol, [protocol]));
         }
-        part.rest.iter().for_each(|test| self.add(*test));
+        for test in part.rest {
+            self.add(*test);
+        }
     }
 
     /// Whether a test can hold where all of these do.
@@ -120,7 +121,9 @@ impl Join {
             self.any
                 .retain(|one| tests.iter().all(|test| one.agrees(test)));
             for one in &mut self.any {
-                tests.iter().for_each(|test| one.add(*test));
+                for test in tests {
+                    one.add(*test);
+                }
             }
         }
     }
