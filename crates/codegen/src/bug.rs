@@ -156,6 +156,8 @@ ashway_abi::named_bugs! {
     ChainCut,
     /// A long message takes one slot, whatever it needs.
     ChainOneSlot,
+    /// Under XDP a frame ends where its first buffer does.
+    FragsUnseen,
     /// A tag that lies beside the frame stays there.
     TagForgotten,
     /// A message in pieces is read as far as its first one goes.

@@ -165,7 +165,7 @@ fn generate_with(spec: &Spec, observe: Option<u16>) -> Image {
     asm.bind(exits.other);
     general::emit(&mut asm, spec, &labels);
     if spec.may_be_raw() {
-        raw(&mut asm, &labels);
+        raw(&mut asm, spec, &labels);
     }
     whole_checksum(&mut asm, spec, &labels);
     unchecked(&mut asm, &labels);
@@ -280,13 +280,46 @@ fn plain(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     if spec.hook == Hook::Tcx {
         parts::need(asm, header.payload().into(), labels.bad_length);
     }
-    ip_length(asm, spec, labels, header);
+    let several = asm.label();
+    ip_length(asm, spec, labels, header, several);
     addresses(asm, header);
     if header == Header::Ipv4 {
         ipv4_checksum(asm, labels);
     }
     udp_length(asm, labels, header);
     udp_checksum(asm, spec, labels, header);
+    if has_frags(spec) {
+        // Beyond the first buffer of several, or beyond the frame.
+        asm.bind(several);
+        asm.store(Size::D, R10, FRAME_BYTES, R2);
+        hook::frame_len(asm);
+        asm.load(Size::D, R2, R10, FRAME_BYTES);
+        asm.mov(R1, R2);
+        asm.alu_imm(op::ADD, R1, i32::from(ETH));
+        asm.jump_if(op::JGT, R1, R0, labels.bad_length);
+        addresses(asm, header);
+        if header == Header::Ipv4 {
+            ipv4_checksum(asm, labels);
+        }
+        udp_length(asm, labels, header);
+        asm.jump(labels.unchecked);
+    }
+}
+
+/// Whether a frame may lie in several buffers, of which pointers reach the first. One whose
+/// headers reach further is the host's.
+fn has_frags(spec: &Spec) -> bool {
+    spec.hook == Hook::Xdp && spec.packet == Packet::Pointers && !bug::is(Bug::FragsUnseen)
+}
+
+/// To `labels.unchecked` if the frame lies in several buffers. Clobbers `r0`-`r5`.
+fn if_several(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
+    if has_frags(spec) {
+        hook::frame_len(asm);
+        asm.mov(R1, R8);
+        asm.alu(op::SUB, R1, R7);
+        asm.jump_if(op::JNE, R0, R1, labels.unchecked);
+    }
 }
 
 /// Counts the message, and makes it one piece. Clobbers `r0`-`r5`.
@@ -325,10 +358,15 @@ fn unchecked(asm: &mut Assembler, labels: &Labels) {
         asm.mov_imm(R2, 0);
         asm.mov(R3, R10);
         asm.alu_imm(op::ADD, R3, FRAME_BYTES.into());
-        asm.mov_imm(R4, -((eth::TAG_BYTES * eth::MAX_TAGS) as i32));
+        asm.mov_imm(R4, 0);
         asm.mov_imm(R5, 0);
+        // It says the MTU, whatever it finds; what it measures is the first buffer alone.
         asm.call(helper::CHECK_MTU);
-        asm.jump_if_imm(op::JNE, R0, 0, labels.too_long);
+        hook::frame_len(asm);
+        asm.load(Size::W, R1, R10, FRAME_BYTES);
+        let more = eth::HEADER_BYTES + eth::TAG_BYTES * eth::MAX_TAGS;
+        asm.alu_imm(op::ADD, R1, more as i32);
+        asm.jump_if(op::JGT, R0, R1, labels.too_long);
     }
     add_flags(asm, flag::UNCHECKED);
     asm.jump(labels.dispatch);
@@ -350,7 +388,7 @@ fn tag_beside(asm: &mut Assembler) {
 const MOST_FRAME: i32 = HEADERS_BYTES as i32 + parts::MAX_PAYLOAD;
 
 /// The frame behind its Ethernet header is the message, whatever its headers.
-fn raw(asm: &mut Assembler, labels: &Labels) {
+fn raw(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     asm.bind(labels.raw);
     received(asm, labels);
     tag_beside(asm);
@@ -363,12 +401,13 @@ fn raw(asm: &mut Assembler, labels: &Labels) {
     asm.store_imm(Size::W, R9, context::PAYLOAD_OFF, ETH.into());
     asm.jump_if_imm(op::JGT, R0, MOST_FRAME - i32::from(ETH), labels.unchecked);
     if_segments(asm, labels);
+    if_several(asm, spec, labels);
     asm.jump(labels.dispatch);
 }
 
 /// The IP packet holds its header and lies in the frame (RFC 791 §3.1, RFC 8200
-/// §3). Leaves its length in `r2`.
-fn ip_length(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
+/// §3), or goes to `several` if its first buffer has not all of it. Leaves its length in `r2`.
+fn ip_length(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header, several: Label) {
     match header {
         Header::Ipv4 => {
             asm.load(Size::H, R2, R7, 16);
@@ -383,10 +422,15 @@ fn ip_length(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) 
     }
     match spec.packet {
         Packet::Pointers if spec.hook == Hook::Xdp => {
+            let beyond = if has_frags(spec) {
+                several
+            } else {
+                labels.bad_length
+            };
             asm.mov(R1, R7);
             asm.alu_imm(op::ADD, R1, i32::from(ETH));
             asm.alu(op::ADD, R1, R2);
-            asm.jump_if(op::JGT, R1, R8, labels.bad_length);
+            asm.jump_if(op::JGT, R1, R8, beyond);
         }
         _ => {
             asm.store(Size::D, R10, FRAME_BYTES, R2);

@@ -1,5 +1,5 @@
 //! What a frame is at TCX and never under XDP: in pieces, with a tag beside it, many messages
-//! behind one header. In our own interpreter.
+//! behind one header; long ones, and under XDP those in several buffers. In our own interpreter.
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
@@ -47,15 +47,18 @@ struct Path {
 }
 
 impl Path {
-    /// For datagrams with a tag or without.
+    /// At TCX, for datagrams with a tag or without.
     fn new(tier: Tier) -> Self {
-        let text = format!("udp dst port {PORT} or (vlan and udp dst port {PORT})");
-        Self::of(tier, &text)
+        Self::of(tier, &either())
     }
 
     fn of(tier: Tier, filter: &str) -> Self {
+        Self::at(Hook::Tcx, tier, filter)
+    }
+
+    fn at(hook: Hook, tier: Tier, filter: &str) -> Self {
         let queue = QueueSpec {
-            hook: Hook::Tcx,
+            hook,
             cpus: 1,
             layout: QUEUE,
             packet: Packet::Pointers,
@@ -78,7 +81,7 @@ impl Path {
             ..Leaf::default()
         });
         let entry = entry::generate(&entry::Spec {
-            hook: Hook::Tcx,
+            hook,
             shapes: &shapes,
             spares: None,
             cpus: 1,
@@ -146,6 +149,11 @@ impl Path {
         words[path..][..4].fill(0);
         words[path + trusted::PATH_CHAINED..][..4].fill(0);
     }
+}
+
+/// Datagrams with a tag or without.
+fn either() -> String {
+    format!("udp dst port {PORT} or (vlan and udp dst port {PORT})")
 }
 
 /// Fills the machine's blocks' words as the daemon does.
@@ -271,6 +279,38 @@ fn a_long_message_lies_whole_over_several_slots_whatever_its_pieces() {
             }
         }
     }
+}
+
+/// Under XDP pointers reach the first of several buffers.
+#[test]
+fn a_frame_in_several_buffers_crosses_whole() {
+    for (tier, count) in [
+        (Tier::User, Count::QueuedTier),
+        (Tier::Kernel, Count::QueuedLong),
+    ] {
+        for tagged in [false, true] {
+            for (len, linear) in [(100, 64), (3000, 2000), (3000, 3041), (8000, 3500)] {
+                let mut frame = Frame::to_b(PORT, &payload(len));
+                if tagged {
+                    frame = frame.spoil(Spoil::Vlan(7));
+                }
+                let frame = frame.bytes();
+                let mut path = with_blocks(Path::at(Hook::Xdp, tier, &either()));
+                path.machine.mtu = 9000;
+                path.machine.linear = linear;
+                let shown = format!("{tier:?}, {tagged}, {len}, {linear}");
+                assert_eq!(path.run(&frame, count), (1, 1), "{shown}");
+                let front = frame.len() - len;
+                assert!(path.waiting() == (frame, front), "{shown}");
+                let unchecked = path.long(0) & trusted::long::UNCHECKED;
+                assert_ne!(unchecked, 0, "{shown}");
+            }
+        }
+    }
+    // Longer than the link takes it would be many.
+    let frame = Frame::to_b(PORT, &payload(8000)).bytes();
+    let mut path = Path::at(Hook::Xdp, Tier::User, &either());
+    assert_eq!(path.run(&frame, Count::DroppedTooLong), (1, 1));
 }
 
 #[test]

@@ -13,12 +13,26 @@ compile_error!("instructions are handled as little-endian words");
 
 /// What a program is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
 pub enum ProgramKind {
     /// `BPF_PROG_TYPE_SCHED_CLS`: traffic control, for TCX.
-    SchedCls = 3,
+    SchedCls,
     /// `BPF_PROG_TYPE_XDP`: in the driver.
-    Xdp = 6,
+    Xdp,
+    /// The same for frames that lie in several buffers (`BPF_F_XDP_HAS_FRAGS`, Linux 5.18), of
+    /// which pointers reach the first. All programs of one program array are of one kind.
+    XdpFrags,
+}
+
+impl ProgramKind {
+    /// `prog_type` and `prog_flags`.
+    const fn numbers(self) -> (u32, u32) {
+        const BPF_F_XDP_HAS_FRAGS: u32 = 1 << 5;
+        match self {
+            Self::SchedCls => (3, 0),
+            Self::Xdp => (6, 0),
+            Self::XdpFrags => (6, BPF_F_XDP_HAS_FRAGS),
+        }
+    }
 }
 
 /// Where a program names a map.
@@ -338,8 +352,10 @@ impl<'a> Prepared<'a> {
 
     /// The block to load it with; its pointers are good as long as this is.
     fn request(&self, spec: &ProgramSpec<'_>) -> sys::ProgLoad {
+        let (kind, flags) = spec.kind.numbers();
         let mut attr = sys::ProgLoad {
-            kind: spec.kind as u32,
+            kind,
+            flags,
             insn_count: self.insns.len() as u32,
             insns: sys::address(&self.insns),
             license: c"Dual MIT/GPL".as_ptr() as u64,

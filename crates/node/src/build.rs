@@ -71,11 +71,14 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let of_ifaces = facts.iter().map(|(iface, _)| iface_facts(iface));
     let plan = plan::draw(config, &of_ifaces.collect::<Vec<_>>(), paths.ids());
     let has_programs = facts.iter().any(|(_, choice)| choice.rung != Rung::Packet);
-    let maps = has_programs.then(|| node_maps(&plan, hook)).transpose()?;
+    let arena = probe.has(Feature::ArenaProgram);
+    let frags = arena && facts.iter().any(|(found, choice)| needs_frags(found, choice.rung));
+    let maps = has_programs
+        .then(|| node_maps(&plan, hook, frags))
+        .transpose()?;
     let maps = maps.map(Arc::new);
     let engine = Engine::new().map_err(RunError::Engine)?;
     let rows = Arc::new(UserRows::new(plan.all_rows()));
-    let arena = probe.has(Feature::ArenaProgram);
     let system = |doing| move |source| RunError::System { doing, source };
     let bell = Arc::new(Bell::new().map_err(system("make an event descriptor"))?);
     let faults = Arc::new(Faults::new(Arc::clone(&bell)));
@@ -237,7 +240,18 @@ fn iface_facts(found: &Iface) -> IfaceFacts {
     }
 }
 
-fn node_maps(plan: &Plan, hook: Hook) -> Result<NodeMaps, RunError> {
+/// Whether the driver would refuse programs that take frames in one buffer only.
+fn needs_frags(found: &Iface, rung: Rung) -> bool {
+    rung == Rung::Native && found.mtu as usize > ONE_BUFFER_MTU
+}
+
+/// The largest MTU with which a frame fits one buffer: a page without the headroom of 256 bytes,
+/// an Ethernet header, and 320 bytes that the kernel has behind it (`veth_xdp_set` of Linux
+/// 6.18; other drivers are like it). Below it programs are of the other kind, as then a veth's
+/// peer cuts what it sends by itself.
+const ONE_BUFFER_MTU: usize = 4096 - 256 - 14 - 320;
+
+fn node_maps(plan: &Plan, hook: Hook, frags: bool) -> Result<NodeMaps, RunError> {
     let system = |source| RunError::System {
         doing: "create the node's maps",
         source,
@@ -245,6 +259,7 @@ fn node_maps(plan: &Plan, hook: Hook) -> Result<NodeMaps, RunError> {
     let cpus = possible_cpus().map_err(system)? as u32;
     Ok(NodeMaps {
         hook,
+        frags,
         context: Map::create(&MapSpec::array(
             "ashway_context",
             context::BYTES as u32 * cpus,

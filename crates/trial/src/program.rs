@@ -20,7 +20,24 @@ pub fn load<'m>(
     image: &Image,
     fd: impl Fn(MapRef) -> BorrowedFd<'m>,
 ) -> Result<Program, LoadError> {
-    with_spec(name, image, fd, Program::load)
+    with_spec(name, image, kind(image), fd, Program::load)
+}
+
+/// The same; under XDP for frames in several buffers, too.
+///
+/// # Errors
+///
+/// As [`load`].
+pub fn load_for_frags<'m>(
+    name: &str,
+    image: &Image,
+    fd: impl Fn(MapRef) -> BorrowedFd<'m>,
+) -> Result<Program, LoadError> {
+    let kind = match image.hook {
+        Hook::Xdp => ProgramKind::XdpFrags,
+        Hook::Tcx => kind(image),
+    };
+    with_spec(name, image, kind, fd, Program::load)
 }
 
 /// Everything that the verifier says about an image it accepts.
@@ -33,12 +50,20 @@ pub fn verifier_log<'m>(
     image: &Image,
     fd: impl Fn(MapRef) -> BorrowedFd<'m>,
 ) -> Result<String, LoadError> {
-    with_spec(name, image, fd, Program::verifier_log)
+    with_spec(name, image, kind(image), fd, Program::verifier_log)
+}
+
+const fn kind(image: &Image) -> ProgramKind {
+    match image.hook {
+        Hook::Xdp => ProgramKind::Xdp,
+        Hook::Tcx => ProgramKind::SchedCls,
+    }
 }
 
 fn with_spec<'m, R>(
     name: &str,
     image: &Image,
+    kind: ProgramKind,
     fd: impl Fn(MapRef) -> BorrowedFd<'m>,
     give: impl FnOnce(&ProgramSpec<'_>) -> R,
 ) -> R {
@@ -59,10 +84,7 @@ fn with_spec<'m, R>(
     });
     give(&ProgramSpec {
         name,
-        kind: match image.hook {
-            Hook::Xdp => ProgramKind::Xdp,
-            Hook::Tcx => ProgramKind::SchedCls,
-        },
+        kind,
         attach_type: 0,
         insns: &image.insns,
         maps: &maps,

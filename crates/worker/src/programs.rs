@@ -23,6 +23,8 @@ use crate::entry_changes::EntryChanges;
 pub struct NodeMaps {
     /// Where all its programs run.
     pub hook: Hook,
+    /// Whether they take frames in several buffers, under XDP.
+    pub frags: bool,
     /// A context for each of [`Self::cpus`]. Not mapped by anybody.
     pub context: Map,
     /// Possible CPUs.
@@ -79,7 +81,21 @@ pub(crate) fn program_name(tier: &str, handler: &str) -> String {
 ///
 /// What the kernel said ([`LoadError`]).
 pub fn load(name: &str, image: &Image, maps: &Maps) -> Result<Program, LoadError> {
-    ashway_trial::program::load(name, image, |map| maps.fd(map))
+    load_with(name, image, maps.node, |map| maps.fd(map))
+}
+
+/// The same over any maps: as all programs of the node are loaded.
+fn load_with<'m>(
+    name: &str,
+    image: &Image,
+    node: &NodeMaps,
+    fd: impl Fn(MapRef) -> BorrowedFd<'m>,
+) -> Result<Program, LoadError> {
+    if node.frags {
+        ashway_trial::program::load_for_frags(name, image, fd)
+    } else {
+        ashway_trial::program::load(name, image, fd)
+    }
 }
 
 /// The same for a program that observes, and says what it does into `notes`.
@@ -93,7 +109,7 @@ pub(crate) fn load_noting(
     maps: &Maps,
     notes: BorrowedFd<'_>,
 ) -> Result<Program, LoadError> {
-    ashway_trial::program::load(name, image, |map| match map {
+    load_with(name, image, maps.node, |map| match map {
         MapRef::Notes => notes,
         other => maps.fd(other),
     })
@@ -571,7 +587,7 @@ pub fn load_entry_with(
         trusted: None,
         memory: None,
     };
-    ashway_trial::program::load("ashway_entry", image, |map| match map {
+    load_with("ashway_entry", image, node, |map| match map {
         MapRef::Slots => slots.fd(),
         MapRef::Hits => demux.hits.fd(),
         MapRef::Shape(demux::spare::MAP) => demux.spares.entries.fd(),
@@ -598,7 +614,7 @@ pub fn load_forward(
         Some(_) => forward::generate_observed(spec),
     };
     let name = "ashway_forward";
-    ashway_trial::program::load(name, &image, |map| match (map, notes) {
+    load_with(name, &image, maps.node, |map| match (map, notes) {
         (MapRef::Hops, _) => hops.fd(),
         (MapRef::Notes, Some(notes)) => notes,
         (other, _) => maps.fd(other),

@@ -40,17 +40,12 @@ fn bytes(len: usize) -> Vec<u8> {
     words.map(|word| word as u8).collect()
 }
 
-/// Where such frames come in.
-fn places() -> impl Iterator<Item = Place> {
-    PLACES.into_iter().filter(|place| place.mode != "native")
-}
-
 #[test]
 fn long_messages_reach_their_handler_in_every_place() {
     if skip_unless_root() {
         return;
     }
-    for place in places() {
+    for place in PLACES {
         for whole in [false, true] {
             let rig = wire(
                 &format!("jumbo-{}-{}-{whole}", place.mode, place.tier),
@@ -115,7 +110,7 @@ fn the_longest_messages_come_and_go_as_fragments() {
     if skip_unless_root() {
         return;
     }
-    for place in places().filter(|place| place.tier == "user") {
+    for place in PLACES.into_iter().filter(|place| place.tier == "user") {
         for mtu in ["1500", "9000"] {
             let rig = wire(&format!("jumbo-frag-{}-{mtu}", place.mode), false);
             for (mut command, link) in [(rig.command_a("ip"), "a0"), (rig.command_b("ip"), "b0")] {
@@ -175,7 +170,7 @@ fn an_answer_that_nobody_cuts_is_counted() {
     if skip_unless_root() {
         return;
     }
-    for place in places() {
+    for place in PLACES {
         let rig = wire(&format!("jumbo-uncut-{}-{}", place.mode, place.tier), false);
         let node = echo(&rig, place, FRAGMENTS);
         let client = rig.client_a(PORT).unwrap();
@@ -197,7 +192,7 @@ fn a_senders_batch_is_many_messages() {
     if skip_unless_root() {
         return;
     }
-    for place in places().filter(|place| place.mode == "tcx") {
+    for place in PLACES.into_iter().filter(|place| place.mode == "tcx") {
         let rig = Rig::new(&format!("batch-{}", place.tier), RigOptions::default()).unwrap();
         let node = echo(&rig, place, "");
         let mut sent = 0;

@@ -117,7 +117,7 @@ pub struct Machine {
     pub tail_room: usize,
     /// The interface's MTU.
     pub mtu: i64,
-    /// Bytes of a frame that lie in one piece, under TCX; of XDP's all do.
+    /// Bytes of a frame that lie in one piece, or in its first buffer.
     pub linear: usize,
     /// The frame's first tag, if that lies beside it, under TCX: its type and what it says.
     pub tag: Option<[u16; 2]>,
@@ -221,10 +221,7 @@ impl Machine {
         self.space.start = HEADROOM;
         self.space.meta = HEADROOM;
         self.space.tail = self.space.packet.len() + self.tail_room;
-        self.space.linear = match image.hook {
-            Hook::Xdp => self.space.packet.len(),
-            Hook::Tcx => HEADROOM + packet.len().min(self.linear),
-        };
+        self.space.linear = HEADROOM + packet.len().min(self.linear);
         self.executed = 0;
         self.tail_calls = 0;
         let slots = std::mem::take(&mut self.slots);

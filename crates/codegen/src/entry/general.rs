@@ -10,8 +10,8 @@ use ashway_check::bpf::{Assembler, Label, Reg, Size, op};
 use ashway_wire::{eth, ipv4};
 
 use super::{
-    Labels, Spec, UDP, add_flags, if_no_checksum, if_raw, if_segments, no_partial_checksum,
-    received, tag_beside,
+    Labels, Spec, UDP, add_flags, if_no_checksum, if_raw, if_segments, if_several,
+    no_partial_checksum, received, tag_beside,
 };
 use crate::hook;
 use crate::parts::{self, Packet, be16};
@@ -52,7 +52,7 @@ pub(super) fn emit(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     ip_length(asm, labels);
     ipv4_checksum(asm, labels);
     udp_length(asm, labels);
-    if_unchecked(asm, labels);
+    if_unchecked(asm, spec, labels);
     udp_checksum(asm, spec, labels);
 }
 
@@ -146,10 +146,11 @@ fn udp_length(asm: &mut Assembler, labels: &Labels) {
 }
 
 /// What is not read to its end is not summed either.
-fn if_unchecked(asm: &mut Assembler, labels: &Labels) {
+fn if_unchecked(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     asm.load(Size::W, R3, R9, context::PAYLOAD_LEN);
     asm.jump_if_imm(op::JGT, R3, parts::MAX_PAYLOAD, labels.unchecked);
     if_segments(asm, labels);
+    if_several(asm, spec, labels);
 }
 
 /// RFC 791 §3.1. IPv6 has none.

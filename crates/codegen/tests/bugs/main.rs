@@ -114,6 +114,7 @@ const fn guard(bug: Bug) -> &'static str {
         }
         B::SegmentWhole => "tcx::many_messages_behind_one_header_cross_with_their_size",
         B::ChainCut => "tcx::a_long_message_lies_whole_over_several_slots_whatever_its_pieces",
+        B::FragsUnseen => "tcx::a_frame_in_several_buffers_crosses_whole",
         B::ChainOneSlot => "tcx::a_long_message_has_room_for_all_of_it_or_is_dropped_once",
         B::TagForgotten => "tcx::a_tag_beside_the_frame_lies_in_front_of_what_waits",
         B::PieceAlone => "tcx::a_message_in_pieces_is_one_piece_to_its_handler",

@@ -57,6 +57,7 @@ struct Bench {
 fn node_maps() -> NodeMaps {
     let cpus = ashway_kernel::maps::possible_cpus().unwrap() as u32;
     NodeMaps {
+        frags: false,
         hook: Hook::Xdp,
         context: Map::create(&MapSpec::array("ctx", context::BYTES as u32 * cpus, 1)).unwrap(),
         cpus,

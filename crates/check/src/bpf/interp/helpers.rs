@@ -143,8 +143,9 @@ impl Machine {
                 expect(1, MD)?;
                 // The context's interface, and the frame's own length.
                 expect(2, 0)?;
-                self.space.bytes(argument(3)?, 4)?;
-                let len = self.space.frame().len();
+                let mtu = (self.mtu as u32).to_le_bytes();
+                self.space.bytes(argument(3)?, 4)?.copy_from_slice(&mtu);
+                let len = self.space.linear - self.space.start;
                 let grown = len as i64 + i64::from(argument(4)? as i32);
                 expect(5, 0)?;
                 u64::from(grown > self.mtu + ETH_BYTES as i64)
