@@ -67,8 +67,8 @@ fn a_full_ring_says_so_until_it_is_kicked() {
         assert_eq!(near.reclaim(), 4);
         near.send(&frame(4)).unwrap();
         assert!(matches!(
-            near.send(&[0; 4097]),
-            Err(SendError::TooLong { bytes: 4097 })
+            near.send(&vec![0; 70_000]),
+            Err(SendError::TooLong { bytes: 70_000 })
         ));
     });
 }
