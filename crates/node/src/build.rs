@@ -1,7 +1,6 @@
 //! Bringing a node up, in the order in which things need each other.
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::channel;
@@ -72,7 +71,10 @@ pub fn build(config: &Config) -> Result<(Node, Engine), RunError> {
     let plan = plan::draw(config, &of_ifaces.collect::<Vec<_>>(), paths.ids());
     let has_programs = facts.iter().any(|(_, choice)| choice.rung != Rung::Packet);
     let arena = probe.has(Feature::ArenaProgram);
-    let frags = arena && facts.iter().any(|(found, choice)| needs_frags(found, choice.rung));
+    let frags = arena
+        && facts
+            .iter()
+            .any(|(found, choice)| needs_frags(found, choice.rung));
     let maps = has_programs
         .then(|| node_maps(&plan, hook, frags))
         .transpose()?;
@@ -327,7 +329,7 @@ fn take_with_sockets(
     let number = link.number();
     let numbers = &plan.ifaces[number];
     let socket = PacketSocket::open(found.ifindex).map_err(system)?;
-    let out = socket.as_fd().try_clone_to_owned().map_err(system)?;
+    let out = PacketSocket::open_to_send(found.ifindex).map_err(system)?;
     let table = dispatch::table(&found.name, plan, paths, number)?;
     let mut matches = Some(Vec::new());
     for path in &numbers.paths {

@@ -4,7 +4,8 @@
 //! once. So are those of a `TPACKET_V3` ring, which hands frames over in blocks, late.
 //!
 //! What differs from a frame seen by XDP: frames with a VLAN tag are not seen, and
-//! a sender's `UDP_SEGMENT` batch on a veth comes as one long frame.
+//! what is many messages behind one header (a sender's `UDP_SEGMENT` batch on a veth) comes as one
+//! long frame. The kernel says beside it how long each of them is (`PACKET_VNET_HDR`).
 //! Checksums may be partial on both.
 //!
 //! Source: packet(7). Minimum kernel: 4.20, for `PACKET_IGNORE_OUTGOING`.
@@ -28,6 +29,25 @@ const FRAME_BYTES: usize = 65536 + 64;
 /// (`net.core.rmem_max`).
 const WAITING_BYTES: c_int = 8 << 20;
 
+/// Bytes of `struct virtio_net_hdr` (`linux/virtio_net.h`), which the kernel puts in front of
+/// each frame, and wants in front of one that is sent.
+const VNET_BYTES: usize = 10;
+
+/// The payload of each of the messages that a frame stands for, by what stands in front of it; 0
+/// if it is one.
+fn gso_size(header: &[u8; VNET_BYTES]) -> usize {
+    /// `VIRTIO_NET_HDR_GSO_TCPV4`, `_TCPV6` and `_UDP_L4`. The older `_UDP` is one datagram, to be
+    /// sent in fragments.
+    const SEGMENTS: [u8; 3] = [1, 4, 5];
+    /// `VIRTIO_NET_HDR_GSO_ECN`
+    const ECN: u8 = 0x80;
+    if SEGMENTS.contains(&(header[1] & !ECN)) {
+        u16::from_ne_bytes([header[4], header[5]]).into()
+    } else {
+        0
+    }
+}
+
 /// The socket. See the [module](self).
 #[derive(Debug)]
 pub struct PacketSocket {
@@ -45,45 +65,12 @@ impl PacketSocket {
     /// `EPERM` without `CAP_NET_RAW` in the network namespace, `ENODEV` if there
     /// is no such interface, `ENETDOWN` if it is down.
     pub fn open(ifindex: u32) -> io::Result<Self> {
-        // Protocol 0: without it, frames of all interfaces would arrive until
-        // the socket is bound.
-        // SAFETY: takes no pointers.
-        let fd = unsafe {
-            libc::socket(
-                libc::AF_PACKET,
-                libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
-                0,
-            )
-        };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` is new and belongs to nobody else.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = socket()?;
         set_option(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
+        set_option(&fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, WAITING_BYTES)?;
         ignore_tagged(&fd)?;
-
-        let address = libc::sockaddr_ll {
-            sll_family: libc::AF_PACKET as u16,
-            sll_protocol: (libc::ETH_P_ALL as u16).to_be(),
-            sll_ifindex: ifindex as c_int,
-            sll_hatype: 0,
-            sll_pkttype: 0,
-            sll_halen: 0,
-            sll_addr: [0; 8],
-        };
-        // SAFETY: the address is a live `sockaddr_ll` of the length given.
-        let result = unsafe {
-            libc::bind(
-                fd.as_raw_fd(),
-                (&raw const address).cast(),
-                size_of_val(&address) as socklen_t,
-            )
-        };
-        if result < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        bind(&fd, libc::ETH_P_ALL as u16, ifindex)?;
         Ok(Self {
             fd,
             rests: vec![0; BATCH * FRAME_BYTES],
@@ -91,14 +78,27 @@ impl PacketSocket {
         })
     }
 
+    /// A socket that only sends, whole frames as they are, on `ifindex`.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open).
+    pub fn open_to_send(ifindex: u32) -> io::Result<OwnedFd> {
+        let fd = socket()?;
+        bind(&fd, 0, ifindex)?;
+        Ok(fd)
+    }
+
     /// Puts the frames that wait into `rooms`, one into each, behind its first `front` bytes,
-    /// and gives `each` its room, the frame's length, and the bytes that had no room there, in
+    /// and gives `each` its room, the frame's length, the bytes that had no room there, and, if
+    /// it stands for many messages, how long the payload of each is, else 0; in
     /// order of arrival. Says how many there were, at most [`BATCH`], 0 if none. One system
     /// call, no allocation.
     ///
     /// # Errors
     ///
-    /// `ENETDOWN` once when the interface goes down; the socket stays usable.
+    /// `ENETDOWN` once when the interface goes down, `EINVAL` for a frame whose segments the
+    /// kernel cannot describe (a tunnel's), which is lost; the socket stays usable.
     ///
     /// # Panics
     ///
@@ -107,7 +107,7 @@ impl PacketSocket {
         &mut self,
         rooms: &mut [R],
         front: usize,
-        mut each: impl FnMut(&mut R, usize, &[u8]),
+        mut each: impl FnMut(&mut R, usize, &[u8], usize),
     ) -> io::Result<usize> {
         let part = |bytes: &mut [u8]| libc::iovec {
             iov_base: bytes.as_mut_ptr().cast(),
@@ -115,9 +115,19 @@ impl PacketSocket {
         };
         assert_eq!(rooms.len(), BATCH, "a room for each frame");
         let mut rests = self.rests.chunks_exact_mut(FRAME_BYTES);
+        let mut headers = [[0; VNET_BYTES]; BATCH];
+        let mut header = headers.iter_mut();
         let mut parts: [_; BATCH] = std::array::from_fn(|at| {
-            let rest = rests.next().expect("there are as many");
-            [part(&mut rooms[at][front..]), part(rest)]
+            let [header, rest] = [
+                header.next().map(|header| part(header)),
+                rests.next().map(part),
+            ];
+            let many = "there are as many";
+            [
+                header.expect(many),
+                part(&mut rooms[at][front..]),
+                rest.expect(many),
+            ]
         });
         let mut messages = parts.each_mut().map(|parts| libc::mmsghdr {
             msg_hdr: libc::msghdr {
@@ -127,7 +137,7 @@ impl PacketSocket {
             },
             msg_len: 0,
         });
-        // SAFETY: `BATCH` messages, each with two parts, which are the caller's and ours; all
+        // SAFETY: `BATCH` messages, each with three parts, which are the caller's and ours; all
         // of it outlives the call and nothing else refers to it.
         let received = unsafe {
             libc::recvmmsg(
@@ -147,10 +157,12 @@ impl PacketSocket {
         }
         let received = received as usize;
         let rests = self.rests.chunks_exact(FRAME_BYTES);
-        for ((message, room), rest) in messages[..received].iter().zip(rooms).zip(rests) {
-            let len = message.msg_len as usize;
+        let lens = messages.map(|message| message.msg_len as usize);
+        let taken = lens[..received].iter().zip(&headers);
+        for (((len, header), room), rest) in taken.zip(rooms).zip(rests) {
+            let len = len.saturating_sub(VNET_BYTES);
             let rest = &rest[..len.saturating_sub(room.len() - front).min(FRAME_BYTES)];
-            each(room, len, rest);
+            each(room, len, rest, gso_size(header));
         }
         Ok(received)
     }
@@ -163,15 +175,21 @@ impl PacketSocket {
     /// [`SendError::TooLong`] above the interface's MTU, else what the kernel
     /// says.
     pub fn send(&self, frame: &[u8]) -> Result<(), SendError> {
-        // SAFETY: the kernel reads `frame` and nothing else.
-        let sent = unsafe {
-            libc::send(
-                self.fd.as_raw_fd(),
-                frame.as_ptr().cast(),
-                frame.len(),
-                libc::MSG_DONTWAIT,
-            )
+        // That it is one message, and its checksum whole.
+        let header = [0; VNET_BYTES];
+        let part = |bytes: &[u8]| libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
         };
+        let mut parts = [part(&header), part(frame)];
+        let message = libc::msghdr {
+            msg_iov: parts.as_mut_ptr(),
+            msg_iovlen: parts.len(),
+            ..EMPTY_MESSAGE
+        };
+        // SAFETY: the kernel reads the message and its two parts, which outlive the call.
+        let sent =
+            unsafe { libc::sendmsg(self.fd.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT) };
         if sent >= 0 {
             return Ok(());
         }
@@ -229,6 +247,49 @@ const EMPTY_MESSAGE: libc::msghdr = libc::msghdr {
     msg_controllen: 0,
     msg_flags: 0,
 };
+
+/// A packet socket that hears nothing yet: with a protocol, frames of all interfaces would arrive
+/// until it is bound.
+fn socket() -> io::Result<OwnedFd> {
+    // SAFETY: takes no pointers.
+    let fd = unsafe {
+        libc::socket(
+            libc::AF_PACKET,
+            libc::SOCK_RAW | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+            0,
+        )
+    };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: `fd` is new and belongs to nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Binds it to an interface, to hear this protocol; 0 is none.
+fn bind(fd: &OwnedFd, protocol: u16, ifindex: u32) -> io::Result<()> {
+    let address = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: protocol.to_be(),
+        sll_ifindex: ifindex as c_int,
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
+    };
+    // SAFETY: the address is a live `sockaddr_ll` of the length given.
+    let result = unsafe {
+        libc::bind(
+            fd.as_raw_fd(),
+            (&raw const address).cast(),
+            size_of_val(&address) as socklen_t,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
 
 /// Keeps frames with a VLAN tag out. The kernel takes the tag off before a packet
 /// socket sees the frame, so what belongs to another network would look like a

@@ -19,7 +19,7 @@ use crate::rows::CounterRow;
 pub struct PacketPort {
     /// Hears.
     pub socket: PacketSocket,
-    /// The same socket again, to send on while the other lends out a frame.
+    /// Sends.
     pub out: OwnedFd,
     /// Where the next frames are received: buffers of messages.
     pub rooms: Rooms,
@@ -57,9 +57,8 @@ pub struct Rooms {
 }
 
 impl Rooms {
-    /// For the frames of an interface with this MTU. What comes longer (a sender's batch in
-    /// one frame, several that Linux has joined, or the MTU was raised since) and is a path's
-    /// is copied once more.
+    /// For the frames of an interface with this MTU. What comes longer (many messages behind one
+    /// header, or the MTU was raised since) and is a path's is copied once more.
     #[must_use]
     pub fn new(mtu: usize) -> Self {
         let long = HEADROOM_BYTES + eth::HEADER_BYTES + mtu;

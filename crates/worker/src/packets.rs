@@ -9,6 +9,7 @@ use ashway_abi::Count;
 use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_memory::messages::Buffer;
 use ashway_modules::Message;
+use ashway_modules::message::Meta;
 use ashway_path::time::Time;
 use ashway_wire::Datagram;
 
@@ -16,6 +17,7 @@ use crate::counters::UserRows;
 use crate::observe::{FramePrefix, What, trace};
 use crate::packet_port::PacketPort;
 use crate::paths::Paths;
+use crate::segments;
 
 /// A buffer for a frame of `len` bytes, of which a room had no room for the rest.
 fn joined(room: &Buffer, len: usize, rest: &[u8]) -> Buffer {
@@ -46,7 +48,7 @@ pub(crate) fn drain(
     } = port;
     let mac = mac.get();
     let long = rooms.long;
-    let taken = socket.recv_batch(&mut rooms.all, HEADROOM_BYTES, |room, len, rest| {
+    let receive = |room: &mut Buffer, len: usize, rest: &[u8], gso_size: usize| {
         // Whose it is, its headers say.
         let frame = &room[HEADROOM_BYTES..][..len - rest.len()];
         let observed = if trace::on() { trace::number() } else { 0 };
@@ -68,6 +70,24 @@ pub(crate) fn drain(
         // not get, even if its filter matches.
         let target = target.filter(|to| !paths.is_fed(*to) || Datagram::parse(frame).is_ok());
         if let Some(target) = target {
+            let whole = Meta {
+                iface: *iface as u32,
+                observed,
+                copies: 1,
+                ..Meta::default()
+            };
+            match segments::of(frame, gso_size) {
+                Some(Ok(segments)) => {
+                    for number in 0..segments.count() {
+                        let is_observed = observed != 0 && number == 0;
+                        let put = |into| segments::nth(&segments, number, &whole, into);
+                        paths.receive_for(target, is_observed, now(), rows, put);
+                    }
+                    return;
+                }
+                Some(Err(fate)) => return paths.refuse_for(target, observed, fate, rows),
+                None => {}
+            }
             let put = |mut message: Message| {
                 // Copied by Linux, out of the driver's frame.
                 if let Some(whole) = long_frame {
@@ -93,6 +113,7 @@ pub(crate) fn drain(
         rows.add(*unmatched_row, Count::Passed);
         trace::note(observed, || What::Path(None));
         trace::note(observed, || What::Fate(Count::Passed));
-    })?;
+    };
+    let taken = socket.recv_batch(&mut rooms.all, HEADROOM_BYTES, receive)?;
     Ok(taken > 0)
 }

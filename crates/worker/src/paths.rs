@@ -38,7 +38,7 @@ use crate::bug::{self, Bug};
 use crate::counters::UserRows;
 use crate::instance::Instance;
 use crate::keys;
-use crate::observe::trace;
+use crate::observe::{What, trace};
 use crate::order::{ModulePath, Order};
 use crate::packet_port::PacketPort;
 use crate::queue::Queue;
@@ -501,6 +501,21 @@ impl Paths {
         let message = put(self.message());
         let ticket = self.around.count(target.row);
         self.offer(Some(target), message, trail(ticket, None), now, rows);
+    }
+
+    /// Ends a frame from a packet socket with this fate, which cannot come to the path that it
+    /// belongs to.
+    pub(crate) fn refuse_for(
+        &mut self,
+        target: Target,
+        observed: u64,
+        fate: Count,
+        rows: &UserRows,
+    ) {
+        rows.add(target.row, Count::Received);
+        self.engine.refuse(target.path, fate);
+        rows.add(target.row, fate);
+        trace::note(observed, || What::Fate(fate));
     }
 
     /// Queues a message for its path, or posts it to where it ends.

@@ -149,12 +149,12 @@ fn drain_ring(
         observe(queue, ring, slot, &mut message);
         paths.wait_for(path, &mut after);
         let checked = taken.checked.then_some(taken.payload);
-        match segments::of(&message, taken.gso_size) {
+        match segments::of(message.bytes(), taken.gso_size) {
             None => paths.receive_from_handler(path, message, checked, now, rows),
             Some(Ok(segments)) => {
                 paths.come_apart(Some(path), queue, taken.key, segments.count(), rows);
                 for number in 0..segments.count() {
-                    let one = segments::nth(&segments, number, &message, paths.message());
+                    let one = segments::nth(&segments, number, &message.meta, paths.message());
                     paths.receive_from_handler(path, one, None, now, rows);
                 }
             }
@@ -194,12 +194,12 @@ pub(crate) fn drain_frames(
             let mut message = taken.message;
             message.meta.iface = iface as u32;
             observe(frame_queue, ring, slot, &mut message);
-            match segments::of(&message, taken.gso_size) {
+            match segments::of(message.bytes(), taken.gso_size) {
                 None => paths.receive(message, taken.key, &mut after, now, rows),
                 Some(Ok(segments)) => {
                     paths.come_apart(None, frame_queue, taken.key, segments.count(), rows);
                     for number in 0..segments.count() {
-                        let one = segments::nth(&segments, number, &message, paths.message());
+                        let one = segments::nth(&segments, number, &message.meta, paths.message());
                         paths.receive(one, taken.key, &mut after, now, rows);
                     }
                 }

@@ -192,7 +192,10 @@ fn a_senders_batch_is_many_messages() {
     if skip_unless_root() {
         return;
     }
-    for place in PLACES.into_iter().filter(|place| place.mode == "tcx") {
+    for place in PLACES
+        .into_iter()
+        .filter(|place| ["tcx", "packet"].contains(&place.mode))
+    {
         let rig = Rig::new(&format!("batch-{}", place.tier), RigOptions::default()).unwrap();
         let node = echo(&rig, place, "");
         let mut sent = 0;

@@ -71,7 +71,7 @@ pub(crate) fn ifindex(name: &str) -> u32 {
 pub(crate) fn received(socket: &mut PacketSocket, mut each: impl FnMut(&[u8])) -> usize {
     const FRONT: usize = 8;
     let mut rooms = vec![vec![0xaa; FRONT + 300]; BATCH];
-    let taken = socket.recv_batch(&mut rooms, FRONT, |room, len, rest| {
+    let taken = socket.recv_batch(&mut rooms, FRONT, |room, len, rest, _| {
         assert_eq!(room[..FRONT], [0xaa; FRONT]);
         let here = &room[FRONT..][..len.min(300)];
         assert_eq!(here.len() + rest.len(), len);
