@@ -47,6 +47,4 @@ ashway_abi::seeded_bugs! {
     HalfFilledForgotten,
     /// Of a long message's slots only the first is stepped over.
     RestNotSteppedOver,
-    /// Of many messages behind one header one counts as being in the user tier.
-    SegmentsUncounted,
 }

@@ -34,7 +34,6 @@ use ashway_path::stage::Direction;
 use ashway_path::time::Time;
 use ashway_wire::{Datagram, Headers, udp};
 
-use crate::bug::{self, Bug};
 use crate::counters::UserRows;
 use crate::instance::Instance;
 use crate::keys;
@@ -406,11 +405,9 @@ impl Paths {
         let row = path.and_then(|path| self.engine.data(path));
         let row = row.map_or(self.around.row, |seat| seat.row);
         rows.add_many(row, Count::Received, others as u64);
-        if !bug::is(Bug::SegmentsUncounted) {
-            // Before the first of them leaves.
-            let word = queue.in_user_word(key);
-            word.fetch_add(others as u32, Ordering::AcqRel);
-        }
+        // Before the first of them leaves.
+        let word = queue.in_user_word(key);
+        word.fetch_add(others as u32, Ordering::AcqRel);
     }
 
     /// Ends a message with this fate that a handler's program has counted, and that cannot come
