@@ -212,6 +212,15 @@ impl Attached {
         owner::link_ifindex(&self.link).is_ok_and(|ifindex| ifindex != 0)
     }
 
+    /// Detaches it, and keeps what is left of the link.
+    ///
+    /// # Errors
+    ///
+    /// What `BPF_LINK_DETACH` returned.
+    pub fn release(&self) -> io::Result<()> {
+        detach(&self.link)
+    }
+
     /// Detaches as dropping does, and says whether that worked.
     ///
     /// # Errors

@@ -4,33 +4,29 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::channel;
-use std::time::{Duration, Instant};
 
 use ashway_abi::{context, count};
 use ashway_check::bpf::Hook;
-use ashway_codegen::entry::Reply;
 use ashway_demux::Replica;
 use ashway_handler::Engine;
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::neighbour::Tables;
 use ashway_kernel::probe::{Feature, Probe};
-use ashway_kernel::{
-    AttachError, Attached, Iface, Map, MapSpec, Mode, News, Owner, Program, ProgramKind, iface,
-    shared, tcx_owners,
-};
+use ashway_kernel::{Iface, Map, MapSpec, News, shared};
 use ashway_path::places::PathId;
-use ashway_ring::{BindError, IngressDrop, PacketSocket, Passer, TxSocket};
+use ashway_ring::{IngressDrop, PacketSocket, Passer};
 
 use super::entry::NextProgram;
 use super::looks::Deaths;
 use super::neighbours::Neighbours;
 use super::operations::{Operations, Report};
 use super::path_registry::{BoundPath, PathRegistry};
+use super::take::{Ready, iface_facts, tx_errors};
 use super::world::{self, Link, NodeServices};
 use super::{Node, NodeIface, Owners, RunError, State, XdpSide, dispatch, say};
 use crate::compile::CompileThread;
 use crate::rung::{Choice, Means, Rung, choose, cost};
-use ashway_config::{Attach, Config, NodeGraph, Tier};
+use ashway_config::{Config, NodeGraph, Tier};
 use ashway_worker::bell::Bell;
 use ashway_worker::counters::UserRows;
 use ashway_worker::drop_rule;
@@ -40,15 +36,11 @@ use ashway_worker::instance::Instance;
 use ashway_worker::packet_port::{PacketPort, Rooms};
 use ashway_worker::paths::Paths;
 use ashway_worker::plan::{self, HandlerId, Plan};
-use ashway_worker::programs::{self, NodeMaps};
-use ashway_worker::queue_plan::IfaceFacts;
+use ashway_worker::programs::NodeMaps;
 use ashway_worker::run_instance::{HandlerPath, RunInstance};
 use ashway_worker::witness::Witnesses;
 use ashway_worker::worker::{Awake, Work, Worker};
-use ashway_worker::xdp_port::{Pace, PassBy, XdpPort};
-
-/// Frames of a transmit socket.
-const TX_FRAMES: u32 = 1024;
+use ashway_worker::xdp_port::XdpPort;
 
 /// Brings everything up, up to promotions, which have begun; on any error what
 /// was made is dropped again.
@@ -235,13 +227,6 @@ fn take_as(config: &Config, probe: &Probe) -> Result<Vec<(Iface, Choice)>, RunEr
     }
 }
 
-fn iface_facts(found: &Iface) -> IfaceFacts {
-    IfaceFacts {
-        queues: found.rx_queues.max(1) as usize,
-        mtu: found.mtu as usize,
-    }
-}
-
 /// Whether the driver would refuse programs that take frames in one buffer only.
 fn needs_frags(found: &Iface, rung: Rung) -> bool {
     rung == Rung::Native && found.mtu as usize > ONE_BUFFER_MTU
@@ -315,7 +300,7 @@ fn make_paths(
     Ok(made)
 }
 
-fn take_with_sockets(
+pub(super) fn take_with_sockets(
     plan: &Plan,
     paths: &PathRegistry,
     link: &Link,
@@ -361,6 +346,8 @@ fn take_with_sockets(
         rung: Rung::Packet,
         because,
         tx_errors: [tx_errors(&found.name); 2],
+        lost_before: 0,
+        not_taken: None,
         consumes: drop_rule.is_some(),
         state: State::Up,
         mac_changes: 0,
@@ -400,19 +387,7 @@ fn take_with_xdp(
         paths,
         ..
     } = common;
-    // Refuse before anything is changed, even before the veth probe.
-    let others = others(found, rung);
-    let stands_in_the_way = |owner: &&Owner| rung != Rung::Tcx || owner.is_ashway();
-    if let Some(owner) = others.iter().find(stands_in_the_way) {
-        return Err(RunError::Attach {
-            iface: found.name.clone(),
-            source: AttachError::Taken {
-                ifindex: found.ifindex,
-                owner: Some(owner.clone()),
-                errno: std::io::ErrorKind::ResourceBusy.into(),
-            },
-        });
-    }
+    let ready = Ready::of(common.maps, found, rung)?;
     let numbers = &plan.ifaces[number];
     let slots = Map::create(&MapSpec::prog_array(
         "ashway_slots",
@@ -433,15 +408,6 @@ fn take_with_xdp(
                 source,
             })?;
     }
-    let reply = if rung == Rung::Tcx {
-        Reply::Redirect
-    } else if !found.is_veth {
-        Reply::Transmit
-    } else if iface::veth_peer_takes_xdp_tx(found.ifindex).unwrap_or(false) {
-        Reply::Redirect
-    } else {
-        Reply::Exit
-    };
     let table = dispatch::table(&found.name, plan, paths, number)?;
     let leaves = dispatch::Leaves {
         plan,
@@ -457,169 +423,42 @@ fn take_with_xdp(
         slots: &slots,
         unmatched_row: leaves.unmatched_row(),
         mac: found.mac,
-        reply,
+        reply: ready.reply,
         arena: common.arena,
         observe: None,
     }
     .load(&table, |target| leaves.leaf(target))?;
-    let exit_link = if reply == Reply::Exit {
-        let exit = programs::load_exit(common.maps).map_err(|source| RunError::Load {
-            what: "exit",
-            iface: found.name.clone(),
-            source,
-        })?;
-        let link = Attached::tcx(&exit, found.ifindex).map_err(|source| RunError::Attach {
-            iface: found.name.clone(),
-            source,
-        })?;
-        Some(link)
-    } else {
-        None
-    };
-    for owner in &others {
-        say(&format!(
-            "{}: {owner} is before ours: what it drops, sends on or ends with TCX_PASS (0), ours \
-             does not see",
-            found.name
-        ));
-    }
-    let tx = transmit_socket(found)?;
     let asked = config.ifaces[number].attach;
-    let (link, attached) = attach(&entry, found, rung, asked)?;
-    // Only `auto` steps down.
-    let because = if attached == rung {
-        because
-    } else {
-        Some("its driver does not take the program".to_owned())
-    };
-    let rung = attached;
-    let pass_by = pass_by(found, rung)?;
+    let entered = ready.enter(&entry, found, asked)?;
     let iface = NodeIface {
         table,
         catch_all: false,
         xdp: Some(XdpSide {
-            link,
-            exit_link,
+            link: entered.link,
+            exit_link: entered.exit_link,
             slots: Arc::new(slots),
             entry,
             demux,
             next: NextProgram::None,
-            reply,
+            reply: entered.reply,
         }),
         ifindex: found.ifindex,
         facts: iface_facts(found),
-        rung,
-        because,
+        rung: entered.rung,
+        because: if entered.rung == rung {
+            because
+        } else {
+            // Only `auto` steps down.
+            Some("its driver does not take the program".to_owned())
+        },
         tx_errors: [tx_errors(&found.name); 2],
+        lost_before: 0,
+        not_taken: None,
         consumes: true,
         state: State::Up,
         mac_changes: 0,
     };
-    Ok((iface, XdpPort { tx, pass_by }))
-}
-
-/// Whose programs are where ours is to be, or see frames before it does.
-fn others(found: &Iface, rung: Rung) -> Vec<Owner> {
-    let xdp = ashway_kernel::owner(found.ifindex).ok().flatten();
-    let at_tcx = match rung {
-        Rung::Tcx => tcx_owners(found.ifindex),
-        _ => Vec::new(),
-    };
-    xdp.into_iter().chain(at_tcx).collect()
-}
-
-fn attach(
-    entry: &Program,
-    found: &Iface,
-    rung: Rung,
-    asked: Attach,
-) -> Result<(Attached, Rung), RunError> {
-    let failed = |source| RunError::Attach {
-        iface: found.name.clone(),
-        source,
-    };
-    if rung == Rung::Tcx {
-        let link = Attached::tcx(entry, found.ifindex).map_err(failed)?;
-        return Ok((link, rung));
-    }
-    if rung == Rung::Native {
-        match Attached::xdp(entry, found.ifindex, Mode::Native) {
-            Ok(link) => return Ok((link, Rung::Native)),
-            Err(AttachError::Driver { .. }) if asked == Attach::Auto => {
-                say(&format!("{}: {}", found.name, cost(found, Rung::Generic)));
-            }
-            Err(error) => return Err(failed(error)),
-        }
-    }
-    Attached::xdp(entry, found.ifindex, Mode::Generic)
-        .map(|link| (link, Rung::Generic))
-        .map_err(failed)
-}
-
-/// How long to wait for a queue that a node before this one had.
-const QUEUE_PATIENCE: Duration = Duration::from_secs(1);
-
-/// Binds the transmit socket. The kernel frees the queue of a socket that was
-/// closed by a work item, `xp_release_deferred`, which waits for the RTNL lock;
-/// so a queue that is taken is asked for again for [`QUEUE_PATIENCE`].
-fn transmit_socket(found: &Iface) -> Result<TxSocket, RunError> {
-    let begin = Instant::now();
-    loop {
-        match TxSocket::bind(found.ifindex, 0, TX_FRAMES) {
-            Err(BindError::QueueTaken { .. }) if begin.elapsed() < QUEUE_PATIENCE => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            bound => {
-                return bound.map_err(|source| RunError::Transmit {
-                    iface: found.name.clone(),
-                    source,
-                });
-            }
-        }
-    }
-}
-
-/// How the user tier gives messages back on this rung.
-fn pass_by(found: &Iface, rung: Rung) -> Result<PassBy, RunError> {
-    use ashway_check::bpf::{Assembler, Reg};
-    if rung != Rung::Native {
-        return Passer::open(found.ifindex)
-            .map(PassBy::Socket)
-            .map_err(|source| RunError::System {
-                doing: "open a raw socket (CAP_NET_RAW) to pass messages on",
-                source,
-            });
-    }
-    let mut asm = Assembler::new();
-    asm.mov_imm(Reg::R0, 2);
-    asm.exit();
-    let image = asm.finish();
-    let program = Program::load(&ashway_kernel::ProgramSpec {
-        name: "ashway_pass",
-        kind: ProgramKind::Xdp,
-        attach_type: 0,
-        insns: &image.insns,
-        maps: &[],
-        btf: None,
-    })
-    .map_err(|source| RunError::Load {
-        what: "pass",
-        iface: found.name.clone(),
-        source,
-    })?;
-    Ok(PassBy::Frame {
-        program,
-        ifindex: found.ifindex,
-        pace: Pace::default(),
-        passer: Passer::open(found.ifindex).ok(),
-    })
-}
-
-/// Frames the driver lost after it had taken them, as far as it says.
-pub(super) fn tx_errors(name: &str) -> u64 {
-    iface::stats(name).map_or(0, |stats| {
-        stats.xdp_sum("_xdp_tx_errors").unwrap_or(0) + stats.tx_dropped
-    })
+    Ok((iface, entered.port))
 }
 
 /// Begins to promote what the configuration wants in the kernel tier; where that

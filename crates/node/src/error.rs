@@ -110,7 +110,7 @@ pub enum RunError {
     #[error("cannot start the Wasm runtime")]
     Engine(#[source] ashway_handler::EngineError),
 
-    /// Every interface has been deleted under the node, or detached from it.
+    /// Every interface has been detached from the node.
     #[error("no interface is left")]
     NoIfaceLeft,
 
@@ -232,8 +232,8 @@ impl RunError {
             Self::Control { .. } => {
                 "give each node its own, where you may write: `--socket PATH`".to_owned()
             }
-            Self::NoIfaceLeft => "the lines above say what became of each; a node does not take \
-                                  an interface back"
+            Self::NoIfaceLeft => "what was detached by hand a node does not take back: start it \
+                                  again"
                 .to_owned(),
             Self::Instance(InstanceError::Load { source, .. }) => match source {
                 LoadError::Denied { .. } | LoadError::Exhausted { .. } => source.hint().to_owned(),

@@ -32,6 +32,7 @@ mod paths_shown;
 mod promote;
 mod relay;
 mod request;
+mod retake;
 mod rows;
 pub mod rung;
 mod serve;
@@ -41,6 +42,7 @@ mod shells;
 pub mod show;
 mod status;
 mod swap;
+mod take;
 mod taps;
 mod unload;
 pub mod why;
@@ -181,6 +183,10 @@ struct NodeIface {
     /// Transmit errors of the driver when the node took the interface, and when it was
     /// last asked: one that is gone has taken its own count along.
     tx_errors: [u64; 2],
+    /// What those before it under its name have lost.
+    lost_before: u64,
+    /// Why one that was made anew is not taken.
+    not_taken: Option<String>,
     /// Whether matched messages are kept from the host's stack.
     consumes: bool,
     /// Whether it is there.
@@ -196,14 +202,14 @@ impl NodeIface {
         if !matches!(self.state, State::Gone | State::Anew) {
             let [_, last] = &mut self.tx_errors;
             // A driver that is just leaving says nothing.
-            *last = build::tx_errors(name).max(*last);
+            *last = take::tx_errors(name).max(*last);
         }
     }
 
     /// Frames that the driver has lost since the node took the interface.
     const fn lost_by_driver(&self) -> u64 {
         let [before, last] = self.tx_errors;
-        last.saturating_sub(before)
+        self.lost_before + last.saturating_sub(before)
     }
 }
 
@@ -216,9 +222,9 @@ enum State {
     Down,
     /// XDP was taken off it. Frames can still leave by it.
     Detached,
-    /// It was deleted.
+    /// It was deleted, or is elsewhere.
     Gone,
-    /// It was deleted, and there is another of its name.
+    /// It was deleted, and there is another of its name, which the node could not take.
     Anew,
 }
 
@@ -231,11 +237,11 @@ impl State {
             Self::Down => Some(format!("`ip link set {name} up`: {drops}")),
             Self::Detached => Some("start the node again to have it back".to_owned()),
             Self::Gone => Some(format!(
-                "start the node again when the interface is back: {drops}"
+                "it is taken again when there is an interface `{name}`: {drops}"
             )),
             Self::Anew => Some(format!(
-                "there is an interface `{name}` again, and to the kernel it is another one: \
-                 start the node again to take it; {drops}"
+                "there is an interface `{name}` again, which cannot be taken yet; the node tries \
+                 when an interface changes, and once a minute: {drops}"
             )),
         }
     }
@@ -363,9 +369,10 @@ impl Node {
     }
 
     /// Notices interfaces that are down, have been deleted, were taken from the node by
-    /// `iface detach`, or have [changed](Self::follow_iface); says whether any is left. One
-    /// made anew under the same name is another interface. What is to leave by one that
-    /// cannot is dropped from now on, in both tiers.
+    /// `iface detach`, or have [changed](Self::follow_iface), and takes those
+    /// [again](Self::take_again) that were made anew. What is to leave by one that cannot is
+    /// dropped from now on, in both tiers. Says whether any is left, or can come back: one
+    /// that was taken from the node does not.
     fn look_for_ifaces(&mut self) -> bool {
         let mut changed = false;
         let mut seen = Vec::new();
@@ -393,6 +400,9 @@ impl Node {
                 continue;
             }
             changed = true;
+            if now == State::Gone || now == State::Anew && was != State::Gone {
+                iface.leave();
+            }
             let link = self.links.iter().find(|link| link.name() == name);
             if let Some(link) = link {
                 link.set_down(!matches!(now, State::Up | State::Detached));
@@ -404,17 +414,24 @@ impl Node {
                 State::Gone => format!("interface `{name}` is gone"),
                 State::Anew => format!("interface `{name}` was made anew"),
             });
-            if let Some(hint) = now.hint(name) {
+            // What is made anew is taken in a moment.
+            if let Some(hint) = now.hint(name).filter(|_| now != State::Anew) {
                 say(&format!("  hint: {hint}"));
             }
         }
         for (number, now) in seen {
             changed |= self.follow_iface(number, now);
         }
+        for number in 0..self.ifaces.len() {
+            if self.ifaces[number].state == State::Anew {
+                changed |= self.take_again(number);
+            }
+        }
         if changed {
             // A worker that does not answer works for nobody any more.
             let _ = self.call_worker(Command::RefreshRelays);
         }
-        self.ifaces.is_empty() || self.ifaces.iter().any(|iface| !iface.state.is_lost())
+        let taken = |iface: &NodeIface| iface.state == State::Detached;
+        self.ifaces.is_empty() || !self.ifaces.iter().all(taken)
     }
 }

@@ -391,15 +391,22 @@ impl Node {
         kept
     }
 
+    /// Tells observers what things are called by now.
+    pub(super) fn names_changed(&mut self) {
+        let names = self.names();
+        if let Some(on) = &mut self.observation {
+            on.names = names.clone();
+            on.observer.names(names);
+        }
+    }
+
     /// Brings programs and names up to what there is.
     fn follow_observation(&mut self) {
         self.put_all();
-        let names = self.names();
+        self.names_changed();
         let Some(on) = &mut self.observation else {
             return;
         };
-        on.names = names.clone();
-        on.observer.names(names);
         if !std::mem::replace(&mut on.entries, true) {
             let blind = self.exchange_all();
             if let Some(on) = &mut self.observation {

@@ -32,12 +32,12 @@ use rustix::thread::{MembarrierCommand, membarrier};
 
 use super::dispatch::RELAY_SLOT;
 use super::path_registry::{Attachment, FramePath};
-use super::{Node, status};
+use super::{Node, NodeIface, status};
 use crate::request::{Code, Refusal};
 use ashway_config::{NotBound, Tier};
 use ashway_worker::counters::Row;
 use ashway_worker::programs;
-use ashway_worker::relays::{self, KEYS, MOST, Out, Relays};
+use ashway_worker::relays::{self, KEYS, MOST, Relays};
 use ashway_worker::worker::command::{Command, Resource};
 
 /// What all relays of a node share.
@@ -170,13 +170,7 @@ impl Node {
                 set.map_err(|error| failed(&error))?;
             }
         }
-        let out = self.ifaces.iter().map(|iface| Out {
-            ifindex: iface.ifindex,
-            by_tcx: iface
-                .xdp
-                .as_ref()
-                .is_none_or(|xdp| xdp.reply == Reply::Exit),
-        });
+        let out = self.ifaces.iter().map(NodeIface::way_out);
         let hops = Arc::new(hops);
         let worker = Relays::new(Arc::clone(&hops), out.collect());
         self.call_worker(Resource::Relays(worker))

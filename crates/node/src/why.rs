@@ -246,7 +246,7 @@ fn flow_answer(
         _ if gone => (
             None,
             format!("interface `{iface}` is gone, so the node sees nothing of it"),
-            "start the node again when the interface is back".to_owned(),
+            "see its hint in `ashway status`".to_owned(),
         ),
         Some(name) if hosts => (
             None,

@@ -16,6 +16,7 @@ use ashway_modules::relay::{self, Way};
 use ashway_path::path::Path;
 use ashway_path::places::PathId;
 use ashway_path::stage::Direction;
+use serde::{Deserialize, Serialize};
 
 /// Most relays that have a number, and with it a place in the kernel tier.
 pub const MOST: usize = 256;
@@ -46,7 +47,7 @@ pub(crate) const fn direction(key: usize) -> Direction {
 }
 
 /// How an interface is reached from a program.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Out {
     /// Its number in the kernel.
     pub ifindex: u32,
@@ -84,6 +85,12 @@ impl Relays {
             by_path: HashMap::new(),
             routes: vec![None; MOST],
         }
+    }
+
+    /// An interface is reached like this by now; hops that lead there are still to be
+    /// [written anew](crate::worker::command::Command::RefreshRelays).
+    pub(crate) fn set_way_out(&mut self, iface: usize, out: Out) {
+        self.out[iface] = out;
     }
 
     /// The path that the messages of a key are for, and their direction; `None` if the key

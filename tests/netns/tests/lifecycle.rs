@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use ashway_kernel::{Attached, Mode, Program, ProgramKind, ProgramSpec};
 use ashway_netns::node::{
-    Config, Lines, PATIENCE, assert_free, at_rest, control, counter, entry, index, ip, ordinary,
+    Config, Lines, PATIENCE, assert_free, at_rest, control, counter, entry, index, ordinary,
     owner_of, run, shift, stock, stranger, text, until,
 };
-use ashway_rig::{B4, Node, Rig, RigOptions, Signal, UdpClient, ashway, skip_unless_root};
+use ashway_rig::{Node, Rig, RigOptions, Signal, UdpClient, ashway, skip_unless_root};
 use serde_json::json;
 
 /// A second wire, `a1` - `b1`, with 10.8.0.1 and 10.8.0.2.
@@ -624,82 +624,4 @@ fn an_interface_that_was_detached_is_told_from_one_that_is_gone() {
     );
     assert!(output.contains("no interface is left"), "{output}");
     assert!(output.contains("  hint: "), "{output}");
-}
-
-#[test]
-fn a_deleted_interface_is_named_and_the_last_one_ends_the_node() {
-    if skip_unless_root() {
-        return;
-    }
-    let rig = Rig::new("deleted", RigOptions::default()).unwrap();
-    second_wire(&rig);
-    let config = counter("kernel").unwrap().iface("b1", "auto");
-    let mut node = rig.node(config).start().unwrap();
-    let delete = |name| run(rig.command_b("ip").args(["link", "del", name]));
-    assert!(delete("b1").status.success());
-    node.wait_for_line(|line| line == "interface `b1` is gone")
-        .unwrap();
-    let status = node.status().unwrap();
-    let modes: Vec<_> = status["interfaces"].as_array().unwrap().iter().collect();
-    assert!(
-        modes.iter().any(|iface| iface["mode"] == "gone"),
-        "{status}"
-    );
-    assert_eq!(rig.client_a(7777).unwrap().ask_number(1).unwrap(), 1);
-    assert!(delete("b0").status.success());
-    assert_eq!(node.wait().unwrap().code(), Some(1));
-    assert!(node.output().contains("no interface is left"));
-}
-
-/// Somebody gives the interface another hardware address: its paths follow.
-#[test]
-fn paths_follow_a_changed_hardware_address() {
-    if skip_unless_root() {
-        return;
-    }
-    for (mode, tier) in [("native", "kernel"), ("native", "user"), ("packet", "user")] {
-        let rig = Rig::new(&format!("mac-{mode}-{tier}"), RigOptions::default()).unwrap();
-        let config = Config::on_b0(mode).handler("counter").unwrap();
-        let config = config.path("counter", 7777, tier).text(
-            "[module.end]\nkind = \"sink\"\ndown = \"udp.up\"\n\
-             [path.end]\nfrom = \"end\"\nattrs = { local = \"10.7.0.2:7000\" }",
-        );
-        let node = rig.node(config).start().unwrap();
-        let client = rig.client_a(7777).unwrap();
-        assert_eq!(client.ask_number(1).unwrap(), 1);
-        let before = node.status().unwrap()["interfaces"][0].clone();
-        let mac = "02:00:00:00:77:99";
-        ip(rig.command_b("ip"), &format!("link set b0 address {mac}"));
-        ip(
-            rig.command_a("ip"),
-            &format!("neigh replace {B4} lladdr {mac} dev a0"),
-        );
-        until("the node has seen it", || {
-            let status = node.status().unwrap();
-            (status["interfaces"][0]["mac"] == mac).then_some(())
-        });
-        for number in 2..50 {
-            assert_eq!(client.ask_number(1).unwrap(), number, "{mode}, {tier}");
-        }
-        // A path of modules, which asks in its stage, too.
-        rig.client_a(7000).unwrap().send(b"hello").unwrap();
-        until("the sink has it", || {
-            let status = node.status().unwrap();
-            (entry(&status, "paths", "end")["received"] == 1).then_some(())
-        });
-        let status = at_rest(&node);
-        let after = &status["interfaces"][0];
-        assert_eq!(
-            (&before["mac_changes"], &after["mac_changes"]),
-            (&json!(0), &json!(1))
-        );
-        let path = entry(&status, "paths", "counter");
-        assert_eq!(path["tier"], tier);
-        let said = format!(
-            "interface `b0` has the hardware address {mac}, and had {}",
-            before["mac"].as_str().unwrap()
-        );
-        assert!(node.output().contains(&said), "{}", node.output());
-        node.stop().unwrap();
-    }
 }

@@ -15,13 +15,15 @@ use super::Work;
 use crate::clock::now;
 use crate::error::InstanceError;
 use crate::observe::trace::{self, TraceSink};
+use crate::packet_port::PacketPort;
 use crate::plan::HandlerId;
 use crate::queue::Queue;
-use crate::relays::Relays;
+use crate::relays::{Out, Relays};
 use crate::rows::CounterRow;
 use crate::run_instance::{HandlerPath, RunInstance};
 use crate::snapshot::PathSnapshot;
 use crate::swap::ActivateVersion;
+use crate::xdp_port::XdpPort;
 
 /// A change of what the worker works on, or a question: ids and numbers, so that it can be
 /// written down and sent to another process.
@@ -39,6 +41,8 @@ pub enum Command {
     Promote(PathId, bool),
     /// Writes all hops anew: an interface is another than it was.
     RefreshRelays,
+    /// An interface is reached like this by now, in the kernel tier.
+    SetWayOut(usize, Out),
     /// The hardware addresses of paths' next hops; `None` while unknown.
     SetNextMacs(Vec<(PathId, Option<[u8; 6]>)>),
     /// Paths whose messages the host's stack has a copy of: these and no others.
@@ -64,6 +68,10 @@ pub enum Resource {
     FrameQueue(Arc<Queue>),
     /// The relays of the kernel tier.
     Relays(Relays),
+    /// The way out of an interface with XDP, in the place of the one that it had.
+    XdpPort(usize, Box<XdpPort>),
+    /// The same of one on packet sockets.
+    PacketPort(Box<PacketPort>),
     /// An observer, who is told what happens.
     Observer(TraceSink),
     /// Another version of a handler, which takes over.
@@ -127,6 +135,11 @@ impl Work {
             }
             Command::Promote(path, promoted) => paths.promote(path, promoted),
             Command::RefreshRelays => paths.refresh_relays(),
+            Command::SetWayOut(iface, out) => {
+                if let Some(relays) = paths.relays() {
+                    relays.set_way_out(iface, out);
+                }
+            }
             Command::SetNextMacs(all) => {
                 for (path, mac) in all {
                     paths.set_next_mac(path, mac);
@@ -158,6 +171,13 @@ impl Work {
             }
             Resource::FrameQueue(frame_queue) => self.frame_queue = Some(frame_queue),
             Resource::Relays(relays) => self.paths.set_relays(relays),
+            Resource::XdpPort(iface, port) => self.xdp_ports[iface] = Some(*port),
+            Resource::PacketPort(port) => {
+                let mut ports = self.packet_ports.iter_mut();
+                if let Some(known) = ports.find(|known| known.iface == port.iface) {
+                    *known = *port;
+                }
+            }
             Resource::Observer(observer) => trace::set(Some(observer)),
             Resource::Version(next) => return Answer::VersionActivated(next.run()),
         }
@@ -187,6 +207,13 @@ mod tests {
             Command::AddRelay(one, 255),
             Command::Promote(other, true),
             Command::RefreshRelays,
+            Command::SetWayOut(
+                1,
+                Out {
+                    ifindex: 7,
+                    by_tcx: true,
+                },
+            ),
             Command::SetNextMacs(vec![(one, Some([2, 0, 0, 0, 0, 1])), (other, None)]),
             Command::SetHostCopies([other].into()),
             Command::LookAtShares(vec![one]),

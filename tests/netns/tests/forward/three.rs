@@ -32,6 +32,14 @@ impl Three {
     pub(crate) fn with_gro(name: &str, gro: bool) -> Self {
         let rig = in_order(name);
         let c = Namespace::new(format!("{}-c", rig.name())).unwrap();
+        let this = Self { c, rig };
+        this.wire(gro);
+        this
+    }
+
+    /// Makes B's wire to C.
+    pub(crate) fn wire(&self, gro: bool) {
+        let Self { c, rig } = self;
         let mut add = vec!["link", "add", "b1", "address", MAC_B1, "type", "veth"];
         add.extend(["peer", "name", "c0", "address", MAC_C, "netns", c.name()]);
         ip(rig.command_b("ip"), &add);
@@ -56,8 +64,7 @@ impl Three {
         let switch = if gro { "on" } else { "off" };
         let switched = run(c.command("ethtool").args(["-K", "c0", "gro", switch]));
         assert!(switched.status.success(), "{}", text(&switched));
-        one_way((&c, "c0"), (rig.b(), "b1"), gro).unwrap();
-        Self { c, rig }
+        one_way((c, "c0"), (rig.b(), "b1"), gro).unwrap();
     }
 
     /// A node in B with this relay.

@@ -93,13 +93,19 @@ const CUTS: &str = r#"
 "#;
 
 /// An interface that messages cannot leave by is seen, counted and said, in both
-/// tiers; when it is up again they go on.
+/// tiers; when it is up again, or there is one of its name again, they go on.
 #[test]
 fn an_interface_out_that_is_down_or_gone_is_counted_and_said() {
     if skip_unless_root() {
         return;
     }
-    for (mode, tier) in [("native", "kernel"), ("native", "user"), ("packet", "user")] {
+    for (mode, tier) in [
+        ("native", "kernel"),
+        ("native", "user"),
+        ("tcx", "kernel"),
+        ("tcx", "user"),
+        ("packet", "user"),
+    ] {
         let three = Three::new(&format!("fwd-gone-{mode}-{tier}"));
         let node = three.node(mode, tier);
         let (client, server) = (three.rig.client_a(5000).unwrap(), three.server(6000));
@@ -141,17 +147,14 @@ fn an_interface_out_that_is_down_or_gone_is_counted_and_said() {
         lost(2);
         says(
             &["status"],
-            "start the node again when the interface is back",
+            "it is taken again when there is an interface `b1`",
         );
-        link(&["add", "b1", "type", "veth", "peer", "name", "b2"]);
-        until("the node sees that there is another", || {
-            let said = text(&run(&mut node.command(["status"])));
-            said.contains("there is an interface `b1` again")
-                .then_some(())
-        });
-        lost(3);
+        three.wire(true);
+        is_out(mode);
+        ask_and_answer(&client, &server, 3);
         let shown = relay(&node);
-        assert_eq!(shown["fates"]["forwarded"], 4, "{mode} {tier}: {shown:#}");
+        assert_eq!(shown["fates"]["forwarded"], 6, "{mode} {tier}: {shown:#}");
+        assert_eq!(shown["tier"], tier, "{mode} {tier}: {shown:#}");
         node.stop().unwrap();
     }
 }

@@ -1,0 +1,315 @@
+//! Interfaces that change while a node has them: deleted and made again, with another
+//! hardware address, with more queues and fewer. Their paths go on, no message takes another's
+//! path, and what the node says of itself is true meanwhile.
+
+#![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ashway_netns::node::{Config, at_rest, entry, index, ip, run, text, until};
+use ashway_netns::traffic::{Ledger, Over, settle};
+use ashway_rig::{B4, Node, Rig, RigOptions, UdpClient, skip_unless_root};
+use serde_json::{Value, json};
+
+/// Each way to have an interface, in both tiers.
+const PLACES: [(&str, &str); 5] = [
+    ("auto", "kernel"),
+    ("auto", "user"),
+    ("native", "kernel"),
+    ("generic", "user"),
+    ("packet", "user"),
+];
+
+/// How often an interface changes at TCX, and elsewhere.
+const CHANGES: [u32; 2] = [50, 5];
+
+fn changes(mode: &str) -> u32 {
+    CHANGES[usize::from(mode != "auto")]
+}
+
+/// A second wire, `a1` - `b1`, with 10.8.0.1 and 10.8.0.2.
+fn add_wire(rig: &Rig) {
+    let b = rig.b().name();
+    let add = format!("link add a1 type veth peer name b1 netns {b}");
+    ip(rig.command_a("ip"), &add);
+    for line in ["addr add 10.8.0.1/24 dev a1", "link set a1 up"] {
+        ip(rig.command_a("ip"), line);
+    }
+    let gro = run(rig.command_a("ethtool").args(["-K", "a1", "gro", "on"]));
+    assert!(gro.status.success(), "{}", text(&gro));
+    for line in ["addr add 10.8.0.2/24 dev b1", "link set b1 up"] {
+        ip(rig.command_b("ip"), line);
+    }
+}
+
+/// A client of `b1`.
+fn far(rig: &Rig, port: u16) -> UdpClient {
+    let address: SocketAddr = format!("10.8.0.2:{port}").parse().unwrap();
+    rig.in_a(|| UdpClient::connect(address)).unwrap()
+}
+
+fn mode_of(status: &Value, iface: &str) -> String {
+    let mode = &entry(status, "interfaces", iface)["mode"];
+    mode.as_str().unwrap().to_owned()
+}
+
+/// Sends this number to B's port without end until `over`, every half a millisecond; how often.
+fn send(socket: &UdpSocket, number: u32, over: &AtomicBool) -> u64 {
+    let mut sent = 0;
+    while !over.load(Ordering::Acquire) {
+        // A neighbour that is just being changed refuses it.
+        if socket.send(&number.to_be_bytes()).is_ok() {
+            sent += 1;
+        }
+        std::thread::sleep(Duration::from_micros(500));
+    }
+    sent
+}
+
+/// What the node answers `why` of a message to `b1`.
+fn why(node: &Node) -> Value {
+    let words = [
+        "why",
+        "-j",
+        "udp 10.8.0.1:9 > 10.8.0.2:7777",
+        "--iface",
+        "b1",
+    ];
+    let answer = run(&mut node.command(words));
+    assert!(answer.status.success(), "{}", text(&answer));
+    serde_json::from_slice(&answer.stdout).unwrap()
+}
+
+#[test]
+fn an_interface_that_is_made_again_is_taken_again() {
+    if skip_unless_root() {
+        return;
+    }
+    for (mode, tier) in PLACES {
+        let place = format!("{mode}, {tier}");
+        let rig = Rig::new(&format!("again-{mode}-{tier}"), RigOptions::default()).unwrap();
+        add_wire(&rig);
+        let config = Config::on_b0(mode).iface("b1", mode);
+        let config = config.handler("counter").unwrap();
+        let config = config.handler_file("beside", &ashway_rig::handler("counter").unwrap());
+        let config = config.path_on("['b1']", "counter", 7777, tier);
+        let node = rig.node(config.path("beside", 7777, tier)).start().unwrap();
+        let first = mode_of(&node.status().unwrap(), "b1");
+        assert_eq!(far(&rig, 7777).ask_number(1).unwrap(), 1, "{place}");
+
+        let near = rig.client_a(7777).unwrap();
+        let over = AtomicBool::new(false);
+        let (asked, sent) = std::thread::scope(|scope| {
+            let ends = Over(&over);
+            // Beside it another interface's path has its messages all the while.
+            let beside = scope.spawn(|| send(near.socket(), 1000, &over));
+            let mut asked = 1;
+            for change in 0..changes(mode) {
+                ip(rig.command_b("ip"), "link del b1");
+                if change == 0 {
+                    node.wait_for_line(|line| line == "interface `b1` is gone")
+                        .unwrap();
+                    let status = node.status().unwrap();
+                    assert_eq!(mode_of(&status, "b1"), "gone", "{place}");
+                    let hint = &entry(&status, "interfaces", "b1")["hint"];
+                    let hint = hint.as_str().unwrap();
+                    assert!(hint.starts_with("it is taken again when"), "{hint}");
+                    let why = why(&node);
+                    assert_eq!(why["path"], Value::Null, "{place}: {why:#}");
+                    let reason = why["reason"].as_str().unwrap();
+                    assert!(reason.contains("`b1` is gone"), "{place}: {reason}");
+                    // A path that comes meanwhile is there when the interface is.
+                    let mut words = vec!["bind", "counter", "--name", "late", "--iface", "b1"];
+                    words.extend(["--match", "udp and dst port 7778", "--tier", tier]);
+                    let bound = run(&mut node.command(words));
+                    assert!(bound.status.success(), "{place}: {}", text(&bound));
+                }
+                add_wire(&rig);
+                let ifindex = index(&rig, "b1");
+                until("the node has it again", || {
+                    let status = node.status().unwrap();
+                    let same = entry(&status, "interfaces", "b1")["ifindex"] == ifindex;
+                    (same && mode_of(&status, "b1") == first).then_some(())
+                });
+                // Its hardware address is another, and the counter is the same.
+                let client = far(&rig, 7777);
+                for _ in 0..2 {
+                    asked += 1;
+                    assert_eq!(client.ask_number(1).unwrap(), asked, "{place}");
+                }
+            }
+            assert_eq!(far(&rig, 7778).ask_number(1).unwrap(), asked + 1, "{place}");
+            drop(ends);
+            (u64::from(asked), beside.join().unwrap())
+        });
+        assert_eq!(why(&node)["path"], "counter", "{place}");
+        settle(&node, "counter", asked).assert_fates(&[("answered", asked)], &place);
+        settle(&node, "late", 1).assert_fates(&[("answered", 1)], &place);
+        let beside = settle(&node, "beside", sent);
+        beside.assert_fates(&[("answered", sent)], &place);
+        let output = node.output();
+        let taken = output.matches("interface `b1` is taken again").count();
+        assert_eq!(taken as u32, changes(mode), "{place}: {output}");
+        println!("{place}: {taken} times, {sent} messages beside");
+        node.stop().unwrap();
+    }
+}
+
+/// A node outlives its only interface, and has it when it is back.
+#[test]
+fn the_last_interface_may_go_and_come() {
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("again-last", RigOptions::default()).unwrap();
+    add_wire(&rig);
+    let config = Config::default().iface("b1", "auto");
+    let config = config.handler("counter").unwrap();
+    let config = config.path_on("['b1']", "counter", 7777, "kernel");
+    let mut node = rig.node(config).start().unwrap();
+    assert_eq!(far(&rig, 7777).ask_number(1).unwrap(), 1);
+    ip(rig.command_b("ip"), "link del b1");
+    node.wait_for_line(|line| line == "interface `b1` is gone")
+        .unwrap();
+    assert_eq!(mode_of(&node.status().unwrap(), "b1"), "gone");
+    add_wire(&rig);
+    node.wait_for_line(|line| line.starts_with("interface `b1` is taken again: tcx"))
+        .unwrap();
+    assert_eq!(far(&rig, 7777).ask_number(1).unwrap(), 2);
+    // What somebody takes from it by hand it does not take back.
+    let detached = run(rig.ashway_b().unwrap().args(["iface", "detach", "b1"]));
+    assert!(detached.status.success(), "{}", text(&detached));
+    assert_eq!(node.wait().unwrap().code(), Some(1));
+    let output = node.output();
+    assert!(output.contains("no interface is left"), "{output}");
+}
+
+/// Somebody gives the interface another hardware address again and again: its paths follow,
+/// and messages that come meanwhile are their paths' or the host's.
+#[test]
+fn paths_follow_a_changed_hardware_address() {
+    if skip_unless_root() {
+        return;
+    }
+    for (mode, tier) in PLACES {
+        let place = format!("{mode}, {tier}");
+        let rig = Rig::new(&format!("mac-{mode}-{tier}"), RigOptions::default()).unwrap();
+        let counter = ashway_rig::handler("counter").unwrap();
+        let config = Config::on_b0(mode).handler("counter").unwrap();
+        let config = config.handler_file("other", &counter);
+        let config = config.path("counter", 7777, tier).path("other", 7778, tier);
+        let config = config.text(
+            "[module.end]\nkind = \"sink\"\ndown = \"udp.up\"\n\
+             [path.end]\nfrom = \"end\"\nattrs = { local = \"10.7.0.2:7000\" }",
+        );
+        let node = rig.node(config).start().unwrap();
+        let client = rig.client_a(7777).unwrap();
+        assert_eq!(client.ask_number(1).unwrap(), 1);
+        let before = node.status().unwrap()["interfaces"][0].clone();
+        let others = [(7777, 1), (7778, 1000)].map(|(port, number)| {
+            let socket = rig.in_a(|| UdpSocket::bind("0.0.0.0:0")).unwrap();
+            socket.connect((B4, port)).unwrap();
+            (socket, number)
+        });
+        let over = AtomicBool::new(false);
+        let mut mac = String::new();
+        std::thread::scope(|scope| {
+            let _over = Over(&over);
+            for (socket, number) in &others {
+                scope.spawn(|| send(socket, *number, &over));
+            }
+            for change in 1..=changes(mode) {
+                mac = format!("02:00:00:00:77:{change:02x}");
+                ip(rig.command_b("ip"), &format!("link set b0 address {mac}"));
+                let neighbour = format!("neigh replace {B4} lladdr {mac} dev a0");
+                ip(rig.command_a("ip"), &neighbour);
+                until("the node has seen it", || {
+                    let status = node.status().unwrap();
+                    (status["interfaces"][0]["mac"] == *mac).then_some(())
+                });
+                // Sums of ones and of thousands: each message was its own path's.
+                let asked = rig.client_a(7778).unwrap().ask_number(1000).unwrap();
+                assert_eq!(asked % 1000, 0, "{place}");
+                rig.client_a(7777).unwrap().ask_number(1).unwrap();
+            }
+        });
+        // A path of modules, which asks in its stage, too.
+        rig.client_a(7000).unwrap().send(b"hello").unwrap();
+        until("the sink has it", || {
+            let status = node.status().unwrap();
+            (entry(&status, "paths", "end")["received"] == 1).then_some(())
+        });
+        let status = at_rest(&node);
+        let after = &status["interfaces"][0];
+        assert_eq!(
+            (&before["mac_changes"], &after["mac_changes"]),
+            (&json!(0), &json!(changes(mode)))
+        );
+        for (name, port, number) in [("counter", 7777, 1), ("other", 7778, 1000)] {
+            let received = Ledger::of(&status, name).received;
+            let client = rig.client_a(port).unwrap();
+            let sum = client.ask_number(number).unwrap();
+            assert_eq!(
+                u64::from(sum),
+                (received + 1) * u64::from(number),
+                "{place}"
+            );
+            assert_eq!(entry(&status, "paths", name)["tier"], tier, "{place}");
+        }
+        let said = format!("interface `b0` has the hardware address {mac}, and had ");
+        assert!(node.output().contains(&said), "{}", node.output());
+        node.stop().unwrap();
+    }
+}
+
+/// `ethtool -L` while messages come: each is answered, whatever queue it comes by.
+#[test]
+fn queues_may_become_more_and_fewer() {
+    if skip_unless_root() {
+        return;
+    }
+    for (mode, tier) in PLACES {
+        let place = format!("{mode}, {tier}");
+        let options = RigOptions {
+            queues: 4,
+            ..RigOptions::default()
+        };
+        let rig = Rig::new(&format!("queues-{mode}-{tier}"), options).unwrap();
+        let config = Config::on_b0(mode).handler("counter").unwrap();
+        let node = rig
+            .node(config.path("counter", 7777, tier))
+            .start()
+            .unwrap();
+        let clients: Vec<_> = (0..8).map(|_| rig.client_a(7777).unwrap()).collect();
+        let mut asked = 0;
+        for change in 0..changes(mode) {
+            let queues = [1, 3, 2, 4][change as usize % 4];
+            // Under XDP b0 takes no fewer than a0 sends by.
+            let in_a = (rig.command_a("ethtool"), "a0", "tx");
+            let in_b = (rig.command_b("ethtool"), "b0", "rx");
+            let ends = if change % 2 == 0 {
+                [in_a, in_b]
+            } else {
+                [in_b, in_a]
+            };
+            for (mut ethtool, link, kind) in ends {
+                let set = run(ethtool.args(["-L", link, kind, &queues.to_string()]));
+                assert!(set.status.success(), "{place}: {}", text(&set));
+            }
+            for client in &clients {
+                asked += 1;
+                assert_eq!(client.ask_number(1).unwrap(), asked, "{place}");
+            }
+        }
+        until("the node has seen them", || {
+            let status = node.status().unwrap();
+            let last = [1, 3, 2, 4][(changes(mode) as usize - 1) % 4];
+            (status["interfaces"][0]["rx_queues"] == last).then_some(())
+        });
+        let asked = u64::from(asked);
+        settle(&node, "counter", asked).assert_fates(&[("answered", asked)], &place);
+        node.stop().unwrap();
+    }
+}
