@@ -108,9 +108,10 @@ fn auto_follows_what_a_node_asks_for_and_what_tcx_cannot_do() {
             "`counter` has `memory = \"array\"`",
         ),
         (
+            // Whose segments are taken apart.
             ip_layer.iface("b1", "auto"),
-            ["native", "native"],
-            "path `even` can meet TCP",
+            ["tcx", "tcx"],
+            "it is a veth",
         ),
     ] {
         let node = rig.node(config).start().unwrap();

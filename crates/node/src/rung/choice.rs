@@ -42,34 +42,16 @@ impl Means {
     #[must_use]
     pub fn of_node(probe: &Probe, config: &Config) -> Self {
         let mut means = Self::of(probe);
-        let array = config.handlers.iter();
-        let array = array.filter(|handler| handler.memory == MemoryMode::Array);
-        let array = array.map(|handler| {
-            format!(
-                "`{}` has `memory = \"array\"`, and programs at TCX work in arenas only",
-                handler.name
-            )
+        let mut handlers = config.handlers.iter();
+        let array = handlers.find(|handler| handler.memory == MemoryMode::Array);
+        means.no_tcx = means.no_tcx.or_else(|| {
+            let name = &array?.name;
+            Some(format!(
+                "`{name}` has `memory = \"array\"`, and programs at TCX work in arenas only"
+            ))
         });
-        let reasons = array.chain(meets_segments(config));
-        means.no_tcx = means.no_tcx.or_else(|| reasons.into_iter().next());
         means
     }
-}
-
-/// The rule that keeps a node off TCX while segments are not taken apart there: TCP reaches
-/// TCX in segments, each many packets behind one header, which are `dropped_too_long`. So no
-/// path may meet TCP: not one whose messages are not all UDP.
-fn meets_segments(config: &Config) -> Option<String> {
-    let udp = ashway_demux::parse("udp").expect("a filter");
-    let mut paths = config.long_paths.iter();
-    let path = paths.find(|path| {
-        let mut entrances = path.entrances.iter();
-        path.entrances.is_empty() || entrances.any(|(_, filter)| !filter.implies(&udp))
-    })?;
-    Some(format!(
-        "path `{}` can meet TCP, whose segments have no room at TCX",
-        path.name
-    ))
 }
 
 /// The rung of an interface, and why it is that one.
@@ -183,9 +165,9 @@ fn best(iface: &Iface) -> (Hook, String) {
         return tcx("XDP would switch its LRO off".into());
     }
     if iface.mtu > ONE_PAGE_MTU_BYTES {
+        let mtu = iface.mtu;
         return tcx(format!(
-            "XDP does not go with its MTU of {} bytes",
-            iface.mtu
+            "its MTU of {mtu} bytes would take several buffers for a frame under XDP"
         ));
     }
     (
