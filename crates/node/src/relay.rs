@@ -188,7 +188,7 @@ impl Node {
 
     /// Attaches the exit program where messages come in whose way out takes no
     /// redirect.
-    fn need_exits(&mut self, ends: &[usize]) -> Result<(), NotPromotable> {
+    pub(super) fn need_exits(&mut self, ends: &[usize]) -> Result<(), NotPromotable> {
         if self.maps.as_ref().is_none_or(|maps| maps.hook == Hook::Tcx) {
             return Ok(());
         }

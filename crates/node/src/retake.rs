@@ -10,6 +10,7 @@ use ashway_kernel::Iface;
 use ashway_worker::relays::Out;
 use ashway_worker::worker::command::{Command, Resource};
 
+use super::relay::NodeRelays;
 use super::take::{Ready, exit_link, iface_facts, tx_errors};
 use super::{Node, NodeIface, RunError, State, binding, build, say};
 use crate::rung::Rung;
@@ -89,11 +90,28 @@ impl Node {
         if let Err(refusal) = self.show_host() {
             say(&refusal.message);
         }
+        self.need_exits_to(number);
         let out = self.ifaces[number].way_out();
         // A worker that does not answer works for nobody any more.
         let _ = self.call_worker(Command::SetWayOut(number, out));
         self.names_changed();
         Ok(())
+    }
+
+    /// Relays that leave by this interface come in by others, which need the exit program if it
+    /// takes no redirect: as it was taken before it may have taken them.
+    fn need_exits_to(&mut self, number: usize) {
+        let relays = self.relays.iter().flat_map(NodeRelays::numbers);
+        let ends = relays.filter_map(|(id, _)| {
+            let ends = self.paths.at(id)?.frames()?.ends();
+            let ends: Vec<usize> = ends.map(|end| end.iface()).collect();
+            ends.contains(&number).then_some(ends)
+        });
+        for ends in ends.collect::<Vec<_>>() {
+            if let Err(stays) = self.need_exits(&ends) {
+                say(&stays.because);
+            }
+        }
     }
 
     fn retake_with_programs(&mut self, number: usize, found: &Iface) -> Result<(), RunError> {
