@@ -15,8 +15,6 @@ ashway_abi::named_bugs! {
     CheckNoTick,
     /// Fuel may grow.
     CheckFuelGrows,
-    /// The grace may be used more than once.
-    CheckGraceTwice,
     /// The lock may be kept.
     CheckNoLock,
     /// A kernel pointer may be stored into the instance's memory.

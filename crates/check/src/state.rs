@@ -26,12 +26,9 @@ pub(super) mod fact {
     pub(crate) const SET_RESERVE: u16 = 1 << 2;
     pub(crate) const SET_DEADLINE: u16 = 1 << 3;
     pub(crate) const SET_BULK: u16 = 1 << 4;
-    pub(crate) const SET_GRACE: u16 = 1 << 5;
-    pub(crate) const SET_ALL: u16 = SET_FUEL | SET_RESERVE | SET_DEADLINE | SET_BULK | SET_GRACE;
-    /// There is no deadline yet, or the grace was just used up for another.
+    pub(crate) const SET_ALL: u16 = SET_FUEL | SET_RESERVE | SET_DEADLINE | SET_BULK;
+    /// There is no deadline yet.
     pub(crate) const NO_DEADLINE: u16 = 1 << 6;
-    /// There is the grace still.
-    pub(crate) const GRACE: u16 = 1 << 7;
     /// A charge or a tick may have been made.
     pub(crate) const BEGUN: u16 = 1 << 9;
     /// Fuel may have been taken, and nobody has asked whether there was any.

@@ -144,7 +144,6 @@ fn prologue(asm: &mut Assembler, shape: &Shape<'_>, cpus: u32) {
     asm.load_imm(R1, budget.fuel - slice);
     asm.store(Size::D, R9, context::RESERVE, R1);
     asm.store_imm(Size::D, R9, context::DEADLINE, 0);
-    asm.store_imm(Size::D, R9, context::GRACE, 0);
     asm.store_imm(Size::D, R9, context::BULK, promote::FIRST_TICKS);
     if shape.module.logs() {
         promote::begin_log(asm);

@@ -346,7 +346,6 @@ fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
         asm.load_imm(R1, budget.fuel - slice);
         asm.store(Size::D, R9, context::RESERVE, R1);
         asm.store_imm(Size::D, R9, context::DEADLINE, 0);
-        asm.store_imm(Size::D, R9, context::GRACE, 0);
         asm.store_imm(Size::D, R9, context::BULK, promote::FIRST_TICKS);
     }
 }

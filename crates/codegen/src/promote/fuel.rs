@@ -10,13 +10,6 @@
 //! memory, but the clock can: a slice is as long as the last one was fast, so that it
 //! takes [`STRETCH_NS`] or what is left of the time. It is the most there is for code
 //! that does not wait.
-//!
-//! Nor can the clock tell a handler from a hypervisor or an interrupt that had the CPU
-//! meanwhile, and that takes longer than most budgets. So of each activation the first stretch
-//! between two looks that ends behind the deadline is not charged: a CPU that is taken away once
-//! stops nobody, and a handler that does not end runs for one stretch more. (To charge a slice
-//! at most its fuel at the pace of loads that all wait for memory would not do: 3,072 units take
-//! twice a budget of 50 us then.)
 
 use super::emitter::Emitter;
 use super::shape::STRETCH_NS;
@@ -101,7 +94,6 @@ impl Emitter<'_> {
         let budget = self.shape.budget;
         let running = self.asm.label();
         let near = self.asm.label();
-        let over = self.asm.label();
         let give = self.asm.label();
         let whole = self.asm.label();
         let fuel = self.trap_at(Cause::Fuel, slow.at);
@@ -110,7 +102,7 @@ impl Emitter<'_> {
         for (reg, size, slot) in &slow.lent {
             self.asm.store(*size, Reg::R9, *slot, *reg);
         }
-        self.look_at_clock();
+        self.asm.call(helper::KTIME_GET_NS);
         // r4 = what is left in all.
         self.asm.load(Size::D, Reg::R4, Reg::R9, context::RESERVE);
         self.asm.load(Size::D, Reg::R3, Reg::R9, context::FUEL);
@@ -128,7 +120,7 @@ impl Emitter<'_> {
         self.asm.jump(give);
         self.asm.bind(running);
         if !bug::is(Bug::ClockIgnored) {
-            self.asm.jump_if(op::JGT, Reg::R0, Reg::R1, over);
+            self.asm.jump_if(op::JGT, Reg::R0, Reg::R1, time);
         }
         let most = units(budget.next());
         if !bug::is(Bug::SlowIgnored) {
@@ -162,39 +154,5 @@ impl Emitter<'_> {
             self.asm.load(*size, *reg, Reg::R9, *slot);
         }
         self.asm.jump(slow.back);
-        self.asm.bind(over);
-        self.grace(time);
-        self.asm.mov_imm(Reg::R2, units(budget.least()));
-        self.asm.jump(give);
-    }
-
-    /// `r0` = now, `r5` = the look before. Clobbers the other scratch registers.
-    pub(super) fn look_at_clock(&mut self) {
-        self.asm.call(helper::KTIME_GET_NS);
-        self.asm.load(Size::W, Reg::R5, Reg::R9, context::SEEN);
-        self.asm.store(Size::W, Reg::R9, context::SEEN, Reg::R0);
-    }
-
-    /// The time is over: to `time` if that was so before in this activation. Else it goes on
-    /// for what was left of it at the last look. Registers as behind
-    /// [`look_at_clock`](Self::look_at_clock), and `r1` = the deadline; clobbers these and `r2`.
-    pub(super) fn grace(&mut self, time: Label) {
-        if bug::is(Bug::GraceForgotten) {
-            self.asm.jump(time);
-            return;
-        }
-        let left = self.asm.label();
-        self.asm.load(Size::D, Reg::R2, Reg::R9, context::GRACE);
-        if !bug::is(Bug::GraceForEver) {
-            self.asm.jump_if_imm(op::JNE, Reg::R2, 0, time);
-        }
-        self.asm.store_imm(Size::D, Reg::R9, context::GRACE, 1);
-        self.asm.alu32(op::SUB, Reg::R1, Reg::R5);
-        self.asm.load_imm(Reg::R2, self.shape.budget.ns);
-        self.asm.jump_if(op::JLE, Reg::R1, Reg::R2, left);
-        self.asm.mov(Reg::R1, Reg::R2);
-        self.asm.bind(left);
-        self.asm.alu(op::ADD, Reg::R0, Reg::R1);
-        self.asm.store(Size::D, Reg::R9, context::DEADLINE, Reg::R0);
     }
 }

@@ -12,7 +12,7 @@ use super::frame::TRANSFER;
 use crate::normalise::Module;
 use crate::normalise::ir::OpKind;
 use ashway_abi::{Cause, context};
-use ashway_check::bpf::{Label, Reg, Size, op};
+use ashway_check::bpf::{Label, Reg, Size, helper, op};
 
 /// What [`context::BULK`] is at activation, in bytes: less than a slice, because
 /// the first look only starts the clock.
@@ -104,7 +104,7 @@ impl Emitter<'_> {
         for (reg, word) in live.iter().zip(words) {
             self.asm.store(Size::D, Reg::R9, word, *reg);
         }
-        self.look_at_clock();
+        self.asm.call(helper::KTIME_GET_NS);
         self.asm.load(Size::D, Reg::R1, Reg::R9, context::DEADLINE);
         self.asm.jump_if_imm(op::JNE, Reg::R1, 0, running);
         self.asm.load_imm(Reg::R1, self.shape.budget.ns);
@@ -112,8 +112,7 @@ impl Emitter<'_> {
         self.asm.store(Size::D, Reg::R9, context::DEADLINE, Reg::R0);
         self.asm.jump(go_on);
         self.asm.bind(running);
-        self.asm.jump_if(op::JLE, Reg::R0, Reg::R1, go_on);
-        self.grace(time);
+        self.asm.jump_if(op::JGT, Reg::R0, Reg::R1, time);
         self.asm.bind(go_on);
         self.asm.store_imm(Size::D, Reg::R9, context::BULK, TICKS);
         for (reg, word) in live.iter().zip(words) {

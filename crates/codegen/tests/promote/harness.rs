@@ -128,18 +128,7 @@ impl Promoted {
 
     /// The same, with a clock that goes on by so many ns with each look.
     pub(crate) fn interpret_by(&self, step: u64, messages: &[&[u8]]) -> Vec<Outcome> {
-        self.interpret_steps(&[], step, messages)
-    }
-
-    /// The same, by other steps at first.
-    pub(crate) fn interpret_steps(
-        &self,
-        first: &[u64],
-        step: u64,
-        messages: &[&[u8]],
-    ) -> Vec<Outcome> {
         let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), self.memory.len());
-        machine.clock_steps_ns = first.iter().copied().collect();
         machine.clock_step_ns = step;
         machine.array_mode = self.kind == MemoryKind::Array;
         machine.memory_mut().copy_from_slice(&self.memory);

@@ -78,24 +78,9 @@ fn a_slice_without_a_look_at_the_clock() {
 }
 
 #[test]
-fn a_grace_that_is_used_twice() {
-    for made in [stub(LOOP, Arena), stub(BULK, Arena), recursive(Array)] {
-        let asks = |insn: Insn| insn.opcode == 0x55 && insn.dst == 2 && insn.imm == 0;
-        refused(&made, asks, |_| NOP, Rule::Fuel);
-        let uses = |insn: Insn| insn.opcode == 0x7a && insn.off == context::GRACE && insn.imm == 1;
-        refused(&made, uses, |_| NOP, Rule::Fuel);
-        let again = |insn: Insn| Insn { imm: 0, ..insn };
-        refused(&made, uses, again, Rule::Fuel);
-        // And it gives no more than the budget.
-        let most = |insn: Insn| insn.opcode == 0xbf && (insn.dst, insn.src) == (1, 2);
-        refused(&made, most, |_| NOP, Rule::Fuel);
-    }
-}
-
-#[test]
 fn a_budget_that_is_not_set() {
     let made = stub(LOOP, Arena);
-    for word in [context::FUEL, context::DEADLINE, context::GRACE] {
+    for word in [context::FUEL, context::DEADLINE] {
         let sets =
             |insn: Insn| matches!(insn.opcode, 0x7a | 0x7b) && insn.dst == 9 && insn.off == word;
         noticed(&made, sets, |_| NOP, Rule::Fuel);

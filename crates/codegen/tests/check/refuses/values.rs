@@ -79,7 +79,7 @@ fn a_pointer_that_is_taken_apart() {
 fn a_register_that_nobody_wrote() {
     let made = stub(LOOP, Arena);
     let after = |insn: Insn| insn.opcode == 0x79 && insn.src == 9 && insn.off == context::DEADLINE;
-    // A call leaves nothing in r1 to r5, and r5 has the look before by then.
+    // A call leaves nothing in r1 to r5.
     refused(
         &made,
         after,
