@@ -126,7 +126,10 @@ fn by_hand_and_ashway_answer_byte_for_byte_alike() {
         skip(format!("{error:#}"));
         return;
     }
-    let node = rig.node(hosts::config("t0").unwrap()).start().unwrap();
+    let node = rig
+        .node(hosts::config_at("t0", "xdp").unwrap())
+        .start()
+        .unwrap();
     let ashway = xdp::entry(&rig, "t0").unwrap();
     let by_hand = ByHand::load().unwrap();
     for (name, frame) in requests() {
