@@ -382,6 +382,8 @@ impl Node {
             let found = ashway_kernel::iface::now(iface.ifindex);
             seen.extend(found.as_ref().ok().map(|now| (number, *now)));
             let now = match found {
+                // It was in another namespace, and what the node had of it was let go.
+                Ok(_) if matches!(iface.state, State::Gone | State::Anew) => State::Anew,
                 Ok(_) if !attached => State::Detached,
                 Ok(Now { up: true, .. }) => State::Up,
                 Ok(Now { up: false, .. }) => State::Down,

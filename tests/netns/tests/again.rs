@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use ashway_netns::node::{Config, at_rest, entry, index, ip, run, text, until};
 use ashway_netns::traffic::{Ledger, Over, settle};
+use ashway_rig::namespace::Namespace;
 use ashway_rig::{B4, Node, Rig, RigOptions, UdpClient, skip_unless_root};
 use serde_json::{Value, json};
 
@@ -310,6 +311,44 @@ fn queues_may_become_more_and_fewer() {
         });
         let asked = u64::from(asked);
         settle(&node, "counter", asked).assert_fates(&[("answered", asked)], &place);
+        node.stop().unwrap();
+    }
+}
+
+/// Back with the number that it had, where a new one would have another.
+#[test]
+fn an_interface_that_comes_back_from_another_namespace_is_taken_again() {
+    if skip_unless_root() {
+        return;
+    }
+    for (mode, tier) in PLACES {
+        let place = format!("{mode}, {tier}");
+        let rig = Rig::new(&format!("away-{mode}-{tier}"), RigOptions::default()).unwrap();
+        let elsewhere = Namespace::new(format!("{}-x", rig.name())).unwrap();
+        add_wire(&rig);
+        let config = Config::on_b0(mode).iface("b1", mode);
+        let config = config.handler("counter").unwrap();
+        let config = config.path_on("['b1']", "counter", 7777, tier);
+        let node = rig.node(config).start().unwrap();
+        let first = mode_of(&node.status().unwrap(), "b1");
+        let ifindex = index(&rig, "b1");
+        assert_eq!(far(&rig, 7777).ask_number(1).unwrap(), 1, "{place}");
+
+        let away = format!("link set b1 netns {}", elsewhere.name());
+        ip(rig.command_b("ip"), &away);
+        node.wait_for_line(|line| line == "interface `b1` is gone")
+            .unwrap();
+        let back = format!("link set b1 netns {}", rig.b().name());
+        ip(elsewhere.command("ip"), &back);
+        for line in ["addr add 10.8.0.2/24 dev b1", "link set b1 up"] {
+            ip(rig.command_b("ip"), line);
+        }
+        assert_eq!(index(&rig, "b1"), ifindex, "{place}");
+        until("the node has it again", || {
+            (mode_of(&node.status().unwrap(), "b1") == first).then_some(())
+        });
+        assert_eq!(far(&rig, 7777).ask_number(1).unwrap(), 2, "{place}");
+        settle(&node, "counter", 2).assert_fates(&[("answered", 2)], &place);
         node.stop().unwrap();
     }
 }
