@@ -291,12 +291,7 @@ fn plain(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     if has_frags(spec) {
         // Beyond the first buffer of several, or beyond the frame.
         asm.bind(several);
-        asm.store(Size::D, R10, FRAME_BYTES, R2);
-        hook::frame_len(asm);
-        asm.load(Size::D, R2, R10, FRAME_BYTES);
-        asm.mov(R1, R2);
-        asm.alu_imm(op::ADD, R1, i32::from(ETH));
-        asm.jump_if(op::JGT, R1, R0, labels.bad_length);
+        lies_in_frame(asm, labels);
         addresses(asm, header);
         if header == Header::Ipv4 {
             ipv4_checksum(asm, labels);
@@ -432,15 +427,19 @@ fn ip_length(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header, 
             asm.alu(op::ADD, R1, R2);
             asm.jump_if(op::JGT, R1, R8, beyond);
         }
-        _ => {
-            asm.store(Size::D, R10, FRAME_BYTES, R2);
-            hook::frame_len(asm);
-            asm.load(Size::D, R2, R10, FRAME_BYTES);
-            asm.mov(R1, R2);
-            asm.alu_imm(op::ADD, R1, i32::from(ETH));
-            asm.jump_if(op::JGT, R1, R0, labels.bad_length);
-        }
+        _ => lies_in_frame(asm, labels),
     }
+}
+
+/// The packet of `r2` bytes lies in the frame, all buffers of which count. Clobbers `r0` and
+/// `r1`, and `r3` to `r5`.
+fn lies_in_frame(asm: &mut Assembler, labels: &Labels) {
+    asm.store(Size::D, R10, FRAME_BYTES, R2);
+    hook::frame_len(asm);
+    asm.load(Size::D, R2, R10, FRAME_BYTES);
+    asm.mov(R1, R2);
+    asm.alu_imm(op::ADD, R1, i32::from(ETH));
+    asm.jump_if(op::JGT, R1, R0, labels.bad_length);
 }
 
 /// The datagram holds its header and lies in the packet of `r2` bytes (RFC 768).
