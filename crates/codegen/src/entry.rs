@@ -147,6 +147,7 @@ fn generate_with(spec: &Spec, observe: Option<u16>) -> Image {
     let exits = Exits {
         ipv4: asm.label(),
         ipv6: asm.label(),
+        datagram: [(); 2].map(|()| asm.label()),
         no_udp: asm.label(),
         other: asm.label(),
         miss: labels.host,
@@ -155,10 +156,6 @@ fn generate_with(spec: &Spec, observe: Option<u16>) -> Image {
     };
     let for_us = |asm: &mut Assembler| for_us(asm, spec, labels.host);
     emit::emit(&mut asm, &spec.demux(), for_us, exits);
-    for (label, header) in [(exits.ipv4, Header::Ipv4), (exits.ipv6, Header::Ipv6)] {
-        asm.bind(label);
-        plain(&mut asm, spec, &labels, header);
-    }
     asm.bind(exits.no_udp);
     if_raw(&mut asm, spec, &labels);
     asm.jump(labels.host);
@@ -167,8 +164,15 @@ fn generate_with(spec: &Spec, observe: Option<u16>) -> Image {
     if spec.may_be_raw() {
         raw(&mut asm, spec, &labels);
     }
-    whole_checksum(&mut asm, spec, &labels);
     unchecked(&mut asm, &labels);
+    // What comes most often comes last: it falls through to the path's program.
+    for (header, asked, datagram) in [
+        (Header::Ipv6, exits.ipv6, exits.datagram[1]),
+        (Header::Ipv4, exits.ipv4, exits.datagram[0]),
+    ] {
+        plain(&mut asm, spec, &labels, header, [asked, datagram]);
+    }
+    whole_checksum(&mut asm, spec, &labels);
     dispatch(&mut asm, spec, &labels);
     ends(&mut asm, spec, &labels);
     asm.finish()
@@ -272,22 +276,16 @@ fn if_raw(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     }
 }
 
-/// One plain half. The facts are in the context when it goes on to `dispatch` or
-/// `whole_checksum`.
-fn plain(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
-    if_raw(asm, spec, labels);
-    received(asm, labels);
-    if spec.hook == Hook::Tcx {
-        parts::need(asm, header.payload().into(), labels.bad_length);
-    }
+/// One plain half, behind two labels: whether the path takes frames as they are is asked at the
+/// first. The facts are in the context when it goes on to `dispatch` or `whole_checksum`.
+fn plain(
+    asm: &mut Assembler,
+    spec: &Spec,
+    labels: &Labels,
+    header: Header,
+    [asked, datagram]: [Label; 2],
+) {
     let several = asm.label();
-    ip_length(asm, spec, labels, header, several);
-    addresses(asm, header);
-    if header == Header::Ipv4 {
-        ipv4_checksum(asm, labels);
-    }
-    udp_length(asm, labels, header);
-    udp_checksum(asm, spec, labels, header);
     if has_frags(spec) {
         // Beyond the first buffer of several, or beyond the frame.
         asm.bind(several);
@@ -299,6 +297,17 @@ fn plain(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
         udp_length(asm, labels, header);
         asm.jump(labels.unchecked);
     }
+    asm.bind(asked);
+    if_raw(asm, spec, labels);
+    asm.bind(datagram);
+    received(asm, labels, header.payload().into());
+    ip_length(asm, spec, labels, header, several);
+    addresses(asm, header);
+    if header == Header::Ipv4 {
+        ipv4_checksum(asm, labels);
+    }
+    udp_length(asm, labels, header);
+    udp_checksum(asm, spec, labels, header);
 }
 
 /// Whether a frame may lie in several buffers, of which pointers reach the first. One whose
@@ -317,8 +326,9 @@ fn if_several(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     }
 }
 
-/// Counts the message, and makes it one piece. Clobbers `r0`-`r5`.
-fn received(asm: &mut Assembler, labels: &Labels) {
+/// Counts the message, and makes it one piece, of which `known` bytes are known to be there.
+/// Clobbers `r0`-`r5`.
+fn received(asm: &mut Assembler, labels: &Labels, known: i32) {
     parts::find_row(asm, labels.out);
     parts::count(asm, R0, Count::Received);
     timed::begin(asm);
@@ -330,7 +340,7 @@ fn received(asm: &mut Assembler, labels: &Labels) {
             ..Note::end(Word::Is(0))
         },
     );
-    hook::pull(asm, MOST_FRAME, labels.no_room);
+    hook::pull(asm, MOST_FRAME, known, labels.no_room);
 }
 
 /// To `labels.unchecked` if the frame is many messages behind one header, of which nobody
@@ -385,7 +395,7 @@ const MOST_FRAME: i32 = HEADERS_BYTES as i32 + parts::MAX_PAYLOAD;
 /// The frame behind its Ethernet header is the message, whatever its headers.
 fn raw(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     asm.bind(labels.raw);
-    received(asm, labels);
+    received(asm, labels, 0);
     tag_beside(asm);
     asm.load(Size::W, R1, R9, context::FLAGS);
     asm.alu_imm(op::AND, R1, !(flag::PLAIN | flag::IPV6) as i32);
@@ -434,9 +444,14 @@ fn ip_length(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header, 
 /// The packet of `r2` bytes lies in the frame, all buffers of which count. Clobbers `r0` and
 /// `r1`, and `r3` to `r5`.
 fn lies_in_frame(asm: &mut Assembler, labels: &Labels) {
-    asm.store(Size::D, R10, FRAME_BYTES, R2);
-    hook::frame_len(asm);
-    asm.load(Size::D, R2, R10, FRAME_BYTES);
+    match asm.hook() {
+        Hook::Xdp => {
+            asm.store(Size::D, R10, FRAME_BYTES, R2);
+            hook::frame_len(asm);
+            asm.load(Size::D, R2, R10, FRAME_BYTES);
+        }
+        Hook::Tcx => hook::frame_len(asm),
+    }
     asm.mov(R1, R2);
     asm.alu_imm(op::ADD, R1, i32::from(ETH));
     asm.jump_if(op::JGT, R1, R0, labels.bad_length);
@@ -482,7 +497,7 @@ fn ipv4_checksum(asm: &mut Assembler, labels: &Labels) {
     parts::sums_to_ones(asm, R5, R1, labels.bad_ip_checksum);
 }
 
-/// `r0` is the addresses' sum.
+/// `r0` is the addresses' sum. IPv4 goes on behind it, which is [`whole_checksum`].
 fn udp_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Header) {
     asm.load(Size::H, R3, R7, header.udp() + 6);
     if_no_checksum(asm, labels, header == Header::Ipv4);
@@ -493,7 +508,9 @@ fn udp_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels, header: Heade
         asm.mov(R2, R7);
         asm.alu_imm(op::ADD, R2, header.udp().into());
     }
-    asm.jump(labels.whole_checksum);
+    if header == Header::Ipv6 {
+        asm.jump(labels.whole_checksum);
+    }
 }
 
 /// RFC 768; RFC 8200 §8.1 for IPv6: `r3` is the checksum's field.
@@ -525,7 +542,7 @@ fn no_partial_checksum(asm: &mut Assembler, labels: &Labels) {
 }
 
 /// The whole checksum: UDP header and payload on top of the pseudo-header's sum
-/// in `r5`. One copy for all halves; by pointers, `r2` is the UDP header.
+/// in `r5`. One copy for all halves; by pointers, `r2` is the UDP header. Goes on behind it.
 fn whole_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
     asm.bind(labels.whole_checksum);
     match spec.packet {
@@ -539,9 +556,7 @@ fn whole_checksum(asm: &mut Assembler, spec: &Spec, labels: &Labels) {
         }
         Packet::Helpers => parts::add_copied(asm, i32::from(UDP), labels.bad_length),
     }
-    parts::fold_half(asm, R5, R1);
     parts::sums_to_ones(asm, R5, R1, labels.bad_udp_checksum);
-    asm.jump(labels.dispatch);
 }
 
 /// Goes to the path's program. Where the slots are few and known, each call's is

@@ -5,6 +5,7 @@
 //! [entry program](crate::entry) makes a message one piece before anybody reads it.
 
 use crate::bug::{self, Bug};
+use crate::parts;
 use Reg::{R0, R1, R2, R3, R6, R7, R8};
 use ashway_check::bpf::{Assembler, Field, Hook, Label, Reg, Size, helper, op, skb};
 
@@ -56,24 +57,29 @@ pub(crate) fn packet_bounds(asm: &mut Assembler) {
 }
 
 /// Makes the first `bytes` bytes of the frame one piece, or all if there are fewer. `r7` and
-/// `r8` are the packet's bounds, of which the verifier knows nothing afterwards; to `failed`
-/// if there is no memory. Under XDP every frame is one piece. Clobbers `r0`-`r5`.
-pub(crate) fn pull(asm: &mut Assembler, bytes: i32, failed: Label) {
+/// `r8` are the packet's bounds, of which the verifier knows `known` bytes afterwards, if it did
+/// before; to `failed` if there is no memory. Under XDP every frame is one piece. Clobbers
+/// `r0`-`r5`.
+pub(crate) fn pull(asm: &mut Assembler, bytes: i32, known: i32, failed: Label) {
     if asm.hook() == Hook::Xdp || bug::is(Bug::PieceAlone) {
         return;
     }
     let [shorter, whole] = [(); 2].map(|()| asm.label());
-    asm.load(Size::W, R2, R6, skb::LEN);
-    asm.jump_if_imm(op::JLE, R2, bytes, shorter);
-    asm.mov_imm(R2, bytes);
-    asm.bind(shorter);
     asm.mov(R1, R8);
     asm.alu(op::SUB, R1, R7);
+    asm.load(Size::W, R2, R6, skb::LEN);
     asm.jump_if(op::JGE, R1, R2, whole);
+    asm.jump_if_imm(op::JLE, R2, bytes, shorter);
+    asm.mov_imm(R2, bytes);
+    asm.jump_if(op::JGE, R1, R2, whole);
+    asm.bind(shorter);
     asm.mov(R1, R6);
     asm.call(helper::SKB_PULL_DATA);
     asm.jump_if_imm(op::JNE, R0, 0, failed);
     packet_bounds(asm);
+    if known > 0 {
+        parts::need(asm, known, failed);
+    }
     asm.bind(whole);
 }
 

@@ -151,16 +151,12 @@ fn piece(asm: &mut Assembler, bad: Label, bytes: i32) {
 /// Folds the 64-bit sum in `sum` to 16 bits (RFC 1071 §4.1), if it is below
 /// 2^48: the sum of at most 2^16 32-bit words. Clobbers `tmp`.
 pub(crate) fn fold(asm: &mut Assembler, sum: Reg, tmp: Reg) {
-    fold_half(asm, sum, tmp);
-    fold_short(asm, sum, tmp);
-}
-
-/// Folds a sum below 2^48 to one below 2^33. Clobbers `tmp`.
-pub(crate) fn fold_half(asm: &mut Assembler, sum: Reg, tmp: Reg) {
+    // 48 -> 33
     asm.mov(tmp, sum);
     asm.alu_imm(op::RSH, tmp, 32);
     asm.alu32(op::MOV, sum, sum);
     asm.alu(op::ADD, sum, tmp);
+    fold_short(asm, sum, tmp);
 }
 
 /// The same for a sum below 2^36: at most fifteen 32-bit words.
@@ -181,14 +177,19 @@ fn fold_once(asm: &mut Assembler, sum: Reg, tmp: Reg) {
     asm.alu(op::ADD, sum, tmp);
 }
 
-/// To `no` unless a sum below 2^36, not 0, folds to all ones: what it covers has a
+/// To `no` unless a sum below 2^46, not 0, folds to all ones: what it covers has a
 /// good checksum. Clobbers `sum` and `tmp`.
+///
+/// It does if it is a multiple of 0xffff. Times that number's inverse modulo 2^64 a multiple
+/// is the quotient, here below 2^31, and any other number is above 2^64 / 0xffff (H. S. Warren,
+/// *Hacker's Delight*, "Test for Zero Remainder after Division by a Constant"): three
+/// instructions in place of the nine that fold.
 pub(crate) fn sums_to_ones(asm: &mut Assembler, sum: Reg, tmp: Reg, no: Label) {
-    // Twice is enough: what is left is below 2 * 0xffff, where only 0xffff itself
-    // is a multiple of it.
-    fold_once(asm, sum, tmp);
-    fold_once(asm, sum, tmp);
-    asm.jump_if_imm(op::JNE, sum, 0xffff, no);
+    const INVERSE: u64 = 0xfffe_fffe_fffe_ffff;
+    const { assert!(INVERSE.wrapping_mul(0xffff) == 1) };
+    asm.load_imm(tmp, INVERSE);
+    asm.alu(op::MUL, sum, tmp);
+    asm.jump_if_imm(op::JGT, sum, i32::MAX, no);
 }
 
 /// To `fail` unless the frame has `bytes`. `r7` and `r8` are its bounds. Clobbers
@@ -295,3 +296,42 @@ pub(crate) fn add_copied(asm: &mut Assembler, before: i32, bad: Label) {
 const SUM: i16 = context::SCRATCH + 16;
 /// Context: an index that the verifier must not know.
 const INDEX: i16 = context::SCRATCH + 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ashway_check::bpf::interp::Machine;
+
+    /// By the program and by RFC 1071's folding.
+    fn is_good(sum: u64) -> [bool; 2] {
+        let mut asm = Assembler::new();
+        let no = asm.label();
+        asm.load_imm(R5, sum);
+        sums_to_ones(&mut asm, R5, R1, no);
+        asm.mov_imm(R0, 1);
+        asm.exit();
+        asm.bind(no);
+        asm.mov_imm(R0, 0);
+        asm.exit();
+        let program = Machine::new(1, 0, 0).run(&asm.finish(), &[]);
+        let mut folded = sum;
+        while folded > 0xffff {
+            folded = (folded >> 16) + (folded & 0xffff);
+        }
+        [program == Ok(1), folded == 0xffff]
+    }
+
+    #[test]
+    fn a_good_checksum_is_a_multiple() {
+        let most = 1_u64 << 46;
+        let some = (1..46).flat_map(|bit| [1 << bit, (1 << bit) * 0xffff % most]);
+        let last = most - most % 0xffff;
+        for sum in some.chain([0xffff, 0x1_fffe, last]).filter(|sum| *sum > 1) {
+            for sum in sum - 1..=sum + 1 {
+                let [program, folded] = is_good(sum);
+                assert_eq!(program, folded, "{sum:#x}");
+            }
+        }
+        assert_eq!(is_good(last), [true; 2]);
+    }
+}

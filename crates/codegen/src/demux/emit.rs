@@ -7,7 +7,7 @@
 //! shapes follow in the table's order by way of the [tree](super::tree), once
 //! for each of these three views of a frame.
 
-use ashway_abi::context::{self, fact};
+use ashway_abi::context::{self, fact, flag};
 use ashway_abi::trusted::HEADERS_BYTES;
 use ashway_abi::{Leaf, leaf};
 use ashway_check::bpf::{Assembler, Hook, Image, Label, MapRef, Reg, Size, helper, op, skb};
@@ -46,6 +46,8 @@ pub(crate) struct Exits {
     pub(crate) ipv4: Label,
     /// The same over IPv6.
     pub(crate) ipv6: Label,
+    /// As these two, of a path that is known to take datagrams, not frames as they are.
+    pub(crate) datagram: [Label; 2],
     /// A path of any other plain packet.
     pub(crate) no_udp: Label,
     /// A path of any other frame; its facts are in the context.
@@ -66,6 +68,16 @@ impl Exits {
             View::Plain(Version::V6, ipv4::PROTOCOL_UDP) => self.ipv6,
             View::Plain(..) => self.no_udp,
             View::Facts => self.other,
+        }
+    }
+
+    /// The same where the path's flags are known.
+    fn found_with(self, view: View, flags: u32) -> Label {
+        match view {
+            _ if flags & flag::RAW != 0 => self.found(view),
+            View::Plain(Version::V4, ipv4::PROTOCOL_UDP) => self.datagram[0],
+            View::Plain(Version::V6, ipv4::PROTOCOL_UDP) => self.datagram[1],
+            _ => self.found(view),
         }
     }
 }
@@ -101,6 +113,7 @@ pub fn program_after(mut asm: Assembler, spec: &Spec) -> Image {
     let exits = Exits {
         ipv4: found,
         ipv6: found,
+        datagram: [found; 2],
         no_udp: found,
         other: found,
         miss: none,
@@ -125,7 +138,7 @@ pub const NO_PATH: u32 = u32::MAX;
 /// `r1`.
 pub(crate) fn emit(asm: &mut Assembler, spec: &Spec, first: impl Fn(&mut Assembler), exits: Exits) {
     if let Some(reach) = reach(spec) {
-        hook::pull(asm, reach, exits.miss);
+        hook::pull(asm, reach, 0, exits.miss);
     }
     let ipv6 = asm.label();
     let other = asm.label();
@@ -211,7 +224,7 @@ fn reach(spec: &Spec) -> Option<i32> {
 /// Makes the headers that the walk reads one piece, an Ethernet header at least.
 fn headers(asm: &mut Assembler, exits: Exits) {
     if asm.hook() == Hook::Tcx {
-        hook::pull(asm, HEADERS_BYTES as i32, exits.miss);
+        hook::pull(asm, HEADERS_BYTES as i32, 0, exits.miss);
         parts::need(asm, ETHERNET, exits.miss);
     }
 }
@@ -259,7 +272,7 @@ fn shapes(asm: &mut Assembler, spec: &Spec, view: View, exits: Exits) {
         asm,
         spec,
         view,
-        found: exits.found(view),
+        exits,
         value,
         fail: exits.fail,
         flags: exits.flags | view.flags(),
@@ -302,8 +315,7 @@ struct Emitter<'a, 't> {
     asm: &'a mut Assembler,
     spec: &'a Spec<'t>,
     view: View,
-    /// Where a leaf in the context leads.
-    found: Label,
+    exits: Exits,
     /// Where an entry's value in `r0` leads.
     value: Label,
     fail: Label,
@@ -509,12 +521,12 @@ impl Emitter<'_, '_> {
         ] {
             asm.store_imm(Size::W, R9, to, word as i32);
         }
-        asm.jump(self.found);
+        asm.jump(self.exits.found_with(self.view, flags));
     }
 
     /// Copies the leaf at `r0` into the context. One copy for all shapes.
     fn value(self) {
-        let (asm, flags) = (self.asm, self.flags);
+        let (asm, flags, found) = (self.asm, self.flags, self.exits.found(self.view));
         asm.bind(self.value);
         add_hit(asm, R0, leaf::HITS);
         if self.view != View::Facts {
@@ -537,7 +549,7 @@ impl Emitter<'_, '_> {
             }
             asm.store(size, R9, to, R1);
         }
-        asm.jump(self.found);
+        asm.jump(found);
     }
 }
 

@@ -109,7 +109,7 @@ fn version(asm: &mut Assembler, version: i32, host: Label) {
 
 /// From here on the frame is the path's.
 fn matched(asm: &mut Assembler, labels: &Labels) {
-    received(asm, labels);
+    received(asm, labels, 0);
     tag_beside(asm);
     asm.load(Size::B, R1, R9, fact::FRAGMENT);
     asm.jump_if_imm(op::JNE, R1, 0, labels.fragment);

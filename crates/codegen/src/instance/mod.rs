@@ -251,25 +251,7 @@ fn turn(
     asm.mov_imm(R8, Count::QueuedOrder as i32);
     asm.jump(queue);
     asm.bind(mine);
-    if spec.queue.packet == Packet::Helpers {
-        // Here a packet pointer moves by constants only, and there is one for
-        // each family's plain packets: the rest goes to the user tier.
-        asm.mov_imm(R8, Count::QueuedOptions as i32);
-        asm.load(Size::W, R2, R9, context::FLAGS);
-        asm.alu_imm(op::AND, R2, flag::PLAIN as i32);
-        asm.jump_if_imm(op::JEQ, R2, 0, queue);
-    }
-    asm.mov_imm(R8, Count::QueuedLong as i32);
-    asm.load(Size::W, R2, R9, context::FLAGS);
-    asm.mov(R3, R2);
-    asm.alu_imm(op::AND, R3, flag::UNCHECKED as i32);
-    asm.jump_if_imm(op::JNE, R3, 0, queue);
-    if asm.hook() == Hook::Tcx {
-        // A handler sees a tag where it lay.
-        asm.mov_imm(R8, Count::QueuedOptions as i32);
-        asm.alu_imm(op::AND, R2, flag::TAG_BESIDE as i32);
-        asm.jump_if_imm(op::JNE, R2, 0, queue);
-    }
+    unusual(asm, spec.queue.packet, queue);
     resize::take_room(asm, handler.module, queue);
     asm.mov_imm(R8, Count::QueuedBusy as i32);
     // The lock is free and nobody wants it: one exchange asks both words.
@@ -291,6 +273,30 @@ fn turn(
         asm.bind(within);
     }
     enqueue::note_kernel(asm, &spec.queue);
+}
+
+/// To `queue`, with the note to count in `r8`, with what is not for a handler of the kernel tier.
+/// All of it is rare, so one question comes first. Clobbers `r1`.
+fn unusual(asm: &mut Assembler, packet: Packet, queue: Label) {
+    // A handler sees a tag where it lay. By helpers a packet pointer moves by constants only, and
+    // there is one for each family's plain packets.
+    let (asked, usual) = match packet {
+        Packet::Pointers => (flag::UNCHECKED | flag::TAG_BESIDE, 0),
+        Packet::Helpers => (
+            flag::UNCHECKED | flag::TAG_BESIDE | flag::PLAIN,
+            flag::PLAIN,
+        ),
+    };
+    let none = asm.label();
+    asm.load(Size::W, R1, R9, context::FLAGS);
+    asm.alu_imm(op::AND, R1, asked as i32);
+    asm.jump_if_imm(op::JEQ, R1, usual as i32, none);
+    asm.mov_imm(R8, Count::QueuedLong as i32);
+    asm.alu_imm(op::AND, R1, flag::UNCHECKED as i32);
+    asm.jump_if_imm(op::JNE, R1, 0, queue);
+    asm.mov_imm(R8, Count::QueuedOptions as i32);
+    asm.jump(queue);
+    asm.bind(none);
 }
 
 /// Sets up what promoted code relies on (`promote`'s contract).

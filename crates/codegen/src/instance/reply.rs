@@ -43,7 +43,6 @@ enum Headers {
 struct Labels {
     /// To the ports: `r2` = the UDP header, `r5` = sum of the addresses.
     ports: Label,
-    send: Label,
     /// Nobody could be answered.
     no_sender: Label,
     /// The frame ends before its headers.
@@ -68,34 +67,16 @@ pub(super) fn emit(
     let resized = handler.module.resizes();
     let labels = Labels {
         ports: asm.label(),
-        send: asm.label(),
         no_sender: asm.label(),
         short: asm.label(),
     };
-    let found = asm.label();
     if resized {
         super::resize::cut(asm, labels.short);
     }
-    // Nobody knows who sent a frame of whatever protocol; it is never plain.
-    asm.load(Size::W, R2, R9, context::FLAGS);
-    asm.mov(R1, R2);
-    asm.alu_imm(op::AND, R1, flag::PLAIN as i32);
-    asm.jump_if_imm(op::JEQ, R1, 0, found);
-    headers(asm, Headers::Plain, resized, labels);
-    asm.bind(found);
-    match packet {
-        Packet::Pointers => {
-            asm.mov(R1, R2);
-            asm.alu_imm(op::AND, R1, flag::RAW as i32);
-            asm.jump_if_imm(op::JNE, R1, 0, labels.no_sender);
-            headers(asm, Headers::Found, resized, labels);
-        }
-        Packet::Helpers => asm.jump(labels.no_sender),
-    }
+    headers(asm, packet, resized, labels);
 
     asm.bind(labels.ports);
     udp(asm, packet, resized, labels);
-    asm.bind(labels.send);
     answer(asm, handler.budget.ns, finish, observe);
 
     asm.bind(labels.no_sender);
@@ -117,20 +98,41 @@ pub(super) fn emit(
     asm.jump(finish);
 }
 
-/// Turns the headers around; `r2` = the flags.
-fn headers(asm: &mut Assembler, headers: Headers, resized: bool, labels: Labels) {
-    let Labels {
-        ports,
-        no_sender,
-        short,
-        ..
-    } = labels;
-    let ipv6 = asm.label();
+/// Turns the headers around, and goes on to the ports: from those of plain IPv4, which are the
+/// most, without a jump.
+fn headers(asm: &mut Assembler, packet: Packet, resized: bool, labels: Labels) {
+    const IPV4: i32 = flag::PLAIN as i32;
+    const IPV6: i32 = (flag::PLAIN | flag::IPV6) as i32;
+    let [plain, found, found_ipv6] = [(); 3].map(|()| asm.label());
     hook::packet_bounds(asm);
-    asm.alu_imm(op::AND, R2, flag::IPV6 as i32);
-    asm.jump_if_imm(op::JNE, R2, 0, ipv6);
+    asm.load(Size::W, R2, R9, context::FLAGS);
+    asm.alu_imm(op::AND, R2, IPV6 | flag::RAW as i32);
+    asm.jump_if_imm(op::JEQ, R2, IPV4, plain);
+    asm.jump_if_imm(op::JNE, R2, IPV6, found);
+    ipv6(asm, Headers::Plain, resized, labels);
+    asm.jump(labels.ports);
+    asm.bind(found);
+    // Nobody knows who sent a frame of whatever protocol; it is never plain.
+    asm.jump_if_imm(op::JEQ, R2, flag::RAW as i32, labels.no_sender);
+    match packet {
+        Packet::Pointers => {
+            asm.jump_if_imm(op::JNE, R2, 0, found_ipv6);
+            ipv4(asm, Headers::Found, resized, labels);
+            asm.jump(labels.ports);
+            asm.bind(found_ipv6);
+            ipv6(asm, Headers::Found, resized, labels);
+            asm.jump(labels.ports);
+        }
+        Packet::Helpers => asm.jump(labels.no_sender),
+    }
+    asm.bind(plain);
+    ipv4(asm, Headers::Plain, resized, labels);
+}
 
-    // IPv4: neither end may be 0.0.0.0/32, the host itself (127/8), or a group
+/// Leaves the UDP header in `r2` and the sum of the addresses in `r5`.
+fn ipv4(asm: &mut Assembler, headers: Headers, resized: bool, labels: Labels) {
+    let no_sender = labels.no_sender;
+    // Neither end may be 0.0.0.0/32, the host itself (127/8), or a group
     // (224.0.0.0 and up).
     ethernet(asm, headers, IPV4_BYTES, labels);
     asm.load(Size::W, R2, R7, 12);
@@ -154,19 +156,19 @@ fn headers(asm: &mut Assembler, headers: Headers, resized: bool, labels: Labels)
         asm.store(Size::H, R7, 2, R2);
         update_checksum(asm);
     }
-    udp_header(asm, headers, IPV4_BYTES, short);
-    asm.jump(ports);
+    udp_header(asm, headers, IPV4_BYTES, labels.short);
+}
 
-    asm.bind(ipv6);
+/// The same over IPv6.
+fn ipv6(asm: &mut Assembler, headers: Headers, resized: bool, labels: Labels) {
     ethernet(asm, headers, IPV6_BYTES, labels);
-    swap_ipv6(asm, no_sender);
+    swap_ipv6(asm, labels.no_sender);
     asm.store_imm(Size::B, R7, 7, i32::from(TTL));
     if resized {
         ip_length(asm, headers, IPV6_BYTES);
         asm.store(Size::H, R7, 4, R2);
     }
-    udp_header(asm, headers, IPV6_BYTES, short);
-    asm.jump(ports);
+    udp_header(asm, headers, IPV6_BYTES, labels.short);
 }
 
 /// Bytes of headers without options.
@@ -302,11 +304,9 @@ fn swap_ipv6(asm: &mut Assembler, no_sender: Label) {
 /// Ports and checksum. `r2` = the UDP header, `r5` = sum of the addresses.
 fn udp(asm: &mut Assembler, packet: Packet, resized: bool, labels: Labels) {
     let Labels {
-        send,
-        no_sender,
-        short,
-        ..
+        no_sender, short, ..
     } = labels;
+    let send = asm.label();
     asm.load(Size::H, R0, R2, 0);
     asm.load(Size::H, R3, R2, 2);
     asm.jump_if_imm(op::JEQ, R0, 0, no_sender);
@@ -338,7 +338,7 @@ fn udp(asm: &mut Assembler, packet: Packet, resized: bool, labels: Labels) {
     asm.alu_imm(op::ADD, R5, 17 << 8);
     swap_ports(asm);
     whole_checksum(asm, packet, short);
-    asm.jump(send);
+    asm.bind(send);
 }
 
 /// Writes the length into the UDP header at `r2`, and into a half checksum, which is
@@ -418,12 +418,19 @@ fn swap_ports(asm: &mut Assembler) {
 fn answer(asm: &mut Assembler, handler_ns: u64, finish: Label, observe: bool) {
     let count = asm.label();
     let redirect = asm.label();
-    let out = asm.label();
     let failed = asm.label();
     if asm.hook() == Hook::Xdp {
-        asm.mov_imm(R8, hook::XDP_TX);
-        asm.load(Size::W, R1, R9, context::FLAGS);
+        let unusual = asm.label();
         let other = (flag::REPLY_BY_TCX | flag::REPLY_BY_REDIRECT) as i32;
+        asm.load(Size::W, R1, R9, context::FLAGS);
+        asm.alu_imm(op::AND, R1, other | flag::TIMED as i32);
+        asm.jump_if_imm(op::JNE, R1, 0, unusual);
+        answered(asm, observe);
+        asm.mov_imm(R0, hook::XDP_TX);
+        asm.exit();
+
+        asm.bind(unusual);
+        asm.mov_imm(R8, hook::XDP_TX);
         asm.alu_imm(op::AND, R1, other);
         asm.jump_if_imm(op::JEQ, R1, 0, count);
         asm.jump_if_imm(op::JEQ, R1, flag::REPLY_BY_REDIRECT as i32, redirect);
@@ -440,6 +447,24 @@ fn answer(asm: &mut Assembler, handler_ns: u64, finish: Label, observe: bool) {
     asm.mov(R8, R0);
 
     asm.bind(count);
+    answered(asm, observe);
+    timed::end(asm, handler_ns);
+    asm.mov(R0, R8);
+    asm.exit();
+
+    asm.bind(failed);
+    super::end_with(
+        asm,
+        Count::DroppedNoHeadroom,
+        Some(Count::Committed),
+        Action::Drop,
+    );
+    asm.jump(finish);
+}
+
+/// Counts an answer. Clobbers `r0`-`r5`.
+fn answered(asm: &mut Assembler, observe: bool) {
+    let out = asm.label();
     parts::find_row(asm, out);
     parts::count(asm, R0, Count::Answered);
     parts::count(asm, R0, Count::Committed);
@@ -454,16 +479,4 @@ fn answer(asm: &mut Assembler, handler_ns: u64, finish: Label, observe: bool) {
         );
     }
     asm.bind(out);
-    timed::end(asm, handler_ns);
-    asm.mov(R0, R8);
-    asm.exit();
-
-    asm.bind(failed);
-    super::end_with(
-        asm,
-        Count::DroppedNoHeadroom,
-        Some(Count::Committed),
-        Action::Drop,
-    );
-    asm.jump(finish);
 }

@@ -12,9 +12,9 @@ fn is_end(insn: u64) -> bool {
     insn & 0xff == 0x2d && insn >> 12 & 15 == 8
 }
 
-/// A jump if a sum is not all ones.
+/// A jump if a sum, times the inverse of 0xffff, is no quotient: it is not all ones.
 fn is_checksum(insn: u64) -> bool {
-    insn & 0xff == 0x55 && insn >> 32 == 0xffff
+    insn & 0xff == 0x25 && insn >> 32 == 0x7fff_ffff
 }
 
 #[test]
