@@ -45,8 +45,11 @@ pub const AT: i16 = 56;
 pub const STACK: i16 = 60;
 /// `u64`: always 0, which the verifier does not know (docs/facts.md, "Laundering").
 pub const ZERO: i16 = 64;
-/// Scratch words for trusted code between two programs' steps (64 bytes).
+/// Scratch words for trusted code between two programs' steps (56 bytes).
 pub const SCRATCH: i16 = 72;
+/// `u64`: 1 once a stretch between two looks at the clock was not charged
+/// (`codegen/src/promote/fuel.rs`).
+pub const GRACE: i16 = 128;
 /// `i64`: bulk work left until the next look at the clock.
 pub const BULK: i16 = 136;
 /// `u32`: the place of the path's program in the interface's program array.
@@ -57,6 +60,8 @@ pub const PATH: i16 = 148;
 pub const LOOKED: i16 = 216;
 /// `u64`: the fuel that was given then.
 pub const GIVEN: i16 = 232;
+/// `u32`: when the clock was last looked at for anything: the low half of the ns.
+pub const SEEN: i16 = 228;
 /// `u32`: how long the handler may make the message; set where it may
 /// ([`resize`](crate::resize)).
 pub const MOST_LEN: i16 = 224;

@@ -63,7 +63,9 @@ impl State {
             }
             (Tag::Lock, Some(0)) => self.set(fact::LOCKED, self.has(fact::MAY_BE_LOCKED)),
             (Tag::Lock, _) if a.min > 0 => self.set(fact::MAY_BE_LOCKED, false),
+            (Tag::Returned(seen_to), Some(0)) => self.set(seen_to, false),
             (DEADLINE, Some(0)) => self.set(fact::NO_DEADLINE, true),
+            (Tag::Word(context::GRACE), Some(0)) => self.set(fact::GRACE, true),
             _ => {}
         }
         for num in [a, b].into_iter().filter(|num| num.is_natural(true)) {

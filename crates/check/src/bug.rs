@@ -15,6 +15,10 @@ ashway_abi::named_bugs! {
     CheckNoTick,
     /// Fuel may grow.
     CheckFuelGrows,
+    /// The grace may be used more than once.
+    CheckGraceTwice,
+    /// What a subprogram sees to is believed before it was asked.
+    CheckUnasked,
     /// The lock may be kept.
     CheckNoLock,
     /// A kernel pointer may be stored into the instance's memory.

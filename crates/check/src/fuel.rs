@@ -5,7 +5,8 @@
 //! there are at most as many charges as there was fuel. A refill gives a slice
 //! that is within what is left and takes it from the reserve before the next
 //! charge, and only after a look at the clock since the last one: there is a look
-//! between any two slices.
+//! between any two slices. The deadline is set by the first look, and once more by one that
+//! uses up the grace: the time is at most twice the budget.
 //! Ticks are the same without a total: their clock is the only end.
 
 use super::Around;
@@ -32,16 +33,17 @@ impl Step<'_> {
             (context::FUEL | context::RESERVE | context::DEADLINE | context::BULK, Size::D) => {
                 tag = self.store_budget(at, num)?;
             }
+            (context::GRACE, Size::D) => self.store_grace(num)?,
             (context::DIRTY, Size::W) if num.constant() == Some(1) => {}
             (context::DIRTY, Size::W) if num.constant() == Some(0) && first => {}
             (context::LOOKED | context::GIVEN, Size::D)
-            | (context::CAUSE | context::AT | context::STACK, Size::W) => {}
+            | (context::CAUSE | context::AT | context::STACK | context::SEEN, Size::W) => {}
             (context::PAYLOAD_OFF | context::PAYLOAD_LEN, Size::W)
                 if self.shape.around == Around::Stub && first => {}
             (context::MOST_LEN, Size::W) if self.shape.resizes && first => {}
             // The programs around the handler find its bytes in the frame, or not.
             (context::PAYLOAD_LEN, Size::W) if self.shape.resizes => {}
-            (context::SCRATCH..context::BULK, _) if at % size.bytes() as i16 == 0 => {}
+            (context::SCRATCH..context::GRACE, _) if at % size.bytes() as i16 == 0 => {}
             _ => return Err(Rule::Context),
         }
         self.state.drop_tags(|tag| match tag {
@@ -50,6 +52,20 @@ impl Step<'_> {
         });
         if let (Operand::Reg(reg), Size::D) = (src, size) {
             self.state.learn(reg, num.tagged(tag));
+        }
+        Ok(())
+    }
+
+    /// The grace is there at first, and may be used up for one more deadline.
+    fn store_grace(&mut self, num: Num) -> Checked {
+        let (first, graced) = (!self.state.has(fact::BEGUN), self.state.has(fact::GRACE));
+        match num.constant() {
+            Some(0) if first => self.state.set(fact::SET_GRACE, true),
+            Some(1) if graced || bug::is(Bug::CheckGraceTwice) => {
+                self.state.set(fact::GRACE, false);
+                self.state.set(fact::NO_DEADLINE, true);
+            }
+            _ => return Err(Rule::Fuel),
         }
         Ok(())
     }
@@ -117,8 +133,8 @@ impl State {
             return Err(Rule::Fuel);
         }
         self.set(fact::BEGUN | fact::CLOCK_DUE | owes, true);
-        // What the clock said is old now.
-        self.drop_tags(|tag| matches!(tag, Tag::Now | Tag::Later));
+        // What the clock said is old now, and so is what was seen to.
+        self.drop_tags(|tag| matches!(tag, Tag::Now | Tag::Later | Tag::Returned(_)));
         Ok(())
     }
 }

@@ -16,6 +16,7 @@
 //!   the clock between slices ([`fuel`]). Where the lock is not held, and so no
 //!   handler runs, `may_goto` will do, which the kernel ends;
 //! * only our helpers are called, with what they take ([`call`]);
+//! * a subprogram sees to the fuel and the clock, and changes nothing else ([`subprogram`]);
 //! * pointers go to stack slots only;
 //! * a handler runs under the instance's lock, which every way out releases.
 //!
@@ -39,6 +40,7 @@ mod call;
 mod fuel;
 mod state;
 mod step;
+mod subprogram;
 mod value;
 mod violation;
 
@@ -51,7 +53,10 @@ use crate::bug::Bug;
 use ashway_abi::memory::Layout;
 use ashway_abi::{Budget, MemoryKind, QueueLayout};
 use state::State;
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use step::Step;
+use subprogram::Within;
 
 /// What is around a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,25 +132,39 @@ pub fn check(image: &Image, shape: &Shape) -> Result<Report, Violation> {
     }
     // Charges of each block that can be reached, whenever it is.
     let mut charges: Vec<Option<u32>> = vec![None; graph.blocks.len()];
-    let follow = |number: usize, state: State| {
-        let block = &graph.blocks[number];
-        let mut step = Step {
-            image,
-            shape,
-            at: block.start as usize,
-            state,
-            charges: 0,
+    let mut steps = 0;
+    let mut follow = |begin: (usize, State), within: Within<'_>| {
+        let block = |number: usize, state: State| {
+            let block = &graph.blocks[number];
+            let mut step = Step {
+                image,
+                shape,
+                at: block.start as usize,
+                state,
+                charges: 0,
+                within,
+            };
+            let ways = step
+                .block(block.end as usize)
+                .map_err(|rule| Violation::at(step.at, rule, step.describe(), image))?;
+            let before = charges[number].unwrap_or(step.charges);
+            charges[number] = Some(step.charges.min(before));
+            Ok(ways)
         };
-        let ways = step
-            .block(block.end as usize)
-            .map_err(|rule| Violation::at(step.at, rule, step.describe(), image))?;
-        let before = charges[number].unwrap_or(step.charges);
-        charges[number] = Some(step.charges.min(before));
-        Ok(ways)
+        let most = MOST_STEPS - steps;
+        let followed = graph.follow(begin, block, State::join, most)?;
+        let too_much = || Violation::at(0, Rule::Work, "there is too much", image);
+        steps += followed.ok_or_else(too_much)?;
+        Ok(())
     };
+    let mut subprograms = BTreeMap::new();
+    for (insn, block) in &graph.subprograms {
+        let dues = Cell::new(0);
+        follow((*block, State::subprogram()), Within::Subprogram(&dues))?;
+        subprograms.insert(*insn, dues.get());
+    }
     let entry = State::entry(shape.around == Around::Stub);
-    let steps = graph.follow(entry, follow, State::join, MOST_STEPS)?;
-    let steps = steps.ok_or_else(|| Violation::at(0, Rule::Work, "there is too much", image))?;
+    follow((graph.entry, entry), Within::Program(&subprograms))?;
     if let Some(block) = graph.cycle(|block| charges[block] == Some(0))
         && !bug::is(Bug::CheckNoCharge)
     {

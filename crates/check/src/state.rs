@@ -26,9 +26,12 @@ pub(super) mod fact {
     pub(crate) const SET_RESERVE: u16 = 1 << 2;
     pub(crate) const SET_DEADLINE: u16 = 1 << 3;
     pub(crate) const SET_BULK: u16 = 1 << 4;
-    pub(crate) const SET_ALL: u16 = SET_FUEL | SET_RESERVE | SET_DEADLINE | SET_BULK;
-    /// There is no deadline yet.
+    pub(crate) const SET_GRACE: u16 = 1 << 5;
+    pub(crate) const SET_ALL: u16 = SET_FUEL | SET_RESERVE | SET_DEADLINE | SET_BULK | SET_GRACE;
+    /// There is no deadline yet, or the grace was just used up for another.
     pub(crate) const NO_DEADLINE: u16 = 1 << 6;
+    /// There is the grace still.
+    pub(crate) const GRACE: u16 = 1 << 7;
     /// A charge or a tick may have been made.
     pub(crate) const BEGUN: u16 = 1 << 9;
     /// Fuel may have been taken, and nobody has asked whether there was any.
@@ -39,6 +42,8 @@ pub(super) mod fact {
     pub(crate) const DEBT: u16 = 1 << 12;
     /// There may have been no look at the clock since the last charge or tick.
     pub(crate) const CLOCK_DUE: u16 = 1 << 13;
+    /// What a subprogram can see to.
+    pub(crate) const DUES: u16 = OWES | OWES_BULK | CLOCK_DUE;
     /// Facts that hold where ways join if they held on one; the others must
     /// have held on all.
     pub(super) const ON_ANY_WAY: u16 = 0xff00;
@@ -63,6 +68,15 @@ impl State {
         state
     }
 
+    /// Where a [subprogram](super::subprogram) begins, whoever calls it.
+    pub(super) fn subprogram() -> Self {
+        let mut state = Self::entry(true);
+        state.values[1] = Value::begin(Region::Context);
+        let facts = fact::MAY_BE_LOCKED | fact::SET_ALL | fact::BEGUN | fact::DUES;
+        state.set(facts, true);
+        state
+    }
+
     /// Whether all of these facts hold.
     pub(super) const fn has(&self, facts: u16) -> bool {
         self.facts & facts == facts
@@ -70,6 +84,11 @@ impl State {
 
     pub(super) const fn any(&self, facts: u16) -> bool {
         self.facts & facts != 0
+    }
+
+    /// What is due.
+    pub(super) const fn dues(&self) -> u16 {
+        self.facts & fact::DUES
     }
 
     pub(super) const fn set(&mut self, facts: u16, hold: bool) {

@@ -3,6 +3,7 @@
 use super::arith;
 use super::branch::Ways;
 use super::state::{REGS, State, fact};
+use super::subprogram::Within;
 use super::value::{Base, Num, PACKET_MOST, Packet, Region, Tag, Value};
 use super::violation::{Checked, Rule};
 use super::{Around, Shape};
@@ -20,6 +21,8 @@ pub(super) struct Step<'a> {
     pub(super) state: State,
     /// Places so far that take fuel or tick.
     pub(super) charges: u32,
+    /// Whose instructions these are.
+    pub(super) within: Within<'a>,
 }
 
 impl Step<'_> {
@@ -48,6 +51,7 @@ impl Step<'_> {
 
     /// Everything but jumps.
     fn insn(&mut self, insn: Insn, form: Form) -> Checked {
+        self.within_bounds(insn, form)?;
         let dst = insn.dst;
         let value = match form {
             Form::Alu { wide, op, src, .. } => self.alu(dst, wide, op, src)?,
@@ -75,6 +79,8 @@ impl Step<'_> {
             }
             Form::Atomic { wide, what, .. } => return self.atomic(insn, wide, what),
             Form::Call { helper } => return self.call(helper),
+            Form::CallOwn { distance } => return self.call_own(distance),
+            Form::Exit if matches!(self.within, Within::Subprogram(_)) => return self.return_own(),
             Form::Exit if self.state.has(fact::MAY_BE_LOCKED) && !bug::is(Bug::CheckNoLock) => {
                 return Err(Rule::Lock);
             }
@@ -96,6 +102,10 @@ impl Step<'_> {
     /// What a register holds.
     pub(super) fn read(&self, reg: u8) -> Checked<Value> {
         match self.state.reg(reg) {
+            // A subprogram has no stack.
+            Value::In(Region::Stack, _) if matches!(self.within, Within::Subprogram(_)) => {
+                Err(Rule::Unset)
+            }
             Value::Unset => Err(Rule::Unset),
             value => Ok(value),
         }

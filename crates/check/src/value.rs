@@ -33,6 +33,8 @@ pub(super) enum Tag {
     Now,
     /// The clock plus at most the budget.
     Later,
+    /// What a subprogram has returned; if it is 0, these facts hold no more.
+    Returned(u16),
     /// The low bits of the number in this register, which has not changed.
     LowBits(u8, u32),
     /// A multiple of 2 to this power.

@@ -100,6 +100,10 @@ ashway_abi::named_bugs! {
     ReturnTickFree,
     /// A spent slice is refilled without a look at the clock.
     ClockIgnored,
+    /// A stretch in which the CPU was taken away is charged.
+    GraceForgotten,
+    /// None is, however many there are.
+    GraceForEver,
     /// A stretch that waited for memory is followed by a whole slice.
     SlowIgnored,
     /// A refill gives a whole slice when less is left.

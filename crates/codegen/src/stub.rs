@@ -90,11 +90,13 @@ pub fn generate_around(
 ) -> Result<(Image, Summary), PromoteError> {
     let mut asm = Assembler::new();
     let (done, trap) = (asm.label(), asm.label());
+    let looks = promote::Looks::new(&mut asm);
     prologue(&mut asm, shape, cpus);
     before(&mut asm);
-    let summary = promote::emit(&mut asm, shape, done, trap)?;
+    let summary = promote::emit(&mut asm, shape, done, trap, looks)?;
     asm.line(None);
     epilogue(&mut asm, done, trap, after);
+    looks.emit(&mut asm, &shape.budget);
     Ok((asm.finish(), summary))
 }
 
@@ -144,6 +146,7 @@ fn prologue(asm: &mut Assembler, shape: &Shape<'_>, cpus: u32) {
     asm.load_imm(R1, budget.fuel - slice);
     asm.store(Size::D, R9, context::RESERVE, R1);
     asm.store_imm(Size::D, R9, context::DEADLINE, 0);
+    asm.store_imm(Size::D, R9, context::GRACE, 0);
     asm.store_imm(Size::D, R9, context::BULK, promote::FIRST_TICKS);
     if shape.module.logs() {
         promote::begin_log(asm);

@@ -10,7 +10,8 @@
 //! run meanwhile is not the handler's. Reading it is a system call (460 ns, where
 //! the wall clock takes 34), and it never goes on faster than the wall clock:
 //! so the wall clock is asked first, and its yes is confirmed. A hypervisor's time is in both:
-//! so the first stretch that ends behind the time is not charged.
+//! so the first stretch that ends behind the time is not charged, as in the kernel tier
+//! (`codegen/src/promote/fuel.rs`).
 
 use crate::bug::{self, Bug};
 use ashway_abi::Cause;

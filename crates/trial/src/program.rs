@@ -75,7 +75,8 @@ fn with_spec<'m, R>(
     let maps: Vec<MapFixup> = image.maps.iter().map(fixup).collect();
     // Without lines the kernel would have nothing to show.
     let btf = (!image.lines.is_empty()).then(|| {
-        let btf = Btf::for_program(name, image.insns.len() as u32, &image.lines);
+        let count = image.insns.len() as u32;
+        let btf = Btf::for_program(name, count, &image.lines, &image.subprograms());
         BtfInfo {
             bytes: btf.bytes,
             func_info: btf.func_info,

@@ -5,8 +5,10 @@
 //! (cpu v4, Linux 6.6). Code that cannot be reached is left out, because the
 //! verifier refuses it.
 
+use super::form::CALL_OWN;
 use super::insn::{Atomic, Insn, Reg, Size, op};
 use super::{Field, Hook, Image, Line, MapRef, MapUse};
+use std::collections::BTreeSet;
 
 const CLASS_LDX: u8 = 0x01;
 const CLASS_ST: u8 = 0x02;
@@ -34,6 +36,13 @@ struct Item {
     map: Option<(MapRef, Option<u32>)>,
     /// Index into the line table plus 1; 0 for trusted code.
     line: u32,
+}
+
+impl Item {
+    /// Whether it calls a subprogram.
+    fn is_call(&self) -> bool {
+        self.target.is_some() && self.insn.opcode == CLASS_JMP | op::CALL
+    }
 }
 
 /// Collects instructions; see the module's documentation.
@@ -303,7 +312,13 @@ impl Assembler {
         self.plain(CLASS_JMP | op::CALL, Reg::R0, 0, 0, helper);
     }
 
-    /// Ends the program with `r0`.
+    /// Calls a subprogram of one argument, `r1`, or of none; `r0` is its result. What is behind
+    /// `to` must be behind all of the program, and not be jumped to. Linux 4.16.
+    pub fn call_own(&mut self, to: Label) {
+        self.branch(CLASS_JMP | op::CALL, Reg::R0, CALL_OWN, 0, to);
+    }
+
+    /// Ends the program, or the subprogram, with `r0`.
     pub fn exit(&mut self) {
         self.plain(CLASS_JMP | op::EXIT, Reg::R0, 0, 0, 0);
     }
@@ -367,7 +382,7 @@ impl Assembler {
             let position = self.positions(&reachable, &wide);
             let mut changed = false;
             for (i, item) in self.items.iter().enumerate() {
-                if !reachable[i] || wide[i] {
+                if !reachable[i] || wide[i] || item.is_call() {
                     continue;
                 }
                 if let Some(target) = item.target {
@@ -439,12 +454,17 @@ impl Assembler {
             hook: self.hook,
             ..Image::default()
         };
+        let calls = self.items.iter().filter(|item| item.is_call());
+        let called: BTreeSet<usize> = calls
+            .filter_map(|item| Some(self.target(item.target?)))
+            .collect();
         let mut last_line = u32::MAX;
         for (i, item) in self.items.iter().enumerate() {
             if !reachable[i] {
                 continue;
             }
-            if item.line != last_line {
+            // Every subprogram begins with a line of its own.
+            if item.line != last_line || called.contains(&i) {
                 last_line = item.line;
                 let (file, number) = match item.line {
                     0 => ("ashway", 0),
@@ -474,7 +494,13 @@ impl Assembler {
                 continue;
             };
             let distance = position[self.target(target)] as i64 - position[i] as i64 - 1;
-            if wide[i] {
+            if item.is_call() {
+                let insn = Insn {
+                    imm: distance as i32,
+                    ..item.insn
+                };
+                image.insns.push(insn.encode());
+            } else if wide[i] {
                 Self::emit_far(&mut image.insns, item.insn, distance);
             } else {
                 let insn = Insn {
@@ -599,6 +625,31 @@ mod tests {
         let gotol = Insn::decode(image.insns[2]);
         assert_eq!((gotol.opcode, gotol.imm), (CLASS_JMP32, 40_000));
         assert_eq!(image.insns.len(), 40_004);
+    }
+
+    #[test]
+    fn a_subprogram_is_kept_if_it_is_called() {
+        let of = |calls: bool| {
+            let mut asm = Assembler::new();
+            let own = asm.label();
+            asm.mov_imm(R0, 0);
+            if calls {
+                asm.call_own(own);
+            }
+            for _ in 0..40_000 {
+                asm.alu_imm(op::ADD, R0, 1);
+            }
+            asm.exit();
+            asm.bind(own);
+            asm.mov_imm(R0, 7);
+            asm.exit();
+            asm.finish()
+        };
+        let image = of(true);
+        let call = Insn::decode(image.insns[1]);
+        assert_eq!((call.opcode, call.src, call.imm), (0x85, 1, 40_001));
+        assert_eq!(image.subprograms(), [40_003]);
+        assert_eq!(of(false).insns.len(), 40_002);
     }
 
     #[test]

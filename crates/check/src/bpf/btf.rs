@@ -1,8 +1,8 @@
 //! BTF by hand: just enough for the kernel to know a program's source lines.
 //!
 //! With it the verifier's log and the kernel's own traces name the author's
-//! file and line. One function of type `int name(void *ctx)`; nothing else has
-//! a type, so nothing else is described.
+//! file and line. One function of type `int name(void *ctx)`, and as many of the same type as
+//! there are subprograms; nothing else has a type, so nothing else is described.
 //!
 //! Source: Linux 6.12 `Documentation/bpf/btf.rst` and `include/uapi/linux/
 //! btf.h`; the rules for line records are `check_btf_line` in
@@ -48,7 +48,7 @@ pub struct Line {
 pub struct Btf {
     /// The BTF itself.
     pub bytes: Vec<u8>,
-    /// One `struct bpf_func_info`: 8 bytes.
+    /// A `struct bpf_func_info` for each function: 8 bytes.
     pub func_info: Vec<u8>,
     /// `struct bpf_line_info` records, [`Btf::LINE_INFO_BYTES`] each; empty
     /// when no lines are known.
@@ -63,14 +63,21 @@ impl Btf {
     pub const LINE_INFO_BYTES: u32 = 16;
 
     /// Describes a program of `insn_count` instructions whose `lines` are in
-    /// the order of their instructions.
+    /// the order of their instructions, as its [subprograms](super::Image::subprograms) are.
     ///
     /// Whatever `lines` holds, the records obey the kernel's rules: one at
     /// instruction 0, positions that rise and lie in the program. Allocates.
     #[must_use]
-    pub fn for_program(name: &str, insn_count: u32, lines: &[Line]) -> Self {
+    pub fn for_program(name: &str, insn_count: u32, lines: &[Line], subprograms: &[u32]) -> Self {
         let mut strings = Strings::new();
-        let types = types(&mut strings, name);
+        let mut types = types(&mut strings, name);
+        let mut func_info = Vec::new();
+        words(&mut func_info, &[0, FUNC_ID]);
+        for (at, id) in subprograms.iter().zip(FUNC_ID + 1..) {
+            let name = strings.add(&identifier(&format!("{name}_{at}")));
+            types.extend([name, KIND_FUNC, PROTO_ID]);
+            words(&mut func_info, &[*at, id]);
+        }
 
         let mut line_info = Vec::new();
         let mut last = None;
@@ -103,8 +110,6 @@ impl Btf {
         words(&mut bytes, &types);
         bytes.extend_from_slice(&strings.bytes);
 
-        let mut func_info = Vec::new();
-        words(&mut func_info, &[0, FUNC_ID]);
         Self {
             bytes,
             func_info,
@@ -234,7 +239,7 @@ mod tests {
 
     #[test]
     fn sections_add_up_and_the_function_is_named() {
-        let btf = Btf::for_program("echo-2", 2, &[]);
+        let btf = Btf::for_program("echo-2", 2, &[], &[]);
         assert_eq!(btf.bytes[..4], [0x9f, 0xeb, 1, 0]);
         let [types, strings] = [12, 20].map(|at| word(&btf.bytes, at) as usize);
         assert_eq!(btf.bytes.len(), HEADER_BYTES as usize + types + strings);
@@ -243,6 +248,18 @@ mod tests {
         assert_eq!(string(&btf, word(&btf.bytes, func)), "echo_2");
         assert_eq!(btf.func_info, [0, 0, 0, 0, 4, 0, 0, 0]);
         assert!(btf.line_info.is_empty());
+    }
+
+    #[test]
+    fn subprograms_are_functions_of_the_same_type() {
+        let btf = Btf::for_program("echo", 9, &[], &[5]);
+        assert_eq!(
+            btf.func_info,
+            [0, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 5, 0, 0, 0]
+        );
+        let types = word(&btf.bytes, 12) as usize;
+        let func = HEADER_BYTES as usize + types - 12;
+        assert_eq!(string(&btf, word(&btf.bytes, func)), "echo_5");
     }
 
     #[test]
@@ -255,7 +272,7 @@ mod tests {
             line(4, "src/echo.c", u32::MAX),
             line(9, "src/echo.c", 15),
         ];
-        let btf = Btf::for_program("echo", 9, &lines);
+        let btf = Btf::for_program("echo", 9, &lines, &[]);
         let text = format!("src/echo.c:{}", u32::MAX);
         let expected = [
             (0, "ashway", "ashway", 0),

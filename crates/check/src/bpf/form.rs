@@ -1,6 +1,6 @@
 //! What an instruction is: the one decoder that printer and interpreter share.
 //!
-//! Covers what the kernel's cpu v4 knows apart from subprograms, kfuncs and
+//! Covers what the kernel's cpu v4 knows apart from kfuncs and
 //! the old packet loads, none of which we emit (RFC 9669 §3-§5; `may_goto` and
 //! the arena cast from Linux 6.12 `include/uapi/linux/bpf.h`).
 
@@ -59,9 +59,14 @@ pub(crate) enum Form {
     Branch { wide: bool, op: u8, src: Operand },
     /// A helper's number.
     Call { helper: i32 },
+    /// A call of a subprogram, as far away as a jump is.
+    CallOwn { distance: i32 },
     /// `exit`.
     Exit,
 }
+
+/// `BPF_PSEUDO_CALL`: the source register of a call of a subprogram.
+pub(super) const CALL_OWN: u8 = 1;
 
 /// The kind of `insn`; `None` for what does not exist or what we never emit.
 pub(crate) fn form(insn: Insn) -> Option<Form> {
@@ -172,8 +177,9 @@ fn jump(insn: Insn, wide: bool, operation: u8, src: Operand) -> Option<Form> {
             distance: if wide { insn.off.into() } else { insn.imm },
             long: !wide,
         },
-        // Other values of `src` call subprograms and kfuncs.
+        // Other values of `src` call kfuncs.
         op::CALL if wide && !by_reg && insn.src == 0 => Form::Call { helper: insn.imm },
+        op::CALL if wide && !by_reg && insn.src == CALL_OWN => Form::CallOwn { distance: insn.imm },
         op::EXIT if wide && !by_reg => Form::Exit,
         op::JCOND if wide && !by_reg => Form::MayGoto,
         op::JA | op::CALL | op::EXIT | op::JCOND | 0xf0 => return None,

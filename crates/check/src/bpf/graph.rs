@@ -44,7 +44,7 @@ enum Begin {
     /// By one way; with so many blocks behind it that are reached through it, by
     /// one way each.
     Single(u32),
-    /// By several, and is [`SHORT`] with one way out at most.
+    /// By several, and is [`SHORT`] with one way out at most, to where others lead, too.
     Short,
     /// By several, from blocks before it.
     Join,
@@ -69,6 +69,10 @@ pub(crate) struct Graph {
     /// Those that something leads to, in topological order but for cycles; where
     /// a loop ends is behind the loop.
     pub(crate) blocks: Vec<Block>,
+    /// Where the program begins.
+    pub(crate) entry: usize,
+    /// Where each subprogram begins that is called: its first instruction, and the block.
+    pub(crate) subprograms: Vec<(u32, usize)>,
 }
 
 impl Graph {
@@ -89,6 +93,10 @@ impl Graph {
             }
             starts[behind] |= target.is_some() || form == Form::Exit;
             at = behind;
+        }
+        let subprograms = image.subprograms();
+        for own in &subprograms {
+            starts[*own as usize] = true;
         }
         starts[count] = true;
         let first: Vec<u32> = (0..=count as u32)
@@ -115,12 +123,22 @@ impl Graph {
             }
             at = behind;
         }
-        Ok(Self { blocks }.ordered())
+        let subprograms = subprograms
+            .iter()
+            .map(|own| (*own, block_at(*own as usize)));
+        let graph = Self {
+            blocks,
+            entry: 0,
+            subprograms: subprograms.collect(),
+        };
+        Ok(graph.ordered())
     }
 
     /// Only the blocks that something leads to, in their order.
     fn ordered(self) -> Self {
-        let (mut order, _) = self.visit(0..1, |_| true);
+        // What is visited last comes first.
+        let roots = self.subprograms.iter().map(|(_, block)| *block);
+        let (mut order, _) = self.visit(roots.chain([self.entry]), |_| true);
         order.reverse();
         let mut place = vec![0; self.blocks.len()];
         for (at, block) in (0..).zip(&order) {
@@ -135,22 +153,31 @@ impl Graph {
             }
         };
         let mut blocks: Vec<Block> = order.iter().map(moved).collect();
-        // Ways in, one of which is the program's begin; ways in from behind.
+        let entry = place[self.entry] as usize;
+        let subprograms = self.subprograms.iter();
+        let subprograms = subprograms.map(|(insn, block)| (*insn, place[*block] as usize));
+        let subprograms: Vec<(u32, usize)> = subprograms.collect();
+        // Ways in, one of which is the program's begin or a call; ways in from behind.
         let mut ways = vec![(0_u32, false); blocks.len()];
-        ways[0].0 = 1;
+        for begin in subprograms.iter().map(|(_, block)| *block).chain([entry]) {
+            ways[begin].0 += 1;
+        }
         for (number, block) in blocks.iter().enumerate() {
             for to in block.ways_out() {
                 ways[to].0 += 1;
                 ways[to].1 |= to <= number;
             }
         }
+        let counts: Vec<u32> = ways.iter().map(|(count, _)| *count).collect();
         for (number, (count, from_behind)) in ways.into_iter().enumerate().rev() {
             let block = &blocks[number];
             let behind = block.ways_out().map(|to| match blocks[to].begin {
                 Begin::Single(behind) if to > number => behind + 1,
                 _ => 0,
             });
-            let short = block.end - block.start <= SHORT && block.ways_out().count() < 2;
+            // What is behind one that alone leads there would be followed as often.
+            let alone = block.ways_out().any(|to| counts[to] == 1);
+            let short = block.end - block.start <= SHORT && block.ways_out().count() < 2 && !alone;
             blocks[number].begin = match (count, from_behind) {
                 (_, true) => Begin::Head,
                 (1, _) => Begin::Single(behind.sum()),
@@ -158,7 +185,11 @@ impl Graph {
                 _ => Begin::Join,
             };
         }
-        Self { blocks }
+        Self {
+            blocks,
+            entry,
+            subprograms,
+        }
     }
 
     /// A block on a cycle of blocks that are all `inside`, if there is one.
@@ -166,7 +197,7 @@ impl Graph {
         self.visit(0..self.blocks.len(), inside).1
     }
 
-    /// Follows every way from `entry` until nothing changes. `step` makes of what
+    /// Follows every way from the block `first`, where `entry` holds, until nothing changes. `step` makes of what
     /// holds before a block what holds where it jumps to, and behind it; `join`
     /// adds another way into a block, and says whether anything is new; told to
     /// widen, it must come to an end soon. Says how many instructions were followed; `None`
@@ -178,7 +209,7 @@ impl Graph {
     /// one time than of another: what was true each time is true.
     pub(crate) fn follow<S: Clone, E>(
         &self,
-        entry: S,
+        (first, entry): (usize, S),
         mut step: impl FnMut(usize, S) -> Result<[Option<S>; 2], E>,
         join: impl Fn(&mut S, &S, usize, bool) -> bool,
         most: u32,
@@ -186,7 +217,7 @@ impl Graph {
         let mut steps = 0;
         let mut heads: BTreeMap<usize, (Box<S>, u32)> = BTreeMap::new();
         // First things first, so that most ways into a block are known before it.
-        let mut waiting = BTreeMap::from([(0, Box::new(entry))]);
+        let mut waiting = BTreeMap::from([(first, Box::new(entry))]);
         let mut at_once = Vec::new();
         while let Some((number, mut state)) = at_once.pop().or_else(|| waiting.pop_first()) {
             let begin = self.blocks[number].begin;
@@ -306,12 +337,14 @@ fn known(image: &Image, at: usize) -> Result<(Form, usize, Option<usize>), Wrong
         return Ok((form, at + 2, None));
     }
     let distance = match form {
-        Form::Jump { distance, .. } => i64::from(distance),
+        Form::Jump { distance, .. } | Form::CallOwn { distance } => i64::from(distance),
         Form::Branch { .. } | Form::MayGoto => i64::from(insn.off),
         _ => return Ok((form, at + 1, None)),
     };
     let target = usize::try_from(at as i64 + 1 + distance).ok();
     let target = target.filter(|to| *to < image.insns.len() && !second_half(*to));
     let target = target.ok_or((at, "the jump leads nowhere"))?;
-    Ok((form, at + 1, Some(target)))
+    // A call goes on behind it.
+    let jumps = !matches!(form, Form::CallOwn { .. });
+    Ok((form, at + 1, jumps.then_some(target)))
 }

@@ -18,7 +18,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use super::{Hook, Image};
 use ashway_abi::count::{KERNEL_BYTES, KERNEL_WORDS};
@@ -129,6 +129,8 @@ pub struct Machine {
     pub clock_ns: u64,
     /// By how much each call moves the clock.
     pub clock_step_ns: u64,
+    /// The same of the next calls, before that.
+    pub clock_steps_ns: VecDeque<u64>,
     /// How long an instruction takes on that clock.
     pub insn_ns: u64,
     /// How often `may_goto` falls through in one program.
@@ -174,6 +176,7 @@ impl Machine {
             hook: Hook::Xdp,
             clock_ns: 1_000_000_000,
             clock_step_ns: 1_000,
+            clock_steps_ns: VecDeque::new(),
             insn_ns: 0,
             // `BPF_MAX_LOOPS`.
             may_goto_limit: 8 << 20,

@@ -72,6 +72,23 @@ pub struct Image {
 }
 
 impl Image {
+    /// Where subprograms begin that are called, in their order. Allocates.
+    #[must_use]
+    pub fn subprograms(&self) -> Vec<u32> {
+        let called = self.insns.iter().zip(0_i64..).filter_map(|(raw, at)| {
+            match form::form(Insn::decode(*raw)) {
+                Some(form::Form::CallOwn { distance }) => {
+                    u32::try_from(at + 1 + i64::from(distance)).ok()
+                }
+                _ => None,
+            }
+        });
+        let mut called: Vec<u32> = called.collect();
+        called.sort_unstable();
+        called.dedup();
+        called
+    }
+
     /// The map that the instruction at this index names.
     pub(crate) fn map_at(&self, insn: usize) -> Option<MapUse> {
         let at = self.maps.partition_point(|used| used.insn < insn);

@@ -116,6 +116,7 @@ pub(crate) fn print_one(insn: Insn) -> String {
             format!("if {r}{dst} {} {value} goto pc{off:+}", relation(op))
         }
         Form::Call { helper } => format!("call {}#{helper}", helper_name(helper)),
+        Form::CallOwn { distance } => format!("call pc{distance:+}"),
         Form::Exit => "exit".to_owned(),
     }
 }

@@ -186,6 +186,7 @@ fn kernel_with(
     let drained = asm.label();
     let done = asm.label();
     let trap = asm.label();
+    let looks = promote::Looks::new(&mut asm);
 
     asm.mov(R6, R1);
     parts::find_context(&mut asm, spec.queue.cpus, host);
@@ -208,6 +209,7 @@ fn kernel_with(
         },
         done,
         trap,
+        looks,
     )?;
     asm.line(None);
     let finish = asm.label();
@@ -229,6 +231,7 @@ fn kernel_with(
         asm.map(R1, MapRef::Memory, None);
     }
     hook::finish(&mut asm, Action::Pass);
+    looks.emit(&mut asm, &handler.budget);
     Ok((asm.finish(), summary))
 }
 
@@ -352,6 +355,7 @@ fn prepare(asm: &mut Assembler, spec: &Spec, handler: &Handler, trap: Label) {
         asm.load_imm(R1, budget.fuel - slice);
         asm.store(Size::D, R9, context::RESERVE, R1);
         asm.store_imm(Size::D, R9, context::DEADLINE, 0);
+        asm.store_imm(Size::D, R9, context::GRACE, 0);
         asm.store_imm(Size::D, R9, context::BULK, promote::FIRST_TICKS);
     }
 }

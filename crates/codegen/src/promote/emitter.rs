@@ -4,6 +4,7 @@ use super::control::Control;
 use super::error::{Place, PromoteError};
 use super::frame::{Home, Layout, Plan};
 use super::fuel::SlowCharge;
+use super::looks::Looks;
 use super::recursion::SlowPop;
 use super::stack::Entry;
 use super::{Shape, Summary};
@@ -13,7 +14,7 @@ use ashway_abi::{Cause, context};
 use ashway_check::bpf::{Assembler, Label, Reg, Size};
 use std::collections::BTreeSet;
 
-/// Translates a handler into `asm`. Takes time and memory in proportion to the
+/// Translates a handler into `asm`, whose `looks` are to be emitted behind everything. Takes time and memory in proportion to the
 /// functions it reaches; allocates.
 ///
 /// # Errors
@@ -25,6 +26,7 @@ pub fn emit(
     shape: &Shape<'_>,
     done: Label,
     trap: Label,
+    looks: Looks,
 ) -> Result<Summary, PromoteError> {
     if !shape.module.is_handler(shape.entry) {
         return Err(PromoteError::HandlerType {
@@ -35,8 +37,9 @@ pub fn emit(
     // How many operands wait in frames at most, and which calls can be reached,
     // is known when it has been done once; frames can have their places then.
     let mut rehearsal = Assembler::at(asm.hook());
-    let (stage_done, stage_trap) = (rehearsal.label(), rehearsal.label());
-    let used = Emitter::new(&mut rehearsal, shape, &plan, stage_done, stage_trap).run()?;
+    let stage_looks = Looks::new(&mut rehearsal);
+    let stage = [(); 2].map(|()| rehearsal.label());
+    let used = Emitter::new(&mut rehearsal, shape, &plan, stage, stage_looks).run()?;
     for (layout, (operands, sites)) in plan.functions.iter_mut().zip(used) {
         layout.operands = operands;
         layout.call_sites = sites;
@@ -44,7 +47,7 @@ pub fn emit(
     let frame_bytes = plan.place_frames(shape.module)?;
 
     let before = asm.len();
-    Emitter::new(asm, shape, &plan, done, trap).run()?;
+    Emitter::new(asm, shape, &plan, [done, trap], looks).run()?;
     Ok(Summary {
         functions: plan.components.iter().map(Vec::len).sum(),
         insns: asm.len() - before,
@@ -136,6 +139,7 @@ pub(super) struct Emitter<'e> {
     pub(super) at: FileOffset,
     pub(super) done: Label,
     trap: Label,
+    pub(super) looks: Looks,
     /// First instruction of each function.
     pub(super) entries: Vec<Label>,
     /// Calls of each function so far.
@@ -151,8 +155,8 @@ impl<'e> Emitter<'e> {
         asm: &'e mut Assembler,
         shape: &'e Shape<'e>,
         plan: &'e Plan,
-        done: Label,
-        trap: Label,
+        [done, trap]: [Label; 2],
+        looks: Looks,
     ) -> Self {
         let functions = shape.module.functions.len();
         let entries = (0..functions).map(|_| asm.label()).collect();
@@ -164,6 +168,7 @@ impl<'e> Emitter<'e> {
             at: 0,
             done,
             trap,
+            looks,
             entries,
             sites: vec![Vec::new(); functions],
             stubs: Vec::new(),
@@ -348,6 +353,13 @@ impl<'e> Emitter<'e> {
         let label = self.asm.label();
         self.stubs.push((cause, at, label));
         label
+    }
+
+    /// Stops for the cause in `cause`.
+    pub(super) fn stop_with(&mut self, cause: Reg, at: FileOffset) {
+        self.asm.store(Size::W, Reg::R9, context::CAUSE, cause);
+        self.asm.store_imm(Size::W, Reg::R9, context::AT, at as i32);
+        self.asm.jump(self.trap);
     }
 
     fn trap_stubs(&mut self) {

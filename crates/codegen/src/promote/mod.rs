@@ -26,13 +26,13 @@
 //! `r10-24` and, in array mode, the memory's address at `r10-32`. The context's
 //! `PAYLOAD_LEN`, `DIRTY` = 0, `STACK` = 0 (if it [recurses]) and `ZERO` = 0 are
 //! set, and if it [keeps time](keeps_time) `FUEL` (the first slice), `RESERVE`,
-//! `DEADLINE` = 0 and `BULK` = [`FIRST_TICKS`]. Where it resizes messages `MOST_LEN` is
+//! `DEADLINE` = 0, `GRACE` = 0 and `BULK` = [`FIRST_TICKS`]. Where it resizes messages `MOST_LEN` is
 //! set; where it logs, the stage has no lines. In arena mode the program names
 //! [`MapRef::Memory`](ashway_check::bpf::MapRef::Memory) somewhere.
 //!
 //! At `done` the verdict is in `r0`; at `trap` the context's `CAUSE` and `AT`
 //! are set. The stack is as it was, `r0`-`r8` are not. Of the context only
-//! `FUEL`, `RESERVE`, `DEADLINE`, `BULK`, `STACK`, `DIRTY`, `CAUSE`, `AT`, the
+//! `FUEL`, `RESERVE`, `DEADLINE`, `GRACE`, `BULK`, `STACK`, `DIRTY`, `CAUSE`, `AT`, the
 //! frames and the call stack have changed.
 
 mod atomic;
@@ -47,6 +47,7 @@ mod frame;
 mod fuel;
 mod host;
 mod integer;
+mod looks;
 mod memory;
 mod message;
 mod operator;
@@ -60,6 +61,7 @@ mod words;
 pub use emitter::emit;
 pub use error::{Place, PromoteError};
 pub(crate) use host::begin_log;
+pub use looks::Looks;
 pub use recursion::recurses;
 pub use shape::{Checks, Shape, Summary};
 pub use tick::{FIRST_TICKS, keeps_time};

@@ -12,7 +12,7 @@ use super::frame::TRANSFER;
 use crate::normalise::Module;
 use crate::normalise::ir::OpKind;
 use ashway_abi::{Cause, context};
-use ashway_check::bpf::{Label, Reg, Size, helper, op};
+use ashway_check::bpf::{Label, Reg, Size, op};
 
 /// What [`context::BULK`] is at activation, in bytes: less than a slice, because
 /// the first look only starts the clock.
@@ -20,7 +20,7 @@ pub const FIRST_TICKS: i32 = 4 * 1024;
 
 /// Bytes between two looks at the clock: 0.4 us in the cache, of which the look
 /// itself is a tenth.
-const TICKS: i32 = 16 * 1024;
+pub(super) const TICKS: i32 = 16 * 1024;
 
 /// The same before a copy between message and memory that needs more.
 const MESSAGE_TICKS: i32 = 64 * 1024;
@@ -98,23 +98,13 @@ impl Emitter<'_> {
     /// Looks at the clock and gives ticks.
     fn look(&mut self, live: &[Reg]) {
         let time = self.trap(Cause::Time);
-        let running = self.asm.label();
-        let go_on = self.asm.label();
         let words = [8, 16, 24].map(|off| TRANSFER + off);
         for (reg, word) in live.iter().zip(words) {
             self.asm.store(Size::D, Reg::R9, word, *reg);
         }
-        self.asm.call(helper::KTIME_GET_NS);
-        self.asm.load(Size::D, Reg::R1, Reg::R9, context::DEADLINE);
-        self.asm.jump_if_imm(op::JNE, Reg::R1, 0, running);
-        self.asm.load_imm(Reg::R1, self.shape.budget.ns);
-        self.asm.alu(op::ADD, Reg::R0, Reg::R1);
-        self.asm.store(Size::D, Reg::R9, context::DEADLINE, Reg::R0);
-        self.asm.jump(go_on);
-        self.asm.bind(running);
-        self.asm.jump_if(op::JGT, Reg::R0, Reg::R1, time);
-        self.asm.bind(go_on);
-        self.asm.store_imm(Size::D, Reg::R9, context::BULK, TICKS);
+        self.asm.mov(Reg::R1, Reg::R9);
+        self.asm.call_own(self.looks.ticks);
+        self.asm.jump_if_imm(op::JNE, Reg::R0, 0, time);
         for (reg, word) in live.iter().zip(words) {
             self.asm.load(Size::D, *reg, Reg::R9, word);
         }

@@ -91,6 +91,8 @@ const fn guard(bug: Bug) -> &'static str {
             "promote::control::fuel_runs_out_at_the_same_turn_whatever_the_slices"
         }
         B::ClockIgnored => "promote::control::time_runs_out_at_the_end_of_a_slice",
+        B::GraceForgotten => "promote::time::a_cpu_that_is_taken_away_once_stops_nobody",
+        B::GraceForEver => "promote::time::one_that_is_taken_away_again_does",
         B::SlowIgnored => "promote::control::behind_a_slow_stretch_comes_a_short_slice",
         // A kernel would show it by time only; the checker sees what is missing.
         B::BulkTickFree | B::ReturnTickFree => {
@@ -160,6 +162,8 @@ const fn guard_of_check(bug: ashway_check::bug::Bug) -> &'static str {
         B::CheckNoCharge => "check::refuses::fuel::a_loop_without_a_charge",
         B::CheckNoTick => "check::refuses::fuel::a_tick_that_is_left_out",
         B::CheckFuelGrows => "check::refuses::fuel::a_refill_that_gives_too_much",
+        B::CheckGraceTwice => "check::refuses::fuel::a_grace_that_is_used_twice",
+        B::CheckUnasked => "check::refuses::fuel::a_subprogram_that_is_not_believed",
         B::CheckNoLock => "check::refuses::trusted::a_lock_that_is_kept_at_the_end",
         B::CheckPointerLeak => "check::refuses::values::a_pointer_that_gets_out",
     }

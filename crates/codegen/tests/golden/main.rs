@@ -137,13 +137,15 @@ fn translate(path: &Path) -> Result<String, Refusal> {
     // What is around a handler is left away.
     let mut asm = Assembler::new();
     let (done, trap) = (asm.label(), asm.label());
-    promote::emit(&mut asm, &shape, done, trap)
+    let looks = promote::Looks::new(&mut asm);
+    promote::emit(&mut asm, &shape, done, trap, looks)
         .map_err(|error| Refusal::promote(name, &source, &error))?;
     asm.line(None);
     asm.bind(trap);
     asm.mov_imm(Reg::R0, -1);
     asm.bind(done);
     asm.exit();
+    looks.emit(&mut asm, &BUDGET);
     Ok(with_source(&print(&asm.finish()), name, &source))
 }
 

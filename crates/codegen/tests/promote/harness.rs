@@ -4,11 +4,13 @@ pub(crate) use ashway_abi::Budget;
 use ashway_abi::MemoryKind;
 use ashway_abi::{Cause, context};
 use ashway_check::bpf::interp::Machine;
-use ashway_check::bpf::{Image, MapRef};
+use ashway_check::bpf::{Btf, Image, MapRef};
 use ashway_codegen::normalise::{Limits, normalise};
 use ashway_codegen::promote::{PromoteError, Shape, Summary};
 use ashway_codegen::stub;
-use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun, shared};
+use ashway_kernel::{
+    BtfInfo, Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun, shared,
+};
 use ashway_memory::{AllegedOffset, Memory};
 use ashway_rig::skip::{root_for_a_part, skip_unless_root};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -128,7 +130,18 @@ impl Promoted {
 
     /// The same, with a clock that goes on by so many ns with each look.
     pub(crate) fn interpret_by(&self, step: u64, messages: &[&[u8]]) -> Vec<Outcome> {
+        self.interpret_steps(&[], step, messages)
+    }
+
+    /// The same, by other steps at first.
+    pub(crate) fn interpret_steps(
+        &self,
+        first: &[u64],
+        step: u64,
+        messages: &[&[u8]],
+    ) -> Vec<Outcome> {
         let mut machine = Machine::new(1, ashway_abi::trusted::bytes(1), self.memory.len());
+        machine.clock_steps_ns = first.iter().copied().collect();
         machine.clock_step_ns = step;
         machine.array_mode = self.kind == MemoryKind::Array;
         machine.memory_mut().copy_from_slice(&self.memory);
@@ -197,13 +210,21 @@ impl Loaded {
                 value_offset: used.value_offset,
             })
             .collect();
+        let image = &promoted.image;
+        let count = image.insns.len() as u32;
+        let btf = Btf::for_program("promote", count, &image.lines, &image.subprograms());
+        let btf = BtfInfo {
+            bytes: btf.bytes,
+            func_info: btf.func_info,
+            line_info: btf.line_info,
+        };
         let program = Program::load(&ProgramSpec {
             name: "ashway_t_promote",
             kind: ProgramKind::Xdp,
             attach_type: 0,
             insns: &promoted.image.insns,
             maps: &maps,
-            btf: None,
+            btf: (!image.lines.is_empty()).then_some(&btf),
         });
         let program = program.unwrap_or_else(|error| {
             let log = error.log();

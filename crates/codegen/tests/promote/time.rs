@@ -110,9 +110,64 @@ fn one_bulk_operation_looks_at_the_clock() {
                     .map_err(|(cause, _)| cause)
             };
             // 512 KiB to 1 MiB are 32 to 64 looks.
-            assert_eq!(run(30), Err(Cause::Time), "{bulk}");
+            assert_eq!(run(28), Err(Cause::Time), "{bulk}");
             assert_eq!(run(70), Ok(5), "{bulk}");
         }
+    }
+}
+
+/// 5,000 turns of a loop, and a fill of 64 looks at the clock.
+const WITH_LOOKS: [&str; 2] = [
+    "(loop $again
+        (local.set $turns (i32.add (local.get $turns) (i32.const 1)))
+        (br_if $again (i32.lt_u (local.get $turns) (i32.const 5000))))",
+    "(memory.fill (i32.const 0) (i32.const 1) (i32.const 0x100000))",
+];
+
+/// What a handler ends with where the clock goes on by these steps, and by 100 ns then.
+fn by_steps(body: &str, steps: &[u64]) -> [Result<u32, Cause>; 2] {
+    let wasm = wat::parse_str(format!(
+        r#"(module (memory (export "memory") 16 16)
+            (func (export "on_rx") (param i32 i32) (result i32) (local $turns i32)
+                {body} (i32.const 5)))"#
+    ));
+    let wasm = wasm.unwrap();
+    let run = |kind| {
+        let promoted = promote(&wasm, kind, false, BY_TIME).unwrap();
+        let outcome = &promoted.interpret_steps(steps, 100, &[b""])[0];
+        outcome.result.map_err(|(cause, _)| cause)
+    };
+    [MemoryKind::Arena, MemoryKind::Array].map(run)
+}
+
+/// A hypervisor or an interrupt has it for milliseconds, where the budget is 50 us.
+#[test]
+fn a_cpu_that_is_taken_away_once_stops_nobody() {
+    for body in WITH_LOOKS {
+        for steps in [
+            &[4_000_000][..],
+            &[100, 100, 4_000_000],
+            &[30_000, 4_000_000],
+        ] {
+            assert_eq!(by_steps(body, steps), [Ok(5); 2], "{body} {steps:?}");
+        }
+    }
+}
+
+/// The time that was left is left, and no more.
+#[test]
+fn one_that_is_taken_away_again_does() {
+    for body in WITH_LOOKS {
+        for steps in [
+            &[4_000_000, 4_000_000][..],
+            &[100, 4_000_000, 100, 4_000_000],
+            &[30_000, 4_000_000, 21_000],
+        ] {
+            let found = by_steps(body, steps);
+            assert_eq!(found, [Err(Cause::Time); 2], "{body} {steps:?}");
+        }
+        let found = by_steps(body, &[30_000, 4_000_000, 4_000]);
+        assert_eq!(found, [Ok(5); 2], "{body}");
     }
 }
 

@@ -87,7 +87,8 @@ impl Machine {
             }
             helper::KTIME_GET_NS => {
                 let now = self.clock_ns + self.executed * self.insn_ns;
-                self.clock_ns += self.clock_step_ns;
+                let step = self.clock_steps_ns.pop_front();
+                self.clock_ns += step.unwrap_or(self.clock_step_ns);
                 now
             }
             // One CPU, the first.

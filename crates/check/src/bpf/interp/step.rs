@@ -20,10 +20,13 @@ pub(super) enum End {
 
 enum Next {
     Insn(usize),
+    /// A subprogram.
+    Call(usize),
     End(End),
 }
 
 /// The registers, and which of them have been written.
+#[derive(Clone, Copy)]
 pub(super) struct Registers {
     values: [u64; 11],
     written: u16,
@@ -63,6 +66,14 @@ impl Registers {
         }
     }
 
+    /// As a subprogram finds them: with its arguments alone. Ours have no stack.
+    fn called(self) -> Self {
+        Self {
+            written: self.written & 0x3e,
+            ..self
+        }
+    }
+
     /// What a call leaves of `r0`-`r5`.
     fn clobber(&mut self) {
         self.written &= !0x3f;
@@ -77,6 +88,8 @@ impl Machine {
         self.hook = image.hook;
         let mut may_goto = self.may_goto_limit;
         let mut at = 0;
+        // Whoever has called a subprogram: registers, and where it goes on.
+        let mut caller: Option<(Registers, usize)> = None;
         loop {
             if self.executed == self.insn_limit {
                 return Err((at, Reason::TooLong(self.insn_limit)));
@@ -84,7 +97,22 @@ impl Machine {
             self.executed += 1;
             match self.step(image, at, &mut registers, &mut may_goto) {
                 Ok(Next::Insn(next)) => at = next,
-                Ok(Next::End(end)) => return Ok(end),
+                Ok(Next::Call(to)) if caller.is_none() => {
+                    caller = Some((registers, at + 1));
+                    registers = registers.called();
+                    at = to;
+                }
+                // The kernel would take more than one; ours call none.
+                Ok(Next::Call(_)) => return Err((at, Reason::NoSuchInsn(image.insns[at]))),
+                Ok(Next::End(end)) => match (caller.take(), end) {
+                    (Some((mut above, next)), End::Exit(_)) => {
+                        above.clobber();
+                        above.values[0] = registers.values[0];
+                        above.written |= 1;
+                        (registers, at) = (above, next);
+                    }
+                    (_, end) => return Ok(end),
+                },
                 Err(reason) => return Err((at, reason)),
             }
         }
@@ -199,6 +227,7 @@ impl Machine {
                     Called::TailCall(slot) => return Ok(Next::End(End::TailCall(slot))),
                 }
             }
+            Form::CallOwn { distance } => return Ok(Next::Call(jump(distance.into())?)),
             Form::Exit => return Ok(Next::End(End::Exit(registers.read(0)? as u32))),
         }
         Ok(Next::Insn(next))

@@ -61,6 +61,38 @@ fn signed(wide: bool, operation: u8, a: i64, b: i64) -> i64 {
 }
 
 #[test]
+fn a_subprogram_has_its_arguments_and_leaves_a_result() {
+    let run = |body: fn(&mut Assembler)| {
+        let image = assemble(|asm| {
+            let own = asm.label();
+            asm.mov_imm(R1, 20);
+            asm.mov_imm(R6, 1);
+            asm.call_own(own);
+            asm.alu(op::ADD, R0, R6);
+            asm.exit();
+            asm.bind(own);
+            body(asm);
+            asm.exit();
+        });
+        machine().run(&image, &[])
+    };
+    let doubled = |asm: &mut Assembler| {
+        asm.mov(R6, R1);
+        asm.mov(R0, R6);
+        asm.alu(op::ADD, R0, R1);
+    };
+    assert_eq!(run(doubled), Ok(41));
+    for read in [R6, R10] {
+        let body: fn(&mut Assembler) = match read {
+            R6 => |asm| asm.mov(R0, R6),
+            _ => |asm| asm.mov(R0, R10),
+        };
+        let reason = run(body).unwrap_err().reason;
+        assert_eq!(reason, Reason::NeverWritten(read as u8));
+    }
+}
+
+#[test]
 fn alu_in_64_bits() {
     let big = 0x8000_0000_0000_0001;
     assert_eq!(alu(true, op::ADD, u64::MAX, 2), 1);

@@ -12,7 +12,7 @@ fn a_charge_that_is_left_out() {
     for memory in [Arena, Array] {
         let made = stub(LOOP, memory);
         let charges = |insn: Insn| stores(context::FUEL)(insn) && insn.src == 0;
-        refused(&made, charges, |_| NOP, Rule::Fuel);
+        refused(&made, charges, |_| NOP, Rule::Cycle);
         let takes = |insn: Insn| insn.opcode == 0x17 && insn.dst == 0 && insn.imm > 0;
         noticed(&made, takes, |insn| Insn { imm: 0, ..insn }, Rule::Cycle);
         refused(&made, takes, |insn| Insn { imm: -1, ..insn }, Rule::Fuel);
@@ -78,9 +78,67 @@ fn a_slice_without_a_look_at_the_clock() {
 }
 
 #[test]
+fn a_grace_that_is_used_twice() {
+    for made in [stub(LOOP, Arena), stub(BULK, Arena), recursive(Array)] {
+        let asks = |insn: Insn| insn.opcode == 0x55 && insn.dst == 2 && insn.imm == 0;
+        refused(&made, asks, |_| NOP, Rule::Fuel);
+        let uses = |insn: Insn| insn.opcode == 0x7a && insn.off == context::GRACE && insn.imm == 1;
+        refused(&made, uses, |_| NOP, Rule::Fuel);
+        let again = |insn: Insn| Insn { imm: 0, ..insn };
+        refused(&made, uses, again, Rule::Fuel);
+        // And it gives no more than the budget.
+        let most = |insn: Insn| insn.opcode == 0xbf && (insn.dst, insn.src) == (1, 2);
+        refused(&made, most, |_| NOP, Rule::Fuel);
+    }
+}
+
+/// What a subprogram says is asked before the handler goes on, and it is told where to look.
+#[test]
+fn a_subprogram_that_is_not_believed() {
+    for made in [stub(LOOP, Arena), stub(LOOP, Array)] {
+        let asks = |insn: Insn| insn.opcode == 0x15 && (insn.dst, insn.imm) == (0, 0);
+        let goes_on = |insn: Insn| Insn {
+            opcode: 0x05,
+            dst: 0,
+            ..insn
+        };
+        refused(&made, asks, goes_on, Rule::Fuel);
+        let tells = |insn: Insn| insn.opcode == 0xbf && (insn.dst, insn.src) == (1, 9);
+        refused(&made, tells, |_| NOP, Rule::Helper);
+        let elsewhere = |insn: Insn| Insn { src: 10, ..insn };
+        refused(&made, tells, elsewhere, Rule::Helper);
+        let calls = |insn: Insn| insn.opcode == 0x85 && insn.src == 1;
+        let nowhere = |insn: Insn| Insn {
+            imm: insn.imm + 1,
+            ..insn
+        };
+        refused(&made, calls, nowhere, Rule::Unset);
+    }
+}
+
+/// It has the context's fields, and neither frames nor a stack.
+#[test]
+fn a_subprogram_that_writes_elsewhere() {
+    for made in [stub(LOOP, Arena), stub(BULK, Arena)] {
+        let seen = |insn: Insn| insn.opcode == 0x63 && (insn.dst, insn.off) == (9, context::SEEN);
+        let elsewhere = |insn: Insn| Insn {
+            off: context::FRAMES,
+            ..insn
+        };
+        refused(&made, seen, elsewhere, Rule::Access);
+        let stack = |insn: Insn| Insn {
+            dst: 10,
+            off: -8,
+            ..insn
+        };
+        refused(&made, seen, stack, Rule::Unset);
+    }
+}
+
+#[test]
 fn a_budget_that_is_not_set() {
     let made = stub(LOOP, Arena);
-    for word in [context::FUEL, context::DEADLINE] {
+    for word in [context::FUEL, context::DEADLINE, context::GRACE] {
         let sets =
             |insn: Insn| matches!(insn.opcode, 0x7a | 0x7b) && insn.dst == 9 && insn.off == word;
         noticed(&made, sets, |_| NOP, Rule::Fuel);
