@@ -169,4 +169,9 @@ pub mod flag {
     /// The message is longer than programs read, or many behind one header: the user tier
     /// checks what the entry program has not, and takes it apart.
     pub const UNCHECKED: u32 = 512;
+    /// The path's messages keep their order as a whole, and not by [flows](crate::flow). As
+    /// [`ORDER_NONE`], only on paths that end in a handler.
+    pub const ORDER_PATH: u32 = 1024;
+    /// They keep none.
+    pub const ORDER_NONE: u32 = 2048;
 }

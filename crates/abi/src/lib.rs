@@ -18,6 +18,7 @@ pub mod cause;
 pub mod context;
 pub mod count;
 pub mod endpoint;
+pub mod flow;
 pub mod grant;
 pub mod hop;
 pub mod host_call;

@@ -5,14 +5,15 @@
 //! | trusted words   |              | blocks          |
 //! ```
 //!
-//! * **[trusted words](crate::trusted)**: the rings, and the words of each path.
+//! * **[trusted words](crate::trusted)**: the rings, the words of each path, and the buckets of
+//!   flows.
 //! * **pool**: blocks that frames lie in, each slot of a ring has one, and there are some more.
 //!
 //! Only programs and the daemon map it. A handler's queue has the handler's own words, too:
 //! its lock, what stopped it, its lines, and the places that its endpoint has given out.
 
 use crate::memory::HEADROOM_BYTES;
-use crate::trusted;
+use crate::{flow, trusted};
 
 /// Bytes of a page.
 const PAGE_BYTES: usize = 4096;
@@ -35,13 +36,19 @@ impl QueueLayout {
         trusted::paths_at(self.paths, self.rings) + path * trusted::PATH_STRIDE
     }
 
+    /// Offset of a [bucket of flows](trusted::flows_at).
+    #[must_use]
+    pub const fn flow_word(&self, bucket: usize) -> usize {
+        trusted::flows_at(self.paths, self.rings) + bucket * size_of::<u32>()
+    }
+
     /// Offset of the pool: the blocks that frames lie in,
     /// [`block_bytes`](Self::block_bytes) apart, each with [`HEADROOM_BYTES`] in front of its
     /// frame.
     #[must_use]
     pub const fn pool_offset(&self) -> usize {
         // It is mapped once more, by itself.
-        trusted::bytes_with(self.paths, self.rings).next_multiple_of(PAGE_BYTES)
+        self.flow_word(flow::BUCKETS).next_multiple_of(PAGE_BYTES)
     }
 
     /// Bytes of a frame that a slot's block holds: any frame whose payload fits a slot. A

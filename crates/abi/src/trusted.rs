@@ -57,13 +57,17 @@ pub const ENDPOINT_PRODUCED: usize = 192;
 /// `u32`: 1 while a process reads the endpoint. Written by the daemon when one comes
 /// or goes, read with the word before it.
 pub const ENDPOINT_OPEN: usize = 196;
+/// `u64`: a number drawn by chance, by which [buckets of flows](crate::flow) are chosen. Written
+/// by the daemon, once.
+pub const FLOW_SEED: usize = 200;
 /// First of [`MAX_PATHS`] path words, [`PATH_STRIDE`] bytes apart; each starts
 /// with the `u32` number of the path's messages in the user tier (`in_user`) and
 /// [`DRAINING`]. Where there are more, they lie at the end: [`paths_at`].
 pub const PATHS: usize = 256;
-/// Bit of a path word's `in_user`: a message found the ring full, or its path's part of it, so
-/// the kernel tier drops what comes, until none of the path is in the user tier and it goes on.
-/// Else a flood would keep the path in the user tier as long as it lasts. Set by
+/// Bit of a path word's `in_user`, and of a [flow bucket](flows_at): a message found the ring full, or
+/// its path's part of it, so the kernel tier drops what comes, until none of the path, or of the
+/// bucket, is in the user tier and it goes on.
+/// Else a flood would keep them in the user tier as long as it lasts. Set by
 /// programs of the kernel tier while there are messages, and gone with the last.
 pub const DRAINING: u32 = 1 << 31;
 /// `u32` in a path word: 1 + the CPU on which the last message of the path ran in
@@ -168,10 +172,14 @@ pub const HEADERS_BYTES: usize = 224;
 /// `u64` in a slot: the message's number while somebody
 /// [observes](crate::observe); else whatever was there.
 pub const SLOT_SEQUENCE: usize = 24;
+/// `u32` in a slot of a handler's queue: the [bucket](crate::flow) that the message is counted
+/// in, or what stands in its place.
+pub const SLOT_FLOW: usize = 32;
 
 const _: () = assert!(SLOT_BYTES == 64 && SLOTS.is_multiple_of(64));
 const _: () = assert!(RING_BEHIND_KERNEL + 4 * RING_MARKS <= RING_CONSUMED);
-const _: () = assert!(SLOT_SEQUENCE + 8 <= SLOT_BYTES && SLOT_SEQUENCE.is_multiple_of(8));
+const _: () = assert!(SLOT_SEQUENCE + 8 <= SLOT_FLOW && SLOT_SEQUENCE.is_multiple_of(8));
+const _: () = assert!(SLOT_FLOW + 4 <= SLOT_BYTES);
 
 /// `u32` of a kept fault: bytes of headers in front of the message.
 pub const FAULT_FRONT: usize = 0;
@@ -243,6 +251,14 @@ pub const fn bytes_with(paths: usize, rings: usize) -> usize {
     } else {
         bytes(rings) + paths * PATH_STRIDE
     }
+}
+
+/// Where the [buckets of flows](crate::flow) start, behind them: a `u32` each, the number of the
+/// messages in the user tier that are counted in it, and [`DRAINING`]. A message is counted in its
+/// path's word first and last: where a path has none in the user tier, no bucket has one of it.
+#[must_use]
+pub const fn flows_at(paths: usize, rings: usize) -> usize {
+    bytes_with(paths, rings).next_multiple_of(64)
 }
 
 #[cfg(test)]

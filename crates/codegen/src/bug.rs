@@ -124,6 +124,12 @@ ashway_abi::named_bugs! {
     DemuxSpareOrderIgnored,
 
     // Order of the tiers.
+    /// A message is run whatever waits of its flow.
+    OrderIgnored,
+    /// The bucket that is looked at is not that in which the flow is counted.
+    FlowOtherHash,
+    /// A flow that fills its path's part of the ring has all of the path dropped.
+    FlowDrainsPath,
     /// While a path drains, its messages are queued all the same.
     DrainQueues,
     /// While a path drains, the kernel tier runs its messages.

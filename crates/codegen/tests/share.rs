@@ -5,7 +5,7 @@
 
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::share::{Account, DRAIN_NS, HOLD_NS, Mode, Terms};
-use ashway_abi::{Count, context, trusted};
+use ashway_abi::{Count, context, flow, trusted};
 use ashway_abi::{MemoryKind, QueueLayout};
 use ashway_check::bpf::interp::Machine;
 use ashway_check::bpf::{Hook, Image};
@@ -132,6 +132,14 @@ impl Path {
 
     /// As if the worker had worked off so many of its messages.
     fn work_off(&mut self, messages: u32) {
+        let consumed = self.machine.trusted_u32(CONSUMED);
+        for ticket in consumed..consumed + messages {
+            let slot = ticket as usize % trusted::RING_SLOTS * trusted::SLOT_BYTES;
+            let slot = trusted::SLOTS + slot;
+            let flow = self.machine.trusted_u32(slot + trusted::SLOT_FLOW);
+            let word = QUEUE.flow_word(flow as usize);
+            self.set(word, trusted::less(self.machine.trusted_u32(word), 1));
+        }
         for (at, to) in [
             (WORD, trusted::less as fn(u32, u32) -> u32),
             (CONSUMED, u32::wrapping_add),
@@ -438,6 +446,9 @@ fn a_path_waits_for_its_own_messages_alone() {
     for memory in [MemoryKind::Arena, MemoryKind::Array] {
         for known in [None, Some(LOCAL)] {
             let mut path = Path::made_for(known, memory, None);
+            // Of the message's flow: its addresses and ports are 0.
+            let bucket = flow::of_ipv4(0, [[0; 4]; 2], [0; 4]);
+            path.set(QUEUE.flow_word(bucket as usize), 1);
             for waits in 0..4 {
                 let at = trusted::PATHS + waits * trusted::PATH_STRIDE;
                 path.machine.trusted_mut()[at..at + 4].copy_from_slice(&1_u32.to_ne_bytes());
@@ -462,10 +473,10 @@ fn a_path_that_has_filled_its_part_drains() {
         assert_eq!(path.message(SECOND, 0, false), Count::QueuedBusy);
         path.set(trusted::LOCK, 0);
         assert_eq!(path.burst(SECOND, 300), [PART - 1, 0, 301 - PART]);
-        assert_eq!(
-            path.machine.trusted_u32(WORD),
-            PART as u32 | trusted::DRAINING
-        );
+        // All of it is one flow, and that drains.
+        let bucket = flow::of_ipv4(0, [[0; 4]; 2], [0; 4]) as usize;
+        let words = [WORD, QUEUE.flow_word(bucket)].map(|at| path.machine.trusted_u32(at));
+        assert_eq!(words, [PART as u32, PART as u32 | trusted::DRAINING]);
         path.work_off(PART as u32 - 1);
         assert_eq!(path.burst(SECOND, 3), [0, 0, 3]);
         path.work_off(1);

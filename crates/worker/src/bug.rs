@@ -23,6 +23,10 @@ ashway_abi::seeded_bugs! {
     RestNotDoubled,
     /// Messages that have left the user tier are still counted there.
     CountNotSubtracted,
+    /// Messages that have left the user tier are still counted in the buckets of their flows.
+    FlowNotSubtracted,
+    /// Of many messages behind one header, one is counted in the bucket of their flow.
+    OneOfManyCounted,
     /// Of messages of a path that leave together, one is subtracted.
     RunCountedOnce,
     /// What waits as a whole frame does not keep its path's number.

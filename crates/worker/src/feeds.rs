@@ -65,8 +65,13 @@ impl Feeds {
     }
 
     /// Says that messages have left the user tier which programs count, by the rows of
-    /// their paths.
-    pub(crate) fn leave(&self, rows: impl Iterator<Item = CounterRow>) {
+    /// their paths and the buckets of their flows.
+    pub(crate) fn leave(&self, ended: &[(CounterRow, u32)]) {
+        let queue = |row| self.at(row)?.instance.queue.as_ref();
+        in_user::leave_flows(ended.iter().copied(), |row, flow| {
+            queue(row)?.flow_word(flow)
+        });
+        let rows = ended.iter().map(|(row, _)| *row);
         in_user::leave(rows, |row| self.at(row).and_then(Feed::word));
     }
 }
@@ -204,6 +209,6 @@ mod tests {
         feeds.remove(ROW);
         assert!(feeds.at(ROW).is_none());
         // Without a kernel tier no program counts.
-        feeds.leave([ROW].into_iter());
+        feeds.leave(&[(ROW, 0)]);
     }
 }

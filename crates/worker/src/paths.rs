@@ -17,7 +17,7 @@ mod tests;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::Receiver;
 
 use ashway_abi::{Count, trusted};
@@ -35,6 +35,7 @@ use ashway_path::time::Time;
 use ashway_wire::{Datagram, Headers, udp};
 
 use crate::counters::UserRows;
+use crate::in_user;
 use crate::instance::Instance;
 use crate::keys;
 use crate::observe::{What, trace};
@@ -392,22 +393,23 @@ impl Paths {
     }
 
     /// A frame that a program has counted as one message, under this key of `queue`, is so many:
-    /// the others are received now, and in the user tier. `path` is that of a handler.
+    /// the others are received now, and in the user tier. `path` is that of a handler, with the
+    /// bucket of the flow.
     pub(crate) fn come_apart(
         &self,
-        path: Option<PathId>,
+        path: Option<(PathId, u32)>,
         queue: &Queue,
         key: usize,
         messages: usize,
         rows: &UserRows,
     ) {
         let others = messages - 1;
-        let row = path.and_then(|path| self.engine.data(path));
+        let row = path.and_then(|(path, _)| self.engine.data(path));
         let row = row.map_or(self.around.row, |seat| seat.row);
         rows.add_many(row, Count::Received, others as u64);
         // Before the first of them leaves.
-        let word = queue.in_user_word(key);
-        word.fetch_add(others as u32, Ordering::AcqRel);
+        let flow = path.and_then(|(_, bucket)| queue.flow_word(bucket));
+        in_user::add(queue.in_user_word(key), flow, others as u32);
     }
 
     /// Ends a message with this fate that a handler's program has counted, and that cannot come
@@ -415,6 +417,7 @@ impl Paths {
     pub(crate) fn refuse_from_handler(
         &mut self,
         path: PathId,
+        bucket: u32,
         message: Message,
         fate: Count,
         rows: &UserRows,
@@ -424,7 +427,7 @@ impl Paths {
         };
         let row = *row;
         self.engine.refuse(path, fate);
-        self.refuse(row, Ticket::Handler(row), message, fate, rows);
+        self.refuse(row, Ticket::Handler(row, bucket), message, fate, rows);
     }
 
     /// The same of a whole frame, which a program counts under this key.
@@ -456,11 +459,13 @@ impl Paths {
         self.around.end(ticket.pack());
     }
 
-    /// Queues a message that a handler's program has counted. If the entry program has checked
-    /// it, `checked` bytes stand in front of what it carries; else the path's stages check it.
+    /// Queues a message that a handler's program has counted, in this bucket. If the entry program
+    /// has checked it, `checked` bytes stand in front of what it carries; else the path's stages
+    /// check it.
     pub(crate) fn receive_from_handler(
         &mut self,
         path: PathId,
+        bucket: u32,
         mut message: Message,
         checked: Option<usize>,
         now: Time,
@@ -476,7 +481,7 @@ impl Paths {
             direction: Direction::Backward,
             row,
         };
-        let trail = trail(Ticket::Handler(row), inner);
+        let trail = trail(Ticket::Handler(row, bucket), inner);
         self.offer(Some(target), message, trail, now, rows);
     }
 
@@ -607,9 +612,8 @@ impl Paths {
     ) {
         self.around.transmit(&mut self.engine, xdp, packet, rows);
         // Only now that the replies have left: the kernel tier must not overtake.
-        self.around
-            .feeds
-            .leave(self.around.ended_handlers.drain(..));
+        self.around.feeds.leave(&self.around.ended_handlers);
+        self.around.ended_handlers.clear();
         if let Some(frame_queue) = frame_queue {
             frame_queue.leave(self.around.ended_frames.drain(..));
         }

@@ -20,6 +20,7 @@ use crate::queue_plan::{IfaceFacts, QueuePlan};
 use crate::relays;
 use crate::rows::{CounterRow, Rows};
 use crate::target::Target;
+use crate::ticket;
 use ashway_config::{Config, PathConfig};
 
 /// Rows for paths that are bound while the node runs, beside those of the configuration's.
@@ -119,7 +120,8 @@ impl PathPlan {
 ///
 /// # Panics
 ///
-/// If a path names what the configuration does not have, which a checked one does not.
+/// If a path names what the configuration does not have, which a checked one does not; and if
+/// there are more rows than a [ticket](crate::ticket) has bits for, some 260,000 paths of handlers.
 #[must_use]
 pub fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan {
     let iface_number = |name: &str| {
@@ -178,14 +180,19 @@ pub fn draw(config: &Config, facts: &[IfaceFacts], ids: &mut Ids) -> Plan {
             plan.queue = QueuePlan::of_ifaces(&used, facts);
         }
     }
-    Plan {
+    let plan = Plan {
         live_row: CounterRow(config.ifaces.len() as u32),
         rows: config.ifaces.len() + 1 + paths.len() + SPARE_ROWS,
         next_handler,
         ifaces,
         instances,
         paths,
-    }
+    };
+    assert!(
+        plan.all_rows() <= ticket::MOST_ROWS,
+        "a ticket has no bits for more rows"
+    );
+    plan
 }
 
 impl Plan {

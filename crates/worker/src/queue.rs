@@ -5,12 +5,13 @@
 //! paths of modules: the *frame queue*. It says of each path how many messages are in the user
 //! tier, which is what keeps them in order.
 
+use std::hash::{BuildHasher, RandomState};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use ashway_abi::share::Mode;
-use ashway_abi::{MemoryKind, QueueLayout, trusted};
+use ashway_abi::{MemoryKind, QueueLayout, flow, trusted};
 use ashway_codegen::entry::Packet;
 use ashway_codegen::instance::{self, QueueSpec};
 use ashway_kernel::{LoadError, Program, shared};
@@ -86,6 +87,9 @@ impl Queue {
         };
         let trusted = shared::words("ashway_trusted", bytes).map_err(no_memory)?;
         let pool = shared::pool(&trusted, &layout).map_err(no_memory)?;
+        let seed = RandomState::new().hash_one(name);
+        let word = trusted.u64_at(trusted::FLOW_SEED);
+        word.store(seed, Ordering::Relaxed);
         let image = instance::user(&spec(plan, packet, node));
         let maps = maps(node, &trusted);
         let loaded = programs::load(&program_name("u", name), &image, &maps);
@@ -180,6 +184,22 @@ impl Queue {
     /// Where programs count a path's messages in the user tier.
     pub(crate) fn in_user_word(&self, path: usize) -> &AtomicU32 {
         self.trusted.u32_at(self.path_word(path))
+    }
+
+    /// Where programs count a flow's messages in the user tier, by its bucket; nowhere for what
+    /// stands in the place of one.
+    pub(crate) fn flow_word(&self, bucket: u32) -> Option<&AtomicU32> {
+        let bucket = bucket as usize;
+        (bucket < flow::BUCKETS).then(|| self.trusted.u32_at(self.layout().flow_word(bucket)))
+    }
+
+    /// Messages that are counted in the buckets of flows: of a handler's queue that nobody uses
+    /// at this moment, 0. Reads all of them.
+    #[must_use]
+    pub fn in_flows(&self) -> u32 {
+        let words = (0..flow::BUCKETS as u32).filter_map(|bucket| self.flow_word(bucket));
+        let counts = words.map(|word| trusted::in_user(word.load(Ordering::Acquire)));
+        counts.sum()
     }
 
     /// Says that so many slots of a ring no longer hold the rest of a message of this path.

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use ashway_abi::memory::HEADROOM_BYTES;
 use ashway_abi::trusted::long;
-use ashway_abi::{QueueLayout, trusted};
+use ashway_abi::{QueueLayout, flow, trusted};
 use ashway_memory::SharedArray;
 use ashway_memory::messages::Pool;
 use ashway_modules::Message;
@@ -134,6 +134,7 @@ fn drain_ring(
     };
     let iface = queue.plan.iface_of(ring);
     take_batch(queue.words(), ring, fetch(queue, ring), |slot| {
+        let bucket = bucket(queue, ring, slot);
         if let Some(cpu) = after_cpu(queue, ring, slot) {
             // What the kernel tier answered before this message leaves first.
             paths.ask_witness(cpu, &mut after);
@@ -147,18 +148,26 @@ fn drain_ring(
         let mut message = taken.message;
         message.meta.iface = iface as u32;
         observe(queue, ring, slot, &mut message);
-        paths.wait_for(path, &mut after);
+        if bucket != flow::UNORDERED {
+            paths.wait_for(path, &mut after);
+        }
         let checked = taken.checked.then_some(taken.payload);
         match segments::of(message.bytes(), taken.gso_size) {
-            None => paths.receive_from_handler(path, message, checked, now, rows),
+            None => paths.receive_from_handler(path, bucket, message, checked, now, rows),
             Some(Ok(segments)) => {
-                paths.come_apart(Some(path), queue, taken.key, segments.count(), rows);
+                paths.come_apart(
+                    Some((path, bucket)),
+                    queue,
+                    taken.key,
+                    segments.count(),
+                    rows,
+                );
                 for number in 0..segments.count() {
                     let one = segments::nth(&segments, number, &message.meta, paths.message());
-                    paths.receive_from_handler(path, one, None, now, rows);
+                    paths.receive_from_handler(path, bucket, one, None, now, rows);
                 }
             }
-            Some(Err(fate)) => paths.refuse_from_handler(path, message, fate, rows),
+            Some(Err(fate)) => paths.refuse_from_handler(path, bucket, message, fate, rows),
         }
     });
     *instance.after(ring) = after;
@@ -279,6 +288,13 @@ fn after_cpu(queue: &Queue, ring: usize, slot: usize) -> Option<usize> {
     let word = descriptor(ring, slot) + trusted::SLOT_AFTER_CPU;
     let behind = queue.words().u32_at(word).load(Ordering::Relaxed);
     behind.checked_sub(1).map(|cpu| cpu as usize)
+}
+
+/// The bucket that the message is counted in, or what stands in its place.
+fn bucket(queue: &Queue, ring: usize, slot: usize) -> u32 {
+    let word = descriptor(ring, slot) + trusted::SLOT_FLOW;
+    let bucket = queue.words().u32_at(word).load(Ordering::Relaxed);
+    bucket.min(flow::UNORDERED)
 }
 
 /// A message that was taken out of its slot.

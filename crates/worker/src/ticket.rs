@@ -6,6 +6,8 @@
 
 use std::num::NonZeroU32;
 
+use ashway_abi::flow;
+
 use crate::rows::CounterRow;
 
 /// Who counts a message.
@@ -17,25 +19,39 @@ pub(crate) enum Ticket {
     WorkerFor(CounterRow),
     /// The program that queued it as a whole frame, under this key.
     Frame(u32),
-    /// The program that queued it for the path of a handler with this row.
-    Handler(CounterRow),
+    /// The program that queued it for the path of a handler with this row, in this
+    /// [bucket](ashway_abi::flow) or what stands in its place.
+    Handler(CounterRow, u32),
 }
 
-/// Bits of the kind, above those of the number.
-const KIND: u32 = 30;
+/// Bit of [`Ticket::Handler`], which has a bucket above its row.
+const HANDLER: u32 = 1 << 31;
+/// Where the bucket is.
+const FLOW: u32 = 18;
+/// Rows of counters of a node, at most.
+pub(crate) const MOST_ROWS: usize = 1 << FLOW;
+/// Where the kind of the others is, above their number.
+const KIND: u32 = 29;
+
+const _: () = assert!(flow::UNORDERED < 1 << (31 - FLOW));
 
 impl Ticket {
     /// The ticket in the form that the engine keeps.
     ///
     /// # Panics
     ///
-    /// In debug builds, if its number has more than 30 bits: rows and keys have not.
+    /// In debug builds, if its number is too large: rows and keys are not, and a plan has no more
+    /// rows than [`MOST_ROWS`].
     pub(crate) fn pack(self) -> NonZeroU32 {
         let (kind, number) = match self {
             Self::Worker => (0, 1),
             Self::WorkerFor(row) => (1, row.0),
             Self::Frame(key) => (2, key),
-            Self::Handler(row) => (3, row.0),
+            Self::Handler(row, flow) => {
+                debug_assert!(row.0 >> FLOW == 0 && flow <= flow::UNORDERED);
+                let packed = HANDLER | flow << FLOW | row.0;
+                return NonZeroU32::new(packed).unwrap_or(NonZeroU32::MIN);
+            }
         };
         debug_assert_eq!(number >> KIND, 0);
         // Only the first kind is 0, and its number is not.
@@ -49,7 +65,10 @@ impl Ticket {
             0 => Self::Worker,
             1 => Self::WorkerFor(CounterRow(number)),
             2 => Self::Frame(number),
-            _ => Self::Handler(CounterRow(number)),
+            _ => {
+                let row = packed.get() & ((1 << FLOW) - 1);
+                Self::Handler(CounterRow(row), (packed.get() & !HANDLER) >> FLOW)
+            }
         }
     }
 }
@@ -65,8 +84,19 @@ mod tests {
                 Ticket::Worker,
                 Ticket::WorkerFor(CounterRow(number)),
                 Ticket::Frame(number),
-                Ticket::Handler(CounterRow(number)),
             ] {
+                assert_eq!(Ticket::unpack(ticket.pack()), ticket);
+            }
+        }
+        for row in [0, 1, 70_000, MOST_ROWS as u32 - 1] {
+            for flow in [
+                0,
+                1,
+                flow::BUCKETS as u32 - 1,
+                flow::WHOLE_PATH,
+                flow::UNORDERED,
+            ] {
+                let ticket = Ticket::Handler(CounterRow(row), flow);
                 assert_eq!(Ticket::unpack(ticket.pack()), ticket);
             }
         }

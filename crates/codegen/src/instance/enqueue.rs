@@ -9,7 +9,7 @@
 
 use ashway_abi::{Count, context, trusted};
 
-use super::{OrderScope, QueueSpec, Spec, chain, fill, share};
+use super::{OrderScope, QueueSpec, Spec, chain, fill, flow, share};
 use crate::bug::{self, Bug};
 use crate::hook::{self, Action};
 use crate::observe::{self, Note, Word};
@@ -143,6 +143,11 @@ pub(super) fn note_kernel(asm: &mut Assembler, spec: &QueueSpec) {
 pub(crate) fn others(asm: &mut Assembler, mine: Label, drained: Label) {
     asm.load(Size::W, R2, R1, 0);
     asm.jump_if_imm(op::JEQ, R2, 0, mine);
+    if_drains(asm, mine, drained);
+}
+
+/// To `drained` if the word `r2` of a path, or of a bucket, says that it drains.
+pub(super) fn if_drains(asm: &mut Assembler, mine: Label, drained: Label) {
     if !bug::is(Bug::DrainQueues) {
         let to = if bug::is(Bug::DrainOvertakes) {
             mine
@@ -184,6 +189,11 @@ pub(crate) fn emit(
     };
     path_word(asm, spec, path, host);
     asm.store(Size::D, R10, PATH_WORD, R1);
+    let by_flow = spec.order_scope == OrderScope::Ring;
+    if by_flow {
+        flow::note(asm);
+        asm.load(Size::D, R1, R10, PATH_WORD);
+    }
     if has_share {
         share::room(asm, over);
     }
@@ -201,6 +211,9 @@ pub(crate) fn emit(
     asm.jump_if_imm(op::JEQ, R2, 0, short);
     asm.atomic(Atomic::Add, Size::W, R1, trusted::PATH_CHAINED as i16, R2);
     asm.bind(short);
+    if by_flow {
+        flow::count(asm, spec);
+    }
     behind(asm, spec);
     if observe {
         asm.load(Size::D, R1, R10, DESCRIPTOR);
@@ -225,13 +238,13 @@ pub(crate) fn emit(
     if let OrderScope::Path { relays } = spec.order_scope {
         // A ring that is full has no part for anybody: who is over meets it first.
         count_in_word(asm, relays);
-        no_room(asm, origin);
+        no_room(asm, spec, origin);
         asm.mov_imm(R8, Count::DroppedQueueFull as i32);
         asm.jump(lost);
         asm.bind(full);
     } else {
         asm.bind(full);
-        no_room(asm, origin);
+        no_room(asm, spec, origin);
         asm.mov_imm(R8, Count::DroppedQueueFull as i32);
         asm.load(Size::W, R1, R7, trusted::PARTED as i16);
         asm.jump_if_imm(op::JNE, R1, 0, lost);
@@ -344,26 +357,30 @@ fn count_in_word(asm: &mut Assembler, relays: usize) {
     asm.bind(own_row);
 }
 
-/// There is no room for the message: a path of the kernel tier drains if that is because of
-/// its order, and comes here while it does. Clobbers `r0`-`r5`.
-fn no_room(asm: &mut Assembler, origin: Origin) {
+/// There is no room for the message: its flow, or its path, of the kernel tier drains if that is
+/// because of its order, and comes here while it does. Clobbers `r0`-`r5`.
+fn no_room(asm: &mut Assembler, spec: &QueueSpec, origin: Origin) {
     if let Origin::Kernel { drained, share, .. } = origin {
-        drain(asm, share);
+        drain(asm, spec, share);
         asm.bind(drained);
     }
 }
 
-/// Marks the path as [draining](trusted::DRAINING), if only order led this message
-/// here. Only while one of the path is in the user tier, as the last takes the mark
+/// Marks what holds this message up as [draining](trusted::DRAINING), if only order led it
+/// here. Only while one of those is in the user tier, as the last takes the mark
 /// away; who loses the race leaves it to the next who finds no room. `r8` =
 /// the note.
-fn drain(asm: &mut Assembler, has_share: bool) {
+fn drain(asm: &mut Assembler, spec: &QueueSpec, has_share: bool) {
     let out = asm.label();
     asm.jump_if_imm(op::JNE, R8, Count::QueuedOrder as i32, out);
     if has_share {
         share::drains(asm, out);
     }
-    asm.load(Size::D, R1, R10, PATH_WORD);
+    if spec.order_scope == OrderScope::Ring {
+        flow::held_by(asm, spec, has_share);
+    } else {
+        asm.load(Size::D, R1, R10, PATH_WORD);
+    }
     asm.load(Size::W, R0, R1, 0);
     asm.jump_if_imm(op::JEQ, R0, 0, out);
     asm.mov(R2, R0);
@@ -432,9 +449,11 @@ fn behind(asm: &mut Assembler, spec: &QueueSpec) {
         asm.store_imm(Size::W, R1, trusted::PATH_BEHIND_KERNEL as i16, 0);
     } else {
         let stays = asm.label();
+        asm.mov_imm(R0, 0);
+        // The mark stays for the next that waits.
+        flow::if_unordered(asm, out);
         asm.load(Size::D, R2, R10, RING);
         mark(asm);
-        asm.mov_imm(R0, 0);
         asm.load(Size::W, R3, R2, trusted::RING_BEHIND_KERNEL as i16);
         asm.jump_if_imm(op::JEQ, R3, 0, out);
         asm.jump_if_imm(op::JEQ, R1, SHARED_MARK, stays);
@@ -446,6 +465,9 @@ fn behind(asm: &mut Assembler, spec: &QueueSpec) {
     asm.bind(out);
     asm.load(Size::D, R1, R10, DESCRIPTOR);
     asm.store(Size::W, R1, trusted::SLOT_AFTER_CPU as i16, R0);
+    if spec.order_scope == OrderScope::Ring {
+        flow::write(asm);
+    }
 }
 
 /// Makes the slot visible. The exchange is a full barrier, which the wake

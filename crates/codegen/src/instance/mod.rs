@@ -7,14 +7,15 @@
 //! message whose turn it is not falls through to `deliver`.
 //!
 //! * **Never overtake:** the handler runs only while no earlier message of the
-//!   path is in the user tier (`in_user` is 0; ASH §V.B, the TCP handler's
-//!   third condition). The other way round, the first message in the ring
+//!   [flow] is in the user tier (ASH §V.B, the TCP handler's
+//!   third condition): while none of the path is, `in_user` is 0 and nobody asks for more.
+//!   The other way round, the first message in the ring
 //!   behind one of the kernel tier says so, and the worker waits until that one
 //!   has left the driver.
 //! * **A path fills its own part of the ring:** where an instance has several, a message
 //!   is dropped on arrival whose path has as many in the user tier as its ring has free slots.
 //! * **A flood does not keep a path in the user tier:** where messages that wait
-//!   for order's sake alone fill that, the path [drains](trusted::DRAINING).
+//!   for order's sake alone fill that, their flow [drains](trusted::DRAINING).
 //! * **No more than its share:** above [it](ashway_abi::share) a path's messages go to
 //!   the user tier, and are dropped before any work is done once
 //!   [some](trusted::LAZY_MESSAGES) wait there. Of the kernel tier only programs of paths that have a share have anything of it.
@@ -27,6 +28,7 @@ mod chain;
 mod endpoint;
 pub(crate) mod enqueue;
 mod fill;
+mod flow;
 mod keep;
 mod log;
 mod reply;
@@ -250,7 +252,7 @@ fn turn(
     if handler.share.is_some() {
         asm.store(Size::D, R10, enqueue::PATH_WORD, R1);
     }
-    enqueue::others(asm, mine, drained);
+    flow::turn(asm, &spec.queue, handler.share.is_some(), mine, drained);
     asm.mov_imm(R8, Count::QueuedOrder as i32);
     asm.jump(queue);
     asm.bind(mine);

@@ -13,6 +13,8 @@ mod check;
 mod demux;
 #[path = "../demux_program/main.rs"]
 mod demux_program;
+#[path = "../flow.rs"]
+mod flow;
 #[path = "../forward/main.rs"]
 mod forward;
 #[path = "../normalise.rs"]
@@ -105,6 +107,9 @@ const fn guard(bug: Bug) -> &'static str {
         B::DemuxSpareMaskDropped | B::DemuxSpareOrderIgnored => {
             "demux_program::interpreter::shapes_come_as_data"
         }
+        B::OrderIgnored => "flow::who_waits_for_nobody_runs_at_once",
+        B::FlowOtherHash => "flow::a_message_that_crosses_holds_up_its_own_flow",
+        B::FlowDrainsPath => "flow::a_flow_that_floods_is_dropped_alone",
         B::DrainQueues | B::DrainOvertakes => {
             "forward::interpreter::a_flood_does_not_keep_a_path_in_the_user_tier"
         }

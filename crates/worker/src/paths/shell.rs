@@ -53,8 +53,8 @@ pub(super) struct Around {
     outbox: Vec<Outgoing>,
     /// Keys of whole frames that have left the user tier, once the outbox is empty.
     pub(super) ended_frames: Vec<u32>,
-    /// The same of handlers' messages: rows of their paths.
-    pub(super) ended_handlers: Vec<CounterRow>,
+    /// The same of handlers' messages: rows of their paths, and buckets of their flows.
+    pub(super) ended_handlers: Vec<(CounterRow, u32)>,
     pub(super) spare: Vec<Message>,
 }
 
@@ -115,7 +115,7 @@ impl Around {
                 }
             }
             Ticket::Frame(key) => self.ended_frames.push(key),
-            Ticket::Handler(row) => self.ended_handlers.push(row),
+            Ticket::Handler(row, flow) => self.ended_handlers.push((row, flow)),
         }
     }
 

@@ -34,26 +34,33 @@ const PROMISES: [(&str, Question); 6] = [
     ("no message overtakes those in the user tier", |bench| {
         let frame = Frame::to_b(7777, b"order").bytes();
         word(bench, trusted::PATHS).store(1, Relaxed);
+        let flow = flow_of(bench, 7777);
+        flow.store(1, Relaxed);
         let code = bench.run(&frame);
+        flow.store(0, Relaxed);
         word(bench, trusted::PATHS).store(0, Relaxed);
         code == DROP && bench.count(1, Count::QueuedOrder) == 1
     }),
     ("a flood does not keep a path in the user tier", |bench| {
         let frame = Frame::to_b(7777, b"flood").bytes();
         let in_user = word(bench, trusted::PATHS);
+        let flow = flow_of(bench, 7777);
         in_user.store(1, Relaxed);
+        flow.store(1, Relaxed);
         for _ in 0..=trusted::RING_SLOTS {
             bench.run(&frame);
         }
-        let draining = in_user.load(Relaxed) & trusted::DRAINING != 0;
+        let draining = flow.load(Relaxed) & trusted::DRAINING != 0;
         // As if the worker had worked off all but one.
         let ring = |offset| word(bench, trusted::RINGS + offset);
         let produced = ring(trusted::RING_PRODUCED).load(Relaxed);
         ring(trusted::RING_CONSUMED).store(produced, Relaxed);
-        in_user.store(1 | trusted::DRAINING, Relaxed);
+        in_user.store(1, Relaxed);
+        flow.store(1 | trusted::DRAINING, Relaxed);
         let code = bench.run(&frame);
         let full = bench.count(1, Count::DroppedRingFull);
-        let left = in_user.swap(0, Relaxed);
+        in_user.store(0, Relaxed);
+        let left = flow.swap(0, Relaxed);
         let kept = left == 1 | trusted::DRAINING && (code, full) == (DROP, 2);
         draining && kept && bench.run(&frame) == TX
     }),
@@ -69,6 +76,18 @@ const PROMISES: [(&str, Question); 6] = [
         reply == frame
     }),
 ];
+
+/// Where a flow of a [frame](Frame::to_b) to this port is counted.
+fn flow_of(bench: &Bench, port: u16) -> &std::sync::atomic::AtomicU32 {
+    let frame = Frame::to_b(port, b"");
+    let ports = [frame.source_port.to_be_bytes(), port.to_be_bytes()].concat();
+    let addresses = [frame.source, frame.destination].map(|address| match address {
+        std::net::IpAddr::V4(address) => address.octets(),
+        std::net::IpAddr::V6(_) => unreachable!("it goes over IPv4"),
+    });
+    let bucket = ashway_abi::flow::of_ipv4(0, addresses, ports.try_into().unwrap());
+    word(bench, QUEUE.flow_word(bucket as usize))
+}
 
 fn word(bench: &Bench, offset: usize) -> &std::sync::atomic::AtomicU32 {
     bench.trusted.u32_at(offset)
@@ -163,10 +182,19 @@ fn each_seeded_bug_breaks_its_promise() {
             }
             .encode();
         },
-        // `if w2 s< 0 goto drained`, where w2 is `in_user`: never taken.
+        // `if w2 s< 0 goto drained`, where w2 is `in_user` or the same of the flow: never taken.
         |insns| {
-            let jump = find(insns, 0xc6);
-            insns[jump.0] = Insn { off: 0, ..jump.1 }.encode();
+            for _ in 0..2 {
+                let jump = find(insns, 0xc6);
+                // No jump at all: the next search finds the other.
+                insns[jump.0] = Insn {
+                    off: 0,
+                    opcode: 0x05,
+                    dst: 0,
+                    ..jump.1
+                }
+                .encode();
+            }
         },
         // `r5 ^= 0xffff`, the complement of the sum.
         |insns| seed(insns, insn(0xa7, Reg::R5, 0, 0xffff), 0xfffe),
