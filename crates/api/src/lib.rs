@@ -25,4 +25,4 @@ pub use read::{Misread, short};
 pub use refusal::{Code, Refusal};
 pub use request::Request;
 pub use values::{Owner, Scalar};
-pub use words::{Allow, MemoryMode, OnFault, Tier, WordError};
+pub use words::{Allow, MemoryMode, OnFault, OrderRule, Tier, WordError};

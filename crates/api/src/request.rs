@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::answer::{self, Ask, Inexact};
 use crate::read::{self, Misread};
 use crate::values::{Owner, Scalar};
-use crate::words::{Allow, MemoryMode, OnFault, Tier};
+use crate::words::{Allow, MemoryMode, OnFault, OrderRule, Tier};
 
 /// The requests: the enum, their names, how each is read, and the type of its answer.
 macro_rules! requests {
@@ -356,6 +356,9 @@ pub struct Bind {
     /// Most runs a second, such as `5000/s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<String>,
+    /// Which of its messages keep their order where some go to the user tier and others do not.
+    #[serde(default)]
+    pub order: OrderRule,
     /// The domain that the path belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,

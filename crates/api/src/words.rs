@@ -85,6 +85,18 @@ words! {
         /// The host's own stack gets it, and the handler leaves the kernel tier.
         Demote = "demote",
     }
+
+    /// Which of a path's messages keep their order where some go to the user tier and others
+    /// do not.
+    OrderRule {
+        /// Those of a flow: with the same addresses and ports.
+        #[default]
+        Flow = "flow",
+        /// All of them.
+        Path = "path",
+        /// None: no message waits for another.
+        None = "none",
+    }
 }
 
 /// A [`Grant`], in a request.

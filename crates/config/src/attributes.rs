@@ -6,7 +6,7 @@ use ashway_modules::attributes::{self, Form, Known, Wrong};
 use ashway_path::attrs::{Attrs, Value};
 
 use crate::share::{MOST_RUNS, Share};
-use crate::types::{Config, FaultLimit, OnFault, PathConfig};
+use crate::types::{Config, FaultLimit, OnFault, OrderRule, PathConfig};
 
 /// Attributes of a path in the short form, beside those that modules know.
 pub mod attr {
@@ -29,6 +29,9 @@ pub mod attr {
     /// Number: most messages that wait for the path in each direction, 1 to 65,536; as many
     /// as a ring holds without it.
     pub const QUEUE: &str = "queue";
+    /// Text: which of a path's messages keep their order where some go to the user tier and
+    /// others do not: those of a `flow`, of the `path`, or `none`.
+    pub const ORDER: &str = "order";
 }
 
 /// What reads these, beside the modules.
@@ -55,6 +58,14 @@ pub(super) const OWN_ATTRIBUTES: &[Known] = &[
     (attr::RATE_PER_SECOND, Form::Within(1, MOST_RUNS as u64)),
     (attr::MEMORY_BYTES, Form::Number),
     (attr::QUEUE, Form::Within(1, MOST_QUEUED as u64)),
+    (
+        attr::ORDER,
+        Form::Word(&[
+            OrderRule::Flow.word(),
+            OrderRule::Path.word(),
+            OrderRule::None.word(),
+        ]),
+    ),
 ];
 
 /// Most messages that an input queue may hold; that it may is paid for by the path's memory
@@ -121,6 +132,21 @@ pub(super) fn set_share(attrs: &mut Attrs, share: Option<Share>) {
             attrs.set(attr::RATE_PER_SECOND, u64::from(rate));
         }
     }
+}
+
+/// Tells a path which of its messages keep their order, if it is not the usual.
+pub(super) fn set_order(attrs: &mut Attrs, order: OrderRule) {
+    if order != OrderRule::default() {
+        attrs.set(attr::ORDER, order.word());
+    }
+}
+
+/// Which of a path's messages keep their order, by its attributes.
+pub(super) fn order(attrs: &Attrs) -> OrderRule {
+    let word = attrs.text(attr::ORDER);
+    let mut rules = OrderRule::WORDS.iter();
+    let named = rules.find(|(known, _)| Some(*known) == word);
+    named.map(|(_, rule)| *rule).unwrap_or_default()
 }
 
 /// Tells a path what its section, or who created it, limits of what it holds.

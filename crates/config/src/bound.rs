@@ -16,14 +16,14 @@ use ashway_path::attrs::{Attrs, names};
 use ashway_path::path::Path;
 use ashway_path::stage::Stage;
 
-use crate::attributes::{self, attr, faults, share};
+use crate::attributes::{self, attr, faults, order, share};
 use crate::modules::NodeGraph;
 use crate::types::{Config, LongPath, OnFault, PathConfig, Tier};
 use crate::values::read_match;
 
 /// The attributes that a path bound to a handler may have: those of its filter, of its way
 /// to the interface, of its handler, and of what it holds in the user tier.
-const ATTRIBUTES: [&str; 13] = [
+const ATTRIBUTES: [&str; 14] = [
     names::LOCAL,
     names::REMOTE,
     names::PATHNAME,
@@ -37,6 +37,7 @@ const ATTRIBUTES: [&str; 13] = [
     attr::RATE_PER_SECOND,
     attr::QUEUE,
     attr::MEMORY_BYTES,
+    attr::ORDER,
 ];
 
 /// A path from a module with attributes.
@@ -132,6 +133,7 @@ impl NodeGraph {
                 .number(attr::BUDGET_NS)
                 .map_or(Config::DEFAULT_BUDGET, Duration::from_nanos),
             share: share(attrs),
+            order: order(attrs),
             queue: attrs.number(attr::QUEUE),
             memory_bytes: attrs.number(attr::MEMORY_BYTES),
             domain: asked.domain.map(str::to_owned),

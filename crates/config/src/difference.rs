@@ -390,6 +390,7 @@ fn short(path: &PathConfig) -> Said {
             share.map_or(1_000, |share| share.per_mille).to_string(),
         ),
         ("rate", format!("{:?}", share.and_then(|share| share.rate))),
+        ("order", path.order.word().to_owned()),
         ("queue", format!("{:?}", path.queue)),
         ("memory_bytes", format!("{:?}", path.memory_bytes)),
         ("domain", format!("{:?}", path.domain)),

@@ -28,6 +28,7 @@
 //! budget   = "50 us"       # 1 us to 10 ms
 //! share    = "20 %"        # optional: of one CPU, in the tier that it runs in
 //! rate     = "5000/s"      # optional: runs a second, there
+//! order    = "flow"        # flow | path | none: which messages wait for which
 //!
 //! [module.relay]           # ashway_path::read, ashway_modules
 //! kind = "forward"
@@ -82,7 +83,7 @@ pub use read::{load, parse, reload};
 pub use share::{Share, read_rate, read_share};
 pub use types::{
     Attach, Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, LayeredHandler,
-    LongPath, MemoryMode, NodeConfig, OnFault, PathConfig, Placement, Tier,
+    LongPath, MemoryMode, NodeConfig, OnFault, OrderRule, PathConfig, Placement, Tier,
 };
 pub use values::{
     MOST_CHANNELS, NAME_HINT, is_name, read_budget, read_channel, read_endpoint, read_faults,

@@ -29,7 +29,7 @@ use ashway_path::stage::Stage;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::attributes::{MOST_QUEUED, attr, set_faults, set_limits, set_share};
+use crate::attributes::{MOST_QUEUED, attr, set_faults, set_limits, set_order, set_share};
 use crate::bug::{self, Bug};
 use crate::diagnostics::{Diagnostic, Diagnostics};
 use crate::entrances::Entrance;
@@ -187,6 +187,7 @@ impl NodeGraph {
         attrs.set(attr::BUDGET_NS, path.budget.as_nanos() as u64);
         set_faults(&mut attrs, path.faults);
         set_share(&mut attrs, path.share);
+        set_order(&mut attrs, path.order);
         set_limits(&mut attrs, path);
         self.create_at(&path.name, self.module_above_udp(&path.handler), attrs)
     }

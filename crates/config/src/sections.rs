@@ -17,7 +17,7 @@ use crate::read::{Reader, Section};
 use crate::share::{Share, read_rate, read_share};
 use crate::types::{
     Attach, Config, DomainConfig, FaultLimit, Grant, HandlerConfig, IfaceConfig, LayeredHandler,
-    LongPath, MemoryMode, NodeConfig, OnFault, PathConfig, Tier,
+    LongPath, MemoryMode, NodeConfig, OnFault, OrderRule, PathConfig, Tier,
 };
 use crate::values::{
     NAME_HINT, fault_limit, fault_time, is_name, read_budget, read_channel, read_endpoint,
@@ -386,7 +386,7 @@ fn path(
     let line = reader.line(span.start);
     let keys = [
         "iface", "match", "layer", "handler", "tier", "on_fault", "faults", "budget", "share",
-        "rate", "domain",
+        "rate", "order", "domain",
     ];
     let title = format!("path.{name}");
     let mut section = Section::open(reader, title, span, value, &keys)?;
@@ -414,6 +414,7 @@ fn path(
         faults: faults(&mut section),
         budget: budget(&mut section),
         share: share(&mut section),
+        order: section.word("order", OrderRule::WORDS).unwrap_or_default(),
         queue: None,
         memory_bytes: None,
         domain: section.name("domain"),
@@ -515,6 +516,7 @@ fn at_layer(
     attrs.set(attributes::attr::BUDGET_NS, path.budget.as_nanos() as u64);
     attributes::set_faults(&mut attrs, path.faults);
     attributes::set_share(&mut attrs, path.share);
+    attributes::set_order(&mut attrs, path.order);
     let layered = LayeredHandler {
         module: module.clone(),
         handler: path.handler,
@@ -581,6 +583,7 @@ fn in_attrs(key: &str) -> Option<&'static str> {
         "rate" => "rate_per_second = 5000",
         "budget" => "budget_ns = 50000",
         "on_fault" => "on_fault = \"drop\"",
+        "order" => "order = \"none\"",
         "faults" => "fault_limit = 100, fault_within_ns = 1000000000",
         "iface" => "pathname = \"eth:IFACE\"",
         "handler" => "pathname = \"handler:NAME\", function = \"on_rx\"",

@@ -151,7 +151,7 @@ fn five_mistakes_are_five_messages() {
 
 #[test]
 fn each_mistake_has_its_code() {
-    let cases: [(&str, &[&str]); 26] = [
+    let cases: [(&str, &[&str]); 27] = [
         (&with("", "[iface.veth0]"), &["syntax"]),
         (&with("budget =", ""), &["syntax"]),
         (&with("teir = \"user\"", ""), &["unknown_key"]),
@@ -159,6 +159,7 @@ fn each_mistake_has_its_code() {
         (&with("tier = 5", ""), &["wrong_type"]),
         (&with("tier = \"gpu\"", ""), &["bad_value"]),
         (&with("on_fault = \"reset\"", ""), &["bad_value"]),
+        (&with("order = \"random\"", ""), &["bad_value"]),
         (&with("budget = \"50\"", ""), &["bad_budget"]),
         (&with("budget = \"999 ns\"", ""), &["bad_budget"]),
         (&with("budget = \"11 ms\"", ""), &["bad_budget"]),
@@ -574,17 +575,19 @@ fn a_path_from_a_handler_is_bound_to_it_in_both_forms() {
         ))
         .unwrap()
     };
-    let config = long(", function = \"twice\", budget_ns = 70000, share_per_mille = 200");
+    let config =
+        long(", function = \"twice\", budget_ns = 70000, share_per_mille = 200, order = \"none\"");
     assert!(config.long_paths.is_empty());
     let [path] = &config.paths[..] else {
         panic!("{:?}", config.paths);
     };
     let short = read(&format!(
         "{handler}[path.p]\niface = \"a\"\nmatch = \"{}\"\nhandler = \"h:twice\"\n\
-         budget = \"70 us\"\nshare = \"20 %\"",
+         budget = \"70 us\"\nshare = \"20 %\"\norder = \"none\"",
         path.filter.text
     ))
     .unwrap();
+    assert_eq!(path.order, OrderRule::None);
     assert_eq!(**path, *short.paths[0]);
     // What it holds in the user tier is its own in either tier.
     let config = long(", queue = 64, memory_bytes = 900000");

@@ -1,7 +1,7 @@
 //! What a configuration says.
 
 pub use ashway_abi::Grant;
-pub use ashway_api::{MemoryMode, OnFault, Tier};
+pub use ashway_api::{MemoryMode, OnFault, OrderRule, Tier};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -207,6 +207,8 @@ pub struct PathConfig {
     pub budget: Duration,
     /// How much of the kernel tier it may have, if that has a limit.
     pub share: Option<Share>,
+    /// Which of its messages keep their order where some go to the user tier and others do not.
+    pub order: OrderRule,
     /// Most messages that wait for it in the user tier, if it says so.
     pub queue: Option<u64>,
     /// The memory that it is granted, in bytes, if it says so.

@@ -284,6 +284,7 @@ fn bound_to(bound: &BoundPath) -> BoundTo {
         stays,
         on_fault: config.on_fault.word().into(),
         budget_ns: config.budget.as_nanos() as u64,
+        order: config.order.word().into(),
     }
 }
 

@@ -188,6 +188,7 @@ pub(crate) fn path(request: &Bind, config: &Config) -> Result<PathConfig, Refusa
         faults: faults(request)?,
         budget: budget(request)?,
         share: share(request)?,
+        order: request.order,
         queue: None,
         memory_bytes: None,
         domain: request.domain.clone(),

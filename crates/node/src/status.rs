@@ -18,6 +18,7 @@ use ashway_config::Tier;
 use ashway_worker::counters::Row;
 use ashway_worker::instance::{Instance, Promoted};
 use ashway_worker::plan::HandlerId;
+use ashway_worker::queue::Queue;
 use ashway_worker::rows::CounterRow;
 
 /// The node, with what it has.
@@ -128,6 +129,7 @@ fn handler(node: &Node, id: HandlerId, run: &HashSet<HandlerId>) -> Handler {
             bytes: kept.bytes,
             version: kept.version,
         }),
+        in_flows: instance.queue.as_ref().map_or(0, Queue::in_flows),
         former: former.collect(),
         promotion: promotion(node, id),
         last_fault: last_fault(instance),

@@ -344,20 +344,26 @@ impl Plan {
     /// If it is none of the plan's.
     #[must_use]
     pub fn leaf(&self, iface: usize, path: PathId, config: &PathConfig) -> Leaf {
-        use ashway_config::OnFault;
+        use ashway_config::{OnFault, OrderRule};
         let numbers = &self.paths[&path];
         let slot = self.slot(path, iface);
         let rings = self.instances[&numbers.handler].queue.rings_at(iface);
         let rings = rings.expect("its instance has rings for each interface");
+        let on_fault = match config.on_fault {
+            OnFault::Drop => flag::ON_FAULT_DROP,
+            OnFault::Pass | OnFault::Demote => 0,
+        };
+        let order = match config.order {
+            OrderRule::Flow => 0,
+            OrderRule::Path => flag::ORDER_PATH,
+            OrderRule::None => flag::ORDER_NONE,
+        };
         Leaf {
             row: numbers.row.0,
             local: numbers.local as u32,
             ring_base: rings.start as u16,
             ring_count: rings.len() as u16,
-            flags: match config.on_fault {
-                OnFault::Drop => flag::ON_FAULT_DROP,
-                _ => 0,
-            },
+            flags: on_fault | order,
             slot: slot.expect("a path has a slot at each of its interfaces") as u32,
             path: numbers.row.0,
         }
@@ -388,6 +394,8 @@ mod tests {
             iface = "b"
             match = "udp and dst port 2"
             handler = "h"
+            order = "none"
+            on_fault = "drop"
         "#;
         let file = directory.join("node.toml");
         let config = ashway_config::parse(FsPath::new(&file), text.as_bytes()).unwrap();
@@ -416,6 +424,11 @@ mod tests {
             (2, 3, 4)
         );
         assert_eq!(plan.rows, 5 + SPARE_ROWS);
+        let flags = [0, 1].map(|at| {
+            let path = plan.paths[at].id();
+            plan.leaf(1, path, &config.paths[at]).flags
+        });
+        assert_eq!(flags, [0, flag::ON_FAULT_DROP | flag::ORDER_NONE]);
 
         // Paths come and go; nobody else's numbers change, and no id returns.
         let mut plan = plan;

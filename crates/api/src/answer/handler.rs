@@ -34,6 +34,9 @@ pub struct Handler {
     pub params: BTreeMap<String, Scalar<i64>>,
     /// The state that a swap hands on, if it declares any.
     pub state: Option<State>,
+    /// Messages in the user tier that hold up their flows in the kernel tier; 0 where no message
+    /// is on its way.
+    pub in_flows: u32,
     /// Versions before this one, the latest first.
     pub former: Vec<FormerVersion>,
     /// Whether it runs in the kernel tier, and what that took or why not.

@@ -52,6 +52,9 @@ pub struct BoundTo {
     pub on_fault: Word,
     /// Time that the handler may take for one message.
     pub budget_ns: u64,
+    /// Which of its messages keep their order between the tiers: those of a `flow`, of the
+    /// `path`, or `none`.
+    pub order: Word,
 }
 
 impl Group for BoundTo {

@@ -57,6 +57,10 @@ pub(crate) struct Bind {
     /// Most runs of its handler in the tier that it runs in, like 5000/s [default: any]
     #[arg(long, value_name = "RATE")]
     rate: Option<String>,
+    /// Which of its messages keep their order where some go to the user tier and others do not:
+    /// those of a flow, of the path, or none [default: flow]
+    #[arg(long, value_name = "RULE")]
+    order: Option<String>,
     /// The domain that the path belongs to: it gets no more than this owns
     #[arg(long)]
     domain: Option<String>,
@@ -86,6 +90,7 @@ impl Bind {
             budget: self.budget,
             share: self.share,
             rate: self.rate,
+            order: word("order", self.order.as_deref())?,
             domain: self.domain,
             owner: self.owner.map(Owner::Process),
         })?;

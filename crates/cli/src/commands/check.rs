@@ -113,6 +113,7 @@ fn show(face: Face, config: &Config, handlers: &[Value]) -> Result<(), Failure> 
             })),
             "budget_ns": path.budget.as_nanos() as u64,
             "share": path.share.map(|share| share.to_string()),
+            "order": path.order.word(),
         })
     });
     let paths: Vec<_> = short.chain(long.iter().cloned()).collect();

@@ -170,6 +170,16 @@ pub(crate) fn stays(name: &str, stays: &NotPromotable) -> String {
     text
 }
 
+/// Which of a path's messages wait for which, where that is not the usual.
+fn order(name: &str, order: Option<&str>) -> String {
+    let says = match order {
+        Some("none") => "no message waits for another (`order = \"none\"`)",
+        Some("path") => "messages keep their order as a whole (`order = \"path\"`)",
+        _ => return String::new(),
+    };
+    format!("path `{}`: {says}\n", clean(name))
+}
+
 /// Why a path that leads through a handler and is not bound to it is in the user tier.
 fn in_user_tier(name: &str, promotion: &PathPromotion) -> String {
     let because = promotion.why.as_ref().and_then(|why| why.because.as_ref());
@@ -340,6 +350,7 @@ pub(crate) fn paths(status: &answer::Status) -> String {
         if let Some(because) = path.bound.as_ref().and_then(|bound| bound.stays.as_ref()) {
             out += &stays(&base.name, because);
         }
+        out += &order(&base.name, path.bound.as_ref().map(|bound| &*bound.order));
         if !path.leads_through.is_empty() {
             out += &in_user_tier(&base.name, &path.promotion);
         }
@@ -603,6 +614,24 @@ mod tests {
         });
         let shown = render(&status);
         assert!(shown.contains("inc   12.5 %, 7000/s  lazy"), "{shown}");
+    }
+
+    #[test]
+    fn an_order_that_is_not_the_usual_is_shown() {
+        for (word, says) in [
+            ("flow", ""),
+            (
+                "path",
+                "path `p`: messages keep their order as a whole (`order = \"path\"`)\n",
+            ),
+            (
+                "none",
+                "path `p`: no message waits for another (`order = \"none\"`)\n",
+            ),
+        ] {
+            assert_eq!(order("p", Some(word)), says);
+        }
+        assert_eq!(order("p", None), "");
     }
 
     #[test]

@@ -74,6 +74,11 @@ fn each_change_of_a_file_is_a_step_or_a_mistake() {
             "handler = 'h'\ntier = 'user'\nrate = '5/s'\n",
             &["change path p tier rate"],
         ),
+        (
+            "handler = 'h'\n",
+            "handler = 'h'\norder = 'none'\n",
+            &["change path p order"],
+        ),
         ("[path.p]", "[path.r]", &["remove path p", "create path r"]),
         // The short form for the long one.
         (
