@@ -80,6 +80,31 @@ impl UdpClient {
         Ok(())
     }
 
+    /// Has so many words of options, each of no operation, in the IPv4 header of what is sent from
+    /// now on (`IP_OPTIONS`, ip(7)); 0 for none.
+    ///
+    /// # Errors
+    ///
+    /// As setsockopt(2).
+    pub fn options(&self, words: usize) -> io::Result<()> {
+        const NO_OPERATION: u8 = 1;
+        let options = vec![NO_OPERATION; 4 * words];
+        // SAFETY: the kernel reads the live bytes of `options`.
+        let result = unsafe {
+            libc::setsockopt(
+                self.socket.as_raw_fd(),
+                libc::IPPROTO_IP,
+                libc::IP_OPTIONS,
+                options.as_ptr().cast(),
+                options.len() as libc::socklen_t,
+            )
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
     /// The socket itself.
     #[must_use]
     pub fn socket(&self) -> &UdpSocket {
