@@ -5,4 +5,6 @@ ashway_abi::seeded_bugs! {
     LastSegmentLength,
     /// Each of them has the flags that are the last one's.
     SegmentFlags,
+    /// A frame stands for as many messages as it says.
+    SegmentsUnbounded,
 }

@@ -14,7 +14,9 @@
 //! * What a tunnel carries has two headers to be written anew for each, of which the outer one
 //!   says nothing: that is refused, and so is any other protocol.
 //!
-//! `gso_size` is believed as far as it goes: 0, or more than there is, makes one message.
+//! `gso_size` is believed as far as it goes: 0, or more than there is, makes one message. One
+//! that no sender of Linux' has is refused ([`MOST_DATAGRAMS`], [`LEAST_OF_TCP`]): who may send by
+//! packet sockets or a TAP could else have a worker make 64 Ki messages of one frame.
 //!
 //! Source: `Documentation/networking/segmentation-offloads.rst` in the kernel,
 //! `tcp_gso_segment`, `__udp_gso_segment` and `inet_gso_segment` of Linux 6.18.
@@ -25,10 +27,17 @@ use crate::eth::{self, array};
 use crate::headers::{Fragment, Headers};
 use crate::{ipv4, ipv6, tcp, udp};
 
+/// Datagrams behind one header, at most (`UDP_MAX_SEGMENTS`, Linux 6.18; 64 before 6.9).
+const MOST_DATAGRAMS: usize = 128;
+
+/// Bytes of payload of TCP's segments, at least (`TCP_MIN_GSO_SIZE`, the same).
+const LEAST_OF_TCP: usize = 8;
+
 /// Why a packet is not taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotSegments {
-    /// Its lengths contradict each other or the frame, or a header is cut.
+    /// Its lengths contradict each other or the frame, or a header is cut, or `gso_size` is
+    /// shorter than any sender's.
     BadLength,
     /// It is neither UDP nor TCP over IP, or a tunnel, or a fragment.
     Unknown,
@@ -91,8 +100,16 @@ impl<'f> Segments<'f> {
         if header < least || payload > end || end > l4 + transport.len() {
             return Err(NotSegments::BadLength);
         }
+        let whole = end - payload;
+        let least = match headers.protocol {
+            ipv4::PROTOCOL_UDP => whole.div_ceil(MOST_DATAGRAMS),
+            _ => LEAST_OF_TCP,
+        };
+        if (1..least).contains(&gso_size) && !bug::is(Bug::SegmentsUnbounded) {
+            return Err(NotSegments::BadLength);
+        }
         let size = match gso_size {
-            0 => end - payload,
+            0 => whole,
             size => size,
         };
         Ok(Self {

@@ -166,7 +166,8 @@ fn whole() -> impl Strategy<Value = Whole> {
         0..3_usize,
         any::<u8>(),
         proptest::collection::vec(any::<u8>(), 0..5000),
-        1..2000_usize,
+        // 5,000 bytes are 128 datagrams of 40.
+        40..2000_usize,
         any::<bool>(),
     )
         .prop_map(
@@ -246,6 +247,39 @@ fn a_size_that_lies_makes_one_message() {
             ..some(protocol)
         };
         assert_eq!(empty.apart().len(), 1);
+    }
+}
+
+/// No frame stands for more messages than one of a sender's can: 128 datagrams, or 8,190
+/// segments of TCP of 8 bytes.
+fn is_bounded(protocol: u8) -> bool {
+    (0..1500).all(|len| {
+        let (frame, _) = Whole {
+            payload: vec![7; len],
+            ..some(protocol)
+        }
+        .frame();
+        (1..200).all(|size| match Segments::parse(&frame, size) {
+            Ok(segments) => match protocol {
+                UDP => segments.count() <= 128,
+                _ => segments.count() <= len.div_ceil(8).max(1),
+            },
+            Err(because) => {
+                let too_short = match protocol {
+                    UDP => size * 128 < len,
+                    _ => size < 8,
+                };
+                because == NotSegments::BadLength && too_short
+            }
+        })
+    })
+}
+
+#[test]
+fn a_size_that_no_sender_has_is_refused() {
+    for protocol in [UDP, TCP] {
+        assert!(is_bounded(protocol));
+        assert!(!bug::with(Bug::SegmentsUnbounded, || is_bounded(protocol)));
     }
 }
 
