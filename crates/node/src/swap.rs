@@ -301,7 +301,7 @@ impl Node {
         };
         // Without an answer it is unknown which version the memory is: the paths stay with
         // the worker.
-        let taken = self.worker.activate_version(next);
+        let taken = self.worker.activate_version(&next);
         let hold = match taken.map_err(|gone| no_worker(&gone))? {
             Ok(hold) => hold,
             Err(error) => {

@@ -19,7 +19,7 @@ use crate::error::InstanceError;
 use crate::handle::{HandlerHandle, UserInstance};
 use crate::instance::set_params;
 use crate::version::Version;
-use ashway_config::{Config, HandlerConfig};
+use ashway_config::HandlerConfig;
 
 /// The state that one version hands on to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,7 +141,7 @@ pub fn state_transfer(
 }
 
 /// A version that is to run in the place of the one that runs.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct ActivateVersion {
     /// Whose version.
     pub handler: HandlerHandle,
@@ -161,6 +161,8 @@ impl ActivateVersion {
     /// # Errors
     ///
     /// [`InstanceError`]: the version that ran runs on, over the memory that it had.
+    /// [`InstanceError::Busy`] while the kernel tier has it, which is a budget at most: the
+    /// worker does not wait for it.
     pub(crate) fn run(&self) -> Result<Duration, InstanceError> {
         let shared = &self.handler.shared;
         let (own, mapped) = (shared.memory.own_bytes(), &shared.memory.mapped);
@@ -174,15 +176,9 @@ impl ActivateVersion {
             .unwrap_or_else(PoisonError::into_inner);
         // Its paths have left the kernel tier. What is in the way is a kept fault, or the
         // activation that one was in when it was demoted a moment ago.
-        let held = loop {
-            match self.handler.hold() {
-                Some(held) => break held,
-                None if begin.elapsed() <= Config::MAX_BUDGET => std::hint::spin_loop(),
-                None => {
-                    let handler = shared.name.clone();
-                    return Err(InstanceError::Busy { handler });
-                }
-            }
+        let Some(held) = self.handler.hold() else {
+            let handler = shared.name.clone();
+            return Err(InstanceError::Busy { handler });
         };
         let whole = AllegedOffset(0);
         let inside = "the layout lies in the memory that was made for it";

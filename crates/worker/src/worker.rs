@@ -36,6 +36,7 @@ use crate::run_instance::{self, HandlerPath, RunInstance};
 use crate::snapshot::PathSnapshot;
 use crate::swap::ActivateVersion;
 use crate::xdp_port::XdpPort;
+use ashway_config::Config;
 pub use awake::Awake;
 use command::{Answer, Call, Command, Resource};
 
@@ -46,6 +47,9 @@ pub mod command;
 /// (docs/facts.md, "Waking a sleeper"), so a message that comes within about that
 /// time is better waited for.
 const SPIN: Duration = Duration::from_micros(20);
+
+/// How long to wait before a version is tried again that could not take over.
+const BUSY: Duration = Duration::from_micros(100);
 
 /// Polls between two looks at the clock.
 const LOOKS: u32 = 16;
@@ -217,7 +221,8 @@ impl Worker {
         Ok(all)
     }
 
-    /// Has another version of a handler take over; how long no message was taken.
+    /// Has another version of a handler take over; how long no message was taken. What the kernel
+    /// tier has in hand meanwhile is waited for, by the calling thread and not by the worker.
     ///
     /// # Errors
     ///
@@ -225,11 +230,20 @@ impl Worker {
     /// ran runs on.
     pub fn activate_version(
         &mut self,
-        next: ActivateVersion,
+        next: &ActivateVersion,
     ) -> Result<Result<Duration, InstanceError>, WorkerGone> {
-        match self.call_for_answer(Resource::Version(Box::new(next)).into())? {
-            Answer::VersionActivated(taken) => Ok(taken),
-            other => unreachable!("{other:?} is no answer to this"),
+        let begin = Instant::now();
+        loop {
+            let version = Resource::Version(Box::new(next.clone()));
+            let taken = match self.call_for_answer(version.into())? {
+                Answer::VersionActivated(taken) => taken,
+                other => unreachable!("{other:?} is no answer to this"),
+            };
+            let is_busy = matches!(taken, Err(InstanceError::Busy { .. }));
+            if !is_busy || begin.elapsed() > Config::MAX_BUDGET {
+                return Ok(taken);
+            }
+            std::thread::sleep(BUSY);
         }
     }
 
