@@ -292,12 +292,18 @@ fn no_json(error: &serde_json::Error) -> Refusal {
 /// (`unix_bind_bsd` of `net/unix/af_unix.c`). To set the mode afterwards leaves a window in
 /// which the umask decides, and to change the umask meanwhile is the whole process's.
 fn listener(path: &FsPath) -> io::Result<UnixListener> {
+    let socket = bound(path)?;
+    listen(&socket, BACKLOG)?;
+    Ok(socket.into())
+}
+
+/// A socket that has its path, and its mode, before anybody can connect.
+fn bound(path: &FsPath) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     bind(&socket, &SocketAddrUnix::new(path)?)?;
-    listen(&socket, BACKLOG)?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 impl Asking {
@@ -559,16 +565,25 @@ mod tests {
         assert_eq!(control.fds().count(), 1);
     }
 
-    /// Whatever the umask, and from the first moment.
+    /// From the first moment at which anybody can.
     #[test]
     fn nobody_but_the_owner_can_ever_connect() {
         let name = format!("ashway-control-{}-mode", std::process::id());
         let path = std::env::temp_dir().join(name);
+        let socket = bound(&path).unwrap();
+        let mode = path.metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let early = UnixStream::connect(&path).unwrap_err();
+        assert_eq!(early.kind(), io::ErrorKind::ConnectionRefused);
+        drop(socket);
+        std::fs::remove_file(&path).unwrap();
+
         let listener = listener(&path).unwrap();
         let mode = path.metadata().unwrap().permissions().mode();
-        std::fs::remove_file(&path).unwrap();
-        drop(listener);
         assert_eq!(mode & 0o777, 0o600);
+        assert!(UnixStream::connect(&path).is_ok());
+        drop(listener);
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
