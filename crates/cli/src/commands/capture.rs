@@ -63,13 +63,16 @@ impl Capture {
             ..request::Observe::default()
         };
         let name = self.file.display().to_string();
-        let mut heard = Heard::new(self.node, request, &self.enough)?;
         let failed = |error: std::io::Error| {
             Failure::new(Exit::Failed, format!("cannot write `{name}`"))
                 .because(&error)
                 .hint("is the folder there, and may you write in it?")
         };
-        let to = file::create_private(&self.file).map_err(failed)?;
+        // A pipe is waited for while Ctrl-C ends this, and nobody is observed for it.
+        let create = || file::create_private(&self.file).map_err(failed);
+        let pipe = file::is_pipe(&self.file).then(create).transpose()?;
+        let mut heard = Heard::new(self.node, request, &self.enough)?;
+        let to = pipe.map_or_else(create, Ok)?;
         let mut writer = Writer::new(to, SNAPLEN, heard.epoch).map_err(failed)?;
         let (mut packets, mut frames) = (0_u64, 0_u64);
         while let Some(packet) = heard.next()? {

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, Permissions};
 use std::io::Read;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::Path as FsPath;
 
 use ashway_codegen::normalise::ir::FileOffset;
@@ -47,6 +47,11 @@ pub(in crate::commands) fn create_private(file: &FsPath) -> std::io::Result<File
         created.set_permissions(Permissions::from_mode(0o600))?;
     }
     Ok(created)
+}
+
+/// Whether there is a pipe of this name.
+pub(in crate::commands) fn is_pipe(file: &FsPath) -> bool {
+    std::fs::metadata(file).is_ok_and(|about| about.file_type().is_fifo())
 }
 
 fn unreadable(file: &FsPath, cause: &dyn std::fmt::Display) -> Failure {
