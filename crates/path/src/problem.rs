@@ -55,7 +55,7 @@ pub fn suggest<W: AsRef<str>>(word: &str, words: &[W]) -> String {
     let near = words
         .iter()
         .map(AsRef::as_ref)
-        .map(|candidate| (strsim::osa_distance(word, candidate), candidate))
+        .map(|candidate| (distance(word, candidate), candidate))
         .filter(|(distance, candidate)| *distance <= candidate.len().div_ceil(3))
         .min();
     match (near, words) {
@@ -63,6 +63,11 @@ pub fn suggest<W: AsRef<str>>(word: &str, words: &[W]) -> String {
         (Some((_, near)), _) => format!("did you mean `{near}`? available: {}", list(words)),
         (None, _) => format!("available: {}", list(words)),
     }
+}
+
+/// How far apart two words are, in capitals or not.
+fn distance(one: &str, other: &str) -> usize {
+    strsim::osa_distance(&one.to_lowercase(), &other.to_lowercase())
 }
 
 /// Most words that are listed one by one.
@@ -98,6 +103,7 @@ mod tests {
             suggest("upd", &words),
             "did you mean `udp`? available: `udp`, `ip`, `ip6`"
         );
+        assert!(suggest("IP6", &words).starts_with("did you mean `ip6`?"));
         assert_eq!(suggest("ethernet", &words), "available: `udp`, `ip`, `ip6`");
         assert_eq!(suggest("udp", &[""; 0]), "there is none yet");
         assert!(suggest("udp", &["x"; 22]).ends_with("`x`, and 2 more"));
