@@ -85,6 +85,7 @@ fn interface(node: &Node, number: usize) -> Interface {
         consumes: iface.consumes,
         unmatched: Unmatched {
             passed: unmatched.get(Count::Passed),
+            overflowed: unmatched.get(Count::DroppedRingFull),
         },
         lost_after_hand_over: LostAfterHandOver {
             driver: iface.lost_by_driver(),

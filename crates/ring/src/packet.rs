@@ -25,8 +25,8 @@ pub const BATCH: usize = 32;
 /// Ethernet header. Memory that no frame has reached yet is not backed by pages.
 const FRAME_BYTES: usize = 65536 + 64;
 
-/// Room asked for frames that wait; the kernel may grant less
-/// (`net.core.rmem_max`).
+/// Room asked for frames that wait; without `CAP_NET_ADMIN` over the machine the kernel may grant
+/// less (`net.core.rmem_max`).
 const WAITING_BYTES: c_int = 8 << 20;
 
 /// Bytes of `struct virtio_net_hdr` (`linux/virtio_net.h`), which the kernel puts in front of
@@ -53,7 +53,8 @@ fn gso_size(header: &[u8; VNET_BYTES]) -> usize {
 pub struct PacketSocket {
     fd: OwnedFd,
     rests: Vec<u8>,
-    drops: u64,
+    /// Whether there may be [lost](Self::lost) frames that nobody was told of.
+    ask: bool,
 }
 
 impl PacketSocket {
@@ -68,13 +69,14 @@ impl PacketSocket {
         let fd = socket()?;
         set_option(&fd, libc::SOL_PACKET, libc::PACKET_IGNORE_OUTGOING, 1)?;
         set_option(&fd, libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
-        set_option(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, WAITING_BYTES)?;
+        let room = |option| set_option(&fd, libc::SOL_SOCKET, option, WAITING_BYTES);
+        room(libc::SO_RCVBUFFORCE).or_else(|_| room(libc::SO_RCVBUF))?;
         ignore_tagged(&fd)?;
         bind(&fd, libc::ETH_P_ALL as u16, ifindex)?;
         Ok(Self {
             fd,
             rests: vec![0; BATCH * FRAME_BYTES],
-            drops: 0,
+            ask: false,
         })
     }
 
@@ -156,6 +158,7 @@ impl PacketSocket {
             };
         }
         let received = received as usize;
+        self.ask |= received > 1;
         let rests = self.rests.chunks_exact(FRAME_BYTES);
         let lens = messages.map(|message| message.msg_len as usize);
         let taken = lens[..received].iter().zip(&headers);
@@ -201,13 +204,17 @@ impl PacketSocket {
         }
     }
 
-    /// Frames the kernel dropped because the socket's memory was full, since the
-    /// socket was opened (`PACKET_STATISTICS`).
+    /// Frames that the kernel has lost since this was last asked because the socket's memory was
+    /// full (`PACKET_STATISTICS`). A system call, but for a socket from which no batch came
+    /// meanwhile that had more than one: one that was full had several to give.
     ///
     /// # Errors
     ///
     /// None that packet(7) knows.
-    pub fn kernel_drops(&mut self) -> io::Result<u64> {
+    pub fn lost(&mut self) -> io::Result<u64> {
+        if !std::mem::take(&mut self.ask) {
+            return Ok(0);
+        }
         let mut statistics = libc::tpacket_stats {
             tp_packets: 0,
             tp_drops: 0,
@@ -227,8 +234,7 @@ impl PacketSocket {
             return Err(io::Error::last_os_error());
         }
         // Reading sets the kernel's counter back to 0.
-        self.drops += u64::from(statistics.tp_drops);
-        Ok(self.drops)
+        Ok(statistics.tp_drops.into())
     }
 }
 

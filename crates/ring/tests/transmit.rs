@@ -41,7 +41,7 @@ fn every_accepted_frame_arrives_in_order() {
         }
         near.kick().unwrap();
         while received(&mut far, |frame| arrived.extend(number(frame))) > 0 {}
-        assert_eq!(far.kernel_drops().unwrap(), 0);
+        assert_eq!(far.lost().unwrap(), 0);
         assert_eq!(arrived, (0..10_000).collect::<Vec<_>>());
         // 64 chunks: without a kick the 65th frame is refused, each time.
         assert_eq!(fulls, 10_000 / 64);

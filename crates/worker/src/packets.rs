@@ -3,6 +3,7 @@
 //! The kernel still sees every frame; a drop rule at the interface's ingress
 //! keeps matched messages from the host's stack, so that `consume` is true.
 
+use std::cell::Cell;
 use std::mem;
 
 use ashway_abi::Count;
@@ -11,6 +12,7 @@ use ashway_memory::messages::Buffer;
 use ashway_modules::Message;
 use ashway_modules::message::Meta;
 use ashway_path::time::Time;
+use ashway_ring::BATCH;
 use ashway_wire::Datagram;
 
 use crate::counters::UserRows;
@@ -27,7 +29,12 @@ fn joined(room: &Buffer, len: usize, rest: &[u8]) -> Buffer {
     whole
 }
 
-/// Takes one batch from the socket. Says whether there was anything.
+/// Most batches that are taken at a look.
+const LOOK: usize = 16;
+
+/// Takes a batch from the socket, and more behind it while fewer have found room with their paths:
+/// what is nobody's, and what a flooded path has no room for, keeps no other path's waiting until
+/// the socket itself is full. Says whether there was anything.
 ///
 /// # Errors
 ///
@@ -48,7 +55,8 @@ pub(crate) fn drain(
     } = port;
     let mac = mac.get();
     let long = rooms.long;
-    let receive = |room: &mut Buffer, len: usize, rest: &[u8], gso_size: usize| {
+    let queued = Cell::new(0);
+    let mut receive = |room: &mut Buffer, len: usize, rest: &[u8], gso_size: usize| {
         // Whose it is, its headers say.
         let frame = &room[HEADROOM_BYTES..][..len - rest.len()];
         let observed = if trace::on() { trace::number() } else { 0 };
@@ -81,7 +89,8 @@ pub(crate) fn drain(
                     for number in 0..segments.count() {
                         let is_observed = observed != 0 && number == 0;
                         let put = |into| segments::nth(&segments, number, &whole, into);
-                        paths.receive_for(target, is_observed, now(), rows, put);
+                        let has_room = paths.receive_for(target, is_observed, now(), rows, put);
+                        queued.set(queued.get() + usize::from(has_room));
                     }
                     return;
                 }
@@ -106,7 +115,9 @@ pub(crate) fn drain(
                 message.meta.observed = observed;
                 message
             };
-            return paths.receive_for(target, observed != 0, now(), rows, put);
+            let has_room = paths.receive_for(target, observed != 0, now(), rows, put);
+            queued.set(queued.get() + usize::from(has_room));
+            return;
         }
         paths.engine.unmatched();
         rows.add(*unmatched_row, Count::Received);
@@ -114,6 +125,17 @@ pub(crate) fn drain(
         trace::note(observed, || What::Path(None));
         trace::note(observed, || What::Fate(Count::Passed));
     };
-    let taken = socket.recv_batch(&mut rooms.all, HEADROOM_BYTES, receive)?;
-    Ok(taken > 0)
+    let mut any = false;
+    for _ in 0..LOOK {
+        let taken = socket.recv_batch(&mut rooms.all, HEADROOM_BYTES, &mut receive)?;
+        any |= taken > 0;
+        // Whose they were nobody has looked.
+        let lost = socket.lost().unwrap_or(0);
+        rows.add_many(*unmatched_row, Count::Received, lost);
+        rows.add_many(*unmatched_row, Count::DroppedRingFull, lost);
+        if taken < BATCH || queued.get() >= BATCH {
+            break;
+        }
+    }
+    Ok(any)
 }

@@ -486,7 +486,7 @@ impl Paths {
     }
 
     /// Queues a frame from a packet socket for the path that it was found to belong to;
-    /// `put` makes the message, if there is room for it.
+    /// `put` makes the message, if there is room for it. Says whether there was.
     pub(crate) fn receive_for(
         &mut self,
         target: Target,
@@ -494,15 +494,18 @@ impl Paths {
         now: Time,
         rows: &UserRows,
         put: impl FnOnce(Message) -> Message,
-    ) {
+    ) -> bool {
         rows.add(target.row, Count::Received);
-        if !observed && let Err(fate) = self.engine.admits(target.path, target.direction, now) {
+        let admitted = self.engine.admits(target.path, target.direction, now);
+        if !observed && let Err(fate) = admitted {
             self.engine.refuse(target.path, fate);
-            return rows.add(target.row, fate);
+            rows.add(target.row, fate);
+            return false;
         }
         let message = put(self.message());
         let ticket = self.around.count(target.row);
         self.offer(Some(target), message, trail(ticket, None), now, rows);
+        admitted.is_ok()
     }
 
     /// Ends a frame from a packet socket with this fate, which cannot come to the path that it

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ashway_netns::node::{Config, PATIENCE, at_rest, control, entry, freeze, until};
+use ashway_netns::node::{Config, PATIENCE, at_rest, control, entry, freeze, run, text, until};
 use ashway_netns::traffic::{Ledger, Over, request, settle};
 use ashway_rig::{Node, Rig, RigOptions, UdpClient, skip_unless_root};
 use rustix::process::Signal;
@@ -222,6 +222,99 @@ fn a_flooded_path_has_no_other_wait_for_its_backlog() {
         assert!(done < 20 * asked, "{mode}: {done}");
         node.stop().unwrap();
     }
+}
+
+/// However long one path of modules gets ten times what it can do: another one, and one of a
+/// handler, lose nothing.
+#[test]
+fn a_flood_of_one_path_costs_no_other_a_message() {
+    const ASKED: u32 = 500;
+    if skip_unless_root() {
+        return;
+    }
+    for mode in ["native", "generic", "tcx", "packet"] {
+        let rig = Rig::new(&format!("path-flood-{mode}"), RigOptions::default()).unwrap();
+        let node = rig.node(config(mode)).start().unwrap();
+        let loaded = json!({ "request": "load", "file": slow_file(&rig), "name": "slow",
+            "allow": ["reply", "time"], "down": "udp.up", "up": "end.down" });
+        control(&node, &loaded).unwrap();
+        let created = json!({ "request": "create", "name": "slow", "module": "end", "attrs": {
+            "local": "10.7.0.2:5002", "pathname": "handler:slow/udp/eth:b0",
+            "budget_ns": 5_000_000 } });
+        control(&node, &created).unwrap();
+        let [flood, other, counter] = [5002, 5001, 7777].map(|port| rig.client_a(port).unwrap());
+        let over = AtomicBool::new(false);
+        let sent = std::thread::scope(|scope| {
+            let _over = Over(&over);
+            let flooding = scope.spawn(|| flood_slowly(&flood, &over));
+            until("the flooded path has lost some", || {
+                (fate(&shown(&node, "slow"), "dropped_queue_full") > 0).then_some(())
+            });
+            for sequence in 0..ASKED {
+                other.send(&request(1, sequence)).unwrap();
+                counter.send(&request(1, sequence)).unwrap();
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            over.store(true, Ordering::Release);
+            u64::from(flooding.join().unwrap())
+        });
+        let asked = u64::from(ASKED);
+        settle(&node, "counter", asked).assert_fates(&[("answered", asked)], &mode);
+        for (path, sent) in [("other", asked), ("slow", sent)] {
+            let shown = until("all messages have ended", || {
+                let shown = shown(&node, path);
+                (shown["received"] == sent && shown["waiting"] == 0).then_some(shown)
+            });
+            let lost = fate(&shown, "dropped_queue_full");
+            assert_eq!(lost > 0, path == "slow", "{mode}: {shown:#}");
+            let ended = fate(&shown, "consumed") + fate(&shown, "answered");
+            assert_eq!(ended + lost, sent, "{mode}: {shown:#}");
+        }
+        let unmatched = &node.status().unwrap()["interfaces"][0]["unmatched"];
+        assert_eq!(unmatched["overflowed"], 0, "{mode}");
+        node.stop().unwrap();
+    }
+}
+
+/// Frames that found the CPU's own backlog full, before any socket saw them.
+fn lost_before(rig: &Rig) -> u64 {
+    let shown = run(rig.command_b("ip").args(["-j", "-s", "link", "show", "b0"]));
+    let links: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    links[0]["stats64"]["rx"]["dropped"].as_u64().unwrap()
+}
+
+/// What comes while nobody takes anything from a packet socket is counted, too, when that is full.
+#[test]
+fn what_overflows_a_packet_socket_is_counted() {
+    const FLOOD: u32 = 60_000;
+    if skip_unless_root() {
+        return;
+    }
+    let rig = Rig::new("path-queues-overflow", RigOptions::default()).unwrap();
+    let node = rig.node(config("packet")).start().unwrap();
+    let flood = rig.client_a(5000).unwrap();
+    freeze(&node);
+    for sequence in 0..FLOOD {
+        flood.send(&request(0, sequence)).unwrap();
+    }
+    node.signal(Signal::CONT).unwrap();
+    let sent = u64::from(FLOOD);
+    let (received, overflowed) = until("all are counted", || {
+        let status = at_rest(&node);
+        let number = |value: &Value| value.as_u64().unwrap();
+        let received = number(&entry(&status, "paths", "flooded")["received"]);
+        let overflowed = number(&status["interfaces"][0]["unmatched"]["overflowed"]);
+        let all = received + overflowed + lost_before(&rig);
+        // Neighbours may have asked for each other meanwhile.
+        assert!(all < sent + 20, "{all}");
+        (all >= sent).then_some((received, overflowed))
+    });
+    println!("{received} received, {overflowed} lost");
+    assert!(received > 0 && overflowed > 0, "{received}, {overflowed}");
+    let printed = run(&mut node.command(["status"]));
+    let said = "frames found its packet socket full";
+    assert!(text(&printed).contains(said), "{}", text(&printed));
+    node.stop().unwrap();
 }
 
 /// On packet sockets the worker decides, before it copies; a queue holds 256. The socket has

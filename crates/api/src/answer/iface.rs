@@ -44,6 +44,9 @@ pub struct Interface {
 pub struct Unmatched {
     /// Frames that went on to the host's stack.
     pub passed: u64,
+    /// Frames that came while the interface's packet socket was full: whose they were nobody has
+    /// looked. The host's stack has them, but for those that are kept from it.
+    pub overflowed: u64,
 }
 
 /// Frames that were counted as sent, and did not leave.

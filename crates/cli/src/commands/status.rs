@@ -86,6 +86,12 @@ fn interfaces(status: &answer::Status) -> String {
             let line = format!("auto: {}: {}\n", iface.name, clean(because));
             out.push_str(&line);
         }
+        if iface.unmatched.overflowed > 0 {
+            out += &format!(
+                "lost: {}: {} frames found its packet socket full; whose they were nobody knows\n",
+                iface.name, iface.unmatched.overflowed
+            );
+        }
         out += &hint(&iface.name, iface.hint.as_deref());
     }
     out
@@ -507,7 +513,10 @@ mod tests {
             mode: "native".into(),
             reply: "af_xdp".into(),
             udp_checksum: "whole".into(),
-            unmatched: Unmatched { passed: 12 },
+            unmatched: Unmatched {
+                passed: 12,
+                overflowed: 3,
+            },
             ..Interface::default()
         };
         let counter = Handler {

@@ -177,7 +177,10 @@ fn status(count: Count) -> Status {
     Status {
         interfaces: vec![Interface {
             name: "a".to_owned(),
-            unmatched: Unmatched { passed: 5 },
+            unmatched: Unmatched {
+                passed: 5,
+                overflowed: 0,
+            },
             ..Interface::default()
         }],
         handlers: vec![Handler {
