@@ -72,7 +72,14 @@ fn a_node_without_messages_does_not_run() {
     if skip_unless_root() {
         return;
     }
-    for (mode, tier) in [("native", "kernel"), ("native", "user"), ("packet", "user")] {
+    let places = [
+        ("native", "kernel"),
+        ("native", "user"),
+        ("auto", "kernel"),
+        ("generic", "user"),
+        ("packet", "user"),
+    ];
+    for (mode, tier) in places {
         let rig = rig(&format!("idle-{mode}-{tier}"));
         let node = node(&rig, mode, tier);
         let what = format!("{mode}, {tier}");

@@ -4,13 +4,13 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write as _};
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ashway_netns::node::{Config, entry, run, text, until, worker_task};
-use ashway_netns::traffic::Over;
+use ashway_netns::traffic::{Over, request};
 use ashway_rig::{Node, Rig, RigOptions, skip_unless_root};
 use serde_json::{Value, json};
 
@@ -359,78 +359,127 @@ fn paths_are_made_shown_and_removed_by_command() {
 /// has all messages of its flow and none of the other, and none is lost.
 #[test]
 fn a_narrower_path_takes_exactly_its_flow_under_traffic() {
-    /// Rounds that are on their way at most: their messages fit a path's part of a ring.
-    const WINDOW: u64 = 32;
-    /// Rounds before the path is made, and after it.
-    const ROUNDS: u64 = 500;
     if skip_unless_root() {
         return;
     }
     for mode in ["native", "generic", "tcx", "packet"] {
         let rig = Rig::new(&format!("paths-narrow-{mode}"), RigOptions::default()).unwrap();
         let node = rig.node(config(mode)).start().unwrap();
-        let [flow, other] = [(); 2].map(|()| rig.client_a(5000).unwrap());
-        let consumed = || {
-            let status = node.status().unwrap();
-            let paths = status["paths"].as_array().unwrap();
-            let of = |name: &str| {
-                let path = paths.iter().find(|path| path["name"] == name);
-                path.map_or(0, |path| path["fates"]["consumed"].as_u64().unwrap())
-            };
-            ["steady", "narrow"].map(of)
-        };
-        let all_of = |rounds: u64| {
-            until("all messages come", || {
-                let consumed = consumed();
-                (consumed.iter().sum::<u64>() == 3 * rounds).then_some(consumed)
-            })
-        };
-        let (stop, begun) = (AtomicBool::new(false), AtomicU64::new(0));
-        let [before, after] = std::thread::scope(|scope| {
-            let _stop = Over(&stop);
-            scope.spawn(|| {
-                while !stop.load(Ordering::Relaxed) {
-                    let round = 1 + begun.fetch_add(1, Ordering::SeqCst);
-                    flow.send(b"flow").unwrap();
-                    // Twice, so that one flow is not taken for the other.
-                    (0..2).for_each(|_| other.send(b"other").unwrap());
-                    if round.is_multiple_of(WINDOW) {
-                        all_of(round);
-                    }
-                    std::thread::sleep(Duration::from_micros(200));
-                }
-            });
-            let begun = || begun.load(Ordering::SeqCst);
-            let pass = || {
-                let end = begun() + ROUNDS;
-                until("some rounds pass", || (begun() > end).then_some(()));
-            };
-            pass();
-            let before = begun();
-            let request = json!({
+        let narrow = |remote: SocketAddr| {
+            json!({
                 "request": "create", "module": "end", "name": "narrow",
                 "attrs": {
-                    "local": "10.7.0.2:5000",
-                    "remote": flow.socket().local_addr().unwrap().to_string(),
-                    "pathname": "eth:b0",
+                    "local": "10.7.0.2:5000", "remote": remote.to_string(), "pathname": "eth:b0",
                 },
-            });
-            ask(&node, &request);
-            let after = begun();
-            pass();
-            [before, after]
-        });
-        let rounds = begun.into_inner();
-        let [wide, narrow] = all_of(rounds);
-        println!("{mode}: {rounds} rounds, {wide} and {narrow} messages");
-        // Which of the rounds that began before the answer came first, nobody knows.
-        assert!(
-            (rounds - after..=rounds - before + 1).contains(&narrow),
-            "{mode}: {narrow} of {rounds} rounds, made between {before} and {after}"
-        );
+            })
+        };
+        takes_exactly_its_flow(&rig, &node, "steady", "consumed", narrow, mode);
         assert_eq!(node.status().unwrap()["live"]["balanced"], true, "{mode}");
         node.stop().unwrap();
     }
+}
+
+/// The same of paths of a handler, in both tiers.
+#[test]
+fn a_narrower_path_of_a_handler_takes_exactly_its_flow_under_traffic() {
+    if skip_unless_root() {
+        return;
+    }
+    for (mode, tier) in [
+        ("native", "kernel"),
+        ("native", "user"),
+        ("generic", "kernel"),
+        ("tcx", "kernel"),
+        ("tcx", "user"),
+        ("packet", "user"),
+    ] {
+        let place = format!("{mode}, {tier}");
+        let name = format!("paths-narrow-{mode}-{tier}");
+        let rig = Rig::new(&name, RigOptions::default()).unwrap();
+        let config = Config::on_b0(mode).handler("counter").unwrap();
+        let config = config.path("counter", 5000, tier);
+        let node = rig.node(config).start().unwrap();
+        let narrow = |remote: SocketAddr| {
+            let port = remote.port();
+            json!({
+                "request": "bind", "handler": "counter", "iface": ["b0"], "path": "narrow",
+                "match": format!("udp and dst port 5000 and src port {port}"), "tier": tier,
+            })
+        };
+        takes_exactly_its_flow(&rig, &node, "counter", "answered", narrow, &place);
+        for path in ["counter", "narrow"] {
+            let status = node.status().unwrap();
+            assert_eq!(entry(&status, "paths", path)["tier"], tier, "{place}");
+        }
+        node.stop().unwrap();
+    }
+}
+
+/// Two flows of the path `wide`, of which a path takes one that is made meanwhile by the request
+/// `narrow`. Messages end with this fate.
+fn takes_exactly_its_flow(
+    rig: &Rig,
+    node: &Node,
+    wide: &str,
+    fate: &str,
+    narrow: impl Fn(SocketAddr) -> Value,
+    place: &str,
+) {
+    /// Rounds that are on their way at most: their messages fit a path's part of a ring.
+    const WINDOW: u64 = 32;
+    /// Rounds before the path is made, and after it.
+    const ROUNDS: u64 = 500;
+    let [flow, other] = [(); 2].map(|()| rig.client_a(5000).unwrap());
+    let ended = || {
+        let status = node.status().unwrap();
+        let paths = status["paths"].as_array().unwrap();
+        let of = |name: &str| {
+            let path = paths.iter().find(|path| path["name"] == name);
+            path.map_or(0, |path| path["fates"][fate].as_u64().unwrap())
+        };
+        [wide, "narrow"].map(of)
+    };
+    let all_of = |rounds: u64| {
+        until("all messages come", || {
+            let ended = ended();
+            (ended.iter().sum::<u64>() == 3 * rounds).then_some(ended)
+        })
+    };
+    let (stop, begun) = (AtomicBool::new(false), AtomicU64::new(0));
+    let [before, after] = std::thread::scope(|scope| {
+        let _stop = Over(&stop);
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                let round = 1 + begun.fetch_add(1, Ordering::SeqCst);
+                flow.send(&request(1, 0)).unwrap();
+                // Twice, so that one flow is not taken for the other.
+                (0..2).for_each(|_| other.send(&request(1, 0)).unwrap());
+                if round.is_multiple_of(WINDOW) {
+                    all_of(round);
+                }
+                std::thread::sleep(Duration::from_micros(200));
+            }
+        });
+        let begun = || begun.load(Ordering::SeqCst);
+        let pass = || {
+            let end = begun() + ROUNDS;
+            until("some rounds pass", || (begun() > end).then_some(()));
+        };
+        pass();
+        let before = begun();
+        ask(node, &narrow(flow.socket().local_addr().unwrap()));
+        let after = begun();
+        pass();
+        [before, after]
+    });
+    let rounds = begun.into_inner();
+    let [wide, narrow] = all_of(rounds);
+    println!("{place}: {rounds} rounds, {wide} and {narrow} messages");
+    // Which of the rounds that began before the answer came first, nobody knows.
+    assert!(
+        (rounds - after..=rounds - before + 1).contains(&narrow),
+        "{place}: {narrow} of {rounds} rounds, made between {before} and {after}"
+    );
 }
 
 /// Where a message goes on to another path no thread waits and none is woken: a datagram in two
@@ -441,7 +490,7 @@ fn a_message_crosses_to_another_path_without_a_context_switch() {
     if skip_unless_root() {
         return;
     }
-    for mode in ["native", "packet"] {
+    for mode in ["native", "generic", "tcx", "packet"] {
         let rig = Rig::new(&format!("paths-switch-{mode}"), RigOptions::default()).unwrap();
         let node = rig.node(config(mode)).start().unwrap();
         let frags = json!({
