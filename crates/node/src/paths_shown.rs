@@ -4,6 +4,7 @@
 //! The worker knows what a path has done, the node where it stands. The worker hands out
 //! [snapshots](PathSnapshot); the documents are made here, on the node's thread.
 
+use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
 use ashway_abi::Count;
@@ -45,10 +46,17 @@ impl Node {
     }
 
     /// Paths as `status` lists them: all that are bound to handlers in the order in which
-    /// they came, then up to [`SHOWN`] others by their names. How many are not among them.
+    /// they came, then up to [`SHOWN`] others, those of the configuration first, by their names.
+    /// How many are not among them.
     pub(super) fn list(&mut self) -> (Vec<Path>, usize) {
         let mut frames: Vec<_> = self.paths.all_frames().collect();
-        frames.sort_unstable_by(|(_, one), (_, other)| one.name.cmp(&other.name));
+        let configured = self.config.long_paths.iter().map(|path| &*path.name);
+        let configured: HashSet<&str> = configured.collect();
+        frames.sort_unstable_by(|(_, one), (_, other)| {
+            let key = |path: &NodePath| !configured.contains(&*path.name);
+            let names = one.name.cmp(&other.name);
+            key(one).cmp(&key(other)).then(names)
+        });
         let not_listed = frames.len().saturating_sub(SHOWN);
         frames.truncate(SHOWN);
         let ids = self.paths.all_bound().map(|(id, _)| id);

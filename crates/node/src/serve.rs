@@ -228,7 +228,15 @@ fn answer(
         Request::Status(_) => Answer::Ok(status::describe(node).into()),
         Request::Demux(demux) => node.show_demux(demux.iface.as_deref()).into(),
         Request::Why(why) => {
-            let status = status::describe(node);
+            let mut status = status::describe(node);
+            // It does not list every path.
+            for name in [Some(&why.about), why.path.as_ref()].into_iter().flatten() {
+                let is_listed = status.paths.iter().any(|path| path.base.name == *name);
+                if !is_listed && let Ok(path) = node.show(name, &caller.authority) {
+                    status.paths.push(path);
+                    status.paths_not_listed = status.paths_not_listed.saturating_sub(1);
+                }
+            }
             let look = node.looks();
             crate::why::answer(&node.config, &status, &look, &why).into()
         }
