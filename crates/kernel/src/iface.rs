@@ -97,8 +97,10 @@ impl Iface {
 }
 
 /// What somebody may change of an interface while it is used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Now {
+    /// Its name.
+    pub name: String,
     /// Whether it is up: whether somebody has set it so.
     pub up: bool,
     /// Its Ethernet address; zeros if it has none.
@@ -119,6 +121,7 @@ pub fn now(ifindex: u32) -> io::Result<Now> {
         up: link.flags & libc::IFF_UP as u32 != 0,
         mac: link.mac,
         rx_queues: queues.map_or(link.rx_queues, |(rx, _)| rx),
+        name: link.name,
     })
 }
 

@@ -8,7 +8,7 @@ use super::{Node, say};
 impl Node {
     /// Has paths follow how an interface is now; says whether what leaves by it is made in
     /// another way than before.
-    pub(super) fn follow_iface(&mut self, number: usize, now: Now) -> bool {
+    pub(super) fn follow_iface(&mut self, number: usize, now: &Now) -> bool {
         let other_mac = self.follow_mac(number, now.mac);
         let more_queues = self.follow_queues(number, now.rx_queues as usize);
         if (other_mac || more_queues) && !self.ifaces[number].state.is_lost() {

@@ -49,6 +49,7 @@ pub mod why;
 mod world;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Weak};
@@ -368,7 +369,7 @@ impl Node {
         Ok(true)
     }
 
-    /// Notices interfaces that are down, have been deleted, were taken from the node by
+    /// Notices interfaces that are down, have been deleted or renamed, were taken from the node by
     /// `iface detach`, or have [changed](Self::follow_iface), and takes those
     /// [again](Self::take_again) that were made anew. What is to leave by one that cannot is
     /// dropped from now on, in both tiers. Says whether any is left, or can come back: one
@@ -376,11 +377,19 @@ impl Node {
     fn look_for_ifaces(&mut self) -> bool {
         let mut changed = false;
         let mut seen = Vec::new();
+        let mut left = Vec::new();
         for (number, iface) in self.ifaces.iter_mut().enumerate() {
             let name = &self.config.ifaces[number].name;
             let attached = iface.xdp.as_ref().is_none_or(|xdp| xdp.link.is_attached());
             let found = ashway_kernel::iface::now(iface.ifindex);
-            seen.extend(found.as_ref().ok().map(|now| (number, *now)));
+            // Renamed, it is another interface: the configuration knows it by its name.
+            let (found, other_name) = match found {
+                Ok(Now { name: other, .. }) if other != *name => {
+                    (Err(io::Error::from_raw_os_error(libc::ENODEV)), Some(other))
+                }
+                found => (found, None),
+            };
+            seen.extend(found.as_ref().ok().map(|now| (number, now.clone())));
             let now = match found {
                 // It was in another namespace, and what the node had of it was let go.
                 Ok(_) if matches!(iface.state, State::Gone | State::Anew) => State::Anew,
@@ -404,6 +413,10 @@ impl Node {
             changed = true;
             if now == State::Gone || now == State::Anew && was != State::Gone {
                 iface.leave();
+                left.push(number);
+            }
+            if let Some(other) = other_name {
+                say(&format!("interface `{name}` is called `{other}` now"));
             }
             let link = self.links.iter().find(|link| link.name() == name);
             if let Some(link) = link {
@@ -421,8 +434,11 @@ impl Node {
                 say(&format!("  hint: {hint}"));
             }
         }
+        for number in left {
+            self.let_go(number);
+        }
         for (number, now) in seen {
-            changed |= self.follow_iface(number, now);
+            changed |= self.follow_iface(number, &now);
         }
         for number in 0..self.ifaces.len() {
             if self.ifaces[number].state == State::Anew {

@@ -1,4 +1,4 @@
-//! Interfaces that are deleted and made again.
+//! Interfaces that are deleted and made again, or have another name for a while.
 //!
 //! To the kernel the new one is another interface: its links, sockets and number are gone with
 //! the old one. To the node it is the same, by its name: its paths, their counters and the
@@ -16,8 +16,8 @@ use super::{Node, NodeIface, RunError, State, binding, build, say};
 use crate::rung::Rung;
 
 impl NodeIface {
-    /// Lets go of an interface that is not there any more. One that was moved to another
-    /// network namespace is there, and must not go on to run the program.
+    /// Lets go of an interface that is not there any more. One that was renamed or moved to
+    /// another network namespace is there, and must not go on to run the program.
     pub(super) fn leave(&self) {
         if let Some(xdp) = &self.xdp {
             let links = [Some(&xdp.link), xdp.exit_link.as_ref()];
@@ -39,6 +39,13 @@ impl NodeIface {
 }
 
 impl Node {
+    /// Lets go of what the worker and the host's drop rule have of an interface that the node has
+    /// left: Linux closes no socket of one that was renamed.
+    pub(super) fn let_go(&mut self, number: usize) {
+        self.drop_rules[number] = None;
+        let _ = self.call_worker(Command::LeaveIface(number));
+    }
+
     /// Takes an interface that was made anew; whether it is the node's again. What keeps it
     /// from that is said once.
     pub(super) fn take_again(&mut self, number: usize) -> bool {
@@ -149,8 +156,6 @@ impl Node {
     }
 
     fn retake_with_sockets(&mut self, number: usize, found: &Iface) -> Result<(), RunError> {
-        // Its table has the name that the new one's gets.
-        self.drop_rules[number] = None;
         let link = &self.links[number];
         let (taken, port, rule) =
             build::take_with_sockets(&self.plan, &self.paths, link, found, None)?;

@@ -14,8 +14,8 @@ use ashway_abi::Count;
 use ashway_abi::count::Ledger;
 use ashway_api::Word;
 use ashway_api::answer::{
-    self, Counted, Matched, Missed, Path, Status, Together, UnmatchedOf, Why, WhyCounter, WhyFlow,
-    WhyPath,
+    self, Counted, Matched, Missed, Path, SilentIface, Status, Together, UnmatchedOf, Why,
+    WhyCounter, WhyFlow, WhyPath,
 };
 use ashway_api::request;
 use ashway_demux::{self as demux, Conjunction, Filter, Specificity, Table};
@@ -120,6 +120,15 @@ fn why_path(places: &FilePlaces<'_>, status: &Status, path: &Path) -> WhyPath {
         .map(|count| places.row(path, *count, status))
         .filter(|row| row.count != 0);
     let (tier, tier_reason) = tier(path);
+    let ifaces = status.interfaces.iter();
+    let silent = ifaces
+        .filter(|iface| path.base.iface.contains(&iface.name))
+        .filter(|iface| matches!(&*iface.mode, "down" | "gone"))
+        .map(|iface| SilentIface {
+            iface: iface.name.clone(),
+            mode: iface.mode.clone(),
+            hint: iface.hint.clone(),
+        });
     let together = Count::ALL
         .iter()
         .map(|count| (count, together(Some(about), status, *count)))
@@ -139,6 +148,7 @@ fn why_path(places: &FilePlaces<'_>, status: &Status, path: &Path) -> WhyPath {
         stages: places.stage_names(about, Some(status)),
         file: places.file(),
         line: places.line(about, "match"),
+        silent: silent.collect(),
         rows: rows.collect(),
         together: together.collect(),
     }

@@ -15,6 +15,20 @@ pub(crate) trait Port {
     fn pass(&mut self, frame: &[u8]) -> bool;
 }
 
+/// The way out of an interface that the node has left.
+#[derive(Debug)]
+pub(crate) struct Gone;
+
+impl Port for Gone {
+    fn send(&mut self, _frame: &[u8]) -> Count {
+        Count::OutDroppedIfaceDown
+    }
+
+    fn pass(&mut self, _frame: &[u8]) -> bool {
+        false
+    }
+}
+
 /// Whether a socket says that its interface is down, or gone (packet(7), `xsk_sendmsg`).
 pub(crate) fn is_down(error: &std::io::Error) -> bool {
     let errno = Errno::from_io_error(error);

@@ -1,5 +1,5 @@
 //! Interfaces that change while a node has them: deleted and made again, with another
-//! hardware address, with more queues and fewer. Their paths go on, no message takes another's
+//! name or hardware address, with more queues and fewer. Their paths go on, no message takes another's
 //! path, and what the node says of itself is true meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
@@ -69,16 +69,12 @@ fn send(socket: &UdpSocket, number: u32, over: &AtomicBool) -> u64 {
     sent
 }
 
-/// What the node answers `why` of a message to `b1`.
-fn why(node: &Node) -> Value {
-    let words = [
-        "why",
-        "-j",
-        "udp 10.8.0.1:9 > 10.8.0.2:7777",
-        "--iface",
-        "b1",
-    ];
-    let answer = run(&mut node.command(words));
+/// A message to `b1`.
+const FLOW: [&str; 3] = ["udp 10.8.0.1:9 > 10.8.0.2:7777", "--iface", "b1"];
+
+/// What the node answers `why` of this.
+fn why(node: &Node, about: &[&str]) -> Value {
+    let answer = run(node.command(["why", "-j"]).args(about));
     assert!(answer.status.success(), "{}", text(&answer));
     serde_json::from_slice(&answer.stdout).unwrap()
 }
@@ -117,7 +113,13 @@ fn an_interface_that_is_made_again_is_taken_again() {
                     let hint = &entry(&status, "interfaces", "b1")["hint"];
                     let hint = hint.as_str().unwrap();
                     assert!(hint.starts_with("it is taken again when"), "{hint}");
-                    let why = why(&node);
+                    let of_path = why(&node, &["counter"]);
+                    let silent = &of_path["silent"][0];
+                    assert_eq!(
+                        (&silent["iface"], &silent["mode"]),
+                        (&json!("b1"), &json!("gone"))
+                    );
+                    let why = why(&node, &FLOW);
                     assert_eq!(why["path"], Value::Null, "{place}: {why:#}");
                     let reason = why["reason"].as_str().unwrap();
                     assert!(reason.contains("`b1` is gone"), "{place}: {reason}");
@@ -145,7 +147,8 @@ fn an_interface_that_is_made_again_is_taken_again() {
             drop(ends);
             (u64::from(asked), beside.join().unwrap())
         });
-        assert_eq!(why(&node)["path"], "counter", "{place}");
+        assert_eq!(why(&node, &FLOW)["path"], "counter", "{place}");
+        assert_eq!(why(&node, &["counter"])["silent"], json!([]), "{place}");
         settle(&node, "counter", asked).assert_fates(&[("answered", asked)], &place);
         settle(&node, "late", 1).assert_fates(&[("answered", 1)], &place);
         let beside = settle(&node, "beside", sent);
@@ -349,6 +352,51 @@ fn an_interface_that_comes_back_from_another_namespace_is_taken_again() {
         });
         assert_eq!(far(&rig, 7777).ask_number(1).unwrap(), 2, "{place}");
         settle(&node, "counter", 2).assert_fates(&[("answered", 2)], &place);
+        node.stop().unwrap();
+    }
+}
+
+/// Under another name it is another interface: its messages are the host's until it has its own
+/// again.
+#[test]
+fn an_interface_with_another_name_is_left_until_it_has_its_own_again() {
+    if skip_unless_root() {
+        return;
+    }
+    for (mode, tier) in PLACES {
+        let place = format!("{mode}, {tier}");
+        let rig = Rig::new(&format!("name-{mode}-{tier}"), RigOptions::default()).unwrap();
+        add_wire(&rig);
+        let config = Config::on_b0(mode).iface("b1", mode);
+        let config = config.handler("counter").unwrap();
+        let config = config.path_on("['b1']", "counter", 7777, tier);
+        let node = rig.node(config).start().unwrap();
+        let first = mode_of(&node.status().unwrap(), "b1");
+        let client = far(&rig, 7777);
+        assert_eq!(client.ask_number(1).unwrap(), 1, "{place}");
+        let host = rig.in_b(|| UdpSocket::bind("10.8.0.2:7777")).unwrap();
+        host.set_read_timeout(Some(Duration::from_secs(10)))
+            .unwrap();
+
+        for number in 1..=3_u32 {
+            ip(rig.command_b("ip"), "link set b1 name other");
+            until("the node has left it", || {
+                (mode_of(&node.status().unwrap(), "b1") == "gone").then_some(())
+            });
+            client.socket().send(&number.to_be_bytes()).unwrap();
+            let mut heard = [0; 8];
+            let (len, _) = host.recv_from(&mut heard).unwrap();
+            assert_eq!(heard[..len], number.to_be_bytes(), "{place}");
+            ip(rig.command_b("ip"), "link set other name b1");
+            until("the node has it again", || {
+                (mode_of(&node.status().unwrap(), "b1") == first).then_some(())
+            });
+            assert_eq!(client.ask_number(1).unwrap(), 1 + number, "{place}");
+        }
+        settle(&node, "counter", 4).assert_fates(&[("answered", 4)], &place);
+        let said = "interface `b1` is called `other` now";
+        let output = node.output();
+        assert_eq!(output.matches(said).count(), 3, "{place}: {output}");
         node.stop().unwrap();
     }
 }

@@ -57,7 +57,8 @@ pub use path::{
 pub use plan::{Plan, PlanStep};
 pub use status::{AllModulePaths, Operation, Status, Tap, UnderWay};
 pub use why::{
-    Counted, Filter, Matched, Missed, Together, UnmatchedOf, Why, WhyCounter, WhyFlow, WhyPath,
+    Counted, Filter, Matched, Missed, SilentIface, Together, UnmatchedOf, Why, WhyCounter, WhyFlow,
+    WhyPath,
 };
 
 use crate::request::Request;

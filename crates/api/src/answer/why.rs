@@ -174,10 +174,24 @@ pub struct WhyPath {
     pub file: String,
     /// The line of the path's filter in it; none of a path that came while the node ran.
     pub line: Option<u64>,
+    /// Its interfaces by which nothing comes now.
+    pub silent: Vec<SilentIface>,
     /// Each counter that is not 0.
     pub rows: Vec<Counted>,
     /// Counters that it has together with all paths of modules, and that are not 0.
     pub together: Vec<Together>,
+}
+
+/// An interface by which nothing comes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct SilentIface {
+    /// The interface.
+    pub iface: String,
+    /// `down` or `gone`.
+    pub mode: Word,
+    /// The next step.
+    pub hint: Option<String>,
 }
 
 /// What paths of modules have counted together.

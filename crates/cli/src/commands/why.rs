@@ -187,6 +187,16 @@ fn path(answer: &WhyPath) -> String {
     line!(out, "  {}", configured(&answer.file, answer.line, None));
     line!(out, "  stages: {}", stages(&answer.stages));
     out += &tier(&answer.tier, answer.tier_reason.as_deref());
+    for at in &answer.silent {
+        let (iface, mode) = (clean(&at.iface), clean(&at.mode));
+        line!(
+            out,
+            "  nothing comes by interface `{iface}`, which is {mode}"
+        );
+        if let Some(hint) = &at.hint {
+            line!(out, "    hint: {}", clean(hint));
+        }
+    }
     for row in &answer.rows {
         let (counter, reason) = (clean(&row.counter), clean(&row.reason));
         line!(out, "  {counter} {}: a message {reason}", row.count);

@@ -26,7 +26,7 @@ use crate::counters::UserRows;
 use crate::feeds::Feeds;
 use crate::observe::trace;
 use crate::packet_port::PacketPort;
-use crate::port::{Port, give_to_host, unsent};
+use crate::port::{Gone, Port, give_to_host, unsent};
 use crate::relays::Relays;
 use crate::rows::CounterRow;
 use crate::target::Target;
@@ -172,7 +172,7 @@ impl Way {
         } else if let Some(port) = packet.iter_mut().find(|port| port.iface == iface) {
             self.out(row, message, &mut port.way_out(), rows)
         } else {
-            unreachable!("modules know the node's interfaces only")
+            self.out(row, message, &mut Gone, rows)
         }
     }
 

@@ -5,10 +5,12 @@
 //! the sources, and answered. What no one waits for is an [order](crate::order).
 
 use std::collections::HashSet;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use ashway_path::places::PathId;
+use ashway_ring::receive_nothing;
 use serde::{Deserialize, Serialize};
 
 use super::Work;
@@ -16,6 +18,7 @@ use crate::clock::now;
 use crate::error::InstanceError;
 use crate::observe::trace::{self, TraceSink};
 use crate::packet_port::PacketPort;
+use crate::packets;
 use crate::plan::HandlerId;
 use crate::queue::Queue;
 use crate::relays::{Out, Relays};
@@ -41,6 +44,8 @@ pub enum Command {
     Promote(PathId, bool),
     /// Writes all hops anew: an interface is another than it was.
     RefreshRelays,
+    /// The node has left an interface: lets go of the way in and out of it.
+    LeaveIface(usize),
     /// An interface is reached like this by now, in the kernel tier.
     SetWayOut(usize, Out),
     /// The hardware addresses of paths' next hops; `None` while unknown.
@@ -135,6 +140,18 @@ impl Work {
             }
             Command::Promote(path, promoted) => paths.promote(path, promoted),
             Command::RefreshRelays => paths.refresh_relays(),
+            Command::LeaveIface(iface) => {
+                if let Some(port) = self.xdp_ports.get_mut(iface) {
+                    *port = None;
+                }
+                let left = self.packet_ports.extract_if(.., |port| port.iface == iface);
+                for mut port in left {
+                    // No more comes, and what has come is taken.
+                    let is_deaf = receive_nothing(port.socket.as_fd()).is_ok();
+                    let mut drain = || packets::drain(&mut port, paths, &self.rows, now);
+                    while is_deaf && drain().unwrap_or(false) {}
+                }
+            }
             Command::SetWayOut(iface, out) => {
                 if let Some(relays) = paths.relays() {
                     relays.set_way_out(iface, out);
@@ -173,10 +190,7 @@ impl Work {
             Resource::Relays(relays) => self.paths.set_relays(relays),
             Resource::XdpPort(iface, port) => self.xdp_ports[iface] = Some(*port),
             Resource::PacketPort(port) => {
-                let mut ports = self.packet_ports.iter_mut();
-                if let Some(known) = ports.find(|known| known.iface == port.iface) {
-                    *known = *port;
-                }
+                self.packet_ports.push(*port);
             }
             Resource::Observer(observer) => trace::set(Some(observer)),
             Resource::Version(next) => return Answer::VersionActivated(next.run()),
@@ -207,6 +221,7 @@ mod tests {
             Command::AddRelay(one, 255),
             Command::Promote(other, true),
             Command::RefreshRelays,
+            Command::LeaveIface(2),
             Command::SetWayOut(
                 1,
                 Out {
