@@ -87,10 +87,12 @@ fn interfaces(status: &answer::Status) -> String {
             out.push_str(&line);
         }
         if iface.unmatched.overflowed > 0 {
-            out += &format!(
-                "lost: {}: {} frames found its packet socket full; whose they were nobody knows\n",
-                iface.name, iface.unmatched.overflowed
+            let (name, lost) = (&iface.name, iface.unmatched.overflowed);
+            let line = format!(
+                "lost: {name}: {lost} frames found its packet socket full; whose they were nobody \
+                 knows\n"
             );
+            out.push_str(&line);
         }
         out += &hint(&iface.name, iface.hint.as_deref());
     }
