@@ -13,6 +13,8 @@
 //! Fields are in the order in which the program writes them into a frame, and
 //! what goes into it is in network order.
 
+use crate::share::Terms;
+
 /// The next hop of a path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hop {
@@ -41,6 +43,8 @@ pub struct Hop {
     /// The only sender whose messages go this way; those of others run in the user
     /// tier. Without it, all do.
     pub from: Option<Sender>,
+    /// What a message costs the path of its [share](crate::share), if that has one.
+    pub terms: Option<Terms>,
 }
 
 /// Who a message came from, and to whom, as its plain headers say it (Ethernet
@@ -98,6 +102,9 @@ pub const WAY_BYTES: i16 = 64;
 pub const FROM_MAC: i16 = WAY_BYTES;
 /// Offset of [`Sender::ends`].
 pub const FROM_ENDS: i16 = FROM_MAC + 8;
+/// `u64`: offset of [`Terms::price`], 0 without a share, and of [`Terms::least_ns`] in the upper
+/// half.
+pub const TERMS: i16 = 112;
 /// Size of an entry; a power of two.
 pub const BYTES: usize = 128;
 
@@ -110,8 +117,12 @@ impl Hop {
             flags |= flag::FROM | if from.ipv6 { flag::FROM_IPV6 } else { 0 };
             (mac, ends) = (from.mac, from.ends);
         }
+        let (price, least_ns) = match self.terms {
+            Some(terms) => (terms.price, terms.least_ns),
+            None => (0, 0),
+        };
         let mut bytes = [0; BYTES];
-        let parts: [(i16, &[u8]); 13] = [
+        let parts: [(i16, &[u8]); 15] = [
             (IFINDEX, &self.ifindex.to_ne_bytes()),
             (MACS, &self.destination_mac),
             (MACS + 6, &self.source_mac),
@@ -125,6 +136,8 @@ impl Hop {
             (HOPS, &[self.hops]),
             (FROM_MAC, &mac),
             (FROM_ENDS, &ends),
+            (TERMS, &price.to_ne_bytes()),
+            (TERMS + 4, &least_ns.to_ne_bytes()),
         ];
         for (at, part) in parts {
             bytes[at as usize..][..part.len()].copy_from_slice(part);
@@ -156,13 +169,18 @@ mod tests {
                 ipv6: true,
                 ends: [13; 36],
             }),
+            terms: Some(Terms {
+                price: 0x0e0e_0e0e,
+                least_ns: 0x0f0f_0f0f,
+            }),
         };
         let mut lengths = [0; 64];
         let bytes = hop.to_bytes();
         for byte in bytes {
             lengths[usize::from(byte)] += 1;
         }
-        assert_eq!(lengths[1..14], [6, 6, 4, 16, 16, 2, 2, 4, 2, 0, 1, 6, 36]);
+        let known = [6, 6, 4, 16, 16, 2, 2, 4, 2, 0, 1, 6, 36, 4, 4];
+        assert_eq!(lengths[1..16], known);
         assert_eq!(lengths[usize::from(32 | flag::FROM | flag::FROM_IPV6)], 1);
         assert_eq!(bytes[..4], [0; 4]);
         assert_eq!(Hop::default().to_bytes(), [0; BYTES]);

@@ -77,7 +77,8 @@ pub const PATH_BEHIND_KERNEL: usize = 4;
 /// `u64` in a path word: when what the path has used of its [share](crate::share) is
 /// paid for, in ns of `CLOCK_MONOTONIC`. Written by the kernel tier under the
 /// instance's lock, as are the next two; those the worker writes while the path is in the
-/// user tier.
+/// user tier. A relay, which has no lock, has them in the word of its forward direction, for
+/// both, and this one is changed atomically.
 pub const PATH_PAID: usize = 8;
 /// `u32` in a path word: 1 while the path is above its share.
 pub const PATH_LAZY: usize = 16;

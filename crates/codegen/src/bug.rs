@@ -172,6 +172,12 @@ ashway_abi::named_bugs! {
     ShareForgotten,
     /// A path above its share drains each time that its room is full.
     ShareDrainsAtOnce,
+    /// Each direction of a relay has an account of its own.
+    RelayAccountForEach,
+    /// A relay is charged as if no other CPU could.
+    RelayChargeStored,
+    /// A relay without a share is asked all the same.
+    RelayAlwaysAsked,
 
     // Pipes.
     /// Lanes behind the end are counted.

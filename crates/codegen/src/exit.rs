@@ -14,6 +14,15 @@ use crate::instance::{EXIT_BYTES, EXIT_MARK};
 use Reg::{R1, R2, R3, R4, R5};
 use ashway_check::bpf::{Assembler, Field, Hook, Image, Reg, Size, helper, op};
 
+/// The interface of the kernel's that a frame with this metadata goes out by; 0 for the one
+/// that it came by, `None` if it is not marked.
+#[must_use]
+pub fn way_out(metadata: &[u8]) -> Option<u32> {
+    let (mark, rest) = metadata.split_first_chunk()?;
+    let way = rest.first_chunk().copied().map(u32::from_ne_bytes);
+    way.filter(|_| i32::from_ne_bytes(*mark) == EXIT_MARK)
+}
+
 /// Generates the program.
 #[must_use]
 pub fn generate() -> Image {

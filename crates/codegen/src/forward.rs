@@ -18,6 +18,9 @@
 //!
 //! * **Never overtake:** as with handlers ([`instance`]), a message is sent on here
 //!   only while no earlier one of its path and direction is in the user tier.
+//! * **No more than its share:** above [it](ashway_abi::share) a message goes to the user tier,
+//!   as with handlers. A path has one account for both directions; what a message costs is
+//!   part of the hop, and without a share nothing is asked but that.
 //! * **The user tier** gets the whole frame, as it came, where there is no hop, where
 //!   the sender is not the one that the hop is for, and what is too long.
 //! * **Fates:** `Forwarded` when it is handed to the interface out. That one may
@@ -34,8 +37,11 @@ use ashway_check::bpf::{Assembler, Hook, Image, Label, MapRef, Reg, Size, helper
 use ashway_wire::eth::{HEADER_BYTES, TAG_BYTES, TYPE_IPV4, TYPE_IPV6, TYPE_VLAN};
 use ashway_wire::ipv4::{DONT_FRAGMENT, PROTOCOL_UDP};
 
+use crate::bug::{self, Bug};
 use crate::hook::{self, Action};
-use crate::instance::{OrderScope, Origin, QueueSpec, enqueue, mark_for_exit, whole_checksum};
+use crate::instance::{
+    OrderScope, Origin, QueueSpec, enqueue, mark_for_exit, share, whole_checksum,
+};
 use crate::observe::{self, Note, Word};
 use crate::parts::{self, Packet, be16};
 use crate::timed;
@@ -43,6 +49,11 @@ use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// Stack: a copy of what the hop says of the way; below what [`deliver`] has there.
 const HOP: i16 = -104 - hop::WAY_BYTES;
+/// Stack: what the hop says of the path's share.
+const TERMS: i16 = HOP - 8;
+/// Stack: where the account of that is; 0 if there is nothing to charge.
+const ACCOUNT: i16 = TERMS - 8;
+const SHARE: share::AccountAt = share::AccountAt { words: ACCOUNT };
 
 const ETH: i16 = HEADER_BYTES as i16;
 const IPV4: i16 = 20;
@@ -66,6 +77,7 @@ pub fn generate_observed(spec: &QueueSpec) -> Image {
 fn generate_with(spec: &QueueSpec, observe: bool) -> Image {
     let mut asm = Assembler::at(spec.hook);
     let [host, user, queue, drained, no_room, short] = [(); 6].map(|()| asm.label());
+    let draining = asm.label();
     let packet = spec.packet;
     asm.mov(R6, R1);
     parts::find_context(&mut asm, spec.cpus, host);
@@ -73,12 +85,13 @@ fn generate_with(spec: &QueueSpec, observe: bool) -> Image {
         observe::turn(&mut asm);
     }
     asm.map(R7, MapRef::Trusted, Some(0));
-    turn(&mut asm, spec, host, queue, drained);
+    turn(&mut asm, spec, host, queue, draining);
     find_hop(&mut asm, spec, user);
     if spec.hook == Hook::Tcx {
         same_headers(&mut asm, user);
     }
     fits(&mut asm, user);
+    ask(&mut asm, spec, queue, host);
     note_kernel(&mut asm, spec, host);
     move_start(&mut asm, packet, no_room);
     headers(&mut asm, packet, short);
@@ -90,6 +103,7 @@ fn generate_with(spec: &QueueSpec, observe: bool) -> Image {
     ] {
         let out = asm.label();
         asm.bind(label);
+        charge(&mut asm);
         parts::find_row(&mut asm, out);
         parts::count(&mut asm, R0, fate);
         if observe {
@@ -98,13 +112,17 @@ fn generate_with(spec: &QueueSpec, observe: bool) -> Image {
         asm.bind(out);
         hook::finish(&mut asm, Action::Drop);
     }
+    asm.bind(draining);
+    account(&mut asm, spec, host);
+    asm.jump(drained);
     asm.bind(user);
     asm.mov_imm(R8, Count::QueuedTier as i32);
     asm.bind(queue);
     whole_frame(&mut asm);
+    account(&mut asm, spec, host);
     let origin = Origin::Kernel {
         drained,
-        share: false,
+        share: Some(SHARE),
         path: None,
     };
     enqueue::emit(&mut asm, spec, host, origin, observe);
@@ -168,6 +186,8 @@ fn find_hop(asm: &mut Assembler, spec: &QueueSpec, user: Label) {
         asm.load(Size::D, R1, R4, word);
         asm.store(Size::D, R10, HOP + word, R1);
     }
+    asm.load(Size::D, R1, R4, hop::TERMS);
+    asm.store(Size::D, R10, TERMS, R1);
     from(asm, user);
     asm.load(Size::W, R1, R4, hop::GENERATION);
     asm.jump_if(op::JNE, R1, R5, user);
@@ -248,6 +268,49 @@ fn same_headers(asm: &mut Assembler, user: Label) {
     asm.mov_imm(R1, (flag::PLAIN | flag::IPV6) as i32);
     asm.bind(ipv4);
     asm.jump_if(op::JNE, R1, R2, user);
+}
+
+/// Finds where the path's account is: in the word of its forward direction, the first of two
+/// whose first is odd. `r7` = trusted words. Clobbers `r1`, `r2`.
+fn account(asm: &mut Assembler, spec: &QueueSpec, host: Label) {
+    asm.load(Size::W, R2, R9, context::LOCAL_PATH);
+    asm.jump_if_imm(op::JGE, R2, spec.layout.paths as i32, host);
+    asm.alu_imm(op::ADD, R2, 1);
+    if !bug::is(Bug::RelayAccountForEach) {
+        asm.alu_imm(op::AND, R2, -2);
+    }
+    asm.alu_imm(op::LSH, R2, trusted::PATH_STRIDE.trailing_zeros() as i32);
+    asm.mov(R1, R7);
+    asm.alu(op::ADD, R1, R2);
+    let first = spec.layout.path_word(0) - trusted::PATH_STRIDE;
+    asm.alu_imm(op::ADD, R1, first as i32);
+    asm.store(Size::D, R10, ACCOUNT, R1);
+}
+
+/// To `queue` with the note in `r8` if the path is above its share. Clobbers `r0`-`r5`, `r7`.
+fn ask(asm: &mut Assembler, spec: &QueueSpec, queue: Label, host: Label) {
+    let within = asm.label();
+    // Nothing to charge.
+    asm.store_imm(Size::D, R10, ACCOUNT, 0);
+    asm.load(Size::W, R1, R10, TERMS);
+    if !bug::is(Bug::RelayAlwaysAsked) {
+        asm.jump_if_imm(op::JEQ, R1, 0, within);
+    }
+    asm.map(R7, MapRef::Trusted, Some(0));
+    account(asm, spec, host);
+    share::ask(asm, SHARE, within);
+    asm.mov_imm(R8, Count::QueuedShare as i32);
+    asm.jump(queue);
+    asm.bind(within);
+}
+
+/// A message that was not led to the user tier has been run. Clobbers `r0`-`r5`.
+fn charge(asm: &mut Assembler) {
+    let free = asm.label();
+    asm.load(Size::D, R1, R10, ACCOUNT);
+    asm.jump_if_imm(op::JEQ, R1, 0, free);
+    share::charge(asm, SHARE, share::Price::Shared(TERMS));
+    asm.bind(free);
 }
 
 /// Notes on which CPU this message leaves: one that follows it into a ring must
@@ -451,6 +514,7 @@ fn leave(asm: &mut Assembler, no_room: Label, host: Label, observe: bool) {
     asm.mov(R8, R0);
 
     asm.bind(count);
+    charge(asm);
     parts::find_row(asm, host);
     parts::count(asm, R0, Count::Forwarded);
     if observe {

@@ -5,11 +5,12 @@
 
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
 use ashway_abi::share::{Account, DRAIN_NS, HOLD_NS, Mode, Terms};
-use ashway_abi::{Count, context, flow, trusted};
+use ashway_abi::{Count, Hop, context, flow, trusted};
 use ashway_abi::{MemoryKind, QueueLayout};
 use ashway_check::bpf::interp::Machine;
 use ashway_check::bpf::{Hook, Image};
 use ashway_codegen::entry::Packet;
+use ashway_codegen::forward;
 use ashway_codegen::instance::{self, OrderScope, QueueSpec};
 use promoted::promoted;
 
@@ -53,10 +54,31 @@ const fn queue(memory: MemoryKind) -> QueueSpec {
     }
 }
 
+/// Of whole frames, where the paths below this number are relays.
+const fn frames(memory: MemoryKind) -> QueueSpec {
+    QueueSpec {
+        order_scope: OrderScope::Path { relays: 3 },
+        ..queue(memory)
+    }
+}
+
+/// A relay's hop with these terms.
+fn hop(terms: Option<Terms>) -> Hop {
+    Hop {
+        ifindex: 7,
+        mtu: 1500,
+        hops: 64,
+        terms,
+        ..Hop::default()
+    }
+}
+
 /// A path of an instance, without an entry program: its facts are in the context.
 struct Path {
     program: Image,
     machine: Machine,
+    /// Where its account is.
+    account: usize,
 }
 
 impl Path {
@@ -72,6 +94,24 @@ impl Path {
         Self::of(program, memory)
     }
 
+    /// The way back of a relay of the kernel tier, whose account is with the way there.
+    fn relay(memory: MemoryKind, share: Option<Terms>) -> Self {
+        let mut path = Self::of(forward::generate(&frames(memory)), memory);
+        path.account = WORD - trusted::PATH_STRIDE;
+        for way in [LOCAL - 1, LOCAL] {
+            path.machine.set_hop(way, hop(share));
+        }
+        path
+    }
+
+    /// A path with this share of each kind: of a handler over either memory, and relays.
+    fn all(share: Terms) -> [Self; 4] {
+        let both = [MemoryKind::Arena, MemoryKind::Array];
+        let [[arena, array], [pointers, helpers]] =
+            [Self::new, Self::relay].map(|made| both.map(|memory| made(memory, Some(share))));
+        [arena, array, pointers, helpers]
+    }
+
     /// In the user tier.
     fn user(memory: MemoryKind) -> Self {
         Self::of(instance::user(&queue(memory)), memory)
@@ -80,25 +120,36 @@ impl Path {
     fn of(program: Image, memory: MemoryKind) -> Self {
         let mut machine = Machine::new(1, QUEUE.bytes(), LAYOUT.total_bytes());
         machine.array_mode = memory == MemoryKind::Array;
-        let mut field = |at: i16, value: u32| {
-            let at = at as usize;
-            machine.context_mut()[at..at + 4].copy_from_slice(&value.to_ne_bytes());
+        let mut path = Self {
+            program,
+            machine,
+            account: WORD,
         };
-        field(context::LOCAL_PATH, LOCAL as u32);
-        field(context::PAYLOAD_OFF, 42);
-        field(context::PAYLOAD_LEN, 8);
-        field(
-            context::FLAGS,
-            context::flag::PLAIN | context::flag::ON_FAULT_DROP,
-        );
-        let mut path = Self { program, machine };
+        path.of_path(LOCAL);
         path.set(trusted::PARTED, 1);
         path
+    }
+
+    /// Messages from now on are of the path with this number.
+    fn of_path(&mut self, local: usize) {
+        self.field(context::LOCAL_PATH, local as u32);
+    }
+
+    fn field(&mut self, at: i16, value: u32) {
+        let at = at as usize;
+        self.machine.context_mut()[at..at + 4].copy_from_slice(&value.to_ne_bytes());
     }
 
     /// A message comes `now`, whose handler takes so long; what is counted of it, a
     /// fate or a note, but for what is counted beside a fate.
     fn message(&mut self, now: u64, takes: u64, odd: bool) -> Count {
+        // As the entry program leaves it; a relay's makes a whole frame of it.
+        self.field(context::PAYLOAD_OFF, 42);
+        self.field(context::PAYLOAD_LEN, 8);
+        self.field(
+            context::FLAGS,
+            context::flag::PLAIN | context::flag::ON_FAULT_DROP,
+        );
         let machine = &mut self.machine;
         (machine.clock_ns, machine.clock_step_ns) = (now, takes);
         let counts = |machine: &Machine| {
@@ -123,7 +174,14 @@ impl Path {
     }
 
     fn word(&self, at: usize) -> u64 {
-        u64::from_ne_bytes(self.machine.trusted()[WORD + at..][..8].try_into().unwrap())
+        let at = self.account + at;
+        u64::from_ne_bytes(self.machine.trusted()[at..][..8].try_into().unwrap())
+    }
+
+    fn is_lazy(&self) -> bool {
+        let lazy = self.machine.trusted_u32(self.account + trusted::PATH_LAZY);
+        assert!(lazy < 2);
+        lazy == 1
     }
 
     fn in_user(&self) -> u32 {
@@ -170,13 +228,16 @@ impl Path {
 
     /// What the daemon says of it.
     fn mode(&self, now: u64) -> Mode {
-        let waits = self.machine.trusted_u32(WORD + trusted::PATH_LAZY) != 0 && self.in_user() > 0;
+        let waits = self.is_lazy() && self.in_user() > 0;
         Mode::at(now, self.word(trusted::PATH_LAZY_AT), waits)
     }
 }
 
 fn ran(count: Count) -> bool {
-    matches!(count, Count::Consumed | Count::DroppedFault)
+    matches!(
+        count,
+        Count::Consumed | Count::DroppedFault | Count::Forwarded
+    )
 }
 
 const SECOND: u64 = 1_000_000_000;
@@ -202,34 +263,38 @@ fn the_program_decides_as_the_account_does() {
         (MemoryKind::Array, 1_000, None),
     ] {
         let terms = Terms::new(per_mille, rate);
-        let mut path = Path::new(memory, Some(terms));
-        let mut account = Account::default();
-        let mut random = Random(u64::from(per_mille) + 88);
-        let (mut now, mut seen) = (SECOND, [0; 2]);
-        for _ in 0..5_000 {
-            let takes = 1 + random.below(100_000);
-            // Twice as often as it may run, on the whole.
-            now += random.below(terms.cost(50_000) + 1);
-            let count = path.message(now, takes, random.below(4) == 0);
-            if account.may_run(now) {
-                account.ran(terms, now, now + takes);
-                assert!(ran(count), "{count:?} at {now}: {account:?}");
-                seen[0] += 1;
-            } else {
-                assert_eq!(count, Count::QueuedShare, "at {now}: {account:?}");
-                path.work_off(1);
-                seen[1] += 1;
-            }
-            let lazy = path.machine.trusted_u32(WORD + trusted::PATH_LAZY) == 1;
-            assert_eq!(
-                (path.word(trusted::PATH_PAID), lazy),
-                (account.paid, account.lazy)
-            );
-            assert_eq!(path.word(trusted::PATH_LAZY_AT), account.lazy_at);
-            assert_eq!(path.machine.trusted_u32(trusted::LOCK), 0);
+        for made in [Path::new, Path::relay] {
+            decides_as_the_account_does(made(memory, Some(terms)), terms);
         }
-        assert!(seen.iter().all(|seen| *seen > 500), "{per_mille}: {seen:?}");
     }
+}
+
+fn decides_as_the_account_does(mut path: Path, terms: Terms) {
+    let mut account = Account::default();
+    let mut random = Random(u64::from(terms.price) + 88);
+    let (mut now, mut seen) = (SECOND, [0; 2]);
+    for _ in 0..5_000 {
+        let takes = 1 + random.below(100_000);
+        // Twice as often as it may run, on the whole.
+        now += random.below(terms.cost(50_000) + 1);
+        let count = path.message(now, takes, random.below(4) == 0);
+        if account.may_run(now) {
+            account.ran(terms, now, now + takes);
+            assert!(ran(count), "{count:?} at {now}: {account:?}");
+            seen[0] += 1;
+        } else {
+            assert_eq!(count, Count::QueuedShare, "at {now}: {account:?}");
+            path.work_off(1);
+            seen[1] += 1;
+        }
+        assert_eq!(
+            (path.word(trusted::PATH_PAID), path.is_lazy()),
+            (account.paid, account.lazy)
+        );
+        assert_eq!(path.word(trusted::PATH_LAZY_AT), account.lazy_at);
+        assert_eq!(path.machine.trusted_u32(trusted::LOCK), 0);
+    }
+    assert!(seen.iter().all(|seen| *seen > 500), "{terms:?}: {seen:?}");
 }
 
 /// Runs of 10 us at 20 %, asked for so many times a second for a second; beside, a
@@ -258,7 +323,7 @@ fn offer_in_lots(
             lazy += 1;
         }
         match path.message(now, 10_000, false) {
-            Count::Consumed => {
+            Count::Consumed | Count::Forwarded => {
                 eager += 1;
                 free = now + 10_000;
             }
@@ -280,8 +345,12 @@ fn offer_in_lots(
 #[test]
 fn goodput_does_not_fall_as_the_load_rises() {
     // It is faster than the share, as fast, slower, and has hardly a CPU.
-    for worker_ns in [20_000, 50_000, 100_000, 500_000] {
-        let mut path = Path::new(MemoryKind::Arena, Some(Terms::new(200, None)));
+    let terms = Some(Terms::new(200, None));
+    for (worker_ns, made) in [20_000, 50_000, 100_000, 500_000]
+        .into_iter()
+        .flat_map(|worker_ns| [Path::new, Path::relay].map(|made| (worker_ns, made)))
+    {
+        let mut path = made(MemoryKind::Arena, terms);
         let (mut begin, mut best) = (SECOND, 0);
         for per_second in [10_000, 20_000, 24_000, 40_000, 100_000] {
             let [eager, lazy, dropped] = offer(&mut path, worker_ns, begin, per_second);
@@ -323,8 +392,7 @@ fn a_flood_in_lots_has_no_less_done_than_a_lower_load() {
 /// Behind the flood it is eager again, and not before what waits has been done.
 #[test]
 fn a_flood_ends_and_nothing_overtakes() {
-    for memory in [MemoryKind::Arena, MemoryKind::Array] {
-        let mut path = Path::new(memory, Some(Terms::new(10, None)));
+    for mut path in Path::all(Terms::new(10, None)) {
         while ran(path.message(SECOND, 10_000, false)) {}
         // No more than a worker's turn is taken, and the rest is counted.
         for _ in 1..trusted::LAZY_MESSAGES {
@@ -345,7 +413,7 @@ fn a_flood_ends_and_nothing_overtakes() {
         assert_eq!(path.message(later, 0, false), Count::DroppedOverShare);
         assert_eq!(path.mode(later), Mode::Lazy);
         path.work_off(1);
-        assert_eq!(path.message(later, 0, false), Count::Consumed);
+        assert!(ran(path.message(later, 0, false)));
         assert_eq!(path.mode(later), Mode::Eager);
     }
 }
@@ -422,6 +490,63 @@ fn the_user_tier_drops_what_the_worker_has_no_room_for() {
         assert_eq!(path.burst(SECOND, 300), [MOST, 300 - MOST, 0]);
         path.work_off(1);
         assert_eq!(path.burst(SECOND, 2), [1, 1, 0]);
+    }
+}
+
+/// What one direction of a relay uses the other has not.
+#[test]
+fn both_directions_of_a_relay_have_one_account() {
+    let mut path = Path::relay(MemoryKind::Arena, Some(Terms::new(10, None)));
+    let go = |path: &mut Path, way: usize| {
+        path.of_path(way);
+        path.message(SECOND, 10_000, false)
+    };
+    let mut runs = 0;
+    while ran(go(&mut path, LOCAL - runs % 2)) {
+        runs += 1;
+    }
+    // 1 % of 2 ms are two runs of 10 us, and one more begins within them.
+    assert_eq!(runs, 3);
+    for way in [LOCAL - 1, LOCAL] {
+        let note = go(&mut path, way);
+        assert!(
+            matches!(note, Count::QueuedShare | Count::QueuedOrder),
+            "{note:?}"
+        );
+        path.set(trusted::PATHS + way * trusted::PATH_STRIDE, 0);
+    }
+}
+
+/// Of a relay CPUs charge the account at a time, and none undoes what another did: `share`
+/// stores nothing there but by atomic instructions.
+#[test]
+fn a_relay_is_charged_by_atomic_instructions_alone() {
+    let program = forward::generate(&frames(MemoryKind::Arena));
+    let mut atomic = 0;
+    for insn in &program.insns {
+        // STX or ST (RFC 9669 §5), of 8 bytes, to this offset.
+        let [code, ..] = insn.to_le_bytes();
+        let off = (insn >> 16) as u16;
+        let stores = matches!(code & 7, 2 | 3) && code & 0x18 == 0x18;
+        if stores && usize::from(off) == trusted::PATH_PAID {
+            assert_eq!(code & 0xe0, 0xc0, "{insn:#x}");
+            atomic += 1;
+        }
+    }
+    // Two ends, each of which may bring the account up to now.
+    assert!(atomic >= 2 && atomic % 2 == 0, "{atomic}");
+}
+
+/// A relay without a share is not asked, and not charged.
+#[test]
+fn a_relay_without_a_share_does_not_look_at_the_clock() {
+    for memory in [MemoryKind::Arena, MemoryKind::Array] {
+        for (share, looks) in [(None, 0), (Some(Terms::new(200, None)), 2)] {
+            let mut path = Path::relay(memory, share);
+            assert!(ran(path.message(SECOND, 1, false)));
+            assert_eq!(path.machine.clock_ns - SECOND, looks);
+            assert_eq!(path.word(trusted::PATH_PAID) > 0, share.is_some());
+        }
     }
 }
 
@@ -502,9 +627,7 @@ fn fill(order_scope: OrderScope, order: &[usize]) -> Vec<u32> {
     let mut path = Path::of(instance::user(&spec), MemoryKind::Arena);
     let word = |local| trusted::PATHS + local * trusted::PATH_STRIDE;
     for &local in order {
-        let at = context::LOCAL_PATH as usize;
-        let number = (local as u32).to_ne_bytes();
-        path.machine.context_mut()[at..at + 4].copy_from_slice(&number);
+        path.of_path(local);
         let dropped = |path: &Path| {
             path.machine
                 .trusted_u32(word(local) + trusted::PATH_DROPPED)

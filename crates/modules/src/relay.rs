@@ -203,6 +203,7 @@ impl Own {
                 flags,
                 hops: self.hops,
                 from: None,
+                terms: None,
             },
         })
     }

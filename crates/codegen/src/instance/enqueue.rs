@@ -49,8 +49,8 @@ pub(crate) enum Origin {
     Kernel {
         /// Where it goes with messages that are dropped, not put.
         drained: Label,
-        /// Whether the path has a [share]; its word is then at [`PATH_WORD`].
-        share: bool,
+        /// Where its account is if the path may have a [share].
+        share: Option<share::AccountAt>,
         /// The path's number, if the program is of one alone.
         path: Option<usize>,
     },
@@ -173,7 +173,10 @@ pub(crate) fn emit(
     let too_long = asm.label();
     let void = asm.label();
     // In the user tier the worker says how a path stands: it has one program for all.
-    let has_share = matches!(origin, Origin::User | Origin::Kernel { share: true, .. });
+    let account = match origin {
+        Origin::User => Some(share::AccountAt::OWN),
+        Origin::Kernel { share, .. } => share,
+    };
 
     asm.load(Size::W, R4, R9, context::PAYLOAD_OFF);
     asm.load(Size::W, R5, R9, context::PAYLOAD_LEN);
@@ -194,8 +197,8 @@ pub(crate) fn emit(
         flow::note(asm);
         asm.load(Size::D, R1, R10, PATH_WORD);
     }
-    if has_share {
-        share::room(asm, over);
+    if let Some(account) = account {
+        share::room(asm, account, over);
     }
     part(asm, spec, full, over);
     take_slot(asm, spec, full);
@@ -251,8 +254,8 @@ pub(crate) fn emit(
     }
     asm.mov_imm(R8, Count::DroppedRingFull as i32);
     asm.bind(lost);
-    if has_share {
-        share::blame(asm);
+    if let Some(account) = account {
+        share::blame(asm, account);
     }
     hook::set(asm, R7, Action::Drop);
     asm.jump(tell);
@@ -370,14 +373,14 @@ fn no_room(asm: &mut Assembler, spec: &QueueSpec, origin: Origin) {
 /// here. Only while one of those is in the user tier, as the last takes the mark
 /// away; who loses the race leaves it to the next who finds no room. `r8` =
 /// the note.
-fn drain(asm: &mut Assembler, spec: &QueueSpec, has_share: bool) {
+fn drain(asm: &mut Assembler, spec: &QueueSpec, share: Option<share::AccountAt>) {
     let out = asm.label();
     asm.jump_if_imm(op::JNE, R8, Count::QueuedOrder as i32, out);
-    if has_share {
-        share::drains(asm, out);
+    if let Some(account) = share {
+        share::drains(asm, account, out);
     }
     if spec.order_scope == OrderScope::Ring {
-        flow::held_by(asm, spec, has_share);
+        flow::held_by(asm, spec, share.is_some());
     } else {
         asm.load(Size::D, R1, R10, PATH_WORD);
     }

@@ -33,7 +33,7 @@ mod keep;
 mod log;
 mod reply;
 mod resize;
-mod share;
+pub(crate) mod share;
 
 pub(crate) use enqueue::Origin;
 pub(crate) use reply::{EXIT_BYTES, EXIT_MARK, mark_for_exit, whole_checksum};
@@ -223,7 +223,7 @@ fn kernel_with(
     asm.bind(queue);
     let origin = Origin::Kernel {
         drained,
-        share: handler.share.is_some(),
+        share: handler.share.map(|_| share::AccountAt::OWN),
         path: handler.path,
     };
     enqueue::emit(&mut asm, &spec.queue, host, origin, observe);
@@ -271,7 +271,7 @@ fn turn(
     asm.jump_if_imm(op::JNE, R0, 0, queue);
     if handler.share.is_some() {
         let within = asm.label();
-        share::ask(asm, within);
+        share::ask(asm, share::AccountAt::OWN, within);
         unlock(asm);
         asm.mov_imm(R8, Count::QueuedShare as i32);
         asm.jump(queue);
@@ -399,7 +399,7 @@ fn verdict(
         observe::ran(asm, fuel(handler));
     }
     if let Some(terms) = handler.share {
-        share::charge(asm, terms);
+        share::charge(asm, share::AccountAt::OWN, share::Price::Locked(terms));
     }
     asm.load(Size::W, R0, R9, VERDICT);
     let reply = asm.label();
@@ -534,7 +534,7 @@ fn fault(
         observe::ran(asm, fuel(handler));
     }
     if let Some(terms) = handler.share {
-        share::charge(asm, terms);
+        share::charge(asm, share::AccountAt::OWN, share::Price::Locked(terms));
     }
     asm.bind(alleged);
     let keep = asm.label();

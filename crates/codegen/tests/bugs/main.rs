@@ -129,6 +129,9 @@ const fn guard(bug: Bug) -> &'static str {
         B::PathTakesRing | B::RelayTakesRing => "share::no_path_takes_what_another_needs",
         B::ShareTakesRing | B::ShareUncounted => "share::a_flood_ends_and_nothing_overtakes",
         B::ShareDrainsAtOnce => "share::a_flood_in_lots_has_no_less_done_than_a_lower_load",
+        B::RelayAccountForEach => "share::both_directions_of_a_relay_have_one_account",
+        B::RelayChargeStored => "share::a_relay_is_charged_by_atomic_instructions_alone",
+        B::RelayAlwaysAsked => "share::a_relay_without_a_share_does_not_look_at_the_clock",
         B::ShareForgotten => "share::who_waits_for_order_behind_a_flood_has_no_more_room",
         B::PipeNarrowAnything => "pipe::user::random_functions_mean_what_wasm_says_on_every_word",
         B::PipeLanesTailCounts

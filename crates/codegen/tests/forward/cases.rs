@@ -207,6 +207,7 @@ impl Case {
                 .fold(0, |all, (_, flag)| all | flag),
             hops: self.hops,
             from: None,
+            terms: None,
         }
     }
 

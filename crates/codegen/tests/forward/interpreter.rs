@@ -2,6 +2,7 @@
 
 use ashway_abi::count::KERNEL_NS;
 use ashway_abi::memory::HEADROOM_BYTES;
+use ashway_abi::share::Terms;
 use ashway_abi::{Count, Hop, Leaf, QueueLayout, hop, trusted};
 use ashway_check::bpf::interp::{Fault, Machine};
 use ashway_check::bpf::{Hook, Image};
@@ -23,6 +24,10 @@ pub(crate) const HOP: u32 = 3;
 const IN_USER: usize = trusted::PATHS + HOP as usize * trusted::PATH_STRIDE;
 /// Where it is noted on which CPU a message of the path left.
 const LEFT_ON: usize = IN_USER + trusted::PATH_BEHIND_KERNEL;
+/// Where the account of the path's share is: its hop is that of the forward direction.
+const PAID: usize = IN_USER + trusted::PATH_PAID;
+const LAZY: usize = IN_USER + trusted::PATH_LAZY;
+const LAZY_AT: usize = IN_USER + trusted::PATH_LAZY_AT;
 /// How many messages the worker has taken from the ring.
 const CONSUMED: usize = trusted::RINGS + trusted::RING_CONSUMED;
 /// `XDP_DROP`, `XDP_PASS`, `XDP_REDIRECT`.
@@ -113,6 +118,8 @@ pub(crate) struct End {
     pub(crate) timed: bool,
     /// 1 + the CPU on which it noted to have left.
     pub(crate) left_on: u32,
+    /// Until when its path has paid, which has no share.
+    pub(crate) paid: u64,
 }
 
 /// Runs a forward program behind its entry program on one frame.
@@ -145,6 +152,7 @@ pub(crate) fn run(
         fate,
         timed: (1..10_000).contains(&machine.row_word(ROW as usize, KERNEL_NS)),
         left_on: machine.trusted_u32(LEFT_ON),
+        paid: word(&machine, PAID),
     })
 }
 
@@ -167,6 +175,52 @@ pub(crate) fn right(case: &Case, end: &End) -> bool {
         fate,
         timed: true,
         left_on: 1,
+        paid: 0,
+    }
+}
+
+fn word(machine: &Machine, at: usize) -> u64 {
+    u64::from_ne_bytes(machine.trusted()[at..at + 8].try_into().unwrap())
+}
+
+/// Whether a message of a path that was above its share and is within is sent on and charged,
+/// and the next one is led to the user tier. A second is what each costs at least.
+pub(crate) fn keeps_to_its_share(
+    packet: Packet,
+    entry: &Image,
+    program: &Image,
+    case: &Case,
+) -> bool {
+    let mut machine = machine(packet, program);
+    let terms = Some(Terms::new(1_000, Some(1)));
+    let hop = Hop {
+        terms,
+        ..case.hop()
+    };
+    machine.set_hop(HOP as usize, hop);
+    machine.trusted_mut()[LAZY] = 1;
+    let began = machine.clock_ns;
+    let frame = case.received();
+    let is = |at: u64, since: u64| (since..since + 100_000).contains(&at);
+    let sent = machine.run(entry, &frame).is_ok()
+        && machine.count(ROW as usize, Count::Forwarded) == 1
+        && is(word(&machine, PAID), began + 1_000_000_000)
+        && (machine.trusted_u32(LAZY), word(&machine, LAZY_AT)) == (0, 0);
+    let paid = word(&machine, PAID);
+    let began = machine.clock_ns;
+    sent && machine.run(entry, &frame).is_ok()
+        && machine.count(ROW as usize, Count::QueuedShare) == 1
+        && machine.trusted_u32(LAZY) == 1
+        && is(word(&machine, LAZY_AT), began)
+        && word(&machine, PAID) == paid
+        && waiting(&machine, packet) == Some((HOP, frame))
+}
+
+#[test]
+fn a_relay_keeps_to_its_share() {
+    for (packet, case) in good(13) {
+        let (entry, program) = (entry(packet, 1), program(packet));
+        assert!(keeps_to_its_share(packet, &entry, &program, &case));
     }
 }
 

@@ -1,19 +1,22 @@
 //! In the kernel, by `BPF_PROG_TEST_RUN`.
 
-use std::sync::atomic::Ordering;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ashway_abi::count::KERNEL_BYTES;
-use ashway_abi::{Count, context, hop, trusted};
+use ashway_abi::share::{AHEAD_NS, Terms};
+use ashway_abi::{Count, Hop, context, hop, trusted};
 use ashway_check::bpf::{Image, MapRef};
 use ashway_codegen::demux::compiled::CELL_BYTES;
 use ashway_codegen::entry::Packet;
 use ashway_codegen::forward;
 use ashway_kernel::maps::possible_cpus;
 use ashway_kernel::{Map, MapFixup, MapSpec, Program, ProgramKind, ProgramSpec, TestRun, shared};
+use ashway_memory::clock::monotonic_ns;
 use ashway_memory::{SharedArray, WakeBell};
 use ashway_rig::skip_unless_root;
 
-use super::cases::{Case, Random};
+use super::cases::{Case, Checksum, Random};
 use super::interpreter::{End, HOP, entry, right, spec};
 
 /// More than a handler's instance can have: their words lie elsewhere.
@@ -93,9 +96,19 @@ impl Loaded {
         word.swap(0, Ordering::Relaxed).min(1)
     }
 
-    fn run(&self, case: &Case) -> End {
+    /// Until when the path has paid for its share.
+    fn paid(&self) -> &AtomicU64 {
+        let at = trusted::paths_at(PATHS, 1) + HOP as usize * trusted::PATH_STRIDE;
+        self.trusted.u64_at(at + trusted::PATH_PAID)
+    }
+
+    fn set_hop(&self, hop: Hop) {
         let at = HOP as usize * hop::BYTES;
-        self.hops.copy_in(at, &case.hop().to_bytes()).unwrap();
+        self.hops.copy_in(at, &hop.to_bytes()).unwrap();
+    }
+
+    fn run(&self, case: &Case) -> End {
+        self.set_hop(case.hop());
         let before = self.counts();
         let run = TestRun {
             packet: &case.received(),
@@ -125,6 +138,7 @@ impl Loaded {
             // Here few are timed.
             timed: true,
             left_on: self.left_on(),
+            paid: self.paid().load(Ordering::Relaxed),
             fate: match risen[..] {
                 [fate] => Some(fate),
                 _ => None,
@@ -165,4 +179,63 @@ fn the_kernel_sends_the_same_bytes() {
         }
         assert!(forwarded > 400, "{forwarded}");
     }
+}
+
+/// Two CPUs send on messages of one relay at a time, and each of them is paid for.
+#[test]
+fn cpus_that_charge_at_a_time_lose_nothing() {
+    /// Of each thread in a round: all of them are run while the account is ahead of the clock,
+    /// so that nobody brings it up to now.
+    const RUNS: u32 = 2_000;
+    const COST_NS: u32 = 10;
+    const ROUNDS: u64 = 50;
+    if skip_unless_root() {
+        return;
+    }
+    let loaded = &Loaded::new(Packet::Pointers);
+    let mut random = Random::new(92);
+    let mut cases = std::iter::from_fn(|| Some(Case::draw(&mut random)));
+    let case = cases.find(|case| {
+        let ipv4 = case.to.address.is_ipv4() && case.next.address.is_ipv4();
+        let plain = case.tags.is_empty() && case.options == 0 && case.vlan_out.is_none();
+        ipv4 && plain && !case.by_tcx && case.checksum == Checksum::Whole
+    });
+    let case = case.unwrap();
+    loaded.set_hop(Hop {
+        // What leaves is for the relay again, so that a run begins with the frame of the last.
+        destination_mac: case.to.mac,
+        destination_port: case.to.address.port().to_be_bytes(),
+        terms: Some(Terms {
+            // A run during which somebody else had the CPU costs no more.
+            price: 1,
+            least_ns: COST_NS,
+        }),
+        ..case.hop()
+    });
+    let frame = &case.received();
+    let forwarded = || loaded.counts()[Count::Forwarded as usize];
+    let first = forwarded();
+    for _ in 0..ROUNDS {
+        let before = forwarded();
+        let ahead = monotonic_ns() + AHEAD_NS - AHEAD_NS / 10;
+        loaded.paid().store(ahead, Ordering::SeqCst);
+        let together = &Barrier::new(2);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    together.wait();
+                    let run = TestRun {
+                        packet: frame,
+                        context: None,
+                        repeat: RUNS,
+                    };
+                    loaded.entry.test_run(&run).unwrap();
+                });
+            }
+        });
+        let cost = (forwarded() - before) * u64::from(COST_NS);
+        let paid = loaded.paid().load(Ordering::SeqCst);
+        assert!(paid >= ahead + cost, "{} ns are lost", ahead + cost - paid);
+    }
+    assert_eq!(forwarded() - first, ROUNDS * 2 * u64::from(RUNS));
 }

@@ -4,8 +4,8 @@
 use ashway_check::bpf::{Image, print};
 use ashway_codegen::entry::Packet;
 
-use super::cases::{Case, Random};
-use super::interpreter::{entry, program, right, run};
+use super::cases::{Case, Checksum, Random};
+use super::interpreter::{entry, keeps_to_its_share, program, right, run};
 
 /// A call of `bpf_get_smp_processor_id`: the interpreter's only CPU is 0, and so is
 /// what would be left in `r0`.
@@ -23,11 +23,15 @@ fn every_store_and_call_left_out_is_noticed() {
         let program = program(packet);
         let mut random = Random::new(5);
         let cases: Vec<Case> = (0..200).map(|_| Case::draw(&mut random)).collect();
+        let mut sharing = cases.iter();
+        let sharing = sharing
+            .find(|case| case.checksum == Checksum::Whole)
+            .unwrap();
         let survives = |program: &Image| {
             cases.iter().all(|case| {
                 let end = run(packet, &entry, program, case.hop(), &case.received());
                 end.is_ok_and(|end| right(case, &end))
-            })
+            }) && keeps_to_its_share(packet, &entry, program, sharing)
         };
         assert!(survives(&program));
         // Behind the first exit are the drops, which have a test of their own.
