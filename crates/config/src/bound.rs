@@ -159,14 +159,7 @@ impl NodeGraph {
             } else {
                 stays
             }
-        })?;
-        match share(path.attrs()) {
-            None => Ok(()),
-            Some(_) => Err(NotPromotable {
-                because: "it has a share, and of a relay the worker keeps that".into(),
-                hint: "leave out `share_per_mille` and `rate_per_second`",
-            }),
-        }
+        })
     }
 }
 

@@ -130,7 +130,9 @@ impl Node {
                 self.add_dropped(frames, &mut counts);
                 kernel = self.add_kernel(frames, &mut counts);
                 let filter = ends.first().and_then(|end| end.filter.clone());
-                let share = snapshot.as_ref().and_then(share);
+                let share = snapshot
+                    .as_ref()
+                    .and_then(|run| self.share_of_frames(run, frames));
                 let promotion = promotion_of_frames(frames);
                 (filter, frames.tier(), counts, share, promotion, None)
             }
@@ -199,6 +201,19 @@ impl Node {
                 let account = end.as_ref().and_then(|end| end.share.as_deref());
                 account.map(|account| account.mode(monotonic_ns()))
             }
+        };
+        Some(PathShare {
+            share: share.to_string(),
+            mode: mode.map(|mode| Mode::name(mode).into()),
+        })
+    }
+
+    /// How a path whose messages come as whole frames stands with its share, if it has one.
+    fn share_of_frames(&self, run: &PathSnapshot, path: &FramePath) -> Option<PathShare> {
+        let share = config::share(&run.attrs)?;
+        let mode = match path.tier() {
+            Tier::Kernel => self.mode_of_relay(path),
+            Tier::User | Tier::Auto => run.mode,
         };
         Some(PathShare {
             share: share.to_string(),
@@ -324,15 +339,6 @@ fn counts(path: &PathSnapshot) -> Counts {
         out: None,
         ..Counts::of(|count| row.get(count), 0)
     }
-}
-
-/// How a path stands with its share, if it has one.
-fn share(path: &PathSnapshot) -> Option<PathShare> {
-    let share = config::share(&path.attrs)?;
-    Some(PathShare {
-        share: share.to_string(),
-        mode: path.mode.map(|mode| Mode::name(mode).into()),
-    })
 }
 
 /// What the worker has of a path, for which the kernel tier took so long.

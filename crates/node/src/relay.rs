@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ashway_abi::count::Ledger;
+use ashway_abi::share::Mode;
 use ashway_abi::{Count, hop};
 use ashway_api::answer::{Counts, KernelPart, Moved, Tally};
 use ashway_check::bpf::Hook;
@@ -109,6 +110,7 @@ impl Node {
                 "remove one of them, and create this one again",
             ));
         };
+        frame_queue.forget_share(relays::account_key(number));
         relays.numbers.insert(id, number);
         relays.used = relays.used.max(number + 1);
         let row = status::row(self, self.plan.relay_row(number));
@@ -290,6 +292,16 @@ impl Node {
                 keys.map(|key| u64::from(frame_queue.in_user(key)))
             })
             .sum()
+    }
+
+    /// How a relay of the kernel tier stands with its share.
+    pub(super) fn mode_of_relay(&self, path: &FramePath) -> Option<Mode> {
+        let place = path.place.as_ref()?;
+        let frame_queue = self.frame_queue.as_ref()?;
+        let ways = [Direction::Forward, Direction::Backward].into_iter();
+        let keys = ways.map(|direction| relays::key(place.number, direction));
+        let waits = keys.map(|key| frame_queue.in_user(key)).sum::<u32>() > 0;
+        Some(frame_queue.mode(relays::account_key(place.number), waits))
     }
 
     /// What programs have counted of a path, if it is a relay.

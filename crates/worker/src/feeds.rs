@@ -122,7 +122,7 @@ impl Feed {
 }
 
 /// How a path stands, to its words, which begin at `word`.
-fn write_standing(words: &SharedArray, word: usize, stands: &Account) {
+pub(crate) fn write_standing(words: &SharedArray, word: usize, stands: &Account) {
     let lazy_at = words.u64_at(word + trusted::PATH_LAZY_AT);
     lazy_at.store(stands.lazy_at, Ordering::Relaxed);
     let lazy = words.u32_at(word + trusted::PATH_LAZY);

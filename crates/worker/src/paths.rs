@@ -280,6 +280,11 @@ impl Paths {
         }
     }
 
+    /// The queue that whole frames come by, from now on.
+    pub(crate) fn set_frame_queue(&mut self, frame_queue: &Arc<Queue>) {
+        self.around.frame_queue = Some(Arc::clone(frame_queue));
+    }
+
     /// The relays of the kernel tier, from now on.
     pub(crate) fn set_relays(&mut self, relays: Relays) {
         self.around.relays = Some(relays);
@@ -291,11 +296,16 @@ impl Paths {
     }
 
     /// Lets the kernel tier run a relay's messages, or no longer.
-    pub(crate) fn promote(&mut self, id: PathId, promoted: bool) {
+    pub(crate) fn promote(&mut self, id: PathId, promoted: bool, now: Time) {
         if let Some(relays) = &mut self.around.relays
             && let Some((path, _)) = self.engine.path_mut(id)
         {
             relays.promote(id, path, promoted);
+            // There the program keeps the account.
+            if let Some(share) = self.engine.share(id) {
+                share.set_open(promoted);
+            }
+            self.engine.look_at_share(id, now);
         }
     }
 

@@ -225,7 +225,8 @@ impl Queue {
 
     /// How a path stands with its share of the kernel tier now; `is_in_user` says whether it
     /// has messages in the user tier.
-    pub(crate) fn mode(&self, path: usize, is_in_user: bool) -> Mode {
+    #[must_use]
+    pub fn mode(&self, path: usize, is_in_user: bool) -> Mode {
         let word = self.path_word(path);
         let lazy = self.trusted.u32_at(word + trusted::PATH_LAZY);
         let lazy_at = self.trusted.u64_at(word + trusted::PATH_LAZY_AT);

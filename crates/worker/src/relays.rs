@@ -9,14 +9,20 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
+use ashway_abi::share::Terms;
 use ashway_abi::{Hop, hop};
+use ashway_config::Share;
 use ashway_memory::SharedArray;
 use ashway_modules::Message;
 use ashway_modules::relay::{self, Way};
 use ashway_path::path::Path;
 use ashway_path::places::PathId;
+use ashway_path::sched::share::ShareAccount;
 use ashway_path::stage::Direction;
 use serde::{Deserialize, Serialize};
+
+use crate::feeds::write_standing;
+use crate::queue::Queue;
 
 /// Most relays that have a number, and with it a place in the kernel tier.
 pub const MOST: usize = 256;
@@ -29,6 +35,13 @@ pub const KEYS: usize = 1 + 2 * MOST;
 #[must_use]
 pub const fn key(number: usize, direction: Direction) -> usize {
     1 + 2 * number + direction as usize
+}
+
+/// The key in whose word programs keep a relay's account of its share, which both of its
+/// directions draw on (`codegen::forward`).
+#[must_use]
+pub const fn account_key(number: usize) -> usize {
+    key(number, Direction::Forward)
 }
 
 /// The number and the direction of a key; `None` if it is no relay's.
@@ -126,14 +139,29 @@ impl Relays {
             relay.promoted = promoted;
             relay.changes = relay::changes(path);
             let number = relay.number;
-            self.write(
-                number,
-                if promoted {
-                    relay::hops(path)
-                } else {
-                    [None; 2]
-                },
-            );
+            let hops = if promoted {
+                self.hops_of(path)
+            } else {
+                [None; 2]
+            };
+            self.write(number, hops);
+        }
+    }
+
+    /// Where the messages of a path go at present, as programs read it.
+    pub(crate) fn hops_of(&self, path: &mut Path<Message>) -> [Option<Hop>; 2] {
+        let terms = ashway_config::share(path.attrs()).map(Share::terms);
+        relay::hops(path).map(|way| Some(self.filled(way?, terms)))
+    }
+
+    /// Says how a relay stands with its share, in the words of this queue that its program
+    /// reads.
+    pub(crate) fn tell(&self, id: PathId, queue: &Queue, share: &ShareAccount) {
+        if let Some(relay) = self.by_path.get(&id)
+            && !share.is_open()
+        {
+            let word = queue.path_word(account_key(relay.number));
+            write_standing(queue.words(), word, &share.stands());
         }
     }
 
@@ -160,23 +188,23 @@ impl Relays {
         promoted.map(|(id, _)| *id).collect()
     }
 
-    fn write(&self, number: usize, hops: [Option<Way>; 2]) {
-        for (direction, way) in [Direction::Forward, Direction::Backward]
+    fn write(&self, number: usize, hops: [Option<Hop>; 2]) {
+        for (direction, hop) in [Direction::Forward, Direction::Backward]
             .into_iter()
             .zip(hops)
         {
-            let hop = way.map_or_else(Hop::default, |way| self.filled(way));
-            self.write_one(key(number, direction), hop);
+            self.write_one(key(number, direction), hop.unwrap_or_default());
         }
     }
 
     /// A hop with what only a node knows of it.
-    fn filled(&self, way: Way) -> Hop {
+    fn filled(&self, way: Way, terms: Option<Terms>) -> Hop {
         let out = self.out[way.iface as usize];
         let by_tcx = if out.by_tcx { hop::flag::BY_TCX } else { 0 };
         Hop {
             ifindex: out.ifindex,
             flags: way.hop.flags | by_tcx,
+            terms,
             ..way.hop
         }
     }

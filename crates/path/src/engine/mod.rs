@@ -79,7 +79,7 @@ pub trait Shell<M, D> {
     fn ran(&mut self, path: PathId, body: &mut Path<M>, data: &mut D);
 
     /// A path's share has been charged, or has run out.
-    fn charged(&mut self, _data: &D, _share: &ShareAccount) {}
+    fn charged(&mut self, _path: PathId, _data: &D, _share: &ShareAccount) {}
 
     /// The path that a message was to go on to is gone.
     fn stray(&mut self, message: M, trail: Trail);

@@ -353,7 +353,7 @@ impl<M, D, P: Policy> Engine<M, D, P> {
         if let Some(entry) = self.entries.at(id)
             && let Some(share) = &entry.share
         {
-            shell.charged(&entry.data, share);
+            shell.charged(id, &entry.data, share);
         }
     }
 

@@ -27,6 +27,7 @@ use crate::feeds::Feeds;
 use crate::observe::trace;
 use crate::packet_port::PacketPort;
 use crate::port::{Gone, Port, give_to_host, unsent};
+use crate::queue::Queue;
 use crate::relays::Relays;
 use crate::rows::CounterRow;
 use crate::target::Target;
@@ -46,6 +47,8 @@ pub(super) struct Around {
     pub(super) row: CounterRow,
     /// Those that the kernel tier can do; there once the node has made the first.
     pub(super) relays: Option<Relays>,
+    /// Where their program reads how they stand with their shares.
+    pub(super) frame_queue: Option<Arc<Queue>>,
     /// What feeds the paths of handlers.
     pub(super) feeds: Feeds,
     /// Messages in input queues of paths of modules that no program counts.
@@ -80,6 +83,7 @@ impl Around {
             tables,
             row,
             relays: None,
+            frame_queue: None,
             feeds: Feeds::default(),
             held,
             outbox: Vec::new(),
@@ -343,9 +347,11 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
         }
     }
 
-    fn charged(&mut self, seat: &Seat, share: &ShareAccount) {
+    fn charged(&mut self, id: PathId, seat: &Seat, share: &ShareAccount) {
         if let Some(feed) = self.feeds.at(seat.row) {
             feed.tell(share);
+        } else if let (Some(relays), Some(queue)) = (&self.relays, &self.frame_queue) {
+            relays.tell(id, queue, share);
         }
     }
 

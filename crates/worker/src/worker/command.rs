@@ -138,7 +138,7 @@ impl Work {
                     relays.add(path, number);
                 }
             }
-            Command::Promote(path, promoted) => paths.promote(path, promoted),
+            Command::Promote(path, promoted) => paths.promote(path, promoted, now()),
             Command::RefreshRelays => paths.refresh_relays(),
             Command::LeaveIface(iface) => {
                 if let Some(port) = self.xdp_ports.get_mut(iface) {
@@ -186,7 +186,10 @@ impl Work {
                     self.bind(path);
                 }
             }
-            Resource::FrameQueue(frame_queue) => self.frame_queue = Some(frame_queue),
+            Resource::FrameQueue(frame_queue) => {
+                self.paths.set_frame_queue(&frame_queue);
+                self.frame_queue = Some(frame_queue);
+            }
             Resource::Relays(relays) => self.paths.set_relays(relays),
             Resource::XdpPort(iface, port) => self.xdp_ports[iface] = Some(*port),
             Resource::PacketPort(port) => {

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
 mod iperf3;
+mod share;
 mod three;
 mod ways_out;
 
@@ -236,6 +237,10 @@ fn datagrams_go_there_and_back_in_the_kernel_tier_by_generic_xdp() {
     there_and_back("generic", "kernel", true);
 }
 
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap()
+}
+
 /// Answers to all that come to it, until the streams end. They come in order.
 fn echo(server: &UdpSocket, over: &AtomicBool) {
     let short = Some(Duration::from_millis(20));
@@ -384,7 +389,6 @@ fn a_flood_does_not_keep_a_relay_in_the_user_tier() {
     });
     let status = closed(&node);
     let shown = entry(&status, "paths", "relay");
-    let number = |value: &Value| value.as_u64().unwrap();
     let (forwarded, full) = (
         number(&shown["fates"]["forwarded"]),
         number(&shown["fates"]["dropped"]["queue_full"]),

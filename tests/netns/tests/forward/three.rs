@@ -74,6 +74,11 @@ impl Three {
 
     /// The same with `more` in its configuration.
     pub(crate) fn node_with(&self, mode: &str, tier: &str, more: &str) -> Node {
+        self.node_of(mode, tier, "", more)
+    }
+
+    /// The same, and the relay has these attributes, too.
+    pub(crate) fn node_of(&self, mode: &str, tier: &str, attrs: &str, more: &str) -> Node {
         let config = format!(
             r#"
             [iface.b0]
@@ -87,7 +92,7 @@ impl Three {
             [path.relay]
             tier = "{tier}"
             from = "eth:b0"
-            attrs = {{ pathname = "udp/relay", local = "10.7.0.2:5000", next_hop = "{C8}:6000", from = "{B8}:7000", out = "eth:b1", next_hop_mac = "{MAC_C}" }}
+            attrs = {{ pathname = "udp/relay", local = "10.7.0.2:5000", next_hop = "{C8}:6000", from = "{B8}:7000", out = "eth:b1", next_hop_mac = "{MAC_C}"{attrs} }}
             {more}
             "#
         );
