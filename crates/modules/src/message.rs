@@ -76,6 +76,8 @@ pub struct Meta {
     /// Its number while somebody observes ([`ashway_abi::observe`]), else 0; what
     /// becomes of its buffer has it, too.
     pub observed: u64,
+    /// Its number if what becomes of it is recorded, to be compared; else 0.
+    pub recorded: u64,
     /// The fragments that it was put together from, if it was.
     pub parts: Option<Parts>,
     /// How often its payload has been copied since the driver wrote the frame.

@@ -31,6 +31,7 @@ mod paths;
 mod paths_shown;
 mod promote;
 mod relay;
+mod relay_shadow;
 mod request;
 mod retake;
 mod rows;

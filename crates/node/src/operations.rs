@@ -13,7 +13,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ashway_api::Answer as Done;
@@ -29,6 +29,7 @@ use super::binding::Loading;
 use super::entry::Making;
 use super::observe::{self, Observing};
 use super::promote::Promoting;
+use super::relay_shadow::{RelayPromotion, RelayShadow};
 use super::shadow::Shadow;
 use super::swap::{self, Candidate};
 use super::{Node, Owner, RunError, say, serve};
@@ -39,6 +40,7 @@ use ashway_config::HandlerConfig;
 use ashway_worker::instance::{Allowance, Instance, InstanceError, NotPromoted, Promoted};
 use ashway_worker::plan::InstancePlan;
 use ashway_worker::programs::{DemuxMaps, NodeMaps};
+use ashway_worker::relay_shadow::{self, Replay};
 use ashway_worker::shadow::{self, Compared, Recording};
 
 /// The operations that are under way, by their numbers.
@@ -80,7 +82,9 @@ pub(super) enum Report {
 /// What an operation waits for, and what is to be done then.
 pub(super) enum Step {
     /// The node starts: for the promotions of its configuration.
-    Start { socket: PathBuf },
+    Start {
+        socket: PathBuf,
+    },
     /// For an instance.
     Load(Box<Loading>),
     /// For a program, to make a path that may run in the kernel tier.
@@ -91,18 +95,27 @@ pub(super) enum Step {
     Record(Shadow),
     /// For their comparison.
     Compare(Promoting, Promoted),
+    /// The same of a relay's.
+    RecordRelay(RelayShadow),
+    CompareRelay(RelayPromotion),
     /// For the next version of a handler.
     Swap(Arc<Instance>),
     /// For programs that observe.
     Observe(Observing),
     /// For a configuration that is read.
-    Read { only_plan: bool },
+    Read {
+        only_plan: bool,
+    },
     /// For what comes with it.
     Apply(Box<Applying>),
     /// For an interface's entry program.
-    Entry { iface: usize },
+    Entry {
+        iface: usize,
+    },
     /// For that program to be in its place.
-    Exchange { iface: usize },
+    Exchange {
+        iface: usize,
+    },
 }
 
 /// What the compile thread does.
@@ -129,6 +142,11 @@ pub(super) enum Job {
         function: String,
         budget: Duration,
         recording: Recording,
+    },
+    /// Has our interpreter run a relay's.
+    CompareRelay {
+        replay: Box<Replay>,
+        recording: Arc<Mutex<relay_shadow::Recording>>,
     },
     /// Compiles a version of a handler.
     Version(Box<swap::Next>),
@@ -198,6 +216,13 @@ impl compile::Job for Job {
                 budget,
                 recording,
             } => Outcome::Compare(shadow::compare(&function, budget, &recording)),
+            Self::CompareRelay {
+                mut replay,
+                recording,
+            } => {
+                let recording = relay_shadow::Recording::of(&recording);
+                Outcome::Compare(replay.compare(&recording))
+            }
             Self::Version(next) => Outcome::Version(next.compile()),
             Self::Observe {
                 programs,
@@ -318,7 +343,7 @@ impl Operation {
 impl Step {
     /// Whether it waits for messages, not for the compile thread.
     pub(super) const fn waits_for_messages(&self) -> bool {
-        matches!(self, Self::Record(_))
+        matches!(self, Self::Record(_) | Self::RecordRelay(_))
     }
 
     /// Whether somebody has asked for it.
@@ -350,6 +375,8 @@ impl fmt::Debug for Step {
             Self::Promote(_) => "Promote",
             Self::Record(_) => "Record",
             Self::Compare(..) => "Compare",
+            Self::RecordRelay(_) => "RecordRelay",
+            Self::CompareRelay(_) => "CompareRelay",
             Self::Swap(_) => "Swap",
             Self::Observe(_) => "Observe",
             Self::Read { .. } => "Read",
@@ -397,6 +424,9 @@ impl Node {
             }
             (Step::Compare(promoting, promoted), Outcome::Compare(compared)) => {
                 self.compared(operation, promoting, promoted, compared);
+            }
+            (Step::CompareRelay(promotion), Outcome::Compare(compared)) => {
+                operation.end(self.relay_compared(promotion, compared));
             }
             (Step::Swap(instance), Outcome::Version(candidate)) => {
                 self.take_version(operation, &instance, candidate, engine);

@@ -62,7 +62,7 @@ impl Node {
         };
         match self.path_for(&caller.authority, name) {
             Ok(path) if self.paths.frames(path).is_some() => {
-                caller.answer(self.move_relay(path, Tier::Kernel));
+                self.promote_relay(path, messages, caller);
             }
             Ok(path) => {
                 // While a path is bypassed its handler gets no message that could be compared.

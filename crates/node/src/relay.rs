@@ -39,6 +39,7 @@ use ashway_config::{NotBound, Tier};
 use ashway_worker::counters::Row;
 use ashway_worker::programs;
 use ashway_worker::relays::{self, KEYS, MOST, Relays};
+use ashway_worker::shadow::Compared;
 use ashway_worker::worker::command::{Command, Resource};
 
 /// What all relays of a node share.
@@ -53,6 +54,10 @@ pub(super) struct NodeRelays {
     base: Vec<Row>,
     /// Numbers that were ever used.
     used: usize,
+    /// How often each path was demoted, so that a promotion under way ends by it.
+    pub(super) demotions: HashMap<PathId, u32>,
+    /// What was compared before paths were promoted.
+    pub(super) compared: HashMap<PathId, Compared>,
 }
 
 impl NodeRelays {
@@ -184,6 +189,8 @@ impl Node {
             free: (0..MOST).collect(),
             base: vec![Row::empty(); MOST],
             used: 0,
+            demotions: HashMap::new(),
+            compared: HashMap::new(),
         });
         Ok(())
     }
@@ -230,7 +237,11 @@ impl Node {
         };
         let freed: Vec<usize> = ids
             .iter()
-            .filter_map(|id| relays.numbers.remove(id))
+            .filter_map(|id| {
+                relays.demotions.remove(id);
+                relays.compared.remove(id);
+                relays.numbers.remove(id)
+            })
             .collect();
         if !freed.is_empty() {
             let _ = membarrier(MembarrierCommand::Global);
@@ -256,6 +267,12 @@ impl Node {
             ));
         }
         self.call_worker(Command::Promote(id, tier == Tier::Kernel))?;
+        if let Some(relays) = &mut self.relays
+            && relays.numbers.contains_key(&id)
+            && tier == Tier::User
+        {
+            *relays.demotions.entry(id).or_default() += 1;
+        }
         let mut switch_ns = 0;
         let path = self.paths.frames_mut(id);
         if let Some(place) = path.and_then(|path| path.place.as_mut()) {
@@ -268,7 +285,7 @@ impl Node {
             tier: tier.word().into(),
             switch_ns,
             bypass: self.describe_faults(id).1,
-            shadow: None,
+            shadow: self.relay_shadow(id, false),
         })
     }
 

@@ -128,6 +128,7 @@ impl Node {
     /// Compares what has been recorded, where that is enough or has to do.
     pub(super) fn look_at_shadows(&mut self) {
         let now = Instant::now();
+        self.look_at_relays(now);
         let is_due = |step: &Step| match step {
             Step::Record(shadow) => {
                 shadow.is_due(now) || self.still(shadow.promoting.path).is_err()

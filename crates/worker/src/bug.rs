@@ -49,6 +49,8 @@ ashway_abi::seeded_bugs! {
     HalfFilledTaken,
     /// A ring is empty whose message a program has not written yet.
     HalfFilledForgotten,
+    /// Of the frames that a relay sends in both tiers the bytes are not compared.
+    FramesNotCompared,
     /// Of a long message's slots only the first is stepped over.
     RestNotSteppedOver,
 }

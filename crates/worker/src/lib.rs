@@ -42,6 +42,7 @@ pub mod port;
 pub mod programs;
 pub mod queue;
 pub mod queue_plan;
+pub mod relay_shadow;
 pub mod relays;
 pub mod rings;
 pub mod rows;

@@ -16,9 +16,9 @@ mod tests;
 
 use std::collections::HashSet;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
 
 use ashway_abi::{Count, trusted};
 use ashway_demux::Replica;
@@ -42,6 +42,7 @@ use crate::observe::{What, trace};
 use crate::order::{ModulePath, Order};
 use crate::packet_port::PacketPort;
 use crate::queue::Queue;
+use crate::relay_shadow::Recording;
 use crate::relays::Relays;
 use crate::rows::CounterRow;
 use crate::run_instance::HandlerPath;
@@ -280,6 +281,11 @@ impl Paths {
         }
     }
 
+    /// Records what becomes of a relay's messages.
+    pub(crate) fn record(&mut self, recording: &Arc<Mutex<Recording>>) {
+        self.around.recorder.begin(recording);
+    }
+
     /// The queue that whole frames come by, from now on.
     pub(crate) fn set_frame_queue(&mut self, frame_queue: &Arc<Queue>) {
         self.around.frame_queue = Some(Arc::clone(frame_queue));
@@ -362,7 +368,7 @@ impl Paths {
     /// `after`.
     pub(crate) fn receive(
         &mut self,
-        message: Message,
+        mut message: Message,
         key: usize,
         after: &mut Sights,
         now: Time,
@@ -375,6 +381,8 @@ impl Paths {
         });
         if let Some(target) = target {
             self.wait_for(target.path, after);
+            let recorder = &mut self.around.recorder;
+            recorder.received(target.path, target.direction, &mut message);
         }
         let ticket = Ticket::Frame(key as u32);
         let trail = trail(ticket, None);

@@ -108,7 +108,8 @@ impl Queue {
     }
 
     /// What programs have to know of it.
-    pub(crate) fn spec(&self, node: &NodeMaps) -> QueueSpec {
+    #[must_use]
+    pub fn spec(&self, node: &NodeMaps) -> QueueSpec {
         spec(&self.plan, self.packet, node)
     }
 

@@ -128,7 +128,8 @@ pub struct Compared {
     pub equal: usize,
     /// Messages that cannot be repeated: the application wrote the memory meanwhile, or
     /// its size; the handler asked for the time; or a test run of the kernel's takes no
-    /// message of that length with the room that the handler wants behind it.
+    /// message of that length with the room that the handler wants behind it. Of a relay those
+    /// that the kernel tier leaves to the user tier, and what was not sent in time.
     pub unclear: usize,
 }
 
@@ -165,6 +166,17 @@ impl fmt::Display for Difference {
 }
 
 impl Difference {
+    /// Of a message that no handler has run.
+    pub(crate) fn new(number: usize, of: usize, message: &[u8], what: String) -> Self {
+        Self {
+            number,
+            of,
+            message: message.to_vec(),
+            what,
+            at: None,
+        }
+    }
+
     /// Why a handler is not promoted.
     fn refused(&self, lines: &Lines) -> NotPromoted {
         let place = self.at.and_then(|at| lines.at(at));
@@ -321,7 +333,7 @@ fn named(result: Result<u32, Stopped>) -> String {
     }
 }
 
-fn first_difference(one: &[u8], other: &[u8]) -> usize {
+pub(crate) fn first_difference(one: &[u8], other: &[u8]) -> usize {
     let same = one
         .iter()
         .zip(other)

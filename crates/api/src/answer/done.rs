@@ -133,7 +133,7 @@ pub struct Moved {
     pub switch_ns: u64,
     /// That its messages go by its handler, if they do.
     pub bypass: Option<Bypass>,
-    /// If the path ends in a handler.
+    /// If the path ends in a handler, or is a relay.
     #[serde(flatten)]
     pub shadow: Option<Shadow>,
 }

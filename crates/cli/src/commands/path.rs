@@ -124,8 +124,7 @@ impl Path {
 /// Where a path runs now; `asked` if something was to be compared.
 fn moved(name: &str, moved: &Moved, asked: bool) -> String {
     let tier = clean(&moved.tier);
-    // It is of the promotion, whatever happened since; a path without a handler has
-    // nothing to compare.
+    // It is of the promotion, whatever happened since.
     let shadow = moved.shadow.filter(|_| moved.tier == "kernel");
     let compared = shadow.map_or_else(String::new, |shadow| compared(shadow.compared, asked));
     let bypass = status::bypass(name, moved.bypass.as_ref());
@@ -154,12 +153,12 @@ fn compared(compared: Option<Compared>, asked: bool) -> String {
     if unclear > 0 {
         let _ = write!(
             text,
-            "; {unclear} cannot be repeated: the memory was written meanwhile, or the handler \
-             asked for the time"
+            "; {unclear} cannot be repeated: the memory was written meanwhile, the handler asked \
+             for the time, or the kernel tier leaves them to the user tier"
         );
     }
     if !now {
-        text += "; that was compared before, and is not again until a swap";
+        text += "; that was compared before, and is not again while the same code runs";
     }
     text
 }

@@ -28,6 +28,7 @@ use crate::observe::trace;
 use crate::packet_port::PacketPort;
 use crate::port::{Gone, Port, give_to_host, unsent};
 use crate::queue::Queue;
+use crate::relay_shadow::{Recorded, Recorder};
 use crate::relays::Relays;
 use crate::rows::CounterRow;
 use crate::target::Target;
@@ -59,6 +60,8 @@ pub(super) struct Around {
     /// The same of handlers' messages: rows of their paths, and buckets of their flows.
     pub(super) ended_handlers: Vec<(CounterRow, u32)>,
     pub(super) spare: Vec<Message>,
+    /// What becomes of a relay's messages before it is promoted.
+    pub(super) recorder: Recorder,
 }
 
 /// A message that leaves at the end of a batch and waits in no output queue.
@@ -90,6 +93,7 @@ impl Around {
             ended_frames: Vec::new(),
             ended_handlers: Vec::new(),
             spare: Vec::new(),
+            recorder: Recorder::default(),
         }
     }
 
@@ -141,6 +145,7 @@ impl Around {
             any = true;
             let (Exit::Left { message, .. } | Exit::Ended { message, .. }) = exit;
             rows.add(data.row, Count::OutOriginated);
+            self.recorder.sent(&message);
             let message = Way::Send.by(data.row, message, xdp, packet, rows);
             self.keep(message);
         }
@@ -272,7 +277,9 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
         if on && let Some(message) = message {
             trace::path(message, path.name());
         }
+        let recorded = self.recorder.recorded(message);
         Watcher {
+            recorded,
             rows: self.rows,
             row: seat.row,
             trace: on.then(trace::Watcher::default),
@@ -344,6 +351,7 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
     fn ran(&mut self, id: PathId, path: &mut Path<Message>, _: &mut Seat) {
         if let Some(relays) = &mut self.around.relays {
             relays.follow(id, path);
+            self.around.recorder.ran(id, || relays.hops_of(path));
         }
     }
 
@@ -374,6 +382,7 @@ pub(super) struct Watcher<'a> {
     rows: &'a UserRows,
     row: CounterRow,
     trace: Option<trace::Watcher>,
+    recorded: Option<Recorded>,
 }
 
 impl Watch<Message> for Watcher<'_> {
@@ -393,6 +402,9 @@ impl Watch<Message> for Watcher<'_> {
         // What is given to the host is counted when that has worked or not.
         if fate != Count::Passed {
             self.rows.add(self.row, fate);
+        }
+        if let Some(recorded) = &self.recorded {
+            recorded.end(fate);
         }
         if let Some(trace) = &mut self.trace {
             trace.end(fate);

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 use std::os::fd::AsFd;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ashway_path::places::PathId;
@@ -21,6 +21,7 @@ use crate::packet_port::PacketPort;
 use crate::packets;
 use crate::plan::HandlerId;
 use crate::queue::Queue;
+use crate::relay_shadow::Recording;
 use crate::relays::{Out, Relays};
 use crate::rows::CounterRow;
 use crate::run_instance::{HandlerPath, RunInstance};
@@ -73,6 +74,8 @@ pub enum Resource {
     FrameQueue(Arc<Queue>),
     /// The relays of the kernel tier.
     Relays(Relays),
+    /// Where to record what becomes of a relay's messages, while somebody waits for it.
+    Recording(Arc<Mutex<Recording>>),
     /// The way out of an interface with XDP, in the place of the one that it had.
     XdpPort(usize, Box<XdpPort>),
     /// The same of one on packet sockets.
@@ -191,6 +194,7 @@ impl Work {
                 self.frame_queue = Some(frame_queue);
             }
             Resource::Relays(relays) => self.paths.set_relays(relays),
+            Resource::Recording(recording) => self.paths.record(&recording),
             Resource::XdpPort(iface, port) => self.xdp_ports[iface] = Some(*port),
             Resource::PacketPort(port) => {
                 self.packet_ports.push(*port);

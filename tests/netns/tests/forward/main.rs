@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "tests assert by panicking")]
 
 mod iperf3;
+mod shadow;
 mod share;
 mod three;
 mod ways_out;
