@@ -275,14 +275,15 @@ fn an_end_rings_the_bell() {
     assert!(worker.is_alive() && !bell.take());
     drop(worker);
     assert!(bell.take());
-    // What is sent by an interface that nobody has is the worker's own fault.
+    // A row of counters that is not there is the worker's own fault.
     let rows = Arc::new(UserRows::new(1));
     let (orders, receiver) = channel();
     let mut paths = Paths::new(Vec::new(), CounterRow(0), receiver, Arc::default());
     let id = Ids::default().take();
     paths.insert(sending(id));
     receive(&mut paths, id, &[1], &rows);
-    let mut worker = Worker::start(work(paths, &rows), orders, Arc::clone(&bell)).unwrap();
+    let none = Arc::new(UserRows::new(0));
+    let mut worker = Worker::start(work(paths, &none), orders, Arc::clone(&bell)).unwrap();
     until("the thread has ended", || !worker.is_alive());
     until("the bell has rung", || bell.take());
     assert!(worker.call(Command::Finish).is_err());
