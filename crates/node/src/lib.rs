@@ -385,7 +385,7 @@ impl Node {
             let found = ashway_kernel::iface::now(iface.ifindex);
             // Renamed, it is another interface: the configuration knows it by its name.
             let (found, other_name) = match found {
-                Ok(Now { name: other, .. }) if other != *name => {
+                Ok(Now { name: other, .. }) if other != *name && iface.state != State::Detached => {
                     (Err(io::Error::from_raw_os_error(libc::ENODEV)), Some(other))
                 }
                 found => (found, None),

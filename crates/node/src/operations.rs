@@ -13,7 +13,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ashway_api::Answer as Done;
@@ -146,7 +146,7 @@ pub(super) enum Job {
     /// Has our interpreter run a relay's.
     CompareRelay {
         replay: Box<Replay>,
-        recording: Arc<Mutex<relay_shadow::Recording>>,
+        recording: relay_shadow::Recording,
     },
     /// Compiles a version of a handler.
     Version(Box<swap::Next>),
@@ -219,10 +219,7 @@ impl compile::Job for Job {
             Self::CompareRelay {
                 mut replay,
                 recording,
-            } => {
-                let recording = relay_shadow::Recording::of(&recording);
-                Outcome::Compare(replay.compare(&recording))
-            }
+            } => Outcome::Compare(replay.compare(&recording)),
             Self::Version(next) => Outcome::Version(next.compile()),
             Self::Observe {
                 programs,

@@ -61,6 +61,7 @@ impl Node {
     fn record_relay(&mut self, path: PathId, messages: usize) -> Result<RelayShadow, Refusal> {
         let is_other = |step: &Step| match step {
             Step::RecordRelay(shadow) => Some(shadow.promotion.path),
+            Step::CompareRelay(promotion) => Some(promotion.path),
             _ => None,
         };
         if let Some(other) = self.operations.steps().find_map(is_other) {
@@ -120,7 +121,7 @@ impl Node {
                 let out = self.ifaces.iter().map(NodeIface::way_out).collect();
                 let job = Job::CompareRelay {
                     replay: Box::new(Replay::new(frame_queue.spec(maps), out, number)),
-                    recording,
+                    recording: Recording::take(&recording),
                 };
                 self.submit(operation, Step::CompareRelay(promotion), job);
             }

@@ -42,8 +42,8 @@ impl Node {
     /// Lets go of what the worker and the host's drop rule have of an interface that the node has
     /// left: Linux closes no socket of one that was renamed.
     pub(super) fn let_go(&mut self, number: usize) {
-        self.drop_rules[number] = None;
         let _ = self.call_worker(Command::LeaveIface(number));
+        self.drop_rules[number] = None;
     }
 
     /// Takes an interface that was made anew; whether it is the node's again. What keeps it

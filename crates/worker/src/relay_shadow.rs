@@ -7,6 +7,7 @@
 //! live is counted or sent, and the interpreter, other than a test run of the kernel's, shows
 //! where a redirect leads.
 
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ashway_abi::count::Ledger;
@@ -26,8 +27,8 @@ use ashway_wire::partial;
 
 use crate::bug::{self, Bug};
 use crate::error::NotPromoted;
-use crate::relays::{Out, key};
-use crate::shadow::{Compared, Difference, first_difference};
+use crate::relays::{self, Out};
+use crate::shadow::{Compared, Difference, MOST_BYTES, first_difference};
 
 /// Messages of a relay, while they are recorded.
 #[derive(Debug)]
@@ -36,6 +37,8 @@ pub struct Recording {
     most: usize,
     /// The number of the first among all messages that were ever recorded.
     first: u64,
+    /// Bytes of the frames that came, and as many for those that leave.
+    bytes: usize,
     moments: Vec<Moment>,
 }
 
@@ -67,8 +70,24 @@ impl Recording {
             path,
             most,
             first: 0,
+            bytes: 0,
             moments: Vec::new(),
         }))
+    }
+
+    /// What has been recorded, for itself: the worker adds nothing more, and never waits for
+    /// whoever compares it.
+    #[must_use]
+    pub fn take(shared: &Mutex<Self>) -> Self {
+        let mut recording = Self::of(shared);
+        let rest = Self {
+            path: recording.path,
+            most: 0,
+            first: 0,
+            bytes: 0,
+            moments: Vec::new(),
+        };
+        mem::replace(&mut *recording, rest)
     }
 
     /// The recording, as nobody leaves it half written.
@@ -80,7 +99,11 @@ impl Recording {
     /// Whether no more messages are wanted, and all is known of those that came.
     #[must_use]
     pub fn is_full(&self) -> bool {
-        self.moments.len() >= self.most && self.moments.iter().all(Moment::is_whole)
+        !self.has_room() && self.moments.iter().all(Moment::is_whole)
+    }
+
+    fn has_room(&self) -> bool {
+        self.moments.len() < self.most && self.bytes < MOST_BYTES
     }
 
     fn at(&mut self, number: u64) -> Option<&mut Moment> {
@@ -122,7 +145,8 @@ impl Recorder {
             return;
         };
         let mut recording = Recording::of(&recording);
-        if recording.path == path && recording.moments.len() < recording.most {
+        if recording.path == path && recording.has_room() {
+            recording.bytes += 2 * message.bytes().len();
             self.last += 1;
             message.meta.recorded = self.last;
             recording.moments.push(Moment {
@@ -184,8 +208,8 @@ pub struct Replay {
     out: Vec<Out>,
     /// The relay's number.
     number: usize,
-    /// Entry programs by the hardware address that they are for: a relay has two.
-    entries: Vec<([u8; 6], Image)>,
+    /// Entry programs, by the hardware address and the direction that they are for.
+    entries: Vec<(([u8; 6], Direction), Image)>,
 }
 
 /// What the program makes of a message.
@@ -291,16 +315,18 @@ impl Replay {
         let Some(mac) = moment.frame.first_chunk() else {
             return End::Left;
         };
-        let known = self.entries.iter().position(|(known, _)| known == mac);
+        // Both sides of a relay may have one address (VLANs of one parent).
+        let key = (*mac, moment.direction);
+        let known = self.entries.iter().position(|(known, _)| *known == key);
         let at = known.unwrap_or_else(|| {
-            self.entries
-                .push((*mac, self.entry(*mac, moment.direction)));
+            let entry = self.entry(*mac, moment.direction);
+            self.entries.push((key, entry));
             self.entries.len() - 1
         });
         let mut machine = Machine::new(2, self.spec.layout.bytes(), 0);
         machine.array_mode = self.spec.packet == Packet::Helpers;
         machine.set_hits(compiled::CELL_BYTES);
-        machine.set_hop(key(self.number, moment.direction), hop);
+        machine.set_hop(relays::key(self.number, moment.direction), hop);
         machine.slots = vec![Some(self.program.clone())];
         if let Err(fault) = machine.run(&self.entries[at].1, &moment.frame) {
             return End::Stopped(fault.to_string());
@@ -334,7 +360,7 @@ impl Replay {
             .expect("it is the only one, so it competes with nobody");
         let shapes = compiled::compile(&table, FEW, |()| Leaf {
             row: ROW,
-            local: key(self.number, direction) as u32,
+            local: relays::key(self.number, direction) as u32,
             ..Leaf::default()
         });
         entry::generate(&entry::Spec {
@@ -372,7 +398,8 @@ mod tests {
     use super::*;
 
     const NEAR: [u8; 6] = [2, 0, 0, 0, 0, 0xb];
-    const FAR: [u8; 6] = [2, 0, 0, 0, 0, 0x1b];
+    /// The same, as VLANs of one parent have it.
+    const FAR: [u8; 6] = NEAR;
     const SENDER: [u8; 6] = [2, 0, 0, 0, 0, 0xa];
     const NEXT: &str = "02:00:00:00:00:0c";
     const OUT: Out = Out {
@@ -425,12 +452,17 @@ mod tests {
         Single::new(created.unwrap_or_else(|error| panic!("{error}")).path)
     }
 
-    /// A datagram to the relay, without a UDP checksum.
-    fn frame(payload: &[u8]) -> Vec<u8> {
+    /// A datagram to the relay from its sender, or from its next hop, without a UDP checksum.
+    fn frame(direction: Direction, payload: &[u8]) -> Vec<u8> {
+        let (addresses, ports) = match direction {
+            Direction::Forward => ([10, 7, 0, 1, 10, 7, 0, 2], [4_000, 5_000]),
+            Direction::Backward => ([10, 8, 0, 3, 10, 8, 0, 2], [6_000, 7_000]),
+        };
         let len = payload.len() as u16;
         let mut ip = vec![0x45, 0];
         ip.extend((28 + len).to_be_bytes());
-        ip.extend([0, 0, 0, 0, 9, PROTOCOL_UDP, 0, 0, 10, 7, 0, 1, 10, 7, 0, 2]);
+        ip.extend([0, 0, 0, 0, 9, PROTOCOL_UDP, 0, 0]);
+        ip.extend(addresses);
         let words = ip.chunks_exact(2);
         let sum: u32 = words
             .map(|two| u32::from(two[0]) << 8 | u32::from(two[1]))
@@ -438,14 +470,14 @@ mod tests {
         let folded = (sum & 0xffff) + (sum >> 16);
         ip[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
         let mut frame = [&NEAR[..], &SENDER, &[8, 0], &ip].concat();
-        for word in [4_000, 5_000, 8 + len, 0] {
+        for word in [ports[0], ports[1], 8 + len, 0] {
             frame.extend(word.to_be_bytes());
         }
         frame.extend(payload);
         frame
     }
 
-    /// What the user tier makes of eight messages, as the worker records it.
+    /// What the user tier makes of eight messages, four each way, as the worker records it.
     fn recorded() -> Recording {
         let mut path = path();
         let id = Ids::default().take();
@@ -453,12 +485,16 @@ mod tests {
         let mut recorder = Recorder::default();
         recorder.begin(&shared);
         for byte in 1..=9 {
-            let mut message = Message::of_frame(&frame(&[byte; 40]));
-            recorder.received(id, Direction::Forward, &mut message);
+            let direction = match byte % 2 {
+                1 => Direction::Forward,
+                _ => Direction::Backward,
+            };
+            let mut message = Message::of_frame(&frame(direction, &[byte; 40]));
+            recorder.received(id, direction, &mut message);
             let recorded = recorder.recorded(Some(&message));
             // As many as are wanted.
             assert_eq!(recorded.is_some(), byte < 9);
-            let exits = path.pass(Direction::Forward, message, Time(0));
+            let exits = path.pass(direction, message, Time(0));
             let Exit::Left { message, .. } = &exits[0] else {
                 panic!("{exits:?}");
             };

@@ -26,7 +26,7 @@ pub const PATIENCE: Duration = Duration::from_millis(500);
 
 /// What a recording may take: handlers with large memories have fewer messages
 /// compared.
-const MOST_BYTES: usize = 64 << 20;
+pub(crate) const MOST_BYTES: usize = 64 << 20;
 
 /// Messages of a path, while they are recorded.
 #[derive(Debug)]

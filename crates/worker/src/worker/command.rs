@@ -152,7 +152,8 @@ impl Work {
                     // No more comes, and what has come is taken.
                     let is_deaf = receive_nothing(port.socket.as_fd()).is_ok();
                     let mut drain = || packets::drain(&mut port, paths, &self.rows, now);
-                    while is_deaf && drain().unwrap_or(false) {}
+                    // That the interface went down is said once, before it.
+                    while is_deaf && drain().or_else(|_| drain()).unwrap_or(false) {}
                 }
             }
             Command::SetWayOut(iface, out) => {
