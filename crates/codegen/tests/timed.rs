@@ -5,7 +5,7 @@
 
 use ashway_abi::count::KERNEL_NS;
 use ashway_abi::memory::{Layout, STATE_BYTES, WASM_PAGE};
-use ashway_abi::{Budget, Count, Leaf, MemoryKind, QueueLayout, Verdict};
+use ashway_abi::{Budget, Count, Leaf, MemoryKind, QueueLayout, Verdict, flow};
 use ashway_check::bpf::interp::Machine;
 use ashway_check::bpf::{Hook, Image};
 use ashway_codegen::demux::compiled::{self, FEW};
@@ -18,6 +18,11 @@ use promoted::promoted;
 #[path = "common/promoted.rs"]
 mod promoted;
 
+const QUEUE: QueueLayout = QueueLayout {
+    paths: 1,
+    rings: 1,
+    slot_bytes: 2048,
+};
 const LAYOUT: Layout = Layout::without_endpoint(WASM_PAGE, STATE_BYTES);
 const ROW: usize = 1;
 const PORT: u16 = 7;
@@ -51,11 +56,7 @@ impl Path {
         let queue = QueueSpec {
             hook: Hook::Xdp,
             cpus: 1,
-            layout: QueueLayout {
-                paths: 1,
-                rings: 1,
-                slot_bytes: 2048,
-            },
+            layout: QUEUE,
             packet,
             order_scope: OrderScope::Ring,
         };
@@ -177,7 +178,11 @@ fn what_goes_on_to_the_user_tier_counts_nothing() {
         path.message(3, Verdict::Consume);
         let took = path.took();
         let in_user = ashway_abi::trusted::PATHS;
-        path.machine.trusted_mut()[in_user] = 1;
+        // Of whichever flow.
+        let flows = (0..flow::BUCKETS).map(|bucket| QUEUE.flow_word(bucket));
+        for at in flows.chain([in_user]) {
+            path.machine.trusted_mut()[at] = 1;
+        }
         path.message(3, Verdict::Consume);
         assert_eq!(path.machine.count(ROW, Count::QueuedOrder), 1);
         assert_eq!(path.took(), took);

@@ -517,7 +517,7 @@ mod tests {
             udp_checksum: "whole".into(),
             unmatched: Unmatched {
                 passed: 12,
-                overflowed: 3,
+                overflowed: 0,
             },
             ..Interface::default()
         };
@@ -676,6 +676,9 @@ mod tests {
         assert!(shown.trim_end().ends_with(" 0"), "{shown}");
         status.interfaces[0].lost_after_hand_over = LostAfterHandOver { driver: 1 };
         assert!(interfaces(&status).trim_end().ends_with("driver 1"));
+        status.interfaces[0].unmatched.overflowed = 3;
+        let shown = interfaces(&status);
+        assert!(shown.contains("lost: veth0: 3 frames found"), "{shown}");
     }
 
     #[test]
