@@ -285,7 +285,7 @@ impl Node {
             tier: tier.word().into(),
             switch_ns,
             bypass: self.describe_faults(id).1,
-            shadow: self.relay_shadow(id, false),
+            shadow: Some(self.relay_shadow(id, false)),
         })
     }
 

@@ -147,7 +147,7 @@ impl Node {
         }
         let moved = self.move_relay(promotion.path, Tier::Kernel)?;
         Ok(Moved {
-            shadow: self.relay_shadow(promotion.path, true),
+            shadow: Some(self.relay_shadow(promotion.path, true)),
             ..moved
         })
     }
@@ -181,14 +181,14 @@ impl Node {
     }
 
     /// What was compared of a relay; `now` if by this request.
-    pub(super) fn relay_shadow(&self, path: PathId, now: bool) -> Option<answer::Shadow> {
+    pub(super) fn relay_shadow(&self, path: PathId, now: bool) -> answer::Shadow {
         let compared = self.relay_compared_before(path);
-        Some(answer::Shadow {
+        answer::Shadow {
             compared: compared.map(|compared| answer::Compared {
                 equal: compared.equal as u64,
                 unclear: compared.unclear as u64,
                 now,
             }),
-        })
+        }
     }
 }

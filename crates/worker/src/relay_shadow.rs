@@ -48,8 +48,10 @@ struct Moment {
     direction: Direction,
     frame: Vec<u8>,
     fate: Option<Count>,
-    /// Where a message of this direction goes once this one has run; outside, if it has.
-    hop: Option<Option<Hop>>,
+    /// Whether the path has run for it.
+    ran: bool,
+    /// Where a message of this direction goes since then.
+    hop: Option<Hop>,
     /// The interface that it left by, and the frame.
     sent: Option<(u32, Vec<u8>)>,
 }
@@ -58,7 +60,7 @@ impl Moment {
     /// Whether all is known of it. It has left when it is transmitted, not when it has run.
     fn is_whole(&self) -> bool {
         let sends = self.fate == Some(Count::Forwarded);
-        self.fate.is_some() && self.hop.is_some() && (!sends || self.sent.is_some())
+        self.fate.is_some() && self.ran && (!sends || self.sent.is_some())
     }
 }
 
@@ -91,7 +93,6 @@ impl Recording {
     }
 
     /// The recording, as nobody leaves it half written.
-    #[must_use]
     pub fn of(shared: &Mutex<Self>) -> MutexGuard<'_, Self> {
         shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -153,6 +154,7 @@ impl Recorder {
                 direction,
                 frame: message.bytes().to_vec(),
                 fate: None,
+                ran: false,
                 hop: None,
                 sent: None,
             });
@@ -172,11 +174,12 @@ impl Recorder {
             return;
         };
         let mut recording = Recording::of(&recording);
-        let ended = |moment: &&mut Moment| moment.fate.is_some() && moment.hop.is_none();
+        let ended = |moment: &&mut Moment| moment.fate.is_some() && !moment.ran;
         if recording.path == path
             && let Some(moment) = recording.moments.iter_mut().find(ended)
         {
-            moment.hop = Some(hops()[moment.direction as usize]);
+            moment.ran = true;
+            moment.hop = hops()[moment.direction as usize];
         }
     }
 
@@ -250,10 +253,10 @@ impl Replay {
     pub fn compare(&mut self, recording: &Recording) -> Result<Compared, NotPromoted> {
         let mut compared = Compared::default();
         for (moment, number) in recording.moments.iter().zip(1..) {
-            match self.differs(moment) {
-                None => compared.unclear += 1,
-                Some(None) => compared.equal += 1,
-                Some(Some(what)) => {
+            match self.is_clear(moment) {
+                Ok(true) => compared.equal += 1,
+                Ok(false) => compared.unclear += 1,
+                Err(what) => {
                     let of = recording.moments.len();
                     let difference = Difference::new(number, of, &moment.frame, what);
                     let hint = "this is a bug of Ashway: please report it with the path's \
@@ -265,22 +268,34 @@ impl Replay {
         Ok(compared)
     }
 
-    /// What is different, if anything is; `None` if there is nothing to compare: not all is
-    /// known of the message, or the program leaves it to the user tier.
-    fn differs(&mut self, moment: &Moment) -> Option<Option<String>> {
-        let hop = moment.hop??;
-        let fate = moment.fate.filter(|_| moment.is_whole())?;
+    /// Whether there is something to compare: not if not all is known of the message, or the
+    /// program leaves it to the user tier.
+    ///
+    /// # Errors
+    ///
+    /// What is different.
+    fn is_clear(&mut self, moment: &Moment) -> Result<bool, String> {
+        let known = moment.hop.zip(moment.fate).filter(|_| moment.is_whole());
+        let Some((hop, fate)) = known else {
+            return Ok(false);
+        };
         let in_user = match &moment.sent {
             Some((iface, frame)) if fate == Count::Forwarded => {
-                let out = self.out.get(*iface as usize)?;
+                let Some(out) = self.out.get(*iface as usize) else {
+                    return Ok(false);
+                };
                 Ok((out.ifindex, frame))
             }
             _ => Err(fate),
         };
-        Some(match (self.run(moment, hop), in_user) {
-            (End::Left, _) => return None,
-            (End::Stopped(why), _) => Some(format!("it is stopped ({why})")),
-            (End::Sent(is, _), Ok((was, _))) if is != was => Some(format!(
+        let other = |is: Count, was: Count| {
+            let (is, was) = (is.name(), was.name());
+            Err(format!("`{is}`, in the user tier `{was}`"))
+        };
+        match (self.run(moment, hop), in_user) {
+            (End::Left, _) => Ok(false),
+            (End::Stopped(why), _) => Err(format!("it is stopped ({why})")),
+            (End::Sent(is, _), Ok((was, _))) if is != was => Err(format!(
                 "it leaves by interface {is} of the kernel's, in the user tier by {was}"
             )),
             (End::Sent(_, mut is), Ok((_, was))) => {
@@ -288,25 +303,17 @@ impl Replay {
                 let mut was = was.clone();
                 partial::complete(&mut is);
                 partial::complete(&mut was);
-                (is != was && !bug::is(Bug::FramesNotCompared)).then(|| {
-                    let at = first_difference(&is, &was);
-                    format!("byte {at} of the frame that leaves is another")
-                })
+                if is == was || bug::is(Bug::FramesNotCompared) {
+                    return Ok(true);
+                }
+                let at = first_difference(&is, &was);
+                Err(format!("byte {at} of the frame that leaves is another"))
             }
-            (End::Dropped(is), Err(was)) => {
-                (is != was).then(|| format!("`{}`, in the user tier `{}`", is.name(), was.name()))
-            }
-            (End::Sent(..), Err(was)) => Some(format!(
-                "`{}`, in the user tier `{}`",
-                Count::Forwarded.name(),
-                was.name()
-            )),
-            (End::Dropped(is), Ok(_)) => Some(format!(
-                "`{}`, in the user tier `{}`",
-                is.name(),
-                Count::Forwarded.name()
-            )),
-        })
+            (End::Dropped(is), Err(was)) if is == was => Ok(true),
+            (End::Dropped(is), Err(was)) => other(is, was),
+            (End::Sent(..), Err(was)) => other(Count::Forwarded, was),
+            (End::Dropped(is), Ok(_)) => other(is, Count::Forwarded),
+        }
     }
 
     /// Runs the program behind an entry program, which finds and judges the datagram, over
@@ -598,7 +605,7 @@ mod tests {
                 "byte 82 of the frame that leaves",
             ),
             (
-                &|moment: &mut Moment| moment.hop.as_mut().unwrap().as_mut().unwrap().ifindex = 78,
+                &|moment: &mut Moment| moment.hop.as_mut().unwrap().ifindex = 78,
                 "leaves by interface 78 of the kernel's, in the user tier by 77",
             ),
             (
@@ -614,8 +621,8 @@ mod tests {
         // What is not known, and what the program leaves to the user tier, is no difference.
         for change in [
             (&|moment: &mut Moment| moment.sent = None) as &dyn Fn(&mut Moment),
-            &|moment: &mut Moment| moment.hop = Some(None),
-            &|moment: &mut Moment| moment.hop.as_mut().unwrap().as_mut().unwrap().mtu = 60,
+            &|moment: &mut Moment| moment.hop = None,
+            &|moment: &mut Moment| moment.hop.as_mut().unwrap().mtu = 60,
         ] {
             let compared = moment(change);
             assert_eq!((compared.unwrap().unclear), 1);

@@ -100,7 +100,10 @@ impl Three {
     }
 
     pub(crate) fn server(&self, port: u16) -> UdpSocket {
-        let server = self.c.run(|| UdpSocket::bind((C8, port))).unwrap();
+        // A process that another test begins at that moment may hold the one before.
+        let server = until("the port is free", || {
+            self.c.run(|| UdpSocket::bind((C8, port))).ok()
+        });
         server.set_read_timeout(Some(PATIENCE)).unwrap();
         server
     }
