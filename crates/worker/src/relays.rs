@@ -17,12 +17,8 @@ use ashway_modules::Message;
 use ashway_modules::relay::{self, Way};
 use ashway_path::path::Path;
 use ashway_path::places::PathId;
-use ashway_path::sched::share::ShareAccount;
 use ashway_path::stage::Direction;
 use serde::{Deserialize, Serialize};
-
-use crate::feeds::write_standing;
-use crate::queue::Queue;
 
 /// Most relays that have a number, and with it a place in the kernel tier.
 pub const MOST: usize = 256;
@@ -154,15 +150,10 @@ impl Relays {
         relay::hops(path).map(|way| Some(self.filled(way?, terms)))
     }
 
-    /// Says how a relay stands with its share, in the words of this queue that its program
-    /// reads.
-    pub(crate) fn tell(&self, id: PathId, queue: &Queue, share: &ShareAccount) {
-        if let Some(relay) = self.by_path.get(&id)
-            && !share.is_open()
-        {
-            let word = queue.path_word(account_key(relay.number));
-            write_standing(queue.words(), word, &share.stands());
-        }
+    /// The key of a relay's account, if the path is one.
+    pub(crate) fn account_of(&self, id: PathId) -> Option<usize> {
+        let relay = self.by_path.get(&id)?;
+        Some(account_key(relay.number))
     }
 
     /// Writes the hops anew if the path has another sender since.

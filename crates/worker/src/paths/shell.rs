@@ -23,7 +23,7 @@ use ashway_wire::Headers;
 use super::Seat;
 use crate::clock::now;
 use crate::counters::UserRows;
-use crate::feeds::Feeds;
+use crate::feeds::{Feeds, write_standing};
 use crate::observe::trace;
 use crate::packet_port::PacketPort;
 use crate::port::{Gone, Port, give_to_host, unsent};
@@ -358,8 +358,11 @@ impl<'a> Shell<Message, Seat> for Counting<'a> {
     fn charged(&mut self, id: PathId, seat: &Seat, share: &ShareAccount) {
         if let Some(feed) = self.feeds.at(seat.row) {
             feed.tell(share);
-        } else if let (Some(relays), Some(queue)) = (&self.relays, &self.frame_queue) {
-            relays.tell(id, queue, share);
+        } else if let (Some(relays), Some(queue)) = (&self.relays, &self.frame_queue)
+            && let Some(key) = relays.account_of(id)
+            && !share.is_open()
+        {
+            write_standing(queue.words(), queue.path_word(key), &share.stands());
         }
     }
 
